@@ -17,7 +17,7 @@ use vtax_agent::{
     measure::{SampleOrder, measure},
 };
 use vtax_engine::{EndSetup, Station};
-use vtax_lab::{Facts, Lab, LabEndpoint, Lifetime, Need, World, plan};
+use vtax_lab::{Facts, Lab, LabEndpoint, Lifetime, World, plan};
 use vtax_model::{
     located::Source,
     options::{Engine, Segments, TestOptions},
@@ -41,7 +41,7 @@ wire = [{ name = "w0", ends = ["sut", "peer"] }]
 "#;
 
 fn main() -> Outcome<()> {
-    let world = World::enter(Need::Ephemeral)?;
+    let world = World::enter(Lifetime::Ephemeral)?;
     let topology = Topology::parse(Source { name: "bench", text: LAB })?;
     let lab = Lab::up(&world, plan(&topology, &Facts::gather(&world)?)?, Lifetime::Ephemeral)?;
     let outcome = Ring::new(&lab).and_then(|ring| ring.fight());

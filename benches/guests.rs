@@ -18,7 +18,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use vtax_agent::{link::AgentLink, locate};
 use vtax_lab::{
-    Facts, GuestNeeds, Lab, Need, World,
+    Facts, GuestNeeds, Lab, Lifetime, World,
     guest::{arguments::arguments, image, kernel::Kernel, launch::Launch},
     plan,
 };
@@ -47,7 +47,7 @@ fn lab(guests: usize) -> String {
 }
 
 fn main() -> Outcome<()> {
-    let world = World::enter(Need::Kept)?;
+    let world = World::enter(Lifetime::Kept)?;
     let agent = locate::agent_program(None)?;
     boots(&Stand::new(&world, &agent)?)?;
     phases(&world, &agent)

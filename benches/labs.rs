@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use vtax_lab::{Facts, Lab, Lifetime, Need, World, plan};
+use vtax_lab::{Facts, Lab, Lifetime, World, plan};
 use vtax_model::{located::Source, topology::Topology};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -27,7 +27,7 @@ struct Times {
 }
 
 fn main() -> Outcome<()> {
-    let world = World::enter(Need::Ephemeral)?;
+    let world = World::enter(Lifetime::Ephemeral)?;
     println!("zones on a bridge; ms, median of {ROUNDS} rounds\n");
     println!("zones |   vtax up    down  per zone |  ip up    down |  ip -batch up    down");
     for zones in SIZES {

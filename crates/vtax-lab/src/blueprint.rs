@@ -85,8 +85,7 @@ pub struct LabEndpoint {
     pub address: Ipv4Addr,
     /// The link that has the address. For a guest, it is the link on the host behind the guest's NIC.
     pub interface: LinkName,
-    /// The namespace that its processes live in. With shared-ip it is the host's; for a guest it is the one
-    /// that QEMU runs in.
+    /// The namespace of its processes. With shared-ip it is the host's; of a guest it is QEMU's.
     pub namespace: Name,
     /// The largest packet. It is the wire's MTU less the overhead of the method.
     pub mtu: Mtu,
@@ -169,14 +168,12 @@ impl Blueprint {
         self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Zone && endpoint.name == *zone)
     }
 
-    /// The guest's endpoint. Its namespace is the one of QEMU: a program that is spawned there is not in the
-    /// guest.
+    /// The guest's endpoint. Its namespace is the one of QEMU: a program that is spawned there is not in the guest.
     pub fn guest(&self, guest: &Name) -> Option<&LabEndpoint> {
         self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Guest && endpoint.name == *guest)
     }
 
-    /// The host's endpoint on one of its wires. A switch has none, and a host has none on a wire that belongs
-    /// to one zone alone.
+    /// The host's endpoint on a wire. A switch has none, nor a host on a wire that belongs to one zone alone.
     pub fn host(&self, host: &Name, wire: &Name) -> Option<&LabEndpoint> {
         let primary = |endpoint: &&LabEndpoint| endpoint.kind == DomainKind::Primary;
         self.endpoints.iter().filter(primary).find(|endpoint| endpoint.name == *host && endpoint.wire == *wire)

@@ -135,8 +135,7 @@ fn blockers(launch: &Launch, attach: Option<&Attach>) -> Vec<Blocker> {
     devices.chain(files).collect()
 }
 
-/// What doesn't block a migration, but what not every machine has. A seed doesn't block one either: QEMU
-/// refuses vvfat only if the guest may write to it (`vvfat_open`).
+/// What not every machine has. A seed blocks no migration: the guest may not write to it (`vvfat_open`).
 fn needs(launch: &Launch) -> Vec<String> {
     let processor = (launch.accel == Accelerator::Kvm).then_some("a processor with all that this one has (-cpu host)");
     let pages = launch.hugepages.then_some("as many free huge pages");

@@ -20,8 +20,7 @@ pub use pci::{Netdev, NoDevice, PciDevice, PciFacts};
 /// Facts about this machine. They are data, so that every plan can be tested anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// Each kind of link, and the qdisc that limits rates, with the reason why none can be made; `None` if
-    /// one can be made.
+    /// For each kind of link, and the qdisc that limits rates, the reason why none can be made, if there is one.
     pub kinds: BTreeMap<String, Option<String>>,
     /// Address ranges that a lab must stay clear of.
     pub in_use: Vec<InUse>,

@@ -111,8 +111,7 @@ pub fn list(world: &World) -> Result<Vec<LabSummary>, LabError> {
     Ok(found.into_iter().filter_map(|(id, snapshot)| Some(summary(Name::try_from(id).ok()?, &snapshot))).collect())
 }
 
-/// Removes abandoned labs, whose process was killed. Labs that are alive or kept are left alone, even if
-/// `only` names one. What could not be removed is in the report.
+/// Removes labs whose process was killed, or only the one named `only`. The report has what could not be removed.
 pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError> {
     let mut report = CleanReport::default();
     for (id, snapshot) in scan::<LabStep>(&world.journals())? {

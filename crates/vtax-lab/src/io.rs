@@ -39,8 +39,7 @@ pub struct IoEntry {
     pub kind: IoKind,
     /// The name of its root complex.
     pub bus: String,
-    /// The domain that has it: `primary`, or `LAB/DOMAIN`. If its functions have several domains, commas
-    /// separate them.
+    /// The domain that has it: `primary`, or `LAB/DOMAIN`. If its functions have several domains, commas separate them.
     pub domain: String,
     /// Its status, if there is something to say.
     pub status: Option<IoStatus>,
@@ -86,16 +85,14 @@ pub(crate) fn lent(world: &World) -> Result<BTreeMap<PciAddress, String>, LabErr
 }
 
 impl IoList {
-    /// The devices with their owners, as the journals of this user's labs tell. An ordinary user must look at
-    /// the devices before the world is entered: the machine's links can't be seen in it.
+    /// The devices with their owners. An ordinary user must gather `facts` before the world is entered.
     pub fn new(mut facts: PciFacts, world: &World) -> Result<IoList, LabError> {
         let owners = Owners::of_labs(world)?;
         owners.look_into(world, &mut facts);
         Ok(IoList::of(facts, &owners))
     }
 
-    /// The entries that a name stands for, and those below them. The name is an entry's name, a PCI address,
-    /// a network link or a hardware address.
+    /// The entries of this name, PCI address, network link or hardware address, and those below them.
     pub fn select(&self, name: &str) -> Result<Vec<&IoEntry>, NoDevice> {
         let named = self.named(name);
         if !named.is_empty() {
@@ -147,8 +144,7 @@ fn place(name: &str, kind: IoKind, bus: &str, domain: String, status: Option<IoS
     IoEntry { name, kind, bus, domain, status, depends_on: None, function: None }
 }
 
-/// The empty slots and the endpoints of a complex, by name. Behind an endpoint of several functions come
-/// those of its functions that can't have virtual ones.
+/// The empty slots and endpoints of a complex. Functions that can't have virtual ones follow their endpoint.
 fn endpoints(root: &str, facts: &PciFacts, owners: &Owners) -> Vec<IoEntry> {
     let physical = || facts.below(root).filter(|device| device.physfn.is_none());
     let names: BTreeSet<&str> = physical().map(|device| device.endpoint.as_str()).collect();

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
 use vtax_journal::{Journal, JournalState, Snapshot};
 use vtax_model::{options::CongestionControl, run::Hop, topology::Name, units::Mtu};
 use vtax_sys::{netlink::QdiscStats, netns::Outlive};
@@ -23,21 +22,10 @@ use crate::{
     site::{self, Site},
     step::LabStep,
     verify,
-    world::World,
+    world::{Lifetime, World},
 };
 
-/// How long a lab is to last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Lifetime {
-    /// It lasts as long as the [`Lab`]. If the process is killed, it lasts until the next `clean`.
-    Ephemeral,
-    /// From [`Lab::keep`] on, it lasts until somebody takes it down by name. Before, it is like an ephemeral
-    /// one.
-    Kept,
-}
-
-/// A lab that is up. When this is dropped, the lab is taken down unless it is kept. Call [`Lab::down`] to
-/// learn of failures.
+/// A lab that is up. When this is dropped, it is taken down unless it is kept. [`Lab::down`] tells of failures.
 #[derive(Debug)]
 pub struct Lab {
     world: World,
@@ -51,11 +39,7 @@ pub struct Lab {
 const OTHER_FILES: u64 = 256;
 
 impl Lab {
-    /// Builds a lab.
-    ///
-    /// # Errors
-    /// The step that failed, with every failure of undoing the steps before it. Nothing is left behind then,
-    /// unless the error says so.
+    /// Builds a lab. If a step fails, the steps before it are undone, and the error tells of every failure of that.
     pub fn up(world: &World, plan: Plan, lifetime: Lifetime) -> Result<Lab, LabError> {
         let Plan { blueprint, steps } = plan;
         let journal = register(world, &blueprint, lifetime)?;
@@ -73,12 +57,9 @@ impl Lab {
         Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: Some(journal) })
     }
 
-    /// Makes the lab permanent until somebody takes it down by name. Call this once everything in the lab is
-    /// there, its guests too. If the process is killed before, the lab is abandoned and the next `clean`
-    /// removes it.
-    ///
-    /// # Errors
-    /// The journal can't be written, for example because the disk is full. Nothing has changed.
+    /// Makes the lab permanent until somebody takes it down by name. Call this once everything in it is there, its
+    /// guests too: before, `clean` removes the lab of a killed process. If the journal can't be written, nothing has
+    /// changed.
     pub fn keep(&mut self) -> Result<(), LabError> {
         if let Some(journal) = &mut self.journal {
             journal.keep()?;
@@ -102,11 +83,8 @@ impl Lab {
         Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: None })
     }
 
-    /// Takes the lab down and ends the processes that were started in it.
-    ///
-    /// # Errors
-    /// [`LabError::Remove`] with everything that could not be removed. The next `clean` or `down` tries it
-    /// again. An ephemeral lab of another living process stays.
+    /// Takes the lab down and ends the processes that were started in it. [`LabError::Remove`] has all that could not
+    /// be removed; the next `clean` or `down` tries it again. An ephemeral lab of another living process stays.
     pub fn down(mut self) -> Result<(), LabError> {
         let journal = match self.journal.take() {
             Some(journal) => journal,
@@ -130,8 +108,7 @@ impl Lab {
         &self.blueprint.guests
     }
 
-    /// A guest's QEMU: its sockets and logs, its process, its threads, its monitor. Each call gives a
-    /// handle of its own, so that several guests can be waited for at once.
+    /// A guest's QEMU. Each call gives a handle of its own, so that several guests can be waited for at once.
     pub fn guest(&self, guest: &Name) -> Result<Qemu, LabError> {
         let site = self.site();
         let found = site.guest(guest).map(|qemu| Qemu::attach(qemu.launch().clone(), qemu.process()));
@@ -148,11 +125,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Whether the links from one endpoint to the other still carry packets. Links inside guests are
-    /// not the lab's.
-    ///
-    /// # Errors
-    /// [`LabError::Link`]: the first that is gone, switched off or without carrier.
+    /// Whether the lab's links between two endpoints carry packets. [`LabError::Link`] has the first that doesn't.
     pub fn check_links(&self, from: &LabEndpoint, to: &LabEndpoint) -> Result<(), LabError> {
         let places = self.blueprint.path(from, to).unwrap_or_default();
         verify::carriers(&mut self.site(), &self.blueprint, &places)
@@ -163,11 +136,8 @@ impl Lab {
         path::hops(&mut self.site(), &self.blueprint, from, to)
     }
 
-    /// Gives the wires this MTU and every other link the MTU that follows from it, and reads all of them
-    /// back. Links inside guests are not the lab's.
-    ///
-    /// # Errors
-    /// A link that refused the MTU, or that has another one afterwards. Or a guest that doesn't run any more.
+    /// Gives the wires this MTU and every other link of the lab the MTU that follows from it, and reads all of them
+    /// back. It is an error if a link has another MTU afterwards, or if a guest doesn't run any more.
     pub fn set_mtu(&self, mtu: Mtu) -> Result<(), LabError> {
         self.check_guests()?;
         let set = verify::set_mtu(&mut self.site(), &self.blueprint, mtu);
@@ -188,11 +158,8 @@ impl Lab {
         Ok(())
     }
 
-    /// What the root qdisc of a link has let through and dropped since the lab is up. At a wire's end (see
-    /// [`LabEndpoint::wire_end`]) with a rate, this counts every packet that the wire has lost.
-    ///
-    /// # Errors
-    /// The link is gone, or it has no qdisc that counts. A link without a rate has none.
+    /// What the root qdisc of a link has let through and dropped since the lab is up: at a limited wire's end (see
+    /// [`LabEndpoint::wire_end`]) every lost packet. It is an error if no qdisc counts, as on a link without a rate.
     pub fn qdisc_drops(&self, link: &Place) -> Result<QdiscStats, LabError> {
         let qdisc = self.site().qdisc(link)?.filter(|qdisc| qdisc.kind != "noqueue");
         let (lab, place) = (self.blueprint.lab.clone(), link.clone());
@@ -209,8 +176,7 @@ impl Lab {
         namespace.spawn(command, Outlive::No).map_err(LabError::kernel(&endpoint.name))
     }
 
-    /// Replaces this process by a program in the endpoint's namespace. It returns only if that failed; the
-    /// caller must end the process then.
+    /// Replaces this process by a program in the endpoint's namespace. If it returns, that failed: end the process.
     pub fn exec(&self, endpoint: &LabEndpoint, mut command: Command) -> LabError {
         processes::mark(&mut command, &self.blueprint.lab);
         let namespace = self.site().namespace(&endpoint.namespace);
@@ -254,8 +220,7 @@ fn register(world: &World, blueprint: &Blueprint, lifetime: Lifetime) -> Result<
     Ok(Journal::create(&world.journals(), blueprint.lab.as_str(), LabRecord::KIND, &record)?)
 }
 
-/// Each open namespace takes two descriptors. If the hard limit is lower, the build fails later and names the
-/// namespace that could not be opened.
+/// Each open namespace takes two descriptors. A hard limit below that makes the build fail later, by name.
 fn reserve_files(blueprint: &Blueprint) {
     let namespaces = blueprint.hosts.len() + blueprint.zones.len();
     let _ = vtax_sys::process::raise_open_files(OTHER_FILES + 2 * namespaces as u64);

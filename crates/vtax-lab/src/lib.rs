@@ -7,11 +7,11 @@
 //! whatever happens to this process, [`clean`] finds exactly what it made.
 //!
 //! ```no_run
-//! use vtax_lab::{Facts, Lab, Lifetime, Need, World, plan};
+//! use vtax_lab::{Facts, Lab, Lifetime, World, plan};
 //! use vtax_model::{located::Source, topology::Topology};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let world = World::enter(Need::Ephemeral)?; // first thing in main: before any thread
+//! let world = World::enter(Lifetime::Ephemeral)?; // first thing in main: before any thread
 //! let text = std::fs::read_to_string("lab.toml")?;
 //! let topology = Topology::parse(Source { name: "lab.toml", text: &text })?;
 //! let plan = plan(&topology, &Facts::gather(&world)?)?;
@@ -53,9 +53,9 @@ pub use blueprint::{LabEndpoint, PlannedGuest};
 pub use error::LabError;
 pub use facts::Facts;
 pub use inventory::{CleanReport, GuestState, GuestSummary, LabState, LabSummary, clean, keeper_main, list};
-pub use lab::{Lab, Lifetime};
+pub use lab::Lab;
 pub use nic::{availability, guest_availability, no_cable};
 pub use place::{LinkName, Place};
 pub use plan::{NicError, Plan, PlanError, plan};
 pub use survey::GuestNeeds;
-pub use world::{Need, World};
+pub use world::{Lifetime, World};

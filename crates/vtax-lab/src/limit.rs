@@ -10,17 +10,12 @@ use vtax_sys::netlink::Tbf;
 const QUEUE_MS: u64 = 50;
 /// The queue holds at least this many packets, so that a slow wire doesn't drop every second packet.
 const QUEUE_PACKETS: u64 = 10;
-/// How much may leave at once after a pause. A kernel that looks at its timers 1,000 times a
-/// second can't keep a rate with less than 1 ms of it; with twice that, a sample of a second is
-/// off by 0.2 % at most.
+/// What may leave at once after a pause: kernels with 1,000 ticks a second need 1 ms; with twice that it is 0.2 % off.
 const BURST_MS: u64 = 2;
 /// The burst holds at least two packets: one leaves while the tokens for the next one come in.
 const BURST_PACKETS: u64 = 2;
 
-/// The bucket for packets of this MTU. The queue holds at least one packet.
-///
-/// The burst is not longer than the queue. The kernel cuts up packets for segmentation only if they are
-/// longer than the burst, and packets that are not cut up must fit into the queue.
+/// The bucket for packets of this MTU. The burst is not longer than the queue: packets up to it aren't cut up.
 pub(crate) fn bucket(shape: &Shape, mtu: Mtu) -> Tbf {
     let packet = u64::from(mtu.get() + Shape::HEADER);
     let brings = |ms: u64| (u128::from(shape.rate.bytes()) * u128::from(ms) / 1000).min(u32::MAX.into()) as u64;

@@ -1,5 +1,4 @@
-//! The links between two endpoints, as the kernel reports them. They identify the path, and every result has
-//! them.
+//! The links between two endpoints, as the kernel reports them. They identify the path, and every result has them.
 
 use vtax_model::run::Hop;
 

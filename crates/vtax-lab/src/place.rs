@@ -5,8 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vtax_model::topology::Name;
 
-/// The name of a link of a lab, such as `wire0`. Only the planner makes these names, so they are short enough
-/// for the kernel.
+/// The name of a link of a lab, such as `wire0`: the planner makes these names short enough for the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LinkName(String);

@@ -1,8 +1,7 @@
 //! The processes that live in a lab: those of the lab, which end with it, and foreign ones.
 //!
-//! A process is the lab's if it is in a namespace that the lab's journal names *and* has the lab's mark in
-//! its environment. Every program that is started through the lab gets the mark, and hands it on to its
-//! children.
+//! A process is the lab's if it is in a namespace that the lab's journal names *and* has the lab's mark in its
+//! environment. Every program that is started through the lab gets the mark, and hands it on to its children.
 
 use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
 
@@ -28,8 +27,7 @@ pub(crate) fn mark(command: &mut Command, lab: &Name) {
     command.env(MARK, lab.as_str());
 }
 
-/// Which namespaces have processes. One pass over all processes finds it out: a lab of a thousand zones must
-/// not take a thousand passes.
+/// Which namespaces have processes, by one pass over all: a thousand zones must not take a thousand passes.
 #[derive(Debug)]
 pub(crate) struct Census {
     occupied: HashSet<String>,
@@ -65,8 +63,7 @@ pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<String>, SysErr
     Ok(namespace.processes()?.into_iter().map(holder).collect())
 }
 
-/// Ends the lab's QEMU of a guest whose start was cut short before the journal recorded it. QEMU may hold a
-/// device already, and the device's driver would wait until QEMU ends.
+/// Ends a guest's QEMU that the journal hadn't recorded yet. It may hold a device, whose driver would wait.
 pub(crate) fn end_guest(namespace: &NetNs, lab: &Name, guest: &Name) -> Result<bool, SysError> {
     let named = format!("guest={guest},");
     let is_its = |process: &ProcessId| {

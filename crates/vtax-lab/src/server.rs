@@ -71,8 +71,7 @@ pub struct ServerPlan {
     pub qemu: QemuFacts,
 }
 
-/// Plans a server. What the server boots, and what guests in it will boot, is put into the cache, since
-/// unpacking a kernel and its modules takes long in the server.
+/// Plans a server. What it and its guests boot is put into the cache, since unpacking takes long in the server.
 pub fn plan(
     lab: &Name,
     spec: &ServerSpec,
@@ -92,10 +91,7 @@ pub fn plan(
     Ok(ServerPlan { plan: lab_of(lab, launch(spec, &qemu, with_initramfs(boot, initramfs), directory)), qemu })
 }
 
-/// The server's QEMU, if the lab is an emulated server.
-///
-/// # Errors
-/// [`LabError::NoGuest`]: the lab is no emulated server.
+/// The server's QEMU; [`LabError::NoGuest`] if the lab is no emulated server.
 pub fn server(lab: &Lab) -> Result<Qemu, LabError> {
     lab.guest(&name(GUEST))
 }

@@ -1,5 +1,4 @@
-//! The kernel as a lab's steps see it: the lab's namespaces, each with an open netlink connection, and the
-//! lab's guests.
+//! The kernel as a lab's steps see it: its namespaces, each with an open netlink connection, and its guests.
 
 mod apply;
 mod guests;
@@ -101,8 +100,7 @@ impl Site {
         fs::create_dir_all(&self.pins).map_err(LabError::file("create", &self.pins))
     }
 
-    /// Removes the lab's directory if it is empty. If it isn't, the steps that failed have named what is
-    /// left.
+    /// Removes the lab's directory if it is empty. Otherwise the steps that failed have named what is left.
     pub(crate) fn remove_directory(&self) {
         let _ = fs::remove_dir(&self.pins);
         let _ = fs::remove_dir(&self.directory);
@@ -188,8 +186,7 @@ impl Site {
         Ok(if removed { Undone::Reverted } else { Undone::AlreadyGone })
     }
 
-    /// Ends the processes in a namespace. Nothing is done if nothing is pinned, or if the lab didn't make
-    /// what is pinned: `remove_at` reports it.
+    /// Ends the processes in a namespace. What the lab didn't make stays: `remove_at` reports it.
     fn evict(&mut self, name: &Name, path: &Path, expected: Option<NsId>) -> Result<(), LabError> {
         let Ok(namespace) = NetNs::open(path) else { return Ok(()) };
         let ours = expected.is_none_or(|id| id == namespace.id());
@@ -233,8 +230,7 @@ impl Site {
         }
     }
 
-    /// Makes a link in the namespace of `at`. The request goes to the namespace `home`, where the link below
-    /// it is.
+    /// Makes a link in the namespace of `at`, by the namespace `home`, where the link below it is.
     fn make(&mut self, home: &Name, at: &Place, kind: LinkKind<'_>, mtu: Mtu) -> Result<(), LabError> {
         let target = self.namespace(&at.namespace)?;
         let into_ns = (*home != at.namespace).then_some(&*target);
@@ -272,11 +268,10 @@ impl Site {
 
     /// Makes the kernel see a wire's carrier at once.
     ///
-    /// The kernel delays events that are not urgent by up to a second. Until then the link counts as down,
-    /// and as a bridge's port it forwards nothing. The first links of two namespaces have the same index. So
-    /// the kernel takes a veth link for one that stands on itself, and its event for not urgent unless its
-    /// queue is about to change (`linkwatch_urgent_event`). When a link is opened for the second time, its
-    /// queue changes.
+    /// The kernel delays events that are not urgent by up to a second. Until then the link counts as down, and as a
+    /// bridge's port it forwards nothing. The first links of two namespaces have the same index. So the kernel takes a
+    /// veth link for one that stands on itself, and its event for not urgent unless its queue is about to change
+    /// (`linkwatch_urgent_event`). When a link is opened for the second time, its queue changes.
     fn hasten(&mut self, at: &Place) -> Result<(), LabError> {
         let wires = self.blueprint.iter().flat_map(|blueprint| &blueprint.wires);
         if !wires.into_iter().any(|wire| wire.ends.contains(at)) {

@@ -50,8 +50,7 @@ pub enum LabStep {
     SetSysctl { namespace: Name, key: String, value: String },
     /// Limits what a link sends, by a token bucket at its root.
     LimitRate { at: Place, limit: Tbf },
-    /// Moves the link of a NIC or of a virtual function into a namespace, and renames it as the lab names
-    /// links.
+    /// Moves the link of a NIC or of a virtual function into a namespace, and renames it as the lab names links.
     TakeNic {
         device: PciAddress,
         at: Place,
@@ -73,8 +72,7 @@ pub enum LabStep {
         /// Whether the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
         autoprobe: bool,
     },
-    /// Lets the machine's drivers take all virtual functions of a NIC, as the kernel itself does with new
-    /// ones.
+    /// Lets the machine's drivers take all virtual functions of a NIC, as the kernel itself does with new ones.
     ProbeVfs { device: PciAddress, mtu: Option<Mtu> },
     /// Tells a NIC the settings of a virtual function that the same plan makes.
     ConfigureVf {

@@ -60,8 +60,7 @@ fn why_not(kind: &str) -> Option<String> {
     })
 }
 
-/// Addresses and routes of the namespace that vtax was started in. The default route doesn't count as a use
-/// of addresses.
+/// Addresses and routes of this namespace, without the default route.
 fn own_networks() -> Result<Vec<InUse>, SysError> {
     let mut rtnl = Rtnl::open()?;
     let links = rtnl.links()?;

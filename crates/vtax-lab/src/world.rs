@@ -1,10 +1,9 @@
 //! Privilege: where labs live.
 //!
-//! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An ordinary user's labs
-//! live in a user namespace, and so in one of its mount namespaces. Nobody else sees that, and it is gone
-//! with its last process. For labs that outlive the command that made them, a process of the user, the
-//! *keeper*, holds these namespaces, and every later command joins them. Inside, everything works as for
-//! root: there is one way to build a lab.
+//! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An ordinary user's labs live in a
+//! user namespace, and so in one of its mount namespaces. Nobody else sees that, and it is gone with its last process.
+//! For labs that outlive the command that made them, a process of the user, the *keeper*, holds these namespaces, and
+//! every later command joins them. Inside, everything works as for root: there is one way to build a lab.
 //!
 //! `/run` (or the user's run-time directory) is the right place for journals too: it is emptied by
 //! the reboot that takes everything that they tell of.
@@ -22,12 +21,12 @@ use run_directory::Admission;
 
 use crate::error::LabError;
 
-/// How long what is to be made must last.
+/// How long a lab is to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// No longer than this process; and to look at what is there.
+pub enum Lifetime {
+    /// As long as the [`Lab`](crate::Lab), or until the next `clean` if the process is killed. Also to look at labs.
     Ephemeral,
-    /// Longer than this process.
+    /// From [`Lab::keep`](crate::Lab::keep) on until somebody takes it down by name; before, as an ephemeral one.
     Kept,
 }
 
@@ -39,21 +38,20 @@ pub struct World {
 }
 
 impl World {
-    /// Gets the privilege to build labs: root's as it is; otherwise the user's keeper is joined
-    /// if it lives, and if not, it is started ([`Need::Kept`]) or a user namespace of this process
-    /// alone is entered ([`Need::Ephemeral`]).
+    /// Gets the privilege to build labs: root's as it is; otherwise the user's keeper is joined if it lives, and if
+    /// not, it is started ([`Lifetime::Kept`]) or a user namespace is entered for this process alone.
     ///
     /// Call this before any thread is started: a process with threads can't change its user
     /// namespace (setns(2), unshare(2)).
-    pub fn enter(need: Need) -> Result<World, LabError> {
+    pub fn enter(lifetime: Lifetime) -> Result<World, LabError> {
         if userns::have_net_admin() {
             return Ok(World { run: run_directory::of_root()?, keeper: None });
         }
         let run = run_directory::of_user()?;
-        let keeper = match (keeper::living(&run), need) {
+        let keeper = match (keeper::living(&run), lifetime) {
             (Some(keeper), _) => Some(keeper),
-            (None, Need::Kept) => Some(keeper::start(&run)?),
-            (None, Need::Ephemeral) => None,
+            (None, Lifetime::Kept) => Some(keeper::start(&run)?),
+            (None, Lifetime::Ephemeral) => None,
         };
         let entered = match keeper {
             Some(keeper) => userns::join(keeper.pid),

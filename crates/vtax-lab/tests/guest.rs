@@ -116,7 +116,7 @@ fn all_nics() -> Vec<NicLaunch> {
         NicKind::Virtio { tap: tap(2), nic: rings },
     ];
     let models = [EmulatedNic::E1000e, EmulatedNic::Igb, EmulatedNic::Vmxnet3, EmulatedNic::Rtl8139];
-    for (model, index) in models.into_iter().filter(|model| devices.contains(model.name())).zip(3..) {
+    for (model, index) in models.into_iter().filter(|model| devices.contains(<&str>::from(*model))).zip(3..) {
         kinds.push(NicKind::Emulated { tap: tap(index), model });
     }
     kinds.into_iter().zip(0..).map(|(kind, index)| nic(index, kind)).collect()

@@ -20,7 +20,7 @@ use std::{
 use agent::agent;
 use build::try_up;
 use traces::{assert_nothing_left, processes};
-use vtax_lab::{Facts, GuestNeeds, GuestState, Lab, LabError, LabState, Lifetime, Need, World, clean, list, plan};
+use vtax_lab::{Facts, GuestNeeds, GuestState, Lab, LabError, LabState, Lifetime, World, clean, list, plan};
 use vtax_model::{
     located::Source,
     topology::{Name, Topology},
@@ -35,7 +35,7 @@ const BOOT: Duration = Duration::from_secs(90);
 const END: Duration = Duration::from_secs(10);
 
 fn world() -> World {
-    World::enter(Need::Kept).expect("these tests need root")
+    World::enter(Lifetime::Kept).expect("these tests need root")
 }
 
 fn name(text: &str) -> Name {

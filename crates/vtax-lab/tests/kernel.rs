@@ -20,8 +20,8 @@ use std::{
 use build::try_up;
 use traces::{RUN, assert_nothing_left, processes};
 use vtax_lab::{
-    Facts, Lab, LabEndpoint, LabError, LabState, Lifetime, Need, Plan, PlanError, World, availability, clean, list,
-    plan, step::LabStep,
+    Facts, Lab, LabEndpoint, LabError, LabState, Lifetime, Plan, PlanError, World, availability, clean, list, plan,
+    step::LabStep,
 };
 use vtax_model::{
     located::Source,
@@ -49,7 +49,7 @@ const ZONE_METHODS: [IoMethod; 7] = [
 ];
 
 fn world() -> World {
-    World::enter(Need::Kept).expect("these tests need root")
+    World::enter(Lifetime::Kept).expect("these tests need root")
 }
 
 fn name(text: &str) -> Name {

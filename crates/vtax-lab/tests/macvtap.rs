@@ -17,7 +17,7 @@ use std::{
 use agent::agent;
 use build::try_up;
 use vtax_agent::{link::AgentLink, protocol::LinkSetup};
-use vtax_lab::{Facts, GuestNeeds, Lab, Lifetime, Need, PlannedGuest, World, list};
+use vtax_lab::{Facts, GuestNeeds, Lab, Lifetime, PlannedGuest, World, list};
 use vtax_model::{
     located::Source,
     topology::{Name, Topology},
@@ -115,7 +115,7 @@ fn reaches(host: &str, guest: Ipv4Addr, bytes: i64, seconds: u32) -> bool {
 
 #[test]
 fn guests_on_macvtaps_are_reached_from_the_other_host_and_go_without_a_trace() {
-    let world = World::enter(Need::Kept).expect("these tests need root");
+    let world = World::enter(Lifetime::Kept).expect("these tests need root");
     let lab = up(&world);
     let [web, db] = lab.guests() else { panic!("two guests") };
 

@@ -22,8 +22,7 @@ use crate::{
     workload::Workload,
 };
 
-/// All figures of a run. Intervals hold 95 %; Holm's correction is over the comparisons of one family
-/// (`taxes.rs`).
+/// All figures of a run. Intervals hold 95 %; Holm's correction is over the comparisons of one family (`taxes.rs`).
 pub fn analyse(run: &Run) -> ResultDocument {
     let Run { header, state, wall_seconds, failures, .. } = run;
     let floors = taxes::floors(run);
@@ -65,8 +64,7 @@ fn plan_record(run: &Run) -> PlanRecord {
     }
 }
 
-/// Rounds go one after the other: all before the last one begun are complete, and that one is if
-/// nothing of it is missing. A cell that was given up after failing is never taken again.
+/// All rounds before the last one begun are complete, and that one too if nothing of it is missing.
 fn complete_rounds(run: &Run) -> u32 {
     let landed = run.samples.iter().map(|sample| sample.round);
     let taken: Vec<u32> = landed.chain(run.failures.iter().map(|failure| failure.round)).collect();
@@ -121,8 +119,7 @@ fn status(run: &Run, index: usize, cell: &Cell, samples: &[Sample]) -> CellStatu
     }
 }
 
-/// The figures of a sample, and the round that it was of: the baseline has two samples a round, of
-/// which the second is no news of how rounds differ.
+/// The figures of a sample, and its round: the baseline has two samples a round, which share its luck.
 type Taken<'a> = (u32, &'a Figures);
 
 fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {

@@ -14,8 +14,7 @@ use crate::{
     workload::{Sliced, TestKind, TestSpec, Transport, Workload},
 };
 
-/// Under which conditions a cell is measured. Figures of two instruments answer two questions and are
-/// never compared with each other, nor printed in one table.
+/// Under which conditions a cell is measured. Figures of two instruments are never compared, nor in one table.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, Display, IntoStaticStr,
 )]
@@ -34,11 +33,6 @@ pub enum Instrument {
 impl Instrument {
     /// All of them, in the order of tables.
     pub const ALL: [Instrument; 2] = [Instrument::Path, Instrument::System];
-
-    /// The name in options, files and results.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// One point of the matrix.
@@ -59,9 +53,7 @@ pub struct Cell {
     /// Engine, load, socket options.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub options: TestOptions,
-    /// Which of the swept values (sizes, gaps, rates) of this kind of test, from 0. Cells of one
-    /// variant are compared with each other; their sizes may differ, where a method's overhead
-    /// leaves less room.
+    /// Which swept value of this kind of test, from 0. Sizes may differ in one variant: a method may leave less room.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub variant: u32,
     /// Under which conditions it is measured.
@@ -70,7 +62,7 @@ pub struct Cell {
 }
 
 /// All of a cell but its row: cells of one block are compared with one baseline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Block {
     /// The protocol.
     pub transport: Transport,
@@ -81,8 +73,10 @@ pub struct Block {
     /// The MTU of the wire.
     pub mtu: Mtu,
     /// Which of the swept values.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub variant: u32,
     /// Under which conditions.
+    #[serde(default)]
     pub instrument: Instrument,
 }
 
@@ -123,8 +117,7 @@ impl Cell {
 pub enum Arm {
     /// The figure that the other rows are compared with; every other row has this arm only.
     A,
-    /// The baseline once more in the same round, treated as if it were another row: what it
-    /// differs by from A is noise.
+    /// The baseline once more in the same round, treated as if it were another row: what it differs by from A is noise.
     #[serde(rename = "A'")]
     APrime,
 }
@@ -166,8 +159,7 @@ pub fn round_order(cells: &[Cell], baseline: Row, seed: u64, round: u32) -> Vec<
     turns
 }
 
-/// In which order `rows` rows have their turns: first for their warm-up, then in each pass. Fresh for each
-/// round and block; the same seed gives the same order.
+/// The orders in which `rows` rows take turns, for the warm-up and each pass. The same seed gives the same orders.
 pub fn pass_orders(rows: usize, passes: u32, seed: u64, round: u32, block: Block) -> Vec<Vec<usize>> {
     let mut hasher = std::hash::DefaultHasher::new();
     (seed, round, block).hash(&mut hasher);

@@ -31,13 +31,11 @@ pub struct Endpoint {
     pub control: Control,
     /// The address to measure on; if absent, the one at which `control` reaches it.
     pub address: Option<IpAddr>,
-    /// The MTU of the path on which that address is; if absent, it serves every MTU of the study.
-    /// Whatever is said here, the link is asked, and a cell of another MTU isn't measured on it.
+    /// The MTU of the path on which that address is; if absent, it serves every MTU. The link is asked all the same.
     pub mtu: Option<Mtu>,
     /// Which CPUs its threads are pinned to; if absent, as the run has it.
     pub pin: Option<Pinning>,
-    /// vsock: the context identifier of its machine as the other end knows it (vsock(7)). Two ends on
-    /// one machine need none.
+    /// vsock: the context identifier of its machine as the other end knows it (vsock(7)); not needed on one machine.
     pub cid: Option<u32>,
 }
 
@@ -124,8 +122,7 @@ pub struct Ends<T> {
     pub responder: T,
 }
 
-/// How the agent of an endpoint is reached: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`,
-/// `libvirt:USER@NAME`.
+/// How the agent of an endpoint is reached: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`, `libvirt:USER@NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Control {
     /// A process of this machine, in the namespace of vtax.
@@ -143,8 +140,7 @@ pub enum Control {
     Libvirt {
         /// The user that ssh logs in as; if absent, ssh's own configuration says it.
         user: Option<String>,
-        /// Its name in libvirt. Anything that is printable: libvirt takes spaces and dots, and before
-        /// a name with an `@` a user has to be written.
+        /// Its name in libvirt, with spaces and dots as libvirt takes them. A name with an `@` needs a user before it.
         domain: String,
     },
 }
@@ -225,8 +221,7 @@ impl fmt::Display for Control {
 /// Which CPUs the threads of an end are pinned to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, SerializeDisplay, DeserializeFromStr)]
 pub enum Pinning {
-    /// Chosen by the machine's topology: ends apart from each other, near the NIC, off the busiest
-    /// interrupts.
+    /// Chosen by the machine's topology: ends apart from each other, near the NIC, off the busiest interrupts.
     #[default]
     Auto,
     /// Wherever the scheduler puts them.

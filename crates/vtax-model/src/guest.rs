@@ -37,8 +37,7 @@ pub struct GuestSize {
     /// The host's CPUs that QEMU's own threads may run on; any if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub io_cpus: Vec<u32>,
-    /// The host's CPUs that the vhost threads, one for each pair of queues, are pinned to, in turn;
-    /// unpinned if empty.
+    /// The host's CPUs that the vhost threads, one for each pair of queues, are pinned to, in turn; unpinned if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vhost_cpus: Vec<u32>,
     /// The NUMA node that the RAM is from; any if absent.
@@ -128,8 +127,7 @@ pub enum Attach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VirtioNic {
-    /// What serves its rings; [`Backend::Vhost`] if absent and the host can, else
-    /// [`Backend::Userspace`].
+    /// What serves its rings; [`Backend::Vhost`] if absent and the host can, else [`Backend::Userspace`].
     pub backend: Option<Backend>,
     /// How its tap is connected to the host's wire.
     #[serde(skip_serializing_if = "crate::is_default")]
@@ -191,21 +189,26 @@ pub enum Vnet {
     /// By a vsw: a bridge that the wire's end is a port of, and that takes every frame.
     #[default]
     Bridge,
-    /// By a macvtap: the driver of the wire's end itself gives each frame to the guest with its
-    /// address.
+    /// By a macvtap: the driver of the wire's end itself gives each frame to the guest with its address.
     Macvtap,
-}
-
-impl Vnet {
-    /// The name in files and tables.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// Hardware that a hypervisor imitates.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, EnumString, IntoStaticStr,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -222,27 +225,19 @@ pub enum EmulatedNic {
 }
 
 impl EmulatedNic {
-    /// The name in files and tables, and of QEMU's device.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
-    /// The Linux module that drives it. QEMU's rtl8139 is the C+ revision, which `8139too` leaves to
-    /// `8139cp`.
+    /// The Linux module that drives it. QEMU's rtl8139 is the C+ revision, which `8139too` leaves to `8139cp`.
     pub fn driver(self) -> &'static str {
         match self {
             EmulatedNic::Rtl8139 => "8139cp",
-            other => other.name(),
+            other => other.into(),
         }
     }
 }
 
 impl Attach {
-    /// The descriptors that QEMU takes for a ring (`VIRTIO_NET_RX_QUEUE_MIN_SIZE`,
-    /// `VIRTQUEUE_MAX_SIZE`).
+    /// The descriptors that QEMU takes for a ring (`VIRTIO_NET_RX_QUEUE_MIN_SIZE`, `VIRTQUEUE_MAX_SIZE`).
     const RING: std::ops::RangeInclusive<u32> = 256..=1024;
-    /// The most descriptors of a transmit ring, unless the backend is vhost-user: QEMU shortens a longer
-    /// ring without a message (`virtio_net_max_tx_queue_size`).
+    /// QEMU shortens longer transmit rings without a message, except vhost-user's (`virtio_net_max_tx_queue_size`).
     const TX_RING_OF_A_TAP: u32 = 256;
     /// MSI-X tables have no more (PCI Local Bus Specification 3.0, 6.8.2).
     const MOST_VECTORS: u32 = 2048;

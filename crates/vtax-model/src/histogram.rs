@@ -1,18 +1,16 @@
 //! The round-trip times of a sample, as a histogram that can be stored and merged.
 //!
-//! A sample holds millions of transactions, and a percentile of percentiles means nothing,
-//! so the result keeps the whole distribution: 1 ns to 60 s in buckets of three significant
-//! digits ([HdrHistogram](http://hdrhistogram.org)). The histograms of a cell's samples add up to
-//! the cell's histogram exactly.
+//! A sample holds millions of transactions, and a percentile of percentiles means nothing, so the result keeps the
+//! whole distribution: 1 ns to 60 s in buckets of three significant digits ([HdrHistogram](http://hdrhistogram.org)).
+//! The histograms of a cell's samples add up to the cell's histogram exactly.
 //!
-//! **Text form.** [`Histogram::to_base64`] writes what the HdrHistogram libraries of Java, C and
-//! Python read: base64 of the "V2 compressed" container, a zlib stream (RFC 1950) around the V2
-//! encoding. The stream is made of *stored* blocks (RFC 1951, 3.2.4): the V2 encoding is compact
-//! already (deflating a sample's 3 kB saves 6 %). [`Histogram::from_base64`] reads what these
-//! libraries write, too, whose streams are really deflated, so that a result that another tool has
-//! touched can be imported. It inflates into a buffer of the size of the fullest histogram and no
-//! further, so that a kilobyte can't become a gigabyte, and refuses another range and every length
-//! that doesn't add up.
+//! **Text form.** [`Histogram::to_base64`] writes what the HdrHistogram libraries of Java, C and Python read: base64 of
+//! the "V2 compressed" container, a zlib stream (RFC 1950) around the V2 encoding. The stream is made of *stored*
+//! blocks (RFC 1951, 3.2.4): the V2 encoding is compact already (deflating a sample's 3 kB saves 6 %).
+//! [`Histogram::from_base64`] reads what these libraries write, too, whose streams are really deflated, so that a
+//! result that another tool has touched can be imported. It inflates into a buffer of the size of the fullest histogram
+//! and no further, so that a kilobyte can't become a gigabyte, and refuses another range and every length that doesn't
+//! add up.
 //!
 //! **Intervals.** A series of percentiles needs a histogram for each interval of 100 ms and each
 //! thread: [`IntervalHistogram`] is recorded into, and closing the interval adds it to the total
@@ -28,9 +26,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use interval::{IntervalHistogram, SparseHistogram};
 use text::MAX_BASE64;
 
-/// Round-trip times in nanoseconds, 1 ns to 60 s, kept to three significant digits.
-///
-/// 27,648 counters: 216 KiB of memory, allocated once by [`Histogram::new`].
+/// Round-trip times in nanoseconds, 1 ns to 60 s, to three significant digits: 27,648 counters, 216 KiB.
 #[derive(Clone, PartialEq)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
 
@@ -77,8 +73,7 @@ const HALF: usize = 1024;
 /// Octaves that reach from 2048 to beyond 60 s, and the two halves of the first.
 const COUNTERS: usize = 27 * HALF;
 
-/// 2^40: a day of eight streams at a million transactions a second each, with room to spare, and
-/// far from what the sums over a histogram could overflow at.
+/// 2^40: a day of eight streams at a million transactions a second each; sums are far from an overflow.
 const MAX_COUNT: u64 = 1 << 40;
 
 impl Histogram {
@@ -88,8 +83,7 @@ impl Histogram {
         Self(empty.expect("1 <= low, 2 * low <= high and digits <= 5 hold for the constants"))
     }
 
-    /// Adds one round trip. Never allocates or fails; what is longer than 60 s is kept as 60 s
-    /// and counted by [`Histogram::saturated`].
+    /// Adds one round trip. Never allocates or fails. More than 60 s is kept as 60 s; see [`Histogram::saturated`].
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.min(HIGHEST_NS));
@@ -115,8 +109,7 @@ impl Histogram {
         self.0.is_empty()
     }
 
-    /// Values in the last bucket, which starts within 0.1 % below 60 s: these may have been
-    /// longer than the histogram can tell.
+    /// Values in the last bucket, from 0.1 % below 60 s on: they may have been longer than the histogram can tell.
     pub fn saturated(&self) -> u64 {
         self.0.count_at(HIGHEST_NS)
     }
@@ -131,8 +124,7 @@ impl Histogram {
         self.0.min()
     }
 
-    /// Upper edge of the last bucket used, in nanoseconds: within 0.1 % above the longest; 0 if
-    /// empty.
+    /// Upper edge of the last bucket used, in nanoseconds: within 0.1 % above the longest; 0 if empty.
     pub fn max(&self) -> u64 {
         self.0.max()
     }
@@ -230,8 +222,7 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
-/// A share a few roundings below the one asked for: 99.9 % of a thousand values is the 999th, and
-/// 99.9 / 100 · 1000 in binary is a little more.
+/// A share a few roundings below the one asked for: 99.9 / 100 · 1000 in binary is a little over 999.
 fn quantile(percent: f64) -> f64 {
     (percent / 100.0).clamp(0.0, 1.0) * (1.0 - 4.0 * f64::EPSILON)
 }
@@ -241,8 +232,7 @@ pub(crate) fn rank(percent: f64, count: u64) -> u64 {
     ((quantile(percent) * count as f64).ceil() as u64).max(1)
 }
 
-/// Lowest value of a counter: below 2048 each value has its own, then 1024 counters share each
-/// octave.
+/// Lowest value of a counter: below 2048 each value has its own, then 1024 counters share each octave.
 fn value_at(index: usize) -> u64 {
     let octave = (index / HALF).saturating_sub(1);
     ((index - octave * HALF) as u64) << octave

@@ -1,7 +1,6 @@
 //! The vocabulary and the mathematics of vtax: units, studies, samples, records, statistics.
 //!
-//! Pure: nothing here reads a file, a clock or the kernel, so that every plan and every
-//! figure can be tested anywhere.
+//! Pure: nothing here reads a file, a clock or the kernel, so that every plan and every figure can be tested anywhere.
 
 #![forbid(unsafe_code)]
 

@@ -5,14 +5,11 @@ use serde_with::skip_serializing_none;
 
 use crate::histogram::Histogram;
 
-/// The report of one end (initiator or responder) of one sample.
-///
-/// Counts cover the measured time only, not the warm-up.
+/// The report of one end of one sample. Counts cover the measured time only, not the warm-up.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EndReport {
-    /// When this end's first message of the test went or came, in nanoseconds of its machine's
-    /// monotonic clock: what the skew of a start in parallel is computed from.
+    /// When this end's first message went or came, in ns of its machine's clock: the skew of pairs comes from it.
     pub started_ns: u64,
     /// What went before the measured time.
     pub warmup: WarmupReport,
@@ -27,11 +24,9 @@ pub struct EndReport {
     /// Bidirectional streams: payload bytes that this end sent, while `bytes` are what it received.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub sent_bytes: u64,
-    /// Round-trip times in nanoseconds of every completed transaction (rr, crr, cc; initiator). In
-    /// the open loop from the moment at which the request was *due*.
+    /// Times in ns of all transactions (rr, crr, cc; initiator), in the open loop from when the request was *due*.
     pub rtt: Option<Histogram>,
-    /// Open loop: the same from the moment at which the request was really sent, which is what a
-    /// closed loop would have told.
+    /// Open loop: the same from the moment at which the request was really sent.
     pub rtt_from_send: Option<Histogram>,
     /// UDP: messages that never arrived. RR: requests without a response in time (initiator);
     /// stream: gaps in the sequence numbers (receiver).
@@ -48,8 +43,7 @@ pub struct EndReport {
     /// UDP_GRO those that would have come together count as one.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub socket_drops: u64,
-    /// crr and cc: connections to the responder's port, warm-up with them, that ended without having
-    /// shown the test's token.
+    /// crr and cc: connections that ended without having shown the test's token, warm-up included.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub strangers: u64,
     /// TCP streams with MSG_ZEROCOPY: send calls of the whole flow (sender).
@@ -76,8 +70,7 @@ pub struct EndReport {
     pub slices: Vec<Slice>,
     /// The CPU time from the first slice to the last one, if the sample was cut into slices.
     pub session: Option<SessionCpu>,
-    /// By how many nanoseconds this end ran over the time that it had for a slice, at worst: what it did then
-    /// disturbed the slice that came next.
+    /// By how many ns this end ran over the time of a slice, at worst, which disturbed the slice that came next.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub overrun_ns: u64,
     /// Why idle states were not held off although the test asked for it.
@@ -181,18 +174,15 @@ pub struct Stages<T = Histogram> {
     pub qdisc_to_driver: Option<T>,
     /// From the driver until it leaves the NIC (hardware stamps on one clock only).
     pub driver_to_wire: Option<T>,
-    /// Initiator: from the driver having the request until the response has arrived in the stack:
-    /// the wires, and the whole other end.
+    /// Initiator: from the driver having the request until the stack has the response: wires and other end.
     pub away: Option<T>,
     /// From the NIC until the stack has the packet (hardware stamps on one clock only).
     pub wire_to_stack: Option<T>,
-    /// From the stack having the packet until the receive call has returned: protocol work and
-    /// waking the program.
+    /// From the stack having the packet until the receive call has returned: protocol work and waking the program.
     pub stack_to_receive: Option<T>,
     /// Responder: from the receive call's return to the send call.
     pub turnaround: Option<T>,
-    /// Messages that lacked a stamp, and those whose stamps went backwards because the clock was
-    /// set: they are in no histogram.
+    /// Messages that lacked a stamp, or whose stamps went backwards because the clock was set: in no histogram.
     pub without: u64,
 }
 
@@ -244,8 +234,7 @@ pub struct MachineCpu {
 }
 
 impl MachineCpu {
-    /// Seconds in which a CPU of this machine worked; by ticks, and so 8 to 41 % too low, where
-    /// [`is_by_ticks`](Self::is_by_ticks).
+    /// Seconds in which a CPU of this machine worked; 8 to 41 % too low if [`is_by_ticks`](Self::is_by_ticks).
     pub fn busy(&self) -> f64 {
         self.busy.unwrap_or(self.user + self.system + self.irq + self.softirq + self.guest)
     }
@@ -255,10 +244,9 @@ impl MachineCpu {
         self.busy.is_none()
     }
 
-    /// A machine can't have worked less than its measuring threads did, of whose time a part may be
-    /// stolen: the scheduler's clock goes on meanwhile, unless the kernel is told
-    /// (PARAVIRT_TIME_ACCOUNTING). Marked if it is more than what reading two clocks one after the
-    /// other may make.
+    /// A machine can't have worked less than its measuring threads did, of whose time a part may be stolen: the
+    /// scheduler's clock goes on meanwhile, unless the kernel is told (PARAVIRT_TIME_ACCOUNTING). Marked if it is more
+    /// than what reading two clocks one after the other may make.
     pub fn at_least(self, threads: f64) -> MachineCpu {
         const SLACK: f64 = 0.001;
         let least = threads - self.steal;
@@ -274,8 +262,7 @@ impl MachineCpu {
 /// A file transfer as `time` prints it.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct FileReport {
-    /// From the first byte read of the source, the flow being open, until the receiver had written
-    /// the last.
+    /// From the first byte read of the source, the flow being open, until the receiver had written the last.
     pub real: f64,
     /// CPU seconds of this end's process in user space.
     pub user: f64,

@@ -53,8 +53,7 @@ pub struct TestOptions {
     /// Stream: how the bytes get from the program to the kernel.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub sending: Sending,
-    /// UDP stream: datagrams that one send call hands over (UDP_SEGMENT, udp(7)); fewer if 65,507
-    /// bytes don't hold as many.
+    /// UDP stream: datagrams of one send call (UDP_SEGMENT, udp(7)); fewer if 65,507 bytes don't hold as many.
     pub gso: Option<Segments>,
     /// UDP stream: several datagrams may come with one receive call (UDP_GRO, udp(7)).
     #[serde(skip_serializing_if = "crate::is_default")]
@@ -64,8 +63,7 @@ pub struct TestOptions {
     pub socket: SocketOptions,
     /// A series of figures, one for each interval of this length.
     pub interval: Option<Span>,
-    /// RR: take each message's time stamps (SO_TIMESTAMPING) and split the round trip by them. It
-    /// costs system calls: the round-trip times of such a sample are not those of a plain one.
+    /// RR: split the round trip by time stamps (SO_TIMESTAMPING), whose system calls make it longer.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub stages: bool,
     /// RR: what the responder does besides answering; known truths to calibrate against.
@@ -94,11 +92,6 @@ pub enum Idle {
 impl Idle {
     /// All of them.
     pub const ALL: [Idle; 2] = [Idle::System, Idle::Poll];
-
-    /// The name in options and files.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// What waits for the sockets.
@@ -135,11 +128,6 @@ pub enum Engine {
 impl Engine {
     /// All of them, in the order of tables.
     pub const ALL: [Engine; 4] = [Engine::Blocking, Engine::Epoll, Engine::BusyPoll, Engine::IoUring];
-
-    /// The name in options, files and tables.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 
     /// The most flows that one end runs with it.
     pub fn flows_most(self) -> u32 {
@@ -254,8 +242,7 @@ impl TestOptions {
         one_after_another && test != TestKind::Crr
     }
 
-    /// Whether a sample can be cut into slices: nothing is in flight between two of them, and no other clock
-    /// says when something is due.
+    /// Whether a sample can be cut into slices: nothing is in flight between two, and no other clock is due.
     pub fn can_be_sliced(&self) -> bool {
         let TestOptions { burst, arrivals, bitrate, sending, gso, gro, interval, stages, .. } = *self;
         let one_by_one = burst == Burst::default() && arrivals.is_none() && bitrate.is_none();

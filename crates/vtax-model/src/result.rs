@@ -1,7 +1,4 @@
-//! The result document, schema `vtax.result/v1`: a run with its figures.
-//!
-//! What scripts read. The JSON Schema is `docs/vtax.result.v1.schema.json`; a test holds this
-//! module's output against it.
+//! The result document, which scripts read, by the JSON Schema `docs/vtax.result.v1.schema.json`; a test compares them.
 
 mod ends;
 mod host_cpu;
@@ -60,12 +57,10 @@ pub struct ResultDocument {
     pub placement: Placement,
     /// What else went on there.
     pub disturbance: Disturbance,
-    /// Whether a version of vtax took the CPU figures, or some of them, that had the kernel's timer ticks
-    /// only: they are 8 to 41 % too low.
+    /// Whether an older vtax took CPU figures by the kernel's timer ticks only: they are 8 to 41 % too low.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub cpu_by_ticks: bool,
-    /// Samples whose machine seemed to have worked less than the measuring threads on it: the threads'
-    /// time is taken for it, which is a lower bound.
+    /// Samples whose machine seemed to work less than its measuring threads, whose time then counts, as a bound.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub cpu_raised: u64,
     /// The baseline against itself, one entry for each block of the matrix and metric.
@@ -79,8 +74,7 @@ pub struct ResultDocument {
     pub failures: Vec<Failure>,
 }
 
-/// CPU time that went elsewhere while samples were taken, as shares (0 to 1) of all CPU time of the
-/// machines.
+/// CPU time that went elsewhere while samples were taken, as shares (0 to 1) of all CPU time of the machines.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Disturbance {
@@ -97,8 +91,7 @@ pub struct Disturbance {
 }
 
 impl ResultDocument {
-    /// The instruments that measured, the one that answers the study's question first. In documents that don't say
-    /// which, it is the path's own cost.
+    /// The instruments that measured, the answering one first; in documents that don't say, the path's own cost.
     pub fn instruments(&self) -> Vec<Instrument> {
         let mut all = self.plan.answer.into_iter().chain(Instrument::ALL).collect::<Vec<_>>();
         let measured = |instrument: &Instrument| self.cells.iter().any(|record| record.cell.instrument == *instrument);
@@ -255,8 +248,7 @@ pub struct SummaryRecord {
     pub transactions_per_s: Option<Estimate>,
     /// RR.
     pub rtt_us: Option<RttSummary>,
-    /// Open loop: the same from the moment at which each request was really sent, as a closed loop
-    /// tells it, while `rtt_us` is from the moment at which it was due.
+    /// Open loop: the same from the moment at which each request was really sent, not from when it was due.
     pub rtt_from_send_us: Option<RttSummary>,
     /// Stream and file: 10^6 bits per second at the receiver.
     pub goodput_mbps: Option<Estimate>,
@@ -282,12 +274,10 @@ pub struct SummaryRecord {
     pub reordered: u64,
     /// TCP segments sent again, over all samples.
     pub retransmits: u64,
-    /// UDP datagrams of the whole flows, warm-up with them, that a socket had no room for, over all
-    /// samples.
+    /// UDP datagrams of the whole flows, warm-up with them, that a socket had no room for, over all samples.
     #[serde(default)]
     pub socket_drops: u64,
-    /// crr and cc: connections to the responder's port that ended without having shown the test's
-    /// token, warm-up with them, over all samples.
+    /// crr and cc: connections to the responder's port that ended without having shown the test's token.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub strangers: u64,
     /// What went before the measured times.

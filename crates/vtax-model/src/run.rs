@@ -1,7 +1,4 @@
-//! A run of a study: its effective plan, where it ran, and the samples as they landed.
-//!
-//! This is what the store keeps. Every figure of a report is computed from it, so that a
-//! better analysis can be applied to an old run.
+//! A run of a study: its plan, where it ran, and the samples as they landed. Every figure is computed from it.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +42,7 @@ pub use goal::{Difference, Goal, NoDifference};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 pub use placement_note::PlacementNote;
-pub use precision::stopping_outcome;
+pub use precision::{primary_figures, stopping_outcome};
 
 /// A run of a study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,8 +77,7 @@ impl Run {
         self.failures.push(failure);
     }
 
-    /// A metric of two arms, each that of a cell, round by round. A round in which one of them has no such figure, or
-    /// none above zero, has no ratio and is left out.
+    /// A metric of two arms, round by round. Rounds without a figure above zero in both are left out.
     pub(crate) fn pairs(&self, of: Metric, baseline: (usize, Arm), cell: (usize, Arm)) -> Vec<Pair> {
         let test = self.header.study.cells[cell.0].workload.kind();
         let arm = |(index, arm): (usize, Arm)| -> BTreeMap<u32, f64> {
@@ -153,8 +149,7 @@ impl RunHeader {
         }
     }
 
-    /// The samples of a round in their order, without those of rows that can't run here and of instruments
-    /// that have had all of their rounds.
+    /// The samples of a round in their order, without rows that can't run here and instruments that are done.
     pub fn turns(&self, round: u32) -> Vec<Turn> {
         let cells = &self.study.cells;
         let mut turns = round_order(cells, self.study.baseline, self.seed, round);
@@ -170,8 +165,7 @@ impl RunHeader {
         !self.unavailable.iter().any(|unavailable| unavailable.method == row)
     }
 
-    /// Rounds of an instrument; at most, if a stopping rule may end the run before. The rule is of the
-    /// instrument that answers the study.
+    /// Rounds of an instrument, at most, if the stopping rule of the instrument that answers ends the run before.
     pub fn rounds_of(&self, instrument: Instrument) -> u32 {
         let rule = self.stopping.as_ref().filter(|_| instrument == self.study.answering());
         rule.map_or(self.plan_of(instrument).samples, |rule| rule.max() as u32)
@@ -225,8 +219,7 @@ pub struct UnavailableRow {
     pub unsupported: Unsupported,
 }
 
-/// Which CPUs the measuring threads of each end on this machine were pinned to; empty means
-/// unpinned. Ends elsewhere have theirs in their [`EndRecord`].
+/// The CPUs of each end's measuring threads on this machine; empty means unpinned. Others are in [`EndRecord`].
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -67,8 +67,7 @@ impl ServerSpec {
         *self == ServerSpec::default()
     }
 
-    /// The cables: the hardware addresses of the two NICs that each joins, the first on root complex 0
-    /// and the second on root complex 1.
+    /// The cables: the hardware addresses of the two NICs, on root complex 0 and on root complex 1.
     pub fn cables(&self) -> impl Iterator<Item = [Mac; 2]> + use<> {
         (0..self.nics / 2).map(ServerSpec::macs)
     }

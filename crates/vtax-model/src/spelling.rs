@@ -1,7 +1,6 @@
 //! "Did you mean": the known name that is nearest to what was written.
 
-/// The name among `known` that differs from `written` in the fewest letters: at most one, and one more for each
-/// four letters.
+/// The name among `known` nearest to `written`: one letter may differ, and one more for each four letters.
 pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = 1 + written.chars().count() / 4;
     let scored = known.into_iter().map(|name| (strsim::osa_distance(written, name), name));

@@ -1,7 +1,6 @@
 //! Studies: a question with a matrix, a sampling plan and a baseline.
 //!
-//! A study is a TOML file; the classic ones are built in, in the same form
-//! (`data/studies/`).
+//! A study is a TOML file; the classic ones are built in, in the same form (`data/studies/`).
 
 mod reader;
 mod row;
@@ -39,8 +38,7 @@ pub struct Study {
     pub question: String,
     /// Rows of the tables, in order.
     pub rows: Vec<Row>,
-    /// Rows that are left out on cables between real NICs, of which each row takes one, unless somebody asks for
-    /// them.
+    /// Rows that are left out on cables between real NICs, of which each row takes one, unless somebody asks for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<Row>,
     /// The row that the others are compared with.
@@ -118,8 +116,7 @@ impl Study {
         ("ovm3-tuning", include_str!("../data/studies/ovm3-tuning.toml")),
         ("vmdq", include_str!("../data/studies/vmdq.toml")),
     ];
-    /// More clients than that are more processes than a host can start at once, and no source has as
-    /// many.
+    /// More clients than that are more processes than a host can start at once, and no source has as many.
     pub const MOST_PAIRS: u32 = 64;
 
     /// A built-in study.

@@ -1,5 +1,4 @@
-//! A lab as its file describes it: hosts, the wires between them, the zones and guests on them.
-//! `docs/labs.md` describes the file.
+//! A lab as its file describes it (`docs/labs.md`): hosts, the wires between them, the zones and guests on them.
 
 mod masters;
 mod nic_name;
@@ -107,16 +106,12 @@ pub struct Wire {
     pub nics: Option<Cable>,
 }
 
-/// What a wire carries at most, in each direction.
-///
-/// Counted are the packets with their Ethernet headers, not what a physical wire adds to them
-/// (preamble, checksum, gap).
+/// What a wire carries at most each way: packets with Ethernet headers, without preamble, checksum and gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// The rate.
     pub rate: BitRate,
-    /// How much may wait at each end; what comes on top is dropped. Without it, what the rate
-    /// brings in 50 ms.
+    /// How much may wait at each end; what comes on top is dropped. Without it, what the rate brings in 50 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<ByteSize>,
 }
@@ -179,10 +174,7 @@ impl Topology {
     /// The most zones and guests that one lab may have: a Linux bridge takes 1,023 ports.
     pub const MOST_ZONES: usize = 1000;
 
-    /// The guests, each after its masters, else in the file's order.
-    ///
-    /// # Errors
-    /// A master that is no guest of the lab, or a cycle.
+    /// The guests, each after its masters, else in the file's order. A missing master and a cycle are errors.
     pub fn guests_by_masters(&self) -> Result<Vec<&Guest>, BadMasters> {
         masters::ordered(&self.guests)
     }

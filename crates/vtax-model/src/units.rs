@@ -1,6 +1,4 @@
-//! Units that people write in study files and on the command line.
-//!
-//! Each is parsed once, at the edge; past it a wrong size, MTU or time can't exist.
+//! Units of study files and of the command line. Each is parsed once: past that, a wrong one can't exist.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -130,14 +128,12 @@ impl Mtu {
         self.0
     }
 
-    /// What is left for an inner packet after `overhead` bytes of encapsulation, if that
-    /// still is a possible MTU.
+    /// What is left for an inner packet after `overhead` bytes of encapsulation, if that still is a possible MTU.
     pub fn less(self, overhead: u32) -> Result<Mtu, UnitError> {
         Mtu::try_from(i64::from(self.0) - i64::from(overhead))
     }
 
-    /// The largest UDP payload that one IPv4 packet of this size carries: 20 bytes of IP
-    /// header and 8 of UDP header go off.
+    /// The largest UDP payload of one IPv4 packet of this size, without 20 bytes of IP and 8 of UDP header.
     pub fn udp_payload(self) -> ByteSize {
         ByteSize(u64::from(self.0) - 28)
     }

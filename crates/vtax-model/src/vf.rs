@@ -61,10 +61,7 @@ impl VfOptions {
     /// What the kernel counts rates in.
     const MBIT: u64 = 1_000_000;
 
-    /// The rate in the kernel's unit, Mbit/s.
-    ///
-    /// # Errors
-    /// It is no whole number of them.
+    /// The rate in the kernel's unit, Mbit/s. It is an error if it is no whole number of them.
     pub fn rate_mbit(&self) -> Result<Option<u32>, BadRate> {
         let whole = |rate: BitRate| {
             let bits = rate.bits();
@@ -81,9 +78,8 @@ impl VfOptions {
 #[diagnostic(code("bad-rate"))]
 pub struct BadRate(BitRate);
 
-/// The Linux module that drives the virtual functions of a NIC whose own module is `physical`. The kernel
-/// doesn't say it before there is a function. Some modules drive both, others have a module beside them
-/// (`drivers/net/ethernet`).
+/// The Linux module that drives the virtual functions of a NIC whose own module is `physical`. The kernel doesn't say
+/// it before there is a function. Some modules drive both, others have a module beside them (`drivers/net/ethernet`).
 pub fn driver_of_functions(physical: &str) -> Option<&str> {
     match physical {
         "igb" => Some("igbvf"),

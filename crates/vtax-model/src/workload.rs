@@ -25,8 +25,7 @@ pub enum Workload {
         #[serde(rename = "response_bytes")]
         response: ByteSize,
     },
-    /// A connection for each request and its response. The token goes before the request, in the
-    /// same segment.
+    /// A connection for each request and its response. The token goes before the request, in the same segment.
     Crr {
         /// Bytes of each request.
         #[serde(rename = "request_bytes")]

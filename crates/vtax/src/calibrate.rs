@@ -11,10 +11,11 @@ mod pairs;
 mod report;
 mod truths;
 
+use clap::Args;
 use miette::miette;
 use serde::Serialize;
 use vtax_host::inspect;
-use vtax_lab::{Need, World};
+use vtax_lab::{Lifetime, World};
 use vtax_model::{result::Disturbance, run::Environment, units::Span};
 
 use crate::{
@@ -30,21 +31,22 @@ use truths::{TRUTHS, Truth, TruthRecord};
 pub(crate) use load::LoadMeter;
 pub(crate) use report::render;
 
-/// What to find out, and how thoroughly.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct CalibrationRequest {
-    /// Rounds of the noise floor; 0 leaves it out.
-    pub(crate) rounds: u32,
-    /// Measured time of each of its samples.
-    pub(crate) duration: Span,
-    /// Parts of the truths' names; all if there are none.
-    pub(crate) only: Vec<String>,
+    /// How many rounds the noise floor takes; with 0 it isn't measured
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    rounds: u32,
+    /// Measured time of each sample of the noise floor
+    #[arg(long, default_value = "300ms")]
+    duration: Span,
+    /// Check only truths whose name contains one of these texts, as tcp-100m or delay
+    #[arg(long, value_delimiter = ',', value_name = "TRUTH,…")]
+    only: Vec<String>,
 }
 
 /// The schema of the JSON form.
 const SCHEMA: &str = "vtax.calibration/v1";
 
-/// Everything that was found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Calibration {
     schema: &'static str,
@@ -58,10 +60,9 @@ pub(crate) struct Calibration {
     truths: Vec<TruthRecord>,
 }
 
-/// Calibrates vtax on this machine, in a lab of its own.
 pub(crate) fn run(wanted: &CalibrationRequest, locations: &Locations) -> Result<Calibration, Stop> {
     let truths = chosen("truth", &wanted.only, TRUTHS.iter().collect(), |truth| truth.name.to_owned()).or_input()?;
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let interrupt = Interrupt::catch().or_infrastructure()?;
     let clock = clock::measure();
     let rig = Rig::build(&world, "calibrate", &truths::wires(), locations)?;

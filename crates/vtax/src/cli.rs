@@ -97,8 +97,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// How long a server is wanted to which the verb is handed as it is. A verb that measures for the store
-    /// isn't handed over: it fetches its results itself.
+    /// How long the verb needs the server to which it is handed over. Verbs with results for the store are not.
     fn stay(&self) -> Result<Option<Stay>, Stop> {
         match self {
             Verb::Demo(_) | Verb::Run(_) | Verb::Measure(_) => Ok(None),

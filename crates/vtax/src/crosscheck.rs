@@ -12,11 +12,12 @@ mod tools;
 
 use std::collections::BTreeSet;
 
+use clap::Args;
 use miette::{Context, miette};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
-use vtax_lab::{Need, World};
+use vtax_lab::{Lifetime, World};
 use vtax_model::{
     options::{CongestionControl, Idle},
     result::Disturbance,
@@ -33,6 +34,8 @@ use crate::{
     locations::Locations,
     report::unit,
     rig::{PEER, Rig, SUT},
+    study::Congestion,
+    whole_number::whole,
 };
 use contest::Contest;
 use tool::{ServerLifetime, TOOLS, Tool};
@@ -40,19 +43,45 @@ use tool_process::{ToolProcess, WIRE};
 
 pub(crate) use report::render;
 
-/// What to compare, and how often.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct CrosscheckRequest {
-    pub(crate) rounds: u32,
-    pub(crate) duration: Span,
-    pub(crate) held: Held,
-    /// The flows of the test that has several.
-    pub(crate) streams: u32,
-    /// Parts of the names of the wanted contests. Empty means all contests.
-    pub(crate) only: Vec<String>,
-    /// The names of the wanted tools. Empty means all that are installed.
-    pub(crate) tools: Vec<String>,
-    pub(crate) seed: Option<u64>,
+    /// How many rounds to take: in each, every tool measures every test once
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Measured time of each figure: whole seconds, or 20ms to 999ms. For less than a second, tools are given a
+    /// number of transactions or bytes, no tool warms up, and tools that only take whole seconds are left out
+    #[arg(long, default_value = "1s", value_parser = turn)]
+    duration: Span,
+    /// What CPUs do while they have nothing to do: `poll` keeps them awake during the whole comparison, `system`
+    /// changes nothing
+    #[arg(long, value_name = "poll|system", default_value = "system")]
+    idle: Idle,
+    /// TCP's congestion control of all tools by its name, or `system` for the machine's own
+    #[arg(long, value_name = "NAME|system", default_value = "system")]
+    congestion: Congestion,
+    /// How many flows the test with several flows has
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=64))]
+    streams: u32,
+    /// Run only tests whose name contains one of these texts, as tcp-rr or stream-16KiB
+    #[arg(long, value_delimiter = ',', value_name = "TEST,…")]
+    only: Vec<String>,
+    /// Compare only with these tools
+    #[arg(long, value_delimiter = ',', value_name = "TOOL,…")]
+    tools: Vec<String>,
+    /// Seed of the random order [default: random; the result has it]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    seed: Option<u64>,
+}
+
+fn turn(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    let short = (20..1000).contains(&span.0.as_millis());
+    match short || span.0.subsec_nanos() == 0 && (1..=600).contains(&span.0.as_secs()) {
+        true => Ok(span),
+        false => Err("other tools take whole seconds, or a number of transactions or bytes for less: \
+                      give 1s to 600s, or 20ms to 999ms"
+            .to_owned()),
+    }
 }
 
 /// What is the same for our engine and for all other tools.
@@ -68,7 +97,6 @@ pub(crate) struct Held {
 /// The schema of the JSON form.
 const SCHEMA: &str = "vtax.crosscheck/v1";
 
-/// Everything that was found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Crosscheck {
     schema: &'static str,
@@ -88,7 +116,6 @@ pub(crate) struct Crosscheck {
     contests: Vec<ContestRecord>,
 }
 
-/// A tool, and whether it was there.
 #[derive(Debug, Serialize)]
 struct ToolRecord {
     name: &'static str,
@@ -98,7 +125,6 @@ struct ToolRecord {
     missing: Vec<&'static str>,
 }
 
-/// One test.
 #[derive(Debug, Serialize)]
 struct ContestRecord {
     name: String,
@@ -121,7 +147,6 @@ struct LeftOut {
     why: &'static str,
 }
 
-/// Another tool in one test.
 #[derive(Debug, Serialize)]
 struct Other {
     tool: &'static str,
@@ -131,12 +156,10 @@ struct Other {
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<Ratio>,
     difference: &'static str,
-    /// Why it has no figures, or not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
 }
 
-/// Our figure divided by the tool's, with its 95 % interval.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Ratio {
     ratio: f64,
@@ -145,11 +168,10 @@ struct Ratio {
     p: f64,
 }
 
-/// Compares our engine with whatever is installed.
 pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<Crosscheck, Stop> {
     let contests = wanted.contests().or_input()?;
     let tools = wanted.tools().or_input()?;
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let (here, records) = survey(&tools);
     if here.is_empty() {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name).collect();
@@ -164,10 +186,11 @@ pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<C
     let interrupt = Interrupt::catch().or_infrastructure()?;
     let seed = wanted.seed.map_or_else(random_seed, Ok).or_infrastructure()?;
     let rig = Rig::build(&world, "crosscheck", &[(WIRE, None)], locations)?;
-    if let Some(name) = wanted.held.congestion {
+    let held = Held { idle: wanted.idle, congestion: wanted.congestion.0 };
+    if let Some(name) = held.congestion {
         set_congestion(&rig, name).or_input()?;
     }
-    let (_hold, idle_not_held) = hold_idle(wanted.held.idle);
+    let (_hold, idle_not_held) = hold_idle(held.idle);
     let compared = compare(&rig, &contests, &here, wanted.rounds, seed, &interrupt);
     let cpus = rig.cpus();
     rig.down().or_infrastructure()?;
@@ -177,7 +200,7 @@ pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<C
         duration: wanted.duration,
         seed,
         environment: vtax_host::inspect::environment(&vtax_host::inspect::SystemRoot::live()),
-        held: wanted.held,
+        held,
         idle_not_held,
         cpus,
         tools: records,
@@ -285,7 +308,6 @@ fn compare(
     Ok(records)
 }
 
-/// A contest whose rounds are being taken.
 struct RunningContest<'a> {
     rig: &'a Rig,
     contest: &'a Contest,
@@ -295,7 +317,6 @@ struct RunningContest<'a> {
     left_out: Vec<LeftOut>,
 }
 
-/// Another tool in a contest.
 struct RunningTool {
     tool: &'static Tool,
     /// The server, if it serves client after client.

@@ -60,7 +60,6 @@ impl Stop {
         Stop { blame: Blame::Infrastructure, error: error.into() }
     }
 
-    /// The error, if it has this type.
     pub(crate) fn cause<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
         self.error.downcast_ref()
     }
@@ -74,7 +73,6 @@ impl Stop {
         self.error
     }
 
-    /// Says on standard error what is wrong, as a line or as JSON, and gives the exit code.
     pub(crate) fn tell(&self, json: bool) -> ExitCode {
         // sysexits' EX_UNAVAILABLE is 69; a shell reports a program that SIGINT ended by 130.
         let exit = match self.blame {

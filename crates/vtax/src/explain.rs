@@ -28,7 +28,6 @@ pub(crate) struct Explanation {
 }
 
 impl Explanation {
-    /// All of them, by code.
     pub(crate) fn all() -> Vec<Explanation> {
         let sections = TEXTS.iter().flat_map(|text| text.split("\n## ").skip(1));
         let mut all: Vec<Explanation> =

@@ -19,7 +19,6 @@ type Action = Box<dyn Fn() + Send>;
 /// Whether the user has asked to stop, and what to do at once when they do.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt {
-    /// What the user is told.
     told: &'static str,
     asked: Arc<AtomicUsize>,
     action: Arc<Mutex<Option<Action>>>,

@@ -25,7 +25,6 @@ const GUEST_ANSWER: Duration = Duration::from_secs(30);
 /// How long after its last byte a QEMU that dies may be seen to run.
 pub(crate) const DYING: Duration = Duration::from_secs(1);
 
-/// A lab by its name.
 pub(crate) fn open(world: &World, name: &Name) -> Result<Lab, Stop> {
     let labs = list(world).or_infrastructure()?;
     if !labs.iter().any(|lab| lab.name == *name) {
@@ -56,7 +55,6 @@ pub(crate) fn remove_abandoned(world: &World, name: &Name) -> Result<(), Stop> {
     }
 }
 
-/// Builds a lab that is removed with this process.
 pub(crate) fn build(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Lab, Stop> {
     build_planned(world, topology, Lifetime::Ephemeral, || plan_here(world, topology, needs))
 }
@@ -67,8 +65,7 @@ fn plan_here(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<P
     plan(topology, &facts).map_err(|error| if needs.names_no_kernel() { Stop::input(error) } else { error.into() })
 }
 
-/// Builds a lab. Another vtax may take the range of addresses between planning and building; then `plan` makes
-/// another plan.
+/// Builds a lab. If another vtax takes its addresses after the planning, `plan` makes another plan.
 pub(crate) fn build_planned(
     world: &World,
     topology: &Topology,
@@ -105,7 +102,6 @@ pub(crate) fn wait_for_agent(qemu: &mut Qemu, patience: Option<Duration>) -> Res
     qemu.wait_agent_telling(patience.unwrap_or(usual), tell)
 }
 
-/// Connects to the agent of a guest that has booted.
 pub(crate) fn connect(name: &str, qemu: &Qemu) -> miette::Result<AgentLink> {
     let link = AgentLink::connect_unix(name, &qemu.launch().agent_socket(), GUEST_ANSWER);
     link.map_err(|error| explain(qemu, error))

@@ -7,11 +7,9 @@ use vtax_model::server::ServerSpec;
 
 use crate::exit::Stop;
 
-/// Where vtax keeps and finds things.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Locations {
-    /// Folder of the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or
-    /// ~/.local/state/vtax]
+    /// Folder of the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or ~/.local/state/vtax]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Places")]
     state: Option<PathBuf>,
     /// The vtax-agent program [default: $VTAX_AGENT, else beside vtax]
@@ -39,7 +37,6 @@ impl Locations {
         locate::agent_program(self.agent.as_deref())
     }
 
-    /// The same, for a command that can't do without it.
     pub(crate) fn agent_program(&self) -> Result<PathBuf, Stop> {
         self.find_agent().map_err(|error| match error.named {
             true => Stop::input(error),
@@ -51,8 +48,7 @@ impl Locations {
 /// The vtax that hands a command to an emulated server gives these options to the vtax in that server.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Relay {
-    /// A vtax outside was called: runs are written as lines to standard output, in place of the store and the
-    /// report
+    /// A vtax outside was called: runs are written as lines to standard output, in place of the store and the report
     #[arg(long = "relay", global = true, hide = true)]
     outside: bool,
     /// The run that is to go on
@@ -72,8 +68,7 @@ pub(crate) struct Relay {
 pub(crate) enum RunSite {
     /// This vtax keeps the run. It has it measured on the emulated server if one is named.
     Here { server: Option<ServerSpec> },
-    /// This vtax is in an emulated server. The vtax outside keeps the run, and has written the run that is to go on
-    /// to the file `old`.
+    /// This vtax is in an emulated server. The vtax outside keeps the run, and `old` is the run that goes on.
     InServer { old: Option<PathBuf> },
 }
 

@@ -17,9 +17,6 @@ pub(crate) struct LockFile {
 
 impl LockFile {
     /// Takes the lock, or tells which process has it.
-    ///
-    /// # Errors
-    /// The file can't be made, locked or written.
     pub(crate) fn take(path: &Path) -> miette::Result<Result<LockFile, String>> {
         let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
         let mut lock = open.coded("file", || format!("opening {}", path.display()))?;

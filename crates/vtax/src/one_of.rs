@@ -5,7 +5,6 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 /// A word, its help, and the value for which it stands.
 pub(crate) type Choice<T> = (&'static str, &'static str, T);
 
-/// Reads one of these words.
 pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
     choices: &'static [Choice<T>],
 ) -> impl TypedValueParser<Value = T> {
@@ -16,7 +15,6 @@ pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
     })
 }
 
-/// Reads `on` or `off`.
 pub(crate) fn on_or_off() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["on", "off"]).map(|text| text == "on")
 }

@@ -14,7 +14,6 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    /// The first phase of a run with guests begins now.
     pub(crate) fn begin() -> Phases {
         Phases::of("guests")
     }

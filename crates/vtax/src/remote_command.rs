@@ -29,8 +29,7 @@ pub(crate) fn show(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Reads standard input to its end, or nothing if it is a terminal. The agent gets it with the order to run the command,
-/// which `whom` names.
+/// Reads standard input to its end, or nothing if it is a terminal. `whom` names the command in messages.
 pub(crate) fn read_input_for(whom: &str) -> Result<Vec<u8>, Stop> {
     let stdin = io::stdin();
     if stdin.is_terminal() {

@@ -1,9 +1,7 @@
 //! What a run found, as tables for people and as data for programs.
 //!
-//! The tables are laid out once, as data ([`layout`]), by [`study`] (a matrix of methods),
-//! [`measure`] (engines on one path) and [`mod@compare`];
-//! [`terminal`] and [`markdown`] only draw them, so that both always say the same. CSV and JSON
-//! come from the result document itself.
+//! [`layout`] has the tables as data, which [`terminal`] and [`markdown`] only draw, so that both say the same. CSV and
+//! JSON come from the result document itself.
 
 mod answer;
 mod bars;
@@ -60,12 +58,10 @@ pub(crate) enum Format {
     Json,
 }
 
-/// What a report shows, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) format: Format,
-    /// Whether published figures stand beside ours; if it isn't said, where both are known of a row that
-    /// is held against the baseline.
+    /// Whether published figures stand beside ours; if unset, where a row that is compared has both.
     pub(crate) published: Option<bool>,
     /// Percentiles, losses, retransmits and the noise floor of each block too.
     pub(crate) detail: bool,
@@ -74,7 +70,6 @@ pub(crate) struct Options {
 }
 
 impl Default for Options {
-    /// The short tables, for a terminal of the width that text is commonly read at.
     fn default() -> Options {
         Options { format: Format::Table, published: None, detail: false, width: 100 }
     }

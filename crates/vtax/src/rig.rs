@@ -30,7 +30,6 @@ pub(crate) const SUT: &str = "sut";
 /// The host that answers and receives.
 pub(crate) const PEER: &str = "peer";
 
-/// The lab with its two agents, and the CPU of each agent.
 pub(crate) struct Rig {
     pub(crate) lab: Lab,
     agents: [AgentLink; 2],
@@ -67,8 +66,7 @@ impl Rig {
         self.cpus
     }
 
-    /// The CPUs for tests that look for small differences. On a virtual machine both ends share one CPU, because the
-    /// hypervisor runs two virtual CPUs at different moments. The rows of a study that take turns do the same.
+    /// For small differences. On a virtual machine both ends share one CPU, as the rows of a study that take turns do.
     pub(crate) fn cpus_for_path(&self) -> Option<[u32; 2]> {
         self.cpus.map(|[first, second]| [first, if self.is_virtual { first } else { second }])
     }
@@ -81,7 +79,6 @@ impl Rig {
         endpoint(&self.lab, host, wire)
     }
 
-    /// Takes a sample, and returns the report of each end.
     pub(crate) fn reports(&self, spec: &TestSpec, wire: &str) -> miette::Result<(EndReport, EndReport)> {
         self.reports_on(spec, wire, self.cpus)
     }
@@ -106,12 +103,10 @@ impl Rig {
         Ok(SampleOrder { spec: *spec, initiator, responder, target, turns: None })
     }
 
-    /// Takes a sample, and returns the figures of both ends.
     pub(crate) fn sample(&self, spec: &TestSpec, wire: &str) -> miette::Result<Figures> {
         self.sample_on(spec, wire, self.cpus)
     }
 
-    /// Takes a sample with the initiator and the responder on these CPUs.
     pub(crate) fn sample_on(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> miette::Result<Figures> {
         let (sent, received) = self.reports_on(spec, wire, cpus)?;
         Ok(Figures::join(spec, true, &sent, &received))

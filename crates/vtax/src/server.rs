@@ -29,7 +29,7 @@ use vtax_agent::{
     protocol::{Signal, Stream},
 };
 use vtax_lab::{
-    GuestState, Lab, LabState, LabSummary, Lifetime, Need, World,
+    GuestState, Lab, LabState, LabSummary, Lifetime, World,
     guest::process::Qemu,
     list,
     server::{self, ServerPlan},
@@ -95,11 +95,10 @@ pub(crate) struct EmulatedServerUp {
 }
 
 impl ServerRequest<'_> {
-    /// Enters the world of labs, and catches Ctrl-C from now on. Must be called before the first thread, as
-    /// [`World::enter`].
+    /// Enters the world of labs before the first thread ([`World::enter`]), and catches Ctrl-C from now on.
     pub(crate) fn enter(&self) -> Result<ServerSite, Stop> {
-        let need = if self.stay == Stay::Kept { Need::Kept } else { Need::Ephemeral };
-        let world = World::enter(need).or_infrastructure()?;
+        let lifetime = if self.stay == Stay::Kept { Lifetime::Kept } else { Lifetime::Ephemeral };
+        let world = World::enter(lifetime).or_infrastructure()?;
         let interrupt = Interrupt::catch_telling("the emulated server is told").or_infrastructure()?;
         Ok(ServerSite { world, interrupt })
     }
@@ -188,12 +187,8 @@ impl EmulatedServerUp {
         Ok(EmulatedServerUp { lab, qemu, link, spec, machine, found, _lock: lock })
     }
 
-    /// Runs a program in the server until it ends, with `input` on its standard input, and returns its status.
-    /// `on_output` gets what the program writes, and says whether more is wanted. The program gets SIGINT when the
-    /// user presses Ctrl-C or when nothing more is wanted.
-    ///
-    /// # Errors
-    /// The server is lost, with what it said last.
+    /// Runs a program in the server with `input` on its standard input, and returns its status. `on_output` gets what
+    /// the program writes. If it wants no more, or the user presses Ctrl-C, the program gets SIGINT.
     pub(crate) fn run(
         &self,
         command: &[String],
@@ -246,12 +241,10 @@ impl EmulatedServerUp {
         })
     }
 
-    /// Leaves it up, until somebody takes it down.
     pub(crate) fn keep(&mut self) -> Result<(), Stop> {
         self.lab.keep().or_infrastructure()
     }
 
-    /// Removes a server that was only for this command.
     pub(crate) fn leave(self) -> miette::Result<()> {
         let EmulatedServerUp { lab, link, found, .. } = self;
         drop(link);

@@ -1,14 +1,10 @@
-//! What was measured, kept in SQLite as it lands, so that a killed study loses at most the
-//! sample in flight and can be resumed.
+//! What was measured, kept in SQLite as it lands: a killed study loses at most the sample in flight and can be resumed.
 //!
-//! One database a state directory, one row a sample, one transaction a row: in WAL mode with
-//! `synchronous=FULL` a commit has reached the disk when it returns
-//! (<https://www.sqlite.org/wal.html>, "Performance Considerations"), also if the power fails next.
-//! Samples are kept as JSON, with the keys that make them unique as columns: figures are computed
-//! from them anew each time, so an old run profits from a better analysis.
+//! One database a state directory, one row a sample, one transaction a row: in WAL mode with `synchronous=FULL` a
+//! commit has reached the disk when it returns (<https://www.sqlite.org/wal.html>, "Performance Considerations").
+//! Figures are computed from the samples anew each time, so an old run profits from a better analysis.
 //!
-//! Who writes a run holds a lock on a file of its own ([`lock`]), which the kernel releases when
-//! the process dies, however it dies. That tells a run under way from a killed one.
+//! The writer of a run holds a lock on a file ([`lock`]), which tells a run under way from a killed one.
 
 mod error;
 mod find;
@@ -52,9 +48,9 @@ pub(crate) struct RunSummary {
     pub(crate) wall_seconds: f64,
 }
 
-/// The state of a run, seen from outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Condition {
     /// A live process writes it.
     Running,
@@ -66,19 +62,7 @@ pub(crate) enum Condition {
     Complete,
 }
 
-impl std::fmt::Display for Condition {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Condition::Running => "running",
-            Condition::Killed => "killed",
-            Condition::Stopped => "stopped",
-            Condition::Complete => "complete",
-        })
-    }
-}
-
 impl Store {
-    /// Opens the store in `dir`, and makes both if they aren't there.
     pub(crate) fn open(dir: &Path) -> Result<Store, StoreError> {
         let place = StoreLocation::new(dir)?;
         let mut connection = schema::connect(&place)?;
@@ -86,16 +70,14 @@ impl Store {
         Ok(Store { place, connection })
     }
 
-    /// Opens the store in `dir` to read it, also where it can't be written. It makes nothing: where no store is, it
-    /// is an empty one.
+    /// Opens the store in `dir` to read it, also where it can't be written. A store that isn't there is empty.
     pub(crate) fn read(dir: &Path) -> Result<Store, StoreError> {
         let place = StoreLocation::to_read(dir);
         let connection = schema::connect_to_read(&place)?;
         Ok(Store { place, connection })
     }
 
-    /// A run by its id, by the beginning of its id if no other begins so, or the one that was
-    /// started last by `last`.
+    /// A run by its id, by the beginning of its id if no other begins so, or the newest one by `last`.
     pub(crate) fn load(&self, id: &str) -> Result<Run, StoreError> {
         let id = self.find(id)?;
         // One transaction, so that a run that is being written is read as it was at one moment.
@@ -104,8 +86,7 @@ impl Store {
         read_run(&snapshot, &id, &doing)
     }
 
-    /// The plans of a study's complete runs, the newest first and not too many of them. Those that another
-    /// version of vtax wrote in another form are left out.
+    /// The plans of a study's newest complete runs. Plans that this version of vtax can't read are left out.
     pub(crate) fn complete_plans(&self, study: &str) -> Result<Vec<RunHeader>, StoreError> {
         let texts = self.texts(COMPLETE, &[&study], "looking for earlier runs")?;
         Ok(texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect())
@@ -123,7 +104,6 @@ impl Store {
         find::find(id, self.texts(NEWEST_FIRST, &[], "looking for a run")?, &self.place)
     }
 
-    /// The texts in the only column of a query.
     fn texts(&self, query: &str, of: &[&dyn ToSql], what: &'static str) -> Result<Vec<String>, StoreError> {
         let doing = self.place.doing(what);
         let mut statement = self.connection.prepare(query).map_err(&doing)?;

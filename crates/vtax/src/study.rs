@@ -17,8 +17,8 @@ mod timetable;
 
 pub(crate) use arrange::arrange;
 pub(crate) use draft::{available, unavailable};
-pub(crate) use measure::{GivenPlan, GivenSizes, MeasureRequest, Test};
+pub(crate) use measure::{GivenSizes, MeasureRequest, Test};
 pub(crate) use options::{ChangedStudy, Changes, Congestion, Precision, read_endpoints, read_file, read_text};
 pub(crate) use progress::minutes;
-pub(crate) use session::{Conditions, Finished, RunSource, run};
+pub(crate) use session::{Conditions, Finished, RunRequest, run};
 pub(crate) use timetable::Gaps;

@@ -2,7 +2,6 @@
 
 use std::{num::ParseIntError, str::FromStr};
 
-/// A text that is no whole number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("write a whole number, as 5{}", if matches!(.0.kind(), std::num::IntErrorKind::PosOverflow) { "; this one is too large" } else { "" })]
 pub(crate) struct NotWhole(ParseIntError);

@@ -9,8 +9,7 @@ use super::{Blueprint, LabEndpoint};
 use crate::place::Place;
 
 impl Blueprint {
-    /// The links between two endpoints in the order in which a packet passes them. The list is empty if both
-    /// endpoints share a network stack. There is no list if no wire joins them.
+    /// The links between two endpoints as a packet passes them: empty in one network stack, none without a wire.
     pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Option<Vec<Place>> {
         let up = self.stack_towards(from, to);
         let down = self.stack_towards(to, from);
@@ -26,8 +25,7 @@ impl Blueprint {
         Some(up.iter().cloned().chain(between).chain(down.iter().rev().cloned()).collect())
     }
 
-    /// The links from an endpoint to the wire. A host talks to a zone in a tunnel through its own end of the
-    /// tunnel.
+    /// The links from an endpoint to the wire. A host reaches a zone in a tunnel by its own end of the tunnel.
     fn stack_towards<'a>(&'a self, endpoint: &'a LabEndpoint, other: &LabEndpoint) -> &'a [Place] {
         let tunnelled = endpoint.kind == DomainKind::Primary && other.method == IoMethod::Vxlan;
         let end = self.tunnels.iter().filter(|_| tunnelled).find(|tunnel| tunnel.zone == other.name);

@@ -77,8 +77,7 @@ pub struct PciDevice {
     pub physfn: Option<PciAddress>,
     pub virtfns: Vec<PciAddress>,
     pub sriov: Option<Sriov>,
-    /// For a virtual function: the settings that its physical function enforces. They are known if the link
-    /// of the physical function is in this namespace.
+    /// For a virtual function: what its physical function enforces, if the link of that is in this namespace.
     pub vf: Option<Vf>,
     /// Why it must not be taken from the host.
     pub kept: Option<String>,
@@ -112,8 +111,7 @@ pub enum NoDevice {
 }
 
 impl PciFacts {
-    /// The function with this PCI address, network link, hardware address, or name in `vtax io list`. The
-    /// name of a device with one function stands for that function.
+    /// The function with this PCI address, link, hardware address or name; a device's name if it has only one.
     pub fn find(&self, name: &str) -> Result<&PciDevice, NoDevice> {
         let address: Option<PciAddress> = name.parse().ok();
         let mac: Option<MacAddr> = name.parse().ok();
@@ -180,8 +178,7 @@ impl PciFacts {
 }
 
 impl Netdev {
-    /// A link as the kernel describes it, with those of `addresses` that it has. Nothing is known of a link on
-    /// top of it.
+    /// A link as the kernel describes it, with its `addresses`. Nothing is known of a link on top of it.
     pub(crate) fn of(link: &Link, addresses: &[InterfaceAddress]) -> Netdev {
         let own = addresses.iter().filter(|address| address.link == link.index);
         Netdev {
@@ -195,8 +192,7 @@ impl Netdev {
         }
     }
 
-    /// An address that somebody gave it. IPv6 link-local addresses don't count: the kernel gives each link
-    /// one.
+    /// An address that somebody gave it: the kernel itself gives each link an IPv6 link-local one.
     pub(crate) fn given_address(&self) -> Option<&IpNet> {
         self.addresses.iter().find(|net| !matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local()))
     }

@@ -33,8 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TRANSLATED_PATIENCE: Duration = Duration::from_secs(90);
 const MEMORY: ByteSize = ByteSize(256 << 20);
 
-/// Why KVM runs no guests here; nothing if it does. Starts a guest with this kernel and initramfs to find out, unless the result since the machine's boot is
-/// stored. An error means that the trial itself failed.
+/// Why KVM runs no guests here; nothing if it does. Starts a guest to find out, once after each boot of the machine.
 pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Option<String>, GuestError> {
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
         return Ok(Some(unusable(&error)));

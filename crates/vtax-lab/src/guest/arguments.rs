@@ -23,8 +23,7 @@ pub(super) const CONSOLE_CHARDEV: &str = "console";
 /// The first number of an open file that QEMU gets, in what is printed and stored.
 const FIRST_FILE: RawFd = 10;
 
-/// The arguments without the program. The open queues that QEMU gets are numbered from 10 up here. Their real
-/// numbers are known only when QEMU is started; all else is the same then.
+/// The arguments without the program. Open queues have numbers from 10 up here, and their real ones at the start.
 pub fn arguments(launch: &Launch) -> Vec<String> {
     let mut numbers = FIRST_FILE..;
     let queues = launch.handed_queues().into_iter().map(|queues| numbers.by_ref().take(queues as usize).collect());
@@ -159,18 +158,15 @@ fn boot(list: &mut Arguments, launch: &Launch) {
             let snapshot = if *keep { "off" } else { "on" };
             list.add("-drive", format!("if=none,id=disk,file={},format={},snapshot={snapshot}", quote(disk), format));
             list.add("-device", pci("virtio-blk-pci,drive=disk,bootindex=0"));
-            // If the disk doesn't boot, the BIOS tries nothing else and starts again. QEMU is told to end at
-            // that.
+            // If the disk doesn't boot, the BIOS tries nothing else and starts again. QEMU is told to end at that.
             list.add("-boot", "strict=on,reboot-timeout=0");
-            // Unlike the agent's kernel, the image's programs may need random numbers before
-            // they have collected any.
+            // Unlike the agent's kernel, the image's programs may need random numbers before they have collected any.
             list.add("-device", pci("virtio-rng-pci"));
         }
     }
 }
 
-/// The kernel's parameters. They leave out what a short-lived guest doesn't need and what makes its boot
-/// longer. None changes the path of a packet.
+/// The kernel's parameters: without what makes a short boot longer. None changes the path of a packet.
 fn command_line(launch: &Launch, append: &[String]) -> String {
     let hostname = format!("hostname={}", launch.name);
     let quick = [
@@ -230,10 +226,9 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &[RawFd],
         }
         NicKind::Emulated { tap, model } => {
             list.add("-netdev", format!("{},vhost=off", open(index, tap.as_str())));
-            list.add("-device", format!("{},{address},romfile=", model.name()));
+            list.add("-device", format!("{model},{address},romfile="));
         }
-        // The device has its own address. A virtual function got its address from the host's physical
-        // function.
+        // The device has its own address. A virtual function got its address from the host's physical function.
         NicKind::Vfio { device, .. } => list.add("-device", format!("{},id={}", assigned(*device), nic_id(index))),
     }
 }
@@ -272,8 +267,7 @@ fn virtio(address: &str, nic: &VirtioNic, version: Version) -> String {
     device
 }
 
-/// If the user gives no number, there is one vector for each queue and two for the rest, so that no queue
-/// shares its interrupt.
+/// Unless the user gives a number, a vector for each queue and two for the rest, so that none is shared.
 fn vectors(nic: &VirtioNic) -> u32 {
     nic.vectors.unwrap_or(2 * nic.queues + 2)
 }

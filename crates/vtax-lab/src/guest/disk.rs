@@ -18,8 +18,7 @@ use super::{
 
 /// A sector. The magic numbers of all kinds of images lie in the first one.
 const SECTOR: usize = 512;
-/// The last bytes of the first sector of a disk that a BIOS boots. A disk for UEFI has them too, in its
-/// protective record (UEFI specification, 5.2.3).
+/// The end of the first sector of a disk that a BIOS boots, and of one for UEFI (UEFI specification, 5.2.3).
 const BOOT_RECORD: &[u8] = &[0x55, 0xaa];
 /// The longest chain of images that are each based on the next. A longer one is most likely a circle.
 const CHAIN: usize = 64;
@@ -124,8 +123,7 @@ fn described(image: &Path, disk: &Path, why: String) -> String {
     if image == disk { why } else { format!("is based on {}, which {why}", image.display()) }
 }
 
-/// The file that a qcow2 is based on. If it is based on something else (`nbd:`, `json:`), QEMU has to check
-/// that.
+/// The file that a qcow2 is based on. QEMU checks other bases (`nbd:`, `json:`).
 fn base(image: &Path) -> Result<Option<PathBuf>, String> {
     let damaged = |error: io::Error| format!("is a damaged qcow2: {error}");
     let file = File::open(image).map_err(damaged)?;
@@ -147,8 +145,7 @@ fn base(image: &Path) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// The rules are QEMU's: text before a colon is a protocol, unless a slash comes first, and a relative path
-/// starts at the image's directory.
+/// QEMU's rules: text before a colon and no slash is a protocol; a relative path starts at the image's directory.
 fn path_of(name: &str, image: &Path) -> Option<PathBuf> {
     let name = match name.split_once(':') {
         Some(("file", path)) => path,

@@ -85,8 +85,7 @@ impl GuestError {
     }
 }
 
-/// Something that guests need, and that this machine doesn't have or that doesn't work. The text is the
-/// reason alone; [`MissingForGuests::remedy`] says what the user can do.
+/// What guests need and this machine lacks: the reason alone. [`MissingForGuests::remedy`] says what to do.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum MissingForGuests {

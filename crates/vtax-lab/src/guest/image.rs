@@ -20,8 +20,7 @@ use super::{
     modules,
 };
 
-/// The list of modules that the agent loads, one path in a line, in this order. A module with a `-` in front
-/// may fail to load.
+/// The modules that the agent loads in this order, a path a line. One with a `-` in front may fail to load.
 const LIST: &str = "etc/vtax/modules";
 /// How many images are kept, for the last few kernels, agents and sets of drivers.
 const KEPT: usize = 16;
@@ -33,8 +32,7 @@ const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 pub enum Tools {
     /// The agent only.
     None,
-    /// The host's busybox as `/bin/busybox` and `/bin/sh`, if the host has one that is linked statically.
-    /// `vtax lab exec` can run it, and it needs no other file.
+    /// The host's busybox as `/bin/busybox` and `/bin/sh`, if it has a statically linked one, for `vtax lab exec`.
     Busybox,
 }
 
@@ -114,9 +112,8 @@ fn busybox() -> Option<Vec<u8>> {
     programs.into_iter().find(|program| Elf::parse(program).is_some_and(|elf| !elf.needs_loader()))
 }
 
-/// A file of the cache that is there already. The file's time is set to now, if it is older than a quarter of
-/// an hour. It isn't set more often, since in an emulated server the cache is below an overlay, and writing a
-/// file copies it.
+/// A file of the cache that is there already. The file's time is set to now, if it is older than a quarter of an hour.
+/// It isn't set more often, since in an emulated server the cache is below an overlay, and writing a file copies it.
 pub(super) fn recall(path: &Path) -> Option<PathBuf> {
     const RECENT: Duration = Duration::from_secs(900);
     let modified = fs::metadata(path).ok()?.modified();
@@ -128,8 +125,7 @@ pub(super) fn recall(path: &Path) -> Option<PathBuf> {
     path.is_file().then(|| path.to_owned())
 }
 
-/// Puts a file into a folder of the cache in one step, so that a reader never finds half of it. Of the
-/// folder's files, only the `kept` youngest stay.
+/// Puts a file into a folder of the cache in one step, and keeps only the `kept` youngest there.
 pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> Result<PathBuf, GuestError> {
     let path = folder.join(name);
     fs::create_dir_all(folder).map_err(GuestError::file("create", folder))?;

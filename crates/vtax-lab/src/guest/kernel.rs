@@ -109,8 +109,7 @@ fn missing(error: &io::Error) -> String {
     }
 }
 
-/// The release of a bzImage. Its header (Documentation/arch/x86/boot.rst) has at 0x20e the
-/// distance from 0x200 to a text of release, builder and time.
+/// The release of a bzImage: 0x20e has its distance from 0x200 (Documentation/arch/x86/boot.rst).
 fn release(image: &Path) -> Result<String, String> {
     // The text is in the part for real mode, which has at most 64 sectors.
     let mut setup = Vec::new();

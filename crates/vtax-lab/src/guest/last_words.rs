@@ -27,8 +27,7 @@ impl LastWords {
         LastWords { console: tail(&launch.console_log()), qemu: tail(&launch.stderr_log()) }
     }
 
-    /// Why the guest has ended, if its kernel says so; the text follows the word "ended". The agent is the
-    /// guest's first process. Linux panics when it would have to kill that to free memory.
+    /// Why the guest has ended, if its kernel says so, to follow "ended": Linux panics when it must kill the agent.
     pub(super) fn cause(&self) -> &'static str {
         let said = |part: &str| self.console.iter().any(|line| line.contains(part));
         if said("Kernel panic - not syncing: System is deadlocked on memory") {

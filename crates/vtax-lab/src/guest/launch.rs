@@ -74,8 +74,7 @@ pub struct Launch {
     /// The number of virtual CPUs, at least 1. They are cores of one socket with one thread each.
     pub vcpus: u32,
     pub memory: ByteSize,
-    /// Whether the RAM is in huge pages of the machine's default size. All of it is reserved before the guest
-    /// starts, and QEMU ends at once if there are too few.
+    /// Whether the RAM is in huge pages of the default size. QEMU ends at once if there are too few.
     #[serde(default)]
     pub hugepages: bool,
     /// The NUMA node of the host that the RAM is bound to.
@@ -84,8 +83,7 @@ pub struct Launch {
     /// Its NICs, in the order in which the guest finds them.
     #[serde(default)]
     pub nics: Vec<NicLaunch>,
-    /// Further devices of the host that it gets. Each is bound to vfio-pci: these are the other devices below
-    /// the root complex or in the IOMMU group of its NIC.
+    /// The other devices below the root complex or in the IOMMU group of its NIC, each bound to vfio-pci.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<pci::PciAddress>,
     /// The options of an emulated server, if the guest is one.
@@ -122,8 +120,7 @@ pub enum Boot {
     Disk {
         disk: PathBuf,
         format: DiskFormat,
-        /// Whether the guest's writes stay in the image. Otherwise they go to a temporary file
-        /// that is removed with the guest.
+        /// Whether the guest's writes stay in the image, and not in a temporary file.
         #[serde(default)]
         keep: bool,
     },
@@ -156,12 +153,10 @@ pub struct NicLaunch {
 pub enum NicKind {
     /// virtio-net on a tap.
     Virtio {
-        /// A tap in the namespace that QEMU is started in. It has a virtio-net header, and has `multi_queue`
-        /// exactly if there are several queues. With [`Vnet::Macvtap`] it is a macvtap, and QEMU gets its
-        /// open queues.
+        /// A tap in the namespace that QEMU is started in. It has a virtio-net header, and has `multi_queue` exactly if
+        /// there are several queues. With [`Vnet::Macvtap`] it is a macvtap, and QEMU gets its open queues.
         tap: LinkName,
-        /// The device. The host's kernel serves its rings if the backend is vhost; otherwise QEMU's main loop
-        /// does.
+        /// The device. The host's kernel serves its rings if the backend is vhost; otherwise QEMU's main loop does.
         nic: VirtioNic,
     },
     /// A NIC of hardware, imitated by QEMU, on a tap.
@@ -205,8 +200,7 @@ impl Launch {
         self.directory.join("seed")
     }
 
-    /// How long it may take to come up on a machine that is busy with other guests. A kernel of ours needs
-    /// seconds; a distribution's system starts a hundred programs before the agent.
+    /// How long it may take on a busy machine: our kernel needs seconds, a distribution starts many programs first.
     pub fn patience(&self) -> Duration {
         let slow = matches!((&self.boot, self.accel), (Boot::Disk { .. }, Accelerator::Tcg));
         Duration::from_secs(if slow { 900 } else { 180 })
@@ -260,8 +254,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The oldest that guests are started with: the first that knows `on` and `off` for all
-    /// options of a socket.
+    /// The oldest that guests are started with: the first that knows `on` and `off` for all options of a socket.
     pub const LEAST: Version = Version { major: 6, minor: 0 };
     /// The first whose q35 can have no keyboard and mouse.
     pub(super) const NO_I8042: Version = Version { major: 7, minor: 1 };

@@ -1,5 +1,4 @@
-//! The host's memory that a guest takes beside its RAM. It is QEMU's own, and because of it fewer guests fit
-//! on a host than the sum of their RAM says.
+//! The host's memory that QEMU takes beside a guest's RAM: because of it fewer guests fit than their RAM says.
 
 use std::{fs, io};
 
@@ -18,9 +17,7 @@ struct Mapping {
     anonymous: u64,
 }
 
-/// QEMU's resident anonymous memory that is not the guest's RAM: its heap, its stacks, and under TCG the code
-/// that it has translated. The pages of its program are left out, since all guests share them. What the
-/// kernel keeps for QEMU is left out too.
+/// QEMU's resident anonymous memory beside the guest's RAM: heap, stacks, and under TCG the translated code.
 pub fn overhead(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestError> {
     let path = format!("/proc/{}/smaps", process.pid);
     let fail = |errno: io::Error| SysError::plain("read", &path, errno);
@@ -28,8 +25,7 @@ pub fn overhead(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestEr
     Ok(ByteSize(beside_ram(&mappings(&text), launch.memory.0)))
 }
 
-/// RAM that is a file isn't anonymous. Other RAM is one mapping of exactly its size. If several mappings have
-/// that size, it is the one with the most resident memory.
+/// RAM that isn't a file is the mapping of exactly its size, of several the one with the most resident memory.
 fn beside_ram(mappings: &[Mapping], ram: u64) -> u64 {
     let all: u64 = mappings.iter().map(|mapping| mapping.anonymous).sum();
     let likely = mappings.iter().filter(|mapping| mapping.plain && mapping.size == ram);

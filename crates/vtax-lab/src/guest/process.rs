@@ -37,8 +37,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const OFTEN: Duration = Duration::from_secs(15);
 /// The state of a guest that QEMU is about to start.
 const STARTING: &str = "prelaunch";
-/// A process ends within this time after SIGKILL, unless the kernel holds it. Freeing the guest's memory
-/// takes a part of it.
+/// A process ends within this time after SIGKILL, a part of which frees the guest's memory.
 const KILLED: Duration = Duration::from_secs(10);
 /// When a living QEMU closes its monitor, it ends within this time.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -100,8 +99,7 @@ impl Qemu {
         self.process.wait_end(patience).unwrap_or(false).then(|| self.ended())
     }
 
-    /// Waits until QEMU answers at its monitor: its arguments are good, its devices are there, and the guest
-    /// starts to boot. The error has the last messages.
+    /// Waits until QEMU answers at its monitor and the guest starts to boot. The error has the last messages.
     pub fn wait_ready(&mut self, patience: Duration) -> Result<(), GuestError> {
         self.first_monitor(Instant::now() + patience, patience).map(|_| ())
     }
@@ -111,8 +109,7 @@ impl Qemu {
         self.wait_agent_telling(patience, |_, _| {})
     }
 
-    /// As [`Qemu::wait_agent`]. Every 15 seconds, `tell` is called with the time that has passed and the last
-    /// line of the console.
+    /// As [`Qemu::wait_agent`]. Every 15 seconds `tell` gets the time that has passed and the console's last line.
     pub fn wait_agent_telling(
         &mut self,
         patience: Duration,
@@ -155,9 +152,7 @@ impl Qemu {
         Threads::of(&self.launch.name, self.process, &mut monitor).map_err(|error| self.explain(error))
     }
 
-    /// Pins its threads. The threads of the virtual CPUs and QEMU's own exist once QEMU is
-    /// [ready](Qemu::wait_ready). With Linux and QEMU as they are today, vhost's exist then too, and it is an
-    /// error if some are missing.
+    /// Pins its threads, once QEMU is [ready](Qemu::wait_ready). It is an error if some of vhost's are missing.
     pub fn pin(&mut self, pins: &GuestPins, patience: Duration) -> Result<(), GuestError> {
         let threads = self.threads(patience)?;
         threads.pin(&self.launch.name, pins)?;

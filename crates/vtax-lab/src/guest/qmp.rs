@@ -27,8 +27,7 @@ const LONGEST: usize = 1 << 20;
 /// How many events are kept until somebody asks for them. Older ones are dropped.
 const KEPT: usize = 256;
 
-/// A connection to the monitor of one guest. Each command fails if QEMU refuses it, doesn't answer in time, or
-/// has closed the monitor.
+/// A connection to a guest's monitor. A command fails if QEMU refuses it, is late, or has closed the monitor.
 #[derive(Debug)]
 pub struct Monitor {
     guest: Name,
@@ -249,8 +248,7 @@ impl Monitor {
     }
 }
 
-/// Connects. While the queue of waiting clients is full, connecting blocks as long as sending may block
-/// (`SO_SNDTIMEO`, unix(7) and socket(7)).
+/// Connects. While the queue of waiting clients is full, this blocks as long as sending may (`SO_SNDTIMEO`).
 fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_write_timeout(Some(patience.max(Duration::from_millis(1))))?;

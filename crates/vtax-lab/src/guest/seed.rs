@@ -24,9 +24,8 @@ const AGENT: &str = "AGENT";
 const UUID: &str = "/proc/sys/kernel/random/uuid";
 /// The name of the lab's NIC in the guest.
 const NIC: &str = "vtax0";
-/// The name of the file that netplan makes of it. The first file by name wins. Images have rules for all
-/// NICs, mostly DHCP, under names such as `all-en`; such a rule also matches a NIC that was called `en*`
-/// before it was renamed.
+/// The name of the file that netplan makes of it. The first file by name wins. Images have rules for all NICs, mostly
+/// DHCP, under names such as `all-en`; such a rule also matches a NIC that was called `en*` before it was renamed.
 const ENTRY: &str = "0vtax";
 
 /// Fills the directory that the guest sees as a disk. Does nothing if the launch has no seed.
@@ -36,8 +35,7 @@ pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
     fs::create_dir_all(&directory).map_err(GuestError::file("create", &directory))?;
     let program = directory.join(AGENT);
     fs::copy(&seed.agent, &program).map_err(GuestError::file("copy the agent to", &program))?;
-    // cloud-init takes a system with another identity for a new one, and does there everything that it does
-    // once.
+    // cloud-init takes a system with another identity for a new one, and does there everything that it does once.
     let identity = fs::read_to_string(UUID).map_err(GuestError::file("read", Path::new(UUID)))?;
     for (name, content) in files(launch, seed, identity.trim_end()) {
         let path = directory.join(name);

@@ -1,5 +1,4 @@
-//! The host's threads that run a guest's instructions and move its packets. They are pinned, and their CPU
-//! time is counted.
+//! The host's threads that run a guest's instructions and move its packets: pinned, and their CPU time counted.
 
 use std::{collections::BTreeMap, fmt, fs, io};
 
@@ -29,8 +28,7 @@ pub struct Threads {
 /// The CPUs that a guest's threads are pinned to. A thread without CPUs runs anywhere.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestPins {
-    /// For virtual CPUs: each gets one of these in turn, and the list starts again if there are more virtual
-    /// CPUs.
+    /// For virtual CPUs: each gets one of these in turn, and the list starts again if there are more virtual CPUs.
     #[serde(default)]
     pub cpus: Vec<u32>,
     /// For QEMU's other threads: each may run on all of these.
@@ -102,8 +100,7 @@ fn list(cpus: &[u32]) -> String {
 }
 
 impl Threads {
-    /// The threads of a guest now. Those of vhost are made as soon as QEMU opens the device
-    /// (`VHOST_SET_OWNER`), before its monitor answers.
+    /// The threads now. vhost's are made when QEMU opens the device (`VHOST_SET_OWNER`), before its monitor answers.
     pub fn of(guest: &Name, process: ProcessId, monitor: &mut Monitor) -> Result<Threads, GuestError> {
         let mut vcpus = monitor.vcpus()?;
         vcpus.sort_by_key(|vcpu| vcpu.index);
@@ -111,8 +108,7 @@ impl Threads {
         Ok(Threads::classified(process.pid.0, vcpus, &tasks))
     }
 
-    /// The threads of a guest now, by the names that QEMU gives them. The monitor isn't asked, so this can be
-    /// used while a sample is taken.
+    /// The threads now, by the names that QEMU gives them. The monitor isn't asked, so a sample isn't disturbed.
     pub fn by_name(process: ProcessId) -> Result<Threads, SysError> {
         let tasks = tasks(process.pid.0)?;
         let vcpus = tasks.iter().filter_map(|(tid, name)| Some(Vcpu { index: vcpu(name)?, thread: *tid })).collect();
@@ -210,8 +206,7 @@ fn vhost_name(pid: u32) -> String {
     format!("vhost-{pid}")
 }
 
-/// The number of the virtual CPU that a thread of this name is: `CPU 0/KVM`, with `debug-threads=on`
-/// (QEMU's `kvm_start_vcpu_thread`, `mttcg_start_vcpu_thread`).
+/// The virtual CPU of a thread named `CPU 0/KVM`, with `debug-threads=on` (QEMU's `kvm_start_vcpu_thread`).
 fn vcpu(name: &str) -> Option<u32> {
     name.strip_prefix("CPU ")?.split('/').next()?.parse().ok()
 }
@@ -228,8 +223,7 @@ fn kernel_threads(name: &str) -> Vec<u32> {
     pids
 }
 
-/// Pins one thread, and reads its mask back: the kernel silently leaves out CPUs that are
-/// offline or outside the cpuset.
+/// Pins one thread, and reads the mask back: the kernel leaves out CPUs that are offline or outside the cpuset.
 fn pin(guest: &Name, thread: &str, tid: u32, cpus: &[u32]) -> Result<(), GuestError> {
     pinned(tid, cpus).map_err(|error| GuestError::Pin {
         guest: guest.clone(),

@@ -25,8 +25,7 @@ const KEPT: usize = 2;
 const PVH_ENTRY: u32 = 18;
 
 impl Kernel {
-    /// What QEMU is to be given: the unpacked kernel, from the cache, or the image itself if
-    /// it is packed in a way that isn't known here or has no entry for PVH.
+    /// What QEMU is to be given: the unpacked kernel, or the image if it can't be unpacked or has no entry for PVH.
     pub fn bootable(&self) -> Result<PathBuf, GuestError> {
         let packed = fs::read(&self.image).map_err(GuestError::file("read", &self.image))?;
         let folder = image::cache()?.join("kernels");
@@ -45,8 +44,7 @@ fn bootable(packed: &[u8], folder: &Path) -> Result<Option<PathBuf>, GuestError>
     }
 }
 
-/// The payload of a bzImage: Documentation/arch/x86/boot.rst, `payload_offset` and
-/// `payload_length`, counted from the part for protected mode.
+/// The payload of a bzImage (Documentation/arch/x86/boot.rst, `payload_offset`, from the protected-mode part on).
 fn unpack(image: &[u8]) -> Option<Vec<u8>> {
     let number = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?));
     if number(0x202)? != u32::from_le_bytes(*b"HdrS") {
@@ -62,8 +60,7 @@ fn unpack(image: &[u8]) -> Option<Vec<u8>> {
     read(image.get(start..start.checked_add(length)?)?).ok()
 }
 
-/// Unpacks the kernel. The first bytes tell how it is packed; behind the packed data the build puts the unpacked
-/// length.
+/// Unpacks the kernel by its first bytes. The build puts the unpacked length behind the packed data.
 fn read(payload: &[u8]) -> io::Result<Vec<u8>> {
     let mut reader: Box<dyn Read + '_> = match payload {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(StreamingDecoder::new(payload).map_err(io::Error::other)?),

@@ -20,10 +20,10 @@ use crate::{
     error::LabError,
     facts::{NoDevice, PciDevice, VFIO},
     inventory::{self, LabState, LabSummary},
-    lab::{Lab, Lifetime},
+    lab::Lab,
     plan::Plan,
     step::{LabStep, VfSettings},
-    world::World,
+    world::{Lifetime, World},
 };
 
 /// What is asked for.
@@ -124,10 +124,7 @@ pub enum VfError {
 }
 
 impl IoList {
-    /// The plan that makes virtual functions of `pf`.
-    ///
-    /// # Errors
-    /// [`VfError`]; nothing has been changed.
+    /// The plan that makes virtual functions of `pf`. Nothing is changed yet.
     pub fn new_vfs(&self, pf: &str, wish: &NewVfs) -> Result<VfPlan, VfError> {
         let device = self.facts.find(pf).map_err(VfError::Unknown)?;
         let sriov = physical(device)?;
@@ -151,8 +148,7 @@ impl IoList {
         })
     }
 
-    /// Checks that all virtual functions of a physical function can be removed. `name` is the physical
-    /// function, or its only virtual one.
+    /// Checks that all functions of a physical function can be removed. `name` is that, or its only virtual one.
     pub fn removal(&self, name: &str, labs: &[LabSummary]) -> Result<Removal, VfError> {
         let named = self.facts.find(name).map_err(VfError::Unknown)?;
         let device = named.physfn.and_then(|pf| self.facts.device(pf)).unwrap_or(named);
@@ -212,10 +208,7 @@ impl IoList {
 }
 
 impl VfPlan {
-    /// Makes them, and leaves them there.
-    ///
-    /// # Errors
-    /// The step that failed, after all before it were undone.
+    /// Makes them, and leaves them there. After an error all is as before.
     pub fn make(self, world: &World) -> Result<(), LabError> {
         cleaned(world, &self.plan.blueprint.lab)?;
         Lab::up(world, self.plan, Lifetime::Kept)?.keep()

@@ -1,5 +1,4 @@
-//! Which domain has which device, as the journals of labs tell. An abandoned lab has its devices until it is
-//! cleaned.
+//! Which domain has which device, as the journals of labs tell. An abandoned lab has its devices until it is cleaned.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! `bridge`: the zone's link is a port of the host's virtual switch, and the wire is another port. The
-//! switch belongs to the wire's end and is made with it.
+//! `bridge`: the zone's link and the wire are ports of the host's virtual switch, which is made with the wire's end.
 
 use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneAttachment, ZoneMethod};
 use crate::{script::PlanScript, step::LinkRecipe};

@@ -5,7 +5,7 @@ use vtax_model::{guest::EmulatedNic, method::Unsupported};
 use crate::facts::QemuFacts;
 
 pub(super) fn supported(nic: EmulatedNic, qemu: &QemuFacts) -> Result<(), Unsupported> {
-    let device = nic.name();
+    let device: &str = nic.into();
     if qemu.devices.contains(device) {
         return Ok(());
     }

@@ -30,8 +30,7 @@ pub(crate) struct Fitting {
     pub(crate) flavour: Option<Flavour>,
 }
 
-/// What the guest gets here, or why it can't be had. `device` is the module that drives the PCI device that
-/// it is to have.
+/// What the guest gets here, or why it can't be had. `device` is the module that drives its PCI device.
 pub(crate) fn fitting(guest: &Guest, device: Option<&str>, facts: &Facts) -> Result<Fitting, Unsupported> {
     let machine = machine(&guest.attach, facts)?;
     let (attach, flavour) = nic(&guest.attach, machine, facts)?;

@@ -54,8 +54,7 @@ impl GuestAttachment<'_> {
         self.start(nic, Vec::new(), vec![self.uplink.wire.clone()], script);
     }
 
-    /// `assigned` and `root-domain`: the NIC at the host's end of the wire, and the companions, which the
-    /// kernel can only hand over together with it.
+    /// `assigned` and `root-domain`: the NIC at the host's end of the wire, and the companions that go with it.
     pub(crate) fn with_devices(&self, nic: &PciDevice, companions: &[PciDevice], script: &mut PlanScript) {
         for device in std::iter::once(nic).chain(companions) {
             script.step(LabStep::AssignDevice { device: device.device, was: DriverState::of(device) });

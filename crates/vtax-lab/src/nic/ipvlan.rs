@@ -1,5 +1,4 @@
-//! `ipvlan`: a link that shares the wire's MAC address (l2 mode), made inside the zone. By the kernel's
-//! design, the zone can't reach its own host over it.
+//! `ipvlan`: a link with the wire's MAC address (l2 mode), which by the kernel's design can't reach its own host.
 
 use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneMethod};
 use crate::step::LinkRecipe;

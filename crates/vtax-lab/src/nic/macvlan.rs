@@ -1,5 +1,4 @@
-//! `macvlan`: a link with a MAC address of its own directly on the wire, made inside the zone. By the
-//! kernel's design, the zone can't reach its own host over it.
+//! `macvlan`: a link with its own MAC address on the wire, which by the kernel's design can't reach its own host.
 
 use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneMethod};
 use crate::step::LinkRecipe;

@@ -25,7 +25,6 @@ pub(crate) struct ZoneMethod {
 
 /// Adds one zone to a plan. The variants differ in what the planner has to find for the zone before.
 pub(crate) enum AttachZone {
-    /// Nothing.
     Plain(fn(&ZoneAttachment<'_>, &mut PlanScript)),
     /// The address of the host towards the zone.
     Routed(fn(&ZoneAttachment<'_>, Ipv4Net, &mut PlanScript)),
@@ -53,8 +52,7 @@ pub(crate) enum AddressOf {
 pub(crate) enum Claim {
     /// Nothing that another method would notice.
     Nothing,
-    /// It takes the device's receive handler. A device has only one, so it can be a bridge's port, or have
-    /// macvlans, or have ipvlans (`netdev_rx_handler_register`).
+    /// It takes the device's only receive handler, for a bridge, macvlans or ipvlans (`netdev_rx_handler_register`).
     Receive(Handler),
     /// It takes the end away from the host.
     All,

@@ -1,5 +1,4 @@
-//! `paravirtual`: virtio-net on a tap, which is a port of the host's virtual switch, or on a macvtap. The
-//! rings are served by the host's kernel (vhost-net), or by QEMU.
+//! `paravirtual`: virtio-net on a switch's tap or a macvtap, with rings served by the host's kernel or by QEMU.
 
 use vtax_model::{
     guest::{Backend, VirtioNic},
@@ -18,8 +17,7 @@ pub(super) fn backend(nic: &VirtioNic, machine: &GuestFacts) -> Result<Backend, 
     }
 }
 
-/// A vhost-user backend takes the place of tap and switch. None of the known backends can be connected to a
-/// lab's wire yet.
+/// vhost-user takes the place of tap and switch. No known backend can be connected to a lab's wire yet.
 fn vhost_user(machine: &GuestFacts) -> Unsupported {
     let why = match machine.vhost_user.as_slice() {
         [] => "no vhost-user backend is installed here (passt and ovs-vswitchd were looked for)".to_owned(),

@@ -1,10 +1,9 @@
 //! Which address everything has.
 //!
-//! Addresses are laid out as offsets first, so that the size of the range is known before
-//! the range is chosen. Each segment has one network for its hosts and for the zones and
-//! guests that are on the wire itself; each routed zone and each tunnel has a network of two addresses
-//! (RFC 3021). The routed networks behind one host's wire lie side by side, so that one
-//! route leads to all of them.
+//! Addresses are laid out as offsets first, so that the size of the range is known before the range is chosen. Each
+//! segment has one network for its hosts and for the zones and guests that are on the wire itself; each routed zone and
+//! each tunnel has a network of two addresses (RFC 3021). The routed networks behind one host's wire lie side by side,
+//! so that one route leads to all of them.
 
 use std::{collections::HashMap, net::Ipv4Addr};
 

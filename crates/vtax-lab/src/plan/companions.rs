@@ -74,8 +74,7 @@ fn at_another_wire(end: &WireEnd, members: &[Member<'_>]) -> String {
     format!("it is the NIC of the wire `{}` at `{}`{}", end.wire, end.host, lends.unwrap_or_default())
 }
 
-/// The devices that the kernel hands over only together with a function: the others of its IOMMU group, or
-/// all below its root complex. All must be free, and the guest gets all of them.
+/// What the kernel hands over only with a function: its IOMMU group, or all below its root complex. All must be free.
 fn companions_of(port: &Port, whole_root: bool, facts: &Facts) -> Result<Vec<(PciDevice, Bond)>, NicError> {
     facts.pci.for_guests()?;
     let own = port.nic.device;

@@ -137,8 +137,7 @@ fn free(port: &Port, wanted: usize, facts: &Facts) -> Result<Vec<Free>, NicError
     }
 }
 
-/// The state of a function, if nobody uses it. A function is in use if its link is up, has an address or is
-/// below another link, or if a guest's driver has it.
+/// The state of an unused function: its link is down, without address or upper link, and no guest's driver has it.
 fn was(function: &PciDevice) -> Option<VfState> {
     let unused = match (&function.netdev, &function.driver) {
         (Some(netdev), _) => !netdev.up && netdev.addresses.is_empty() && netdev.upper.is_none(),

@@ -41,8 +41,7 @@ impl Step for LabStep {
         done.map(|()| Receipt::default())
     }
 
-    /// [`LabStep::Verify`] reads all links back at once. The kernel acknowledges addresses and routes, and a
-    /// sysctl is read back when it is written.
+    /// Only [`LabStep::Verify`] reads links back. The kernel acknowledges the rest, and sysctls are read when written.
     fn read_back(&self, receipt: &Receipt, site: &mut Site) -> Result<(), LabError> {
         match self {
             LabStep::CreateNamespace { namespace } => site.is_pinned(namespace, receipt),

@@ -19,9 +19,7 @@ use crate::{
     processes,
 };
 
-/// QEMU usually answers in a fraction of a second, and in a few seconds on a machine that starts many. With a
-/// PCI device it takes longer: QEMU locks all of the guest's memory and maps it in the IOMMU, in the emulated
-/// server page by page. If QEMU ends, that is noticed at once.
+/// QEMU needs seconds with a PCI device: it maps all memory in the IOMMU, in the emulated server page by page.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// A guest gets this much time to end. It has nothing to save, since its disk is thrown away.
 const STOP: Duration = Duration::from_secs(4);
@@ -70,8 +68,7 @@ impl Site {
         open_macvtap(rtnl, &name, nic.mac, queues).map_err(LabError::kernel(&at))
     }
 
-    /// Ends a guest. If the journal doesn't know its process, the lab's mark and the guest's name tell which
-    /// it is.
+    /// Ends a guest. If the journal doesn't know its process, the lab's mark and its name tell it.
     pub(super) fn remove_guest(
         &mut self,
         host: &Name,

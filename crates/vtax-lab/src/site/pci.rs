@@ -63,8 +63,7 @@ impl Site {
         Ok(if changed { Undone::Reverted } else { undone })
     }
 
-    /// Moves the link back from the lab's namespace. If the namespace can't be opened, it is gone, and the
-    /// kernel has moved the link back by itself (`default_device_exit_net`).
+    /// Moves the link back. If its namespace is gone, the kernel has done it already (`default_device_exit_net`).
     fn fetch(&mut self, at: &Place, was: &LinkState) -> Result<(), LabError> {
         let home = NetNs::current().map_err(LabError::kernel(at))?;
         let Ok(stack) = self.stack(&at.namespace) else { return Ok(()) };
@@ -95,9 +94,8 @@ impl Site {
         tree.set_autoprobe(device, false).map_err(&wrong)?;
         tree.set_numvfs(device, count).map_err(&wrong)?;
         if running || at.is_some() {
-            // The driver restarts the NIC for new functions (igb_sriov_reinit). Until the NIC is up it
-            // answers no function, and a function that is bound in the meantime gets another address than it
-            // was given.
+            // The driver restarts the NIC for new functions (igb_sriov_reinit). Until the NIC is up it answers no
+            // function, and a function that is bound in the meantime gets another address than it was given.
             await_carrier(&mut rtnl, &link, device)?;
         }
         let Some(functions) = functions else { return Ok(()) };
@@ -110,12 +108,10 @@ impl Site {
         Err(LabError::Moved { device, wanted, found })
     }
 
-    /// Gives the functions to their drivers. A function that no driver takes stays without one, as with the
-    /// kernel itself.
+    /// Gives the functions to their drivers. As with the kernel itself, some may stay without one.
     pub(super) fn probe_vfs(&mut self, device: PciAddress, mtu: Option<Mtu>) -> Result<(), LabError> {
         let (tree, wrong) = (PciTree::live(), LabError::kernel(device));
-        // This comes first, since the driver's module may still be loading. It takes the functions when it is
-        // loaded.
+        // This comes first, since the driver's module may still be loading. It takes the functions when it is loaded.
         tree.set_autoprobe(device, true).map_err(&wrong)?;
         let functions = tree.device(device).map_err(&wrong)?.map(|found| found.virtfns).unwrap_or_default();
         let until = Instant::now() + MODULE;
@@ -133,8 +129,7 @@ impl Site {
         Ok(())
     }
 
-    /// Removes the virtual functions. If their number has changed, somebody else has made them, and they
-    /// stay.
+    /// Removes the virtual functions, unless their number has changed: then somebody else made them.
     pub(super) fn destroy_vfs(&mut self, device: PciAddress, made: u32, autoprobe: bool) -> Result<Undone, LabError> {
         let (tree, wrong) = (PciTree::live(), LabError::kernel(device));
         let Some(found) = tree.device(device).map_err(&wrong)? else { return Ok(Undone::AlreadyGone) };
@@ -194,8 +189,7 @@ impl Site {
         }
     }
 
-    /// Gives a function back. A function that the plan made needs nothing: it goes with the NIC's other new
-    /// functions.
+    /// Gives a function back. One that the plan made goes with the NIC's other new functions.
     pub(super) fn return_vf(&mut self, at: &Place, function: &LentVf) -> Result<Undone, LabError> {
         let LentVf { pf, index, device, was, .. } = function;
         let Some(VfState { settings, driver }) = was else { return Ok(Undone::Contained) };

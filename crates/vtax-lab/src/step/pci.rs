@@ -121,8 +121,7 @@ impl VfSettings {
         }
     }
 
-    /// The change that makes these settings the wanted ones. Settings that are equal are left alone, since
-    /// drivers refuse what they can't set.
+    /// The change to the wanted settings. Equal ones are left alone, since drivers refuse what they can't set.
     pub(crate) fn change_to(&self, wanted: &VfSettings) -> VfChange {
         VfChange {
             mac: wanted.mac.filter(|_| self.mac != wanted.mac),

@@ -65,8 +65,7 @@ impl QemuFacts {
     }
 }
 
-/// The trial needs a kernel and an initramfs. Guests with disks of their own don't bring them, so an
-/// initramfs is made then.
+/// The trial needs a kernel and an initramfs, which is made if all guests have disks of their own.
 fn why_no_kvm(program: &QemuProgram, needs: &GuestNeeds, systems: &[SystemFacts]) -> Option<String> {
     let own = systems.iter().find_map(|facts| match (&facts.system, &facts.boot) {
         (System::Own { kernel }, Ok(Boot::Kernel { initramfs, .. })) => Some((kernel.clone(), initramfs.clone())),
@@ -94,9 +93,7 @@ fn systems(needs: &GuestNeeds) -> Vec<SystemFacts> {
     needs.systems.iter().map(facts).collect()
 }
 
-/// Tells a guest under TCG the frequency of this machine's time stamp counter, which it shares. Otherwise
-/// Linux measures the frequency against a timer that QEMU serves late. When several guests boot together on
-/// busy CPUs, some then take one second for many, and give up too early whenever they wait.
+/// Tells guests under TCG the frequency of the time stamp counter, which Linux measures wrong on busy CPUs.
 fn tell_clock(systems: &mut [SystemFacts]) {
     let Some(khz) = tsc_khz() else { return };
     for system in systems {

@@ -43,8 +43,7 @@ pub(super) fn backends() -> Vec<String> {
 }
 
 impl Backend {
-    /// The file is searched, since no option tells: one program prints its help as an error, the other has
-    /// its options in a database.
+    /// Searches the file: one program prints its help as an error, the other has its options in a database.
     fn clause(&self, path: &Path) -> String {
         let program = fs::read(path).unwrap_or_default();
         let has = program.windows(self.trait_text.len()).any(|window| window == self.trait_text.as_bytes());

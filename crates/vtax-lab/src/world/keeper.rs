@@ -32,8 +32,7 @@ pub(super) fn living(run: &Path) -> Option<ProcessId> {
     lives(keeper).then_some(keeper)
 }
 
-/// Whether a keeper still holds its namespaces. A keeper that was killed holds nothing. Its process number
-/// stays taken until its parent reaps it, which may be never if process 1 is no proper init.
+/// Whether a keeper holds its namespaces. A killed one doesn't, even while its number waits to be reaped.
 pub(crate) fn lives(keeper: ProcessId) -> bool {
     // An error means that waiting failed. It says nothing about the keeper.
     !keeper.wait_end(Duration::ZERO).unwrap_or_else(|_| !keeper.exists())
@@ -69,8 +68,7 @@ fn wait_ready(mut child: Child) -> Result<(), LabError> {
     Err(LabError::Keeper { why: format!("did not start ({status}): {}", told.trim()) })
 }
 
-/// Enters a user namespace and makes this process the keeper. Returns the run-time directory with the keeper's
-/// number.
+/// Enters a user namespace and becomes the keeper. Returns the run-time directory with the keeper's number.
 pub(super) fn begin() -> Result<(PathBuf, ProcessId), LabError> {
     let run = run_directory::of_user()?;
     let own = ProcessId::of(Pid::own()).map_err(LabError::kernel("the keeper"))?;

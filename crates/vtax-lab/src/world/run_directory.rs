@@ -28,9 +28,7 @@ fn named() -> Option<PathBuf> {
     env::var_os(VARIABLE).and_then(|path| std::path::absolute(path).ok())
 }
 
-/// Unless `VTAX_RUN` names one, the directory is in the user's run-time directory (XDG Base Directory
-/// Specification), or else in `/tmp`. In `/tmp` anybody may have made something of that name, so it is used only
-/// if it belongs to this user alone.
+/// `VTAX_RUN`, else in the user's run-time directory (XDG), else in `/tmp`, only if it belongs to this user alone.
 pub(super) fn of_user() -> Result<PathBuf, LabError> {
     let given = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
     prepare(match (named(), given) {

@@ -33,7 +33,6 @@ impl Time {
     }
 }
 
-/// A machine while a sample was taken.
 struct Watched {
     machine: MachineCpu,
     /// User time of our threads on it.
@@ -106,8 +105,7 @@ fn sessions(run: &Run, samples: &[&Sample]) -> impl Iterator<Item = Watched> {
     })
 }
 
-/// What QEMU did for the guests that measured, if one of the ends was on their host, where it is a program
-/// like any other. What it did in the kernel is included, so this is rather too much.
+/// What QEMU did for guests that measured, if an end was on their host. It includes the kernel's part: rather too much.
 fn qemu_among_programs(run: &Run, sample: &Sample) -> f64 {
     let Some(host) = &sample.figures.host_cpu else { return 0.0 };
     let ends = ends(run, &run.header.study.cells[sample.cell]);
@@ -138,8 +136,7 @@ fn machines(run: &Run, sample: &Sample) -> Vec<Watched> {
     }
 }
 
-/// The kinds of the two ends' machines; those of several pairs are alike. A machine whose host wasn't watched counts
-/// as a host.
+/// The kinds of the two ends' machines, alike in all pairs. A machine whose host wasn't watched counts as a host.
 fn kinds(run: &Run, sample: &Sample) -> [Kind; 2] {
     let Some(host) = &sample.figures.host_cpu else { return [Kind::Host; 2] };
     let ends = ends(run, &run.header.study.cells[sample.cell]);

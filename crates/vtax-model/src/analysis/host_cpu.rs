@@ -32,8 +32,7 @@ pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpu
     })
 }
 
-/// What is to be multiplied by, to get from what was observed to a transaction's, or a KB's, share:
-/// the measured time and the observed one differ.
+/// The factor from what was observed to the share of a transaction or KB: the two times differ.
 fn per_unit(figures: &Figures, host: &HostCpu, transactions: bool) -> f64 {
     let units = if transactions { figures.transactions as f64 } else { figures.bytes as f64 / 1024.0 };
     figures.seconds / host.seconds / units

@@ -79,8 +79,7 @@ fn congestion_control<'a>(document: &'a ResultDocument, record: &'a CellRecord) 
     &environment.congestion_control
 }
 
-/// Only where CPUs have time to sleep: while they wait for a transaction. A halted CPU of a virtual machine is woken
-/// by the hypervisor, whatever states it shows to its guest.
+/// CPUs sleep only while they wait for a transaction. The hypervisor wakes a halted virtual CPU in any state.
 fn idle(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
     let environment = &document.environment;
     let deepest = environment.deepest_idle_us;

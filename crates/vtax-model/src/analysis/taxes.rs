@@ -11,7 +11,6 @@ use crate::{
     },
 };
 
-/// The baseline against itself.
 pub(super) struct Floor {
     block: Block,
     of: Metric,
@@ -53,8 +52,7 @@ fn delta(block: &Block, of: Metric, baseline: f64, [ratio, low, high]: [f64; 3])
     }
 }
 
-/// The records of the floors. A floor is marked if it is more than chance, after Holm's correction: one of twenty
-/// intervals excludes "the same" by chance, and a run has many blocks.
+/// The records of the floors. Holm's correction decides which are marked: of many intervals some exclude "the same".
 pub(super) fn floor_records(floors: &[Floor]) -> Vec<FloorRecord> {
     let mut families: BTreeMap<Family, Vec<usize>> = BTreeMap::new();
     for (index, floor) in floors.iter().enumerate() {
@@ -75,12 +73,7 @@ fn floor_record(floor: &Floor) -> FloorRecord {
     let PairedTax { ratio, low, high, pairs, .. } = floor.tax;
     let smallest = floor.tax.smallest_shown(pairs, Significance::FIVE_PERCENT);
     FloorRecord {
-        transport: block.transport,
-        test: block.test,
-        mtu: block.mtu,
-        streams: block.streams,
-        variant: block.variant,
-        instrument: block.instrument,
+        block: *block,
         of: *of,
         ratio,
         low,
@@ -103,8 +96,7 @@ struct Compared<'a> {
     floor: Option<&'a NoiseFloor>,
 }
 
-/// Comparisons that are judged together: what is read as one table with one answer. The two instruments answer
-/// two questions; speed (round trips, goodput, files) and CPU time are two more.
+/// Comparisons judged together, as one table: by instrument, and speed apart from CPU time.
 type Family = (Instrument, bool);
 
 fn family(block: &Block, of: Metric) -> Family {

@@ -17,8 +17,7 @@ pub struct Mac([u8; 6]);
 pub struct BadMac(String);
 
 impl Mac {
-    /// An address of no manufacturer (IEEE 802: the bit of value 2 in its first octet says that it
-    /// was given locally), always the same for the same words.
+    /// A locally given address (IEEE 802: the bit of value 2 in its first octet), the same for the same words.
     pub fn of(words: &[&str]) -> Mac {
         // FNV-1a, 64 bits (draft-eastlake-fnv), of which 40 are used: of a thousand guests, two have
         // the same once in two million labs, and then the lab is refused.

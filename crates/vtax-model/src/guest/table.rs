@@ -56,7 +56,6 @@ macro_rules! with_guest_options {
         }
 
         impl $name {
-            /// The options alone.
             pub(crate) fn options(&self) -> GuestOptions {
                 GuestOptions { $($option: self.$option.clone(),)* }
             }
@@ -83,7 +82,6 @@ with_guest_options! {
 }
 
 impl GuestOptions {
-    /// The machine, as far as it is said.
     pub(crate) fn size(&self) -> GuestSize {
         let usual = GuestSize::default();
         let memory = if self.image.is_some() { GuestSize::OF_A_DISK } else { usual.memory };
@@ -98,7 +96,6 @@ impl GuestOptions {
         }
     }
 
-    /// What it boots.
     pub(crate) fn system(&self, source: Source<'_>) -> Result<System, FileError> {
         match (&self.image, &self.kernel) {
             (Some(_), Some(kernel)) => {
@@ -110,7 +107,6 @@ impl GuestOptions {
         }
     }
 
-    /// The NIC of a paravirtual guest.
     pub(crate) fn virtio(&self) -> VirtioNic {
         let usual = VirtioNic::default();
         VirtioNic {
@@ -126,7 +122,6 @@ impl GuestOptions {
         }
     }
 
-    /// The settings of a virtual function.
     pub(crate) fn vf(&self) -> VfOptions {
         VfOptions {
             vlan: value(&self.vlan),
@@ -136,7 +131,6 @@ impl GuestOptions {
         }
     }
 
-    /// The NIC of an emulated guest.
     pub(crate) fn model(&self) -> EmulatedNic {
         value(&self.model).unwrap_or_default()
     }

@@ -15,7 +15,7 @@ fn each_kind_of_nic_has_one_name_everywhere() {
         assert_eq!(Flavour::Backend(backend).name(), name);
     }
     for vnet in [Vnet::Bridge, Vnet::Macvtap] {
-        assert_eq!(serde_json::to_value(vnet).expect("a unit variant"), vnet.name());
+        assert_eq!(serde_json::to_value(vnet).expect("a unit variant"), vnet.to_string());
     }
     for wrong in ["paravirtual:e1000e", "emulated:vhost", "bridge:vhost", "paravirtual:", ":vhost", "vhost"] {
         assert!(wrong.parse::<Row>().is_err(), "{wrong}");
@@ -30,7 +30,7 @@ fn a_nic_is_stored_with_its_method() {
     ];
     for nic in nics {
         let json = serde_json::to_value(nic).expect("JSON");
-        assert_eq!(json["method"], nic.method().name());
+        assert_eq!(json["method"], nic.method().to_string());
         assert_eq!(serde_json::from_value::<Attach>(json).expect("JSON"), nic);
     }
 }

@@ -4,10 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{COUNTERS, HIGHEST_NS, Histogram, HistogramError, MAX_COUNT, counter_of, rank, upper_edge, value_at};
 
-/// What a thread records into, interval after interval: the range and the resolution of
-/// [`Histogram`], and as cheap to record into.
-///
-/// 216 KiB, allocated once by [`IntervalHistogram::new`].
+/// What a thread records into, interval after interval, with the range and resolution of [`Histogram`]: 216 KiB.
 #[derive(Clone, Debug)]
 pub struct IntervalHistogram {
     counts: Box<[u64]>,
@@ -16,8 +13,7 @@ pub struct IntervalHistogram {
     highest: usize,
 }
 
-/// The counters of one interval that are not zero, each with its number and its count, in rising order: 16 bytes
-/// each, some hundred for a steady path.
+/// The counters of one interval that are not zero, with number and count, in rising order: 16 bytes each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u32, u64)>")]
 pub struct SparseHistogram(Vec<(u32, u64)>);
@@ -87,8 +83,7 @@ impl SparseHistogram {
         self.0.is_empty()
     }
 
-    /// The value in nanoseconds that `percent` of the values don't exceed, as
-    /// [`Histogram::percentile`] has it; 0 if empty.
+    /// The value in nanoseconds that `percent` of the values don't exceed, as [`Histogram::percentile`]; 0 if empty.
     pub fn percentile(&self, percent: f64) -> u64 {
         let wanted = rank(percent, self.count());
         let mut sum = 0;

@@ -83,8 +83,7 @@ fn stored_zlib(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What the stream holds, whether its blocks are stored or deflated. The buffer is that of the
-/// fullest histogram, and a stream that holds more is refused when it is full.
+/// What the stream holds, stored or deflated. The buffer is that of the fullest histogram; more is refused.
 fn inflate(zlib: &[u8]) -> Result<Vec<u8>, HistogramError> {
     const PART: &str = "zlib stream";
     let mut data = vec![0; MAX_ENCODED];

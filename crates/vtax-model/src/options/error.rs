@@ -7,10 +7,10 @@ use crate::workload::{TestKind, Transport};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum OptionError {
-    #[error("unknown engine `{0}`; there are {known}", known = Engine::ALL.map(Engine::name).join(", "))]
+    #[error("unknown engine `{0}`; there are {known}", known = Engine::ALL.map(<&str>::from).join(", "))]
     #[diagnostic(code("unknown-name"))]
     UnknownEngine(String),
-    #[error("unknown idle `{0}`; there are {known}", known = Idle::ALL.map(Idle::name).join(", "))]
+    #[error("unknown idle `{0}`; there are {known}", known = Idle::ALL.map(<&str>::from).join(", "))]
     #[diagnostic(code("unknown-name"))]
     UnknownIdle(String),
     #[error("`{0}` is not a number")]

@@ -13,8 +13,7 @@ use crate::units::{BitRate, ByteSize, Span};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
-    /// TCP_NODELAY. If absent, it is on for transactions, whose round trips Nagle's algorithm would delay, and
-    /// off for streams.
+    /// TCP_NODELAY. If absent, it is on for transactions, which Nagle's algorithm would delay, and off for streams.
     pub nodelay: Option<bool>,
     /// SO_SNDBUF, as asked: the kernel doubles it for its own needs (socket(7)).
     pub send_buffer: Option<ByteSize>,

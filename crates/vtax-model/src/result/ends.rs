@@ -31,9 +31,8 @@ pub struct StagesSummary {
     pub initiator: EndStages,
     /// The end that answers them.
     pub responder: EndStages,
-    /// The wires there and back, µs: what the request was away less all that the responder did, by
-    /// the medians (a difference of two machines' times, which share no clock); below zero where
-    /// the medians don't add up.
+    /// The wires there and back, µs: what the request was away less all that the responder did, by the medians (a
+    /// difference of two machines' times, which share no clock); below zero where the medians don't add up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_us: Option<f64>,
 }
@@ -75,8 +74,7 @@ pub struct PairSummary {
     pub transactions_per_s: Option<Estimate>,
     /// Streams: 10^6 bits per second.
     pub goodput_mbps: Option<Estimate>,
-    /// Mean round trip, µs, over samples: the inverse of each flow's rate; absent where that isn't the
-    /// mean.
+    /// Mean round trip, µs, over samples: the inverse of each flow's rate; absent where that isn't the mean.
     pub rtt_us: Option<f64>,
     /// Median transaction, µs: the median of the samples' medians, as no pair's histogram is kept.
     pub p50_us: Option<f64>,

@@ -43,8 +43,7 @@ pub struct GuestClock {
 }
 
 impl GuestClock {
-    /// Above this a guest's times can't be compared with its host's. NTP corrects no clock that
-    /// is worse than 500 ppm (RFC 5905, section 11); a guest's should be its host's.
+    /// In ppm: NTP corrects no clock that is worse than 500 (RFC 5905, section 11); a guest's should be its host's.
     const MUCH: f64 = 100.0;
 
     /// Whether it drifts by more, in whatever is within its uncertainty.

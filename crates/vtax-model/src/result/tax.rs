@@ -4,11 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use crate::{
-    cell::Instrument,
+    cell::{Block, Instrument},
     run::Figures,
     stats::{Preference, Verdict},
-    units::Mtu,
-    workload::{TestKind, Transport},
+    workload::TestKind,
 };
 
 /// What a comparison is about.
@@ -138,8 +137,7 @@ pub struct TaxRecord {
     pub delta: Option<Delta>,
     /// Exact signed-rank p of this comparison alone.
     pub p: f64,
-    /// After Holm over all comparisons of its family: those of this run by the same instrument, of speed or
-    /// of CPU time.
+    /// After Holm over the run's comparisons by the same instrument, of speed or of CPU time.
     pub p_adjusted: f64,
     /// What is shown.
     pub verdict: Verdict,
@@ -157,24 +155,12 @@ pub struct TaxRecord {
     pub within_floor: bool,
 }
 
-/// The baseline's second arm (A') against its first (A) in one block by one metric: what this machine's
-/// noise alone makes of a comparison.
+/// The baseline's second arm (A') against its first (A) in one block: what the machine's noise alone makes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FloorRecord {
-    /// The block.
-    pub transport: Transport,
-    /// The block.
-    pub test: TestKind,
-    /// The block.
-    pub mtu: Mtu,
-    /// The block.
-    pub streams: u32,
-    /// The block: which of the swept values.
-    #[serde(default, skip_serializing_if = "crate::is_default")]
-    pub variant: u32,
-    /// The block: under which conditions.
-    #[serde(default)]
-    pub instrument: Instrument,
+    /// The cells that it is about.
+    #[serde(flatten)]
+    pub block: Block,
     /// What is compared.
     pub of: Metric,
     /// A'/A.
@@ -186,17 +172,14 @@ pub struct FloorRecord {
     /// The ratio as a time; absent in documents of older versions.
     #[serde(flatten)]
     pub delta: Option<Delta>,
-    /// The far end of that interval, as a share by which a figure is worse: a shown difference that is
-    /// smaller is told with a warning.
+    /// The far end of that interval, as a share. A shown difference that is smaller is told with a warning.
     pub floor: f64,
-    /// The smallest difference that this many rounds show in four of five studies, as such a share; absent if
-    /// they are too few to show any.
+    /// The smallest difference that so many rounds show in four of five studies; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_shown: Option<f64>,
     /// Rounds with both arms.
     pub pairs: usize,
-    /// A' and A differ by more than chance (at 5 %, after Holm over the floors of its family): something other
-    /// than the method makes a difference there.
+    /// A' and A differ by more than chance (at 5 %, after Holm): not only the method makes a difference there.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub biased: bool,
 }

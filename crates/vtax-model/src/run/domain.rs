@@ -81,8 +81,7 @@ pub struct DomainNic {
 }
 
 impl DomainRecord {
-    /// Whether samples of both belong together: what another start of the domain changes doesn't
-    /// matter.
+    /// Whether samples of both belong together: what another start of the domain changes doesn't matter.
     pub fn is_same_as(&self, other: &DomainRecord) -> bool {
         let plain = |record: &DomainRecord| {
             let nic = record.nic.clone().map(|nic| DomainNic { target: None, ..nic });

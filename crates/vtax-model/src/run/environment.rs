@@ -1,5 +1,4 @@
-//! The machine of a run. What speeds it up or slows it down is told with it, because a figure can
-//! be compared only with one taken under the same conditions.
+//! The machine of a run, with what speeds it up or slows it down: only like conditions can be compared.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +34,7 @@ pub struct Environment {
     pub cpus: u32,
     /// NUMA nodes.
     pub numa_nodes: u32,
-    /// Whether the kernel moves memory between nodes by itself (`kernel.numa_balancing`): 0 for
-    /// no, else the sum of 1 (towards its users) and 2 (between tiers).
+    /// Whether the kernel moves memory between nodes (`kernel.numa_balancing`): 0, or 1 to users plus 2 between tiers.
     pub numa_balancing: Option<u32>,
     /// Bytes of memory.
     pub memory_bytes: u64,
@@ -62,8 +60,7 @@ pub struct Environment {
     pub turbo: String,
     /// What the CPUs do when they have nothing to do, if the kernel tells.
     pub idle: Option<IdleFacts>,
-    /// The longest exit latency in µs of an idle state that isn't disabled, of any CPU; if the
-    /// kernel tells.
+    /// The longest exit latency in µs of an idle state that isn't disabled, of any CPU; if the kernel tells.
     #[serialize_always]
     pub deepest_idle_us: Option<u32>,
     /// Simultaneous multithreading: `on`, `off`, `notsupported`.
@@ -72,8 +69,7 @@ pub struct Environment {
     pub hypervisor: String,
     /// CPU vulnerabilities' mitigations, name and state.
     pub mitigations: Vec<(String, String)>,
-    /// Whether irqbalance, which moves interrupts between CPUs, is running; absent where other
-    /// processes can't be seen, as in a container.
+    /// Whether irqbalance moves interrupts between CPUs; absent where other processes can't be seen.
     pub irqbalance: Option<bool>,
     /// TCP congestion control.
     pub congestion_control: String,
@@ -94,8 +90,7 @@ impl Environment {
     }
 }
 
-/// A whole server with its NICs that QEMU emulates. Every figure taken in it tells that something works,
-/// and nothing of how fast it is.
+/// A whole server with its NICs that QEMU emulates: its figures show that something works, not how fast.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatedServer {
     /// Its NICs, nodes, sockets, CPUs and memory, as `--server` has them.

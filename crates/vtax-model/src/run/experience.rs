@@ -36,8 +36,7 @@ pub struct Experience {
 pub struct Forecast {
     /// Seconds of the whole run; none if nothing is known of it.
     pub seconds: Option<f64>,
-    /// The smallest difference of each test that can be shown in four of five such runs; of the test's noisiest
-    /// block.
+    /// The smallest difference of each test that can be shown in four of five such runs; of the test's noisiest block.
     pub shown: Vec<Resolution>,
 }
 
@@ -89,22 +88,19 @@ impl RunHeader {
         (0..cells.len()).filter_map(against).collect()
     }
 
-    /// How many comparisons of an instrument are judged together: as many as there are, by the metric that each
-    /// test is judged by.
+    /// How many comparisons of an instrument are judged together, by the metric that each test is judged by.
     pub fn family(&self, instrument: Instrument) -> usize {
         let of_instrument = |(cell, _): &(usize, usize)| self.study.cells[*cell].instrument == instrument;
         self.comparisons().iter().filter(|comparison| of_instrument(comparison)).count()
     }
 
-    /// The fewest rounds in which the instrument that answers the study can show a difference; none if it
-    /// compares nothing.
+    /// The fewest rounds in which the answering instrument can show a difference; none if it compares nothing.
     pub fn least_rounds(&self) -> Option<u32> {
         let family = self.family(self.study.answering());
         (family > 0).then(|| least_rounds(family))
     }
 
-    /// Whether what was learned from a run of `earlier` holds for one of this plan: its cells were among those,
-    /// and were sampled in the same way on the same machine.
+    /// Whether a run of `earlier` tells of one of this plan: the same cells, sampling and machine.
     pub fn resembles(&self, earlier: &RunHeader) -> bool {
         let of_machine = |header: &RunHeader| {
             let environment = &header.environment;
@@ -129,8 +125,7 @@ impl RunHeader {
             && Instrument::ALL.into_iter().all(sampled_alike)
     }
 
-    /// How long the samples of the whole plan last, and a tenth for what is between them; none of tests that
-    /// last as long as they take.
+    /// How long the samples of the plan last, and a tenth for what is between them; none of untimed tests.
     pub fn nominal_seconds(&self) -> Option<f64> {
         let of_turn = |turn: &Turn| {
             let cell = &self.study.cells[turn.cell];
@@ -261,8 +256,7 @@ impl Experience {
 }
 
 impl Metric {
-    /// The fraction by which it is worse, if the logarithms differ by so much: 30 % more time, 23 % less
-    /// bandwidth.
+    /// The fraction by which it is worse, for a difference of logarithms: 30 % more time, 23 % less bandwidth.
     fn worse(self, log: f64) -> f64 {
         match self.direction() {
             Preference::LowerIsBetter => log.exp_m1(),
@@ -287,8 +281,7 @@ fn noises(run: &Run) -> BTreeMap<Block, f64> {
     known.map(|(block, squares)| (block, mean(squares).sqrt())).collect()
 }
 
-/// Seconds of a sample of each block: its median over rounds, so that a pause between two sessions of a run
-/// doesn't count.
+/// The median seconds of a sample of each block: a pause between two sessions of a run doesn't count.
 fn turns(run: &Run, at: &[f64]) -> BTreeMap<Block, f64> {
     let mut rounds: BTreeMap<(Block, u32), (f64, u32)> = BTreeMap::new();
     for (sample, time) in run.samples.iter().zip(at.windows(2)) {

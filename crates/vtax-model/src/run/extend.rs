@@ -29,8 +29,7 @@ pub enum ExtendError {
 }
 
 impl RunHeader {
-    /// Gives the instrument that answers the study so many rounds. The order of the samples stays the same:
-    /// it depends on the seed and the round alone.
+    /// Gives the answering instrument so many rounds. Their order stays: it depends on seed and round alone.
     pub fn set_rounds(&mut self, rounds: u32) {
         match (self.study.answering(), &mut self.path_plan) {
             (Instrument::Path, Some(plan)) => plan.samples = rounds,

@@ -11,8 +11,7 @@ use crate::{
     workload::{TestKind, TestSpec},
 };
 
-/// What a sample measured. RR counts come from the initiator, those of a stream or a file from
-/// the receiver.
+/// What a sample measured. RR counts come from the initiator, those of a stream or a file from the receiver.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
@@ -43,8 +42,7 @@ pub struct Figures {
     pub parallel: Option<Parallel>,
     /// What the guests of the row cost, as their host saw it; absent if it has none.
     pub host_cpu: Option<HostCpu>,
-    /// The slices, if the sample was cut into some. A figure of the sample is then the median of its slices'
-    /// figures.
+    /// The slices, if the sample was cut into some. A figure of the sample is then the median of its slices' figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
 }
@@ -92,8 +90,7 @@ impl EndDetail {
 pub struct RttFigures {
     /// From the histogram.
     pub mean: f64,
-    /// The inverse of each flow's rate; absent where that isn't the mean, with several requests in
-    /// flight or pauses between them.
+    /// The inverse of each flow's rate; absent where that isn't the mean: several in flight, or pauses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_rate: Option<f64>,
     /// Median.
@@ -141,8 +138,7 @@ impl CpuFigures {
         [&self.initiator].into_iter().chain(responder).map(|end| &end.machine).filter(|machine| machine.cpus > 0)
     }
 
-    /// Whether what the machines worked is known at all: of a sample that was cut into slices it isn't, for
-    /// between them others were measured.
+    /// Whether what the machines worked is known: between slices others were measured.
     pub fn tells_machines(&self) -> bool {
         self.machines().next().is_some()
     }
@@ -238,8 +234,7 @@ impl Figures {
         self.typical(|slice| mbps(slice.bytes, slice.seconds), mbps(self.bytes, self.seconds))
     }
 
-    /// CPU seconds of the measuring threads of both ends, in the time of the end that counted: the scheduler's
-    /// exact account, without what the kernel does for them on other threads' time.
+    /// The scheduler's account of both ends' measuring threads, without what the kernel does for them elsewhere.
     fn threads_cpu(&self) -> f64 {
         let of = |end: &EndCpu| {
             let used: f64 = end.threads.iter().map(|thread| thread.user + thread.system).sum();
@@ -283,8 +278,7 @@ impl Figures {
     }
 }
 
-/// Slices belong together by their order. What the other end used is scaled to what the counting end counted:
-/// the two ends of a stream don't see the same bytes in their windows.
+/// Slices belong together by their order. The other end's use is scaled to what the counting end counted.
 fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<Slice> {
     let transactions = kind.is_transactions();
     let (counting, other) = if transactions { (initiator, responder) } else { (responder, initiator) };

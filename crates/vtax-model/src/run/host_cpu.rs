@@ -14,8 +14,7 @@ use crate::guest::Accelerator;
 /// the kernel keeps time for interrupts apart (`IRQ_TIME_ACCOUNTING`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCpu {
-    /// How long they were observed: a little less than the measured time, of which the edges are
-    /// left out.
+    /// How long they were observed: a little less than the measured time, of which the edges are left out.
     pub seconds: f64,
     /// Whether they were observed for the whole sample instead, with its warm-up, because it wasn't known
     /// beforehand when the measured time would begin or end.

@@ -48,8 +48,7 @@ pub struct PairFigures {
     pub rtt_ns: Option<IntervalRtt>,
 }
 
-/// What the two ends of a pair saw, and on which machines: any text will do that two machines don't
-/// share.
+/// What the two ends of a pair saw, and on which machines: any text will do that two machines don't share.
 #[derive(Debug, Clone, Copy)]
 pub struct PairReports<'a> {
     /// The end that connects.
@@ -187,8 +186,7 @@ fn cpu(pairs: &[PairReports<'_>], seconds: f64) -> CpuFigures {
 }
 
 impl MachineCpu {
-    /// This machine together with another one: with what that used in `own` seconds, as if it had been watched for
-    /// `seconds`.
+    /// This machine and another one, whose use in `own` seconds counts as if it had been watched for `seconds`.
     fn and(self, other: MachineCpu, own: f64, seconds: f64) -> MachineCpu {
         let scale = if own > 0.0 { seconds / own } else { 0.0 };
         MachineCpu {

@@ -23,7 +23,7 @@ pub fn stopping_outcome(run: &Run) -> Vec<(usize, Decision)> {
 }
 
 /// The figure by which each cell is compared, sample by sample, without the baseline's second arm.
-fn primary_figures(run: &Run) -> BTreeMap<usize, Vec<f64>> {
+pub fn primary_figures(run: &Run) -> BTreeMap<usize, Vec<f64>> {
     let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     let first_arm = |sample: &&Sample| sample.arm == Arm::A;
     for sample in run.samples.iter().filter(first_arm) {

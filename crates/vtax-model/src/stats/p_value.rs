@@ -39,8 +39,7 @@ impl Significance {
         self.0
     }
 
-    /// What is left for each of `tests` that share it, which is what the first step of Holm's
-    /// procedure asks of the smallest p-value.
+    /// What is left for each of `tests`: the first step of Holm's procedure asks it of the smallest p-value.
     pub fn shared_by(self, tests: usize) -> Self {
         Self(self.0 / tests.max(1) as f64)
     }

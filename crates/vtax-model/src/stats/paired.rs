@@ -62,8 +62,7 @@ impl PairedTax {
         self.low > 1.0 || self.high < 1.0
     }
 
-    /// By how much the figure is worse at most, as a share: the costly end of the interval. 0 if all of the
-    /// interval is better.
+    /// By how much it is worse at most, as a share: the costly end of the interval. 0 if all of it is better.
     pub fn costs_at_most(&self, direction: Preference) -> f64 {
         match direction {
             Preference::LowerIsBetter => (self.high - 1.0).max(0.0),
@@ -81,8 +80,7 @@ impl PairedTax {
         half > LogDifference::FACTOR_OF_TWO
     }
 
-    /// The smallest difference that `pairs` rounds as noisy as these show at `significance` in four of five studies.
-    /// None if so few rounds can show no difference, however large.
+    /// The smallest difference that `pairs` such rounds show in four of five studies; None if they show nothing.
     pub fn smallest_shown(&self, pairs: usize, significance: Significance) -> Option<LogDifference> {
         resampled::smallest_shown(&self.log_ratios, pairs, significance)
     }

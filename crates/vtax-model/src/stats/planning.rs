@@ -23,8 +23,7 @@ use super::{Confidence, Pair, PairedTax, Significance, student};
 pub const MOST_ROUNDS: u32 = 2_000;
 /// Fewer rounds than that have no interval from which their noise could be told.
 pub const LEAST_FOR_NOISE: u32 = 6;
-/// How many ways of giving signs to ranks have a sum of negative ranks of at most 0, 1, 2, …: the p of such a
-/// sum is so many times the least one.
+/// How many signs of ranks have a negative sum of at most 0, 1, 2, …: the p of such a sum in units of the least.
 const SIGNS: [f64; 10] = [1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 19.0, 25.0, 33.0];
 /// What the test needs more than Student's where only few sums are small enough; drawn, as the tests do.
 const TOO_FEW_SUMS: f64 = 0.25;
@@ -36,8 +35,7 @@ pub fn least_rounds(comparisons: usize) -> u32 {
     (1..).find(|rounds| least_p(*rounds, comparisons) < level()).unwrap_or(u32::MAX)
 }
 
-/// The smallest difference, as a logarithm, that so many rounds show in four of five studies; none if they
-/// can show nothing. `noise` is the standard deviation of a round's log ratio.
+/// The smallest log difference that so many rounds with this noise show in four of five studies; None if none.
 pub fn smallest_shown(rounds: u32, noise: f64, comparisons: usize) -> Option<f64> {
     let least = least_p(rounds, comparisons);
     match SIGNS.iter().filter(|ways| **ways * least < level()).count() {

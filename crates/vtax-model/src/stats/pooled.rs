@@ -1,26 +1,24 @@
 //! Percentiles of all transactions of a cell, with an interval that has the sample as its unit.
 //!
-//! The value comes from the merged counts: averaging the samples' percentiles would be wrong. The
-//! interval is Woodruff's ("Confidence intervals for medians and other position measures", Journal
-//! of the American Statistical Association 47, 1952): the share of transactions that are not above
-//! the merged percentile differs from sample to sample, which gives the share an interval
-//! `p ± t(1 - α/2, n - 1) · s`, and the merged percentiles of its two ends are the interval. Whole
-//! samples count, so transactions of one sample, which are alike, don't pass for independent. The
-//! share's error is that of a ratio of sums over clusters (Cochran, "Sampling Techniques", 3rd
-//! edition, 1977, section 6.3), since no two samples have the same number of transactions.
+//! The value comes from the merged counts: averaging the samples' percentiles would be wrong. The interval is
+//! Woodruff's ("Confidence intervals for medians and other position measures", Journal of the American Statistical
+//! Association 47, 1952): the share of transactions that are not above the merged percentile differs from sample to
+//! sample, which gives the share an interval `p ± t(1 - α/2, n - 1) · s`, and the merged percentiles of its two ends
+//! are the interval. Whole samples count, so transactions of one sample, which are alike, don't pass for independent.
+//! The share's error is that of a ratio of sums over clusters (Cochran, "Sampling Techniques", 3rd edition, 1977,
+//! section 6.3), since no two samples have the same number of transactions.
 //!
 //! Samples that have most of a tail are few, so that the shares are skewed, and t alone is too near on
 //! the side of the missing ones. That side is moved out by the skewness' term of t's expansion,
 //! `g · s · (2 t² + 1) / 6n` (Hall, "On the removal of skewness by transformation", Journal of the
 //! Royal Statistical Society B 54(1), 1992), and the other is left where it is.
 //!
-//! **How well it holds** (`tests/trial.rs`): at 5 to 30 samples that differ in level by 5 % and in the
-//! weight of their tail by two thirds of it, with and without drift between rounds, a 95 % interval of
-//! p50, p99 or p99.9 holds the truth in 93.5 % of draws or more. Where the tail's weight varies by 130 %
-//! of itself (most samples lack it, a few consist of it), p99 is held in 91 to 93 %: no interval can
-//! know of what wasn't met. A percentile bootstrap over samples, for comparison, holds what it should
-//! in 84 % at five samples and 90 % at eleven even if they are normal; and a t interval of the samples'
-//! own percentiles is about another figure, which may not even hold the merged value.
+//! **How well it holds** (`tests/trial.rs`): at 5 to 30 samples that differ in level by 5 % and in the weight of their
+//! tail by two thirds of it, with and without drift between rounds, a 95 % interval of p50, p99 or p99.9 holds the
+//! truth in 93.5 % of draws or more. Where the tail's weight varies by 130 % of itself (most samples lack it, a few
+//! consist of it), p99 is held in 91 to 93 %: no interval can know of what wasn't met. A percentile bootstrap over
+//! samples, for comparison, holds what it should in 84 % at five samples and 90 % at eleven even if they are normal;
+//! and a t interval of the samples' own percentiles is about another figure, which may not even hold the merged value.
 //!
 //! Where the share's interval reaches one, no larger value was met that could be its end, and the
 //! largest recorded stands for it.
@@ -105,8 +103,7 @@ impl Merged {
         (margin + skewed.max(0.0), margin + (-skewed).max(0.0))
     }
 
-    /// By how much each sample's share of transactions that are not above the percentile differs from
-    /// the share of all, weighted with its part of all transactions.
+    /// How far each sample's share at or below the percentile is from the share of all, weighted by its size.
     fn residuals(&self, percent: f64) -> Vec<f64> {
         let (value, below) = self.reached(percent);
         let (all, n) = (self.all() as f64, self.totals.len() as f64);

@@ -1,12 +1,11 @@
 //! How large a difference must be to be shown in four of five studies like this one.
 //!
-//! A formula needs to know how the noise is distributed, and normal noise is what machines don't have:
-//! factors drawn from it kept the promise in 57 to 70 % of studies with heavy tails, skew or a mixture. So
-//! the study's own rounds are drawn again, with replacement (Efron & Tibshirani, "An Introduction to the
-//! Bootstrap", 1993, chapter 25). Their centre is moved to zero first, and for each such study it is known
-//! without a search what it needs: a shift by δ is shown by the signed-rank test if all but the last few of
-//! its Walsh averages are then above zero, so δ is minus one of them. The answer is what covers
-//! four of five of these needs.
+//! A formula needs to know how the noise is distributed, and normal noise is what machines don't have: factors drawn
+//! from it kept the promise in 57 to 70 % of studies with heavy tails, skew or a mixture. So the study's own rounds are
+//! drawn again, with replacement (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 25). Their
+//! centre is moved to zero first, and for each such study it is known without a search what it needs: a shift by δ is
+//! shown by the signed-rank test if all but the last few of its Walsh averages are then above zero, so δ is minus one
+//! of them. The answer is what covers four of five of these needs.
 //!
 //! A few rounds know little of the noise they came from, and a study that prints the figure isn't the one
 //! that needs it. How much must be added was found by trying studies of 8 to 50 rounds with normal,
@@ -25,8 +24,7 @@ const POWER: f64 = 0.8;
 /// The share of needs that are covered is known to one point then.
 const STUDIES: usize = 400;
 
-/// The difference that four of five studies of `pairs` rounds show at this level, if their log ratios are
-/// drawn from these; None if so few rounds can show nothing at this level.
+/// What four of five studies of `pairs` rounds show, with log ratios drawn from these; None if nothing can be shown.
 pub(super) fn smallest_shown(log_ratios: &[f64], pairs: usize, significance: Significance) -> Option<LogDifference> {
     // More rounds than these change little but the error, which is known to fall with their root.
     let drawn = pairs.min(EXACT);
@@ -56,14 +54,12 @@ fn needs(centred: &[f64], pairs: usize, rank: usize) -> Vec<f64> {
     (0..STUDIES).map(&mut need).collect()
 }
 
-/// A whole number below `bound`: Lemire (2019), "Fast random integer generation in an interval", without
-/// the rejection, whose bias is 1 in 2^50 here.
+/// A whole number below `bound`: Lemire (2019), without the rejection, whose bias is 1 in 2^50 here.
 fn below(random: &mut impl Rng, bound: usize) -> usize {
     ((u128::from(random.next_u64()) * bound as u128) >> 64) as usize
 }
 
-/// What the needs are multiplied by: for the rounds from which the noise is known, and for how near the end of
-/// the averages the deciding one is, beyond which no resampling can see.
+/// What needs are multiplied by: for the rounds that tell the noise, and for a deciding average near their end.
 fn allowance(known: usize, rank: usize) -> f64 {
     1.0 + 2.0 / known as f64 + 3.0 / rank as f64
 }

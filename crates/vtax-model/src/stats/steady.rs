@@ -3,22 +3,20 @@
 //! A stream starts slow, a path's caches fill, a governor raises the clock. [`Steady`] looks at equal
 //! bins (transactions or bytes of 10 ms, say) as they come and tells from which on the level stands.
 //!
-//! The rule has two parts. Where the start-up ends is MSER's choice (marginal standard error rule:
-//! White, "An effective truncation heuristic for bias reduction in simulation output", Simulation
-//! 69(6), 1997): of all tails of the series, the one whose mean has the least standard error,
-//! `s² / n`. A tail that reaches back into the ramp pays with its variance, a shorter one than need
-//! be with its n. MSER always names a tail, though, even of a series that rises throughout. So the
-//! tail is taken for steady only if a straight line through it is level: a least-squares slope
-//! between -1.2 and +0.3 of its standard errors, which half of all level tails have, or one that
-//! moves the level by no more than 2 %. The bounds lean against a rise, which is what warming up is;
-//! a level series that fails gets its next chance with the next bin.
+//! The rule has two parts. Where the start-up ends is MSER's choice (marginal standard error rule: White, "An effective
+//! truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997): of all tails of the series,
+//! the one whose mean has the least standard error, `s² / n`. A tail that reaches back into the ramp pays with its
+//! variance, a shorter one than need be with its n. MSER always names a tail, though, even of a series that rises
+//! throughout. So the tail is taken for steady only if a straight line through it is level: a least-squares slope
+//! between -1.2 and +0.3 of its standard errors, which half of all level tails have, or one that moves the level by no
+//! more than 2 %. The bounds lean against a rise, which is what warming up is; a level series that fails gets its next
+//! chance with the next bin.
 //!
-//! What this can tell is a matter of the bins' noise (the tests have the figures). Level bins are
-//! accepted after 10 or 11 bins in the middle, after 16 in nine of ten, whatever their noise. A
-//! doubling start that ends in a plateau is never taken for steady below 95 % of it at a noise of up
-//! to 10 %, and in 6 % of draws at 20 % if it doubles but every tenth bin; the plateau is accepted
-//! after ten bins in the middle. Growth of 3 % a bin is never accepted at a noise of up to 5 %, and
-//! within fifty bins in one of seven draws at 10 %: then longer bins are the remedy.
+//! What this can tell is a matter of the bins' noise (the tests have the figures). Level bins are accepted after 10 or
+//! 11 bins in the middle, after 16 in nine of ten, whatever their noise. A doubling start that ends in a plateau is
+//! never taken for steady below 95 % of it at a noise of up to 10 %, and in 6 % of draws at 20 % if it doubles but
+//! every tenth bin; the plateau is accepted after ten bins in the middle. Growth of 3 % a bin is never accepted at a
+//! noise of up to 5 %, and within fifty bins in one of seven draws at 10 %: then longer bins are the remedy.
 
 /// Bins that a steady tail has at least.
 const WINDOW: usize = 10;
@@ -101,8 +99,7 @@ impl Default for Steady {
     }
 }
 
-/// Mean and squares of what came so far (Welford, "Note on a method for calculating corrected sums
-/// of squares and products", Technometrics 4(3), 1962).
+/// Mean and squares so far (Welford, "Note on a method for calculating corrected sums …", Technometrics 4(3), 1962).
 #[derive(Default)]
 struct Moments {
     n: f64,

@@ -1,9 +1,8 @@
 //! The centre of symmetric differences without assuming their shape: Walsh averages.
 //!
-//! Hodges & Lehmann (1963), "Estimates of location based on rank tests", Annals of Mathematical
-//! Statistics 34(2); the interval is Tukey's inversion of Wilcoxon's signed-rank test
-//! (`signed_rank.rs`): Hollander, Wolfe & Chicken, "Nonparametric Statistical Methods", 3rd edition
-//! (2014), sections 3.2 and 3.3.
+//! Hodges & Lehmann (1963), "Estimates of location based on rank tests", Annals of Mathematical Statistics 34(2); the
+//! interval is Tukey's inversion of Wilcoxon's signed-rank test (`signed_rank.rs`): Hollander, Wolfe & Chicken,
+//! "Nonparametric Statistical Methods", 3rd edition (2014), sections 3.2 and 3.3.
 
 use super::error::finite;
 use super::signed_rank::rank_of_tail;
@@ -73,9 +72,8 @@ impl WalshAverages {
 
 /// An interval for the centre with at least this confidence.
 ///
-/// Exact for every symmetric distribution. Where there are too few differences for any signed-rank
-/// interval (fewer than 6 at 95 %, than 8 at 99 %), Student's, which assumes that they are
-/// normal. Needs two differences.
+/// Exact for every symmetric distribution. Where there are too few differences for any signed-rank interval (fewer than
+/// 6 at 95 %, than 8 at 99 %), Student's, which assumes that they are normal. Needs two differences.
 fn interval(differences: &[f64], averages: &WalshAverages, confidence: Confidence) -> (f64, f64) {
     match rank_of_tail(differences.len(), confidence.tail()) {
         0 => {

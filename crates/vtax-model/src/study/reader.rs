@@ -83,7 +83,6 @@ struct Matrix {
     file: Option<Spanned<ByteSize>>,
 }
 
-/// Reads a study file.
 pub(super) fn read(source: Source<'_>) -> Result<Study, FileError> {
     Reader { source, file: source.parse()? }.read()
 }
@@ -273,7 +272,6 @@ impl Reader<'_> {
         Ok(cells)
     }
 
-    /// Adds the known costs to the rr cells of their rows.
     fn plant(&self, cells: &mut [Cell]) -> Result<(), FileError> {
         for (name, delay) in &self.file.planted {
             let row: Row = name.parse().map_err(|error: UnknownRow| self.source.refuse(&delay.span(), error))?;

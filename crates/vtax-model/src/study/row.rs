@@ -30,7 +30,7 @@ pub enum Row {
 }
 
 /// Whose network stack a zone uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum IpType {
     /// Its host's.
@@ -42,15 +42,10 @@ pub enum IpType {
 impl IpType {
     const PAIRS: [&str; 4] =
         ["shared-to-shared", "shared-to-exclusive", "exclusive-to-shared", "exclusive-to-exclusive"];
-
-    /// The name in rows.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// Through how many queues the frames of a host's guests come off its wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, Display, IntoStaticStr)]
 pub enum Queueing {
     /// All through one: the guests are ports of a vsw, and the wire is its uplink.
     #[strum(to_string = "shared-queue")]
@@ -65,15 +60,10 @@ pub enum Queueing {
 
 impl Queueing {
     const ALL: [Queueing; 3] = [Queueing::Shared, Queueing::PerGuest, Queueing::Function];
-
-    /// The name in rows.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// From whom to whom a stream goes, between two hosts unless it is said otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, Display, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum GuestPath {
     /// Both by their own stacks.
@@ -89,11 +79,6 @@ pub enum GuestPath {
 impl GuestPath {
     const ALL: [GuestPath; 4] =
         [GuestPath::HostToHost, GuestPath::HostToGuest, GuestPath::GuestToGuest, GuestPath::GuestToGuestAcrossHosts];
-
-    /// The name in rows.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl fmt::Display for Row {
@@ -101,9 +86,9 @@ impl fmt::Display for Row {
         match self {
             Row::Method(method) => method.fmt(f),
             Row::Device(flavour) => f.pad(&format!("{}:{flavour}", flavour.method())),
-            Row::Queue(queueing) => f.pad(queueing.name()),
-            Row::Path(path) => f.pad(path.name()),
-            Row::Zones { from, to } => f.pad(&format!("{}-to-{}", from.name(), to.name())),
+            Row::Queue(queueing) => queueing.fmt(f),
+            Row::Path(path) => path.fmt(f),
+            Row::Zones { from, to } => f.pad(&format!("{from}-to-{to}")),
             Row::Engine(engine) => engine.fmt(f),
         }
     }
@@ -179,8 +164,8 @@ pub struct UnknownRow(String);
 /// The name that is meant, or the whole list, which is long, if no name is near.
 fn known_rows(text: &str) -> String {
     let devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string());
-    let (methods, queues) = (IoMethod::ALL.map(IoMethod::name), Queueing::ALL.map(Queueing::name));
-    let (paths, engines) = (GuestPath::ALL.map(GuestPath::name), Engine::ALL.map(Engine::name));
+    let (methods, queues) = (IoMethod::ALL.map(<&str>::from), Queueing::ALL.map(<&str>::from));
+    let (paths, engines) = (GuestPath::ALL.map(<&str>::from), Engine::ALL.map(<&str>::from));
     let known = { methods }.into_iter().chain(queues).chain(paths).chain(engines).chain(IpType::PAIRS);
     if let Some(name) = nearest(text, known.chain(devices.iter().map(String::as_str))) {
         return format!("did you mean `{name}`? (`vtax methods` lists the I/O methods)");
@@ -224,5 +209,5 @@ impl FromStr for Row {
 fn device(text: &str) -> Option<Flavour> {
     let (method, flavour) = text.split_once(':')?;
     let flavour: Flavour = flavour.parse().ok()?;
-    (flavour.method().name() == method).then_some(flavour)
+    (<&str>::from(flavour.method()) == method).then_some(flavour)
 }

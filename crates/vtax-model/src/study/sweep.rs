@@ -45,8 +45,7 @@ impl SweepPoint {
         points
     }
 
-    /// Whether a test is measured at this point. A test without sizes is the same at each size, and a test without pauses
-    /// at each pause: it is measured at the first one.
+    /// Whether a test is measured at this point: one without sizes or without pauses at the first of them only.
     pub fn concerns(self, kind: TestKind) -> bool {
         let is_sized = !matches!(kind, TestKind::Cc | TestKind::File);
         (self.is_first_size || is_sized) && (self.is_first_gap || kind == TestKind::Rr)

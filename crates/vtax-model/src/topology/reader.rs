@@ -15,7 +15,6 @@ use crate::{
     vf::{VfOptions, Vlan},
 };
 
-/// Reads a lab file.
 pub(super) fn read(source: Source<'_>) -> Result<Topology, FileError> {
     Reader { source, file: source.parse()? }.read()
 }

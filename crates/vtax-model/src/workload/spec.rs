@@ -21,8 +21,7 @@ pub struct TestSpec {
     pub streams: u32,
     /// Traffic before the measured time begins.
     pub warmup: Warmup,
-    /// The measured time; of each slice, if there are slices. A file transfer ends when the file is there
-    /// instead.
+    /// The measured time; of each slice, if there are slices. A file transfer ends when the file is there instead.
     pub duration: Span,
     /// How the sample is cut into slices; absent if it is measured in one piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,8 +36,7 @@ pub struct TestSpec {
 pub struct Sliced {
     /// Slices of the sample.
     pub passes: u32,
-    /// From the beginning of the warm-up of the first row until the end of the last slice of any row: for so
-    /// long a flow may have to wait for its turn.
+    /// From the warm-up of the first row to the last slice of any: so long a flow may have to wait for its turn.
     pub span: Span,
 }
 

@@ -11,8 +11,7 @@ use crate::units::{Span, UnitError};
 pub enum Warmup {
     /// For this long, whatever the figures do.
     For(Span),
-    /// Until the figures are steady by [`stats::steady`](crate::stats), but no longer than `most`:
-    /// then the measured time begins all the same, and the report says so.
+    /// Until the figures are steady ([`stats::steady`](crate::stats)), at most for `most`; the report tells which.
     UntilSteady {
         /// Written `steady:2s`; `steady` alone is [`Warmup::MOST`].
         most: Span,

@@ -42,7 +42,6 @@ pub(crate) struct ShownBySamples {
     pub(crate) difference: Option<f64>,
 }
 
-/// Usual numbers of samples.
 const SAMPLES: [usize; 4] = [5, 11, 18, 30];
 
 const WARMUP: Span = Span::from_millis(50);

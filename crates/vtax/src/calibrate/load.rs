@@ -16,7 +16,6 @@ pub(crate) struct LoadMeter {
     programs: Vec<u32>,
 }
 
-/// These CPU times at one moment.
 pub(crate) struct LoadReading {
     machine: MachineReading,
     own_user: Duration,
@@ -42,8 +41,7 @@ impl LoadMeter {
     }
 }
 
-/// Only time in user mode counts as the load of others, as in reports of runs: their time in the kernel can't be told from
-/// the work of the measured path.
+/// Only user time counts as the load of others: their kernel time can't be told from the measured path's.
 fn shares(available: Duration, times: &MachineTimes, own_user: Duration) -> Disturbance {
     let share = |time: Duration| (!available.is_zero()).then(|| time.as_secs_f64() / available.as_secs_f64());
     // Ticks are coarse: over a short span vtax's own time may come out above that of all programs.

@@ -1,5 +1,4 @@
-//! Takes two samples one after the other, in an order that is drawn. A machine drifts: if one sample were always the
-//! first, the drift would be in the difference.
+//! Takes two samples in an order that is drawn, so that the drift of the machine isn't in the difference.
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -7,7 +7,6 @@ use vtax_model::result::Metric;
 use super::{Calibration, SelfComparison, TruthRecord};
 use crate::report::{load, unit};
 
-/// The whole calibration.
 pub(crate) fn render(calibration: &Calibration) -> String {
     let mut text = heading(calibration);
     if !calibration.truths.is_empty() {

@@ -28,7 +28,6 @@ pub(crate) const PLAIN: &str = "plain";
 const SHAPED: [(&str, u64); 2] = [("at-100m", 100_000_000), ("at-1g", 1_000_000_000)];
 const LOSSY: &str = "lossy";
 
-/// The wires that the truths need.
 pub(super) fn wires() -> Vec<(&'static str, Option<Shape>)> {
     let shape = |bits, queue| BitRate::new(bits).map(|rate| Shape { rate, queue });
     let shaped = SHAPED.map(|(name, bits)| (name, shape(bits, None)));
@@ -39,7 +38,6 @@ pub(super) fn wires() -> Vec<(&'static str, Option<Shape>)> {
 /// Something that is known, and how it is measured.
 pub(crate) struct Truth {
     pub(crate) name: &'static str,
-    /// What was made.
     made: &'static str,
     find: fn(&Rig) -> miette::Result<Found>,
 }
@@ -58,7 +56,6 @@ struct Found {
     detail: String,
 }
 
-/// A truth and what was measured of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct TruthRecord {
     pub(crate) name: &'static str,
@@ -66,10 +63,8 @@ pub(crate) struct TruthRecord {
     pub(crate) unit: &'static str,
     pub(crate) expected: f64,
     pub(crate) measured: f64,
-    /// With 95 % confidence, if the figure comes from pairs of samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interval: Option<[f64; 2]>,
-    /// The smallest and the largest figure that counts as the truth.
     pub(crate) accepted: [f64; 2],
     pub(crate) verdict: TruthVerdict,
     /// What other programs took of the machine meanwhile.
@@ -97,7 +92,6 @@ impl Found {
         Found { unit, expected, measured, interval: None, accepted, others: None, detail }
     }
 
-    /// The centre of a figure that was measured in pairs of samples.
     fn in_pairs(unit: &'static str, expected: f64, tolerance: f64, pairs: &[f64]) -> miette::Result<Found> {
         let Centre { value, low, high } = Centre::of(pairs, Confidence::P95)?;
         let accepted = [expected - tolerance, expected + tolerance];

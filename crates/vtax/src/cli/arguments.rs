@@ -44,8 +44,7 @@ fn command(command: Command, words: &str) -> Command {
     with_examples(command.mut_args(with_sign), words).mut_subcommands(below)
 }
 
-/// Lets the value of an option begin with a minus, so that the option says what is wrong with `-5s`. A text or a
-/// path could be anything: there, what begins with a minus is an option whose predecessor has no value.
+/// Lets an option's value begin with a minus, so that the option says what is wrong with `-5s`. Not for texts or paths.
 fn with_sign(argument: Arg) -> Arg {
     let parser = argument.get_value_parser().type_id();
     let is_text =

@@ -6,7 +6,7 @@ mod show;
 use clap::{Args, Subcommand};
 use miette::miette;
 use vtax_lab::{
-    Need, World,
+    Lifetime, World,
     facts::PciFacts,
     io::{IoEntry, IoKind, IoList},
 };
@@ -65,7 +65,7 @@ pub(crate) fn io(verb: &IoVerb) -> Result<Exit, Stop> {
 
 fn list(args: &ListArgs) -> Result<Exit, Stop> {
     let facts = PciFacts::gather().or_infrastructure()?;
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let list = IoList::new(facts, &world).or_infrastructure()?;
     let mut entries: Vec<&IoEntry> = match &args.name {
         Some(name) => list.select(name).or_input()?,

@@ -10,7 +10,7 @@ use std::{ffi::OsString, process::Command};
 
 use clap::Subcommand;
 use miette::{bail, miette};
-use vtax_lab::{CleanReport, Lab, LabEndpoint, Need, World, clean, list};
+use vtax_lab::{CleanReport, Lab, LabEndpoint, Lifetime, World, clean, list};
 use vtax_model::topology::Name;
 
 use self::wanted::lab_name;
@@ -98,7 +98,7 @@ pub(crate) fn keeper() -> Result<Exit, Stop> {
 
 fn down(lab: &str) -> Result<Exit, Stop> {
     let name = lab_name(lab)?;
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let made = list(&world).or_infrastructure()?.into_iter().find(|lab| lab.name == name);
     if let Some(functions) = made.and_then(|lab| lab.functions) {
         return io::destroy_record(functions.device);
@@ -108,7 +108,7 @@ fn down(lab: &str) -> Result<Exit, Stop> {
 }
 
 fn show_list(json: bool) -> Result<Exit, Stop> {
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let labs = list(&world).or_infrastructure()?;
     answer(json, &labs, |labs| match labs.is_empty() {
         true => "There are no labs.\n".to_owned(),
@@ -132,7 +132,7 @@ fn exec(lab: &str, domain: &Name, command: &[OsString]) -> Result<Exit, Stop> {
 
 fn open(lab: &str) -> Result<(World, Lab), Stop> {
     let name = lab_name(lab)?;
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let lab = labs::open(&world, &name)?;
     Ok((world, lab))
 }
@@ -164,7 +164,7 @@ fn console(lab: &str, guest: &Name) -> Result<Exit, Stop> {
 
 fn show_clean(lab: Option<&str>) -> Result<Exit, Stop> {
     let only = lab.map(lab_name).transpose()?;
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let report = clean(&world, only.as_ref()).or_infrastructure()?;
     print(&cleaned(&report))?;
     if report.failures.is_empty() {

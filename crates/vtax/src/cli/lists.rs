@@ -24,8 +24,7 @@ pub(super) fn list<const N: usize>(
     if table.is_empty() { String::new() } else { text(table, wide) }
 }
 
-/// The table as text. On a terminal the `wide` columns take what the others leave, and break between words.
-/// Elsewhere each row is one line, for programs that read it.
+/// The table as text. On a terminal the `wide` columns break between words; elsewhere a row is one line.
 pub(super) fn text(table: Table, wide: &[usize]) -> String {
     laid_out(table, wide, terminal_width())
 }

@@ -22,7 +22,7 @@ use super::{Locations, RunSite, run};
 use crate::{
     exit::{Blamed, Exit, Stop},
     one_of::{on_or_off, one_of},
-    study::{self, Conditions, GivenPlan, GivenSizes, MeasureRequest, RunSource, Test},
+    study::{self, Conditions, GivenSizes, MeasureRequest, RunRequest, Test},
     whole_number::whole,
 };
 use values::{ARRIVALS, Engines, Gap, SENDING};
@@ -69,8 +69,7 @@ struct Ends {
     /// The address that --from measures on; one for each --from [default: as for --to-address]
     #[arg(long, value_name = "ADDRESS")]
     from_address: Vec<IpAddr>,
-    /// vsock: the context identifier by which --from reaches --to; one for each --to. Two ends on one machine
-    /// need none
+    /// vsock: the context identifier by which --from reaches --to; one for each --to. Two ends on one machine need none
     #[arg(long, value_name = "CID", value_parser = whole::<u32>)]
     to_cid: Vec<u32>,
     #[command(flatten)]
@@ -206,7 +205,7 @@ pub(crate) fn measure(args: MeasureArgs, places: &Locations, site: &RunSite) -> 
     let (directory, pins) = (args.sampling.dir.clone(), args.ends.pinned.pin.clone());
     // It builds no guests: those that it measures in have booted.
     let conditions = Conditions { directory, pins, kernel: None, server_cables: false };
-    let finished = study::run(RunSource::Measure(Box::new(asked)), &conditions, places, site)?;
+    let finished = study::run(RunRequest::Measure(Box::new(asked)), &conditions, places, site)?;
     run::finish(finished, &args.form.options())
 }
 
@@ -220,7 +219,9 @@ impl MeasureArgs {
             sizes: GivenSizes { sizes: distinct("sizes", &self.what.sizes.sizes)?, ..self.what.sizes },
             gaps: distinct("gap", &self.load.gap)?.into_iter().map(|gap| gap.0).collect(),
             options: self.options(),
-            plan: self.sampling.plan(),
+            samples: self.sampling.samples.or(self.sampling.quick.then_some(QUICK_SAMPLES)),
+            sampling: self.sampling.plan(),
+            quick: self.sampling.quick,
             seed: self.sampling.seed,
             stopping: self.sampling.precision.rule()?,
         })
@@ -301,11 +302,9 @@ impl Sockets {
 }
 
 impl Sampling {
-    fn plan(&self) -> GivenPlan {
-        let Sampling { samples, duration, warmup, quick, .. } = *self;
-        let duration = duration.unwrap_or(if quick { QUICK_DURATION } else { DURATION });
-        let samples = samples.or(quick.then_some(QUICK_SAMPLES));
-        GivenPlan { samples, quick, sampling: SamplingPlan { samples: 0, duration, warmup, slices: None } }
+    fn plan(&self) -> SamplingPlan {
+        let duration = self.duration.unwrap_or(if self.quick { QUICK_DURATION } else { DURATION });
+        SamplingPlan { samples: 0, duration, warmup: self.warmup, slices: None }
     }
 }
 

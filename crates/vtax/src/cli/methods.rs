@@ -3,7 +3,7 @@
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use vtax_lab::{Facts, GuestNeeds, Need, World, availability, guest_availability};
+use vtax_lab::{Facts, GuestNeeds, Lifetime, World, availability, guest_availability};
 use vtax_model::{
     guest::{Accelerator, Attach, Flavour, GuestDefaults, System, VirtioNic, Vnet},
     method::{DomainKind, IoMethod, Unsupported},
@@ -60,14 +60,12 @@ enum Variant {
 #[derive(Clone, PartialEq, Eq, Serialize)]
 struct Answer {
     available: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remedy: Option<String>,
+    #[serde(flatten)]
+    lacking: Option<Unsupported>,
 }
 
 pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, Stop> {
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let facts = Facts::gather(&world).or_infrastructure()?;
     let agent = places.find_agent();
     let (facts, no_agent) = match agent {
@@ -125,8 +123,7 @@ impl VariantRecord {
 
 impl Answer {
     fn of(availability: Result<(), Unsupported>) -> Answer {
-        let (why, remedy) = availability.err().map(|Unsupported { why, remedy }| (why, remedy)).unzip();
-        Answer { available: why.is_none(), why, remedy }
+        Answer { available: availability.is_ok(), lacking: availability.err() }
     }
 
     fn here(&self) -> &'static str {
@@ -135,8 +132,8 @@ impl Answer {
 
     /// Why not, and what mends it.
     fn text(&self) -> String {
-        let text = [self.why.clone(), self.remedy.clone()];
-        text.into_iter().flatten().collect::<Vec<_>>().join("\n")
+        let text = |Unsupported { why, remedy }: &Unsupported| format!("{why}\n{remedy}");
+        self.lacking.as_ref().map(text).unwrap_or_default()
     }
 }
 
@@ -154,7 +151,7 @@ fn table(records: &[MethodRecord]) -> String {
             records[..nth].iter().find(|earlier| !earlier.answer.available && earlier.answer == record.answer);
         let answer = earlier.map_or(record.answer.text(), |earlier| format!("as {}", earlier.method));
         let text = format!("{}\n{answer}", record.summary);
-        table.add_row([record.method.name(), record.answer.here(), text.trim_end()]);
+        table.add_row([record.method.into(), record.answer.here(), text.trim_end()]);
         let differs = |variant: &&VariantRecord| variant.answer != record.answer;
         // Either all kinds are shown, or none if they don't differ from the method.
         let kinds = record.kinds.iter().filter(|_| record.kinds.iter().any(|kind| differs(&kind)));

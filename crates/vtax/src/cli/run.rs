@@ -9,7 +9,7 @@ use super::{Locations, RunSite, print};
 use crate::{
     exit::{Exit, Stop},
     report::{self, Format},
-    study::{self, Conditions, Finished, RunSource},
+    study::{self, Conditions, Finished, RunRequest},
 };
 
 /// How a result is printed.
@@ -130,8 +130,8 @@ pub(crate) fn run_study(
 
 fn carry_out(args: &RunArgs, server_cables: bool, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
     let source = match (&args.study, &args.resume) {
-        (_, Some(id)) => RunSource::Resumed { id: id.clone(), rounds: args.changes.samples },
-        (Some(study), None) => RunSource::Fresh(Box::new(args.changes()?.apply(read_study(study)?)?)),
+        (_, Some(id)) => RunRequest::Old { run: id.clone(), rounds: args.changes.samples },
+        (Some(study), None) => RunRequest::Study(Box::new(args.changes()?.apply(read_study(study)?)?)),
         (None, None) => unreachable!("clap asks for a study or --resume"),
     };
     let (pins, kernel) = (args.pinned.pin.clone(), args.kernel.clone());
@@ -139,7 +139,6 @@ fn carry_out(args: &RunArgs, server_cables: bool, places: &Locations, site: &Run
     finish(study::run(source, &conditions, places, site)?, &args.output.options())
 }
 
-/// Prints a result, and how it ended.
 pub(crate) fn finish(finished: Finished, options: &report::Options) -> Result<Exit, Stop> {
     match finished.relayed {
         true => finished.warn_of_shortfalls(),

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::Subcommand;
 use miette::miette;
 use serde::Serialize;
-use vtax_lab::{LabSummary, Need, World, list, server};
+use vtax_lab::{LabSummary, Lifetime, World, list, server};
 use vtax_model::server::ServerSpec;
 
 use super::{Locations, answer, lab, print};
@@ -66,7 +66,7 @@ fn up(request: &ServerRequest<'_>) -> Result<Exit, Stop> {
 }
 
 fn down() -> Result<Exit, Stop> {
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let name = server::KEPT.parse().expect("it is a name");
     if !list(&world).or_infrastructure()?.iter().any(|lab| lab.name == name) {
         let none = "no emulated server is kept; vtax server list shows those that are up";
@@ -85,7 +85,7 @@ struct Listed {
 }
 
 fn show(json: bool) -> Result<Exit, Stop> {
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let labs = list(&world).or_infrastructure()?;
     let server = |lab: LabSummary| Some(Listed { spec: lab.guests.iter().find_map(|guest| guest.server)?, lab });
     let servers: Vec<Listed> = labs.into_iter().filter_map(server).collect();

@@ -43,8 +43,7 @@ pub(crate) enum Length {
 }
 
 impl Contest {
-    /// All contests. `streams` is the number of flows of the last one. Short contests have no warm-up: a tool that counts
-    /// transactions or bytes can't leave out less than a whole second.
+    /// All contests; the last has `streams` flows. Short ones have no warm-up: tools that count can't leave one out.
     pub(crate) fn all(duration: Span, streams: u32) -> Vec<Contest> {
         let warmup = |usual| if duration.0 < SHORT { Span::from_millis(0) } else { usual };
         let rr = |transport| {
@@ -103,15 +102,8 @@ impl Contest {
     /// The test as our engine is told to run it.
     pub(crate) fn spec(&self) -> TestSpec {
         let Contest { transport, workload, streams, duration, warmup } = *self;
-        TestSpec {
-            transport,
-            workload,
-            streams,
-            warmup: Warmup::For(warmup),
-            duration,
-            slices: None,
-            options: TestOptions::default(),
-        }
+        let (warmup, options) = (Warmup::For(warmup), TestOptions::default());
+        TestSpec { transport, workload, streams, warmup, duration, slices: None, options }
     }
 }
 

@@ -8,7 +8,6 @@ use crate::report::load;
 
 use super::{ContestRecord, Crosscheck, LeftOut, Other, Ratio, mean};
 
-/// The whole comparison as text for a terminal.
 pub(crate) fn render(crosscheck: &Crosscheck) -> String {
     let mut text = heading(crosscheck);
     let mut notes: Vec<String> = Vec::new();
@@ -50,7 +49,6 @@ fn heading(crosscheck: &Crosscheck) -> String {
     text + "\n"
 }
 
-/// What was the same for all tools.
 fn held(crosscheck: &Crosscheck) -> String {
     let idle = match (&crosscheck.idle_not_held, crosscheck.held.idle) {
         (Some(why), _) => format!("IDLE NOT HELD OFF: {why}"),

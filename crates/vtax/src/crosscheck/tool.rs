@@ -31,7 +31,6 @@ pub(crate) struct Tool {
 /// A program and its arguments.
 pub(crate) type ToolCommand = Vec<String>;
 
-/// How long a server lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerLifetime {
     /// It serves client after client.
@@ -40,7 +39,6 @@ pub(crate) enum ServerLifetime {
     Client,
 }
 
-/// Every tool that we know how to call.
 pub(crate) const TOOLS: [&Tool; 5] =
     [&tools::iperf3::TOOL, &tools::sockperf::TOOL, &tools::qperf::TOOL, &tools::netperf::TOOL, &tools::neper::TOOL];
 
@@ -75,7 +73,6 @@ fn find(program: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Words of a call.
 pub(crate) fn call(words: &[&str]) -> ToolCommand {
     words.iter().map(|word| (*word).to_owned()).collect()
 }

@@ -30,7 +30,6 @@ const MARGIN: Duration = Duration::from_secs(15);
 pub(super) struct ToolProcess(Child);
 
 impl ToolProcess {
-    /// Starts a server at the end that answers.
     pub(super) fn server(rig: &Rig, tool: &Tool, contest: &Contest) -> miette::Result<ToolProcess> {
         let peer = rig.endpoint(PEER, WIRE)?;
         let mut command = pinned(rig, (tool.server)(contest, peer.address), 1);
@@ -43,8 +42,7 @@ impl ToolProcess {
         }
     }
 
-    /// Runs a client at the end that asks, and returns what it prints. A client that takes far longer than it was told
-    /// to is ended.
+    /// Runs a client at the end that asks, and returns what it prints. A client that takes far too long is ended.
     pub(super) fn client(rig: &Rig, tool: &Tool, contest: &Contest, length: Length) -> miette::Result<String> {
         let peer = rig.endpoint(PEER, WIRE)?.address;
         let mut command = pinned(rig, (tool.client)(contest, peer, length), 0);

@@ -17,8 +17,7 @@ use super::{
     words,
 };
 
-/// None if nothing was compared. It is of the instrument that answers the study's question; with `all`, of every one, and
-/// that one is the last, where it stays in sight.
+/// The answer by the instrument that answers the question; with `all` by each, that one last, where it is seen.
 pub(super) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
     let blocks = blocks(document);
     let mut instruments: Vec<Instrument> = document.instruments();
@@ -49,7 +48,6 @@ pub(super) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
     Section::new(title, parts)
 }
 
-/// What is asked, and what was found.
 type Question<'a> = (String, Findings<'a>);
 
 fn questions<'a>(document: &'a ResultDocument, blocks: &[&BlockCells<'a>]) -> Vec<Question<'a>> {

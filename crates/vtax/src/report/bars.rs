@@ -23,8 +23,7 @@ const LONGEST: usize = 40;
 /// In Markdown, where nobody knows how wide the page is.
 const USUAL: usize = 20;
 
-/// A table for each transport, number of streams and MTU whose round trips are worth a picture: those of
-/// several sizes, or of pairs that measured at the same time.
+/// A table for each transport, number of streams and MTU with round trips of several sizes or pairs.
 pub(super) fn section(document: &ResultDocument, options: &Options) -> Option<Section> {
     let tables = charts(document).into_iter().map(|chart| SectionPart::Table(chart.table(options)));
     Section::new("Round trips at a glance", tables.collect())
@@ -47,7 +46,6 @@ pub(super) fn cites(document: &ResultDocument) -> Option<Published> {
     charts(document).iter().any(Chart::has_published).then(|| Published::of(&document.study)).flatten()
 }
 
-/// The cells of one table, in the order of the document.
 struct Chart<'a> {
     baseline: Row,
     records: Vec<&'a CellRecord>,

@@ -16,8 +16,7 @@ use super::{
     record::{absence, primary, unavailable},
 };
 
-/// Whether a reader would look for the published figures: a row that is held against the baseline has some,
-/// and was measured.
+/// Whether a row that is compared with the baseline was measured and has published figures.
 pub(super) fn is_worth_it(document: &ResultDocument) -> bool {
     let others = document.cells.iter().filter(|record| record.cell.row != document.baseline);
     others.filter(|record| record.summary.is_some()).any(has_published)

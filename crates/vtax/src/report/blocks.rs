@@ -11,7 +11,6 @@ use vtax_model::{
 
 use super::words;
 
-/// The cells of one block of tables.
 pub(super) struct BlockCells<'a> {
     pub(super) instrument: Instrument,
     pub(super) transport: Transport,
@@ -27,7 +26,6 @@ pub(super) struct BlockCells<'a> {
     cells: Vec<&'a CellRecord>,
 }
 
-/// In the order of the document's cells.
 pub(super) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
     // What the instruments differ by is said in the titles of their sections, and what only one transport has is no
     // difference between cells that are compared.
@@ -49,8 +47,7 @@ pub(super) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
 }
 
 impl<'a> BlockCells<'a> {
-    /// `UDP, 4 streams, messages of 64 B`: one stream and the default sizes go without saying,
-    /// unless others are beside them.
+    /// `UDP, 4 streams, messages of 64 B`: one stream and default sizes are told only beside others.
     pub(super) fn title(&self) -> String {
         let mut parts = vec![self.transport.to_string()];
         parts.extend((self.streams != 1).then(|| format!("{} streams", self.streams)));

@@ -55,7 +55,6 @@ struct RunNamed {
     started: String,
 }
 
-/// A cell that both runs have figures of.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Compared {
     #[serde(flatten)]
@@ -75,13 +74,11 @@ pub(super) struct Compared {
     pub(super) high: Option<f64>,
     /// Exact Mann-Whitney p of this cell alone.
     pub(super) p: f64,
-    /// After Holm over all cells.
     pub(super) p_adjusted: f64,
     /// Whether the second run is slower or faster.
     pub(super) verdict: Verdict,
 }
 
-/// Compares the second run with the first.
 pub(crate) fn compare(a: &ResultDocument, b: &ResultDocument) -> RunComparison {
     let mut cells: Vec<Compared> = a.cells.iter().filter_map(|record| compared(record, b)).collect();
     judge(&mut cells);
@@ -182,7 +179,7 @@ fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, S
     settings.into_iter().chain(machines(a, b)).filter(|(_, first, second)| first != second).collect()
 }
 
-/// Every field of the two machines; what only one of them tells is nothing in the other.
+/// Every field of the two machines. A field that one run lacks is empty there.
 fn machines(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
     let [first, second] = [a, b].map(|document| BTreeMap::from_iter(words::flattened(&document.environment)));
     let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();

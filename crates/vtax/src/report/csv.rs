@@ -168,7 +168,6 @@ pub(super) fn cells(document: &ResultDocument) -> String {
     table(heads(), lines)
 }
 
-/// The same for compared cells.
 type ComparedColumn = (&'static str, fn(&RunComparison, &Compared) -> Option<String>);
 
 const COMPARISON: [ComparedColumn; 19] = [
@@ -193,7 +192,6 @@ const COMPARISON: [ComparedColumn; 19] = [
     ("caveat", |all, _| all.caveat.clone()),
 ];
 
-/// The cells that two runs share.
 pub(super) fn comparison(comparison: &RunComparison) -> String {
     let fields =
         |cell: &Compared| COMPARISON.iter().map(|(_, value)| value(comparison, cell).unwrap_or_default()).collect();

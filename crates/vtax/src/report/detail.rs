@@ -1,7 +1,7 @@
 //! What the short report leaves out: intervals, percentiles, losses, and the noise floor in full.
 
 use vtax_model::{
-    cell::Instrument,
+    cell::{Block, Instrument},
     result::{CellRecord, FloorRecord, Metric, Percentile, ResultDocument, SummaryRecord},
     workload::{TestKind, Transport},
 };
@@ -12,7 +12,6 @@ use super::{
     number::{change, estimate, interval, lost, percent, three_digits, with_interval},
 };
 
-/// The detail of one block; none if nothing was measured.
 pub(super) fn section(block: &BlockCells<'_>) -> Option<Section> {
     let instrument = if block.instrument == Instrument::Path { ", the path's own cost" } else { "" };
     let tables = block.figured().into_iter().map(|test| table(block, test)).filter(|table| !table.rows.is_empty());
@@ -107,23 +106,23 @@ fn floor_line(document: &ResultDocument, floor: &FloorRecord) -> TableRow {
     let difference = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
     let least = floor.smallest_shown.map_or("—".into(), percent);
     let texts = [difference, percent(floor.floor), least, floor.pairs.to_string()];
-    TableRow::new(vec![floor_name(document, floor), floor.mtu.to_string()], texts)
+    TableRow::new(vec![floor_name(document, floor), floor.block.mtu.to_string()], texts)
 }
 
 /// `TCP RTT, 4 streams`, with the swept value if there are several.
 pub(super) fn floor_name(document: &ResultDocument, floor: &FloorRecord) -> String {
+    let Block { transport, test, streams, variant, instrument, .. } = floor.block;
     let of_floor = |block: &&BlockCells<'_>| {
-        let of_block = (block.transport, block.streams, block.variant, block.instrument);
-        of_block == (floor.transport, floor.streams, floor.variant, floor.instrument)
+        (block.transport, block.streams, block.variant, block.instrument) == (transport, streams, variant, instrument)
     };
     let blocks = blocks(document);
     let rest = blocks.iter().find(of_floor).filter(|block| block.swept).map(BlockCells::rest_of_title);
-    let streams = if floor.streams == 1 { String::new() } else { format!(", {} streams", floor.streams) };
+    let streams = if streams == 1 { String::new() } else { format!(", {streams} streams") };
     let quantity = match floor.of {
-        Metric::Cpu => format!("{}'s CPU", floor.test),
-        _ => names(floor.test)[1].to_owned(),
+        Metric::Cpu => format!("{test}'s CPU"),
+        _ => names(test)[1].to_owned(),
     };
     let instruments = distinct(document.cells.iter().map(|record| record.cell.instrument));
-    let instrument = if instruments.len() > 1 { format!(" ({})", floor.instrument) } else { String::new() };
-    format!("{} {quantity}{}{instrument}", floor.transport, rest.unwrap_or(streams))
+    let instrument = if instruments.len() > 1 { format!(" ({instrument})") } else { String::new() };
+    format!("{transport} {quantity}{}{instrument}", rest.unwrap_or(streams))
 }

@@ -82,7 +82,6 @@ fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What keeps the figures from meaning what they seem to.
 pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
     let texts = [
         document.environment.server.as_ref().map(|_| {
@@ -269,7 +268,7 @@ fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
 fn engines(document: &ResultDocument) -> String {
     let engines = distinct(document.cells.iter().map(|record| record.cell.options.engine));
     let usual = engines == [Engine::default()] && !matches!(document.baseline, Row::Engine(_));
-    let names: Vec<&str> = engines.into_iter().map(Engine::name).collect();
+    let names: Vec<&str> = engines.into_iter().map(<&str>::from).collect();
     if usual { String::new() } else { names.join(", ") }
 }
 

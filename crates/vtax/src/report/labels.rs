@@ -1,5 +1,4 @@
-//! What tells the cells of a list apart, and nothing more: a column for each thing in which they
-//! differ.
+//! What tells the cells of a list apart, and nothing more: a column for each thing in which they differ.
 
 use vtax_model::{
     cell::Cell,
@@ -10,14 +9,12 @@ use vtax_model::{
 
 use super::{blocks::distinct, words};
 
-/// The label columns of a list of cells.
 pub(super) struct Labels {
     columns: Vec<(&'static str, Text)>,
     /// Options without a column of their own in which the cells differ.
     others: Vec<&'static str>,
 }
 
-/// What a column says of a cell.
 type Text = fn(&Cell) -> String;
 /// A head, when the column is needed, and its text.
 type Column = (&'static str, fn(&[&Cell]) -> bool, Text);
@@ -93,7 +90,6 @@ fn differ<T: PartialEq>(cells: &[&Cell], value: impl Fn(&Cell) -> T) -> bool {
     cells.iter().any(|cell| other(cell))
 }
 
-/// `TCP RR`
 pub(super) fn test(cell: &Cell) -> String {
     format!("{} {}", cell.transport, cell.workload.kind())
 }

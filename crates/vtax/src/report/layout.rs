@@ -43,19 +43,16 @@ pub(super) struct Table {
 /// Columns under one title.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
-    /// Quantity and unit.
     pub(super) title: String,
     pub(super) columns: Vec<Column>,
 }
 
-/// A column of figures.
 #[derive(Debug, Clone)]
 pub(super) struct Column {
     pub(super) head: String,
     pub(super) align: Align,
 }
 
-/// Which side of a column its figures stand at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
@@ -77,7 +74,6 @@ pub(super) enum RowValues {
     None(String),
 }
 
-/// What stands in one field.
 #[derive(Debug, Clone)]
 pub(super) enum Figure {
     Text(String),
@@ -101,7 +97,6 @@ impl Report {
 }
 
 impl Section {
-    /// None without parts.
     pub(super) fn new(title: impl Into<String>, parts: Vec<SectionPart>) -> Option<Section> {
         (!parts.is_empty()).then(|| Section { title: title.into(), parts })
     }

@@ -28,7 +28,6 @@ fn elsewhere(end: &EndRecord) -> Option<(&str, &Environment)> {
     Some((end.name.as_str(), end.environment.as_ref()?))
 }
 
-/// A line for the kernel, the CPUs, the memory and the network, of what is known.
 fn settings(environment: &Environment) -> Vec<String> {
     let Environment { kernel_build, preemption, command_line, numa_balancing, transparent_hugepages, .. } = environment;
     let Environment { frequency_driver, frequency_mhz, turbo, idle, irqbalance, mitigations, .. } = environment;

@@ -50,7 +50,6 @@ struct Listed<'a> {
     figure: FigureOf<'a>,
 }
 
-/// A line of a list.
 struct Line<'a> {
     record: &'a CellRecord,
     summary: &'a SummaryRecord,
@@ -183,7 +182,6 @@ fn against_hot(cold: &CellRecord, hot: &CellRecord) -> Option<Figure> {
     }
 }
 
-/// A table with a line for each cell.
 fn list(title: &str, records: &[&CellRecord], columns: &[Listed<'_>], notes: &mut Notes) -> Section {
     let labels = Labels::of_records(records);
     let timed = records.iter().any(|record| is_open(record)).then(|| "timed from".to_owned());

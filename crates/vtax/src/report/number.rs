@@ -96,8 +96,7 @@ fn without_sign_of_zero(value: f64, decimals: usize) -> String {
     if text.parse() == Ok(0.0) { text.trim_start_matches('-').to_owned() } else { text }
 }
 
-/// A mean with half the width of its interval: `31.4 ±0.2`. The half has two digits, but no decimals that the
-/// mean hasn't; or one digit, if nothing would be left of it so.
+/// A mean with half the width of its interval, `31.4 ±0.2`: two digits, but no more decimals than the mean.
 pub(super) fn give_or_take(mean: f64, half: Option<f64>) -> String {
     let text = three_digits(mean);
     let Some(half) = half.filter(|half| half.is_finite()) else { return text };

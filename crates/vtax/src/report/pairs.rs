@@ -11,8 +11,7 @@ use super::{
     number::{counted, estimate, lost, or_dash, three_digits},
 };
 
-/// A table for each cell with several pairs; of several such cells one over all, and those only on
-/// demand.
+/// A table for each cell with several pairs. Several such cells have an overview, and tables only on demand.
 pub(super) fn section(document: &ResultDocument, detail: bool) -> Option<Section> {
     let several = |record: &&CellRecord| parallel(record).is_some();
     let records: Vec<&CellRecord> = document.cells.iter().filter(several).collect();

@@ -1,5 +1,4 @@
-//! A path's identity: two figures over paths that differ in one of these are figures of two paths.
-//! And the ends that were there already.
+//! A path's identity, and the ends that were there already. Another link makes another path.
 
 use std::collections::BTreeMap;
 
@@ -126,8 +125,7 @@ fn shortened(mut list: Vec<String>) -> String {
     list.join(", ") + &more
 }
 
-/// The ends of each row, if the user named them or `all` are asked for; none if all rows share one
-/// pair, which the heading names.
+/// The ends of each row, if the user named them or wants `all`; none if the heading names a shared pair.
 pub(super) fn ends(document: &ResultDocument, all: bool) -> Option<Section> {
     let ends: Vec<&RowEnds> = distinct(document.cells.iter().filter_map(|record| record.ends.as_ref()));
     if ends.is_empty()

@@ -22,9 +22,8 @@ struct Titled<'a> {
     mtus: Vec<Mtu>,
 }
 
-/// None if both ends share a CPU, for the tables of speed say its time then; if no end told of its
-/// threads; if nothing was compared. Where the blocks are told apart by more than their transport,
-/// their tables are for --detail.
+/// None if both ends share a CPU, whose time the tables of speed have, if no end told of its threads, or if nothing was
+/// compared. Blocks that differ in more than their transport have such tables with --detail.
 pub(super) fn table(costs: &mut Costs<'_>, blocks: &[&BlockCells<'_>]) -> Option<Table> {
     let shared = costs.document.placement.path.is_some();
     if shared && blocks.iter().all(|block| block.instrument == Instrument::Path) {

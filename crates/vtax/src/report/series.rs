@@ -34,8 +34,7 @@ struct Joined {
     cpu: [f64; 2],
 }
 
-/// The intervals of a sample; those of the two ends begin with their own measured times, which are
-/// a packet's flight apart.
+/// The intervals of a sample, of both ends. Each end's intervals begin with its own measured time.
 fn joined(kind: TestKind, figures: &Measured) -> Vec<Joined> {
     let [initiator, responder] = [&figures.ends.initiator.series, &figures.ends.responder.series];
     let (counting, other) = match kind {

@@ -68,8 +68,7 @@ fn detailed(document: &ResultDocument) -> Vec<Section> {
     sections
 }
 
-/// A section for each instrument, the one that answers the study's question first: figures of two of them answer two
-/// questions and share no table.
+/// A section for each instrument, the answering one first. Figures of two instruments share no table.
 fn instruments(document: &ResultDocument, options: &Options, published: bool, notes: &mut Notes) -> Vec<Section> {
     let all = blocks(document);
     let mut sections = Vec::new();
@@ -140,7 +139,6 @@ fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String
     words::joined([words::capital(words::of_instrument(instrument)), how.join(", ")], ": ")
 }
 
-/// Builds the tables of figures of one block.
 struct Figured<'a> {
     block: &'a BlockCells<'a>,
     /// Whether those of a source with several machines stand after ours.
@@ -199,7 +197,6 @@ impl Figured<'_> {
         distinct(figures.filter_map(|figure| figure.system.clone()))
     }
 
-    /// One text instead of the figures if the row can't run here and nobody published any.
     fn times_line(&mut self, row: Row, mtu: Mtu, systems: &[String]) -> TableRow {
         let record = self.block.cell(row, mtu, TestKind::File);
         let label = if self.block.mtus().len() > 1 { format!("{row}, MTU {mtu}") } else { row.to_string() };

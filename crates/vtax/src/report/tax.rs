@@ -23,11 +23,9 @@ use super::{
 /// From this width on two groups of columns fit beside each other with their verdicts in words.
 const WIDE: usize = 110;
 
-/// So many groups of columns fit beside each other with level, cost and verdict; of more, a short table has the costs
-/// without the levels, one column each.
+/// How many groups of columns with level, cost and verdict fit; a table of more groups has only the costs.
 const GROUPS: usize = 2;
 
-/// What a table tells of each cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
     /// Nothing is compared: the level alone.
@@ -38,7 +36,6 @@ enum Told {
     CostAlone,
 }
 
-/// Builds tables of costs.
 pub(super) struct Costs<'a> {
     pub(super) document: &'a ResultDocument,
     /// Verdicts in words, where there is room; else in marks.
@@ -63,8 +60,7 @@ impl<'a> Costs<'a> {
         Costs { document, words, short: !words && !options.detail, notes, told: Vec::new() }
     }
 
-    /// A table for each test, one group of columns for each transport and MTU; what has unusual sizes or options, and
-    /// titles to match, has a table of its own. None where nothing was measured.
+    /// A table for each test, with a group of columns for each transport and MTU; unusual sizes have their own tables.
     pub(super) fn tables(&mut self, blocks: &[&BlockCells<'_>], test: TestKind, of: Metric) -> Vec<Table> {
         let of_test = blocks.iter().filter(|block| block.tests().contains(&test));
         let (plain, unusual): (Vec<&BlockCells<'_>>, Vec<&BlockCells<'_>>) =
@@ -265,11 +261,7 @@ pub(super) fn most(tax: &TaxRecord) -> f64 {
 
 /// What the baseline against itself showed in these cells.
 pub(super) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block, of: Metric) -> Option<&'a FloorRecord> {
-    let key = |floor: &FloorRecord| {
-        let FloorRecord { transport, test, streams, mtu, variant, instrument, .. } = *floor;
-        cell::Block { transport, test, streams, mtu, variant, instrument }
-    };
-    document.noise_floor.iter().find(|floor| key(floor) == *block && floor.of == of)
+    document.noise_floor.iter().find(|floor| floor.block == *block && floor.of == of)
 }
 
 pub(super) fn again(floor: &FloorRecord) -> Figure {

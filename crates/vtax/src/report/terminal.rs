@@ -103,7 +103,6 @@ impl LabelColumns {
     }
 }
 
-/// A column of figures, its fields as text.
 struct Drawn<'a> {
     group: &'a str,
     first_of_group: bool,

@@ -47,7 +47,7 @@ fn not_held(document: &ResultDocument) -> Option<String> {
 fn biased(document: &ResultDocument) -> Option<String> {
     let told = |floor: &FloorRecord| {
         let by = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
-        format!("{} at MTU {} ({by})", floor_name(document, floor), floor.mtu)
+        format!("{} at MTU {} ({by})", floor_name(document, floor), floor.block.mtu)
     };
     let all = words::list(document.noise_floor.iter().filter(|floor| floor.biased).map(told), "; ")?;
     Some(format!(
@@ -85,8 +85,7 @@ fn overloaded(document: &ResultDocument) -> Option<String> {
     ))
 }
 
-/// In steady state a wait doesn't depend on how long is measured. In overload it grows by a part of the sample's
-/// time: at a rate that is a tenth too high, to a tenth at the end and to a twentieth in the mean.
+/// A steady wait doesn't depend on the sample's time. At a rate that is a tenth too high it is a twentieth of that.
 fn is_overloaded(record: &CellRecord) -> bool {
     const SHARE: f64 = 0.05;
     let waited = |figures: &Figures| {

@@ -1,10 +1,9 @@
 //! Two independent sets of figures: their ratio, its interval, and how surprising it is.
 //!
-//! Nothing is assumed about how the figures are distributed, which a handful can't tell: the ratio
-//! is the Hodges-Lehmann estimate over all pairs, the interval is cut from the sorted ratios where
-//! the exact Mann-Whitney distribution says, and p is exact (Hollander, Wolfe & Chicken,
-//! "Nonparametric Statistical Methods", 3rd ed., sections 4.1 to 4.3). Pairing would be better; two
-//! runs have nothing to pair.
+//! Nothing is assumed about how the figures are distributed, which a handful can't tell: the ratio is the
+//! Hodges-Lehmann estimate over all pairs, the interval is cut from the sorted ratios where the exact Mann-Whitney
+//! distribution says, and p is exact (Hollander, Wolfe & Chicken, "Nonparametric Statistical Methods", 3rd ed.,
+//! sections 4.1 to 4.3). Pairing would be better; two runs have nothing to pair.
 
 /// The second set over the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,8 +17,7 @@ pub(super) struct Ratio {
 
 const TAIL: f64 = 0.025;
 
-/// More figures than this on either side are thinned out by taking every n-th, so that the exact
-/// distribution stays cheap; a study has 5 to 30.
+/// A side with more figures is thinned out by taking every n-th, so that the exact distribution stays cheap.
 const MOST: usize = 60;
 
 /// None if a side is empty or has a figure that is not above 0.
@@ -70,15 +68,13 @@ fn cumulative(m: usize, n: usize) -> Vec<f64> {
     of[n].iter().scan(0.0, sum).collect()
 }
 
-/// From the k-th smallest to the k-th largest ratio, for the largest k that leaves a tail of at
-/// most [`TAIL`] on either side.
+/// From the k-th smallest to the k-th largest ratio, for the largest k with tails of at most [`TAIL`].
 fn interval(sorted: &[f64], below: &[f64]) -> Option<(f64, f64)> {
     let k = below.iter().take_while(|p| **p <= TAIL).count();
     (k > 0).then(|| (sorted[k - 1], sorted[sorted.len() - k]))
 }
 
-/// How seldom U would be this far from its middle. A tie counts as half on either side, rounded
-/// towards the middle.
+/// How seldom U would be this far from its middle. A tie counts half on either side, rounded to the middle.
 fn p_value(sorted: &[f64], below: &[f64]) -> f64 {
     let less = sorted.iter().filter(|ratio| **ratio < 1.0).count();
     let more = sorted.iter().filter(|ratio| **ratio > 1.0).count();

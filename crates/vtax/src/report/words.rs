@@ -87,8 +87,7 @@ fn listed<const N: usize>(options: [(&'static str, Option<String>); N]) -> Vec<C
     options.into_iter().filter_map(|(key, text)| Some((key, text?))).collect()
 }
 
-/// The options that some of these have otherwise than others of the same test, whatever rows
-/// stand for.
+/// The options that differ between cells of the same test, whatever rows stand for.
 pub(super) fn varying<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<&'static str> {
     let all: Vec<(TestKind, Vec<Chosen>)> = cells.map(|cell| (cell.workload.kind(), of_tests(&cell.options))).collect();
     let differs = |(test, options): &(TestKind, Vec<Chosen>), key: &str| {

@@ -20,17 +20,14 @@ use crate::{
     store::{RunWriter, Store},
 };
 
-/// The exit status of a vtax whose input is wrong.
+/// The exit statuses of a vtax whose input is wrong, that the user stopped, and whose machine or guest failed.
 const BAD_INPUT: i32 = 2;
-/// The exit status of a vtax that the user stopped.
 const INTERRUPTED: i32 = 130;
-/// The exit status of a vtax whose machine, or a guest on it, failed.
 const UNAVAILABLE: i32 = 69;
 /// The exit statuses of a run that ended in order: done, cells failed, interrupted.
 const ENDED: [i32; 3] = [0, 1, INTERRUPTED];
 
-/// On how many servers a run is tried. QEMU's emulation of a machine that has guests of its own isn't perfect: now
-/// and then the kernel of such a machine panics, or the kernel of a guest.
+/// On how many servers a run is tried: under QEMU's emulation a kernel panics now and then.
 const ATTEMPTS: u32 = 3;
 
 pub(crate) type FetchedRun = (Run, Option<miette::Report>);
@@ -43,8 +40,8 @@ enum AttemptEnd {
     Lost(Option<Run>, miette::Report),
 }
 
-/// Has a run measured in a server, or goes on with `old`. If the server is lost, the run goes on in another one.
-/// None if the user asked to stop before the run began. `cables`: whether a new run is to use the server's cables.
+/// Has a run measured in a server, or goes on with `old`, in another server if that is lost. None if the user asked to
+/// stop before the run began. `cables`: whether a new run is to use the server's cables.
 pub(crate) fn fetch_run(
     request: &ServerRequest<'_>,
     cables: bool,
@@ -132,8 +129,7 @@ impl Drop for HandedRun {
 struct ArrivingRun<'a> {
     store: &'a Store,
     reader: LineReader,
-    /// The run as far as it has arrived, from its first line on. Its plan comes again when the run goes on, and when
-    /// the number of its rounds is chosen.
+    /// The run as far as it has arrived. Its plan comes again when the run goes on or its rounds are chosen.
     kept: Option<(Run, RunWriter)>,
     state: Option<RunState>,
     error: Option<miette::Report>,

@@ -8,9 +8,9 @@ use crate::{
     remote_command::{read_input_for, show, word},
 };
 
-/// The environment variables that a program in the server gets from here. Its results stay in the memory of the
-/// server: the vtax outside keeps them.
+/// The environment variables that a program in the server gets from here.
 const PASSED: [&str; 7] = ["HOME", "PATH", "XDG_CACHE_HOME", "VTAX_KERNEL", "VTAX_QEMU", "NO_COLOR", "TERM"];
+/// Results stay in the memory of the server; the vtax outside keeps them.
 const STATE: &str = "VTAX_STATE=/run/vtax-state";
 
 /// Has the command line of this process carried out in the server, and ends with its status.
@@ -18,7 +18,6 @@ pub(crate) fn relay(request: &ServerRequest<'_>, has_input: bool) -> Result<Exit
     carry_out(request, &command(None, own_arguments().or_input()?).or_input()?, has_input)
 }
 
-/// Runs a program in the server that is up, and ends with its status.
 pub(crate) fn exec(request: &ServerRequest<'_>, program: &[OsString]) -> Result<Exit, Stop> {
     let program = program.iter().cloned().map(text).collect::<miette::Result<_>>().or_input()?;
     carry_out(request, &with_environment(program).or_input()?, true)
@@ -46,8 +45,7 @@ fn carry_out(request: &ServerRequest<'_>, command: &[String], has_input: bool) -
     Ok(Exit::Child(u8::try_from(ran.or_infrastructure()?).unwrap_or(u8::MAX)))
 }
 
-/// Leaves the server. An error of the command matters more than one of removing the server, which is then only
-/// printed.
+/// Leaves the server. If the command failed too, an error of leaving is only printed.
 fn leave(server: EmulatedServerUp, ran: &miette::Result<i32>) -> Result<(), Stop> {
     match (server.leave(), ran) {
         (Err(error), Err(_)) => {
@@ -58,8 +56,7 @@ fn leave(server: EmulatedServerUp, ran: &miette::Result<i32>) -> Result<(), Stop
     }
 }
 
-/// The words that run this program in the server as it was called here. `from` is the file of the run that is to
-/// go on.
+/// The words that run this program in the server. `from` is the file of the run that is to go on.
 pub(super) fn command(from: Option<&Path>, arguments: Vec<String>) -> miette::Result<Vec<String>> {
     let mut words = vec![PROGRAM.to_owned(), "--relay".to_owned()];
     if let Some(from) = from {
@@ -81,7 +78,6 @@ fn with_environment(program: Vec<String>) -> miette::Result<Vec<String>> {
     Ok(command)
 }
 
-/// What this process was called with, without `--server`.
 pub(super) fn own_arguments() -> miette::Result<Vec<String>> {
     let arguments: Vec<String> = env::args_os().skip(1).map(text).collect::<miette::Result<_>>()?;
     Ok(without_server(arguments))

@@ -16,11 +16,7 @@ const LONGEST: usize = 64 << 20;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RelayedLine {
-    /// The plan, which comes first.
-    Run {
-        version: u32,
-        header: Box<RunHeader>,
-    },
+    Run { version: u32, header: Box<RunHeader> },
     Sample(Box<Sample>),
     Failure(Box<Failure>),
     End(RunState),

@@ -102,7 +102,6 @@ impl StoreLocation {
         Ok(place)
     }
 
-    /// Makes nothing.
     pub(super) fn to_read(dir: &Path) -> StoreLocation {
         StoreLocation { dir: dir.to_owned() }
     }

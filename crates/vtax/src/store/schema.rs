@@ -6,8 +6,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::{StoreError, error::StoreLocation};
 
-/// What leads from each version of the schema to the next; the first makes version 1 of nothing.
-/// `PRAGMA user_version` says which one a file has.
+/// The step from each version of the schema (`PRAGMA user_version`) to the next; the first makes version 1.
 const MIGRATIONS: [&str; 1] = ["
     CREATE TABLE run (
         id TEXT PRIMARY KEY NOT NULL,
@@ -39,7 +38,6 @@ const MIGRATIONS: [&str; 1] = ["
     ) STRICT;
 "];
 
-/// The schema that this vtax reads and writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// How long to wait for another vtax's transaction, which takes milliseconds.
@@ -86,15 +84,14 @@ fn escaped(path: &str) -> String {
     path.replace('%', "%25").replace('?', "%3f").replace('#', "%23")
 }
 
-/// A store without runs.
 fn nothing(place: &StoreLocation) -> Result<Connection, StoreError> {
     let mut connection = Connection::open_in_memory().map_err(place.doing("reading the results"))?;
     migrate(&mut connection, place)?;
     Ok(connection)
 }
 
-/// Changing the journal needs the file for oneself and does not wait for it
-/// (<https://www.sqlite.org/c3ref/busy_handler.html>), so two that make one file wait here.
+/// Changing the journal doesn't wait for other users of the file by itself
+/// (<https://www.sqlite.org/c3ref/busy_handler.html>), so it is tried again.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let wait = Duration::from_millis(10);
     for _ in 0..PATIENCE.as_millis() / wait.as_millis() {

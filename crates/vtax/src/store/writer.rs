@@ -56,8 +56,7 @@ impl Store {
         Ok(writer)
     }
 
-    /// Goes on with a run, also with a complete one, which then has so many rounds in all. The longer plan and the state
-    /// get to the disk together.
+    /// Goes on with a run, also a complete one, until it has so many rounds. Plan and state are stored together.
     pub(crate) fn extend(&self, id: &str, rounds: u32) -> Result<RunWriter, StoreError> {
         let id = self.find(id)?;
         let mut writer = RunWriter::begin(&self.place, &id)?;
@@ -88,7 +87,6 @@ impl RunWriter {
         if state == RunState::Complete { self.lock.retire(&self.place) } else { Ok(()) }
     }
 
-    /// Replaces the plan of the run.
     pub(crate) fn replan(&mut self, header: &RunHeader) -> Result<(), StoreError> {
         let update = "UPDATE run SET header = ?2 WHERE id = ?1";
         let updated = self.connection.execute(update, params![self.id, self.json(header, "plan")?]);
@@ -122,8 +120,7 @@ impl RunWriter {
         }
     }
 
-    /// Inserts rows in place of earlier failures of the same samples. The same transaction keeps the time spent, for vtax
-    /// may be killed next.
+    /// Inserts rows in place of earlier failures, with the time spent in the same transaction: vtax may be killed next.
     fn insert(&mut self, insert: &str, rows: &[((u32, Turn), String)]) -> Result<(), StoreError> {
         let seconds = self.earlier_seconds + self.begun.elapsed().as_secs_f64();
         let doing = self.place.doing("keeping a sample");

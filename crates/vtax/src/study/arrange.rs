@@ -1,5 +1,4 @@
-//! From a study to the lab that it needs: which hosts, wires, zones and guests, and which two ends
-//! each row measures between.
+//! From a study to the lab that it needs, and the two ends that each row measures between.
 
 use std::collections::BTreeMap;
 
@@ -43,9 +42,8 @@ impl LabEnd {
 
 /// The lab for `rows` of `study`, under `name`.
 ///
-/// Each method has a wire of its own between the two hosts. So all methods are there for the whole run, and nothing has
-/// to be rebuilt between samples; a bridge and a macvlan couldn't share a wire anyway. For the same reason each row of
-/// several pairs has a switch of its own.
+/// Each method has a wire of its own between the two hosts, and each row of several pairs a switch of its own. So all
+/// are there for the whole run. A bridge and a macvlan couldn't share a wire anyway.
 pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
     let mut builder = Builder::new(study, name);
     let cabling = cabling(study, rows).of;
@@ -107,7 +105,7 @@ impl Builder<'_> {
     /// Guests are named after the path: one host may have two of them.
     fn path(&mut self, path: GuestPath, nic: Option<Attach>) -> Ends<LabEnd> {
         let [sut, peer] = self.two_hosts();
-        let wire = self.wire(&format!("{}-wire", path.name()), &sut, &peer);
+        let wire = self.wire(&format!("{path}-wire"), &sut, &peer);
         let far = if path == GuestPath::GuestToGuest { &sut } else { &peer };
         let [from, to] = match path {
             GuestPath::HostToHost => [None, None],
@@ -122,8 +120,7 @@ impl Builder<'_> {
         Ends { initiator: end(&sut, from), responder: end(far, to) }
     }
 
-    /// As many domains of the row as there are pairs, on one host with one wire to a switch, and as many clients behind
-    /// that switch. All rows share the clients.
+    /// The domains of the row on one host with one wire to a switch, and a client there for each, for all rows.
     fn behind_switch(&mut self, row: Row, nic: Option<Attach>, pairs: u32) -> Vec<Ends<LabEnd>> {
         let kind = short_name(row);
         let (sut, switch) = (self.host("sut", false), self.host(&format!("{kind}-switch"), true));
@@ -168,8 +165,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Two zones of one host. Their traffic stays inside the host if both share its stack; else it goes out to a switch
-    /// and back.
+    /// Two zones of one host. Their traffic leaves the host unless both share its stack.
     fn one_host(&mut self, from: IpType, to: IpType) -> Ends<LabEnd> {
         let (sut, switch) = (self.host("sut", false), self.host("switch", true));
         let initiator = self.instance(from, "from", &sut, &switch);
@@ -185,7 +181,7 @@ impl Builder<'_> {
         // The host keeps a wire of its own, even if every zone here has one too.
         self.wire("host-wire", sut, switch);
         let wire = self.wire(&wire, sut, switch);
-        LabEnd::Zone(self.zone(&format!("{}-{role}", kind.name()), sut, method, &wire))
+        LabEnd::Zone(self.zone(&format!("{kind}-{role}"), sut, method, &wire))
     }
 
     fn two_hosts(&mut self) -> [Name; 2] {
@@ -327,7 +323,7 @@ mod tests {
         let switches = topology.hosts.iter().filter(|host| host.switch).count();
         assert_eq!((switches, topology.hosts.len(), topology.wires.len()), (4, 3 + 1 + 4, 4 * (1 + 3)));
         let vnets = topology.guests.iter().map(|guest| match guest.attach {
-            Attach::Paravirtual(nic) => nic.vnet.name(),
+            Attach::Paravirtual(nic) => nic.vnet.into(),
             _ => "none",
         });
         assert_eq!(

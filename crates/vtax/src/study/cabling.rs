@@ -1,8 +1,7 @@
 //! Which cable each row of a study has, where its wires are cables between real NICs.
 //!
-//! A row has a cable of its own while there are enough. If there are not, virtual functions share the cable
-//! of `native`. They leave its path as it is: they are the NIC's own, and its driver gets no other receive
-//! handler for them, as it would for a bridge or a macvlan.
+//! If there are too few cables, virtual functions share the cable of `native`. They leave its path as it is: the NIC's
+//! driver gets no other receive handler for them, as it would for a bridge or a macvlan.
 
 use std::collections::BTreeMap;
 

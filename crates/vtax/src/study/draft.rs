@@ -59,7 +59,6 @@ fn random() -> miette::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// The rows of a study that this machine can't run.
 pub(crate) fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
     let methods: BTreeMap<IoMethod, Result<(), Unsupported>> = availability(facts).into_iter().collect();
     let lacking = |method: &IoMethod| methods[method].clone().err();

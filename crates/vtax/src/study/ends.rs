@@ -1,7 +1,5 @@
-//! The ends of a run: a connected agent at each end of each row.
-//!
-//! The ends are in a lab that was built for the run ([`built`]), or they are endpoints that existed before it
-//! ([`endpoints`]), which the run doesn't change.
+//! The ends of a run, each with a connected agent: in a lab that was built for the run ([`built`]), or endpoints that
+//! existed before ([`endpoints`]), which the run doesn't change.
 
 mod agent;
 mod attachment;
@@ -41,7 +39,6 @@ use super::{
 };
 use crate::interrupt::Interrupt;
 use agent::Agent;
-pub(crate) use built::LabBuilder;
 use end::{ConnectedEnd, ConnectedRow};
 pub(crate) use endpoints::{EndpointConnector, RowPairs, row_pairs};
 pub(crate) use path::room_of;
@@ -94,8 +91,7 @@ impl ConnectedEnds {
         self.ends().filter(|end| end.attachment.place().is_some()).filter_map(|end| end.attachment.guest_machine())
     }
 
-    /// What the user should know of the ends, a sentence each. Notes that say that a row has the wrong label are printed
-    /// at once.
+    /// What the user should know of the ends, a sentence each. Wrong labels are printed at once.
     pub(crate) fn notes(&self) -> Vec<PlacementNote> {
         let mut notes: Vec<PlacementNote> = Vec::new();
         for connected in &self.rows {

@@ -1,8 +1,6 @@
-//! Tells before the first sample what a plan can show and how long it takes, and chooses the number of rounds for
-//! `--show` and `--budget`.
-//!
-//! The noise of a round and its time come from the last run of the study on this machine. If there was no such run, the
-//! first rounds of the run itself are a pilot that tells them. The samples of a pilot count.
+//! Tells before the first sample what a plan can show and how long it takes, and chooses the rounds of `--show` and
+//! `--budget`. The noise of a round and its time come from the last run of the study on this machine, else from the
+//! first rounds of this run, a pilot whose samples count.
 
 use std::time::Duration;
 

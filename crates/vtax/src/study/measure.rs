@@ -31,7 +31,10 @@ pub(crate) struct MeasureRequest {
     pub(crate) gaps: Vec<Option<Span>>,
     /// The options without the engine and the gap.
     pub(crate) options: TestOptions,
-    pub(crate) plan: GivenPlan,
+    pub(crate) samples: Option<u32>,
+    /// The plan without the number of samples.
+    pub(crate) sampling: SamplingPlan,
+    pub(crate) quick: bool,
     pub(crate) seed: Option<u64>,
     pub(crate) stopping: Option<StoppingRule>,
 }
@@ -60,14 +63,6 @@ pub(crate) struct GivenSizes {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct GivenPlan {
-    pub(crate) samples: Option<u32>,
-    pub(crate) sampling: SamplingPlan,
-    pub(crate) quick: bool,
-}
-
-/// What is known of the path.
-#[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownPath {
     mtu: Mtu,
     ipv6: bool,
@@ -88,7 +83,6 @@ impl MeasureRequest {
     /// Stands for the MTU of a path that isn't known yet.
     pub(crate) const ANY_MTU: Mtu = Mtu::MAX;
 
-    /// Whether this can be run anywhere.
     pub(crate) fn check(&self) -> Result<(), Stop> {
         self.wanted(KnownPath { mtu: MeasureRequest::ANY_MTU, ipv6: false }).map(drop)
     }
@@ -123,7 +117,7 @@ impl MeasureRequest {
 
     pub(crate) fn wanted(&self, way: KnownPath) -> Result<ChangedStudy, Stop> {
         let study = self.study(way).or_input()?;
-        let (plan, quick, seed, stopping) = (study.plan, self.plan.quick, self.seed, self.stopping);
+        let (plan, quick, seed, stopping) = (study.plan, self.quick, self.seed, self.stopping);
         Ok(ChangedStudy { plan, path_plan: None, study, quick, seed, stopping, goal: None })
     }
 
@@ -235,7 +229,7 @@ impl MeasureRequest {
     }
 
     fn check_cell(&self, way: KnownPath, cell: &Cell) -> miette::Result<()> {
-        let spec = cell.spec(&self.plan.sampling);
+        let spec = cell.spec(&self.sampling);
         let checked = spec.check(room_of(way.mtu, way.ipv6)).map_err(LimitError::Spec);
         match checked.and_then(|()| Load::of(&spec)) {
             Ok(_) => Ok(()),
@@ -266,8 +260,8 @@ impl MeasureRequest {
     /// Several engines are compared, which takes more rounds than a mean.
     fn plan(&self, cells: &[Cell]) -> miette::Result<SamplingPlan> {
         let comparisons = cells.len() - cells.len() / self.engines.len();
-        let samples = self.plan.samples.unwrap_or_else(|| rounds_for(comparisons));
-        let plan = SamplingPlan { samples, ..self.plan.sampling };
+        let samples = self.samples.unwrap_or_else(|| rounds_for(comparisons));
+        let plan = SamplingPlan { samples, ..self.sampling };
         plan.check().map_err(blaming)?;
         Ok(plan)
     }
@@ -312,8 +306,7 @@ fn option_flag(error: &OptionError) -> &'static str {
     }
 }
 
-/// The number of rounds after which each of so many comparisons can be significant at 5 %: the exact signed-rank p is at
-/// least 2/2^n, and Holm's correction multiplies it by the number of comparisons.
+/// The rounds after which each comparison can be significant at 5 %: p is at least 2/2^n, times the comparisons (Holm).
 fn rounds_for(comparisons: usize) -> u32 {
     let needed = (1..).find(|rounds| 2.0 * comparisons as f64 / 2f64.powi(*rounds) < 0.05);
     needed.map_or(SAMPLES_LEAST, |rounds| SAMPLES_LEAST.max(rounds as u32))
@@ -339,7 +332,9 @@ mod tests {
             sizes: GivenSizes::default(),
             gaps: vec![None],
             options: TestOptions::default(),
-            plan: GivenPlan { samples: None, sampling, quick: false },
+            samples: None,
+            sampling,
+            quick: false,
             seed: None,
             stopping: None,
         }

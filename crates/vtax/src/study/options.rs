@@ -26,7 +26,6 @@ use crate::{
     whole_number::whole,
 };
 
-/// Changes to a study, as the command line has them.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Changes {
     /// Short samples and few rounds: minutes, not hours
@@ -129,7 +128,6 @@ pub(crate) struct Precision {
 }
 
 impl Precision {
-    /// The rule, if one is asked for.
     pub(crate) fn rule(&self) -> Result<Option<StoppingRule>, Stop> {
         let precision = self.confidence.zip(self.width);
         let rule = precision.map(|(confidence, width)| StoppingRule::new(confidence, width, self.min, self.max));
@@ -137,24 +135,18 @@ impl Precision {
     }
 }
 
-/// A congestion control that is asked for.
+/// A congestion control by its name, or none for `system`, the machine's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Congestion {
-    /// The machine's own, written `system`.
-    System,
-    /// By its name.
-    Named(CongestionControl),
-}
+pub(crate) struct Congestion(pub(crate) Option<CongestionControl>);
 
 impl FromStr for Congestion {
     type Err = OptionError;
 
     fn from_str(text: &str) -> Result<Self, OptionError> {
-        if text == "system" { Ok(Congestion::System) } else { text.parse().map(Congestion::Named) }
+        if text == "system" { Ok(Congestion(None)) } else { Ok(Congestion(Some(text.parse()?))) }
     }
 }
 
-/// A study as it will be run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ChangedStudy {
     pub(crate) study: Study,
@@ -167,7 +159,6 @@ pub(crate) struct ChangedStudy {
 }
 
 impl Changes {
-    /// The study with these changes.
     pub(crate) fn apply(&self, mut study: Study) -> Result<ChangedStudy, Stop> {
         self.change(&mut study).or_input()?;
         let (plan, path_plan) = self.plans(&study).or_input()?;
@@ -293,12 +284,8 @@ impl Changes {
     fn hold(&self, study: &mut Study) {
         for cell in &mut study.cells {
             cell.options.idle = self.idle.unwrap_or(cell.options.idle);
-            if cell.transport == Transport::Tcp {
-                cell.options.socket.congestion = match self.congestion {
-                    None => cell.options.socket.congestion,
-                    Some(Congestion::System) => None,
-                    Some(Congestion::Named(name)) => Some(name),
-                };
+            if let (Transport::Tcp, Some(Congestion(chosen))) = (cell.transport, self.congestion) {
+                cell.options.socket.congestion = chosen;
             }
         }
     }
@@ -328,7 +315,6 @@ impl Changes {
     }
 }
 
-/// Names the option that is wrong.
 pub(super) fn blaming(error: SamplingPlanError) -> miette::Report {
     let option = match error {
         SamplingPlanError::NoSamples => "samples",
@@ -386,7 +372,6 @@ fn resize_files(study: &mut Study, size: ByteSize) -> miette::Result<()> {
     Ok(())
 }
 
-/// Reads a study file.
 pub(crate) fn read_file(path: &str) -> Result<Study, Stop> {
     let text = read_text(path)?;
     if is_lab_file(&text) {
@@ -411,7 +396,6 @@ pub(crate) fn read_text(path: &str) -> Result<String, Stop> {
     })
 }
 
-/// Reads a file of endpoints.
 pub(crate) fn read_endpoints(path: &str) -> Result<Vec<Endpoint>, Stop> {
     let text = std::fs::read_to_string(path).coded("file", || format!("--endpoints: `{path}` can't be read"));
     Endpoint::parse_file(Source { name: path, text: &text.or_input()? }).or_input()

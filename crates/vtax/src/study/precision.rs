@@ -10,8 +10,7 @@ use super::runner::label;
 /// How many cells are named. The others are only counted.
 const NAMED: usize = 4;
 
-/// The warning that `--confidence` and `--width` were not reached, with the cells and what was reached there. None for a
-/// run that can go on.
+/// The warning that `--confidence` and `--width` were not reached, and where. None for a run that can go on.
 pub(super) fn imprecise(run: &Run) -> Option<String> {
     let rule = run.header.stopping.as_ref().filter(|_| run.state == RunState::Complete)?;
     let outcome = stopping_outcome(run);

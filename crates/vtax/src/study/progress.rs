@@ -31,7 +31,6 @@ impl<'a> RunProgress<'a> {
         RunProgress { bar, interrupt, begun: Instant::now(), last_line: None, total, done: 0, line: String::new() }
     }
 
-    /// Removes the bar before the tables are printed.
     pub(crate) fn clear(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();

@@ -77,7 +77,6 @@ impl RunKeeper {
         }
     }
 
-    /// Ends this session of the run.
     pub(super) fn finish(self, state: RunState, wall_seconds: f64) -> miette::Result<()> {
         match self {
             RunKeeper::Here(writer) => Ok(writer.finish(state, wall_seconds)?),

@@ -1,14 +1,12 @@
 //! The rounds of a run: which sample is next, what to do when a sample fails, when to stop.
 //!
-//! This file knows no labs, agents or databases. Samples come from a [`Sampler`] and go to a [`Sink`], so that killed
-//! runs, failing cells and stopping rules can be tested without a lab.
+//! This file knows no labs, agents or databases, so that killed runs and failing cells can be tested without a lab.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use vtax_model::{
-    cell::{Arm, Cell, Turn, pass_orders},
-    result::Metric,
-    run::{Failure, Figures, PartialRecord, Run, RunState, Sample},
+    cell::{Cell, Turn, pass_orders},
+    run::{Failure, Figures, PartialRecord, Run, RunState, Sample, primary_figures},
     stats::stopping::Decision,
     study::Row,
     units::Mtu,
@@ -20,8 +18,7 @@ pub(crate) trait Sampler {
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
     /// One timed run between the ends of `row`.
     fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError>;
-    /// A sample of each row, cut into slices: the rows take turns, first to warm up and then in each pass, in
-    /// the order that `orders` has for it.
+    /// A sample of each row, cut into slices. The rows take turns, to warm up and in each pass, as `orders` says.
     fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns>;
 }
 
@@ -67,7 +64,6 @@ pub(crate) trait Sink {
 }
 
 pub(crate) trait Watcher {
-    /// Before a sample.
     fn begin(&mut self, round: u32, cell: &str);
     /// After a sample, or after so many that were taken together.
     fn end(&mut self, samples: usize);
@@ -262,8 +258,7 @@ impl Rounds<'_> {
         self.failures.get(&cell).is_some_and(|count| *count >= GIVE_UP)
     }
 
-    /// Whether netperf's stopping rule is met for every cell that has samples and belongs to the instrument that answers
-    /// the study.
+    /// Whether netperf's stopping rule is met for every measured cell of the instrument that answers the study.
     fn precise_enough(&self, round: u32) -> bool {
         let Some(rule) = &self.run.header.stopping else { return false };
         if (round as usize) < rule.min() {
@@ -277,7 +272,6 @@ impl Rounds<'_> {
     }
 }
 
-/// A cell as progress and warnings call it.
 pub(super) fn label(cell: &Cell) -> String {
     let size = match cell.workload {
         Workload::Rr { request, response } | Workload::Crr { request, response } if request != response => {
@@ -291,23 +285,12 @@ pub(super) fn label(cell: &Cell) -> String {
     format!("{} {}{size}{gap} MTU {}", cell.row, test_label(cell), cell.mtu)
 }
 
-/// A block as progress calls it.
 fn block_label(cell: &Cell) -> String {
     format!("{} MTU {}", test_label(cell), cell.mtu)
 }
 
 fn test_label(cell: &Cell) -> String {
     format!("{} {}", cell.transport, cell.workload.kind())
-}
-
-/// The figure by which each cell is compared, sample by sample (arm A).
-pub(crate) fn primary_figures(run: &Run) -> BTreeMap<usize, Vec<f64>> {
-    let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    for sample in run.samples.iter().filter(|sample| sample.arm == Arm::A) {
-        let test = run.header.study.cells[sample.cell].workload.kind();
-        figures.entry(sample.cell).or_default().push(Metric::of(test).value(test, &sample.figures));
-    }
-    figures
 }
 
 #[cfg(test)]

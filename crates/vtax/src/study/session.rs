@@ -9,13 +9,13 @@ use std::{
 use miette::{Context, bail, miette};
 use vtax_engine::{EngineError, check_congestion_control};
 use vtax_host::inspect;
-use vtax_lab::{Facts, GuestNeeds, Need, World};
+use vtax_lab::{Facts, GuestNeeds, Lifetime, World};
 use vtax_model::{
     analysis::analyse,
     endpoint::{Control, Endpoint, Pins},
     options::CongestionControl,
     result::ResultDocument,
-    run::{Environment, ExtendError, Run, RunHeader, RunState, UnavailableRow},
+    run::{Environment, Run, RunHeader, RunState, UnavailableRow},
     server::ServerSpec,
     study::Study,
 };
@@ -23,7 +23,7 @@ use vtax_model::{
 use super::{
     ChangedStudy, MeasureRequest,
     draft::{available, header, mtus_of, unavailable, without_endpoints},
-    ends::{ConnectedEnds, EndpointConnector, LabBuilder, RowPairs, row_pairs},
+    ends::{ConnectedEnds, EndpointConnector, RowPairs, row_pairs},
     forecast::{self, PILOT, PlanForecast},
     precision::imprecise,
     progress::RunProgress,
@@ -39,17 +39,19 @@ use crate::{
     store::Store,
 };
 
-pub(crate) enum RunSource {
-    Fresh(Box<ChangedStudy>),
-    /// A new run of what becomes a study once the path is known.
+/// `Old` is the id of a run that goes on, or its plan once that is loaded.
+pub(crate) enum RunRequest<Old = String> {
+    Study(Box<ChangedStudy>),
+    /// It becomes a study once the path is known.
     Measure(Box<MeasureRequest>),
-    /// What is missing of an old one.
-    Resumed {
-        id: String,
+    Old {
+        run: Old,
         /// The number of rounds in all, if the run gets more than it was begun with.
         rounds: Option<u32>,
     },
 }
+
+type LoadedRequest = RunRequest<Box<RunHeader>>;
 
 pub(crate) struct Conditions {
     /// The disk folder of file tests, and where Unix sockets are made.
@@ -75,7 +77,7 @@ pub(crate) struct Finished {
 
 /// Measures what is asked for, or goes on with a run.
 pub(crate) fn run(
-    source: RunSource,
+    source: RunRequest,
     conditions: &Conditions,
     locations: &Locations,
     site: &RunSite,
@@ -89,10 +91,10 @@ pub(crate) fn run(
     let state_dir = locations.state_dir()?;
     let source = match site {
         // The run that a lost server had begun goes on, whatever the command line said when it began.
-        RunSite::InServer { old: Some(_) } => RunSource::Resumed { id: String::new(), rounds: None },
+        RunSite::InServer { old: Some(_) } => RunRequest::Old { run: String::new(), rounds: None },
         _ => source,
     };
-    let request = RunRequest::of(source, &store)?;
+    let request = LoadedRequest::of(source, &store)?;
     request.check_congestion().or_input()?;
     let agent = locations.agent_program()?;
     // Before the first thread: a process with threads can't enter a user namespace.
@@ -109,21 +111,21 @@ pub(crate) fn run(
 
 /// Has the run measured on an emulated server if one is asked for, or if the run was begun on one.
 fn on_server(
-    source: &RunSource,
+    source: &RunRequest,
     asked: Option<ServerSpec>,
     conditions: &Conditions,
     locations: &Locations,
     store: &Store,
 ) -> Result<Option<Finished>, Stop> {
     let old = match source {
-        RunSource::Resumed { id, .. } => Some(store.load(id)?),
-        RunSource::Fresh(_) | RunSource::Measure(_) => None,
+        RunRequest::Old { run, .. } => Some(store.load(run)?),
+        RunRequest::Study(_) | RunRequest::Measure(_) => None,
     };
     let Some(spec) = server_of(old.as_ref(), asked).or_input()? else { return Ok(None) };
     let old = match source {
-        RunSource::Resumed { id, rounds: Some(rounds) } => {
-            drop(store.extend(id, *rounds)?);
-            Some(store.load(id)?)
+        RunRequest::Old { run, rounds: Some(rounds) } => {
+            drop(store.extend(run, *rounds)?);
+            Some(store.load(run)?)
         }
         _ => old,
     };
@@ -154,41 +156,28 @@ fn server_of(old: Option<&Run>, asked: Option<ServerSpec>) -> miette::Result<Opt
     }
 }
 
-/// What is to be run. Nothing is connected yet.
-enum RunRequest {
-    Study(Box<ChangedStudy>),
-    Measure(Box<MeasureRequest>),
-    Old {
-        header: Box<RunHeader>,
-        /// The number of rounds in all, if the plan is to be changed.
-        rounds: Option<u32>,
-    },
-}
-
-impl RunRequest {
-    fn of(source: RunSource, store: &RunStore) -> Result<RunRequest, Stop> {
+impl LoadedRequest {
+    fn of(source: RunRequest, store: &RunStore) -> Result<LoadedRequest, Stop> {
         Ok(match source {
-            RunSource::Fresh(wanted) => RunRequest::Study(wanted),
-            RunSource::Measure(asked) => RunRequest::Measure(asked),
-            RunSource::Resumed { id, rounds } => RunRequest::old(&store.load(&id)?, rounds).or_input()?,
+            RunRequest::Study(wanted) => RunRequest::Study(wanted),
+            RunRequest::Measure(asked) => RunRequest::Measure(asked),
+            RunRequest::Old { run: id, rounds } => {
+                let run = store.load(&id)?;
+                let header = rounds.map(|rounds| run.extended(rounds)).transpose().or_input()?;
+                RunRequest::Old { run: Box::new(header.unwrap_or(run.header)), rounds }
+            }
         })
-    }
-
-    fn old(run: &Run, rounds: Option<u32>) -> Result<RunRequest, ExtendError> {
-        let header = rounds.map_or(Ok(run.header.clone()), |rounds| run.extended(rounds))?;
-        Ok(RunRequest::Old { header: Box::new(header), rounds })
     }
 
     fn endpoints(&self) -> &[Endpoint] {
         match self {
             RunRequest::Study(wanted) => &wanted.study.endpoints,
             RunRequest::Measure(asked) => &asked.endpoints,
-            RunRequest::Old { header, .. } => &header.study.endpoints,
+            RunRequest::Old { run, .. } => &run.study.endpoints,
         }
     }
 
-    /// That this kernel has the congestion controls that are asked for, before anything is built. Other machines'
-    /// kernels tell it when a test is begun.
+    /// Checks that this kernel has the wanted congestion controls. Other machines tell it when a test begins.
     fn check_congestion(&self) -> miette::Result<()> {
         let names: BTreeSet<CongestionControl> = match self {
             RunRequest::Study(wanted) => {
@@ -218,7 +207,7 @@ impl RunRequest {
     fn world(&self) -> Result<Option<World>, Stop> {
         let in_lab = |endpoint: &Endpoint| matches!(endpoint.control, Control::Zone { .. });
         match self.endpoints().is_empty() || self.endpoints().iter().any(in_lab) {
-            true => World::enter(Need::Ephemeral).map(Some).or_infrastructure(),
+            true => World::enter(Lifetime::Ephemeral).map(Some).or_infrastructure(),
             false => Ok(None),
         }
     }
@@ -233,19 +222,19 @@ struct PreparedRun {
     shortfalls: Vec<String>,
 }
 
-struct RunSetup<'a> {
+pub(super) struct RunSetup<'a> {
     world: Option<&'a World>,
-    agent: &'a Path,
-    needs: GuestNeeds,
-    conditions: &'a Conditions,
-    phases: &'a Phases,
+    pub(super) agent: &'a Path,
+    pub(super) needs: GuestNeeds,
+    pub(super) conditions: &'a Conditions,
+    pub(super) phases: &'a Phases,
 }
 
 impl RunSetup<'_> {
     /// Connects the ends of a run. From here on no other vtax can go on with this run.
-    fn prepare(&self, request: RunRequest, store: &RunStore) -> Result<PreparedRun, Stop> {
+    fn prepare(&self, request: LoadedRequest, store: &RunStore) -> Result<PreparedRun, Stop> {
         match request {
-            RunRequest::Old { header, rounds } => self.resume(*header, rounds, store),
+            RunRequest::Old { run, rounds } => self.resume(*run, rounds, store),
             RunRequest::Study(wanted) => {
                 let (unavailable, no_kvm) = match wanted.study.endpoints.is_empty() {
                     true => self.survey(&wanted.study)?,
@@ -321,8 +310,7 @@ impl RunSetup<'_> {
     fn connect(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
         let (study, directory) = (&header.study, &self.conditions.directory);
         if study.endpoints.is_empty() {
-            let (program, needs, phases) = (self.agent, &self.needs, self.phases);
-            return LabBuilder { world: self.in_world()?, program, needs, phases }.connect(header, directory);
+            return self.connect_lab(header);
         }
         let mut pairs: Vec<RowPairs<'_>> = Vec::new();
         for row in available(study, &header.unavailable) {
@@ -334,13 +322,12 @@ impl RunSetup<'_> {
         EndpointConnector::new(self.world, self.agent).connect(&pairs, directory)
     }
 
-    fn in_world(&self) -> Result<&World, Stop> {
+    pub(super) fn in_world(&self) -> Result<&World, Stop> {
         self.world.ok_or_else(|| miette!(code = "no-privilege", "a lab needs privilege")).or_infrastructure()
     }
 }
 
-/// Refuses to go on with a run on another machine or kernel: its samples would not be samples of one cell. `end` is
-/// the end whose machine this is; without it, it is the machine of vtax itself.
+/// Refuses to go on with a run on another machine or kernel: that of `end`, or that of vtax itself.
 pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now: &Environment) -> miette::Result<()> {
     let same = [
         ("machine", &then.hostname, &now.hostname),
@@ -358,8 +345,7 @@ pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now:
 }
 
 impl PreparedRun {
-    /// Takes the samples, and disconnects the ends. Returns the run with the error that ended it early, and what it did not
-    /// reach.
+    /// Takes the samples, and disconnects the ends. Returns the run and what went wrong.
     fn measure(
         mut self,
         interrupt: &Interrupt,
@@ -396,9 +382,7 @@ impl PreparedRun {
         runner::run_rounds(&mut self.run, &mut self.ends, &mut self.keeper, progress)
     }
 
-    /// Takes the first rounds, which tell what the plan can show. Some if the run ended with them.
-    ///
-    /// The plan on the disk stays the whole one meanwhile, so that a killed run goes on by the whole plan.
+    /// Takes the first rounds. Some if the run ended with them. The plan on the disk stays whole meanwhile.
     fn pilot(&mut self, progress: &mut RunProgress<'_>) -> Option<Ended> {
         let planned = self.run.header.clone();
         let settles = planned.unsettled.is_some();

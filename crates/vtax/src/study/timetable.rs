@@ -11,12 +11,10 @@ use vtax_model::{
 /// How often a round is measured again because most rows ran over their time.
 const TRIES: usize = 4;
 
-/// A gap is at most so many times as long as a slice. Longer overruns are accepted and told in the result: a machine that
-/// is busy with other things would make the run longer and longer.
+/// A gap is at most so many times as long as a slice. Longer overruns are accepted and told in the result.
 const GAP_MOST: u32 = 8;
 
-/// How long after the measured time of a slice the next slice begins, by transport and test. In this gap the rest of the
-/// slice arrives. The gaps are learned from the overruns of this run.
+/// The gap behind a slice, in which its rest arrives, by transport and test. It is learned from overruns.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps(BTreeMap<(Transport, TestKind), Duration>);
 
@@ -49,9 +47,8 @@ impl Gaps {
         }
     }
 
-    /// Takes note of how long each row ran over its time. True if most rows did and the gap can still grow: then the gap
-    /// was far too short, and the rows disturbed each other. A single late row does little harm, for figures are medians
-    /// over slices and statistics use ranks over rounds. After it the gap grows a little.
+    /// Learns from how long each row ran over. True if most rows did, which disturbs the others, and the gap can grow.
+    /// A single late row does little harm, since figures are medians over slices: the gap only grows a little.
     fn learn(&mut self, spec: &TestSpec, mut overruns: Vec<Duration>) -> bool {
         overruns.sort_unstable();
         let (gap, most) = (self.of(spec), spec.duration.0 * GAP_MOST);
@@ -71,7 +68,6 @@ fn overruns(taken: &ParallelReports) -> Vec<Duration> {
     taken.reports.iter().map(|(initiator, _)| Duration::from_nanos(initiator.overrun_ns)).collect()
 }
 
-/// When each row has its turns, counted from the common start.
 pub(crate) struct Timetable<'a> {
     orders: &'a [Vec<usize>],
     rows: usize,

@@ -1,12 +1,11 @@
 //! Names that don't change when the machine boots again.
 //!
-//! Bus numbers, IOMMU groups and the names of links all may. What stays is how the machine is
-//! wired: root complexes are numbered in the order of their buses, and below one of them a device
-//! is known by its slot (`pci_0/slot2`) or, where the board doesn't name slots, by device and
-//! function of each bridge on the way to it, and its own device number (`pci_1/01.0-00`).
-//! A device's functions are `PF0`, `PF1`, … if they can have virtual functions and `F0`, `F1`, …
-//! otherwise; the only function of a device without virtual ones has the device's own name.
-//! Virtual functions are counted below their physical one: `pci_1/01.0-00/PF0.VF3`.
+//! Bus numbers, IOMMU groups and the names of links all may. What stays is how the machine is wired: root complexes are
+//! numbered in the order of their buses, and below one of them a device is known by its slot (`pci_0/slot2`) or, where
+//! the board doesn't name slots, by device and function of each bridge on the way to it, and its own device number
+//! (`pci_1/01.0-00`). A device's functions are `PF0`, `PF1`, … if they can have virtual functions and `F0`, `F1`, …
+//! otherwise; the only function of a device without virtual ones has the device's own name. Virtual functions are
+//! counted below their physical one: `pci_1/01.0-00/PF0.VF3`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

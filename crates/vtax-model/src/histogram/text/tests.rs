@@ -14,9 +14,8 @@ fn with_words(words: &[u8]) -> String {
     STANDARD.encode(envelope(&stored_zlib(&encoded)))
 }
 
-/// Written by this module, read back by PyPI's `hdrhistogram` 0.10.8:
-/// `HdrHistogram.decode(text)` has a total of 5, a minimum of 1000 and
-/// `get_value_at_percentile(50)` of 25007.
+/// Written by this module, read back by PyPI's `hdrhistogram` 0.10.8: `HdrHistogram.decode(text)` has a total of 5, a
+/// minimum of 1000 and `get_value_at_percentile(50)` of 25007.
 #[test]
 fn the_text_form_is_the_one_that_others_read() {
     let text = of(&[1000, 25_000, 25_001, 1_000_000, HIGHEST_NS]).to_base64();

@@ -172,8 +172,7 @@ impl OutcomeCounts {
         f64::from(self.hits) / f64::from(self.of)
     }
 
-    /// Within three standard errors of the rate: wrong by chance in 0.3 % of seeds, and the seeds
-    /// are fixed.
+    /// Within three standard errors of the rate: wrong by chance in 0.3 % of seeds, and the seeds are fixed.
     pub(crate) fn is_near(&self, rate: f64) -> bool {
         (self.rate() - rate).abs() <= self.slack(rate)
     }

@@ -1,5 +1,4 @@
-//! The statistics on trial: thousands of studies whose truth is known, through the same functions
-//! that make the tables.
+//! The statistics on trial: thousands of studies whose truth is known, through the same functions that make the tables.
 //!
 //! Three promises, each for every number of samples that a study is likely to have, and with a
 //! machine that stands still, comes and goes, or wanders:
@@ -246,8 +245,7 @@ fn a_percentile_s_interval_holds_it_on_a_machine_that_wanders() {
     percentiles_on_trial(36, DRIFTS[2], &SAMPLES);
 }
 
-/// Few samples can't tell a tail that most of them lack: the text of `pooled.rs` says how well the
-/// interval holds then.
+/// Few samples can't tell a tail that most of them lack: the text of `pooled.rs` says how well the interval holds then.
 #[test]
 fn a_tail_that_most_samples_lack_is_held_less_often() {
     let mut draws = Draws::seeded(37);

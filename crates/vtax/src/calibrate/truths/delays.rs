@@ -25,9 +25,7 @@ fn waits(delay: Span) -> Manners {
     Manners { delay: Some(delay), ..Manners::default() }
 }
 
-/// Measures a long delay in pairs of samples at the same pace: without the delay the initiator idles as long before each
-/// request, so that the path is as cold. Both ends poll, because a program that sleeps longer is woken later, which is
-/// no part of the delay.
+/// Measures a long delay. Both ends poll, and without the delay the initiator idles as long, so all paths are cold.
 pub(super) fn polling(rig: &Rig, delay: Span) -> miette::Result<Found> {
     const ROUNDS: usize = 7;
     let without = TestOptions { gap: Some(delay), ..TestOptions::default() };
@@ -44,9 +42,7 @@ pub(super) fn polling(rig: &Rig, delay: Span) -> miette::Result<Found> {
     Ok(Found { detail: format!("rise of p50 in {ROUNDS} pairs of samples, both ends polling"), ..found })
 }
 
-/// Measures a delay as short as the cost of a virtual NIC, in the way in which such a cost is measured: by slices of
-/// milliseconds that take turns, with idle states held off. The figure is p50: if the scheduler gives the CPU to another
-/// program during one round trip of hundreds, that changes the mean of the slice.
+/// Measures a delay as short as a virtual NIC's cost, as such a cost is measured: in slices that take turns, by p50.
 pub(super) fn in_turns(rig: &Rig, delay: Span) -> miette::Result<Found> {
     const ROUNDS: u32 = 25;
     const SLICES: Sliced = Sliced { passes: 8, span: Span::from_millis(0) };

@@ -21,8 +21,7 @@ const ROUNDS: usize = 7;
 const SPANS: [Span; 2] = [Span::from_millis(150), Span::from_millis(3_000)];
 const TOLERANCE: f64 = 0.03;
 
-/// Idle states are held off: whether CPUs sleep changes from one sample to the next. The figure is p50: what happens once
-/// in a second, as another program's turn on the CPU, is in the mean of each long sample and of few short ones.
+/// Idle states are held off, and the figure is p50: rare events are in the mean of long samples only.
 pub(super) fn short_and_long(rig: &Rig) -> miette::Result<Found> {
     let options = TestOptions { idle: Idle::Poll, ..TestOptions::default() };
     let mut dice = dice();

@@ -20,12 +20,10 @@ use crate::{
 const ROUNDS: usize = 15;
 const SAMPLE: Span = Span::from_millis(300);
 const TOLERANCE: f64 = 0.03;
-/// So short that most of the spinner's turns begin and end between two ticks, and not a whole fraction of a tick. Else
-/// either each tick or no tick would find the spinner at work, and the load would have too much or too little of it.
+/// Most turns begin and end between two ticks, and no whole number of periods makes a tick.
 const PERIOD: Duration = Duration::from_micros(1_100);
 
-/// The CPU time that a sample reports beside the spinner, less the CPU time of a sample without it. The samples do little
-/// themselves: a request each 20 ms.
+/// The CPU time that a sample of a request each 20 ms reports beside the spinner, less that of one without it.
 pub(super) fn half_the_time(rig: &Rig) -> miette::Result<Found> {
     let cpu = rig.cpus().map(|[_, second]| second);
     let quiet = TestOptions { gap: Some(Span::from_millis(20)), ..TestOptions::default() };

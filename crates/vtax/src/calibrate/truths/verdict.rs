@@ -6,7 +6,6 @@ use vtax_model::result::Disturbance;
 use super::{Found, TruthRecord};
 use crate::report;
 
-/// The verdict on a truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TruthVerdict {
@@ -14,8 +13,7 @@ pub(crate) enum TruthVerdict {
     Holds,
     /// The figure is outside of the accepted range, and known well enough to say so.
     DoesNotHold,
-    /// Neither can be said, or the figure is wrong; and other programs or the hypervisor took so much of the machine that
-    /// this may be the cause.
+    /// Neither can be said, or the figure is wrong, and others took so much of the machine that they may be why.
     TooBusy,
     /// Neither can be said: the samples differ too much from each other.
     TooNoisy,

@@ -3,7 +3,7 @@
 use clap::Args;
 use miette::miette;
 use vtax_lab::{
-    Need, World,
+    Lifetime, World,
     facts::PciFacts,
     io::{IoList, NewVfs},
     list,
@@ -132,6 +132,6 @@ fn look() -> Result<(IoList, World), Stop> {
         return Err(Stop::infrastructure(error));
     }
     let facts = PciFacts::gather().or_infrastructure()?;
-    let world = World::enter(Need::Kept).or_infrastructure()?;
+    let world = World::enter(Lifetime::Kept).or_infrastructure()?;
     Ok((IoList::new(facts, &world).or_infrastructure()?, world))
 }

@@ -31,8 +31,7 @@ const BUFFER: usize = 4096;
 /// How long QEMU may take to say who is at the console; it may be busy with another monitor.
 const MONITOR: Duration = Duration::from_secs(2);
 
-/// Shows what the guest said last, then joins its console to the terminal; without a terminal,
-/// to standard input and output.
+/// Shows what the guest said last, and joins its console to the terminal or to standard input and output.
 pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
     let mut qemu = guest::running(lab, guest)?;
     let _lock = take_lock(&mut qemu, guest).or_infrastructure()?;
@@ -53,8 +52,7 @@ pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// The only place at a guest's console. Who comes second would wait there without a word: QEMU takes
-/// one client at a time.
+/// The only place at a guest's console: QEMU takes one client at a time, and a second would wait without a word.
 fn take_lock(qemu: &mut Qemu, guest: &PlannedGuest) -> miette::Result<LockFile> {
     let name = &guest.name;
     let lock = LockFile::take(&guest.launch.directory.join("console.lock"))?.map_err(|holder| {

@@ -36,11 +36,9 @@ pub(super) struct BootedGuest {
     pub(super) answered: u64,
 }
 
-/// Waits for all guests at the same time, at most `patience` or as long as is usual. Gives each its MTU and its address,
-/// and calls `seen` for each as it comes. Returns them in the order of the lab, or none if the user asked to stop.
-///
-/// # Errors
-/// A guest doesn't come up. Then the others are ended too.
+/// Waits for all guests at once, at most `patience` or as long as is usual, and gives each its MTU and its address.
+/// `seen` is called for each that is up. None if the user asked to stop. If one doesn't come up, the others are ended
+/// too.
 pub(super) fn bring_up(
     lab: &Lab,
     patience: Option<Duration>,

@@ -11,8 +11,7 @@ use crate::cli::lists::list;
 
 const MIB: u64 = 1 << 20;
 
-/// The labs, and behind them their guests, those guests' ties, and virtual functions that were made by
-/// hand, as far as there are any.
+/// The labs, their guests with ties, and virtual functions that were made by hand, as far as there are any.
 pub(super) fn labs(labs: &[LabSummary]) -> String {
     let (functions, labs): (Vec<&LabSummary>, Vec<&LabSummary>) = labs.iter().partition(|lab| lab.functions.is_some());
     let tables = [labs_table(&labs), guests_table(&labs), ties_table(&labs), functions_table(&functions)];
@@ -87,7 +86,6 @@ fn guests<'a>(labs: &'a [&LabSummary]) -> impl Iterator<Item = (&'a LabSummary, 
     labs.iter().flat_map(|lab| lab.guests.iter().map(move |guest| (*lab, guest)))
 }
 
-/// What guests depend on.
 fn ties_table(labs: &[&LabSummary]) -> String {
     let row = |(lab, guest): (&LabSummary, &GuestSummary)| {
         let [on, migration] = ties(&guest.ties);

@@ -8,7 +8,7 @@ use std::{
 use miette::miette;
 use serde::Serialize;
 use vtax_lab::{
-    Facts, GuestNeeds, Lab, LabEndpoint, Lifetime, Need, Plan, World,
+    Facts, GuestNeeds, Lab, LabEndpoint, Lifetime, Plan, World,
     dependency::{self, GuestTies},
     facts::QemuFacts,
     plan,
@@ -40,8 +40,7 @@ pub(crate) struct UpArgs {
     /// [default: $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// How long to wait until the guests' agents answer [default: 180s; 900s for guests with a disk image under
-    /// TCG]
+    /// How long to wait until the guests' agents answer [default: 180s; 900s for guests with a disk image under TCG]
     #[arg(long, value_name = "TIME")]
     wait: Option<Span>,
     /// Print every step, with QEMU's arguments, and do nothing
@@ -61,8 +60,8 @@ impl UpArgs {
 pub(super) fn up(args: &UpArgs, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
     let wanted = LabRequest::read(&args.what)?;
     let needs = wanted.needs(args.kernel.as_deref(), places)?;
-    let need = if args.dry_run { Need::Ephemeral } else { Need::Kept };
-    let world = World::enter(need).or_infrastructure()?;
+    let lifetime = if args.dry_run { Lifetime::Ephemeral } else { Lifetime::Kept };
+    let world = World::enter(lifetime).or_infrastructure()?;
     if !args.dry_run {
         labs::remove_abandoned(&world, wanted.name())?;
     }
@@ -89,7 +88,6 @@ fn told_ties(ties: &[GuestTies]) -> String {
     lists::list(["GUEST", "DEPENDS ON", "COULD MIGRATE LIVE"], &[1, 2], ties.iter().map(row))
 }
 
-/// This machine, as far as the lab must know it.
 struct LabSite {
     facts: Facts,
     /// How long the survey took. Most of it is the image that guests boot.
@@ -136,12 +134,11 @@ struct BuiltLab {
     ties: Vec<GuestTies>,
     /// When its building began, by `CLOCK_BOOTTIME`.
     begun: u64,
-    /// The guests that are up.
     guests: Vec<GuestTimes>,
     ground: LabSite,
 }
 
-/// How many seconds each phase took until a guest was up. Each phase begins where the one before ends.
+/// The seconds of each phase until a guest was up.
 #[derive(Debug, Serialize)]
 struct GuestTimes {
     guest: Name,
@@ -165,8 +162,7 @@ struct LabRecord<'a, T> {
 }
 
 impl BuiltLab {
-    /// Waits for the guests, and tells of each when it is up. Removes the lab if a guest doesn't come up, or if the user
-    /// asks to stop; then the result is none.
+    /// Waits for the guests, and removes the lab if one doesn't come up or if the user asks to stop, which gives None.
     fn up(mut self, patience: Option<Span>) -> Result<Option<BuiltLab>, Stop> {
         let tell = |arrival: &BootedGuest| {
             let seconds = seconds(arrival.started, arrival.answered);

@@ -64,7 +64,6 @@ impl FromStr for Engines {
     }
 }
 
-/// A pause, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap(pub(crate) Option<Span>);
 
@@ -79,13 +78,11 @@ impl FromStr for Gap {
     }
 }
 
-/// How arrivals are spread.
 pub(crate) const ARRIVALS: [Choice<ArrivalProcess>; 2] = [
     ("poisson", "As independent users come: exponential gaps", ArrivalProcess::Poisson),
     ("fixed", "Evenly", ArrivalProcess::Fixed),
 ];
 
-/// How bytes get to the kernel.
 pub(crate) const SENDING: [Choice<Sending>; 3] = [
     ("copy", "send(2) copies them", Sending::Copy),
     ("zerocopy", "MSG_ZEROCOPY lends the pages", Sending::ZeroCopy),

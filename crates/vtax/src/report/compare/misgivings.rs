@@ -1,5 +1,4 @@
-//! What speaks against holding two runs against each other: one is not whole, or they were made in different
-//! ways.
+//! What speaks against holding two runs against each other: one is not whole, or they were made in different ways.
 
 use vtax_model::{cell::Instrument, result::ResultDocument, run::RunState};
 

@@ -61,7 +61,6 @@ impl Agent {
     }
 }
 
-/// The boot id of this machine's kernel.
 pub(super) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }

@@ -1,6 +1,4 @@
-//! How an end is attached to the path: what measuring has to know of it that isn't the same for every end.
-//!
-//! A new way to attach an end is a file in this folder, and a line in `endpoints.rs`, which reads the endpoints.
+//! How an end is attached to the path. Another way is a file in this folder, and a line in `endpoints.rs`.
 
 pub(super) mod lab_domain;
 pub(super) mod lab_guest;
@@ -26,13 +24,11 @@ pub(super) trait Attachment {
     /// Starts the agent of the end. `name` is the name of the end for errors, `program` the agent on this machine.
     fn start_agent(&self, name: &str, program: &Path) -> Result<Agent, Stop>;
 
-    /// Whether one agent serves the end as initiator and as responder. A process that was both ends of a pair would
-    /// measure how its threads disturb each other.
+    /// Whether one agent serves the end in both roles. Two ends of a pair in one process would disturb each other.
     fn has_one_agent(&self) -> bool {
         false
     }
 
-    /// The endpoint of a lab that the end is.
     fn place(&self) -> Option<&LabPlace> {
         None
     }
@@ -60,12 +56,11 @@ pub(super) trait Attachment {
         None
     }
 
-    /// The number of its virtual CPUs, if the run chooses on which CPUs of the host they run.
+    /// The number of its virtual CPUs, if the run chooses their CPUs on the host.
     fn vcpus(&self) -> Option<usize> {
         None
     }
 
-    /// Pins its virtual CPUs to these CPUs of the host.
     fn pin_vcpus(&self, _cpus: &[u32]) -> miette::Result<()> {
         Ok(())
     }
@@ -103,7 +98,6 @@ pub(super) struct LabPlace {
     pub(super) endpoint: LabEndpoint,
 }
 
-/// A QEMU on this machine.
 #[derive(Debug, Clone)]
 pub(super) struct GuestProcess {
     pub(super) name: String,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
 
 use miette::miette;
-use vtax_lab::{GuestNeeds, Lab, LabEndpoint, LabError, World, guest::GuestError};
+use vtax_lab::{Lab, LabEndpoint, LabError, guest::GuestError};
 use vtax_model::{
     endpoint::Ends,
     run::RunHeader,
@@ -20,26 +20,16 @@ use super::{
 use crate::{
     exit::{Blamed, Stop},
     labs,
-    phases::Phases,
     study::{
         arrange::{Arrangement, LabEnd, arrange},
         draft::available,
+        session::RunSetup,
     },
 };
 
-pub(crate) struct LabBuilder<'a> {
-    pub(crate) world: &'a World,
-    pub(crate) program: &'a Path,
-    pub(crate) needs: &'a GuestNeeds,
-    pub(crate) phases: &'a Phases,
-}
-
-impl LabBuilder<'_> {
-    /// Builds the lab of a study and starts an agent in each domain that is an end.
-    ///
-    /// QEMU's TCG crashes now and then while a guest boots, by a race in QEMU. Nothing has been measured then, so the
-    /// lab is built once more.
-    pub(crate) fn connect(&self, header: &RunHeader, directory: &Path) -> Result<ConnectedEnds, Stop> {
+impl RunSetup<'_> {
+    /// Builds the lab of a study and starts its agents. If QEMU's TCG crashes in a guest's boot, tries once more.
+    pub(in crate::study) fn connect_lab(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
         let rows = available(&header.study, &header.unavailable);
         let Arrangement { topology, ends } = arrange(&header.study, lab_name(header)?, &rows);
         let is_crash = |stop: &Stop| {
@@ -54,7 +44,7 @@ impl LabBuilder<'_> {
             false => Err(stop),
         });
         let (lab, rows) = built?;
-        Ok(ConnectedEnds::new(rows, Some(lab), directory))
+        Ok(ConnectedEnds::new(rows, Some(lab), &self.conditions.directory))
     }
 
     fn build(
@@ -63,11 +53,12 @@ impl LabBuilder<'_> {
         ends: &BTreeMap<Row, Vec<Ends<LabEnd>>>,
     ) -> Result<(Arc<Lab>, Vec<ConnectedRow>), Stop> {
         // If this run goes on after its vtax was killed, that vtax may have left the lab.
-        labs::remove_abandoned(self.world, &topology.name)?;
-        let lab = Arc::new(labs::build(self.world, topology, self.needs)?);
+        let world = self.in_world()?;
+        labs::remove_abandoned(world, &topology.name)?;
+        let lab = Arc::new(labs::build(world, topology, &self.needs)?);
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
         phases.inspect(|phases| phases.done("QEMU started"));
-        let mut starter = AgentStarter { lab: &lab, program: self.program, by_domain: BTreeMap::new() };
+        let mut starter = AgentStarter { lab: &lab, program: self.agent, by_domain: BTreeMap::new() };
         let connect = |(row, ends): (&Row, &Vec<Ends<LabEnd>>)| {
             let pair = |ends: &Ends<LabEnd>| Ok([starter.end(&ends.initiator)?, starter.end(&ends.responder)?]);
             Ok(ConnectedRow { row: *row, mtu: None, pairs: ends.iter().map(pair).collect::<Result<_, Stop>>()? })

@@ -79,8 +79,7 @@ impl<'a> EndpointConnector<'a> {
         EndpointConnector { world, program, labs, agents, domains }
     }
 
-    /// Adds initiators if there are only responders: for a zone, the domain at the other end of its wire; for any
-    /// other endpoint, this machine.
+    /// Adds missing initiators: for a zone, the domain at the other end of its wire, otherwise this machine.
     pub(crate) fn complete(&mut self, mut endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Stop> {
         if endpoints.iter().any(|endpoint| endpoint.end == End::Initiator) {
             return Ok(endpoints);
@@ -203,7 +202,6 @@ impl<'a> EndpointConnector<'a> {
     }
 }
 
-/// The end that `endpoint` is, at the first address. The second address is the other end's.
 fn end(
     endpoint: &Endpoint,
     agent: Arc<Agent>,
@@ -231,8 +229,7 @@ fn check_address(endpoint: &Endpoint, agent: &Agent, address: IpAddr) -> Result<
     )))
 }
 
-/// The addresses of a pair. An unknown address of an end on this machine is the one by which the kernel reaches the
-/// other end.
+/// The addresses of a pair. The kernel chooses an unknown address of an end on this machine.
 fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Result<[IpAddr; 2], Stop> {
     let missing = |endpoint: &Endpoint| {
         let (control, option) =

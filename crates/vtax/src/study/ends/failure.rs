@@ -1,8 +1,7 @@
 //! What a failed sample doesn't say itself: that a guest has died, or that a link is down.
 //!
-//! An end that gets no answer knows only that its peer is silent. The labs are asked which of their links carry
-//! packets. The agents are asked too, for they see their own links from inside: the NIC of a guest may have no carrier
-//! while its tap has one.
+//! The labs are asked which of their links carry packets, and the agents about the links inside: the NIC of a guest may
+//! have no carrier while its tap has one.
 
 use std::{
     collections::BTreeSet,
@@ -33,8 +32,7 @@ impl ConnectedEnds {
         }
     }
 
-    /// The first guest that has ended, with what it said last. The streams of a guest are closed before its process has
-    /// ended.
+    /// The first guest that has ended, with what it said last. Its streams are closed before its process has ended.
     pub(super) fn dead_guest(&self, patience: Duration) -> Option<miette::Report> {
         let until = Instant::now() + patience;
         loop {
@@ -49,8 +47,7 @@ impl ConnectedEnds {
     }
 }
 
-/// The error, with the links between these ends that carry no packets now. A link that can't be asked about is left
-/// out.
+/// The error, with the links between these ends that are known to carry no packets now.
 pub(super) fn with_links(error: SampleError, connected: &ConnectedRow) -> SampleError {
     let SampleError::Cell { error, partial } = error else { return error };
     let mut ends: Vec<&ConnectedEnd> = connected.ends().collect();

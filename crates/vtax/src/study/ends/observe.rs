@@ -1,8 +1,7 @@
 //! The CPU time that the guests of a row cost their host while a sample is taken.
 //!
-//! A guest can't see what its instructions and its packets cost outside. So a thread here reads the times of QEMU's
-//! threads and of the machine shortly after the begin and shortly before the end of the measured time. In between the
-//! thread sleeps, so that its own cost is not in the figures.
+//! A thread here reads the times of QEMU's threads and of the machine shortly after the begin and shortly before the
+//! end of the measured time, and sleeps in between, so that its own cost is not in the figures.
 
 use std::{
     collections::BTreeMap,
@@ -29,8 +28,7 @@ use super::{
     end::{ConnectedEnd, ConnectedRow},
 };
 
-/// How long after the begin and before the end of the measured time is read, at most a tenth of that time: an order to
-/// start takes a moment to arrive, above all in an emulated guest.
+/// This long after the begin and before the end of the measured time is read: orders take a moment to arrive.
 const INSET: Duration = Duration::from_millis(20);
 
 pub(super) struct Observed {
@@ -106,8 +104,7 @@ fn sleep(told: &Receiver<Instant>, until: Instant) -> Option<()> {
     }
 }
 
-/// A span after the start that is surely within the measured time, if that is known beforehand. The time of a file
-/// isn't, and neither is the time until a steady state.
+/// A span surely within the measured time. The times of a file and of the way to a steady state aren't known.
 fn window(spec: &TestSpec) -> Option<(Duration, Duration)> {
     let Warmup::For(warmup) = spec.warmup else { return None };
     let inset = INSET.min(spec.duration.0 / 10);
@@ -174,8 +171,7 @@ impl GuestReading {
         Some(GuestReading { threads, exits: kvm_exits(guest.qemu.process.pid.0) })
     }
 
-    /// A thread that began in the span has all its time in it. The time of a thread that ended in the span is lost, but
-    /// the threads of vCPUs and vhost don't end while a guest lives.
+    /// The time of a thread that ended in the span is lost, but threads of vCPUs and vhost don't end before the guest.
     fn since(&self, before: &GuestReading, guest: &Observed) -> GuestCpu {
         let (mut inside, mut vhost, mut qemu) = (0.0, 0.0, 0.0);
         for (thread, (role, times)) in &self.threads {

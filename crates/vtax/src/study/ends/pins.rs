@@ -43,9 +43,8 @@ impl ConnectedEnds {
         Ok(Placement { policy, responder_policy, initiator, responder, path, guests: None, notes })
     }
 
-    /// The CPU that both ends of rows that take turns share. On a virtual machine the hypervisor runs one CPU at one
-    /// moment and the other at another, which is noise that one CPU doesn't have. Either all rows share the CPU or no
-    /// row does, for else they couldn't be compared.
+    /// The CPU that both ends of rows that take turns share on a virtual machine, whose hypervisor runs two CPUs at
+    /// different moments. Either all rows share the CPU or none does, so that they can be compared.
     fn cpu_for_both(&self, machine: &Machine, pins: &Pins) -> Option<u32> {
         let automatic = pins.policy == Pinning::Auto && pins.responder.is_none();
         let is_movable = |end: &ConnectedEnd| {
@@ -118,8 +117,7 @@ impl Pinner<'_> {
         Ok(notes)
     }
 
-    /// The machine whose CPUs the run gives to an end, with its identity. For a guest whose virtual CPUs the run pins
-    /// it is the host.
+    /// The machine whose CPUs an end gets, with its identity: the host, for a guest whose vCPUs the run pins.
     fn machine<'a>(&'a self, end: &'a ConnectedEnd) -> (&'a str, &'a Machine) {
         match end.attachment.vcpus() {
             Some(_) => (&self.boot_id, self.here),
@@ -127,8 +125,7 @@ impl Pinner<'_> {
         }
     }
 
-    /// Gives an end its CPUs. If the run pins the virtual CPUs of a guest, those get these CPUs, and the guest's threads
-    /// get virtual CPUs.
+    /// Gives an end its CPUs. If the run pins the guest's vCPUs, those get the CPUs, and its threads get vCPUs.
     fn settle(&mut self, end: &mut ConnectedEnd, role: usize, cpus: Vec<u32>) -> Result<(), Stop> {
         if cpus.is_empty() || end.attachment.vcpus().is_none() {
             end.cpus = cpus;
@@ -146,8 +143,7 @@ impl Pinner<'_> {
         pin_plan(machine, &wish).initiator
     }
 
-    /// What the user wants for one end: the wish for this end, else the wish for the run. If the run has one list for
-    /// two ends on one machine, each end gets a half of it.
+    /// The user's wish for this end, else for the run. Two ends on one machine halve the list of the run.
     fn asked(&self, end: &ConnectedEnd, role: usize, shared: bool) -> Pinning {
         let own = self.pins.responder.clone().filter(|_| role == 1);
         match (end.pin.clone().or(own), &self.pins.policy) {
@@ -190,8 +186,7 @@ impl Pinner<'_> {
     }
 }
 
-/// How many threads an end of a cell has. An engine that shares its flows out has one thread for each CPU, but only for
-/// half of the CPUs, as the other end may be here too.
+/// The threads of an end. An engine that shares flows out has one for each CPU, in half of the CPUs.
 fn threads(cell: &Cell, cpus: usize) -> usize {
     let flows = match cell.workload.kind() {
         TestKind::Bidirectional => 2 * cell.streams as usize,

@@ -1,7 +1,5 @@
-//! Measures rows that take turns: their samples are cut into slices.
-//!
-//! All rows connect before the first slice and are ended after the last one. In between nothing is sent on the control
-//! streams: each initiator has a schedule and keeps to it by its own clock.
+//! Measures rows that take turns: their samples are cut into slices. All rows connect before the first slice. From then
+//! on nothing is sent on the control streams: each initiator keeps to a schedule by its own clock.
 
 use std::mem;
 

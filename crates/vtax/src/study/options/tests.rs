@@ -86,7 +86,7 @@ fn quick_leaves_out_the_further_block_of_sparc_t7_1_and_not_the_demo_s_answer() 
 
 #[test]
 fn idle_and_congestion_are_of_every_cell_if_asked_for() {
-    let changes = Changes { idle: Some(Idle::System), congestion: Some(Congestion::System), ..Changes::default() };
+    let changes = Changes { idle: Some(Idle::System), congestion: Some(Congestion(None)), ..Changes::default() };
     let cells = apply("demo", changes).expect("good changes").study.cells;
     assert!(cells.iter().all(|cell| cell.options == Default::default()));
     let cubic = |cell: &vtax_model::cell::Cell| cell.options.socket.congestion.is_some();

@@ -25,8 +25,7 @@ pub(super) struct Disk {
     pub(super) why: String,
 }
 
-/// Block devices with mounted file systems, in the first process's view of files if we may see
-/// that, or swap.
+/// Block devices of swap, and of mounted file systems as the first process sees them, if we may look.
 pub(super) fn disks() -> Vec<Disk> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mounts = fs::read_to_string("/proc/1/mountinfo").unwrap_or_else(|_| read("/proc/self/mountinfo"));
@@ -43,8 +42,7 @@ pub(super) fn sessions() -> BTreeSet<IpAddr> {
     all.into_iter().filter(|address| !address.is_loopback()).collect()
 }
 
-/// The addresses that this process's own session goes to. sshd(8) sets a variable with them. sudo(8) removes it
-/// from the environment of this process, but not from that of the shell above, so all ancestors are read.
+/// The addresses of this process's own session. sudo(8) removes sshd's variable, so all ancestors are read.
 fn of_ancestors(proc: &Path, process: u32) -> BTreeSet<IpAddr> {
     let parent = |process: &u32| {
         let status = fs::read_to_string(proc.join(process.to_string()).join("status")).ok()?;

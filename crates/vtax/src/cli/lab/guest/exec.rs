@@ -29,8 +29,7 @@ use crate::{
 const KILLED: i32 = 128 + 9;
 const UNREAD: i32 = 128 + 13;
 
-/// Runs a command in a guest, shows what it writes as it comes, and ends as it does. Ctrl-C goes to
-/// the command, and a second one kills it.
+/// Runs a command in a guest, shows what it writes, and ends as it does. A second Ctrl-C kills the command.
 pub(in crate::cli::lab) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsString]) -> Result<Exit, Stop> {
     let command: Vec<String> =
         command.iter().map(|text| word(text.clone(), "guest")).collect::<miette::Result<_>>().or_input()?;
@@ -68,8 +67,7 @@ enum Failed {
     Signals(miette::Report),
 }
 
-/// What is no program of its own may be one of busybox. `failure` is why the outputs couldn't be
-/// shown to their end, and the command was killed.
+/// Runs a program of the guest, or of busybox. `failure` is why its output couldn't be shown to the end.
 fn run(
     link: &AgentLink,
     command: &[String],
@@ -108,8 +106,7 @@ fn attend(link: &AgentLink, command: &[String], input: &[u8], failure: &mut Opti
     })
 }
 
-/// The first signal goes to the command, as SIGINT or SIGTERM, the second kills it. If it can't be
-/// reached, the third ends vtax.
+/// The first signal goes to the command, the second kills it. If it can't be reached, the third ends vtax.
 fn pass_on(signals: &mut Signals, link: &AgentLink, session: SessionId) {
     for (count, number) in signals.forever().enumerate() {
         let signal = match (count, number) {

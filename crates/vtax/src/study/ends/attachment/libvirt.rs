@@ -1,7 +1,5 @@
-//! A domain that libvirt runs.
-//!
-//! The agent goes in by ssh. What lies between the guest's NIC and the host's wire is read from libvirt's XML, from the
-//! arguments of QEMU and from the links of the host. Nothing of a domain is changed.
+//! A domain that libvirt runs. The agent goes in by ssh. libvirt's XML, QEMU's arguments and the host's links tell what
+//! lies between the guest's NIC and the host's wire. Nothing of a domain is changed.
 
 mod error;
 mod host;
@@ -33,7 +31,6 @@ pub(in crate::study::ends) struct LibvirtEnd {
     measured: Option<MeasuredDomain>,
 }
 
-/// A domain that runs.
 pub(in crate::study::ends) struct Domain {
     described: Described,
     leases: Vec<Lease>,
@@ -47,9 +44,7 @@ pub(in crate::study::ends) struct Domain {
 /// A domain with the NIC that is measured on.
 struct MeasuredDomain {
     record: DomainRecord,
-    /// The address that is measured on.
     address: IpAddr,
-    version: Option<String>,
     /// Its QEMU, if that runs on this machine.
     process: Option<ProcessId>,
     /// The host's links that its packets take, from the guest outwards.
@@ -89,9 +84,8 @@ impl Attachment for LibvirtEnd {
     }
 
     fn guest_machine(&self) -> Option<GuestMachine> {
-        let MeasuredDomain { record, version, .. } = self.measured.as_ref()?;
-        let qemu = version.clone().unwrap_or_else(|| "of unknown version".to_owned());
-        Some(GuestMachine { accel: record.accel, no_kvm: None, qemu })
+        let qemu = self.domain.version.clone().unwrap_or_else(|| "of unknown version".to_owned());
+        Some(GuestMachine { accel: self.domain()?.accel, no_kvm: None, qemu })
     }
 
     fn domain(&self) -> Option<&DomainRecord> {
@@ -139,14 +133,11 @@ impl Domain {
             links: target.filter(|_| here.is_some()).map(|link| link_hops(link)).unwrap_or_default(),
             address,
             record: DomainRecord { nic, ..self.described.record.clone() },
-            version: self.version.clone(),
             process: self.qemu.as_ref().map(|qemu| qemu.process),
         }
     }
 
-    /// The NIC that has this address: the only one, or the one whose Ethernet address has been seen with the address.
-    /// It may have been seen only since ssh has connected. libvirt doesn't know the Ethernet address of a device that
-    /// was handed over to the guest.
+    /// The only NIC, or the one that was seen with this address, or the only device that was handed over.
     fn nic(&self, address: IpAddr) -> Option<&XmlNic> {
         let nics = &self.described.nics;
         if let [only] = nics.as_slice() {

@@ -5,7 +5,6 @@ use std::path::Path;
 use super::{super::agent::Agent, Attachment};
 use crate::exit::{Blamed, Stop};
 
-/// A machine whose own network stack is measured.
 pub(in crate::study::ends) enum MachineEnd {
     Local,
     /// The host as the user's ssh knows it.

@@ -83,6 +83,6 @@ fn mend(state: &str, domain: &str) -> String {
 
 /// `lease: none; arp: none; agent: QEMU guest agent is not configured`
 fn asked(sources: &[(AddressSource, String)]) -> String {
-    let texts: Vec<String> = sources.iter().map(|(source, why)| format!("{}: {why}", source.name())).collect();
+    let texts: Vec<String> = sources.iter().map(|(source, why)| format!("{source}: {why}")).collect();
     texts.join("; ")
 }

@@ -33,8 +33,7 @@ pub(super) struct LibvirtQemu {
 }
 
 impl LibvirtQemu {
-    /// Finds the process that has this UUID in its command line, which every user may read. Only root may read libvirt's
-    /// own files with the number of the process.
+    /// Finds the process with this UUID in its command line, which every user may read, unlike libvirt's own files.
     pub(super) fn find(uuid: &str) -> Option<LibvirtQemu> {
         let entries = fs::read_dir("/proc").ok()?.flatten();
         let mut all = entries.filter_map(|entry| LibvirtQemu::read(&entry.path()));
@@ -74,8 +73,7 @@ impl LibvirtQemu {
     }
 }
 
-/// `{"type":"tap","fds":"32:34","vhost":true,"id":"hostnet0"}`; before QEMU 6
-/// `tap,fds=32:34,id=hostnet0,vhost=on`.
+/// `{"type":"tap","fds":"32:34","vhost":true,"id":"hostnet0"}`; before QEMU 6 `tap,fds=32:34,id=hostnet0,vhost=on`.
 fn vhost(netdev: &str, id: &str) -> Option<bool> {
     if let Ok(netdev) = serde_json::from_str::<Value>(netdev) {
         return (netdev["id"] == *id).then(|| netdev["vhost"] == Value::Bool(true));

@@ -36,8 +36,7 @@ pub(super) fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
     std::iter::once(whole).chain(unknown).map(PlacementNote::Remark).collect()
 }
 
-/// The warning that the study calls the end by another method than its NIC has. Its figures would be read as those of
-/// the wrong method.
+/// The warning that the study calls the end by another method than its NIC has.
 pub(super) fn wrong_label(row: Row, end: &str, measured: &MeasuredDomain) -> Option<PlacementNote> {
     let nic = measured.record.nic.as_ref()?;
     (nic.is_as(row) == Some(false)).then(|| {

@@ -30,7 +30,8 @@ pub(super) enum Question<'a> {
 }
 
 /// Who knows a domain's addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum AddressSource {
     /// The DHCP server of libvirt's own networks.
     Lease,
@@ -38,16 +39,6 @@ pub(super) enum AddressSource {
     Arp,
     /// QEMU's agent in the guest.
     Agent,
-}
-
-impl AddressSource {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            AddressSource::Lease => "lease",
-            AddressSource::Arp => "arp",
-            AddressSource::Agent => "agent",
-        }
-    }
 }
 
 impl Question<'_> {
@@ -61,9 +52,7 @@ impl Question<'_> {
             Question::Names => vec!["list", "--all", "--name"],
             Question::Xml(domain) => vec!["dumpxml", "--", domain],
             Question::State(domain) => vec!["domstate", "--", domain],
-            Question::Addresses(domain, source) => {
-                vec!["domifaddr", "--full", "--source", source.name(), "--", domain]
-            }
+            Question::Addresses(domain, source) => vec!["domifaddr", "--full", "--source", source.into(), "--", domain],
             Question::Versions => vec!["version"],
         });
         arguments
@@ -127,8 +116,7 @@ pub(super) struct Lease {
     pub(super) address: IpAddr,
 }
 
-/// Reads lines such as `vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24`. Addresses that can't be reached from here are left
-/// out.
+/// Reads lines such as `vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24`, without addresses that can't be reached.
 pub(super) fn leases(text: &str) -> Vec<Lease> {
     text.lines().filter_map(lease).filter(|lease| is_reachable(lease.address)).collect()
 }

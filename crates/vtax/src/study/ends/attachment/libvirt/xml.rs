@@ -27,8 +27,7 @@ pub(super) struct XmlNic {
     pub(super) facts: DomainNic,
     /// libvirt's name of the NIC, as `net0`. The name of QEMU's backend is `host` followed by it.
     pub(super) alias: Option<String>,
-    /// Whether the NIC is virtio-net at a tap and the XML doesn't tell its backend. The backend is vhost, unless QEMU or
-    /// the host couldn't use it (`qemuInterfaceOpenVhostNet`).
+    /// Whether the XML leaves the backend of a virtio-net tap open: vhost, unless QEMU or the host couldn't use it.
     pub(super) open: bool,
 }
 
@@ -179,8 +178,7 @@ fn interface(interface: Node<'_, '_>) -> Result<XmlNic, XmlError> {
     Ok(XmlNic { facts, alias: alias(interface), open })
 }
 
-/// `<interface type='hostdev'>` is for virtual functions only: libvirt sets their Ethernet address by the physical
-/// function.
+/// `<interface type='hostdev'>` is for virtual functions only: libvirt sets their addresses by the NIC.
 fn method(kind: &str, model: Option<&str>) -> Option<IoMethod> {
     match (kind, model) {
         ("hostdev", _) => Some(IoMethod::SrIov),
