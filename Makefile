@@ -8,7 +8,7 @@
 TARGET  := $(shell rustc --print host-tuple 2>/dev/null)
 RELEASE := target/$(TARGET)/release
 
-.PHONY: demo test lint bench build kernel
+.PHONY: demo test lint bench build kernel agent compiled-tests
 
 demo: build
 	$(RELEASE)/vtax demo
@@ -16,16 +16,22 @@ demo: build
 build:
 	sh scripts/setup.sh build
 	cargo build --locked --release --package vtax
-	sh scripts/agent.sh $(RELEASE)
+	$(MAKE) agent
 
 kernel:
 	sh scripts/setup.sh kernel
 
+# The agent that users get is built beside the tests, and booted in their guests.
 test:
 	sh scripts/setup.sh test
+	$(MAKE) --jobs=2 agent compiled-tests
+	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo test --locked --workspace
+
+agent:
 	sh scripts/agent.sh $(RELEASE)
-	cargo build --locked --workspace
-	cargo test --locked --workspace
+
+compiled-tests:
+	cargo test --locked --workspace --no-run
 
 lint:
 	sh scripts/setup.sh build

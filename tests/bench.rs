@@ -74,7 +74,7 @@ impl Bench {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
         command.current_dir(&self.folder).env("VTAX_STATE", self.state()).env("COLUMNS", "100");
         command.env("VTAX_RUN", &self.labs);
-        command.env_remove("VTAX_AGENT").args(arguments).stdin(Stdio::null());
+        command.args(arguments).stdin(Stdio::null());
         command
     }
 
