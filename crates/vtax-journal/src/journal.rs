@@ -165,13 +165,16 @@ impl<S: Step> Journal<S> {
         self.log.file.sync_all().map_err(directory::io("sync", &self.log.path))
     }
 
-    /// Undoes all steps, the last first, and removes the file.
+    /// Undoes all steps, the last first, and removes the file. A kept journal isn't kept any more.
     ///
     /// Steps without a `done` line are undone as well, because they may have begun.
     ///
     /// # Errors
     /// Lists every step that failed. The file stays; another undo continues from there.
     pub fn undo(mut self, world: &mut S::World) -> Result<UndoCounts, UndoErrors<S::Error>> {
+        // From here on nobody keeps it: if this process is killed, the next recovery goes on. If the disk is full, the
+        // line is lost, which leaves a kept journal kept.
+        let _ = self.log.append([JournalLine::Undoing]);
         let mut tally = UndoCounts::default();
         let mut errors = Vec::new();
         for index in (0..self.records.len()).rev() {

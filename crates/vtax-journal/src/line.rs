@@ -6,6 +6,7 @@
 //! {"intend":{"step":1,"what":{…}}}
 //! {"done":{"step":0,"receipt":{…}}}
 //! "kept"
+//! "undoing"
 //! {"undone":{"step":0,"how":"reverted"}}
 //! ```
 //!
@@ -48,6 +49,7 @@ pub(crate) enum JournalLine<S, R> {
     Intend { step: usize, what: S },
     Done { step: usize, receipt: R },
     Kept,
+    Undoing,
     Undone { step: usize, how: Undone },
 }
 
@@ -96,6 +98,7 @@ impl<S: Step> Contents<S> {
             (JournalLine::Done { step, receipt }, _) => self.record(step)?.progress = StepProgress::Done(receipt),
             (JournalLine::Undone { step, how }, _) => self.record(step)?.progress = StepProgress::Undone(how),
             (JournalLine::Kept, _) => self.kept = true,
+            (JournalLine::Undoing, _) => self.kept = false,
         }
         Ok(())
     }

@@ -136,7 +136,8 @@ fn every_undo_error_is_reported() {
     );
 }
 
-/// The states of the world after each line that the journal writes after the intents: six steps done, then six undone.
+/// The states of the world after each line that the journal writes after the intents: six steps done, the line that
+/// says that the undoing begins, then six steps undone.
 fn history() -> Vec<World> {
     let mut world = World::default();
     let mut history = vec![world.clone()];
@@ -144,6 +145,7 @@ fn history() -> Vec<World> {
         step.apply(&mut world).unwrap();
         history.push(world.clone());
     }
+    history.push(world.clone());
     for step in job().iter().rev() {
         step.undo(None, &mut world).unwrap();
         history.push(world.clone());
@@ -181,6 +183,25 @@ fn a_kill_at_any_byte_is_recovered() {
             assert!(world.boxes.is_empty(), "cut at {cut}: {world:?}");
             assert_eq!(journals(directory.path()), 0);
         }
+    }
+}
+
+/// It was still called kept, and nobody went on.
+#[test]
+fn a_kept_job_whose_undoing_was_killed_is_abandoned() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rack.journal");
+    let mut world = World { fail_undo: vec![0], ..World::default() };
+    let mut journal = create(directory.path()).execute(job(), &mut world).unwrap();
+    journal.keep().unwrap();
+    journal.undo(&mut world).expect_err("the file is needed");
+    let bytes = fs::read(&file).unwrap();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    let begun = lines.iter().position(|line| *line == b"\"undoing\"\n").expect("it says so");
+    for whole in begun..lines.len() {
+        fs::write(&file, lines[..whole].concat()).unwrap();
+        let expected = if whole == begun { JournalState::Kept } else { JournalState::Abandoned };
+        assert_eq!(Snapshot::<Make>::read(directory.path(), "rack").unwrap().state, expected, "{whole} lines");
     }
 }
 

@@ -77,6 +77,12 @@ pub enum LabError {
     #[error("`{namespace}` of lab `{lab}` is gone or was replaced; take the lab down and up again")]
     #[diagnostic(code("namespace-replaced"))]
     Replaced { lab: Name, namespace: Name },
+    #[error(
+        "{path} is there, and the journal of lab `{lab}` doesn't know it: the journal was damaged, or another program \
+         made the file; nothing was changed"
+    )]
+    #[diagnostic(code("namespace-unknown"))]
+    Unrecorded { lab: Name, path: PathBuf },
     #[error("no wire leads from `{from}` to `{to}`")]
     #[diagnostic(code("no-wire-between"))]
     NoPath { from: Name, to: Name },

@@ -142,7 +142,7 @@ pub fn keeper_main() -> Result<(), LabError> {
 fn remove(world: &World, name: &Name) -> Result<(), LabError> {
     let journal = Journal::<LabStep>::open(&world.journals(), name.as_str())?;
     let mut site = Site::new(name, &world.lab_directory(name));
-    site::undo(journal, &mut site).map_err(|errors| LabError::Remove(Box::new(errors)))
+    site::undo(journal, &mut site)
 }
 
 fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> LabSummary {

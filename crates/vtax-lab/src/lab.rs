@@ -46,7 +46,7 @@ impl Lab {
         let blueprint = Arc::new(blueprint);
         let mut site = Site::new(&blueprint.lab, &world.lab_directory(&blueprint.lab)).building(&blueprint);
         reserve_files(&blueprint);
-        if let Err(error) = site.make_directory() {
+        if let Err(error) = site.make_directory().and_then(|()| site.check_pins(&[])) {
             journal.discard_if_empty()?;
             return Err(error);
         }
@@ -90,7 +90,7 @@ impl Lab {
             Some(journal) => journal,
             None => Journal::open(&self.world.journals(), self.blueprint.lab.as_str())?,
         };
-        site::undo(journal, &mut self.site()).map_err(|errors| LabError::Remove(Box::new(errors)))
+        site::undo(journal, &mut self.site())
     }
 
     /// What the lab consists of.

@@ -6,6 +6,7 @@ mod pci;
 
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     fs, io,
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
@@ -98,6 +99,20 @@ impl Site {
 
     pub(crate) fn make_directory(&self) -> Result<(), LabError> {
         fs::create_dir_all(&self.pins).map_err(LabError::file("create", &self.pins))
+    }
+
+    /// Checks that these steps have made all namespaces that are pinned in the lab's directory.
+    pub(crate) fn check_pins(&self, records: &[Record<LabStep>]) -> Result<(), LabError> {
+        let is_known = |name: &OsStr| {
+            records.iter().any(
+                |record| matches!(&record.step, LabStep::CreateNamespace { namespace } if name == namespace.as_str()),
+            )
+        };
+        let mut pinned = fs::read_dir(&self.pins).into_iter().flatten().flatten();
+        match pinned.find(|entry| !is_known(&entry.file_name())) {
+            Some(entry) => Err(LabError::Unrecorded { lab: self.lab.clone(), path: entry.path() }),
+            None => Ok(()),
+        }
     }
 
     /// Removes the lab's directory if it is empty. Otherwise the steps that failed have named what is left.

@@ -1,6 +1,6 @@
 //! How the steps of a lab are taken, read back and undone.
 
-use vtax_journal::{Journal, Step, UndoErrors, Undone};
+use vtax_journal::{Journal, Step, Undone};
 
 use super::{Receipt, Site};
 use crate::{error::LabError, step::LabStep, verify};
@@ -66,9 +66,11 @@ impl Step for LabStep {
     }
 }
 
-/// Undoes a lab's journal and removes its directory.
-pub(crate) fn undo(journal: Journal<LabStep>, site: &mut Site) -> Result<(), UndoErrors<LabError>> {
-    journal.undo(site)?;
+/// Undoes a lab's journal and removes its directory. A journal that has lost lines isn't undone, because it would be
+/// removed, and nobody would know of the rest of the lab.
+pub(crate) fn undo(journal: Journal<LabStep>, site: &mut Site) -> Result<(), LabError> {
+    site.check_pins(journal.records())?;
+    journal.undo(site).map_err(|errors| LabError::Remove(Box::new(errors)))?;
     site.remove_directory();
     Ok(())
 }
