@@ -1,14 +1,19 @@
 //! Sockets of every transport: how they are made, bound and listened on.
 
 use std::{
-    fs::{self, DirBuilder},
+    fs::{self, DirBuilder, File},
+    io,
     net::SocketAddr,
     os::unix::fs::DirBuilderExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
-use rustix::{io::Errno, net::sockopt};
+use rustix::{
+    fs::{CWD, FlockOperation, Mode, OFlags, flock, openat},
+    io::Errno,
+    net::sockopt,
+};
 use socket2::{Domain, SockAddr, Socket, Type};
 use vtax_model::workload::{TestSpec, Transport};
 use vtax_sys::sock::set_bind_address_no_port;
@@ -125,7 +130,7 @@ impl Listener {
         let (place, room) = match station {
             Station::Unix(directory) => {
                 let room = Room::below(directory.clone())?;
-                (Target::Unix(room.0.join("s")), Some(room))
+                (Target::Unix(room.path.join("s")), Some(room))
             }
             _ => (any_port(station), None),
         };
@@ -153,22 +158,61 @@ pub(crate) fn bind_shared(socket: &Socket, place: &Target) -> Result<()> {
     bind(socket, place)
 }
 
-/// A directory that only this user may enter, so that nobody else sees the socket's name.
-struct Room(PathBuf);
+/// A directory that only this user may enter, so that nobody else sees the socket's name. It is locked as long as its
+/// process lives: another test removes it after that, if a killed process has left it.
+struct Room {
+    path: PathBuf,
+    _lock: File,
+}
+
+const ROOM_PREFIX: &str = ".vtax-";
 
 impl Room {
     fn below(directory: PathBuf) -> Result<Room> {
-        let path = directory.join(format!(".vtax-{}", &Token::random().to_string()[..16]));
-        let made = DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(|source| EngineError::File { operation: "make the socket's directory", directory, source })?;
-        Ok(Room(path))
+        remove_left_rooms(&directory);
+        // Another test may remove it in the moment before it is locked.
+        const TRIES: usize = 10;
+        let room = (0..TRIES).find_map(|_| Room::make(&directory).transpose());
+        let room = room.unwrap_or_else(|| Err(Errno::BUSY.into()));
+        room.map_err(|source| EngineError::File { operation: "make the socket's directory", directory, source })
+    }
+
+    /// None if another test has removed it.
+    fn make(directory: &Path) -> io::Result<Option<Room>> {
+        let path = directory.join(format!("{ROOM_PREFIX}{}", &Token::random().to_string()[..16]));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        match lock(&path) {
+            Ok(lock) => Ok(lock.map(|lock| Room { path, _lock: lock })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // Nobody can be told of a failure here; it leaves an empty directory with our name.
-        let _ = fs::remove_dir_all(&self.0);
+        // Nobody can be told of a failure here; the next test tries again.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes the rooms of processes that were killed. What can't be removed, as another user's, stays.
+fn remove_left_rooms(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let is_room = entry.file_name().as_encoded_bytes().starts_with(ROOM_PREFIX.as_bytes());
+        if is_room && let Ok(Some(_lock)) = lock(&entry.path()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Locks a directory. None if a process holds it.
+fn lock(directory: &Path) -> io::Result<Option<File>> {
+    let file = openat(CWD, directory, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file.into())),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -205,6 +249,20 @@ mod tests {
         assert!(path.exists());
         drop(listener);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_directory_of_a_killed_test_is_removed_by_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let station = Station::Unix(directory.path().to_owned());
+        let left = directory.path().join(".vtax-left");
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("s"), "").unwrap();
+        let living = Listener::bind(&spec(Transport::Unix), &station, 1).unwrap();
+        let another = Listener::bind(&spec(Transport::Unix), &station, 1).unwrap();
+        assert!(!left.exists());
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2, "those of living tests stay");
+        drop((living, another));
     }
 
     #[test]
