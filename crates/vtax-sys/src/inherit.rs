@@ -9,7 +9,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal};
 
 /// Lets the program have these files, with the same descriptor numbers as here. They stay open here as long
 /// as the command exists.
@@ -43,6 +44,19 @@ pub fn heed_signals(command: &mut Command) {
     };
     // SAFETY: signal(2) may be called between fork and exec; the hook takes no lock and allocates nothing.
     unsafe { command.pre_exec(hook) };
+}
+
+/// The program is killed when the thread that starts it ends, however it ends.
+pub fn die_with_parent(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    // SAFETY: between fork and exec the hook only makes the system calls prctl and getppid.
+    unsafe { command.pre_exec(move || die_with(parent)) };
+}
+
+/// Asks the kernel to kill this process when its parent dies. If the parent died before that, the process ends now.
+pub(crate) fn die_with(parent: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
 }
 
 #[cfg(test)]

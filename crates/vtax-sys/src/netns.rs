@@ -19,12 +19,12 @@ use std::process::{Child, Command};
 use std::thread;
 
 use rustix::mount::UnmountFlags;
-use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 pub use id::NsId;
 
 use crate::error::{Result, SysError};
+use crate::inherit::die_with;
 use crate::process::{Pid, ProcessId};
 
 /// The calling thread's namespace. Not `/proc/self`, which is the main thread's.
@@ -243,12 +243,6 @@ fn is_network_namespace(file: BorrowedFd<'_>) -> bool {
     // SAFETY: this ioctl takes no argument and reads and writes no memory of ours.
     let kind = unsafe { libc::ioctl(file.as_raw_fd(), libc::NS_GET_NSTYPE) };
     kind == libc::CLONE_NEWNET
-}
-
-/// Asks the kernel to kill this process when its parent dies. If the parent died before that, the process ends now.
-fn die_with(parent: rustix::process::Pid) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
 }
 
 #[cfg(test)]

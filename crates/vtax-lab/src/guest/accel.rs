@@ -6,17 +6,16 @@
 
 use std::{
     env,
-    fs::{self, DirBuilder, File},
+    fs::{self, File},
     io,
-    os::unix::fs::DirBuilderExt,
-    path::{Path, PathBuf},
-    process,
-    sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    time::{Duration, SystemTime},
 };
 
+use tempfile::TempDir;
 use vtax_model::{guest::Accelerator, units::ByteSize};
-use vtax_sys::SysError;
+use vtax_sys::{SysError, inherit::die_with_parent};
 
 use super::{
     error::GuestError,
@@ -31,6 +30,9 @@ const DEVICE: &str = "/dev/kvm";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// On a machine that is emulated itself, as an emulated server is, a guest takes many seconds.
 const TRANSLATED_PATIENCE: Duration = Duration::from_secs(90);
+/// How long after its begin a probe has surely ended.
+const ABANDONED: Duration = Duration::from_secs(600);
+const PREFIX: &str = "vtax-probe-";
 const MEMORY: ByteSize = ByteSize(256 << 20);
 
 /// Why KVM runs no guests here; nothing if it does. Starts a guest to find out, once after each boot of the machine.
@@ -59,10 +61,10 @@ fn unusable(error: &io::Error) -> String {
 }
 
 fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Option<String>, GuestError> {
-    let scratch = Scratch::make()?;
+    let scratch = scratch()?;
     let launch = Launch {
         name: "probe".parse().expect("it is a name"),
-        directory: scratch.0.clone(),
+        directory: scratch.path().to_owned(),
         qemu: qemu.clone(),
         accel: Accelerator::Kvm,
         vcpus: 1,
@@ -76,6 +78,7 @@ fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
         seed: None,
     };
     let mut guest = Qemu::start(launch, Vec::new(), |mut command| {
+        die_with_parent(&mut command);
         command.spawn().map_err(|errno| SysError::plain("start", qemu.path.display(), errno))
     })?;
     let up = guest.wait_agent(patience());
@@ -135,23 +138,27 @@ fn remember(memory: &Path, key: &str, why: Option<&str>) {
     }
 }
 
-/// The directory for the sockets of the guest. It is in `/tmp`, because the paths of sockets must be short.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn make() -> Result<Scratch, GuestError> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = env::temp_dir().join(format!("vtax-probe-{}-{number}", process::id()));
-        DirBuilder::new().mode(0o700).create(&path).map_err(GuestError::file("create", &path))?;
-        Ok(Scratch(path))
-    }
+/// A private directory for the sockets of the guest, with a name that nobody can guess. It is in `/tmp`, because the
+/// paths of sockets must be short. Those that killed probes have left are removed first.
+fn scratch() -> Result<TempDir, GuestError> {
+    let folder = env::temp_dir();
+    remove_old(&folder, SystemTime::now() - ABANDONED);
+    tempfile::Builder::new()
+        .prefix(PREFIX)
+        .tempdir_in(&folder)
+        .map_err(GuestError::file("create a directory in", &folder))
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // If this fails, a few sockets stay in `/tmp`.
-        let _ = fs::remove_dir_all(&self.0);
+/// Removes this user's directories that were made before `then`. What can't be removed stays.
+fn remove_old(folder: &Path, then: SystemTime) {
+    let own = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
+        // Metadata of the entry itself, not of what a symbolic link points to.
+        let Ok(found) = entry.metadata() else { continue };
+        if is_ours && found.is_dir() && found.uid() == own && found.modified().is_ok_and(|made| made < then) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -170,6 +177,21 @@ mod tests {
         remember(&memory, "boot-2 10.0", Some("a guest\ndid not start"));
         let again = recall(&memory, "boot-2 10.0").expect("remembered");
         assert!(again.is_some_and(|why| why.starts_with("a guest did not start (found out earlier")));
+    }
+
+    #[test]
+    fn what_a_killed_probe_has_left_is_removed_by_the_next() {
+        let base = tempfile::tempdir().expect("a folder");
+        let other = tempfile::tempdir().expect("a folder");
+        let made = |name: &str| fs::create_dir(base.path().join(name)).expect("a folder");
+        made("vtax-probe-old");
+        made("something-else");
+        std::os::unix::fs::symlink(other.path(), base.path().join("vtax-probe-link")).expect("a link");
+        remove_old(base.path(), SystemTime::now() - ABANDONED);
+        assert_eq!(fs::read_dir(&base).expect("a folder").count(), 3, "a probe that may run is left alone");
+        remove_old(base.path(), SystemTime::now() + ABANDONED);
+        assert_eq!(fs::read_dir(&base).expect("a folder").count(), 2);
+        assert!(other.path().exists());
     }
 
     #[test]
