@@ -252,7 +252,7 @@ impl Lab<'_> {
 
     fn answered(&self, from: &str, to: &str, bytes: u32) -> bool {
         let (address, bytes) = (self.address(to), bytes.to_string());
-        self.exec(from, &["busybox", "ping", "-c", "3", "-W", "5", "-s", &bytes, &address]).status.success()
+        self.exec(from, &["busybox", "ping", "-A", "-c", "3", "-W", "5", "-s", &bytes, &address]).status.success()
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn functions(server: &Server) {
     let on_cable = |domain: &str, command: &str| lab.run(domain, &["sh", "-ec", command]);
     on_cable("peer", "ip link add link wire0 name tagged type vlan id 7; ip link set tagged up");
     on_cable("peer", "ip address add 198.51.100.2/24 dev tagged");
-    on_cable("web", "ip address add 198.51.100.1/24 dev eth0; busybox ping -c 3 -W 5 198.51.100.2");
+    on_cable("web", "ip address add 198.51.100.1/24 dev eth0; busybox ping -A -c 3 -W 5 198.51.100.2");
     let seen = lab.run("peer", &["ip", "neigh", "show", "dev", "tagged"]);
     assert!(seen.contains("02:00:5e:10:00:07"), "{seen}");
 
