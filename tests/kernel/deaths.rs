@@ -23,7 +23,7 @@ fn under_way(bench: &Bench, arguments: &[&str], samples: u64) -> Child {
     child
 }
 
-fn signal(pid: u32, signal: &str) {
+pub(crate) fn signal(pid: u32, signal: &str) {
     let status = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill runs");
     assert!(status.success(), "kill {signal} {pid}");
 }

@@ -8,11 +8,13 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::PathBuf,
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use super::{Bench, assert_nothing_left, bench::wait_until, json, processes_of};
+use super::{Bench, assert_nothing_left, bench::wait_until, deaths::signal, json, processes_of};
 
 const TINY: &str = r#"
 id = "tiny"
@@ -73,6 +75,38 @@ fn a_lab_whose_qemu_crashed_is_built_once_more() {
         assert_eq!(output.status.code(), Some(status), "{told}");
         assert!(told.contains("was ended by signal 6") && told.contains("the lab is built once more"), "{told}");
         assert_nothing_left(&bench);
+    }
+}
+
+/// A QEMU that starts no guest of a study: their processors stand still.
+fn standing_qemu(bench: &Bench) -> PathBuf {
+    let script = bench.path().join("qemu-that-stands");
+    let text =
+        "#!/bin/sh\ncase \"$*\" in *run-*) exec qemu-system-x86_64 -S \"$@\";; esac\nexec qemu-system-x86_64 \"$@\"\n";
+    fs::write(&script, text).expect("ours");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
+    script
+}
+
+/// It was heard only after all guests had been given up, after three minutes. The moments lie in the survey, in the
+/// building of the lab and in the wait for the guests.
+#[test]
+fn ctrl_c_at_any_moment_ends_a_run_that_waits_for_guests() {
+    for millis in [150, 1000, 3000] {
+        let bench = Bench::with("tiny.toml", TINY);
+        let mut command = bench.command(&["run", "tiny.toml", "--methods", "native,paravirtual"]);
+        command.env("VTAX_QEMU", standing_qemu(&bench)).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().expect("vtax runs");
+        thread::sleep(Duration::from_millis(millis));
+        let asked = Instant::now();
+        signal(child.id(), "-INT");
+        let output = child.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "after {millis} ms: {told}");
+        // It takes at most two seconds; a busy machine gets more. Waiting for the guests takes minutes.
+        assert!(asked.elapsed() < Duration::from_secs(20), "after {millis} ms: {:?}", asked.elapsed());
+        assert_nothing_left(&bench);
+        assert!(processes_of(bench.path()).is_empty());
     }
 }
 

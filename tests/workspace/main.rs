@@ -117,6 +117,24 @@ fn only_vtax_sys_has_unsafe_code() {
     }
 }
 
+/// At the limit of processes the kernel refuses a thread. These calls panic then; a `Builder` gives the error.
+#[test]
+fn a_thread_that_the_kernel_refuses_is_no_panic() {
+    let metadata = metadata();
+    for package in metadata.workspace_packages() {
+        let root = package.manifest_path.parent().expect("a manifest is in a folder").join("src");
+        let mut files = Vec::new();
+        collect(root.as_std_path(), &mut files);
+        for file in files.iter().filter(|file| !file.iter().any(|part| part == "tests" || part == "tests.rs")) {
+            let text = fs::read_to_string(file).expect("a source of ours");
+            let product = text.split("#[cfg(test)]\nmod ").next().expect("at least one part");
+            for call in ["thread::spawn(", "scope.spawn("] {
+                assert!(!product.contains(call), "{} has {call}", file.display());
+            }
+        }
+    }
+}
+
 #[test]
 fn rooms_have_names_that_say_what_is_in_them() {
     let drawers = ["util", "utils", "helper", "helpers", "common", "misc"];

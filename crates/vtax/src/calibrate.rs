@@ -87,7 +87,7 @@ fn measure(
         if interrupt.asked() {
             return Err(miette!(code = "stopped", "stopped by the user"));
         }
-        eprintln!("truth: {}", truth.name);
+        tell!("truth: {}", truth.name);
         truths.push(truth.find(rig, &meter)?);
     }
     let floors = floors::measure(rig, wanted.rounds, wanted.duration, interrupt)?;

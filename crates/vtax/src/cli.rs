@@ -17,7 +17,7 @@ mod run;
 mod server;
 mod studies;
 
-use std::{ffi::OsString, io::Write};
+use std::ffi::OsString;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
@@ -28,6 +28,7 @@ use crate::{
     exit::{Blamed, Coded, Exit, Stop},
     locations::{Locations, Relay, RunSite},
     server::{ServerRequest, Stay},
+    terminal::print,
 };
 
 /// Measures what virtualization costs a network, for every way to attach a zone or a guest.
@@ -156,17 +157,6 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Explain(args) => explain::explain(&args),
         Verb::Keeper => lab::keeper(),
-    }
-}
-
-/// Writes data to standard output. A reader that has gone away, as `head`, is no error.
-fn print(text: &str) -> Result<(), Stop> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).coded("file", || "writing to standard output").or_infrastructure()
-        }
-        _ => Ok(()),
     }
 }
 

@@ -300,7 +300,7 @@ fn compare(
             if interrupt.asked() {
                 break;
             }
-            eprintln!("{contest}: round {round} of {rounds}");
+            tell!("{contest}: round {round} of {rounds}");
             running.round(&mut rng)?;
         }
         records.push(running.record());

@@ -23,13 +23,17 @@ pub(crate) enum Exit {
 
 impl Exit {
     pub(crate) fn code(self) -> ExitCode {
-        ExitCode::from(match self {
+        ExitCode::from(self.number())
+    }
+
+    pub(crate) fn number(self) -> u8 {
+        match self {
             Exit::Done => 0,
             Exit::CellsFailed | Exit::NotReached => 1,
             // As a shell reports a program that SIGINT ended.
             Exit::Interrupted => 130,
             Exit::Child(code) => code,
-        })
+        }
     }
 }
 

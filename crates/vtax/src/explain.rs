@@ -69,12 +69,12 @@ pub(crate) fn tell(code: &str, message: &str, exit_code: u8, json: bool) {
     if json {
         let explanation = Explanation::find(code).map(|explanation| explanation.text);
         let document = ErrorDocument { error: ErrorFacts { code, message, exit_code, explanation } };
-        eprintln!("{}", serde_json::to_string_pretty(&document).unwrap_or_else(|_| message.to_owned()));
+        tell!("{}", serde_json::to_string_pretty(&document).unwrap_or_else(|_| message.to_owned()));
         return;
     }
-    eprintln!("vtax: error[{code}]: {message}");
+    tell!("vtax: error[{code}]: {message}");
     if std::io::stderr().is_terminal() {
-        eprintln!("vtax explain {code} says more");
+        tell!("vtax explain {code} says more");
     }
 }
 

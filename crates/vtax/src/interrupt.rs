@@ -1,14 +1,14 @@
 //! Ctrl-C: the first one stops the run cleanly, the second leaves at once.
 
-use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use crate::exit::Coded;
+use crate::{
+    exit::{Coded, Exit},
+    threads::start,
+};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -35,7 +35,7 @@ impl Interrupt {
         let interrupt = Interrupt { told, ..Interrupt::default() };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
         let caught = interrupt.clone();
-        thread::spawn(move || signals.forever().for_each(|signal| caught.signalled(signal)));
+        start("signals", move || signals.forever().for_each(|signal| caught.signalled(signal)))?;
         Ok(interrupt)
     }
 
@@ -48,12 +48,22 @@ impl Interrupt {
         *self.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
     }
 
+    /// Ends this process at once when the user asks to stop, for there is nothing yet to put back.
+    pub(crate) fn leave_on_ask(&self) {
+        self.on_ask(|| std::process::exit(Exit::Interrupted.number().into()));
+    }
+
+    /// Does nothing at once when the user asks to stop; [`asked`](Self::asked) tells it.
+    pub(crate) fn only_tell(&self) {
+        *self.action.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     fn signalled(&self, signal: i32) {
         if self.asked.fetch_add(1, Ordering::Relaxed) > 0 {
-            eprintln!("vtax: leaving at once; `vtax lab clean` removes what is left of the lab");
+            tell!("vtax: leaving at once; `vtax lab clean` removes what is left of the lab");
             std::process::exit(128 + signal);
         }
-        eprintln!("vtax: stopping: {} (once more to leave at once)", self.told);
+        tell!("vtax: stopping: {} (once more to leave at once)", self.told);
         if let Some(action) = &*self.action.lock().unwrap_or_else(PoisonError::into_inner) {
             action();
         }

@@ -47,7 +47,7 @@ pub(crate) fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
 pub(crate) fn remove_abandoned(world: &World, name: &Name) -> Result<(), Stop> {
     let report = clean(world, Some(name)).or_infrastructure()?;
     for lab in &report.removed {
-        eprintln!("removed what a vtax that was killed had left of the lab {lab}");
+        tell!("removed what a vtax that was killed had left of the lab {lab}");
     }
     match report.failures.into_iter().next() {
         Some(failure) => Err(Stop::infrastructure(failure)),
@@ -97,7 +97,7 @@ pub(crate) fn wait_for_agent(qemu: &mut Qemu, patience: Option<Duration>) -> Res
     let (guest, usual) = (qemu.launch().name.clone(), qemu.launch().patience());
     let tell = |waited: Duration, line: &str| {
         let says = if line.trim().is_empty() { "is silent" } else { "says: " };
-        eprintln!("guest {guest} has no agent yet after {} s; its console {says}{}", waited.as_secs(), line.trim());
+        tell!("guest {guest} has no agent yet after {} s; its console {says}{}", waited.as_secs(), line.trim());
     };
     qemu.wait_agent_telling(patience.unwrap_or(usual), tell)
 }

@@ -1,6 +1,6 @@
 //! Where vtax keeps and finds things, and where a run is measured.
 
-use std::path::PathBuf;
+use std::{env, path::PathBuf};
 
 use vtax_agent::locate::{self, LocateError};
 use vtax_model::server::ServerSpec;
@@ -20,14 +20,16 @@ pub(crate) struct Locations {
 impl Locations {
     /// The folder of the results, by the XDG Base Directory Specification.
     pub(crate) fn state_dir(&self) -> Result<PathBuf, Stop> {
-        let named = self.state.clone().or_else(|| std::env::var_os("VTAX_STATE").map(PathBuf::from));
-        let xdg = || std::env::var_os("XDG_STATE_HOME").map(|base| PathBuf::from(base).join("vtax"));
-        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state/vtax"));
-        let found = named.or_else(xdg).or_else(home);
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        // The specification says that a relative path is to be ignored.
+        let base = |name| variable(name).filter(|path| path.is_absolute());
+        let xdg = || base("XDG_STATE_HOME").map(|base| base.join("vtax"));
+        let home = || base("HOME").map(|home| home.join(".local/state/vtax"));
+        let found = self.state.clone().or_else(|| variable("VTAX_STATE")).or_else(xdg).or_else(home);
         found.ok_or_else(|| {
             Stop::input(miette::miette!(
                 code = "no-state-dir",
-                "$HOME is not set; say where results are kept with --state DIR"
+                "$HOME is no absolute path; say where results are kept with --state DIR"
             ))
         })
     }

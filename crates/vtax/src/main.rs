@@ -1,6 +1,11 @@
 //! `vtax`: measures what virtualization costs a network, explains it, cuts it, proves the cut.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+// First, for its macro is used by the others.
+#[macro_use]
+mod terminal;
 
 mod calibrate;
 mod cli;
@@ -19,6 +24,7 @@ mod rig;
 mod server;
 mod store;
 mod study;
+mod threads;
 mod whole_number;
 
 use std::process::ExitCode;

@@ -31,7 +31,7 @@ impl Phases {
     /// A phase was over at this moment, and the next began.
     pub(crate) fn done_at(&self, what: &str, now: Instant) {
         let phase = now.saturating_duration_since(self.last.replace(now));
-        eprintln!("{}: {}", self.of, line(what, phase, now.saturating_duration_since(self.begun)));
+        tell!("{}: {}", self.of, line(what, phase, now.saturating_duration_since(self.begun)));
     }
 }
 

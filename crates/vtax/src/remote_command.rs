@@ -36,7 +36,7 @@ pub(crate) fn read_input_for(whom: &str) -> Result<Vec<u8>, Stop> {
         return Ok(Vec::new());
     }
     if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&SOON)) == Ok(0) {
-        eprintln!("vtax: reading standard input to its end, for {whom}; </dev/null gives it none");
+        tell!("vtax: reading standard input to its end, for {whom}; </dev/null gives it none");
     }
     let mut input = Vec::new();
     let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).coded("file", || "reading standard input");

@@ -43,6 +43,7 @@ use crate::{
     locations::Locations,
     lock_file::LockFile,
     phases::Phases,
+    threads::start_in,
 };
 
 /// How long its agent may be silent while a command runs: the guests of a command may take all its CPUs.
@@ -140,7 +141,7 @@ impl ServerRequest<'_> {
         }
         let lab = Lab::open(world, &kept_name()).or_infrastructure()?;
         let server = EmulatedServerUp::attach(lab, true)?;
-        eprintln!("server: {kept} is up already and is used");
+        tell!("server: {kept} is up already and is used");
         Ok(Some(server))
     }
 
@@ -216,28 +217,28 @@ impl EmulatedServerUp {
                 }
             })
         });
-        followed.map_err(lost)
+        followed?.map_err(lost)
     }
 
     /// Does `work`, and kills the server if its agent no longer answers meanwhile.
-    fn watched<T>(&self, work: impl FnOnce() -> T) -> T {
+    fn watched<T>(&self, work: impl FnOnce() -> T) -> miette::Result<T> {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
-            let watch = scope.spawn(|| {
+            let watch = start_in(scope, "watcher", || {
                 while !over.load(Ordering::Relaxed) {
                     if self.link.ping(SILENCE).is_err() && !over.load(Ordering::Relaxed) {
-                        eprintln!("server: its agent has said nothing for {} s: it is ended", SILENCE.as_secs());
+                        tell!("server: its agent has said nothing for {} s: it is ended", SILENCE.as_secs());
                         // One that has ended already needs no signal.
                         let _ = self.qemu.process().signal(vtax_sys::process::Signal::KILL);
                         return;
                     }
                     thread::park_timeout(PING_INTERVAL);
                 }
-            });
+            })?;
             let done = work();
             over.store(true, Ordering::Relaxed);
             watch.thread().unpark();
-            done
+            Ok(done)
         })
     }
 

@@ -145,12 +145,12 @@ const LIST: &str = "
     SELECT id, study, title, started, quick, state, wall_seconds,
            (SELECT count(*) FROM sample WHERE sample.run = run.id) AS samples,
            (SELECT count(*) FROM failure WHERE failure.run = run.id) AS failures
-    FROM run ORDER BY started DESC, rowid DESC";
+    FROM run ORDER BY rowid DESC";
 
 const COMPLETE: &str = "
-    SELECT header FROM run WHERE study = ?1 AND state = 'complete' ORDER BY started DESC, rowid DESC LIMIT 50";
+    SELECT header FROM run WHERE study = ?1 AND state = 'complete' ORDER BY rowid DESC LIMIT 50";
 
-const NEWEST_FIRST: &str = "SELECT id FROM run ORDER BY started DESC, rowid DESC";
+const NEWEST_FIRST: &str = "SELECT id FROM run ORDER BY rowid DESC";
 
 fn read_run(snapshot: &Transaction<'_>, id: &str, doing: &Doing<'_>) -> Result<Run, StoreError> {
     let (header, state, wall_seconds): (String, String, f64) = snapshot

@@ -68,7 +68,7 @@ pub(super) fn measure(
         if interrupt.asked() {
             break;
         }
-        eprintln!("noise floor: round {round} of {rounds}");
+        tell!("noise floor: round {round} of {rounds}");
         let mut order: Vec<usize> = (0..tests().len()).collect();
         order.shuffle(&mut dice);
         for test in order {

@@ -15,11 +15,12 @@ use vtax_model::topology::Name;
 
 use self::wanted::lab_name;
 pub(super) use self::{show::servers, up::accelerator};
-use super::{Locations, RunSite, answer, io, print};
+use super::{Locations, RunSite, answer, io};
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
     labs,
     server::Stay,
+    terminal::print,
 };
 
 #[derive(Debug, Subcommand)]

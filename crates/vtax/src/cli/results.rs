@@ -5,11 +5,12 @@ use comfy_table::CellAlignment;
 use miette::miette;
 use vtax_model::{analysis::analyse, result::ResultDocument};
 
-use super::{Locations, answer, lists, print, run::OutputOptions};
+use super::{Locations, answer, lists, run::OutputOptions};
 use crate::{
     exit::{Exit, Stop},
     report::{self, Format},
     store::{RunSummary, Store},
+    terminal::print,
 };
 
 #[derive(Debug, Subcommand)]

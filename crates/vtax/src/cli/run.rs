@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser};
 use vtax_model::{endpoint::Pins, run::RunState, study::Study};
 
-use super::{Locations, RunSite, print};
+use super::{Locations, RunSite};
 use crate::{
     exit::{Exit, Stop},
     report::{self, Format},
     study::{self, Conditions, Finished, RunRequest},
+    terminal::print,
 };
 
 /// How a result is printed.

@@ -8,11 +8,12 @@ use serde::Serialize;
 use vtax_lab::{LabSummary, Lifetime, World, list, server};
 use vtax_model::server::ServerSpec;
 
-use super::{Locations, answer, lab, print};
+use super::{Locations, answer, lab};
 use crate::{
     exit::{Blamed, Exit, Stop},
     labs,
     server::{ServerRequest, Stay, exec},
+    terminal::print,
 };
 
 #[derive(Debug, Subcommand)]

@@ -56,7 +56,7 @@ pub(crate) fn fetch_run(
             AttemptEnd::NotBegun => break,
             AttemptEnd::Fetched(fetched) => return Ok(Some(fetched)),
             AttemptEnd::Lost(run, error) if nth < ATTEMPTS && !site.interrupt.asked() => {
-                eprintln!(
+                tell!(
                     "vtax: {error:#}\nvtax: what landed is kept, and the run goes on in a server that is up or booted anew"
                 );
                 old = run;

@@ -35,7 +35,7 @@ fn carry_out(request: &ServerRequest<'_>, command: &[String], has_input: bool) -
     let done = matches!(ran, Ok(0)) && request.stay == Stay::Kept;
     if done && !server.found {
         server.keep()?;
-        eprintln!(
+        tell!(
             "server: {} stays up with what was built in it; reach it with --server emulated, remove it with: vtax server down",
             server.machine.spec
         );
@@ -49,7 +49,7 @@ fn carry_out(request: &ServerRequest<'_>, command: &[String], has_input: bool) -
 fn leave(server: EmulatedServerUp, ran: &miette::Result<i32>) -> Result<(), Stop> {
     match (server.leave(), ran) {
         (Err(error), Err(_)) => {
-            eprintln!("vtax: {error:#}");
+            tell!("vtax: {error:#}");
             Ok(())
         }
         (left, _) => left.or_infrastructure(),

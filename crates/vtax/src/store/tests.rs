@@ -111,12 +111,13 @@ fn the_list_has_the_newest_first_and_tells_live_from_killed() {
     begin("complete", "2026-01-01").finish(RunState::Complete, 1.0).expect("ends");
     begin("stopped", "2026-01-02").finish(RunState::Stopped, 1.0).expect("ends");
     drop(begin("killed", "2026-01-04"));
+    // The clock was set back.
     let mut live = begin("live", "2026-01-03");
     live.samples(&[sample(0, Arm::A, 1)]).expect("lands");
     let states: Vec<_> = store.list().expect("lists").into_iter().map(|run| (run.id, run.state, run.samples)).collect();
     let expected = [
-        ("killed", Condition::Killed, 0),
         ("live", Condition::Running, 1),
+        ("killed", Condition::Killed, 0),
         ("stopped", Condition::Stopped, 0),
         ("complete", Condition::Complete, 0),
     ];

@@ -100,7 +100,7 @@ impl ConnectedEnds {
         notes.sort();
         notes.dedup();
         for warning in notes.iter().filter(|note| note.is_wrong_label()) {
-            eprintln!("warning: {warning}");
+            tell!("warning: {warning}");
         }
         notes
     }

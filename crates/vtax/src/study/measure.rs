@@ -93,11 +93,11 @@ impl MeasureRequest {
 
     pub(crate) fn on(&self, mtu: Option<Mtu>, ipv6: bool) -> KnownPath {
         let mtu = mtu.unwrap_or_else(|| {
-            eprintln!("warning: the links of the two ends don't tell their MTU; {} is assumed", Mtu::ETHERNET);
+            tell!("warning: the links of the two ends don't tell their MTU; {} is assumed", Mtu::ETHERNET);
             Mtu::ETHERNET
         });
         let way = KnownPath { mtu, ipv6 };
-        self.shortened(way).iter().for_each(|note| eprintln!("{note}"));
+        self.shortened(way).iter().for_each(|note| tell!("{note}"));
         way
     }
 

@@ -52,8 +52,8 @@ impl<'a> RunProgress<'a> {
     /// A line that stays.
     pub(crate) fn say(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| tell!("{line}")),
+            None => tell!("{line}"),
         }
     }
 
@@ -72,7 +72,7 @@ impl<'a> RunProgress<'a> {
             }
             None if self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY) => {
                 self.last_line = Some(Instant::now());
-                eprintln!("sample {} of {}: {}{left}", self.done + 1, self.total, self.line);
+                tell!("sample {} of {}: {}{left}", self.done + 1, self.total, self.line);
             }
             None => {}
         }

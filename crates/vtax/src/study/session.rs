@@ -101,9 +101,14 @@ pub(crate) fn run(
     let world = request.world()?;
     let (begun, phases) = (Instant::now(), Phases::begin());
     let interrupt = Interrupt::catch().or_infrastructure()?;
+    interrupt.leave_on_ask();
     let needs = GuestNeeds::new(&agent, conditions.kernel.as_deref());
-    let setup = RunSetup { world: world.as_ref(), agent: &agent, needs, conditions, phases: &phases };
-    let prepared = setup.prepare(request, &store)?;
+    let setup =
+        RunSetup { world: world.as_ref(), agent: &agent, needs, conditions, phases: &phases, interrupt: &interrupt };
+    let prepared = setup.prepare(request, &store).map_err(|stop| match interrupt.asked() {
+        true => Stop::interrupted(),
+        false => stop,
+    })?;
     prepared.ends.warn_of_unpinned();
     let (run, error, shortfalls) = prepared.measure(&interrupt, &phases, begun);
     Ok(Finished::of(&run, error, shortfalls, state_dir, matches!(site, RunSite::InServer { .. })))
@@ -228,6 +233,7 @@ pub(super) struct RunSetup<'a> {
     pub(super) needs: GuestNeeds,
     pub(super) conditions: &'a Conditions,
     pub(super) phases: &'a Phases,
+    pub(super) interrupt: &'a Interrupt,
 }
 
 impl RunSetup<'_> {
@@ -247,10 +253,10 @@ impl RunSetup<'_> {
                 // Building a lab takes long, so the forecast comes before it. Endpoints may be refused at once, so it
                 // comes after them.
                 let builds = header.study.endpoints.is_empty();
-                lines.iter().filter(|_| builds).for_each(|line| eprintln!("{line}"));
+                lines.iter().filter(|_| builds).for_each(|line| tell!("{line}"));
                 let ends = self.connect(&header)?;
                 let prepared = self.begin(header, ends, no_kvm, store)?;
-                lines.iter().filter(|_| !builds).for_each(|line| eprintln!("{line}"));
+                lines.iter().filter(|_| !builds).for_each(|line| tell!("{line}"));
                 Ok(PreparedRun { needs_pilot, ..prepared })
             }
             RunRequest::Measure(mut asked) => {
@@ -281,6 +287,7 @@ impl RunSetup<'_> {
         no_kvm: Option<String>,
         store: &RunStore,
     ) -> Result<PreparedRun, Stop> {
+        self.interrupt.only_tell();
         ends.fit_ipv6(&mut header.study);
         ends.check(&header.study)?;
         header.paths = ends.paths(&header.study).or_infrastructure()?;
@@ -295,8 +302,11 @@ impl RunSetup<'_> {
     fn resume(&self, header: RunHeader, rounds: Option<u32>, store: &RunStore) -> Result<PreparedRun, Stop> {
         let here = inspect::environment(&inspect::SystemRoot::live());
         same_machine(&header.id, None, &header.environment, &here).or_input()?;
+        self.interrupt.only_tell();
         let keeper = store.resume(&header, rounds)?;
+        self.interrupt.leave_on_ask();
         let mut ends = self.connect(&header)?;
+        self.interrupt.only_tell();
         ends.check(&header.study)?;
         // The vCPUs of the new guests must run where the vCPUs of the old ones ran.
         let (policy, responder) = (header.placement.policy.clone(), header.placement.responder_policy.clone());
@@ -353,7 +363,7 @@ impl PreparedRun {
         begun: Instant,
     ) -> (Run, Option<miette::Report>, Vec<String>) {
         self.ends.break_off_on(interrupt);
-        eprintln!("run {}: {} samples to take", self.run.header.id, runner::samples_left(&self.run));
+        tell!("run {}: {} samples to take", self.run.header.id, runner::samples_left(&self.run));
         let ended = self.rounds(interrupt);
         // Only now: nothing is printed while a sample is taken.
         if let Some(at) = self.ends.first_sample().filter(|_| self.ends.has_lab_guests()) {
@@ -416,7 +426,7 @@ impl Finished {
 
     /// Tells on standard error what the user asked for and the run did not reach.
     pub(crate) fn warn_of_shortfalls(&self) {
-        self.shortfalls.iter().for_each(|shortfall| eprintln!("warning: {shortfall}"));
+        self.shortfalls.iter().for_each(|shortfall| tell!("warning: {shortfall}"));
     }
 
     /// Tells on standard error where the result is and how long the run took.
@@ -426,12 +436,12 @@ impl Finished {
         let count: usize = document.cells.iter().map(|cell| cell.samples.len()).sum();
         let wall = document.wall_seconds;
         match measured > 0.0 {
-            true => eprintln!("{count} samples, {measured:.1} s measured in {wall:.1} s ({:.2} x)", wall / measured),
-            false => eprintln!("no sample could be taken in {wall:.1} s"),
+            true => tell!("{count} samples, {measured:.1} s measured in {wall:.1} s ({:.2} x)", wall / measured),
+            false => tell!("no sample could be taken in {wall:.1} s"),
         }
-        eprintln!("kept as {} in {}", document.id, self.state_dir.display());
+        tell!("kept as {} in {}", document.id, self.state_dir.display());
         if document.state != RunState::Complete {
-            eprintln!("go on with: vtax run --resume {}", document.id);
+            tell!("go on with: vtax run --resume {}", document.id);
         }
         self.warn_of_shortfalls();
     }

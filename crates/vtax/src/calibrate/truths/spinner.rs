@@ -14,6 +14,7 @@ use super::{Found, PLAIN, rr};
 use crate::{
     calibrate::pairs::{dice, shuffled},
     rig::Rig,
+    threads::start_in,
 };
 
 /// Many short samples: other programs work in bursts, which are then in few of the pairs.
@@ -50,7 +51,7 @@ pub(super) fn half_the_time(rig: &Rig) -> miette::Result<Found> {
 fn beside_spinner<T>(cpu: Option<u32>, measure: impl FnOnce() -> miette::Result<T>) -> miette::Result<(T, f64)> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let spinner = scope.spawn(|| spin(&is_over, cpu));
+        let spinner = start_in(scope, "spinner", || spin(&is_over, cpu))?;
         let measured = measure();
         is_over.store(true, Ordering::Relaxed);
         let share = spinner.join().map_err(|_| miette!(code = "defect", "the spinner panicked"))??;

@@ -16,9 +16,9 @@ use vtax_model::{
 use vtax_sys::{pci::PciAddress, userns};
 
 use crate::{
-    cli::print,
     exit::{Blamed, Exit, Stop},
     one_of::on_or_off,
+    terminal::print,
 };
 
 #[derive(Debug, Args)]
@@ -91,7 +91,7 @@ pub(super) fn create(args: &CreateArgs) -> Result<Exit, Stop> {
     let (list, world) = look()?;
     let plan = list.new_vfs(&args.pf, &args.wish()).or_input()?;
     if let Some(warning) = &plan.warning {
-        eprintln!("warning: {}: {warning}", plan.name);
+        tell!("warning: {}: {warning}", plan.name);
     }
     let device = plan.device;
     plan.make(&world).or_infrastructure()?;
@@ -105,7 +105,7 @@ fn tell(device: PciAddress) -> Result<Exit, Stop> {
     for function in functions {
         print(&format!("Created new vf: {}\n", function.name))?;
         if function.driver.is_none() {
-            eprintln!("warning: no driver has {}; vfio-pci can take it, or load that of its maker", function.name);
+            tell!("warning: no driver has {}; vfio-pci can take it, or load that of its maker", function.name);
         }
     }
     Ok(Exit::Done)

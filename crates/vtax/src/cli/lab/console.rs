@@ -21,6 +21,7 @@ use super::guest;
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
     lock_file::LockFile,
+    terminal::print,
 };
 
 /// Ctrl-], as in telnet and virsh.
@@ -41,12 +42,12 @@ pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
         stream.coded("file", || format!("connecting to the console of `{}` at {}", guest.name, path.display()));
     let stream = stream.or_infrastructure()?;
     for line in qemu.last_words().console {
-        println!("{line}");
+        print(&format!("{line}\n"))?;
     }
     let end = attend(&stream, guest).coded("file", || "copying the console").or_infrastructure()?;
     match end {
-        End::Escape => eprintln!("the console of `{}` was left; the guest goes on", guest.name),
-        End::Guest => eprintln!("the guest `{}` has ended", guest.name),
+        End::Escape => tell!("the console of `{}` was left; the guest goes on", guest.name),
+        End::Guest => tell!("the guest `{}` has ended", guest.name),
         End::Input => {}
     }
     Ok(Exit::Done)
@@ -82,10 +83,10 @@ enum End {
 fn attend(stream: &UnixStream, guest: &PlannedGuest) -> io::Result<End> {
     let terminal = io::stdin().is_terminal();
     if terminal {
-        eprintln!("this is the console of `{}`; Ctrl-] leaves it", guest.name);
+        tell!("this is the console of `{}`; Ctrl-] leaves it", guest.name);
     }
     if matches!(guest.launch.boot, Boot::Kernel { .. }) && guest.launch.server.is_none() {
-        eprintln!("vtax's own image has no shell here: it shows what the kernel and the agent say; see vtax lab exec");
+        tell!("vtax's own image has no shell here: it shows what the kernel and the agent say; see vtax lab exec");
     }
     // Given back before anything else is said.
     let _raw = terminal.then(Raw::enter).transpose()?;

@@ -26,6 +26,7 @@ use vtax_sys::{clock::boottime_ns, process::Signal};
 use crate::{
     exit::{Blamed, Coded, Stop},
     labs,
+    threads::{start, start_in},
 };
 
 pub(super) struct BootedGuest {
@@ -63,7 +64,8 @@ fn wait(
         for (index, (guest, qemu)) in lab.guests().iter().zip(qemus).enumerate() {
             let (tell, qemu) = (tell.clone(), Qemu::attach(qemu.launch().clone(), qemu.process()));
             // Once one guest has failed, nobody receives.
-            scope.spawn(move || drop(tell.send((index, arrive(qemu, guest, mtu, patience)))));
+            let wait = move || drop(tell.send((index, arrive(qemu, guest, mtu, patience))));
+            start_in(scope, "guest", wait).inspect_err(|_| end(qemus))?;
         }
         drop(tell);
         // The guests must be killed within the scope: it ends when all threads have ended, and they wait for guests.
@@ -102,13 +104,13 @@ impl StopOnSignal {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
         let stop = StopOnSignal { asked: Arc::default(), _end: EndOfSignals(signals.handle()) };
         let asked = Arc::clone(&stop.asked);
-        thread::spawn(move || {
+        start("signals", move || {
             if signals.forever().next().is_some() {
                 asked.store(true, Ordering::Relaxed);
-                eprintln!("vtax: stopping: the lab is removed again");
+                tell!("vtax: stopping: the lab is removed again");
                 end(&guests);
             }
-        });
+        })?;
         Ok(stop)
     }
 }

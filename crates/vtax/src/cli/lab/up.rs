@@ -166,7 +166,7 @@ impl BuiltLab {
     fn up(mut self, patience: Option<Span>) -> Result<Option<BuiltLab>, Stop> {
         let tell = |arrival: &BootedGuest| {
             let seconds = seconds(arrival.started, arrival.answered);
-            eprintln!("guest {} is up: its agent answered {seconds:.1} s after the start of QEMU", arrival.guest);
+            tell!("guest {} is up: its agent answered {seconds:.1} s after the start of QEMU", arrival.guest);
         };
         let arrivals = match guest::bring_up(&self.lab, patience.map(|patience| patience.0), tell) {
             Ok(Some(arrivals)) => arrivals,

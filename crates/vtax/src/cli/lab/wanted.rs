@@ -49,7 +49,7 @@ impl LabRequest {
         };
         let unavailable = study::unavailable(&study, facts);
         for row in &unavailable {
-            eprintln!("left out: {}: {}", row.method, row.unsupported);
+            tell!("left out: {}: {}", row.method, row.unsupported);
         }
         let rows = study::available(&study, &unavailable);
         study::arrange(&study, study.id.clone(), &rows).topology

@@ -10,6 +10,7 @@ use vtax_model::{
     study::Row,
     topology::{Name, Topology},
 };
+use vtax_sys::process::Signal;
 
 use super::{
     ConnectedEnds,
@@ -37,11 +38,11 @@ impl RunSetup<'_> {
             of_guest || stop.cause().is_some_and(LabError::is_crash)
         };
         let built = self.build(&topology, &ends).or_else(|stop| match is_crash(&stop) {
-            true => {
-                eprintln!("{stop}\nQEMU crashed before anything was measured: the lab is built once more");
+            true if !self.interrupt.asked() => {
+                tell!("{stop}\nQEMU crashed before anything was measured: the lab is built once more");
                 self.build(&topology, &ends)
             }
-            false => Err(stop),
+            _ => Err(stop),
         });
         let (lab, rows) = built?;
         Ok(ConnectedEnds::new(rows, Some(lab), &self.conditions.directory))
@@ -54,8 +55,10 @@ impl RunSetup<'_> {
     ) -> Result<(Arc<Lab>, Vec<ConnectedRow>), Stop> {
         // If this run goes on after its vtax was killed, that vtax may have left the lab.
         let world = self.in_world()?;
+        self.interrupt.only_tell();
         labs::remove_abandoned(world, &topology.name)?;
         let lab = Arc::new(labs::build(world, topology, &self.needs)?);
+        self.end_guests_on_ask(&lab)?;
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
         phases.inspect(|phases| phases.done("QEMU started"));
         let mut starter = AgentStarter { lab: &lab, program: self.agent, by_domain: BTreeMap::new() };
@@ -65,7 +68,21 @@ impl RunSetup<'_> {
         };
         let rows = ends.iter().map(connect).collect::<Result<_, Stop>>()?;
         phases.inspect(|phases| phases.done("agents answered"));
-        Ok((lab, rows))
+        self.interrupt.only_tell();
+        if self.interrupt.asked() { Err(Stop::interrupted()) } else { Ok((lab, rows)) }
+    }
+
+    /// Kills the guests when the user asks to stop, so that nothing waits for them any more.
+    fn end_guests_on_ask(&self, lab: &Lab) -> Result<(), Stop> {
+        let processes = lab.guests().iter().map(|guest| Ok(lab.guest(&guest.name)?.process()));
+        let processes = processes.collect::<Result<Vec<_>, LabError>>().or_infrastructure()?;
+        // One that has ended already needs no signal.
+        let end = move || processes.iter().for_each(|process| drop(process.signal(Signal::KILL)));
+        self.interrupt.on_ask(end.clone());
+        if self.interrupt.asked() {
+            end();
+        }
+        Ok(())
     }
 }
 

@@ -101,7 +101,7 @@ impl<'a> EndpointConnector<'a> {
         let responder = lookup::candidates(&lab, domain, address)?;
         let (of, lab_name) = (&responder[0], lab.blueprint().lab.clone());
         let control = Control::Zone { lab: Some(lab_name), domain: lookup::counterpart(&lab, of)? };
-        eprintln!("from {control}: the other end of the wire `{}` of `{domain}`", of.wire);
+        tell!("from {control}: the other end of the wire `{}` of `{domain}`", of.wire);
         Ok(control)
     }
 

@@ -9,7 +9,7 @@ use vtax_agent::{
 use vtax_model::units::Mtu;
 
 use super::{ConnectedEnds, end::ConnectedEnd};
-use crate::{labs::DYING, study::runner::SampleError};
+use crate::{labs::DYING, study::runner::SampleError, threads::start_in};
 
 impl ConnectedEnds {
     /// Gives the lab of the run this MTU, all guests at once: a NIC may need seconds until it has its carrier again.
@@ -17,7 +17,7 @@ impl ConnectedEnds {
         let Some(lab) = &self.lab else { return Ok(()) };
         lab.set_mtu(mtu).map_err(SampleError::run)?;
         let mut unfit = BTreeMap::new();
-        for (name, done) in self.attach_guests(mtu) {
+        for (name, done) in self.attach_guests(mtu).map_err(SampleError::run)? {
             match done {
                 Ok(_) => {}
                 Err(error) if error.is_death() => {
@@ -31,17 +31,17 @@ impl ConnectedEnds {
         Ok(())
     }
 
-    fn attach_guests(&self, mtu: Mtu) -> Vec<(&str, Result<Attached, AgentError>)> {
+    fn attach_guests(&self, mtu: Mtu) -> miette::Result<Vec<(&str, Result<Attached, AgentError>)>> {
         let setup = |end: &ConnectedEnd| end.attachment.nic_setup(mtu);
         let guests: BTreeMap<&str, (&AgentLink, LinkSetup)> =
             self.ends().filter_map(|end| Some((end.name.as_str(), (&end.agent.link, setup(end)?)))).collect();
         thread::scope(|scope| {
             let mut threads = Vec::new();
             for (name, (link, setup)) in guests {
-                threads.push((name, scope.spawn(move || link.attach(&setup))));
+                threads.push((name, start_in(scope, "guest", move || link.attach(&setup))?));
             }
             let done = threads.into_iter().map(|(name, thread)| (name, thread.join()));
-            done.map(|(name, done)| (name, done.unwrap_or_else(|panic| resume_unwind(panic)))).collect()
+            Ok(done.map(|(name, done)| (name, done.unwrap_or_else(|panic| resume_unwind(panic)))).collect())
         })
     }
 

@@ -27,6 +27,7 @@ use super::{
     attachment::GuestProcess,
     end::{ConnectedEnd, ConnectedRow},
 };
+use crate::threads::start_in;
 
 /// This long after the begin and before the end of the measured time is read: orders take a moment to arrive.
 const INSET: Duration = Duration::from_millis(20);
@@ -68,14 +69,15 @@ pub(super) fn measure(
     }
     thread::scope(|scope| {
         let (tell, told) = channel();
-        let watcher = scope.spawn(|| watch(guests, spec, told));
+        // Without the thread, the sample is taken without the costs of its guests.
+        let watcher = start_in(scope, "watcher", || watch(guests, spec, told)).ok();
         // Nobody listens any more if the watcher has failed.
         let taken = measure_watched(pairs, |start| {
             let _ = tell.send(start);
         });
         // The sample is over, however it went.
         drop(tell);
-        let seen = watcher.join().expect("the watcher of guests doesn't panic");
+        let seen = watcher.and_then(|watcher| watcher.join().expect("the watcher of guests doesn't panic"));
         Ok((taken?, seen))
     })
 }

@@ -70,7 +70,7 @@ impl ConnectedEnds {
         let loose: Vec<&str> = BTreeSet::from_iter(loose).into_iter().collect();
         if !loose.is_empty() {
             let names = loose.join(", ");
-            eprintln!(
+            tell!(
                 "warning: NOT PINNED: {names}: whenever the scheduler moves an end, round-trip times can jump fourfold"
             );
         }

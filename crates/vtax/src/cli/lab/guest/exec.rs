@@ -23,6 +23,7 @@ use crate::{
     exit::{Blamed, Coded, Exit, Stop},
     labs::explain,
     remote_command::{read_input_for, show, word},
+    threads::start_in,
 };
 
 /// The status of a program that a signal has ended, as a shell has it: SIGKILL, SIGPIPE.
@@ -49,7 +50,7 @@ pub(in crate::cli::lab) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsSt
         (Err(Failed::Signals(error)), None) => return Err(Stop::infrastructure(error)),
     };
     if let Some(line) = killed_for_memory(&before, &qemu).filter(|_| status == KILLED) {
-        eprintln!("vtax: the guest `{}` ran out of memory: {line}", guest.name);
+        tell!("vtax: the guest `{}` ran out of memory: {line}", guest.name);
     }
     Ok(Exit::Child(u8::try_from(status).unwrap_or(u8::MAX)))
 }
@@ -93,7 +94,7 @@ fn attend(link: &AgentLink, command: &[String], input: &[u8], failure: &mut Opti
     let session = running.session();
     thread::scope(|scope| {
         let _end = EndOfSignals(signals.handle());
-        scope.spawn(move || pass_on(&mut signals, link, session));
+        start_in(scope, "signals", move || pass_on(&mut signals, link, session)).map_err(Failed::Signals)?;
         let ended = running.follow(|stream, bytes| {
             let shown = if failure.is_none() { show(stream, bytes) } else { Ok(()) };
             if let Err(error) = shown {

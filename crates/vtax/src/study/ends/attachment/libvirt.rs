@@ -62,7 +62,7 @@ impl Attachment for LibvirtEnd {
     fn start_agent(&self, _: &str, program: &Path) -> Result<Agent, Stop> {
         let address = self.domain.entrance(self.given)?;
         let host = self.user.as_ref().map_or(address.to_string(), |user| format!("{user}@{address}"));
-        eprintln!("connecting to libvirt:{} by ssh:{host}", self.domain.described.record.name);
+        tell!("connecting to libvirt:{} by ssh:{host}", self.domain.described.record.name);
         Agent::ssh(&host, program)
     }
 

@@ -16,7 +16,7 @@ impl Attachment for MachineEnd {
         match self {
             MachineEnd::Local => Agent::local(program).or_infrastructure(),
             MachineEnd::Ssh(host) => {
-                eprintln!("connecting to {name}");
+                tell!("connecting to {name}");
                 Agent::ssh(host, program)
             }
         }
