@@ -17,7 +17,7 @@ use std::thread;
 use rustix::process::{Pid, Signal};
 
 use crate::error::{Result, SysError};
-use crate::inherit::heed_signals;
+use crate::inherit::reset_signals;
 
 static REGISTER: Mutex<Register> = Mutex::new(Register { kept: BTreeSet::new(), starts: 0 });
 static CHANGED: Condvar = Condvar::new();
@@ -41,7 +41,7 @@ impl Kept {
     pub fn spawn(command: &mut Command) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.process_group(0);
-        heed_signals(command);
+        reset_signals(command);
         // The register stays locked meanwhile, because the child may end before its pid is in it.
         let mut register = register();
         let child = command.spawn().map_err(|errno| SysError::os("start program", program, errno))?;

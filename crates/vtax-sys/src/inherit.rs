@@ -32,7 +32,7 @@ pub fn inherit(command: &mut Command, files: Vec<OwnedFd>) {
 /// The program takes these signals as if a terminal's shell had started it. Without this, a program that we
 /// start inherits which signals are ignored, so a vtax that a script runs with `&` or `nohup` would start
 /// programs that nobody can interrupt.
-pub fn heed_signals(command: &mut Command) {
+pub fn reset_signals(command: &mut Command) {
     let hook = || {
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
             // SAFETY: SIG_DFL is a valid disposition, and no handler is installed.
@@ -74,7 +74,7 @@ mod tests {
         };
         let with_ignored = |heed: bool| {
             let mut command = Command::new("sh");
-            // SAFETY: as in `heed_signals`.
+            // SAFETY: as in `reset_signals`.
             unsafe {
                 command.pre_exec(|| {
                     libc::signal(libc::SIGINT, libc::SIG_IGN);
@@ -82,7 +82,7 @@ mod tests {
                 });
             }
             if heed {
-                heed_signals(&mut command);
+                reset_signals(&mut command);
             }
             ignored(&mut command)
         };

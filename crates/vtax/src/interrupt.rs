@@ -53,8 +53,8 @@ impl Interrupt {
         self.on_ask(|| std::process::exit(Exit::Interrupted.number().into()));
     }
 
-    /// Does nothing at once when the user asks to stop; [`asked`](Self::asked) tells it.
-    pub(crate) fn only_tell(&self) {
+    /// Only notes that the user asked to stop, for [`asked`](Self::asked).
+    pub(crate) fn only_note(&self) {
         *self.action.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 

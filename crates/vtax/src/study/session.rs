@@ -287,7 +287,7 @@ impl RunSetup<'_> {
         no_kvm: Option<String>,
         store: &RunStore,
     ) -> Result<PreparedRun, Stop> {
-        self.interrupt.only_tell();
+        self.interrupt.only_note();
         ends.fit_ipv6(&mut header.study);
         ends.check(&header.study)?;
         header.paths = ends.paths(&header.study).or_infrastructure()?;
@@ -302,11 +302,11 @@ impl RunSetup<'_> {
     fn resume(&self, header: RunHeader, rounds: Option<u32>, store: &RunStore) -> Result<PreparedRun, Stop> {
         let here = inspect::environment(&inspect::SystemRoot::live());
         same_machine(&header.id, None, &header.environment, &here).or_input()?;
-        self.interrupt.only_tell();
+        self.interrupt.only_note();
         let keeper = store.resume(&header, rounds)?;
         self.interrupt.leave_on_ask();
         let mut ends = self.connect(&header)?;
-        self.interrupt.only_tell();
+        self.interrupt.only_note();
         ends.check(&header.study)?;
         // The vCPUs of the new guests must run where the vCPUs of the old ones ran.
         let (policy, responder) = (header.placement.policy.clone(), header.placement.responder_policy.clone());

@@ -55,7 +55,7 @@ impl RunSetup<'_> {
     ) -> Result<(Arc<Lab>, Vec<ConnectedRow>), Stop> {
         // If this run goes on after its vtax was killed, that vtax may have left the lab.
         let world = self.in_world()?;
-        self.interrupt.only_tell();
+        self.interrupt.only_note();
         labs::remove_abandoned(world, &topology.name)?;
         let lab = Arc::new(labs::build(world, topology, &self.needs)?);
         self.end_guests_on_ask(&lab)?;
@@ -68,7 +68,7 @@ impl RunSetup<'_> {
         };
         let rows = ends.iter().map(connect).collect::<Result<_, Stop>>()?;
         phases.inspect(|phases| phases.done("agents answered"));
-        self.interrupt.only_tell();
+        self.interrupt.only_note();
         if self.interrupt.asked() { Err(Stop::interrupted()) } else { Ok((lab, rows)) }
     }
 
