@@ -28,10 +28,10 @@ test:
 	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo test --locked --workspace
 
 agent:
-	sh scripts/agent.sh $(RELEASE)
+	+sh scripts/agent.sh $(RELEASE)
 
 compiled-tests:
-	cargo test --locked --workspace --no-run
+	+cargo test --locked --workspace --no-run
 
 lint:
 	sh scripts/setup.sh build

@@ -23,11 +23,11 @@ use vtax_model::{
     options::{Engine, Segments, TestOptions},
     result::Metric,
     run::Figures,
-    stats::{Confidence, Pair, PairedTax},
     topology::Topology,
     units::{ByteSize, Span},
     workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
+use vtax_stats::{Confidence, Pair, PairedTax};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

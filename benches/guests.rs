@@ -22,11 +22,8 @@ use vtax_lab::{
     guest::{arguments::arguments, image, kernel::Kernel, launch::Launch},
     plan,
 };
-use vtax_model::{
-    located::Source,
-    stats::{Confidence, Pair, PairedTax},
-    topology::Topology,
-};
+use vtax_model::{located::Source, topology::Topology};
+use vtax_stats::{Confidence, Pair, PairedTax};
 use vtax_sys::netns::{NetNs, Outlive};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

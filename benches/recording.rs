@@ -4,7 +4,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use vtax_model::histogram::Histogram;
+use vtax_stats::histogram::Histogram;
 
 const RECORDS: u64 = 2_000_000;
 const ROUNDS: usize = 11;

@@ -17,10 +17,8 @@ use std::{
 use tempfile::TempDir;
 use vtax_agent::locate;
 use vtax_lab::guest::kernel::Kernel;
-use vtax_model::{
-    server::ServerSpec,
-    stats::{Confidence, Pair, PairedTax, Summary},
-};
+use vtax_model::server::ServerSpec;
+use vtax_stats::{Confidence, Pair, PairedTax, Summary};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

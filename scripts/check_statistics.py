@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Recomputes figures of vtax-model's statistics with scipy and statsmodels, for fixed data.
+"""Recomputes figures of vtax-stats with scipy and statsmodels, for fixed data.
 
 For developers; no gate needs it. What it printed is recorded in
-crates/vtax-model/src/stats/independent.rs, whose tests hold our values against it. Run it again
+crates/vtax-stats/src/tests/independent.rs, whose tests hold our values against it. Run it again
 when a formula changes, and record what it prints:
 
     python3 -m venv target/statistics-venv

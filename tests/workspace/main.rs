@@ -16,7 +16,8 @@ fn metadata() -> Metadata {
 }
 
 /// Lower layers first: a crate may use those of lower layers only.
-const LAYERS: [&[&str]; 5] = [
+const LAYERS: [&[&str]; 6] = [
+    &["vtax-stats"],
     &["vtax-model"],
     &["vtax-journal", "vtax-sys"],
     &["vtax-engine", "vtax-host"],

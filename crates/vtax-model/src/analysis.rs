@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 use crate::{
     cell::Cell,
-    histogram::Histogram,
     measurement::FileReport,
     published::Published,
     result::{
@@ -18,9 +17,9 @@ use crate::{
         SCHEMA, SummaryRecord, TaxRecord, ns_per_kb,
     },
     run::{Figures, RowEnds, RttFigures, Run, RunState, Sample},
-    stats::{Confidence, Summary, percentile_intervals},
     workload::Workload,
 };
+use vtax_stats::{Confidence, Summary, histogram::Histogram, percentile_intervals};
 
 /// All figures of a run. Intervals hold 95 %; Holm's correction is over the comparisons of one family (`taxes.rs`).
 pub fn analyse(run: &Run) -> ResultDocument {

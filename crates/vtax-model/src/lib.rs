@@ -1,4 +1,4 @@
-//! The vocabulary and the mathematics of vtax: units, studies, samples, records, statistics.
+//! The vocabulary of vtax: units, studies, samples, records, and the analysis that makes figures of them.
 //!
 //! Pure: nothing here reads a file, a clock or the kernel, so that every plan and every figure can be tested anywhere.
 
@@ -8,7 +8,6 @@ pub mod analysis;
 pub mod cell;
 pub mod endpoint;
 pub mod guest;
-pub mod histogram;
 pub mod located;
 pub mod measurement;
 pub mod method;
@@ -19,7 +18,6 @@ pub mod result;
 pub mod run;
 pub mod server;
 pub mod spelling;
-pub mod stats;
 pub mod study;
 pub mod topology;
 pub mod units;

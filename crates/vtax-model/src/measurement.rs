@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::histogram::Histogram;
+use vtax_stats::histogram::Histogram;
 
 /// The report of one end of one sample. Counts cover the measured time only, not the warm-up.
 #[skip_serializing_none]

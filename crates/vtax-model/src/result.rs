@@ -16,9 +16,9 @@ use crate::{
     guest::Flavour,
     published::PublishedFigure,
     run::{Environment, Failure, PathRecord, Placement, RowEnds, RunState, Sample},
-    stats::StoppingRule,
     study::{Row, SamplingPlan},
 };
+use vtax_stats::StoppingRule;
 
 /// The schema's name and version.
 pub const SCHEMA: &str = "vtax.result/v1";

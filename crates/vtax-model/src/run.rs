@@ -15,10 +15,10 @@ use crate::{
     method::Unsupported,
     nic::NicFacts,
     result::Metric,
-    stats::{Pair, StoppingRule},
     study::{Row, SamplingPlan, Study},
     units::Mtu,
 };
+use vtax_stats::{Pair, StoppingRule};
 
 mod domain;
 mod environment;

@@ -22,9 +22,9 @@ use vtax_model::{
     options::{CongestionControl, Idle},
     result::Disturbance,
     run::Environment,
-    stats::{Confidence, Pair, PairedTax, Summary},
     units::Span,
 };
+use vtax_stats::{Confidence, Pair, PairedTax, Summary};
 use vtax_sys::idle::{self, IdleHold};
 
 use crate::{

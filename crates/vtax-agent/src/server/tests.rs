@@ -13,12 +13,12 @@ use std::{
 use proptest::prelude::*;
 use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Schedule, Station, Target, Token};
 use vtax_model::{
-    histogram::Histogram,
     measurement::{EndReport, Interval, IntervalRtt, Stages, ThreadCpu},
     options::{self, INTERVALS_MOST, THREADS_MOST, TestOptions},
     units::{ByteSize, Span},
     workload::{Direction, MESSAGE_MOST, TestSpec, Transport, Warmup, Workload},
 };
+use vtax_stats::histogram::Histogram;
 
 use super::*;
 use crate::{

@@ -1,10 +1,10 @@
 //! What a thread has counted.
 
 use vtax_model::{
-    histogram::Histogram,
     measurement::{EndReport, Slice, ThreadCpu},
     workload::{Direction, TestSpec, Workload},
 };
+use vtax_stats::histogram::Histogram;
 
 use super::{
     meter::Reading,

@@ -118,7 +118,7 @@ fn merge_file(sum: Option<FileReport>, flow: Option<FileReport>) -> Result<Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vtax_model::histogram::Histogram;
+    use vtax_stats::histogram::Histogram;
 
     fn count(done: u64, seconds: u64, way: Sender) -> Count {
         Count { start: 7, last: 7 + seconds * 1_000_000_000, done, way }

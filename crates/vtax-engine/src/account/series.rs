@@ -1,9 +1,7 @@
 //! A thread's figures, interval by interval.
 
-use vtax_model::{
-    histogram::{IntervalHistogram, SparseHistogram},
-    measurement::{Interval, IntervalRtt},
-};
+use vtax_model::measurement::{Interval, IntervalRtt};
+use vtax_stats::histogram::{IntervalHistogram, SparseHistogram};
 
 /// The intervals of one thread.
 pub(crate) struct Series {
@@ -148,7 +146,7 @@ impl Bin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vtax_model::histogram::Histogram;
+    use vtax_stats::histogram::Histogram;
 
     fn totals(transactions: u64) -> Totals {
         Totals { transactions, bytes: 2 * transactions, ..Totals::default() }

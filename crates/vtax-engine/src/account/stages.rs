@@ -1,6 +1,7 @@
 //! How the time of a message divides into stages, from its moments.
 
-use vtax_model::{histogram::Histogram, measurement::Stages};
+use vtax_model::measurement::Stages;
+use vtax_stats::histogram::Histogram;
 
 /// The moments of a message sent and of one received, in nanoseconds of CLOCK_REALTIME. None where the kernel
 /// didn't report a moment.

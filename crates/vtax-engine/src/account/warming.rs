@@ -3,10 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use vtax_model::{
-    stats::steady::{Steady, SteadyState},
-    workload::Warmup,
-};
+use vtax_model::workload::Warmup;
+use vtax_stats::steady::{Steady, SteadyState};
 
 use super::after;
 

@@ -4,12 +4,12 @@ use std::{net::UdpSocket, thread, time::Duration};
 
 use rustix::net::RecvFlags;
 use vtax_model::{
-    histogram::Histogram,
     measurement::{EndReport, Stages},
     options::{Manners, TestOptions},
     units::Span,
     workload::{TestSpec, Transport},
 };
+use vtax_stats::histogram::Histogram;
 use vtax_sys::sock::timestamping::{enable_stamps, receive_stamped, sent_stamps};
 
 use crate::pair::*;

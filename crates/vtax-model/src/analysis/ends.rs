@@ -3,11 +3,11 @@
 use super::{Taken, estimate};
 use crate::{
     cell::Cell,
-    histogram::Histogram,
     measurement::{IntervalRtt, Stages, WarmupReport},
     result::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary},
     run::{BothEnds, EndCpu, EndDetail, Figures, PairFigures, Parallel},
 };
+use vtax_stats::histogram::Histogram;
 
 /// `None` if both ends were on one machine, whose work can't be divided between them.
 pub(super) fn cpu(taken: &[Taken<'_>], transactions: bool) -> Option<CpuAtEnds> {

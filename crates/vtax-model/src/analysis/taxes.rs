@@ -6,9 +6,9 @@ use crate::{
     cell::{Arm, Block, Cell, Instrument},
     result::{Delta, FloorRecord, Metric, TaxRecord},
     run::Run,
-    stats::{
-        Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Significance, Verdict, holm, judge_family, median,
-    },
+};
+use vtax_stats::{
+    Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Significance, Verdict, holm, judge_family, median,
 };
 
 pub(super) struct Floor {

@@ -6,11 +6,11 @@ use crate::{
     method::Unsupported,
     result::{CostUnit, Disturbance},
     run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, UnavailableRow},
-    stats::Verdict,
     study::{SamplingPlan, Study},
     units::Span,
     workload::{TestKind, Transport, Warmup},
 };
+use vtax_stats::Verdict;
 
 /// A run of the demo in which `bridge` takes 20 % longer and everything else is alike but for a
 /// deterministic jitter of up to 1 %.

@@ -6,9 +6,9 @@ use serde_with::skip_serializing_none;
 use crate::{
     cell::{Block, Instrument},
     run::Figures,
-    stats::{Preference, Verdict},
     workload::TestKind,
 };
+use vtax_stats::{Preference, Verdict};
 
 /// What a comparison is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -6,13 +6,13 @@ use super::{Difference, Goal, Run, RunHeader, SamplingPlan};
 use crate::{
     cell::{Arm, Block, Cell, Instrument, Turn, round_order},
     result::Metric,
-    stats::{
-        Preference,
-        planning::{MOST_ROUNDS, least_rounds, noise, rounds_to_show, smallest_shown},
-    },
     study::Study,
     units::Span,
     workload::{TestKind, Transport, Warmup},
+};
+use vtax_stats::{
+    Preference,
+    planning::{MOST_ROUNDS, least_rounds, noise, rounds_to_show, smallest_shown},
 };
 
 /// Time stamps are of milliseconds.

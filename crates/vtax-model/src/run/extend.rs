@@ -1,10 +1,8 @@
 //! A run that gets more rounds than it was begun with.
 
 use super::{Run, RunHeader, RunState, stopping_outcome};
-use crate::{
-    cell::Instrument,
-    stats::{Decision, StatsError, StoppingRule},
-};
+use crate::cell::Instrument;
+use vtax_stats::{Decision, StatsError, StoppingRule};
 
 /// Why a run can't get so many rounds.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]

@@ -6,10 +6,10 @@ use serde_with::skip_serializing_none;
 use super::{HostCpu, Parallel};
 use crate::{
     endpoint::Ends,
-    histogram::{self, Histogram, SparseHistogram},
     measurement::{EndReport, FileReport, Interval, MachineCpu, SessionCpu, Slice, Stages, ThreadCpu, WarmupReport},
     workload::{TestKind, TestSpec},
 };
+use vtax_stats::histogram::{self, Histogram, SparseHistogram};
 
 /// What a sample measured. RR counts come from the initiator, those of a stream or a file from the receiver.
 #[skip_serializing_none]

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::{CpuFigures, EndCpu, Figures, RttFigures};
 use crate::{
-    histogram::Histogram,
     measurement::{EndReport, IntervalRtt, MachineCpu, ThreadCpu},
     run::BothEnds,
     workload::TestSpec,
 };
+use vtax_stats::histogram::Histogram;
 
 /// Pairs that measured at the same time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Run, Sample};
-use crate::{cell::Arm, result::Metric, stats::Decision};
+use crate::{cell::Arm, result::Metric};
+use vtax_stats::Decision;
 
 /// What the stopping rule of a run says of each cell of the instrument that answers the study, by the cell's index;
 /// nothing if the run has no rule. Cells of rows that can't run here are left out. [`Decision::Continue`] is said of

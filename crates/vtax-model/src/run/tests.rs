@@ -3,12 +3,11 @@
 use super::*;
 use crate::{
     cell::Cell,
-    histogram::Histogram,
     located::Source,
     measurement::{EndReport, MachineCpu},
-    stats::{Confidence, Decision, Width},
     study::{Study, tests::PATH},
 };
+use vtax_stats::{Confidence, Decision, Width, histogram::Histogram};
 
 /// Three rows, of which the first is the baseline; TCP RR at one MTU.
 pub(crate) const THREE_ROWS: &str = r#"

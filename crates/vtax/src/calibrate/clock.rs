@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use serde::Serialize;
-use vtax_model::histogram::Histogram;
+use vtax_stats::histogram::Histogram;
 use vtax_sys::clock::{clocksource, now_ns, resolution};
 
 /// The clock that stamps every transaction.

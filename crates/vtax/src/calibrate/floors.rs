@@ -5,10 +5,10 @@ use serde::Serialize;
 use vtax_model::{
     options::TestOptions,
     result::Metric,
-    stats::{Confidence, NoiseFloor, Pair, Significance},
     units::{ByteSize, Span},
     workload::{Direction, TestKind, TestSpec, Transport, Warmup, Workload},
 };
+use vtax_stats::{Confidence, NoiseFloor, Pair, Significance};
 
 use super::{
     pairs::{dice, shuffled},

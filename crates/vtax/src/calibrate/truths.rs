@@ -13,11 +13,11 @@ use vtax_model::{
     options::{ArrivalProcess, Arrivals, CongestionControl, Manners, RequestRate, SocketOptions, TestOptions},
     result::Disturbance,
     run::Figures,
-    stats::{Centre, Confidence},
     topology::Shape,
     units::{BitRate, ByteSize, Span},
     workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
+use vtax_stats::{Centre, Confidence};
 
 use super::load::LoadMeter;
 use crate::rig::{Rig, SUT};

@@ -4,10 +4,10 @@ use vtax_model::{
     analysis::noise,
     cell::Instrument,
     result::{CellRecord, Metric, ResultDocument, TaxRecord},
-    stats::verdict::Verdict,
     units::Mtu,
     workload::TestKind,
 };
+use vtax_stats::verdict::Verdict;
 
 use super::{
     blocks::{BlockCells, blocks, distinct, names},

@@ -13,10 +13,10 @@ use serde::Serialize;
 use vtax_model::{
     cell::{Block, Cell, Instrument},
     result::{CellRecord, Metric, ResultDocument},
-    stats::{PValue, Preference, Significance, Verdict, holm, median},
     study::Row,
     units::Mtu,
 };
+use vtax_stats::{PValue, Preference, Significance, Verdict, holm, median};
 
 use misgivings::{instruments, misgivings};
 

@@ -5,10 +5,10 @@ use vtax_model::{
     cell::{Arm, Cell},
     result::{CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, RttSummary, SummaryRecord},
     run::{CpuFigures, EndCpu},
-    stats::{Confidence, Pair, PairedTax},
     study::Row as CellRow,
     workload::{TestKind, Transport},
 };
+use vtax_stats::{Confidence, Pair, PairedTax};
 
 use super::{
     Options,

@@ -4,9 +4,9 @@ use vtax_model::{
     measurement::Interval,
     result::{CellRecord, ResultDocument},
     run::{Figures as Measured, Sample},
-    stats::median,
     workload::TestKind,
 };
+use vtax_stats::median;
 
 use super::{
     labels,

@@ -5,11 +5,11 @@ use vtax_model::{
     analysis::noise,
     cell,
     result::{CellRecord, CostUnit, Delta, FloorRecord, Metric, ResultDocument, TaxRecord},
-    stats::verdict::Verdict,
     study::Row,
     units::Mtu,
     workload::TestKind,
 };
+use vtax_stats::verdict::Verdict;
 
 use super::{
     Format, Options,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use vtax_model::{
     cell::{Cell, Instrument},
     run::{Experience, Goal, Resolution, Run, RunHeader, Unreachable},
-    stats::planning::LEAST_FOR_NOISE,
 };
+use vtax_stats::planning::LEAST_FOR_NOISE;
 
 use super::{clock, progress::minutes, run_store::RunStore};
 use crate::{

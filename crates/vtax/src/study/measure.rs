@@ -9,11 +9,11 @@ use vtax_model::{
     guest::GuestDefaults,
     method::DomainKind,
     options::{Engine, OptionError, Segments, TestOptions},
-    stats::StoppingRule,
     study::{Row, SamplingPlan, Study, SweepPoint, TestSizes},
     units::{ByteSize, Mtu, Span},
     workload::{SpecError, TestKind, Transport, Workload, WorkloadError},
 };
+use vtax_stats::StoppingRule;
 
 use super::{ChangedStudy, ends::room_of, options::blaming};
 use crate::exit::{Blamed, Stop};

@@ -12,12 +12,12 @@ use vtax_model::{
     options::{CongestionControl, Idle, OptionError},
     run::{Difference, Goal},
     spelling::suggestion,
-    stats::{Confidence, StoppingRule, Width},
     study::{Row, SamplingPlan, SamplingPlanError, Slices, Study, is_lab_file},
     topology::{Cable, NicName},
     units::{ByteSize, Mtu, Span},
     workload::{Transport, Warmup, Workload},
 };
+use vtax_stats::{Confidence, StoppingRule, Width};
 
 use super::draft::mtus_of;
 use crate::{

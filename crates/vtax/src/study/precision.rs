@@ -1,9 +1,7 @@
 //! Tells when a run ended before its means were as precise as `--confidence` and `--width` ask.
 
-use vtax_model::{
-    run::{Run, RunState, stopping_outcome},
-    stats::Decision,
-};
+use vtax_model::run::{Run, RunState, stopping_outcome};
+use vtax_stats::Decision;
 
 use super::runner::label;
 
@@ -50,10 +48,8 @@ fn reached(decision: Decision) -> String {
 
 #[cfg(test)]
 mod tests {
-    use vtax_model::{
-        cell::Arm,
-        stats::{Confidence, StoppingRule, Width},
-    };
+    use vtax_model::cell::Arm;
+    use vtax_stats::{Confidence, StoppingRule, Width};
 
     use super::*;
     use crate::store::tests::{header, sample};

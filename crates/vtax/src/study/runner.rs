@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use vtax_model::{
     cell::{Cell, Turn, pass_orders},
     run::{Failure, Figures, PartialRecord, Run, RunState, Sample, primary_figures},
-    stats::stopping::Decision,
     study::Row,
     units::Mtu,
     workload::{TestSpec, Workload},
 };
+use vtax_stats::stopping::Decision;
 
 pub(crate) trait Sampler {
     /// Sets the MTU of every hop, and verifies it.

@@ -4,10 +4,10 @@ use vtax_model::{
     cell::{Block, Instrument, pass_orders},
     options::{Engine, Idle, Manners, TestOptions},
     run::Figures,
-    stats::{Centre, Confidence},
     units::{Mtu, Span},
     workload::{Sliced, TestSpec, Warmup},
 };
+use vtax_stats::{Centre, Confidence};
 
 use super::{Found, PLAIN, rr, rtt};
 use crate::{

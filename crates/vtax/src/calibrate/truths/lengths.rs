@@ -3,9 +3,9 @@
 use vtax_model::{
     options::{Idle, TestOptions},
     run::Figures,
-    stats::{Centre, Confidence, median},
     units::Span,
 };
+use vtax_stats::{Centre, Confidence, median};
 
 use super::{
     Found, PLAIN,

@@ -7,7 +7,8 @@ use std::{
 };
 
 use miette::miette;
-use vtax_model::{options::TestOptions, stats::median, units::Span};
+use vtax_model::{options::TestOptions, units::Span};
+use vtax_stats::median;
 use vtax_sys::cpu::{pin_current_thread, thread_times};
 
 use super::{Found, PLAIN, rr};

@@ -1,11 +1,11 @@
 use vtax_model::{
     analysis::analyse,
     cell::Arm,
-    histogram::{Histogram, SparseHistogram},
     result::Disturbance,
     run::{Failure, Run},
     units::Span,
 };
+use vtax_stats::histogram::{Histogram, SparseHistogram};
 
 use super::*;
 use crate::{

@@ -3,7 +3,6 @@
 use vtax_model::{
     analysis::analyse,
     cell::{Arm, Cell, Instrument},
-    histogram::Histogram,
     located::Source,
     measurement::{EndReport, FileReport, Interval, IntervalRtt, MachineCpu, Slice, Stages, ThreadCpu},
     method::Unsupported,
@@ -15,6 +14,7 @@ use vtax_model::{
     units::{Mtu, Span},
     workload::{TestKind, Transport, Warmup, Workload},
 };
+use vtax_stats::histogram::Histogram;
 
 pub(super) fn row(name: &str) -> Row {
     name.parse().expect("a row")

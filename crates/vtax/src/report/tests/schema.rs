@@ -2,7 +2,7 @@
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use vtax_model::stats::{Confidence, StoppingRule, Width};
+use vtax_stats::{Confidence, StoppingRule, Width};
 
 use super::*;
 

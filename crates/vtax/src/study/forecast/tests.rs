@@ -1,11 +1,11 @@
 use vtax_model::{
     cell::Arm,
-    histogram::Histogram,
     located::Source,
     measurement::{EndReport, MachineCpu},
     run::{Figures, RunState, Sample},
     study::Study,
 };
+use vtax_stats::histogram::Histogram;
 
 use super::*;
 use crate::store::{Store, tests::header};

@@ -1,13 +1,12 @@
 use super::*;
 use proptest::prelude::*;
 use vtax_model::{
-    histogram::Histogram,
     measurement::EndReport,
     method::{IoMethod, Unsupported},
     run::{Environment, PartialRecord, Placement, UnavailableRow},
-    stats::{Confidence, StoppingRule, Width},
     workload::TestKind,
 };
+use vtax_stats::{Confidence, StoppingRule, Width, histogram::Histogram};
 
 /// A machine on which sample number n takes as long as `seconds(n)` says, or fails.
 struct Machine<F: FnMut(usize, Row) -> Result<f64, SampleError>> {

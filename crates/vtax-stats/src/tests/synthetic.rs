@@ -3,7 +3,7 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use crate::stats::Pair;
+use crate::Pair;
 
 /// Places in a round: the baseline twice, the cell, and three other cells.
 const PLACES: usize = 6;

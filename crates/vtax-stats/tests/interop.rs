@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::Deserialize;
-use vtax_model::histogram::Histogram;
+use vtax_stats::histogram::Histogram;
 
 /// What the other implementation says of a histogram.
 #[derive(Debug, Deserialize)]

@@ -114,7 +114,7 @@ pub(super) fn median_of_sorted(sorted: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::tests::synthetic::{Draws, OutcomeCounts};
+    use crate::tests::synthetic::{Draws, OutcomeCounts};
 
     #[test]
     fn figures_of_known_samples() {

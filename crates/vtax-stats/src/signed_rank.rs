@@ -131,7 +131,7 @@ fn untied(n: usize) -> &'static [f64] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::tests::synthetic::Draws;
+    use crate::tests::synthetic::Draws;
     use proptest::prelude::*;
 
     fn p(differences: &[f64]) -> f64 {

@@ -87,7 +87,7 @@ fn interval(differences: &[f64], averages: &WalshAverages, confidence: Confidenc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::signed_rank::p_value;
+    use crate::signed_rank::p_value;
     use proptest::prelude::*;
 
     #[test]

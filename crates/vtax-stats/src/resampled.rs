@@ -67,7 +67,7 @@ fn allowance(known: usize, rank: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::tests::synthetic::Draws;
+    use crate::tests::synthetic::Draws;
 
     fn shown(rounds: usize, noise: f64, pairs: usize, family: usize) -> Option<f64> {
         let log_ratios = Draws::seeded(10).samples(rounds, |z| noise * z);

@@ -16,13 +16,18 @@
 //! `tests/trial.rs` tries all of it on studies whose truth is known, and `tests/independent.rs` holds figures
 //! against another implementation's.
 //!
+//! [`histogram`] keeps the times of a sample, and [`pooled`] makes percentiles of many samples.
+//!
 //! Floats are checked to be finite where they come in ([`StatsError`]), nothing reads a clock, and
 //! the only random numbers are seeded from the data: the same samples give the same sentence.
+
+#![forbid(unsafe_code)]
 
 pub mod confidence;
 pub mod difference;
 pub mod error;
 pub mod floor;
+pub mod histogram;
 pub mod holm;
 pub mod p_value;
 pub mod paired;

@@ -107,8 +107,8 @@ fn ratio(log: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::tests::synthetic::{Draws, OutcomeCounts, Rounds};
-    use crate::stats::walsh::MAX_PAIRS;
+    use crate::tests::synthetic::{Draws, OutcomeCounts, Rounds};
+    use crate::walsh::MAX_PAIRS;
     use proptest::prelude::*;
 
     fn pairs(figures: &[(f64, f64)]) -> Vec<Pair> {

@@ -1,7 +1,7 @@
 //! Our figures beside those of an independent implementation: scipy 1.17.1 and statsmodels 0.15.0
 //! (numpy 2.4.6, python 3.11.7), as `scripts/check_statistics.py` printed them for the same data.
 
-use crate::stats::{Confidence, PValue, Pair, PairedTax, Summary, holm};
+use crate::{Confidence, PValue, Pair, PairedTax, Summary, holm};
 
 const SAMPLES: [f64; 8] = [61.2, 58.7, 64.9, 60.1, 59.5, 71.3, 60.8, 62.4];
 const BASELINE: [f64; 11] = [61.2, 58.7, 64.9, 60.1, 59.5, 71.3, 60.8, 62.4, 66.0, 63.3, 57.9];

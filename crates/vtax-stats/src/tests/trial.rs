@@ -18,7 +18,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::synthetic::{Draws, Drift, NoiseShape, OutcomeCounts, Rounds, SyntheticStudy};
 use crate::histogram::Histogram;
-use crate::stats::{Confidence, PairedTax, Summary, percentile_intervals, student};
+use crate::{Confidence, PairedTax, Summary, percentile_intervals, student};
 
 mod verdicts;
 

@@ -153,7 +153,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::tests::synthetic::{Draws, OutcomeCounts};
+    use crate::tests::synthetic::{Draws, OutcomeCounts};
     use proptest::prelude::*;
 
     fn accepted(series: impl IntoIterator<Item = f64>) -> Option<(usize, u64)> {

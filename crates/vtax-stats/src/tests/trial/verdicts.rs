@@ -1,7 +1,7 @@
 //! How often equal arms are called different, and different ones shown.
 
 use super::*;
-use crate::stats::{
+use crate::{
     Comparison, Finding, NoiseFloor, Pair, Shift, Significance, judge, judge_family, tests::synthetic::NoiseShape,
 };
 

@@ -125,7 +125,7 @@ impl Shift {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::{Confidence, Pair};
+    use crate::{Confidence, Pair};
 
     fn tax_of(ratios: &[f64]) -> PairedTax {
         let pairs: Vec<Pair> = ratios.iter().map(|ratio| Pair { baseline: 1.0, cell: *ratio }).collect();
