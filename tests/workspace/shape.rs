@@ -11,7 +11,7 @@ use std::{
 };
 
 use cargo_metadata::Package;
-use syn::{Attribute, Item, UseTree, Visibility};
+use syn::{Attribute, GenericArgument, Item, PathArguments, Type, UseTree, Visibility};
 
 /// More files that use each other in a circle can't be read one by one.
 const CIRCLE_MOST: usize = 4;
@@ -229,4 +229,42 @@ fn a_circle_is_found() {
     // By a re-export, which is followed to the file behind it.
     assert_eq!(circles("pub use crate::a::In_a;", "use super::front::In_a;"), five);
     assert!(circles("", "#[cfg(test)] use crate::a::In_a;").is_empty());
+}
+
+/// What an agent sends may have been written by anybody who is on its host or has a guest.
+#[test]
+fn texts_of_agents_are_foreign() {
+    // Keys and identifiers, which are compared, and what we send ourselves.
+    const PLAIN: [&str; 4] = ["argv", "boot_id", "key", "mac"];
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vtax-agent/src");
+    let texts = |path: &str| plain_texts(&items(&source.join(path)));
+    let mut found: Vec<String> = ["protocol.rs", "protocol/greeting.rs"].into_iter().flat_map(texts).collect();
+    found.retain(|field| !PLAIN.contains(&field.as_str()));
+    assert!(found.is_empty(), "make these a ForeignText, which can't be printed as it came: {found:?}");
+    let text = "struct A { name: Option<String>, key: u8 } struct B { text: Vec<(u8, String)>, said: ForeignText }";
+    assert_eq!(plain_texts(&syn::parse_file(text).expect("Rust").items), ["name", "text"]);
+}
+
+/// The fields whose types have a `String` in them.
+fn plain_texts(items: &[Item]) -> Vec<String> {
+    let structs = items.iter().filter_map(|item| match item {
+        Item::Struct(item) => Some(&item.fields),
+        _ => None,
+    });
+    let plain = |field: &&syn::Field| mentions(&field.ty, "String");
+    structs.flatten().filter(plain).filter_map(|field| Some(field.ident.as_ref()?.to_string())).collect()
+}
+
+fn mentions(ty: &Type, name: &str) -> bool {
+    match ty {
+        Type::Path(path) => path.path.segments.iter().any(|segment| {
+            let inner = match &segment.arguments {
+                PathArguments::AngleBracketed(inner) => &inner.args,
+                _ => return segment.ident == name,
+            };
+            inner.iter().any(|inner| matches!(inner, GenericArgument::Type(inner) if mentions(inner, name)))
+        }),
+        Type::Tuple(tuple) => tuple.elems.iter().any(|inner| mentions(inner, name)),
+        _ => false,
+    }
 }

@@ -5,6 +5,7 @@
 //! the bytes that have really come, never with the claim.
 
 use std::io::{self, BufReader, Read};
+use vtax_model::foreign::ForeignText;
 
 use serde::{Serialize, de::DeserializeOwned};
 use vtax_model::units::ByteSize;
@@ -37,7 +38,10 @@ pub enum FrameError {
     Truncated { expected: ByteSize, got: ByteSize },
     #[error("a frame on the control stream isn't of this protocol: {0}")]
     #[diagnostic(code("garbled-stream"))]
-    Malformed(#[source] serde_json::Error),
+    Malformed(ForeignText),
+    #[error("the agent sent more of a program's output than it was asked for")]
+    #[diagnostic(code("garbled-stream"))]
+    BeyondWindow,
     #[error("the control stream failed: {0}")]
     #[diagnostic(code("agent-lost"))]
     Io(#[from] io::Error),
@@ -96,15 +100,20 @@ fn truncated(expected: u64, got: usize) -> FrameError {
     FrameError::Truncated { expected: ByteSize(expected), got: ByteSize(got as u64) }
 }
 
+/// serde_json quotes what the other side wrote.
+fn malformed(error: serde_json::Error) -> FrameError {
+    FrameError::Malformed(error.to_string().into())
+}
+
 /// Parses the body of a frame. serde_json limits nesting to a depth of 128.
 pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
-    serde_json::from_slice(body).map_err(FrameError::Malformed)
+    serde_json::from_slice(body).map_err(malformed)
 }
 
 /// A whole frame, which one call can write.
 pub fn encode(body: &impl Serialize, most: ByteSize) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; LENGTH_BYTES];
-    serde_json::to_writer(&mut frame, body).map_err(FrameError::Malformed)?;
+    serde_json::to_writer(&mut frame, body).map_err(malformed)?;
     let length = (frame.len() - LENGTH_BYTES) as u64;
     match u32::try_from(length) {
         Ok(head) if length <= most.0 => {

@@ -141,8 +141,8 @@ impl AgentLink {
     /// Sends a request, without waiting for anything.
     pub fn call(&self, request: Request) -> Result<PendingReply<'_>, AgentError> {
         let (sender, arrivals) = mpsc::channel();
-        let what = self.send(request, sender, 0)?;
-        Ok(PendingReply { link: self, what, arrivals })
+        let (id, what) = self.send(request, sender, 0)?;
+        Ok(PendingReply { link: self, id, what, arrivals })
     }
 
     /// An id that no session on this link has used.
@@ -201,17 +201,18 @@ impl AgentLink {
         }
     }
 
-    /// Sends a request. Its answer goes to the caller's channel, marked with `tag`.
+    /// Sends a request. Its answer goes to the caller's channel, marked with `tag`. Returns the call's id, and what it
+    /// asks for, in words.
     pub(crate) fn send(
         &self,
         request: Request,
         answer_to: mpsc::Sender<Incoming>,
         tag: usize,
-    ) -> Result<&'static str, AgentError> {
+    ) -> Result<(CallId, &'static str), AgentError> {
         let what = verb(&request);
         let id = CallId(self.calls.fetch_add(1, Ordering::Relaxed));
         self.wire.send(id, request, answer_to, tag)?;
-        Ok(what)
+        Ok((id, what))
     }
 
     /// Returns the reply of an arrival, or its error.
@@ -237,6 +238,7 @@ impl AgentLink {
 #[derive(Debug)]
 pub struct PendingReply<'link> {
     link: &'link AgentLink,
+    id: CallId,
     what: &'static str,
     arrivals: mpsc::Receiver<Incoming>,
 }

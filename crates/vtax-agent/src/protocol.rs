@@ -12,6 +12,7 @@
 mod greeting;
 
 use std::{fmt::Display, net::IpAddr, path::PathBuf, time::Duration};
+use vtax_model::foreign::ForeignText;
 
 use ipnet::IpNet;
 use miette::Diagnostic;
@@ -238,10 +239,10 @@ pub enum Reply {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
     /// Its name in the guest.
-    pub name: String,
+    pub name: ForeignText,
     /// Its driver, if it has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub driver: Option<String>,
+    pub driver: Option<ForeignText>,
 }
 
 /// A program that was run in a guest.
@@ -251,9 +252,9 @@ pub struct Ran {
     pub status: i32,
     /// The first [`OUTPUT_MOST`](crate::limits::OUTPUT_MOST) of its standard output; U+FFFD replaces bytes
     /// that are not UTF-8. Empty if it was sent as it came.
-    pub stdout: String,
+    pub stdout: ForeignText,
     /// The same for standard error.
-    pub stderr: String,
+    pub stderr: ForeignText,
 }
 
 /// Why a call failed.
@@ -262,10 +263,10 @@ pub struct Ran {
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct Fault {
     pub kind: FaultKind,
-    pub message: String,
+    pub message: ForeignText,
     /// The code of the error (`docs/errors`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
+    pub code: Option<ForeignText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Box<EndReport>>,
 }
@@ -273,14 +274,14 @@ pub struct Fault {
 impl Fault {
     /// A fault without a report.
     pub fn new(kind: FaultKind, code: &str, message: String) -> Fault {
-        Fault { kind, message, code: Some(code.to_owned()), partial: None }
+        Fault { kind, message: message.into(), code: Some(code.into()), partial: None }
     }
 
     /// A fault with the error's message and code. The code of a cancelled session also tells the kind.
     pub fn of(kind: FaultKind, error: &impl Diagnostic) -> Fault {
         let code = error.code().map(|code| code.to_string());
         let kind = if code.as_deref() == Some("cancelled") { FaultKind::Cancelled } else { kind };
-        Fault { kind, message: error.to_string(), code, partial: None }
+        Fault { kind, message: error.to_string().into(), code: code.map(ForeignText::from), partial: None }
     }
 }
 
@@ -318,9 +319,9 @@ pub struct AgentFacts {
     /// The machine, as a result describes it.
     pub environment: Environment,
     /// The kernel's build, as `uname -v` prints it.
-    pub kernel_build: String,
+    pub kernel_build: ForeignText,
     /// The instruction set that the agent was built for.
-    pub architecture: String,
+    pub architecture: ForeignText,
     /// As in [`Hello`].
     pub boot_id: String,
     /// The CPUs on which the agent may run.
@@ -339,7 +340,7 @@ pub struct AgentFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct LinkAddress {
-    pub link: String,
+    pub link: ForeignText,
     pub address: IpAddr,
     pub prefix: u8,
     /// Whether the interface is on and has a carrier.

@@ -24,6 +24,7 @@ use std::{
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
+use vtax_model::foreign::ForeignText;
 
 pub use error::{SshError, SshHostError, SshStep};
 use pipes::{PipeError, Pipes};
@@ -160,13 +161,13 @@ impl Login<'_> {
         }
         Err(SshError::Machine {
             host: self.host.to_owned(),
-            theirs: format!("{system} on {machine}"),
+            theirs: format!("{system} on {machine}").into(),
             ours: self.program.machine(),
         })
     }
 
     fn no_place(&self, tried: String) -> SshError {
-        SshError::NoPlace { host: self.host.to_owned(), tried }
+        SshError::NoPlace { host: self.host.to_owned(), tried: tried.into() }
     }
 
     /// The error, with the output that came instead of the script's next line.
@@ -178,14 +179,14 @@ impl Login<'_> {
                 let status = self.pipes.process.status_soon();
                 SshError::Ended { host, stage, status, words: self.words(noise) }
             }
-            PipeError::TooLong(line) => SshError::Noise { host, start: quoted(&[noise, &line].concat()) },
+            PipeError::TooLong(line) => SshError::Noise { host, start: quoted(&[noise, &line].concat()).into() },
             PipeError::Io(source) => SshError::Stream { host, stage, source },
         }
     }
 
-    fn words(&self, noise: &[u8]) -> String {
+    fn words(&self, noise: &[u8]) -> ForeignText {
         let words = self.pipes.process.last_words();
-        if words.is_empty() { quoted(noise.trim_ascii()) } else { words }
+        if words.is_empty() { quoted(noise.trim_ascii()).into() } else { words }
     }
 }
 

@@ -144,6 +144,6 @@ fn a_missing_link_is_told_with_those_that_are_there() {
     let AgentError::Refused { fault, .. } = &missing else { panic!("{missing:?}") };
     assert_eq!(fault.kind, FaultKind::System);
     for part in ["02:00:00:00:be:ef", "nic", &guest.mac(), "driver"] {
-        assert!(fault.message.contains(part), "no {part} in: {fault}");
+        assert!(fault.message.raw().contains(part), "no {part} in: {fault}");
     }
 }

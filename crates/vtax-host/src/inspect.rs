@@ -9,6 +9,7 @@ mod network;
 mod route;
 mod tree;
 
+use vtax_model::foreign::ForeignText;
 use vtax_model::run::{EmulatedServer, Environment};
 
 use idle::IdleStates;
@@ -21,36 +22,37 @@ pub use tree::SystemRoot;
 /// What a kernel doesn't report is left empty or `none`. The description is a record and must not stop a study.
 pub fn environment(tree: &SystemRoot) -> Environment {
     let idle = IdleStates::read(tree);
-    let text = |path: &str| tree.text(path).unwrap_or_default();
+    let text = |path: &str| ForeignText::from(tree.text(path).unwrap_or_default());
+    let texts = |all: Vec<String>| all.into_iter().map(ForeignText::from).collect();
     Environment {
-        vtax: env!("CARGO_PKG_VERSION").to_owned(),
-        hostname: kernel::hostname(tree),
+        vtax: env!("CARGO_PKG_VERSION").into(),
+        hostname: kernel::hostname(tree).into(),
         kernel: text("proc/sys/kernel/osrelease"),
-        kernel_build: kernel::build(tree),
-        preemption: kernel::preemption(tree),
-        command_line: boot::command_line(tree),
-        cpu_model: cpu::model(tree),
+        kernel_build: kernel::build(tree).into(),
+        preemption: kernel::preemption(tree).into(),
+        command_line: texts(boot::command_line(tree)),
+        cpu_model: cpu::model(tree).into(),
         cpus: cpu::online(tree),
         numa_nodes: cpu::numa_nodes(tree),
         numa_balancing: tree.number("proc/sys/kernel/numa_balancing"),
         memory_bytes: kernel::memory_bytes(tree),
-        transparent_hugepages: kernel::transparent_hugepages(tree),
+        transparent_hugepages: kernel::transparent_hugepages(tree).into(),
         clocksource: text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        clocksources: kernel::clocksources(tree),
-        governor: frequency::governor(tree),
-        frequency_driver: frequency::driver(tree),
-        frequency_mhz: frequency::range_mhz(tree),
-        turbo: frequency::turbo(tree),
+        clocksources: texts(kernel::clocksources(tree)),
+        governor: frequency::governor(tree).into(),
+        frequency_driver: frequency::driver(tree).into(),
+        frequency_mhz: frequency::range_mhz(tree).into(),
+        turbo: frequency::turbo(tree).into(),
         deepest_idle_us: idle.deepest_us(),
         idle: idle.facts(),
         server: emulated_server(tree),
         smt: text("sys/devices/system/cpu/smt/control"),
-        hypervisor: cpu::hypervisor(tree),
-        mitigations: cpu::mitigations(tree),
+        hypervisor: cpu::hypervisor(tree).into(),
+        mitigations: cpu::mitigations(tree).into_iter().map(|(name, state)| (name.into(), state.into())).collect(),
         irqbalance: kernel::irqbalance(tree),
-        congestion_control: network::congestion_control(tree),
-        network_sysctls: network::sysctls(tree),
-        privilege: kernel::privilege(tree),
+        congestion_control: network::congestion_control(tree).into(),
+        network_sysctls: network::sysctls(tree).into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        privilege: kernel::privilege(tree).into(),
     }
 }
 
@@ -83,18 +85,18 @@ mod tests {
             ("run/vtax-emulated-server.json", r#"{"spec":"emulated:nics=2","accel":"tcg","qemu":"10.0"}"#),
         ]);
         let found = environment(&tree);
-        assert_eq!(found.server.map(|server| server.spec).as_deref(), Some("emulated:nics=2"));
-        assert_eq!((found.kernel.as_str(), found.hostname.as_str()), ("6.12.1", "t7"));
-        assert_eq!((found.kernel_build.as_str(), found.preemption.as_str()), ("#1 SMP PREEMPT", "PREEMPT"));
+        assert_eq!(found.server.map(|server| server.spec), Some("emulated:nics=2".into()));
+        assert_eq!((found.kernel.raw(), found.hostname.raw()), ("6.12.1", "t7"));
+        assert_eq!((found.kernel_build.raw(), found.preemption.raw()), ("#1 SMP PREEMPT", "PREEMPT"));
         assert_eq!((found.cpus, found.numa_nodes, found.memory_bytes), (5, 2, 24_576_000));
-        assert_eq!((found.cpu_model.as_str(), found.hypervisor.as_str()), ("M7", "xen"));
-        assert_eq!((found.deepest_idle_us, found.governor.as_str()), (Some(133), "none"));
+        assert_eq!((found.cpu_model.raw(), found.hypervisor.raw()), ("M7", "xen"));
+        assert_eq!((found.deepest_idle_us, found.governor.raw()), (Some(133), "none"));
         assert_eq!(
             (found.numa_balancing, found.clocksources.as_slice()),
-            (Some(1), ["tsc", "hpet", "acpi_pm"].map(String::from).as_slice())
+            (Some(1), ["tsc", "hpet", "acpi_pm"].map(ForeignText::from).as_slice())
         );
         assert_eq!(found.command_line, ["nosmt"]);
-        assert_eq!(found.mitigations, [("meltdown".to_owned(), "Not affected".to_owned())]);
+        assert_eq!(found.mitigations, [("meltdown".into(), "Not affected".into())]);
         assert_eq!(found.privilege, "root");
     }
 
@@ -102,12 +104,12 @@ mod tests {
     fn an_empty_tree_is_described_too() {
         let (_root, tree) = SystemRoot::invented::<&str, &str>(&[]);
         let told = Environment {
-            vtax: env!("CARGO_PKG_VERSION").to_owned(),
+            vtax: env!("CARGO_PKG_VERSION").into(),
             numa_nodes: 1,
-            governor: "none".to_owned(),
-            turbo: "unknown".to_owned(),
-            hypervisor: "none".to_owned(),
-            privilege: "user namespace".to_owned(),
+            governor: "none".into(),
+            turbo: "unknown".into(),
+            hypervisor: "none".into(),
+            privilege: "user namespace".into(),
             ..Environment::default()
         };
         assert_eq!(environment(&tree), told);

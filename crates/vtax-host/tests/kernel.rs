@@ -39,7 +39,7 @@ fn the_way_out_is_told_with_the_links_below() {
         let hops = ns.run(|| route_hops(from.map(ip), ip(to))).expect("inside");
         hops.into_iter().map(|hop| (hop.link, hop.kind, hop.mtu, hop.nic.driver)).collect::<Vec<_>>()
     };
-    let hop = |link: &str, kind: &str, mtu| (link.to_owned(), kind.to_owned(), mtu, Some(kind.to_owned()));
+    let hop = |link: &str, kind: &str, mtu| (link.into(), kind.into(), mtu, Some(kind.into()));
     let out = [hop("upper", "macvlan", 1400), hop("near", "veth", 9000)];
     assert_eq!(ask(Some("192.0.2.1"), "192.0.2.2"), out);
     assert_eq!(ask(None, "192.0.2.2"), out);
@@ -69,7 +69,7 @@ fn of_two_links_on_one_network_the_one_that_is_used_is_told() {
         }
         let sent = ["a0", "a1"].into_iter().zip(before).map(|(link, before)| (link, sent_bytes(&here, link) - before));
         let used: Vec<&str> = sent.filter(|(_, bytes)| *bytes >= 100_000).map(|(link, _)| link).collect();
-        assert_eq!(told.iter().map(|hop| hop.link.as_str()).collect::<Vec<_>>(), used, "from {from}");
+        assert_eq!(told.iter().map(|hop| hop.link.raw()).collect::<Vec<_>>(), used, "from {from}");
         assert_eq!(used.len(), 1, "from {from}");
     }
 }

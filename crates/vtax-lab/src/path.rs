@@ -28,11 +28,11 @@ fn hop(site: &mut Site, blueprint: &Blueprint, place: Place) -> Result<Hop, LabE
     let gone = || LabError::link(&blueprint.lab, &place, "is gone");
     let link = links.into_iter().find(|link| link.name.as_str() == place.link.as_str()).ok_or_else(gone)?;
     Ok(Hop {
-        domain: place.namespace.to_string(),
-        link: place.link.to_string(),
-        kind: link.kind.unwrap_or_default(),
+        domain: place.namespace.to_string().into(),
+        link: place.link.to_string().into(),
+        kind: link.kind.unwrap_or_default().into(),
         mtu: link.mtu,
-        qdisc: link.qdisc.unwrap_or_default(),
+        qdisc: link.qdisc.unwrap_or_default().into(),
         tx_queues: link.tx_queues.unwrap_or_default(),
         rx_queues: link.rx_queues.unwrap_or_default(),
         nic: site.nic(&place)?,

@@ -97,7 +97,7 @@ fn guests_come_with_their_lab_and_go_with_it() {
     for bytes in [1500, 9000] {
         lab.set_mtu(Mtu::try_from(bytes).expect("an MTU")).expect("every link takes it");
         let hops = lab.path(end("web"), end("db")).expect("a path");
-        let kinds: Vec<&str> = hops.iter().map(|hop| hop.kind.as_str()).collect();
+        let kinds: Vec<&str> = hops.iter().map(|hop| hop.kind.raw()).collect();
         assert_eq!(kinds, ["tun", "bridge", "veth", "veth", "bridge", "tun"]);
         assert!(hops.iter().all(|hop| i64::from(hop.mtu) == bytes), "{hops:?}");
     }

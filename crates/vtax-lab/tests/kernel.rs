@@ -16,6 +16,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use vtax_model::foreign::ForeignText;
 
 use build::try_up;
 use traces::{RUN, assert_nothing_left, processes};
@@ -143,7 +144,7 @@ fn full_packets_cross_by_every_method_at_every_mtu() {
                 let hops = lab.path(web, peer).expect("a path");
                 assert!(hops.len() >= 2, "{what}: {hops:?}");
                 let overhead = |kind: &str| if kind == "vxlan" { 50 } else { 0 };
-                assert!(hops.iter().all(|hop| hop.mtu == wire.get() - overhead(&hop.kind)), "{what}: {hops:?}");
+                assert!(hops.iter().all(|hop| hop.mtu == wire.get() - overhead(hop.kind.raw())), "{what}: {hops:?}");
             }
             lab.down().expect("all goes");
             assert_nothing_left(&lab_name);
@@ -217,7 +218,7 @@ fn hops_are_described_from_inside_their_namespaces() {
     let web = lab.blueprint().zone(&name("web")).expect("the zone");
     let peer = lab.blueprint().host(&name("peer"), &name("w0")).expect("the host");
     for hop in lab.path(web, peer).expect("a path") {
-        assert_eq!(hop.nic.driver.as_deref(), Some(hop.kind.as_str()), "{hop:?}");
+        assert_eq!(hop.nic.driver.as_ref().map(ForeignText::raw), Some(hop.kind.raw()), "{hop:?}");
         assert!(hop.nic.offloads.contains_key("tx-tcp-segmentation"), "{hop:?}");
         assert!(hop.nic.bus.is_none() && hop.nic.irqs.is_empty(), "{hop:?}");
     }

@@ -140,10 +140,7 @@ fn guests_on_macvtaps_are_reached_from_the_other_host_and_go_without_a_trace() {
         }
         let [from, to] = [web, db].map(|guest| lab.blueprint().guest(&guest.name).expect("a guest"));
         let hops = lab.path(from, to).expect("a path");
-        assert_eq!(
-            hops.iter().map(|hop| hop.kind.as_str()).collect::<Vec<_>>(),
-            ["macvtap", "veth", "veth", "macvtap"]
-        );
+        assert_eq!(hops.iter().map(|hop| hop.kind.raw()).collect::<Vec<_>>(), ["macvtap", "veth", "veth", "macvtap"]);
         assert!(hops.iter().all(|hop| i64::from(hop.mtu) == bytes), "{hops:?}");
         assert!(reaches("peer", web.address.addr(), bytes, 20), "web at {bytes}");
         assert!(reaches("sut", db.address.addr(), bytes, 20), "db at {bytes}");

@@ -6,6 +6,7 @@ mod host_cpu;
 pub mod noise;
 mod taxes;
 
+use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use crate::{
@@ -33,7 +34,7 @@ pub fn analyse(run: &Run) -> ResultDocument {
         id: header.id.clone(),
         state: *state,
         started: header.started.clone(),
-        caveat: header.environment.caveat().map(str::to_owned),
+        caveat: header.environment.caveat().map(ForeignText::from),
         wall_seconds: *wall_seconds,
         both: header.study.both,
         baseline: header.study.baseline,

@@ -7,6 +7,7 @@
 pub mod analysis;
 pub mod cell;
 pub mod endpoint;
+pub mod foreign;
 pub mod guest;
 pub mod located;
 pub mod measurement;

@@ -1,5 +1,6 @@
 //! What one end of a test has seen.
 
+use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -74,7 +75,7 @@ pub struct EndReport {
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub overrun_ns: u64,
     /// Why idle states were not held off although the test asked for it.
-    pub idle_not_held: Option<String>,
+    pub idle_not_held: Option<ForeignText>,
 }
 
 /// What an end did in a slice; in [`Figures`](crate::run::Figures), what both ends did.

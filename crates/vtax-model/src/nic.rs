@@ -3,6 +3,7 @@
 //! Part of a path's identity: two figures over links that differ in one of these are figures of
 //! two paths. What a link or its driver doesn't tell is absent.
 
+use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -14,20 +15,20 @@ use serde_with::skip_serializing_none;
 #[serde(default)]
 pub struct NicFacts {
     /// The driver, as `veth`, `ixgbe`, `virtio_net`.
-    pub driver: Option<String>,
+    pub driver: Option<ForeignText>,
     /// The driver's version.
-    pub driver_version: Option<String>,
+    pub driver_version: Option<ForeignText>,
     /// The firmware's version.
-    pub firmware: Option<String>,
+    pub firmware: Option<ForeignText>,
     /// Where it is plugged in, as `0000:3b:00.1`.
-    pub bus: Option<String>,
+    pub bus: Option<ForeignText>,
     /// 10^6 bits a second, as negotiated.
     pub speed_mbps: Option<u32>,
     /// The NUMA node that it is plugged into.
     pub numa_node: Option<u32>,
     /// Offloads by the kernel's names (`tx-tcp-segmentation`), and whether they are on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub offloads: BTreeMap<String, bool>,
+    pub offloads: BTreeMap<ForeignText, bool>,
     /// Queues in use.
     pub channels: Option<Channels>,
     /// Descriptors of each queue.
@@ -88,8 +89,8 @@ pub struct IrqFacts {
     /// Its number in `/proc/irq`.
     pub number: u32,
     /// CPUs that it may go to, as the kernel lists them: `0-3,8`.
-    pub affinity: String,
+    pub affinity: ForeignText,
     /// CPUs that it goes to now, if the kernel tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub effective: Option<String>,
+    pub effective: Option<ForeignText>,
 }

@@ -1,5 +1,6 @@
 //! The published figures of the classic studies, to stand beside ours.
 
+use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -26,11 +27,11 @@ pub struct Published {
     /// The study.
     pub id: String,
     /// The source's title.
-    pub title: String,
+    pub title: ForeignText,
     /// On what they were measured.
-    pub testbed: String,
+    pub testbed: ForeignText,
     /// What to know when comparing our figures with them, if there is anything.
-    pub note: Option<String>,
+    pub note: Option<ForeignText>,
     /// The size that a file has in the study, if these are times of files: other sizes take other times.
     file: Option<ByteSize>,
     #[serde(default)]
@@ -54,7 +55,7 @@ struct PublishedCell {
     bandwidth: BTreeMap<String, f64>,
     /// Streams: Gb/s.
     gbps: Option<f64>,
-    system: Option<String>,
+    system: Option<ForeignText>,
     /// Files: seconds.
     real: Option<f64>,
     user: Option<f64>,
@@ -66,7 +67,7 @@ struct PublishedCell {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublishedFigure {
     /// The machine, and in which state, if the source has several: `large, tuned`.
-    pub system: Option<String>,
+    pub system: Option<ForeignText>,
     /// In the unit of what its test is compared by: mean RTT in µs, Mb/s, seconds.
     pub value: f64,
     /// Files: CPU seconds in user space.
@@ -135,7 +136,7 @@ mod tests {
     }
 
     /// What is published for the cells of a row in a built-in study: machine and value.
-    fn figures(study: &str, row: &str, is: impl Fn(&Cell) -> bool) -> Vec<(String, f64)> {
+    fn figures(study: &str, row: &str, is: impl Fn(&Cell) -> bool) -> Vec<(ForeignText, f64)> {
         let cells = Study::built_in(study).expect("built in").cells;
         let of_row = |cell: &&Cell| cell.row.to_string() == row && is(cell);
         let published = Published::of(study).expect("listed");
@@ -151,8 +152,8 @@ mod tests {
     #[test]
     fn the_t7_1_figures_are_those_of_the_source() {
         let figure = |row, transport, test, mtu| figures("sparc-t7-1", row, is(transport, test, mtu));
-        assert_eq!(figure("sr-iov", Transport::Udp, TestKind::Rr, 9000), [(String::new(), 63.0)]);
-        assert_eq!(figure("paravirtual", Transport::Tcp, TestKind::Stream, 1500), [(String::new(), 4800.0)]);
+        assert_eq!(figure("sr-iov", Transport::Udp, TestKind::Rr, 9000), [(ForeignText::default(), 63.0)]);
+        assert_eq!(figure("paravirtual", Transport::Tcp, TestKind::Stream, 1500), [(ForeignText::default(), 4800.0)]);
         assert_eq!(figure("bridge", Transport::Tcp, TestKind::Stream, 1500), []);
     }
 
@@ -180,14 +181,14 @@ mod tests {
     #[test]
     fn the_vmdq_figures_are_those_that_the_source_prints() {
         let all = |row| figures("vmdq", row, |_| true);
-        assert_eq!(all("native"), [(String::new(), 120.0)], "of 64 bytes only");
+        assert_eq!(all("native"), [(ForeignText::default(), 120.0)], "of 64 bytes only");
         assert_eq!((all("shared-queue")[0].1, all("queue-per-guest")[0].1), (240.0, 130.0));
     }
 
     #[test]
     fn the_ovm3_figures_are_of_two_machines() {
         let all = |row| figures("ovm3-tuning", row, |_| true);
-        let of = |system: &str, value| (system.to_owned(), value);
+        let of = |system: &str, value| (ForeignText::from(system), value);
         let guest = [of("small, untuned", 7800.0), of("large, untuned", 3400.0), of("large, tuned", 8200.0)];
         assert_eq!(all("host-to-guest"), guest);
         assert_eq!(all("guest-to-guest-across-hosts"), [of("large, tuned", 8200.0)]);
@@ -200,9 +201,9 @@ mod tests {
         let row: Row = "shared-to-shared".parse().expect("known");
         let cell = cells.iter().find(|cell| cell.row == row).expect("a cell");
         let times = Published::of("ip-instances").expect("listed").figures(cell);
-        let system = Some("V210".to_owned());
+        let system = Some("V210".into());
         assert_eq!(times[0], PublishedFigure { system, value: 6.6, user: Some(0.1), sys: Some(5.3) });
-        assert_eq!(times[1].system.as_deref(), Some("X4200"));
+        assert_eq!(times[1].system, Some("X4200".into()));
         let smaller = Cell { workload: Workload::File { size: ByteSize(100 << 20) }, ..*cell };
         let published = Published::of("ip-instances").expect("listed");
         assert_eq!(published.figures(&smaller), [], "times of a file of another size");

@@ -4,6 +4,7 @@ mod ends;
 mod host_cpu;
 mod tax;
 
+use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -31,9 +32,9 @@ pub struct ResultDocument {
     /// The study's name.
     pub study: String,
     /// The study's title.
-    pub title: String,
+    pub title: ForeignText,
     /// What it asks.
-    pub question: String,
+    pub question: ForeignText,
     /// The run.
     pub id: String,
     /// How far it came.
@@ -42,7 +43,7 @@ pub struct ResultDocument {
     pub started: String,
     /// What is to be said with every figure; nothing of those of a real machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub caveat: Option<String>,
+    pub caveat: Option<ForeignText>,
     /// Wall-clock seconds.
     pub wall_seconds: f64,
     /// Whether the method stands at both ends.
@@ -206,7 +207,7 @@ pub enum CellStatus {
     /// Every sample of it failed.
     Failed {
         /// The last error.
-        why: String,
+        why: ForeignText,
     },
     /// The run ended before its first sample.
     Missing,

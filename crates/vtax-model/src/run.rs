@@ -1,5 +1,6 @@
 //! A run of a study: its plan, where it ran, and the samples as they landed. Every figure is computed from it.
 
+use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -198,9 +199,9 @@ pub type PairRecord = Ends<EndRecord>;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndRecord {
     /// Its name as the user knows it: `ssh:root@vm1`, `zone bridge-sut`, `host sut`, `local`.
-    pub name: String,
+    pub name: ForeignText,
     /// Where its sockets were bound.
-    pub address: String,
+    pub address: ForeignText,
     /// The CPUs that its threads were pinned to, in turn; empty means unpinned.
     pub cpus: Vec<u32>,
     /// Its machine, if that isn't the one on which vtax ran.
@@ -248,9 +249,9 @@ pub struct GuestMachine {
     pub accel: Accelerator,
     /// Why that isn't KVM, if it was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub no_kvm: Option<String>,
+    pub no_kvm: Option<ForeignText>,
     /// QEMU's version.
-    pub qemu: String,
+    pub qemu: ForeignText,
 }
 
 /// The links between the two ends of a row, in order.
@@ -271,15 +272,15 @@ pub struct PathRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hop {
     /// The host or zone in whose stack the link is.
-    pub domain: String,
+    pub domain: ForeignText,
     /// Its name there.
-    pub link: String,
+    pub link: ForeignText,
     /// The kernel's kind of link: `veth`, `bridge`, …
-    pub kind: String,
+    pub kind: ForeignText,
     /// The MTU that the kernel reports.
     pub mtu: u32,
     /// The queueing discipline at its root.
-    pub qdisc: String,
+    pub qdisc: ForeignText,
     /// Transmit queues.
     pub tx_queues: u32,
     /// Receive queues.
@@ -329,7 +330,7 @@ pub struct Failure {
     /// From 1.
     pub round: u32,
     /// The error, as the user was told.
-    pub error: String,
+    pub error: ForeignText,
     /// What was measured until then. No figure is computed from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Box<PartialRecord>>,

@@ -9,6 +9,7 @@ mod sweep;
 
 pub use sweep::{SweepPoint, TestSizes};
 
+use crate::foreign::ForeignText;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -33,9 +34,9 @@ pub struct Study {
     /// Short name; names the lab and the published figures too.
     pub id: Name,
     /// One line.
-    pub title: String,
+    pub title: ForeignText,
     /// What it is to find out.
-    pub question: String,
+    pub question: ForeignText,
     /// Rows of the tables, in order.
     pub rows: Vec<Row>,
     /// Rows that are left out on cables between real NICs, of which each row takes one, unless somebody asks for them.

@@ -18,6 +18,9 @@ pub enum UnitError {
     #[error("`{0}` is not a length of time; write a number with its unit, as 30s, 250ms or 2m")]
     #[diagnostic(code("bad-time"))]
     Span(String),
+    #[error("`{0}` is too long; the longest time is 100 years")]
+    #[diagnostic(code("bad-time"))]
+    SpanOverflow(String),
     #[error(
         "`{0}` is not a bit rate; write a number with its unit, as 100M, 1G or 2.5 Gbit/s (bits a second, M is 10^6)"
     )]
@@ -170,6 +173,9 @@ impl fmt::Display for Mtu {
 pub struct Span(pub Duration);
 
 impl Span {
+    /// The longest that is accepted. Sums of some such times can't overflow, nor can a moment that lies so far ahead.
+    const MOST: Duration = Duration::from_secs(100 * 31_557_600);
+
     /// A span of whole milliseconds.
     pub const fn from_millis(millis: u64) -> Span {
         Span(Duration::from_millis(millis))
@@ -180,8 +186,11 @@ impl FromStr for Span {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let span = humantime::parse_duration(text);
-        span.map(Span).map_err(|_| UnitError::Span(text.to_owned()))
+        match humantime::parse_duration(text) {
+            Ok(span) if span <= Span::MOST => Ok(Span(span)),
+            Ok(_) | Err(humantime::DurationError::NumberOverflow) => Err(UnitError::SpanOverflow(text.to_owned())),
+            Err(_) => Err(UnitError::Span(text.to_owned())),
+        }
     }
 }
 

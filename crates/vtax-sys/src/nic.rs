@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use vtax_model::foreign::ForeignText;
 
 use vtax_model::nic::{IrqFacts, NicFacts};
 
@@ -20,17 +21,17 @@ pub fn describe(link: &IfName) -> NicFacts {
     let driver = ethtool.driver();
     let device = driver.bus.as_deref().and_then(|bus| Device::find(Path::new("/"), bus));
     NicFacts {
-        driver: driver.name,
-        driver_version: driver.version,
-        firmware: driver.firmware,
+        driver: driver.name.map(ForeignText::from),
+        driver_version: driver.version.map(ForeignText::from),
+        firmware: driver.firmware.map(ForeignText::from),
         speed_mbps: ethtool.speed_mbps(),
         numa_node: device.as_ref().and_then(Device::numa_node),
-        offloads: ethtool.offloads(),
+        offloads: ethtool.offloads().into_iter().map(|(name, on)| (name.into(), on)).collect(),
         channels: ethtool.channels(),
         rings: ethtool.rings(),
         coalescing: ethtool.coalescing(),
         irqs: device.as_ref().map(Device::irqs).unwrap_or_default(),
-        bus: driver.bus,
+        bus: driver.bus.map(ForeignText::from),
     }
 }
 
@@ -71,8 +72,9 @@ impl Device {
 
     fn irq(&self, number: u32) -> Option<IrqFacts> {
         let directory = self.root.join("proc/irq").join(number.to_string());
-        let affinity = text(&directory.join("smp_affinity_list"))?;
-        let effective = text(&directory.join("effective_affinity_list")).filter(|list| !list.is_empty());
+        let affinity = text(&directory.join("smp_affinity_list"))?.into();
+        let effective =
+            text(&directory.join("effective_affinity_list")).filter(|list| !list.is_empty()).map(ForeignText::from);
         Some(IrqFacts { number, affinity, effective })
     }
 }

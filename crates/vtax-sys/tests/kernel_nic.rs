@@ -14,7 +14,7 @@ fn a_link_is_described_inside_its_own_namespace() {
     let kind = LinkKind::Veth { peer: name("nic1"), peer_ns: None, peer_mtu: None };
     Rtnl::open_in(&ns).unwrap().create_link(&NewLink::new(name("nic0"), kind)).unwrap();
     let facts = ns.run(|| nic::describe(&name("nic0"))).unwrap();
-    assert_eq!(facts.driver.as_deref(), Some("veth"));
+    assert_eq!(facts.driver, Some("veth".into()));
     assert!(facts.driver_version.is_some());
     let offloads = &facts.offloads;
     for part in ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-udp-segmentation", "rx-gro"] {
@@ -38,6 +38,6 @@ fn a_vxlan_has_no_hardware_to_tell_of() {
     };
     Rtnl::open_in(&ns).unwrap().create_link(&NewLink::new(name("vx"), kind)).unwrap();
     let facts = ns.run(|| nic::describe(&name("vx"))).unwrap();
-    assert_eq!(facts.driver.as_deref(), Some("vxlan"));
+    assert_eq!(facts.driver, Some("vxlan".into()));
     assert!(facts.rings.is_none() && facts.coalescing.is_none() && facts.irqs.is_empty(), "{facts:?}");
 }

@@ -6,6 +6,7 @@ use std::{
     process::{Command, Stdio},
     time::Duration,
 };
+use vtax_model::foreign::ForeignText;
 
 use miette::miette;
 use vtax_agent::link::{AgentError, AgentLink};
@@ -95,9 +96,9 @@ pub(crate) fn start_agent(name: &str, lab: &Lab, endpoint: &LabEndpoint, program
 /// Waits until the agent of a guest has opened its port. Meanwhile the user is told the last line of its console.
 pub(crate) fn wait_for_agent(qemu: &mut Qemu, patience: Option<Duration>) -> Result<(), GuestError> {
     let (guest, usual) = (qemu.launch().name.clone(), qemu.launch().patience());
-    let tell = |waited: Duration, line: &str| {
-        let says = if line.trim().is_empty() { "is silent" } else { "says: " };
-        tell!("guest {guest} has no agent yet after {} s; its console {says}{}", waited.as_secs(), line.trim());
+    let tell = |waited: Duration, line: &ForeignText| {
+        let says = if line.is_empty() { "is silent" } else { "says: " };
+        tell!("guest {guest} has no agent yet after {} s; its console {says}{}", waited.as_secs(), line);
     };
     qemu.wait_agent_telling(patience.unwrap_or(usual), tell)
 }

@@ -19,6 +19,7 @@ use std::{
     thread,
     time::Duration,
 };
+use vtax_model::foreign::ForeignText;
 
 pub(crate) use fetched::fetch_run;
 use miette::{bail, miette};
@@ -285,7 +286,7 @@ impl EmulatedServerUp {
             status => bail!(
                 code = "server-command-failed",
                 "{what} in the emulated server failed with status {status}: {}",
-                ran.stderr.trim_end()
+                ran.stderr.raw().trim_end()
             ),
         }
     }
@@ -327,7 +328,12 @@ fn take_lock(qemu: &Qemu) -> miette::Result<LockFile> {
 fn write_machine(qemu: &Qemu, why_not_kvm: Option<String>) -> miette::Result<()> {
     let launch = qemu.launch();
     let spec = launch.server.map(|spec| spec.to_string()).unwrap_or_default();
-    let machine = EmulatedServer { spec, accel: launch.accel, qemu: launch.qemu.version.to_string(), why_not_kvm };
+    let machine = EmulatedServer {
+        spec: spec.into(),
+        accel: launch.accel,
+        qemu: launch.qemu.version.to_string().into(),
+        why_not_kvm: why_not_kvm.map(ForeignText::from),
+    };
     let path = launch.directory.join(MACHINE);
     fs::write(&path, serde_json::to_vec(&machine).expect("a machine is JSON"))
         .coded("file", || format!("writing {}", path.display()))

@@ -5,10 +5,11 @@
 //! `println!` and `eprintln!` in this program. The output of a command that a user runs in a domain is copied as it is.
 
 use std::{
-    borrow::Cow,
-    fmt::{self, Write as _},
+    fmt,
     io::{self, Write},
 };
+
+use vtax_model::foreign::visible;
 
 use crate::exit::{Blamed, Coded, Stop};
 
@@ -32,52 +33,4 @@ macro_rules! tell {
 pub(crate) fn tell(words: fmt::Arguments<'_>) {
     let line = words.to_string() + "\n";
     let _ = io::stderr().lock().write_all(visible(&line).as_bytes());
-}
-
-/// The text with each control character, and each character that changes the direction of writing, as `\u001b`. Lines
-/// and tabs stay. Text that is JSON stays the same JSON.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_hidden) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match is_hidden(character) {
-            true => write!(shown, "\\u{:04x}", u32::from(character)).expect("a string takes all"),
-            false => shown.push(character),
-        }
-    }
-    Cow::Owned(shown)
-}
-
-fn is_hidden(character: char) -> bool {
-    let turns = matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || character.is_control() && !matches!(character, '\n' | '\t')
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn what_a_terminal_would_obey_is_shown_instead() {
-        assert_eq!(
-            visible("a\u{1b}[2Jb\u{9b}1mc\rd\u{7f}\u{202e}e\n\tf"),
-            "a\\u001b[2Jb\\u009b1mc\\u000dd\\u007f\\u202ee\n\tf"
-        );
-        assert!(matches!(visible("vxlan costs +4.5 µs"), Cow::Borrowed(_)));
-    }
-
-    proptest! {
-        #[test]
-        fn json_stays_the_same_json(text in any::<String>()) {
-            let json = serde_json::to_string_pretty(&[&text]).expect("text is JSON");
-            let shown = visible(&json).into_owned();
-            prop_assert!(!shown.contains(is_hidden));
-            let [read]: [String; 1] = serde_json::from_str(&shown).expect("still JSON");
-            prop_assert_eq!(read, text);
-        }
-    }
 }

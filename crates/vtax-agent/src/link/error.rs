@@ -1,6 +1,7 @@
 //! The errors of an agent, as its coordinator sees them.
 
 use std::{fmt, io, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
+use vtax_model::foreign::ForeignText;
 
 use crate::{
     frame::FrameError,
@@ -31,7 +32,7 @@ pub enum AgentError {
     Thread { name: String, source: io::Error },
     #[error("the agent of {name} didn't answer the greeting within {deadline:?}{}", quoted(stderr))]
     #[diagnostic(code("not-in-time"))]
-    Silent { name: String, deadline: Duration, stderr: String },
+    Silent { name: String, deadline: Duration, stderr: ForeignText },
     #[error("the agent of {name} is vtax-agent {} (protocol {}), this is vtax {} (protocol {}); install the same version of both", theirs.version, theirs.protocol, ours.version, ours.protocol)]
     #[diagnostic(code("agent-version"))]
     OtherVersion { name: String, ours: Greeting, theirs: Greeting },
@@ -72,7 +73,7 @@ pub struct Death {
     /// The exit status of its process, if it has one here that has ended.
     pub status: Option<ExitStatus>,
     /// The end of its standard error.
-    pub stderr: String,
+    pub stderr: ForeignText,
 }
 
 /// The exit status of a shell, and so of `ssh`, if there is no such command.
@@ -94,6 +95,6 @@ impl fmt::Display for Death {
     }
 }
 
-fn quoted(stderr: &str) -> String {
+fn quoted(stderr: &ForeignText) -> String {
     if stderr.is_empty() { String::new() } else { format!("; it said: {stderr}") }
 }

@@ -11,6 +11,8 @@ use crate::protocol::{Attached, CallOutcome, LinkSetup, ProgramSpec, Ran, Reply,
 const ATTACHED: Duration = Duration::from_secs(20);
 /// How much longer than its limit a program may take on a busy machine.
 const MARGIN: Duration = Duration::from_secs(10);
+/// How long an agent takes to note that it may send more, with a margin for a busy machine.
+const ATTENTIVE: Duration = Duration::from_secs(20);
 /// How many bytes of a program's outputs may be on the way to us. We ask for more when half of it is used, so
 /// the program never waits for a coordinator that is fast enough.
 const WINDOW: ByteSize = ByteSize(256 << 10);
@@ -84,6 +86,7 @@ impl Running<'_> {
     fn follow_to_reply(mut self, mut on_output: impl FnMut(Stream, &[u8])) -> Result<Ran, AgentError> {
         let (link, what) = (self.pending.link, self.pending.what);
         let mut taken = 0;
+        let mut asked: Option<PendingReply<'_>> = None;
         loop {
             let left = self.patience.saturating_sub(self.started.elapsed());
             let arrival = self.pending.arrivals.recv_timeout(left).map_err(|_| link.late(what, self.patience))?;
@@ -97,7 +100,12 @@ impl Running<'_> {
             on_output(output.stream, &output.bytes);
             taken += output.bytes.len() as u64;
             if taken >= WINDOW.0 / 2 {
-                link.call(Request::More { session: self.session, taken: ByteSize(taken) })?;
+                // An agent that reads nothing would let our requests pile up.
+                if let Some(before) = asked.take() {
+                    before.wait(ATTENTIVE)?;
+                }
+                link.wire.widen(self.pending.id, taken);
+                asked = Some(link.call(Request::More { session: self.session, taken: ByteSize(taken) })?);
                 taken = 0;
             }
         }

@@ -10,6 +10,7 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+use vtax_model::foreign::ForeignText;
 
 /// How many bytes of standard error are kept, from its end.
 const LAST_WORDS: usize = 4096;
@@ -59,14 +60,14 @@ impl ChildProcess {
     }
 
     /// The end of its standard error; complete if the process has ended.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> ForeignText {
         let deadline = Instant::now() + WORDS_SOON;
         let speaks = || lock(&self.listener).as_ref().is_some_and(|listener| !listener.is_finished());
         while speaks() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
         let words: Vec<u8> = lock(&self.words).iter().copied().collect();
-        String::from_utf8_lossy(&words).trim().to_owned()
+        String::from_utf8_lossy(&words).trim().into()
     }
 
     /// Waits until the process has ended by itself, or kills it.

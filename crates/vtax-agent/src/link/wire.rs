@@ -23,7 +23,7 @@ use super::{
 use crate::{
     conversations::Conversations,
     frame::{self, FrameError, HELLO_MOST, REPLY_MOST, REQUEST_MOST},
-    protocol::{Answer, Call, CallId, CallOutcome, Greeting, Hello, Introduction, Opening, Request},
+    protocol::{Answer, Call, CallId, CallOutcome, Greeting, Hello, Introduction, Opening, ProgramSpec, Request},
 };
 
 /// What the stream may contain before the agent's first bytes to us.
@@ -69,6 +69,8 @@ enum Callers {
 struct Caller {
     answer_to: Sender<Incoming>,
     tag: usize,
+    /// How many bytes of outputs the agent may still send. They wait for the caller in memory.
+    window: u64,
 }
 
 impl ControlStream {
@@ -124,11 +126,24 @@ impl ControlStream {
         answer_to: Sender<Incoming>,
         tag: usize,
     ) -> Result<(), AgentError> {
+        let window = match &request {
+            Request::Run(ProgramSpec { window: Some(window), .. }) => window.0,
+            _ => 0,
+        };
         let frame = self.encode(&Call { id, request }, REQUEST_MOST)?;
-        self.shared.expect(id, Caller { answer_to, tag })?;
+        self.shared.expect(id, Caller { answer_to, tag, window })?;
         // If the writer has gone, every caller learns the reason now or soon.
         let _ = self.frames.send(frame);
         Ok(())
+    }
+
+    /// The caller has taken so many bytes of outputs, so the agent may send as many more.
+    pub(super) fn widen(&self, id: CallId, taken: u64) {
+        if let Callers::Waiting(callers) = &mut *lock(&self.shared.callers)
+            && let Some(caller) = callers.get_mut(&id)
+        {
+            caller.window += taken;
+        }
     }
 
     fn greet(&self, opening: &Opening) -> Result<(), AgentError> {
@@ -168,15 +183,24 @@ impl Shared {
     }
 
     /// An answer without a caller belongs to one that gave up, or to the last shutdown. A caller that gets an
-    /// output goes on waiting.
-    fn deliver(&self, Answer { id, outcome }: Answer) {
-        let Callers::Waiting(callers) = &mut *lock(&self.callers) else { return };
+    /// output goes on waiting. An output beyond the window is an error, or an agent could fill the memory.
+    fn deliver(&self, Answer { id, outcome }: Answer) -> Result<(), FrameError> {
+        let Callers::Waiting(callers) = &mut *lock(&self.callers) else { return Ok(()) };
         let send = |caller: &Caller, outcome| caller.answer_to.send(Incoming { tag: caller.tag, outcome: Ok(outcome) });
-        // An error means that the caller gave up.
-        let _ = match &outcome {
-            CallOutcome::Output(_) => callers.get(&id).map(|caller| send(caller, outcome)),
-            CallOutcome::Done(_) | CallOutcome::Failed(_) => callers.remove(&id).map(|caller| send(&caller, outcome)),
-        };
+        // A sending that fails means that the caller gave up.
+        match &outcome {
+            CallOutcome::Output(output) => {
+                let Some(caller) = callers.get_mut(&id) else { return Ok(()) };
+                // An empty output counts, too: it takes room in the queue.
+                let left = caller.window.checked_sub((output.bytes.len() as u64).max(1));
+                caller.window = left.ok_or(FrameError::BeyondWindow)?;
+                let _ = send(caller, outcome);
+            }
+            CallOutcome::Done(_) | CallOutcome::Failed(_) => {
+                let _ = callers.remove(&id).map(|caller| send(&caller, outcome));
+            }
+        }
+        Ok(())
     }
 
     /// Tells every waiting caller, and keeps the cause for later calls. The first cause counts, because
@@ -280,7 +304,7 @@ fn read_hello(reader: &mut BufReader<impl Read>) -> Result<First, FrameError> {
 
 fn read_answers(reader: &mut impl Read, shared: &Shared) -> Result<(), FrameError> {
     while let Some(body) = frame::read_frame(reader, REPLY_MOST)? {
-        shared.deliver(frame::parse(&body)?);
+        shared.deliver(frame::parse(&body)?)?;
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ impl<'link> MeasuringAgent<'link> {
             _ => Awaited::Report,
         };
         self.state = match self.link.send(request, answer_to.clone(), tag) {
-            Ok(verb) => State::Asked { verb, for_what },
+            Ok((_, verb)) => State::Asked { verb, for_what },
             Err(error) => State::Failed(error),
         };
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use vtax_engine::Token;
+use vtax_model::foreign::ForeignText;
 
 /// The version of all messages on the control stream. Raise it with every change.
 pub const PROTOCOL: u32 = 6;
@@ -19,13 +20,13 @@ pub fn version_line() -> String {
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Greeting {
     pub protocol: u32,
-    pub version: String,
+    pub version: ForeignText,
 }
 
 impl Greeting {
     /// The versions of this program.
     pub fn ours() -> Greeting {
-        Greeting { protocol: PROTOCOL, version: VERSION.to_owned() }
+        Greeting { protocol: PROTOCOL, version: VERSION.into() }
     }
 }
 
@@ -67,9 +68,9 @@ pub struct Hello {
     /// The agent's process id in its own PID namespace.
     pub pid: u32,
     /// The name of the machine.
-    pub hostname: String,
+    pub hostname: ForeignText,
     /// The kernel's release.
-    pub kernel: String,
+    pub kernel: ForeignText,
     /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`, random(4)). If the agent's time namespace
     /// isn't the first, it follows after a `/`. Agents with the same value read the same monotonic clock
     /// (time_namespaces(7)). Empty if the kernel doesn't report the id.

@@ -66,7 +66,7 @@ pub(super) fn attach(wanted: &LinkSetup, cancel: &Cancel) -> Result<Attached, At
     add_addresses(&mut kernel, link.index, &wanted.addresses)?;
     let carried = await_some(cancel, || carrier(&mut kernel, link.index))?;
     carried.ok_or_else(|| AttachError::NoCarrier { link: link.name.clone(), mac })?;
-    Ok(Attached { name: link.name.to_string(), driver: nic::describe(&link.name).driver })
+    Ok(Attached { name: link.name.to_string().into(), driver: nic::describe(&link.name).driver })
 }
 
 /// A bridge or a VLAN has the address of the NIC below it, so a link without a kind is taken first.

@@ -2,6 +2,7 @@
 //! so in a zone they are the zone's.
 
 use std::{env, fs};
+use vtax_model::foreign::ForeignText;
 
 use vtax_host::{
     inspect::{self, SystemRoot},
@@ -29,7 +30,7 @@ pub(super) fn facts() -> AgentFacts {
     AgentFacts {
         environment: inspect::environment(&SystemRoot::live()),
         kernel_build: kernel_says("version"),
-        architecture: env::consts::ARCH.to_owned(),
+        architecture: env::consts::ARCH.into(),
         boot_id: boot_id(),
         machine: Machine::read(&SystemRoot::live()),
         cpus_allowed,
@@ -48,8 +49,8 @@ pub(crate) fn boot_id() -> String {
     }
 }
 
-fn kernel_says(what: &str) -> String {
-    line(&format!("/proc/sys/kernel/{what}")).unwrap_or_else(|| "unknown".to_owned())
+fn kernel_says(what: &str) -> ForeignText {
+    line(&format!("/proc/sys/kernel/{what}")).unwrap_or_else(|| "unknown".to_owned()).into()
 }
 
 fn line(path: &str) -> Option<String> {
@@ -65,7 +66,7 @@ fn addresses() -> SysResult<Vec<LinkAddress>> {
     let named = addresses.filter_map(|address| {
         let link = links.iter().find(|link| link.index == address.link)?;
         let (name, address, prefix) = (link.name.to_string(), address.net.addr(), address.net.prefix_len());
-        Some(LinkAddress { link: name, address, prefix, running: link.up && link.running })
+        Some(LinkAddress { link: name.into(), address, prefix, running: link.up && link.running })
     });
     Ok(named.collect())
 }
@@ -77,7 +78,7 @@ mod tests {
     #[test]
     fn the_machine_is_described() {
         let facts = facts();
-        let (major, _) = facts.environment.kernel.split_once('.').expect("a release has a dot");
+        let (major, _) = facts.environment.kernel.raw().split_once('.').expect("a release has a dot");
         assert!(major.parse::<u32>().is_ok_and(|major| major >= 3), "{}", facts.environment.kernel);
         assert!(!facts.cpus_allowed.is_empty() && facts.environment.memory_bytes > 0);
         assert_eq!(facts.boot_id, hello().boot_id);

@@ -89,7 +89,7 @@ pub(super) fn run(
         }
     }
     let status = status(child.wait().map_err(lost)?);
-    let [stdout, stderr] = run.outlets.map(Outlet::text);
+    let [stdout, stderr] = run.outlets.map(|outlet| outlet.text().into());
     Ok(Ran { status, stdout, stderr })
 }
 
@@ -325,7 +325,7 @@ mod tests {
             seen(&sender, &output);
         });
         let Ran { status, stdout, stderr } = ran.expect("it runs");
-        assert_eq!((&*stdout, &*stderr), ("", ""), "what was sent isn't kept");
+        assert_eq!((stdout.raw(), stderr.raw()), ("", ""), "what was sent isn't kept");
         (outputs, status)
     }
 
@@ -404,9 +404,12 @@ mod tests {
             run_alone(program, &Cancel::new()).expect("it runs")
         };
         // While it is given, what comes back is taken: neither side waits for the other.
-        assert_eq!(with("tr -d '\\000-\\377' | wc -c").stdout.trim(), "0");
-        assert_eq!(with("cat | wc -c").stdout.trim(), "300000");
-        assert_eq!(with("head -c 3 | od -An -tu1").stdout.split_whitespace().collect::<Vec<_>>(), ["0", "1", "2"]);
+        assert_eq!(with("tr -d '\\000-\\377' | wc -c").stdout.raw().trim(), "0");
+        assert_eq!(with("cat | wc -c").stdout.raw().trim(), "300000");
+        assert_eq!(
+            with("head -c 3 | od -An -tu1").stdout.raw().split_whitespace().collect::<Vec<_>>(),
+            ["0", "1", "2"]
+        );
         assert_eq!(with("exec <&-; exit 7").status, 7);
         assert_eq!(shell("cat", SOON).expect("it runs").stdout, "");
     }
@@ -421,7 +424,7 @@ mod tests {
     #[test]
     fn an_output_beyond_the_limit_is_cut_and_the_program_goes_on() {
         let ran = shell(r"head -c 3000000 /dev/zero | tr '\0' x; printf '\377' >&2; exit 4", SOON).expect("it runs");
-        assert_eq!((ran.status, ran.stdout.len() as u64, &*ran.stderr), (4, OUTPUT_MOST.0, "\u{fffd}"));
+        assert_eq!((ran.status, ran.stdout.raw().len() as u64, ran.stderr.raw()), (4, OUTPUT_MOST.0, "\u{fffd}"));
     }
 
     #[test]
@@ -429,7 +432,7 @@ mod tests {
         let start = Instant::now();
         let ran = shell("sleep 60 & echo $!", SOON).expect("it runs");
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-        let sleeper = ran.stdout.trim().parse().ok().and_then(Pid::from_raw).expect("its number");
+        let sleeper = ran.stdout.raw().trim().parse().ok().and_then(Pid::from_raw).expect("its number");
         rustix::process::kill_process(sleeper, rustix::process::Signal::KILL).expect("it goes on");
     }
 

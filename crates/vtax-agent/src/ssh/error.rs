@@ -1,6 +1,7 @@
 //! What can go wrong before an agent on another host can be greeted.
 
 use std::{fmt, io, path::PathBuf, process::ExitStatus, time::Duration};
+use vtax_model::foreign::ForeignText;
 
 use crate::link::AgentError;
 
@@ -49,16 +50,16 @@ pub enum SshError {
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{} is not the agent of this vtax: {found}; name the program vtax-agent of the same build", path.display())]
     #[diagnostic(code("no-agent-program"))]
-    OtherProgram { path: PathBuf, found: String },
+    OtherProgram { path: PathBuf, found: ForeignText },
     #[error("{host} can't be reached: `{program}` can't be started: {source}; install the OpenSSH client")]
     #[diagnostic(code("no-ssh-client"))]
     Start { program: String, host: String, source: io::Error },
     #[error("{stage} at {host} failed{}{}", ended(status), said(host, stage, words))]
     #[diagnostic(code("ssh-failed"))]
-    Ended { host: String, stage: SshStep, status: Option<ExitStatus>, words: String },
+    Ended { host: String, stage: SshStep, status: Option<ExitStatus>, words: ForeignText },
     #[error("{stage} at {host} made no progress for {deadline:?}{}", said(host, stage, words))]
     #[diagnostic(code("ssh-failed"))]
-    Silent { host: String, stage: SshStep, deadline: Duration, words: String },
+    Silent { host: String, stage: SshStep, deadline: Duration, words: ForeignText },
     #[error("{stage} at {host} failed: {source}")]
     #[diagnostic(code("ssh-failed"))]
     Stream { host: String, stage: SshStep, source: io::Error },
@@ -66,17 +67,17 @@ pub enum SshError {
         "{host} prints more than 64 KiB before it runs the command of vtax, beginning with \"{start}\"; see what its login scripts print when they have no terminal"
     )]
     #[diagnostic(code("unexpected-output"))]
-    Noise { host: String, start: String },
+    Noise { host: String, start: ForeignText },
     #[error(
         "{host} is {theirs}, and the agent here is for Linux on {ours}; put a vtax-agent of this version that was built for it there, in a directory of the PATH"
     )]
     #[diagnostic(code("other-architecture"))]
-    Machine { host: String, theirs: String, ours: String },
+    Machine { host: String, theirs: ForeignText, ours: String },
     #[error(
         "{host} has no place for the agent:{tried}; make room in one of them (it takes 3 MB, and must be allowed to run), or put vtax-agent there in a directory of the PATH"
     )]
     #[diagnostic(code("no-place-for-agent"))]
-    NoPlace { host: String, tried: String },
+    NoPlace { host: String, tried: ForeignText },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Agent(#[from] AgentError),
@@ -87,7 +88,7 @@ fn ended(status: &Option<ExitStatus>) -> String {
 }
 
 /// The last output and a remedy. If the user can't log in to the host, his own ssh tells him more.
-fn said(host: &str, stage: &SshStep, words: &str) -> String {
+fn said(host: &str, stage: &SshStep, words: &ForeignText) -> String {
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
     match stage {
         SshStep::Login => format!("{words}; see what `ssh -o BatchMode=yes {host} true` says"),

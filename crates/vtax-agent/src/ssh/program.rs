@@ -36,7 +36,7 @@ impl AgentProgram {
     /// clear error is possible here, not on the other host.
     pub(super) fn read(path: &Path, deadline: Duration) -> Result<AgentProgram, SshError> {
         let unreadable = |source| SshError::Unreadable { path: path.to_owned(), source };
-        let other = |found: String| SshError::OtherProgram { path: path.to_owned(), found };
+        let other = |found: String| SshError::OtherProgram { path: path.to_owned(), found: found.into() };
         if fs::metadata(path).map_err(unreadable)?.len() > SIZE_MOST {
             return Err(other("it is larger than 64 MiB".to_owned()));
         }

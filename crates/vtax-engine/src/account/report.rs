@@ -1,5 +1,6 @@
 //! The report of an end, from the ledgers of its threads.
 
+use vtax_model::foreign::ForeignText;
 use vtax_model::measurement::{EndReport, FileReport, WarmupReport};
 
 use super::{
@@ -31,7 +32,7 @@ pub(crate) fn merge(threads: Vec<(ThreadCounts, Meter<'_>)>, shared: &Shared) ->
         None if shared.is_sliced() => sum.slices.iter().map(|slice| slice.seconds).sum(),
         None => end_time(&counts),
     };
-    sum.idle_not_held.clone_from(&shared.idle_not_held);
+    sum.idle_not_held = shared.idle_not_held.clone().map(ForeignText::from);
     let length = shared.session.spec.options.interval.map_or(0.0, |interval| interval.0.as_secs_f64());
     sum.series = series::join(length, bins);
     Ok(sum)

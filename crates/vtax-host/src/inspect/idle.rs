@@ -40,9 +40,9 @@ impl IdleStates {
         let states = self.cpus.first().map(|(_, states)| states.clone()).unwrap_or_default();
         let differing = self.cpus.iter().filter(|(_, others)| *others != states);
         Some(IdleFacts {
-            driver: self.driver.unwrap_or_else(|| "none".to_owned()),
-            governor: self.governor.unwrap_or_default(),
-            differing_cpus: differing.map(|(cpu, _)| *cpu).collect::<CpuSet>().to_string(),
+            driver: self.driver.unwrap_or_else(|| "none".to_owned()).into(),
+            governor: self.governor.unwrap_or_default().into(),
+            differing_cpus: differing.map(|(cpu, _)| *cpu).collect::<CpuSet>().to_string().into(),
             states,
         })
     }
@@ -58,7 +58,7 @@ fn states(tree: &SystemRoot, cpu: u32) -> Vec<IdleState> {
 
 fn state(tree: &SystemRoot, folder: &str) -> Option<IdleState> {
     Some(IdleState {
-        name: tree.text(&format!("{folder}/name")).unwrap_or_default(),
+        name: tree.text(&format!("{folder}/name")).unwrap_or_default().into(),
         exit_latency_us: tree.number(&format!("{folder}/latency"))?,
         disabled: tree.number(&format!("{folder}/disable")).is_some_and(|disabled| disabled != 0),
     })
@@ -110,7 +110,7 @@ mod tests {
     fn states_keep_the_order_of_the_kernel() {
         let latencies: Vec<(&str, u32, u32)> = (0..12).map(|latency| ("C", latency, latency % 2)).collect();
         let facts = machine(&[&latencies]).facts().expect("there is a driver");
-        assert_eq!((facts.driver.as_str(), facts.governor.as_str()), ("intel_idle", "menu"));
+        assert_eq!((facts.driver.raw(), facts.governor.raw()), ("intel_idle", "menu"));
         let read: Vec<_> = facts.states.iter().map(|state| (state.exit_latency_us, state.disabled)).collect();
         assert_eq!(read, (0..12).map(|latency| (latency, latency % 2 == 1)).collect::<Vec<_>>());
         assert_eq!(facts.states[0].name, "C");

@@ -64,11 +64,11 @@ fn is_below(link: &Link, upper: &Link) -> bool {
 
 fn hop(domain: &str, link: &Link) -> Hop {
     Hop {
-        domain: domain.to_owned(),
-        link: link.name.to_string(),
-        kind: link.kind.clone().unwrap_or_default(),
+        domain: domain.into(),
+        link: link.name.to_string().into(),
+        kind: link.kind.clone().unwrap_or_default().into(),
         mtu: link.mtu,
-        qdisc: link.qdisc.clone().unwrap_or_default(),
+        qdisc: link.qdisc.clone().unwrap_or_default().into(),
         tx_queues: link.tx_queues.unwrap_or_default(),
         rx_queues: link.rx_queues.unwrap_or_default(),
         nic: nic::describe(&link.name),
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn loopback_is_a_hop() {
         let hops = route_hops(None, "127.0.0.1".parse().expect("an address"));
-        assert_eq!(hops.iter().map(|hop| hop.link.as_str()).collect::<Vec<_>>(), ["lo"]);
+        assert_eq!(hops.iter().map(|hop| hop.link.raw()).collect::<Vec<_>>(), ["lo"]);
         assert_eq!((link_hops("lo"), link_hops("nonexistent")), (hops.clone(), vec![]));
         assert!(hops[0].mtu > 1500 && hops[0].nic.offloads.contains_key("tx-tcp-segmentation"), "{hops:?}");
     }

@@ -12,6 +12,7 @@ use std::{
     path::Path,
     time::{Duration, SystemTime},
 };
+use vtax_model::foreign::ForeignText;
 
 use tempfile::TempDir;
 use vtax_model::{guest::Accelerator, units::ByteSize};
@@ -97,7 +98,7 @@ fn patience() -> Duration {
 
 /// A kernel that reports a panic has run. So KVM works, and the problem is another one.
 fn is_panic(error: &GuestError) -> bool {
-    matches!(error, GuestError::Ended { words, .. } if words.console.iter().any(|line| line.contains("Kernel panic")))
+    matches!(error, GuestError::Ended { words, .. } if words.console.iter().any(|line| line.raw().contains("Kernel panic")))
 }
 
 fn brief(error: &GuestError) -> String {
@@ -106,7 +107,7 @@ fn brief(error: &GuestError) -> String {
         GuestError::Stopped { state, .. } => format!("KVM can't run a guest: QEMU stops it ({state})"),
         GuestError::Ended { words, .. } => {
             let line = words.qemu.last().or(words.console.last());
-            format!("a guest ends at once under KVM: {}", line.map_or("it says nothing", String::as_str))
+            format!("a guest ends at once under KVM: {}", line.map_or("it says nothing".into(), ForeignText::to_string))
         }
         other => format!("a guest did not start under KVM: {other}"),
     }

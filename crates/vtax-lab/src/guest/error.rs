@@ -1,6 +1,7 @@
 //! What this machine lacks for guests, and what goes wrong with a guest.
 
 use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
+use vtax_model::foreign::ForeignText;
 
 use vtax_model::{method::Unsupported, topology::Name};
 use vtax_sys::{SysError, process::Signal};
@@ -36,7 +37,7 @@ pub enum GuestError {
     Late { guest: Name, missing: &'static str, waited: Duration, words: Box<LastWords> },
     #[error("guest `{guest}` stands still: its state is `{state}` to QEMU{words}")]
     #[diagnostic(code("guest-stopped"))]
-    Stopped { guest: Name, state: String, words: Box<LastWords> },
+    Stopped { guest: Name, state: ForeignText, words: Box<LastWords> },
     #[error(
         "guest `{guest}`: QEMU (process {pid}) is still there after SIGKILL: the kernel holds it; look at /proc/{pid}/stack"
     )]
@@ -60,10 +61,10 @@ pub enum GuestError {
     OpenQueues { guest: Name, nic: String, wanted: usize, given: usize },
     #[error("guest `{guest}`: QEMU's monitor {why} at `{command}`")]
     #[diagnostic(code("qemu-monitor-lost"))]
-    Monitor { guest: Name, command: String, why: String },
+    Monitor { guest: Name, command: String, why: ForeignText },
     #[error("guest `{guest}`: QEMU refuses `{command}`: {description} ({class})")]
     #[diagnostic(code("qemu-refuses-command"))]
-    Refused { guest: Name, command: String, class: String, description: String },
+    Refused { guest: Name, command: String, class: ForeignText, description: ForeignText },
 }
 
 impl GuestError {
@@ -97,7 +98,7 @@ pub enum MissingForGuests {
     OldQemu { path: PathBuf, version: Version, least: Version },
     #[error("{path} {why}")]
     #[diagnostic(code("qemu-broken"))]
-    Qemu { path: PathBuf, why: String },
+    Qemu { path: PathBuf, why: ForeignText },
     #[error("there is no kernel for guests: {}", reasons(.looked))]
     #[diagnostic(code("no-guest-kernel"))]
     NoKernel { looked: Vec<(PathBuf, String)> },

@@ -6,6 +6,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
     path::Path,
 };
+use vtax_model::foreign::ForeignText;
 
 use super::launch::Launch;
 
@@ -17,9 +18,9 @@ const TAIL: u64 = 16 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LastWords {
     /// The last lines of its console.
-    pub console: Vec<String>,
+    pub console: Vec<ForeignText>,
     /// The last lines of QEMU's own messages.
-    pub qemu: Vec<String>,
+    pub qemu: Vec<ForeignText>,
 }
 
 impl LastWords {
@@ -29,7 +30,7 @@ impl LastWords {
 
     /// Why the guest has ended, if its kernel says so, to follow "ended": Linux panics when it must kill the agent.
     pub(super) fn cause(&self) -> &'static str {
-        let said = |part: &str| self.console.iter().any(|line| line.contains(part));
+        let said = |part: &str| self.console.iter().any(|line| line.raw().contains(part));
         if said("Kernel panic - not syncing: System is deadlocked on memory") {
             " (it ran out of memory; give it more by `memory`)"
         } else if said("Kernel panic") {
@@ -55,7 +56,7 @@ impl fmt::Display for LastWords {
 }
 
 /// The last lines of a log, without control sequences. A log that isn't there has no lines.
-fn tail(path: &Path) -> Vec<String> {
+fn tail(path: &Path) -> Vec<ForeignText> {
     let text = read_tail(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let mut lines: Vec<String> = text.lines().map(printable).filter(|line| !line.is_empty()).collect();
@@ -63,7 +64,8 @@ fn tail(path: &Path) -> Vec<String> {
     if let Some(panic) = lines.iter().position(|line| line.contains("Kernel panic")) {
         lines.truncate(panic + 1);
     }
-    lines.split_off(lines.len().saturating_sub(LINES))
+    lines.drain(..lines.len().saturating_sub(LINES));
+    lines.into_iter().map(ForeignText::from).collect()
 }
 
 fn read_tail(path: &Path) -> io::Result<Vec<u8>> {

@@ -10,6 +10,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use vtax_model::foreign::ForeignText;
 
 use vtax_model::units::ByteSize;
 use vtax_sys::{
@@ -113,7 +114,7 @@ impl Qemu {
     pub fn wait_agent_telling(
         &mut self,
         patience: Duration,
-        mut tell: impl FnMut(Duration, &str),
+        mut tell: impl FnMut(Duration, &ForeignText),
     ) -> Result<(), GuestError> {
         let begun = Instant::now();
         let deadline = begun + patience;
@@ -135,7 +136,7 @@ impl Qemu {
             }
             if now >= telling {
                 telling = now + OFTEN;
-                tell(begun.elapsed(), self.last_words().console.last().map_or("", String::as_str));
+                tell(begun.elapsed(), &self.last_words().console.pop().unwrap_or_default());
             }
         }
     }
@@ -221,7 +222,7 @@ impl Qemu {
     }
 
     fn stopped(&self, state: String) -> GuestError {
-        GuestError::Stopped { guest: self.launch.name.clone(), state, words: Box::new(self.last_words()) }
+        GuestError::Stopped { guest: self.launch.name.clone(), state: state.into(), words: Box::new(self.last_words()) }
     }
 
     fn late(&self, missing: &'static str, waited: Duration) -> GuestError {

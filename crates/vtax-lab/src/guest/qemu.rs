@@ -77,7 +77,7 @@ fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
 }
 
 fn broken(path: &Path, why: String) -> GuestError {
-    MissingForGuests::Qemu { path: path.to_owned(), why }.into()
+    MissingForGuests::Qemu { path: path.to_owned(), why: why.into() }.into()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::{
     path::Path,
     time::{Duration, Instant},
 };
+use vtax_model::foreign::ForeignText;
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -81,8 +82,8 @@ struct Line {
 
 #[derive(Deserialize)]
 struct Refusal {
-    class: String,
-    desc: String,
+    class: ForeignText,
+    desc: ForeignText,
 }
 
 #[derive(Deserialize)]
@@ -97,7 +98,8 @@ impl Monitor {
     /// Connects and greets. This fails if nobody listens, if QEMU hangs, or if another client is connected.
     pub fn connect(guest: &Name, socket: &Path, patience: Duration) -> Result<Monitor, GuestError> {
         let deadline = Instant::now() + patience;
-        let fail = |why: String| GuestError::Monitor { guest: guest.clone(), command: "greeting".to_owned(), why };
+        let fail =
+            |why: String| GuestError::Monitor { guest: guest.clone(), command: "greeting".to_owned(), why: why.into() };
         let stream = connect(socket, patience).map_err(|error| fail(format!("can't be reached: {error}")))?;
         Monitor::greet(guest, stream, deadline)
     }
@@ -244,7 +246,7 @@ impl Monitor {
     }
 
     fn fail(&self, command: &str, why: String) -> GuestError {
-        GuestError::Monitor { guest: self.guest.clone(), command: command.to_owned(), why }
+        GuestError::Monitor { guest: self.guest.clone(), command: command.to_owned(), why: why.into() }
     }
 }
 

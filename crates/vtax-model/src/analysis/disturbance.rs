@@ -1,5 +1,6 @@
 //! What else took the CPUs while samples were taken.
 
+use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use super::ends;
@@ -82,7 +83,7 @@ fn blocks(run: &Run) -> Vec<Watched> {
 }
 
 fn sessions(run: &Run, samples: &[&Sample]) -> impl Iterator<Item = Watched> {
-    let mut machines: BTreeMap<String, SessionCpu> = BTreeMap::new();
+    let mut machines: BTreeMap<ForeignText, SessionCpu> = BTreeMap::new();
     for sample in samples {
         let ends = ends(run, &run.header.study.cells[sample.cell]);
         let pair = ends.and_then(|ends| ends.pairs.into_iter().next());
@@ -91,7 +92,7 @@ fn sessions(run: &Run, samples: &[&Sample]) -> impl Iterator<Item = Watched> {
         for (cpu, record) in [initiator, responder].into_iter().zip(records) {
             let Some(session) = cpu.session else { continue };
             let elsewhere = record.and_then(|record| record.environment.as_ref());
-            let name = elsewhere.map_or(String::new(), |environment| environment.hostname.clone());
+            let name = elsewhere.map(|environment| environment.hostname.clone()).unwrap_or_default();
             let seen = machines.entry(name).or_insert(SessionCpu { user: 0.0, ..session });
             let longest = if session.seconds > seen.seconds { session } else { *seen };
             *seen = SessionCpu { user: seen.user + session.user, ..longest };

@@ -1,5 +1,6 @@
 //! What guests cost their host, and how their clocks went.
 
+use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use super::{Taken, estimate};
@@ -40,7 +41,7 @@ fn per_unit(figures: &Figures, host: &HostCpu, transactions: bool) -> f64 {
 
 /// Each boot of each guest that was read twice.
 pub(super) fn clocks(run: &Run) -> Vec<GuestClock> {
-    let mut readings: BTreeMap<(&str, u32), Vec<ClockReading>> = BTreeMap::new();
+    let mut readings: BTreeMap<(&ForeignText, u32), Vec<ClockReading>> = BTreeMap::new();
     let guests = run.samples.iter().filter_map(|sample| sample.figures.host_cpu.as_ref()).flat_map(|host| &host.guests);
     for guest in guests {
         readings.entry((&guest.name, guest.pid)).or_default().extend(guest.clock);
@@ -48,13 +49,13 @@ pub(super) fn clocks(run: &Run) -> Vec<GuestClock> {
     readings.into_iter().filter_map(|((guest, _), readings)| clock(guest, &readings)).collect()
 }
 
-fn clock(guest: &str, readings: &[ClockReading]) -> Option<GuestClock> {
+fn clock(guest: &ForeignText, readings: &[ClockReading]) -> Option<GuestClock> {
     let first = readings.iter().min_by_key(|reading| reading.at_ns)?;
     let last = readings.iter().max_by_key(|reading| reading.at_ns)?;
     let ns = (last.at_ns - first.at_ns) as f64;
     let ppm = |part: f64| part / ns * 1e6;
     (ns > 0.0).then(|| GuestClock {
-        guest: guest.to_owned(),
+        guest: guest.clone(),
         seconds: ns / 1e9,
         drift_ppm: ppm(last.ahead_ns as f64 - first.ahead_ns as f64),
         uncertainty_ppm: ppm(last.uncertainty_ns as f64 + first.uncertainty_ns as f64),
@@ -74,7 +75,7 @@ mod tests {
     };
 
     fn guest(name: &str, guest: f64, exits: Option<u64>) -> GuestCpu {
-        let name = name.to_owned();
+        let name = name.into();
         GuestCpu { name, pid: 7, accel: Accelerator::Kvm, guest, vhost: 0.1, qemu: 0.05, exits, clock: None }
     }
 
@@ -124,7 +125,7 @@ mod tests {
     fn a_clock_drifts_from_its_first_reading_to_its_last() {
         let reading =
             |seconds: u64, ahead_ns| ClockReading { at_ns: seconds * 1_000_000_000, ahead_ns, uncertainty_ns: 100_000 };
-        let name = "web".to_owned();
+        let name = "web".into();
         let found = clock(&name, &[reading(3, 500), reading(1, 1_000_000), reading(11, -1_000_000)]).expect("two");
         assert_eq!((found.seconds, found.drift_ppm, found.uncertainty_ppm), (10.0, -200.0, 20.0));
         assert!(found.is_much());

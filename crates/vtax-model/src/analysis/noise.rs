@@ -76,14 +76,14 @@ fn congestion_control<'a>(document: &'a ResultDocument, record: &'a CellRecord) 
         _ => &pair.initiator,
     });
     let environment = sender.and_then(|end| end.environment.as_ref()).unwrap_or(&document.environment);
-    &environment.congestion_control
+    environment.congestion_control.raw()
 }
 
 /// CPUs sleep only while they wait for a transaction. The hypervisor wakes a halted virtual CPU in any state.
 fn idle(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
     let environment = &document.environment;
     let deepest = environment.deepest_idle_us;
-    let virtual_cpus = !matches!(environment.hypervisor.as_str(), "" | "none");
+    let virtual_cpus = !matches!(environment.hypervisor.raw(), "" | "none");
     let sleeps = deepest.is_some_and(|us| us >= DEEP_IDLE_US) || virtual_cpus;
     let waits = record.cell.workload.kind().is_transactions() && record.cell.options.idle == Idle::System;
     (sleeps && waits).then_some(NoiseCause::Idle(deepest.filter(|us| *us >= DEEP_IDLE_US)))
@@ -163,7 +163,7 @@ pub fn needless_retransmits(record: &CellRecord) -> Option<NeedlessRetransmits> 
 fn is_lossless(record: &CellRecord) -> bool {
     const KINDS: [&str; 5] = ["veth", "bridge", "macvlan", "ipvlan", "vxlan"];
     let hops = record.path.as_ref().map_or(&[][..], |path| &path.hops);
-    let hands_on = |hop: &crate::run::Hop| KINDS.contains(&hop.kind.as_str()) && hop.qdisc == "noqueue";
+    let hands_on = |hop: &crate::run::Hop| KINDS.contains(&hop.kind.raw()) && hop.qdisc == "noqueue";
     !hops.is_empty() && hops.iter().all(hands_on)
 }
 

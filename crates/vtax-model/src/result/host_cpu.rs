@@ -1,5 +1,6 @@
 //! What guests cost their host, over the samples of a cell, and how their clocks went.
 
+use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
@@ -33,7 +34,7 @@ pub struct HostCpuSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestClock {
     /// The guest.
-    pub guest: String,
+    pub guest: ForeignText,
     /// Seconds between the two readings.
     pub seconds: f64,
     /// How much faster than the host's, in millionths.

@@ -1,5 +1,6 @@
 //! A virtual machine that was there before the run, as libvirt describes it.
 
+use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -17,13 +18,13 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainRecord {
     /// Its name in libvirt.
-    pub name: String,
+    pub name: ForeignText,
     /// What no other domain has.
-    pub uuid: String,
+    pub uuid: ForeignText,
     /// What runs its instructions.
     pub accel: Accelerator,
     /// The machine that QEMU imitates, as `pc-q35-10.0`; empty if it isn't told.
-    pub machine: String,
+    pub machine: ForeignText,
     /// Virtual CPUs.
     pub vcpus: u32,
     /// RAM.
@@ -32,15 +33,15 @@ pub struct DomainRecord {
     #[serde(default)]
     pub hugepages: bool,
     /// The NUMA nodes that it is from, as the kernel lists them; any if absent.
-    pub nodes: Option<String>,
+    pub nodes: Option<ForeignText>,
     /// The host's CPUs on which each virtual CPU may run, as the kernel lists them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub vcpu_pins: BTreeMap<u32, String>,
+    pub vcpu_pins: BTreeMap<u32, ForeignText>,
     /// The CPUs of QEMU's other threads, which serve what neither vhost nor an I/O thread does.
-    pub emulator_pin: Option<String>,
+    pub emulator_pin: Option<ForeignText>,
     /// The CPUs of each I/O thread.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub io_pins: BTreeMap<u32, String>,
+    pub io_pins: BTreeMap<u32, ForeignText>,
     /// The NIC that is measured on; absent if it isn't known which one that is.
     pub nic: Option<DomainNic>,
 }
@@ -52,11 +53,11 @@ pub struct DomainNic {
     /// The type of libvirt's `<interface>`: `network`, `bridge`, `direct`, `hostdev`, `vhostuser`,
     /// `user`, …; `pci` is a device that was handed over as a whole (`<hostdev>`).
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: ForeignText,
     /// The Ethernet address in the guest, if it is told.
-    pub mac: Option<String>,
+    pub mac: Option<ForeignText>,
     /// What the guest sees, as `virtio` or `e1000e`.
-    pub model: Option<String>,
+    pub model: Option<ForeignText>,
     /// Its I/O method; absent if vtax has no word for it.
     pub method: Option<IoMethod>,
     /// Which of that method's kinds; absent if vtax has no word for it or it isn't known.
@@ -73,11 +74,11 @@ pub struct DomainNic {
     /// Its MTU, if libvirt says it.
     pub mtu: Option<u32>,
     /// What it is connected to: a bridge, a network, a link, a socket.
-    pub source: Option<String>,
+    pub source: Option<ForeignText>,
     /// The host's link that was made for it: a tap or a macvtap. Another one after each start.
-    pub target: Option<String>,
+    pub target: Option<ForeignText>,
     /// The host's PCI address of a device that was handed over.
-    pub pci: Option<String>,
+    pub pci: Option<ForeignText>,
 }
 
 impl DomainRecord {

@@ -1,5 +1,6 @@
 //! The machine of a run, with what speeds it up or slows it down: only like conditions can be compared.
 
+use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -13,23 +14,23 @@ use crate::guest::Accelerator;
 #[serde(default)]
 pub struct Environment {
     /// The version of vtax.
-    pub vtax: String,
+    pub vtax: ForeignText,
     /// The machine's name.
-    pub hostname: String,
+    pub hostname: ForeignText,
     /// Kernel release.
-    pub kernel: String,
+    pub kernel: ForeignText,
     /// The kernel's build, as `uname -v` says it.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub kernel_build: String,
+    #[serde(skip_serializing_if = "ForeignText::is_empty")]
+    pub kernel_build: ForeignText,
     /// The kernel's preemption as built: `PREEMPT_DYNAMIC`, `PREEMPT_RT`, `PREEMPT`, or
     /// `none or voluntary`. The mode of a dynamic one is told only to root, by debugfs.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub preemption: String,
+    #[serde(skip_serializing_if = "ForeignText::is_empty")]
+    pub preemption: ForeignText,
     /// The words of the kernel's command line that bear on speed, as they were given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub command_line: Vec<String>,
+    pub command_line: Vec<ForeignText>,
     /// Model of the CPUs.
-    pub cpu_model: String,
+    pub cpu_model: ForeignText,
     /// CPUs that are switched on, whether vtax may use them or not.
     pub cpus: u32,
     /// NUMA nodes.
@@ -39,46 +40,46 @@ pub struct Environment {
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// `always`, `madvise` or `never`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub transparent_hugepages: String,
+    #[serde(skip_serializing_if = "ForeignText::is_empty")]
+    pub transparent_hugepages: ForeignText,
     /// The kernel's clock, as `tsc`.
-    pub clocksource: String,
+    pub clocksource: ForeignText,
     /// The clocks that the kernel could use, the best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub clocksources: Vec<String>,
+    pub clocksources: Vec<ForeignText>,
     /// The frequency governor, or `none`; `performance 0-3, powersave 4-7` if CPUs differ.
-    pub governor: String,
+    pub governor: ForeignText,
     /// The driver that sets frequencies, as `intel_pstate`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub frequency_driver: String,
+    #[serde(skip_serializing_if = "ForeignText::is_empty")]
+    pub frequency_driver: ForeignText,
     /// The range of frequencies in force, in MHz: `800-3500`; `800-2000 of 800-3500` if the CPUs
     /// could do more; with the CPUs of each range behind it if they differ.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub frequency_mhz: String,
+    #[serde(skip_serializing_if = "ForeignText::is_empty")]
+    pub frequency_mhz: ForeignText,
     /// Whether CPUs may exceed their nominal frequency: `on`, `off`, `unknown`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub turbo: String,
+    #[serde(skip_serializing_if = "ForeignText::is_empty")]
+    pub turbo: ForeignText,
     /// What the CPUs do when they have nothing to do, if the kernel tells.
     pub idle: Option<IdleFacts>,
     /// The longest exit latency in µs of an idle state that isn't disabled, of any CPU; if the kernel tells.
     #[serialize_always]
     pub deepest_idle_us: Option<u32>,
     /// Simultaneous multithreading: `on`, `off`, `notsupported`.
-    pub smt: String,
+    pub smt: ForeignText,
     /// The hypervisor under this machine, or `none`.
-    pub hypervisor: String,
+    pub hypervisor: ForeignText,
     /// CPU vulnerabilities' mitigations, name and state.
-    pub mitigations: Vec<(String, String)>,
+    pub mitigations: Vec<(ForeignText, ForeignText)>,
     /// Whether irqbalance moves interrupts between CPUs; absent where other processes can't be seen.
     pub irqbalance: Option<bool>,
     /// TCP congestion control.
-    pub congestion_control: String,
+    pub congestion_control: ForeignText,
     /// Settings of the network by their sysctl names, of the namespace that this was read in.
     /// Those that the kernel shows only in its first namespace are absent elsewhere.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub network_sysctls: BTreeMap<String, String>,
+    pub network_sysctls: BTreeMap<ForeignText, ForeignText>,
     /// `root` or `user namespace`.
-    pub privilege: String,
+    pub privilege: ForeignText,
     /// The emulated server that this machine is, if it is one.
     pub server: Option<EmulatedServer>,
 }
@@ -94,14 +95,14 @@ impl Environment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatedServer {
     /// Its NICs, nodes, sockets, CPUs and memory, as `--server` has them.
-    pub spec: String,
+    pub spec: ForeignText,
     /// What runs its instructions.
     pub accel: Accelerator,
     /// QEMU's version.
-    pub qemu: String,
+    pub qemu: ForeignText,
     /// Why `accel` isn't KVM, if it was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why_not_kvm: Option<String>,
+    pub why_not_kvm: Option<ForeignText>,
 }
 
 impl EmulatedServer {
@@ -116,16 +117,16 @@ impl EmulatedServer {
 #[serde(default)]
 pub struct IdleFacts {
     /// The driver, as `intel_idle`; `none` if there is none.
-    pub driver: String,
+    pub driver: ForeignText,
     /// What chooses among the states, as `menu`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub governor: String,
+    #[serde(skip_serializing_if = "ForeignText::is_empty")]
+    pub governor: ForeignText,
     /// The idle states of the first CPU that has some, the shallowest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<IdleState>,
     /// The CPUs whose states are others or are disabled otherwise, as `4-7`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub differing_cpus: String,
+    #[serde(skip_serializing_if = "ForeignText::is_empty")]
+    pub differing_cpus: ForeignText,
 }
 
 /// A state in which a CPU waits.
@@ -133,7 +134,7 @@ pub struct IdleFacts {
 #[serde(default)]
 pub struct IdleState {
     /// Its name, as `C1E`.
-    pub name: String,
+    pub name: ForeignText,
     /// µs that it takes to leave it.
     pub exit_latency_us: u32,
     /// Whether the CPU is kept from entering it.
@@ -167,7 +168,7 @@ mod tests {
             numa_balancing: Some(0),
             irqbalance: Some(false),
             idle: Some(IdleFacts { driver: "intel_idle".into(), states, ..IdleFacts::default() }),
-            network_sysctls: [("net.core.busy_read".to_owned(), "0".to_owned())].into(),
+            network_sysctls: [("net.core.busy_read".into(), "0".into())].into(),
             server: Some(EmulatedServer {
                 spec: "emulated:nics=8".into(),
                 accel: Accelerator::Tcg,

@@ -1,5 +1,6 @@
 //! What one sample measured, both ends joined.
 
+use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -70,7 +71,7 @@ pub struct EndDetail {
     #[serde(skip_serializing_if = "crate::is_default")]
     pub overrun_ns: u64,
     /// Why idle states were not held off although they were to be.
-    pub idle_not_held: Option<String>,
+    pub idle_not_held: Option<ForeignText>,
     /// crr and cc: connections that ended without having shown the token.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub strangers: u64,

@@ -3,6 +3,7 @@
 //! A guest can't see what it costs to be a guest: the work of translating or running its instructions and of
 //! moving its packets. Its host can.
 
+use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -38,7 +39,7 @@ pub struct HostCpu {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestCpu {
     /// The guest, or libvirt's domain.
-    pub name: String,
+    pub name: ForeignText,
     /// QEMU's process. Another one under the same name is another boot.
     pub pid: u32,
     /// What ran its instructions.

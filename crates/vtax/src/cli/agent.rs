@@ -49,7 +49,7 @@ pub(crate) fn agent(verb: AgentVerb, places: &Locations) -> Result<Exit, Stop> {
 fn probe(link: &AgentLink) -> Result<Probed, Stop> {
     let answer = link.ping(LOGIN).or_infrastructure()?;
     let facts = link.describe(LOGIN).or_infrastructure()?;
-    Ok(Probed { version: link.hello().greeting.version.clone(), answer_ms: answer.as_secs_f64() * 1e3, facts })
+    Ok(Probed { version: link.hello().greeting.version.to_string(), answer_ms: answer.as_secs_f64() * 1e3, facts })
 }
 
 fn told(host: &str, probed: &Probed) -> String {
@@ -63,12 +63,12 @@ fn told(host: &str, probed: &Probed) -> String {
         "{host}: vtax-agent {version} answers in {answer_ms:.1} ms\n  \
          host {}, Linux {} ({})\n  clocksource {}, CPUs allowed {}, congestion control {}\n  \
          addresses {}\n",
-        known(&machine.hostname),
-        known(&machine.kernel),
+        known(&machine.hostname.to_string()),
+        known(&machine.kernel.to_string()),
         facts.architecture,
-        known(&machine.clocksource),
+        known(&machine.clocksource.to_string()),
         known(&cpus.join(",")),
-        known(&machine.congestion_control),
+        known(&machine.congestion_control.to_string()),
         known(&addresses.join(", ")),
     )
 }

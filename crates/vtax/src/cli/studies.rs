@@ -26,7 +26,7 @@ pub(crate) fn studies(args: &StudiesArgs) -> Result<Exit, Stop> {
 fn table(studies: &[Study]) -> String {
     let row = |study: &Study| {
         let [whole, quick] = [false, true].map(|quick| time(study, quick));
-        [study.id.to_string(), study.cells.len().to_string(), whole, quick, study.question.clone()]
+        [study.id.to_string(), study.cells.len().to_string(), whole, quick, study.question.to_string()]
     };
     format!(
         "{}\nTime: of all samples, if every row can run here. Run a study with `vtax run STUDY`; write your own after the \

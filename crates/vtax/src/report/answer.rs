@@ -1,5 +1,6 @@
 //! What a run found, in plain sentences: for each question the rows ranked by what they cost.
 
+use vtax_model::foreign::ForeignText;
 use vtax_model::{
     analysis::noise,
     cell::Instrument,
@@ -42,7 +43,7 @@ pub(super) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
         parts.push(SectionPart::bullets(questions.iter().map(said)));
     }
     let of = instruments.first().filter(|_| several && !all).map(|instrument| words::of_instrument(*instrument));
-    let mind: Vec<&str> = document.caveat.as_deref().into_iter().chain(of).collect();
+    let mind: Vec<&str> = document.caveat.as_ref().map(ForeignText::raw).into_iter().chain(of).collect();
     let mind = if mind.is_empty() { String::new() } else { format!(" ({})", mind.join("; ")) };
     let title = format!("Answer{mind}: what it costs against {}", document.baseline);
     Section::new(title, parts)

@@ -90,14 +90,14 @@ pub(crate) fn compare(a: &ResultDocument, b: &ResultDocument) -> RunComparison {
 fn caveat(a: &ResultDocument, b: &ResultDocument) -> Option<String> {
     match (&a.caveat, &b.caveat) {
         (None, None) => None,
-        (Some(caveat), Some(_)) => Some(caveat.clone()),
+        (Some(caveat), Some(_)) => Some(caveat.to_string()),
         (Some(caveat), None) => Some(format!("the first run is of an {caveat}")),
         (None, Some(caveat)) => Some(format!("the second run is of an {caveat}")),
     }
 }
 
 fn named(document: &ResultDocument) -> RunNamed {
-    RunNamed { id: document.id.clone(), title: document.title.clone(), started: document.started.clone() }
+    RunNamed { id: document.id.clone(), title: document.title.to_string(), started: document.started.clone() }
 }
 
 /// By what was measured: the number of a swept value depends on what else was swept.

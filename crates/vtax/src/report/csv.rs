@@ -1,6 +1,7 @@
 //! One line a cell (RFC 4180), for spreadsheets and data frames: one figure a column, in full
 //! precision, an empty field where there is none.
 
+use vtax_model::foreign::ForeignText;
 use vtax_model::{
     published::PublishedFigure,
     result::{
@@ -124,7 +125,7 @@ const COLUMNS: [Column; 84] = [
     ("fastest_pair", One(|l| text(extremes(l.parallel()?)[0]?))),
     ("slowest_pair", One(|l| text(extremes(l.parallel()?)[1]?))),
     ("published_on", One(|l| words::list(l.record.published_on.iter().map(published), ";"))),
-    ("caveat", One(|l| l.document.caveat.clone())),
+    ("caveat", One(|l| text(l.document.caveat.as_ref()?))),
     ("instrument", One(|l| text(l.record.cell.instrument))),
     ("tax_at_most", One(|l| text(l.tax?.at_most?))),
     ("tax_delta", Interval(|l| delta(l.tax?.delta?))),
@@ -143,7 +144,7 @@ const COLUMNS: [Column; 84] = [
 ];
 
 fn published(figure: &PublishedFigure) -> String {
-    format!("{}={}", figure.system.as_deref().unwrap_or_default(), figure.value)
+    format!("{}={}", figure.system.as_ref().map(ForeignText::raw).unwrap_or_default(), figure.value)
 }
 
 fn heads() -> Vec<String> {
@@ -228,11 +229,11 @@ fn sizes(line: &Line<'_>) -> [Option<u64>; 4] {
     }
 }
 
-fn status<'a>(line: &'a Line<'_>) -> (&'static str, Option<&'a str>, Option<&'a str>) {
+fn status(line: &Line<'_>) -> (&'static str, Option<String>, Option<String>) {
     match &line.record.status {
         CellStatus::Measured => ("measured", None, None),
-        CellStatus::Unavailable { why, remedy } => ("unavailable", Some(why), Some(remedy)),
-        CellStatus::Failed { why } => ("failed", Some(why), None),
+        CellStatus::Unavailable { why, remedy } => ("unavailable", Some(why.clone()), Some(remedy.clone())),
+        CellStatus::Failed { why } => ("failed", Some(why.to_string()), None),
         CellStatus::Missing => ("missing", None, None),
     }
 }

@@ -47,7 +47,12 @@ fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("responder", only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
         ("server", document.environment.server.as_ref().map_or(String::new(), server)),
         ("guests", document.placement.guests.as_ref().map_or(String::new(), guests)),
-        ("machine", listed([hostname.clone(), cpus, named("Linux", kernel)]) + "; " + &load(&document.disturbance)),
+        (
+            "machine",
+            listed([hostname.to_string(), cpus, named("Linux", &kernel.to_string())])
+                + "; "
+                + &load(&document.disturbance),
+        ),
     ]
 }
 
@@ -78,7 +83,10 @@ fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("placement", placement(document)),
         ("warm-up", steady::fact(document)),
         ("load", load(&document.disturbance)),
-        ("vtax", listed([document.environment.vtax.clone(), named("as", &document.environment.privilege)])),
+        (
+            "vtax",
+            listed([document.environment.vtax.to_string(), named("as", &document.environment.privilege.to_string())]),
+        ),
     ]
 }
 
@@ -187,7 +195,7 @@ fn processor_time(document: &ResultDocument) -> Option<String> {
 fn unpinned(document: &ResultDocument) -> Option<String> {
     let ends = document.cells.iter().filter_map(|record| record.ends.as_ref()).flat_map(|ends| &ends.pairs);
     let ends: Vec<&EndRecord> = ends.flat_map(|pair| [&pair.initiator, &pair.responder]).collect();
-    let loose = distinct(ends.iter().filter(|end| end.cpus.is_empty()).map(|end| end.name.as_str()));
+    let loose = distinct(ends.iter().filter(|end| end.cpus.is_empty()).map(|end| end.name.raw()));
     let Placement { initiator, responder, .. } = &document.placement;
     let who = match (ends.is_empty(), loose.len()) {
         (true, _) if initiator.is_empty() || responder.is_empty() => "the ends".to_owned(),
@@ -309,7 +317,7 @@ pub(super) fn shared_pairs(document: &ResultDocument) -> Option<&[PairRecord]> {
 pub(super) fn are_named(document: &ResultDocument) -> bool {
     let pairs = document.cells.iter().filter_map(|record| record.ends.as_ref()).flat_map(|ends| &ends.pairs);
     let mut names = pairs.flat_map(|pair| [&pair.initiator.name, &pair.responder.name]);
-    names.any(|name| name.parse::<Control>().is_ok())
+    names.any(|name| name.raw().parse::<Control>().is_ok())
 }
 
 fn most_pairs(document: &ResultDocument) -> usize {
@@ -327,7 +335,9 @@ fn only_pair(document: &ResultDocument) -> Option<&PairRecord> {
 /// `ssh:root@vm1 at 10.0.0.2 on CPU 3, a 4 × EPYC`
 pub(super) fn end(end: &EndRecord) -> String {
     let EndRecord { name, address, cpus: pinned, environment, .. } = end;
-    let machine = environment.as_ref().map(|machine| format!(", machine {}", or(&machine.hostname, "of unknown name")));
+    let machine = environment
+        .as_ref()
+        .map(|machine| format!(", machine {}", or(&machine.hostname.to_string(), "of unknown name")));
     let address = if address.is_empty() { String::new() } else { format!(" at {address}") };
     format!("{name}{address} on {}{}", cpus(pinned), machine.unwrap_or_default())
 }
@@ -340,28 +350,32 @@ pub(super) fn machine_and_kernel(environment: &Environment) -> String {
 fn machine(environment: &Environment) -> String {
     let Environment { hostname, numa_nodes, memory_bytes, hypervisor, smt, .. } = environment;
     listed([
-        hostname.clone(),
+        hostname.to_string(),
         processors(environment),
         if *numa_nodes > 1 { format!("{numa_nodes} NUMA nodes") } else { String::new() },
         if *memory_bytes > 0 { memory(*memory_bytes) } else { String::new() },
-        named("SMT", smt),
-        named("hypervisor", hypervisor),
+        named("SMT", &smt.to_string()),
+        named("hypervisor", &hypervisor.to_string()),
     ])
 }
 
 fn processors(environment: &Environment) -> String {
     let Environment { cpu_model, cpus, .. } = environment;
-    if *cpus > 0 { format!("{cpus} × {}", or(cpu_model, "CPU of unknown model")) } else { cpu_model.clone() }
+    if *cpus > 0 {
+        format!("{cpus} × {}", or(&cpu_model.to_string(), "CPU of unknown model"))
+    } else {
+        cpu_model.to_string()
+    }
 }
 
 fn kernel(environment: &Environment) -> String {
     let Environment { kernel, clocksource, governor, congestion_control, deepest_idle_us, .. } = environment;
     listed([
-        kernel.clone(),
-        named("clock", clocksource),
-        named("governor", governor),
+        kernel.to_string(),
+        named("clock", &clocksource.to_string()),
+        named("governor", &governor.to_string()),
         deepest_idle_us.map_or(String::new(), |us| format!("idle states up to {us} µs")),
-        named("TCP", congestion_control),
+        named("TCP", &congestion_control.to_string()),
     ])
 }
 

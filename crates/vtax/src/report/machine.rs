@@ -25,7 +25,7 @@ pub(super) fn section(document: &ResultDocument) -> Option<Section> {
 }
 
 fn elsewhere(end: &EndRecord) -> Option<(&str, &Environment)> {
-    Some((end.name.as_str(), end.environment.as_ref()?))
+    Some((end.name.raw(), end.environment.as_ref()?))
 }
 
 fn settings(environment: &Environment) -> Vec<String> {
@@ -36,17 +36,17 @@ fn settings(environment: &Environment) -> Vec<String> {
         (
             "kernel",
             vec![
-                named("built", kernel_build),
-                named("preemption", preemption),
+                named("built", &kernel_build.to_string()),
+                named("preemption", &preemption.to_string()),
                 named("command line", &command_line.join(" ")),
             ],
         ),
         (
             "CPUs",
             vec![
-                named("frequencies set by", frequency_driver),
-                named("MHz", frequency_mhz),
-                named("turbo", turbo),
+                named("frequencies set by", &frequency_driver.to_string()),
+                named("MHz", &frequency_mhz.to_string()),
+                named("turbo", &turbo.to_string()),
                 idle.as_ref().map_or(String::new(), idling),
                 irqbalance.map_or(String::new(), |runs| format!("irqbalance {}", if runs { "runs" } else { "absent" })),
             ],
@@ -55,7 +55,7 @@ fn settings(environment: &Environment) -> Vec<String> {
         (
             "memory",
             vec![
-                named("transparent huge pages", transparent_hugepages),
+                named("transparent huge pages", &transparent_hugepages.to_string()),
                 numa_balancing.map_or(String::new(), |mode| format!("NUMA balancing {mode}")),
             ],
         ),

@@ -1,6 +1,7 @@
 //! A path's identity, and the ends that were there already. Another link makes another path.
 
 use std::collections::BTreeMap;
+use vtax_model::foreign::ForeignText;
 
 use vtax_model::{
     nic::{Channels, Coalescing, IrqFacts, Rings},
@@ -34,11 +35,11 @@ fn parts(path: &PathRecord) -> Vec<SectionPart> {
 /// `w0 in sut: veth, MTU 1500, qdisc noqueue, 1 rx and 1 tx queue`
 fn link(hop: &Hop) -> String {
     let nic = &hop.nic;
-    let driver = |driver: &String| {
-        words::joined([format!("driver {driver}"), nic.driver_version.clone().unwrap_or_default()], " ")
+    let driver = |driver: &ForeignText| {
+        words::joined([format!("driver {driver}"), nic.driver_version.clone().unwrap_or_default().to_string()], " ")
     };
     let mut texts = Vec::new();
-    texts.extend((!hop.kind.is_empty()).then(|| hop.kind.clone()));
+    texts.extend((!hop.kind.is_empty()).then(|| hop.kind.to_string()));
     texts.extend(nic.driver.as_ref().map(driver));
     texts.extend(nic.firmware.as_ref().map(|firmware| format!("firmware {firmware}")));
     texts.extend(nic.bus.as_ref().map(|bus| format!("at {bus}")));
@@ -96,7 +97,7 @@ fn interrupts(irqs: &[IrqFacts]) -> String {
 
 /// Those that differ from hop to hop, then those that are off wherever they could be had.
 fn offloads(path: &PathRecord) -> Vec<String> {
-    let mut states: BTreeMap<&str, Vec<(&str, bool)>> = BTreeMap::new();
+    let mut states: BTreeMap<&ForeignText, Vec<(&ForeignText, bool)>> = BTreeMap::new();
     for hop in &path.hops {
         for (offload, on) in &hop.nic.offloads {
             states.entry(offload).or_default().push((&hop.link, *on));
@@ -104,10 +105,10 @@ fn offloads(path: &PathRecord) -> Vec<String> {
     }
     let (mut differing, mut off) = (Vec::new(), Vec::new());
     for (offload, links) in &states {
-        let off_at: Vec<&str> = links.iter().filter(|(_, on)| !on).map(|(link, _)| *link).collect();
+        let off_at: Vec<String> = links.iter().filter(|(_, on)| !on).map(|(link, _)| link.to_string()).collect();
         match off_at.len() {
             0 => {}
-            count if count == links.len() => off.push((*offload).to_owned()),
+            count if count == links.len() => off.push(offload.to_string()),
             _ => differing.push(format!("{offload} (off at {})", off_at.join(", "))),
         }
     }

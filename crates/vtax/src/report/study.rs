@@ -2,6 +2,7 @@
 //! measured, and the answer in sentences.
 
 use std::collections::BTreeSet;
+use vtax_model::foreign::ForeignText;
 
 use vtax_model::{
     cell::Instrument,
@@ -48,13 +49,13 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
     sections.extend(failures(document));
     sections.push(reading::section(document, published.as_ref(), options));
     Report {
-        title: document.title.clone(),
+        title: document.title.to_string(),
         warnings: heading::warnings(document),
         facts: heading::facts(document, options.detail),
         sections,
         answer: answer::section(document, options.detail),
     }
-    .with_caveat(document.caveat.as_deref())
+    .with_caveat(document.caveat.as_ref().map(ForeignText::raw))
 }
 
 fn detailed(document: &ResultDocument) -> Vec<Section> {
@@ -130,7 +131,7 @@ fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String
     let of_instrument = || document.cells.iter().filter(|record| record.cell.instrument == instrument);
     let tcp = of_instrument().find(|record| record.cell.transport == Transport::Tcp);
     let chosen = tcp.and_then(|record| record.cell.options.socket.congestion).map(|chosen| chosen.name().to_owned());
-    let congestion = tcp.map(|_| chosen.unwrap_or_else(|| document.environment.congestion_control.clone()));
+    let congestion = tcp.map(|_| chosen.unwrap_or_else(|| document.environment.congestion_control.to_string()));
     let mut how: Vec<String> = trouble::idle_words(of_instrument()).map(str::to_owned).into_iter().collect();
     how.extend(congestion.filter(|name| !name.is_empty()).map(|name| format!("TCP {name}")));
     if instrument == Instrument::Path {
@@ -158,7 +159,10 @@ impl Figured<'_> {
 
     fn groups(&self, test: TestKind) -> Vec<Group> {
         let ours = Group::right(quantity(test), self.block.mtus().iter().map(|mtu| format!("MTU {mtu}")));
-        let theirs = Group::right(format!("{}, published", quantity(test)), self.systems(test));
+        let theirs = Group::right(
+            format!("{}, published", quantity(test)),
+            self.systems(test).iter().map(ForeignText::to_string),
+        );
         [Some(ours), Some(theirs).filter(|group| !group.columns.is_empty())].into_iter().flatten().collect()
     }
 
@@ -169,7 +173,7 @@ impl Figured<'_> {
             let records: Vec<_> = mtus.iter().map(|mtu| self.block.cell(row, *mtu, *test)).collect();
             figures.extend(records.iter().map(|record| figure(*record, self.notes)));
             for system in self.systems(*test) {
-                let published = records.iter().flatten().find_map(|record| published_on(record, &system));
+                let published = records.iter().flatten().find_map(|record| published_on(record, &system.to_string()));
                 figures.push(Figure::or_absent(published.map(|figure| figure.value.to_string())));
             }
         }
@@ -191,13 +195,13 @@ impl Figured<'_> {
     }
 
     /// The machines of the source, if it has several.
-    fn systems(&self, test: TestKind) -> Vec<String> {
+    fn systems(&self, test: TestKind) -> Vec<ForeignText> {
         let of_test = self.block.records().filter(|record| record.cell.workload.kind() == test);
         let figures = of_test.filter(|_| self.published).flat_map(|record| &record.published_on);
         distinct(figures.filter_map(|figure| figure.system.clone()))
     }
 
-    fn times_line(&mut self, row: Row, mtu: Mtu, systems: &[String]) -> TableRow {
+    fn times_line(&mut self, row: Row, mtu: Mtu, systems: &[ForeignText]) -> TableRow {
         let record = self.block.cell(row, mtu, TestKind::File);
         let label = if self.block.mtus().len() > 1 { format!("{row}, MTU {mtu}") } else { row.to_string() };
         let labels = vec![label];
@@ -209,7 +213,7 @@ impl Figured<'_> {
             None => vec![figure(record, self.notes), Figure::absent(), Figure::absent()],
         };
         for system in systems {
-            let theirs = record.and_then(|record| published_on(record, system));
+            let theirs = record.and_then(|record| published_on(record, &system.to_string()));
             let times = [
                 theirs.map(|times| times.value),
                 theirs.and_then(|times| times.user),
@@ -228,7 +232,7 @@ fn figure(record: Option<&CellRecord>, notes: &mut Notes) -> Figure {
 }
 
 fn published_on<'a>(record: &'a CellRecord, system: &str) -> Option<&'a PublishedFigure> {
-    record.published_on.iter().find(|figure| figure.system.as_deref() == Some(system))
+    record.published_on.iter().find(|figure| figure.system.as_ref().map(ForeignText::raw) == Some(system))
 }
 
 /// CPU of both ends for each transaction or KB, laid out as the figures; none if nothing was measured.
@@ -272,7 +276,7 @@ fn failures(document: &ResultDocument) -> Option<Section> {
         (row.unwrap_or_else(|| format!("cell {}", failure.cell)), failure.error.clone())
     };
     let seen = blocks::grouped(document.failures.iter().map(|failure| (key(failure), failure)));
-    let line = |((row, error), failures): &((String, String), Vec<&Failure>)| {
+    let line = |((row, error), failures): &((String, ForeignText), Vec<&Failure>)| {
         let rest = partial(failures).map_or(String::new(), |text| format!(" ({text})"));
         format!("{row}, {}: {error}{rest}", whereabouts(document, failures))
     };

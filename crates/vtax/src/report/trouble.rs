@@ -1,5 +1,6 @@
 //! What a result itself shows to be wrong with it.
 
+use vtax_model::foreign::ForeignText;
 use vtax_model::{
     analysis::noise::needless_retransmits,
     options::Idle,
@@ -24,7 +25,7 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
 pub(super) fn idle_not_held(record: &CellRecord) -> Option<&str> {
     let ends =
         record.samples.iter().flat_map(|sample| [&sample.figures.ends.initiator, &sample.figures.ends.responder]);
-    { ends }.find_map(|end| end.idle_not_held.as_deref())
+    { ends }.find_map(|end| end.idle_not_held.as_ref().map(ForeignText::raw))
 }
 
 /// Whether CPUs were kept from sleeping, if any of these cells asks for it.

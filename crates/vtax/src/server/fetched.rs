@@ -250,7 +250,7 @@ mod tests {
     /// A plan, the failure of a sample, and that sample.
     fn beginning() -> Vec<u8> {
         let header = header("demo-1", "2026-01-01T00:00:00Z");
-        let failure = Failure { cell: 0, arm: Arm::A, round: 1, error: "late".to_owned(), partial: None };
+        let failure = Failure { cell: 0, arm: Arm::A, round: 1, error: "late".into(), partial: None };
         let sample = sample(0, Arm::A, 1);
         let plan = SentLine::plan(&header);
         let lines = [plan, SentLine::Failure(&failure), SentLine::Sample(&sample)];

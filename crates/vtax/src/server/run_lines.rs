@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn failure(round: u32) -> Failure {
-        Failure { cell: 3, arm: Arm::A, round, error: "a line\nin two".to_owned(), partial: None }
+        Failure { cell: 3, arm: Arm::A, round, error: "a line\nin two".into(), partial: None }
     }
 
     fn stream() -> Vec<u8> {

@@ -85,7 +85,7 @@ fn a_failed_sample_that_lands_later_is_no_failure() {
     assert_eq!(errors(&store.load("demo-1").expect("there")), ["the peer died", "the peer died again"]);
     writer.samples(&[sample(0, Arm::A, 1)]).expect("lands");
     let run = store.load("demo-1").expect("there");
-    assert_eq!((run.samples.len(), errors(&run)), (1, vec!["the peer died".to_owned()]));
+    assert_eq!((run.samples.len(), errors(&run)), (1, vec!["the peer died".into()]));
 }
 
 #[test]

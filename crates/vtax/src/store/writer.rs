@@ -31,7 +31,7 @@ impl Store {
         let insert = "INSERT INTO run (id, started, study, title, quick, header, state, wall_seconds)
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', 0.0)";
         let (study, text) = (&header.study, writer.json(header, "plan")?);
-        let row = params![header.id, header.started, study.id.as_str(), study.title, header.quick, text];
+        let row = params![header.id, header.started, study.id.as_str(), study.title.raw(), header.quick, text];
         match writer.connection.execute(insert, row) {
             Err(error) if is_duplicate(&error) => Err(StoreError::Exists { id: header.id.clone() }),
             Err(error) => Err(place.doing("keeping the plan of a run")(error)),

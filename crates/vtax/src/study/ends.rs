@@ -21,6 +21,7 @@ use std::{
     sync::Arc,
     time::Instant,
 };
+use vtax_model::foreign::ForeignText;
 
 use miette::{Context, miette};
 use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder};
@@ -79,7 +80,8 @@ impl ConnectedEnds {
     /// What runs the guests in which ends are. `no_kvm` says why it isn't KVM, if that is known.
     pub(crate) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
         let of_libvirt = || self.ends().find_map(|end| end.attachment.guest_machine());
-        let of_lab = self.lab_guests().next().map(|machine| GuestMachine { no_kvm, ..machine });
+        let of_lab =
+            self.lab_guests().next().map(|machine| GuestMachine { no_kvm: no_kvm.map(ForeignText::from), ..machine });
         of_lab.or_else(of_libvirt)
     }
 

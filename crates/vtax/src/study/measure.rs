@@ -3,6 +3,7 @@
 use clap::Args;
 use miette::bail;
 use vtax_agent::limits::{LimitError, Load};
+use vtax_model::foreign::ForeignText;
 use vtax_model::{
     cell::{Cell, Instrument},
     endpoint::{End, Endpoint},
@@ -128,8 +129,8 @@ impl MeasureRequest {
         let plan = self.plan(&cells)?;
         Ok(Study {
             id: "measure".parse().expect("a name"),
-            title: self.title(),
-            question: String::new(),
+            title: self.title().into(),
+            question: ForeignText::default(),
             rows: self.rows(),
             extra: Vec::new(),
             baseline: Row::Engine(baseline),

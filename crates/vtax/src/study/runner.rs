@@ -215,11 +215,17 @@ impl Rounds<'_> {
         match error {
             SampleError::Cell { error, partial } => {
                 self.watcher.failed(&label(&self.run.header.study.cells[turn.cell]), &error);
-                self.failed(Failure { cell: turn.cell, arm: turn.arm, round, error, partial })
+                self.failed(Failure { cell: turn.cell, arm: turn.arm, round, error: error.into(), partial })
             }
             SampleError::Run { error, partial: None } => Err(error),
             SampleError::Run { error, partial } => {
-                self.failed(Failure { cell: turn.cell, arm: turn.arm, round, error: error.to_string(), partial })?;
+                self.failed(Failure {
+                    cell: turn.cell,
+                    arm: turn.arm,
+                    round,
+                    error: error.to_string().into(),
+                    partial,
+                })?;
                 Err(error)
             }
         }

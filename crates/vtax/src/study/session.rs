@@ -145,7 +145,7 @@ fn on_server(
 /// The server on which to measure. A run goes on where it was begun.
 fn server_of(old: Option<&Run>, asked: Option<ServerSpec>) -> miette::Result<Option<ServerSpec>> {
     let Some(run) = old else { return Ok(asked) };
-    let begun = run.header.environment.server.as_ref().map(|server| server.spec.parse()).transpose()?;
+    let begun = run.header.environment.server.as_ref().map(|server| server.spec.raw().parse()).transpose()?;
     match (begun, asked) {
         (Some(begun), Some(asked)) if begun != asked && !asked.is_any() => Err(miette!(
             code = "run-from-elsewhere",

@@ -7,6 +7,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use vtax_model::foreign::ForeignText;
 
 use vtax_model::units::{ByteSize, Mtu, Span};
 
@@ -41,12 +42,12 @@ fn a_guest_runs_programs_and_finds_its_links() {
     let stage = stage_of(AgentRights::Guest);
     let link = stage.link();
     let ran = link.run(&["sh", "-c", "echo $0; exit 5"].map(str::to_owned), &[], RUN_LIMIT).expect("it runs");
-    assert_eq!(ran, Ran { status: 5, stdout: "sh\n".into(), stderr: String::new() });
+    assert_eq!(ran, Ran { status: 5, stdout: "sh\n".into(), stderr: ForeignText::default() });
     let missing = link.run(&["/no/such/program".to_owned()], &[], RUN_LIMIT).expect_err("it doesn't exist");
     assert!(matches!(&missing, AgentError::Refused { fault, .. } if fault.kind == FaultKind::NotFound), "{missing:?}");
     let most = vec![0xff; INPUT_MOST.0 as usize];
     let counted = link.run(&["wc", "-c"].map(str::to_owned), &most, RUN_LIMIT).expect("it runs");
-    assert_eq!(counted.stdout.trim(), INPUT_MOST.0.to_string());
+    assert_eq!(counted.stdout.raw().trim(), INPUT_MOST.0.to_string());
     let more = link.run(&["true".into()], &[&most[..], &[0]].concat(), RUN_LIMIT).expect_err("too much");
     assert!(more.to_string().contains("at most 512 KiB"), "{more}");
     let missing = link.run(&["no-such-program".into()], &[], RUN_LIMIT).expect_err("missing").to_string();
@@ -59,7 +60,7 @@ fn a_guest_runs_programs_and_finds_its_links() {
     let all = Some(ByteSize(u64::MAX));
     let refused = [hostile(century, None), hostile(century, Some(WINDOW_MOST)), hostile(RUN_LIMIT, all)];
     assert!(refused.iter().all(|fault| fault.kind == FaultKind::Refused), "{refused:?}");
-    assert!(refused[1].message.contains("at most 720h"), "{}", refused[1]);
+    assert!(refused[1].message.raw().contains("at most 720h"), "{}", refused[1]);
     let misread = LinkSetup { mac: "02-00".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
     let misread = link.attach(&misread).expect_err("no address").to_string();
     assert!(misread.contains("set up its link") && misread.contains("02-00"), "{misread}");

@@ -88,7 +88,7 @@ fn one_that_says_nothing_is_told_as_late_and_ended_by_signal() {
 fn one_that_resists_is_killed_also_by_who_is_not_its_parent() {
     let folder = tempfile::tempdir().expect("a folder");
     let guest = stand_in(folder.path(), "trap '' TERM; echo ready >&2; while :; do sleep 0.1; done");
-    while !guest.last_words().qemu.contains(&"ready".to_owned()) {
+    while !guest.last_words().qemu.contains(&"ready".into()) {
         assert!(guest.is_alive());
         thread::sleep(PAUSE);
     }

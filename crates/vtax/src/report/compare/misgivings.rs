@@ -54,9 +54,9 @@ fn apart(a: &ResultDocument, b: &ResultDocument) -> Vec<String> {
         (first != second).then_some(text)
     };
     let texts = [
-        unlike("machine", [a, b].map(|run| run.environment.hostname.clone())),
+        unlike("machine", [a, b].map(|run| run.environment.hostname.to_string())),
         unlike("kernel", [a, b].map(kernel)),
-        unlike("vtax", [a, b].map(|run| run.environment.vtax.clone())),
+        unlike("vtax", [a, b].map(|run| run.environment.vtax.to_string())),
         unlike("plan", [a, b].map(sampling)),
         other_instruments(a, b),
     ];

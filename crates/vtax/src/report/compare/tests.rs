@@ -1,3 +1,4 @@
+use vtax_model::foreign::ForeignText;
 use vtax_model::{
     analysis::analyse,
     cell::Arm,
@@ -79,7 +80,7 @@ fn another_kernel_plan_or_instrument_is_told() {
     OTHER KERNEL: 6.18 in the first run, 6.19 in the second. Unless that is the change that you ask about, the differences may come from it.
     OTHER PLAN: 150ms after 10ms of warm-up in the first run, 1s after 10ms of warm-up in the second. Unless that is the change that you ask about, the differences may come from it.
     ");
-    first.environment.kernel = String::new();
+    first.environment.kernel = ForeignText::default();
     let mut path = small("demo-3");
     path.header.path_plan = Some(path.header.plan);
     path.header.study.cells.iter_mut().for_each(|cell| cell.instrument = Instrument::Path);

@@ -55,7 +55,7 @@ fn elsewhere(name: &str) -> Environment {
     let hostname = name.trim_start_matches("ssh:root@").into();
     let states = vec![IdleState { name: "C6".into(), exit_latency_us: 133, disabled: true }];
     let idle = Some(IdleFacts { driver: "intel_idle".into(), states, ..IdleFacts::default() });
-    let network_sysctls = [("net.core.busy_poll".to_owned(), "50".to_owned())].into();
+    let network_sysctls = [("net.core.busy_poll".into(), "50".into())].into();
     Environment {
         idle,
         network_sysctls,
@@ -106,9 +106,9 @@ fn domain(name: &str) -> DomainRecord {
         memory: ByteSize(1 << 30),
         hugepages: true,
         nodes: Some("0".into()),
-        vcpu_pins: [(0, "2".to_owned())].into(),
+        vcpu_pins: [(0, "2".into())].into(),
         emulator_pin: Some("0-1".into()),
-        io_pins: [(1, "1".to_owned())].into(),
+        io_pins: [(1, "1".into())].into(),
         nic: Some(nic),
     }
 }
@@ -259,7 +259,7 @@ fn long_path(method: vtax_model::study::Row) -> PathRecord {
     nic.nic.rings = Some(Rings { rx: 512, tx: 512, rx_most: 4096, tx_most: 4096 });
     nic.nic.coalescing = Some(Coalescing { rx_us: 30, adaptive_tx: true, ..Coalescing::default() });
     nic.nic.irqs = vec![IrqFacts { number: 45, affinity: "0-7".into(), effective: Some("2".into()) }];
-    let offload = |name: &str, on| (name.to_owned(), on);
+    let offload = |name: &str, on| (name.into(), on);
     nic.nic.offloads = [offload("tx-tcp-segmentation", true), offload("rx-gro", true), offload("rx-lro", false)].into();
     let mut zone = hop("zone", "eth0", "veth");
     zone.nic.offloads = [offload("tx-tcp-segmentation", false), offload("rx-gro", true)].into();

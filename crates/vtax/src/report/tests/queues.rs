@@ -1,5 +1,6 @@
 //! The studies of guests beside what was published: several at a time, and paths between them.
 
+use vtax_model::foreign::ForeignText;
 use vtax_model::{
     measurement::IntervalRtt,
     run::{EndRecord, PairFigures, PairRecord, Parallel, RowEnds},
@@ -12,7 +13,13 @@ const PAIRS: u64 = 4;
 /// Four clients, one of whose guests is slower than the others.
 fn vmdq() -> Run {
     let mut run = built_in("vmdq");
-    let end = |name: String| EndRecord { name, address: String::new(), cpus: vec![0], environment: None, domain: None };
+    let end = |name: String| EndRecord {
+        name: name.into(),
+        address: ForeignText::default(),
+        cpus: vec![0],
+        environment: None,
+        domain: None,
+    };
     let pair = |row: &_, nth: u64| PairRecord {
         initiator: end(format!("host client-{nth}")),
         responder: end(format!("{row} {nth}")),

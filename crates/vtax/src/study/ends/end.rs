@@ -54,8 +54,8 @@ impl ConnectedRow {
 impl ConnectedEnd {
     fn record(&self) -> EndRecord {
         EndRecord {
-            name: self.name.clone(),
-            address: self.address.to_string(),
+            name: self.name.clone().into(),
+            address: self.address.to_string().into(),
             cpus: self.cpus.clone(),
             environment: self.agent.elsewhere().cloned(),
             domain: self.attachment.domain().cloned(),

@@ -191,7 +191,7 @@ impl GuestReading {
             }
         }
         GuestCpu {
-            name: guest.qemu.name.clone(),
+            name: guest.qemu.name.clone().into(),
             pid: guest.qemu.process.pid.0,
             accel: guest.qemu.accel,
             guest: inside,

@@ -167,7 +167,7 @@ mod tests {
         let link = mtu.map(|mtu| Hop {
             domain: "vm1".into(),
             link: "eth1".into(),
-            kind: String::new(),
+            kind: "".into(),
             mtu,
             qdisc: "mq".into(),
             tx_queues: 1,

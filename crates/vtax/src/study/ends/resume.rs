@@ -30,7 +30,7 @@ impl ConnectedEnds {
 }
 
 fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> miette::Result<()> {
-    if now.name != then.name || now.address.to_string() != then.address {
+    if then.name != *now.name || then.address != *now.address.to_string() {
         let (was, name, address) = (format!("{} at {}", then.name, then.address), &now.name, now.address);
         return Err(other(header, &format!("the end {was}, which is {name} at {address} now")));
     }
@@ -40,7 +40,7 @@ fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> miette:
         return Err(other(header, &format!("the end {}, whose machine or NIC libvirt has changed since", then.name)));
     }
     match (now.agent.elsewhere(), &then.environment) {
-        (Some(now), Some(before)) => same_machine(&header.id, Some(&then.name), before, now),
+        (Some(now), Some(before)) => same_machine(&header.id, Some(then.name.raw()), before, now),
         (None, None) => Ok(()),
         _ => Err(other(header, &format!("the end {}, which is on another machine now", then.name))),
     }

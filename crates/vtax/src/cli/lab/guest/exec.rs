@@ -1,6 +1,7 @@
 //! `vtax lab exec` in a guest.
 
 use std::{ffi::OsString, io, thread};
+use vtax_model::foreign::ForeignText;
 
 use miette::miette;
 use signal_hook::{
@@ -56,9 +57,9 @@ pub(in crate::cli::lab) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsSt
 }
 
 /// What the guest's kernel has said on its console since, if it has killed a program for its memory.
-fn killed_for_memory(before: &[String], qemu: &Qemu) -> Option<String> {
+fn killed_for_memory(before: &[ForeignText], qemu: &Qemu) -> Option<ForeignText> {
     let lines = qemu.last_words().console.into_iter();
-    lines.rev().find(|line| line.contains("Out of memory: Killed process") && !before.contains(line))
+    lines.rev().find(|line| line.raw().contains("Out of memory: Killed process") && !before.contains(line))
 }
 
 struct Missing(AgentError);

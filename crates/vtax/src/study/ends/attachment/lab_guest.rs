@@ -90,7 +90,7 @@ impl Attachment for LabGuest {
 
     fn guest_machine(&self) -> Option<GuestMachine> {
         let launch = &self.guest.launch;
-        Some(GuestMachine { accel: launch.accel, no_kvm: None, qemu: launch.qemu.version.to_string() })
+        Some(GuestMachine { accel: launch.accel, no_kvm: None, qemu: launch.qemu.version.to_string().into() })
     }
 
     fn death(&self) -> Option<miette::Report> {

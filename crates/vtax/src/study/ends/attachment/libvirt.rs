@@ -8,6 +8,7 @@ mod virsh;
 mod xml;
 
 use std::{net::IpAddr, path::Path, rc::Rc};
+use vtax_model::foreign::ForeignText;
 
 use vtax_host::inspect::link_hops;
 use vtax_model::{
@@ -80,12 +81,12 @@ impl Attachment for LibvirtEnd {
 
     fn qemu(&self) -> Option<GuestProcess> {
         let MeasuredDomain { record, process, .. } = self.measured.as_ref()?;
-        Some(GuestProcess { name: record.name.clone(), process: (*process)?, accel: record.accel })
+        Some(GuestProcess { name: record.name.to_string(), process: (*process)?, accel: record.accel })
     }
 
     fn guest_machine(&self) -> Option<GuestMachine> {
         let qemu = self.domain.version.clone().unwrap_or_else(|| "of unknown version".to_owned());
-        Some(GuestMachine { accel: self.domain()?.accel, no_kvm: None, qemu })
+        Some(GuestMachine { accel: self.domain()?.accel, no_kvm: None, qemu: qemu.into() })
     }
 
     fn domain(&self) -> Option<&DomainRecord> {
@@ -109,7 +110,7 @@ impl Domain {
         asked.check_state()?;
         let (leases, silent) = asked.leases(&described.nics);
         let version = virsh.ask(Question::Versions).ok().and_then(|text| qemu_version(&text));
-        let qemu = LibvirtQemu::find(&described.record.uuid);
+        let qemu = LibvirtQemu::find(described.record.uuid.raw());
         Ok(Domain { described, leases, silent, version, qemu })
     }
 
@@ -120,7 +121,7 @@ impl Domain {
         let found = measured.filter(seen).or(first).or(measured);
         found.ok_or_else(|| {
             let domain = self.described.record.name.clone();
-            Stop::from(LibvirtError::NoAddress { domain, sources: self.silent.clone() })
+            Stop::from(LibvirtError::NoAddress { domain: domain.to_string(), sources: self.silent.clone() })
         })
     }
 
@@ -130,7 +131,7 @@ impl Domain {
         let here = self.qemu.as_ref().filter(|qemu| qemu.shares_our_links());
         let target = nic.as_ref().and_then(|nic| nic.target.as_ref());
         MeasuredDomain {
-            links: target.filter(|_| here.is_some()).map(|link| link_hops(link)).unwrap_or_default(),
+            links: target.filter(|_| here.is_some()).map(|link| link_hops(link.raw())).unwrap_or_default(),
             address,
             record: DomainRecord { nic, ..self.described.record.clone() },
             process: self.qemu.as_ref().map(|qemu| qemu.process),
@@ -145,7 +146,7 @@ impl Domain {
         }
         let now = neighbours(&macs(nics));
         let lease = self.leases.iter().chain(&now).find(|lease| lease.address == address)?;
-        let named = nics.iter().find(|nic| nic.facts.mac.as_ref() == Some(&lease.mac));
+        let named = nics.iter().find(|nic| nic.facts.mac.as_ref().is_some_and(|mac| *mac == *lease.mac));
         let mut strangers = nics.iter().filter(|nic| nic.facts.kind == "pci");
         let only_stranger = strangers.next().filter(|_| strangers.next().is_none());
         named.or(only_stranger)
@@ -175,7 +176,7 @@ impl DomainQuery<'_> {
         let described = xml::read(&text).map_err(|source| LibvirtError::Xml { domain: domain(), source })?;
         match described.record.name == self.name {
             true => Ok(described),
-            false => Err(LibvirtError::NoName { domain: domain(), name: described.record.name }),
+            false => Err(LibvirtError::NoName { domain: domain(), name: described.record.name.to_string() }),
         }
     }
 
@@ -224,7 +225,7 @@ impl DomainQuery<'_> {
 }
 
 fn macs(nics: &[XmlNic]) -> Vec<&str> {
-    nics.iter().filter_map(|nic| nic.facts.mac.as_deref()).collect()
+    nics.iter().filter_map(|nic| nic.facts.mac.as_ref().map(ForeignText::raw)).collect()
 }
 
 fn told(refusal: VirshRefusal) -> String {

@@ -1,6 +1,7 @@
 //! A domain in words.
 
 use std::collections::BTreeMap;
+use vtax_model::foreign::ForeignText;
 
 use vtax_model::{
     method::IoMethod,
@@ -51,7 +52,7 @@ pub(super) fn wrong_label(row: Row, end: &str, measured: &MeasuredDomain) -> Opt
 /// `a pc-q35-10.0 with 4 vCPUs and 4GiB, in huge pages of node 0`
 fn machine(record: &DomainRecord) -> String {
     let DomainRecord { machine, vcpus, memory, hugepages, nodes, .. } = record;
-    let machine = if machine.is_empty() { "machine" } else { machine };
+    let machine = if machine.is_empty() { "machine".to_owned() } else { machine.to_string() };
     let plural = if *vcpus == 1 { "" } else { "s" };
     let pages = match (hugepages, nodes) {
         (true, Some(nodes)) => format!(", in huge pages of node {nodes}"),
@@ -63,8 +64,8 @@ fn machine(record: &DomainRecord) -> String {
 }
 
 fn threads(record: &DomainRecord) -> String {
-    let each = |what: &str, pins: &BTreeMap<u32, String>| -> Vec<String> {
-        pins.iter().map(|(thread, cpus)| format!("{what} {thread} on {}", on(cpus))).collect()
+    let each = |what: &str, pins: &BTreeMap<u32, ForeignText>| -> Vec<String> {
+        pins.iter().map(|(thread, cpus)| format!("{what} {thread} on {}", on(cpus.raw()))).collect()
     };
     let mut texts = each("vCPU", &record.vcpu_pins);
     let loose = (0..record.vcpus).filter(|vcpu| !record.vcpu_pins.contains_key(vcpu)).count();
@@ -75,7 +76,7 @@ fn threads(record: &DomainRecord) -> String {
         loose => texts.push(format!("{loose} vCPUs not pinned")),
     }
     texts.push(match &record.emulator_pin {
-        Some(cpus) => format!("QEMU's own on {}", on(cpus)),
+        Some(cpus) => format!("QEMU's own on {}", on(cpus.raw())),
         None => "QEMU's own not pinned".to_owned(),
     });
     texts.extend(each("I/O thread", &record.io_pins));
@@ -92,11 +93,11 @@ fn described(nic: &DomainNic) -> String {
     let model = nic
         .model
         .clone()
-        .unwrap_or_else(|| if nic.pci.is_some() { "the device itself" } else { "of unknown model" }.to_owned());
+        .unwrap_or_else(|| if nic.pci.is_some() { "the device itself" } else { "of unknown model" }.into());
     let served = nic.backend.filter(|backend| backend.method() == IoMethod::Paravirtual);
     let mut texts = vec![match served {
         Some(backend) => format!("{model} by {backend}"),
-        None => model,
+        None => model.to_string(),
     }];
     texts.extend((nic.queues > 1).then(|| format!("{} queues", nic.queues)));
     if nic.rx_ring.is_some() || nic.tx_ring.is_some() {
@@ -106,7 +107,7 @@ fn described(nic: &DomainNic) -> String {
     texts.extend(nic.mtu.map(|mtu| format!("MTU {mtu}")));
     texts.push(match &nic.source {
         Some(source) => format!("{} {source}", nic.kind),
-        None => nic.kind.clone(),
+        None => nic.kind.to_string(),
     });
     texts.extend(nic.target.as_ref().map(|target| format!("link {target}")));
     texts.extend(nic.pci.as_ref().map(|pci| format!("at {pci}")));

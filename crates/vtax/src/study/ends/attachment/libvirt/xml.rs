@@ -1,6 +1,7 @@
 //! Reads from a domain's XML what identifies a path (<https://libvirt.org/formatdomain.html>).
 
 use std::{collections::BTreeMap, str::FromStr};
+use vtax_model::foreign::ForeignText;
 
 use roxmltree::{Document, Node, ParsingOptions};
 use vtax_model::{
@@ -74,16 +75,19 @@ fn described(domain: Node<'_, '_>) -> Result<Described, XmlError> {
     let everywhere = vcpus.and_then(|vcpus| vcpus.attribute("cpuset")).map(str::to_owned);
     let backing = child(domain, "memoryBacking");
     let record = DomainRecord {
-        name: text_of(domain, "name").ok_or(XmlError::Missing("<name>"))?,
-        uuid: text_of(domain, "uuid").unwrap_or_default(),
+        name: text_of(domain, "name").ok_or(XmlError::Missing("<name>"))?.into(),
+        uuid: text_of(domain, "uuid").unwrap_or_default().into(),
         accel,
-        machine: at(domain, &["os", "type"]).and_then(|os| os.attribute("machine")).unwrap_or_default().to_owned(),
+        machine: at(domain, &["os", "type"]).and_then(|os| os.attribute("machine")).unwrap_or_default().into(),
         vcpus: count?.unwrap_or(1),
         memory: memory(domain)?,
         hugepages: backing.is_some_and(|backing| child(backing, "hugepages").is_some()),
-        nodes: at(domain, &["numatune", "memory"]).and_then(|memory| owned(memory, "nodeset")),
+        nodes: at(domain, &["numatune", "memory"]).and_then(|memory| owned(memory, "nodeset")).map(ForeignText::from),
         vcpu_pins: pins(tune, "vcpupin", "vcpu", everywhere.as_ref(), count_of(vcpus))?,
-        emulator_pin: tune.and_then(|tune| owned(child(tune, "emulatorpin")?, "cpuset")).or(everywhere),
+        emulator_pin: tune
+            .and_then(|tune| owned(child(tune, "emulatorpin")?, "cpuset"))
+            .or(everywhere)
+            .map(ForeignText::from),
         io_pins: pins(tune, "iothreadpin", "iothread", None, 0)?,
         nic: None,
     };
@@ -106,12 +110,12 @@ fn pins(
     key: &'static str,
     everywhere: Option<&String>,
     count: u32,
-) -> Result<BTreeMap<u32, String>, XmlError> {
-    let mut pins: BTreeMap<u32, String> =
-        everywhere.map(|cpus| (0..count).map(|thread| (thread, cpus.clone())).collect()).unwrap_or_default();
+) -> Result<BTreeMap<u32, ForeignText>, XmlError> {
+    let mut pins: BTreeMap<u32, ForeignText> =
+        everywhere.map(|cpus| (0..count).map(|thread| (thread, cpus.into())).collect()).unwrap_or_default();
     for pin in tune.into_iter().flat_map(|tune| tune.children()).filter(|pin| pin.has_tag_name(element)) {
         let thread = number(pin.attribute(key), "thread's number")?.ok_or(XmlError::Missing("number of a pin"))?;
-        pins.extend(owned(pin, "cpuset").map(|cpus| (thread, cpus)));
+        pins.extend(owned(pin, "cpuset").map(|cpus| (thread, cpus.into())));
     }
     Ok(pins)
 }
@@ -144,7 +148,13 @@ fn nic(device: Node<'_, '_>) -> Option<Result<XmlNic, XmlError>> {
 /// A PCI device that the guest drives itself. libvirt doesn't tell whether it is a NIC.
 fn handed_over(device: Node<'_, '_>) -> XmlNic {
     let (kind, method) = ("pci".to_owned(), Some(IoMethod::Assigned));
-    let facts = DomainNic { kind, method, pci: source_pci(device), queues: 1, ..DomainNic::default() };
+    let facts = DomainNic {
+        kind: kind.into(),
+        method,
+        pci: source_pci(device).map(ForeignText::from),
+        queues: 1,
+        ..DomainNic::default()
+    };
     XmlNic { facts, alias: alias(device), open: false }
 }
 
@@ -158,7 +168,10 @@ fn interface(interface: Node<'_, '_>) -> Result<XmlNic, XmlError> {
     let open = backend.is_none() && method == Some(IoMethod::Paravirtual) && has_tap(&kind);
     let source = child(interface, "source");
     let facts = DomainNic {
-        mac: child(interface, "mac").and_then(|mac| owned(mac, "address")).map(|mac| mac.to_ascii_lowercase()),
+        mac: child(interface, "mac")
+            .and_then(|mac| owned(mac, "address"))
+            .map(|mac| mac.to_ascii_lowercase())
+            .map(ForeignText::from),
         method,
         backend,
         queues: number(said("queues"), "number of queues")?.unwrap_or(1),
@@ -167,13 +180,13 @@ fn interface(interface: Node<'_, '_>) -> Result<XmlNic, XmlError> {
         packed: said("packed") == Some("on"),
         mtu: child(interface, "mtu").map_or(Ok(None), |mtu| number(mtu.attribute("size"), "MTU"))?,
         // The bridge or link to which the NIC is connected comes before the name of libvirt's network.
-        source: source.and_then(|source| {
-            ["bridge", "dev", "network", "path", "name"].iter().find_map(|name| owned(source, name))
-        }),
-        target: child(interface, "target").and_then(|target| owned(target, "dev")),
-        pci: if kind == "hostdev" { source_pci(interface) } else { None },
-        kind,
-        model,
+        source: source
+            .and_then(|source| ["bridge", "dev", "network", "path", "name"].iter().find_map(|name| owned(source, name)))
+            .map(ForeignText::from),
+        target: child(interface, "target").and_then(|target| owned(target, "dev")).map(ForeignText::from),
+        pci: if kind == "hostdev" { source_pci(interface).map(ForeignText::from) } else { None },
+        kind: kind.into(),
+        model: model.map(ForeignText::from),
     };
     Ok(XmlNic { facts, alias: alias(interface), open })
 }

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use vtax_model::foreign::ForeignText;
 
 use super::*;
 
@@ -23,24 +24,33 @@ fn with(text: &str, from: &str, to: &str) -> String {
 #[test]
 fn a_domain_of_a_real_libvirt_is_read() {
     let Described { record, nics } = good(REAL);
-    assert_eq!((record.name.as_str(), record.accel, record.vcpus), ("web server.v1", Accelerator::Tcg, 2));
-    assert_eq!((record.machine.as_str(), record.memory), ("pc-q35-10.0", ByteSize(256 << 20)));
-    assert_eq!(record.vcpu_pins, [(0, "1".to_owned()), (1, "0".to_owned())].into());
+    assert_eq!((record.name.raw(), record.accel, record.vcpus), ("web server.v1", Accelerator::Tcg, 2));
+    assert_eq!((record.machine.raw(), record.memory), ("pc-q35-10.0", ByteSize(256 << 20)));
+    assert_eq!(record.vcpu_pins, [(0, "1".into()), (1, "0".into())].into());
     assert_eq!(nics.len(), 1);
     let XmlNic { facts, alias, open } = &nics[0];
     assert_eq!((alias.as_deref(), *open, facts.backend), (Some("net0"), true, None));
-    assert_eq!((facts.source.as_deref(), facts.target.as_deref()), (Some("h4br"), Some("vnet0")));
+    assert_eq!(
+        (facts.source.as_ref().map(ForeignText::raw), facts.target.as_ref().map(ForeignText::raw)),
+        (Some("h4br"), Some("vnet0"))
+    );
 }
 
 #[test]
 fn multiqueue_vhost_with_pins_is_read() {
     let Described { record, nics } = good(VHOST);
     assert!(record.hugepages && record.accel == Accelerator::Kvm);
-    assert_eq!((record.vcpus, record.nodes.as_deref()), (4, Some("0")));
-    assert_eq!(record.vcpu_pins, [(0, "2"), (1, "3"), (2, "4,20")].map(|(vcpu, cpus)| (vcpu, cpus.to_owned())).into());
-    assert_eq!((record.emulator_pin.as_deref(), &record.io_pins), (Some("0-1"), &[(1, "1".to_owned())].into()));
+    assert_eq!((record.vcpus, record.nodes.as_ref().map(ForeignText::raw)), (4, Some("0")));
+    assert_eq!(record.vcpu_pins, [(0, "2"), (1, "3"), (2, "4,20")].map(|(vcpu, cpus)| (vcpu, cpus.into())).into());
+    assert_eq!(
+        (record.emulator_pin.as_ref().map(ForeignText::raw), &record.io_pins),
+        (Some("0-1"), &[(1, "1".into())].into())
+    );
     let [network, bridge] = nics.as_slice() else { panic!("two NICs") };
-    assert_eq!((network.facts.source.as_deref(), network.facts.queues, network.open), (Some("virbr0"), 1, true));
+    assert_eq!(
+        (network.facts.source.as_ref().map(ForeignText::raw), network.facts.queues, network.open),
+        (Some("virbr0"), 1, true)
+    );
     let expected = DomainNic {
         kind: "bridge".into(),
         mac: Some("52:54:00:aa:00:02".into()),
@@ -57,7 +67,7 @@ fn multiqueue_vhost_with_pins_is_read() {
         pci: None,
     };
     assert_eq!(bridge.facts, expected);
-    assert!(!bridge.open && network.facts.mac.as_deref() == Some("52:54:00:aa:00:01"));
+    assert!(!bridge.open && network.facts.mac.as_ref().map(ForeignText::raw) == Some("52:54:00:aa:00:01"));
 }
 
 #[test]
@@ -67,13 +77,13 @@ fn each_kind_of_nic_is_of_its_method() {
         .iter()
         .map(|XmlNic { facts, open, .. }| {
             let tap = if *open { " or who knows" } else { "" };
-            let place = facts.pci.as_ref().or(facts.source.as_ref()).map_or("-", String::as_str);
+            let place = facts.pci.as_ref().or(facts.source.as_ref()).map_or("-", ForeignText::raw);
             format!("{} {}{tap} at {place}", facts.kind, facts.label().unwrap_or_default())
         })
         .collect();
     insta::assert_snapshot!(shown.join("\n"));
-    assert_eq!(record.vcpu_pins, [(0, "0-1".to_owned()), (1, "0-1".to_owned())].into(), "as all are");
-    assert_eq!(record.emulator_pin.as_deref(), Some("0-1"));
+    assert_eq!(record.vcpu_pins, [(0, "0-1".into()), (1, "0-1".into())].into(), "as all are");
+    assert_eq!(record.emulator_pin.as_ref().map(ForeignText::raw), Some("0-1"));
 }
 
 #[test]
