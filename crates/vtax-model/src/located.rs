@@ -7,6 +7,7 @@ use std::{fmt, ops::Range};
 use miette::Diagnostic;
 use serde::de::DeserializeOwned;
 
+use crate::foreign::ForeignText;
 use wording::Worded;
 
 /// A text that a user wrote, and where it came from.
@@ -23,9 +24,9 @@ pub struct Source<'a> {
 #[error("{file}:{line}: {message}")]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct FileError {
-    pub file: String,
+    pub file: ForeignText,
     pub line: usize,
-    pub message: String,
+    pub message: ForeignText,
     code: String,
 }
 
@@ -53,7 +54,7 @@ impl Source<'_> {
         }
         match self.text.parse::<toml::Table>() {
             Ok(_) => wording::in_words(message, self.key_of(span)),
-            Err(_) => Worded::coded("not-toml", message),
+            Err(_) => Worded::coded("not-toml", &message.replace('\n', "; ")),
         }
     }
 
@@ -74,9 +75,9 @@ impl Source<'_> {
     pub(crate) fn coded(&self, code: &str, span: &Range<usize>, message: impl fmt::Display) -> FileError {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         FileError {
-            file: self.name.to_owned(),
+            file: self.name.into(),
             line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
-            message: message.to_string(),
+            message: message.to_string().into(),
             code: code.to_owned(),
         }
     }
