@@ -154,3 +154,43 @@ fn an_agent_that_is_not_there_is_named() {
 fn an_empty_store_lists_nothing() {
     assert!(Bench::new().printed(&["results", "list"]).contains("vtax demo"));
 }
+
+/// Every option that takes a value gets the values that overflow, divide by zero or have no end. The agent is missing,
+/// so nothing is measured.
+#[test]
+fn no_argument_makes_vtax_panic() {
+    const VALUES: [&str; 14] = [
+        "",
+        "0",
+        "-1",
+        "1e308",
+        "NaN",
+        "18446744073709551615",
+        "18446744073709551616",
+        "18446744073709551615s",
+        "99y",
+        "1ns",
+        "16777215TiB",
+        "100%",
+        "a\u{1b}[2J\nb",
+        "/dev/zero",
+    ];
+    let bench = Bench::new();
+    for verb in ["run", "measure"] {
+        let help = bench.printed(&[verb, "--help"]);
+        let options = help.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split_once(" <"));
+        let options: Vec<&str> = options.map(|(name, _)| name).collect();
+        assert!(options.len() > 20, "{options:?}");
+        for (option, value) in options.iter().flat_map(|option| VALUES.map(|value| (option, value))) {
+            let (option, study) = (format!("--{option}={value}"), if verb == "run" { "demo" } else { "--quick" });
+            let agent = if option.starts_with("--agent=") { "--quick" } else { "--agent=/nowhere/vtax-agent" };
+            if study == agent {
+                continue;
+            }
+            let output = bench.vtax(&[verb, study, agent, &option]);
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(matches!(output.status.code(), Some(2 | 69)), "{option:?}: {:?}: {told}", output.status);
+            assert!(!told.contains("panicked") && !told.contains('\u{1b}'), "{option:?}: {told}");
+        }
+    }
+}

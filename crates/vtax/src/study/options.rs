@@ -1,6 +1,10 @@
 //! What the command line changes of a study.
 
-use std::str::FromStr;
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    str::FromStr,
+};
 
 use clap::Args;
 use miette::{Context, bail, miette};
@@ -25,6 +29,9 @@ use crate::{
     one_of::{Choice, one_of},
     whole_number::whole,
 };
+
+/// The largest file of a study, a lab or endpoints. The built-in ones have some KiB.
+const FILE_MOST: ByteSize = ByteSize(1 << 20);
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Changes {
@@ -386,7 +393,7 @@ pub(crate) fn read_file(path: &str) -> Result<Study, Stop> {
 /// The text of the file of a study or a lab, which is no built-in study.
 pub(crate) fn read_text(path: &str) -> Result<String, Stop> {
     let known = Study::BUILT_IN.map(|(id, _)| id);
-    std::fs::read_to_string(path).map_err(|error| {
+    read_bounded(path).map_err(|error| {
         let near = suggestion(path, known);
         let known = known.join(", ");
         Stop::input(miette!(
@@ -397,8 +404,18 @@ pub(crate) fn read_text(path: &str) -> Result<String, Stop> {
 }
 
 pub(crate) fn read_endpoints(path: &str) -> Result<Vec<Endpoint>, Stop> {
-    let text = std::fs::read_to_string(path).coded("file", || format!("--endpoints: `{path}` can't be read"));
+    let text = read_bounded(path).coded("file", || format!("--endpoints: `{path}` can't be read"));
     Endpoint::parse_file(Source { name: path, text: &text.or_input()? }).or_input()
+}
+
+/// Reads a file that a user wrote. A device such as `/dev/zero` would fill the memory.
+fn read_bounded(path: &str) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_MOST.0 + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > FILE_MOST.0 {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {FILE_MOST}"))),
+        false => Ok(text),
+    }
 }
 
 #[cfg(test)]
