@@ -31,6 +31,7 @@ pub(crate) fn function(server: &Server) {
     assert_eq!(lab.run("web", &["cat", "/sys/class/net/eth0/address"]).trim(), "02:00:5e:10:00:09");
     assert!(lab.reaches("web", "peer", 8900) && lab.reaches("peer", "web", 8900));
     assert!(server.printed(&["lab", "list"]).contains("KVM"), "guests in the server run under KVM");
+    let cgroup = confined(server);
     let ties = &lab.plan["ties"][0];
     assert_eq!((&ties["guest"], &ties["depends_on"][0]["host"]), (&"web".into(), &"sut".into()), "{ties}");
     assert_eq!(ties["migration"]["live"], false, "{ties}");
@@ -41,9 +42,45 @@ pub(crate) fn function(server: &Server) {
     let mut cat = server.bench().command(&["--server", "emulated", "lab", "exec", "t-vf", "web", "--", "cat"]);
     let copied = cat.stdin(File::open(&words).expect("just written")).output().expect("vtax runs");
     assert_eq!(printed(&copied), "through two machines\n");
+
+    // As if QEMU had taken more memory than its limit: the limit falls below what it has.
+    server.shell(&format!(
+        "echo 16M >{cgroup}/memory.max
+        for i in $(seq 100); do grep -q . {cgroup}/cgroup.procs || exit 0; sleep 0.1; done; exit 1"
+    ));
+    let gone = lab.exec("web", &["true"]);
+    let told = String::from_utf8_lossy(&gone.stderr);
+    assert!(told.contains("guest `web` is gone: it took more memory than its limit of"), "{told}");
     lab.down();
+    let left = "ls -d /sys/fs/cgroup/vtax-* /run/vtax/labs/t-vf 2>/dev/null; grep labs/t-vf /proc/mounts; true";
+    let left = server.shell(left);
+    assert_eq!(left, "", "nothing of it is left");
     server.assert_as(&before);
     server.destroy_vf();
+}
+
+/// A guest with a device and with KVM has a user of its own all the same, and a cgroup limits it. Returns the cgroup.
+fn confined(server: &Server) -> String {
+    let told = server.shell(
+        r#"qemu=$(pgrep -f 'guest=we[b],')
+        grep -E '^(Uid|Gid|Cap(Prm|Eff|Bnd)|NoNewPrivs|Seccomp):' /proc/$qemu/status
+        cgroup=/sys/fs/cgroup$(cut -d: -f3- /proc/$qemu/cgroup)
+        echo $cgroup; cat $cgroup/memory.max; stat -c %u /proc/$qemu /dev/vfio/[0-9]*"#,
+    );
+    let field = |name: &str| told.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{told}"));
+    for set in ["CapPrm:\t", "CapEff:\t", "CapBnd:\t"] {
+        assert_eq!(field(set), "0000000000000000", "{told}");
+    }
+    assert_eq!((field("NoNewPrivs:\t"), field("Seccomp:\t")), ("1", "2"), "{told}");
+    let [cgroup, memory, user, nodes @ ..] =
+        &told.lines().skip_while(|line| !line.starts_with("/sys")).collect::<Vec<_>>()[..]
+    else {
+        panic!("{told}")
+    };
+    assert!(field("/sys/fs/cgroup/").starts_with("vtax-web-") && memory.parse::<u64>().is_ok(), "{told}");
+    assert_eq!(field("Uid:\t"), [*user; 4].join("\t"));
+    assert!(*user != "0" && nodes.contains(user), "the group of its device is its own: {told}");
+    (*cgroup).to_owned()
 }
 
 pub(crate) fn whole_nic(server: &Server) {

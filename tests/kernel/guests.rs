@@ -54,13 +54,17 @@ fn links(cell: &Value) -> Vec<(String, String)> {
 fn crashing_qemu(bench: &Bench, times: usize) -> PathBuf {
     let (script, crashes) = (bench.path().join("qemu-that-crashes"), bench.path().join("crashes"));
     let text = format!(
-        "#!/bin/sh\ncase \"$*\" in *run-*) if [ \"$(cat {0} 2>/dev/null | wc -l)\" -lt {times} ]; then \
+        "#!/bin/sh\ncase $VTAX_LAB in run-*) if [ \"$(wc -l <{0})\" -lt {times} ]; then \
          echo x >>{0}; echo 'Assertion failed.' >&2; kill -ABRT $$; fi;; esac\n\
          exec qemu-system-x86_64 \"$@\"\n",
         crashes.display()
     );
     fs::write(&script, text).expect("ours");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
+    fs::write(&crashes, "").expect("ours");
+    // It runs as the guest's user.
+    for (path, mode) in [(&script, 0o755), (&crashes, 0o666)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+    }
     script
 }
 
@@ -81,8 +85,7 @@ fn a_lab_whose_qemu_crashed_is_built_once_more() {
 /// A QEMU that starts no guest of a study: their processors stand still.
 fn standing_qemu(bench: &Bench) -> PathBuf {
     let script = bench.path().join("qemu-that-stands");
-    let text =
-        "#!/bin/sh\ncase \"$*\" in *run-*) exec qemu-system-x86_64 -S \"$@\";; esac\nexec qemu-system-x86_64 \"$@\"\n";
+    let text = "#!/bin/sh\ncase $VTAX_LAB in run-*) exec qemu-system-x86_64 -S \"$@\";; esac\nexec qemu-system-x86_64 \"$@\"\n";
     fs::write(&script, text).expect("ours");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
     script

@@ -10,7 +10,7 @@ use crate::{
     blueprint::Blueprint,
     dependency::Ties,
     error::LabError,
-    guest::{launch::Launch, process::Qemu},
+    guest::{accel, launch::Launch, process::Qemu},
     record::LabRecord,
     site::{self, Receipt, Site},
     step::LabStep,
@@ -111,8 +111,9 @@ pub fn list(world: &World) -> Result<Vec<LabSummary>, LabError> {
     Ok(found.into_iter().filter_map(|(id, snapshot)| Some(summary(Name::try_from(id).ok()?, &snapshot))).collect())
 }
 
-/// Removes labs whose process was killed, or only the one named `only`. The report has what could not be removed.
+/// Removes labs whose process was killed, or only the one named `only`, and what killed probes of KVM left. The report has what could not be removed.
 pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError> {
+    accel::remove_abandoned();
     let mut report = CleanReport::default();
     for (id, snapshot) in scan::<LabStep>(&world.journals())? {
         let Ok(name) = Name::try_from(id) else { continue };

@@ -156,8 +156,11 @@ mod tests {
     use crate::guest::launch::{QemuProgram, Version};
 
     fn facts() -> GuestFacts {
-        let program =
-            QemuProgram { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 8, minor: 0 } };
+        let program = QemuProgram {
+            path: "/usr/bin/qemu-system-x86_64".into(),
+            version: Version { major: 8, minor: 0 },
+            sandbox: true,
+        };
         let devices: BTreeSet<String> = DEVICES.iter().map(|device| (*device).to_owned()).collect();
         let none = || Err(Unsupported::new("nobody asks", "don't"));
         GuestFacts {
@@ -205,7 +208,7 @@ mod tests {
             panic!("{plan}")
         };
         assert_eq!((namespace, launch.server, launch.vcpus), (host, Some(spec), spec.cpus));
-        assert!(plan.to_string().contains("-initrd /server"), "{plan}");
+        assert!(plan.to_string().contains(" 10</k 11</server\n"), "{plan}");
         let other: ipnet::Ipv4Net = "198.18.0.0/24".parse().expect("a range");
         assert!(!other.contains(&plan.blueprint.addresses) && !plan.blueprint.addresses.contains(&other));
     }

@@ -18,7 +18,11 @@ pub use pci::{DriverState, LentVf, LinkState, VfSettings, VfState};
 
 use crate::{
     facts::VFIO,
-    guest::{arguments::arguments, launch::Launch, threads::GuestPins},
+    guest::{
+        arguments::{arguments, open_files},
+        launch::Launch,
+        threads::GuestPins,
+    },
     place::{LinkName, Place},
 };
 
@@ -172,7 +176,9 @@ impl fmt::Display for LabStep {
             LabStep::AssignDevice { device, was } => write!(f, "driver of {device}: {VFIO}{}", InPlaceOf(was)),
             LabStep::StartGuest { host, launch, pins } => {
                 write!(f, "guest {} in {host}{pins}: {}", launch.name, launch.qemu.path.display())?;
-                arguments(launch).iter().try_for_each(|argument| write!(f, " {}", Quoted(argument)))
+                arguments(launch).iter().try_for_each(|argument| write!(f, " {}", Quoted(argument)))?;
+                // As a shell writes it.
+                open_files(launch).try_for_each(|(number, name)| write!(f, " {number}<{}", Quoted(&name)))
             }
             LabStep::Verify => f.write_str("verify that every link is marked, carries packets and has its mtu"),
         }

@@ -6,11 +6,18 @@
 mod agent;
 
 use std::{
-    fs,
+    fs::{self, File, Permissions},
     io::{BufRead, BufReader, Write},
-    os::unix::net::UnixStream,
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{MetadataExt, PermissionsExt},
+            net::UnixStream,
+        },
+    },
     path::{Path, PathBuf},
     process::Command,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -21,6 +28,7 @@ use vtax_lab::{
     guest::{
         GuestError, accel,
         arguments::nic_id,
+        home::{self, MOST_LOGGED},
         image::{self, Tools},
         kernel::Kernel,
         launch::{Boot, DiskFormat, Launch, NicKind, NicLaunch, QemuProgram, Seed},
@@ -34,6 +42,8 @@ use vtax_model::{
 };
 use vtax_sys::{
     SysError,
+    confine::{Confinement, OwnUsers},
+    netlink::open_tap,
     netns::{NetNs, Outlive},
     process::Signal,
 };
@@ -51,8 +61,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
+        let folder = tempfile::Builder::new().prefix("vtax-guest").tempdir_in("/tmp").expect("a folder");
+        fs::create_dir(folder.path().join("web")).expect("ours");
+        // Only the guest's own directory keeps others out.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("ours");
         Bench {
-            folder: tempfile::Builder::new().prefix("vtax-guest").tempdir_in("/tmp").expect("a folder"),
+            folder,
             kernel: Kernel::find(None).expect("a kernel for guests"),
             namespace: NetNs::scratch().expect("the right to make namespaces"),
         }
@@ -61,7 +75,7 @@ impl Bench {
     fn launch(&self, init: &Path, nics: Vec<NicLaunch>) -> Launch {
         let mut launch = Launch {
             name: "web".parse().expect("a name"),
-            directory: self.folder.path().to_owned(),
+            directory: self.folder.path().join("web"),
             qemu: QemuProgram::find().expect("QEMU"),
             accel: Accelerator::Tcg,
             vcpus: 2,
@@ -79,21 +93,38 @@ impl Bench {
         launch
     }
 
-    /// The taps are made by QEMU itself, in the namespace.
+    /// The taps are made as they are opened, in the namespace.
     fn start(&self, launch: Launch) -> Guest {
-        Guest(
-            Qemu::start(launch, Vec::new(), |command| self.namespace.spawn(command, Outlive::No)).expect("QEMU starts"),
-        )
+        let queues = launch.nics.iter().zip(launch.handed_queues()).map(|(nic, queues)| {
+            let tap = nic.kind.tap().expect("each has one").as_str().parse().expect("a name");
+            open_tap(&self.namespace, &tap, queues).expect("the right to make taps")
+        });
+        Guest::start(launch.clone(), queues.collect(), |command| self.namespace.place(command))
     }
 }
 
 /// A guest that ends with its test, however that ends.
 struct Guest(Qemu);
 
-impl Drop for Guest {
-    fn drop(&mut self) {
+impl Guest {
+    fn start(
+        launch: Launch,
+        queues: Vec<Vec<OwnedFd>>,
+        prepare: impl FnOnce(&mut Command) -> Result<(), SysError>,
+    ) -> Guest {
+        Guest(Qemu::start(launch, queues, Outlive::No, prepare).expect("QEMU starts"))
+    }
+
+    fn end(&mut self) {
         let _ = self.0.process().signal(Signal::KILL);
         let _ = self.0.stop(END);
+        home::remove(self.0.launch()).expect("it has ended");
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -128,6 +159,7 @@ fn a_guest_with_every_kind_of_nic_comes_up_is_known_by_its_threads_and_ends() {
     let mut guest = bench.start(bench.launch(&agent(), all_nics()));
     guest.0.wait_agent(PATIENCE).expect("the agent opens its port");
 
+    assert_confined(&guest.0);
     let threads = guest.0.threads(END).expect("QEMU answers");
     assert_eq!(threads.main, guest.0.process().pid.0);
     assert_eq!(threads.vcpus.iter().map(|vcpu| vcpu.index).collect::<Vec<_>>(), [0, 1]);
@@ -156,6 +188,110 @@ fn a_guest_with_every_kind_of_nic_comes_up_is_known_by_its_threads_and_ends() {
     let process = guest.0.process();
     guest.0.stop(END).expect("it ends");
     assert!(!process.exists(), "neither running nor a zombie");
+}
+
+/// Each thread has a user of its own, no privilege and a filter of system calls, and nobody else has its files.
+fn assert_confined(qemu: &Qemu) {
+    let pid = qemu.process().pid.0;
+    let own = fs::metadata(format!("/proc/{pid}")).expect("it runs").uid();
+    assert!(OwnUsers::may_be(own), "{own}");
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten() {
+        let status = fs::read_to_string(thread.path().join("status")).expect("a thread");
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+            line.unwrap_or_else(|| panic!("no {name}: {status}"))
+        };
+        let ids = [own.to_string().as_str(); 4].join("\t");
+        assert_eq!((field("Uid"), field("Gid"), field("Groups").trim()), (ids.as_str(), ids.as_str(), ""));
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(u64::from_str_radix(field(set), 16), Ok(0), "{set}");
+        }
+        assert_eq!((field("NoNewPrivs"), field("Seccomp")), ("1", "2"));
+    }
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("it runs");
+    let limit = |name: &str| limits.lines().find_map(|line| line.strip_prefix(name)?.split_ascii_whitespace().next());
+    assert_eq!(limit("Max core file size"), Some("0"));
+    assert_ne!(limit("Max processes"), Some("unlimited"));
+    let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("it runs");
+    assert!(cgroup.contains("/vtax-web-") || limit("Max data size") != Some("unlimited"), "{cgroup}{limits}");
+
+    let launch = qemu.launch();
+    let mode = |path: &Path| {
+        let found = fs::metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        (found.uid(), found.mode() & 0o077)
+    };
+    assert_eq!(mode(&launch.directory), (own, 0));
+    for file in [launch.agent_socket(), launch.console_socket(), launch.qmp_socket(), launch.console_log()] {
+        assert_eq!(mode(&file), (own, 0), "{}", file.display());
+    }
+    for file in [launch.agent_socket(), launch.console_log(), launch.stderr_log()] {
+        assert_eq!(opened_by_another(&file), "denied\n", "{}", file.display());
+    }
+}
+
+/// What the user of another guest gets.
+fn opened_by_another(file: &Path) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let another = Confinement {
+        users: OwnUsers::find(),
+        groups: Vec::new(),
+        directory: File::open(folder.path()).expect("ours").into(),
+        files: Vec::new(),
+        cgroup: None,
+        limits: Vec::new(),
+        reads_all_files: false,
+    };
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "if [ -e \"$0\" ] || [ -r \"$0\" ]; then echo seen; else echo denied; fi"]).arg(file);
+    another.apply(&mut shell);
+    String::from_utf8(shell.output().expect("a shell").stdout).expect("text")
+}
+
+/// What a disk boots prints without end: the log is full after a moment, and all else goes on. The disk is a qcow2 that
+/// is based on another image, and only root may read both.
+#[test]
+fn a_console_without_end_fills_no_more_than_its_bound() {
+    let bench = Bench::new();
+    // mov dx, 0x3f8; mov al, 'x'; out dx, al; jmp to the out
+    let mut launch = disk(&bench, Some(&[0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xeb, 0xfd]));
+    launch.boot = Boot::Disk { disk: overlay(&bench), format: DiskFormat::Qcow2, keep: false };
+    let mut guest = bench.start(launch);
+    guest.0.wait_ready(PATIENCE).expect("QEMU answers");
+    let size = |path: PathBuf| fs::metadata(path).expect("there is a log").blocks() * 512;
+    let until = Instant::now() + PATIENCE;
+    while !guest.0.last_words().is_full {
+        assert!(Instant::now() < until && guest.0.is_alive(), "{} bytes", size(guest.0.launch().console_log()));
+        thread::sleep(Duration::from_millis(20));
+    }
+    let full = size(guest.0.launch().console_log());
+    assert!((MOST_LOGGED / 2..=MOST_LOGGED).contains(&full), "{full}");
+    assert!(guest.0.monitor(END).expect("QEMU answers").status().expect("QEMU answers").running);
+    assert_eq!(size(guest.0.launch().console_log()), full, "it grows no more");
+    // QEMU's own messages have room of their own.
+    guest.0.process().signal(Signal::TERM).expect("ours");
+    let death = guest.0.death(END).expect("it ends").to_string();
+    assert!(death.contains("terminating on signal 15") && death.contains("before its log was full"), "{death}");
+    guest.end();
+    assert_eq!(fs::read_dir(&guest.0.launch().directory).expect("it stays").count(), 0, "all is gone with the guest");
+}
+
+/// By QEMU's own monitor, which can be told to take memory.
+#[test]
+fn a_guest_over_its_limit_of_memory_is_named() {
+    let bench = Bench::new();
+    let mut guest = bench.start(disk(&bench, Some(&[0xfa, 0xf4, 0xeb, 0xfd])));
+    guest.0.wait_ready(PATIENCE).expect("QEMU answers");
+    let mut monitor = UnixStream::connect(guest.0.launch().qmp_socket()).expect("QEMU listens");
+    let ring = r#"{"execute": "chardev-add", "arguments": {"id": "NAME", "backend": {"type": "ringbuf", "data": {"size": 1073741824}}}}"#;
+    monitor.write_all(br#"{"execute": "qmp_capabilities"}"#).expect("QEMU listens");
+    for ring in ["one", "two", "three"].map(|name| ring.replace("NAME", name)) {
+        // QEMU may have ended already.
+        let _ = monitor.write_all(ring.as_bytes());
+    }
+    let death = guest.0.death(PATIENCE).expect("it ends");
+    assert!(matches!(death, GuestError::OverMemory { .. }), "{death}");
+    let told = death.to_string();
+    assert!(told.starts_with("guest `web` is gone: it took more memory than its limit of 1"), "{told}");
 }
 
 #[test]
@@ -228,12 +364,12 @@ fn a_guest_that_qemu_stops_is_told_from_one_that_is_slow() {
 }
 
 #[test]
-fn what_qemu_refuses_is_told_in_its_words() {
+fn a_disk_that_is_gone_is_named() {
     let bench = Bench::new();
     let mut launch = bench.launch(&agent(), Vec::new());
     launch.boot = Boot::Disk { disk: "/no/such.qcow2".into(), format: DiskFormat::Qcow2, keep: false };
-    let error = bench.start(launch).0.wait_ready(PATIENCE).expect_err("there is no such disk").to_string();
-    assert!(error.contains("ended with status 1") && error.contains("/no/such.qcow2"), "{error}");
+    let error = Qemu::start(launch, Vec::new(), Outlive::No, |_| Ok(())).expect_err("there is no such disk");
+    assert!(error.to_string().contains("cannot open /no/such.qcow2"), "{error}");
 }
 
 #[test]
@@ -264,11 +400,6 @@ fn drivers(launch: &Launch) -> Vec<&str> {
     ["virtio_pci", "virtio_console"].into_iter().chain(launch.nics.iter().map(driver)).collect()
 }
 
-fn spawn_plainly(mut command: Command) -> Result<std::process::Child, SysError> {
-    let fail = |errno| SysError::plain("start", "QEMU", errno);
-    command.spawn().map_err(fail)
-}
-
 /// On a raw disk of 1 MiB, what a BIOS starts: it finds this in the first sector if that is marked so.
 fn disk(bench: &Bench, boot: Option<&[u8]>) -> Launch {
     let disk = bench.folder.path().join("disk,1.raw");
@@ -284,13 +415,47 @@ fn disk(bench: &Bench, boot: Option<&[u8]>) -> Launch {
     launch
 }
 
+/// A qcow2 without data of its own, based on the raw disk (docs/interop/qcow2.rst in QEMU). Its clusters are the header,
+/// the table of reference counts, the only block of that, and the first-level table.
+fn overlay(bench: &Bench) -> PathBuf {
+    const CLUSTER: u64 = 1 << 16;
+    let (base, overlay) = (bench.folder.path().join("disk,1.raw"), bench.folder.path().join("top.qcow2"));
+    let name = b"disk,1.raw";
+    let mut image = b"QFI\xfb".to_vec();
+    image.extend(2_u32.to_be_bytes());
+    image.extend(512_u64.to_be_bytes());
+    for word in [name.len() as u32, 16] {
+        image.extend(word.to_be_bytes());
+    }
+    image.extend((1_u64 << 20).to_be_bytes());
+    for word in [0_u32, 1] {
+        image.extend(word.to_be_bytes());
+    }
+    for offset in [3 * CLUSTER, CLUSTER] {
+        image.extend(offset.to_be_bytes());
+    }
+    for word in [1_u32, 0, 0, 0] {
+        image.extend(word.to_be_bytes());
+    }
+    image.resize(4 * CLUSTER as usize, 0);
+    let mut put = |offset: u64, bytes: &[u8]| image[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    put(512, name);
+    put(CLUSTER, &(2 * CLUSTER).to_be_bytes());
+    put(2 * CLUSTER, &[0, 1, 0, 1, 0, 1, 0, 1]);
+    fs::write(&overlay, image).expect("ours");
+    for image in [&base, &overlay] {
+        fs::set_permissions(image, Permissions::from_mode(0o600)).expect("ours");
+    }
+    overlay
+}
+
 /// All options of the least machine are known to this QEMU; it needs no kernel to say so.
 #[test]
 fn a_disk_whose_system_says_nothing_keeps_its_guest_waiting() {
     let bench = Bench::new();
     // cli; hlt; jmp to the hlt
     let launch = disk(&bench, Some(&[0xfa, 0xf4, 0xeb, 0xfd]));
-    let mut guest = Guest(Qemu::start(launch, Vec::new(), spawn_plainly).expect("QEMU starts"));
+    let mut guest = bench.start(launch);
     guest.0.wait_ready(PATIENCE).expect("QEMU takes every option");
     assert!(guest.0.launch().seed_directory().join("user-data").is_file());
     guest.0.stop(END).expect("it ends");
@@ -299,7 +464,7 @@ fn a_disk_whose_system_says_nothing_keeps_its_guest_waiting() {
 #[test]
 fn a_disk_that_does_not_boot_is_not_waited_for() {
     let bench = Bench::new();
-    let mut guest = Guest(Qemu::start(disk(&bench, None), Vec::new(), spawn_plainly).expect("QEMU starts"));
+    let mut guest = bench.start(disk(&bench, None));
     let error = guest.0.wait_agent(PATIENCE).expect_err("there is no system").to_string();
     assert!(error.contains("is gone") && error.contains("No bootable device"), "{error}");
 }

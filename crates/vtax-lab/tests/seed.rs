@@ -12,6 +12,7 @@ use std::{
 
 use agent::agent;
 use vtax_lab::guest::{
+    home,
     image::{self, Tools},
     kernel::Kernel,
     launch::{Boot, Launch, QemuProgram, Seed},
@@ -19,7 +20,7 @@ use vtax_lab::guest::{
     seed,
 };
 use vtax_model::guest::Accelerator;
-use vtax_sys::SysError;
+use vtax_sys::netns::Outlive;
 
 /// A guest under TCG on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -53,17 +54,13 @@ fn entry(name: &str, mode: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn spawn(mut command: std::process::Command) -> Result<std::process::Child, SysError> {
-    let fail = |errno| SysError::plain("start", "QEMU", errno);
-    command.spawn().map_err(fail)
-}
-
 /// Ends with its test, however that ends.
 struct Guest(Qemu);
 
 impl Drop for Guest {
     fn drop(&mut self) {
         let _ = self.0.stop(END);
+        home::remove(self.0.launch()).expect("it has ended");
     }
 }
 
@@ -90,11 +87,13 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
     image.extend(entry("system", 0o100_755, system().as_bytes()));
     image.extend(["usr", "usr/local", "usr/local/sbin"].iter().flat_map(|folder| entry(folder, 0o040_755, b"")));
     image.extend(entry("TRAILER!!!", 0, b""));
+    let directory = folder.path().join("web");
+    fs::create_dir(&directory).expect("ours");
     let initramfs = folder.path().join("system.cpio");
     fs::write(&initramfs, image).expect("ours");
     let launch = Launch {
         name: "web".parse().expect("a name"),
-        directory: folder.path().to_owned(),
+        directory,
         qemu: QemuProgram::find().expect("QEMU"),
         accel: Accelerator::Tcg,
         vcpus: 1,
@@ -111,7 +110,7 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
         server: None,
         seed: Some(Seed { agent: agent(), address: "198.18.0.3/24".parse().expect("an address") }),
     };
-    let mut guest = Guest(Qemu::start(launch, Vec::new(), spawn).expect("QEMU starts"));
+    let mut guest = Guest(Qemu::start(launch, Vec::new(), Outlive::No, |_| Ok(())).expect("QEMU starts"));
     guest.0.wait_agent(PATIENCE).expect("the agent opens its port");
     let said = console(&guest.0, "vtax-agent: ready");
     assert!(said.contains("vtax-agent 0."), "the copy tells its version before: {said}");

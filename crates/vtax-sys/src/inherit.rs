@@ -46,7 +46,8 @@ pub fn reset_signals(command: &mut Command) {
     unsafe { command.pre_exec(hook) };
 }
 
-/// The program is killed when the thread that starts it ends, however it ends.
+/// The program is killed when the thread that starts it ends, however it ends. Call this last: the kernel forgets it
+/// when the program gets another user.
 pub fn die_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
     // SAFETY: between fork and exec the hook only makes the system calls prctl and getppid.
@@ -54,7 +55,7 @@ pub fn die_with_parent(command: &mut Command) {
 }
 
 /// Asks the kernel to kill this process when its parent dies. If the parent died before that, the process ends now.
-pub(crate) fn die_with(parent: Pid) -> io::Result<()> {
+fn die_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
 }

@@ -14,6 +14,7 @@
 //! | [`sock`] | socket options that `socket2` lacks, segments, stamps, zero copy |
 //! | [`ring`] | io_uring |
 //! | [`sysctl`], [`process`], [`inherit`] | `/proc/sys`, limits, processes that are ours, what they inherit |
+//! | [`confine`] | programs without privilege, with limits |
 //! | [`deadline`] | programs that must end in time |
 //! | [`ssh`] | what sshd tells the programs of a session |
 //! | [`mount`], [`module`], [`children`], [`power`] | what the first process of a machine does |
@@ -23,6 +24,7 @@ compile_error!("vtax-sys speaks to the Linux kernel and to nothing else");
 
 pub mod children;
 pub mod clock;
+pub mod confine;
 pub mod cpu;
 pub mod deadline;
 mod error;

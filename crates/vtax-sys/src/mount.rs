@@ -7,10 +7,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::mount::{MountFlags, mount_move};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount_move, unmount};
 use strum::IntoStaticStr;
 
 use crate::error::{Result, SysError};
+
+/// The most files and directories on a small tmpfs.
+const SMALL_FILES: u32 = 64;
 
 /// A file system without a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
@@ -53,6 +57,28 @@ pub fn mount(what: Pseudo, target: &Path) -> Result<()> {
         // EBUSY: the same file system is mounted there already, at its root (`do_add_mount`).
         Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
         Err(errno) => Err(fail(errno.into())),
+    }
+}
+
+/// Mounts a file system in memory on the directory `target`, for files of one user. It takes no more than `most`
+/// bytes and has no devices or programs.
+pub fn small_tmpfs(target: &Path, most: u64) -> Result<()> {
+    let options = CString::new(format!("mode=0700,size={most},nr_inodes={SMALL_FILES}")).expect("it has no zero");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("vtax", target, "tmpfs", flags, options.as_c_str())
+        .map_err(|errno| SysError::os("mount", format_args!("tmpfs on {}", target.display()), errno))
+}
+
+/// Removes all mounts on a directory. Files that are in use stay until nobody uses them. False if there was none.
+pub fn unmount_all(target: &Path) -> Result<bool> {
+    let mut found = false;
+    loop {
+        match unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+            Ok(()) => found = true,
+            // Nothing is mounted there, or there is no such directory.
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(found),
+            Err(errno) => return Err(SysError::os("unmount", target.display(), errno)),
+        }
     }
 }
 

@@ -50,5 +50,5 @@ pub use probe::probe_kind;
 pub use qdisc::{Qdisc, QdiscStats, Tbf, probe_tbf};
 pub use route::{NewRoute, NextHop, Route};
 pub use socket::Rtnl;
-pub use tun::{NewTap, probe_tap};
+pub use tun::{NewTap, open_tap, probe_tap};
 pub use vf::{Vf, VfChange, VfLinkState};

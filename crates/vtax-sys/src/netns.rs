@@ -24,7 +24,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 pub use id::NsId;
 
 use crate::error::{Result, SysError};
-use crate::inherit::die_with;
+use crate::inherit::die_with_parent;
 use crate::process::{Pid, ProcessId};
 
 /// The calling thread's namespace. Not `/proc/self`, which is the main thread's.
@@ -152,7 +152,10 @@ impl NetNs {
     /// the namespace stays attached to it.
     pub fn spawn(&self, mut command: Command, outlive: Outlive) -> Result<Child> {
         let program = command.get_program().to_string_lossy().into_owned();
-        self.attach(&mut command, outlive);
+        self.place(&mut command)?;
+        if outlive == Outlive::No {
+            die_with_parent(&mut command);
+        }
         command.spawn().map_err(|e| SysError::os("start program", program, e))
     }
 
@@ -160,8 +163,10 @@ impl NetNs {
     /// thread may then already be in the namespace, so the caller should report and exit.
     pub fn exec(&self, mut command: Command) -> SysError {
         let program = command.get_program().to_string_lossy().into_owned();
-        self.attach(&mut command, Outlive::Yes);
-        SysError::os("execute program", program, command.exec())
+        match self.place(&mut command) {
+            Ok(()) => SysError::os("execute program", program, command.exec()),
+            Err(error) => error,
+        }
     }
 
     /// The processes whose main thread is in this namespace.
@@ -184,23 +189,14 @@ impl NetNs {
         Ok(())
     }
 
-    /// Makes `command` start inside the namespace.
-    fn attach(&self, command: &mut Command, outlive: Outlive) {
-        let namespace = self.file.as_raw_fd();
-        let parent = rustix::process::getpid();
-        let hook = move || {
-            // SAFETY: the handle is borrowed by `spawn` or `exec` until the child
-            // has executed its program, so the descriptor is open here.
-            let namespace = unsafe { BorrowedFd::borrow_raw(namespace) };
-            move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?;
-            if outlive == Outlive::No {
-                die_with(parent)?;
-            }
-            Ok(())
-        };
-        // SAFETY: between fork and exec the hook only makes the system calls
-        // setns, prctl and getppid; it takes no lock and allocates nothing.
+    /// Makes `command` start inside the namespace, which exists as long as the command.
+    pub fn place(&self, command: &mut Command) -> Result<()> {
+        let namespace = self.file.try_clone().map_err(|e| SysError::os("use network namespace", self.id, e))?;
+        let hook = move || Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?);
+        // SAFETY: between fork and exec the hook only makes the system call setns; it takes no lock and allocates
+        // nothing.
         unsafe { command.pre_exec(hook) };
+        Ok(())
     }
 }
 

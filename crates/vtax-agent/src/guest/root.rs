@@ -4,7 +4,7 @@
 //! memory (overlayfs). The new root is moved on top of the old one, as switch_root(8) does it. After
 //! chroot(2) alone, the kernel would make no user namespaces (`create_user_ns` asks `current_chrooted`).
 
-use std::{env, io, os::unix::fs::symlink, path::Path};
+use std::{env, fs, io, os::unix::fs::symlink, path::Path};
 
 use rustix::{io::Errno, mount::MountFlags};
 use vtax_sys::{
@@ -25,6 +25,7 @@ const OWN_FILES: [[&str; 2]; 4] = [
     ["/proc/self/fd/1", "/dev/stdout"],
     ["/proc/self/fd/2", "/dev/stderr"],
 ];
+const CONTROLLED: &str = "/sys/fs/cgroup/cgroup.subtree_control";
 const TRACING: &str = "/sys/kernel/tracing";
 
 /// Makes the share with this tag the root directory; the image is no longer visible then. `say` gets a
@@ -43,7 +44,7 @@ pub(super) fn live_in(tag: &str, say: impl Fn(&str)) -> Result<(), SysError> {
     link_own_files()?;
     let shm = mount(Pseudo::Tmpfs, Path::new("/dev/shm"));
     let groups = mount(Pseudo::Cgroup2, Path::new("/sys/fs/cgroup"));
-    for lack in [shm, groups, mount_tracing()].into_iter().filter_map(Result::err) {
+    for lack in [shm, groups.and_then(|()| enable_controllers()), mount_tracing()].into_iter().filter_map(Result::err) {
         say(&format!("{lack}; the guest goes on without it"));
     }
     Ok(())
@@ -66,6 +67,11 @@ fn link_own_files() -> Result<(), SysError> {
         }
     }
     Ok(())
+}
+
+/// Lets cgroups below the root limit what vtax limits of a guest. On other machines systemd does that.
+fn enable_controllers() -> Result<(), SysError> {
+    fs::write(CONTROLLED, "+memory +pids").map_err(|errno| failed("enable controllers by", CONTROLLED, errno))
 }
 
 /// sysfs has this directory if the kernel has tracefs.

@@ -9,18 +9,18 @@ use std::{
     fs::{self, File},
     io,
     os::unix::fs::MetadataExt,
-    path::Path,
-    time::{Duration, SystemTime},
+    path::{Path, PathBuf},
+    time::Duration,
 };
 use vtax_model::foreign::ForeignText;
 
 use tempfile::TempDir;
-use vtax_model::{guest::Accelerator, units::ByteSize};
-use vtax_sys::{SysError, inherit::die_with_parent};
+use vtax_model::{guest::Accelerator, topology::Name, units::ByteSize};
+use vtax_sys::netns::Outlive;
 
 use super::{
     error::GuestError,
-    image,
+    files, home, image,
     kernel::Kernel,
     launch::{Boot, Launch, QemuProgram},
     process::Qemu,
@@ -31,9 +31,8 @@ const DEVICE: &str = "/dev/kvm";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// On a machine that is emulated itself, as an emulated server is, a guest takes many seconds.
 const TRANSLATED_PATIENCE: Duration = Duration::from_secs(90);
-/// How long after its begin a probe has surely ended.
-const ABANDONED: Duration = Duration::from_secs(600);
 const PREFIX: &str = "vtax-probe-";
+const GUEST: &str = "guest";
 const MEMORY: ByteSize = ByteSize(256 << 20);
 
 /// Why KVM runs no guests here; nothing if it does. Starts a guest to find out, once after each boot of the machine.
@@ -41,6 +40,10 @@ pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
         return Ok(Some(unusable(&error)));
     }
+    if let Some(why_not) = files::kvm_is_closed(qemu.version) {
+        return Ok(Some(why_not));
+    }
+    remove_abandoned();
     let memory = image::cache().ok().map(|cache| cache.join("kvm"));
     let key = key(qemu);
     if let Some(why_not) = memory.as_deref().and_then(|memory| recall(memory, &key)) {
@@ -62,10 +65,10 @@ fn unusable(error: &io::Error) -> String {
 }
 
 fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Option<String>, GuestError> {
-    let scratch = scratch()?;
+    let scratch = Scratch::new(&env::temp_dir())?;
     let launch = Launch {
-        name: "probe".parse().expect("it is a name"),
-        directory: scratch.path().to_owned(),
+        name: name(),
+        directory: scratch.guest()?,
         qemu: qemu.clone(),
         accel: Accelerator::Kvm,
         vcpus: 1,
@@ -78,17 +81,24 @@ fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
         server: None,
         seed: None,
     };
-    let mut guest = Qemu::start(launch, Vec::new(), |mut command| {
-        die_with_parent(&mut command);
-        command.spawn().map_err(|errno| SysError::plain("start", qemu.path.display(), errno))
-    })?;
-    let up = guest.wait_agent(patience());
-    guest.stop(Duration::from_secs(4))?;
-    match up {
+    let up = try_launch(launch.clone());
+    home::remove(&launch)?;
+    match up? {
         Ok(()) => Ok(None),
         Err(error) if is_panic(&error) => Err(error),
         Err(error) => Ok(Some(format!("{DEVICE} is there, but {}", brief(&error)))),
     }
+}
+
+fn name() -> Name {
+    "probe".parse().expect("it is a name")
+}
+
+fn try_launch(launch: Launch) -> Result<Result<(), GuestError>, GuestError> {
+    let mut guest = Qemu::start(launch, Vec::new(), Outlive::No, |_| Ok(()))?;
+    let up = guest.wait_agent(patience());
+    guest.stop(Duration::from_secs(4))?;
+    Ok(up)
 }
 
 fn patience() -> Duration {
@@ -139,25 +149,52 @@ fn remember(memory: &Path, key: &str, why: Option<&str>) {
     }
 }
 
-/// A private directory for the sockets of the guest, with a name that nobody can guess. It is in `/tmp`, because the
-/// paths of sockets must be short. Those that killed probes have left are removed first.
-fn scratch() -> Result<TempDir, GuestError> {
-    let folder = env::temp_dir();
-    remove_old(&folder, SystemTime::now() - ABANDONED);
-    tempfile::Builder::new()
-        .prefix(PREFIX)
-        .tempdir_in(&folder)
-        .map_err(GuestError::file("create a directory in", &folder))
+/// A private directory for a probe, with a name that nobody can guess. It is in `/tmp`, because the paths of sockets
+/// must be short. The lock on it tells a probe that runs from one that was killed.
+struct Scratch {
+    folder: TempDir,
+    _lock: File,
 }
 
-/// Removes this user's directories that were made before `then`. What can't be removed stays.
-fn remove_old(folder: &Path, then: SystemTime) {
+impl Scratch {
+    fn new(parent: &Path) -> Result<Scratch, GuestError> {
+        let fail = || GuestError::file("create a directory in", parent);
+        loop {
+            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).map_err(fail())?;
+            let lock = File::open(folder.path()).and_then(|lock| lock.lock().map(|()| lock));
+            // Another vtax may have taken it for an abandoned one before it was locked.
+            if folder.path().exists() {
+                return Ok(Scratch { folder, _lock: lock.map_err(fail())? });
+            }
+        }
+    }
+
+    /// The guest's directory. It may be a mount, so the lock isn't on it.
+    fn guest(&self) -> Result<PathBuf, GuestError> {
+        let directory = self.folder.path().join(GUEST);
+        fs::create_dir(&directory).map_err(GuestError::file("create", &directory))?;
+        Ok(directory)
+    }
+}
+
+/// Removes the directories that killed probes of this user have left.
+pub(crate) fn remove_abandoned() {
+    remove_old(&env::temp_dir());
+}
+
+/// What can't be removed stays.
+fn remove_old(parent: &Path) {
     let own = rustix::process::geteuid().as_raw();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let is_ours = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
         // Metadata of the entry itself, not of what a symbolic link points to.
         let Ok(found) = entry.metadata() else { continue };
-        if is_ours && found.is_dir() && found.uid() == own && found.modified().is_ok_and(|made| made < then) {
+        if !is_ours || !found.is_dir() || found.uid() != own {
+            continue;
+        }
+        let Ok(lock) = File::open(entry.path()) else { continue };
+        if lock.try_lock().is_ok() {
+            let _ = home::remove_of(&name(), &entry.path().join(GUEST));
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -186,12 +223,14 @@ mod tests {
         let other = tempfile::tempdir().expect("a folder");
         let made = |name: &str| fs::create_dir(base.path().join(name)).expect("a folder");
         made("vtax-probe-old");
+        made("vtax-probe-old/guest");
         made("something-else");
         std::os::unix::fs::symlink(other.path(), base.path().join("vtax-probe-link")).expect("a link");
-        remove_old(base.path(), SystemTime::now() - ABANDONED);
-        assert_eq!(fs::read_dir(&base).expect("a folder").count(), 3, "a probe that may run is left alone");
-        remove_old(base.path(), SystemTime::now() + ABANDONED);
-        assert_eq!(fs::read_dir(&base).expect("a folder").count(), 2);
+        let running = Scratch::new(base.path()).expect("a folder");
+        remove_old(base.path());
+        assert!(running.folder.path().exists(), "a probe that runs is left alone");
+        assert!(!base.path().join("vtax-probe-old").exists());
+        assert_eq!(fs::read_dir(&base).expect("a folder").count(), 3);
         assert!(other.path().exists());
     }
 

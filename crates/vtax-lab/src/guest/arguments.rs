@@ -1,19 +1,25 @@
 //! The arguments of QEMU, as a pure function of the launch.
 //!
 //! The machine is a bare q35. It has only what a measurement needs, so that it boots fast and nothing else
-//! wakes its threads. `-sandbox` is left out: its filter would run at each system call of QEMU, and so on the
-//! path of each packet where QEMU itself serves the NIC. A guest runs only what its user put into it.
+//! wakes its threads. QEMU has a user of its own, so it gets files open that only root may open, and its own files
+//! have names relative to its working directory, above which it may not look.
 
 mod server;
 #[cfg(test)]
 mod tests;
 
-use std::{os::fd::RawFd, path::Path};
+use std::os::fd::RawFd;
 
-use vtax_model::guest::{Accelerator, Backend, VirtioNic, Vnet};
+use vtax_model::guest::{Accelerator, VirtioNic};
 use vtax_sys::pci;
 
-use super::launch::{AGENT_PORT, Boot, Launch, NicKind, NicLaunch, SEED_SERIAL, Version};
+use super::{
+    files::{BootFiles, ImageFile, NicFiles, QemuFiles},
+    launch::{
+        AGENT_PORT, AGENT_SOCKET, Boot, CONSOLE_LOG, CONSOLE_SOCKET, Launch, NicKind, NicLaunch, QMP_SOCKET, SEED,
+        SEED_SERIAL, Version,
+    },
+};
 
 /// The label of the agent's character device in QEMU.
 pub(super) const AGENT_CHARDEV: &str = "agent";
@@ -23,27 +29,33 @@ pub(super) const CONSOLE_CHARDEV: &str = "console";
 /// The first number of an open file that QEMU gets, in what is printed and stored.
 const FIRST_FILE: RawFd = 10;
 
-/// The arguments without the program. Open queues have numbers from 10 up here, and their real ones at the start.
+/// QEMU refuses to itself all system calls that it needs only for features that no guest here has: old ones, to become
+/// another user, to start programs, and to change its own priority. All devices that guests get here work with that.
+pub(super) const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+
+/// The arguments without the program. Open files have numbers from 10 up here, and their real ones at the start.
 pub fn arguments(launch: &Launch) -> Vec<String> {
-    let mut numbers = FIRST_FILE..;
-    let queues = launch.handed_queues().into_iter().map(|queues| numbers.by_ref().take(queues as usize).collect());
-    arguments_with(launch, &queues.collect::<Vec<_>>())
+    arguments_with(launch, &QemuFiles::counted(launch, FIRST_FILE))
 }
 
-/// The arguments with the numbers of the open queues of each NIC.
-pub(super) fn arguments_with(launch: &Launch, queues: &[Vec<RawFd>]) -> Vec<String> {
+/// The files that QEMU gets open: their numbers in [`arguments`], and their names.
+pub fn open_files(launch: &Launch) -> impl Iterator<Item = (RawFd, String)> {
+    (FIRST_FILE..).zip(QemuFiles::named(launch).into_all())
+}
+
+/// The arguments with the numbers of the open files.
+pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<String> {
     let mut list = Arguments::default();
     identity(&mut list, launch);
-    machine(&mut list, launch);
+    machine(&mut list, launch, files.kvm);
     // The first devices go to the first root complex, whose bus is the default until there is another.
-    control(&mut list, launch);
-    boot(&mut list, launch);
+    control(&mut list);
+    boot(&mut list, launch, &files.boot);
     if launch.seed.is_some() {
-        seed_disk(&mut list, &launch.seed_directory());
+        seed_disk(&mut list);
     }
-    for (index, nic) in launch.nics.iter().enumerate() {
-        let open = queues.get(index).map_or(&[][..], Vec::as_slice);
-        network(&mut list, index, nic, open, launch.qemu.version);
+    for (index, (nic, files)) in launch.nics.iter().zip(&files.nics).enumerate() {
+        network(&mut list, index, nic, files, launch.qemu.version);
     }
     for device in &launch.devices {
         list.add("-device", assigned(*device));
@@ -51,7 +63,7 @@ pub(super) fn arguments_with(launch: &Launch, queues: &[Vec<RawFd>]) -> Vec<Stri
     if let Some(spec) = &launch.server {
         server::devices(&mut list, spec);
     }
-    list.0
+    list.list
 }
 
 /// The name by which QEMU's monitor knows the `index`-th NIC.
@@ -60,12 +72,26 @@ pub fn nic_id(index: usize) -> String {
 }
 
 #[derive(Default)]
-struct Arguments(Vec<String>);
+struct Arguments {
+    list: Vec<String>,
+    /// How many sets of open files there are.
+    sets: usize,
+}
 
 impl Arguments {
     fn add(&mut self, option: &str, value: impl Into<String>) {
-        self.0.push(option.to_owned());
-        self.0.push(value.into());
+        self.list.push(option.to_owned());
+        self.list.push(value.into());
+    }
+
+    /// The name by which QEMU opens one of these files (`/dev/fdset/N`).
+    fn file_set(&mut self, numbers: &[RawFd]) -> String {
+        self.sets += 1;
+        let set = self.sets;
+        for number in numbers {
+            self.add("-add-fd", format!("fd={number},set={set}"));
+        }
+        format!("/dev/fdset/{set}")
     }
 }
 
@@ -73,11 +99,14 @@ fn identity(list: &mut Arguments, launch: &Launch) {
     let name = &launch.name;
     list.add("-name", format!("guest={name},process=vtax-{name},debug-threads=on"));
     list.add("-msg", "timestamp=on");
-    list.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
+    list.list.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
     list.add("-display", "none");
+    if launch.qemu.sandbox {
+        list.add("-sandbox", SANDBOX);
+    }
 }
 
-fn machine(list: &mut Arguments, launch: &Launch) {
+fn machine(list: &mut Arguments, launch: &Launch, kvm: Option<RawFd>) {
     let ram = match launch.server {
         // The RAM belongs to the server's nodes.
         Some(_) => server::MACHINE,
@@ -96,8 +125,15 @@ fn machine(list: &mut Arguments, launch: &Launch) {
         (Accelerator::Tcg, None) => ("tcg,thread=multi", "max"),
         (Accelerator::Tcg, Some(_)) => ("tcg,thread=multi", server::TRANSLATED_CPU),
     };
-    list.add("-machine", format!("q35{ram}{bare}{firmware}"));
-    list.add("-accel", accelerator);
+    // A core dump of QEMU would be as large as the guest's RAM.
+    list.add("-machine", format!("q35{ram},dump-guest-core=off{bare}{firmware}"));
+    match kvm {
+        Some(number) => {
+            let set = list.file_set(&[number]);
+            list.add("-accel", format!("{accelerator},device={set}"));
+        }
+        None => list.add("-accel", accelerator),
+    }
     list.add("-cpu", cpu);
     let sockets = launch.server.map_or(1, |spec| spec.sockets);
     list.add("-smp", format!("{},sockets={sockets},cores={},threads=1", launch.vcpus, launch.vcpus / sockets));
@@ -126,44 +162,57 @@ fn memory(launch: &Launch) -> String {
     object
 }
 
-fn control(list: &mut Arguments, launch: &Launch) {
-    list.add(
-        "-chardev",
-        format!(
-            "{},logfile={},logappend=off",
-            socket(CONSOLE_CHARDEV, &launch.console_socket()),
-            quote(&launch.console_log())
-        ),
-    );
+fn control(list: &mut Arguments) {
+    list.add("-chardev", format!("{},logfile={},logappend=off", socket(CONSOLE_CHARDEV, CONSOLE_SOCKET), CONSOLE_LOG));
     list.add("-serial", format!("chardev:{CONSOLE_CHARDEV}"));
-    list.add("-chardev", socket("qmp", &launch.qmp_socket()));
+    list.add("-chardev", socket("qmp", QMP_SOCKET));
     list.add("-mon", "chardev=qmp,mode=control");
-    list.add("-chardev", socket(AGENT_CHARDEV, &launch.agent_socket()));
+    list.add("-chardev", socket(AGENT_CHARDEV, AGENT_SOCKET));
     list.add("-device", pci("virtio-serial-pci,id=ports,max_ports=2"));
     list.add("-device", format!("virtserialport,bus=ports.0,nr=1,chardev={AGENT_CHARDEV},id=port,name={AGENT_PORT}"));
 }
 
-fn socket(id: &str, path: &Path) -> String {
-    format!("socket,id={id},path={},server=on,wait=off", quote(path))
+fn socket(id: &str, name: &str) -> String {
+    format!("socket,id={id},path={name},server=on,wait=off")
 }
 
-fn boot(list: &mut Arguments, launch: &Launch) {
-    match &launch.boot {
-        Boot::Kernel { kernel, initramfs, append } => {
-            list.add("-kernel", kernel.to_string_lossy());
-            list.add("-initrd", initramfs.to_string_lossy());
+fn boot(list: &mut Arguments, launch: &Launch, files: &BootFiles<RawFd>) {
+    match (&launch.boot, files) {
+        (Boot::Kernel { append, .. }, BootFiles::Kernel { kernel, initramfs }) => {
+            list.add("-kernel", own_file(*kernel));
+            list.add("-initrd", own_file(*initramfs));
             list.add("-append", command_line(launch, append));
         }
-        Boot::Disk { disk, format, keep } => {
+        (Boot::Disk { format, keep, .. }, BootFiles::Disk(images)) => {
             let snapshot = if *keep { "off" } else { "on" };
-            list.add("-drive", format!("if=none,id=disk,file={},format={},snapshot={snapshot}", quote(disk), format));
+            let images = images_of(list, images);
+            list.add("-drive", format!("if=none,id=disk,format={format},snapshot={snapshot}{images}"));
             list.add("-device", pci("virtio-blk-pci,drive=disk,bootindex=0"));
             // If the disk doesn't boot, the BIOS tries nothing else and starts again. QEMU is told to end at that.
             list.add("-boot", "strict=on,reboot-timeout=0");
             // Unlike the agent's kernel, the image's programs may need random numbers before they have collected any.
             list.add("-device", pci("virtio-rng-pci"));
         }
+        _ => unreachable!("the files were opened for this boot"),
     }
+}
+
+/// Each image is in a set of open files, from which QEMU takes the one that it may write to if it needs that.
+fn images_of(list: &mut Arguments, images: &[ImageFile<RawFd>]) -> String {
+    let mut options = String::new();
+    for (depth, image) in images.iter().enumerate() {
+        let numbers: Vec<RawFd> = [Some(image.read), image.write].into_iter().flatten().collect();
+        let set = list.file_set(&numbers);
+        let driver = if image.is_device { "host_device" } else { "file" };
+        let of = "backing.".repeat(depth);
+        options += &format!(",{of}file.driver={driver},{of}file.filename={set}");
+    }
+    options
+}
+
+/// An open file, for what doesn't know sets.
+fn own_file(number: RawFd) -> String {
+    format!("/proc/self/fd/{number}")
 }
 
 /// The kernel's parameters: without what makes a short boot longer. None changes the path of a packet.
@@ -204,28 +253,23 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
 }
 
 /// QEMU shows a directory as a FAT disk. cloud-init finds it by its volume name.
-fn seed_disk(list: &mut Arguments, seed: &Path) {
+fn seed_disk(list: &mut Arguments) {
     list.add(
         "-drive",
-        format!("if=none,id=seed,format=raw,read-only=on,file.driver=vvfat,file.dir={},file.label=CIDATA", quote(seed)),
+        format!("if=none,id=seed,format=raw,read-only=on,file.driver=vvfat,file.dir={SEED},file.label=CIDATA"),
     );
     list.add("-device", pci(&format!("virtio-blk-pci,drive=seed,serial={SEED_SERIAL}")));
 }
 
-fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &[RawFd], version: Version) {
+fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &NicFiles<RawFd>, version: Version) {
     let address = format!("netdev=net{index},id={},mac={}", nic_id(index), nic.mac);
     match &nic.kind {
-        NicKind::Virtio { tap, nic } => {
-            let vhost = on_off(nic.backend == Some(Backend::Vhost));
-            let netdev = match nic.vnet {
-                Vnet::Macvtap => format!("tap,id=net{index},{},vhost={vhost}", handed(files)),
-                Vnet::Bridge => format!("{},vhost={vhost}{}", open(index, tap.as_str()), queues(nic)),
-            };
-            list.add("-netdev", netdev);
+        NicKind::Virtio { nic, .. } => {
+            list.add("-netdev", netdev(index, files));
             list.add("-device", virtio(&address, nic, version));
         }
-        NicKind::Emulated { tap, model } => {
-            list.add("-netdev", format!("{},vhost=off", open(index, tap.as_str())));
+        NicKind::Emulated { model, .. } => {
+            list.add("-netdev", netdev(index, files));
             list.add("-device", format!("{model},{address},romfile="));
         }
         // The device has its own address. A virtual function got its address from the host's physical function.
@@ -233,20 +277,18 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &[RawFd],
     }
 }
 
-fn open(index: usize, tap: &str) -> String {
-    format!("tap,id=net{index},ifname={},script=no,downscript=no", escape(tap))
-}
-
-/// A macvtap's queues, which QEMU can't open by the link's name.
-fn handed(files: &[RawFd]) -> String {
-    let numbers: Vec<String> = files.iter().map(RawFd::to_string).collect();
-    let option = if files.len() > 1 { "fds" } else { "fd" };
-    format!("{option}={}", numbers.join(":"))
-}
-
-/// QEMU opens a tap once for each queue, and with one queue without `IFF_MULTI_QUEUE`.
-fn queues(nic: &VirtioNic) -> String {
-    if nic.queues > 1 { format!(",queues={}", nic.queues) } else { String::new() }
+/// The open queues of a tap or a macvtap. The host's kernel serves the NIC's rings if there are files of vhost.
+fn netdev(index: usize, files: &NicFiles<RawFd>) -> String {
+    let of = |option: &str, numbers: &[RawFd]| {
+        let several = if numbers.len() > 1 { "s" } else { "" };
+        let numbers: Vec<String> = numbers.iter().map(RawFd::to_string).collect();
+        format!("{option}{several}={}", numbers.join(":"))
+    };
+    let vhost = match files.vhost.as_slice() {
+        [] => "vhost=off".to_owned(),
+        numbers => format!("vhost=on,{}", of("vhostfd", numbers)),
+    };
+    format!("tap,id=net{index},{},{vhost}", of("fd", &files.queues))
 }
 
 fn virtio(address: &str, nic: &VirtioNic, version: Version) -> String {
@@ -303,13 +345,4 @@ fn assigned(device: pci::PciAddress) -> String {
 
 fn on_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
-}
-
-fn quote(path: &Path) -> String {
-    escape(&path.to_string_lossy())
-}
-
-/// In a list of options a comma ends a value unless there are two.
-fn escape(value: &str) -> String {
-    value.replace(',', ",,")
 }

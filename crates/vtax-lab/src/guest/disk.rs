@@ -55,6 +55,11 @@ pub fn inspect(image: &Path) -> Result<(PathBuf, DiskFormat), GuestError> {
     Ok((disk, format))
 }
 
+/// The images that a qcow2 is based on, each on the next.
+pub(super) fn bases(disk: &Path) -> Result<Vec<PathBuf>, GuestError> {
+    follow(disk).map_err(|problem| refuse(disk, problem))
+}
+
 /// What is wrong, and what to do.
 type Problem = (String, &'static str);
 
@@ -100,19 +105,20 @@ fn first_sector(disk: &Path) -> io::Result<Vec<u8>> {
     Ok(sector)
 }
 
-/// Checks all images that a qcow2 is based on.
-fn follow(disk: &Path) -> Result<(), Problem> {
-    let mut image = disk.to_owned();
+/// Checks all images that a qcow2 is based on. One that isn't a file is QEMU's to open.
+fn follow(disk: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let (mut image, mut bases) = (disk.to_owned(), Vec::new());
     for _ in 0..CHAIN {
         let based = base(&image).map_err(|why| (described(&image, disk, why), NAME_ONE))?;
-        let Some(based) = based else { return Ok(()) };
+        let Some(based) = based else { return Ok(bases) };
         let about = |error: io::Error| {
             let why = format!("is based on {}, which can't be used: {error}", based.display());
             (why, "put that back, or make the image one of its own: qemu-img rebase -b ''")
         };
         let sector = first_sector(&based).map_err(about)?;
+        bases.push(based.clone());
         if !sector.starts_with(b"QFI\xfb") {
-            return Ok(());
+            return Ok(bases);
         }
         image = based;
     }

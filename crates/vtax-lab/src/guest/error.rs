@@ -3,7 +3,7 @@
 use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
 use vtax_model::foreign::ForeignText;
 
-use vtax_model::{method::Unsupported, topology::Name};
+use vtax_model::{method::Unsupported, topology::Name, units::ByteSize};
 use vtax_sys::{SysError, process::Signal};
 
 use super::{last_words::LastWords, launch::Version};
@@ -32,6 +32,12 @@ pub enum GuestError {
     #[error("guest `{guest}` is gone: QEMU {}{}{words}", ended(*.status), words.cause())]
     #[diagnostic(code("guest-gone"))]
     Ended { guest: Name, status: Option<ExitStatus>, words: Box<LastWords> },
+    #[error(
+        "guest `{guest}` is gone: it took more memory than its limit of {} MiB ({by}), which is its RAM and what QEMU needs beside that{words}",
+        limit.0 >> 20
+    )]
+    #[diagnostic(code("guest-over-memory"))]
+    OverMemory { guest: Name, limit: ByteSize, by: &'static str, words: Box<LastWords> },
     #[error("guest `{guest}` {missing} within {waited:?}{words}")]
     #[diagnostic(code("not-in-time"))]
     Late { guest: Name, missing: &'static str, waited: Duration, words: Box<LastWords> },

@@ -6,6 +6,8 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
     path::Path,
 };
+
+use rustix::fs::statvfs;
 use vtax_model::foreign::ForeignText;
 
 use super::launch::Launch;
@@ -19,13 +21,22 @@ const TAIL: u64 = 16 << 10;
 pub struct LastWords {
     /// The last lines of its console.
     pub console: Vec<ForeignText>,
+    /// Whether the console's log is full, so that these lines aren't the last.
+    pub is_full: bool,
     /// The last lines of QEMU's own messages.
     pub qemu: Vec<ForeignText>,
 }
 
 impl LastWords {
     pub(super) fn of(launch: &Launch) -> LastWords {
-        LastWords { console: tail(&launch.console_log()), qemu: tail(&launch.stderr_log()) }
+        let log = launch.console_log();
+        let is_full = statvfs(&log).is_ok_and(|disk| disk.f_bavail == 0);
+        LastWords { console: tail(&log), is_full, qemu: tail(&launch.stderr_log()) }
+    }
+
+    /// Whether QEMU got no more memory, in GLib's words.
+    pub(super) fn lacks_memory(&self) -> bool {
+        self.qemu.iter().any(|line| line.contains("failed to allocate"))
     }
 
     /// Why the guest has ended, if its kernel says so, to follow "ended": Linux panics when it must kill the agent.
@@ -43,7 +54,11 @@ impl LastWords {
 
 impl fmt::Display for LastWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (who, lines) in [("QEMU", &self.qemu), ("its console", &self.console)] {
+        let console = match self.is_full {
+            true => "its console, before its log was full,",
+            false => "its console",
+        };
+        for (who, lines) in [("QEMU", &self.qemu), (console, &self.console)] {
             if !lines.is_empty() {
                 write!(f, "; {who} said last:")?;
             }

@@ -51,6 +51,12 @@ const SERVER_DRIVERS: [&str; 22] = [
     "-kvm_amd",
     "-kvm_intel",
 ];
+/// The files in a guest's directory, which is QEMU's working directory.
+pub(super) const AGENT_SOCKET: &str = "agent.sock";
+pub(super) const CONSOLE_SOCKET: &str = "console.sock";
+pub(super) const CONSOLE_LOG: &str = "console.log";
+pub(super) const QMP_SOCKET: &str = "qmp.sock";
+pub(super) const SEED: &str = "seed";
 /// The serial number of the seed's disk, by which it is found in the guest.
 pub(super) const SEED_SERIAL: &str = "vtax-seed";
 
@@ -60,6 +66,9 @@ pub(super) const SEED_SERIAL: &str = "vtax-seed";
 pub struct QemuProgram {
     pub path: PathBuf,
     pub version: Version,
+    /// Whether it can refuse system calls of its own (`-sandbox`), which is an option of its build and of the kernel.
+    #[serde(default)]
+    pub sandbox: bool,
 }
 
 /// One guest, as QEMU is to start it.
@@ -67,7 +76,8 @@ pub struct QemuProgram {
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Launch {
     pub name: Name,
-    /// The guest's own directory, which must exist: QEMU makes its sockets and logs there.
+    /// The guest's own directory, which must exist: QEMU makes its sockets and logs there, on a file system of the
+    /// guest's own.
     pub directory: PathBuf,
     pub qemu: QemuProgram,
     pub accel: Accelerator,
@@ -172,22 +182,22 @@ pub enum NicKind {
 impl Launch {
     /// The socket behind the agent's port.
     pub fn agent_socket(&self) -> PathBuf {
-        self.directory.join("agent.sock")
+        self.directory.join(AGENT_SOCKET)
     }
 
     /// The socket behind the serial console, for one reader at a time.
     pub fn console_socket(&self) -> PathBuf {
-        self.directory.join("console.sock")
+        self.directory.join(CONSOLE_SOCKET)
     }
 
     /// The log of the console.
     pub fn console_log(&self) -> PathBuf {
-        self.directory.join("console.log")
+        self.directory.join(CONSOLE_LOG)
     }
 
     /// The socket of QEMU's monitor, for one client at a time.
     pub fn qmp_socket(&self) -> PathBuf {
-        self.directory.join("qmp.sock")
+        self.directory.join(QMP_SOCKET)
     }
 
     /// The log of QEMU's own messages.
@@ -197,7 +207,7 @@ impl Launch {
 
     /// The directory that the guest sees as the seed's disk.
     pub fn seed_directory(&self) -> PathBuf {
-        self.directory.join("seed")
+        self.directory.join(SEED)
     }
 
     /// How long it may take on a busy machine: our kernel needs seconds, a distribution starts many programs first.
@@ -206,18 +216,23 @@ impl Launch {
         Duration::from_secs(if slow { 900 } else { 180 })
     }
 
-    /// How many open queues QEMU gets for each NIC. QEMU can't open these itself.
+    /// How many open queues of taps and macvtaps QEMU gets for each NIC. Its user may not open them.
     pub fn handed_queues(&self) -> Vec<u32> {
-        self.nics.iter().map(|nic| nic.kind.macvtap().map_or(0, |(_, queues)| queues)).collect()
+        self.nics.iter().map(|nic| nic.kind.queues()).collect()
     }
 
-    /// How many threads of the host's kernel serve its NICs' rings: one for each pair of queues.
+    /// How many threads of the host's kernel serve its NICs' rings.
     pub fn vhost_threads(&self) -> u32 {
-        let of = |nic: &NicLaunch| match &nic.kind {
-            NicKind::Virtio { nic, .. } if nic.backend == Some(Backend::Vhost) => nic.queues,
-            _ => 0,
+        self.nics.iter().map(|nic| nic.kind.vhost_threads()).sum()
+    }
+
+    /// The devices of this machine that the guest drives itself.
+    pub(super) fn assigned(&self) -> impl Iterator<Item = pci::PciAddress> {
+        let of_nic = |nic: &NicLaunch| match nic.kind {
+            NicKind::Vfio { device, .. } => Some(device),
+            _ => None,
         };
-        self.nics.iter().map(of).sum()
+        self.nics.iter().filter_map(of_nic).chain(self.devices.iter().copied())
     }
 }
 
@@ -227,15 +242,29 @@ pub(crate) fn server_drivers() -> Vec<&'static str> {
 }
 
 impl NicKind {
-    /// The macvtap that it hangs on, with its number of queues.
-    pub fn macvtap(&self) -> Option<(&LinkName, u32)> {
+    /// How many queues of its tap or macvtap QEMU gets open.
+    pub(crate) fn queues(&self) -> u32 {
         match self {
-            NicKind::Virtio { tap, nic } if nic.vnet == Vnet::Macvtap => Some((tap, nic.queues)),
-            _ => None,
+            NicKind::Virtio { nic, .. } => nic.queues,
+            NicKind::Emulated { .. } => 1,
+            NicKind::Vfio { .. } => 0,
         }
     }
 
-    /// The tap that it hangs on, if there is one.
+    /// How many threads of the host's kernel serve its rings: one for each pair of queues.
+    pub(super) fn vhost_threads(&self) -> u32 {
+        match self {
+            NicKind::Virtio { nic, .. } if nic.backend == Some(Backend::Vhost) => nic.queues,
+            _ => 0,
+        }
+    }
+
+    /// Whether its tap is a macvtap.
+    pub(crate) fn is_macvtap(&self) -> bool {
+        matches!(self, NicKind::Virtio { nic, .. } if nic.vnet == Vnet::Macvtap)
+    }
+
+    /// The tap or macvtap that it hangs on, if there is one.
     pub fn tap(&self) -> Option<&LinkName> {
         match self {
             NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),
@@ -258,6 +287,8 @@ impl Version {
     pub const LEAST: Version = Version { major: 6, minor: 0 };
     /// The first whose q35 can have no keyboard and mouse.
     pub(super) const NO_I8042: Version = Version { major: 7, minor: 1 };
+    /// The first that takes `/dev/kvm` open.
+    pub(super) const OPEN_KVM: Version = Version { major: 9, minor: 0 };
     /// The first whose virtio-net knows segmentation of UDP.
     pub(super) const USO: Version = Version { major: 8, minor: 2 };
 

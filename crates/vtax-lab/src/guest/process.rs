@@ -2,11 +2,8 @@
 
 use std::{
     fs::File,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::process::CommandExt,
-    },
-    process::{Child, Command, Stdio},
+    os::{fd::OwnedFd, unix::process::CommandExt},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -15,18 +12,21 @@ use vtax_model::foreign::ForeignText;
 use vtax_model::units::ByteSize;
 use vtax_sys::{
     SysError,
-    inherit::inherit,
+    inherit::{die_with_parent, inherit},
+    netns::Outlive,
     process::{Pid, ProcessId, Signal},
 };
 
 use super::{
-    arguments::{AGENT_CHARDEV, arguments_with, nic_id},
+    arguments::{AGENT_CHARDEV, arguments_with},
     error::GuestError,
+    files::QemuFiles,
+    home::{self, Home},
     last_words::LastWords,
     launch::Launch,
+    limits::Limits,
     memory,
     qmp::{Monitor, Status},
-    seed,
     threads::{GuestPins, Threads},
 };
 
@@ -53,25 +53,38 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Starts a guest. `spawn` starts the program in the namespace of the taps, which QEMU opens by their names;
-    /// it may add a mark or a limit to the command. `queues` are open queues for QEMU: for each NIC as many as
-    /// [`Launch::handed_queues`] says. No other program gets them.
+    /// Starts a guest, as a user of its own and without privilege. `queues` are open queues for QEMU: for each NIC as
+    /// many as [`Launch::handed_queues`] says. No other program gets them. `prepare` may add what takes privilege to
+    /// the command, such as to enter a namespace. [`home::remove`] removes what this leaves when the guest has ended,
+    /// and when this fails.
     pub fn start(
         launch: Launch,
         queues: Vec<Vec<OwnedFd>>,
-        spawn: impl FnOnce(Command) -> Result<Child, SysError>,
+        outlive: Outlive,
+        prepare: impl FnOnce(&mut Command) -> Result<(), SysError>,
     ) -> Result<Qemu, GuestError> {
         let sockets = [launch.agent_socket(), launch.console_socket(), launch.qmp_socket()];
         if let Some(path) = sockets.into_iter().find(|socket| socket.as_os_str().len() > LONGEST_PATH) {
             return Err(GuestError::SocketPath { guest: launch.name, path, longest: LONGEST_PATH });
         }
-        check_queues(&launch, &queues)?;
-        seed::write(&launch)?;
-        let command = command(&launch, queues)?;
+        let files = QemuFiles::open(&launch, queues)?;
+        let Home { confinement, messages, other_tmpdir } = home::make(&launch)?;
+        let mut command = command(&launch, files, messages)?;
+        if other_tmpdir {
+            command.env_remove("TMPDIR");
+        }
+        let spawn = || {
+            prepare(&mut command)?;
+            confinement.apply(&mut command);
+            if outlive == Outlive::No {
+                die_with_parent(&mut command);
+            }
+            let program = launch.qemu.path.display();
+            let child = command.spawn().map_err(|errno| SysError::plain("start", program, errno))?;
+            ProcessId::of(Pid(child.id()))
+        };
         let guest = launch.name.clone();
-        let fail = |error| GuestError::Start { guest, error: Box::new(error) };
-        let started = spawn(command).and_then(|child| ProcessId::of(Pid(child.id())));
-        let process = started.map_err(fail)?;
+        let process = spawn().map_err(|error| GuestError::Start { guest, error: Box::new(error) })?;
         Ok(Qemu { launch, process, started_here: true })
     }
 
@@ -217,8 +230,11 @@ impl Qemu {
     }
 
     fn ended(&self) -> GuestError {
-        let status = self.process.ending();
-        GuestError::Ended { guest: self.launch.name.clone(), status, words: Box::new(self.last_words()) }
+        let (guest, status, words) = (self.launch.name.clone(), self.process.ending(), Box::new(self.last_words()));
+        match home::over_memory(&self.launch, &words) {
+            Some(by) => GuestError::OverMemory { guest, limit: Limits::of(&self.launch).memory, by, words },
+            None => GuestError::Ended { guest, status, words },
+        }
     }
 
     fn stopped(&self, state: String) -> GuestError {
@@ -248,29 +264,13 @@ impl Qemu {
 }
 
 /// QEMU is in a process group of its own, so that Ctrl-C at the terminal reaches only vtax.
-fn command(launch: &Launch, queues: Vec<Vec<OwnedFd>>) -> Result<Command, GuestError> {
-    let path = launch.stderr_log();
-    let log = File::create(&path).map_err(GuestError::file("create", &path))?;
-    let copy = log.try_clone().map_err(GuestError::file("use", &path))?;
+fn command(launch: &Launch, files: QemuFiles<OwnedFd>, messages: File) -> Result<Command, GuestError> {
+    let copy = messages.try_clone().map_err(GuestError::file("use", launch.stderr_log()))?;
     let mut command = Command::new(&launch.qemu.path);
-    let numbers: Vec<Vec<_>> = queues.iter().map(|nic| nic.iter().map(AsRawFd::as_raw_fd).collect()).collect();
-    command.args(arguments_with(launch, &numbers)).stdin(Stdio::null()).stdout(log).stderr(copy).process_group(0);
-    inherit(&mut command, queues.into_iter().flatten().collect());
+    command.args(arguments_with(launch, &files.numbers())).process_group(0);
+    command.stdin(Stdio::null()).stdout(messages).stderr(copy);
+    inherit(&mut command, files.into_all());
     Ok(command)
-}
-
-fn check_queues(launch: &Launch, queues: &[Vec<OwnedFd>]) -> Result<(), GuestError> {
-    let wanted = launch.handed_queues();
-    let given = |nic: usize| queues.get(nic).map_or(0, Vec::len);
-    match wanted.iter().enumerate().find(|(nic, wanted)| given(*nic) != **wanted as usize) {
-        Some((nic, wanted)) => Err(GuestError::OpenQueues {
-            guest: launch.name.clone(),
-            nic: nic_id(nic),
-            wanted: *wanted as usize,
-            given: given(nic),
-        }),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

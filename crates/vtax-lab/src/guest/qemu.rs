@@ -11,11 +11,14 @@ use std::{
 use vtax_sys::deadline::{OutputError, output_within};
 
 use super::{
+    arguments::SANDBOX,
     error::{GuestError, MissingForGuests},
     launch::{QemuProgram, Version},
 };
 
 const PROGRAM: &str = "qemu-system-x86_64";
+/// A kernel with filters of system calls has this file (seccomp(2)).
+const SECCOMP: &str = "/proc/sys/kernel/seccomp/actions_avail";
 /// Names the program, in place of the one in `PATH`.
 const VARIABLE: &str = "VTAX_QEMU";
 /// QEMU answers in milliseconds; a cold disk and a busy machine are allowed for.
@@ -36,7 +39,12 @@ impl QemuProgram {
 
     /// This very one.
     pub fn at(path: &Path) -> Result<QemuProgram, GuestError> {
-        let said = ask(path, &["--version"])?;
+        let sandboxed = ask(path, &["-sandbox", SANDBOX, "--version"]).ok();
+        let sandbox = sandboxed.is_some() && Path::new(SECCOMP).exists();
+        let said = match sandboxed {
+            Some(said) => said,
+            None => ask(path, &["--version"])?,
+        };
         let Some(version) = Version::parse(&said) else {
             let first = said.lines().next().unwrap_or_default();
             return Err(broken(path, format!("calls its version {first:?}")));
@@ -45,7 +53,7 @@ impl QemuProgram {
             let (path, least) = (path.to_owned(), Version::LEAST);
             return Err(MissingForGuests::OldQemu { path, version, least }.into());
         }
-        Ok(QemuProgram { path: path.to_owned(), version })
+        Ok(QemuProgram { path: path.to_owned(), version, sandbox })
     }
 
     /// The names of the devices that it can imitate.
@@ -99,6 +107,17 @@ mod tests {
     fn devices_are_read_from_the_help() {
         let help = "Network devices:\nname \"igb\", bus PCI, desc \"Intel\"\nname \"usb-net\", bus usb-bus\n\nother";
         assert_eq!(device_names(help), BTreeSet::from(["igb".to_owned(), "usb-net".to_owned()]));
+    }
+
+    #[test]
+    fn one_that_was_built_without_seccomp_is_taken_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let found = |refuses: &str| {
+            let script = format!("case $1 in {refuses}) exit 1;; esac; echo QEMU emulator version 10.0.2");
+            QemuProgram::at(&stand_in(folder.path(), &script)).expect("it works").sandbox
+        };
+        assert!(!found("-sandbox"));
+        assert_eq!(found("-other"), Path::new(SECCOMP).exists());
     }
 
     #[test]

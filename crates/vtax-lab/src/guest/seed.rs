@@ -9,7 +9,8 @@
 
 use std::{
     fmt::{self, Write},
-    fs,
+    fs::{self, DirBuilder, Permissions},
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::Path,
 };
 
@@ -20,6 +21,9 @@ use super::{
 
 /// The name of the agent's program on the disk. Any FAT file system can hold it.
 const AGENT: &str = "AGENT";
+/// The other files take less room than this.
+const TEXTS: u64 = 64 << 10;
+const PAGE: u64 = 4096;
 /// The file from which the kernel gives random identities, random(4).
 const UUID: &str = "/proc/sys/kernel/random/uuid";
 /// The name of the lab's NIC in the guest.
@@ -28,20 +32,34 @@ const NIC: &str = "vtax0";
 /// DHCP, under names such as `all-en`; such a rule also matches a NIC that was called `en*` before it was renamed.
 const ENTRY: &str = "0vtax";
 
+/// How much room the directory takes at most.
+pub(super) fn size(launch: &Launch) -> Result<u64, GuestError> {
+    let Some(seed) = &launch.seed else { return Ok(0) };
+    let program = fs::metadata(&seed.agent).map_err(GuestError::file("look at", &seed.agent))?;
+    Ok(program.len().next_multiple_of(PAGE) + TEXTS)
+}
+
 /// Fills the directory that the guest sees as a disk. Does nothing if the launch has no seed.
 pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
     let Some(seed) = &launch.seed else { return Ok(()) };
     let directory = launch.seed_directory();
-    fs::create_dir_all(&directory).map_err(GuestError::file("create", &directory))?;
+    DirBuilder::new().recursive(true).mode(0o755).create(&directory).map_err(GuestError::file("create", &directory))?;
     let program = directory.join(AGENT);
     fs::copy(&seed.agent, &program).map_err(GuestError::file("copy the agent to", &program))?;
+    readable(&program)?;
     // cloud-init takes a system with another identity for a new one, and does there everything that it does once.
     let identity = fs::read_to_string(UUID).map_err(GuestError::file("read", Path::new(UUID)))?;
     for (name, content) in files(launch, seed, identity.trim_end()) {
         let path = directory.join(name);
         fs::write(&path, content).map_err(GuestError::file("write", &path))?;
+        readable(&path)?;
     }
     Ok(())
+}
+
+/// QEMU reads the file as a user of its own, in a directory that nobody else can enter.
+fn readable(path: &Path) -> Result<(), GuestError> {
+    fs::set_permissions(path, Permissions::from_mode(0o644)).map_err(GuestError::file("share", path))
 }
 
 /// The files beside the agent: their names and contents.
@@ -134,7 +152,7 @@ mod tests {
         Launch {
             name: "web".parse().expect("a name"),
             directory: directory.to_owned(),
-            qemu: QemuProgram { path: "/bin/false".into(), version: Version::LEAST },
+            qemu: QemuProgram { path: "/bin/false".into(), version: Version::LEAST, sandbox: true },
             accel: Accelerator::Tcg,
             vcpus: 1,
             memory: "1 GiB".parse().expect("a size"),

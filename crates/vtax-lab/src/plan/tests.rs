@@ -31,7 +31,11 @@ pub(crate) fn facts() -> Facts {
 }
 
 fn guest_facts() -> GuestFacts {
-    let program = QemuProgram { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 10, minor: 0 } };
+    let program = QemuProgram {
+        path: "/usr/bin/qemu-system-x86_64".into(),
+        version: Version { major: 10, minor: 0 },
+        sandbox: true,
+    };
     let devices = ["virtio-net-pci", "e1000e", "igb", "vmxnet3", "rtl8139"].map(str::to_owned).into();
     let no_kvm = Some("there is no /dev/kvm".to_owned());
     let system = |driver: &str| SystemFacts {

@@ -5,12 +5,17 @@ use std::{fs, io, os::fd::OwnedFd, time::Duration};
 
 use vtax_journal::Undone;
 use vtax_model::topology::Name;
-use vtax_sys::{netlink::open_macvtap, netns::Outlive, process::ProcessId};
+use vtax_sys::{
+    netlink::{open_macvtap, open_tap},
+    netns::Outlive,
+    process::ProcessId,
+};
 
 use super::{Receipt, Site, kernel_name};
 use crate::{
     error::LabError,
     guest::{
+        home,
         launch::{Launch, NicLaunch},
         process::Qemu,
         threads::GuestPins,
@@ -40,10 +45,9 @@ impl Site {
         fs::create_dir_all(&launch.directory).map_err(LabError::file("create", &launch.directory))?;
         let namespace = self.namespace(host)?;
         let queues = self.open_queues(host, launch)?;
-        let lab = self.lab.clone();
-        let mut qemu = Qemu::start(launch.clone(), queues, |mut command| {
-            processes::mark(&mut command, &lab);
-            namespace.spawn(command, Outlive::Yes)
+        let mut qemu = Qemu::start(launch.clone(), queues, Outlive::Yes, |command| {
+            processes::mark(command, &self.lab);
+            namespace.place(command)
         })?;
         let receipt = Receipt(Some(qemu.process().to_string()));
         let ready = qemu.wait_ready(PATIENCE).and_then(|()| match pins.is_empty() {
@@ -56,16 +60,20 @@ impl Site {
         Ok(receipt)
     }
 
-    /// The open queues that QEMU gets, for each NIC on a macvtap.
+    /// The open queues that QEMU gets, for each NIC on a tap or a macvtap.
     fn open_queues(&mut self, host: &Name, launch: &Launch) -> Result<Vec<Vec<OwnedFd>>, LabError> {
         launch.nics.iter().map(|nic| self.queues_of(host, nic)).collect()
     }
 
     fn queues_of(&mut self, host: &Name, nic: &NicLaunch) -> Result<Vec<OwnedFd>, LabError> {
-        let Some((link, queues)) = nic.kind.macvtap() else { return Ok(Vec::new()) };
-        let at = Place::new(host, link.clone());
-        let (name, rtnl) = (kernel_name(&at)?, &mut self.stack(host)?.rtnl);
-        open_macvtap(rtnl, &name, nic.mac, queues).map_err(LabError::kernel(&at))
+        let Some(link) = nic.kind.tap() else { return Ok(Vec::new()) };
+        let (at, queues) = (Place::new(host, link.clone()), nic.kind.queues());
+        let name = kernel_name(&at)?;
+        let opened = match nic.kind.is_macvtap() {
+            true => open_macvtap(&mut self.stack(host)?.rtnl, &name, nic.mac, queues),
+            false => open_tap(&*self.namespace(host)?, &name, queues),
+        };
+        opened.map_err(LabError::kernel(&at))
     }
 
     /// Ends a guest. If the journal doesn't know its process, the lab's mark and its name tell it.
@@ -96,6 +104,7 @@ impl Site {
         if !launch.directory.starts_with(&self.directory) {
             return Ok(());
         }
+        home::remove(launch)?;
         match fs::remove_dir_all(&launch.directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(LabError::file("remove", &launch.directory)(error));

@@ -7,7 +7,7 @@
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::name::{IfName, ioctl_request};
 use crate::error::{Result, SysError};
@@ -42,12 +42,26 @@ impl NewTap {
 
     /// The tap in the calling thread's namespace. It exists as long as this file is open.
     fn attach(&self) -> Result<File> {
-        let file = OpenOptions::new().read(true).write(true).open(DEVICE);
-        let tap = file.map_err(|error| refused("open", DEVICE, error))?;
-        let made = furnish(&tap, self.name.as_str(), libc::IFF_TUN_EXCL, self.multi_queue);
-        made.map_err(|error| refused("create tap", &self.name, error))?;
-        Ok(tap)
+        queue("create tap", &self.name, libc::IFF_TUN_EXCL, self.multi_queue)
     }
+}
+
+/// Opens queues of a tap in this namespace, for a program that may not do that itself. The kernel makes the tap if it
+/// doesn't exist, as long as a queue is open. A virtio-net header precedes each packet.
+///
+/// # Errors
+/// `EBUSY` if another program has the tap open, or if a tap with one queue was made for several, or the reverse
+/// (`EINVAL`).
+pub fn open_tap(namespace: &NetNs, name: &IfName, queues: u32) -> Result<Vec<OwnedFd>> {
+    namespace.run(|| (0..queues).map(|_| Ok(queue("open tap", name, 0, queues > 1)?.into())).collect())?
+}
+
+fn queue(operation: &'static str, name: &IfName, flags: libc::c_int, multi_queue: bool) -> Result<File> {
+    let file = OpenOptions::new().read(true).write(true).open(DEVICE);
+    let tap = file.map_err(|error| refused("open", DEVICE, error))?;
+    let furnished = furnish(&tap, name.as_str(), flags, multi_queue);
+    furnished.map_err(|error| refused(operation, name, error))?;
+    Ok(tap)
 }
 
 /// Makes a queue carry Ethernet frames, each after a virtio-net header. The name has at most 15 bytes.

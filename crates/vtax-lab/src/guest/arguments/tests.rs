@@ -1,6 +1,9 @@
 use std::path::PathBuf;
 
-use vtax_model::{guest::EmulatedNic, server::ServerSpec};
+use vtax_model::{
+    guest::{Backend, EmulatedNic, Vnet},
+    server::ServerSpec,
+};
 
 use super::*;
 use crate::{
@@ -12,7 +15,11 @@ fn launch() -> Launch {
     Launch {
         name: "web".parse().expect("a name"),
         directory: PathBuf::from("/run/vtax/labs/demo/guests/web"),
-        qemu: QemuProgram { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 10, minor: 0 } },
+        qemu: QemuProgram {
+            path: "/usr/bin/qemu-system-x86_64".into(),
+            version: Version { major: 10, minor: 0 },
+            sandbox: true,
+        },
         accel: Accelerator::Tcg,
         vcpus: 1,
         memory: "256 MiB".parse().expect("a size"),
@@ -162,15 +169,49 @@ fn server(spec: &str) -> Launch {
 }
 
 #[test]
-fn open_queues_are_counted_on_from_one_nic_to_the_next() {
+fn open_files_are_counted_on_from_one_use_to_the_next() {
     let nic = |queues| VirtioNic { vnet: Vnet::Macvtap, queues, ..VirtioNic::default() };
-    let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: nic(2) });
+    let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: vhost(nic(2)) });
     launch.nics.push(NicLaunch { kind: NicKind::Virtio { tap: tap(), nic: nic(1) }, ..launch.nics[0].clone() });
+    launch.accel = Accelerator::Kvm;
     let text = lines(&launch);
-    assert!(text.contains("id=net0,fds=10:11,") && text.contains("id=net1,fd=12,"), "{text}");
-    let real = arguments_with(&launch, &[vec![7, 21], vec![5]]).join(" ");
-    assert!(real.contains("id=net0,fds=7:21,") && real.contains("id=net1,fd=5,"), "{real}");
-    assert_eq!(real.replace("7:21", "10:11").replace("fd=5", "fd=12"), arguments(&launch).join(" "));
+    for part in [
+        "-add-fd fd=10,set=1\n-accel kvm,device=/dev/fdset/1\n",
+        "-kernel /proc/self/fd/11\n-initrd /proc/self/fd/12\n",
+        "id=net0,fds=13:14,vhost=on,vhostfds=15:16\n",
+        "id=net1,fd=17,vhost=off\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_disk_is_given_with_all_that_it_is_based_on() {
+    let boot = Boot::Disk { disk: "/a.qcow2".into(), format: DiskFormat::Qcow2, keep: true };
+    let image = |read, write, is_device| ImageFile { read, write, is_device };
+    let images = vec![image(7, Some(8), false), image(9, None, false), image(11, None, true)];
+    let files = QemuFiles { kvm: None, boot: BootFiles::Disk(images), nics: Vec::new() };
+    let text = arguments_with(&Launch { boot, ..launch() }, &files).join(" ");
+    let sets = "-add-fd fd=7,set=1 -add-fd fd=8,set=1 -add-fd fd=9,set=2 -add-fd fd=11,set=3 ";
+    let drive = "-drive if=none,id=disk,format=qcow2,snapshot=off,file.driver=file,file.filename=/dev/fdset/1,\
+        backing.file.driver=file,backing.file.filename=/dev/fdset/2,\
+        backing.backing.file.driver=host_device,backing.backing.file.filename=/dev/fdset/3 ";
+    assert!(text.contains(&format!("{sets}{drive}")), "{text}");
+}
+
+#[test]
+fn a_qemu_without_seccomp_is_started_without_it() {
+    let mut launch = launch();
+    assert!(lines(&launch).contains("\n-sandbox on,"));
+    launch.qemu.sandbox = false;
+    assert!(!lines(&launch).contains("-sandbox"));
+}
+
+#[test]
+fn an_older_qemu_opens_kvm_itself() {
+    let mut launch = Launch { accel: Accelerator::Kvm, ..launch() };
+    launch.qemu.version = Version { major: 8, minor: 2 };
+    assert!(lines(&launch).contains("\n-accel kvm\n"), "{}", lines(&launch));
 }
 
 #[test]

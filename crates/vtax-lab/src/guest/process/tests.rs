@@ -12,7 +12,7 @@ use crate::{
 };
 
 fn launch(directory: &Path) -> Launch {
-    let qemu = QemuProgram { path: PathBuf::from("/bin/false"), version: Version::LEAST };
+    let qemu = QemuProgram { path: PathBuf::from("/bin/false"), version: Version::LEAST, sandbox: true };
     let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
     Launch {
         name: "web".parse().expect("a name"),
@@ -34,12 +34,10 @@ fn launch(directory: &Path) -> Launch {
 /// A guest whose QEMU is a shell with this to do.
 fn stand_in(directory: &Path, script: &str) -> Qemu {
     let script = format!("exec 2>'{}'; {script}", directory.join("qemu.log").display());
-    let spawn = |_| {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &script]).stdin(Stdio::null());
-        Ok(shell.spawn().expect("a shell"))
-    };
-    Qemu::start(launch(directory), Vec::new(), spawn).expect("started")
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).stdin(Stdio::null());
+    let process = ProcessId::of(Pid(shell.spawn().expect("a shell").id())).expect("ours");
+    Qemu { launch: launch(directory), process, started_here: true }
 }
 
 #[test]
@@ -102,7 +100,8 @@ fn one_that_resists_is_killed_also_by_who_is_not_its_parent() {
 #[test]
 fn a_path_too_long_for_a_socket_is_refused_before_anything_starts() {
     let folder = PathBuf::from("/tmp").join("x".repeat(100));
-    let error = Qemu::start(launch(&folder), Vec::new(), |_| panic!("started")).expect_err("too long").to_string();
+    let error =
+        Qemu::start(launch(&folder), Vec::new(), Outlive::No, |_| panic!("started")).expect_err("too long").to_string();
     assert!(error.contains("107 bytes") && error.contains("XDG_RUNTIME_DIR"), "{error}");
 }
 
@@ -113,14 +112,6 @@ fn a_launch_without_its_open_queues_is_refused_before_anything_starts() {
     let nic = VirtioNic { vnet: Vnet::Macvtap, ..VirtioNic::default() };
     let kind = NicKind::Virtio { tap: LinkName::vnet(0), nic };
     launch.nics.push(NicLaunch { mac: "02:00:5e:10:00:01".parse().expect("an address"), kind });
-    let error = Qemu::start(launch, Vec::new(), |_| panic!("started")).expect_err("no queue").to_string();
+    let error = Qemu::start(launch, Vec::new(), Outlive::No, |_| panic!("started")).expect_err("no queue").to_string();
     assert_eq!(error, "guest `web`: nic0 has 1 queues to be opened for it and was given 0");
-}
-
-#[test]
-fn a_program_that_is_not_there_is_told() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let refuse = |_| Err(SysError::Invalid { what: "program", value: "x".to_owned(), why: "it is none" });
-    let error = Qemu::start(launch(folder.path()), Vec::new(), refuse).expect_err("none").to_string();
-    assert!(error.starts_with("guest `web`: "), "{error}");
 }

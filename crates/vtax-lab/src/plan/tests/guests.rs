@@ -65,7 +65,9 @@ fn a_guest_on_a_macvtap_needs_no_switch() {
     assert_eq!(path(&plan, end("web"), end("db")), "sut/vnet0 sut/vnet1");
     let host = plan.blueprint.host(&"peer".parse().unwrap(), &"w0".parse().unwrap()).unwrap();
     assert_eq!(path(&plan, end("web"), host), "sut/vnet0 sut/wire0 peer/wire0");
-    assert!(plan.to_string().contains("tap,id=net0,fds=10:11,vhost=on"), "{plan}");
+    let text = plan.to_string();
+    assert!(text.contains("tap,id=net0,fds=12:13,vhost=on,vhostfds=14:15"), "{plan}");
+    assert!(text.contains(" 12<vnet0 13<vnet0 14</dev/vhost-net 15</dev/vhost-net\n"), "{plan}");
     let journal = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&journal).unwrap(), plan);
 }

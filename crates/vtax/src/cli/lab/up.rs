@@ -11,6 +11,7 @@ use vtax_lab::{
     Facts, GuestNeeds, Lab, LabEndpoint, Lifetime, Plan, World,
     dependency::{self, GuestTies},
     facts::QemuFacts,
+    guest::home,
     plan,
 };
 use vtax_model::{
@@ -200,7 +201,8 @@ impl BuiltLab {
         };
         let table = lists::list(["GUEST", "IMAGE s", "QEMU s", "AGENT s"], &[], self.guests.iter().map(row));
         let meaning = "image: until there was what it boots; qemu: until that was started; agent: until it answered";
-        format!("\n{table}{meaning}\n{}", accelerator(&self.ground.facts))
+        let weaknesses = weaknesses(&self.ground.facts);
+        format!("\n{table}{meaning}\n{}{weaknesses}", accelerator(&self.ground.facts))
     }
 }
 
@@ -232,6 +234,13 @@ pub(in crate::cli) fn accelerator(facts: &Facts) -> String {
         Some(qemu) => format!("{}\n", told_of(qemu)),
         None => String::new(),
     }
+}
+
+/// What this machine can't do to keep its guests apart from itself, each in a line.
+fn weaknesses(facts: &Facts) -> String {
+    let qemu = facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok());
+    let list = qemu.map(|qemu| home::weaknesses(&qemu.program)).unwrap_or_default();
+    list.into_iter().map(|weakness| format!("note: {weakness}\n")).collect()
 }
 
 fn told_of(qemu: &QemuFacts) -> String {

@@ -1,0 +1,244 @@
+//! The files that QEMU gets open, since its user may not open them itself: what the guest boots, the queues of its
+//! taps, and the devices of KVM and vhost.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::{
+        fd::{AsRawFd, OwnedFd, RawFd},
+        unix::fs::{FileTypeExt, MetadataExt},
+    },
+    path::Path,
+};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use vtax_model::guest::Accelerator;
+
+use super::{
+    arguments::nic_id,
+    disk,
+    error::GuestError,
+    launch::{Boot, DiskFormat, Launch, Version},
+};
+
+const KVM: &str = "/dev/kvm";
+const VHOST: &str = "/dev/vhost-net";
+/// Everybody may read the file.
+const READABLE: u32 = 0o004;
+
+/// The files, open (`F` is [`OwnedFd`]) or by their numbers ([`RawFd`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct QemuFiles<F> {
+    pub(super) kvm: Option<F>,
+    pub(super) boot: BootFiles<F>,
+    /// One for each NIC.
+    pub(super) nics: Vec<NicFiles<F>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum BootFiles<F> {
+    Kernel {
+        kernel: F,
+        initramfs: F,
+    },
+    /// The disk's image, and then those that it is based on, each on the next.
+    Disk(Vec<ImageFile<F>>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ImageFile<F> {
+    pub(super) read: F,
+    /// The same file for writing. QEMU opens an image that is kept in both ways.
+    pub(super) write: Option<F>,
+    pub(super) is_device: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NicFiles<F> {
+    /// Of its tap or macvtap.
+    pub(super) queues: Vec<F>,
+    /// Of the kernel's thread that serves each queue.
+    pub(super) vhost: Vec<F>,
+}
+
+impl QemuFiles<OwnedFd> {
+    /// Opens all files but the queues, which the caller has opened where their links are.
+    pub(super) fn open(launch: &Launch, queues: Vec<Vec<OwnedFd>>) -> Result<QemuFiles<OwnedFd>, GuestError> {
+        check_queues(launch, &queues)?;
+        let device = |path: &str| {
+            let file = File::options().read(true).write(true).open(path);
+            file.map(OwnedFd::from).map_err(GuestError::file("open", path))
+        };
+        let nics = queues.into_iter().zip(vhost_queues(launch)).map(|(queues, vhost)| {
+            Ok(NicFiles { queues, vhost: (0..vhost).map(|_| device(VHOST)).collect::<Result<_, _>>()? })
+        });
+        Ok(QemuFiles {
+            kvm: takes_kvm(launch).then(|| device(KVM)).transpose()?,
+            boot: BootFiles::open(&launch.boot)?,
+            nics: nics.collect::<Result<_, GuestError>>()?,
+        })
+    }
+
+    pub(super) fn numbers(&self) -> QemuFiles<RawFd> {
+        self.map(&mut |file: &OwnedFd| file.as_raw_fd())
+    }
+}
+
+impl QemuFiles<RawFd> {
+    /// Numbers from `first` up, for what is printed and stored. Only the start looks for the images that a disk is
+    /// based on.
+    pub(super) fn counted(launch: &Launch, first: RawFd) -> QemuFiles<RawFd> {
+        let mut numbers = first..;
+        QemuFiles::named(launch).map(&mut |_: &String| numbers.next().unwrap_or(first))
+    }
+}
+
+impl QemuFiles<String> {
+    /// Their names: paths, and for queues the link. In the order in which [`QemuFiles::counted`] counts.
+    pub(super) fn named(launch: &Launch) -> QemuFiles<String> {
+        let path = |path: &Path| path.display().to_string();
+        let boot = match &launch.boot {
+            Boot::Kernel { kernel, initramfs, .. } => {
+                BootFiles::Kernel { kernel: path(kernel), initramfs: path(initramfs) }
+            }
+            Boot::Disk { disk, keep, .. } => {
+                BootFiles::Disk(vec![ImageFile { read: path(disk), write: keep.then(|| path(disk)), is_device: false }])
+            }
+        };
+        let nics = launch.nics.iter().zip(launch.handed_queues()).map(|(nic, queues)| NicFiles {
+            queues: vec![nic.kind.tap().map(ToString::to_string).unwrap_or_default(); queues as usize],
+            vhost: vec![VHOST.to_owned(); nic.kind.vhost_threads() as usize],
+        });
+        QemuFiles { kvm: takes_kvm(launch).then(|| KVM.to_owned()), boot, nics: nics.collect() }
+    }
+}
+
+impl<F> QemuFiles<F> {
+    pub(super) fn into_all(self) -> Vec<F> {
+        let boot = match self.boot {
+            BootFiles::Kernel { kernel, initramfs } => vec![kernel, initramfs],
+            BootFiles::Disk(images) => {
+                images.into_iter().flat_map(|image| [Some(image.read), image.write]).flatten().collect()
+            }
+        };
+        let nics = self.nics.into_iter().flat_map(|nic| nic.queues.into_iter().chain(nic.vhost));
+        self.kvm.into_iter().chain(boot).chain(nics).collect()
+    }
+
+    fn map<G>(&self, of: &mut impl FnMut(&F) -> G) -> QemuFiles<G> {
+        let kvm = self.kvm.as_ref().map(&mut *of);
+        let boot = match &self.boot {
+            BootFiles::Kernel { kernel, initramfs } => {
+                BootFiles::Kernel { kernel: of(kernel), initramfs: of(initramfs) }
+            }
+            BootFiles::Disk(images) => BootFiles::Disk(
+                images
+                    .iter()
+                    .map(|image| ImageFile {
+                        read: of(&image.read),
+                        write: image.write.as_ref().map(&mut *of),
+                        is_device: image.is_device,
+                    })
+                    .collect(),
+            ),
+        };
+        let nics = self.nics.iter().map(|nic| NicFiles {
+            queues: nic.queues.iter().map(&mut *of).collect(),
+            vhost: nic.vhost.iter().map(&mut *of).collect(),
+        });
+        QemuFiles { kvm, boot, nics: nics.collect() }
+    }
+}
+
+impl BootFiles<OwnedFd> {
+    fn open(boot: &Boot) -> Result<BootFiles<OwnedFd>, GuestError> {
+        match boot {
+            Boot::Kernel { kernel, initramfs, .. } => {
+                Ok(BootFiles::Kernel { kernel: readable(kernel)?, initramfs: readable(initramfs)? })
+            }
+            Boot::Disk { disk, format, keep } => {
+                let mut images = vec![ImageFile::open(disk, *keep)?];
+                if *format == DiskFormat::Qcow2 {
+                    for base in disk::bases(disk)? {
+                        images.push(ImageFile::open(&base, false)?);
+                    }
+                }
+                Ok(BootFiles::Disk(images))
+            }
+        }
+    }
+}
+
+impl ImageFile<OwnedFd> {
+    fn open(path: &Path, writable: bool) -> Result<ImageFile<OwnedFd>, GuestError> {
+        let fail = || GuestError::file("open", path);
+        let read = File::open(path).map_err(fail())?;
+        let is_device = read.metadata().map_err(fail())?.file_type().is_block_device();
+        let write = writable.then(|| File::options().write(true).read(true).open(path)).transpose().map_err(fail())?;
+        Ok(ImageFile { read: read.into(), write: write.map(OwnedFd::from), is_device })
+    }
+}
+
+/// An open file that QEMU opens again by its number (`/proc/self/fd`): it can't read a kernel in another way. For that,
+/// its user must be allowed to read it. If not everybody is, QEMU gets a copy.
+fn readable(path: &Path) -> Result<OwnedFd, GuestError> {
+    let mut file = File::open(path).map_err(GuestError::file("open", path))?;
+    let mode = file.metadata().map_err(GuestError::file("look at", path))?.mode();
+    if mode & READABLE != 0 {
+        return Ok(file.into());
+    }
+    copy(&mut file).map_err(GuestError::file("copy", path))
+}
+
+/// Everybody who gets the copy may read it, and it has no name.
+fn copy(file: &mut File) -> io::Result<OwnedFd> {
+    let mut copy = File::from(memfd_create("vtax-boot", MemfdFlags::CLOEXEC)?);
+    io::copy(file, &mut copy)?;
+    Ok(copy.into())
+}
+
+/// Older versions open `/dev/kvm` themselves.
+fn takes_kvm(launch: &Launch) -> bool {
+    launch.accel == Accelerator::Kvm && launch.qemu.version >= Version::OPEN_KVM
+}
+
+/// Why a QEMU of this version can't use KVM as a user of its own; nothing if it can.
+pub(super) fn kvm_is_closed(version: Version) -> Option<String> {
+    let closed = version < Version::OPEN_KVM && kvm_group().is_none() && !fs::metadata(KVM).is_ok_and(is_for_all);
+    closed.then(|| {
+        format!(
+            "only root may open {KVM}, and QEMU {version} can't take it open from vtax; use QEMU {} or later, \
+             or give it a group (chgrp kvm {KVM}; chmod 660 {KVM})",
+            Version::OPEN_KVM
+        )
+    })
+}
+
+/// The group that may use KVM, which an older QEMU must be in.
+pub(super) fn kvm_group() -> Option<u32> {
+    let found = fs::metadata(KVM).ok()?;
+    (found.mode() & 0o060 == 0o060 && found.gid() != 0).then_some(found.gid())
+}
+
+fn is_for_all(found: fs::Metadata) -> bool {
+    found.mode() & 0o006 == 0o006
+}
+
+/// For each NIC how many queues vhost serves.
+fn vhost_queues(launch: &Launch) -> Vec<usize> {
+    launch.nics.iter().map(|nic| nic.kind.vhost_threads() as usize).collect()
+}
+
+fn check_queues(launch: &Launch, queues: &[Vec<OwnedFd>]) -> Result<(), GuestError> {
+    let wanted = launch.handed_queues();
+    let given = |nic: usize| queues.get(nic).map_or(0, Vec::len);
+    match wanted.iter().enumerate().find(|(nic, wanted)| given(*nic) != **wanted as usize) {
+        Some((nic, wanted)) => Err(GuestError::OpenQueues {
+            guest: launch.name.clone(),
+            nic: nic_id(nic),
+            wanted: *wanted as usize,
+            given: given(nic),
+        }),
+        None => Ok(()),
+    }
+}

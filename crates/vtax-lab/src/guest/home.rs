@@ -1,0 +1,170 @@
+//! What one guest's QEMU has on the host: a directory and a cgroup of its own, the rights of its user, and the nodes
+//! of its devices.
+//!
+//! The directory is a small file system in memory. So what a guest writes to its console, and what QEMU says, is
+//! bounded by the kernel, even if nobody reads it and vtax has long ended. A log that is full keeps its beginning.
+
+use std::{
+    env,
+    ffi::CString,
+    fs::{self, File},
+    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{FallocateFlags, fallocate};
+use vtax_model::{guest::Accelerator, topology::Name};
+use vtax_sys::{
+    confine::{Confinement, OwnUsers},
+    mount::{small_tmpfs, unmount_all},
+    pci,
+};
+
+use super::{
+    error::GuestError,
+    files,
+    last_words::LastWords,
+    launch::{Launch, QemuProgram, Version},
+    limits::{GuestCgroup, Limits},
+    seed,
+};
+
+/// The most that the console's log and QEMU's messages take together.
+pub const MOST_LOGGED: u64 = 1 << 20;
+/// Room for QEMU's messages, which a guest can't fill by its console.
+const MESSAGES: u64 = 64 << 10;
+
+/// What a QEMU is started with beside its arguments.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub(super) confinement: Confinement,
+    /// The log of QEMU's own messages.
+    pub(super) messages: File,
+    /// Whether its temporary files can't be where ours are (`TMPDIR`).
+    pub(super) other_tmpdir: bool,
+}
+
+/// Makes the guest's directory and cgroup. [`remove`] removes them, whatever has been made.
+pub(super) fn make(launch: &Launch) -> Result<Home, GuestError> {
+    let directory = &launch.directory;
+    let fail = |error| GuestError::process(&launch.name)(error);
+    unmount_all(directory).map_err(fail)?;
+    small_tmpfs(directory, MOST_LOGGED + seed::size(launch)?).map_err(fail)?;
+    let path = launch.stderr_log();
+    let messages = File::create(&path).map_err(GuestError::file("create", &path))?;
+    fallocate(&messages, FallocateFlags::KEEP_SIZE, 0, MESSAGES)
+        .map_err(|errno| GuestError::file("reserve space for", &path)(errno.into()))?;
+    seed::write(launch)?;
+    let confinement = confinement(launch)?;
+    let ours = env::var_os("TMPDIR").filter(|_| confinement.users.is_some());
+    let other_tmpdir = ours.is_some_and(|folder| !is_for_all(Path::new(&folder)));
+    Ok(Home { confinement, messages, other_tmpdir })
+}
+
+/// Whether every user can get to the directory and make files there.
+fn is_for_all(directory: &Path) -> bool {
+    let allows = |path: &Path, bits| fs::metadata(path).is_ok_and(|found| found.mode() & bits == bits);
+    allows(directory, 0o003) && directory.ancestors().skip(1).all(|parent| allows(parent, 0o001))
+}
+
+/// Removes what [`make`] has made: the directory stays, and is empty. The guest must have ended.
+pub fn remove(launch: &Launch) -> Result<(), GuestError> {
+    launch.assigned().filter_map(vfio_node).for_each(|node| return_node(&node));
+    remove_of(&launch.name, &launch.directory)
+}
+
+/// Removes the cgroup and the file system of a guest of which only this is known.
+pub(super) fn remove_of(guest: &Name, directory: &Path) -> Result<(), GuestError> {
+    if let Some(cgroup) = GuestCgroup::of(guest, directory) {
+        cgroup.remove();
+    }
+    unmount_all(directory).map(drop).map_err(GuestError::process(guest))
+}
+
+/// What limits the guest's memory, if it has ended because it reached the limit. The kernel counts what it kills in a
+/// cgroup. A resource limit only refuses memory, and QEMU says so as it ends.
+pub(super) fn over_memory(launch: &Launch, words: &LastWords) -> Option<&'static str> {
+    match GuestCgroup::of(&launch.name, &launch.directory).filter(GuestCgroup::exists) {
+        Some(cgroup) => cgroup.ran_out().then_some("its cgroup's memory.max"),
+        None => words.lacks_memory().then_some("RLIMIT_DATA"),
+    }
+}
+
+fn confinement(launch: &Launch) -> Result<Confinement, GuestError> {
+    let users = OwnUsers::find();
+    let limits = Limits::of(launch);
+    // A machine that has such cgroups may still not let vtax make one, as in a container.
+    let cgroup = GuestCgroup::of(&launch.name, &launch.directory).and_then(|cgroup| cgroup.make(&limits).ok());
+    let directory = &launch.directory;
+    let opened = File::open(directory).map_err(GuestError::file("open", directory))?;
+    let nodes = launch.assigned().filter_map(vfio_node);
+    let asks_kvm = launch.accel == Accelerator::Kvm && launch.qemu.version < Version::OPEN_KVM;
+    Ok(Confinement {
+        users,
+        groups: asks_kvm.then(files::kvm_group).flatten().into_iter().collect(),
+        directory: OwnedFd::from(opened),
+        files: nodes.filter_map(|node| CString::new(node.into_os_string().into_encoded_bytes()).ok()).collect(),
+        limits: limits.of_process(cgroup.is_some(), users.is_some()),
+        cgroup,
+        // An emulated server shows its guest the host's files.
+        reads_all_files: launch.server.is_some(),
+    })
+}
+
+/// The node by which VFIO gives out the device's IOMMU group, which QEMU opens by its name. It exists as long as vfio-pci
+/// drives a device of the group.
+fn vfio_node(device: pci::PciAddress) -> Option<PathBuf> {
+    let group = fs::read_link(format!("/sys/bus/pci/devices/{device}/iommu_group")).ok()?;
+    let node = Path::new("/dev/vfio").join(group.file_name()?);
+    node.exists().then_some(node)
+}
+
+/// Gives the node back to root, unless it has never been a guest's.
+fn return_node(node: &Path) {
+    if fs::metadata(node).is_ok_and(|found| OwnUsers::may_be(found.uid())) {
+        // If it can't be given back, it belongs to a user that no process has.
+        let _ = std::os::unix::fs::chown(node, Some(0), Some(0));
+    }
+}
+
+/// What this machine can't do to keep guests apart from itself, each in a line; nothing if it can do all.
+pub fn weaknesses(qemu: &QemuProgram) -> Vec<String> {
+    let mut list = Vec::new();
+    if OwnUsers::find().is_none() {
+        list.push("guests run as this user: this user namespace has no other users to give them".to_owned());
+    }
+    if !qemu.sandbox {
+        list.push(format!("guests can make every system call: {} or the kernel has no seccomp", qemu.path.display()));
+    }
+    if !GuestCgroup::can_be() {
+        list.push(
+            "a guest's memory and processes are limited by resource limits (RLIMIT_DATA, RLIMIT_NPROC), which \
+             don't know shared memory: vtax may make no cgroup here that limits them"
+                .to_owned(),
+        );
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_for_all_only_if_all_can_get_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inner = folder.path().join("inner");
+        fs::create_dir(&inner).expect("ours");
+        let share = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+        share(folder.path(), 0o700);
+        share(&inner, 0o1777);
+        assert!(!is_for_all(&inner), "nobody else can get there");
+        share(folder.path(), 0o755);
+        assert!(is_for_all(&inner));
+        share(&inner, 0o755);
+        assert!(!is_for_all(&inner));
+        assert!(!is_for_all(Path::new("/no/such")));
+    }
+}
