@@ -305,7 +305,8 @@ fn on_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-fn quote(path: &Path) -> String {
+/// A path as it stands in a list of options.
+pub(crate) fn quote(path: &Path) -> String {
     escape(&path.to_string_lossy())
 }
 
