@@ -5,8 +5,13 @@
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod bench;
+#[path = "../crash.rs"]
+mod crash;
+mod crashes;
 mod deaths;
 mod guests;
+mod host;
+mod journals;
 mod lab_guests;
 mod labs;
 mod measure;
