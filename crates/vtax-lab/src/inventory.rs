@@ -185,9 +185,14 @@ impl CleanReport {
     }
 }
 
-/// Makes this process the keeper of an ordinary user's kept labs. Returns when no lab needs it any more.
+/// Makes this process the keeper of an ordinary user's kept labs. Returns when no lab needs it any more. A lab whose
+/// journal is damaged or gone needs it until it is cleaned: its marks are in the keeper's namespaces.
 pub fn keeper_main() -> Result<(), LabError> {
-    World::keep(|world| Ok(list(world)?.iter().any(|lab| matches!(lab.state, LabState::Alive | LabState::Kept))))
+    World::keep(|world| {
+        let labs = list(world)?;
+        let is_known = |name: &Name| labs.iter().any(|lab| lab.name == *name);
+        Ok(labs.iter().any(|lab| lab.state != LabState::Abandoned) || !world.lab_names()?.iter().all(is_known))
+    })
 }
 
 /// Removes an abandoned lab, or one whose journal is damaged. The note says if the journal didn't tell all.
