@@ -10,6 +10,7 @@ use super::{
     Bench,
     bench::wait_until,
     crash::{Ending, kill_at},
+    empty,
     host::Host,
     json,
     labs::lab_file,
@@ -107,7 +108,7 @@ fn bench(name: &str) -> Bench {
     for lab in ["t-bystander", "t-crash"] {
         fs::write(bench.path().join(format!("{lab}.toml")), lab_file(lab, "")).expect("ours");
     }
-    bench.vtax(&["lab", "clean"]);
+    empty(&bench);
     bench.printed(&["lab", "up", "t-bystander.toml"]);
     bench
 }

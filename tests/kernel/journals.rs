@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Bench, assert_nothing_left, bench::wait_until, deaths::signal, host::Host, lab_of, labs, labs::lab_file,
+    Bench, assert_nothing_left, bench::wait_until, deaths::signal, empty, host::Host, lab_of, labs, labs::lab_file,
     processes_of, runs,
 };
 
@@ -23,8 +23,7 @@ impl Scene {
         for lab in ["t-other", "t-cut"] {
             fs::write(bench.path().join(format!("{lab}.toml")), lab_file(lab, "")).expect("ours");
         }
-        // What an earlier test that failed has left.
-        bench.vtax(&["lab", "clean"]);
+        empty(&bench);
         bench.printed(&["lab", "up", "t-other.toml"]);
         let before = Host::now(&bench, bench.labs());
         Scene { bench, before }
@@ -62,10 +61,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        for lab in ["t-cut", "t-other"] {
-            self.bench.vtax(&["lab", "down", lab]);
-        }
-        self.bench.vtax(&["lab", "clean"]);
+        empty(&self.bench);
     }
 }
 

@@ -43,6 +43,18 @@ fn assert_nothing_left(bench: &Bench) {
     }
 }
 
+/// Removes what an earlier test on this bench has left, if it failed.
+fn empty(bench: &Bench) {
+    bench.vtax(&["lab", "clean"]);
+    for lab in labs(bench) {
+        bench.vtax(&["lab", "down", &lab]);
+    }
+    let journals = fs::read_dir(bench.labs().join("journals")).expect("a folder").flatten();
+    for damaged in journals.filter(|entry| entry.file_name().to_string_lossy().contains(".damaged")) {
+        fs::remove_file(damaged.path()).expect("ours");
+    }
+}
+
 fn runs(bench: &Bench) -> Vec<String> {
     names(&json(bench, &["results", "list", "--json"]), "id")
 }
