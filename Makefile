@@ -1,5 +1,6 @@
 # make demo   what each way to attach a zone costs on this machine, in some two minutes
 # make test   every test; needs root, for namespaces
+# make crash  vtax killed before each call that changes something (STEP=10: each tenth); needs root, takes long
 # make kernel a kernel for guests, unpacked into the cache (nothing is installed)
 # make lint   formatting, clippy, documentation
 # make bench  our engine beside iperf3, sockperf and qperf, our engines beside each other, labs
@@ -8,7 +9,7 @@
 TARGET  := $(shell rustc --print host-tuple 2>/dev/null)
 RELEASE := target/$(TARGET)/release
 
-.PHONY: demo test lint bench build kernel agent compiled-tests
+.PHONY: demo test crash lint bench build kernel agent compiled-tests
 
 demo: build
 	$(RELEASE)/vtax demo
@@ -26,6 +27,13 @@ test:
 	sh scripts/setup.sh test
 	$(MAKE) --jobs=2 agent compiled-tests
 	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo test --locked --workspace
+
+STEP := 1
+crash:
+	sh scripts/setup.sh test
+	$(MAKE) agent
+	VTAX_CRASH=$(STEP) VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent \
+	    cargo test --locked --workspace --test kernel --test emulated -- crash --nocapture --test-threads=1
 
 agent:
 	+sh scripts/agent.sh $(RELEASE)

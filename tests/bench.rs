@@ -62,6 +62,11 @@ impl Bench {
         bench
     }
 
+    /// Where its labs are kept.
+    pub(crate) fn labs(&self) -> &Path {
+        &self.labs
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }

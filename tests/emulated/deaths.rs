@@ -1,6 +1,15 @@
-//! vtax killed while a guest holds a function.
+//! vtax killed while a guest holds a function, or at any moment while it makes functions; and journals that are gone.
 
-use super::{FAR, NEAR, NEAR_NAME, Server, function};
+use std::{env, process::Command};
+
+use super::{
+    FAR, NEAR, NEAR_NAME, Server,
+    crash::{Ending, kill_at},
+    function,
+};
+
+/// Set for this program in the server, which then kills another one at the moment that this says.
+pub(crate) const KILL_AT: &str = "VTAX_KILL_AT";
 
 /// The function is there before, with settings of its own, so that there is more to put back than
 /// their number.
@@ -31,4 +40,76 @@ pub(crate) fn killed(server: &Server) {
     assert!(cleaned.contains("removed run-"), "{cleaned}");
     server.assert_as(&before);
     server.destroy_vf();
+}
+
+/// The journal is removed, also that of functions that were made by hand. What tells the state before are the marks.
+pub(crate) fn lost(server: &Server) {
+    let forget = |name: &str| server.shell(&format!("rm /run/vtax*/journals/{name}.journal"));
+    let cleaned = |name: &str| {
+        let cleaned = server.printed(&["lab", "clean"]);
+        assert!(cleaned.contains(&format!("removed {name}")), "{cleaned}");
+    };
+    let before = server.inventory();
+    server.make_vf();
+    let made = server.inventory();
+    let zones = "[[zone]]\nname = \"web\"\nhost = \"sut\"\nmethod = \"sr-iov\"\n";
+    let lab = server.lab("t-lost", 1500, zones);
+    forget("t-lost");
+    cleaned("t-lost");
+    std::mem::forget(lab);
+    server.assert_as(&made);
+
+    let device =
+        function(&made, NEAR_NAME)["function"]["device"].as_str().expect("an address").replace([':', '.'], "-");
+    forget(&format!("io-{device}"));
+    cleaned(&format!("io-{device}"));
+    server.shell(&format!("ip link set {} down", server.near()));
+    server.assert_as(&before);
+}
+
+/// `io create-vf`, killed before each call that changes something, or before each how many-th `VTAX_CRASH` says.
+pub(crate) fn crashes(server: &Server) {
+    let step: usize = env::var("VTAX_CRASH").map_or(1, |step| step.parse().expect("a number"));
+    let before = server.inventory();
+    let program = env::current_exe().expect("this test");
+    let killed = |at: usize| {
+        let told = server.shell(&format!(
+            "{KILL_AT}={at} {} {} io create-vf -n 2 {NEAR}",
+            program.display(),
+            env!("CARGO_BIN_EXE_vtax")
+        ));
+        let (ending, number) = told.trim().split_once(' ').expect("two words");
+        (ending == "killed").then_some(()).ok_or_else(|| number.parse::<usize>().expect("a number"))
+    };
+    let put_back = || {
+        server.printed(&["lab", "clean"]);
+        // Functions whose last line was written are kept.
+        server.vtax(&["io", "destroy-vf", NEAR]);
+    };
+    let calls = killed(usize::MAX).expect_err("nobody kills it");
+    put_back();
+    let mut kills = 0;
+    for at in (1..).step_by(step) {
+        if killed(at).is_err() {
+            break;
+        }
+        kills += 1;
+        put_back();
+        server.assert_as(&before);
+    }
+    put_back();
+    println!("crash-create-vf: {kills} kills at {calls} calls");
+    assert!(2 * kills * step >= calls, "{kills} kills of {calls}");
+}
+
+/// This program in the server.
+pub(crate) fn kill_here(at: &str) {
+    let mut words = env::args().skip(1);
+    let mut command = Command::new(words.next().expect("a program"));
+    command.args(words);
+    match kill_at(&command, at.parse().expect("a number")) {
+        Ending::Killed { call } => println!("killed {call}"),
+        Ending::Itself { calls, code: 0 } => println!("ended {calls}"),
+        Ending::Itself { code, .. } => panic!("it ended with {code}"),
+    }
 }

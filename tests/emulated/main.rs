@@ -7,6 +7,8 @@
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod bench;
+#[path = "../crash.rs"]
+mod crash;
 mod deaths;
 mod guests;
 mod refusals;
@@ -14,7 +16,7 @@ mod zones;
 
 use std::{
     any::Any,
-    fs,
+    env, fs,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     process::Output,
     sync::{
@@ -39,11 +41,13 @@ const NEAR_NAME: &str = "pci_0/slot1/PF0";
 type Test = fn(&Server);
 
 /// The longest come first, so that both servers are done at about the same time.
-const TESTS: [(&str, Test); 9] = [
+const TESTS: [(&str, Test); 11] = [
     ("guests::a_study_comes_home", guests::study),
     ("guests::a_function_goes_to_a_guest_and_back_to_its_driver", guests::function),
     ("zones::a_whole_nic_and_large_packets", zones::whole_nic),
     ("deaths::a_killed_vtax_leaves_nothing_that_clean_does_not_put_back", deaths::killed),
+    ("deaths::a_lab_without_its_journal_gives_its_nics_back", deaths::lost),
+    ("deaths::crashes_of_create_vf_leave_nothing_that_clean_does_not_put_back", deaths::crashes),
     ("guests::a_whole_nic_goes_to_a_guest", guests::whole_nic),
     ("guests::a_root_complex_goes_to_a_guest", guests::root_complex),
     ("zones::functions_have_the_address_and_the_vlan_that_they_were_given", zones::functions),
@@ -52,6 +56,9 @@ const TESTS: [(&str, Test); 9] = [
 ];
 
 fn main() {
+    if let Ok(at) = env::var(deaths::KILL_AT) {
+        return deaths::kill_here(&at);
+    }
     let mut arguments = Arguments::from_args();
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let names = &["one", "two"][..cpus.min(2)];
@@ -60,12 +67,15 @@ fn main() {
     let idle = Arc::new(Mutex::new(idle));
     let trials = TESTS.map(|(name, test)| {
         let idle = Arc::clone(&idle);
-        Trial::test(name, move || {
+        // Each moment takes seconds in the server: this one is for `make crash`.
+        let takes_long = name.contains("crashes") && env::var_os("VTAX_CRASH").is_none();
+        let trial = Trial::test(name, move || {
             let server = idle.lock().expect("nobody panics with it").pop().expect("there are as many as threads");
             let ended = catch_unwind(AssertUnwindSafe(|| server.hold(test)));
             idle.lock().expect("nobody panics with it").push(server);
             ended.map_err(|panic| resume_unwind(panic))
-        })
+        });
+        trial.with_ignored_flag(takes_long)
     });
     let conclusion = libtest_mimic::run(&arguments, trials.into());
     idle.lock().expect("nobody panics with it").iter().for_each(Server::down);

@@ -1,14 +1,14 @@
 //! `vtax lab`, as a user works with it.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use super::{
     Bench,
-    bench::{LABS, printed, wait_until},
+    bench::{printed, wait_until},
     json, labs,
 };
 
-fn lab_file(name: &str, more: &str) -> String {
+pub(super) fn lab_file(name: &str, more: &str) -> String {
     format!(
         r#"
 [lab]
@@ -126,37 +126,6 @@ fn clean_leaves_what_lives_alone() {
     let _up = Up::new(&bench, "t-kept");
     bench.printed(&["lab", "clean"]);
     assert!(labs(&bench).contains(&"t-kept".to_owned()), "a lab that was to stay is no litter");
-}
-
-/// `clean` removed a journal that was cut in its header or in its steps, and left twelve namespaces that nobody knew.
-/// And a lab whose `down` was killed was called kept for ever.
-#[test]
-fn a_journal_that_lost_lines_is_kept_and_told_and_a_killed_down_is_gone_on_with() {
-    // Apart, so that no other test cleans meanwhile.
-    let bench = Bench::apart("cut");
-    fs::write(bench.path().join("lab.toml"), lab_file("t-cut", "")).expect("ours");
-    let up = Up::new(&bench, "t-cut");
-    let folder = PathBuf::from(format!("{LABS}-cut"));
-    let journal = folder.join("journals/t-cut.journal");
-    let whole = fs::read(&journal).expect("its journal");
-    let ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
-    let places = || fs::read_dir(folder.join("labs/t-cut/netns")).expect("its namespaces").count();
-    let namespaces = places();
-    for cut in [0, ends[0] / 2, ends[0] + 1, ends[1] + 1, ends[2] / 2 + ends[1] / 2] {
-        fs::write(&journal, &whole[..cut]).expect("ours");
-        let output = bench.vtax(&["lab", "clean"]);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_ne!(output.status.code(), Some(0), "cut at {cut}: {told}");
-        assert!(told.contains("the journal of lab `t-cut` doesn't know it"), "cut at {cut}: {told}");
-        assert!(journal.exists() && places() == namespaces, "cut at {cut}");
-    }
-
-    // As a `down` that was killed before it had undone anything.
-    fs::write(&journal, [&whole[..], b"\"undoing\"\n"].concat()).expect("ours");
-    let cleaned = bench.printed(&["lab", "clean"]);
-    assert!(cleaned.contains("removed t-cut"), "{cleaned}");
-    std::mem::forget(up);
-    assert!(!labs(&bench).contains(&"t-cut".to_owned()));
 }
 
 #[test]

@@ -5,8 +5,13 @@
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod bench;
+#[path = "../crash.rs"]
+mod crash;
+mod crashes;
 mod deaths;
 mod guests;
+mod host;
+mod journals;
 mod lab_guests;
 mod labs;
 mod measure;
@@ -35,6 +40,18 @@ fn assert_nothing_left(bench: &Bench) {
         let lab = lab_of(&run);
         assert!(!mounts.contains(&format!("/{lab}/")), "{lab} is still mounted");
         assert!(!labs(bench).contains(&lab), "{lab} is still there");
+    }
+}
+
+/// Removes what an earlier test on this bench has left, if it failed.
+fn empty(bench: &Bench) {
+    bench.vtax(&["lab", "clean"]);
+    for lab in labs(bench) {
+        bench.vtax(&["lab", "down", &lab]);
+    }
+    let journals = fs::read_dir(bench.labs().join("journals")).expect("a folder").flatten();
+    for damaged in journals.filter(|entry| entry.file_name().to_string_lossy().contains(".damaged")) {
+        fs::remove_file(damaged.path()).expect("ours");
     }
 }
 

@@ -56,8 +56,8 @@ fn an_ordinary_user_reads_results_where_only_root_writes_and_has_no_assigned_nic
     assert_eq!(assigned["available"], false, "{assigned}");
 }
 
-#[test]
-fn a_lab_stays_up_without_root_until_it_is_taken_down() {
+/// A bench with the file of a lab, and a run-time directory of the user.
+fn bench_with_lab() -> Bench {
     let bench = open_bench();
     let runtime = bench.path().join("runtime");
     fs::create_dir(&runtime).expect("a folder");
@@ -65,10 +65,45 @@ fn a_lab_stays_up_without_root_until_it_is_taken_down() {
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).expect("ours");
     let lab = "[lab]\nname = \"mine\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[wire]]\nname = \"w\"\nends = [\"a\", \"b\"]\n";
     fs::write(bench.path().join("lab.toml"), lab).expect("a file");
+    bench
+}
+
+fn assert_keeper_goes(bench: &Bench) {
+    assert!(super::bench::printed(&vtax(bench, &["lab", "list"])).contains("no labs"));
+    super::bench::wait_until("the keeper has gone with the last lab", || super::processes_of(bench.path()).is_empty());
+}
+
+#[test]
+fn a_lab_stays_up_without_root_until_it_is_taken_down() {
+    let bench = bench_with_lab();
     super::bench::printed(&vtax(&bench, &["lab", "up", "lab.toml"]));
     let inside = vtax(&bench, &["lab", "exec", "mine", "a", "--", "cat", "/proc/net/dev"]);
     assert!(super::bench::printed(&inside).contains("wire0"));
     super::bench::printed(&vtax(&bench, &["lab", "down", "mine"]));
-    assert!(super::bench::printed(&vtax(&bench, &["lab", "list"])).contains("no labs"));
-    super::bench::wait_until("the keeper has gone with the last lab", || super::processes_of(bench.path()).is_empty());
+    assert_keeper_goes(&bench);
+}
+
+/// The marks are in the keeper's namespaces, so it waits for `clean`, which ends the program in the lab too.
+#[test]
+fn a_lab_without_root_whose_journal_is_gone_or_damaged_is_cleaned() {
+    let bench = bench_with_lab();
+    let run = bench.path().join("runtime/vtax");
+    let journal = run.join("journals/mine.journal");
+    for damaged in [false, true] {
+        super::bench::printed(&vtax(&bench, &["lab", "up", "lab.toml"]));
+        let daemon = "sleep 60 >/dev/null 2>&1 </dev/null &";
+        super::bench::printed(&vtax(&bench, &["lab", "exec", "mine", "a", "--", "sh", "-c", daemon]));
+        let whole = fs::read(&journal).expect("its journal");
+        match damaged {
+            true => fs::write(&journal, &whole[1..]).expect("ours"),
+            false => fs::remove_file(&journal).expect("ours"),
+        }
+        // The keeper looks three times a second.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let cleaned = super::bench::printed(&vtax(&bench, &["lab", "clean"]));
+        assert!(cleaned.contains("removed mine"), "{cleaned}");
+        assert_eq!(fs::read_dir(run.join("labs")).expect("a folder").count(), 0);
+        assert_eq!(run.join("journals/mine.damaged").exists(), damaged);
+        assert_keeper_goes(&bench);
+    }
 }

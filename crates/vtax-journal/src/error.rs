@@ -23,7 +23,7 @@ pub enum JournalError {
     #[error("`{id}` is in use{}; end that process first", whose(.owner))]
     #[diagnostic(code("name-in-use"))]
     Busy { id: String, owner: Option<Box<Owner>> },
-    #[error("{path}:{line}: {why}; undo by hand what the file lists, then remove it")]
+    #[error("{path}:{line}: {why}; vtax lab clean removes what was made, and keeps the file")]
     #[diagnostic(code("damaged-journal"))]
     Corrupt { path: PathBuf, line: usize, why: String },
     #[error("{path} has format {found}, this vtax writes format {FORMAT}; use the vtax that made it")]

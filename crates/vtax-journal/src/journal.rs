@@ -10,9 +10,10 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    damaged::{DamagedJournal, Opened},
     directory::{self, Directory},
     error::{ExecuteError, JournalError, StepCause, UndoError, UndoErrors},
-    line::{Contents, FORMAT, Header, JournalLine},
+    line::{Contents, FORMAT, Header, JournalLine, LineForm},
     owner::Owner,
     snapshot::{Record, Snapshot, StepProgress},
     step::{Step, Undone},
@@ -53,7 +54,7 @@ impl<S: Step> Journal<S> {
                 io::ErrorKind::AlreadyExists => taken::<S>(&entered, id),
                 _ => directory::io("create", &path)(error),
             })?;
-        let log = Log { file, path, steps: PhantomData };
+        let log = Log { file, path, form: LineForm::Checked, steps: PhantomData };
         let started = Self::start(log, id, kind, about);
         // Nothing was done yet, so a half-written journal is removed.
         started.inspect_err(|_| {
@@ -75,6 +76,14 @@ impl<S: Step> Journal<S> {
     /// # Errors
     /// [`JournalError::Missing`], [`JournalError::Busy`], or an error that says what is wrong with the file.
     pub fn open(directory: &Path, id: &str) -> Result<Self, JournalError> {
+        match Journal::open_any(directory, id)? {
+            Opened::Whole(journal) => Ok(journal),
+            Opened::Damaged(damaged) => Err(damaged.error),
+        }
+    }
+
+    /// As [`Journal::open`], but a damaged journal is taken over too.
+    pub fn open_any(directory: &Path, id: &str) -> Result<Opened<S>, JournalError> {
         let entered = Directory::enter(directory)?;
         let path = entered.file(id)?;
         let file = OpenOptions::new().append(true).open(&path).map_err(|error| match error.kind() {
@@ -83,15 +92,21 @@ impl<S: Step> Journal<S> {
         })?;
         let free = directory::claim(&file, &path)?;
         let bytes = fs::read(&path).map_err(directory::io("read", &path))?;
-        let contents = Contents::<S>::parse(&path, &bytes)?;
+        let contents = Contents::<S>::parse(&path, &bytes);
         if !free {
-            let owner = contents.header.map(|header| Box::new(header.owner));
+            let owner = contents.ok().and_then(|contents| contents.header).map(|header| Box::new(header.owner));
             return Err(JournalError::Busy { id: id.to_owned(), owner });
         }
+        let contents = match contents {
+            Err(error @ JournalError::Corrupt { .. }) => {
+                return Ok(Opened::Damaged(DamagedJournal { file, path, error }));
+            }
+            contents => contents?,
+        };
         // The last line may be incomplete. A new line must not be appended to it.
         file.set_len(contents.whole).map_err(directory::io("truncate", &path))?;
-        let log = Log { file, path, steps: PhantomData };
-        Ok(Journal { log, header: contents.header, records: contents.records })
+        let log = Log { file, path, form: contents.form, steps: PhantomData };
+        Ok(Opened::Whole(Journal { log, header: contents.header, records: contents.records }))
     }
 
     /// The first line. None if the owner died before it wrote the line.
@@ -173,8 +188,10 @@ impl<S: Step> Journal<S> {
     /// Lists every step that failed. The file stays; another undo continues from there.
     pub fn undo(mut self, world: &mut S::World) -> Result<UndoCounts, UndoErrors<S::Error>> {
         // From here on nobody keeps it: if this process is killed, the next recovery goes on. If the disk is full, the
-        // line is lost, which leaves a kept journal kept.
-        let _ = self.log.append([JournalLine::Undoing]);
+        // line is lost, which leaves a kept journal kept. A file without its first line has nothing to be undone.
+        if self.header.is_some() {
+            let _ = self.log.append([JournalLine::Undoing]);
+        }
         let mut tally = UndoCounts::default();
         let mut errors = Vec::new();
         for index in (0..self.records.len()).rev() {
@@ -183,7 +200,11 @@ impl<S: Step> Journal<S> {
                 Err(error) => errors.push(UndoError { step: self.records[index].step.describe(), error }),
             }
         }
-        let file = if errors.is_empty() { self.log.remove().err() } else { None };
+        let mut file = None;
+        if errors.is_empty() {
+            S::finish(world);
+            file = self.log.remove().err();
+        }
         if errors.is_empty() && file.is_none() {
             return Ok(tally);
         }
@@ -221,6 +242,7 @@ type Entry<'a, S> = JournalLine<&'a S, &'a <S as Step>::Receipt>;
 struct Log<S> {
     file: File,
     path: PathBuf,
+    form: LineForm,
     steps: PhantomData<S>,
 }
 
@@ -232,7 +254,7 @@ impl<S: Step> Log<S> {
     {
         let mut buffer = Vec::new();
         for line in lines {
-            line.write_to(&mut buffer).map_err(|error| self.unwritable(error))?;
+            line.write_to(&mut buffer, self.form).map_err(|error| self.unwritable(error))?;
         }
         self.file.write_all(&buffer).map_err(directory::io("write", &self.path))
     }

@@ -13,8 +13,14 @@
 //! abandoned one. However the process ends, the kernel releases the lock, so no heartbeat and no guess by age
 //! is needed.
 
+//!
+//! Each line has a checksum. A file with a line that isn't as it was written is never undone by what it says: its
+//! owner finds by other means what the job has made, and sets the file aside ([`DamagedJournal`]).
+
 #![forbid(unsafe_code)]
 
+pub mod checksum;
+mod damaged;
 mod directory;
 mod error;
 mod journal;
@@ -23,6 +29,7 @@ mod owner;
 mod snapshot;
 mod step;
 
+pub use damaged::{DamagedJournal, Opened};
 pub use error::{ExecuteError, JournalError, StepCause, UndoError, UndoErrors};
 pub use journal::{Journal, UndoCounts};
 pub use line::{FORMAT, Header};

@@ -1,23 +1,26 @@
-//! The file: one JSON value a line. Lines are only ever appended.
+//! The file: a checksum and one JSON value a line. Lines are only ever appended.
 //!
 //! ```text
-//! {"header":{"format":1,"id":"rack","kind":"lab","owner":{…},"about":{…}}}
-//! {"intend":{"step":0,"what":{…}}}
-//! {"intend":{"step":1,"what":{…}}}
-//! {"done":{"step":0,"receipt":{…}}}
-//! "kept"
-//! "undoing"
-//! {"undone":{"step":0,"how":"reverted"}}
+//! 5f9d0b1e {"header":{"format":2,"id":"rack","kind":"lab","owner":{…},"about":{…}}}
+//! 0c6a1f77 {"intend":{"step":0,"what":{…}}}
+//! e8b15a02 {"intend":{"step":1,"what":{…}}}
+//! 91d3c4aa {"done":{"step":0,"receipt":{…}}}
+//! 2be40d18 "kept"
+//! a07c93f5 "undoing"
+//! 6d20e8b9 {"undone":{"step":0,"how":"reverted"}}
 //! ```
 //!
 //! A process that dies while it writes leaves a last line without a newline. This line is ignored: either its
 //! step had not begun, or the step's `intend` line is in the file.
+//!
+//! Format 1 had no checksums. Its files are still read, and go on without checksums.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    checksum,
     error::JournalError,
     owner::Owner,
     snapshot::{Record, StepProgress},
@@ -25,12 +28,42 @@ use crate::{
 };
 
 /// The version of the file's format.
-pub const FORMAT: u64 = 1;
+pub const FORMAT: u64 = 2;
+/// The version before. Its lines have no checksum.
+const FORMER: u64 = 1;
+
+/// How the lines of a file are written. A file has one form, that of its first line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineForm {
+    Plain,
+    Checked,
+}
+
+impl LineForm {
+    fn of(bytes: &[u8]) -> LineForm {
+        if bytes.starts_with(b"{") { LineForm::Plain } else { LineForm::Checked }
+    }
+
+    fn format(self) -> u64 {
+        match self {
+            LineForm::Plain => FORMER,
+            LineForm::Checked => FORMAT,
+        }
+    }
+
+    /// A line's JSON. `line` is without its newline.
+    fn content(self, line: &[u8]) -> Result<&[u8], &'static str> {
+        match self {
+            LineForm::Plain => Ok(line),
+            LineForm::Checked => checksum::content(line),
+        }
+    }
+}
 
 /// The first line: the journal's owner and job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`FORMAT`] of the vtax that wrote it.
+    /// The format of the file: [`FORMAT`], if this vtax made it.
     pub format: u64,
     /// The journal's name.
     pub id: String,
@@ -55,9 +88,15 @@ pub(crate) enum JournalLine<S, R> {
 
 impl<S: Serialize, R: Serialize> JournalLine<S, R> {
     /// Appends the line with its newline.
-    pub(crate) fn write_to(&self, buffer: &mut Vec<u8>) -> Result<(), serde_json::Error> {
-        serde_json::to_writer(&mut *buffer, self)?;
-        buffer.push(b'\n');
+    pub(crate) fn write_to(&self, buffer: &mut Vec<u8>, form: LineForm) -> Result<(), serde_json::Error> {
+        let content = serde_json::to_vec(self)?;
+        match form {
+            LineForm::Plain => {
+                buffer.extend(content);
+                buffer.push(b'\n');
+            }
+            LineForm::Checked => buffer.extend(checksum::line(&content)),
+        }
         Ok(())
     }
 }
@@ -67,6 +106,7 @@ pub(crate) struct Contents<S: Step> {
     pub(crate) header: Option<Header>,
     pub(crate) records: Vec<Record<S>>,
     pub(crate) kept: bool,
+    pub(crate) form: LineForm,
     /// Bytes up to the end of the last complete line.
     pub(crate) whole: u64,
 }
@@ -74,16 +114,23 @@ pub(crate) struct Contents<S: Step> {
 impl<S: Step> Contents<S> {
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, JournalError> {
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let mut contents = Contents { header: None, records: Vec::new(), kept: false, whole: whole as u64 };
-        for (index, line) in bytes[..whole].split_inclusive(|byte| *byte == b'\n').enumerate() {
-            if index == 0 {
-                check_format(path, line)?;
+        let form = LineForm::of(bytes);
+        let mut contents = Contents { header: None, records: Vec::new(), kept: false, form, whole: whole as u64 };
+        let corrupt = |index: usize, why: String| JournalError::Corrupt { path: path.to_owned(), line: index + 1, why };
+        let mut lines = 0;
+        for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
+            let line = form.content(&line[..line.len() - 1]).map_err(|why| corrupt(lines, why.to_owned()))?;
+            if lines == 0 {
+                check_format(path, line, form)?;
             }
-            let corrupt = |why: String| JournalError::Corrupt { path: path.to_owned(), line: index + 1, why };
-            let line = serde_json::from_slice(line).map_err(|error| corrupt(error.to_string()))?;
-            contents.take(line).map_err(|why| corrupt(why.to_owned()))?;
+            let line = serde_json::from_slice(line).map_err(|error| corrupt(lines, error.to_string()))?;
+            contents.take(line).map_err(|why| corrupt(lines, why.to_owned()))?;
+            lines += 1;
         }
-        Ok(contents)
+        match is_torn(&bytes[whole..], form) {
+            true => Ok(contents),
+            false => Err(corrupt(lines, "its end is not that of a line".to_owned())),
+        }
     }
 
     fn take(&mut self, line: JournalLine<S, S::Receipt>) -> Result<(), &'static str> {
@@ -108,11 +155,18 @@ impl<S: Step> Contents<S> {
     }
 }
 
+/// Whether a process that died may have left this end of a file. A complete line with another byte in place of its
+/// newline is damage.
+fn is_torn(end: &[u8], form: LineForm) -> bool {
+    let Some((_, line)) = end.split_last() else { return true };
+    form == LineForm::Plain || form.content(line).is_err()
+}
+
 /// A later format may have other lines, so its number is checked before anything else is read.
-fn check_format(path: &Path, first: &[u8]) -> Result<(), JournalError> {
+fn check_format(path: &Path, first: &[u8], form: LineForm) -> Result<(), JournalError> {
     let value: serde_json::Value = serde_json::from_slice(first).unwrap_or_default();
     match value.pointer("/header/format").and_then(serde_json::Value::as_u64) {
-        Some(found) if found != FORMAT => Err(JournalError::Format { path: path.to_owned(), found }),
+        Some(found) if found != form.format() => Err(JournalError::Format { path: path.to_owned(), found }),
         _ => Ok(()),
     }
 }

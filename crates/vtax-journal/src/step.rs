@@ -36,6 +36,12 @@ pub trait Step: fmt::Debug + Serialize + DeserializeOwned {
     /// then may have been there before and belong to somebody else. The step must be able to tell (by the
     /// kernel's mark, or by a path that only its owner writes) and leave it alone.
     fn undo(&self, receipt: Option<&Self::Receipt>, world: &mut Self::World) -> Result<Undone, Self::Error>;
+
+    /// Puts away what all steps shared, such as a directory. It is called when every step is undone, and before the
+    /// journal is removed.
+    fn finish(world: &mut Self::World) {
+        let _ = world;
+    }
 }
 
 /// How a step was undone.

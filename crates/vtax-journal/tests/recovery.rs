@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
-use vtax_journal::{Journal, JournalError, JournalState, Snapshot, Step, StepCause, UndoCounts, Undone, scan};
+use vtax_journal::{
+    Journal, JournalError, JournalState, Opened, Snapshot, Step, StepCause, UndoCounts, Undone, checksum, scan,
+};
 
 /// Named boxes, some inside others, that fail on demand.
 #[derive(Debug, Default, Clone)]
@@ -162,9 +164,24 @@ fn whole_file() -> Vec<u8> {
     fs::read(directory.path().join("rack.journal")).unwrap()
 }
 
+/// The same file as the version before wrote it.
+fn former_file() -> Vec<u8> {
+    let whole = whole_file();
+    let lines = whole.split_inclusive(|byte| *byte == b'\n').map(|line| &line[9..]);
+    let text = String::from_utf8(lines.collect::<Vec<_>>().concat()).unwrap();
+    assert!(text.contains("{\"format\":2"), "{text}");
+    text.replacen("{\"format\":2", "{\"format\":1", 1).into_bytes()
+}
+
 #[test]
 fn a_kill_at_any_byte_is_recovered() {
-    let (bytes, history) = (whole_file(), history());
+    for bytes in [whole_file(), former_file()] {
+        recover_at_any_byte(&bytes);
+    }
+}
+
+fn recover_at_any_byte(bytes: &[u8]) {
+    let history = history();
     for cut in 0..=bytes.len() {
         let lines = bytes[..cut].iter().filter(|byte| **byte == b'\n').count();
         // The header and six intents come before the first action. An action comes before its line, so the
@@ -197,7 +214,7 @@ fn a_kept_job_whose_undoing_was_killed_is_abandoned() {
     journal.undo(&mut world).expect_err("the file is needed");
     let bytes = fs::read(&file).unwrap();
     let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-    let begun = lines.iter().position(|line| *line == b"\"undoing\"\n").expect("it says so");
+    let begun = lines.iter().position(|line| line.ends_with(b" \"undoing\"\n")).expect("it says so");
     for whole in begun..lines.len() {
         fs::write(&file, lines[..whole].concat()).unwrap();
         let expected = if whole == begun { JournalState::Kept } else { JournalState::Abandoned };
@@ -207,15 +224,15 @@ fn a_kept_job_whose_undoing_was_killed_is_abandoned() {
 
 #[test]
 fn new_lines_are_not_glued_to_a_torn_one() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("rack.journal");
-    let mut bytes = whole_file();
-    bytes.extend_from_slice(br#"{"undone":{"st"#);
-    fs::write(&file, bytes).unwrap();
-    let mut world = World { fail_undo: vec![0], ..World::default() };
-    for _ in 0..2 {
-        let journal = Journal::<Make>::open(directory.path(), "rack").unwrap();
-        journal.undo(&mut world).expect_err("still stuck");
+    for mut bytes in [whole_file(), former_file()] {
+        let directory = tempfile::tempdir().unwrap();
+        bytes.extend_from_slice(br#"{"undone":{"st"#);
+        fs::write(directory.path().join("rack.journal"), bytes).unwrap();
+        let mut world = World { fail_undo: vec![0], ..World::default() };
+        for _ in 0..2 {
+            let journal = Journal::<Make>::open(directory.path(), "rack").unwrap();
+            journal.undo(&mut world).expect_err("still stuck");
+        }
     }
 }
 
@@ -230,9 +247,31 @@ fn damage_is_named_by_file_and_line() {
     let scanned = scan::<Make>(directory.path()).unwrap();
     assert!(matches!(scanned[..], [(_, Err(JournalError::Corrupt { line: 2, .. }))]));
 
-    fs::write(&file, text.replacen("{\"format\":1", "{\"format\":9", 1)).unwrap();
+    let header = text.lines().next().unwrap()[9..].replacen("{\"format\":2", "{\"format\":9", 1);
+    fs::write(&file, checksum::line(header.as_bytes())).unwrap();
     let error = Journal::<Make>::open(directory.path(), "rack").expect_err("from the future");
     assert!(matches!(error, JournalError::Format { found: 9, .. }), "{error}");
+}
+
+#[test]
+fn a_damaged_journal_keeps_its_name_until_it_is_set_aside_and_is_never_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rack.journal");
+    for kept in ["rack.damaged", "rack.damaged-2"] {
+        fs::write(&file, format!("damage before {kept}\n")).unwrap();
+        let Opened::Damaged(damaged) = Journal::<Make>::open_any(directory.path(), "rack").unwrap() else {
+            panic!("it can't be read");
+        };
+        let again = Journal::<Make>::open_any(directory.path(), "rack").expect_err("in use");
+        assert!(matches!(again, JournalError::Busy { .. }), "{again}");
+        let taken = Journal::<Make>::create(directory.path(), "rack", "test", &()).expect_err("taken");
+        assert!(matches!(taken, JournalError::Corrupt { .. }), "{taken}");
+        let (error, path) = damaged.set_aside().unwrap();
+        assert!(matches!(error, JournalError::Corrupt { line: 1, .. }), "{error}");
+        assert_eq!(fs::read_to_string(path).unwrap(), format!("damage before {kept}\n"));
+        assert!(!file.exists() && directory.path().join(kept).exists());
+        assert_eq!(journals(directory.path()), 0);
+    }
 }
 
 #[test]
@@ -280,14 +319,46 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_damaged_file_is_an_error_or_a_journal(at in 0usize..2000, byte: u8) {
+    fn any_changed_byte_is_seen(at: proptest::sample::Index, byte: u8) {
         let directory = tempfile::tempdir().unwrap();
         let mut bytes = whole_file();
-        let at = at % bytes.len();
+        let at = at.index(bytes.len());
+        prop_assume!(bytes[at] != byte);
+        bytes[at] = byte;
+        fs::write(directory.path().join("rack.journal"), bytes).unwrap();
+        let read = Snapshot::<Make>::read(directory.path(), "rack");
+        let seen = matches!(read, Err(JournalError::Corrupt { .. }));
+        prop_assert!(seen, "{at} {byte}: {read:?}");
+    }
+
+    #[test]
+    fn a_damaged_file_of_the_version_before_is_an_error_or_a_journal(at: proptest::sample::Index, byte: u8) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut bytes = former_file();
+        let at = at.index(bytes.len());
         bytes[at] = byte;
         fs::write(directory.path().join("rack.journal"), bytes).unwrap();
         let read = Snapshot::<Make>::read(directory.path(), "rack");
         let typed = matches!(read, Ok(_) | Err(JournalError::Corrupt { .. } | JournalError::Format { .. }));
         prop_assert!(typed);
+    }
+}
+
+/// The bytes that matter most: the ends of lines, and what makes a line of the version before.
+#[test]
+fn a_changed_end_or_begin_of_a_line_is_seen() {
+    let whole = whole_file();
+    for at in (0..whole.len()).filter(|at| *at == 0 || whole[*at] == b'\n' || whole[*at - 1] == b'\n') {
+        for byte in [b'\n', b'{', b'"', b' ', 0, 0xff, whole[at] ^ 0x20] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut bytes = whole.clone();
+            bytes[at] = byte;
+            if bytes == whole {
+                continue;
+            }
+            fs::write(directory.path().join("rack.journal"), bytes).unwrap();
+            let read = Snapshot::<Make>::read(directory.path(), "rack");
+            assert!(matches!(read, Err(JournalError::Corrupt { .. })), "{at} {byte}: {read:?}");
+        }
     }
 }

@@ -78,11 +78,17 @@ pub enum LabError {
     #[diagnostic(code("namespace-replaced"))]
     Replaced { lab: Name, namespace: Name },
     #[error(
-        "{path} is there, and the journal of lab `{lab}` doesn't know it: the journal was damaged, or another program \
-         made the file; nothing was changed"
+        "{path} is among the namespaces of lab `{lab}`, and has no mark of the lab: another program made it; it was left \
+         as it is, remove it by hand"
     )]
     #[diagnostic(code("namespace-unknown"))]
     Unrecorded { lab: Name, path: PathBuf },
+    #[error("{path}: {why}; put the device back by hand as the file says, remove the file, then clean again")]
+    #[diagnostic(code("damaged-journal"))]
+    DeviceMark { path: PathBuf, why: String },
+    #[error("lab `{lab}` is not removed in full: {}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[diagnostic(code("not-undone"))]
+    Unswept { lab: Name, errors: Vec<LabError> },
     #[error("no wire leads from `{from}` to `{to}`")]
     #[diagnostic(code("no-wire-between"))]
     NoPath { from: Name, to: Name },

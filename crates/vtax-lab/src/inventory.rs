@@ -1,8 +1,10 @@
 //! All labs of this user, and the removal of what killed processes left.
 
+use std::{collections::HashSet, fmt, path::PathBuf};
+
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
-use vtax_journal::{Journal, JournalError, JournalState, Owner, Record, Snapshot, scan};
+use vtax_journal::{DamagedJournal, Journal, JournalError, JournalState, Opened, Owner, Record, Snapshot, scan};
 use vtax_model::{guest::Accelerator, server::ServerSpec, topology::Name, units::ByteSize};
 use vtax_sys::pci::PciAddress;
 
@@ -103,6 +105,36 @@ pub struct CleanReport {
     pub removed: Vec<Name>,
     pub left: Vec<LabSummary>,
     pub failures: Vec<LabError>,
+    /// The labs among the removed ones that were found by their marks.
+    pub notes: Vec<CleanNote>,
+}
+
+/// Why a lab was found by its marks, not by its journal.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum CleanNote {
+    /// The journal can't be read. It is kept under another name.
+    Damaged { lab: Name, error: JournalError, kept: PathBuf },
+    /// The journal didn't know all that was there.
+    Lost { lab: Name },
+    /// There was no journal.
+    Missing { lab: Name },
+}
+
+impl fmt::Display for CleanNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by_marks = "what the lab had made was found by its marks, and removed";
+        match self {
+            CleanNote::Damaged { lab, error, kept } => write!(
+                f,
+                "lab {lab}: its journal can't be read ({error}); {by_marks}; the file is kept as {}, remove it when you don't \
+                 need it",
+                kept.display()
+            ),
+            CleanNote::Lost { lab } => write!(f, "lab {lab}: its journal has lost lines; {by_marks}"),
+            CleanNote::Missing { lab } => write!(f, "lab {lab}: its journal is gone; {by_marks}"),
+        }
+    }
 }
 
 /// All labs of this user, by name.
@@ -115,48 +147,95 @@ pub fn list(world: &World) -> Result<Vec<LabSummary>, LabError> {
 pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError> {
     accel::remove_abandoned();
     let mut report = CleanReport::default();
-    for (id, snapshot) in scan::<LabStep>(&world.journals())? {
-        let Ok(name) = Name::try_from(id) else { continue };
-        if only.is_some_and(|only| *only != name) {
-            continue;
-        }
+    let is_wanted = |name: &Name| only.is_none_or(|only| only == name);
+    let journals = scan::<LabStep>(&world.journals())?;
+    let has_journal: HashSet<String> = journals.iter().map(|(id, _)| id.clone()).collect();
+    for (id, snapshot) in journals {
+        let Some(name) = Name::try_from(id).ok().filter(is_wanted) else { continue };
         let summary = summary(name.clone(), &snapshot);
         match (snapshot, summary.state) {
+            (Ok(_), LabState::Abandoned) | (Err(JournalError::Corrupt { .. }), _) => {
+                report.note(&name, remove(world, &name));
+            }
             (Err(error), _) => report.failures.push(error.into()),
-            (Ok(_), LabState::Abandoned) => match remove(world, &name) {
-                Ok(()) => report.removed.push(name),
-                // Another vtax has taken it over or removed it meanwhile.
-                Err(LabError::Journal(JournalError::Busy { .. } | JournalError::Missing { .. })) => {}
-                Err(error) => report.failures.push(error),
-            },
             (Ok(_), state) => report.left.push(LabSummary { state, ..summary }),
+        }
+    }
+    for name in world.lab_names()?.iter().filter(|name| is_wanted(name) && !has_journal.contains(name.as_str())) {
+        if let Some(removed) = remove_without_journal(world, name).transpose() {
+            report.note(name, removed.map(Some));
         }
     }
     Ok(report)
 }
 
-/// Makes this process the keeper of an ordinary user's kept labs. Returns when no lab needs it any more.
-pub fn keeper_main() -> Result<(), LabError> {
-    World::keep(|world| Ok(list(world)?.iter().any(|lab| matches!(lab.state, LabState::Alive | LabState::Kept))))
+impl CleanReport {
+    fn note(&mut self, name: &Name, removed: Result<Option<CleanNote>, LabError>) {
+        match removed {
+            Ok(note) => {
+                self.removed.push(name.clone());
+                self.notes.extend(note);
+            }
+            // A living process has it, or another vtax has removed it meanwhile.
+            Err(LabError::Journal(JournalError::Busy { .. })) => {
+                self.left.push(LabSummary { state: LabState::Alive, ..unknown(name.clone()) });
+            }
+            Err(LabError::Journal(JournalError::Missing { .. })) => {}
+            Err(error) => self.failures.push(error),
+        }
+    }
 }
 
-fn remove(world: &World, name: &Name) -> Result<(), LabError> {
-    let journal = Journal::<LabStep>::open(&world.journals(), name.as_str())?;
+/// Makes this process the keeper of an ordinary user's kept labs. Returns when no lab needs it any more. A lab whose
+/// journal is damaged or gone needs it until it is cleaned: its marks are in the keeper's namespaces.
+pub fn keeper_main() -> Result<(), LabError> {
+    World::keep(|world| {
+        let labs = list(world)?;
+        let is_known = |name: &Name| labs.iter().any(|lab| lab.name == *name);
+        Ok(labs.iter().any(|lab| lab.state != LabState::Abandoned) || !world.lab_names()?.iter().all(is_known))
+    })
+}
+
+/// Removes an abandoned lab, or one whose journal is damaged. The note says if the journal didn't tell all.
+fn remove(world: &World, name: &Name) -> Result<Option<CleanNote>, LabError> {
     let mut site = Site::new(name, &world.lab_directory(name));
-    site::undo(journal, &mut site)
+    // This comes first: opening a journal cuts off a torn line, and a living lab's stays as it is.
+    site.claim()?;
+    match Journal::<LabStep>::open_any(&world.journals(), name.as_str())? {
+        Opened::Whole(journal) => {
+            let has_lost = site::undo(journal, &mut site)?;
+            Ok(has_lost.then(|| CleanNote::Lost { lab: name.clone() }))
+        }
+        Opened::Damaged(damaged) => remove_by_marks(name, &mut site, damaged).map(Some),
+    }
+}
+
+fn remove_by_marks(name: &Name, site: &mut Site, damaged: DamagedJournal) -> Result<CleanNote, LabError> {
+    site.sweep()?;
+    let (error, kept) = damaged.set_aside()?;
+    Ok(CleanNote::Damaged { lab: name.clone(), error, kept })
+}
+
+/// Removes a lab that has a directory and no journal. It gets an empty journal meanwhile, so that nobody else takes
+/// its name. None if there is nothing to remove.
+fn remove_without_journal(world: &World, name: &Name) -> Result<Option<CleanNote>, LabError> {
+    let journal = match Journal::create(&world.journals(), name.as_str(), LabRecord::KIND, &()) {
+        Err(JournalError::Taken { .. } | JournalError::Corrupt { .. } | JournalError::Format { .. }) => {
+            return Ok(None);
+        }
+        journal => journal?,
+    };
+    let mut site = Site::new(name, &world.lab_directory(name));
+    if let Err(error) = site.claim() {
+        journal.discard_if_empty()?;
+        return Err(error);
+    }
+    let has_lost = site::undo(journal, &mut site)?;
+    Ok(has_lost.then(|| CleanNote::Missing { lab: name.clone() }))
 }
 
 fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> LabSummary {
-    let none = LabSummary {
-        name,
-        state: LabState::Abandoned,
-        owner: None,
-        hosts: Vec::new(),
-        zones: Vec::new(),
-        guests: Vec::new(),
-        functions: None,
-        addresses: None,
-    };
+    let none = unknown(name);
     let snapshot = match snapshot {
         Ok(snapshot) => snapshot,
         Err(error) => return LabSummary { state: LabState::Damaged { why: error.to_string() }, ..none },
@@ -176,6 +255,20 @@ fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> La
             ..none
         },
         None => LabSummary { state, owner, ..none },
+    }
+}
+
+/// A lab of which nothing but its name is known.
+fn unknown(name: Name) -> LabSummary {
+    LabSummary {
+        name,
+        state: LabState::Abandoned,
+        owner: None,
+        hosts: Vec::new(),
+        zones: Vec::new(),
+        guests: Vec::new(),
+        functions: None,
+        addresses: None,
     }
 }
 

@@ -46,14 +46,12 @@ impl Lab {
         let blueprint = Arc::new(blueprint);
         let mut site = Site::new(&blueprint.lab, &world.lab_directory(&blueprint.lab)).building(&blueprint);
         reserve_files(&blueprint);
-        if let Err(error) = site.make_directory().and_then(|()| site.check_pins(&[])) {
+        if let Err(error) = site.make_directory().and_then(|()| site.check_empty()) {
             journal.discard_if_empty()?;
             return Err(error);
         }
-        let journal = journal.execute(steps, &mut site).map_err(|error| {
-            site.remove_directory();
-            LabError::Build { lab: blueprint.lab.clone(), error: Box::new(error) }
-        })?;
+        let built = journal.execute(steps, &mut site);
+        let journal = built.map_err(|error| LabError::Build { lab: blueprint.lab.clone(), error: Box::new(error) })?;
         Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: Some(journal) })
     }
 
@@ -64,6 +62,7 @@ impl Lab {
         if let Some(journal) = &mut self.journal {
             journal.keep()?;
             self.journal = None;
+            self.site().release();
         }
         Ok(())
     }
@@ -90,7 +89,7 @@ impl Lab {
             Some(journal) => journal,
             None => Journal::open(&self.world.journals(), self.blueprint.lab.as_str())?,
         };
-        site::undo(journal, &mut self.site())
+        site::undo(journal, &mut self.site()).map(drop)
     }
 
     /// What the lab consists of.

@@ -3,13 +3,13 @@
 //! A process is the lab's if it is in a namespace that the lab's journal names *and* has the lab's mark in its
 //! environment. Every program that is started through the lab gets the mark, and hands it on to its children.
 
-use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
+use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, path::Path, process::Command, time::Duration};
 
 use vtax_model::topology::Name;
 use vtax_sys::{
     SysError,
     netns::{NetNs, NsId},
-    process::{Pid, ProcessId, Signal},
+    process::{Pid, ProcessId, Signal, all_pids},
 };
 
 /// The variable that marks the processes of a lab; its value is the lab's name.
@@ -63,15 +63,17 @@ pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<String>, SysErr
     Ok(namespace.processes()?.into_iter().map(holder).collect())
 }
 
-/// Ends a guest's QEMU that the journal hadn't recorded yet. It may hold a device, whose driver would wait.
-pub(crate) fn end_guest(namespace: &NetNs, lab: &Name, guest: &Name) -> Result<bool, SysError> {
-    let named = format!("guest={guest},");
-    let is_its = |process: &ProcessId| {
-        let line = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|argument| argument.starts_with(named.as_bytes()))
+/// Ends the QEMUs that work in this directory or below it, wherever they run: a guest's QEMU never leaves the guest's
+/// directory. They may hold a device, whose driver would wait.
+pub(crate) fn end_guests(directory: &Path) -> Result<bool, SysError> {
+    let is_guest = |pid: &Pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word.starts_with(b"guest="))
+            && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(directory))
     };
-    let running = namespace.processes()?.into_iter().filter(|process| is_marked(process.pid, lab) && is_its(process));
-    let running: Vec<ProcessId> = running.collect();
+    // A process that has ended meanwhile is left out.
+    let running: Vec<ProcessId> =
+        all_pids()?.into_iter().filter(is_guest).filter_map(|pid| ProcessId::of(pid).ok()).collect();
     kill(&running, GUEST)?;
     Ok(!running.is_empty())
 }

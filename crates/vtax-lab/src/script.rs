@@ -11,6 +11,7 @@ use vtax_sys::pci::PciAddress;
 
 use crate::{
     blueprint::{Blueprint, PlannedLink},
+    mark::mark,
     place::{LinkName, Place},
     step::{LabStep, LinkRecipe, LinkState},
 };
@@ -66,7 +67,7 @@ impl PlanScript {
     }
 
     pub(crate) fn enable(&mut self, at: &Place, bridge: Option<&LinkName>, object: &Name) {
-        let mark = self.mark(object);
+        let mark = mark(&self.blueprint.lab, object);
         self.steps.push(LabStep::EnableLink { at: at.clone(), bridge: bridge.cloned(), mark });
     }
 
@@ -94,11 +95,7 @@ impl PlanScript {
     }
 
     fn plan_link(&mut self, place: &Place, kind: &str, less: u32, object: &Name) {
-        let (place, kind, mark) = (place.clone(), kind.to_owned(), self.mark(object));
+        let (place, kind, mark) = (place.clone(), kind.to_owned(), mark(&self.blueprint.lab, object));
         self.blueprint.links.push(PlannedLink { place, kind, less, mark });
-    }
-
-    fn mark(&self, object: &Name) -> String {
-        format!("vtax:{}:{object}", self.blueprint.lab)
     }
 }

@@ -1,13 +1,15 @@
 //! The kernel as a lab's steps see it: its namespaces, each with an open netlink connection, and its guests.
 
 mod apply;
+mod devices;
 mod guests;
 mod pci;
+mod sweep;
 
 use std::{
     collections::HashMap,
-    ffi::OsStr,
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -15,9 +17,10 @@ use std::{
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
-use vtax_journal::{Record, Undone};
+use vtax_journal::{JournalError, Record, Undone};
 use vtax_model::{guest::Mac, nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{
+    SysError,
     netlink::{
         IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, NewLink as KernelLink, NewMacvtap, NewRoute, NewTap,
         NextHop, Qdisc, Rtnl, Tbf,
@@ -32,6 +35,7 @@ use crate::{
     blueprint::Blueprint,
     error::LabError,
     guest::process::Qemu,
+    mark::mark,
     place::{LinkName, Place},
     processes::{self, Census},
     step::{LabStep, LinkRecipe},
@@ -48,6 +52,9 @@ pub struct Site {
     blueprint: Option<Arc<Blueprint>>,
     directory: PathBuf,
     pins: PathBuf,
+    /// The lock of the lab's directory, while this process builds the lab, has it for itself, or removes it. It tells
+    /// a living lab from an abandoned one even if the journal is gone.
+    lock: Option<File>,
     /// Guests that were started, whether or not they still run.
     guests: HashMap<Name, Qemu>,
     stacks: HashMap<Name, Stack>,
@@ -77,7 +84,7 @@ impl Site {
     pub(crate) fn new(lab: &Name, directory: &Path) -> Site {
         let (guests, stacks, recorded) = Default::default();
         let (lab, directory, pins) = (lab.clone(), directory.to_owned(), directory.join(PINS));
-        Site { lab, blueprint: None, directory, pins, guests, stacks, recorded, census: None }
+        Site { lab, blueprint: None, directory, pins, lock: None, guests, stacks, recorded, census: None }
     }
 
     pub(crate) fn building(mut self, blueprint: &Arc<Blueprint>) -> Site {
@@ -97,27 +104,39 @@ impl Site {
         }
     }
 
-    pub(crate) fn make_directory(&self) -> Result<(), LabError> {
-        fs::create_dir_all(&self.pins).map_err(LabError::file("create", &self.pins))
+    pub(crate) fn make_directory(&mut self) -> Result<(), LabError> {
+        fs::create_dir_all(&self.pins).map_err(LabError::file("create", &self.pins))?;
+        self.claim()
     }
 
-    /// Checks that these steps have made all namespaces that are pinned in the lab's directory.
-    pub(crate) fn check_pins(&self, records: &[Record<LabStep>]) -> Result<(), LabError> {
-        let is_known = |name: &OsStr| {
-            records.iter().any(
-                |record| matches!(&record.step, LabStep::CreateNamespace { namespace } if name == namespace.as_str()),
-            )
-        };
-        let mut pinned = fs::read_dir(&self.pins).into_iter().flatten().flatten();
-        match pinned.find(|entry| !is_known(&entry.file_name())) {
-            Some(entry) => Err(LabError::Unrecorded { lab: self.lab.clone(), path: entry.path() }),
-            None => Ok(()),
+    /// Locks the lab's directory. It is an error if a living process has it.
+    pub(crate) fn claim(&mut self) -> Result<(), LabError> {
+        if self.lock.is_some() {
+            return Ok(());
         }
+        let directory = match File::open(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            directory => directory.map_err(LabError::file("open", &self.directory))?,
+        };
+        match directory.try_lock() {
+            Ok(()) => self.lock = Some(directory),
+            Err(TryLockError::WouldBlock) => {
+                return Err(JournalError::Busy { id: self.lab.to_string(), owner: None }.into());
+            }
+            Err(TryLockError::Error(error)) => return Err(LabError::file("lock", &self.directory)(error)),
+        }
+        Ok(())
+    }
+
+    /// A lab that is kept belongs to no process.
+    pub(crate) fn release(&mut self) {
+        self.lock = None;
     }
 
     /// Removes the lab's directory if it is empty. Otherwise the steps that failed have named what is left.
     pub(crate) fn remove_directory(&self) {
         let _ = fs::remove_dir(&self.pins);
+        let _ = fs::remove_dir(self.device_marks());
         let _ = fs::remove_dir(&self.directory);
     }
 
@@ -176,9 +195,10 @@ impl Site {
     }
 
     fn create_namespace(&mut self, name: &Name) -> Result<Receipt, LabError> {
-        let namespace = NetNs::create_at(&self.pin(name)).map_err(LabError::kernel(name))?;
+        let mark = mark(&self.lab, name);
+        let made = NetNs::create_at(&self.pin(name), || furnish(&mark));
+        let (namespace, rtnl) = made.map_err(LabError::kernel(name))?;
         let id = namespace.id().to_string();
-        let rtnl = namespace.run(|| furnish(name)).map_err(LabError::kernel(name))??;
         self.stacks.insert(name.clone(), Stack::new(namespace, rtnl));
         Ok(Receipt(Some(id)))
     }
@@ -350,24 +370,24 @@ impl Stack {
     }
 }
 
-/// Prepares a new namespace and opens the connection to it. Both are done in one visit, since each visit
-/// takes a thread.
+/// Prepares and marks a new namespace, and opens the connection to it.
 ///
 /// IPv6 is off for all later links. A lab speaks IPv4 only. With IPv6, the kernel would greet all neighbours
 /// from each new link: on a bridge of n zones these are n² packets in the middle of a measurement. A kernel
 /// without IPv6 has nothing to switch off.
-fn furnish(name: &Name) -> Result<Rtnl, LabError> {
+fn furnish(mark: &str) -> Result<Rtnl, SysError> {
+    let failed = |setting: &'static str| move |error| SysError::plain("set", setting, error);
     let setting = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
     match fs::write(setting, "1") {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(LabError::file("set", setting)(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(setting)(error)),
         _ => {}
     }
     // The root of the namespace may open ICMP sockets. At first nobody may, not even root.
     let range = "/proc/sys/net/ipv4/ping_group_range";
-    fs::write(range, "0 0").map_err(LabError::file("set", range))?;
-    let mut rtnl = Rtnl::open().map_err(LabError::kernel(name))?;
-    let up = LinkChange { up: Some(true), ..LinkChange::default() };
-    rtnl.set_link(LOOPBACK, &up).map_err(LabError::kernel(name))?;
+    fs::write(range, "0 0").map_err(failed(range))?;
+    let mut rtnl = Rtnl::open()?;
+    let change = LinkChange { up: Some(true), alias: Some(mark.to_owned()), ..LinkChange::default() };
+    rtnl.set_link(LOOPBACK, &change)?;
     Ok(rtnl)
 }
 

@@ -132,6 +132,16 @@ pub enum LinkRecipe {
     Vxlan { parent: Place, vni: u32, local: Ipv4Addr, remote: Ipv4Addr },
 }
 
+impl LabStep {
+    /// Whether it changes a PCI device of the machine in a way that has to be undone.
+    pub(crate) fn changes_device(&self) -> bool {
+        matches!(
+            self,
+            LabStep::TakeNic { .. } | LabStep::CreateVfs { .. } | LabStep::LendVf { .. } | LabStep::AssignDevice { .. }
+        )
+    }
+}
+
 impl LinkRecipe {
     /// The UDP port of VXLAN (RFC 7348).
     pub const VXLAN_PORT: u16 = 4789;

@@ -11,7 +11,7 @@
 mod keeper;
 mod run_directory;
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use vtax_model::topology::Name;
 use vtax_sys::{process::ProcessId, userns};
@@ -75,6 +75,16 @@ impl World {
     /// Where labs have their directories.
     pub(crate) fn labs(&self) -> PathBuf {
         self.run.join("labs")
+    }
+
+    /// The names of the directories of labs.
+    pub(crate) fn lab_names(&self) -> Result<Vec<Name>, LabError> {
+        let labs = self.labs();
+        let entries = fs::read_dir(&labs).map_err(LabError::file("read", &labs))?;
+        let mut names: Vec<Name> =
+            entries.flatten().filter_map(|entry| Name::try_from(entry.file_name().into_string().ok()?).ok()).collect();
+        names.sort();
+        Ok(names)
     }
 
     /// Where a lab pins its namespaces, and its guests have their sockets.

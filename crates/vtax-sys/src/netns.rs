@@ -79,8 +79,9 @@ impl NetNs {
         })?
     }
 
-    /// A new namespace, pinned at `path`, which must not exist yet and whose
-    /// directory must. Nothing in it is up, not even `lo`.
+    /// A new namespace, pinned at `path`, which must not exist yet and whose directory must. Nothing in it is up, not
+    /// even `lo`. `prepare` runs inside before the namespace is pinned, so whoever finds the namespace finds it
+    /// prepared.
     ///
     /// The file system of `path` need not be a shared mount: since Linux 3.18 removing the file, as
     /// [`NetNs::remove_at`] does, drops the mounts on it in *all* mount namespaces. Other processes see the
@@ -88,13 +89,14 @@ impl NetNs {
     ///
     /// # Errors
     /// `EEXIST` if the path is taken. Nothing is left behind on failure.
-    pub fn create_at(path: &Path) -> Result<Self> {
+    pub fn create_at<T: Send>(path: &Path, prepare: impl FnOnce() -> Result<T> + Send) -> Result<(Self, T)> {
         let fail = |e| SysError::os("create network namespace at", path.display(), e);
         OpenOptions::new().write(true).create_new(true).mode(0o444).open(path).map_err(fail)?;
         let made = on_scratch_thread(|| {
             unshare_network().map_err(fail)?;
+            let prepared = prepare()?;
             rustix::mount::mount_bind(OWN, path).map_err(|e| fail(e.into()))?;
-            Self::current()
+            Ok((Self::current()?, prepared))
         });
         made.and_then(|made| made).inspect_err(|_| {
             // The first error is the one that matters; the file is ours.

@@ -148,7 +148,8 @@ pub fn disk_free(path: &Path) -> Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-pub(crate) fn all_pids() -> Result<Vec<Pid>> {
+/// The numbers of all processes that there are now.
+pub fn all_pids() -> Result<Vec<Pid>> {
     let fail = |e: io::Error| SysError::os("list", "/proc", e);
     let mut pids = Vec::new();
     for entry in fs::read_dir("/proc").map_err(fail)? {

@@ -389,13 +389,13 @@ fn a_panic_inside_reaches_the_caller() {
 fn a_pinned_namespace_lasts_until_it_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("zone");
-    let made = NetNs::create_at(&path).unwrap();
+    let (made, ()) = NetNs::create_at(&path, || Ok(())).unwrap();
     let id = made.id();
     assert!(!link(&mut Rtnl::open_in(&made).unwrap(), "lo").up);
     drop(made);
     assert_eq!(NetNs::open(&path).unwrap().id(), id);
 
-    let taken = NetNs::create_at(&path).unwrap_err();
+    let taken = NetNs::create_at(&path, || Ok(())).unwrap_err();
     assert_eq!(taken.errno(), Some(libc::EEXIST));
     assert!(taken.to_string().contains("zone"), "{taken}");
     assert_eq!(NetNs::open(&path).unwrap().id(), id);
@@ -423,7 +423,7 @@ fn what_an_interrupted_removal_left_is_removed() {
 
 #[test]
 fn nothing_is_left_where_a_namespace_could_not_be_pinned() {
-    let error = NetNs::create_at("/no/such/directory/zone".as_ref()).unwrap_err();
+    let error = NetNs::create_at("/no/such/directory/zone".as_ref(), || Ok(())).unwrap_err();
     assert_eq!(error.errno(), Some(libc::ENOENT));
 }
 
@@ -433,7 +433,7 @@ fn nothing_is_left_where_a_namespace_could_not_be_pinned() {
 fn a_copy_of_the_pin_elsewhere_goes_with_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("zone");
-    let zone = NetNs::create_at(&path).unwrap();
+    let (zone, ()) = NetNs::create_at(&path, || Ok(())).unwrap();
     let host = scratch();
     let mut rtnl = Rtnl::open_in(&host).unwrap();
     rtnl.create_link(&NewLink::new(name("w0"), veth("w1", Some(&zone)))).unwrap();

@@ -73,7 +73,7 @@ fn keeper() {
 fn pin_and_remove() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("zone");
-    let id = NetNs::create_at(&path).unwrap().id();
+    let id = NetNs::create_at(&path, || Ok(())).unwrap().0.id();
     assert_eq!(NetNs::open(&path).unwrap().id(), id);
     assert!(NetNs::remove_at(&path, Some(id)).unwrap());
 }

@@ -50,6 +50,7 @@ pub(crate) fn remove_abandoned(world: &World, name: &Name) -> Result<(), Stop> {
     for lab in &report.removed {
         tell!("removed what a vtax that was killed had left of the lab {lab}");
     }
+    report.notes.iter().for_each(|note| tell!("{note}"));
     match report.failures.into_iter().next() {
         Some(failure) => Err(Stop::infrastructure(failure)),
         None => Ok(()),

@@ -223,7 +223,7 @@ impl Removal {
         }
         let Some(record) = &self.record else { return Ok(()) };
         match record.state {
-            LabState::Abandoned => cleaned(world, &record.name),
+            LabState::Abandoned | LabState::Damaged { .. } => cleaned(world, &record.name),
             _ => Lab::open(world, &record.name)?.down(),
         }
     }

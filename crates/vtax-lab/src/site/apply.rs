@@ -19,6 +19,7 @@ impl Step for LabStep {
     }
 
     fn apply(&self, site: &mut Site) -> Result<Receipt, LabError> {
+        site.mark_device(self)?;
         let done = match self {
             LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
             LabStep::StartGuest { host, launch, pins } => return site.start_guest(host, launch, pins),
@@ -53,7 +54,7 @@ impl Step for LabStep {
     }
 
     fn undo(&self, receipt: Option<&Receipt>, site: &mut Site) -> Result<Undone, LabError> {
-        match self {
+        let undone = match self {
             LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
             LabStep::StartGuest { host, launch, .. } => site.remove_guest(host, launch, receipt),
             LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
@@ -62,17 +63,26 @@ impl Step for LabStep {
             LabStep::AssignDevice { device, was } => site.return_device(*device, was),
             LabStep::Verify => Ok(Undone::AlreadyGone),
             _ => Ok(Undone::Contained),
-        }
+        }?;
+        site.unmark_device(self)?;
+        Ok(undone)
+    }
+
+    fn finish(site: &mut Site) {
+        site.remove_directory();
     }
 }
 
-/// Undoes a lab's journal and removes its directory. A journal that has lost lines isn't undone, because it would be
-/// removed, and nobody would know of the rest of the lab.
-pub(crate) fn undo(journal: Journal<LabStep>, site: &mut Site) -> Result<(), LabError> {
-    site.check_pins(journal.records())?;
+/// Undoes a lab's journal. If the journal has lost lines, what it doesn't know is removed first, by its marks; then the
+/// result is true.
+pub(crate) fn undo(journal: Journal<LabStep>, site: &mut Site) -> Result<bool, LabError> {
+    site.claim()?;
+    let has_lost = site.has_more_than(journal.records())?;
+    if has_lost {
+        site.sweep()?;
+    }
     journal.undo(site).map_err(|errors| LabError::Remove(Box::new(errors)))?;
-    site.remove_directory();
-    Ok(())
+    Ok(has_lost)
 }
 
 fn verify_all(site: &mut Site) -> Result<(), LabError> {

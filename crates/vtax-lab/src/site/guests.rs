@@ -1,7 +1,7 @@
 //! Guests as steps of a lab. QEMU is started in the namespace of its host and carries the lab's mark, so that
 //! it can be found there even if the journal doesn't know it.
 
-use std::{fs, io, os::fd::OwnedFd, time::Duration};
+use std::{fs, io, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use vtax_journal::Undone;
 use vtax_model::topology::Name;
@@ -76,7 +76,12 @@ impl Site {
         opened.map_err(LabError::kernel(&at))
     }
 
-    /// Ends a guest. If the journal doesn't know its process, the lab's mark and its name tell it.
+    /// Where the lab's guests have their directories.
+    pub(super) fn guests_directory(&self) -> PathBuf {
+        self.directory.join("guests")
+    }
+
+    /// Ends a guest. If the journal doesn't know its process, the guest's directory tells it.
     pub(super) fn remove_guest(
         &mut self,
         host: &Name,
@@ -91,8 +96,8 @@ impl Site {
                 undone = Undone::Reverted;
             }
             qemu.stop(STOP)?;
-        } else if let Ok(namespace) = self.namespace(host) {
-            let ended = processes::end_guest(&namespace, &self.lab, &launch.name).map_err(LabError::kernel(host))?;
+        } else {
+            let ended = processes::end_guests(&launch.directory).map_err(LabError::kernel(host))?;
             undone = if ended { Undone::Reverted } else { undone };
         }
         self.remove_guest_directory(launch)?;

@@ -168,6 +168,7 @@ fn show_clean(lab: Option<&str>) -> Result<Exit, Stop> {
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let report = clean(&world, only.as_ref()).or_infrastructure()?;
     print(&cleaned(&report))?;
+    report.notes.iter().for_each(|note| tell!("{note}"));
     if report.failures.is_empty() {
         return Ok(Exit::Done);
     }

@@ -1,0 +1,113 @@
+//! The marks of devices.
+//!
+//! The kernel keeps no mark for a PCI device. So before a step changes one, the step itself, which has the state before,
+//! is written to a file in the lab's directory. The file goes when the step is undone. With these files the devices
+//! can be put back even if the journal is gone.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use vtax_journal::checksum;
+
+use super::Site;
+use crate::{error::LabError, step::LabStep};
+
+impl Site {
+    pub(super) fn device_marks(&self) -> PathBuf {
+        self.directory.join("devices")
+    }
+
+    /// Marks the device that a step is about to change. It needn't be synced: a power cut undoes what the step does.
+    pub(super) fn mark_device(&self, step: &LabStep) -> Result<(), LabError> {
+        if !step.changes_device() {
+            return Ok(());
+        }
+        let folder = self.device_marks();
+        fs::create_dir_all(&folder).map_err(LabError::file("create", &folder))?;
+        let last = self.marked_devices()?.pop().map_or(0, |(path, _)| number(&path));
+        let path = folder.join(format!("{:06}", last + 1));
+        let content = serde_json::to_vec(step).map_err(|error| LabError::file("write", &path)(error.into()))?;
+        fs::write(&path, checksum::line(&content)).map_err(LabError::file("write", &path))
+    }
+
+    /// Removes the mark of a step that is undone, and a half-written one.
+    pub(super) fn unmark_device(&self, step: &LabStep) -> Result<(), LabError> {
+        if !step.changes_device() {
+            return Ok(());
+        }
+        let of_step = |marked: &Option<LabStep>| marked.as_ref().is_none_or(|marked| marked == step);
+        let mut marks = self.marked_devices()?.into_iter().filter(|(_, marked)| of_step(marked));
+        marks.try_for_each(|(path, _)| fs::remove_file(&path).map_err(LabError::file("remove", &path)))
+    }
+
+    /// The marks, in the order of the steps. One whose writer was killed has no step: its device wasn't changed.
+    pub(super) fn marked_devices(&self) -> Result<Vec<(PathBuf, Option<LabStep>)>, LabError> {
+        let folder = self.device_marks();
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(LabError::file("read", &folder))?,
+        };
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort_by_key(|path| number(path));
+        paths.into_iter().map(|path| Ok((path.clone(), read(path)?))).collect()
+    }
+}
+
+fn number(path: &Path) -> u32 {
+    path.file_name().and_then(|name| name.to_str()?.parse().ok()).unwrap_or(0)
+}
+
+fn read(path: PathBuf) -> Result<Option<LabStep>, LabError> {
+    let bytes = fs::read(&path).map_err(LabError::file("read", &path))?;
+    let Some(line) = bytes.strip_suffix(b"\n") else { return Ok(None) };
+    let content =
+        checksum::content(line).map_err(|why| LabError::DeviceMark { path: path.clone(), why: why.to_owned() })?;
+    let step = serde_json::from_slice(content);
+    step.map(Some).map_err(|error| LabError::DeviceMark { path, why: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step::DriverState;
+
+    fn step(device: &str) -> LabStep {
+        let was = DriverState { driver: Some("igb".to_owned()), driver_override: None, link: None };
+        LabStep::AssignDevice { device: device.parse().expect("an address"), was }
+    }
+
+    #[test]
+    fn marks_are_found_in_the_order_of_the_steps_and_go_with_them() {
+        let base = tempfile::tempdir().expect("a folder");
+        let site = Site::new(&"rack".parse().expect("a name"), base.path());
+        let steps: Vec<LabStep> = (0..12).map(|slot| step(&format!("0000:01:{slot:02x}.0"))).collect();
+        steps.iter().for_each(|step| site.mark_device(step).expect("there is room"));
+        let marked = |site: &Site| -> Vec<Option<LabStep>> {
+            site.marked_devices().expect("they can be read").into_iter().map(|(_, step)| step).collect()
+        };
+        assert_eq!(marked(&site), steps.iter().cloned().map(Some).collect::<Vec<_>>());
+
+        // A vtax that was killed while it wrote.
+        fs::write(site.device_marks().join("000099"), "0123abcd {\"do\":").expect("a file");
+        assert_eq!(marked(&site).last(), Some(&None));
+        steps[1..].iter().for_each(|step| site.unmark_device(step).expect("ours"));
+        assert_eq!(marked(&site), [Some(steps[0].clone())]);
+        site.unmark_device(&steps[1]).expect("it is gone already");
+        site.mark_device(&LabStep::Verify).expect("no device");
+        assert_eq!(marked(&site).len(), 1);
+    }
+
+    #[test]
+    fn a_changed_mark_is_an_error_that_names_the_file() {
+        let base = tempfile::tempdir().expect("a folder");
+        let site = Site::new(&"rack".parse().expect("a name"), base.path());
+        site.mark_device(&step("0000:01:00.0")).expect("there is room");
+        let path = site.device_marks().join("000001");
+        let text = fs::read_to_string(&path).expect("it is there").replace("igb", "igc");
+        fs::write(&path, text).expect("ours");
+        let error = site.marked_devices().expect_err("its checksum is wrong").to_string();
+        assert!(error.contains("devices/000001"), "{error}");
+    }
+}

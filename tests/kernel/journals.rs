@@ -1,0 +1,262 @@
+//! Journals that lost lines or were damaged: `clean` finds by its marks what the lab has made, and nothing else.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use super::{
+    Bench, assert_nothing_left, bench::wait_until, deaths::signal, empty, host::Host, lab_of, labs, labs::lab_file,
+    processes_of, runs,
+};
+
+/// A lab, beside another that lives.
+struct Scene {
+    bench: Bench,
+    before: Host,
+}
+
+impl Scene {
+    fn new(name: &str) -> Scene {
+        let bench = Bench::apart(name);
+        for lab in ["t-other", "t-cut"] {
+            fs::write(bench.path().join(format!("{lab}.toml")), lab_file(lab, "")).expect("ours");
+        }
+        empty(&bench);
+        bench.printed(&["lab", "up", "t-other.toml"]);
+        let before = Host::now(&bench, bench.labs());
+        Scene { bench, before }
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.bench.labs().join("journals/t-cut.journal")
+    }
+
+    fn up(&self) -> Vec<u8> {
+        self.bench.printed(&["lab", "up", "t-cut.toml"]);
+        fs::read(self.journal()).expect("its journal")
+    }
+
+    /// Cleans after a damage. Afterwards the host is as before, the other lab untouched. Returns what vtax told, and
+    /// the journals that were set aside.
+    fn clean(&self, when: &str) -> (String, Vec<Vec<u8>>) {
+        let output = self.bench.vtax(&["lab", "clean"]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{when}: {told}");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(printed.contains("removed t-cut"), "{when}: {printed}{told}");
+        let journals = fs::read_dir(self.bench.labs().join("journals")).expect("a folder").flatten();
+        let damaged = journals.filter(|entry| entry.file_name().to_string_lossy().contains(".damaged"));
+        let kept = damaged.map(|entry| {
+            let bytes = fs::read(entry.path()).expect("it is kept");
+            fs::remove_file(entry.path()).expect("ours");
+            bytes
+        });
+        let kept = kept.collect();
+        Host::now(&self.bench, self.bench.labs()).assert_is(&self.before, when);
+        (told, kept)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        empty(&self.bench);
+    }
+}
+
+/// A program that ends with the test, however that ends.
+struct Ours(Child);
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The first bytes of the lines of each kind: `header`, `intend`, `done` and `kept`.
+fn lines_of_each_kind(whole: &[u8]) -> Vec<usize> {
+    let begins = begins(whole);
+    let kinds = ["{\"header\"", "{\"intend\"", "{\"done\"", "\"kept\""];
+    let first = |kind: &str| begins.iter().copied().find(|at| whole[*at + 9..].starts_with(kind.as_bytes()));
+    kinds.map(|kind| first(kind).unwrap_or_else(|| panic!("no line is {kind}"))).to_vec()
+}
+
+fn begins(whole: &[u8]) -> Vec<usize> {
+    (0..whole.len()).filter(|at| *at == 0 || whole[*at - 1] == b'\n').collect()
+}
+
+/// `clean` removed a journal that was cut in its header or in its steps, and left twelve namespaces that nobody knew.
+#[test]
+fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
+    let scene = Scene::new("cut");
+    let whole = scene.up();
+    let kept = *begins(&whole).last().expect("a line");
+    let within = lines_of_each_kind(&whole).into_iter().flat_map(|begin| [begin + 4, begin + 20]);
+    // With its last line, the lab is kept.
+    let mut cuts: Vec<usize> = begins(&whole).into_iter().chain(within).filter(|cut| *cut <= kept + 4).collect();
+    cuts.sort_unstable();
+    for cut in cuts {
+        let bytes = if scene.journal().exists() { whole.clone() } else { scene.up() };
+        let namespaces_known = bytes[..cut].windows(18).filter(|window| window == b"\"create-namespace\"").count();
+        fs::write(scene.journal(), &bytes[..cut]).expect("ours");
+        let (told, damaged) = scene.clean(&format!("cut at {cut}"));
+        assert!(damaged.is_empty(), "cut at {cut}: nothing is unreadable");
+        let lost = namespaces_known < whole.windows(18).filter(|window| window == b"\"create-namespace\"").count();
+        assert_eq!(told.contains("has lost lines"), lost, "cut at {cut}: {told}");
+    }
+}
+
+#[test]
+fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_told() {
+    let scene = Scene::new("changed");
+    for kind in 0..4 {
+        for place in ["checksum", "content", "end"] {
+            let mut bytes = scene.up();
+            let begin = lines_of_each_kind(&bytes)[kind];
+            let end = begin + bytes[begin..].iter().position(|byte| *byte == b'\n').expect("its end");
+            let at = match place {
+                "checksum" => begin + 3,
+                "content" => usize::midpoint(begin + 9, end),
+                _ => end,
+            };
+            bytes[at] ^= 1;
+            fs::write(scene.journal(), &bytes).expect("ours");
+            let line = begins(&bytes).iter().position(|other| *other == begin).expect("a line") + 1;
+            let (told, damaged) = scene.clean(&format!("line {line}, {place}"));
+            assert_eq!(damaged, [bytes], "the file is kept as it is");
+            assert!(told.contains(&format!("t-cut.journal:{line}: ")), "line {line}, {place}: {told}");
+            assert!(told.contains("t-cut.damaged") && told.contains("by its marks"), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_journal_that_was_emptied_or_removed_loses_nothing() {
+    let scene = Scene::new("emptied");
+    scene.up();
+    fs::write(scene.journal(), "").expect("ours");
+    let (told, _) = scene.clean("emptied");
+    assert!(told.contains("has lost lines"), "{told}");
+    scene.up();
+    fs::remove_file(scene.journal()).expect("ours");
+    let (told, _) = scene.clean("removed");
+    assert!(told.contains("its journal is gone"), "{told}");
+}
+
+/// The mark is not the name: what lies among a lab's namespaces without the mark is somebody else's.
+#[test]
+fn what_only_looks_like_a_labs_is_left_and_named() {
+    let scene = Scene::new("foreign");
+    scene.up();
+    fs::remove_file(scene.journal()).expect("ours");
+    let pins = scene.bench.labs().join("labs/t-cut/netns");
+    let (note, namespace) = (pins.join("note"), pins.join("other"));
+    fs::write(&note, "not a namespace").expect("a file");
+    fs::write(&namespace, "").expect("a file");
+    // A shell's own namespace, pinned as `ip netns` does it. Its links have names and aliases of other kinds.
+    let script = format!(
+        "ip link add vsw0 type bridge && ip link set vsw0 alias vtax:t-cut2:sut && mount --bind /proc/self/ns/net {}",
+        namespace.display()
+    );
+    let made = Command::new("unshare").args(["--net", "sh", "-c", &script]).status().expect("unshare runs");
+    assert!(made.success());
+    let output = scene.bench.vtax(&["lab", "clean"]);
+    let told = String::from_utf8_lossy(&output.stderr).replace("\n  │ ", "");
+    assert_eq!(output.status.code(), Some(69), "{told}");
+    assert!(told.contains("netns/note") && told.contains("netns/other"), "{told}");
+    assert_eq!(fs::read_to_string(&note).expect("it stays"), "not a namespace");
+    let links = Command::new("nsenter").arg(format!("--net={}", namespace.display())).args(["ip", "link"]).output();
+    assert!(String::from_utf8_lossy(&links.expect("nsenter runs").stdout).contains("vsw0"), "it stays");
+    assert_eq!(fs::read_dir(&pins).expect("a folder").count(), 2, "the lab's own are gone");
+
+    fs::remove_file(&note).expect("ours");
+    assert!(Command::new("umount").arg(&namespace).status().expect("umount runs").success());
+    fs::remove_file(&namespace).expect("ours");
+    scene.clean("the strangers are gone");
+}
+
+/// A living vtax has locked its lab's directory, so its lab lives even without a journal.
+#[test]
+fn a_living_lab_without_its_journal_is_left_alone() {
+    let bench = Bench::apart("living");
+    let run = ["run", "demo", "--methods", "veth", "--instrument", "path", "--samples", "99", "--duration", "100ms"];
+    let mut command = bench.command(&run);
+    let mut child = Ours(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs"));
+    wait_until("a sample has landed", || bench.landed() >= 1);
+    let lab = lab_of(&runs(&bench)[0]);
+    let journal = bench.labs().join(format!("journals/{lab}.journal"));
+    let pins = bench.labs().join(format!("labs/{lab}/netns"));
+    let pinned = || fs::read_dir(&pins).map_or(0, Iterator::count);
+    let namespaces = pinned();
+    let whole = fs::read(&journal).expect("its journal");
+    for damage in [None, Some(&b""[..]), Some(&whole[..20]), Some(&b"nonsense\n"[..])] {
+        // A new file, which the living vtax has not locked.
+        fs::remove_file(&journal).expect("ours");
+        if let Some(bytes) = damage {
+            fs::write(&journal, bytes).expect("ours");
+        }
+        let printed = bench.printed(&["lab", "clean"]);
+        assert!(printed.contains(&format!("left {lab} alone: it is alive")), "{damage:?}: {printed}");
+        assert!(namespaces > 0 && pinned() == namespaces, "{damage:?}");
+        assert_eq!(fs::read(&journal).ok().as_deref(), damage, "it is as it was");
+        fs::write(&journal, &whole).expect("ours");
+    }
+    signal(child.0.id(), "-INT");
+    child.0.wait().expect("it ends");
+    bench.printed(&["lab", "clean"]);
+    assert_nothing_left(&bench);
+}
+
+/// The journal as the last version wrote it.
+fn former(whole: &[u8]) -> Vec<u8> {
+    let lines = whole.split_inclusive(|byte| *byte == b'\n').map(|line| &line[9..]);
+    let text = String::from_utf8(lines.collect::<Vec<_>>().concat()).expect("text");
+    text.replacen("{\"format\":2", "{\"format\":1", 1).into_bytes()
+}
+
+#[test]
+fn a_journal_of_the_last_version_is_undone() {
+    let scene = Scene::new("former");
+    for verb in ["down", "clean"] {
+        let whole = former(&scene.up());
+        assert!(whole.starts_with(b"{\"header\":{\"format\":1,"));
+        let kept = *begins(&whole).last().expect("a line");
+        // Without its last line, the lab isn't kept.
+        fs::write(scene.journal(), if verb == "down" { &whole[..] } else { &whole[..kept] }).expect("ours");
+        scene.bench.printed(if verb == "down" { &["lab", "down", "t-cut"] } else { &["lab", "clean"] });
+        Host::now(&scene.bench, scene.bench.labs()).assert_is(&scene.before, verb);
+    }
+}
+
+/// Its lab was called kept for ever.
+#[test]
+fn a_killed_down_is_gone_on_with() {
+    let scene = Scene::new("undoing");
+    let whole = scene.up();
+    fs::write(scene.journal(), [&whole[..], b"068b5930 \"undoing\"\n"].concat()).expect("ours");
+    scene.clean("undoing");
+}
+
+/// A program in the lab ends with it, one that was started elsewhere doesn't.
+#[test]
+fn programs_are_told_by_their_mark_and_their_namespace() {
+    let scene = Scene::new("programs");
+    scene.up();
+    let mut inside = scene.bench.command(&["lab", "exec", "t-cut", "web-1", "--", "sleep", "60"]);
+    let mut inside = Ours(inside.spawn().expect("vtax runs"));
+    let mut outside = Ours(Command::new("sleep").arg("60").env("VTAX_LAB", "t-cut").spawn().expect("a program"));
+    wait_until("the program runs", || {
+        let comm = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        processes_of(scene.bench.path()).iter().any(|pid| comm(pid).trim() == "sleep")
+    });
+    fs::remove_file(scene.journal()).expect("ours");
+    let output = scene.bench.vtax(&["lab", "clean"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(inside.0.wait().expect("it ends").code(), Some(137), "killed");
+    assert!(outside.0.try_wait().expect("ours").is_none(), "not in the lab");
+    drop(outside);
+    Host::now(&scene.bench, scene.bench.labs()).assert_is(&scene.before, "programs");
+    assert!(!labs(&scene.bench).contains(&"t-cut".to_owned()));
+}
