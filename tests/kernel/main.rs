@@ -13,6 +13,7 @@ mod measure;
 mod plans;
 mod queues;
 mod remote;
+mod results;
 mod rootless;
 mod studies;
 mod truths;

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use fetched::fetch_run;
+pub(crate) use fetched::{FetchedRun, fetch_run};
 use miette::{bail, miette};
 pub(crate) use relay::{exec, relay};
 use vtax_agent::{

@@ -1,5 +1,4 @@
 use vtax_model::{
-    analysis::analyse,
     cell::Arm,
     histogram::{Histogram, SparseHistogram},
     result::Disturbance,
@@ -9,7 +8,7 @@ use vtax_model::{
 
 use super::*;
 use crate::{
-    report::Options,
+    report::{Options, tests::analyse},
     store::tests::{header, sample},
 };
 
