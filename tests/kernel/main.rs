@@ -18,6 +18,7 @@ mod measure;
 mod plans;
 mod queues;
 mod remote;
+mod results;
 mod rootless;
 mod studies;
 mod truths;

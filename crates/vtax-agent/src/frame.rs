@@ -5,10 +5,9 @@
 //! the bytes that have really come, never with the claim.
 
 use std::io::{self, BufReader, Read};
-use vtax_model::foreign::ForeignText;
 
 use serde::{Serialize, de::DeserializeOwned};
-use vtax_model::units::ByteSize;
+use vtax_model::{foreign::ForeignText, units::ByteSize};
 
 /// The first bytes of each side, before any frame. They distinguish an agent from a login banner.
 pub const MAGIC: [u8; 8] = *b"VTAXCTL\n";

@@ -12,7 +12,6 @@
 mod greeting;
 
 use std::{fmt::Display, net::IpAddr, path::PathBuf, time::Duration};
-use vtax_model::foreign::ForeignText;
 
 use ipnet::IpNet;
 use miette::Diagnostic;
@@ -20,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use vtax_engine::{EndSetup, Schedule, Target, Token};
 use vtax_host::pin::Machine;
 use vtax_model::{
+    foreign::ForeignText,
     measurement::EndReport,
     run::{Environment, Hop},
     units::{ByteSize, Mtu, Span},

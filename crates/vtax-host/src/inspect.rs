@@ -9,8 +9,10 @@ mod network;
 mod route;
 mod tree;
 
-use vtax_model::foreign::ForeignText;
-use vtax_model::run::{EmulatedServer, Environment};
+use vtax_model::{
+    foreign::ForeignText,
+    run::{EmulatedServer, Environment},
+};
 
 use idle::IdleStates;
 

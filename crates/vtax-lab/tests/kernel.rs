@@ -16,7 +16,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use vtax_model::foreign::ForeignText;
 
 use build::try_up;
 use traces::{RUN, assert_nothing_left, processes};
@@ -25,6 +24,7 @@ use vtax_lab::{
     step::LabStep,
 };
 use vtax_model::{
+    foreign::ForeignText,
     located::Source,
     method::IoMethod,
     topology::{Name, Shape, Topology},

@@ -6,52 +6,152 @@ mod host_cpu;
 pub mod noise;
 mod taxes;
 
-use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use crate::{
     cell::Cell,
+    foreign::ForeignText,
     measurement::FileReport,
     published::Published,
     result::{
         CellRecord, CellStatus, Estimate, FileSummary, Metric, Percentile, PlanRecord, ResultDocument, RttSummary,
         SCHEMA, SummaryRecord, TaxRecord, ns_per_kb,
     },
-    run::{Figures, RowEnds, RttFigures, Run, RunState, Sample},
+    run::{Figures, Reading, RowEnds, RttReading, Run, RunState, SampleSource, SampleTimes},
     workload::Workload,
 };
-use vtax_stats::{Confidence, Summary, histogram::Histogram, percentile_intervals};
+use ends::MergedStages;
+use vtax_stats::{Confidence, PooledPercentiles, Summary, histogram::IntervalHistogram};
+
+/// A run with the readings of each cell, in the order in which they landed.
+type RunByCell = Run<Vec<Vec<Reading>>>;
 
 /// All figures of a run. Intervals hold 95 %; Holm's correction is over the comparisons of one family (`taxes.rs`).
-pub fn analyse(run: &Run) -> ResultDocument {
+///
+/// The histograms are read twice and never held: first those of a cell are merged, then each is held against these.
+pub fn analyse<S: SampleSource>(run: &Run<S>) -> Result<ResultDocument, S::Error> {
+    let cells = run.header.study.cells.len();
+    let mut readings: Vec<Vec<Reading>> = vec![Vec::new(); cells];
+    let mut merged: Vec<MergedCell> = (0..cells).map(|_| MergedCell::default()).collect();
+    run.samples.samples(&mut |sample| {
+        if let Some((readings, merged)) = readings.get_mut(sample.cell).zip(merged.get_mut(sample.cell)) {
+            readings.push(Reading::of(sample));
+            merged.take(&sample.figures);
+        }
+    })?;
+    let mut pooled: Vec<PooledCell> = merged.into_iter().map(PooledCell::of).collect();
+    run.samples.times(&mut |cell, round, times| {
+        if let Some(pooled) = pooled.get_mut(cell) {
+            pooled.take(round, times);
+        }
+    })?;
     let Run { header, state, wall_seconds, failures, .. } = run;
-    let floors = taxes::floors(run);
+    let (header, failures) = (header.clone(), failures.clone());
+    let run = Run { header, state: *state, wall_seconds: *wall_seconds, samples: readings, failures };
+    Ok(document(run, &pooled))
+}
+
+/// What is merged of a cell's samples.
+#[derive(Default)]
+struct MergedCell {
+    rtt: Option<IntervalHistogram>,
+    from_send: Option<IntervalHistogram>,
+    stages: MergedStages,
+}
+
+impl MergedCell {
+    fn take(&mut self, figures: &Figures) {
+        for (merged, rtt) in [(&mut self.rtt, &figures.rtt_ns), (&mut self.from_send, &figures.rtt_from_send_ns)] {
+            if let Some(rtt) = rtt {
+                merged.get_or_insert_default().add(&rtt.hdr);
+            }
+        }
+        self.stages.take(&figures.ends);
+    }
+}
+
+/// The times of a cell's samples, merged, and how the rounds differ from that.
+struct PooledCell {
+    rtt: Option<PooledTimes>,
+    from_send: Option<PooledTimes>,
+    stages: MergedStages,
+}
+
+struct PooledTimes {
+    max: u64,
+    percentiles: PooledPercentiles,
+}
+
+impl PooledCell {
+    fn of(merged: MergedCell) -> PooledCell {
+        let MergedCell { rtt, from_send, stages } = merged;
+        PooledCell { rtt: rtt.map(PooledTimes::of), from_send: from_send.map(PooledTimes::of), stages }
+    }
+
+    fn take(&mut self, round: u32, times: &SampleTimes) {
+        for (pooled, times) in [(&mut self.rtt, &times.rtt), (&mut self.from_send, &times.from_send)] {
+            if let Some((pooled, times)) = pooled.as_mut().zip(times.as_ref()) {
+                pooled.percentiles.take(round, times);
+            }
+        }
+    }
+}
+
+impl PooledTimes {
+    fn of(mut merged: IntervalHistogram) -> PooledTimes {
+        let merged = merged.take();
+        PooledTimes { max: merged.max(), percentiles: PooledPercentiles::of(&merged, &[50.0, 99.0, 99.9]) }
+    }
+
+    fn summary(&self, mean: Estimate, by_rate: bool) -> RttSummary {
+        let intervals = self.percentiles.intervals(Confidence::P95);
+        let us = |ns: u64| ns as f64 / 1e3;
+        let percentile = |(which, value): (usize, u64)| {
+            let (low, high) = intervals.as_ref().map(|ends| (us(ends[which].0), us(ends[which].1))).unzip();
+            Percentile { value: us(value), low, high }
+        };
+        let percentiles: Vec<Percentile> = self.percentiles.values().enumerate().map(percentile).collect();
+        let [p50, p99, p999] = percentiles.try_into().expect("of() asks for three");
+        RttSummary { mean, by_rate, p50, p99, p999, max: us(self.max) }
+    }
+}
+
+fn document(run: RunByCell, pooled: &[PooledCell]) -> ResultDocument {
+    let floors = taxes::floors(&run);
+    let (plan, disturbance, guest_clocks) = (plan_record(&run), disturbance::disturbance(&run), host_cpu::clocks(&run));
+    let taxes = taxes::taxes(&run, &floors);
+    let all = || run.samples.iter().flatten();
+    let cpu_by_ticks = all().any(|reading| reading.cpu.by_ticks);
+    let cpu_raised = all().filter(|reading| reading.cpu.raised).count() as u64;
+    let cells = cell_records(&run, pooled, taxes);
+    let header = run.header;
+    let cells = cells.into_iter().zip(run.samples).map(|(record, readings)| record.with_samples(|()| readings));
     ResultDocument {
         schema: SCHEMA.to_owned(),
         study: header.study.id.to_string(),
         title: header.study.title.clone(),
         question: header.study.question.clone(),
         id: header.id.clone(),
-        state: *state,
+        state: run.state,
         started: header.started.clone(),
         caveat: header.environment.caveat().map(ForeignText::from),
-        wall_seconds: *wall_seconds,
+        wall_seconds: run.wall_seconds,
         both: header.study.both,
         baseline: header.study.baseline,
-        plan: plan_record(run),
-        environment: header.environment.clone(),
-        placement: header.placement.clone(),
-        disturbance: disturbance::disturbance(run),
-        cpu_by_ticks: run.samples.iter().any(|sample| sample.figures.cpu.is_by_ticks()),
-        cpu_raised: run.samples.iter().filter(|sample| sample.figures.cpu.is_raised()).count() as u64,
+        plan,
+        environment: header.environment,
+        placement: header.placement,
+        disturbance,
+        cpu_by_ticks,
+        cpu_raised,
         noise_floor: taxes::floor_records(&floors),
-        guest_clocks: host_cpu::clocks(run),
-        cells: cell_records(run, taxes::taxes(run, &floors)),
-        failures: failures.clone(),
+        guest_clocks,
+        cells: cells.collect(),
+        failures: run.failures,
     }
 }
 
-fn plan_record(run: &Run) -> PlanRecord {
+fn plan_record(run: &RunByCell) -> PlanRecord {
     let header = &run.header;
     PlanRecord {
         sampling: header.plan,
@@ -65,8 +165,8 @@ fn plan_record(run: &Run) -> PlanRecord {
 }
 
 /// All rounds before the last one begun are complete, and that one too if nothing of it is missing.
-fn complete_rounds(run: &Run) -> u32 {
-    let landed = run.samples.iter().map(|sample| sample.round);
+fn complete_rounds(run: &RunByCell) -> u32 {
+    let landed = run.samples.iter().flatten().map(|reading| reading.round);
     let taken: Vec<u32> = landed.chain(run.failures.iter().map(|failure| failure.round)).collect();
     let begun = taken.iter().copied().max().unwrap_or(0);
     let of_last = taken.iter().filter(|round| **round == begun).count();
@@ -76,10 +176,14 @@ fn complete_rounds(run: &Run) -> u32 {
     }
 }
 
-fn cell_records(run: &Run, mut taxes: BTreeMap<usize, Vec<TaxRecord>>) -> Vec<CellRecord> {
+fn cell_records(
+    run: &RunByCell,
+    pooled: &[PooledCell],
+    mut taxes: BTreeMap<usize, Vec<TaxRecord>>,
+) -> Vec<CellRecord<()>> {
     let published = Published::of(run.header.study.id.as_str());
     let record = |(index, cell): (usize, &Cell)| {
-        let samples: Vec<Sample> = run.samples.iter().filter(|sample| sample.cell == index).cloned().collect();
+        let readings = &run.samples[index];
         let figures = published.as_ref().map(|published| published.figures(cell)).unwrap_or_default();
         let (published_on, alone): (Vec<_>, Vec<_>) = figures.into_iter().partition(|figure| figure.system.is_some());
         let path = run.header.paths.iter().find(|path| path.method == cell.row && path.mtu == cell.mtu).cloned();
@@ -87,11 +191,11 @@ fn cell_records(run: &Run, mut taxes: BTreeMap<usize, Vec<TaxRecord>>) -> Vec<Ce
         CellRecord {
             cell: *cell,
             backend: cell.row.flavour().or(path.as_ref().and_then(|path| path.backend)),
-            status: status(run, index, cell, &samples),
+            status: status(run, index, cell, readings),
             path,
             ends: ends(run, cell),
-            summary: (!samples.is_empty()).then(|| summary(cell, &samples)),
-            samples,
+            summary: (!readings.is_empty()).then(|| summary(cell, readings, &pooled[index])),
+            samples: (),
             tax: taxes.iter().find(|tax| tax.of == Metric::of(cell.workload.kind())).cloned(),
             taxes,
             published: alone.first().map(|figure| figure.value),
@@ -101,15 +205,15 @@ fn cell_records(run: &Run, mut taxes: BTreeMap<usize, Vec<TaxRecord>>) -> Vec<Ce
     run.header.study.cells.iter().enumerate().map(record).collect()
 }
 
-fn ends(run: &Run, cell: &Cell) -> Option<RowEnds> {
+fn ends(run: &RunByCell, cell: &Cell) -> Option<RowEnds> {
     let mut of_row = run.header.ends.iter().filter(|ends| ends.method == cell.row);
     of_row.find(|ends| ends.mtu.is_none_or(|mtu| mtu == cell.mtu)).cloned()
 }
 
-fn status(run: &Run, index: usize, cell: &Cell, samples: &[Sample]) -> CellStatus {
+fn status(run: &RunByCell, index: usize, cell: &Cell, readings: &[Reading]) -> CellStatus {
     let unavailable = run.header.unavailable.iter().find(|row| row.method == cell.row);
     let failure = run.failures.iter().rfind(|failure| failure.cell == index);
-    match (unavailable, samples, failure) {
+    match (unavailable, readings, failure) {
         (Some(row), ..) => {
             CellStatus::Unavailable { why: row.unsupported.why.clone(), remedy: row.unsupported.remedy.clone() }
         }
@@ -119,49 +223,51 @@ fn status(run: &Run, index: usize, cell: &Cell, samples: &[Sample]) -> CellStatu
     }
 }
 
-/// The figures of a sample, and its round: the baseline has two samples a round, which share its luck.
-type Taken<'a> = (u32, &'a Figures);
+/// A sample with its round: the baseline has two samples a round, which share its luck.
+type Taken<'a> = &'a Reading;
 
-fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
-    let taken: Vec<Taken<'_>> = samples.iter().map(|sample| (sample.round, &sample.figures)).collect();
-    let figures: Vec<&Figures> = taken.iter().map(|(_, figures)| *figures).collect();
+fn summary(cell: &Cell, readings: &[Reading], pooled: &PooledCell) -> SummaryRecord {
+    let taken: Vec<Taken<'_>> = readings.iter().collect();
     let rr = cell.workload.kind().is_transactions();
-    let machines = figures.iter().all(|figures| figures.cpu.tells_machines());
-    let over = |value: fn(&Figures) -> f64| estimate(taken.iter().map(|(round, figures)| (*round, value(figures))));
-    let total = |count: fn(&Figures) -> u64| figures.iter().map(|figures| count(figures)).sum::<u64>();
-    let lost = total(|figures| figures.lost);
+    let machines = readings.iter().all(|reading| reading.cpu.tells_machines);
+    let over = |value: fn(&Reading) -> f64| estimate(readings.iter().map(|reading| (reading.round, value(reading))));
+    let total = |count: fn(&Reading) -> u64| readings.iter().map(count).sum::<u64>();
+    let lost = total(|reading| reading.lost);
     // Old runs and foreign ends may have told of no threads.
     let some = |estimate: &Estimate| estimate.mean > 0.0;
     SummaryRecord {
-        transactions_per_s: rr.then(|| over(Figures::rate)).flatten(),
-        rtt_us: rr.then(|| rtt_summary(&taken)).flatten(),
-        rtt_from_send_us: rr.then(|| rtt_from_send(&taken)).flatten(),
-        goodput_mbps: (!rr).then(|| over(Figures::goodput_mbps)).flatten(),
-        ns_per_kb: (!rr).then(|| over(|figures| ns_per_kb(figures.goodput_mbps()))).flatten(),
-        cpu_threads_us_per_transaction: rr.then(|| over(Figures::threads_us_per_transaction)).flatten().filter(some),
-        cpu_threads_ns_per_kb: (!rr).then(|| over(|figures| figures.threads_us_per_kb() * 1e3)).flatten().filter(some),
-        cpu_us_per_transaction: (rr && machines).then(|| over(Figures::cpu_us_per_transaction)).flatten(),
-        cpu_us_per_kb: (!rr && machines).then(|| over(Figures::cpu_us_per_kb)).flatten(),
+        transactions_per_s: rr.then(|| over(|reading| reading.rate)).flatten(),
+        rtt_us: rr.then(|| rtt_summary(&taken, pooled)).flatten(),
+        rtt_from_send_us: rr.then(|| rtt_from_send(&taken, pooled)).flatten(),
+        goodput_mbps: (!rr).then(|| over(|reading| reading.goodput_mbps)).flatten(),
+        ns_per_kb: (!rr).then(|| over(|reading| ns_per_kb(reading.goodput_mbps))).flatten(),
+        cpu_threads_us_per_transaction: rr
+            .then(|| over(|reading| reading.threads_us_per_transaction))
+            .flatten()
+            .filter(some),
+        cpu_threads_ns_per_kb: (!rr).then(|| over(|reading| reading.threads_us_per_kb * 1e3)).flatten().filter(some),
+        cpu_us_per_transaction: (rr && machines).then(|| over(|reading| reading.cpu_us_per_transaction)).flatten(),
+        cpu_us_per_kb: (!rr && machines).then(|| over(|reading| reading.cpu_us_per_kb)).flatten(),
         cpu_us_at_ends: ends::cpu(&taken, rr),
         file: file_summary(&taken),
         lost,
-        lost_share: lost_share(lost, figures.iter().map(|figures| arrived(cell, figures)).sum()),
-        reordered: total(|figures| figures.reordered),
-        retransmits: total(|figures| figures.retransmits),
-        socket_drops: total(|figures| figures.ends.initiator.socket_drops + figures.ends.responder.socket_drops),
-        strangers: total(|figures| figures.ends.initiator.strangers + figures.ends.responder.strangers),
+        lost_share: lost_share(lost, readings.iter().map(|reading| arrived(cell, reading)).sum()),
+        reordered: total(|reading| reading.reordered),
+        retransmits: total(|reading| reading.retransmits),
+        socket_drops: total(|reading| reading.ends.initiator.socket_drops + reading.ends.responder.socket_drops),
+        strangers: total(|reading| reading.ends.initiator.strangers + reading.ends.responder.strangers),
         warmup: ends::warmup(&taken),
-        stages: ends::stages(&figures),
+        stages: pooled.stages.summary(),
         parallel: ends::parallel(cell, &taken),
         host_cpu: host_cpu::summary(&taken, rr),
     }
 }
 
 /// Messages that were not lost: over UDP each is one datagram.
-fn arrived(cell: &Cell, figures: &Figures) -> u64 {
+fn arrived(cell: &Cell, reading: &Reading) -> u64 {
     match cell.workload {
-        Workload::Rr { .. } | Workload::Crr { .. } | Workload::Cc => figures.transactions,
-        Workload::Stream { message, .. } => figures.bytes / message.0,
+        Workload::Rr { .. } | Workload::Crr { .. } | Workload::Cc => reading.transactions,
+        Workload::Stream { message, .. } => reading.bytes / message.0,
         Workload::File { .. } => 0,
     }
 }
@@ -178,40 +284,20 @@ fn estimate(values: impl Iterator<Item = (u32, f64)>) -> Option<Estimate> {
     Some(Estimate { mean: summary.mean, median: summary.median, low, high, n: summary.n })
 }
 
-fn rtt_summary(taken: &[Taken<'_>]) -> Option<RttSummary> {
-    let times: Vec<(u32, &RttFigures)> =
-        taken.iter().filter_map(|(round, figures)| Some((*round, figures.rtt_ns.as_ref()?))).collect();
-    let by_rate = !times.is_empty() && times.iter().all(|(_, rtt)| rtt.by_rate.is_some());
-    let mean = estimate(taken.iter().map(|(round, figures)| (*round, figures.rtt_us())))?;
-    Some(summary_of_times(&times, mean, by_rate))
+fn rtt_summary(taken: &[Taken<'_>], pooled: &PooledCell) -> Option<RttSummary> {
+    let times: Vec<RttReading> = taken.iter().filter_map(|reading| reading.rtt).collect();
+    let by_rate = !times.is_empty() && times.iter().all(|rtt| rtt.by_rate);
+    let mean = estimate(taken.iter().map(|reading| (reading.round, reading.rtt_us)))?;
+    Some(pooled.rtt.as_ref()?.summary(mean, by_rate))
 }
 
-fn rtt_from_send(taken: &[Taken<'_>]) -> Option<RttSummary> {
-    let times: Vec<(u32, &RttFigures)> =
-        taken.iter().filter_map(|(round, figures)| Some((*round, figures.rtt_from_send_ns.as_ref()?))).collect();
-    let mean = estimate(times.iter().map(|(round, rtt)| (*round, rtt.mean / 1e3)))?;
-    Some(summary_of_times(&times, mean, false))
-}
-
-fn summary_of_times(times: &[(u32, &RttFigures)], mean: Estimate, by_rate: bool) -> RttSummary {
-    let mut rounds: BTreeMap<u32, Histogram> = BTreeMap::new();
-    times.iter().for_each(|(round, rtt)| rounds.entry(*round).or_default().merge_sparse(&rtt.hdr));
-    let histograms: Vec<&Histogram> = rounds.values().collect();
-    let mut merged = Histogram::new();
-    histograms.iter().for_each(|histogram| merged.merge(histogram));
-    let percents = [50.0, 99.0, 99.9];
-    let intervals = percentile_intervals(&histograms, &percents, Confidence::P95);
-    let us = |ns: u64| ns as f64 / 1e3;
-    let percentile = |which: usize| {
-        let (low, high) = intervals.as_ref().map(|ends| (us(ends[which].0), us(ends[which].1))).unzip();
-        Percentile { value: us(merged.percentile(percents[which])), low, high }
-    };
-    let [p50, p99, p999] = [percentile(0), percentile(1), percentile(2)];
-    RttSummary { mean, by_rate, p50, p99, p999, max: us(merged.max()) }
+fn rtt_from_send(taken: &[Taken<'_>], pooled: &PooledCell) -> Option<RttSummary> {
+    let mean = estimate(taken.iter().filter_map(|reading| Some((reading.round, reading.mean_from_send? / 1e3))))?;
+    Some(pooled.from_send.as_ref()?.summary(mean, false))
 }
 
 fn file_summary(taken: &[Taken<'_>]) -> Option<FileSummary> {
-    let files: Vec<_> = taken.iter().filter_map(|(round, figures)| Some((*round, figures.file?))).collect();
+    let files: Vec<_> = taken.iter().filter_map(|reading| Some((reading.round, reading.file?))).collect();
     let over = |value: fn(&FileReport) -> f64| estimate(files.iter().map(|(round, file)| (*round, value(file))));
     Some(FileSummary { real: over(|file| file.real)?, user: over(|file| file.user)?, sys: over(|file| file.sys)? })
 }

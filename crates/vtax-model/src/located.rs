@@ -54,7 +54,7 @@ impl Source<'_> {
         }
         match self.text.parse::<toml::Table>() {
             Ok(_) => wording::in_words(message, self.key_of(span)),
-            Err(_) => Worded::coded("not-toml", &message.replace('\n', "; ")),
+            Err(_) => Worded::coded("not-toml", message.replace('\n', "; ")),
         }
     }
 

@@ -1,6 +1,5 @@
 //! The published figures of the classic studies, to stand beside ours.
 
-use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +7,7 @@ use serde_with::skip_serializing_none;
 
 use crate::{
     cell::{Cell, Instrument},
+    foreign::ForeignText,
     study::Row,
     units::{ByteSize, Mtu},
     workload::{TestKind, Transport, Workload},

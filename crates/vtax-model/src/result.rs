@@ -4,7 +4,6 @@ mod ends;
 mod host_cpu;
 mod tax;
 
-use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -14,9 +13,10 @@ pub use tax::{CostUnit, Delta, FloorRecord, Metric, TaxRecord, ns_per_kb};
 
 use crate::{
     cell::{Cell, Instrument},
+    foreign::ForeignText,
     guest::Flavour,
     published::PublishedFigure,
-    run::{Environment, Failure, PathRecord, Placement, RowEnds, RunState, Sample},
+    run::{Environment, Failure, PathRecord, Placement, Reading, RowEnds, RunState},
     study::{Row, SamplingPlan},
 };
 use vtax_stats::StoppingRule;
@@ -24,9 +24,9 @@ use vtax_stats::StoppingRule;
 /// The schema's name and version.
 pub const SCHEMA: &str = "vtax.result/v1";
 
-/// A run with its figures.
+/// A run with its figures. Tables need what is held of its samples; a document that is written has the samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ResultDocument {
+pub struct ResultDocument<S = Vec<Reading>> {
     /// [`SCHEMA`].
     pub schema: String,
     /// The study's name.
@@ -70,7 +70,7 @@ pub struct ResultDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guest_clocks: Vec<GuestClock>,
     /// Every cell, also those that could not run.
-    pub cells: Vec<CellRecord>,
+    pub cells: Vec<CellRecord<S>>,
     /// Samples that could not be taken.
     pub failures: Vec<Failure>,
 }
@@ -89,6 +89,54 @@ pub struct Disturbance {
     /// may be each other. A share of their own CPU time; absent if no end was in one, or only in such as run
     /// under TCG, which doesn't tell them.
     pub guests_waited: Option<f64>,
+}
+
+impl<S> ResultDocument<S> {
+    /// The same document with the samples of each cell in another form. `of` gets the cell's index and its samples.
+    pub fn with_samples<T>(self, mut of: impl FnMut(usize, S) -> T) -> ResultDocument<T> {
+        let cells = self.cells.into_iter().enumerate();
+        ResultDocument {
+            schema: self.schema,
+            study: self.study,
+            title: self.title,
+            question: self.question,
+            id: self.id,
+            state: self.state,
+            started: self.started,
+            caveat: self.caveat,
+            wall_seconds: self.wall_seconds,
+            both: self.both,
+            baseline: self.baseline,
+            plan: self.plan,
+            environment: self.environment,
+            placement: self.placement,
+            disturbance: self.disturbance,
+            cpu_by_ticks: self.cpu_by_ticks,
+            cpu_raised: self.cpu_raised,
+            noise_floor: self.noise_floor,
+            guest_clocks: self.guest_clocks,
+            cells: cells.map(|(index, record)| record.with_samples(|samples| of(index, samples))).collect(),
+            failures: self.failures,
+        }
+    }
+}
+
+impl<S> CellRecord<S> {
+    pub(crate) fn with_samples<T>(self, of: impl FnOnce(S) -> T) -> CellRecord<T> {
+        CellRecord {
+            cell: self.cell,
+            backend: self.backend,
+            status: self.status,
+            path: self.path,
+            ends: self.ends,
+            samples: of(self.samples),
+            summary: self.summary,
+            tax: self.tax,
+            taxes: self.taxes,
+            published: self.published,
+            published_on: self.published_on,
+        }
+    }
 }
 
 impl ResultDocument {
@@ -150,7 +198,7 @@ impl PlanRecord {
 /// One cell of the matrix and all that was found about it.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CellRecord {
+pub struct CellRecord<S = Vec<Reading>> {
     /// Method, MTU, transport, test and sizes, streams.
     #[serde(flatten)]
     pub cell: Cell,
@@ -164,7 +212,7 @@ pub struct CellRecord {
     /// Between which ends.
     pub ends: Option<RowEnds>,
     /// In the order in which they landed; the baseline has two a round.
-    pub samples: Vec<Sample>,
+    pub samples: S,
     /// Over the samples.
     pub summary: Option<SummaryRecord>,
     /// Against the baseline, by the metric that the test is judged by; the baseline itself has none.

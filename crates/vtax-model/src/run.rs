@@ -1,8 +1,5 @@
 //! A run of a study: its plan, where it ran, and the samples as they landed. Every figure is computed from it.
 
-use crate::foreign::ForeignText;
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use strum::Display;
@@ -10,16 +7,16 @@ use strum::Display;
 use crate::{
     cell::{Arm, Instrument, Turn, round_order},
     endpoint::{Ends, Pinning},
+    foreign::ForeignText,
     guest::Accelerator,
     guest::Flavour,
     measurement::EndReport,
     method::Unsupported,
     nic::NicFacts,
-    result::Metric,
     study::{Row, SamplingPlan, Study},
     units::Mtu,
 };
-use vtax_stats::{Pair, StoppingRule};
+use vtax_stats::StoppingRule;
 
 mod domain;
 mod environment;
@@ -31,6 +28,8 @@ mod host_cpu;
 mod parallel;
 mod placement_note;
 mod precision;
+mod reading;
+mod source;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -44,10 +43,13 @@ pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 pub use placement_note::PlacementNote;
 pub use precision::{primary_figures, stopping_outcome};
+pub(crate) use reading::pairs;
+pub use reading::{CpuReading, EndCpuReading, EndReading, Reading, RttReading};
+pub use source::{SampleSource, SampleTimes};
 
-/// A run of a study.
+/// A run of a study, with its samples or with what is held of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct Run<S = Vec<Sample>> {
     /// What was to be done, and where.
     pub header: RunHeader,
     /// How far it came.
@@ -55,21 +57,24 @@ pub struct Run {
     /// Wall-clock seconds spent in it, summed over its sessions if it was resumed.
     pub wall_seconds: f64,
     /// In the order in which they landed.
-    pub samples: Vec<Sample>,
+    pub samples: S,
     /// Samples that could not be taken.
     pub failures: Vec<Failure>,
 }
 
-impl Run {
+/// A run as it is held while it is measured: its samples are stored.
+pub type RunReadings = Run<Vec<Reading>>;
+
+impl RunReadings {
     /// A run that has no sample yet.
-    pub fn begun(header: RunHeader) -> Run {
+    pub fn begun(header: RunHeader) -> RunReadings {
         Run { header, state: RunState::Running, wall_seconds: 0.0, samples: Vec::new(), failures: Vec::new() }
     }
 
     /// Adds a sample. It takes the place of an earlier failure.
-    pub fn land(&mut self, sample: Sample) {
+    pub fn land(&mut self, sample: &Sample) {
         self.failures.retain(|failure| failure.turn() != sample.turn());
-        self.samples.push(sample);
+        self.samples.push(Reading::of(sample));
     }
 
     /// Adds a failure. It takes the place of an earlier one of the same sample.
@@ -78,17 +83,27 @@ impl Run {
         self.failures.push(failure);
     }
 
-    /// A metric of two arms, round by round. Rounds without a figure above zero in both are left out.
-    pub(crate) fn pairs(&self, of: Metric, baseline: (usize, Arm), cell: (usize, Arm)) -> Vec<Pair> {
-        let test = self.header.study.cells[cell.0].workload.kind();
-        let arm = |(index, arm): (usize, Arm)| -> BTreeMap<u32, f64> {
-            let mine = self.samples.iter().filter(|sample| sample.cell == index && sample.arm == arm);
-            let values = mine.map(|sample| (sample.round, of.value(test, &sample.figures)));
-            values.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
-        };
-        let (baseline, cell) = (arm(baseline), arm(cell));
-        let pair = |(round, &baseline): (&u32, &f64)| Some(Pair { baseline, cell: *cell.get(round)? });
-        baseline.iter().filter_map(pair).collect()
+    fn arm(&self, cell: usize, arm: Arm) -> impl Iterator<Item = &Reading> {
+        self.samples.iter().filter(move |reading| reading.cell == cell && reading.arm == arm)
+    }
+}
+
+impl<S> Run<S> {
+    /// The same run with its samples in another form.
+    pub fn with_samples<T>(self, of: impl FnOnce(S) -> T) -> Run<T> {
+        let Run { header, state, wall_seconds, samples, failures } = self;
+        Run { header, state, wall_seconds, samples: of(samples), failures }
+    }
+}
+
+impl<S: SampleSource> Run<S> {
+    /// What is held of the run.
+    pub fn readings(&self) -> Result<RunReadings, S::Error> {
+        let mut samples = Vec::new();
+        self.samples.samples(&mut |sample| samples.push(Reading::of(sample)))?;
+        let Run { header, state, wall_seconds, failures, .. } = self;
+        let (header, failures) = (header.clone(), failures.clone());
+        Ok(Run { header, state: *state, wall_seconds: *wall_seconds, samples, failures })
     }
 }
 

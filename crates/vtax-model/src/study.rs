@@ -9,7 +9,6 @@ mod sweep;
 
 pub use sweep::{SweepPoint, TestSizes};
 
-use crate::foreign::ForeignText;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -20,6 +19,7 @@ pub use sampling_plan::{SamplingPlan, SamplingPlanError, Slices};
 use crate::{
     cell::{Cell, Instrument},
     endpoint::Endpoint,
+    foreign::ForeignText,
     guest::{Attach, GuestDefaults},
     located::{FileError, Source},
     method::DomainKind,

@@ -150,7 +150,7 @@ impl Histogram {
     /// Reads the text form. Safe on hostile text: it takes memory for the text, for the fullest
     /// histogram's encoding (243 KiB) and for the counters, and never panics.
     pub fn from_base64(text: &str) -> Result<Self, HistogramError> {
-        text::read(text)
+        text::read(text).map(|used| used.whole())
     }
 
     /// Adds as many round trips, for tests that would take too long one by one.
@@ -163,14 +163,6 @@ impl Histogram {
     #[cfg(test)]
     pub(crate) fn clear(&mut self) {
         self.0.reset();
-    }
-
-    fn add_count(&mut self, index: usize, count: u64) -> Result<(), HistogramError> {
-        if count > MAX_COUNT.saturating_sub(self.count()) {
-            return Err(HistogramError::TooManyCounts);
-        }
-        self.add_known(index, count);
-        Ok(())
     }
 
     fn add_known(&mut self, index: usize, count: u64) {
@@ -205,7 +197,8 @@ pub mod as_text {
 
     /// Reads what [`Histogram::from_base64`] does.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SparseHistogram, D::Error> {
-        Histogram::deserialize(deserializer).map(|whole| SparseHistogram::of(&whole))
+        let text = String::deserialize(deserializer)?;
+        text::read(&text).map_err(serde::de::Error::custom)
     }
 }
 

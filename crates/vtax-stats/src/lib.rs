@@ -52,7 +52,7 @@ pub use floor::NoiseFloor;
 pub use holm::holm;
 pub use p_value::{PValue, Significance};
 pub use paired::{Pair, PairedTax};
-pub use pooled::percentile_intervals;
+pub use pooled::PooledPercentiles;
 pub use preference::Preference;
 pub use steady::Steady;
 pub use stopping::{Decision, StoppingRule, Width};

@@ -23,101 +23,118 @@
 //! Where the share's interval reaches one, no larger value was met that could be its end, and the
 //! largest recorded stands for it.
 
+use std::collections::BTreeMap;
+
 use super::{Confidence, student};
-use crate::histogram::{Histogram, bucket_of, rank};
+use crate::histogram::{SparseHistogram, bucket_of, rank};
 
-/// Ends of the interval of each of `percents`, in nanoseconds: the lower edge of the first bucket
-/// and the upper edge of the last. None with fewer than two samples that recorded anything.
+/// The percentiles of all transactions of a cell, and how each round differs from them.
 ///
-/// What a round measured twice belongs together (see [`super::Summary::of_rounds`]): merge it first.
-pub fn percentile_intervals(
-    samples: &[&Histogram],
-    percents: &[f64],
-    confidence: Confidence,
-) -> Option<Vec<(u64, u64)>> {
-    let merged = Merged::of(samples);
-    let quantile = match merged.totals.len() {
-        0 | 1 => return None,
-        samples => student::quantile(1.0 - confidence.tail(), samples - 1),
-    };
-    let interval = |percent: &f64| {
-        let (below, above) = merged.margins_of_share(*percent, quantile);
-        let [low, high] = [percent - 100.0 * below, percent + 100.0 * above].map(|percent| merged.percentile(percent));
-        (*bucket_of(low).start(), high)
-    };
-    Some(percents.iter().map(interval).collect())
-}
-
-/// The counts of all samples that recorded anything.
-struct Merged {
-    /// Transactions of each sample.
-    totals: Vec<u64>,
-    /// Upper edge of a bucket, which sample used it and how often, in rising order.
-    counts: Vec<(u64, usize, u64)>,
+/// It takes each sample twice, first merged with all others and then alone, so that of thousands of samples none needs
+/// to be held. What a round measured twice belongs together (see [`super::Summary::of_rounds`]).
+#[derive(Clone, Debug)]
+pub struct PooledPercentiles {
     /// Upper edge of a bucket and how many of all transactions are not above it, in rising order.
     cumulative: Vec<(u64, u64)>,
+    percentiles: Vec<Percentile>,
+    rounds: BTreeMap<u32, Shares>,
 }
 
-impl Merged {
-    fn of(samples: &[&Histogram]) -> Self {
-        let used: Vec<&&Histogram> = samples.iter().filter(|sample| !sample.is_empty()).collect();
-        let of_sample = |(index, sample): (usize, &&&Histogram)| {
-            sample.recorded().map(|(value, count)| (value, index, count)).collect::<Vec<_>>()
+#[derive(Clone, Copy, Debug)]
+struct Percentile {
+    percent: f64,
+    /// The merged percentile.
+    value: u64,
+    /// How many transactions are not above it.
+    below: u64,
+}
+
+/// The transactions of a round.
+#[derive(Clone, Debug)]
+struct Shares {
+    total: u64,
+    /// How many of them are not above each percentile.
+    below: Vec<u64>,
+}
+
+impl PooledPercentiles {
+    /// `merged` holds the transactions of all samples.
+    pub fn of(merged: &SparseHistogram, percents: &[f64]) -> Self {
+        let cumulative = merged.cumulative();
+        let percentile = |percent: &f64| {
+            let (value, below) = reached(&cumulative, *percent);
+            Percentile { percent: *percent, value, below }
         };
-        let mut counts: Vec<(u64, usize, u64)> = used.iter().enumerate().flat_map(of_sample).collect();
-        counts.sort_unstable();
-        let mut sum = 0;
-        let runs = counts.chunk_by(|left, right| left.0 == right.0).map(|bucket| {
-            sum += bucket.iter().map(|(_, _, count)| count).sum::<u64>();
-            (bucket[0].0, sum)
-        });
-        let cumulative = runs.collect();
-        Self { totals: used.iter().map(|sample| sample.count()).collect(), counts, cumulative }
+        let percentiles = percents.iter().map(percentile).collect();
+        Self { percentiles, cumulative, rounds: BTreeMap::new() }
     }
 
-    fn all(&self) -> u64 {
-        self.cumulative.last().map_or(0, |(_, sum)| *sum)
-    }
-
-    /// The merged percentile and how many transactions are not above it.
-    fn reached(&self, percent: f64) -> (u64, u64) {
-        let wanted = rank(percent, self.all());
-        let at = self.cumulative.partition_point(|(_, sum)| *sum < wanted);
-        self.cumulative[at.min(self.cumulative.len() - 1)]
-    }
-
-    fn percentile(&self, percent: f64) -> u64 {
-        self.reached(percent).0
-    }
-
-    /// How far below and above the percentile's share the share's interval reaches, given t.
-    fn margins_of_share(&self, percent: f64, quantile: f64) -> (f64, f64) {
-        let residuals = self.residuals(percent);
-        let n = residuals.len() as f64;
-        let sum = |power: i32| residuals.iter().map(|residual| residual.powi(power)).sum::<f64>();
-        let sd = (sum(2) / (n - 1.0)).sqrt();
-        let margin = quantile * sd / n.sqrt();
-        // Two samples have no skewness, and equal ones none that has a meaning.
-        let skewness = if n > 2.0 && sd > 0.0 { n / ((n - 1.0) * (n - 2.0)) * sum(3) / sd.powi(3) } else { 0.0 };
-        let skewed = skewness * sd * (2.0 * quantile * quantile + 1.0) / (6.0 * n);
-        (margin + skewed.max(0.0), margin + (-skewed).max(0.0))
-    }
-
-    /// How far each sample's share at or below the percentile is from the share of all, weighted by its size.
-    fn residuals(&self, percent: f64) -> Vec<f64> {
-        let (value, below) = self.reached(percent);
-        let (all, n) = (self.all() as f64, self.totals.len() as f64);
-        let mut counts: Vec<f64> = self.totals.iter().map(|total| -(below as f64 / all) * *total as f64).collect();
-        for (_, sample, count) in self.counts.iter().take_while(|(edge, ..)| *edge <= value) {
-            counts[*sample] += *count as f64;
+    /// Takes a sample alone, or a part of it.
+    pub fn take(&mut self, round: u32, sample: &SparseHistogram) {
+        let none = || Shares { total: 0, below: vec![0; self.percentiles.len()] };
+        let shares = self.rounds.entry(round).or_insert_with(none);
+        shares.total += sample.count();
+        for (below, percentile) in shares.below.iter_mut().zip(&self.percentiles) {
+            *below += sample.count_up_to(percentile.value);
         }
-        counts.into_iter().map(|count| count * n / all).collect()
     }
+
+    /// The merged percentiles, in nanoseconds.
+    pub fn values(&self) -> impl Iterator<Item = u64> {
+        self.percentiles.iter().map(|percentile| percentile.value)
+    }
+
+    /// Ends of the interval of each percentile, in nanoseconds: the lower edge of the first bucket and the upper edge
+    /// of the last. None with fewer than two rounds that recorded anything.
+    pub fn intervals(&self, confidence: Confidence) -> Option<Vec<(u64, u64)>> {
+        let rounds: Vec<&Shares> = self.rounds.values().filter(|shares| shares.total > 0).collect();
+        let quantile = match rounds.len() {
+            0 | 1 => return None,
+            rounds => student::quantile(1.0 - confidence.tail(), rounds - 1),
+        };
+        let interval = |(index, Percentile { percent, below, .. }): (usize, &Percentile)| {
+            let share = *below as f64 / self.all();
+            // How far each round's share is from the share of all, weighted by its size.
+            let residual = |shares: &&Shares| {
+                let off = shares.below[index] as f64 - share * shares.total as f64;
+                off * rounds.len() as f64 / self.all()
+            };
+            let (below, above) = margins(&rounds.iter().map(residual).collect::<Vec<_>>(), quantile);
+            let ends = [percent - 100.0 * below, percent + 100.0 * above];
+            let [(low, _), (high, _)] = ends.map(|percent| reached(&self.cumulative, percent));
+            (*bucket_of(low).start(), high)
+        };
+        Some(self.percentiles.iter().enumerate().map(interval).collect())
+    }
+
+    fn all(&self) -> f64 {
+        self.cumulative.last().map_or(0, |(_, sum)| *sum) as f64
+    }
+}
+
+/// The merged percentile and how many transactions are not above it.
+fn reached(cumulative: &[(u64, u64)], percent: f64) -> (u64, u64) {
+    let Some((_, all)) = cumulative.last() else { return (0, 0) };
+    let wanted = rank(percent, *all);
+    let at = cumulative.partition_point(|(_, sum)| *sum < wanted);
+    cumulative[at.min(cumulative.len() - 1)]
+}
+
+/// How far below and above the percentile's share the share's interval reaches, given t.
+fn margins(residuals: &[f64], quantile: f64) -> (f64, f64) {
+    let n = residuals.len() as f64;
+    let sum = |power: i32| residuals.iter().map(|residual| residual.powi(power)).sum::<f64>();
+    let sd = (sum(2) / (n - 1.0)).sqrt();
+    let margin = quantile * sd / n.sqrt();
+    // Two samples have no skewness, and equal ones none that has a meaning.
+    let skewness = if n > 2.0 && sd > 0.0 { n / ((n - 1.0) * (n - 2.0)) * sum(3) / sd.powi(3) } else { 0.0 };
+    let skewed = skewness * sd * (2.0 * quantile * quantile + 1.0) / (6.0 * n);
+    (margin + skewed.max(0.0), margin + (-skewed).max(0.0))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::{histogram::Histogram, tests::percentile_intervals};
 
     fn sample(values: impl IntoIterator<Item = u64>) -> Histogram {
         let mut histogram = Histogram::new();
@@ -126,8 +143,7 @@ mod tests {
     }
 
     fn intervals(samples: &[Histogram]) -> Option<Vec<(u64, u64)>> {
-        let samples: Vec<&Histogram> = samples.iter().collect();
-        percentile_intervals(&samples, &[50.0, 99.0], Confidence::P95)
+        percentile_intervals(samples, &[50.0, 99.0])
     }
 
     #[test]

@@ -102,11 +102,6 @@ fn on_log_scale(mean: f64, margin: f64) -> (f64, f64) {
 pub fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
-    median_of_sorted(&sorted)
-}
-
-/// [`median`] of sorted values.
-pub(super) fn median_of_sorted(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[middle] } else { sorted[middle - 1].midpoint(sorted[middle]) }
 }

@@ -6,11 +6,10 @@
 
 use super::error::finite;
 use super::signed_rank::rank_of_tail;
-use super::summary::median_of_sorted;
 use super::{Confidence, StatsError, student};
 
-/// Differences beyond this would only fill memory: the averages grow with the square.
-pub(super) const MAX_PAIRS: usize = 2_000;
+/// The doubled ranks of more differences add up to more than 32 bits hold.
+pub(super) const MAX_PAIRS: usize = 65_535;
 
 /// The centre of differences that were taken pair by pair, and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,12 +36,15 @@ impl Centre {
     }
 }
 
-/// The means of all pairs of differences, each difference with itself included, sorted.
+/// The means of all pairs of differences, each difference with itself included: n (n + 1) / 2 averages.
+///
+/// They are found in the sorted differences and never held, for their number grows with the square: those of 14,000
+/// rounds would fill 800 MB.
 pub(super) struct WalshAverages {
-    sorted: Vec<f64>,
+    differences: Vec<f64>,
 }
 
-/// The same in no order: n (n + 1) / 2 averages.
+/// All of them, in no order.
 pub(super) fn averages(differences: &[f64]) -> impl Iterator<Item = f64> {
     let with_later = |(i, left): (usize, &f64)| {
         let left = *left;
@@ -54,20 +56,69 @@ pub(super) fn averages(differences: &[f64]) -> impl Iterator<Item = f64> {
 impl WalshAverages {
     /// The averages of at least one difference.
     pub(super) fn of(differences: &[f64]) -> Self {
-        let mut sorted: Vec<f64> = averages(differences).collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        Self { sorted }
+        let mut differences = differences.to_vec();
+        differences.sort_unstable_by(f64::total_cmp);
+        Self { differences }
     }
 
     /// The Hodges-Lehmann estimate: the median of the averages.
     pub(super) fn centre(&self) -> f64 {
-        median_of_sorted(&self.sorted)
+        let middle = self.len() / 2;
+        if self.len() % 2 == 1 { self.nth(middle) } else { self.nth(middle - 1).midpoint(self.nth(middle)) }
     }
 
     /// The averages that lie `rank` from either end, counted from 1.
     fn between(&self, rank: usize) -> (f64, f64) {
-        (self.sorted[rank - 1], self.sorted[self.sorted.len() - rank])
+        (self.nth(rank - 1), self.nth(self.len() - rank))
     }
+
+    fn len(&self) -> usize {
+        self.differences.len() * (self.differences.len() + 1) / 2
+    }
+
+    /// The average above `smaller` others: the least number that more averages than these don't exceed, found by
+    /// bisection over the doubles in their order.
+    fn nth(&self, smaller: usize) -> f64 {
+        let (mut low, mut high) =
+            (position(self.differences[0]), position(self.differences[self.differences.len() - 1]));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.up_to(at(middle)) > smaller {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        // Not -0.0, which is as small as 0.0 and comes before it.
+        at(low) + 0.0
+    }
+
+    /// How many averages are at most `limit`. The larger the one difference, the smaller is the other at most.
+    fn up_to(&self, limit: f64) -> usize {
+        let (mut count, mut end) = (0, self.differences.len());
+        for (i, left) in self.differences.iter().enumerate() {
+            while end > i && left.midpoint(self.differences[end - 1]) > limit {
+                end -= 1;
+            }
+            if end <= i {
+                break;
+            }
+            count += end - i;
+        }
+        count
+    }
+}
+
+/// The place of a number among all doubles in their order.
+fn position(number: f64) -> u64 {
+    const SIGN: u64 = 1 << 63;
+    let bits = number.to_bits();
+    if bits & SIGN == 0 { bits | SIGN } else { !bits }
+}
+
+/// The number at a place.
+fn at(position: u64) -> f64 {
+    const SIGN: u64 = 1 << 63;
+    f64::from_bits(if position & SIGN == 0 { !position } else { position & !SIGN })
 }
 
 /// An interval for the centre with at least this confidence.
@@ -116,6 +167,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_nth_average_is_that_of_the_sorted_ones(
+            differences in prop::collection::vec(prop_oneof![-1e3..1e3f64, Just(0.0), Just(-0.0), Just(0.5)], 1..40)
+        ) {
+            let mut sorted: Vec<f64> = averages(&differences).collect();
+            sorted.sort_unstable_by(f64::total_cmp);
+            let found = WalshAverages::of(&differences);
+            prop_assert_eq!(found.len(), sorted.len());
+            for (nth, average) in sorted.into_iter().enumerate() {
+                prop_assert_eq!(found.nth(nth), average);
+            }
+        }
+
         /// An estimate that excludes "the same" beside a p that doesn't, or the other way round, would be
         /// two verdicts on one row.
         #[test]

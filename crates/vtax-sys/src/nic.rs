@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use vtax_model::foreign::ForeignText;
 
-use vtax_model::nic::{IrqFacts, NicFacts};
+use vtax_model::{
+    foreign::ForeignText,
+    nic::{IrqFacts, NicFacts},
+};
 
 use crate::ethtool::Ethtool;
 use crate::netlink::IfName;

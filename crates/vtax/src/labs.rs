@@ -6,7 +6,6 @@ use std::{
     process::{Command, Stdio},
     time::Duration,
 };
-use vtax_model::foreign::ForeignText;
 
 use miette::miette;
 use vtax_agent::link::{AgentError, AgentLink};
@@ -15,7 +14,10 @@ use vtax_lab::{
     guest::{GuestError, process::Qemu},
     list, plan,
 };
-use vtax_model::topology::{Name, Topology};
+use vtax_model::{
+    foreign::ForeignText,
+    topology::{Name, Topology},
+};
 
 use crate::exit::{Blamed, Stop};
 

@@ -1,7 +1,7 @@
 //! What a run found, as tables for people and as data for programs.
 //!
-//! [`layout`] has the tables as data, which [`terminal`] and [`markdown`] only draw, so that both say the same. CSV and
-//! JSON come from the result document itself.
+//! [`layout`] has the tables as data, which [`terminal`] and [`markdown`] only draw, so that both say the same. CSV
+//! comes from the result document itself.
 
 mod answer;
 mod bars;
@@ -75,11 +75,11 @@ impl Default for Options {
     }
 }
 
-/// A run's report; ends in a line break.
+/// A run's report; ends in a line break. The JSON of a run has all of its samples, so the store writes it.
 pub(crate) fn render(document: &ResultDocument, options: &Options) -> String {
     match options.format {
         Format::Csv => csv::cells(document),
-        Format::Json => json(document),
+        Format::Json => unreachable!("the store writes a run's JSON"),
         Format::Table | Format::Markdown => draw(&study::report(document, options), options),
     }
 }

@@ -19,9 +19,8 @@ use std::{
     thread,
     time::Duration,
 };
-use vtax_model::foreign::ForeignText;
 
-pub(crate) use fetched::fetch_run;
+pub(crate) use fetched::{FetchedRun, fetch_run};
 use miette::{bail, miette};
 pub(crate) use relay::{exec, relay};
 use vtax_agent::{
@@ -35,7 +34,7 @@ use vtax_lab::{
     list,
     server::{self, ServerPlan},
 };
-use vtax_model::{run::EmulatedServer, server::ServerSpec, topology::Name, units::Span};
+use vtax_model::{foreign::ForeignText, run::EmulatedServer, server::ServerSpec, topology::Name, units::Span};
 
 use crate::{
     exit::{Blamed, Coded, Stop},

@@ -2,27 +2,40 @@
 //!
 //! One database a state directory, one row a sample, one transaction a row: in WAL mode with `synchronous=FULL` a
 //! commit has reached the disk when it returns (<https://www.sqlite.org/wal.html>, "Performance Considerations").
-//! Figures are computed from the samples anew each time, so an old run profits from a better analysis.
+//! Figures are computed from the samples anew each time, so an old run profits from a better analysis. The samples are
+//! read one after the other and never held.
+//!
+//! Who only reads ([`Store::read`]) makes and changes no file, so that results on a read-only medium are read too.
 //!
 //! The writer of a run holds a lock on a file ([`lock`]), which tells a run under way from a killed one.
 
 mod error;
 mod find;
 mod lock;
+mod samples;
 mod schema;
 #[cfg(test)]
 pub(crate) mod tests;
 mod writer;
 
-use std::path::Path;
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde::{Serialize, de::DeserializeOwned};
-use vtax_model::run::{Run, RunHeader, RunState};
+use vtax_model::{
+    analysis::analyse,
+    result::ResultDocument,
+    run::{Failure, Run, RunHeader, RunReadings, RunState},
+};
 
 pub(crate) use error::StoreError;
-use error::{Doing, StoreLocation};
+use error::{Doing, FileStamp, StoreLocation};
 use lock::RunLock;
+use samples::StoredSamples;
+use schema::Access;
 pub(crate) use writer::RunWriter;
 
 /// The runs of one state directory.
@@ -30,6 +43,8 @@ pub(crate) use writer::RunWriter;
 pub(crate) struct Store {
     place: StoreLocation,
     connection: Connection,
+    /// The database file as it was, if a vtax that begins to write isn't waited for.
+    alone: Option<FileStamp>,
 }
 
 /// A run as `vtax results list` has it.
@@ -67,23 +82,71 @@ impl Store {
         let place = StoreLocation::new(dir)?;
         let mut connection = schema::connect(&place)?;
         schema::migrate(&mut connection, &place)?;
-        Ok(Store { place, connection })
+        Ok(Store { place, connection, alone: None })
     }
 
     /// Opens the store in `dir` to read it, also where it can't be written. A store that isn't there is empty.
     pub(crate) fn read(dir: &Path) -> Result<Store, StoreError> {
         let place = StoreLocation::to_read(dir);
-        let connection = schema::connect_to_read(&place)?;
-        Ok(Store { place, connection })
+        let (access, stamp) = (Access::now(&place)?, place.stamp());
+        let connection = schema::connect_to_read(&place, access)?;
+        Ok(Store { place, connection, alone: stamp.filter(|_| access == Access::Alone) })
     }
 
-    /// A run by its id, by the beginning of its id if no other begins so, or the newest one by `last`.
-    pub(crate) fn load(&self, id: &str) -> Result<Run, StoreError> {
+    /// Reads from the store in `dir`, and once more if another vtax began to write to it meanwhile.
+    pub(crate) fn reading<T>(dir: &Path, read: impl Fn(&Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        match read(&Store::read(dir)?) {
+            Err(StoreError::Changed { .. }) => read(&Store::read(dir)?),
+            done => done,
+        }
+    }
+
+    /// What is held of a run: of that with this id, with the only id that begins so, or of the newest one by `last`.
+    pub(crate) fn load(&self, id: &str) -> Result<RunReadings, StoreError> {
+        self.with_run(id, |run| run.readings())
+    }
+
+    /// The figures of a run. `id` as in [`Store::load`].
+    #[expect(clippy::redundant_closure, reason = "the function alone is for samples of one lifetime only")]
+    pub(crate) fn document(&self, id: &str) -> Result<ResultDocument, StoreError> {
+        self.with_run(id, |run| analyse(run))
+    }
+
+    /// Writes the result document of a run, with all samples. `id` as in [`Store::load`].
+    pub(crate) fn export(&self, id: &str, out: &mut dyn Write) -> Result<io::Result<()>, StoreError> {
+        self.with_run(id, |run| {
+            let document = analyse(run)?.with_samples(|cell, _| run.samples.of_cell(cell));
+            let written = serde_json::to_writer_pretty(&mut *out, &document).map_err(io::Error::from);
+            run.samples.failed().map_or(Ok(written.and_then(|()| out.write_all(b"\n"))), Err)
+        })
+    }
+
+    /// Writes a run as JSON, with all samples. `id` as in [`Store::load`].
+    pub(crate) fn write_run(&self, id: &str, out: &mut dyn Write) -> Result<io::Result<()>, StoreError> {
+        self.with_run(id, |run| {
+            let written = serde_json::to_writer(&mut *out, run).map_err(io::Error::from);
+            run.samples.failed().map_or(Ok(written.and_then(|()| out.flush())), Err)
+        })
+    }
+
+    /// Reads a run in one transaction, so that a run that is being written is read as it was at one moment.
+    fn with_run<T>(
+        &self,
+        id: &str,
+        read: impl FnOnce(&Run<StoredSamples<'_>>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let id = self.find(id)?;
-        // One transaction, so that a run that is being written is read as it was at one moment.
-        let doing = self.place.doing("reading a run");
-        let snapshot = self.connection.unchecked_transaction().map_err(&doing)?;
-        read_run(&snapshot, &id, &doing)
+        let snapshot = self.connection.unchecked_transaction().map_err(self.place.doing("reading a run"))?;
+        self.unless_changed(read_run(&snapshot, &self.place, &id).and_then(|run| read(&run)))
+    }
+
+    /// What was read, or that it can't be trusted.
+    fn unless_changed<T>(&self, read: Result<T, StoreError>) -> Result<T, StoreError> {
+        let changed = |then: &FileStamp| self.place.stamp().as_ref() != Some(then);
+        match self.alone.as_ref().is_some_and(changed) {
+            true => Err(StoreError::Changed { file: self.place.file() }),
+            false => read,
+        }
     }
 
     /// The plans of a study's newest complete runs. Plans that this version of vtax can't read are left out.
@@ -97,7 +160,7 @@ impl Store {
         let doing = self.place.doing("listing the runs");
         let mut statement = self.connection.prepare(LIST).map_err(&doing)?;
         let rows = statement.query_map([], |row| self.summary(row)).map_err(&doing)?;
-        rows.map(|row| row.map_err(&doing)?).collect()
+        self.unless_changed(rows.map(|row| row.map_err(&doing)?).collect())
     }
 
     fn find(&self, id: &str) -> Result<String, StoreError> {
@@ -142,40 +205,39 @@ impl Store {
 }
 
 const LIST: &str = "
-    SELECT id, study, title, started, quick, state, wall_seconds,
-           (SELECT count(*) FROM sample WHERE sample.run = run.id) AS samples,
-           (SELECT count(*) FROM failure WHERE failure.run = run.id) AS failures
-    FROM run ORDER BY rowid DESC";
+    SELECT id, study, title, started, quick, state, wall_seconds, samples, failures FROM run ORDER BY rowid DESC";
 
 const COMPLETE: &str = "
-    SELECT header FROM run WHERE study = ?1 AND state = 'complete' ORDER BY rowid DESC LIMIT 50";
+    SELECT header FROM plan JOIN run ON run.id = plan.run
+    WHERE study = ?1 AND state = 'complete' ORDER BY run.rowid DESC LIMIT 50";
 
 const NEWEST_FIRST: &str = "SELECT id FROM run ORDER BY rowid DESC";
 
-fn read_run(snapshot: &Transaction<'_>, id: &str, doing: &Doing<'_>) -> Result<Run, StoreError> {
-    let (header, state, wall_seconds): (String, String, f64) = snapshot
-        .query_row("SELECT header, state, wall_seconds FROM run WHERE id = ?1", [id], |row| row.try_into())
-        .map_err(doing)?;
+/// The run whose id is exactly this.
+fn read_run<'a>(
+    connection: &'a Connection,
+    place: &'a StoreLocation,
+    id: &str,
+) -> Result<Run<StoredSamples<'a>>, StoreError> {
+    let doing = place.doing("reading a run");
+    let run = "SELECT header, state, wall_seconds FROM run JOIN plan ON plan.run = run.id WHERE run.id = ?1";
+    let (header, state, wall_seconds): (String, String, f64) =
+        connection.query_row(run, [id], |row| row.try_into()).map_err(&doing)?;
     Ok(Run {
         header: from_json(&header, id, "plan")?,
         state: read_state(&state, id)?,
         wall_seconds,
-        samples: read_bodies(snapshot, id, doing, "sample")?,
-        failures: read_bodies(snapshot, id, doing, "failure")?,
+        samples: StoredSamples::of(connection, place, id)?,
+        failures: read_failures(connection, id, &doing)?,
     })
 }
 
-/// The rows of `table` that belong to a run, in the order in which they landed.
-fn read_bodies<T: DeserializeOwned>(
-    snapshot: &Transaction<'_>,
-    id: &str,
-    doing: &Doing<'_>,
-    table: &'static str,
-) -> Result<Vec<T>, StoreError> {
-    let query = format!("SELECT body FROM {table} WHERE run = ?1 ORDER BY landed");
-    let mut statement = snapshot.prepare(&query).map_err(doing)?;
+/// In the order in which they landed.
+fn read_failures(connection: &Connection, id: &str, doing: &Doing<'_>) -> Result<Vec<Failure>, StoreError> {
+    let query = "SELECT body FROM failure WHERE run = ?1 ORDER BY landed";
+    let mut statement = connection.prepare(query).map_err(doing)?;
     let bodies = statement.query_map([id], |row| row.get::<_, String>(0)).map_err(doing)?;
-    bodies.map(|body| from_json(&body.map_err(doing)?, id, table)).collect()
+    bodies.map(|body| from_json(&body.map_err(doing)?, id, "failure")).collect()
 }
 
 fn from_json<T: DeserializeOwned>(text: &str, id: &str, what: &'static str) -> Result<T, StoreError> {

@@ -6,7 +6,7 @@
 
 use std::{
     fmt,
-    io::{self, Write},
+    io::{self, BufWriter, Write},
 };
 
 use vtax_model::foreign::visible;
@@ -16,11 +16,38 @@ use crate::exit::{Blamed, Coded, Stop};
 /// Writes data to standard output. A reader that has gone away, as `head`, is no error.
 pub(crate) fn print(text: &str) -> Result<(), Stop> {
     let mut out = io::stdout().lock();
-    match out.write_all(visible(text).as_bytes()).and_then(|()| out.flush()) {
+    told(out.write_all(visible(text).as_bytes()).and_then(|()| out.flush()))
+}
+
+fn told(written: io::Result<()>) -> Result<(), Stop> {
+    match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).coded("file", || "writing to standard output").or_infrastructure()
         }
         _ => Ok(()),
+    }
+}
+
+/// Writes data to standard output while it is made, for more than fits into memory.
+pub(crate) fn print_written<E: Into<Stop>>(
+    write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>, E>,
+) -> Result<(), Stop> {
+    let mut out = VisibleText(BufWriter::new(io::stdout().lock()));
+    told(write(&mut out).map_err(Into::into)?.and_then(|()| out.flush()))
+}
+
+/// Shows what is written, in pieces that are each whole characters, as [`visible`] text.
+struct VisibleText<W>(W);
+
+impl<W: Write> Write for VisibleText<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = str::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        self.0.write_all(visible(text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

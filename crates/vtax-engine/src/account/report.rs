@@ -1,7 +1,9 @@
 //! The report of an end, from the ledgers of its threads.
 
-use vtax_model::foreign::ForeignText;
-use vtax_model::measurement::{EndReport, FileReport, WarmupReport};
+use vtax_model::{
+    foreign::ForeignText,
+    measurement::{EndReport, FileReport, WarmupReport},
+};
 
 use super::{
     ledger::{Count, Sender, ThreadCounts},

@@ -12,10 +12,9 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use vtax_model::foreign::ForeignText;
 
 use tempfile::TempDir;
-use vtax_model::{guest::Accelerator, topology::Name, units::ByteSize};
+use vtax_model::{foreign::ForeignText, guest::Accelerator, topology::Name, units::ByteSize};
 use vtax_sys::netns::Outlive;
 
 use super::{

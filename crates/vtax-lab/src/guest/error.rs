@@ -1,9 +1,8 @@
 //! What this machine lacks for guests, and what goes wrong with a guest.
 
 use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
-use vtax_model::foreign::ForeignText;
 
-use vtax_model::{method::Unsupported, topology::Name, units::ByteSize};
+use vtax_model::{foreign::ForeignText, method::Unsupported, topology::Name, units::ByteSize};
 use vtax_sys::{SysError, process::Signal};
 
 use super::{last_words::LastWords, launch::Version};

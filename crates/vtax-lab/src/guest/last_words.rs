@@ -36,7 +36,7 @@ impl LastWords {
 
     /// Whether QEMU got no more memory, in GLib's words.
     pub(super) fn lacks_memory(&self) -> bool {
-        self.qemu.iter().any(|line| line.contains("failed to allocate"))
+        self.qemu.iter().any(|line| line.raw().contains("failed to allocate"))
     }
 
     /// Why the guest has ended, if its kernel says so, to follow "ended": Linux panics when it must kill the agent.

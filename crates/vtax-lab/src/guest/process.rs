@@ -7,9 +7,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use vtax_model::foreign::ForeignText;
 
-use vtax_model::units::ByteSize;
+use vtax_model::{foreign::ForeignText, units::ByteSize};
 use vtax_sys::{
     SysError,
     inherit::{die_with_parent, inherit},

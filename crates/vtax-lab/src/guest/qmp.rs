@@ -12,12 +12,11 @@ use std::{
     path::Path,
     time::{Duration, Instant},
 };
-use vtax_model::foreign::ForeignText;
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use socket2::{Domain, SockAddr, Socket, Type};
-use vtax_model::topology::Name;
+use vtax_model::{foreign::ForeignText, topology::Name};
 
 use super::{arguments::CONSOLE_CHARDEV, error::GuestError};
 

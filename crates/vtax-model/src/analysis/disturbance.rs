@@ -1,15 +1,15 @@
 //! What else took the CPUs while samples were taken.
 
-use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
-use super::ends;
+use super::{RunByCell, ends};
 use crate::{
     cell::Block,
+    foreign::ForeignText,
     guest::Accelerator,
     measurement::{MachineCpu, SessionCpu},
     result::Disturbance,
-    run::{CpuFigures, EndCpu, EndRecord, Run, Sample},
+    run::{CpuReading, EndCpuReading, EndRecord, Reading},
 };
 
 /// CPU seconds of machines of one kind.
@@ -42,10 +42,10 @@ struct Watched {
     kind: Kind,
 }
 
-pub(super) fn disturbance(run: &Run) -> Disturbance {
+pub(super) fn disturbance(run: &RunByCell) -> Disturbance {
     let [mut hosts, mut guests, mut translated] = [const { Time { available: 0.0, stolen: 0.0 } }; 3];
     let mut other = 0.0;
-    let whole = run.samples.iter().filter(|sample| sample.figures.slices.is_empty());
+    let whole = run.samples.iter().flatten().filter(|sample| !sample.sliced);
     let watched = whole.clone().flat_map(|sample| machines(run, sample)).chain(blocks(run));
     for Watched { machine, own_user, seconds, kind } in watched {
         let time = match kind {
@@ -71,26 +71,26 @@ pub(super) fn disturbance(run: &Run) -> Disturbance {
 /// to its end, so that each of their ends has seen the whole machine, and together they are what is ours of it.
 ///
 /// A block in which one of the rows has guests is left out: what QEMU did for them wasn't observed.
-fn blocks(run: &Run) -> Vec<Watched> {
+fn blocks(run: &RunByCell) -> Vec<Watched> {
     let cells = &run.header.study.cells;
-    let in_guests = |sample: &Sample| run.header.study.attach(cells[sample.cell].row).is_some();
-    let mut blocks: BTreeMap<(u32, Block), Vec<&Sample>> = BTreeMap::new();
-    for sample in run.samples.iter().filter(|sample| !sample.figures.slices.is_empty()) {
+    let in_guests = |sample: &Reading| run.header.study.attach(cells[sample.cell].row).is_some();
+    let mut blocks: BTreeMap<(u32, Block), Vec<&Reading>> = BTreeMap::new();
+    for sample in run.samples.iter().flatten().filter(|sample| sample.sliced) {
         blocks.entry((sample.round, cells[sample.cell].block())).or_default().push(sample);
     }
     blocks.retain(|_, samples| !samples.iter().any(|sample| in_guests(sample)));
     blocks.values().flat_map(|samples| sessions(run, samples)).collect()
 }
 
-fn sessions(run: &Run, samples: &[&Sample]) -> impl Iterator<Item = Watched> {
+fn sessions(run: &RunByCell, samples: &[&Reading]) -> impl Iterator<Item = Watched> {
     let mut machines: BTreeMap<ForeignText, SessionCpu> = BTreeMap::new();
     for sample in samples {
         let ends = ends(run, &run.header.study.cells[sample.cell]);
         let pair = ends.and_then(|ends| ends.pairs.into_iter().next());
-        let CpuFigures { initiator, responder, .. } = &sample.figures.cpu;
+        let CpuReading { initiator, responder, .. } = &sample.cpu;
         let records = [pair.as_ref().map(|pair| &pair.initiator), pair.as_ref().map(|pair| &pair.responder)];
         for (cpu, record) in [initiator, responder].into_iter().zip(records) {
-            let Some(session) = cpu.session else { continue };
+            let Some(session) = cpu.session.as_deref().copied() else { continue };
             let elsewhere = record.and_then(|record| record.environment.as_ref());
             let name = elsewhere.map(|environment| environment.hostname.clone()).unwrap_or_default();
             let seen = machines.entry(name).or_insert(SessionCpu { user: 0.0, ..session });
@@ -107,8 +107,8 @@ fn sessions(run: &Run, samples: &[&Sample]) -> impl Iterator<Item = Watched> {
 }
 
 /// What QEMU did for guests that measured, if an end was on their host. It includes the kernel's part: rather too much.
-fn qemu_among_programs(run: &Run, sample: &Sample) -> f64 {
-    let Some(host) = &sample.figures.host_cpu else { return 0.0 };
+fn qemu_among_programs(run: &RunByCell, sample: &Reading) -> f64 {
+    let Some(host) = &sample.host_cpu else { return 0.0 };
     let ends = ends(run, &run.header.study.cells[sample.cell]);
     if !ends.is_some_and(|ends| ends.pairs.iter().any(|pair| at_host(&pair.initiator) || at_host(&pair.responder))) {
         return 0.0;
@@ -116,7 +116,7 @@ fn qemu_among_programs(run: &Run, sample: &Sample) -> f64 {
     // Under KVM the kernel counts the guests' own time apart from programs.
     let translated = host.guests.iter().filter(|guest| guest.accel == Accelerator::Tcg).map(|guest| guest.guest);
     let worked = host.qemu() + translated.sum::<f64>();
-    worked / host.seconds * sample.figures.cpu.initiator.seconds
+    worked / host.seconds * sample.cpu.initiator.seconds
 }
 
 fn at_host(end: &EndRecord) -> bool {
@@ -124,22 +124,22 @@ fn at_host(end: &EndRecord) -> bool {
 }
 
 /// Each machine once.
-fn machines(run: &Run, sample: &Sample) -> Vec<Watched> {
-    let user = |end: &EndCpu| end.threads.iter().map(|thread| thread.user).sum::<f64>();
-    let CpuFigures { one_machine, initiator, responder } = &sample.figures.cpu;
+fn machines(run: &RunByCell, sample: &Reading) -> Vec<Watched> {
+    let CpuReading { one_machine, initiator, responder, .. } = &sample.cpu;
     let [at_initiator, at_responder] = kinds(run, sample);
-    let watched = |end: &EndCpu, own_user, kind| Watched { machine: end.machine, own_user, seconds: end.seconds, kind };
+    let watched =
+        |end: &EndCpuReading, own_user, kind| Watched { machine: end.machine, own_user, seconds: end.seconds, kind };
     match one_machine {
-        true => vec![watched(initiator, user(initiator) + user(responder), at_initiator)],
+        true => vec![watched(initiator, initiator.user + responder.user, at_initiator)],
         false => {
-            vec![watched(initiator, user(initiator), at_initiator), watched(responder, user(responder), at_responder)]
+            vec![watched(initiator, initiator.user, at_initiator), watched(responder, responder.user, at_responder)]
         }
     }
 }
 
 /// The kinds of the two ends' machines, alike in all pairs. A machine whose host wasn't watched counts as a host.
-fn kinds(run: &Run, sample: &Sample) -> [Kind; 2] {
-    let Some(host) = &sample.figures.host_cpu else { return [Kind::Host; 2] };
+fn kinds(run: &RunByCell, sample: &Reading) -> [Kind; 2] {
+    let Some(host) = &sample.host_cpu else { return [Kind::Host; 2] };
     let ends = ends(run, &run.header.study.cells[sample.cell]);
     let Some(pair) = ends.and_then(|ends| ends.pairs.into_iter().next()) else { return [Kind::Host; 2] };
     let told = host.guests.iter().all(|guest| guest.accel == Accelerator::Kvm);

@@ -5,28 +5,28 @@ use crate::{
     cell::Cell,
     measurement::{IntervalRtt, Stages, WarmupReport},
     result::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary},
-    run::{BothEnds, EndCpu, EndDetail, Figures, PairFigures, Parallel},
+    run::{BothEnds, EndCpuReading, PairFigures, Parallel, Reading},
 };
 use vtax_stats::histogram::Histogram;
 
 /// `None` if both ends were on one machine, whose work can't be divided between them.
 pub(super) fn cpu(taken: &[Taken<'_>], transactions: bool) -> Option<CpuAtEnds> {
-    if taken.iter().any(|(_, figures)| figures.cpu.one_machine) {
+    if taken.iter().any(|reading| reading.cpu.one_machine) {
         return None;
     }
-    let cost = |end: &EndCpu, figures: &Figures| {
-        let units = if transactions { figures.transactions as f64 } else { figures.bytes as f64 / 1024.0 };
-        end.machine.busy() / end.seconds * figures.seconds / units * 1e6
+    let cost = |end: &EndCpuReading, reading: &Reading| {
+        let units = if transactions { reading.transactions as f64 } else { reading.bytes as f64 / 1024.0 };
+        end.machine.busy() / end.seconds * reading.seconds / units * 1e6
     };
     Some(CpuAtEnds {
-        initiator: estimate(taken.iter().map(|(round, figures)| (*round, cost(&figures.cpu.initiator, figures))))?,
-        responder: estimate(taken.iter().map(|(round, figures)| (*round, cost(&figures.cpu.responder, figures))))?,
+        initiator: estimate(taken.iter().map(|reading| (reading.round, cost(&reading.cpu.initiator, reading))))?,
+        responder: estimate(taken.iter().map(|reading| (reading.round, cost(&reading.cpu.responder, reading))))?,
     })
 }
 
 /// `None` if no end reported a warm-up.
 pub(super) fn warmup(taken: &[Taken<'_>]) -> Option<WarmupSummary> {
-    let both = |(_, figures): &Taken<'_>| [figures.ends.initiator.warmup, figures.ends.responder.warmup];
+    let both = |reading: &Taken<'_>| [reading.ends.initiator.warmup, reading.ends.responder.warmup];
     let all: Vec<[WarmupReport; 2]> = taken.iter().map(both).collect();
     let told = |ends: &[WarmupReport; 2]| ends.iter().any(|end| *end != WarmupReport::default());
     if !all.iter().any(told) {
@@ -38,7 +38,7 @@ pub(super) fn warmup(taken: &[Taken<'_>]) -> Option<WarmupSummary> {
             taken
                 .iter()
                 .zip(&all)
-                .map(|((round, _), [initiator, responder])| (*round, initiator.seconds.max(responder.seconds))),
+                .map(|(reading, [initiator, responder])| (reading.round, initiator.seconds.max(responder.seconds))),
         )?,
         watched: samples(&|end| end.steady.is_some()),
         unsteady: samples(&|end| end.steady == Some(false)),
@@ -47,39 +47,79 @@ pub(super) fn warmup(taken: &[Taken<'_>]) -> Option<WarmupSummary> {
     })
 }
 
-/// `None` if no time stamps were taken.
-pub(super) fn stages(figures: &[&Figures]) -> Option<StagesSummary> {
-    let of = |end: fn(&BothEnds) -> &EndDetail| -> Vec<&Stages> {
-        figures.iter().filter_map(|figures| end(&figures.ends).stages.as_ref()).collect()
-    };
-    let (initiator, responder) = (of(|ends| &ends.initiator), of(|ends| &ends.responder));
-    if initiator.is_empty() && responder.is_empty() {
-        return None;
-    }
-    let (initiator, responder) = (end_stages(&initiator), end_stages(&responder));
-    Some(StagesSummary { wire_us: wire(&initiator, &responder), initiator, responder })
+/// The stages of a cell's samples, merged.
+#[derive(Default)]
+pub(super) struct MergedStages {
+    initiator: Option<Box<Stages>>,
+    responder: Option<Box<Stages>>,
 }
 
-fn end_stages(reports: &[&Stages]) -> EndStages {
-    let of = |stage: fn(&Stages) -> &Option<Histogram>| stage_figures(reports.iter().filter_map(|r| stage(r).as_ref()));
+impl MergedStages {
+    pub(super) fn take(&mut self, ends: &BothEnds) {
+        let of = [(&mut self.initiator, &ends.initiator), (&mut self.responder, &ends.responder)];
+        for (merged, end) in of {
+            if let Some(stages) = &end.stages {
+                merge(merged.get_or_insert_default(), stages);
+            }
+        }
+    }
+
+    /// `None` if no time stamps were taken.
+    pub(super) fn summary(&self) -> Option<StagesSummary> {
+        if self.initiator.is_none() && self.responder.is_none() {
+            return None;
+        }
+        let figures = |stages: &Option<Box<Stages>>| stages.as_deref().map(end_stages).unwrap_or_default();
+        let (initiator, responder) = (figures(&self.initiator), figures(&self.responder));
+        Some(StagesSummary { wire_us: wire(&initiator, &responder), initiator, responder })
+    }
+}
+
+fn merge(merged: &mut Stages, stages: &Stages) {
+    let Stages {
+        send_to_qdisc,
+        qdisc_to_driver,
+        driver_to_wire,
+        away,
+        wire_to_stack,
+        stack_to_receive,
+        turnaround,
+        without,
+    } = stages;
+    let pairs = [
+        (&mut merged.send_to_qdisc, send_to_qdisc),
+        (&mut merged.qdisc_to_driver, qdisc_to_driver),
+        (&mut merged.driver_to_wire, driver_to_wire),
+        (&mut merged.away, away),
+        (&mut merged.wire_to_stack, wire_to_stack),
+        (&mut merged.stack_to_receive, stack_to_receive),
+        (&mut merged.turnaround, turnaround),
+    ];
+    for (merged, histogram) in pairs {
+        if let Some(histogram) = histogram {
+            merged.get_or_insert_default().merge(histogram);
+        }
+    }
+    merged.without += without;
+}
+
+fn end_stages(stages: &Stages) -> EndStages {
     EndStages {
-        send_to_qdisc: of(|stages| &stages.send_to_qdisc),
-        qdisc_to_driver: of(|stages| &stages.qdisc_to_driver),
-        driver_to_wire: of(|stages| &stages.driver_to_wire),
-        away: of(|stages| &stages.away),
-        wire_to_stack: of(|stages| &stages.wire_to_stack),
-        stack_to_receive: of(|stages| &stages.stack_to_receive),
-        turnaround: of(|stages| &stages.turnaround),
-        without: reports.iter().map(|stages| stages.without).sum(),
+        send_to_qdisc: stage_figures(&stages.send_to_qdisc),
+        qdisc_to_driver: stage_figures(&stages.qdisc_to_driver),
+        driver_to_wire: stage_figures(&stages.driver_to_wire),
+        away: stage_figures(&stages.away),
+        wire_to_stack: stage_figures(&stages.wire_to_stack),
+        stack_to_receive: stage_figures(&stages.stack_to_receive),
+        turnaround: stage_figures(&stages.turnaround),
+        without: stages.without,
     }
 }
 
-fn stage_figures<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Option<StageFigures> {
-    let mut merged = Histogram::new();
-    histograms.for_each(|histogram| merged.merge(histogram));
+fn stage_figures(merged: &Option<Histogram>) -> Option<StageFigures> {
+    let merged = merged.as_ref().filter(|merged| !merged.is_empty())?;
     let us = |percent| merged.percentile(percent) as f64 / 1e3;
-    let figures = || StageFigures { mean: merged.mean_ns() / 1e3, p50: us(50.0), p99: us(99.0), n: merged.count() };
-    (!merged.is_empty()).then(figures)
+    Some(StageFigures { mean: merged.mean_ns() / 1e3, p50: us(50.0), p99: us(99.0), n: merged.count() })
 }
 
 /// `away` begins and ends in the initiator's stack, so that what only hardware stamps tell is in it.
@@ -95,7 +135,7 @@ fn wire(initiator: &EndStages, responder: &EndStages) -> Option<f64> {
 /// `None` if there was only one pair.
 pub(super) fn parallel(cell: &Cell, taken: &[Taken<'_>]) -> Option<ParallelSummary> {
     let samples: Vec<(u32, &Parallel)> =
-        taken.iter().filter_map(|(round, figures)| Some((*round, figures.parallel.as_ref()?))).collect();
+        taken.iter().filter_map(|reading| Some((reading.round, reading.parallel.as_deref()?))).collect();
     let pairs = samples.iter().map(|(_, sample)| sample.pairs.len()).max()?;
     let skews = || samples.iter().map(|(round, sample)| (*round, sample.skew_us));
     let of_pair = |index| samples.iter().filter_map(move |(round, sample)| Some((*round, sample.pairs.get(index)?)));
@@ -136,6 +176,7 @@ mod tests {
     use crate::{
         measurement::{EndReport, MachineCpu},
         options::TestOptions,
+        run::{Figures, tests::reading},
         units::{ByteSize, Span},
         workload::{TestSpec, Transport, Warmup, Workload},
     };
@@ -169,12 +210,12 @@ mod tests {
     #[test]
     fn each_ends_machine_is_charged_for_its_own_work() {
         let mut figures = joined(&end(0.1), &end(0.3));
-        let cost = cpu(&[(1, &figures)], true).expect("two machines");
+        let cost = cpu(&[&reading(1, &figures)], true).expect("two machines");
         assert!((cost.initiator.mean - 100.0).abs() < 1e-9 && (cost.responder.mean - 300.0).abs() < 1e-9);
-        let per_kb = cpu(&[(1, &figures)], false).expect("two machines");
+        let per_kb = cpu(&[&reading(1, &figures)], false).expect("two machines");
         assert!((per_kb.initiator.mean - 50_000.0).abs() < 1e-6, "0.1 s for 2 KB");
         figures.cpu.one_machine = true;
-        assert_eq!(cpu(&[(1, &figures)], true), None);
+        assert_eq!(cpu(&[&reading(1, &figures)], true), None);
     }
 
     #[test]
@@ -190,9 +231,10 @@ mod tests {
             figures(warm(Some(false), Some(2)), warm(Some(false), None)),
             figures(warm(None, None), warm(None, None)),
         ];
-        let found = warmup(&(1..).zip(&samples).collect::<Vec<_>>()).expect("told");
+        let taken: Vec<Reading> = (1..).zip(&samples).map(|(round, figures)| reading(round, figures)).collect();
+        let found = warmup(&taken.iter().collect::<Vec<_>>()).expect("told");
         assert_eq!((found.watched, found.unsteady, found.slow_start_known, found.in_slow_start), (2, 1, 2, 1));
-        assert_eq!(warmup(&[(1, &joined(&end(0.1), &end(0.1)))]), None);
+        assert_eq!(warmup(&[&reading(1, &joined(&end(0.1), &end(0.1)))]), None);
     }
 
     #[test]
@@ -207,13 +249,18 @@ mod tests {
         };
         initiator.stages = Some(Stages { without: 3, ..own(taking(20_000)) });
         responder.stages = Some(Stages { turnaround: taking(2_000), ..own(None) });
+        let stages = |samples: &[Figures]| {
+            let mut merged = MergedStages::default();
+            samples.iter().for_each(|figures| merged.take(&figures.ends));
+            merged.summary()
+        };
         let figures = joined(&initiator, &responder);
-        let found = stages(&[&figures, &figures]).expect("stamped");
+        let found = stages(&[figures.clone(), figures]).expect("stamped");
         let wire = found.wire_us.expect("both ends have stamps");
         assert!((wire - (20.0 - 1.0 - 0.5 - 7.0 - 2.0)).abs() < 0.05, "{wire}");
         assert_eq!((found.initiator.without, found.initiator.away.map(|away| away.n)), (6, Some(20)));
         responder.stages = Some(own(None));
-        let without_turnaround = stages(&[&joined(&initiator, &responder)]).expect("stamped");
+        let without_turnaround = stages(&[joined(&initiator, &responder)]).expect("stamped");
         assert_eq!(without_turnaround.wire_us, None, "what a stage took is unknown, not nothing");
     }
 
@@ -236,7 +283,8 @@ mod tests {
             variant: 0,
             instrument: crate::cell::Instrument::System,
         };
-        let found = parallel(&cell, &(1..).zip(&samples).collect::<Vec<_>>()).expect("pairs");
+        let taken: Vec<Reading> = (1..).zip(&samples).map(|(round, figures)| reading(round, figures)).collect();
+        let found = parallel(&cell, &taken.iter().collect::<Vec<_>>()).expect("pairs");
         assert_eq!((found.skew_us, found.skew_us_most, found.uncertainty_us), (20.0, 30.0, 4.0));
         assert_eq!(found.pairs.len(), 2);
         assert_eq!((found.pairs[0].p50_us, found.pairs[0].p99_us, found.pairs[0].lost), (Some(30.0), Some(60.0), 3));

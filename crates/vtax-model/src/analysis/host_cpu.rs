@@ -1,22 +1,22 @@
 //! What guests cost their host, and how their clocks went.
 
-use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
-use super::{Taken, estimate};
+use super::{RunByCell, Taken, estimate};
 use crate::{
+    foreign::ForeignText,
     result::{Estimate, GuestClock, HostCpuSummary},
-    run::{ClockReading, Figures, HostCpu, Run},
+    run::{ClockReading, HostCpu, Reading},
 };
 
 /// `None` if there were no guests, or their host wasn't observed.
 pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpuSummary> {
-    let observed: Vec<(u32, &Figures, &HostCpu)> =
-        taken.iter().filter_map(|(round, figures)| Some((*round, *figures, figures.host_cpu.as_ref()?))).collect();
+    let observed: Vec<(u32, &Reading, &HostCpu)> =
+        taken.iter().filter_map(|reading| Some((reading.round, *reading, reading.host_cpu.as_deref()?))).collect();
     let accel = observed.iter().find_map(|(.., host)| host.guests.first())?.accel;
     let each = |amount: &dyn Fn(&HostCpu) -> Option<f64>| -> Option<Estimate> {
-        let of = |(round, figures, host): &(u32, &Figures, &HostCpu)| {
-            Some((*round, amount(host)? * per_unit(figures, host, transactions)))
+        let of = |(round, reading, host): &(u32, &Reading, &HostCpu)| {
+            Some((*round, amount(host)? * per_unit(reading, host, transactions)))
         };
         estimate(observed.iter().filter_map(of))
     };
@@ -34,15 +34,16 @@ pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpu
 }
 
 /// The factor from what was observed to the share of a transaction or KB: the two times differ.
-fn per_unit(figures: &Figures, host: &HostCpu, transactions: bool) -> f64 {
-    let units = if transactions { figures.transactions as f64 } else { figures.bytes as f64 / 1024.0 };
-    figures.seconds / host.seconds / units
+fn per_unit(reading: &Reading, host: &HostCpu, transactions: bool) -> f64 {
+    let units = if transactions { reading.transactions as f64 } else { reading.bytes as f64 / 1024.0 };
+    reading.seconds / host.seconds / units
 }
 
 /// Each boot of each guest that was read twice.
-pub(super) fn clocks(run: &Run) -> Vec<GuestClock> {
+pub(super) fn clocks(run: &RunByCell) -> Vec<GuestClock> {
     let mut readings: BTreeMap<(&ForeignText, u32), Vec<ClockReading>> = BTreeMap::new();
-    let guests = run.samples.iter().filter_map(|sample| sample.figures.host_cpu.as_ref()).flat_map(|host| &host.guests);
+    let hosts = run.samples.iter().flatten().filter_map(|reading| reading.host_cpu.as_ref());
+    let guests = hosts.flat_map(|host| &host.guests);
     for guest in guests {
         readings.entry((&guest.name, guest.pid)).or_default().extend(guest.clock);
     }
@@ -69,7 +70,7 @@ mod tests {
         guest::Accelerator,
         measurement::EndReport,
         options::TestOptions,
-        run::GuestCpu,
+        run::{Figures, GuestCpu, tests::reading},
         units::{ByteSize, Span},
         workload::{TestSpec, Transport, Warmup, Workload},
     };
@@ -104,21 +105,21 @@ mod tests {
     #[test]
     fn all_guests_are_charged_at_the_rate_at_which_they_were_observed() {
         let figures = figures(vec![guest("a", 0.2, Some(300)), guest("b", 0.1, Some(100))]);
-        let found = summary(&[(1, &figures)], true).expect("observed");
+        let found = summary(&[&reading(1, &figures)], true).expect("observed");
         near(found.guest, 600.0);
         near(found.vhost, 400.0);
         near(found.qemu, 200.0);
         near(found.host_stack, 100.0);
         near(found.vm_exits.expect("counted"), 0.8);
         near(found.interrupts, 1.2);
-        near(summary(&[(1, &figures)], false).expect("observed").guest, 300_000.0);
+        near(summary(&[&reading(1, &figures)], false).expect("observed").guest, 300_000.0);
     }
 
     #[test]
     fn exits_that_one_guest_cannot_tell_are_not_known() {
         let figures = figures(vec![guest("a", 0.2, Some(300)), guest("b", 0.1, None)]);
-        assert_eq!(summary(&[(1, &figures)], true).expect("observed").vm_exits, None);
-        assert_eq!(summary(&[(1, &Figures { host_cpu: None, ..figures })], true), None);
+        assert_eq!(summary(&[&reading(1, &figures)], true).expect("observed").vm_exits, None);
+        assert_eq!(summary(&[&reading(1, &Figures { host_cpu: None, ..figures })], true), None);
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::RunByCell;
 use crate::{
     cell::{Arm, Block, Cell, Instrument},
     result::{Delta, FloorRecord, Metric, TaxRecord},
-    run::Run,
+    run::{Reading, pairs},
+    workload::TestKind,
 };
 use vtax_stats::{
     Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Significance, Verdict, holm, judge_family, median,
@@ -19,16 +21,24 @@ pub(super) struct Floor {
 }
 
 /// One entry for each block and metric that was measured in two rounds or more.
-pub(super) fn floors(run: &Run) -> Vec<Floor> {
+pub(super) fn floors(run: &RunByCell) -> Vec<Floor> {
     let cells = &run.header.study.cells;
     let baselines = cells.iter().enumerate().filter(|(_, cell)| cell.row == run.header.study.baseline);
     let floor = |index: usize, cell: &Cell, of: Metric| {
-        let pairs = run.pairs(of, (index, Arm::A), (index, Arm::APrime));
+        let pairs = pairs(of, test(cell), arm(run, index, Arm::A), arm(run, index, Arm::APrime));
         let floor = NoiseFloor::of(&pairs, Confidence::P95).ok()?;
         Some(Floor { block: cell.block(), of, floor, baseline: typical(of, &pairs) })
     };
     let metrics = baselines.flat_map(|(index, cell)| metrics(cell).map(move |of| (index, cell, of)));
     metrics.filter_map(|(index, cell, of)| floor(index, cell, of)).collect()
+}
+
+fn arm(run: &RunByCell, cell: usize, arm: Arm) -> impl Iterator<Item = &Reading> {
+    run.samples[cell].iter().filter(move |reading| reading.arm == arm)
+}
+
+fn test(cell: &Cell) -> TestKind {
+    cell.workload.kind()
 }
 
 fn metrics(cell: &Cell) -> impl Iterator<Item = Metric> {
@@ -104,7 +114,7 @@ fn family(block: &Block, of: Metric) -> Family {
 }
 
 /// Every comparison of the run by cell; of each cell the metric first that its test is judged by.
-pub(super) fn taxes(run: &Run, floors: &[Floor]) -> BTreeMap<usize, Vec<TaxRecord>> {
+pub(super) fn taxes(run: &RunByCell, floors: &[Floor]) -> BTreeMap<usize, Vec<TaxRecord>> {
     let mut families: BTreeMap<Family, Vec<Compared<'_>>> = BTreeMap::new();
     for compared in comparisons(run, floors) {
         families.entry(family(&compared.block, compared.of)).or_default().push(compared);
@@ -119,13 +129,13 @@ pub(super) fn taxes(run: &Run, floors: &[Floor]) -> BTreeMap<usize, Vec<TaxRecor
     taxes
 }
 
-fn comparisons<'a>(run: &Run, floors: &'a [Floor]) -> Vec<Compared<'a>> {
+fn comparisons<'a>(run: &RunByCell, floors: &'a [Floor]) -> Vec<Compared<'a>> {
     let (cells, baseline) = (&run.header.study.cells, run.header.study.baseline);
     let compare = |index: usize, cell: &Cell, of: Metric| {
         let block = cell.block();
         let of_block = |other: &Cell| other.row == baseline && other.block() == block;
         let against = cells.iter().position(of_block).filter(|against| *against != index)?;
-        let pairs = run.pairs(of, (against, Arm::A), (index, Arm::A));
+        let pairs = pairs(of, test(cell), arm(run, against, Arm::A), arm(run, index, Arm::A));
         let tax = PairedTax::of(&pairs, Confidence::P95).ok()?;
         let floor = floors.iter().find(|floor| (floor.block, floor.of) == (block, of)).map(|floor| &floor.floor);
         Some(Compared { index, block, of, tax, baseline: typical(of, &pairs), floor })

@@ -1,10 +1,9 @@
 //! What guests cost their host, over the samples of a cell, and how their clocks went.
 
-use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
-use crate::guest::Accelerator;
+use crate::{foreign::ForeignText, guest::Accelerator};
 
 /// What the host spent: for a transaction, or for 1,024 bytes of a stream or a file. Times are µs of
 /// CPU. The host's stack overlaps with the others: see [`HostCpu`](crate::run::HostCpu).

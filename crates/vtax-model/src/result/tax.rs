@@ -5,7 +5,7 @@ use serde_with::skip_serializing_none;
 
 use crate::{
     cell::{Block, Instrument},
-    run::Figures,
+    run::{Figures, Reading},
     workload::TestKind,
 };
 use vtax_stats::{Preference, Verdict};
@@ -55,6 +55,17 @@ impl Metric {
             Metric::Real => figures.file.map_or(f64::NAN, |file| file.real),
             Metric::Cpu if test.is_transactions() => figures.threads_us_per_transaction(),
             Metric::Cpu => figures.threads_us_per_kb() * 1e3,
+        }
+    }
+
+    /// Its value in one sample, of what is held of that.
+    pub fn value_of(self, test: TestKind, reading: &Reading) -> f64 {
+        match self {
+            Metric::Rtt => reading.rtt_us,
+            Metric::Goodput => reading.goodput_mbps,
+            Metric::Real => reading.file.map_or(f64::NAN, |file| file.real),
+            Metric::Cpu if test.is_transactions() => reading.threads_us_per_transaction,
+            Metric::Cpu => reading.threads_us_per_kb * 1e3,
         }
     }
 

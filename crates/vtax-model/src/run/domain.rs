@@ -1,12 +1,12 @@
 //! A virtual machine that was there before the run, as libvirt describes it.
 
-use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use crate::{
+    foreign::ForeignText,
     guest::{Accelerator, Flavour},
     method::IoMethod,
     study::Row,

@@ -1,12 +1,11 @@
 //! The machine of a run, with what speeds it up or slows it down: only like conditions can be compared.
 
-use crate::foreign::ForeignText;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::guest::Accelerator;
+use crate::{foreign::ForeignText, guest::Accelerator};
 
 /// The machine on which a run was made. Texts are empty where the kernel doesn't tell.
 #[skip_serializing_none]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Difference, Goal, Run, RunHeader, SamplingPlan};
+use super::{Difference, Goal, RunHeader, RunReadings, SamplingPlan, pairs};
 use crate::{
     cell::{Arm, Block, Cell, Instrument, Turn, round_order},
     result::Metric,
@@ -162,7 +162,7 @@ impl Study {
 
 impl Experience {
     /// What a run tells; nothing if it has too few rounds. `time` reads a time stamp as seconds.
-    pub fn of(run: &Run, time: impl Fn(&str) -> Option<f64>) -> Option<Experience> {
+    pub fn of(run: &RunReadings, time: impl Fn(&str) -> Option<f64>) -> Option<Experience> {
         let noise = noises(run);
         let compared = run.header.comparisons().into_iter().map(|(cell, _)| run.header.study.cells[cell].block());
         if { compared }.any(|block| !noise.contains_key(&block)) {
@@ -266,14 +266,14 @@ impl Metric {
 }
 
 /// The noise of each block, over its rows and the baseline's second arm.
-fn noises(run: &Run) -> BTreeMap<Block, f64> {
+fn noises(run: &RunReadings) -> BTreeMap<Block, f64> {
     let cells = &run.header.study.cells;
     let mut squares: BTreeMap<Block, Vec<f64>> = BTreeMap::new();
     let compared = run.header.comparisons().into_iter().map(|(cell, baseline)| (baseline, (cell, Arm::A)));
     let baselines = cells.iter().enumerate().filter(|(_, cell)| cell.row == run.header.study.baseline);
     for (baseline, cell) in compared.chain(baselines.map(|(index, _)| (index, (index, Arm::APrime)))) {
-        let of = Metric::of(cells[baseline].workload.kind());
-        let noise = noise(&run.pairs(of, (baseline, Arm::A), cell));
+        let test = cells[baseline].workload.kind();
+        let noise = noise(&pairs(Metric::of(test), test, run.arm(baseline, Arm::A), run.arm(cell.0, cell.1)));
         squares.entry(cells[baseline].block()).or_default().extend(noise.map(|noise| noise * noise));
     }
     let mean = |squares: Vec<f64>| squares.iter().sum::<f64>() / squares.len() as f64;
@@ -282,7 +282,7 @@ fn noises(run: &Run) -> BTreeMap<Block, f64> {
 }
 
 /// The median seconds of a sample of each block: a pause between two sessions of a run doesn't count.
-fn turns(run: &Run, at: &[f64]) -> BTreeMap<Block, f64> {
+fn turns(run: &RunReadings, at: &[f64]) -> BTreeMap<Block, f64> {
     let mut rounds: BTreeMap<(Block, u32), (f64, u32)> = BTreeMap::new();
     for (sample, time) in run.samples.iter().zip(at.windows(2)) {
         let block = run.header.study.cells[sample.cell].block();

@@ -1,6 +1,6 @@
 //! A run that gets more rounds than it was begun with.
 
-use super::{Run, RunHeader, RunState, stopping_outcome};
+use super::{RunHeader, RunReadings, RunState, stopping_outcome};
 use crate::cell::Instrument;
 use vtax_stats::{Decision, StatsError, StoppingRule};
 
@@ -36,7 +36,7 @@ impl RunHeader {
     }
 }
 
-impl Run {
+impl RunReadings {
     /// The plan of the same run with so many rounds in all. A stopping rule may take so many at most.
     pub fn extended(&self, rounds: u32) -> Result<RunHeader, ExtendError> {
         let mut header = self.header.clone();

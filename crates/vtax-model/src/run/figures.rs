@@ -1,12 +1,12 @@
 //! What one sample measured, both ends joined.
 
-use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use super::{HostCpu, Parallel};
 use crate::{
     endpoint::Ends,
+    foreign::ForeignText,
     measurement::{EndReport, FileReport, Interval, MachineCpu, SessionCpu, Slice, Stages, ThreadCpu, WarmupReport},
     workload::{TestKind, TestSpec},
 };

@@ -3,11 +3,10 @@
 //! A guest can't see what it costs to be a guest: the work of translating or running its instructions and of
 //! moving its packets. Its host can.
 
-use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::guest::Accelerator;
+use crate::{foreign::ForeignText, guest::Accelerator};
 
 /// What a sample's guests and their host worked while they were observed, in CPU seconds.
 ///

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Run, Sample};
+use super::{Reading, RunReadings};
 use crate::{cell::Arm, result::Metric};
 use vtax_stats::Decision;
 
 /// What the stopping rule of a run says of each cell of the instrument that answers the study, by the cell's index;
 /// nothing if the run has no rule. Cells of rows that can't run here are left out. [`Decision::Continue`] is said of
 /// a cell that has fewer samples than the rule allows and isn't known well enough yet.
-pub fn stopping_outcome(run: &Run) -> Vec<(usize, Decision)> {
+pub fn stopping_outcome(run: &RunReadings) -> Vec<(usize, Decision)> {
     let Some(rule) = &run.header.stopping else { return Vec::new() };
     let mut figures = primary_figures(run);
     let answering = run.header.study.answering();
@@ -24,12 +24,12 @@ pub fn stopping_outcome(run: &Run) -> Vec<(usize, Decision)> {
 }
 
 /// The figure by which each cell is compared, sample by sample, without the baseline's second arm.
-pub fn primary_figures(run: &Run) -> BTreeMap<usize, Vec<f64>> {
+pub fn primary_figures(run: &RunReadings) -> BTreeMap<usize, Vec<f64>> {
     let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    let first_arm = |sample: &&Sample| sample.arm == Arm::A;
+    let first_arm = |sample: &&Reading| sample.arm == Arm::A;
     for sample in run.samples.iter().filter(first_arm) {
         let kind = run.header.study.cells[sample.cell].workload.kind();
-        figures.entry(sample.cell).or_default().push(Metric::of(kind).value(kind, &sample.figures));
+        figures.entry(sample.cell).or_default().push(Metric::of(kind).value_of(kind, sample));
     }
     figures
 }

@@ -45,16 +45,22 @@ pub(crate) fn header(text: &str) -> RunHeader {
 }
 
 /// A complete run of the plan; `rtt` gives µs.
-pub(crate) fn run(header: RunHeader, rtt: impl Fn(&Cell, Turn, u32) -> f64) -> Run {
+pub(crate) fn run(header: RunHeader, rtt: impl Fn(&Cell, Turn, u32) -> f64) -> RunReadings {
     let mut samples = Vec::new();
     for round in 1..=header.rounds() {
         for turn in header.turns(round) {
             let cell = &header.study.cells[turn.cell];
             let figures = figures(cell, &header, rtt(cell, turn, round));
-            samples.push(Sample { cell: turn.cell, arm: turn.arm, round, at: String::new(), figures });
+            let sample = Sample { cell: turn.cell, arm: turn.arm, round, at: String::new(), figures };
+            samples.push(Reading::of(&sample));
         }
     }
     Run { header, state: RunState::Complete, wall_seconds: 1.0, samples, failures: Vec::new() }
+}
+
+/// What is held of a sample with these figures.
+pub(crate) fn reading(round: u32, figures: &Figures) -> Reading {
+    Reading::of(&Sample { cell: 0, arm: Arm::A, round, at: String::new(), figures: figures.clone() })
 }
 
 fn figures(cell: &Cell, header: &RunHeader, rtt: f64) -> Figures {
@@ -120,7 +126,7 @@ fn a_longer_plan_keeps_the_order_of_the_samples() {
 #[test]
 fn fewer_rounds_than_a_run_has_are_refused() {
     let mut run = run(header(THREE_ROWS), |_, _, _| 100.0);
-    let told = |run: &Run, rounds| run.extended(rounds).expect_err("too few").to_string();
+    let told = |run: &RunReadings, rounds| run.extended(rounds).expect_err("too few").to_string();
     assert_eq!(told(&run, 8), "--samples 8: give more than 8, the number of rounds that the run test-1 has");
     run.state = RunState::Stopped;
     insta::assert_snapshot!(told(&run, 5), @"--samples 5: give more than 8, the number of rounds in the plan of the run test-1, or leave --samples out to take those that are missing");
@@ -160,7 +166,7 @@ fn a_stopping_rule_is_of_the_instrument_that_answers() {
     let mut both = header(&format!("answer = \"system\"\n{THREE_ROWS}{PATH}"));
     both.stopping = ruled(3, 6).stopping;
     assert_eq!((both.rounds_of(Instrument::Path), both.rounds_of(Instrument::System)), (50, 6));
-    let of_system = |run: &Run| {
+    let of_system = |run: &RunReadings| {
         let cells: Vec<usize> = stopping_outcome(run).into_iter().map(|(cell, _)| cell).collect();
         cells.into_iter().all(|cell| run.header.study.cells[cell].instrument == Instrument::System)
     };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{COUNTERS, HIGHEST_NS, Histogram, HistogramError, MAX_COUNT, counter_of, rank, upper_edge, value_at};
+use super::{COUNTERS, HIGHEST_NS, Histogram, HistogramError, MAX_COUNT, counter_of, rank, text, upper_edge, value_at};
 
 /// What a thread records into, interval after interval, with the range and resolution of [`Histogram`]: 216 KiB.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct IntervalHistogram {
 /// The counters of one interval that are not zero, with number and count, in rising order: 16 bytes each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u32, u64)>")]
-pub struct SparseHistogram(Vec<(u32, u64)>);
+pub struct SparseHistogram(pub(super) Vec<(u32, u64)>);
 
 impl IntervalHistogram {
     /// Nothing recorded.
@@ -42,7 +42,16 @@ impl IntervalHistogram {
         interval
     }
 
-    fn take(&mut self) -> SparseHistogram {
+    /// Adds all that `other` holds.
+    pub fn add(&mut self, other: &SparseHistogram) {
+        let (Some((lowest, _)), Some((highest, _))) = (other.0.first(), other.0.last()) else { return };
+        self.lowest = self.lowest.min(*lowest as usize);
+        self.highest = self.highest.max(*highest as usize);
+        other.counters().for_each(|(index, count)| self.counts[index] += count);
+    }
+
+    /// Ends the interval, and the next begins.
+    pub fn take(&mut self) -> SparseHistogram {
         let range = self.lowest..(self.highest + 1).max(self.lowest);
         (self.lowest, self.highest) = (COUNTERS, 0);
         let used = range.filter_map(|index| match std::mem::take(&mut self.counts[index]) {
@@ -71,6 +80,21 @@ impl SparseHistogram {
         let mut whole = Histogram::new();
         whole.merge_sparse(self);
         whole
+    }
+
+    /// The V2 encoding of the text form, without its base64 and its container.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        text::encode(&self.whole())
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) writes; as safe as [`Histogram::from_base64`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, HistogramError> {
+        text::decode(bytes)
+    }
+
+    /// How many values are in buckets whose upper edge is at most `edge`.
+    pub(crate) fn count_up_to(&self, edge: u64) -> u64 {
+        self.0.iter().take_while(|(index, _)| upper_edge(*index as usize) <= edge).map(|(_, count)| count).sum()
     }
 
     /// Recorded values.
@@ -109,6 +133,16 @@ impl SparseHistogram {
             merged.push((index, count));
         }
         self.0 = merged;
+    }
+
+    /// Upper edge of each bucket used and how many values are in buckets up to it, in rising order.
+    pub(crate) fn cumulative(&self) -> Vec<(u64, u64)> {
+        let mut sum = 0;
+        let up_to = |(index, count): (usize, u64)| {
+            sum += count;
+            (upper_edge(index), sum)
+        };
+        self.counters().map(up_to).collect()
     }
 
     pub(super) fn counters(&self) -> impl Iterator<Item = (usize, u64)> {

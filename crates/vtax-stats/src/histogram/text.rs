@@ -14,7 +14,7 @@ use miniz_oxide::inflate::core::inflate_flags::{
 };
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 
-use super::{COUNTERS, DIGITS, HIGHEST_NS, Histogram, HistogramError, LOWEST_NS};
+use super::{COUNTERS, DIGITS, HIGHEST_NS, Histogram, HistogramError, LOWEST_NS, MAX_COUNT, SparseHistogram};
 
 const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
 const ENCODING_COOKIE: u32 = 0x1c84_9313;
@@ -35,20 +35,29 @@ pub(super) const MAX_BASE64: usize = {
 };
 
 pub(super) fn write(histogram: &Histogram) -> String {
+    STANDARD.encode(envelope(&stored_zlib(&encode(histogram))))
+}
+
+/// The V2 encoding alone.
+pub(super) fn encode(histogram: &Histogram) -> Vec<u8> {
     let mut encoded = Vec::new();
     V2Serializer::new()
         .serialize(&histogram.0, &mut encoded)
         .expect("memory takes all bytes, and no counter reaches 2^63 by recording");
-    STANDARD.encode(envelope(&stored_zlib(&encoded)))
+    encoded
 }
 
-pub(super) fn read(text: &str) -> Result<Histogram, HistogramError> {
+/// Reads what [`encode`] writes.
+pub(super) fn decode(encoded: &[u8]) -> Result<SparseHistogram, HistogramError> {
+    read_counts(check_header(encoded)?)
+}
+
+pub(super) fn read(text: &str) -> Result<SparseHistogram, HistogramError> {
     if text.len() > MAX_BASE64 {
         return Err(HistogramError::TooLong { length: text.len() });
     }
     let bytes = STANDARD.decode(text).map_err(|error| HistogramError::NotBase64 { why: error.to_string() })?;
-    let encoded = inflate(open_envelope(&bytes)?)?;
-    read_counts(check_header(&encoded)?)
+    decode(&inflate(open_envelope(&bytes)?)?)
 }
 
 // The container: cookie, length, zlib stream.
@@ -83,10 +92,19 @@ fn stored_zlib(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What the stream holds, stored or deflated. The buffer is that of the fullest histogram; more is refused.
+/// What the stream holds, stored or deflated. The largest buffer is that of the fullest histogram; more is refused.
 fn inflate(zlib: &[u8]) -> Result<Vec<u8>, HistogramError> {
+    // Stored blocks, which vtax writes, hold less than their stream: no run of thousands of samples is then read
+    // through a quarter of a megabyte each.
+    match inflate_into(zlib.len().min(MAX_ENCODED), zlib) {
+        Err(HistogramError::Inflated) => inflate_into(MAX_ENCODED, zlib),
+        done => done,
+    }
+}
+
+fn inflate_into(most: usize, zlib: &[u8]) -> Result<Vec<u8>, HistogramError> {
     const PART: &str = "zlib stream";
-    let mut data = vec![0; MAX_ENCODED];
+    let mut data = vec![0; most];
     let flags = TINFL_FLAG_PARSE_ZLIB_HEADER | TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
     let (status, read, written) = decompress(&mut DecompressorOxide::new(), zlib, &mut data, 0, flags);
     match status {
@@ -122,9 +140,10 @@ fn check_header(encoded: &[u8]) -> Result<&[u8], HistogramError> {
 }
 
 /// A word >= 0 is the count of the next counter; a word -n skips n counters that are zero.
-fn read_counts(words: &[u8]) -> Result<Histogram, HistogramError> {
+fn read_counts(words: &[u8]) -> Result<SparseHistogram, HistogramError> {
     const PART: &str = "list of counters";
-    let mut histogram = Histogram::new();
+    let mut used = Vec::with_capacity(words.len().min(COUNTERS));
+    let mut total = 0;
     let mut rest = Reader(words);
     let mut index = 0usize;
     while !rest.0.is_empty() {
@@ -135,10 +154,17 @@ fn read_counts(words: &[u8]) -> Result<Histogram, HistogramError> {
         if next > COUNTERS {
             return Err(HistogramError::Damaged { part: PART });
         }
-        histogram.add_count(index, word.max(0).unsigned_abs())?;
+        let count = word.max(0).unsigned_abs();
+        if count > MAX_COUNT - total {
+            return Err(HistogramError::TooManyCounts);
+        }
+        total += count;
+        if count > 0 {
+            used.push((index as u32, count));
+        }
         index = next;
     }
-    Ok(histogram)
+    Ok(SparseHistogram(used))
 }
 
 /// What is left to read; every method names the part that it reads, for the error.

@@ -16,9 +16,10 @@ use std::sync::LazyLock;
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
+use super::percentile_intervals;
 use super::synthetic::{Draws, Drift, NoiseShape, OutcomeCounts, Rounds, SyntheticStudy};
 use crate::histogram::Histogram;
-use crate::{Confidence, PairedTax, Summary, percentile_intervals, student};
+use crate::{Confidence, PairedTax, Summary, student};
 
 mod verdicts;
 
@@ -208,7 +209,7 @@ fn percentiles_held(draws: &mut Draws, n: usize, path: Path, drift: Drift) -> [O
     for _ in 0..DRAWS {
         let machine = draws.machine(n, drift);
         machine.iter().zip(&mut samples).for_each(|(level, histogram)| sample(draws, path, *level, histogram));
-        let intervals = percentile_intervals(&samples.iter().collect::<Vec<_>>(), &PERCENTS, Confidence::P95);
+        let intervals = percentile_intervals(&samples, &PERCENTS);
         for (at, (low, high)) in intervals.expect("two samples or more").into_iter().enumerate() {
             let below = |ns: u64| 100.0 * share_below(ns as f64, path, drift, &machine);
             held[at].push(below(low) <= PERCENTS[at] && PERCENTS[at] <= below(high + 1));

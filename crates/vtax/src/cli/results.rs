@@ -1,11 +1,15 @@
 //! `vtax results`.
 
+use std::path::Path;
+
 use clap::Subcommand;
 use comfy_table::CellAlignment;
 use miette::miette;
-use vtax_model::{analysis::analyse, result::ResultDocument};
 
-use super::{Locations, answer, lists, run::OutputOptions};
+use super::{
+    Locations, answer, lists,
+    run::{OutputOptions, print_run},
+};
 use crate::{
     exit::{Exit, Stop},
     report::{self, Format},
@@ -54,27 +58,37 @@ pub(crate) enum ResultsVerb {
 }
 
 pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Stop> {
-    let store = Store::read(&places.state_dir()?)?;
+    let dir = places.state_dir()?;
     match verb {
-        ResultsVerb::List { json } => return list(&store, json),
-        ResultsVerb::Show { id, output } => print(&report::render(&load(&store, &id)?, &output.options()))?,
+        ResultsVerb::List { json } => return list(&dir, json),
+        ResultsVerb::Show { id, output } => show(&dir, &id, &output.options())?,
         ResultsVerb::Compare { before, after, format } => {
-            print(&compare(&store, &before, &after)?.render(&options(format)))?;
+            print(&compare(&dir, &before, &after)?.render(&options(format)))?;
         }
         ResultsVerb::Export { id, csv, .. } => {
-            let options = options(if csv { Format::Csv } else { Format::Json });
-            print(&report::render(&load(&store, &id)?, &options))?;
+            show(&dir, &id, &options(if csv { Format::Csv } else { Format::Json }))?;
         }
     }
     Ok(Exit::Done)
+}
+
+fn show(dir: &Path, id: &str, options: &report::Options) -> Result<(), Stop> {
+    match options.format {
+        // It is printed while it is read.
+        Format::Json => print_run(&Store::read(dir)?, id, options),
+        Format::Table | Format::Markdown | Format::Csv => {
+            print(&report::render(&Store::reading(dir, |store| store.document(id))?, options))
+        }
+    }
 }
 
 fn options(format: Format) -> report::Options {
     report::Options { format, ..report::Options::default() }
 }
 
-fn compare(store: &Store, before: &str, after: &str) -> Result<report::RunComparison, Stop> {
-    let (first, second) = (load(store, before)?, load(store, after)?);
+fn compare(dir: &Path, before: &str, after: &str) -> Result<report::RunComparison, Stop> {
+    let [first, second] = [before, after].map(|id| Store::reading(dir, |store| store.document(id)));
+    let (first, second) = (first?, second?);
     if first.id == second.id {
         return Err(Stop::input(miette!(
             code = "same-run",
@@ -92,12 +106,8 @@ fn compare(store: &Store, before: &str, after: &str) -> Result<report::RunCompar
     }
 }
 
-fn load(store: &Store, id: &str) -> Result<ResultDocument, Stop> {
-    Ok(analyse(&store.load(id)?))
-}
-
-fn list(store: &Store, json: bool) -> Result<Exit, Stop> {
-    answer(json, &store.list()?, |runs| match runs.is_empty() {
+fn list(dir: &Path, json: bool) -> Result<Exit, Stop> {
+    answer(json, &Store::reading(dir, Store::list)?, |runs| match runs.is_empty() {
         true => "Nothing has been measured yet; `vtax demo` is a good start.\n".to_owned(),
         false => table(runs),
     })

@@ -9,8 +9,9 @@ use super::{Locations, RunSite};
 use crate::{
     exit::{Exit, Stop},
     report::{self, Format},
+    store::Store,
     study::{self, Conditions, Finished, RunRequest},
-    terminal::print,
+    terminal::{print, print_written},
 };
 
 /// How a result is printed.
@@ -141,14 +142,22 @@ fn carry_out(args: &RunArgs, server_cables: bool, places: &Locations, site: &Run
 }
 
 pub(crate) fn finish(finished: Finished, options: &report::Options) -> Result<Exit, Stop> {
-    match finished.relayed {
-        true => finished.warn_of_shortfalls(),
-        false => {
-            print(&report::render(&finished.document, options))?;
+    match &finished.store {
+        None => finished.warn_of_shortfalls(),
+        Some(store) => {
+            print_run(store, &finished.id, options)?;
             finished.epilogue();
         }
     }
     ended(finished)
+}
+
+/// Prints a run in the form that was asked for.
+pub(crate) fn print_run(store: &Store, id: &str, options: &report::Options) -> Result<(), Stop> {
+    match options.format {
+        Format::Json => print_written(|out| store.export(id, out)),
+        Format::Table | Format::Markdown | Format::Csv => print(&report::render(&store.document(id)?, options)),
+    }
 }
 
 /// A built-in study by its name, else a file.
@@ -160,10 +169,10 @@ pub(crate) fn read_study(study: &str) -> Result<Study, Stop> {
 }
 
 fn ended(finished: Finished) -> Result<Exit, Stop> {
-    match (finished.error, finished.document.state) {
+    match (finished.error, finished.state) {
         (Some(error), _) => Err(Stop::infrastructure(error)),
         (None, RunState::Stopped) => Ok(Exit::Interrupted),
-        (None, _) if !finished.document.failures.is_empty() => Ok(Exit::CellsFailed),
+        (None, _) if finished.failed => Ok(Exit::CellsFailed),
         (None, _) if !finished.shortfalls.is_empty() => Ok(Exit::NotReached),
         (None, _) => Ok(Exit::Done),
     }

@@ -1,9 +1,9 @@
 //! What a run found, in plain sentences: for each question the rows ranked by what they cost.
 
-use vtax_model::foreign::ForeignText;
 use vtax_model::{
     analysis::noise,
     cell::Instrument,
+    foreign::ForeignText,
     result::{CellRecord, Metric, ResultDocument, TaxRecord},
     units::Mtu,
     workload::TestKind,

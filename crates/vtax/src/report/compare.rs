@@ -134,7 +134,7 @@ fn rounds(record: &CellRecord) -> Vec<f64> {
     let metric = Metric::of(test);
     let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for sample in &record.samples {
-        rounds.entry(sample.round).or_default().push(metric.value(test, &sample.figures));
+        rounds.entry(sample.round).or_default().push(metric.value_of(test, sample));
     }
     let geometric = |values: Vec<f64>| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp();
     rounds.into_values().map(geometric).filter(|value| value.is_finite() && *value > 0.0).collect()

@@ -1,8 +1,8 @@
 //! One line a cell (RFC 4180), for spreadsheets and data frames: one figure a column, in full
 //! precision, an empty field where there is none.
 
-use vtax_model::foreign::ForeignText;
 use vtax_model::{
+    foreign::ForeignText,
     published::PublishedFigure,
     result::{
         CellRecord, CellStatus, Delta, Estimate, Metric, ParallelSummary, Percentile, ResultDocument, RttSummary,

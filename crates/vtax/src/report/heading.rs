@@ -175,7 +175,7 @@ fn strangers(document: &ResultDocument) -> Option<String> {
 
 /// Where the CPU figures are less than what was used.
 fn processor_time(document: &ResultDocument) -> Option<String> {
-    let by_ticks = |record: &CellRecord| record.samples.iter().any(|sample| sample.figures.cpu.is_by_ticks());
+    let by_ticks = |record: &CellRecord| record.samples.iter().any(|sample| sample.cpu.by_ticks);
     // A document of that time doesn't say so itself.
     match (document.cpu_by_ticks || document.cells.iter().any(by_ticks), document.cpu_raised) {
         (true, _) => Some(

@@ -4,7 +4,7 @@
 use vtax_model::{
     cell::{Arm, Cell},
     result::{CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, RttSummary, SummaryRecord},
-    run::{CpuFigures, EndCpu},
+    run::{CpuReading, EndCpuReading},
     study::Row as CellRow,
     workload::{TestKind, Transport},
 };
@@ -171,7 +171,7 @@ fn is_hot_of(hot: &Cell, cold: &Cell) -> bool {
 fn against_hot(cold: &CellRecord, hot: &CellRecord) -> Option<Figure> {
     let mean = |record: &CellRecord, round: u32| {
         let of_round = record.samples.iter().find(|sample| sample.round == round && sample.arm == Arm::A);
-        of_round.and_then(|sample| Some(sample.figures.rtt_ns.as_ref()?.mean))
+        of_round.and_then(|sample| Some(sample.rtt?.mean))
     };
     let rounds = hot.samples.iter().filter(|sample| sample.arm == Arm::A).map(|sample| sample.round);
     let pairs: Vec<Pair> =
@@ -300,9 +300,9 @@ fn rtt_of(record: &CellRecord) -> Option<&RttSummary> {
 
 /// Shares of a CPU that the measuring threads of each end took.
 fn threads(record: &CellRecord) -> [String; 2] {
-    let share = |end: fn(&CpuFigures) -> &EndCpu| {
-        let ends = || record.samples.iter().map(|sample| end(&sample.figures.cpu));
-        let busy: f64 = ends().flat_map(|end| &end.threads).map(|thread| thread.user + thread.system).sum();
+    let share = |end: fn(&CpuReading) -> &EndCpuReading| {
+        let ends = || record.samples.iter().map(|sample| end(&sample.cpu));
+        let busy: f64 = ends().map(|end| end.user + end.system).sum();
         percent(busy / ends().map(|end| end.seconds).sum::<f64>())
     };
     [share(|cpu| &cpu.initiator), share(|cpu| &cpu.responder)]

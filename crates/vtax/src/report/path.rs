@@ -1,9 +1,9 @@
 //! A path's identity, and the ends that were there already. Another link makes another path.
 
 use std::collections::BTreeMap;
-use vtax_model::foreign::ForeignText;
 
 use vtax_model::{
+    foreign::ForeignText,
     nic::{Channels, Coalescing, IrqFacts, Rings},
     result::ResultDocument,
     run::{Hop, PairRecord, PathRecord, RowEnds},

@@ -3,7 +3,7 @@
 use vtax_model::{
     measurement::Interval,
     result::{CellRecord, ResultDocument},
-    run::{Figures as Measured, Sample},
+    run::Reading,
     workload::TestKind,
 };
 use vtax_stats::median;
@@ -35,8 +35,8 @@ struct Joined {
 }
 
 /// The intervals of a sample, of both ends. Each end's intervals begin with its own measured time.
-fn joined(kind: TestKind, figures: &Measured) -> Vec<Joined> {
-    let [initiator, responder] = [&figures.ends.initiator.series, &figures.ends.responder.series];
+fn joined(kind: TestKind, sample: &Reading) -> Vec<Joined> {
+    let [initiator, responder] = [&sample.ends.initiator.series, &sample.ends.responder.series];
     let (counting, other) = match kind {
         TestKind::Stream | TestKind::File | TestKind::Bidirectional => (responder, initiator),
         TestKind::Rr | TestKind::Crr | TestKind::Cc | TestKind::Maerts => (initiator, responder),
@@ -64,8 +64,8 @@ fn joined(kind: TestKind, figures: &Measured) -> Vec<Joined> {
 fn overlaid(record: &CellRecord) -> Vec<Vec<Joined>> {
     let kind = record.cell.workload.kind();
     let mut intervals: Vec<Vec<Joined>> = Vec::new();
-    for Sample { figures, .. } in &record.samples {
-        for (index, interval) in joined(kind, figures).into_iter().enumerate() {
+    for sample in &record.samples {
+        for (index, interval) in joined(kind, sample).into_iter().enumerate() {
             if index == intervals.len() {
                 intervals.push(Vec::new());
             }

@@ -2,10 +2,10 @@
 //! measured, and the answer in sentences.
 
 use std::collections::BTreeSet;
-use vtax_model::foreign::ForeignText;
 
 use vtax_model::{
     cell::Instrument,
+    foreign::ForeignText,
     measurement::EndReport,
     published::{Published, PublishedFigure},
     result::{CellRecord, Metric, ResultDocument, SummaryRecord},

@@ -12,7 +12,6 @@ mod schema;
 use std::sync::LazyLock;
 
 use vtax_model::{
-    analysis::analyse,
     cell::Arm,
     measurement::EndReport,
     result::{CellStatus, ResultDocument},
@@ -21,8 +20,9 @@ use vtax_model::{
 };
 
 use super::*;
-pub(crate) use runs::study;
-use runs::{built_in, killed_after, of_text, row};
+use crate::store::Store;
+pub(crate) use runs::{analyse, study};
+use runs::{built_in, json_of, killed_after, of_text, row};
 
 const TERMINAL: Options = Options { format: Format::Table, published: None, detail: false, width: 100 };
 const MARKDOWN: Options = Options { format: Format::Markdown, ..TERMINAL };
@@ -34,15 +34,15 @@ fn snapshot(name: &str, text: String) {
 }
 
 /// A study of every kind that a report tells apart.
-static DOCUMENTS: LazyLock<Vec<ResultDocument>> = LazyLock::new(|| {
+static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
     let runs = [built_in("demo"), built_in("sparc-t7-1"), built_in("ip-instances"), with_failures(), many_streams()];
-    let mut documents: Vec<ResultDocument> = runs.iter().map(analyse).collect();
-    documents.extend(measured::all().iter().chain(&guests::all()).chain(&queues::all()).map(analyse));
-    documents.push(analyse(&emulated::t7_1()));
-    documents.extend(instruments::all().iter().map(analyse));
-    documents.extend((0..4).map(|rounds| killed_after(built_in("demo"), rounds)));
-    documents
+    let killed = (0..4).map(|rounds| killed_after(built_in("demo"), rounds));
+    let measured = measured::all().into_iter().chain(guests::all()).chain(queues::all());
+    let others = measured.chain([emulated::t7_1()]).chain(instruments::all());
+    runs.into_iter().chain(others).chain(killed).collect()
 });
+
+static DOCUMENTS: LazyLock<Vec<ResultDocument>> = LazyLock::new(|| RUNS.iter().map(analyse).collect());
 
 /// macvlan fails now and then, vxlan always.
 fn with_failures() -> Run {
@@ -129,9 +129,9 @@ fn several_streams_and_other_sizes_have_blocks_of_their_own() {
 
 #[test]
 fn killed_runs_say_how_to_go_on() {
-    snapshot("killed_before_the_first_sample", render(&killed_after(built_in("demo"), 0), &TERMINAL));
-    snapshot("killed_after_one_round", render(&killed_after(built_in("demo"), 1), &TERMINAL));
-    let three = render(&killed_after(built_in("demo"), 3), &TERMINAL);
+    snapshot("killed_before_the_first_sample", render(&analyse(&killed_after(built_in("demo"), 0)), &TERMINAL));
+    snapshot("killed_after_one_round", render(&analyse(&killed_after(built_in("demo"), 1)), &TERMINAL));
+    let three = render(&analyse(&killed_after(built_in("demo"), 3)), &TERMINAL);
     assert!(three.contains("vtax run --resume demo-20260102-030405-5eed"), "{three}");
     let noisy = three.contains("too noisy") && three.contains("3 rounds are too few to show any difference");
     assert!(noisy || three.contains("≤"), "{three}");
@@ -191,7 +191,7 @@ fn csv_has_a_line_for_each_cell_and_every_field_of_its_head() {
 
 #[test]
 fn csv_of_the_demo() {
-    let text = render(&killed_after(built_in("demo"), 7), &Options { format: Format::Csv, ..TERMINAL });
+    let text = render(&analyse(&killed_after(built_in("demo"), 7)), &Options { format: Format::Csv, ..TERMINAL });
     let some: Vec<&str> = text.lines().take(8).collect();
     snapshot("demo_csv", some.join("\n"));
 }
@@ -210,11 +210,15 @@ fn the_csv_columns_are_those_of_the_page() {
 
 #[test]
 fn json_is_the_document() {
-    let document = analyse(&built_in("demo"));
-    let text = render(&document, &Options { format: Format::Json, ..TERMINAL });
-    let back: ResultDocument = serde_json::from_str(&text).expect("JSON");
-    assert_eq!((back.id, back.cells.len()), (document.id, document.cells.len()));
-    assert!(text.ends_with("}\n"));
+    let run = built_in("demo");
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Store::open(folder.path()).expect("it opens");
+    let mut writer = store.create_run(&run.header).expect("new");
+    writer.samples(&run.samples).expect("they land");
+    writer.finish(run.state, run.wall_seconds).expect("it ends");
+    let mut text = Vec::new();
+    store.export("last", &mut text).expect("it is read").expect("memory");
+    assert_eq!(String::from_utf8(text).expect("text"), json_of(&run));
 }
 
 /// Another day, another kernel, the bridge 30 % faster, and one row less.

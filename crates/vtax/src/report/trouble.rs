@@ -1,11 +1,11 @@
 //! What a result itself shows to be wrong with it.
 
-use vtax_model::foreign::ForeignText;
 use vtax_model::{
     analysis::noise::needless_retransmits,
+    foreign::ForeignText,
     options::Idle,
     result::{CellRecord, FloorRecord, ResultDocument},
-    run::Figures,
+    run::Reading,
 };
 
 use super::{
@@ -23,8 +23,7 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
 
 /// Why CPUs were not kept from sleeping in a cell that asks for it.
 pub(super) fn idle_not_held(record: &CellRecord) -> Option<&str> {
-    let ends =
-        record.samples.iter().flat_map(|sample| [&sample.figures.ends.initiator, &sample.figures.ends.responder]);
+    let ends = record.samples.iter().flat_map(|sample| [&sample.ends.initiator, &sample.ends.responder]);
     { ends }.find_map(|end| end.idle_not_held.as_ref().map(ForeignText::raw))
 }
 
@@ -89,10 +88,10 @@ fn overloaded(document: &ResultDocument) -> Option<String> {
 /// A steady wait doesn't depend on the sample's time. At a rate that is a tenth too high it is a twentieth of that.
 fn is_overloaded(record: &CellRecord) -> bool {
     const SHARE: f64 = 0.05;
-    let waited = |figures: &Figures| {
-        let rtt = figures.rtt_ns.as_ref()?;
-        Some((rtt.mean - rtt.hdr.percentile(0.0) as f64) / 1e9 / figures.seconds)
+    let waited = |sample: &Reading| {
+        let rtt = sample.rtt?;
+        Some((rtt.mean - rtt.min as f64) / 1e9 / sample.seconds)
     };
-    let shares: Vec<f64> = record.samples.iter().filter_map(|sample| waited(&sample.figures)).collect();
+    let shares: Vec<f64> = record.samples.iter().filter_map(waited).collect();
     !shares.is_empty() && shares.iter().sum::<f64>() / shares.len() as f64 > SHARE
 }

@@ -1,11 +1,16 @@
 //! A run that is measured in the server and kept here: each line is stored as it arrives.
 
-use std::{fs, path::PathBuf, time::Instant};
+use std::{
+    fs::{self, File},
+    io::BufWriter,
+    path::PathBuf,
+    time::Instant,
+};
 
 use miette::{Context, miette};
 use vtax_agent::protocol::Stream;
 use vtax_model::{
-    run::{Run, RunState},
+    run::{RunReadings, RunState},
     server::ServerSpec,
 };
 
@@ -30,14 +35,14 @@ const ENDED: [i32; 3] = [0, 1, INTERRUPTED];
 /// On how many servers a run is tried: under QEMU's emulation a kernel panics now and then.
 const ATTEMPTS: u32 = 3;
 
-pub(crate) type FetchedRun = (Run, Option<miette::Report>);
+pub(crate) type FetchedRun = (RunReadings, Option<miette::Report>);
 
 enum AttemptEnd {
     /// The user stopped it before it began.
     NotBegun,
     Fetched(FetchedRun),
     /// The server or a guest in it is lost. What arrived before is kept.
-    Lost(Option<Run>, miette::Report),
+    Lost(Option<RunReadings>, miette::Report),
 }
 
 /// Has a run measured in a server, or goes on with `old`, in another server if that is lost. None if the user asked to
@@ -46,7 +51,7 @@ pub(crate) fn fetch_run(
     request: &ServerRequest<'_>,
     cables: bool,
     store: &Store,
-    mut old: Option<Run>,
+    mut old: Option<RunReadings>,
 ) -> Result<Option<FetchedRun>, Stop> {
     let arguments = own_arguments().or_input()?;
     let site = request.enter()?;
@@ -78,10 +83,14 @@ struct ServerAttempts<'a> {
 }
 
 impl ServerAttempts<'_> {
-    fn measure(&mut self, old: Option<Run>) -> Result<AttemptEnd, Stop> {
+    fn measure(&mut self, old: Option<RunReadings>) -> Result<AttemptEnd, Stop> {
         // Only one process may go on with a run: the writer locks it.
         let writer = old.as_ref().map(|run| self.store.resume(&run.header.id)).transpose()?;
-        let handed = old.as_ref().map(|run| HandedRun::write(run, &self.request)).transpose().or_infrastructure()?;
+        let handed = old
+            .as_ref()
+            .map(|run| HandedRun::write(&run.header.id, self.store, &self.request))
+            .transpose()
+            .or_infrastructure()?;
         let Some(server) = self.request.server(self.site)? else { return Ok(AttemptEnd::NotBegun) };
         // A run that was begun on this server goes on only on one of the same kind.
         (self.request.spec, self.request.exact) = (server.spec, true);
@@ -109,11 +118,12 @@ fn cables_of(spec: &ServerSpec) -> impl Iterator<Item = String> {
 struct HandedRun(PathBuf);
 
 impl HandedRun {
-    fn write(run: &Run, request: &ServerRequest<'_>) -> miette::Result<HandedRun> {
+    fn write(id: &str, store: &Store, request: &ServerRequest<'_>) -> miette::Result<HandedRun> {
         let folder = request.locations.state_dir().map_err(Stop::into_report)?;
-        let path = folder.join(format!("{}.relay.json", run.header.id));
-        fs::write(&path, serde_json::to_vec(run).expect("a run is JSON"))
-            .coded("file", || format!("writing {}", path.display()))?;
+        let path = folder.join(format!("{id}.relay.json"));
+        let file = File::create(&path).coded("file", || format!("writing {}", path.display()))?;
+        let written = store.write_run(id, &mut BufWriter::new(file))?;
+        written.coded("file", || format!("writing {}", path.display()))?;
         Ok(HandedRun(std::path::absolute(&path).unwrap_or(path)))
     }
 }
@@ -130,14 +140,14 @@ struct ArrivingRun<'a> {
     store: &'a Store,
     reader: LineReader,
     /// The run as far as it has arrived. Its plan comes again when the run goes on or its rounds are chosen.
-    kept: Option<(Run, RunWriter)>,
+    kept: Option<(RunReadings, RunWriter)>,
     state: Option<RunState>,
     error: Option<miette::Report>,
     begun: Instant,
 }
 
 impl<'a> ArrivingRun<'a> {
-    fn new(store: &'a Store, kept: Option<(Run, RunWriter)>) -> ArrivingRun<'a> {
+    fn new(store: &'a Store, kept: Option<(RunReadings, RunWriter)>) -> ArrivingRun<'a> {
         let (reader, begun) = (LineReader::default(), Instant::now());
         ArrivingRun { store, reader, kept, state: None, error: None, begun }
     }
@@ -165,11 +175,11 @@ impl<'a> ArrivingRun<'a> {
             }
             (RelayedLine::Run { header, .. }, None) => {
                 let writer = self.store.create_run(&header)?;
-                self.kept = Some((Run::begun(*header), writer));
+                self.kept = Some((RunReadings::begun(*header), writer));
             }
             (RelayedLine::Sample(sample), Some((run, writer))) => {
                 writer.samples(std::slice::from_ref(&sample))?;
-                run.land(*sample);
+                run.land(&sample);
             }
             (RelayedLine::Failure(failure), Some((run, writer))) => {
                 writer.failure(&failure)?;
@@ -233,7 +243,10 @@ fn not_begun(status: i32, error: Option<miette::Report>) -> Stop {
 
 #[cfg(test)]
 mod tests {
-    use vtax_model::{cell::Arm, run::Failure};
+    use vtax_model::{
+        cell::Arm,
+        run::{Failure, Reading},
+    };
 
     use super::*;
     use crate::{
@@ -279,7 +292,8 @@ mod tests {
         let (run, error) = fetched(arriving.close(Ok(0), Ok(())));
         assert!(error.is_none(), "{error:?}");
         let kept = store.load("demo-1").expect("it is there");
-        assert_eq!((kept.state, &kept.samples, &kept.failures), (run.state, &run.samples, &run.failures));
+        let turns = |run: &RunReadings| run.samples.iter().map(Reading::turn).collect::<Vec<_>>();
+        assert_eq!((kept.state, turns(&kept), &kept.failures), (run.state, turns(&run), &run.failures));
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use std::{
     io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use rusqlite::{ErrorCode, ffi};
 use vtax_model::{cell::Arm, run::ExtendError};
+use vtax_stats::histogram::HistogramError;
 
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(crate) enum StoreError {
@@ -35,6 +37,9 @@ pub(crate) enum StoreError {
     )]
     #[diagnostic(code("results-locked"))]
     Busy { file: PathBuf },
+    #[error("a vtax began to write the results in {file} while this one read them: run the command again")]
+    #[diagnostic(code("results-changed"))]
+    Changed { file: PathBuf },
     #[error("there are no runs in {dir} yet: `vtax demo` makes one, --state DIR looks elsewhere")]
     #[diagnostic(code("no-runs"))]
     Empty { dir: PathBuf },
@@ -66,6 +71,11 @@ pub(crate) enum StoreError {
     )]
     #[diagnostic(code("results-damaged"))]
     Unreadable { id: String, what: &'static str, source: serde_json::Error },
+    #[error(
+        "the histogram of a sample of the run {id} can't be read ({source}): export the run with the vtax that wrote it"
+    )]
+    #[diagnostic(code("results-damaged"))]
+    Histogram { id: String, source: HistogramError },
     #[error("the {what} of the run {id} can't be written: {source}")]
     #[diagnostic(code("defect"))]
     Unwritable { id: String, what: &'static str, source: serde_json::Error },
@@ -90,6 +100,9 @@ pub(super) struct StoreLocation {
     dir: PathBuf,
 }
 
+/// Inode, size and time of the last change.
+pub(super) type FileStamp = (u64, u64, i64, i64);
+
 /// Turns an error of SQLite into ours, knowing what was being done.
 pub(super) type Doing<'a> = dyn Fn(rusqlite::Error) -> StoreError + 'a;
 
@@ -108,6 +121,19 @@ impl StoreLocation {
 
     pub(super) fn file(&self) -> PathBuf {
         self.dir.join("results.db")
+    }
+
+    /// A file of SQLite beside the database: its log or the index of that.
+    pub(super) fn beside(&self, ending: &str) -> PathBuf {
+        let mut path = self.file().into_os_string();
+        path.push(ending);
+        path.into()
+    }
+
+    /// What changes with each write to the database file.
+    pub(super) fn stamp(&self) -> Option<FileStamp> {
+        let metadata = std::fs::metadata(self.file()).ok()?;
+        Some((metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()))
     }
 
     pub(super) fn locks(&self) -> PathBuf {

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use rusqlite::{Connection, ffi, params};
+use rusqlite::{Connection, Transaction, ffi, params};
 use serde::Serialize;
 use vtax_model::{
     cell::{Arm, Turn},
-    run::{Failure, RunHeader, RunState, Sample},
+    run::{Failure, RunHeader, RunState, Sample, SampleTimes},
 };
 
 use super::{Store, StoreError, error::StoreLocation, lock::RunLock, read_run, schema, state_of};
@@ -27,15 +27,12 @@ impl Store {
     /// Keeps the plan of a new run, which is running from now on.
     pub(crate) fn create_run(&self, header: &RunHeader) -> Result<RunWriter, StoreError> {
         let place = &self.place;
-        let writer = RunWriter::begin(place, &header.id)?;
-        let insert = "INSERT INTO run (id, started, study, title, quick, header, state, wall_seconds)
-                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', 0.0)";
-        let (study, text) = (&header.study, writer.json(header, "plan")?);
-        let row = params![header.id, header.started, study.id.as_str(), study.title.raw(), header.quick, text];
-        match writer.connection.execute(insert, row) {
+        let mut writer = RunWriter::begin(place, &header.id)?;
+        let text = writer.json(header, "plan")?;
+        match insert_run(&mut writer.connection, header, &text) {
             Err(error) if is_duplicate(&error) => Err(StoreError::Exists { id: header.id.clone() }),
             Err(error) => Err(place.doing("keeping the plan of a run")(error)),
-            Ok(_) => Ok(writer),
+            Ok(()) => Ok(writer),
         }
     }
 
@@ -63,7 +60,7 @@ impl Store {
         let doing = self.place.doing("extending a run");
         let step = writer.connection.transaction().map_err(&doing)?;
         // Nobody else can change the plan any more.
-        let run = read_run(&step, &id, &doing)?;
+        let run = read_run(&step, &self.place, &id)?.readings()?;
         let header = match run.extended(rounds) {
             Ok(header) => header,
             Err(error) => {
@@ -73,8 +70,8 @@ impl Store {
             }
         };
         let text = json(&header, &id, "plan")?;
-        let update = "UPDATE run SET header = ?2, state = 'running' WHERE id = ?1";
-        step.execute(update, params![id, text]).map_err(&doing)?;
+        step.execute(NEW_PLAN, params![id, text]).map_err(&doing)?;
+        step.execute("UPDATE run SET state = 'running' WHERE id = ?1", [&id]).map_err(&doing)?;
         step.commit().map_err(&doing)?;
         writer.earlier_seconds = run.wall_seconds;
         Ok(writer)
@@ -88,8 +85,7 @@ impl RunWriter {
     }
 
     pub(crate) fn replan(&mut self, header: &RunHeader) -> Result<(), StoreError> {
-        let update = "UPDATE run SET header = ?2 WHERE id = ?1";
-        let updated = self.connection.execute(update, params![self.id, self.json(header, "plan")?]);
+        let updated = self.connection.execute(NEW_PLAN, params![self.id, self.json(header, "plan")?]);
         updated.map(drop).map_err(self.place.doing("keeping the plan of a run"))
     }
 
@@ -100,15 +96,27 @@ impl RunWriter {
 
     /// Keeps samples that landed together: they are on the disk when this returns, or none of them is.
     pub(crate) fn samples(&mut self, samples: &[Sample]) -> Result<(), StoreError> {
-        let row = |sample: &Sample| Ok((sample.turn(), self.json(sample, "sample")?));
+        let row = |sample: &Sample| {
+            let mut sample = sample.clone();
+            let SampleTimes { rtt, from_send } = sample.figures.take_times();
+            let [rtt, from_send] = [rtt, from_send].map(|times| times.map(|times| times.to_bytes()));
+            Ok(NewRow { turn: sample.turn(), body: self.json(&sample, "sample")?, rtt, from_send })
+        };
         let rows = samples.iter().map(row).collect::<Result<Vec<_>, StoreError>>()?;
-        self.insert("INSERT INTO sample (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)", &rows)
+        self.insert(&rows, |step, id, NewRow { turn: (round, Turn { cell, arm }), body, rtt, from_send }| {
+            let insert = "INSERT INTO sample (run, cell, arm, round, body, rtt, rtt_from_send)
+                          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+            step.execute(insert, params![id, *cell as i64, arm_name(*arm), round, body, rtt, from_send])
+        })
     }
 
     /// Keeps that a sample could not be taken.
     pub(crate) fn failure(&mut self, failure: &Failure) -> Result<(), StoreError> {
-        let row = (failure.turn(), self.json(failure, "failure")?);
-        self.insert("INSERT INTO failure (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)", &[row])
+        let row = NewRow { turn: failure.turn(), body: self.json(failure, "failure")?, rtt: None, from_send: None };
+        self.insert(&[row], |step, id, NewRow { turn: (round, Turn { cell, arm }), body, .. }| {
+            let insert = "INSERT INTO failure (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+            step.execute(insert, params![id, *cell as i64, arm_name(*arm), round, body])
+        })
     }
 
     /// Ends this session, which took `wall_seconds`; those of earlier ones are added.
@@ -121,16 +129,20 @@ impl RunWriter {
     }
 
     /// Inserts rows in place of earlier failures, with the time spent in the same transaction: vtax may be killed next.
-    fn insert(&mut self, insert: &str, rows: &[((u32, Turn), String)]) -> Result<(), StoreError> {
+    fn insert(
+        &mut self,
+        rows: &[NewRow],
+        insert: impl Fn(&Transaction<'_>, &str, &NewRow) -> rusqlite::Result<usize>,
+    ) -> Result<(), StoreError> {
         let seconds = self.earlier_seconds + self.begun.elapsed().as_secs_f64();
         let doing = self.place.doing("keeping a sample");
         let step = self.connection.transaction().map_err(&doing)?;
-        for ((round, Turn { cell, arm }), body) in rows {
+        for row in rows {
+            let (round, Turn { cell, arm }) = row.turn;
             let forget = "DELETE FROM failure WHERE run = ?1 AND cell = ?2 AND arm = ?3 AND round = ?4";
-            step.execute(forget, params![self.id, *cell as i64, arm_name(*arm), round]).map_err(&doing)?;
-            let inserted = step.execute(insert, params![self.id, *cell as i64, arm_name(*arm), round, body]);
-            inserted.map_err(|error| match is_duplicate(&error) {
-                true => StoreError::Twice { id: self.id.clone(), cell: *cell, arm: *arm, round: *round },
+            step.execute(forget, params![self.id, cell as i64, arm_name(arm), round]).map_err(&doing)?;
+            insert(&step, &self.id, row).map_err(|error| match is_duplicate(&error) {
+                true => StoreError::Twice { id: self.id.clone(), cell, arm, round },
                 false => doing(error),
             })?;
         }
@@ -149,6 +161,26 @@ impl RunWriter {
     fn json(&self, data: &impl Serialize, what: &'static str) -> Result<String, StoreError> {
         json(data, &self.id, what)
     }
+}
+
+/// What lands of a sample or of a failure.
+struct NewRow {
+    turn: (u32, Turn),
+    body: String,
+    rtt: Option<Vec<u8>>,
+    from_send: Option<Vec<u8>>,
+}
+
+const NEW_PLAN: &str = "UPDATE plan SET header = ?2 WHERE run = ?1";
+
+fn insert_run(connection: &mut Connection, header: &RunHeader, text: &str) -> rusqlite::Result<()> {
+    let step = connection.transaction()?;
+    let run = "INSERT INTO run (id, started, study, title, quick, state, wall_seconds)
+               VALUES (?1, ?2, ?3, ?4, ?5, 'running', 0.0)";
+    let study = &header.study;
+    step.execute(run, params![header.id, header.started, study.id.as_str(), study.title.raw(), header.quick])?;
+    step.execute("INSERT INTO plan (run, header) VALUES (?1, ?2)", params![header.id, text])?;
+    step.commit()
 }
 
 fn json(data: &impl Serialize, id: &str, what: &'static str) -> Result<String, StoreError> {

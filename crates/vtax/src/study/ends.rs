@@ -21,13 +21,13 @@ use std::{
     sync::Arc,
     time::Instant,
 };
-use vtax_model::foreign::ForeignText;
 
 use miette::{Context, miette};
 use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder};
 use vtax_engine::{EndSetup, Station};
 use vtax_lab::Lab;
 use vtax_model::{
+    foreign::ForeignText,
     run::{Figures, GuestMachine, PairReports, PartialRecord, PlacementNote, RowEnds},
     study::Row,
     units::Mtu,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vtax_model::{
     cell::{Cell, Instrument},
-    run::{Experience, Goal, Resolution, Run, RunHeader, Unreachable},
+    run::{Experience, Goal, Resolution, RunHeader, RunReadings, Unreachable},
 };
 use vtax_stats::planning::LEAST_FOR_NOISE;
 
@@ -114,7 +114,7 @@ pub(super) struct Piloted {
 }
 
 /// Reads what the first rounds tell, and chooses the number of rounds if vtax is to choose it.
-pub(super) fn settle_by_pilot(run: &mut Run) -> Piloted {
+pub(super) fn settle_by_pilot(run: &mut RunReadings) -> Piloted {
     let goal = run.header.unsettled.take();
     match (Experience::of(run, clock::seconds), goal) {
         (Some(known), Some(goal)) => reach(run, &known, goal),
@@ -135,7 +135,7 @@ pub(super) fn settle_by_pilot(run: &mut Run) -> Piloted {
 }
 
 /// Chooses the number of rounds for a goal, at least the rounds that were taken already.
-fn reach(run: &mut Run, known: &Experience, goal: Goal) -> Piloted {
+fn reach(run: &mut RunReadings, known: &Experience, goal: Goal) -> Piloted {
     match known.rounds_for(&run.header, goal) {
         Ok(rounds) => {
             run.header.set_rounds(rounds.max(PILOT));

@@ -3,10 +3,10 @@
 use clap::Args;
 use miette::bail;
 use vtax_agent::limits::{LimitError, Load};
-use vtax_model::foreign::ForeignText;
 use vtax_model::{
     cell::{Cell, Instrument},
     endpoint::{End, Endpoint},
+    foreign::ForeignText,
     guest::GuestDefaults,
     method::DomainKind,
     options::{Engine, OptionError, Segments, TestOptions},

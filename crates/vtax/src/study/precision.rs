@@ -1,6 +1,6 @@
 //! Tells when a run ended before its means were as precise as `--confidence` and `--width` ask.
 
-use vtax_model::run::{Run, RunState, stopping_outcome};
+use vtax_model::run::{RunReadings, RunState, stopping_outcome};
 use vtax_stats::Decision;
 
 use super::runner::label;
@@ -9,7 +9,7 @@ use super::runner::label;
 const NAMED: usize = 4;
 
 /// The warning that `--confidence` and `--width` were not reached, and where. None for a run that can go on.
-pub(super) fn imprecise(run: &Run) -> Option<String> {
+pub(super) fn imprecise(run: &RunReadings) -> Option<String> {
     let rule = run.header.stopping.as_ref().filter(|_| run.state == RunState::Complete)?;
     let outcome = stopping_outcome(run);
     let missed: Vec<&(usize, Decision)> =
@@ -48,20 +48,23 @@ fn reached(decision: Decision) -> String {
 
 #[cfg(test)]
 mod tests {
-    use vtax_model::cell::Arm;
+    use vtax_model::{
+        cell::Arm,
+        run::{Reading, Run},
+    };
     use vtax_stats::{Confidence, StoppingRule, Width};
 
     use super::*;
     use crate::store::tests::{header, sample};
 
-    fn ruled(rounds: u32) -> Run {
+    fn ruled(rounds: u32) -> RunReadings {
         let width = Width::try_from(10.0).expect("a width");
         let rule = StoppingRule::new(Confidence::P95, width, 2, rounds as usize).expect("a rule");
         let mut header = header("demo-1", "2026-01-01T00:00:00Z");
         header.study.cells.truncate(1);
         header.stopping = Some(rule);
         // No sample of these has a round-trip time.
-        let samples = (1..=rounds).map(|round| sample(0, Arm::A, round)).collect();
+        let samples = (1..=rounds).map(|round| Reading::of(&sample(0, Arm::A, round))).collect();
         Run { header, state: RunState::Complete, wall_seconds: 1.0, samples, failures: Vec::new() }
     }
 

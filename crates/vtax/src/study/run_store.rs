@@ -1,9 +1,9 @@
 //! Where a run is kept: in the store of this vtax, or by the vtax outside if this one is in an emulated server.
 
-use std::{fs, path::PathBuf};
+use std::{fs::File, io::BufReader, path::PathBuf};
 
 use miette::miette;
-use vtax_model::run::{Failure, Run, RunHeader, RunState, Sample};
+use vtax_model::run::{Failure, RunHeader, RunReadings, RunState, Sample};
 
 use super::runner::Sink;
 use crate::{
@@ -35,7 +35,15 @@ impl RunStore {
         }
     }
 
-    pub(super) fn load(&self, id: &str) -> Result<Run, Stop> {
+    /// The store of this vtax, if the run is kept there.
+    pub(super) fn here(self) -> Option<Store> {
+        match self {
+            RunStore::Here(store) => Some(store),
+            RunStore::Outside { .. } => None,
+        }
+    }
+
+    pub(super) fn load(&self, id: &str) -> Result<RunReadings, Stop> {
         match self {
             RunStore::Here(store) => Ok(store.load(id)?),
             RunStore::Outside { old } => {
@@ -43,8 +51,9 @@ impl RunStore {
                     .as_deref()
                     .ok_or_else(|| miette!(code = "defect", "--relay needs --relay-from to go on with a run"))
                     .or_input()?;
-                let text = fs::read(old).coded("file", || format!("reading {}", old.display())).or_input()?;
-                serde_json::from_slice(&text).coded("file", || format!("reading {}", old.display())).or_input()
+                let reading = || format!("reading {}", old.display());
+                let file = File::open(old).coded("file", reading).or_input()?;
+                serde_json::from_reader(BufReader::new(file)).coded("file", reading).or_input()
             }
         }
     }

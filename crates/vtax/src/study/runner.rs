@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vtax_model::{
     cell::{Cell, Turn, pass_orders},
-    run::{Failure, Figures, PartialRecord, Run, RunState, Sample, primary_figures},
+    run::{Failure, Figures, PartialRecord, Reading, RunReadings, RunState, Sample, primary_figures},
     study::Row,
     units::Mtu,
     workload::{TestSpec, Workload},
@@ -85,7 +85,7 @@ const GIVE_UP: usize = 3;
 
 /// Takes every sample of `run` that it does not have yet.
 pub(crate) fn run_rounds(
-    run: &mut Run,
+    run: &mut RunReadings,
     sampler: &mut dyn Sampler,
     sink: &mut dyn Sink,
     watcher: &mut dyn Watcher,
@@ -97,19 +97,19 @@ pub(crate) fn run_rounds(
 }
 
 /// The number of samples of the plan that the run lacks.
-pub(crate) fn samples_left(run: &Run) -> usize {
+pub(crate) fn samples_left(run: &RunReadings) -> usize {
     let done = taken(run);
     let left = |round| run.header.turns(round).iter().filter(|turn| !done.contains(&(round, **turn))).count();
     (1..=run.header.rounds()).map(left).sum()
 }
 
 /// The samples that the run has. A sample that failed is tried again when the run is resumed.
-fn taken(run: &Run) -> BTreeSet<(u32, Turn)> {
-    run.samples.iter().map(Sample::turn).collect()
+fn taken(run: &RunReadings) -> BTreeSet<(u32, Turn)> {
+    run.samples.iter().map(Reading::turn).collect()
 }
 
 struct Rounds<'a> {
-    run: &'a mut Run,
+    run: &'a mut RunReadings,
     sampler: &'a mut dyn Sampler,
     sink: &'a mut dyn Sink,
     watcher: &'a mut dyn Watcher,
@@ -249,7 +249,7 @@ impl Rounds<'_> {
 
     fn landed(&mut self, samples: Vec<Sample>) -> miette::Result<()> {
         self.sink.samples(&samples)?;
-        samples.into_iter().for_each(|sample| self.run.land(sample));
+        samples.iter().for_each(|sample| self.run.land(sample));
         Ok(())
     }
 

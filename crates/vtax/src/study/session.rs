@@ -11,11 +11,9 @@ use vtax_engine::{EngineError, check_congestion_control};
 use vtax_host::inspect;
 use vtax_lab::{Facts, GuestNeeds, Lifetime, World};
 use vtax_model::{
-    analysis::analyse,
     endpoint::{Control, Endpoint, Pins},
     options::CongestionControl,
-    result::ResultDocument,
-    run::{Environment, Run, RunHeader, RunState, UnavailableRow},
+    run::{Environment, RunHeader, RunReadings, RunState, UnavailableRow},
     server::ServerSpec,
     study::Study,
 };
@@ -35,7 +33,7 @@ use crate::{
     interrupt::Interrupt,
     locations::{Locations, RunSite},
     phases::Phases,
-    server::{ServerRequest, Stay, fetch_run},
+    server::{FetchedRun, ServerRequest, Stay, fetch_run},
     store::Store,
 };
 
@@ -64,15 +62,22 @@ pub(crate) struct Conditions {
     pub(crate) server_cables: bool,
 }
 
+/// A run that has ended, in order or not. Its samples are in the store.
 pub(crate) struct Finished {
-    pub(crate) document: ResultDocument,
+    pub(crate) id: String,
+    pub(crate) state: RunState,
+    /// Whether any sample could not be taken.
+    pub(crate) failed: bool,
+    samples: usize,
+    measured_seconds: f64,
+    wall_seconds: f64,
+    /// None if another vtax stores the run and prints its report.
+    pub(crate) store: Option<Store>,
     /// What ended it early, if it wasn't the user.
     pub(crate) error: Option<miette::Report>,
     /// What the user asked for and the run did not reach, a sentence each.
     pub(crate) shortfalls: Vec<String>,
     state_dir: PathBuf,
-    /// Whether another vtax stores the run and prints its report.
-    pub(crate) relayed: bool,
 }
 
 /// Measures what is asked for, or goes on with a run.
@@ -82,13 +87,13 @@ pub(crate) fn run(
     locations: &Locations,
     site: &RunSite,
 ) -> Result<Finished, Stop> {
-    let store = RunStore::open(locations, site)?;
-    if let (RunStore::Here(store), RunSite::Here { server }) = (&store, site)
-        && let Some(finished) = on_server(&source, *server, conditions, locations, store)?
+    let (state_dir, store) = (locations.state_dir()?, RunStore::open(locations, site)?);
+    if let (RunStore::Here(here), RunSite::Here { server }) = (&store, site)
+        && let Some((run, error)) = on_server(&source, *server, conditions, locations, here)?
     {
-        return Ok(finished);
+        // The vtax in the server has said what --show and --budget did not reach.
+        return Ok(Finished::of(run, error, Vec::new(), state_dir, store));
     }
-    let state_dir = locations.state_dir()?;
     let source = match site {
         // The run that a lost server had begun goes on, whatever the command line said when it began.
         RunSite::InServer { old: Some(_) } => RunRequest::Old { run: String::new(), rounds: None },
@@ -111,7 +116,7 @@ pub(crate) fn run(
     })?;
     prepared.ends.warn_of_unpinned();
     let (run, error, shortfalls) = prepared.measure(&interrupt, &phases, begun);
-    Ok(Finished::of(&run, error, shortfalls, state_dir, matches!(site, RunSite::InServer { .. })))
+    Ok(Finished::of(run, error, shortfalls, state_dir, store))
 }
 
 /// Has the run measured on an emulated server if one is asked for, or if the run was begun on one.
@@ -121,7 +126,7 @@ fn on_server(
     conditions: &Conditions,
     locations: &Locations,
     store: &Store,
-) -> Result<Option<Finished>, Stop> {
+) -> Result<Option<FetchedRun>, Stop> {
     let old = match source {
         RunRequest::Old { run, .. } => Some(store.load(run)?),
         RunRequest::Study(_) | RunRequest::Measure(_) => None,
@@ -137,13 +142,11 @@ fn on_server(
     let (exact, kernel) = (old.is_some(), conditions.kernel.as_deref());
     let request = ServerRequest { spec, stay: Stay::Command, exact, locations, kernel };
     let fetched = fetch_run(&request, conditions.server_cables, store, old)?;
-    let Some((run, error)) = fetched else { return Err(Stop::interrupted()) };
-    // The vtax in the server has said what --show and --budget did not reach.
-    Ok(Some(Finished::of(&run, error, Vec::new(), locations.state_dir()?, false)))
+    fetched.map(Some).ok_or_else(Stop::interrupted)
 }
 
 /// The server on which to measure. A run goes on where it was begun.
-fn server_of(old: Option<&Run>, asked: Option<ServerSpec>) -> miette::Result<Option<ServerSpec>> {
+fn server_of(old: Option<&RunReadings>, asked: Option<ServerSpec>) -> miette::Result<Option<ServerSpec>> {
     let Some(run) = old else { return Ok(asked) };
     let begun = run.header.environment.server.as_ref().map(|server| server.spec.raw().parse()).transpose()?;
     match (begun, asked) {
@@ -219,7 +222,7 @@ impl LoadedRequest {
 }
 
 struct PreparedRun {
-    run: Run,
+    run: RunReadings,
     ends: ConnectedEnds,
     keeper: RunKeeper,
     /// Whether the first rounds are to tell what the plan can show.
@@ -296,7 +299,7 @@ impl RunSetup<'_> {
         header.placement.notes.extend(ends.notes());
         header.ends = ends.records();
         let keeper = store.create_run(&header)?;
-        Ok(PreparedRun { run: Run::begun(header), ends, keeper, needs_pilot: false, shortfalls: Vec::new() })
+        Ok(PreparedRun { run: RunReadings::begun(header), ends, keeper, needs_pilot: false, shortfalls: Vec::new() })
     }
 
     fn resume(&self, header: RunHeader, rounds: Option<u32>, store: &RunStore) -> Result<PreparedRun, Stop> {
@@ -361,7 +364,7 @@ impl PreparedRun {
         interrupt: &Interrupt,
         phases: &Phases,
         begun: Instant,
-    ) -> (Run, Option<miette::Report>, Vec<String>) {
+    ) -> (RunReadings, Option<miette::Report>, Vec<String>) {
         self.ends.break_off_on(interrupt);
         tell!("run {}: {} samples to take", self.run.header.id, runner::samples_left(&self.run));
         let ended = self.rounds(interrupt);
@@ -414,14 +417,26 @@ impl PreparedRun {
 
 impl Finished {
     fn of(
-        run: &Run,
+        run: RunReadings,
         error: Option<miette::Report>,
         mut shortfalls: Vec<String>,
         state_dir: PathBuf,
-        relayed: bool,
+        store: RunStore,
     ) -> Finished {
-        shortfalls.extend(imprecise(run).filter(|_| !relayed));
-        Finished { document: analyse(run), error, shortfalls, state_dir, relayed }
+        let store = store.here();
+        shortfalls.extend(imprecise(&run).filter(|_| store.is_some()));
+        Finished {
+            state: run.state,
+            failed: !run.failures.is_empty(),
+            samples: run.samples.len(),
+            measured_seconds: run.samples.iter().map(|sample| sample.seconds).sum(),
+            wall_seconds: run.wall_seconds,
+            id: run.header.id,
+            store,
+            error,
+            shortfalls,
+            state_dir,
+        }
     }
 
     /// Tells on standard error what the user asked for and the run did not reach.
@@ -431,17 +446,14 @@ impl Finished {
 
     /// Tells on standard error where the result is and how long the run took.
     pub(crate) fn epilogue(&self) {
-        let document = &self.document;
-        let measured: f64 = document.cells.iter().flat_map(|cell| &cell.samples).map(|s| s.figures.seconds).sum();
-        let count: usize = document.cells.iter().map(|cell| cell.samples.len()).sum();
-        let wall = document.wall_seconds;
+        let (count, measured, wall) = (self.samples, self.measured_seconds, self.wall_seconds);
         match measured > 0.0 {
             true => tell!("{count} samples, {measured:.1} s measured in {wall:.1} s ({:.2} x)", wall / measured),
             false => tell!("no sample could be taken in {wall:.1} s"),
         }
-        tell!("kept as {} in {}", document.id, self.state_dir.display());
-        if document.state != RunState::Complete {
-            tell!("go on with: vtax run --resume {}", document.id);
+        tell!("kept as {} in {}", self.id, self.state_dir.display());
+        if self.state != RunState::Complete {
+            tell!("go on with: vtax run --resume {}", self.id);
         }
         self.warn_of_shortfalls();
     }

@@ -7,9 +7,11 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use vtax_model::foreign::ForeignText;
 
-use vtax_model::units::{ByteSize, Mtu, Span};
+use vtax_model::{
+    foreign::ForeignText,
+    units::{ByteSize, Mtu, Span},
+};
 
 use super::{SOON, fake::WAITS, fault, initiate, rr, stage, stage_of};
 use crate::{

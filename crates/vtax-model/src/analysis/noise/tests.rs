@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    analysis::{analyse, tests::demo_run},
+    analysis::tests::{analyse, demo_run},
     cell::Cell,
     nic::NicFacts,
     options::CongestionControl,

@@ -5,7 +5,7 @@ use crate::{
 };
 
 /// Of `bridge` the figures scatter by about 1 %, of the others not at all. A sample takes a second.
-fn jittery(rounds: u32) -> Run {
+fn jittery(rounds: u32) -> RunReadings {
     let mut header = header(THREE_ROWS);
     header.set_rounds(rounds);
     header.started = "-3".into();

@@ -1,7 +1,6 @@
-use vtax_model::foreign::ForeignText;
 use vtax_model::{
-    analysis::analyse,
     cell::Arm,
+    foreign::ForeignText,
     result::Disturbance,
     run::{Failure, Run},
     units::Span,
@@ -10,7 +9,7 @@ use vtax_stats::histogram::{Histogram, SparseHistogram};
 
 use super::*;
 use crate::{
-    report::Options,
+    report::{Options, tests::analyse},
     store::tests::{header, sample},
 };
 

@@ -1,7 +1,7 @@
 //! The studies of guests beside what was published: several at a time, and paths between them.
 
-use vtax_model::foreign::ForeignText;
 use vtax_model::{
+    foreign::ForeignText,
     measurement::IntervalRtt,
     run::{EndRecord, PairFigures, PairRecord, Parallel, RowEnds},
 };

@@ -1,7 +1,6 @@
 //! Synthetic runs: made up by arithmetic, on a machine that says so, analysed like real ones.
 
 use vtax_model::{
-    analysis::analyse,
     cell::{Arm, Cell, Instrument},
     located::Source,
     measurement::{EndReport, FileReport, Interval, IntervalRtt, MachineCpu, Slice, Stages, ThreadCpu},
@@ -75,12 +74,27 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
     run
 }
 
+pub(crate) fn analyse(run: &Run) -> ResultDocument {
+    let Ok(document) = vtax_model::analysis::analyse(run);
+    document
+}
+
+/// What is exported of a run.
+pub(super) fn json_of(run: &Run) -> String {
+    json_with(analyse(run), run)
+}
+
+pub(super) fn json_with(document: ResultDocument, run: &Run) -> String {
+    let of_cell = |cell, _| run.samples.iter().filter(|sample| sample.cell == cell).collect::<Vec<_>>();
+    crate::report::json(&document.with_samples(of_cell))
+}
+
 /// As if it had been killed after `rounds`.
-pub(super) fn killed_after(mut run: Run, rounds: u32) -> ResultDocument {
+pub(super) fn killed_after(mut run: Run, rounds: u32) -> Run {
     run.state = RunState::Running;
     run.samples.retain(|sample| sample.round <= rounds);
     run.failures.retain(|failure| failure.round <= rounds);
-    analyse(&run)
+    run
 }
 
 fn unavailable(row: Row) -> Option<UnavailableRow> {

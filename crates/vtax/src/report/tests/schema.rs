@@ -4,7 +4,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use vtax_stats::{Confidence, StoppingRule, Width};
 
-use super::*;
+use super::{runs::json_with, *};
 
 fn validator() -> Validator {
     let text = include_str!("../../../../../docs/vtax.result.v1.schema.json");
@@ -13,9 +13,8 @@ fn validator() -> Validator {
     jsonschema::draft202012::new(&schema).expect("the schema can be used")
 }
 
-fn exported(document: &ResultDocument) -> Value {
-    let text = render(document, &Options { format: Format::Json, ..TERMINAL });
-    serde_json::from_str(&text).expect("JSON")
+fn exported(run: &Run) -> Value {
+    serde_json::from_str(&json_of(run)).expect("JSON")
 }
 
 fn errors(validator: &Validator, value: &Value) -> Vec<String> {
@@ -25,8 +24,8 @@ fn errors(validator: &Validator, value: &Value) -> Vec<String> {
 #[test]
 fn every_kind_of_document_keeps_to_the_schema() {
     let validator = validator();
-    for document in DOCUMENTS.iter() {
-        assert_eq!(errors(&validator, &exported(document)), Vec::<String>::new(), "{}", document.id);
+    for run in RUNS.iter() {
+        assert_eq!(errors(&validator, &exported(run)), Vec::<String>::new(), "{}", run.header.id);
     }
 }
 
@@ -42,21 +41,23 @@ fn a_stopping_rule_keeps_to_the_schema() {
     let width = Width::try_from(5.0).expect("a width");
     run.header.stopping = Some(StoppingRule::new(Confidence::P99, width, 3, 30).expect("a rule"));
     let document = analyse(&run);
-    assert_eq!(errors(&validator(), &exported(&document)), Vec::<String>::new());
+    assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
     assert!(render(&document, &TERMINAL).contains("3 to 30 rounds of 150ms, until every 99 % interval"));
 }
 
 #[test]
 fn guests_that_waited_keep_to_the_schema() {
-    let mut document = analyse(&built_in("demo"));
+    let run = built_in("demo");
+    let mut document = analyse(&run);
     document.disturbance.guests_waited = Some(0.5);
-    assert_eq!(errors(&validator(), &exported(&document)), Vec::<String>::new());
+    let exported = serde_json::from_str(&json_with(document, &run)).expect("JSON");
+    assert_eq!(errors(&validator(), &exported), Vec::<String>::new());
 }
 
 #[test]
 fn broken_documents_are_refused() {
     let validator = validator();
-    let whole = exported(&analyse(&built_in("demo")));
+    let whole = exported(&built_in("demo"));
     let refused = |breaks: &str, edit: &dyn Fn(&mut Value)| {
         let mut broken = whole.clone();
         edit(&mut broken);
@@ -102,7 +103,7 @@ fn strangers_and_raised_cpu_times_are_told_and_fit_the_schema() {
     let machine = sample.cpu.initiator.machine;
     sample.cpu.initiator.machine = machine.at_least(machine.busy() * 2.0);
     let document = analyse(&run);
-    assert_eq!(errors(&validator(), &exported(&document)), Vec::<String>::new());
+    assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
     let text = render(&document, &TERMINAL);
     assert!(text.contains("STRANGERS: ") && text.contains("(124)"), "{text}");
     assert!(text.contains("CPU AT LEAST: in 1 sample ") && !text.contains("CPU BY TICKS"), "{text}");

@@ -2,7 +2,7 @@ use vtax_model::{
     cell::Arm,
     located::Source,
     measurement::{EndReport, MachineCpu},
-    run::{Figures, RunState, Sample},
+    run::{Figures, Reading, Run, RunState, Sample},
     study::Study,
 };
 use vtax_stats::histogram::Histogram;
@@ -48,6 +48,10 @@ fn measured(header: RunHeader) -> Run {
         }
     }
     run
+}
+
+fn read(run: Run) -> RunReadings {
+    run.with_samples(|samples| samples.into_iter().map(Reading::from).collect())
 }
 
 fn figures(header: &RunHeader, cell: usize, rtt: u64) -> Figures {
@@ -128,7 +132,7 @@ fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
     assert!(forecast.needs_pilot(&header) && header.unsettled.is_some(), "also after a kill");
     assert_eq!(header.rounds(), PILOT);
     insta::assert_snapshot!(forecast.lines(&header).join("\n"), @"plan: 6 rounds first; they tell how many --show 0.5% needs");
-    let mut run = measured(header);
+    let mut run = read(measured(header));
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
     insta::assert_snapshot!(line.expect("told"), @"--show 0.5%: after 6 rounds: 85 rounds, about 2 min 50 s in all; can show about 0.5 % in TCP RR");
     assert!(shortfall.is_none() && run.header.unsettled.is_none() && run.header.rounds() > PILOT);
@@ -136,7 +140,7 @@ fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
 
 #[test]
 fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
-    let mut run = measured(RunHeader { unsettled: asked("0.001%").unsettled, ..plan(PILOT) });
+    let mut run = read(measured(RunHeader { unsettled: asked("0.001%").unsettled, ..plan(PILOT) }));
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
     insta::assert_snapshot!(shortfall.expect("told"), @"--show 0.001%: too noisy by the run three-1: 2000 rounds, the most that a run may have, show 0.10 %; give a larger difference, or longer samples (--duration); the run ended after its first 6 rounds");
     assert!(line.is_none() && run.header.rounds() == PILOT);
@@ -145,7 +149,7 @@ fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
 /// It is no failure: there is a result, of as many rounds as a pilot has.
 #[test]
 fn a_budget_that_a_pilot_has_used_up_is_told() {
-    let mut run = measured(RunHeader { unsettled: asked("1s").unsettled, ..plan(PILOT) });
+    let mut run = read(measured(RunHeader { unsettled: asked("1s").unsettled, ..plan(PILOT) }));
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
     insta::assert_snapshot!(line.expect("told"), @r"
     warning: --budget 1s: the first 6 rounds have used it up
@@ -156,11 +160,11 @@ fn a_budget_that_a_pilot_has_used_up_is_told() {
 
 #[test]
 fn a_pilot_whose_samples_failed_is_told() {
-    let mut run = measured(RunHeader { unsettled: asked("1%").unsettled, ..plan(PILOT) });
+    let mut run = read(measured(RunHeader { unsettled: asked("1%").unsettled, ..plan(PILOT) }));
     run.samples.retain(|sample| sample.round < 3);
     let Piloted { shortfall, .. } = settle_by_pilot(&mut run);
     insta::assert_snapshot!(shortfall.expect("told"), @"--show 1%: samples of the first 6 rounds failed, so the study's own 11 rounds were taken");
-    let mut run = measured(plan(PILOT));
+    let mut run = read(measured(plan(PILOT)));
     run.samples.clear();
     assert!(settle_by_pilot(&mut run).shortfall.is_none(), "nothing was asked for");
 }

@@ -94,7 +94,7 @@ impl Watcher for User {
 
 const PATIENT: User = User { patience: usize::MAX };
 
-fn fresh(study: &str, samples: u32) -> Run {
+fn fresh(study: &str, samples: u32) -> RunReadings {
     let mut study = crate::report::tests::study(study);
     study.plan.samples = samples;
     let header = vtax_model::run::RunHeader {
@@ -113,10 +113,10 @@ fn fresh(study: &str, samples: u32) -> Run {
         paths: Vec::new(),
         ends: Vec::new(),
     };
-    Run { header, state: RunState::Running, wall_seconds: 0.0, samples: Vec::new(), failures: Vec::new() }
+    RunReadings::begun(header)
 }
 
-fn go(run: &mut Run, machine: &mut dyn Sampler) -> Ended {
+fn go(run: &mut RunReadings, machine: &mut dyn Sampler) -> Ended {
     run_rounds(run, machine, &mut Shelf::wide(), &mut { PATIENT })
 }
 
@@ -270,7 +270,7 @@ fn cells_are_compared_by_what_their_test_is_for() {
 }
 
 /// The demo's cells, cut into slices.
-fn sliced(samples: u32) -> Run {
+fn sliced(samples: u32) -> RunReadings {
     let mut run = fresh("demo", samples);
     let slices = vtax_model::study::Slices { passes: 4, stream: vtax_model::units::Span::from_millis(10) };
     run.header.plan.slices = Some(slices);
@@ -286,7 +286,7 @@ fn rows_of_a_block_take_turns_and_land_together() {
     let ended = go(&mut run, &mut machine);
     assert_eq!((ended.state, run.samples.len(), machine.taken), (RunState::Complete, planned, planned));
     // Seven rows and the baseline again, block by block.
-    let block = |sample: &Sample| run.header.study.cells[sample.cell].block();
+    let block = |sample: &Reading| run.header.study.cells[sample.cell].block();
     let together = run.samples.chunk_by(|one, next| block(one) == block(next) && one.round == next.round);
     assert!({ together }.all(|samples| samples.len() == 8));
 }
@@ -314,7 +314,7 @@ fn a_killed_run_has_whole_blocks_and_goes_on_with_the_next() {
     let mut shelf = Shelf { kept: Vec::new(), room: 20 };
     let ended = run_rounds(&mut run, &mut steady(), &mut shelf, &mut { PATIENT });
     assert!(ended.error.is_some() && shelf.kept.len().is_multiple_of(8), "{}", shelf.kept.len());
-    run.samples = shelf.kept;
+    run.samples = shelf.kept.iter().map(Reading::of).collect();
     assert_eq!(go(&mut run, &mut steady()).state, RunState::Complete);
     assert_eq!(samples_left(&run), 0);
 }

@@ -8,10 +8,10 @@ mod virsh;
 mod xml;
 
 use std::{net::IpAddr, path::Path, rc::Rc};
-use vtax_model::foreign::ForeignText;
 
 use vtax_host::inspect::link_hops;
 use vtax_model::{
+    foreign::ForeignText,
     guest::{Backend, Flavour},
     run::{DomainRecord, GuestMachine, Hop, PlacementNote},
     study::Row,

@@ -1,7 +1,6 @@
 use std::{cell::RefCell, io, time::Duration};
-use vtax_model::foreign::ForeignText;
 
-use vtax_model::run::DomainNic;
+use vtax_model::{foreign::ForeignText, run::DomainNic};
 
 use super::*;
 

@@ -1,9 +1,9 @@
 //! A domain in words.
 
 use std::collections::BTreeMap;
-use vtax_model::foreign::ForeignText;
 
 use vtax_model::{
+    foreign::ForeignText,
     method::IoMethod,
     run::{DomainNic, DomainRecord, PlacementNote},
     study::Row,

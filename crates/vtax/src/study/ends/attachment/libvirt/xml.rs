@@ -1,10 +1,10 @@
 //! Reads from a domain's XML what identifies a path (<https://libvirt.org/formatdomain.html>).
 
 use std::{collections::BTreeMap, str::FromStr};
-use vtax_model::foreign::ForeignText;
 
 use roxmltree::{Document, Node, ParsingOptions};
 use vtax_model::{
+    foreign::ForeignText,
     guest::{Accelerator, Backend, Flavour},
     method::IoMethod,
     run::{DomainNic, DomainRecord},

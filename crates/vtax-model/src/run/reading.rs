@@ -1,0 +1,221 @@
+//! What is held of a sample.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{EndCpu, EndDetail, Figures, HostCpu, Parallel, Sample};
+use crate::{
+    cell::{Arm, Turn},
+    endpoint::Ends,
+    foreign::ForeignText,
+    measurement::{FileReport, Interval, MachineCpu, SessionCpu, WarmupReport},
+    result::Metric,
+    workload::TestKind,
+};
+use vtax_stats::Pair;
+
+/// What analysis and tables need of a sample, some 700 bytes and its series. Its histograms and slices, which are the
+/// most of it, stay where the run is stored: a run may have 100,000 samples.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(from = "Sample")]
+#[expect(missing_docs, reason = "those of the same name are in Figures")]
+pub struct Reading {
+    /// Index into the study's cells.
+    pub cell: usize,
+    /// Which arm of the baseline.
+    pub arm: Arm,
+    /// From 1.
+    pub round: u32,
+    /// RFC 3339, UTC, when the sample began.
+    pub at: String,
+    pub seconds: f64,
+    pub transactions: u64,
+    pub bytes: u64,
+    pub lost: u64,
+    pub reordered: u64,
+    pub retransmits: u64,
+    /// [`Figures::rate`].
+    pub rate: f64,
+    /// [`Figures::rtt_us`].
+    pub rtt_us: f64,
+    /// [`Figures::goodput_mbps`].
+    pub goodput_mbps: f64,
+    /// [`Figures::threads_us_per_transaction`].
+    pub threads_us_per_transaction: f64,
+    /// [`Figures::threads_us_per_kb`].
+    pub threads_us_per_kb: f64,
+    /// [`Figures::cpu_us_per_transaction`].
+    pub cpu_us_per_transaction: f64,
+    /// [`Figures::cpu_us_per_kb`].
+    pub cpu_us_per_kb: f64,
+    /// Round-trip times in nanoseconds; in the open loop from the moment the request was due.
+    pub rtt: Option<RttReading>,
+    /// Open loop: the mean in nanoseconds from the moment the request was really sent.
+    pub mean_from_send: Option<f64>,
+    pub cpu: CpuReading,
+    pub file: Option<FileReport>,
+    pub ends: Ends<EndReading>,
+    pub parallel: Option<Box<Parallel>>,
+    pub host_cpu: Option<Box<HostCpu>>,
+    /// Whether the sample was cut into slices.
+    pub sliced: bool,
+}
+
+/// Round-trip times of a sample in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RttReading {
+    /// From the histogram.
+    pub mean: f64,
+    /// Whether the inverse of each flow's rate is the mean.
+    pub by_rate: bool,
+    /// The shortest.
+    pub min: u64,
+}
+
+/// CPU seconds of a sample; see [`CpuFigures`](super::CpuFigures).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CpuReading {
+    /// Whether both ends were on one machine.
+    pub one_machine: bool,
+    /// Whether what the machines worked is known.
+    pub tells_machines: bool,
+    /// Whether what a machine worked is known by ticks only.
+    pub by_ticks: bool,
+    /// Whether that is the time of the measuring threads for want of a better figure.
+    pub raised: bool,
+    /// The end that sends requests or the stream.
+    pub initiator: EndCpuReading,
+    /// The end that answers or receives.
+    pub responder: EndCpuReading,
+}
+
+/// CPU seconds at one end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndCpuReading {
+    /// User seconds of all measuring threads.
+    pub user: f64,
+    /// System seconds of all measuring threads.
+    pub system: f64,
+    /// The whole machine in this end's measured time.
+    pub machine: MachineCpu,
+    /// The measured time of this end, in seconds.
+    pub seconds: f64,
+    /// The CPU time from the first slice to the last one, if the sample was cut into slices.
+    pub session: Option<Box<SessionCpu>>,
+}
+
+/// What one end reported beyond the joined figures; see [`EndDetail`].
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "as there")]
+pub struct EndReading {
+    pub warmup: WarmupReport,
+    pub series: Vec<Interval>,
+    pub socket_drops: u64,
+    pub strangers: u64,
+    pub idle_not_held: Option<ForeignText>,
+}
+
+impl From<Sample> for Reading {
+    fn from(sample: Sample) -> Reading {
+        Reading::of(&sample)
+    }
+}
+
+impl Reading {
+    /// Everything of a sample but its histograms and slices.
+    pub fn of(sample: &Sample) -> Reading {
+        let Sample { cell, arm, round, ref at, ref figures } = *sample;
+        let Figures { seconds, transactions, bytes, lost, reordered, retransmits, file, .. } = *figures;
+        Reading {
+            cell,
+            arm,
+            round,
+            at: at.clone(),
+            seconds,
+            transactions,
+            bytes,
+            lost,
+            reordered,
+            retransmits,
+            rate: figures.rate(),
+            rtt_us: figures.rtt_us(),
+            goodput_mbps: figures.goodput_mbps(),
+            threads_us_per_transaction: figures.threads_us_per_transaction(),
+            threads_us_per_kb: figures.threads_us_per_kb(),
+            cpu_us_per_transaction: figures.cpu_us_per_transaction(),
+            cpu_us_per_kb: figures.cpu_us_per_kb(),
+            rtt: figures.rtt_ns.as_ref().map(|rtt| RttReading {
+                mean: rtt.mean,
+                by_rate: rtt.by_rate.is_some(),
+                min: rtt.hdr.percentile(0.0),
+            }),
+            mean_from_send: figures.rtt_from_send_ns.as_ref().map(|rtt| rtt.mean),
+            cpu: CpuReading::of(figures),
+            file,
+            ends: Ends {
+                initiator: EndReading::of(&figures.ends.initiator),
+                responder: EndReading::of(&figures.ends.responder),
+            },
+            parallel: figures.parallel.clone().map(Box::new),
+            host_cpu: figures.host_cpu.clone().map(Box::new),
+            sliced: !figures.slices.is_empty(),
+        }
+    }
+
+    /// The round and the turn in it, which no other sample of the run has.
+    pub fn turn(&self) -> (u32, Turn) {
+        (self.round, Turn { cell: self.cell, arm: self.arm })
+    }
+}
+
+impl CpuReading {
+    fn of(figures: &Figures) -> CpuReading {
+        let cpu = &figures.cpu;
+        CpuReading {
+            one_machine: cpu.one_machine,
+            tells_machines: cpu.tells_machines(),
+            by_ticks: cpu.is_by_ticks(),
+            raised: cpu.is_raised(),
+            initiator: EndCpuReading::of(&cpu.initiator),
+            responder: EndCpuReading::of(&cpu.responder),
+        }
+    }
+}
+
+impl EndCpuReading {
+    fn of(end: &EndCpu) -> EndCpuReading {
+        EndCpuReading {
+            user: end.threads.iter().map(|thread| thread.user).sum(),
+            system: end.threads.iter().map(|thread| thread.system).sum(),
+            machine: end.machine,
+            seconds: end.seconds,
+            session: end.session.map(Box::new),
+        }
+    }
+}
+
+impl EndReading {
+    fn of(end: &EndDetail) -> EndReading {
+        let EndDetail { warmup, socket_drops, strangers, .. } = *end;
+        let (series, idle_not_held) = (end.series.clone(), end.idle_not_held.clone());
+        EndReading { warmup, series, socket_drops, strangers, idle_not_held }
+    }
+}
+
+/// A metric of two arms, round by round. Rounds without a figure above zero in both are left out.
+pub(crate) fn pairs<'a>(
+    of: Metric,
+    test: TestKind,
+    baseline: impl Iterator<Item = &'a Reading>,
+    cell: impl Iterator<Item = &'a Reading>,
+) -> Vec<Pair> {
+    let cell = by_round(of, test, cell);
+    let pair = |(round, baseline): (u32, f64)| Some(Pair { baseline, cell: *cell.get(&round)? });
+    by_round(of, test, baseline).into_iter().filter_map(pair).collect()
+}
+
+fn by_round<'a>(of: Metric, test: TestKind, arm: impl Iterator<Item = &'a Reading>) -> BTreeMap<u32, f64> {
+    let values = arm.map(|reading| (reading.round, of.value_of(test, reading)));
+    values.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
+}

@@ -1,0 +1,64 @@
+//! Samples that are read where they are kept.
+
+use std::convert::Infallible;
+
+use super::{Figures, RttFigures, Sample};
+use vtax_stats::histogram::SparseHistogram;
+
+/// Where the samples of a run are. Those of a long run don't fit into memory.
+pub trait SampleSource {
+    /// Why samples can't be read.
+    type Error;
+
+    /// Gives every sample to `take`, in the order in which they landed.
+    fn samples(&self, take: &mut dyn FnMut(&Sample)) -> Result<(), Self::Error>;
+
+    /// Gives the cell, the round and the histograms of every sample to `take`.
+    fn times(&self, take: &mut dyn FnMut(usize, u32, &SampleTimes)) -> Result<(), Self::Error>;
+}
+
+/// The histograms of a sample's round-trip times: from when they were due, and from when they were sent.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SampleTimes {
+    /// Of [`Figures::rtt_ns`].
+    pub rtt: Option<SparseHistogram>,
+    /// Of [`Figures::rtt_from_send_ns`].
+    pub from_send: Option<SparseHistogram>,
+}
+
+impl Figures {
+    /// The histograms, which are taken out of the figures.
+    pub fn take_times(&mut self) -> SampleTimes {
+        let take = |rtt: &mut Option<RttFigures>| rtt.as_mut().map(|rtt| std::mem::take(&mut rtt.hdr));
+        SampleTimes { rtt: take(&mut self.rtt_ns), from_send: take(&mut self.rtt_from_send_ns) }
+    }
+
+    /// Puts histograms where [`take_times`](Self::take_times) took them from.
+    pub fn put_times(&mut self, times: SampleTimes) {
+        let put = |rtt: &mut Option<RttFigures>, hdr: Option<SparseHistogram>| {
+            if let (Some(rtt), Some(hdr)) = (rtt.as_mut(), hdr) {
+                rtt.hdr = hdr;
+            }
+        };
+        put(&mut self.rtt_ns, times.rtt);
+        put(&mut self.rtt_from_send_ns, times.from_send);
+    }
+}
+
+impl SampleSource for Vec<Sample> {
+    type Error = Infallible;
+
+    fn samples(&self, take: &mut dyn FnMut(&Sample)) -> Result<(), Infallible> {
+        self.iter().for_each(take);
+        Ok(())
+    }
+
+    fn times(&self, take: &mut dyn FnMut(usize, u32, &SampleTimes)) -> Result<(), Infallible> {
+        for sample in self {
+            let hdr = |rtt: &Option<RttFigures>| rtt.as_ref().map(|rtt| rtt.hdr.clone());
+            let Figures { rtt_ns, rtt_from_send_ns, .. } = &sample.figures;
+            take(sample.cell, sample.round, &SampleTimes { rtt: hdr(rtt_ns), from_send: hdr(rtt_from_send_ns) });
+        }
+        Ok(())
+    }
+}
