@@ -17,6 +17,8 @@
 
 mod directory;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod journal;
 mod line;
 mod owner;

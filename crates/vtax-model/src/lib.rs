@@ -7,6 +7,8 @@
 pub mod analysis;
 pub mod cell;
 pub mod endpoint;
+#[cfg(test)]
+mod fuzz;
 pub mod guest;
 pub mod located;
 pub mod measurement;

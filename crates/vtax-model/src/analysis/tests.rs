@@ -14,7 +14,7 @@ use vtax_stats::Verdict;
 
 /// A run of the demo in which `bridge` takes 20 % longer and everything else is alike but for a
 /// deterministic jitter of up to 1 %.
-pub(super) fn demo_run() -> Run {
+pub(crate) fn demo_run() -> Run {
     let study = crate::study::tests::plain();
     let header = RunHeader {
         id: "demo-test".into(),

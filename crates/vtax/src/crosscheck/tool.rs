@@ -143,4 +143,27 @@ mod tests {
             }
         }
     }
+
+    /// Every tool's reading of every answer.
+    #[test]
+    fn fuzz_tools() {
+        let seeds = [
+            r#"{"end":{"sum":{"bits_per_second":1e9,"lost_percent":25},"sum_received":{"bits_per_second":8e9}}}"#,
+            "tcp_lat:\n    latency  =  24830 ns\n",
+            "udp_bw:\n    send_bw  =  876394400 bytes/sec\n    recv_bw  =  500000000 bytes/sec\n",
+        ];
+        let contests = Contest::all(vtax_model::units::Span::from_millis(1000), 2);
+        vtax_fuzz::fuzz_text("tools", &seeds, move |text| {
+            let mut understood = None;
+            for (tool, contest) in TOOLS.iter().flat_map(|tool| contests.iter().map(move |contest| (tool, contest))) {
+                if (tool.has)(contest)
+                    && let Ok(figure) = (tool.read)(contest, text)
+                {
+                    assert!(figure.is_finite() && figure > 0.0, "{} says {figure} of {contest}", tool.name);
+                    understood = Some(());
+                }
+            }
+            understood
+        });
+    }
 }

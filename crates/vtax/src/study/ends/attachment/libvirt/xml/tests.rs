@@ -133,3 +133,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn fuzz_domain_xml() {
+    vtax_fuzz::fuzz_text("domain-xml", &[REAL, VHOST, KINDS], |text| {
+        let Described { record, nics } = read(text).inspect_err(|error| drop(error.to_string())).ok()?;
+        let written = serde_json::to_string(&record).expect("it can be written");
+        assert_eq!(serde_json::from_str::<DomainRecord>(&written).expect("it can be read"), record);
+        nics.iter().for_each(|nic| drop(serde_json::to_string(&nic.facts).expect("it can be written")));
+        let kept: usize = record.vcpu_pins.values().map(String::len).sum();
+        assert!(kept <= BYTES_MOST + text.len(), "{kept} bytes of pins of {} bytes of XML", text.len());
+        Some(())
+    });
+}
