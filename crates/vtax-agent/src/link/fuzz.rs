@@ -29,7 +29,7 @@ fn outcomes() -> Vec<CallOutcome> {
         CallOutcome::Done(Reply::Facts(Box::default())),
         CallOutcome::Done(Reply::Route(Vec::new())),
         CallOutcome::Done(Reply::Link(Attached { name: "eth0".into(), driver: None })),
-        CallOutcome::Done(Reply::Ran(Ran { status: 0, stdout: String::new(), stderr: String::new() })),
+        CallOutcome::Done(Reply::Ran(Ran { status: 0, stdout: "".into(), stderr: "".into() })),
     ]
 }
 
