@@ -12,10 +12,10 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{SECONDS, SLOW, inputs::Corpus, mutate, watch::Watch};
+use crate::{SECONDS, SLOW, inputs::Corpus, mutate, watch::InputWatch};
 
 pub(crate) fn run(corpus: &Corpus, target: impl Fn(&[u8])) {
-    let trial = Trial { corpus, target, watch: Watch::start(corpus) };
+    let trial = Trial { corpus, target, watch: InputWatch::start(corpus) };
     let inputs: Vec<Vec<u8>> = corpus.seeds.iter().cloned().chain(corpus.files()).collect();
     inputs.iter().for_each(|input| trial.of(input));
     let mut random = Xoshiro256PlusPlus::from_seed(random_seed());
@@ -40,7 +40,7 @@ fn random_seed() -> [u8; 32] {
 struct Trial<'a, F> {
     corpus: &'a Corpus,
     target: F,
-    watch: Watch,
+    watch: InputWatch,
 }
 
 impl<F: Fn(&[u8])> Trial<'_, F> {

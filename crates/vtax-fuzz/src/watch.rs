@@ -20,14 +20,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 type Current = Option<(Instant, Vec<u8>)>;
 
 /// A thread that looks at the input that is being tried.
-pub(crate) struct Watch {
+pub(crate) struct InputWatch {
     current: Arc<Mutex<Current>>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
-    pub(crate) fn start(corpus: &Corpus) -> Watch {
+impl InputWatch {
+    pub(crate) fn start(corpus: &Corpus) -> InputWatch {
         let current = Arc::<Mutex<Current>>::default();
         let over = Arc::<AtomicBool>::default();
         let corpus = Corpus::of(&corpus.name, Vec::new());
@@ -39,7 +39,7 @@ impl Watch {
             }
         };
         let thread = thread::Builder::new().name("watch".into()).spawn(look).expect("a thread");
-        Watch { current, over, thread: Some(thread) }
+        InputWatch { current, over, thread: Some(thread) }
     }
 
     pub(crate) fn begin(&self, input: &[u8]) {
@@ -47,7 +47,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for InputWatch {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);
