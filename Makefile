@@ -5,11 +5,15 @@
 # make lint   formatting, clippy, documentation
 # make bench  our engine beside iperf3, sockperf and qperf, our engines beside each other, labs
 #             beside the `ip` command, what a guest and the emulated server cost; needs root
+# make fuzz   hostile input for what reads foreign bytes, with libFuzzer, and the corpus that comes of it:
+#             RUNS=1000000 for fewer inputs, TARGETS="fuzz_studies fuzz_orders" for some targets; hours
 
 TARGET  := $(shell rustc --print host-tuple 2>/dev/null)
 RELEASE := target/$(TARGET)/release
 
-.PHONY: demo test crash lint bench build kernel agent compiled-tests
+RUNS    := 10000000
+
+.PHONY: demo test crash lint bench fuzz build kernel agent compiled-tests
 
 demo: build
 	$(RELEASE)/vtax demo
@@ -46,6 +50,10 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
+
+fuzz:
+	sh scripts/setup.sh fuzz
+	sh scripts/fuzz.sh $(RUNS) $(TARGETS)
 
 bench: build
 	sh scripts/setup.sh bench

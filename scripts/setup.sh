@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what vtax needs on Debian or Ubuntu and this machine lacks.
-# Usage: setup.sh build|test|bench|kernel
+# Usage: setup.sh build|test|bench|fuzz|kernel
 set -eu
 
 packages_for() {
@@ -8,8 +8,9 @@ packages_for() {
     build) echo "gcc libc6-dev" ;;
     test) echo "gcc libc6-dev openssh-server openssh-client python3 python3-venv python3-pip iperf3 sockperf qperf qemu-system-x86 busybox-static iproute2" ;;
     kernel) echo "" ;;
+    fuzz) echo "gcc g++ libc6-dev" ;;
     bench) echo "gcc libc6-dev iperf3 sockperf qperf iproute2 strace qemu-system-x86" ;;
-    *) echo "usage: setup.sh build|test|bench|kernel" >&2; exit 2 ;;
+    *) echo "usage: setup.sh build|test|bench|fuzz|kernel" >&2; exit 2 ;;
     esac
 }
 

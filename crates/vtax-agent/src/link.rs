@@ -275,4 +275,6 @@ fn verb(request: &Request) -> &'static str {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

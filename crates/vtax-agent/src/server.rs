@@ -139,4 +139,6 @@ fn next_call(reader: &mut impl Read) -> Result<Option<OwnerEvent>, FrameError> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

@@ -24,6 +24,8 @@ mod end;
 mod error;
 mod file;
 mod flow;
+#[cfg(test)]
+mod fuzz;
 mod options;
 mod patience;
 mod place;

@@ -5,5 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod fuzz;
 pub mod inspect;
 pub mod pin;

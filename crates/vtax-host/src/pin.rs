@@ -8,7 +8,7 @@ mod machine;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vtax_sys::cpu::CpuSet;
 
@@ -44,7 +44,6 @@ pub struct PinPlan {
 /// separate cores. After that, threads share CPUs. If there is only one CPU, both ends use it.
 pub fn pin_plan(machine: &Machine, wish: &PinWish) -> PinPlan {
     let threads = [wish.initiator, wish.responder].map(Option::unwrap_or_default);
-    let room = Room { machine, wish, threads };
     if threads == [0, 0] {
         return PinPlan::default();
     }
@@ -53,6 +52,7 @@ pub fn pin_plan(machine: &Machine, wish: &PinWish) -> PinPlan {
         let [initiator, responder] = threads.map(|threads| if threads > 0 { vec![only.number] } else { Vec::new() });
         return PinPlan { initiator, responder, notes: vec!["There is only one CPU to run on.".to_owned()] };
     }
+    let room = Room { machine, wish, threads, busiest: machine.busiest() };
     let [initiator, responder] = room.choose();
     let notes = room.unmet([&initiator, &responder]);
     PinPlan { initiator, responder, notes }
@@ -88,6 +88,8 @@ struct Room<'a> {
     machine: &'a Machine,
     wish: &'a PinWish,
     threads: [usize; 2],
+    /// The CPU that handles the most interrupts. An agent may tell of thousands of CPUs, so it is looked for once.
+    busiest: Option<&'a Cpu>,
 }
 
 type Ends = [Vec<u32>; 2];
@@ -125,12 +127,12 @@ impl Room<'_> {
     }
 
     fn is_busiest(&self, cpu: &Cpu) -> bool {
-        self.machine.busiest().is_some_and(|busiest| busiest.number == cpu.number)
+        self.busiest.is_some_and(|busiest| busiest.number == cpu.number)
     }
 
     /// How much interrupts disturb this CPU: work on one thread of a core slows down the other thread.
     fn noise(&self, cpu: &Cpu) -> u32 {
-        match self.machine.busiest() {
+        match self.busiest {
             Some(busiest) if busiest.number == cpu.number => 2,
             Some(busiest) if busiest.core == cpu.core => 1,
             _ => 0,
@@ -152,16 +154,19 @@ impl Room<'_> {
         }
         notes.extend(self.shared_core(ends));
         notes.extend(self.distance(ends));
-        let busiest = self.machine.busiest().map(|cpu| cpu.number);
+        let busiest = self.busiest.map(|cpu| cpu.number);
         let busiest = busiest.filter(|number| ends.concat().contains(number));
         notes.extend(busiest.map(|number| format!("One of the CPUs, {number}, handles the most interrupts.")));
         notes
     }
 
     fn shared_core(&self, [initiator, responder]: [&[u32]; 2]) -> Option<String> {
-        let core = |number: u32| self.machine.cpu(number).map(|cpu| cpu.core);
-        let pairs = initiator.iter().flat_map(|one| responder.iter().map(move |other| (*one, *other)));
-        let (one, other) = { pairs }.find(|(one, other)| core(*one) == core(*other))?;
+        let mut cores = BTreeMap::new();
+        for (cpu, other) in responder.iter().filter_map(|number| Some((self.machine.cpu(*number)?, number))) {
+            cores.entry(cpu.core).or_insert(other);
+        }
+        let shared = |one: &u32| Some((*one, cores.get(&self.machine.cpu(*one)?.core)?));
+        let (one, other) = initiator.iter().find_map(shared)?;
         Some(format!("The two ends share a core: CPUs {one} and {other} are its threads."))
     }
 
@@ -181,14 +186,16 @@ impl Room<'_> {
 
 /// The CPUs of each core, or each CPU alone, in the order of the pool.
 fn groups(pool: &[&Cpu], cores: bool) -> Vec<Vec<u32>> {
-    let mut groups: Vec<(u32, Vec<u32>)> = Vec::new();
+    let mut groups: Vec<Vec<u32>> = Vec::new();
+    let mut of_core = BTreeMap::new();
     for cpu in pool {
-        match groups.iter_mut().find(|(core, _)| cores && *core == cpu.core) {
-            Some((_, group)) => group.push(cpu.number),
-            None => groups.push((cpu.core, vec![cpu.number])),
+        let group = *of_core.entry(cpu.core).or_insert(groups.len());
+        match groups.get_mut(group).filter(|_| cores) {
+            Some(group) => group.push(cpu.number),
+            None => groups.push(vec![cpu.number]),
         }
     }
-    groups.into_iter().map(|(_, group)| group).collect()
+    groups
 }
 
 /// Gives each group to the end that has the fewest groups for its number of threads. No end gets more groups

@@ -23,6 +23,8 @@ pub mod checksum;
 mod damaged;
 mod directory;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod journal;
 mod line;
 mod owner;

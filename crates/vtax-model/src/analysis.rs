@@ -303,4 +303,4 @@ fn file_summary(taken: &[Taken<'_>]) -> Option<FileSummary> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -247,8 +247,12 @@ impl FromStr for Pinning {
             "auto" => Ok(Pinning::Auto),
             "none" => Ok(Pinning::Unpinned),
             _ => {
-                let cpus = text.split(',').map(cpus_of).collect::<Option<Vec<_>>>();
-                cpus.map(|cpus| Pinning::Cpus(cpus.concat())).ok_or_else(|| BadPinning(text.to_owned()))
+                let mut cpus = Vec::new();
+                for part in text.split(',') {
+                    let more = cpus_of(part).filter(|more| cpus.len() + more.len() <= CPUS_MOST as usize);
+                    cpus.extend(more.ok_or_else(|| BadPinning(text.to_owned()))?);
+                }
+                Ok(Pinning::Cpus(cpus))
             }
         }
     }

@@ -8,6 +8,8 @@ pub mod analysis;
 pub mod cell;
 pub mod endpoint;
 pub mod foreign;
+#[cfg(test)]
+mod fuzz;
 pub mod guest;
 pub mod located;
 pub mod measurement;

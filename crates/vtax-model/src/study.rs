@@ -119,6 +119,8 @@ impl Study {
     ];
     /// More clients than that are more processes than a host can start at once, and no source has as many.
     pub const MOST_PAIRS: u32 = 64;
+    /// Two samples of so many cells, one second each, take a working day. A few lists in a file multiply to far more.
+    pub const MOST_CELLS: usize = 10_000;
 
     /// A built-in study.
     pub fn built_in(id: &str) -> Option<Study> {

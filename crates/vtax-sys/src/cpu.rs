@@ -2,6 +2,8 @@
 //! and of the machine.
 
 mod account;
+#[cfg(test)]
+mod fuzz;
 mod machine;
 mod set;
 mod task;

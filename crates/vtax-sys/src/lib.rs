@@ -29,6 +29,8 @@ pub mod cpu;
 pub mod deadline;
 mod error;
 mod ethtool;
+#[cfg(test)]
+mod fuzz;
 pub mod idle;
 pub mod inherit;
 pub mod module;

@@ -27,6 +27,8 @@
 mod address;
 mod change;
 mod create;
+#[cfg(test)]
+mod fuzz;
 mod link;
 mod macvtap;
 mod name;

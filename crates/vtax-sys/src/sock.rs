@@ -2,6 +2,8 @@
 //! segment sizes, stamps, completions.
 
 mod bbr;
+#[cfg(test)]
+mod fuzz;
 mod message;
 pub mod offload;
 mod options;

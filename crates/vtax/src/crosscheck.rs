@@ -401,7 +401,8 @@ impl RunningTool {
             None => Some(ToolProcess::server(rig, self.tool, contest)?),
         };
         let text = ToolProcess::client(rig, self.tool, contest, contest.length(self.expected))?;
-        (self.tool.read)(contest, &text)
+        self.tool
+            .figure(contest, &text)
             .map_err(|why| miette!(code = "tool-failed", "{} said something else: {why}", self.tool.name))
     }
 

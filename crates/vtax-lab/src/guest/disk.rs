@@ -268,4 +268,19 @@ mod tests {
             let _ = inspect(&folder.put("disk", &content));
         }
     }
+
+    /// The first sectors of what a user calls a disk, and the images that it says it is based on.
+    #[test]
+    fn fuzz_disks() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("base"), raw()).expect("written");
+        let seeds = [qcow2(3, "", 0), qcow2(2, "base", 0), qcow2(3, "disk", 0), raw(), qcow2(3, "nbd:x", 0)];
+        vtax_fuzz::fuzz("disks", &seeds, move |bytes| {
+            let disk = folder.path().join("disk");
+            fs::write(&disk, bytes).expect("written");
+            let told = |error: &GuestError| assert!(error.to_string().contains("disk"), "{error}");
+            let _ = inspect(&disk).inspect_err(told);
+            bytes.starts_with(b"QFI\xfb").then_some(()).or(check(&disk).ok().map(|_| ()))
+        });
+    }
 }

@@ -118,7 +118,7 @@ fn release(image: &Path) -> Result<String, String> {
     parse_release(&setup).ok_or_else(|| "is no x86 kernel image (bzImage)".to_owned())
 }
 
-fn parse_release(setup: &[u8]) -> Option<String> {
+pub(super) fn parse_release(setup: &[u8]) -> Option<String> {
     if setup.get(0x202..0x206)? != b"HdrS" {
         return None;
     }

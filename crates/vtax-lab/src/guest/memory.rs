@@ -27,7 +27,7 @@ pub fn overhead(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestEr
 
 /// RAM that isn't a file is the mapping of exactly its size, of several the one with the most resident memory.
 fn beside_ram(mappings: &[Mapping], ram: u64) -> u64 {
-    let all: u64 = mappings.iter().map(|mapping| mapping.anonymous).sum();
+    let all = mappings.iter().fold(0_u64, |sum, mapping| sum.saturating_add(mapping.anonymous));
     let likely = mappings.iter().filter(|mapping| mapping.plain && mapping.size == ram);
     all - likely.map(|mapping| mapping.anonymous).max().unwrap_or(0)
 }
@@ -55,7 +55,7 @@ fn is_of_no_file(line: &str) -> bool {
 }
 
 fn kib(figure: &str) -> u64 {
-    figure.parse::<u64>().unwrap_or(0) << 10
+    figure.parse::<u64>().unwrap_or(0).saturating_mul(1 << 10)
 }
 
 #[cfg(test)]
@@ -89,6 +89,13 @@ Anonymous:         20000 kB
         assert_eq!(beside_ram(&mappings, 256 << 20), 23_000 << 10);
         // RAM of a file: nothing is taken off.
         assert_eq!(beside_ram(&mappings, 512 << 20), 123_000 << 10);
+    }
+
+    #[test]
+    fn figures_that_overflow_are_as_much_as_can_be_said() {
+        let most = format!("Size: {0} kB\nAnonymous: {0} kB\n", u64::MAX);
+        let text = format!("1-2 rw-p 0 0:0 0\n{most}").repeat(2);
+        assert_eq!(beside_ram(&mappings(&text), 1), u64::MAX);
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn plain(name: &str) -> String {
     name.replace('-', "_")
 }
 
-fn unpack(path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
+pub(super) fn unpack(path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let reader: Box<dyn Read + '_> = match path.extension().and_then(|ending| ending.to_str()) {
         Some("xz") => Box::new(XzReader::new(bytes, true)),
         Some("gz") => Box::new(GzDecoder::new(bytes)),
@@ -161,7 +161,7 @@ fn unpack(path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct About {
+pub(super) struct About {
     /// The module can't be loaded without these.
     depends: Vec<String>,
     /// The module uses these if they are there. Only modprobe(8) loads them with it.
@@ -169,7 +169,7 @@ struct About {
 }
 
 /// Reads `.modinfo`: texts `key=value`, each with a zero byte behind it.
-fn about(object: &[u8]) -> About {
+pub(super) fn about(object: &[u8]) -> About {
     let mut about = About::default();
     let section = Elf::parse(object).and_then(|elf| elf.section(".modinfo")).unwrap_or_default();
     for text in section.split(|byte| *byte == 0).filter_map(|text| std::str::from_utf8(text).ok()) {

@@ -349,4 +349,31 @@ mod tests {
         let error = Monitor::connect(&name(), Path::new("/no/such"), Duration::from_secs(1)).expect_err("none");
         assert!(error.to_string().contains("can't be reached"), "{error}");
     }
+
+    /// A guest that has broken out of its machine speaks in QEMU's place.
+    #[test]
+    fn fuzz_qmp() {
+        let seed = [
+            GREETING,
+            r#"{"return": {}, "id": 1}"#,
+            r#"{"timestamp": {"seconds": 1, "microseconds": 2}, "event": "VSERPORT_CHANGE", "data": {"open": true}}"#,
+            r#"{"return": {"running": true, "status": "running"}, "id": 2}"#,
+            r#"{"return": [{"thread-id": 25627, "cpu-index": 0}], "id": 3}"#,
+            r#"{"return": [{"frontend-open": true, "filename": "disconnected:unix:/run/x", "label": "agent"}], "id": 4}"#,
+            r#"{"id": 5, "error": {"class": "DeviceNotFound", "desc": "Device 'nic9' not found"}}"#,
+        ];
+        vtax_fuzz::fuzz("qmp", &[seed.join("\r\n") + "\r\n"], |bytes| {
+            let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+            theirs.write_all(bytes).expect("there is room");
+            theirs.shutdown(std::net::Shutdown::Write).expect("shut");
+            let told = |error: GuestError| assert!(error.to_string().contains("guest `web`"), "{error}");
+            let mut monitor = Monitor::greet(&name(), ours, soon()).map_err(told).ok()?;
+            let _ = monitor.status().map_err(told);
+            let _ = monitor.vcpus().map_err(told);
+            let _ = monitor.is_port_open("agent").map_err(told);
+            let _ = monitor.set_link("nic9", true).map_err(told);
+            while let Ok(Some(_)) = monitor.event(soon()) {}
+            Some(())
+        });
+    }
 }

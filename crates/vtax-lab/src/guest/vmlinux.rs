@@ -133,4 +133,39 @@ mod tests {
             let _ = unpack(&bytes).map(|kernel| has_pvh_entry(&kernel));
         }
     }
+
+    /// Bare, packed, or in a bzImage: the first byte says as what it is read.
+    #[test]
+    fn fuzz_boot_files() {
+        use crate::guest::{kernel, modules};
+        let info = object(".modinfo", b"depends=a,b\0softdep=pre: c\0");
+        let notes = object(".notes", &[note(7), note(PVH_ENTRY)].concat());
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(&info).expect("memory");
+        let gzip = gzip.finish().expect("memory");
+        let zstd = ruzstd::encoding::compress_to_vec(&info[..], ruzstd::encoding::CompressionLevel::Fastest);
+        let mut xz = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::default()).expect("options");
+        xz.write_all(&info).expect("memory");
+        let xz = xz.finish().expect("memory");
+        let of = |kind: u8, bytes: &[u8]| [&[kind], bytes].concat();
+        let seeds = [of(0, &image(&notes)), of(1, &info), of(1, &notes), of(2, &gzip), of(3, &xz), of(4, &zstd)];
+        vtax_fuzz::fuzz("boot-files", &seeds, |input| {
+            let (kind, bytes) = input.split_first()?;
+            let unpacked = match kind % 5 {
+                0 => {
+                    kernel::parse_release(bytes);
+                    unpack(bytes)?
+                }
+                1 => bytes.to_vec(),
+                2 => modules::unpack(Path::new("a.ko.gz"), bytes).ok()?,
+                3 => modules::unpack(Path::new("a.ko.xz"), bytes).ok()?,
+                _ => modules::unpack(Path::new("a.ko.zst"), bytes).ok()?,
+            };
+            has_pvh_entry(&unpacked);
+            let elf = Elf::parse(&unpacked)?;
+            elf.needs_loader();
+            modules::about(&unpacked);
+            Some(())
+        });
+    }
 }

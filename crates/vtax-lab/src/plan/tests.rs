@@ -352,3 +352,40 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Plan>(&journal).unwrap(), plan);
     }
 }
+
+/// The lab of a file, on a machine with all that labs need: it is planned or refused, and what is planned can be kept
+/// in a journal.
+#[test]
+fn fuzz_plans() {
+    let model = |name: &str| {
+        let path = format!("{}/../vtax-model/tests/data/fuzz/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).expect("a seed")
+    };
+    let zones: String = ZONE_METHODS.iter().map(|method| zone(&format!("z-{method}"), "sut", *method)).collect();
+    let seeds = [model("lab.toml"), model("guests.toml"), format!("{TWO_HOSTS}{zones}")];
+    let facts = facts();
+    vtax_fuzz::fuzz_text("plans", &seeds, move |text| {
+        let topology = Topology::parse(Source { name: "lab.toml", text }).ok()?;
+        let told = |error: &PlanError| assert!(!error.to_string().is_empty());
+        let Ok(plan) = plan(&topology, &facts).inspect_err(told) else { return Some(()) };
+        let written = serde_json::to_string(&plan).expect("it can be written");
+        assert_eq!(serde_json::from_str::<Plan>(&written).expect("it can be read"), plan, "{written}");
+        assert!(!plan.to_string().is_empty());
+        Some(())
+    });
+}
+
+/// A step as a journal has it, and what it does in words.
+#[test]
+fn fuzz_steps() {
+    let text = format!("{TWO_HOSTS}{}{}", zone("web", "sut", IoMethod::Vxlan), zone("db", "peer", IoMethod::Macvlan));
+    let steps = planned(&text).steps;
+    let seeds: Vec<String> = steps.iter().map(|step| serde_json::to_string(step).expect("a step")).collect();
+    vtax_fuzz::fuzz("steps", &seeds, |bytes| {
+        let step: LabStep = serde_json::from_slice(bytes).ok()?;
+        let written = serde_json::to_string(&step).expect("it can be written");
+        assert_eq!(serde_json::from_str::<LabStep>(&written).expect("it can be read"), step, "{written}");
+        assert!(!step.to_string().is_empty());
+        Some(())
+    });
+}

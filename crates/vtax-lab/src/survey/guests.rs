@@ -148,13 +148,13 @@ fn no_macvtap(error: SysError) -> Unsupported {
 fn huge_pages() -> ByteSize {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = field(&text, "HugePages_Free").unwrap_or(0);
-    ByteSize(free * meminfo("Hugepagesize").map_or(0, |size| size.0))
+    ByteSize(free.saturating_mul(meminfo("Hugepagesize").map_or(0, |size| size.0)))
 }
 
 /// A figure in kB (which are KiB, proc_meminfo(5)).
 fn meminfo(name: &str) -> Option<ByteSize> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    Some(ByteSize(field(&text, name)? << 10))
+    Some(ByteSize(field(&text, name)?.saturating_mul(1 << 10)))
 }
 
 fn field(meminfo: &str, name: &str) -> Option<u64> {

@@ -19,7 +19,7 @@ pub(super) fn analyse(run: &Run) -> ResultDocument {
 
 /// A run of the demo in which `bridge` takes 20 % longer and everything else is alike but for a
 /// deterministic jitter of up to 1 %.
-pub(super) fn demo_run() -> Run {
+pub(crate) fn demo_run() -> Run {
     let study = crate::study::tests::plain();
     let header = RunHeader {
         id: "demo-test".into(),

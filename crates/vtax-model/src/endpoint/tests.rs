@@ -127,3 +127,10 @@ fn did_you_mean_is_said_of_ends() {
     assert!(told("vm1").contains("`ssh:vm1`, or `zone:vm1`"));
     assert!(told("").starts_with("`` is no endpoint (ends are local"), "{}", told(""));
 }
+
+/// A text of 16 KiB was 64 MiB in memory.
+#[test]
+fn cpus_that_are_named_again_and_again_are_no_plan() {
+    assert!("0-8191".parse::<Pinning>().is_ok() && "0,1,0,1".parse::<Pinning>().is_ok());
+    assert!(["0-8191"; 2].join(",").parse::<Pinning>().is_err());
+}

@@ -180,15 +180,15 @@ impl Figures {
         Figures {
             seconds: counting.seconds,
             transactions: counting.transactions,
-            bytes: counting.bytes + (other * counting.seconds).round() as u64,
+            bytes: counting.bytes.saturating_add((other * counting.seconds).round() as u64),
             rtt_ns: counting
                 .rtt
                 .as_ref()
                 .map(|rtt| RttFigures { by_rate: inverse_rate(spec, counting), ..RttFigures::of(rtt) }),
             rtt_from_send_ns: counting.rtt_from_send.as_ref().map(RttFigures::of),
-            lost: counting.lost + if both { initiator.lost } else { 0 },
-            reordered: counting.reordered + if both { initiator.reordered } else { 0 },
-            retransmits: initiator.retransmits + responder.retransmits,
+            lost: counting.lost.saturating_add(if both { initiator.lost } else { 0 }),
+            reordered: counting.reordered.saturating_add(if both { initiator.reordered } else { 0 }),
+            retransmits: initiator.retransmits.saturating_add(responder.retransmits),
             cpu: CpuFigures { one_machine, initiator: EndCpu::of(initiator), responder: EndCpu::of(responder) },
             file: initiator.file,
             ends: BothEnds { initiator: EndDetail::of(initiator), responder: EndDetail::of(responder) },
@@ -289,9 +289,10 @@ fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<S
             seconds: counted.seconds,
             transactions: counted.transactions,
             bytes: counted.bytes,
-            cpu: counted.cpu + other.cpu * scale,
+            // An agent may say anything, and JSON has no infinity.
+            cpu: (counted.cpu + other.cpu * scale).clamp(f64::MIN, f64::MAX),
             lost: counted.lost,
-            retransmits: counted.retransmits + other.retransmits,
+            retransmits: counted.retransmits.saturating_add(other.retransmits),
         }
     };
     counting.slices.iter().zip(&other.slices).map(join).collect()

@@ -6,6 +6,8 @@ use crate::{
     located::Source,
     measurement::{EndReport, MachineCpu},
     study::{Study, tests::PATH},
+    units::ByteSize,
+    workload::{Direction, TestKind, Workload},
 };
 use vtax_stats::{Confidence, Decision, Width, histogram::Histogram};
 
@@ -85,6 +87,32 @@ fn ruled(min: usize, max: usize) -> RunHeader {
 fn noisy_bridge(cell: &Cell, _: Turn, round: u32) -> f64 {
     let noisy = cell.row.to_string() == "bridge" && round.is_multiple_of(2);
     if noisy { 200.0 } else { 100.0 + f64::from(round % 3) }
+}
+
+/// The coordinator panicked, or kept a sample that no vtax can read.
+#[test]
+fn reports_whose_figures_overflow_are_joined_to_what_can_be_read() {
+    let study = crate::study::tests::plain();
+    let slice = crate::measurement::Slice { cpu: f64::MAX, retransmits: u64::MAX, seconds: 1.0, ..Default::default() };
+    let report = EndReport {
+        bytes: u64::MAX,
+        seconds: 1.0,
+        lost: u64::MAX,
+        reordered: u64::MAX,
+        retransmits: u64::MAX,
+        slices: vec![slice],
+        ..EndReport::default()
+    };
+    for kind in [TestKind::Rr, TestKind::Bidirectional] {
+        let cell = study.cells.iter().find(|cell| cell.workload.kind() == TestKind::Rr).expect("a cell");
+        let mut spec = cell.spec(&study.plan);
+        if kind == TestKind::Bidirectional {
+            spec.workload = Workload::Stream { message: ByteSize(1), direction: Direction::Both };
+        }
+        let figures = Figures::join(&spec, true, &report, &report);
+        let written = serde_json::to_string(&figures).expect("JSON");
+        assert_eq!(serde_json::from_str::<Figures>(&written).expect("readable").retransmits, u64::MAX);
+    }
 }
 
 #[test]

@@ -241,6 +241,7 @@ impl Reader<'_> {
         let transports = self.distinct("transports", &matrix.transports)?;
         let tests = self.distinct("tests", &matrix.tests)?;
         let streams = matrix.streams.as_ref().map_or(Ok(vec![1]), |streams| self.distinct("streams", streams))?;
+        self.check_size([mtus.len(), transports.len(), tests.len(), streams.len(), rows.len()])?;
         let sweep = self.sweep()?;
         let mut cells = Vec::new();
         for (&transport, &kind, &streams, (variant, swept), &mtu, &row) in
@@ -270,6 +271,20 @@ impl Reader<'_> {
             }
         }
         Ok(cells)
+    }
+
+    /// A matrix has as many points as the product of its lists.
+    fn check_size(&self, lists: [usize; 5]) -> Result<(), FileError> {
+        let matrix = &self.file.matrix;
+        let sizes = matrix.sizes.as_ref().map_or(1, |sizes| sizes.get_ref().len());
+        let gaps = matrix.gaps.as_ref().map_or(1, |gaps| gaps.get_ref().len());
+        let points = lists.into_iter().chain([sizes, gaps]).fold(1_usize, usize::saturating_mul);
+        if points > Study::MOST_CELLS {
+            let most = Study::MOST_CELLS;
+            let message = format!("the lists of [matrix] multiply to {points} cells; a study has {most} at most");
+            return Err(self.source.coded("out-of-range", &matrix.mtu.span(), message));
+        }
+        Ok(())
     }
 
     fn plant(&self, cells: &mut [Cell]) -> Result<(), FileError> {

@@ -156,6 +156,19 @@ fn sizes_and_gaps_are_swept_where_a_test_has_them() {
     assert_eq!(blocks.len() * 2, study.cells.len(), "each is compared with its like only");
 }
 
+/// Two lists of a thousand values are a few KiB, and were a million cells in memory.
+#[test]
+fn lists_that_multiply_to_more_than_a_study_has_are_refused() {
+    let swept = |sizes: u32, gaps: u32| {
+        let sizes: Vec<String> = (1..=sizes).map(|size| size.to_string()).collect();
+        let gaps: Vec<String> = (1..=gaps).map(|gap| format!("\"{gap}us\"")).collect();
+        STUDY.replace("[plan]", &format!("sizes = [{}]\ngaps = [{}]\n[plan]", sizes.join(","), gaps.join(",")))
+    };
+    assert_eq!(parse(&swept(50, 20)).map(|study| study.cells.len()), Ok(2 * 2 * (50 * 20 + 50)));
+    let refused = parse(&swept(1000, 1000)).expect_err("a million points and more").to_string();
+    assert!(refused.contains("multiply to 8000000 cells; a study has 10000 at most"), "{refused}");
+}
+
 #[test]
 fn rows_may_be_engines() {
     let text = STUDY.replace("\"native\"", "\"blocking\"").replace("\"bridge\"", "\"epoll\"");

@@ -268,4 +268,19 @@ mod tests {
             prop_assert_eq!(serde_json::from_str::<SparseHistogram>(&json).unwrap(), merged);
         }
     }
+
+    /// The intervals of two threads of an agent.
+    #[test]
+    fn fuzz_intervals() {
+        let seed = "[[[7,1],[2000,3]],[[8,5]]]";
+        vtax_fuzz::fuzz("intervals", &[seed], |bytes| {
+            let [mut one, other]: [SparseHistogram; 2] = serde_json::from_slice(bytes).ok()?;
+            let sum = one.count().checked_add(other.count());
+            let _ = (one.percentile(50.0), one.whole());
+            one.merge(&other);
+            assert!(one.percentile(99.0) <= one.max());
+            assert!(sum.is_none_or(|sum| sum == one.count()));
+            Some(())
+        });
+    }
 }

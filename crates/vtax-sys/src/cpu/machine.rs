@@ -54,7 +54,7 @@ pub fn interrupts() -> Result<u64> {
     parse_interrupts(&text).ok_or_else(|| SysError::malformed("read", STAT, "no line 'intr' in it"))
 }
 
-fn parse_interrupts(text: &str) -> Option<u64> {
+pub(super) fn parse_interrupts(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("intr "))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
@@ -89,7 +89,7 @@ impl MachineTimes {
     }
 }
 
-fn parse(text: &str, ticks_per_second: u64) -> Option<MachineTimes> {
+pub(super) fn parse(text: &str, ticks_per_second: u64) -> Option<MachineTimes> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let mut ticks = [0_u64; 10];
     let mut columns = 0;

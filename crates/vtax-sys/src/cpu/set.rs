@@ -49,7 +49,7 @@ impl fmt::Display for CpuSet {
         let mut separator = "";
         while let Some(first) = cpus.next() {
             let mut last = first;
-            while let Some(next) = cpus.next_if_eq(&(last + 1)) {
+            while let Some(next) = cpus.next_if(|next| last.checked_add(1) == Some(*next)) {
                 last = next;
             }
             write!(f, "{separator}{first}")?;
@@ -67,10 +67,15 @@ impl FromStr for CpuSet {
 
     fn from_str(text: &str) -> Result<Self> {
         let mut cpus = BTreeSet::new();
+        // A list that names its CPUs again and again would take very long.
+        let mut left = MOST;
         for part in text.split(',').filter(|_| !text.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             match (first.parse::<u32>(), last.parse::<u32>()) {
-                (Ok(first), Ok(last)) if first <= last && last < MOST => cpus.extend(first..=last),
+                (Ok(first), Ok(last)) if first <= last && last < MOST && last - first < left => {
+                    left -= last - first + 1;
+                    cpus.extend(first..=last);
+                }
                 _ => {
                     return Err(SysError::invalid("list of CPUs", text, "it is written as in 0-3,8"));
                 }
@@ -142,6 +147,19 @@ mod tests {
             assert!(text.parse::<CpuSet>().is_err(), "{text:?}");
         }
         assert!("".parse::<CpuSet>().unwrap().is_empty());
+    }
+
+    /// A text of 16 KiB took minutes.
+    #[test]
+    fn a_list_that_names_its_cpus_again_and_again_is_refused() {
+        assert_eq!("0-65535".parse::<CpuSet>().unwrap().len(), 65536);
+        assert!("0-65535,0".parse::<CpuSet>().is_err());
+    }
+
+    /// An agent may tell any number.
+    #[test]
+    fn the_highest_number_is_written() {
+        assert_eq!([u32::MAX, u32::MAX - 1].into_iter().collect::<CpuSet>().to_string(), "4294967294-4294967295");
     }
 
     proptest! {

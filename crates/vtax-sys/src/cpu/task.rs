@@ -84,7 +84,7 @@ fn exits_below(kvm: &Path, pid: u32) -> Option<u64> {
 }
 
 /// Source: proc_pid_stat(5). `guest_time` is field 43, since Linux 2.6.24.
-fn parse(stat: &[u8], ticks_per_second: u64) -> Option<TaskTimes> {
+pub(super) fn parse(stat: &[u8], ticks_per_second: u64) -> Option<TaskTimes> {
     if ticks_per_second == 0 {
         return None;
     }
@@ -95,7 +95,7 @@ fn parse(stat: &[u8], ticks_per_second: u64) -> Option<TaskTimes> {
 
 /// The first of the three figures is the time on a CPU (`proc_pid_schedstat`). The third is how often the
 /// thread got a CPU. A kernel that keeps no such account writes zeros for all.
-fn run(schedstat: &str) -> Option<Duration> {
+pub(super) fn run(schedstat: &str) -> Option<Duration> {
     let mut figures = schedstat.split_ascii_whitespace().map(|figure| figure.parse::<u64>().ok());
     let (run, _, slices) = (figures.next()??, figures.next()??, figures.next()??);
     (run > 0 || slices > 0).then(|| Duration::from_nanos(run))

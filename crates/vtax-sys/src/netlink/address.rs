@@ -57,7 +57,7 @@ impl Rtnl {
 
 impl InterfaceAddress {
     /// None for a family other than IP.
-    fn parse(body: &[u8]) -> Result<Option<Self>, &'static str> {
+    pub(super) fn parse(body: &[u8]) -> Result<Option<Self>, &'static str> {
         let malformed = "a malformed address";
         let header = AddressHeader::parse(body).map_err(|_| malformed)?;
         if !matches!(header.family, AddressFamily::Inet | AddressFamily::Inet6) {

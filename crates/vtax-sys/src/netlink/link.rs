@@ -90,7 +90,7 @@ pub(super) fn addressed_to(link: &LinkRef) -> LinkMessage {
 
 impl Link {
     /// None if the message lacks what every link has: a name and an MTU.
-    fn parse(body: &[u8]) -> Option<Self> {
+    pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let header = LinkHeader::parse(body).ok()?;
         let attributes = body.get(HEADER..)?;
         let find = |kind| attribute(attributes, kind);

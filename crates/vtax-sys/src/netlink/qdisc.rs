@@ -170,7 +170,7 @@ impl Tbf {
 }
 
 impl Qdisc {
-    fn parse(body: &[u8]) -> Option<Self> {
+    pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let attributes = body.get(HEADER..)?;
         let kind = attribute(attributes, TCA_KIND).and_then(text)?;
         let options = attribute(attributes, TCA_OPTIONS).filter(|_| kind == "tbf");

@@ -127,7 +127,7 @@ impl Rtnl {
 
 /// The links of a multipath route. Each `struct rtnexthop` begins with its own length; the link's index
 /// starts at its fifth byte.
-fn next_hops(route: &[u8]) -> Vec<IfIndex> {
+pub(super) fn next_hops(route: &[u8]) -> Vec<IfIndex> {
     let mut links = Vec::new();
     let mut rest = route.get(HEADER..).and_then(|attributes| attribute(attributes, libc::RTA_MULTIPATH)).unwrap_or(&[]);
     while let Some((length, link)) = rest.first_chunk().map(|length| u16::from_ne_bytes(*length)).zip(rest.get(4..8)) {
@@ -201,7 +201,7 @@ impl NewRoute {
 
 impl Route {
     /// None for another family, and for one of the kernel's own routes.
-    fn parse(body: &[u8], wanted: AddressFamily) -> Result<Option<Self>, &'static str> {
+    pub(super) fn parse(body: &[u8], wanted: AddressFamily) -> Result<Option<Self>, &'static str> {
         let header = RouteHeader::parse(body).map_err(|_| MALFORMED)?;
         let own = [RouteType::Local, RouteType::Broadcast, RouteType::Anycast, RouteType::Multicast];
         if header.address_family != wanted || own.contains(&header.kind) {
@@ -212,7 +212,7 @@ impl Route {
 
     /// The answer to a lookup. Packets to ourselves go over `lo`. For IPv6 the kernel reports the link that
     /// has the address (`addrconf_f6i_alloc`), although it doesn't send over it (`ip6_rt_get_dev_rcu`).
-    fn taken(body: &[u8]) -> Option<Self> {
+    pub(super) fn taken(body: &[u8]) -> Option<Self> {
         let route = Self::read(body).ok()?;
         let own = RouteHeader::parse(body).ok()?.kind == RouteType::Local;
         Some(Self { link: if own { Some(LOOPBACK) } else { route.link }, ..route })

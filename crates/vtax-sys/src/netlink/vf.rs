@@ -142,7 +142,7 @@ fn explain(mut error: SysError) -> SysError {
 
 impl Vf {
     /// The virtual functions in a message about a link; none if the message has no list of them.
-    fn parse_all(body: &[u8]) -> Option<Vec<Self>> {
+    pub(super) fn parse_all(body: &[u8]) -> Option<Vec<Self>> {
         let attributes = body.get(HEADER..)?;
         let Some(list) = attribute(attributes, libc::IFLA_VFINFO_LIST) else { return Some(Vec::new()) };
         let each = each_attribute(list).filter(|(kind, _)| *kind == IFLA_VF_INFO);

@@ -83,7 +83,7 @@ impl ExtendedError {
         control.entries().find_map(|entry| Self::read(&entry))
     }
 
-    fn read(entry: &Entry<'_>) -> Option<Self> {
+    pub(super) fn read(entry: &Entry<'_>) -> Option<Self> {
         match (entry.level, entry.kind) {
             (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {}
             _ => return None,
@@ -95,7 +95,7 @@ impl ExtendedError {
     }
 }
 
-fn entries(mut rest: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+pub(super) fn entries(mut rest: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     std::iter::from_fn(move || {
         let (length, _) = rest.split_first_chunk::<{ size_of::<usize>() }>()?;
         // `CMSG_LEN`: header and data, without the padding after them. The kernel writes the length as a

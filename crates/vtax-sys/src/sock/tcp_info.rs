@@ -31,7 +31,7 @@ pub fn tcp_info(socket: impl AsFd) -> Result<TcpInfo> {
 
 impl TcpInfo {
     /// None if the structure ends before `tcpi_total_retrans`, which Linux 2.6 already had.
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let number = |offset: usize| Some(u32::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?));
         Some(Self { slow_start_threshold: number(76)?, congestion_window: number(80)?, retransmits: number(100)? })
     }

@@ -120,7 +120,7 @@ fn stamp(control: &ControlMessages) -> Option<u64> {
 }
 
 /// Seconds and nanoseconds, each 64 bits on 64-bit machines. Both are zero if there is no stamp.
-fn read(data: &[u8]) -> Option<u64> {
+pub(super) fn read(data: &[u8]) -> Option<u64> {
     let ([seconds, nanoseconds], _) = data.as_chunks::<8>().0.split_first_chunk::<2>()?;
     let [seconds, nanoseconds] = [seconds, nanoseconds].map(|number| u64::from_ne_bytes(*number));
     seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds).filter(|ns| *ns > 0)

@@ -48,6 +48,13 @@ impl Tool {
         if contest.is_short() && (self.has)(contest) { (self.whole_seconds)(contest) } else { None }
     }
 
+    /// The figure in its answer. What isn't a number above 0 can't be compared.
+    pub(crate) fn figure(&self, contest: &Contest, text: &str) -> Result<f64, String> {
+        let figure = (self.read)(contest, text)?;
+        let good = figure.is_finite() && figure > 0.0;
+        good.then_some(figure).ok_or_else(|| format!("by what it said the figure is {figure}"))
+    }
+
     /// Whether it is called for the contest.
     pub(crate) fn takes(&self, contest: &Contest) -> bool {
         (self.has)(contest) && self.left_out(contest).is_none()
@@ -142,5 +149,40 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// More than all datagrams lost made the figure negative; so many digits made it infinite.
+    #[test]
+    fn a_figure_that_cant_be_is_refused() {
+        let udp = |contest: &Contest| contest.to_string() == "udp-stream-64";
+        let contest = Contest::all(vtax_model::units::Span::from_millis(1000), 2).into_iter().find(udp).expect("one");
+        let json = |lost: &str| format!(r#"{{"end":{{"sum":{{"bits_per_second":1e9,"lost_percent":{lost}}}}}}}"#);
+        assert!(tools::iperf3::TOOL.figure(&contest, &json("25")).is_ok());
+        assert!(tools::iperf3::TOOL.figure(&contest, &json("101")).is_err());
+        let digits = format!("recv_bw  =  {}", "9".repeat(400));
+        assert!(tools::qperf::TOOL.figure(&contest, &digits).is_err());
+    }
+
+    /// Every tool's reading of every answer.
+    #[test]
+    fn fuzz_tools() {
+        let seeds = [
+            r#"{"end":{"sum":{"bits_per_second":1e9,"lost_percent":25},"sum_received":{"bits_per_second":8e9}}}"#,
+            "tcp_lat:\n    latency  =  24830 ns\n",
+            "udp_bw:\n    send_bw  =  876394400 bytes/sec\n    recv_bw  =  500000000 bytes/sec\n",
+        ];
+        let contests = Contest::all(vtax_model::units::Span::from_millis(1000), 2);
+        vtax_fuzz::fuzz_text("tools", &seeds, move |text| {
+            let mut understood = None;
+            for (tool, contest) in TOOLS.iter().flat_map(|tool| contests.iter().map(move |contest| (tool, contest))) {
+                if (tool.has)(contest)
+                    && let Ok(figure) = tool.figure(contest, text)
+                {
+                    assert!(figure.is_finite() && figure > 0.0, "{} says {figure} of {contest}", tool.name);
+                    understood = Some(());
+                }
+            }
+            understood
+        });
     }
 }

@@ -278,3 +278,40 @@ fn a_run_is_no_different_from_itself() {
     assert!(!text.lines().any(|line| line.ends_with(" slower") || line.ends_with(" faster")), "{text}");
     assert!(text.contains("no difference shown") && !text.contains("What else differs"), "{text}");
 }
+
+/// Two rounds of two rows.
+fn small() -> Run {
+    let mut run = of_text(
+        r#"
+        id = "small"
+        title = "Small"
+        baseline = "native"
+        [matrix]
+        methods = ["native", "bridge"]
+        mtu = [1500]
+        transports = ["tcp"]
+        tests = ["rr"]
+        [plan]
+        samples = 2
+        duration = "1s"
+        "#,
+    );
+    run.header.environment = Default::default();
+    run
+}
+
+/// What a store or an emulated server says of a run is shown in every form.
+#[test]
+fn fuzz_shown_runs() {
+    let seed = serde_json::to_string(&small()).expect("a run");
+    vtax_fuzz::fuzz("shown-runs", &[seed], |bytes| {
+        let run: Run = serde_json::from_slice(bytes).ok()?;
+        let document = analyse(&run);
+        for format in [Format::Table, Format::Markdown, Format::Csv, Format::Json] {
+            let text = render(&document, &Options { format, published: Some(true), detail: true, width: 60 });
+            assert!(text.ends_with('\n'), "{text:?}");
+        }
+        assert!(compare(&document, &document).render(&TERMINAL).ends_with('\n'));
+        Some(())
+    });
+}

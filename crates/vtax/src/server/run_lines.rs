@@ -178,4 +178,24 @@ mod tests {
             LineReader::default().push(b"{\"run\":{\"version\":7,\"plan\":1}}\n").expect_err("other").to_string();
         assert!(error.contains("version 7, and this vtax reads 1"), "{error}");
     }
+
+    /// However the bytes are cut into reads, the same lines come out of them, or the same error.
+    #[test]
+    fn fuzz_run_lines() {
+        let header = crate::store::tests::header("demo-1", "2026-01-01T00:00:00Z");
+        let plan = text(&SentLine::plan(&header)).expect("memory");
+        let sample = crate::store::tests::sample(0, Arm::A, 1);
+        let lines = [stream(), text(&SentLine::Sample(&sample)).expect("memory")].concat();
+        let seeds = [lines].into_iter().chain((plan.len() <= vtax_fuzz::LENGTH_MOST).then_some(plan));
+        vtax_fuzz::fuzz("run-lines", &seeds.collect::<Vec<_>>(), |bytes| {
+            let mut whole = LineReader::default();
+            let lines = whole.push(bytes).map(|lines| format!("{lines:?}"));
+            let mut cut = LineReader::default();
+            let pieces = bytes.chunks(7).map(|piece| cut.push(piece)).collect::<Result<Vec<_>, _>>();
+            let pieces = pieces.map(|lines| format!("{:?}", lines.into_iter().flatten().collect::<Vec<_>>()));
+            assert_eq!(lines.as_ref().ok(), pieces.as_ref().ok());
+            assert_eq!(lines.is_err(), pieces.is_err());
+            lines.is_ok_and(|lines| lines.len() > 2).then_some(())
+        });
+    }
 }

@@ -355,3 +355,41 @@ fn landed(line: &str) -> Option<(usize, u32)> {
     let mut words = line.strip_prefix("landed ")?.split(' ');
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
+
+/// The rows of a run say anything: its plan, a sample and a failure, each up to a byte that no text has.
+#[test]
+fn fuzz_stores() {
+    let dir = folder();
+    let (store, mut writer) = new_run(dir.path(), "demo-1");
+    let (sample, error) = (sample(0, Arm::A, 1), "late".to_owned());
+    let failure = Failure { cell: 1, arm: Arm::A, round: 1, error, partial: None };
+    writer.samples(std::slice::from_ref(&sample)).expect("lands");
+    writer.failure(&failure).expect("lands");
+    writer.finish(RunState::Stopped, 1.5).expect("ends");
+    let mut small = header("demo-1", "2026-01-01T00:00:00Z");
+    small.study.cells.truncate(2);
+    let json = |text: serde_json::Result<String>| text.expect("it can be written").into_bytes();
+    let seed = [
+        json(serde_json::to_string(&small)),
+        json(serde_json::to_string(&sample)),
+        json(serde_json::to_string(&failure)),
+    ];
+    let plain = store.load("demo-1").expect("there");
+    store.connection.pragma_update(None, "synchronous", "OFF").expect("set");
+    vtax_fuzz::fuzz("stores", &[seed.join(&0xff)], move |bytes| {
+        let _ = &dir;
+        let texts: Vec<_> = bytes.split(|byte| *byte == 0xff).map(String::from_utf8_lossy).collect();
+        for (text, into) in texts.iter().zip(["run SET header", "sample SET body", "failure SET body"]) {
+            store.connection.execute(&format!("UPDATE {into} = ?1"), [text]).expect("written");
+        }
+        assert_eq!(store.list().expect("a list").len(), 1);
+        let read = store.load("demo-1");
+        if let Err(error) = &read {
+            assert!(error.to_string().contains("demo-1"), "{error}");
+        }
+        let _ = store.complete_plans("demo");
+        let run = read.ok()?;
+        assert_eq!(run.samples.len(), plain.samples.len());
+        Some(())
+    });
+}

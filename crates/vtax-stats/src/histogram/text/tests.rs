@@ -156,3 +156,22 @@ proptest! {
         prop_assert!(Histogram::from_base64(&STANDARD.encode(envelope(&zlib))).is_err());
     }
 }
+
+/// The first byte says what the others are: the text itself, the zlib stream in it, or the counters in that.
+#[test]
+fn fuzz_histograms() {
+    let inner = STANDARD.decode(OTHERS_READ).unwrap()[ENVELOPE..].to_vec();
+    let seeds = [[&[0], OTHERS_READ.as_bytes()].concat(), [&[1], &inner[..]].concat(), vec![2, 2, 4, 9, 6, 0x80, 1]];
+    vtax_fuzz::fuzz("histograms", &seeds, |input| {
+        let (kind, rest) = input.split_first()?;
+        let text = match kind % 3 {
+            0 => String::from_utf8(rest.to_vec()).ok()?,
+            1 => STANDARD.encode(envelope(rest)),
+            _ => with_words(rest),
+        };
+        let histogram = Histogram::from_base64(&text).ok()?;
+        assert!(histogram.count() <= MAX_COUNT && histogram.percentile(99.0) <= histogram.max());
+        assert_eq!(Histogram::from_base64(&histogram.to_base64()).as_ref(), Ok(&histogram));
+        Some(())
+    });
+}

@@ -218,4 +218,20 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn fuzz_procfs() {
+        let seeds = [
+            "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue",
+            "/dev/dm-1 partition 8388604 0 -2",
+            "   1: 010200C0:0016 010200C0:C822 01 00000000:00000000 02:0 0 0",
+            "kernel/drivers/vfio/pci/mlx5.ko.xz: kernel/drivers/vfio/pci/vfio-pci.ko.xz",
+        ];
+        vtax_fuzz::fuzz_text("procfs", &seeds, |text| {
+            let number = |path: &str| path.starts_with('/').then_some((8, 1));
+            let (disk, swap) = (mounted(text, number), swap(text, number));
+            let known = disk.or(swap).map(|disk| assert!(!disk.why.is_empty()));
+            known.or(session(text).map(|_| ())).or(lists_module(text, "mlx5").then_some(()))
+        });
+    }
 }

@@ -222,4 +222,19 @@ mod tests {
             let _ = (leases(&text), qemu_version(&text), words(&text));
         }
     }
+
+    #[test]
+    fn fuzz_virsh() {
+        let seeds = [
+            " vnet0      52:54:00:11:22:AA    ipv4         192.0.2.2/24\n lo 00:00:00:00:00:00 ipv6 2001:db8::2/64\n",
+            "Compiled against library: libvirt 9.0.0\nRunning hypervisor: QEMU 10.0.2\n",
+            "error: failed\nerror: it is not there\n",
+        ];
+        vtax_fuzz::fuzz_text("virsh", &seeds, |text| {
+            assert!(words(text).len() <= 2 * text.len());
+            let _ = qemu_version(text);
+            leases(text).into_iter().for_each(|lease| assert!(is_reachable(lease.address)));
+            Some(())
+        });
+    }
 }

@@ -111,6 +111,11 @@ fn pins(
     everywhere: Option<&String>,
     count: u32,
 ) -> Result<BTreeMap<u32, ForeignText>, XmlError> {
+    // A few thousand vCPUs and a long list would be many times as much as the XML.
+    if let Some(cpus) = everywhere.filter(|cpus| cpus.len().saturating_mul(count as usize) > BYTES_MOST) {
+        let value = cpus.chars().take(40).collect();
+        return Err(XmlError::Value { what: "list of CPUs for so many vCPUs", value });
+    }
     let mut pins: BTreeMap<u32, ForeignText> =
         everywhere.map(|cpus| (0..count).map(|thread| (thread, cpus.into())).collect()).unwrap_or_default();
     for pin in tune.into_iter().flat_map(|tune| tune.children()).filter(|pin| pin.has_tag_name(element)) {

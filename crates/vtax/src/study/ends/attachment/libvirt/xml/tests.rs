@@ -143,3 +143,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn fuzz_domain_xml() {
+    vtax_fuzz::fuzz_text("domain-xml", &[REAL, VHOST, KINDS], |text| {
+        let Described { record, nics } = read(text).inspect_err(|error| drop(error.to_string())).ok()?;
+        let written = serde_json::to_string(&record).expect("it can be written");
+        assert_eq!(serde_json::from_str::<DomainRecord>(&written).expect("it can be read"), record);
+        nics.iter().for_each(|nic| drop(serde_json::to_string(&nic.facts).expect("it can be written")));
+        // A control character takes six bytes in JSON.
+        let most = 6 * (BYTES_MOST + text.len());
+        assert!(written.len() <= most, "{} bytes of {} bytes of XML", written.len(), text.len());
+        Some(())
+    });
+}

@@ -1,0 +1,116 @@
+//! What `make fuzz` does: libFuzzer looks for inputs that reach code which none before them has reached.
+//!
+//! The arguments after `--` are libFuzzer's, so `TEST-PROGRAM --exact TEST -- -runs=1000` tries a target. Without
+//! such arguments the targets do nothing.
+
+use std::{
+    cell::OnceCell,
+    env,
+    ffi::{CString, c_char, c_int},
+    fs, panic,
+    path::Path,
+    process, ptr, slice, thread,
+};
+
+// Its C++ part is linked in.
+use libfuzzer_sys as _;
+
+use crate::{LENGTH_MOST, inputs::Corpus};
+
+/// What makes libFuzzer choose the inputs that together reach what all of them reach.
+const MERGE: &str = "-set_cover_merge=1";
+/// How the names of files with seeds begin; those of libFuzzer's files are hexadecimal numbers.
+const SEED: &str = "seed-";
+
+thread_local! {
+    static TARGET: OnceCell<Box<dyn Fn(&[u8])>> = const { OnceCell::new() };
+}
+
+unsafe extern "C" {
+    /// libFuzzer (`FuzzerDriver.cpp`). It may change the pointers; it ends the process unless the arguments ask for
+    /// nothing.
+    fn LLVMFuzzerRunDriver(
+        count: *mut c_int,
+        arguments: *mut *mut *mut c_char,
+        target: extern "C" fn(*const u8, usize) -> c_int,
+    ) -> c_int;
+}
+
+/// The C++ part of the crate libfuzzer-sys has a `main`, which isn't linked in, and names this.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+extern "C" fn rust_fuzzer_test_input(_: *const u8, _: usize) -> c_int {
+    0
+}
+
+extern "C" fn one(bytes: *const u8, length: usize) -> c_int {
+    // SAFETY: libFuzzer gives so many bytes. There may be none, and then perhaps no place either.
+    let input = if length == 0 { &[] } else { unsafe { slice::from_raw_parts(bytes, length) } };
+    let ended = panic::catch_unwind(|| TARGET.with(|target| target.get().map(|target| target(input))));
+    // libFuzzer keeps the input at a signal.
+    if ended.is_err() {
+        process::abort();
+    }
+    0
+}
+
+pub(crate) fn run(corpus: &Corpus, target: impl Fn(&[u8]) + 'static) {
+    let wanted: Vec<String> = env::args().skip_while(|argument| argument != "--").skip(1).collect();
+    if wanted.is_empty() {
+        return;
+    }
+    TARGET.with(|cell| assert!(cell.set(Box::new(target)).is_ok(), "one target in a process"));
+    let mut arguments = [vec![again()], defaults(corpus), wanted].concat();
+    // libFuzzer starts itself once more to merge, and names the folders then.
+    if arguments[1..].iter().all(|argument| argument.starts_with('-')) {
+        let merges = arguments.iter().any(|argument| argument == MERGE);
+        arguments.extend(folders(corpus, merges));
+    }
+    let arguments: Vec<CString> = arguments.into_iter().map(|text| CString::new(text).expect("no zero")).collect();
+    let mut pointers: Vec<*mut c_char> = arguments.iter().map(|text| text.as_ptr().cast_mut()).collect();
+    pointers.push(ptr::null_mut());
+    let (mut count, mut pointers) = (c_int::try_from(arguments.len()).expect("few"), pointers.as_mut_ptr());
+    // SAFETY: the arguments are texts that end with a zero and live until the end of this function, and a null
+    // pointer follows the last one.
+    let status = unsafe { LLVMFuzzerRunDriver(&raw mut count, &raw mut pointers, one) };
+    process::exit(status);
+}
+
+/// The command by which libFuzzer starts this target once more; it appends its own arguments, for the shell.
+fn again() -> String {
+    let program = env::current_exe().expect("this program");
+    let current = thread::current();
+    let test = current.name().expect("libtest names a test's thread after it");
+    format!("{} --exact {test} --nocapture --", program.display())
+}
+
+fn defaults(corpus: &Corpus) -> Vec<String> {
+    let failed = corpus.scratch("failed");
+    vec![
+        format!("-max_len={LENGTH_MOST}"),
+        format!("-timeout={}", 2 * crate::SLOW.as_secs()),
+        format!("-rss_limit_mb={}", crate::MEMORY_MOST >> 20),
+        format!("-artifact_prefix={}/", failed.display()),
+    ]
+}
+
+/// What is found goes into the first one.
+fn folders(corpus: &Corpus, merges: bool) -> Vec<String> {
+    let (found, seeds) = (corpus.scratch("found"), corpus.scratch("seeds"));
+    write(&corpus.seeds, &seeds);
+    let mut folders = vec![found, seeds];
+    if merges {
+        // The seeds are in the code, so that only what reaches more than they do is to be kept.
+        let merged = corpus.scratch("merged");
+        write(&corpus.seeds, &merged);
+        folders.insert(0, merged);
+    }
+    folders.extend(Some(corpus.folder()).filter(|folder| folder.is_dir()));
+    folders.into_iter().map(|folder| folder.display().to_string()).collect()
+}
+
+fn write(seeds: &[Vec<u8>], folder: &Path) {
+    for (number, seed) in seeds.iter().enumerate() {
+        fs::write(folder.join(format!("{SEED}{number}")), seed).expect("a seed is written");
+    }
+}
