@@ -17,25 +17,25 @@ use crate::{
         CellRecord, CellStatus, Estimate, FileSummary, Metric, Percentile, PlanRecord, ResultDocument, RttSummary,
         SCHEMA, SummaryRecord, TaxRecord, ns_per_kb,
     },
-    run::{Figures, Reading, RowEnds, RttReading, Run, RunState, SampleSource, SampleTimes},
+    run::{Figures, RowEnds, RttReading, Run, RunState, SampleReading, SampleSource, SampleTimes},
     workload::Workload,
 };
 use ends::MergedStages;
 use vtax_stats::{Confidence, PooledPercentiles, Summary, histogram::IntervalHistogram};
 
 /// A run with the readings of each cell, in the order in which they landed.
-type RunByCell = Run<Vec<Vec<Reading>>>;
+type RunByCell = Run<Vec<Vec<SampleReading>>>;
 
 /// All figures of a run. Intervals hold 95 %; Holm's correction is over the comparisons of one family (`taxes.rs`).
 ///
 /// The histograms are read twice and never held: first those of a cell are merged, then each is held against these.
 pub fn analyse<S: SampleSource>(run: &Run<S>) -> Result<ResultDocument, S::Error> {
     let cells = run.header.study.cells.len();
-    let mut readings: Vec<Vec<Reading>> = vec![Vec::new(); cells];
+    let mut readings: Vec<Vec<SampleReading>> = vec![Vec::new(); cells];
     let mut merged: Vec<MergedCell> = (0..cells).map(|_| MergedCell::default()).collect();
     run.samples.samples(&mut |sample| {
         if let Some((readings, merged)) = readings.get_mut(sample.cell).zip(merged.get_mut(sample.cell)) {
-            readings.push(Reading::of(sample));
+            readings.push(SampleReading::of(sample));
             merged.take(&sample.figures);
         }
     })?;
@@ -210,7 +210,7 @@ fn ends(run: &RunByCell, cell: &Cell) -> Option<RowEnds> {
     of_row.find(|ends| ends.mtu.is_none_or(|mtu| mtu == cell.mtu)).cloned()
 }
 
-fn status(run: &RunByCell, index: usize, cell: &Cell, readings: &[Reading]) -> CellStatus {
+fn status(run: &RunByCell, index: usize, cell: &Cell, readings: &[SampleReading]) -> CellStatus {
     let unavailable = run.header.unavailable.iter().find(|row| row.method == cell.row);
     let failure = run.failures.iter().rfind(|failure| failure.cell == index);
     match (unavailable, readings, failure) {
@@ -224,14 +224,15 @@ fn status(run: &RunByCell, index: usize, cell: &Cell, readings: &[Reading]) -> C
 }
 
 /// A sample with its round: the baseline has two samples a round, which share its luck.
-type Taken<'a> = &'a Reading;
+type Taken<'a> = &'a SampleReading;
 
-fn summary(cell: &Cell, readings: &[Reading], pooled: &PooledCell) -> SummaryRecord {
+fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> SummaryRecord {
     let taken: Vec<Taken<'_>> = readings.iter().collect();
     let rr = cell.workload.kind().is_transactions();
     let machines = readings.iter().all(|reading| reading.cpu.tells_machines);
-    let over = |value: fn(&Reading) -> f64| estimate(readings.iter().map(|reading| (reading.round, value(reading))));
-    let total = |count: fn(&Reading) -> u64| readings.iter().map(count).sum::<u64>();
+    let over =
+        |value: fn(&SampleReading) -> f64| estimate(readings.iter().map(|reading| (reading.round, value(reading))));
+    let total = |count: fn(&SampleReading) -> u64| readings.iter().map(count).sum::<u64>();
     let lost = total(|reading| reading.lost);
     // Old runs and foreign ends may have told of no threads.
     let some = |estimate: &Estimate| estimate.mean > 0.0;
@@ -264,7 +265,7 @@ fn summary(cell: &Cell, readings: &[Reading], pooled: &PooledCell) -> SummaryRec
 }
 
 /// Messages that were not lost: over UDP each is one datagram.
-fn arrived(cell: &Cell, reading: &Reading) -> u64 {
+fn arrived(cell: &Cell, reading: &SampleReading) -> u64 {
     match cell.workload {
         Workload::Rr { .. } | Workload::Crr { .. } | Workload::Cc => reading.transactions,
         Workload::Stream { message, .. } => reading.bytes / message.0,

@@ -16,7 +16,7 @@ use crate::{
     foreign::ForeignText,
     guest::Flavour,
     published::PublishedFigure,
-    run::{Environment, Failure, PathRecord, Placement, Reading, RowEnds, RunState},
+    run::{Environment, Failure, PathRecord, Placement, RowEnds, RunState, SampleReading},
     study::{Row, SamplingPlan},
 };
 use vtax_stats::StoppingRule;
@@ -26,7 +26,7 @@ pub const SCHEMA: &str = "vtax.result/v1";
 
 /// A run with its figures. Tables need what is held of its samples; a document that is written has the samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ResultDocument<S = Vec<Reading>> {
+pub struct ResultDocument<S = Vec<SampleReading>> {
     /// [`SCHEMA`].
     pub schema: String,
     /// The study's name.
@@ -198,7 +198,7 @@ impl PlanRecord {
 /// One cell of the matrix and all that was found about it.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CellRecord<S = Vec<Reading>> {
+pub struct CellRecord<S = Vec<SampleReading>> {
     /// Method, MTU, transport, test and sizes, streams.
     #[serde(flatten)]
     pub cell: Cell,

@@ -44,7 +44,7 @@ pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 pub use placement_note::PlacementNote;
 pub use precision::{primary_figures, stopping_outcome};
 pub(crate) use reading::pairs;
-pub use reading::{CpuReading, EndCpuReading, EndReading, Reading, RttReading};
+pub use reading::{CpuReading, EndCpuReading, EndReading, RttReading, SampleReading};
 pub use source::{SampleSource, SampleTimes};
 
 /// A run of a study, with its samples or with what is held of them.
@@ -63,7 +63,7 @@ pub struct Run<S = Vec<Sample>> {
 }
 
 /// A run as it is held while it is measured: its samples are stored.
-pub type RunReadings = Run<Vec<Reading>>;
+pub type RunReadings = Run<Vec<SampleReading>>;
 
 impl RunReadings {
     /// A run that has no sample yet.
@@ -74,7 +74,7 @@ impl RunReadings {
     /// Adds a sample. It takes the place of an earlier failure.
     pub fn land(&mut self, sample: &Sample) {
         self.failures.retain(|failure| failure.turn() != sample.turn());
-        self.samples.push(Reading::of(sample));
+        self.samples.push(SampleReading::of(sample));
     }
 
     /// Adds a failure. It takes the place of an earlier one of the same sample.
@@ -83,7 +83,7 @@ impl RunReadings {
         self.failures.push(failure);
     }
 
-    fn arm(&self, cell: usize, arm: Arm) -> impl Iterator<Item = &Reading> {
+    fn arm(&self, cell: usize, arm: Arm) -> impl Iterator<Item = &SampleReading> {
         self.samples.iter().filter(move |reading| reading.cell == cell && reading.arm == arm)
     }
 }
@@ -100,7 +100,7 @@ impl<S: SampleSource> Run<S> {
     /// What is held of the run.
     pub fn readings(&self) -> Result<RunReadings, S::Error> {
         let mut samples = Vec::new();
-        self.samples.samples(&mut |sample| samples.push(Reading::of(sample)))?;
+        self.samples.samples(&mut |sample| samples.push(SampleReading::of(sample)))?;
         let Run { header, state, wall_seconds, failures, .. } = self;
         let (header, failures) = (header.clone(), failures.clone());
         Ok(Run { header, state: *state, wall_seconds: *wall_seconds, samples, failures })

@@ -9,7 +9,7 @@ use crate::{
     guest::Accelerator,
     measurement::{MachineCpu, SessionCpu},
     result::Disturbance,
-    run::{CpuReading, EndCpuReading, EndRecord, Reading},
+    run::{CpuReading, EndCpuReading, EndRecord, SampleReading},
 };
 
 /// CPU seconds of machines of one kind.
@@ -73,8 +73,8 @@ pub(super) fn disturbance(run: &RunByCell) -> Disturbance {
 /// A block in which one of the rows has guests is left out: what QEMU did for them wasn't observed.
 fn blocks(run: &RunByCell) -> Vec<Watched> {
     let cells = &run.header.study.cells;
-    let in_guests = |sample: &Reading| run.header.study.attach(cells[sample.cell].row).is_some();
-    let mut blocks: BTreeMap<(u32, Block), Vec<&Reading>> = BTreeMap::new();
+    let in_guests = |sample: &SampleReading| run.header.study.attach(cells[sample.cell].row).is_some();
+    let mut blocks: BTreeMap<(u32, Block), Vec<&SampleReading>> = BTreeMap::new();
     for sample in run.samples.iter().flatten().filter(|sample| sample.sliced) {
         blocks.entry((sample.round, cells[sample.cell].block())).or_default().push(sample);
     }
@@ -82,7 +82,7 @@ fn blocks(run: &RunByCell) -> Vec<Watched> {
     blocks.values().flat_map(|samples| sessions(run, samples)).collect()
 }
 
-fn sessions(run: &RunByCell, samples: &[&Reading]) -> impl Iterator<Item = Watched> {
+fn sessions(run: &RunByCell, samples: &[&SampleReading]) -> impl Iterator<Item = Watched> {
     let mut machines: BTreeMap<ForeignText, SessionCpu> = BTreeMap::new();
     for sample in samples {
         let ends = ends(run, &run.header.study.cells[sample.cell]);
@@ -107,7 +107,7 @@ fn sessions(run: &RunByCell, samples: &[&Reading]) -> impl Iterator<Item = Watch
 }
 
 /// What QEMU did for guests that measured, if an end was on their host. It includes the kernel's part: rather too much.
-fn qemu_among_programs(run: &RunByCell, sample: &Reading) -> f64 {
+fn qemu_among_programs(run: &RunByCell, sample: &SampleReading) -> f64 {
     let Some(host) = &sample.host_cpu else { return 0.0 };
     let ends = ends(run, &run.header.study.cells[sample.cell]);
     if !ends.is_some_and(|ends| ends.pairs.iter().any(|pair| at_host(&pair.initiator) || at_host(&pair.responder))) {
@@ -124,7 +124,7 @@ fn at_host(end: &EndRecord) -> bool {
 }
 
 /// Each machine once.
-fn machines(run: &RunByCell, sample: &Reading) -> Vec<Watched> {
+fn machines(run: &RunByCell, sample: &SampleReading) -> Vec<Watched> {
     let CpuReading { one_machine, initiator, responder, .. } = &sample.cpu;
     let [at_initiator, at_responder] = kinds(run, sample);
     let watched =
@@ -138,7 +138,7 @@ fn machines(run: &RunByCell, sample: &Reading) -> Vec<Watched> {
 }
 
 /// The kinds of the two ends' machines, alike in all pairs. A machine whose host wasn't watched counts as a host.
-fn kinds(run: &RunByCell, sample: &Reading) -> [Kind; 2] {
+fn kinds(run: &RunByCell, sample: &SampleReading) -> [Kind; 2] {
     let Some(host) = &sample.host_cpu else { return [Kind::Host; 2] };
     let ends = ends(run, &run.header.study.cells[sample.cell]);
     let Some(pair) = ends.and_then(|ends| ends.pairs.into_iter().next()) else { return [Kind::Host; 2] };

@@ -5,7 +5,7 @@ use crate::{
     cell::Cell,
     measurement::{IntervalRtt, Stages, WarmupReport},
     result::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary},
-    run::{BothEnds, EndCpuReading, PairFigures, Parallel, Reading},
+    run::{BothEnds, EndCpuReading, PairFigures, Parallel, SampleReading},
 };
 use vtax_stats::histogram::Histogram;
 
@@ -14,7 +14,7 @@ pub(super) fn cpu(taken: &[Taken<'_>], transactions: bool) -> Option<CpuAtEnds> 
     if taken.iter().any(|reading| reading.cpu.one_machine) {
         return None;
     }
-    let cost = |end: &EndCpuReading, reading: &Reading| {
+    let cost = |end: &EndCpuReading, reading: &SampleReading| {
         let units = if transactions { reading.transactions as f64 } else { reading.bytes as f64 / 1024.0 };
         end.machine.busy() / end.seconds * reading.seconds / units * 1e6
     };
@@ -231,7 +231,7 @@ mod tests {
             figures(warm(Some(false), Some(2)), warm(Some(false), None)),
             figures(warm(None, None), warm(None, None)),
         ];
-        let taken: Vec<Reading> = (1..).zip(&samples).map(|(round, figures)| reading(round, figures)).collect();
+        let taken: Vec<SampleReading> = (1..).zip(&samples).map(|(round, figures)| reading(round, figures)).collect();
         let found = warmup(&taken.iter().collect::<Vec<_>>()).expect("told");
         assert_eq!((found.watched, found.unsteady, found.slow_start_known, found.in_slow_start), (2, 1, 2, 1));
         assert_eq!(warmup(&[&reading(1, &joined(&end(0.1), &end(0.1)))]), None);
@@ -283,7 +283,7 @@ mod tests {
             variant: 0,
             instrument: crate::cell::Instrument::System,
         };
-        let taken: Vec<Reading> = (1..).zip(&samples).map(|(round, figures)| reading(round, figures)).collect();
+        let taken: Vec<SampleReading> = (1..).zip(&samples).map(|(round, figures)| reading(round, figures)).collect();
         let found = parallel(&cell, &taken.iter().collect::<Vec<_>>()).expect("pairs");
         assert_eq!((found.skew_us, found.skew_us_most, found.uncertainty_us), (20.0, 30.0, 4.0));
         assert_eq!(found.pairs.len(), 2);

@@ -6,16 +6,16 @@ use super::{RunByCell, Taken, estimate};
 use crate::{
     foreign::ForeignText,
     result::{Estimate, GuestClock, HostCpuSummary},
-    run::{ClockReading, HostCpu, Reading},
+    run::{ClockReading, HostCpu, SampleReading},
 };
 
 /// `None` if there were no guests, or their host wasn't observed.
 pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpuSummary> {
-    let observed: Vec<(u32, &Reading, &HostCpu)> =
+    let observed: Vec<(u32, &SampleReading, &HostCpu)> =
         taken.iter().filter_map(|reading| Some((reading.round, *reading, reading.host_cpu.as_deref()?))).collect();
     let accel = observed.iter().find_map(|(.., host)| host.guests.first())?.accel;
     let each = |amount: &dyn Fn(&HostCpu) -> Option<f64>| -> Option<Estimate> {
-        let of = |(round, reading, host): &(u32, &Reading, &HostCpu)| {
+        let of = |(round, reading, host): &(u32, &SampleReading, &HostCpu)| {
             Some((*round, amount(host)? * per_unit(reading, host, transactions)))
         };
         estimate(observed.iter().filter_map(of))
@@ -34,7 +34,7 @@ pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpu
 }
 
 /// The factor from what was observed to the share of a transaction or KB: the two times differ.
-fn per_unit(reading: &Reading, host: &HostCpu, transactions: bool) -> f64 {
+fn per_unit(reading: &SampleReading, host: &HostCpu, transactions: bool) -> f64 {
     let units = if transactions { reading.transactions as f64 } else { reading.bytes as f64 / 1024.0 };
     reading.seconds / host.seconds / units
 }

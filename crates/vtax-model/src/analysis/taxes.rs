@@ -6,7 +6,7 @@ use super::RunByCell;
 use crate::{
     cell::{Arm, Block, Cell, Instrument},
     result::{Delta, FloorRecord, Metric, TaxRecord},
-    run::{Reading, pairs},
+    run::{SampleReading, pairs},
     workload::TestKind,
 };
 use vtax_stats::{
@@ -33,7 +33,7 @@ pub(super) fn floors(run: &RunByCell) -> Vec<Floor> {
     metrics.filter_map(|(index, cell, of)| floor(index, cell, of)).collect()
 }
 
-fn arm(run: &RunByCell, cell: usize, arm: Arm) -> impl Iterator<Item = &Reading> {
+fn arm(run: &RunByCell, cell: usize, arm: Arm) -> impl Iterator<Item = &SampleReading> {
     run.samples[cell].iter().filter(move |reading| reading.arm == arm)
 }
 

@@ -5,7 +5,7 @@ use serde_with::skip_serializing_none;
 
 use crate::{
     cell::{Block, Instrument},
-    run::{Figures, Reading},
+    run::{Figures, SampleReading},
     workload::TestKind,
 };
 use vtax_stats::{Preference, Verdict};
@@ -59,7 +59,7 @@ impl Metric {
     }
 
     /// Its value in one sample, of what is held of that.
-    pub fn value_of(self, test: TestKind, reading: &Reading) -> f64 {
+    pub fn value_of(self, test: TestKind, reading: &SampleReading) -> f64 {
         match self {
             Metric::Rtt => reading.rtt_us,
             Metric::Goodput => reading.goodput_mbps,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Reading, RunReadings};
+use super::{RunReadings, SampleReading};
 use crate::{cell::Arm, result::Metric};
 use vtax_stats::Decision;
 
@@ -26,7 +26,7 @@ pub fn stopping_outcome(run: &RunReadings) -> Vec<(usize, Decision)> {
 /// The figure by which each cell is compared, sample by sample, without the baseline's second arm.
 pub fn primary_figures(run: &RunReadings) -> BTreeMap<usize, Vec<f64>> {
     let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    let first_arm = |sample: &&Reading| sample.arm == Arm::A;
+    let first_arm = |sample: &&SampleReading| sample.arm == Arm::A;
     for sample in run.samples.iter().filter(first_arm) {
         let kind = run.header.study.cells[sample.cell].workload.kind();
         figures.entry(sample.cell).or_default().push(Metric::of(kind).value_of(kind, sample));

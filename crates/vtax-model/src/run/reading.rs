@@ -20,7 +20,7 @@ use vtax_stats::Pair;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "Sample")]
 #[expect(missing_docs, reason = "those of the same name are in Figures")]
-pub struct Reading {
+pub struct SampleReading {
     /// Index into the study's cells.
     pub cell: usize,
     /// Which arm of the baseline.
@@ -116,18 +116,18 @@ pub struct EndReading {
     pub idle_not_held: Option<ForeignText>,
 }
 
-impl From<Sample> for Reading {
-    fn from(sample: Sample) -> Reading {
-        Reading::of(&sample)
+impl From<Sample> for SampleReading {
+    fn from(sample: Sample) -> SampleReading {
+        SampleReading::of(&sample)
     }
 }
 
-impl Reading {
+impl SampleReading {
     /// Everything of a sample but its histograms and slices.
-    pub fn of(sample: &Sample) -> Reading {
+    pub fn of(sample: &Sample) -> SampleReading {
         let Sample { cell, arm, round, ref at, ref figures } = *sample;
         let Figures { seconds, transactions, bytes, lost, reordered, retransmits, file, .. } = *figures;
-        Reading {
+        SampleReading {
             cell,
             arm,
             round,
@@ -207,15 +207,15 @@ impl EndReading {
 pub(crate) fn pairs<'a>(
     of: Metric,
     test: TestKind,
-    baseline: impl Iterator<Item = &'a Reading>,
-    cell: impl Iterator<Item = &'a Reading>,
+    baseline: impl Iterator<Item = &'a SampleReading>,
+    cell: impl Iterator<Item = &'a SampleReading>,
 ) -> Vec<Pair> {
     let cell = by_round(of, test, cell);
     let pair = |(round, baseline): (u32, f64)| Some(Pair { baseline, cell: *cell.get(&round)? });
     by_round(of, test, baseline).into_iter().filter_map(pair).collect()
 }
 
-fn by_round<'a>(of: Metric, test: TestKind, arm: impl Iterator<Item = &'a Reading>) -> BTreeMap<u32, f64> {
+fn by_round<'a>(of: Metric, test: TestKind, arm: impl Iterator<Item = &'a SampleReading>) -> BTreeMap<u32, f64> {
     let values = arm.map(|reading| (reading.round, of.value_of(test, reading)));
     values.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
 }

@@ -54,15 +54,15 @@ pub(crate) fn run(header: RunHeader, rtt: impl Fn(&Cell, Turn, u32) -> f64) -> R
             let cell = &header.study.cells[turn.cell];
             let figures = figures(cell, &header, rtt(cell, turn, round));
             let sample = Sample { cell: turn.cell, arm: turn.arm, round, at: String::new(), figures };
-            samples.push(Reading::of(&sample));
+            samples.push(SampleReading::of(&sample));
         }
     }
     Run { header, state: RunState::Complete, wall_seconds: 1.0, samples, failures: Vec::new() }
 }
 
 /// What is held of a sample with these figures.
-pub(crate) fn reading(round: u32, figures: &Figures) -> Reading {
-    Reading::of(&Sample { cell: 0, arm: Arm::A, round, at: String::new(), figures: figures.clone() })
+pub(crate) fn reading(round: u32, figures: &Figures) -> SampleReading {
+    SampleReading::of(&Sample { cell: 0, arm: Arm::A, round, at: String::new(), figures: figures.clone() })
 }
 
 fn figures(cell: &Cell, header: &RunHeader, rtt: f64) -> Figures {

@@ -3,7 +3,7 @@
 use vtax_model::{
     measurement::Interval,
     result::{CellRecord, ResultDocument},
-    run::Reading,
+    run::SampleReading,
     workload::TestKind,
 };
 use vtax_stats::median;
@@ -35,7 +35,7 @@ struct Joined {
 }
 
 /// The intervals of a sample, of both ends. Each end's intervals begin with its own measured time.
-fn joined(kind: TestKind, sample: &Reading) -> Vec<Joined> {
+fn joined(kind: TestKind, sample: &SampleReading) -> Vec<Joined> {
     let [initiator, responder] = [&sample.ends.initiator.series, &sample.ends.responder.series];
     let (counting, other) = match kind {
         TestKind::Stream | TestKind::File | TestKind::Bidirectional => (responder, initiator),

@@ -5,7 +5,7 @@ use vtax_model::{
     foreign::ForeignText,
     options::Idle,
     result::{CellRecord, FloorRecord, ResultDocument},
-    run::Reading,
+    run::SampleReading,
 };
 
 use super::{
@@ -88,7 +88,7 @@ fn overloaded(document: &ResultDocument) -> Option<String> {
 /// A steady wait doesn't depend on the sample's time. At a rate that is a tenth too high it is a twentieth of that.
 fn is_overloaded(record: &CellRecord) -> bool {
     const SHARE: f64 = 0.05;
-    let waited = |sample: &Reading| {
+    let waited = |sample: &SampleReading| {
         let rtt = sample.rtt?;
         Some((rtt.mean - rtt.min as f64) / 1e9 / sample.seconds)
     };

@@ -245,7 +245,7 @@ fn not_begun(status: i32, error: Option<miette::Report>) -> Stop {
 mod tests {
     use vtax_model::{
         cell::Arm,
-        run::{Failure, Reading},
+        run::{Failure, SampleReading},
     };
 
     use super::*;
@@ -292,7 +292,7 @@ mod tests {
         let (run, error) = fetched(arriving.close(Ok(0), Ok(())));
         assert!(error.is_none(), "{error:?}");
         let kept = store.load("demo-1").expect("it is there");
-        let turns = |run: &RunReadings| run.samples.iter().map(Reading::turn).collect::<Vec<_>>();
+        let turns = |run: &RunReadings| run.samples.iter().map(SampleReading::turn).collect::<Vec<_>>();
         assert_eq!((kept.state, turns(&kept), &kept.failures), (run.state, turns(&run), &run.failures));
     }
 

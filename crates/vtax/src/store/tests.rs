@@ -13,7 +13,7 @@ use std::{
 use vtax_model::{
     cell::Arm,
     measurement::{EndReport, MachineCpu},
-    run::{Environment, Failure, Figures, PartialRecord, Placement, Reading, RunHeader, Sample, SampleSource},
+    run::{Environment, Failure, Figures, PartialRecord, Placement, RunHeader, Sample, SampleReading, SampleSource},
 };
 
 use super::*;
@@ -81,7 +81,7 @@ fn a_run_is_read_back_as_it_was_written() {
     let run = store.load("last").expect("there");
     assert_eq!(run.header, header("demo-1", "2026-01-01T00:00:00Z"));
     assert_eq!((run.state, run.wall_seconds), (RunState::Complete, 12.5));
-    let turns: Vec<_> = run.samples.iter().map(Reading::turn).collect();
+    let turns: Vec<_> = run.samples.iter().map(SampleReading::turn).collect();
     assert_eq!(turns, samples.each_ref().map(Sample::turn));
     assert_eq!(run.failures, [failure]);
     assert_eq!(whole(&store, "last"), samples);
@@ -361,7 +361,7 @@ fn landed(line: &str) -> Option<(usize, u32)> {
 fn fuzz_stores() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");
-    let (sample, error) = (sample(0, Arm::A, 1), "late".to_owned());
+    let (sample, error) = (sample(0, Arm::A, 1), "late".into());
     let failure = Failure { cell: 1, arm: Arm::A, round: 1, error, partial: None };
     writer.samples(std::slice::from_ref(&sample)).expect("lands");
     writer.failure(&failure).expect("lands");

@@ -50,7 +50,7 @@ fn reached(decision: Decision) -> String {
 mod tests {
     use vtax_model::{
         cell::Arm,
-        run::{Reading, Run},
+        run::{Run, SampleReading},
     };
     use vtax_stats::{Confidence, StoppingRule, Width};
 
@@ -64,7 +64,7 @@ mod tests {
         header.study.cells.truncate(1);
         header.stopping = Some(rule);
         // No sample of these has a round-trip time.
-        let samples = (1..=rounds).map(|round| Reading::of(&sample(0, Arm::A, round))).collect();
+        let samples = (1..=rounds).map(|round| SampleReading::of(&sample(0, Arm::A, round))).collect();
         Run { header, state: RunState::Complete, wall_seconds: 1.0, samples, failures: Vec::new() }
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vtax_model::{
     cell::{Cell, Turn, pass_orders},
-    run::{Failure, Figures, PartialRecord, Reading, RunReadings, RunState, Sample, primary_figures},
+    run::{Failure, Figures, PartialRecord, RunReadings, RunState, Sample, SampleReading, primary_figures},
     study::Row,
     units::Mtu,
     workload::{TestSpec, Workload},
@@ -105,7 +105,7 @@ pub(crate) fn samples_left(run: &RunReadings) -> usize {
 
 /// The samples that the run has. A sample that failed is tried again when the run is resumed.
 fn taken(run: &RunReadings) -> BTreeSet<(u32, Turn)> {
-    run.samples.iter().map(Reading::turn).collect()
+    run.samples.iter().map(SampleReading::turn).collect()
 }
 
 struct Rounds<'a> {

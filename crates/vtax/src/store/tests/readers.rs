@@ -148,8 +148,8 @@ fn little_is_held_of_a_sample() {
     let sample = timed(1);
     let used = sample.figures.rtt_ns.as_ref().map(|rtt| rtt.hdr.to_bytes().len());
     assert!(used.is_some_and(|bytes| bytes > 1_000), "{used:?} bytes of histogram");
-    let reading = Reading::of(&sample);
-    let held = size_of::<Reading>() + reading.at.capacity();
+    let reading = SampleReading::of(&sample);
+    let held = size_of::<SampleReading>() + reading.at.capacity();
     assert!(held < 1_000, "{held} bytes: 100,000 samples and as much again to sort them fill more than 200 MB");
     assert!(reading.parallel.is_none() && reading.host_cpu.is_none() && reading.ends.initiator.series.is_empty());
 }

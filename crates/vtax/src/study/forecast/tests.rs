@@ -2,7 +2,7 @@ use vtax_model::{
     cell::Arm,
     located::Source,
     measurement::{EndReport, MachineCpu},
-    run::{Figures, Reading, Run, RunState, Sample},
+    run::{Figures, Run, RunState, Sample, SampleReading},
     study::Study,
 };
 use vtax_stats::histogram::Histogram;
@@ -51,7 +51,7 @@ fn measured(header: RunHeader) -> Run {
 }
 
 fn read(run: Run) -> RunReadings {
-    run.with_samples(|samples| samples.into_iter().map(Reading::from).collect())
+    run.with_samples(|samples| samples.into_iter().map(SampleReading::from).collect())
 }
 
 fn figures(header: &RunHeader, cell: usize, rtt: u64) -> Figures {

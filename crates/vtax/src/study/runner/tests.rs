@@ -286,7 +286,7 @@ fn rows_of_a_block_take_turns_and_land_together() {
     let ended = go(&mut run, &mut machine);
     assert_eq!((ended.state, run.samples.len(), machine.taken), (RunState::Complete, planned, planned));
     // Seven rows and the baseline again, block by block.
-    let block = |sample: &Reading| run.header.study.cells[sample.cell].block();
+    let block = |sample: &SampleReading| run.header.study.cells[sample.cell].block();
     let together = run.samples.chunk_by(|one, next| block(one) == block(next) && one.round == next.round);
     assert!({ together }.all(|samples| samples.len() == 8));
 }
@@ -314,7 +314,7 @@ fn a_killed_run_has_whole_blocks_and_goes_on_with_the_next() {
     let mut shelf = Shelf { kept: Vec::new(), room: 20 };
     let ended = run_rounds(&mut run, &mut steady(), &mut shelf, &mut { PATIENT });
     assert!(ended.error.is_some() && shelf.kept.len().is_multiple_of(8), "{}", shelf.kept.len());
-    run.samples = shelf.kept.iter().map(Reading::of).collect();
+    run.samples = shelf.kept.iter().map(SampleReading::of).collect();
     assert_eq!(go(&mut run, &mut steady()).state, RunState::Complete);
     assert_eq!(samples_left(&run), 0);
 }
