@@ -127,7 +127,8 @@ fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
     let rr = cell.workload.kind().is_transactions();
     let machines = figures.iter().all(|figures| figures.cpu.tells_machines());
     let over = |value: fn(&Figures) -> f64| estimate(taken.iter().map(|(round, figures)| (*round, value(figures))));
-    let total = |count: fn(&Figures) -> u64| figures.iter().map(|figures| count(figures)).sum::<u64>();
+    let total =
+        |count: fn(&Figures) -> u64| figures.iter().fold(0_u64, |sum, figures| sum.saturating_add(count(figures)));
     let lost = total(|figures| figures.lost);
     // Old runs and foreign ends may have told of no threads.
     let some = |estimate: &Estimate| estimate.mean > 0.0;
@@ -144,7 +145,7 @@ fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
         cpu_us_at_ends: ends::cpu(&taken, rr),
         file: file_summary(&taken),
         lost,
-        lost_share: lost_share(lost, figures.iter().map(|figures| arrived(cell, figures)).sum()),
+        lost_share: lost_share(lost, figures.iter().map(|figures| arrived(cell, figures)).fold(0, u64::saturating_add)),
         reordered: total(|figures| figures.reordered),
         retransmits: total(|figures| figures.retransmits),
         socket_drops: total(|figures| figures.ends.initiator.socket_drops + figures.ends.responder.socket_drops),
@@ -160,13 +161,13 @@ fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
 fn arrived(cell: &Cell, figures: &Figures) -> u64 {
     match cell.workload {
         Workload::Rr { .. } | Workload::Crr { .. } | Workload::Cc => figures.transactions,
-        Workload::Stream { message, .. } => figures.bytes / message.0,
+        Workload::Stream { message, .. } => figures.bytes.checked_div(message.0).unwrap_or(0),
         Workload::File { .. } => 0,
     }
 }
 
 fn lost_share(lost: u64, arrived: u64) -> f64 {
-    if lost == 0 { 0.0 } else { lost as f64 / (lost + arrived) as f64 }
+    if lost == 0 { 0.0 } else { lost as f64 / (lost as f64 + arrived as f64) }
 }
 
 /// Over rounds: the interval is of how the rounds differ.

@@ -70,7 +70,7 @@ fn end_stages(reports: &[&Stages]) -> EndStages {
         wire_to_stack: of(|stages| &stages.wire_to_stack),
         stack_to_receive: of(|stages| &stages.stack_to_receive),
         turnaround: of(|stages| &stages.turnaround),
-        without: reports.iter().map(|stages| stages.without).sum(),
+        without: reports.iter().map(|stages| stages.without).fold(0, u64::saturating_add),
     }
 }
 
@@ -126,7 +126,7 @@ fn pair(cell: &Cell, samples: &[(u32, &PairFigures)]) -> PairSummary {
         goodput_mbps: (!transactions).then(|| rate(|pair| pair.bytes as f64 * 8.0 / 1e6)).flatten(),
         p50_us: median(|rtt| rtt.p50),
         p99_us: median(|rtt| rtt.p99),
-        lost: samples.iter().map(|(_, pair)| pair.lost).sum(),
+        lost: samples.iter().map(|(_, pair)| pair.lost).fold(0, u64::saturating_add),
     }
 }
 
