@@ -232,7 +232,7 @@ fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> Summ
     let machines = readings.iter().all(|reading| reading.cpu.tells_machines);
     let over =
         |value: fn(&SampleReading) -> f64| estimate(readings.iter().map(|reading| (reading.round, value(reading))));
-    let total = |count: fn(&SampleReading) -> u64| readings.iter().map(count).sum::<u64>();
+    let total = |count: fn(&SampleReading) -> u64| readings.iter().map(count).fold(0, u64::saturating_add);
     let lost = total(|reading| reading.lost);
     // Old runs and foreign ends may have told of no threads.
     let some = |estimate: &Estimate| estimate.mean > 0.0;
@@ -252,11 +252,16 @@ fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> Summ
         cpu_us_at_ends: ends::cpu(&taken, rr),
         file: file_summary(&taken),
         lost,
-        lost_share: lost_share(lost, readings.iter().map(|reading| arrived(cell, reading)).sum()),
+        lost_share: lost_share(
+            lost,
+            readings.iter().map(|reading| arrived(cell, reading)).fold(0, u64::saturating_add),
+        ),
         reordered: total(|reading| reading.reordered),
         retransmits: total(|reading| reading.retransmits),
-        socket_drops: total(|reading| reading.ends.initiator.socket_drops + reading.ends.responder.socket_drops),
-        strangers: total(|reading| reading.ends.initiator.strangers + reading.ends.responder.strangers),
+        socket_drops: total(|reading| {
+            reading.ends.initiator.socket_drops.saturating_add(reading.ends.responder.socket_drops)
+        }),
+        strangers: total(|reading| reading.ends.initiator.strangers.saturating_add(reading.ends.responder.strangers)),
         warmup: ends::warmup(&taken),
         stages: pooled.stages.summary(),
         parallel: ends::parallel(cell, &taken),
@@ -268,13 +273,13 @@ fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> Summ
 fn arrived(cell: &Cell, reading: &SampleReading) -> u64 {
     match cell.workload {
         Workload::Rr { .. } | Workload::Crr { .. } | Workload::Cc => reading.transactions,
-        Workload::Stream { message, .. } => reading.bytes / message.0,
+        Workload::Stream { message, .. } => reading.bytes.checked_div(message.0).unwrap_or(0),
         Workload::File { .. } => 0,
     }
 }
 
 fn lost_share(lost: u64, arrived: u64) -> f64 {
-    if lost == 0 { 0.0 } else { lost as f64 / (lost + arrived) as f64 }
+    if lost == 0 { 0.0 } else { lost as f64 / (lost as f64 + arrived as f64) }
 }
 
 /// Over rounds: the interval is of how the rounds differ.

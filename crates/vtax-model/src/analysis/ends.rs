@@ -100,7 +100,7 @@ fn merge(merged: &mut Stages, stages: &Stages) {
             merged.get_or_insert_default().merge(histogram);
         }
     }
-    merged.without += without;
+    merged.without = merged.without.saturating_add(*without);
 }
 
 fn end_stages(stages: &Stages) -> EndStages {
@@ -166,7 +166,7 @@ fn pair(cell: &Cell, samples: &[(u32, &PairFigures)]) -> PairSummary {
         goodput_mbps: (!transactions).then(|| rate(|pair| pair.bytes as f64 * 8.0 / 1e6)).flatten(),
         p50_us: median(|rtt| rtt.p50),
         p99_us: median(|rtt| rtt.p99),
-        lost: samples.iter().map(|(_, pair)| pair.lost).sum(),
+        lost: samples.iter().map(|(_, pair)| pair.lost).fold(0, u64::saturating_add),
     }
 }
 

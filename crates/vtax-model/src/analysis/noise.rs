@@ -151,7 +151,7 @@ pub fn needless_retransmits(record: &CellRecord) -> Option<NeedlessRetransmits> 
     const TCP_AND_IP: u32 = 52;
     const FEW: f64 = 1e-4;
     let summary = record.summary.as_ref()?;
-    let bytes: u64 = record.samples.iter().map(|sample| sample.bytes).sum();
+    let bytes: u64 = record.samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.bytes));
     let segments = bytes as f64 / f64::from(record.cell.mtu.get().saturating_sub(TCP_AND_IP).max(1));
     let share = summary.retransmits as f64 / segments;
     let bulk = !record.cell.workload.kind().is_transactions() && record.cell.transport == Transport::Tcp;

@@ -420,3 +420,22 @@ fn no_share_of_a_bandwidth_reaches_a_hundred_percent() {
     let noisy = document.cells.iter().filter_map(|record| record.tax_of(Metric::Goodput));
     assert!(noisy.clone().any(|tax| tax.verdict == Verdict::TooNoisy));
 }
+
+/// A store's rows or an agent may say any number: the analysis panicked in a debug build, and at a message of 0 bytes
+/// in any.
+#[test]
+fn counts_that_overflow_are_analysed() {
+    assert_eq!(lost_share(u64::MAX, u64::MAX), 0.5);
+    let mut run = demo_run();
+    run.samples.iter_mut().for_each(|sample| {
+        sample.figures.lost = u64::MAX;
+        sample.figures.bytes = u64::MAX;
+        sample.figures.transactions = u64::MAX;
+    });
+    for cell in &mut run.header.study.cells {
+        if let Workload::Stream { message, .. } = &mut cell.workload {
+            *message = crate::units::ByteSize(0);
+        }
+    }
+    assert!(analyse(&run).cells.iter().any(|cell| cell.summary.is_some()));
+}

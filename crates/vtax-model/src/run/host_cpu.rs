@@ -90,7 +90,7 @@ impl HostCpu {
 
     /// Exits of all guests; `None` if those of one guest aren't known.
     pub fn exits(&self) -> Option<u64> {
-        self.guests.iter().map(|guest| guest.exits).sum()
+        self.guests.iter().try_fold(0_u64, |sum, guest| Some(sum.saturating_add(guest.exits?)))
     }
 
     fn sum(&self, part: fn(&GuestCpu) -> f64) -> f64 {

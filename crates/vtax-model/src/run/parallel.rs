@@ -86,7 +86,7 @@ impl Figures {
 }
 
 fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: Skew) -> Figures {
-    let total = |count: fn(&Figures) -> u64| joined.iter().map(count).sum::<u64>();
+    let total = |count: fn(&Figures) -> u64| joined.iter().map(count).fold(0, u64::saturating_add);
     let (transactions, bytes) = (total(|one| one.transactions), total(|one| one.bytes));
     let counted = if spec.workload.kind().is_transactions() {
         |one: &Figures| one.transactions
@@ -116,7 +116,7 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
 /// What the ends of the first pair report; strangers are counted over all pairs.
 fn ends(joined: &[Figures]) -> BothEnds {
     let mut ends = joined.first().map(|first| first.ends.clone()).unwrap_or_default();
-    ends.responder.strangers = joined.iter().map(|one| one.ends.responder.strangers).sum();
+    ends.responder.strangers = joined.iter().map(|one| one.ends.responder.strangers).fold(0, u64::saturating_add);
     ends
 }
 
@@ -144,7 +144,7 @@ impl PairFigures {
 fn rtt(spec: &TestSpec, joined: &[Figures], seconds: f64) -> Option<RttFigures> {
     let all = merged(joined, |one| one.rtt_ns.as_ref())?;
     let flows = f64::from(spec.streams) * joined.len() as f64;
-    let transactions: u64 = joined.iter().map(|one| one.transactions).sum();
+    let transactions: u64 = joined.iter().map(|one| one.transactions).fold(0, u64::saturating_add);
     let by_rate = spec.rate_is_inverse().then(|| seconds * 1e9 * flows / transactions as f64);
     Some(RttFigures { by_rate, ..RttFigures::of(&all) })
 }
