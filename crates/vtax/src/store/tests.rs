@@ -379,7 +379,7 @@ fn fuzz_stores() {
     vtax_fuzz::fuzz("stores", &[seed.join(&0xff)], move |bytes| {
         let _ = &dir;
         let texts: Vec<_> = bytes.split(|byte| *byte == 0xff).map(String::from_utf8_lossy).collect();
-        for (text, into) in texts.iter().zip(["run SET header", "sample SET body", "failure SET body"]) {
+        for (text, into) in texts.iter().zip(["plan SET header", "sample SET body", "failure SET body"]) {
             store.connection.execute(&format!("UPDATE {into} = ?1"), [text]).expect("written");
         }
         assert_eq!(store.list().expect("a list").len(), 1);
