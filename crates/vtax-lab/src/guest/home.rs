@@ -67,7 +67,7 @@ fn is_for_all(directory: &Path) -> bool {
     allows(directory, 0o003) && directory.ancestors().skip(1).all(|parent| allows(parent, 0o001))
 }
 
-/// Removes what [`make`] has made: the directory stays, and is empty. The guest must have ended.
+/// Removes what `make` has made: the directory stays, and is empty. The guest must have ended.
 pub fn remove(launch: &Launch) -> Result<(), GuestError> {
     launch.assigned().filter_map(vfio_node).for_each(|node| return_node(&node));
     remove_of(&launch.name, &launch.directory)

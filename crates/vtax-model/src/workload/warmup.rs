@@ -11,7 +11,7 @@ use crate::units::{Span, UnitError};
 pub enum Warmup {
     /// For this long, whatever the figures do.
     For(Span),
-    /// Until the figures are steady ([`stats::steady`](crate::stats)), at most for `most`; the report tells which.
+    /// Until the figures are steady ([`vtax_stats::steady`]), at most for `most`; the report tells which.
     UntilSteady {
         /// Written `steady:2s`; `steady` alone is [`Warmup::MOST`].
         most: Span,
