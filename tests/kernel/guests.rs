@@ -82,35 +82,46 @@ fn a_lab_whose_qemu_crashed_is_built_once_more() {
     }
 }
 
-/// A QEMU that starts no guest of a study: their processors stand still.
-fn standing_qemu(bench: &Bench) -> PathBuf {
-    let script = bench.path().join("qemu-that-stands");
-    let text = "#!/bin/sh\ncase $VTAX_LAB in run-*) exec qemu-system-x86_64 -S \"$@\";; esac\nexec qemu-system-x86_64 \"$@\"\n";
+/// A QEMU that does something else with the guests of a study.
+fn other_qemu(bench: &Bench, does: &str) -> PathBuf {
+    let script = bench.path().join("another-qemu");
+    let text = format!("#!/bin/sh\ncase $VTAX_LAB in run-*) {does};; esac\nexec qemu-system-x86_64 \"$@\"\n");
     fs::write(&script, text).expect("ours");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
     script
 }
 
 /// It was heard only after all guests had been given up, after three minutes. The moments lie in the survey, in the
-/// building of the lab and in the wait for the guests.
+/// building of the lab, and in the wait for the guests, whose processors stand still.
 #[test]
 fn ctrl_c_at_any_moment_ends_a_run_that_waits_for_guests() {
     for millis in [150, 1000, 3000] {
-        let bench = Bench::with("tiny.toml", TINY);
-        let mut command = bench.command(&["run", "tiny.toml", "--methods", "native,paravirtual"]);
-        command.env("VTAX_QEMU", standing_qemu(&bench)).stdout(Stdio::null()).stderr(Stdio::piped());
-        let child = command.spawn().expect("vtax runs");
-        thread::sleep(Duration::from_millis(millis));
-        let asked = Instant::now();
-        signal(child.id(), "-INT");
-        let output = child.wait_with_output().expect("it ends");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(130), "after {millis} ms: {told}");
-        // It takes at most two seconds; a busy machine gets more. Waiting for the guests takes minutes.
-        assert!(asked.elapsed() < Duration::from_secs(20), "after {millis} ms: {:?}", asked.elapsed());
-        assert_nothing_left(&bench);
-        assert!(processes_of(bench.path()).is_empty());
+        let standing = "exec qemu-system-x86_64 -S \"$@\"";
+        ctrl_c_ends(standing, &format!("{millis} ms"), |_| thread::sleep(Duration::from_millis(millis)));
     }
+    let is_stopped =
+        |pid: &u32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "));
+    ctrl_c_ends("kill -STOP $$", "a QEMU hangs before it has a monitor", |bench| {
+        wait_until("QEMU hangs", || processes_of(bench.path()).iter().any(is_stopped));
+    });
+}
+
+/// Stops a run whose guests are made by a QEMU that does something else.
+fn ctrl_c_ends(qemu_does: &str, moment: &str, wait_for_moment: impl FnOnce(&Bench)) {
+    let bench = Bench::with("tiny.toml", TINY);
+    let mut command = bench.command(&["run", "tiny.toml", "--methods", "native,paravirtual"]);
+    command.env("VTAX_QEMU", other_qemu(&bench, qemu_does)).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().expect("vtax runs");
+    wait_for_moment(&bench);
+    let asked = Instant::now();
+    signal(child.id(), "-INT");
+    let output = child.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "after {moment}: {told}");
+    // It takes at most two seconds; a busy machine gets more. Waiting for the guests takes minutes.
+    assert!(asked.elapsed() < Duration::from_secs(20), "after {moment}: {:?}", asked.elapsed());
+    assert_nothing_left(&bench);
+    assert!(processes_of(bench.path()).is_empty());
 }
 
 #[test]

@@ -55,6 +55,12 @@ impl Lab {
         Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: Some(journal) })
     }
 
+    /// Kills the guests of a lab that another thread is building, so that it waits for none of them.
+    pub fn end_guests(world: &World, lab: &Name) -> Result<(), LabError> {
+        let site = Site::new(lab, &world.lab_directory(lab));
+        site.end_guests().map(drop)
+    }
+
     /// Makes the lab permanent until somebody takes it down by name. Call this once everything in it is there, its
     /// guests too: before, `clean` removes the lab of a killed process. If the journal can't be written, nothing has
     /// changed.

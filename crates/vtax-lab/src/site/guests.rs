@@ -81,6 +81,11 @@ impl Site {
         self.directory.join("guests")
     }
 
+    /// Ends all guests whose QEMUs work in the lab's directory. True if there was one.
+    pub(crate) fn end_guests(&self) -> Result<bool, LabError> {
+        processes::end_guests(&self.guests_directory()).map_err(LabError::kernel(&self.lab))
+    }
+
     /// Ends a guest. If the journal doesn't know its process, the guest's directory tells it.
     pub(super) fn remove_guest(
         &mut self,

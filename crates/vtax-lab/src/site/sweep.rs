@@ -17,7 +17,7 @@ use vtax_model::topology::Name;
 use vtax_sys::{netlink::Rtnl, netns::NetNs};
 
 use super::Site;
-use crate::{error::LabError, mark, processes, step::LabStep};
+use crate::{error::LabError, mark, step::LabStep};
 
 /// A file among the pins of a lab.
 enum Pin {
@@ -54,7 +54,7 @@ impl Site {
     pub(crate) fn sweep(&mut self) -> Result<(), LabError> {
         let mut errors = Vec::new();
         let mut pins = Vec::new();
-        errors.extend(processes::end_guests(&self.guests_directory()).map_err(LabError::kernel(&self.lab)).err());
+        errors.extend(self.end_guests().err());
         for name in names_in(&self.pins)? {
             match self.pin_of(&name) {
                 Ok(Pin::Ours(name)) => pins.push(name),

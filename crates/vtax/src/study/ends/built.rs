@@ -57,6 +57,9 @@ impl RunSetup<'_> {
         let world = self.in_world()?;
         self.interrupt.only_note();
         labs::remove_abandoned(world, &topology.name)?;
+        let (within, name) = (world.clone(), topology.name.clone());
+        // An error means that a QEMU has just ended by itself, or that the lab's building will tell of the same.
+        self.interrupt.on_ask(move || drop(Lab::end_guests(&within, &name)));
         let lab = Arc::new(labs::build(world, topology, &self.needs)?);
         self.end_guests_on_ask(&lab)?;
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
