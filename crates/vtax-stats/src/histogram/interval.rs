@@ -94,7 +94,8 @@ impl SparseHistogram {
 
     /// How many values are in buckets whose upper edge is at most `edge`.
     pub(crate) fn count_up_to(&self, edge: u64) -> u64 {
-        self.0.iter().take_while(|(index, _)| upper_edge(*index as usize) <= edge).map(|(_, count)| count).sum()
+        let end = self.0.partition_point(|(index, _)| upper_edge(*index as usize) <= edge);
+        self.0[..end].iter().map(|(_, count)| count).sum()
     }
 
     /// Recorded values.
