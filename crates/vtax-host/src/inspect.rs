@@ -122,6 +122,6 @@ mod tests {
         let found = environment(&SystemRoot::live());
         assert!(found.cpus > 0 && !found.kernel_build.is_empty(), "{found:?}");
         assert!(found.clocksources.contains(&found.clocksource), "{found:?}");
-        assert!(found.network_sysctls.contains_key("net.ipv4.tcp_rmem"), "{found:?}");
+        assert!(found.network_sysctls.contains_key(&"net.ipv4.tcp_rmem".into()), "{found:?}");
     }
 }

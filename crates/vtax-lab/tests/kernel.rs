@@ -219,7 +219,7 @@ fn hops_are_described_from_inside_their_namespaces() {
     let peer = lab.blueprint().host(&name("peer"), &name("w0")).expect("the host");
     for hop in lab.path(web, peer).expect("a path") {
         assert_eq!(hop.nic.driver.as_ref().map(ForeignText::raw), Some(hop.kind.raw()), "{hop:?}");
-        assert!(hop.nic.offloads.contains_key("tx-tcp-segmentation"), "{hop:?}");
+        assert!(hop.nic.offloads.contains_key(&"tx-tcp-segmentation".into()), "{hop:?}");
         assert!(hop.nic.bus.is_none() && hop.nic.irqs.is_empty(), "{hop:?}");
     }
     lab.down().expect("all goes");

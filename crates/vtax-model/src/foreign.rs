@@ -5,7 +5,7 @@
 //! of ours. So such text is kept as [`ForeignText`], which can be printed only as one line of visible characters.
 
 use std::{
-    borrow::{Borrow, Cow},
+    borrow::Cow,
     fmt::{self, Write as _},
     str::FromStr,
 };
@@ -40,13 +40,6 @@ impl FromStr for ForeignText {
 
     fn from_str(text: &str) -> Result<ForeignText, Self::Err> {
         Ok(text.into())
-    }
-}
-
-/// Maps are asked for keys that we know.
-impl Borrow<str> for ForeignText {
-    fn borrow(&self) -> &str {
-        &self.0
     }
 }
 

@@ -18,7 +18,7 @@ fn a_link_is_described_inside_its_own_namespace() {
     assert!(facts.driver_version.is_some());
     let offloads = &facts.offloads;
     for part in ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-udp-segmentation", "rx-gro"] {
-        assert!(offloads.contains_key(part), "{part}: {offloads:?}");
+        assert!(offloads.contains_key(&part.into()), "{part}: {offloads:?}");
     }
     assert_eq!((facts.bus, facts.numa_node, facts.irqs.len()), (None, None, 0));
     // The link is in no other namespace.

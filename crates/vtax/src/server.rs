@@ -285,7 +285,7 @@ impl EmulatedServerUp {
             status => bail!(
                 code = "server-command-failed",
                 "{what} in the emulated server failed with status {status}: {}",
-                ran.stderr.raw().trim_end()
+                ran.stderr
             ),
         }
     }

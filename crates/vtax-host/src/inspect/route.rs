@@ -84,6 +84,6 @@ mod tests {
         let hops = route_hops(None, "127.0.0.1".parse().expect("an address"));
         assert_eq!(hops.iter().map(|hop| hop.link.raw()).collect::<Vec<_>>(), ["lo"]);
         assert_eq!((link_hops("lo"), link_hops("nonexistent")), (hops.clone(), vec![]));
-        assert!(hops[0].mtu > 1500 && hops[0].nic.offloads.contains_key("tx-tcp-segmentation"), "{hops:?}");
+        assert!(hops[0].mtu > 1500 && hops[0].nic.offloads.contains_key(&"tx-tcp-segmentation".into()), "{hops:?}");
     }
 }

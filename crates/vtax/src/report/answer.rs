@@ -43,7 +43,8 @@ pub(super) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
         parts.push(SectionPart::bullets(questions.iter().map(said)));
     }
     let of = instruments.first().filter(|_| several && !all).map(|instrument| words::of_instrument(*instrument));
-    let mind: Vec<&str> = document.caveat.as_ref().map(ForeignText::raw).into_iter().chain(of).collect();
+    let caveat = document.caveat.as_ref().map(ForeignText::to_string);
+    let mind: Vec<String> = caveat.into_iter().chain(of.map(str::to_owned)).collect();
     let mind = if mind.is_empty() { String::new() } else { format!(" ({})", mind.join("; ")) };
     let title = format!("Answer{mind}: what it costs against {}", document.baseline);
     Section::new(title, parts)

@@ -2,7 +2,6 @@
 //! precision, an empty field where there is none.
 
 use vtax_model::{
-    foreign::ForeignText,
     published::PublishedFigure,
     result::{
         CellRecord, CellStatus, Delta, Estimate, Metric, ParallelSummary, Percentile, ResultDocument, RttSummary,
@@ -144,7 +143,7 @@ const COLUMNS: [Column; 84] = [
 ];
 
 fn published(figure: &PublishedFigure) -> String {
-    format!("{}={}", figure.system.as_ref().map(ForeignText::raw).unwrap_or_default(), figure.value)
+    format!("{}={}", figure.system.clone().unwrap_or_default(), figure.value)
 }
 
 fn heads() -> Vec<String> {

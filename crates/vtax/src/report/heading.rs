@@ -195,12 +195,12 @@ fn processor_time(document: &ResultDocument) -> Option<String> {
 fn unpinned(document: &ResultDocument) -> Option<String> {
     let ends = document.cells.iter().filter_map(|record| record.ends.as_ref()).flat_map(|ends| &ends.pairs);
     let ends: Vec<&EndRecord> = ends.flat_map(|pair| [&pair.initiator, &pair.responder]).collect();
-    let loose = distinct(ends.iter().filter(|end| end.cpus.is_empty()).map(|end| end.name.raw()));
+    let loose = distinct(ends.iter().filter(|end| end.cpus.is_empty()).map(|end| &end.name));
     let Placement { initiator, responder, .. } = &document.placement;
     let who = match (ends.is_empty(), loose.len()) {
         (true, _) if initiator.is_empty() || responder.is_empty() => "the ends".to_owned(),
         (true, _) | (false, 0) => return None,
-        (false, 1..=3) => loose.join(", "),
+        (false, 1..=3) => words::list(loose.iter().map(ToString::to_string), ", ").unwrap_or_default(),
         (false, _) => format!("{} of the ends", loose.len()),
     };
     Some(format!("NOT PINNED: {who} moved between CPUs, which alone can change a round-trip time fourfold."))

@@ -1,6 +1,7 @@
 //! The machines of a run in full: what of them is not in the heading, and those of the other ends.
 
 use vtax_model::{
+    foreign::ForeignText,
     result::ResultDocument,
     run::{EndRecord, Environment, IdleFacts, IdleState},
 };
@@ -24,8 +25,8 @@ pub(super) fn section(document: &ResultDocument) -> Option<Section> {
     Section::bullets("Machines", list)
 }
 
-fn elsewhere(end: &EndRecord) -> Option<(&str, &Environment)> {
-    Some((end.name.raw(), end.environment.as_ref()?))
+fn elsewhere(end: &EndRecord) -> Option<(&ForeignText, &Environment)> {
+    Some((&end.name, end.environment.as_ref()?))
 }
 
 fn settings(environment: &Environment) -> Vec<String> {
@@ -38,7 +39,10 @@ fn settings(environment: &Environment) -> Vec<String> {
             vec![
                 named("built", &kernel_build.to_string()),
                 named("preemption", &preemption.to_string()),
-                named("command line", &command_line.join(" ")),
+                named(
+                    "command line",
+                    &words::list(command_line.iter().map(ToString::to_string), " ").unwrap_or_default(),
+                ),
             ],
         ),
         (

@@ -91,7 +91,11 @@ fn interrupts(irqs: &[IrqFacts]) -> String {
             let texts: Vec<String> = few.iter().map(|irq| format!("IRQ {} on CPU {}", irq.number, cpus(irq))).collect();
             texts.join(", ")
         }
-        many => format!("{} IRQs on CPUs {}", many.len(), distinct(many.iter().map(cpus)).join(", ")),
+        many => format!(
+            "{} IRQs on CPUs {}",
+            many.len(),
+            words::list(distinct(many.iter().map(cpus)).iter().map(ToString::to_string), ", ").unwrap_or_default()
+        ),
     }
 }
 

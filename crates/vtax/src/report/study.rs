@@ -55,7 +55,7 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
         sections,
         answer: answer::section(document, options.detail),
     }
-    .with_caveat(document.caveat.as_ref().map(ForeignText::raw))
+    .with_caveat(document.caveat.as_ref().map(ForeignText::to_string).as_deref())
 }
 
 fn detailed(document: &ResultDocument) -> Vec<Section> {

@@ -22,9 +22,9 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
 }
 
 /// Why CPUs were not kept from sleeping in a cell that asks for it.
-pub(super) fn idle_not_held(record: &CellRecord) -> Option<&str> {
+pub(super) fn idle_not_held(record: &CellRecord) -> Option<&ForeignText> {
     let ends = record.samples.iter().flat_map(|sample| [&sample.ends.initiator, &sample.ends.responder]);
-    { ends }.find_map(|end| end.idle_not_held.as_ref().map(ForeignText::raw))
+    { ends }.find_map(|end| end.idle_not_held.as_ref())
 }
 
 /// Whether CPUs were kept from sleeping, if any of these cells asks for it.

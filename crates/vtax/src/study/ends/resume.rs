@@ -40,7 +40,7 @@ fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> miette:
         return Err(other(header, &format!("the end {}, whose machine or NIC libvirt has changed since", then.name)));
     }
     match (now.agent.elsewhere(), &then.environment) {
-        (Some(now), Some(before)) => same_machine(&header.id, Some(then.name.raw()), before, now),
+        (Some(now), Some(before)) => same_machine(&header.id, Some(&then.name.to_string()), before, now),
         (None, None) => Ok(()),
         _ => Err(other(header, &format!("the end {}, which is on another machine now", then.name))),
     }

@@ -65,7 +65,7 @@ fn machine(record: &DomainRecord) -> String {
 
 fn threads(record: &DomainRecord) -> String {
     let each = |what: &str, pins: &BTreeMap<u32, ForeignText>| -> Vec<String> {
-        pins.iter().map(|(thread, cpus)| format!("{what} {thread} on {}", on(cpus.raw()))).collect()
+        pins.iter().map(|(thread, cpus)| format!("{what} {thread} on {}", on(&cpus.to_string()))).collect()
     };
     let mut texts = each("vCPU", &record.vcpu_pins);
     let loose = (0..record.vcpus).filter(|vcpu| !record.vcpu_pins.contains_key(vcpu)).count();
@@ -76,7 +76,7 @@ fn threads(record: &DomainRecord) -> String {
         loose => texts.push(format!("{loose} vCPUs not pinned")),
     }
     texts.push(match &record.emulator_pin {
-        Some(cpus) => format!("QEMU's own on {}", on(cpus.raw())),
+        Some(cpus) => format!("QEMU's own on {}", on(&cpus.to_string())),
         None => "QEMU's own not pinned".to_owned(),
     });
     texts.extend(each("I/O thread", &record.io_pins));
