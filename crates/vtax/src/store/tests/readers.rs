@@ -84,19 +84,21 @@ fn reading_makes_and_changes_no_file_beside_a_writer_nor_after_a_kill() {
     end(child);
     assert!(beside("wal").exists() && beside("shm").exists());
     let killed = read_in_every_way(dir.path());
-    assert!(running >= 3 && killed == running, "{running} and {killed}");
+    // The writer may have been stopped after it wrote a commit to the log and before it told the index. Then a reader
+    // beside it doesn't see the sample, and one that reads the log itself does.
+    assert!(running >= 3 && (killed == running || killed == running + 1), "{running} and {killed}");
     assert_eq!(Store::read(dir.path()).expect("opens").list().expect("a list")[0].state, Condition::Killed);
     // A copy of which the index of the log was left out.
     fs::remove_file(beside("shm")).expect("there");
-    assert_eq!(read_in_every_way(dir.path()), running);
+    assert_eq!(read_in_every_way(dir.path()), killed);
     // The next writer finds everything.
     let store = Store::open(dir.path()).expect("opens");
-    assert_eq!(store.load("last").expect("a run").samples.len(), running);
+    assert_eq!(store.load("last").expect("a run").samples.len(), killed);
     drop(store);
     assert!(!beside("wal").exists(), "its last user has put the log into the database");
-    assert_eq!(read_in_every_way(dir.path()), running);
+    assert_eq!(read_in_every_way(dir.path()), killed);
     fs::write(beside("wal"), "").expect("as a reader of an older vtax left it");
-    assert_eq!(read_in_every_way(dir.path()), running);
+    assert_eq!(read_in_every_way(dir.path()), killed);
 }
 
 #[test]
