@@ -19,7 +19,7 @@ fn metadata() -> Metadata {
 const LAYERS: [&[&str]; 6] = [
     &["vtax-fuzz", "vtax-stats"],
     &["vtax-model"],
-    &["vtax-journal", "vtax-sys"],
+    &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic", "vtax-sys"],
     &["vtax-engine", "vtax-host"],
     &["vtax-agent", "vtax-lab"],
     &["vtax"],

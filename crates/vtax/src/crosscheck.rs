@@ -24,6 +24,7 @@ use vtax_model::{
     run::Environment,
     units::Span,
 };
+use vtax_report::unit;
 use vtax_stats::{Confidence, Pair, PairedTax, Summary};
 use vtax_sys::idle::{self, IdleHold};
 
@@ -32,7 +33,6 @@ use crate::{
     exit::{Blamed, Coded, Stop},
     interrupt::Interrupt,
     locations::Locations,
-    report::unit,
     rig::{PEER, Rig, SUT},
     study::Congestion,
     whole_number::whole,

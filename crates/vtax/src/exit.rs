@@ -5,7 +5,9 @@ use std::{fmt, process::ExitCode};
 use miette::{Report, miette};
 use vtax_lab::{PlanError, no_cable};
 
-use crate::{explain, store::StoreError};
+use vtax_store::StoreError;
+
+use crate::explain;
 
 /// An ending that is no error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use vtax_model::result::Metric;
 
 use super::{Calibration, SelfComparison, TruthRecord};
-use crate::report::{load, unit};
+use vtax_report::{load, unit};
 
 pub(crate) fn render(calibration: &Calibration) -> String {
     let mut text = heading(calibration);

@@ -6,14 +6,16 @@ use clap::Subcommand;
 use comfy_table::CellAlignment;
 use miette::miette;
 
+use vtax_report::{self as report, Format};
+use vtax_store::{RunSummary, Store};
+
 use super::{
     Locations, answer, lists,
-    run::{OutputOptions, print_run},
+    run::{FORMATS, OutputOptions, print_run},
 };
 use crate::{
     exit::{Exit, Stop},
-    report::{self, Format},
-    store::{RunSummary, Store},
+    one_of::one_of,
     terminal::print,
 };
 
@@ -40,7 +42,7 @@ pub(crate) enum ResultsVerb {
         /// The later run, named likewise
         after: String,
         /// The form of the comparison
-        #[arg(long, value_enum, default_value_t = Format::Table)]
+        #[arg(long, value_parser = one_of(&FORMATS), default_value = "table")]
         format: Format,
     },
     /// Print the whole result, every sample and histogram: vtax.result/v1

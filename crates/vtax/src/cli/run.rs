@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser};
 use vtax_model::{endpoint::Pins, run::RunState, study::Study};
+use vtax_report::{self as report, Format};
+use vtax_store::Store;
 
 use super::{Locations, RunSite};
 use crate::{
     exit::{Exit, Stop},
-    report::{self, Format},
-    store::Store,
+    one_of::{Choice, one_of},
     study::{self, Conditions, Finished, RunRequest},
     terminal::{print, print_written},
 };
@@ -38,9 +39,17 @@ pub(crate) struct Form {
     #[arg(long, conflicts_with = "format")]
     json: bool,
     /// The form of the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
+    #[arg(long, value_parser = one_of(&FORMATS), default_value = "table")]
     format: Format,
 }
+
+/// The forms of a report.
+pub(super) const FORMATS: [Choice<Format>; 4] = [
+    ("table", "Tables for a terminal", Format::Table),
+    ("markdown", "The same tables in Markdown", Format::Markdown),
+    ("csv", "One line a cell", Format::Csv),
+    ("json", "The result document, vtax.result/v1", Format::Json),
+];
 
 impl OutputOptions {
     pub(crate) fn options(&self) -> report::Options {

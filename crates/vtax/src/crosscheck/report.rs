@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use vtax_model::{options::Idle, result::Metric};
 
-use crate::report::load;
+use vtax_report::load;
 
 use super::{ContestRecord, Crosscheck, LeftOut, Other, Ratio, mean};
 
@@ -123,8 +123,8 @@ fn figure(figures: &[f64]) -> String {
 mod tests {
     use super::*;
     use crate::crosscheck::{Contest, Held, SCHEMA, ToolRecord};
-    use crate::report::unit;
     use vtax_model::{result::Disturbance, run::Environment, units::Span};
+    use vtax_report::unit;
 
     fn other(tool: &'static str, figures: Vec<f64>, failed: Option<&str>) -> Other {
         let ratio = (figures.len() > 1).then_some(Ratio { ratio: 0.981, low: 0.93, high: 1.02, p: 0.2 });

@@ -13,6 +13,7 @@ use vtax_model::{
     run::{RunReadings, RunState},
     server::ServerSpec,
 };
+use vtax_store::{RunWriter, Store};
 
 use super::{
     ServerRequest, ServerSite,
@@ -22,7 +23,6 @@ use super::{
 use crate::{
     exit::{Blamed, Coded, Stop, and_then},
     remote_command::show,
-    store::{RunWriter, Store},
 };
 
 /// The exit statuses of a vtax whose input is wrong, that the user stopped, and whose machine or guest failed.
@@ -249,10 +249,9 @@ mod tests {
     };
 
     use super::*;
-    use crate::{
-        server::run_lines::{SentLine, text},
-        store::tests::{header, sample},
-    };
+    use vtax_synthetic::{header, sample};
+
+    use crate::server::run_lines::{SentLine, text};
 
     fn store() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().expect("a folder");

@@ -182,9 +182,9 @@ mod tests {
     /// However the bytes are cut into reads, the same lines come out of them, or the same error.
     #[test]
     fn fuzz_run_lines() {
-        let header = crate::store::tests::header("demo-1", "2026-01-01T00:00:00Z");
+        let header = vtax_synthetic::header("demo-1", "2026-01-01T00:00:00Z");
         let plan = text(&SentLine::plan(&header)).expect("memory");
-        let sample = crate::store::tests::sample(0, Arm::A, 1);
+        let sample = vtax_synthetic::sample(0, Arm::A, 1);
         let lines = [stream(), text(&SentLine::Sample(&sample)).expect("memory")].concat();
         let seeds = [lines].into_iter().chain((plan.len() <= vtax_fuzz::LENGTH_MOST).then_some(plan));
         vtax_fuzz::fuzz("run-lines", &seeds.collect::<Vec<_>>(), |bytes| {

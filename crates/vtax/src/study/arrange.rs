@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn guests_of_each_row_stand_on_a_wire_of_their_own() {
-        let mut study = crate::report::tests::study("demo");
+        let mut study = vtax_synthetic::study("demo");
         let row = |text: &str| text.parse::<Row>().expect("a row");
         study.rows = ["native", "paravirtual", "paravirtual:userspace", "emulated:igb"].map(row).into();
         let lab = arrange(&study, study.id.clone(), &study.rows);
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn engines_share_one_wire() {
-        let mut study = crate::report::tests::study("demo");
+        let mut study = vtax_synthetic::study("demo");
         study.rows = vec![Row::Engine(Engine::Blocking), Row::Engine(Engine::Epoll)];
         let engines = arrange(&study, study.id.clone(), &study.rows);
         assert_eq!(domains(&engines, "blocking"), domains(&engines, "epoll"));

@@ -9,12 +9,10 @@ use vtax_model::{
     run::{Experience, Goal, Resolution, RunHeader, RunReadings, Unreachable},
 };
 use vtax_stats::planning::LEAST_FOR_NOISE;
+use vtax_store::StoreError;
 
 use super::{clock, progress::minutes, run_store::RunStore};
-use crate::{
-    exit::{Blamed, Stop},
-    store::StoreError,
-};
+use crate::exit::{Blamed, Stop};
 
 pub(super) const PILOT: u32 = LEAST_FOR_NOISE;
 

@@ -55,7 +55,7 @@ mod tests {
     use vtax_stats::{Confidence, StoppingRule, Width};
 
     use super::*;
-    use crate::store::tests::{header, sample};
+    use vtax_synthetic::{header, sample};
 
     fn ruled(rounds: u32) -> RunReadings {
         let width = Width::try_from(10.0).expect("a width");

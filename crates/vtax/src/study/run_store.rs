@@ -4,13 +4,13 @@ use std::{fs::File, io::BufReader, path::PathBuf};
 
 use miette::miette;
 use vtax_model::run::{Failure, RunHeader, RunReadings, RunState, Sample};
+use vtax_store::{RunWriter, Store};
 
 use super::runner::Sink;
 use crate::{
     exit::{Blamed, Coded, Stop},
     locations::{Locations, RunSite},
     server::run_lines::SentLine,
-    store::{RunWriter, Store},
 };
 
 pub(super) enum RunStore {

@@ -17,6 +17,7 @@ use vtax_model::{
     server::ServerSpec,
     study::Study,
 };
+use vtax_store::Store;
 
 use super::{
     ChangedStudy, MeasureRequest,
@@ -34,7 +35,6 @@ use crate::{
     locations::{Locations, RunSite},
     phases::Phases,
     server::{FetchedRun, ServerRequest, Stay, fetch_run},
-    store::Store,
 };
 
 /// `Old` is the id of a run that goes on, or its plan once that is loaded.

@@ -4,7 +4,6 @@ use serde::Serialize;
 use vtax_model::result::Disturbance;
 
 use super::{Found, TruthRecord};
-use crate::report;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -59,7 +58,7 @@ impl TruthRecord {
         match self.verdict {
             TruthVerdict::Holds | TruthVerdict::DoesNotHold => None,
             TruthVerdict::TooBusy => {
-                let load = report::load(&self.load);
+                let load = vtax_report::load(&self.load);
                 Some(format!("the machine was too busy to judge: {load}; calibrate again when it is idle"))
             }
             TruthVerdict::TooNoisy => {

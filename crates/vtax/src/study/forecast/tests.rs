@@ -8,7 +8,8 @@ use vtax_model::{
 use vtax_stats::histogram::Histogram;
 
 use super::*;
-use crate::store::{Store, tests::header};
+use vtax_store::Store;
+use vtax_synthetic::header;
 
 /// A plan of TCP RR between three rows, of so many rounds.
 fn plan(rounds: u32) -> RunHeader {

@@ -95,7 +95,7 @@ impl Watcher for User {
 const PATIENT: User = User { patience: usize::MAX };
 
 fn fresh(study: &str, samples: u32) -> RunReadings {
-    let mut study = crate::report::tests::study(study);
+    let mut study = vtax_synthetic::study(study);
     study.plan.samples = samples;
     let header = vtax_model::run::RunHeader {
         id: "test".into(),

@@ -1,0 +1,202 @@
+//! Round trips as bars: one for each row at each size that was swept, and beside it what was published.
+
+use vtax_model::{
+    cell::Cell,
+    published::Published,
+    result::{CellRecord, CellStatus, ResultDocument},
+    study::Row,
+    workload::{TestKind, Workload},
+};
+
+use super::{
+    Format, Options,
+    blocks::{distinct, rows_head},
+    labels,
+    layout::{Column, Group, Section, SectionPart, Table, TableRow},
+    number::{counted, or_dash},
+    record::{compares_engines, primary},
+};
+
+/// Columns of the longest bar: fewer show little, and more no more.
+const SHORTEST: usize = 8;
+const LONGEST: usize = 40;
+/// In Markdown, where nobody knows how wide the page is.
+const USUAL: usize = 20;
+
+/// A table for each transport, number of streams and MTU with round trips of several sizes or pairs.
+pub(crate) fn section(document: &ResultDocument, options: &Options) -> Option<Section> {
+    let tables = charts(document).into_iter().map(|chart| SectionPart::Table(chart.table(options)));
+    Section::new("Round trips at a glance", tables.collect())
+}
+
+/// What there is to say of the bars, and where the published figures in them are from.
+pub(crate) fn reading(document: &ResultDocument) -> Vec<String> {
+    let charts = charts(document);
+    if charts.is_empty() {
+        return Vec::new();
+    }
+    let baseline = document.baseline;
+    let ratio = format!("\"× {baseline}\" is the ratio to {baseline} at the same size, paired round by round");
+    let published = if charts.iter().any(Chart::has_published) { "; published, of its two figures" } else { "" };
+    vec![format!("{ratio}{published}.")]
+}
+
+/// Whether published figures stand in it whatever the options are.
+pub(crate) fn cites(document: &ResultDocument) -> Option<Published> {
+    charts(document).iter().any(Chart::has_published).then(|| Published::of(&document.study)).flatten()
+}
+
+struct Chart<'a> {
+    baseline: Row,
+    records: Vec<&'a CellRecord>,
+    /// The document's MTUs and numbers of streams, if they are several.
+    several: [bool; 2],
+}
+
+fn charts(document: &ResultDocument) -> Vec<Chart<'_>> {
+    if compares_engines(document) {
+        return Vec::new();
+    }
+    let all = || document.cells.iter().filter(|record| record.cell.workload.kind() == TestKind::Rr);
+    let key = |cell: &Cell| (cell.transport, cell.streams, cell.mtu);
+    let several = [
+        distinct(all().map(|record| record.cell.mtu)).len() > 1,
+        distinct(all().map(|record| record.cell.streams)).len() > 1,
+    ];
+    let chart = |wanted| {
+        let records = all().filter(|record| key(&record.cell) == wanted).collect();
+        Chart { baseline: document.baseline, records, several }
+    };
+    let charts = distinct(all().map(|record| key(&record.cell))).into_iter().map(chart);
+    charts.filter(Chart::is_worth_it).collect()
+}
+
+impl Chart<'_> {
+    fn is_worth_it(&self) -> bool {
+        let measured = self.records.iter().any(|record| primary(record).is_some());
+        measured && (self.sizes().len() > 1 || self.pairs().is_some())
+    }
+
+    fn sizes(&self) -> Vec<Workload> {
+        distinct(self.records.iter().map(|record| record.cell.workload))
+    }
+
+    fn pairs(&self) -> Option<u32> {
+        let several = |record: &&CellRecord| Some(record.summary.as_ref()?.parallel.as_ref()?.pairs.len() as u32);
+        self.records.iter().find_map(several)
+    }
+
+    fn has_published(&self) -> bool {
+        self.records.iter().any(|record| record.published.is_some())
+    }
+
+    fn table(&self, options: &Options) -> Table {
+        let rows = distinct(self.records.iter().map(|record| record.cell.row));
+        let labels = vec!["size".to_owned(), rows_head(&rows).to_owned()];
+        let lengths = [
+            self.records.iter().map(|record| labels::size(&record.cell).chars().count()).max(),
+            rows.iter().map(|row| row.to_string().chars().count()).max(),
+        ];
+        let longest = self.longest_bar(options, lengths.into_iter().flatten().map(|length| length.max(4)).sum());
+        let line = |(size, row): (Workload, Row)| self.line(size, row, longest);
+        let cells = self.sizes().into_iter().flat_map(|size| rows.iter().map(move |row| (size, *row)));
+        Table {
+            caption: self.caption(),
+            labels,
+            groups: self.groups(),
+            rows: cells.filter_map(line).collect(),
+            ..Table::default()
+        }
+    }
+
+    fn caption(&self) -> String {
+        let Some(first) = self.records.first() else { return String::new() };
+        let [mtus, streams] = self.several;
+        let parts = [
+            Some(labels::test(&first.cell)),
+            mtus.then(|| format!("MTU {}", first.cell.mtu)),
+            (streams || first.cell.streams > 1).then(|| counted(first.cell.streams, "stream")),
+            self.pairs().map(|pairs| format!("{pairs} pairs at the same time")),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    fn ratio_head(&self) -> String {
+        format!("× {}", self.baseline)
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        let published = self.has_published();
+        let theirs = Group::right("published", ["RTT (µs)".to_owned(), self.ratio_head()]);
+        let ours = std::iter::once(Column::left("from zero")).chain(theirs.columns.clone()).collect();
+        let ours = Group { title: if published { "here".into() } else { String::new() }, columns: ours };
+        std::iter::once(ours).chain(published.then_some(theirs)).collect()
+    }
+
+    /// What the other columns leave of a line.
+    fn longest_bar(&self, options: &Options, labels: usize) -> usize {
+        const GAP: usize = 2;
+        const GROUP_GAP: usize = 3;
+        let figures = 2 * GAP + "RTT (µs)".chars().count() + self.ratio_head().chars().count();
+        let published = if self.has_published() { figures + GROUP_GAP - GAP } else { 0 };
+        match options.format {
+            Format::Markdown => USUAL,
+            _ => options.width.saturating_sub(labels + GAP + GROUP_GAP + figures + published).clamp(SHORTEST, LONGEST),
+        }
+    }
+
+    fn record(&self, size: Workload, row: Row) -> Option<&CellRecord> {
+        self.records.iter().find(|record| record.cell.workload == size && record.cell.row == row).copied()
+    }
+
+    fn line(&self, size: Workload, row: Row, longest: usize) -> Option<TableRow> {
+        let record = self.record(size, row)?;
+        let most = self.records.iter().filter_map(|record| Some(primary(record)?.mean)).fold(0.0, f64::max);
+        let ours = primary(record).map(|estimate| estimate.mean);
+        let mut figures = vec![
+            ours.map_or_else(|| absence(record).to_owned(), |mean| bar(mean / most, longest)),
+            or_dash(ours),
+            or_dash(self.ratio(record)),
+        ];
+        if self.has_published() {
+            let theirs = record.published;
+            let baseline = self.record(size, self.baseline).and_then(|baseline| baseline.published);
+            figures.extend([theirs, theirs.zip(baseline).map(|(theirs, baseline)| theirs / baseline)].map(or_dash));
+        }
+        Some(TableRow::new(vec![labels::size(&record.cell), row.to_string()], figures))
+    }
+
+    fn ratio(&self, record: &CellRecord) -> Option<f64> {
+        match &record.tax {
+            Some(tax) => Some(tax.ratio),
+            None => (record.cell.row == self.baseline && primary(record).is_some()).then_some(1.0),
+        }
+    }
+}
+
+fn absence(record: &CellRecord) -> &'static str {
+    match record.status {
+        CellStatus::Measured => "—",
+        CellStatus::Unavailable { .. } => "not available here",
+        CellStatus::Failed { .. } => "failed",
+        CellStatus::Missing => "not run",
+    }
+}
+
+/// A share of the longest bar, to an eighth of a column; nothing but zero has none at all.
+fn bar(share: f64, longest: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = ((share * longest as f64 * 8.0).round() as usize).max(1);
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_long_as_its_share() {
+        let bars = [1.0, 0.5, 0.53125, 0.0].map(|share| bar(share, 4));
+        assert_eq!(bars, ["████", "██", "██▏", "▏"]);
+    }
+}

@@ -1,0 +1,246 @@
+//! The cells of a document sorted into the blocks of its tables: one block for each transport,
+//! number of streams and swept value, as the T7-1 study has them, methods down and MTU across.
+
+use vtax_model::{
+    cell::{Cell, Instrument},
+    result::{CellRecord, Metric, ResultDocument},
+    study::Row,
+    units::{ByteSize, Mtu},
+    workload::{TestKind, Transport, Workload},
+};
+
+use super::words;
+
+pub(crate) struct BlockCells<'a> {
+    pub(crate) instrument: Instrument,
+    pub(crate) transport: Transport,
+    pub(crate) streams: u32,
+    /// Which of the swept values.
+    pub(crate) variant: u32,
+    /// Whether there are other values of it.
+    pub(crate) swept: bool,
+    /// Whether these are sizes.
+    sizes_swept: bool,
+    /// The options in which this document's cells differ.
+    varying: Vec<&'static str>,
+    cells: Vec<&'a CellRecord>,
+}
+
+pub(crate) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
+    // What the instruments differ by is said in the titles of their sections, and what only one transport has is no
+    // difference between cells that are compared.
+    let varying = |transport, instrument| {
+        let alike = |cell: &&Cell| (cell.transport, cell.instrument) == (transport, instrument);
+        words::varying(document.cells.iter().map(|record| &record.cell).filter(alike))
+    };
+    let key = |cell: &Cell| (cell.transport, cell.streams, cell.variant, cell.instrument);
+    let by_block = grouped(document.cells.iter().map(|record| (key(&record.cell), record)));
+    let block = |((transport, streams, variant, instrument), cells)| {
+        let varying = varying(transport, instrument);
+        let (swept, sizes_swept) = (false, false);
+        let block = BlockCells { instrument, transport, streams, variant, swept, sizes_swept, varying, cells };
+        let beside = || document.cells.iter().map(|record| &record.cell).filter(|cell| block.is_beside(cell));
+        let (swept, sizes_swept) = (beside().next().is_some(), beside().any(|cell| block.has_other_sizes(cell)));
+        BlockCells { swept, sizes_swept, ..block }
+    };
+    by_block.into_iter().map(block).collect()
+}
+
+impl<'a> BlockCells<'a> {
+    /// `UDP, 4 streams, messages of 64 B`: one stream and default sizes are told only beside others.
+    pub(crate) fn title(&self) -> String {
+        let mut parts = vec![self.transport.to_string()];
+        parts.extend((self.streams != 1).then(|| format!("{} streams", self.streams)));
+        parts.extend(self.unusual_sizes());
+        for record in &self.cells {
+            let told = words::of_keys(&record.cell.options, &self.varying);
+            parts.extend(told.into_iter().filter(|text| !parts.contains(text)).collect::<Vec<_>>());
+        }
+        parts.join(", ")
+    }
+
+    /// What the title says beside the transport, with a comma before it.
+    pub(crate) fn rest_of_title(&self) -> String {
+        self.title().split_off(self.transport.to_string().len())
+    }
+
+    /// Whether its title is its transport alone.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.rest_of_title().is_empty()
+    }
+
+    fn is_beside(&self, other: &Cell) -> bool {
+        let same = (other.transport, other.streams, other.instrument);
+        same == (self.transport, self.streams, self.instrument) && other.variant != self.variant
+    }
+
+    /// For the same row, test and MTU.
+    fn has_other_sizes(&self, other: &Cell) -> bool {
+        let own = self.cell(other.row, other.mtu, other.workload.kind());
+        own.is_some_and(|own| own.cell.workload != other.workload)
+    }
+
+    pub(crate) fn records(&self) -> impl Iterator<Item = &'a CellRecord> {
+        self.cells.iter().copied()
+    }
+
+    /// Those of the first MTU and row are enough: a title is no list.
+    fn unusual_sizes(&self) -> Vec<String> {
+        let sent = self.sent();
+        let mut cells: Vec<&Cell> = sent.iter().map(|records| &records[0].cell).collect();
+        cells.retain(|cell| self.sizes_swept || !is_usual(cell));
+        let mut all: Vec<ByteSize> = distinct(cells.iter().flat_map(|cell| sizes_of(&cell.workload)));
+        if self.sizes_swept && cells.len() > 1 && all.len() == 1 {
+            return all.pop().map(|size| format!("sizes of {size}")).into_iter().collect();
+        }
+        distinct(cells.into_iter().map(|cell| sizes(&cell.workload)).filter(|text| !text.is_empty()))
+    }
+
+    /// What was sent: `messages of 1472 B at MTU 1500 (vxlan: 1422 B)`.
+    pub(crate) fn sizes(&self) -> String {
+        let sent = self.sent().into_iter().map(|sent| (sizes_of_all(&sent), sent[0].cell.mtu.to_string()));
+        let texts = grouped(distinct(sent.filter(|(text, _)| !text.is_empty())).into_iter());
+        let everywhere = self.mtus().len();
+        let text = |(text, mtus): (String, Vec<String>)| match mtus.len() {
+            count if count == everywhere => text,
+            _ => format!("at MTU {} {text}", mtus.join(" and ")),
+        };
+        words::joined(texts.into_iter().map(text), "; ")
+    }
+
+    /// The cells of each test at each MTU, in the document's order.
+    fn sent(&self) -> Vec<Vec<&'a CellRecord>> {
+        let tests = self.tests();
+        let mtus = self.mtus();
+        let keys = tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu)));
+        let rows = self.rows();
+        let of = |(test, mtu)| rows.iter().filter_map(|row| self.cell(*row, mtu, test)).collect::<Vec<_>>();
+        keys.map(of).filter(|records| !records.is_empty()).collect()
+    }
+
+    pub(crate) fn cell(&self, row: Row, mtu: Mtu, test: TestKind) -> Option<&'a CellRecord> {
+        let wanted = |record: &&&CellRecord| {
+            let cell = &record.cell;
+            (cell.row, cell.mtu, cell.workload.kind()) == (row, mtu, test)
+        };
+        self.cells.iter().find(wanted).copied()
+    }
+
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        distinct(self.cells.iter().map(|record| record.cell.row))
+    }
+
+    pub(crate) fn mtus(&self) -> Vec<Mtu> {
+        distinct(self.cells.iter().map(|record| record.cell.mtu))
+    }
+
+    /// Its tests in the order of tables.
+    pub(crate) fn tests(&self) -> Vec<TestKind> {
+        let has = |test: &TestKind| self.cells.iter().any(|record| record.cell.workload.kind() == *test);
+        TestKind::ALL.into_iter().filter(has).collect()
+    }
+
+    /// Those with one figure each: all but files.
+    pub(crate) fn figured(&self) -> Vec<TestKind> {
+        self.tests().into_iter().filter(|test| *test != TestKind::File).collect()
+    }
+}
+
+pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// The values of each key, in the order in which the keys come.
+pub(crate) fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
+}
+
+/// Whether the sizes are those that a study has if it names none.
+fn is_usual(cell: &Cell) -> bool {
+    match (cell.workload, cell.transport) {
+        (Workload::Rr { request, response } | Workload::Crr { request, response }, _) => {
+            request == ByteSize(1) && response == ByteSize(1)
+        }
+        (Workload::Stream { message, .. }, Transport::Udp) => message == cell.mtu.udp_payload(),
+        (Workload::Stream { message, .. }, _) => message == ByteSize(1 << 20),
+        (Workload::Cc | Workload::File { .. }, _) => true,
+    }
+}
+
+/// The sizes of the first, and of those that differ from it.
+fn sizes_of_all(records: &[&CellRecord]) -> String {
+    let first = sizes(&records[0].cell.workload);
+    let others = records.iter().filter(|record| record.cell.workload != records[0].cell.workload);
+    let others: Vec<String> = others.map(|r| format!("{}: {}", r.cell.row, sizes(&r.cell.workload))).collect();
+    if others.is_empty() { first } else { format!("{first} ({})", others.join(", ")) }
+}
+
+/// `requests of 1 B, responses of 1 B`; empty for connections without any.
+pub(crate) fn sizes(workload: &Workload) -> String {
+    match workload {
+        Workload::Rr { request, response } | Workload::Crr { request, response } => {
+            format!("requests of {request}, responses of {response}")
+        }
+        Workload::Cc => String::new(),
+        Workload::Stream { message, .. } => format!("messages of {message}"),
+        Workload::File { size } => format!("a file of {size}"),
+    }
+}
+
+fn sizes_of(workload: &Workload) -> Vec<ByteSize> {
+    match *workload {
+        Workload::Rr { request, response } | Workload::Crr { request, response } => vec![request, response],
+        Workload::Cc => vec![],
+        Workload::Stream { message: size, .. } | Workload::File { size } => vec![size],
+    }
+}
+
+/// The names of a test's quantity, in short and in full, and what is measured in an answer's words.
+pub(crate) fn names(test: TestKind) -> [&'static str; 3] {
+    match test {
+        TestKind::Rr => ["RTT", "RTT", "round trips"],
+        TestKind::Crr => ["CRR", "CRR", "connections with a request"],
+        TestKind::Cc => ["CC", "CC", "connections"],
+        TestKind::Stream => ["Bandwidth", "Bandwidth", "streams"],
+        TestKind::Maerts => ["Reverse", "Reverse bandwidth", "reverse streams"],
+        TestKind::Bidirectional => ["Both ways", "Bandwidth both ways", "streams both ways"],
+        TestKind::File => ["Time", "Time (real)", "files"],
+    }
+}
+
+/// The quantity that a test is judged by, with its unit.
+pub(crate) fn quantity(test: TestKind) -> String {
+    format!("{} ({})", names(test)[0], unit(Metric::of(test)))
+}
+
+/// The unit of a metric's levels.
+pub fn unit(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Rtt | Metric::Cpu => "µs",
+        Metric::Goodput => "Mb/s",
+        Metric::Real => "s",
+    }
+}
+
+/// The head of the column of rows.
+pub(crate) fn rows_head(rows: &[Row]) -> &'static str {
+    match rows.first() {
+        Some(Row::Zones { .. }) => "zones",
+        Some(Row::Path(_)) => "path",
+        Some(Row::Engine(_)) => "engine",
+        Some(Row::Method(_) | Row::Device(_) | Row::Queue(_)) | None => "method",
+    }
+}

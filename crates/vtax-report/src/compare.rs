@@ -1,0 +1,297 @@
+//! Two runs, cell by cell: whether something changed between them.
+//!
+//! Nothing is paired here, and whatever else changed between the two times is in the difference;
+//! the report says so before its first figure.
+
+mod misgivings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use vtax_model::{
+    cell::{Block, Cell, Instrument},
+    result::{CellRecord, Metric, ResultDocument},
+    study::Row,
+    units::Mtu,
+};
+use vtax_stats::{PValue, Preference, Significance, Verdict, holm, median};
+
+use misgivings::{instruments, misgivings};
+
+use super::{
+    blocks::{distinct, grouped, quantity, rows_head, sizes},
+    heading::{date, plan},
+    layout::{Column, Figure, Group, Report, Section, SectionPart, Table, TableRow},
+    number::{change, counted, interval, seconds, three_digits},
+    two_samples, words,
+};
+
+/// The form of [`RunComparison`] as JSON.
+const SCHEMA: &str = "vtax.comparison/v1";
+
+/// Two runs, cell by cell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunComparison {
+    schema: &'static str,
+    a: RunNamed,
+    b: RunNamed,
+    /// What is to be said with every figure, if one of the runs is of an emulated server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) caveat: Option<String>,
+    /// What speaks against holding these two runs against each other, a sentence each.
+    warnings: Vec<String>,
+    /// What else differs between the runs: name, first, second.
+    differences: Vec<(String, String, String)>,
+    pub(crate) cells: Vec<Compared>,
+    /// Those that only one of them has figures of, and which.
+    alone: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct RunNamed {
+    id: String,
+    title: String,
+    started: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Compared {
+    #[serde(flatten)]
+    pub(crate) cell: Cell,
+    pub(crate) of: Metric,
+    /// Medians over the rounds of each run: µs, Mb/s or seconds.
+    pub(crate) a: f64,
+    pub(crate) b: f64,
+    pub(crate) a_rounds: usize,
+    pub(crate) b_rounds: usize,
+    /// Second over first.
+    pub(crate) ratio: f64,
+    /// Ends of the 95 % interval; absent if there are too few rounds for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) high: Option<f64>,
+    /// Exact Mann-Whitney p of this cell alone.
+    pub(crate) p: f64,
+    pub(crate) p_adjusted: f64,
+    /// Whether the second run is slower or faster.
+    pub(crate) verdict: Verdict,
+}
+
+/// Compares the second run with the first.
+pub fn compare(a: &ResultDocument, b: &ResultDocument) -> RunComparison {
+    let mut cells: Vec<Compared> = a.cells.iter().filter_map(|record| compared(record, b)).collect();
+    judge(&mut cells);
+    let alone = [(a, b), (b, a)].into_iter().flat_map(|(one, other)| only_in(one, other)).collect();
+    let (caveat, warnings, differences) = (caveat(a, b), misgivings(a, b), differences(a, b));
+    RunComparison { schema: SCHEMA, a: named(a), b: named(b), caveat, warnings, differences, cells, alone }
+}
+
+fn caveat(a: &ResultDocument, b: &ResultDocument) -> Option<String> {
+    match (&a.caveat, &b.caveat) {
+        (None, None) => None,
+        (Some(caveat), Some(_)) => Some(caveat.to_string()),
+        (Some(caveat), None) => Some(format!("the first run is of an {caveat}")),
+        (None, Some(caveat)) => Some(format!("the second run is of an {caveat}")),
+    }
+}
+
+fn named(document: &ResultDocument) -> RunNamed {
+    RunNamed { id: document.id.clone(), title: document.title.to_string(), started: document.started.clone() }
+}
+
+/// By what was measured: the number of a swept value depends on what else was swept.
+fn of_cell(document: &ResultDocument, cell: Cell) -> Option<&CellRecord> {
+    let same = |other: Cell| Cell { variant: cell.variant, ..other } == cell;
+    document.cells.iter().find(|record| same(record.cell))
+}
+
+/// Judged among the others later.
+fn compared(record: &CellRecord, other: &ResultDocument) -> Option<Compared> {
+    let cell = record.cell;
+    let (a, b) = (rounds(record), rounds(of_cell(other, cell)?));
+    let found = two_samples::ratio(&a, &b)?;
+    let (low, high) = found.interval.unzip();
+    Some(Compared {
+        cell,
+        of: Metric::of(cell.workload.kind()),
+        a: median(&a),
+        b: median(&b),
+        a_rounds: a.len(),
+        b_rounds: b.len(),
+        ratio: found.ratio,
+        low,
+        high,
+        p: found.p,
+        p_adjusted: found.p,
+        verdict: Verdict::NoneShown,
+    })
+}
+
+/// One figure a round: the baseline's two samples of a round share its luck, so they count as one.
+fn rounds(record: &CellRecord) -> Vec<f64> {
+    let test = record.cell.workload.kind();
+    let metric = Metric::of(test);
+    let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for sample in &record.samples {
+        rounds.entry(sample.round).or_default().push(metric.value_of(test, sample));
+    }
+    let geometric = |values: Vec<f64>| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp();
+    rounds.into_values().map(geometric).filter(|value| value.is_finite() && *value > 0.0).collect()
+}
+
+fn judge(cells: &mut [Compared]) {
+    let p_values: Vec<PValue> = cells.iter().map(|cell| PValue::new(cell.p).unwrap_or(PValue::ONE)).collect();
+    for (cell, adjusted) in cells.iter_mut().zip(holm(&p_values)) {
+        cell.p_adjusted = adjusted.get();
+        let apart = cell.low.zip(cell.high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
+        if apart && cell.p_adjusted < Significance::FIVE_PERCENT.get() {
+            let worse = (cell.ratio > 1.0) == (cell.of.direction() == Preference::LowerIsBetter);
+            cell.verdict = if worse { Verdict::Slower } else { Verdict::Faster };
+        }
+    }
+}
+
+/// The rows with figures in `one` that the other run has none of, each with how many cells.
+fn only_in(one: &ResultDocument, other: &ResultDocument) -> Vec<String> {
+    let measured = |record: &CellRecord| !record.samples.is_empty();
+    let missing = |record: &&CellRecord| !of_cell(other, record.cell).is_some_and(measured);
+    let alone = one.cells.iter().filter(|record| measured(record)).filter(missing).map(|record| record.cell);
+    let rows = grouped(alone.map(|cell| ((cell.row, cell.instrument), cell)));
+    let several =
+        instruments(one).iter().chain(&instruments(other)).any(|by| *by != words::of_instrument(Instrument::System));
+    let line = |((row, instrument), cells): &((Row, Instrument), Vec<Cell>)| {
+        let by = if several { format!(" ({})", words::of_instrument(*instrument)) } else { String::new() };
+        format!("{row}, {}{by}: in {} only", counted(cells.len() as u32, "cell"), one.id)
+    };
+    rows.iter().map(line).collect()
+}
+
+fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
+    let of = |name: &str, text: fn(&ResultDocument) -> String| (name.to_owned(), text(a), text(b));
+    let settings = [
+        of("study", |run| run.study.clone()),
+        of("plan", plan),
+        of("both ends", |run| run.both.to_string()),
+        of("initiator's CPUs", |run| format!("{:?}", run.placement.initiator)),
+        of("responder's CPUs", |run| format!("{:?}", run.placement.responder)),
+    ];
+    settings.into_iter().chain(machines(a, b)).filter(|(_, first, second)| first != second).collect()
+}
+
+/// Every field of the two machines. A field that one run lacks is empty there.
+fn machines(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
+    let [first, second] = [a, b].map(|document| BTreeMap::from_iter(words::flattened(&document.environment)));
+    let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
+    let of = |fields: &BTreeMap<String, String>, name| fields.get(name).map_or("not told".into(), String::clone);
+    names.into_iter().map(|name| (name.replace('_', " "), of(&first, name), of(&second, name))).collect()
+}
+
+impl RunComparison {
+    /// Why nothing is compared, if nothing is.
+    pub fn nothing_in_common(&self) -> Option<String> {
+        const NAMED: usize = 4;
+        let alone: Vec<&str> = self.alone.iter().take(NAMED).map(String::as_str).collect();
+        let more = if self.alone.len() > NAMED { "; …" } else { "" };
+        self.cells.is_empty().then(|| match alone.is_empty() {
+            true => "no sample of either run has landed".to_owned(),
+            false => format!(
+                "they have no cell in common, of the same row, MTU, test, sizes and options: {}{more}",
+                alone.join("; ")
+            ),
+        })
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let fact = |name, run: &RunNamed| (name, format!("{}, {}, {}", run.id, date(&run.started), run.title));
+        let blocks = distinct(self.cells.iter().map(block));
+        let mut sections: Vec<Section> = blocks.into_iter().map(|block| self.section(block)).collect();
+        let different = self.differences.iter().map(|(name, a, b)| format!("{name}: {a}; then {b}")).collect();
+        sections.extend(Section::bullets("What else differs", different));
+        sections.extend(Section::bullets("Not compared", self.alone.clone()));
+        sections.push(reading());
+        Report {
+            title: "The second run against the first".into(),
+            warnings: self.all_warnings(),
+            facts: vec![fact("first", &self.a), fact("second", &self.b)],
+            sections,
+            answer: None,
+        }
+        .with_caveat(self.caveat.as_deref())
+    }
+
+    fn all_warnings(&self) -> Vec<String> {
+        let caveat = self.caveat.iter().map(|caveat| format!("{}.", words::capital(caveat)));
+        let at_different_times = "The two runs were made at different times: what the machine did differently then is \
+                                  part of every difference below. To judge a change, measure both ways in one run.";
+        caveat.chain(self.warnings.iter().cloned()).chain([at_different_times.to_owned()]).collect()
+    }
+
+    fn section(&self, wanted: Block) -> Section {
+        let Block { transport, streams, test, instrument, .. } = wanted;
+        let mut cells: Vec<&Compared> = self.cells.iter().filter(|compared| block(compared) == wanted).collect();
+        let rows: Vec<Row> = cells.iter().map(|compared| compared.cell.row).collect();
+        let place = |row: Row| rows.iter().position(|known| *known == row);
+        cells.sort_by_key(|compared| place(compared.cell.row));
+        let mut title = match self.cells.iter().all(|compared| compared.cell.instrument == Instrument::System) {
+            true => transport.to_string(),
+            false => format!("{}, {transport}", words::capital(words::of_instrument(instrument))),
+        };
+        if streams != 1 {
+            title += &format!(", {streams} streams");
+        }
+        self.of_sweep(cells[0]).iter().for_each(|text| title += &format!(", {text}"));
+        let columns = [Column::right("first"), Column::right("second"), Column::left("change [95 % interval]")];
+        let table = Table {
+            labels: vec![rows_head(&rows).into(), "MTU".into()],
+            groups: vec![Group::untitled(columns)],
+            rows: cells.into_iter().map(line).collect(),
+            ..Table::default()
+        };
+        Section { title: format!("{title}: {}", quantity(test)), parts: vec![SectionPart::Table(table)] }
+    }
+
+    /// What tells a cell from those of its kind with another swept value; nothing if there are none.
+    fn of_sweep(&self, compared: &Compared) -> Vec<String> {
+        let own = block(compared);
+        let others = self.cells.iter().map(block).filter(|other| Block { variant: own.variant, ..*other } == own);
+        if distinct(others).iter().all(|other| other.variant == own.variant) {
+            return Vec::new();
+        }
+        let varying = words::varying(self.cells.iter().map(|compared| &compared.cell));
+        let options = words::of_keys(&compared.cell.options, &varying);
+        let sizes = Some(sizes(&compared.cell.workload)).filter(|text| !text.is_empty());
+        sizes.into_iter().chain(options).collect()
+    }
+}
+
+/// The block of a cell. A table has its block's cells of every MTU, so the MTU is the same in all.
+fn block(compared: &Compared) -> Block {
+    Block { mtu: Mtu::ETHERNET, ..compared.cell.block() }
+}
+
+fn line(compared: &Compared) -> TableRow {
+    let figure = |value: f64| match compared.of {
+        Metric::Real => Figure::from(seconds(value)),
+        Metric::Rtt | Metric::Goodput | Metric::Cpu => three_digits(value).into(),
+    };
+    let word = match (compared.verdict, compared.low) {
+        (Verdict::Slower, _) => "slower",
+        (Verdict::Faster, _) => "faster",
+        (_, Some(_)) => "no difference shown",
+        (_, None) => "too few rounds",
+    };
+    let spread = compared.low.zip(compared.high).map_or("[—]".into(), |(low, high)| interval(low, high));
+    let finding = Figure::Change([change(compared.ratio), spread, word.into()]);
+    let labels = vec![compared.cell.row.to_string(), compared.cell.mtu.to_string()];
+    TableRow::new(labels, [figure(compared.a), figure(compared.b), finding])
+}
+
+fn reading() -> Section {
+    let text = "First and second are medians over rounds; the change is the Hodges-Lehmann ratio of the second run to \
+                the first with its exact Mann-Whitney interval. Slower or faster is said at 5 % after Holm's \
+                correction for all cells.";
+    Section { title: "How to read this".into(), parts: vec![SectionPart::Paragraph(text.into())] }
+}

@@ -1,0 +1,107 @@
+use vtax_model::{
+    cell::Arm,
+    foreign::ForeignText,
+    result::Disturbance,
+    run::{Failure, Run},
+    units::Span,
+};
+use vtax_stats::histogram::{Histogram, SparseHistogram};
+
+use super::*;
+use crate::Options;
+use vtax_synthetic::{analyse, header, sample};
+
+/// Two rounds of the demo's first cell.
+fn small(id: &str) -> Run {
+    let mut run = Run {
+        header: header(id, "2026-01-01T00:00:00Z"),
+        state: vtax_model::run::RunState::Complete,
+        wall_seconds: 1.0,
+        samples: vec![sample(0, Arm::A, 1), sample(0, Arm::A, 2)],
+        failures: Vec::new(),
+    };
+    let mut times = Histogram::new();
+    times.record(50_000);
+    for sample in &mut run.samples {
+        let rtt = vtax_model::run::RttFigures {
+            mean: 50_000.0,
+            by_rate: None,
+            p50: 50_000,
+            p99: 50_000,
+            p999: 50_000,
+            max: 50_000,
+            hdr: SparseHistogram::of(&times),
+        };
+        sample.figures.rtt_ns = Some(rtt);
+    }
+    run
+}
+
+fn told(first: &ResultDocument, second: &ResultDocument) -> Vec<String> {
+    compare(first, second).warnings
+}
+
+#[test]
+fn two_runs_that_were_made_alike_cause_no_misgivings() {
+    let [first, second] = ["demo-1", "demo-2"].map(|id| analyse(&small(id)));
+    assert_eq!(told(&first, &second), [""; 0]);
+    assert_eq!(compare(&first, &second).nothing_in_common(), None);
+}
+
+/// A complete run was compared with a stopped and disturbed one, and neither was said.
+#[test]
+fn a_run_that_is_not_whole_or_was_disturbed_is_told() {
+    let whole = analyse(&small("demo-1"));
+    let mut broken = small("demo-2");
+    broken.state = vtax_model::run::RunState::Stopped;
+    broken.failures = vec![Failure { cell: 0, arm: Arm::A, round: 2, error: "late".into(), partial: None }];
+    let mut broken = analyse(&broken);
+    broken.disturbance = Disturbance { other_programs: Some(0.54), stolen: Some(0.12), guests_waited: Some(0.3) };
+    insta::assert_snapshot!(told(&whole, &broken).join("\n"), @r"
+    INCOMPLETE: the second run has 1 of 11 rounds. Go on with: vtax run --resume demo-2
+    DISTURBED: during the second run other programs took 54 % of the CPUs, the hypervisor 12 %.
+    CROWDED: the guests of the second run waited 30 % of the time for a CPU.
+    FAILED: 1 sample of the second run.
+    ");
+    let text = compare(&broken, &whole).render(&Options::default());
+    assert!(text.contains("! INCOMPLETE: the first run"), "{text}");
+}
+
+#[test]
+fn another_kernel_plan_or_instrument_is_told() {
+    let mut first = analyse(&small("demo-1"));
+    let mut second = small("demo-2");
+    (first.environment.kernel, second.header.environment.kernel) = ("6.18".into(), "6.19".into());
+    second.header.plan.duration = Span::from_millis(1_000);
+    insta::assert_snapshot!(told(&first, &analyse(&second)).join("\n"), @r"
+    OTHER KERNEL: 6.18 in the first run, 6.19 in the second. Unless that is the change that you ask about, the differences may come from it.
+    OTHER PLAN: 150ms after 10ms of warm-up in the first run, 1s after 10ms of warm-up in the second. Unless that is the change that you ask about, the differences may come from it.
+    ");
+    first.environment.kernel = ForeignText::default();
+    let mut path = small("demo-3");
+    path.header.path_plan = Some(path.header.plan);
+    path.header.study.cells.iter_mut().for_each(|cell| cell.instrument = Instrument::Path);
+    let path = analyse(&path);
+    insta::assert_snapshot!(told(&first, &path).join("\n"), @"OTHER INSTRUMENT: the first run measured as the machine runs, the second the path's own cost. Only what both measured by the same instrument is compared.");
+    let why = compare(&first, &path).nothing_in_common().expect("nothing is compared");
+    insta::assert_snapshot!(why, @"they have no cell in common, of the same row, MTU, test, sizes and options: native, 1 cell (as the machine runs): in demo-1 only; native, 1 cell (the path's own cost): in demo-3 only");
+}
+
+#[test]
+fn the_two_instruments_have_tables_of_their_own() {
+    let both = |id: &str| {
+        let mut run = small(id);
+        run.header.path_plan = Some(run.header.plan);
+        let cell = run.header.study.cells[0];
+        run.header.study.cells.push(Cell { instrument: Instrument::Path, ..cell });
+        let last = run.header.study.cells.len() - 1;
+        let again: Vec<_> =
+            run.samples.iter().cloned().map(|sample| vtax_model::run::Sample { cell: last, ..sample }).collect();
+        run.samples.extend(again);
+        analyse(&run)
+    };
+    let text = compare(&both("demo-1"), &both("demo-2")).render(&Options::default());
+    for title in ["The path's own cost, TCP: RTT", "As the machine runs, TCP: RTT"] {
+        assert!(text.contains(title), "{text}");
+    }
+}

@@ -1,0 +1,254 @@
+//! One line a cell (RFC 4180), for spreadsheets and data frames: one figure a column, in full
+//! precision, an empty field where there is none.
+
+use vtax_model::{
+    published::PublishedFigure,
+    result::{
+        CellRecord, CellStatus, Delta, Estimate, Metric, ParallelSummary, Percentile, ResultDocument, RttSummary,
+        SummaryRecord, TaxRecord,
+    },
+    units::Span,
+    workload::Workload,
+};
+
+use super::{
+    compare::{Compared, RunComparison},
+    pairs::extremes,
+    record, words,
+};
+use Value::{Interval, One};
+
+/// Name and value. `docs/csv.md` tells what each column means.
+type Column = (&'static str, Value);
+
+enum Value {
+    One(for<'a> fn(&Line<'a>) -> Option<String>),
+    /// Three columns: a figure, and the lower and the upper end of its 95 % interval.
+    Interval(for<'a> fn(&Line<'a>) -> Option<[Option<f64>; 3]>),
+}
+
+/// A cell within its run.
+struct Line<'a> {
+    document: &'a ResultDocument,
+    record: &'a CellRecord,
+    summary: Option<&'a SummaryRecord>,
+    tax: Option<&'a TaxRecord>,
+    cpu_tax: Option<&'a TaxRecord>,
+}
+
+impl<'a> Line<'a> {
+    fn new(document: &'a ResultDocument, record: &'a CellRecord) -> Line<'a> {
+        let (summary, tax, cpu_tax) = (record.summary.as_ref(), record.tax.as_ref(), record.tax_of(Metric::Cpu));
+        Line { document, record, summary, tax, cpu_tax }
+    }
+
+    fn rtt(&self) -> Option<&RttSummary> {
+        self.summary?.rtt_us.as_ref()
+    }
+
+    fn sent_rtt(&self) -> Option<&RttSummary> {
+        self.summary?.rtt_from_send_us.as_ref()
+    }
+
+    fn parallel(&self) -> Option<&ParallelSummary> {
+        self.summary?.parallel.as_ref()
+    }
+}
+
+const COLUMNS: [Column; 84] = [
+    ("study", One(|l| text(&l.document.study))),
+    ("run", One(|l| text(&l.document.id))),
+    ("method", One(|l| text(l.record.cell.row))),
+    ("transport", One(|l| text(l.record.cell.transport.to_string().to_lowercase()))),
+    ("test", One(|l| name(&l.record.cell.workload.kind()))),
+    ("mtu", One(|l| text(l.record.cell.mtu))),
+    ("streams", One(|l| text(l.record.cell.streams))),
+    ("request_bytes", One(|l| sizes(l)[0].and_then(text))),
+    ("response_bytes", One(|l| sizes(l)[1].and_then(text))),
+    ("message_bytes", One(|l| sizes(l)[2].and_then(text))),
+    ("file_bytes", One(|l| sizes(l)[3].and_then(text))),
+    ("status", One(|l| text(status(l).0))),
+    ("why", One(|l| status(l).1.and_then(text))),
+    ("remedy", One(|l| status(l).2.and_then(text))),
+    ("samples", One(|l| text(l.record.samples.len()))),
+    ("transactions_per_s", Interval(|l| estimate(l.summary?.transactions_per_s?))),
+    ("rtt_us", Interval(|l| estimate(l.rtt()?.mean))),
+    ("rtt_p50_us", Interval(|l| percentile(l.rtt()?.p50))),
+    ("rtt_p99_us", Interval(|l| percentile(l.rtt()?.p99))),
+    ("rtt_p999_us", Interval(|l| percentile(l.rtt()?.p999))),
+    ("rtt_max_us", One(|l| text(l.rtt()?.max))),
+    ("goodput_mbps", Interval(|l| estimate(l.summary?.goodput_mbps?))),
+    ("cpu_us_per_transaction", Interval(|l| estimate(l.summary?.cpu_us_per_transaction?))),
+    ("cpu_us_per_kb", Interval(|l| estimate(l.summary?.cpu_us_per_kb?))),
+    ("real_s", One(|l| text(l.summary?.file.as_ref()?.real.mean))),
+    ("user_s", One(|l| text(l.summary?.file.as_ref()?.user.mean))),
+    ("sys_s", One(|l| text(l.summary?.file.as_ref()?.sys.mean))),
+    ("lost", One(|l| text(l.summary?.lost))),
+    ("lost_share", One(|l| text(l.summary?.lost_share))),
+    ("reordered", One(|l| text(l.summary?.reordered))),
+    ("retransmits", One(|l| text(l.summary?.retransmits))),
+    ("tax_of", One(|l| text(format!("{:?}", l.tax?.of).to_lowercase()))),
+    ("tax_ratio", One(|l| text(l.tax?.ratio))),
+    ("tax_low", One(|l| text(l.tax?.low))),
+    ("tax_high", One(|l| text(l.tax?.high))),
+    ("tax_p", One(|l| text(l.tax?.p))),
+    ("tax_p_adjusted", One(|l| text(l.tax?.p_adjusted))),
+    ("tax_verdict", One(|l| name(&l.tax?.verdict))),
+    ("tax_could_show", One(|l| text(l.tax?.could_show?))),
+    ("tax_pairs", One(|l| text(l.tax?.pairs))),
+    ("published", One(|l| l.record.published.and_then(text))),
+    ("variant", One(|l| text(l.record.cell.variant))),
+    ("engine", One(|l| text(l.record.cell.options.engine))),
+    ("burst", One(|l| text(l.record.cell.options.burst.get()))),
+    ("rate_per_s", One(|l| text(l.record.cell.options.arrivals?.per_second))),
+    ("gap_us", One(|l| micros(l.record.cell.options.gap?))),
+    ("bitrate_mbps", One(|l| text(l.record.cell.options.bitrate?.bits() as f64 / 1e6))),
+    ("options", One(|l| Some(words::key_values(&l.record.cell.options)))),
+    ("rtt_mean_from", One(|l| text(if l.rtt()?.by_rate { "rate" } else { "histogram" }))),
+    ("rtt_from_send_us", Interval(|l| estimate(l.sent_rtt()?.mean))),
+    ("rtt_from_send_p50_us", One(|l| text(l.sent_rtt()?.p50.value))),
+    ("rtt_from_send_p99_us", One(|l| text(l.sent_rtt()?.p99.value))),
+    ("rtt_from_send_p999_us", One(|l| text(l.sent_rtt()?.p999.value))),
+    ("rtt_from_send_max_us", One(|l| text(l.sent_rtt()?.max))),
+    ("cpu_us_initiator", One(|l| text(l.summary?.cpu_us_at_ends?.initiator.mean))),
+    ("cpu_us_responder", One(|l| text(l.summary?.cpu_us_at_ends?.responder.mean))),
+    ("socket_drops", One(|l| text(l.summary?.socket_drops))),
+    ("strangers", One(|l| text(l.summary?.strangers))),
+    ("warmup_s", One(|l| text(l.summary?.warmup?.seconds.mean))),
+    ("unsteady", One(|l| text(l.summary?.warmup.filter(|warmup| warmup.watched > 0)?.unsteady))),
+    ("in_slow_start", One(|l| text(l.summary?.warmup.filter(|warmup| warmup.slow_start_known > 0)?.in_slow_start))),
+    ("pairs", One(|l| text(l.parallel()?.pairs.len()))),
+    ("start_skew_us", One(|l| text(l.parallel()?.skew_us))),
+    ("start_skew_uncertainty_us", One(|l| text(l.parallel()?.uncertainty_us))),
+    ("start_skew_most_us", One(|l| text(l.parallel()?.skew_us_most))),
+    ("fastest_pair", One(|l| text(extremes(l.parallel()?)[0]?))),
+    ("slowest_pair", One(|l| text(extremes(l.parallel()?)[1]?))),
+    ("published_on", One(|l| words::list(l.record.published_on.iter().map(published), ";"))),
+    ("caveat", One(|l| text(l.document.caveat.as_ref()?))),
+    ("instrument", One(|l| text(l.record.cell.instrument))),
+    ("tax_at_most", One(|l| text(l.tax?.at_most?))),
+    ("tax_delta", Interval(|l| delta(l.tax?.delta?))),
+    ("tax_unit", One(|l| name(&l.tax?.delta?.unit))),
+    ("tax_floor", One(|l| text(l.tax?.floor?))),
+    ("tax_within_floor", One(|l| text(l.tax?.within_floor))),
+    ("ns_per_kb", Interval(|l| estimate(l.summary?.ns_per_kb?))),
+    ("cpu_threads", Interval(|l| estimate(record::estimate(l.record, Metric::Cpu)?))),
+    ("cpu_tax_ratio", One(|l| text(l.cpu_tax?.ratio))),
+    ("cpu_tax_low", One(|l| text(l.cpu_tax?.low))),
+    ("cpu_tax_high", One(|l| text(l.cpu_tax?.high))),
+    ("cpu_tax_p", One(|l| text(l.cpu_tax?.p))),
+    ("cpu_tax_p_adjusted", One(|l| text(l.cpu_tax?.p_adjusted))),
+    ("cpu_tax_verdict", One(|l| name(&l.cpu_tax?.verdict))),
+    ("cpu_tax_delta", Interval(|l| delta(l.cpu_tax?.delta?))),
+];
+
+fn published(figure: &PublishedFigure) -> String {
+    format!("{}={}", figure.system.clone().unwrap_or_default(), figure.value)
+}
+
+fn heads() -> Vec<String> {
+    let names = COLUMNS.iter().flat_map(|(name, value)| match value {
+        One(_) => vec![(*name).to_owned()],
+        Interval(_) => ["", "_low", "_high"].map(|end| format!("{name}{end}")).into(),
+    });
+    names.collect()
+}
+
+fn fields(line: &Line<'_>) -> Vec<String> {
+    let values = COLUMNS.iter().flat_map(|(_, value)| match value {
+        One(value) => vec![value(line)],
+        Interval(value) => value(line).unwrap_or_default().map(|end| end.and_then(text)).into(),
+    });
+    values.map(Option::unwrap_or_default).collect()
+}
+
+/// The cells of a run.
+pub(crate) fn cells(document: &ResultDocument) -> String {
+    let lines = document.cells.iter().map(|record| fields(&Line::new(document, record)));
+    table(heads(), lines)
+}
+
+type ComparedColumn = (&'static str, fn(&RunComparison, &Compared) -> Option<String>);
+
+const COMPARISON: [ComparedColumn; 19] = [
+    ("method", |_, c| text(c.cell.row)),
+    ("transport", |_, c| text(c.cell.transport.to_string().to_lowercase())),
+    ("test", |_, c| name(&c.cell.workload.kind())),
+    ("mtu", |_, c| text(c.cell.mtu)),
+    ("streams", |_, c| text(c.cell.streams)),
+    ("variant", |_, c| text(c.cell.variant)),
+    ("options", |_, c| Some(words::key_values(&c.cell.options))),
+    ("of", |_, c| name(&c.of)),
+    ("a", |_, c| text(c.a)),
+    ("b", |_, c| text(c.b)),
+    ("a_rounds", |_, c| text(c.a_rounds)),
+    ("b_rounds", |_, c| text(c.b_rounds)),
+    ("ratio", |_, c| text(c.ratio)),
+    ("low", |_, c| c.low.and_then(text)),
+    ("high", |_, c| c.high.and_then(text)),
+    ("p", |_, c| text(c.p)),
+    ("p_adjusted", |_, c| text(c.p_adjusted)),
+    ("verdict", |_, c| name(&c.verdict)),
+    ("caveat", |all, _| all.caveat.clone()),
+];
+
+pub(crate) fn comparison(comparison: &RunComparison) -> String {
+    let fields =
+        |cell: &Compared| COMPARISON.iter().map(|(_, value)| value(comparison, cell).unwrap_or_default()).collect();
+    table(COMPARISON.map(|(name, _)| name.to_owned()).to_vec(), comparison.cells.iter().map(fields))
+}
+
+fn table(head: Vec<String>, lines: impl Iterator<Item = Vec<String>>) -> String {
+    let mut writer = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
+    writer.write_record(head).expect("memory takes all that is written");
+    for line in lines {
+        writer.write_record(line).expect("memory takes all, and every line has a field for each column");
+    }
+    let bytes = writer.into_inner().expect("memory takes all that is written");
+    String::from_utf8(bytes).expect("made of strings")
+}
+
+fn text(value: impl ToString) -> Option<String> {
+    Some(value.to_string())
+}
+
+/// The name of a variant, as in JSON.
+fn name(variant: &impl serde::Serialize) -> Option<String> {
+    serde_json::to_value(variant).ok()?.as_str().map(str::to_owned)
+}
+
+fn sizes(line: &Line<'_>) -> [Option<u64>; 4] {
+    match line.record.cell.workload {
+        Workload::Rr { request, response } | Workload::Crr { request, response } => {
+            [Some(request.0), Some(response.0), None, None]
+        }
+        Workload::Cc => [None; 4],
+        Workload::Stream { message, .. } => [None, None, Some(message.0), None],
+        Workload::File { size } => [None, None, None, Some(size.0)],
+    }
+}
+
+fn status(line: &Line<'_>) -> (&'static str, Option<String>, Option<String>) {
+    match &line.record.status {
+        CellStatus::Measured => ("measured", None, None),
+        CellStatus::Unavailable { why, remedy } => ("unavailable", Some(why.clone()), Some(remedy.clone())),
+        CellStatus::Failed { why } => ("failed", Some(why.to_string()), None),
+        CellStatus::Missing => ("missing", None, None),
+    }
+}
+
+fn micros(span: Span) -> Option<String> {
+    text(span.0.as_nanos() as f64 / 1e3)
+}
+
+fn estimate(of: Estimate) -> Option<[Option<f64>; 3]> {
+    Some([Some(of.mean), of.low, of.high])
+}
+
+fn percentile(of: Percentile) -> Option<[Option<f64>; 3]> {
+    Some([Some(of.value), of.low, of.high])
+}
+
+fn delta(of: Delta) -> Option<[Option<f64>; 3]> {
+    Some([of.delta, of.delta_low, of.delta_high].map(Some))
+}

@@ -1,0 +1,128 @@
+//! What the short report leaves out: intervals, percentiles, losses, and the noise floor in full.
+
+use vtax_model::{
+    cell::{Block, Instrument},
+    result::{CellRecord, FloorRecord, Metric, Percentile, ResultDocument, SummaryRecord},
+    workload::{TestKind, Transport},
+};
+
+use super::{
+    blocks::{BlockCells, blocks, distinct, names, quantity, rows_head},
+    layout::{Group, Section, SectionPart, Table, TableRow},
+    number::{change, estimate, interval, lost, percent, three_digits, with_interval},
+};
+
+pub(crate) fn section(block: &BlockCells<'_>) -> Option<Section> {
+    let instrument = if block.instrument == Instrument::Path { ", the path's own cost" } else { "" };
+    let tables = block.figured().into_iter().map(|test| table(block, test)).filter(|table| !table.rows.is_empty());
+    Section::new(format!("{} in detail{instrument}", block.title()), tables.map(SectionPart::Table).collect())
+}
+
+fn table(block: &BlockCells<'_>, test: TestKind) -> Table {
+    let (rows, mtus) = (block.rows(), block.mtus());
+    let keys = rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu)));
+    let lines = keys.filter_map(|(row, mtu)| line(block.cell(row, mtu, test)?));
+    Table {
+        caption: quantity(test),
+        labels: vec![rows_head(&rows).into(), "MTU".into()],
+        groups: vec![Group::right("", heads(test, block.transport))],
+        rows: lines.collect(),
+        ..Table::default()
+    }
+}
+
+fn heads(test: TestKind, transport: Transport) -> Vec<&'static str> {
+    let mut heads = match test.is_transactions() {
+        true => vec!["mean [95 %]", "p50", "p99 [95 %]", "p99.9", "max"],
+        false => vec!["mean [95 %]", "median"],
+    };
+    heads.extend(match (test.is_transactions(), transport) {
+        (true, datagrams) if datagrams.is_datagram() => vec!["lost"],
+        (false, datagrams) if datagrams.is_datagram() => vec!["lost", "overtaken"],
+        (false, Transport::Tcp) => vec!["retransmits"],
+        _ => vec![],
+    });
+    heads.push("n");
+    heads
+}
+
+fn line(record: &CellRecord) -> Option<TableRow> {
+    let summary = record.summary.as_ref()?;
+    let texts = match record.cell.workload.kind().is_transactions() {
+        true => round_trips(summary, record.cell.transport)?,
+        false => stream(summary, record.cell.transport)?,
+    };
+    let labels = vec![record.cell.row.to_string(), record.cell.mtu.to_string()];
+    Some(TableRow::new(labels, texts))
+}
+
+fn round_trips(summary: &SummaryRecord, transport: Transport) -> Option<Vec<String>> {
+    let rtt = summary.rtt_us.as_ref()?;
+    let full = |p: &Percentile| with_interval(p.value, p.low, p.high);
+    let mut texts = vec![
+        estimate(&rtt.mean),
+        three_digits(rtt.p50.value),
+        full(&rtt.p99),
+        three_digits(rtt.p999.value),
+        three_digits(rtt.max),
+    ];
+    texts.extend(transport.is_datagram().then(|| lost(summary)));
+    texts.push(rtt.mean.n.to_string());
+    Some(texts)
+}
+
+fn stream(summary: &SummaryRecord, transport: Transport) -> Option<Vec<String>> {
+    let goodput = summary.goodput_mbps.as_ref()?;
+    let mut texts = vec![estimate(goodput), three_digits(goodput.median)];
+    match transport {
+        Transport::Tcp => texts.push(summary.retransmits.to_string()),
+        _ if transport.is_datagram() => texts.extend([lost(summary), summary.reordered.to_string()]),
+        _ => {}
+    }
+    texts.push(goodput.n.to_string());
+    Some(texts)
+}
+
+/// A' against A for each block of the matrix.
+pub(crate) fn noise_floor(document: &ResultDocument) -> Option<Section> {
+    let heads = ["A' against A", "noise floor", "could show ≥", "rounds"];
+    let table = Table {
+        labels: vec!["test".into(), "MTU".into()],
+        groups: vec![Group::right("", heads)],
+        rows: document.noise_floor.iter().map(|floor| floor_line(document, floor)).collect(),
+        ..Table::default()
+    };
+    let text = format!(
+        "{} was measured twice in each round (A and A'): what the two differ by is noise, and the noise floor is the far \
+         end of its interval. A difference that is shown and lies within it has a warning; \"could show\" is what a \
+         single comparison of so many rounds shows in four of five runs.",
+        document.baseline
+    );
+    let parts = vec![SectionPart::Paragraph(text), SectionPart::Table(table)];
+    (!document.noise_floor.is_empty()).then(|| Section { title: "Noise floor".into(), parts })
+}
+
+fn floor_line(document: &ResultDocument, floor: &FloorRecord) -> TableRow {
+    let difference = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
+    let least = floor.smallest_shown.map_or("—".into(), percent);
+    let texts = [difference, percent(floor.floor), least, floor.pairs.to_string()];
+    TableRow::new(vec![floor_name(document, floor), floor.block.mtu.to_string()], texts)
+}
+
+/// `TCP RTT, 4 streams`, with the swept value if there are several.
+pub(crate) fn floor_name(document: &ResultDocument, floor: &FloorRecord) -> String {
+    let Block { transport, test, streams, variant, instrument, .. } = floor.block;
+    let of_floor = |block: &&BlockCells<'_>| {
+        (block.transport, block.streams, block.variant, block.instrument) == (transport, streams, variant, instrument)
+    };
+    let blocks = blocks(document);
+    let rest = blocks.iter().find(of_floor).filter(|block| block.swept).map(BlockCells::rest_of_title);
+    let streams = if streams == 1 { String::new() } else { format!(", {streams} streams") };
+    let quantity = match floor.of {
+        Metric::Cpu => format!("{test}'s CPU"),
+        _ => names(test)[1].to_owned(),
+    };
+    let instruments = distinct(document.cells.iter().map(|record| record.cell.instrument));
+    let instrument = if instruments.len() > 1 { format!(" ({instrument})") } else { String::new() };
+    format!("{transport} {quantity}{}{instrument}", rest.unwrap_or(streams))
+}

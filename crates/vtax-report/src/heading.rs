@@ -1,0 +1,454 @@
+//! The head of a report: what was run, where and how, and what to mind about it.
+
+use vtax_model::{
+    cell::Instrument,
+    endpoint::{Control, Pinning},
+    guest::Accelerator,
+    options::Engine,
+    result::{CellRecord, Disturbance, ResultDocument},
+    run::{EmulatedServer, EndRecord, Environment, GuestMachine, PairRecord, Placement, RunState},
+    study::{Row, SamplingPlan, Slices},
+    workload::{TestKind, Warmup},
+};
+
+use super::{
+    blocks::distinct,
+    labels,
+    number::{counted, memory, three_digits, waiting},
+    steady, trouble,
+    words::{self, named},
+};
+
+/// Name and text of what the reader needs to place the figures; with `all`, of all that is known.
+pub(crate) fn facts(document: &ResultDocument, all: bool) -> Vec<(&'static str, String)> {
+    let mut facts = if all { all_facts(document) } else { main_facts(document) };
+    facts.retain(|(_, text)| !text.is_empty());
+    facts
+}
+
+fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
+    let Environment { hostname, kernel, .. } = &document.environment;
+    let cpus = processors(&document.environment);
+    let run = format!(
+        "{}, {}, {}, {}",
+        document.id,
+        state(document.state),
+        date(&document.started),
+        waiting(document.wall_seconds)
+    );
+    vec![
+        ("run", run),
+        ("plan", brief_plan(document)),
+        ("ends", if are_named(document) || most_pairs(document) > 1 { ends(document) } else { String::new() }),
+        ("engine", engines(document)),
+        ("flows", flows(document)),
+        ("options", options(document)),
+        ("initiator", only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
+        ("responder", only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
+        ("server", document.environment.server.as_ref().map_or(String::new(), server)),
+        ("guests", document.placement.guests.as_ref().map_or(String::new(), guests)),
+        (
+            "machine",
+            listed([hostname.to_string(), cpus, named("Linux", &kernel.to_string())])
+                + "; "
+                + &load(&document.disturbance),
+        ),
+    ]
+}
+
+/// The options of all cells. What an instrument is made of is said in the title of its tables.
+fn options(document: &ResultDocument) -> String {
+    let mut chosen = words::common(document.cells.iter().map(|record| &record.cell));
+    if matches!(document.baseline, Row::Engine(_)) {
+        chosen.extend(trouble::idle_words(document.cells.iter()).map(str::to_owned));
+    }
+    chosen.join(", ")
+}
+
+fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
+    vec![
+        ("run", format!("{}, {}", document.id, state(document.state))),
+        ("date", format!("{}, took {}", date(&document.started), waiting(document.wall_seconds))),
+        ("plan", plan(document)),
+        ("engine", engines(document)),
+        ("flows", flows(document)),
+        ("options", options(document)),
+        ("ends", ends(document)),
+        ("initiator", only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
+        ("responder", only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
+        ("server", document.environment.server.as_ref().map_or(String::new(), server)),
+        ("guests", document.placement.guests.as_ref().map_or(String::new(), guests)),
+        ("machine", machine(&document.environment)),
+        ("kernel", kernel(&document.environment)),
+        ("placement", placement(document)),
+        ("warm-up", steady::fact(document)),
+        ("load", load(&document.disturbance)),
+        (
+            "vtax",
+            listed([document.environment.vtax.to_string(), named("as", &document.environment.privilege.to_string())]),
+        ),
+    ]
+}
+
+pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
+    let texts = [
+        document.environment.server.as_ref().map(|_| {
+            "EMULATED SERVER: shows function, not speed. QEMU plays its NICs, its buses and the cables between them, \
+             so no figure below says how fast any of it is, and no tax what it would be on a real machine."
+                .to_owned()
+        }),
+        (document.state != RunState::Complete).then(|| {
+            let done = document.plan.rounds;
+            format!(
+                "Incomplete: {done} of {} are complete. Go on with: vtax run --resume {}",
+                counted(document.plan.longest(), "round"),
+                document.id
+            )
+        }),
+        unpinned(document),
+        planted(document),
+        not_reached(document),
+        strangers(document),
+        processor_time(document),
+        document.disturbance.is_much().then(|| {
+            format!(
+                "DISTURBED: {}. Such a machine is noisy, and the CPU figures contain others' work.",
+                load(&document.disturbance)
+            )
+        }),
+        document.disturbance.crowded().map(|share| {
+            format!(
+                "CROWDED: the guests waited {} of the time for a CPU that others had, maybe each other, so their figures have turns \
+                 of the host's scheduler in them. Fewer guests or more CPUs would mend it.",
+                percent(share)
+            )
+        }),
+        document.plan.quick.then(|| "Quick plan: short samples and few rounds, so wide intervals.".into()),
+    ];
+    let wrong = document.placement.notes.iter().filter(|note| note.is_wrong_label()).map(ToString::to_string);
+    texts
+        .into_iter()
+        .flatten()
+        .chain(wrong)
+        .chain(steady::warnings(document))
+        .chain(trouble::warnings(document))
+        .collect()
+}
+
+/// The open loop's load was less than was asked for, so its latencies are those of another load.
+fn not_reached(document: &ResultDocument) -> Option<String> {
+    const ALMOST: f64 = 0.98;
+    let behind = |record: &CellRecord| {
+        let due = f64::from(record.cell.options.arrivals?.per_second.get());
+        let rate = record.summary.as_ref()?.transactions_per_s?.mean;
+        (rate < due * ALMOST)
+            .then(|| format!("{} ({} a second)", labels::name(document, &record.cell), three_digits(rate)))
+    };
+    let cells = words::list(document.cells.iter().filter_map(behind), "; ")?;
+    Some(format!("RATE NOT REACHED: fewer requests were answered than were due, in {cells}."))
+}
+
+/// What was made up is no cost of a method.
+fn planted(document: &ResultDocument) -> Option<String> {
+    let of = |record: &CellRecord| {
+        let delay = record.cell.options.responder.delay?;
+        Some(format!("{} ({delay})", record.cell.row))
+    };
+    let rows = words::list(distinct(document.cells.iter().filter_map(of)).into_iter(), ", ")?;
+    Some(format!(
+        "PLANTED: the responder waited before each answer in {rows}. That is a known cost, to see whether it is found."
+    ))
+}
+
+/// Whoever else connected to a port of the test: no harm to the figures, but somebody did.
+fn strangers(document: &ResultDocument) -> Option<String> {
+    let came = |record: &CellRecord| {
+        let count = record.summary.as_ref()?.strangers;
+        (count > 0).then(|| format!("{} ({count})", labels::name(document, &record.cell)))
+    };
+    let cells = words::list(document.cells.iter().filter_map(came), "; ")?;
+    Some(format!(
+        "STRANGERS: connections that didn't show the test's token came to its port in {cells}. They were sent nothing \
+         and none of them is in the figures; see who scans this network."
+    ))
+}
+
+/// Where the CPU figures are less than what was used.
+fn processor_time(document: &ResultDocument) -> Option<String> {
+    let by_ticks = |record: &CellRecord| record.samples.iter().any(|sample| sample.cpu.by_ticks);
+    // A document of that time doesn't say so itself.
+    match (document.cpu_by_ticks || document.cells.iter().any(by_ticks), document.cpu_raised) {
+        (true, _) => Some(
+            "CPU BY TICKS: an older vtax computed the CPU figures of this result from the kernel's timer ticks. They are 8 to \
+             41 % too low; don't hold them against those of newer results."
+                .to_owned(),
+        ),
+        (false, 0) => None,
+        (false, samples) => Some(format!(
+            "CPU AT LEAST: in {} the machine's own account showed less CPU time than the measuring threads had. The \
+             threads' time is taken instead, so the CPU figures of these are lower bounds.",
+            counted(u32::try_from(samples).unwrap_or(u32::MAX), "sample")
+        )),
+    }
+}
+
+fn unpinned(document: &ResultDocument) -> Option<String> {
+    let ends = document.cells.iter().filter_map(|record| record.ends.as_ref()).flat_map(|ends| &ends.pairs);
+    let ends: Vec<&EndRecord> = ends.flat_map(|pair| [&pair.initiator, &pair.responder]).collect();
+    let loose = distinct(ends.iter().filter(|end| end.cpus.is_empty()).map(|end| &end.name));
+    let Placement { initiator, responder, .. } = &document.placement;
+    let who = match (ends.is_empty(), loose.len()) {
+        (true, _) if initiator.is_empty() || responder.is_empty() => "the ends".to_owned(),
+        (true, _) | (false, 0) => return None,
+        (false, 1..=3) => words::list(loose.iter().map(ToString::to_string), ", ").unwrap_or_default(),
+        (false, _) => format!("{} of the ends", loose.len()),
+    };
+    Some(format!("NOT PINNED: {who} moved between CPUs, which alone can change a round-trip time fourfold."))
+}
+
+/// `complete`, or what may be the matter.
+pub(crate) fn state(state: RunState) -> &'static str {
+    match state {
+        RunState::Complete => "complete",
+        RunState::Stopped => "stopped early",
+        RunState::Running => "under way, or killed",
+    }
+}
+
+/// `2026-01-02 03:04:05 UTC`; as written if it is no time.
+pub(crate) fn date(rfc3339: &str) -> String {
+    match rfc3339.parse::<jiff::Timestamp>() {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        Err(_) => rfc3339.to_owned(),
+    }
+}
+
+pub(crate) fn plan(document: &ResultDocument) -> String {
+    format!("{}, seed {}", brief_plan(document), document.plan.seed)
+}
+
+/// Of each instrument that the run has cells of.
+fn brief_plan(document: &ResultDocument) -> String {
+    let plan = |instrument| {
+        let path = document.plan.path.filter(|_| instrument == Instrument::Path);
+        plan_of(document, &path.unwrap_or(document.plan.sampling))
+    };
+    match document.instruments().as_slice() {
+        [one] => plan(*one),
+        several => {
+            let named =
+                |instrument: &Instrument| format!("{}: {}", words::of_instrument(*instrument), plan(*instrument));
+            words::joined(several.iter().map(named), "; ")
+        }
+    }
+}
+
+fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
+    let rounds = counted(sampling.samples, "round");
+    // A transfer lasts as long as its file takes.
+    if document.cells.iter().all(|record| record.cell.workload.kind() == TestKind::File) {
+        return format!("{rounds}, a file in each");
+    }
+    let mut text = match &sampling.slices {
+        None => format!("{rounds} of {}", sampling.duration),
+        Some(Slices { passes, stream }) => {
+            format!("{rounds} of {passes} slices of {} (streams {stream})", sampling.duration)
+        }
+    };
+    if let Some(rule) = &document.plan.stopping {
+        let (confidence, width) = (rule.confidence().percent(), rule.width());
+        text = format!(
+            "{} to {} rounds of {}, until every {confidence} % interval is {width} wide at most (a precision, no verdict)",
+            rule.min(),
+            rule.max(),
+            sampling.duration
+        );
+    }
+    match sampling.warmup {
+        Warmup::UntilSteady { most } => text += &format!(", each when the figures are steady, after {most} at most"),
+        Warmup::For(span) if span.0.is_zero() => {}
+        Warmup::For(span) => text += &format!(" after {span} of warm-up"),
+    }
+    text
+}
+
+/// Said where it is no matter of course.
+fn engines(document: &ResultDocument) -> String {
+    let engines = distinct(document.cells.iter().map(|record| record.cell.options.engine));
+    let usual = engines == [Engine::default()] && !matches!(document.baseline, Row::Engine(_));
+    let names: Vec<&str> = engines.into_iter().map(<&str>::from).collect();
+    if usual { String::new() } else { names.join(", ") }
+}
+
+/// Of a list that has no column for them; of a matrix they are in the titles.
+fn flows(document: &ResultDocument) -> String {
+    let counts = distinct(document.cells.iter().map(|record| record.cell.streams));
+    match (document.baseline, counts.as_slice()) {
+        (Row::Engine(_), [several]) if *several > 1 => format!("{several} at the same time"),
+        _ => String::new(),
+    }
+}
+
+fn ends(document: &ResultDocument) -> String {
+    match (document.baseline, shared_pairs(document)) {
+        (_, Some([_])) | (Row::Engine(_), None) => String::new(),
+        (_, Some(pairs)) => format!("{} pairs at the same time", pairs.len()),
+        (_, None) if are_named(document) => "endpoints that were there already, each row's below".into(),
+        (_, None) if most_pairs(document) > 1 => format!(
+            "{} clients at the same time, each on a wire of its own to a switch; behind its uplink the host, or a \
+             guest or zone for each",
+            most_pairs(document)
+        ),
+        (Row::Path(_), None) => "hosts and guests: sender-to-receiver".into(),
+        (Row::Zones { .. }, None) => "two zones of one host: sender-to-receiver".into(),
+        (_, None) if document.both => "each method at both ends of the wire".into(),
+        (_, None) => "each method at one end of the wire, against a native peer".into(),
+    }
+}
+
+/// The pairs between which every row was measured; none if each has its own, or that isn't known.
+pub(crate) fn shared_pairs(document: &ResultDocument) -> Option<&[PairRecord]> {
+    let mut all = document.cells.iter().filter_map(|record| record.ends.as_ref());
+    let first = all.next()?;
+    all.all(|ends| ends.pairs == first.pairs).then_some(&first.pairs)
+}
+
+/// Whether the ends are the user's endpoints and not those of a lab of our own.
+pub(crate) fn are_named(document: &ResultDocument) -> bool {
+    let pairs = document.cells.iter().filter_map(|record| record.ends.as_ref()).flat_map(|ends| &ends.pairs);
+    let mut names = pairs.flat_map(|pair| [&pair.initiator.name, &pair.responder.name]);
+    names.any(|name| name.raw().parse::<Control>().is_ok())
+}
+
+fn most_pairs(document: &ResultDocument) -> usize {
+    let ends = document.cells.iter().filter_map(|record| record.ends.as_ref());
+    ends.map(|ends| ends.pairs.len()).max().unwrap_or(0)
+}
+
+fn only_pair(document: &ResultDocument) -> Option<&PairRecord> {
+    match shared_pairs(document)? {
+        [pair] => Some(pair),
+        _ => None,
+    }
+}
+
+/// `ssh:root@vm1 at 10.0.0.2 on CPU 3, a 4 × EPYC`
+pub(crate) fn end(end: &EndRecord) -> String {
+    let EndRecord { name, address, cpus: pinned, environment, .. } = end;
+    let machine = environment
+        .as_ref()
+        .map(|machine| format!(", machine {}", or(&machine.hostname.to_string(), "of unknown name")));
+    let address = if address.is_empty() { String::new() } else { format!(" at {address}") };
+    format!("{name}{address} on {}{}", cpus(pinned), machine.unwrap_or_default())
+}
+
+/// All that is known of a machine.
+pub(crate) fn machine_and_kernel(environment: &Environment) -> String {
+    listed([machine(environment), kernel(environment)])
+}
+
+fn machine(environment: &Environment) -> String {
+    let Environment { hostname, numa_nodes, memory_bytes, hypervisor, smt, .. } = environment;
+    listed([
+        hostname.to_string(),
+        processors(environment),
+        if *numa_nodes > 1 { format!("{numa_nodes} NUMA nodes") } else { String::new() },
+        if *memory_bytes > 0 { memory(*memory_bytes) } else { String::new() },
+        named("SMT", &smt.to_string()),
+        named("hypervisor", &hypervisor.to_string()),
+    ])
+}
+
+fn processors(environment: &Environment) -> String {
+    let Environment { cpu_model, cpus, .. } = environment;
+    if *cpus > 0 {
+        format!("{cpus} × {}", or(&cpu_model.to_string(), "CPU of unknown model"))
+    } else {
+        cpu_model.to_string()
+    }
+}
+
+fn kernel(environment: &Environment) -> String {
+    let Environment { kernel, clocksource, governor, congestion_control, deepest_idle_us, .. } = environment;
+    listed([
+        kernel.to_string(),
+        named("clock", &clocksource.to_string()),
+        named("governor", &governor.to_string()),
+        deepest_idle_us.map_or(String::new(), |us| format!("idle states up to {us} µs")),
+        named("TCP", &congestion_control.to_string()),
+    ])
+}
+
+/// `emulated:nics=8, by QEMU 10.0.3 under KVM: shows function, not speed`
+fn server(server: &EmulatedServer) -> String {
+    let EmulatedServer { spec, accel, qemu, why_not_kvm } = server;
+    let why = why_not_kvm.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+    format!("{spec}, by QEMU {qemu} under {accel}{why}: shows function, not speed")
+}
+
+/// What runs them, and what that means for their figures.
+fn guests(machine: &GuestMachine) -> String {
+    let GuestMachine { accel, no_kvm, qemu } = machine;
+    let why = no_kvm.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+    match accel {
+        Accelerator::Kvm => format!("under KVM, by QEMU {qemu}"),
+        Accelerator::Tcg => {
+            format!("under TCG, the software emulation of QEMU {qemu}: their figures show function, not speed{why}")
+        }
+    }
+}
+
+/// Ends that are named have their CPUs beside their names.
+fn placement(document: &ResultDocument) -> String {
+    let Placement { policy, responder_policy, initiator, responder, notes, .. } = &document.placement;
+    let named = document.cells.iter().any(|record| record.ends.is_some());
+    let mut text = match (named, responder_policy) {
+        (true, None) => asked(policy),
+        (true, Some(other)) => format!("initiator {}; responder {}", asked(policy), asked(other)),
+        (false, _) => format!("initiator on {}, responder on {}", cpus(initiator), cpus(responder)),
+    };
+    let quiet = notes.iter().filter(|note| !note.is_wrong_label());
+    quiet.for_each(|note| text += &format!(". {}", note.to_string().trim_end_matches('.')));
+    text
+}
+
+fn asked(policy: &Pinning) -> String {
+    match policy {
+        Pinning::Auto => "chosen by the machine's topology (auto)".to_owned(),
+        Pinning::Unpinned => "wherever the scheduler likes (none)".to_owned(),
+        Pinning::Cpus(_) => format!("CPUs {policy} as asked"),
+    }
+}
+
+/// Shares of the machine's CPU time while samples were taken.
+pub fn load(disturbance: &Disturbance) -> String {
+    let Disturbance { other_programs, stolen, guests_waited } = disturbance;
+    let Some(other_programs) = other_programs else {
+        return "what other programs took of the CPUs is not known".to_owned();
+    };
+    let stolen = stolen.map_or(String::new(), |share| format!(", the hypervisor {}", percent(share)));
+    let waited =
+        guests_waited.map_or(String::new(), |share| format!("; guests waited for one {} of the time", percent(share)));
+    format!("other programs took {} of the CPUs{stolen}{waited}", percent(*other_programs))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 1e2)
+}
+
+fn cpus(cpus: &[u32]) -> String {
+    let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    match cpus.len() {
+        0 => "any CPU".into(),
+        1 => format!("CPU {}", list[0]),
+        _ => format!("CPUs {}", list.join(", ")),
+    }
+}
+
+fn listed<const N: usize>(texts: [String; N]) -> String {
+    words::joined(texts, ", ")
+}
+
+fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
+    if text.is_empty() { otherwise } else { text }
+}

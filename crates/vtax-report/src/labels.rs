@@ -1,0 +1,120 @@
+//! What tells the cells of a list apart, and nothing more: a column for each thing in which they differ.
+
+use vtax_model::{
+    cell::Cell,
+    result::{CellRecord, ResultDocument},
+    units::ByteSize,
+    workload::Workload,
+};
+
+use super::{blocks::distinct, words};
+
+pub(crate) struct Labels {
+    columns: Vec<(&'static str, Text)>,
+    /// Options without a column of their own in which the cells differ.
+    others: Vec<&'static str>,
+}
+
+type Text = fn(&Cell) -> String;
+/// A head, when the column is needed, and its text.
+type Column = (&'static str, fn(&[&Cell]) -> bool, Text);
+
+/// After the column of tests, which is always there.
+const COLUMNS: [Column; 8] = [
+    ("size", |cells| differ(cells, size), size),
+    ("flows", |cells| differ(cells, |cell| cell.streams), |cell| cell.streams.to_string()),
+    ("MTU", |cells| differ(cells, |cell| cell.mtu), |cell| cell.mtu.to_string()),
+    ("gap", |cells| differ(cells, |cell| cell.options.gap), gap),
+    ("in flight", |cells| differ(cells, |cell| cell.options.burst), |cell| cell.options.burst.get().to_string()),
+    ("due/s", |cells| cells.iter().any(|cell| cell.options.arrivals.is_some()), due),
+    ("at", |cells| differ(cells, |cell| cell.options.bitrate), bitrate),
+    ("engine", |cells| differ(cells, |cell| cell.options.engine), |cell| cell.options.engine.to_string()),
+];
+
+/// Keys of [`words`] that have a column above.
+const SHOWN: [&str; 4] = ["gap", "burst", "rate", "bitrate"];
+
+impl Labels {
+    pub(crate) fn of(cells: &[&Cell]) -> Labels {
+        let needed = COLUMNS.into_iter().filter(|(_, needed, _)| needed(cells));
+        let test: (&'static str, Text) = ("test", test);
+        let columns = std::iter::once(test).chain(needed.map(|(head, _, text)| (head, text))).collect();
+        let mut others = words::varying(cells.iter().copied());
+        others.retain(|key| !SHOWN.contains(key));
+        Labels { columns, others }
+    }
+
+    pub(crate) fn of_records(records: &[&CellRecord]) -> Labels {
+        Labels::of(&records.iter().map(|record| &record.cell).collect::<Vec<_>>())
+    }
+
+    pub(crate) fn heads(&self) -> Vec<String> {
+        let heads = self.columns.iter().map(|(head, _)| (*head).to_owned());
+        heads.chain((!self.others.is_empty()).then(|| "options".to_owned())).collect()
+    }
+
+    /// A text for each head.
+    pub(crate) fn line(&self, cell: &Cell) -> Vec<String> {
+        let texts = self.columns.iter().map(|(_, text)| text(cell));
+        texts.chain((!self.others.is_empty()).then(|| words::of_keys(&cell.options, &self.others).join(", "))).collect()
+    }
+}
+
+/// `TCP RR, 64 B, gap 1ms`: a cell among those of its document.
+pub(crate) fn name(document: &ResultDocument, cell: &Cell) -> String {
+    let all: Vec<&Cell> = document.cells.iter().map(|record| &record.cell).collect();
+    let rows = distinct(all.iter().map(|cell| cell.row)).len() > 1;
+    let kind: Vec<&Cell> = all.into_iter().filter(|other| of_kind(other, cell)).collect();
+    let labels = Labels::of(&kind);
+    let of_column = |(head, text): &(&str, Text)| match (*head, text(cell)) {
+        ("test", text) => Some(text),
+        ("engine", _) => None,
+        ("flows", text) => Some(if text == "1" { "1 flow".into() } else { format!("{text} flows") }),
+        ("due/s", text) => Some(format!("{text}/s due")),
+        ("in flight", text) => Some(format!("{text} in flight")),
+        ("size", text) => Some(text),
+        (head, text) => Some(format!("{head} {text}")),
+    };
+    let row = rows.then(|| cell.row.to_string());
+    let parts = row.into_iter().chain(labels.columns.iter().filter_map(of_column));
+    parts.chain(words::of_keys(&cell.options, &labels.others)).collect::<Vec<_>>().join(", ")
+}
+
+fn of_kind(one: &Cell, other: &Cell) -> bool {
+    (one.transport, one.workload.kind()) == (other.transport, other.workload.kind())
+}
+
+/// Whether two cells of one kind do.
+fn differ<T: PartialEq>(cells: &[&Cell], value: impl Fn(&Cell) -> T) -> bool {
+    let other = |cell: &Cell| cells.iter().any(|other| of_kind(other, cell) && value(other) != value(cell));
+    cells.iter().any(|cell| other(cell))
+}
+
+pub(crate) fn test(cell: &Cell) -> String {
+    format!("{} {}", cell.transport, cell.workload.kind())
+}
+
+/// `64 B`; of a response of another size both.
+pub(crate) fn size(cell: &Cell) -> String {
+    let both = |request: ByteSize, response: ByteSize| {
+        if request == response { request.to_string() } else { format!("{request}, {response} back") }
+    };
+    match cell.workload {
+        Workload::Rr { request, response } | Workload::Crr { request, response } => both(request, response),
+        Workload::Cc => "—".into(),
+        Workload::Stream { message, .. } => message.to_string(),
+        Workload::File { size } => size.to_string(),
+    }
+}
+
+fn gap(cell: &Cell) -> String {
+    cell.options.gap.map_or("none".into(), |gap| gap.to_string())
+}
+
+fn due(cell: &Cell) -> String {
+    cell.options.arrivals.map_or("—".into(), |arrivals| arrivals.per_second.to_string())
+}
+
+fn bitrate(cell: &Cell) -> String {
+    cell.options.bitrate.map_or("full speed".into(), |rate| rate.to_string())
+}

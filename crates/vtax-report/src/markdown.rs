@@ -1,0 +1,100 @@
+//! A report as GitHub's Markdown.
+
+use super::layout::{Align, Figure, Report, RowValues, Section, SectionPart, Table, TableRow};
+
+pub(crate) fn draw(report: &Report) -> String {
+    let mut text = format!("## {}\n", escaped(&report.title));
+    report.answer.iter().for_each(|answer| text += &draw_section(answer));
+    text.push('\n');
+    for (name, fact) in &report.facts {
+        text += &format!("- **{name}**: {}\n", escaped(fact));
+    }
+    for warning in &report.warnings {
+        text += &format!("\n> **{}**\n", escaped(warning));
+    }
+    report.sections.iter().for_each(|section| text += &draw_section(section));
+    text
+}
+
+fn draw_section(section: &Section) -> String {
+    let mut text = match section.title.as_str() {
+        "" => String::new(),
+        title => format!("\n### {}\n", escaped(title)),
+    };
+    for part in &section.parts {
+        text.push('\n');
+        match part {
+            SectionPart::Table(table) => text += &draw_table(table),
+            SectionPart::Paragraph(paragraph) => text += &format!("{}\n", escaped(paragraph)),
+            SectionPart::List(items) => items.iter().for_each(|item| text += &list_item(item)),
+        }
+    }
+    text
+}
+
+fn list_item((mark, text): &(String, String)) -> String {
+    match mark.as_str() {
+        "-" => format!("- {}\n", escaped(text)),
+        mark => format!("- {mark} {}\n", escaped(text)),
+    }
+}
+
+fn draw_table(table: &Table) -> String {
+    let caption = if table.caption.is_empty() { String::new() } else { format!("**{}**\n\n", escaped(&table.caption)) };
+    let heads = table.columns().map(|(group, column)| match group {
+        "" => column.head.clone(),
+        group => format!("{group}, {}", column.head),
+    });
+    let rules = table.columns().map(|(_, column)| match column.align {
+        Align::Left => ":--".to_owned(),
+        Align::Right => "--:".to_owned(),
+    });
+    let labels = |text: fn(&String) -> String| table.labels.iter().map(text);
+    let mut text = caption;
+    text += &line(labels(String::clone).chain(heads));
+    text += &line(labels(|_| ":--".to_owned()).chain(rules));
+    let count = table.columns().count();
+    table.rows.iter().chain(&table.foot).for_each(|row| text += &draw_row(row, count));
+    text
+}
+
+fn draw_row(row: &TableRow, columns: usize) -> String {
+    let fields = match &row.figures {
+        RowValues::Each(figures) => figures.iter().map(field).collect(),
+        RowValues::None(text) => {
+            let mut fields = vec![String::new(); columns];
+            fields[0].clone_from(text);
+            fields
+        }
+    };
+    line(row.labels.iter().cloned().chain(fields))
+}
+
+fn field(figure: &Figure) -> String {
+    match figure {
+        Figure::Text(text) => text.clone(),
+        Figure::Change(parts) => parts.join(" "),
+    }
+}
+
+fn line(fields: impl Iterator<Item = String>) -> String {
+    let fields: Vec<String> = fields.map(|field| escaped(&field)).collect();
+    format!("| {} |\n", fields.join(" | "))
+}
+
+/// Without line breaks and without what Markdown would take for a mark of its own.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for word in text.split_whitespace() {
+        if !escaped.is_empty() {
+            escaped.push(' ');
+        }
+        for character in word.chars() {
+            if matches!(character, '|' | '*' | '_' | '`' | '<' | '\\') {
+                escaped.push('\\');
+            }
+            escaped.push(character);
+        }
+    }
+    escaped
+}

@@ -1,0 +1,309 @@
+//! The report of `vtax measure`, whose rows are engines on one path: a line for each test and
+//! swept value, as netperf and sockperf print one, and how the engines compare.
+
+use vtax_model::{
+    cell::{Arm, Cell},
+    result::{CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, RttSummary, SummaryRecord},
+    run::{CpuReading, EndCpuReading},
+    study::Row as CellRow,
+    workload::{TestKind, Transport},
+};
+use vtax_stats::{Confidence, Pair, PairedTax};
+
+use super::{
+    Options,
+    labels::Labels,
+    layout::{Column, Figure, Group, Section, SectionPart, Table, TableRow},
+    notes::Notes,
+    number::{estimate, lost, percent, seconds, three_digits, with_interval},
+    series, tax,
+};
+
+/// A section for transactions, one for streams, one for files, and the engines against each other.
+pub(crate) fn sections(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
+    let of = |is: fn(TestKind) -> bool| -> Vec<&CellRecord> {
+        document.cells.iter().filter(|record| is(record.cell.workload.kind())).collect()
+    };
+    let transactions = of(TestKind::is_transactions);
+    let mut sections = Vec::new();
+    if !transactions.is_empty() {
+        let only_rr = transactions.iter().all(|record| record.cell.workload.kind() == TestKind::Rr);
+        let title = if only_rr { "Round trips" } else { "Transactions" };
+        sections.push(list(title, &transactions, &transaction_columns(&transactions), notes));
+    }
+    for (title, records) in [("Streams", of(TestKind::is_stream)), ("Files", of(|kind| kind == TestKind::File))] {
+        if !records.is_empty() {
+            sections.push(list(title, &records, &stream_columns(&records), notes));
+        }
+    }
+    sections.extend(engines(document, options, notes));
+    sections
+}
+
+/// What a column has on a line; none where there is nothing to tell.
+type FigureOf<'a> = Box<dyn Fn(&Line<'_>) -> Option<Figure> + 'a>;
+
+/// A column of a list and the title above it.
+struct Listed<'a> {
+    group: &'static str,
+    column: Column,
+    figure: FigureOf<'a>,
+}
+
+struct Line<'a> {
+    record: &'a CellRecord,
+    summary: &'a SummaryRecord,
+    /// Open loop: whether this is the line of times from the actual send.
+    from_send: bool,
+}
+
+impl Line<'_> {
+    fn rtt(&self) -> Option<&RttSummary> {
+        let SummaryRecord { rtt_us, rtt_from_send_us, .. } = self.summary;
+        if self.from_send { rtt_from_send_us.as_ref() } else { rtt_us.as_ref() }
+    }
+}
+
+impl<'a> Listed<'a> {
+    fn right(group: &'static str, head: &'static str, figure: impl Fn(&Line<'_>) -> Option<String> + 'a) -> Listed<'a> {
+        let figure = Box::new(move |line: &Line<'_>| figure(line).map(Figure::Text));
+        Listed { group, column: Column::right(head), figure }
+    }
+
+    /// Of what the line of times from the actual send shares with the one above it.
+    fn once(group: &'static str, head: &'static str, figure: impl Fn(&Line<'_>) -> Option<String> + 'a) -> Listed<'a> {
+        Listed::right(group, head, move |line| if line.from_send { Some(String::new()) } else { figure(line) })
+    }
+}
+
+fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
+    let only_rr = records.iter().all(|record| record.cell.workload.kind() == TestKind::Rr);
+    let group = if only_rr { "round trip (µs)" } else { "time of each (µs)" };
+    let rtt = |head, value: fn(&RttSummary) -> String| Listed::right(group, head, move |l| l.rtt().map(value));
+    let rate = |l: &Line<'_>| l.summary.transactions_per_s.map(|rate| three_digits(rate.mean));
+    let mut columns = vec![
+        Listed::once("", "rate/s", rate),
+        rtt("mean [95 %]", |rtt| estimate(&rtt.mean)),
+        rtt("p50", |rtt| three_digits(rtt.p50.value)),
+        rtt("p99", |rtt| three_digits(rtt.p99.value)),
+        rtt("p99.9", |rtt| three_digits(rtt.p999.value)),
+        rtt("max", |rtt| three_digits(rtt.max)),
+    ];
+    columns.extend(processor_columns(records, "CPU (µs)"));
+    columns.extend(datagram_columns(records));
+    columns.extend(series_column(records));
+    columns.extend(hot_column(records));
+    columns
+}
+
+fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
+    let mut columns = vec![Listed::once("", "Mb/s [95 %]", |l| l.summary.goodput_mbps.as_ref().map(estimate))];
+    if records.iter().any(|record| record.cell.workload.kind() == TestKind::File) {
+        let time = |head, value: fn(&FileSummary) -> Estimate| {
+            Listed::once("time (s)", head, move |l| l.summary.file.as_ref().map(|file| seconds(value(file).mean)))
+        };
+        columns.extend([time("real", |f| f.real), time("user", |f| f.user), time("sys", |f| f.sys)]);
+    }
+    columns.extend(processor_columns(records, "CPU (µs per KB)"));
+    if records.iter().any(|record| record.cell.transport == Transport::Tcp) {
+        let is_tcp = |l: &Line<'_>| l.record.cell.transport == Transport::Tcp;
+        columns.push(Listed::once("", "retransmits", move |l| is_tcp(l).then(|| l.summary.retransmits.to_string())));
+    }
+    columns.extend(datagram_columns(records));
+    if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.reordered > 0) {
+        columns.push(Listed::once("", "overtaken", |l| Some(l.summary.reordered.to_string())));
+    }
+    columns.extend(series_column(records));
+    columns
+}
+
+/// One column for both ends if they share a machine, whose work can't be told apart.
+fn processor_columns<'a>(records: &[&'a CellRecord], group: &'static str) -> Vec<Listed<'a>> {
+    let apart = records.iter().filter_map(|record| record.summary.as_ref()).any(|s| s.cpu_us_at_ends.is_some());
+    if !apart {
+        let both = |l: &Line<'_>| l.summary.cpu_us_per_transaction.or(l.summary.cpu_us_per_kb);
+        return vec![Listed::once(group, "both ends", move |l| both(l).map(|cost| three_digits(cost.mean)))];
+    }
+    let ends = |l: &Line<'_>| l.summary.cpu_us_at_ends;
+    vec![
+        Listed::once(group, "init.", move |l| ends(l).map(|cpu| three_digits(cpu.initiator.mean))),
+        Listed::once(group, "resp.", move |l| ends(l).map(|cpu| three_digits(cpu.responder.mean))),
+    ]
+}
+
+fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
+    let counts = |record: &CellRecord| record.cell.transport.is_datagram();
+    if !records.iter().any(|record| counts(record)) {
+        return Vec::new();
+    }
+    let mut columns = vec![Listed::once("", "lost", move |l| counts(l.record).then(|| lost(l.summary)))];
+    if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.socket_drops > 0) {
+        let drops = move |l: &Line<'_>| counts(l.record).then(|| l.summary.socket_drops.to_string());
+        columns.push(Listed::once("", "socket full, with warm-up", drops));
+    }
+    columns
+}
+
+fn series_column<'a>(records: &[&'a CellRecord]) -> Option<Listed<'a>> {
+    let any = records.iter().any(|record| series::sparkline(record).is_some());
+    let figure = |line: &Line<'_>| if line.from_send { None } else { series::sparkline(line.record).map(Figure::Text) };
+    any.then(|| Listed { group: "", column: Column::left("over time"), figure: Box::new(figure) })
+}
+
+/// Cold against hot: a round trip after a gap against one without.
+fn hot_column<'a>(records: &[&'a CellRecord]) -> Option<Listed<'a>> {
+    let all = records.to_vec();
+    let hot_of = move |cold: &CellRecord| all.iter().find(|hot| is_hot_of(&hot.cell, &cold.cell)).copied();
+    let any = records.iter().any(|record| hot_of(record).is_some());
+    let figure = move |line: &Line<'_>| against_hot(line.record, hot_of(line.record)?);
+    any.then(|| Listed { group: "", column: Column::right("times no gap"), figure: Box::new(figure) })
+}
+
+fn is_hot_of(hot: &Cell, cold: &Cell) -> bool {
+    let idles = |cell: &Cell| cell.options.gap.is_some_and(|gap| !gap.0.is_zero());
+    let mut same = *cold;
+    same.options.gap = hot.options.gap;
+    same.variant = hot.variant;
+    idles(cold) && !idles(hot) && same == *hot
+}
+
+/// Both from the histograms: the inverse of a rate with gaps in it is no time.
+fn against_hot(cold: &CellRecord, hot: &CellRecord) -> Option<Figure> {
+    let mean = |record: &CellRecord, round: u32| {
+        let of_round = record.samples.iter().find(|sample| sample.round == round && sample.arm == Arm::A);
+        of_round.and_then(|sample| Some(sample.rtt?.mean))
+    };
+    let rounds = hot.samples.iter().filter(|sample| sample.arm == Arm::A).map(|sample| sample.round);
+    let pairs: Vec<Pair> =
+        rounds.filter_map(|round| Some(Pair { baseline: mean(hot, round)?, cell: mean(cold, round)? })).collect();
+    match PairedTax::of(&pairs, Confidence::P95) {
+        Ok(found) => Some(with_interval(found.ratio, Some(found.low), Some(found.high)).into()),
+        Err(_) => pairs.first().map(|pair| three_digits(pair.cell / pair.baseline).into()),
+    }
+}
+
+fn list(title: &str, records: &[&CellRecord], columns: &[Listed<'_>], notes: &mut Notes) -> Section {
+    let labels = Labels::of_records(records);
+    let timed = records.iter().any(|record| is_open(record)).then(|| "timed from".to_owned());
+    let rows = records.iter().flat_map(|record| lines(record, &labels, timed.is_some(), columns, notes)).collect();
+    let groups = columns.chunk_by(|one, next| one.group == next.group).map(|columns| Group {
+        title: columns[0].group.into(),
+        columns: columns.iter().map(|listed| listed.column.clone()).collect(),
+    });
+    let labels = labels.heads().into_iter().chain(timed).collect();
+    let table = Table { labels, groups: groups.collect(), rows, ..Table::default() };
+    Section { title: title.into(), parts: vec![SectionPart::Table(table)] }
+}
+
+/// One line, or two in the open loop.
+fn lines(
+    record: &CellRecord,
+    labels: &Labels,
+    timed: bool,
+    columns: &[Listed<'_>],
+    notes: &mut Notes,
+) -> Vec<TableRow> {
+    let mut labels = labels.line(&record.cell);
+    let Some(summary) = &record.summary else {
+        labels.extend(timed.then(String::new));
+        return vec![TableRow::without_figures(labels, without_figures(record, notes))];
+    };
+    let row = |labels: &[String], from: &str, from_send: bool| {
+        let line = Line { record, summary, from_send };
+        let figures = columns.iter().map(|listed| (listed.figure)(&line).unwrap_or(Figure::absent()));
+        TableRow::new(labels.iter().cloned().chain(timed.then(|| from.to_owned())).collect(), figures)
+    };
+    if !is_open(record) {
+        return vec![row(&labels, "sent", false)];
+    }
+    let due = row(&labels, "due", false);
+    labels.iter_mut().skip(1).for_each(String::clear);
+    vec![due, row(&labels, "sent", true)]
+}
+
+fn is_open(record: &CellRecord) -> bool {
+    record.summary.as_ref().is_some_and(|summary| summary.rtt_from_send_us.is_some())
+}
+
+fn without_figures(record: &CellRecord, notes: &mut Notes) -> String {
+    match &record.status {
+        CellStatus::Unavailable { .. } => format!("not available here {}", notes.of_record(record)),
+        CellStatus::Failed { .. } => format!("failed {}", notes.of_record(record)),
+        CellStatus::Measured | CellStatus::Missing => "not run".into(),
+    }
+}
+
+/// Every engine against the first, with that one against itself for the noise.
+fn engines(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Option<Section> {
+    let mut costs = tax::Costs::new(document, options, notes);
+    let baseline = document.baseline;
+    let other = |record: &&CellRecord| record.cell.row != baseline && record.summary.is_some();
+    let compared: Vec<&CellRecord> = document.cells.iter().filter(other).collect();
+    let all: Vec<&CellRecord> = document.cells.iter().collect();
+    let labels = Labels::of_records(&all);
+    let mut rows = Vec::new();
+    for (index, record) in compared.iter().enumerate() {
+        let figure = costs.figure(record, Metric::of(record.cell.workload.kind()));
+        rows.push(TableRow::new(labels.line(&record.cell), [figure]));
+        let block = record.cell.block();
+        if compared.get(index + 1).is_none_or(|next| next.cell.block() != block) {
+            rows.extend(again(document, record, &labels));
+        }
+    }
+    let groups = vec![Group::untitled([Column::left("µs, or ns per KB [95 %]")])];
+    Section::of_table(
+        format!("Engines against {baseline}"),
+        Table { labels: labels.heads(), groups, rows, ..Table::default() },
+    )
+}
+
+fn again(document: &ResultDocument, record: &CellRecord, labels: &Labels) -> Option<TableRow> {
+    let floor = tax::floor(document, &record.cell.block(), Metric::of(record.cell.workload.kind()))?;
+    let mut cell = record.cell;
+    cell.row = document.baseline;
+    if let CellRow::Engine(engine) = document.baseline {
+        cell.options.engine = engine;
+    }
+    let mut labels = labels.line(&cell);
+    if let Some(engine) = labels.iter_mut().find(|label| **label == document.baseline.to_string()) {
+        *engine = format!("{} again", document.baseline);
+    }
+    Some(TableRow::new(labels, [tax::again(floor)]))
+}
+
+/// Intervals of the percentiles, and whose CPU it was.
+pub(crate) fn detail(document: &ResultDocument) -> Option<Section> {
+    let measured: Vec<&CellRecord> = document.cells.iter().filter(|record| rtt_of(record).is_some()).collect();
+    let labels = Labels::of_records(&measured);
+    let row = |record: &&CellRecord| {
+        let rtt = rtt_of(record)?;
+        let percentiles = [&rtt.p50, &rtt.p99, &rtt.p999].map(|p| with_interval(p.value, p.low, p.high));
+        let texts = percentiles.into_iter().chain(threads(record)).chain([rtt.mean.n.to_string()]);
+        Some(TableRow::new(labels.line(&record.cell), texts))
+    };
+    let table = Table {
+        labels: labels.heads(),
+        groups: vec![
+            Group::right("time of each (µs)", ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"]),
+            Group::right("CPU of threads", ["init.", "resp."]),
+            Group::right("", ["n"]),
+        ],
+        rows: measured.iter().filter_map(row).collect(),
+        ..Table::default()
+    };
+    Section::of_table("In detail", table)
+}
+
+fn rtt_of(record: &CellRecord) -> Option<&RttSummary> {
+    record.summary.as_ref()?.rtt_us.as_ref()
+}
+
+/// Shares of a CPU that the measuring threads of each end took.
+fn threads(record: &CellRecord) -> [String; 2] {
+    let share = |end: fn(&CpuReading) -> &EndCpuReading| {
+        let ends = || record.samples.iter().map(|sample| end(&sample.cpu));
+        let busy: f64 = ends().map(|end| end.user + end.system).sum();
+        percent(busy / ends().map(|end| end.seconds).sum::<f64>())
+    };
+    [share(|cpu| &cpu.initiator), share(|cpu| &cpu.responder)]
+}

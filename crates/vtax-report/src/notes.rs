@@ -1,0 +1,40 @@
+//! Footnotes: each text once, numbered in the order in which the tables ask for it.
+
+use vtax_model::result::{CellRecord, CellStatus};
+
+use super::layout::{Section, SectionPart};
+
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    texts: Vec<String>,
+}
+
+impl Notes {
+    /// The mark of a text, as `[1]`.
+    pub(crate) fn mark(&mut self, text: String) -> String {
+        let known = self.texts.iter().position(|known| *known == text);
+        let index = known.unwrap_or_else(|| {
+            self.texts.push(text);
+            self.texts.len() - 1
+        });
+        format!("[{}]", index + 1)
+    }
+
+    /// The mark of why a cell has no figures; empty if there is no reason to give.
+    pub(crate) fn of_record(&mut self, record: &CellRecord) -> String {
+        match &record.status {
+            CellStatus::Unavailable { why, remedy } => {
+                self.mark(format!("{} is not available here: {why}; {remedy}", record.cell.row))
+            }
+            CellStatus::Failed { why } => self.mark(format!("every sample failed, the last one so: {why}")),
+            CellStatus::Measured | CellStatus::Missing => String::new(),
+        }
+    }
+
+    /// A list of marks and texts; None without notes.
+    pub(crate) fn section(self) -> Option<Section> {
+        let numbered = |(index, text)| (format!("[{}]", index + 1), text);
+        let list: Vec<_> = self.texts.into_iter().enumerate().map(numbered).collect();
+        (!list.is_empty()).then(|| Section { title: String::new(), parts: vec![SectionPart::List(list)] })
+    }
+}

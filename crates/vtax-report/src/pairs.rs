@@ -1,0 +1,148 @@
+//! Pairs that measured at the same time, each by itself, and how well they started together.
+
+use vtax_model::{
+    result::{CellRecord, Estimate, PairSummary, ParallelSummary, ResultDocument},
+    run::PairRecord,
+};
+
+use super::{
+    labels::{self, Labels},
+    layout::{Group, Section, SectionPart, Table, TableRow},
+    number::{counted, estimate, lost, or_dash, three_digits},
+};
+
+/// A table for each cell with several pairs. Several such cells have an overview, and tables only on demand.
+pub(crate) fn section(document: &ResultDocument, detail: bool) -> Option<Section> {
+    let several = |record: &&CellRecord| parallel(record).is_some();
+    let records: Vec<&CellRecord> = document.cells.iter().filter(several).collect();
+    let mut all: Vec<SectionPart> = Vec::new();
+    if records.len() > 1 {
+        all.extend(overview(&records));
+    }
+    if records.len() == 1 || detail {
+        let of = |record: &&CellRecord| Some(parts(document, record, parallel(record)?));
+        all.extend(records.iter().filter_map(of).flatten());
+    }
+    Section::new("Pairs at the same time", all)
+}
+
+fn parallel(record: &CellRecord) -> Option<&ParallelSummary> {
+    record.summary.as_ref()?.parallel.as_ref()
+}
+
+/// A line for each cell: its fastest and slowest pair, and how far apart they started.
+fn overview(records: &[&CellRecord]) -> Vec<SectionPart> {
+    let (transactions, streams): (Vec<&CellRecord>, Vec<&CellRecord>) =
+        records.iter().partition(|record| record.cell.workload.kind().is_transactions());
+    let tables = [(transactions, "RTT of a pair (µs)"), (streams, "Mb/s of a pair")];
+    let mut parts: Vec<SectionPart> = Vec::new();
+    for (records, quantity) in tables.into_iter().filter(|(records, _)| !records.is_empty()) {
+        parts.push(SectionPart::Table(overview_table(&records, quantity)));
+    }
+    let clock = if by_one_clock(records) { ", by one clock" } else { ", and how well they are known" };
+    parts.push(SectionPart::Paragraph(format!(
+        "The start is that of the last pair after the first: the median of the samples and the worst of them{clock}. \
+         --detail has every pair."
+    )));
+    parts
+}
+
+fn by_one_clock(records: &[&CellRecord]) -> bool {
+    records.iter().filter_map(|record| parallel(record)).all(|all| all.uncertainty_us == 0.0)
+}
+
+fn overview_table(records: &[&CellRecord], quantity: &str) -> Table {
+    let labels = Labels::of_records(records);
+    let starts: &[&str] = if by_one_clock(records) { &["median", "worst"] } else { &["median", "worst", "±"] };
+    let line = |record: &&CellRecord| {
+        let mut figures = parallel(record).map_or_else(Vec::new, overview_figures);
+        figures.truncate(3 + starts.len());
+        TableRow::new(std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell)).collect(), figures)
+    };
+    Table {
+        labels: std::iter::once("row".to_owned()).chain(labels.heads()).collect(),
+        groups: vec![
+            Group::right("", ["pairs"]),
+            Group::right(quantity, ["fastest", "slowest"]),
+            Group::right("start of the last (µs)", starts.iter().copied()),
+        ],
+        rows: records.iter().map(line).collect(),
+        ..Table::default()
+    }
+}
+
+fn overview_figures(parallel: &ParallelSummary) -> Vec<String> {
+    let [fastest, slowest] = extremes(parallel);
+    let ParallelSummary { skew_us, skew_us_most, uncertainty_us, pairs } = parallel;
+    let skew = [skew_us, skew_us_most, uncertainty_us].map(|us| three_digits(*us));
+    [pairs.len().to_string(), or_dash(fastest), or_dash(slowest)].into_iter().chain(skew).collect()
+}
+
+/// Of the fastest pair and the slowest: mean RTT in µs, else the Mb/s.
+pub(crate) fn extremes(parallel: &ParallelSummary) -> [Option<f64>; 2] {
+    let over = |of: fn(&PairSummary) -> Option<f64>| -> [Option<f64>; 2] {
+        let all = || parallel.pairs.iter().filter_map(of);
+        [all().reduce(f64::min), all().reduce(f64::max)]
+    };
+    let [slowest, fastest] = over(|pair| pair.goodput_mbps.map(|rate| rate.mean));
+    let rtt = over(|pair| pair.rtt_us);
+    [rtt[0].or(fastest), rtt[1].or(slowest)]
+}
+
+fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSummary) -> Vec<SectionPart> {
+    let transactions = record.cell.workload.kind().is_transactions();
+    let datagrams = record.cell.transport.is_datagram();
+    let rate = if transactions { "rate/s [95 %]" } else { "Mb/s [95 %]" };
+    let heads =
+        [Some(rate), transactions.then_some("p50 (µs)"), transactions.then_some("p99"), datagrams.then_some("lost")];
+    let shown = heads.map(|head| head.is_some());
+    let row = |label: String, texts: [String; 4]| {
+        TableRow::new(vec![label], texts.into_iter().zip(shown).filter(|(_, shown)| *shown).map(|(text, _)| text))
+    };
+    let table = Table {
+        caption: labels::name(document, &record.cell),
+        labels: vec!["pair".into()],
+        groups: vec![Group::right("", heads.into_iter().flatten())],
+        rows: parallel.pairs.iter().enumerate().map(|(index, pair)| row(name(record, index), of_pair(pair))).collect(),
+        foot: vec![row("all".into(), of_all(record))],
+    };
+    vec![SectionPart::Table(table), SectionPart::Paragraph(skew(parallel))]
+}
+
+/// `1: ssh:vm1 to ssh:vm2`
+fn name(record: &CellRecord, index: usize) -> String {
+    let ends = record.ends.as_ref().and_then(|ends| ends.pairs.get(index));
+    let names = |pair: &PairRecord| format!(": {} to {}", pair.initiator.name, pair.responder.name);
+    format!("{}{}", index + 1, ends.map(names).unwrap_or_default())
+}
+
+fn of_pair(pair: &PairSummary) -> [String; 4] {
+    let rate = pair.transactions_per_s.or(pair.goodput_mbps);
+    [of_rate(rate), or_dash(pair.p50_us), or_dash(pair.p99_us), pair.lost.to_string()]
+}
+
+fn of_all(record: &CellRecord) -> [String; 4] {
+    let Some(summary) = &record.summary else { return std::array::from_fn(|_| "—".into()) };
+    let rtt = summary.rtt_us.as_ref();
+    let rate = summary.transactions_per_s.or(summary.goodput_mbps);
+    [of_rate(rate), or_dash(rtt.map(|rtt| rtt.p50.value)), or_dash(rtt.map(|rtt| rtt.p99.value)), lost(summary)]
+}
+
+fn of_rate(rate: Option<Estimate>) -> String {
+    rate.as_ref().map_or("—".into(), estimate)
+}
+
+fn skew(parallel: &ParallelSummary) -> String {
+    let ParallelSummary { skew_us, skew_us_most, uncertainty_us, pairs } = parallel;
+    let known = match *uncertainty_us {
+        0.0 => "by one clock".to_owned(),
+        uncertainty => format!("known to ± {} µs", three_digits(uncertainty)),
+    };
+    format!(
+        "The last of {} started {} µs after the first (median of the samples; at most {} µs), {known}. A \
+         pair's percentiles are the medians of its samples' own; those of all are of the merged histogram.",
+        counted(pairs.len() as u32, "pair"),
+        three_digits(*skew_us),
+        three_digits(*skew_us_most),
+    )
+}

@@ -1,0 +1,162 @@
+//! How to read the tables of a report: what was sent, and what each figure is.
+
+use vtax_model::{
+    published::Published,
+    result::{CellRecord, ResultDocument, RttSummary},
+    workload::TestKind,
+};
+
+use super::{
+    Options, bars, beside,
+    blocks::{blocks, distinct},
+    labels,
+    layout::{Section, SectionPart},
+    record::{compares_engines, primary},
+    series, tax,
+};
+
+/// In a few lines; with `--detail` everything.
+pub(crate) fn section(document: &ResultDocument, published: Option<&Published>, options: &Options) -> Section {
+    if !options.detail {
+        let words = tax::in_words(document, options);
+        return Section { title: String::new(), parts: short(document, published, words) };
+    }
+    let baseline = document.baseline;
+    let sent = Some(sent(document)).filter(|text| !text.is_empty());
+    let mut lines: Vec<String> = sent.map(|text| format!("What was sent. {text}")).into_iter().collect();
+    lines.extend(of_transactions(document));
+    lines.extend(of_lists(document));
+    if document.cells.iter().any(|record| record.tax.is_some()) {
+        lines.push(format!(
+            "Cost: what a row takes more than {baseline}, paired round by round, with its 95 % interval by itself; per \
+             cent are of the figure beside it. A row is slower or faster if the signed-rank test says so at 5 % after \
+             Holm's correction for all comparisons of its instrument (those of CPU time by themselves). Not confirmed: \
+             it would be shown alone, but one of twenty equal rows looks like that. Costs at most x %: nothing is \
+             shown, and the costly end of the interval is x. Too noisy to tell: the interval leaves a factor of two \
+             open. The row of {baseline} has its cost against itself, measured twice in each round, which is noise alone, and \
+             ± the noise floor; a difference that is shown and is no larger has a warning."
+        ));
+    }
+    lines.extend(of_few_rounds(document));
+    lines.extend(bars::reading(document));
+    lines.extend(published.and_then(|_| beside::reading(document)));
+    let cited = bars::cites(document);
+    if let Some(published) = published.or(cited.as_ref()) {
+        let note = published.note.as_ref().map(|note| format!(" {note}")).unwrap_or_default();
+        lines.push(format!("Published: {} ({}).{note}", published.title, published.testbed));
+    }
+    Section { title: "How to read this".into(), parts: vec![SectionPart::bullets(lines)] }
+}
+
+/// What the columns mean, where there is something to compare; the source of published figures.
+fn short(document: &ResultDocument, published: Option<&Published>, words: bool) -> Vec<SectionPart> {
+    let baseline = document.baseline;
+    let mut lines = Vec::new();
+    if document.cells.iter().any(|record| record.tax.is_some()) {
+        let within = document.cells.iter().flat_map(|record| &record.taxes).any(|tax| tax.within_floor);
+        let marks = match (words, within) {
+            (true, _) => "not confirmed: it may be chance among so many comparisons",
+            (false, false) => "≤: costs at most; ?: not confirmed among so many",
+            (false, true) => "≤: costs at most; ?: not confirmed among so many; ~: no larger than the noise floor",
+        };
+        let more = if words { "More" } else { "Levels, intervals, CPU and more" };
+        lines.push(format!(
+            "Cost: against {baseline}, paired by round, with its 95 % interval, or the longer half of it (±); {marks}; \
+             {baseline}'s own ±: the noise floor, {baseline} against itself. {more}: --detail."
+        ));
+    }
+    lines.extend(of_few_rounds(document));
+    let cited = bars::cites(document);
+    if let Some(published) = published.or(cited.as_ref()) {
+        lines.push(format!("Published: {} ({}).", published.title, published.testbed));
+    }
+    lines.into_iter().map(SectionPart::Paragraph).collect()
+}
+
+/// Each text once: what is swept besides sizes doesn't change what is sent.
+fn sent(document: &ResultDocument) -> String {
+    let sizes = blocks(document).into_iter().map(|block| {
+        let streams = if block.streams == 1 { String::new() } else { format!(", {} streams", block.streams) };
+        (format!("{}{streams}", block.transport), block.sizes())
+    });
+    let told = sizes.filter(|(_, sizes)| !sizes.is_empty()).map(|(head, sizes)| format!("{head}: {sizes}."));
+    distinct(told).join(" ")
+}
+
+fn of_transactions(document: &ResultDocument) -> Vec<String> {
+    let has = |is: fn(TestKind) -> bool| document.cells.iter().any(|record| is(record.cell.workload.kind()));
+    let (rr, connections) =
+        (has(|test| test == TestKind::Rr), has(|test| matches!(test, TestKind::Crr | TestKind::Cc)));
+    let texts = [
+        rr.then(|| format!("RTT is the mean round trip, there and back, never halved: {}.", origin(document))),
+        connections.then(|| {
+            "CRR is the mean time of connecting, a request, its response and closing; CC of connecting and closing."
+                .to_owned()
+        }),
+        has(TestKind::is_stream).then(|| "Bandwidth is payload at the receiver.".to_owned()),
+        document.cells.iter().any(|record| from_send(record).is_some()).then(|| {
+            "In the open loop a request is due at a moment of its own, whether or not the responses came. \"due\" \
+             times it from then; \"sent\" from the actual send, which is what a closed loop tells: the wait of a \
+             request that could not be sent in time is missing there."
+                .to_owned()
+        }),
+    ];
+    texts.into_iter().flatten().collect()
+}
+
+/// Where the mean comes from. In an old run the rates of its cells are not known as inverses.
+fn origin(document: &ResultDocument) -> String {
+    let times = |record: &CellRecord| record.summary.as_ref().and_then(|summary| summary.rtt_us.clone());
+    let of_histogram = |record: &&CellRecord| times(record).is_some_and(|rtt: RttSummary| !rtt.by_rate);
+    let others: Vec<&CellRecord> = document.cells.iter().filter(of_histogram).collect();
+    let all = document.cells.iter().filter(|record| times(record).is_some()).count();
+    let overlap = |record: &&&CellRecord| !record.cell.options.rate_is_inverse(record.cell.workload.kind());
+    let names = distinct(others.iter().filter(overlap).map(|record| labels::name(document, &record.cell)));
+    match (others.len(), names.len()) {
+        (0, _) => "the inverse of the transaction rate".into(),
+        (_, 0) => "from the histogram".into(),
+        (some, _) => format!(
+            "{}from the histogram, for with several requests in flight, or pauses between them, the inverse of the \
+             rate says how many there were and not how long each took",
+            if some < all {
+                format!("the inverse of the transaction rate, but in {} ", names.join("; "))
+            } else {
+                String::new()
+            }
+        ),
+    }
+}
+
+fn from_send(record: &CellRecord) -> Option<&RttSummary> {
+    record.summary.as_ref()?.rtt_from_send_us.as_ref()
+}
+
+/// What only the lists of one path have.
+fn of_lists(document: &ResultDocument) -> Vec<String> {
+    if !compares_engines(document) {
+        return Vec::new();
+    }
+    let any = |is: &dyn Fn(&CellRecord) -> bool| document.cells.iter().any(is);
+    let texts = [
+        any(&|record| record.summary.is_some())
+            .then_some("CPU is all that the machines of the two ends worked, whatever it was spent on."),
+        any(&|record| series::sparkline(record).is_some())
+            .then_some("Over time: the rate, from zero to its highest; the median of the samples."),
+        any(&|record| record.cell.options.gap.is_some())
+            .then_some("Times no gap: the ratio of the histograms' means [95 % interval], paired round by round."),
+    ];
+    texts.into_iter().flatten().map(str::to_owned).collect()
+}
+
+fn of_few_rounds(document: &ResultDocument) -> Option<String> {
+    let baseline = document.baseline;
+    let several = document.cells.iter().any(|record| record.cell.row != baseline);
+    // Where there is something to compare, the baseline has two samples a round.
+    let few = document.cells.iter().filter_map(primary).any(|estimate| estimate.n < if several { 3 } else { 2 });
+    let compared = if several {
+        format!("; what has fewer than two rounds beside {baseline} is not compared")
+    } else {
+        String::new()
+    };
+    few.then(|| format!("A cell with one sample has no interval{compared}."))
+}

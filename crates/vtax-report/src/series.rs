@@ -1,0 +1,188 @@
+//! The series of a cell: what each interval of its samples saw, all samples laid over each other.
+
+use vtax_model::{
+    measurement::Interval,
+    result::{CellRecord, ResultDocument},
+    run::SampleReading,
+    workload::TestKind,
+};
+use vtax_stats::median;
+
+use super::{
+    labels,
+    layout::{Group, Section, SectionPart, Table, TableRow},
+    number::{counted, or_dash, percent, three_digits},
+};
+
+/// Lines of a table: the first and the last intervals of a longer series.
+const LINES_MOST: usize = 40;
+const LAST_LINES: usize = 8;
+/// Characters of a sparkline.
+const SPARKS_MOST: usize = 16;
+
+/// One interval of one sample, both ends joined.
+struct Joined {
+    at: f64,
+    /// Transactions a second, or 10^6 bits a second.
+    rate: f64,
+    /// p50, p99 and the longest, µs.
+    rtt: Option<[f64; 3]>,
+    lost: u64,
+    retransmits: u64,
+    cwnd: Option<f64>,
+    /// Shares of a CPU that the measuring threads took: initiator, responder.
+    cpu: [f64; 2],
+}
+
+/// The intervals of a sample, of both ends. Each end's intervals begin with its own measured time.
+fn joined(kind: TestKind, sample: &SampleReading) -> Vec<Joined> {
+    let [initiator, responder] = [&sample.ends.initiator.series, &sample.ends.responder.series];
+    let (counting, other) = match kind {
+        TestKind::Stream | TestKind::File | TestKind::Bidirectional => (responder, initiator),
+        TestKind::Rr | TestKind::Crr | TestKind::Cc | TestKind::Maerts => (initiator, responder),
+    };
+    let both = kind == TestKind::Bidirectional;
+    let of = |(index, here): (usize, &Interval)| {
+        let there = other.get(index).copied().unwrap_or_default();
+        let bytes = here.bytes as f64 + if both { there.bytes as f64 } else { 0.0 };
+        let cpu = |series: &[Interval]| series.get(index).map_or(0.0, |own| own.cpu / own.seconds);
+        Joined {
+            at: here.at,
+            rate: if kind.is_transactions() { here.transactions as f64 } else { bytes * 8.0 / 1e6 } / here.seconds,
+            rtt: here.rtt_ns.map(|rtt| [rtt.p50, rtt.p99, rtt.max].map(|ns| ns as f64 / 1e3)),
+            lost: here.lost + if both { there.lost } else { 0 },
+            retransmits: here.retransmits + there.retransmits,
+            cwnd: [here.cwnd, there.cwnd].into_iter().flatten().reduce(f64::max),
+            cpu: [cpu(initiator), cpu(responder)],
+        }
+    };
+    let whole = |interval: &(usize, &Interval)| interval.1.seconds > 0.0;
+    counting.iter().enumerate().filter(whole).map(of).collect()
+}
+
+/// Every sample's interval of one number.
+fn overlaid(record: &CellRecord) -> Vec<Vec<Joined>> {
+    let kind = record.cell.workload.kind();
+    let mut intervals: Vec<Vec<Joined>> = Vec::new();
+    for sample in &record.samples {
+        for (index, interval) in joined(kind, sample).into_iter().enumerate() {
+            if index == intervals.len() {
+                intervals.push(Vec::new());
+            }
+            intervals[index].push(interval);
+        }
+    }
+    intervals
+}
+
+/// The rate over the measured time, from zero at the foot of a character to the highest at its top.
+pub(crate) fn sparkline(record: &CellRecord) -> Option<String> {
+    let intervals = overlaid(record);
+    let rates: Vec<f64> =
+        intervals.iter().filter_map(|interval| middle(interval, |joined| Some(joined.rate))).collect();
+    let per_spark = rates.len().div_ceil(SPARKS_MOST).max(1);
+    let means: Vec<f64> = rates.chunks(per_spark).map(|chunk| chunk.iter().sum::<f64>() / chunk.len() as f64).collect();
+    let highest = means.iter().copied().fold(0.0, f64::max);
+    (means.len() > 1 && highest > 0.0).then(|| means.iter().map(|mean| spark(mean / highest)).collect())
+}
+
+fn spark(share: f64) -> char {
+    const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    SPARKS[((share * 8.0).ceil() as usize).clamp(1, 8) - 1]
+}
+
+/// A table for each cell that has a series.
+pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
+    let parts: Vec<SectionPart> = document.cells.iter().flat_map(|record| table(document, record)).collect();
+    let text = "The median over the samples' intervals of the same number, of the rate with the lowest and the \
+                highest; lost and sent again: all samples together; CPU: of the measuring threads. The whole series \
+                of each sample is in the JSON.";
+    let parts: Vec<SectionPart> = std::iter::once(SectionPart::Paragraph(text.into())).chain(parts).collect();
+    (parts.len() > 1).then(|| Section { title: "Over time".into(), parts })
+}
+
+fn table(document: &ResultDocument, record: &CellRecord) -> Vec<SectionPart> {
+    let intervals = overlaid(record);
+    if intervals.is_empty() {
+        return Vec::new();
+    }
+    let columns = columns(record, &intervals);
+    let shown = |index: &usize| {
+        intervals.len() <= LINES_MOST || *index < LINES_MOST - LAST_LINES || *index >= intervals.len() - LAST_LINES
+    };
+    let line = |index: usize| {
+        let texts = columns.iter().map(|(_, text)| text(&intervals[index]));
+        let at = intervals[index].first().map_or(0.0, |joined| joined.at);
+        TableRow::new(vec![format!("{at:.2}")], texts)
+    };
+    let table = Table {
+        caption: labels::name(document, &record.cell),
+        labels: vec!["from (s)".into()],
+        groups: vec![Group::right("", columns.iter().map(|(head, _)| *head))],
+        rows: (0..intervals.len()).filter(shown).map(line).collect(),
+        ..Table::default()
+    };
+    let left_out = intervals.len().saturating_sub(LINES_MOST) as u32;
+    let note = || format!("{} in the middle are left out.", counted(left_out, "interval"));
+    let note = (left_out > 0).then(|| SectionPart::Paragraph(note()));
+    std::iter::once(SectionPart::Table(table)).chain(note).collect()
+}
+
+/// A head, and the text of one interval.
+type Text = (&'static str, fn(&[Joined]) -> String);
+
+/// Only those that have something to say.
+fn columns(record: &CellRecord, intervals: &[Vec<Joined>]) -> Vec<Text> {
+    let has = |is: fn(&Joined) -> bool| intervals.iter().flatten().any(is);
+    let transactions = record.cell.workload.kind().is_transactions();
+    let datagrams = record.cell.transport.is_datagram();
+    let shown = |head: &'static str, is: bool, text: fn(&[Joined]) -> String| is.then_some((head, text));
+    [
+        shown(if transactions { "rate/s [lowest, highest]" } else { "Mb/s [lowest, highest]" }, true, rates),
+        shown("p50 (µs)", has(|joined| joined.rtt.is_some()), |all| median_of(all, |joined| Some(joined.rtt?[0]))),
+        shown("p99", has(|joined| joined.rtt.is_some()), |all| median_of(all, |joined| Some(joined.rtt?[1]))),
+        shown("max", has(|joined| joined.rtt.is_some()), |all| highest(all, |joined| Some(joined.rtt?[2]))),
+        shown("lost", datagrams, |all| all.iter().map(|joined| joined.lost).sum::<u64>().to_string()),
+        shown("sent again", has(|joined| joined.retransmits > 0), |all| {
+            all.iter().map(|joined| joined.retransmits).sum::<u64>().to_string()
+        }),
+        shown("cwnd", !transactions && has(|joined| joined.cwnd.is_some()), |all| median_of(all, |joined| joined.cwnd)),
+        shown("CPU initiator", true, |all| percent(middle(all, |joined| Some(joined.cpu[0])).unwrap_or(f64::NAN))),
+        shown("responder", true, |all| percent(middle(all, |joined| Some(joined.cpu[1])).unwrap_or(f64::NAN))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn rates(all: &[Joined]) -> String {
+    let text = median_of(all, |joined| Some(joined.rate));
+    let (low, high) = all
+        .iter()
+        .map(|joined| joined.rate)
+        .fold((f64::INFINITY, 0.0), |(low, high), rate| (f64::min(low, rate), f64::max(high, rate)));
+    if all.len() < 2 { text } else { format!("{text} [{}, {}]", three_digits(low), three_digits(high)) }
+}
+
+fn median_of(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> String {
+    or_dash(middle(all, value))
+}
+
+fn highest(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> String {
+    or_dash(all.iter().filter_map(value).reduce(f64::max))
+}
+
+fn middle(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> Option<f64> {
+    let values: Vec<f64> = all.iter().filter_map(value).collect();
+    (!values.is_empty()).then(|| median(&values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spark_is_as_high_as_its_share() {
+        assert_eq!([0.0, 0.125, 0.13, 0.5, 0.99, 1.0].map(spark), ['▁', '▁', '▂', '▄', '█', '█']);
+    }
+}

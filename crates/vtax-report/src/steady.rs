@@ -1,0 +1,64 @@
+//! What went before the measured times: whether the figures were steady when they began, and
+//! whether TCP still probed for its rate.
+
+use vtax_model::result::{CellRecord, ResultDocument, WarmupSummary};
+
+use super::{labels, number::three_digits, words};
+
+fn summaries(document: &ResultDocument) -> impl Iterator<Item = (String, WarmupSummary)> {
+    let of = |record: &CellRecord| Some((labels::name(document, &record.cell), record.summary.as_ref()?.warmup?));
+    document.cells.iter().filter_map(of)
+}
+
+/// `steady after 0.31 s (0.20 to 0.52 s); slow start excluded`; empty if nothing is known.
+pub(crate) fn fact(document: &ResultDocument) -> String {
+    let all: Vec<WarmupSummary> = summaries(document).map(|(_, warmup)| warmup).collect();
+    let watched = || all.iter().filter(|warmup| warmup.watched > 0);
+    let seconds: Vec<f64> = watched().map(|warmup| warmup.seconds.mean).collect();
+    let steady = !seconds.is_empty() && watched().all(|warmup| warmup.unsteady == 0);
+    let known = all.iter().any(|warmup| warmup.slow_start_known > 0);
+    let excluded = known && all.iter().all(|warmup| warmup.in_slow_start == 0);
+    let steady = steady.then(|| format!("steady after {}", range(&seconds)));
+    words::joined(steady.into_iter().chain(excluded.then(|| "slow start excluded".to_owned())), "; ")
+}
+
+/// Means of the cells' samples.
+fn range(seconds: &[f64]) -> String {
+    let lowest = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    let highest = seconds.iter().copied().fold(0.0, f64::max);
+    match (three_digits(lowest), three_digits(highest)) {
+        (low, high) if low == high => format!("{low} s"),
+        (low, high) => format!("{low} to {high} s, by cell"),
+    }
+}
+
+/// Loud, because such a figure shows the beginning of a flow and no steady state.
+pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
+    let unsteady = cells(document, |warmup| (warmup.unsteady, warmup.watched)).map(|cells| {
+        format!(
+            "NOT STEADY: when the longest warm-up was over the figures still moved, in {cells}. Warm up for longer, or \
+             see what disturbs the machine."
+        )
+    });
+    let slow = cells(document, |warmup| (warmup.in_slow_start, warmup.slow_start_known)).map(|cells| {
+        format!(
+            "SLOW START: TCP still probed for its rate when the measured time began, in {cells}. Such a goodput is too \
+             low; warm up for longer."
+        )
+    });
+    unsteady.into_iter().chain(slow).collect()
+}
+
+/// The first of the cells whose count is above 0: `TCP stream (2 of 8 samples)`.
+fn cells(document: &ResultDocument, counts: fn(&WarmupSummary) -> (u32, u32)) -> Option<String> {
+    const MOST: usize = 4;
+    let counted = summaries(document).map(|(name, warmup)| (name, counts(&warmup)));
+    let some = counted.filter(|(_, (count, _))| *count > 0);
+    let mut cells: Vec<String> =
+        some.map(|(name, (count, all))| format!("{name} ({count} of {all} samples)")).collect();
+    if cells.len() > MOST {
+        let more = format!("and {} more", cells.split_off(MOST).len());
+        cells.push(more);
+    }
+    words::list(cells.into_iter(), "; ")
+}

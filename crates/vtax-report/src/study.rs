@@ -1,0 +1,311 @@
+//! A run's report: for each instrument what each method costs against the baseline, then what could not be
+//! measured, and the answer in sentences.
+
+use std::collections::BTreeSet;
+
+use vtax_model::{
+    cell::Instrument,
+    foreign::ForeignText,
+    measurement::EndReport,
+    published::{Published, PublishedFigure},
+    result::{CellRecord, Metric, ResultDocument, SummaryRecord},
+    run::Failure,
+    study::Row,
+    units::Mtu,
+    workload::{TestKind, Transport},
+};
+
+use super::{
+    Options, answer, bars, beside,
+    blocks::{self, BlockCells, blocks, distinct, quantity, rows_head},
+    detail, heading, host_cpu, labels,
+    layout::{Figure, Group, Report, Section, SectionPart, Table, TableRow},
+    machine, measure,
+    notes::Notes,
+    number::{counted, grouped, or_dash, seconds, three_digits},
+    pairs, path, processor, reading,
+    record::{absence, compares_engines, file, primary, unavailable},
+    series, stages,
+    tax::Costs,
+    trouble, words,
+};
+
+pub(crate) fn report(document: &ResultDocument, options: &Options) -> Report {
+    let wanted = options.published.unwrap_or_else(|| beside::is_worth_it(document));
+    let published = wanted.then(|| Published::of(&document.study)).flatten();
+    let mut notes = Notes::default();
+    let mut sections: Vec<Section> = bars::section(document, options).into_iter().collect();
+    match compares_engines(document) {
+        true => sections.extend(measure::sections(document, options, &mut notes)),
+        false => sections.extend(instruments(document, options, published.is_some(), &mut notes)),
+    }
+    let pairs = pairs::section(document, options.detail);
+    sections.extend([stages::section(document), pairs, host_cpu::section(document)].into_iter().flatten());
+    sections.extend(path::ends(document, options.detail));
+    if options.detail {
+        sections.extend(detailed(document));
+    }
+    sections.extend(notes.section());
+    sections.extend(failures(document));
+    sections.push(reading::section(document, published.as_ref(), options));
+    Report {
+        title: document.title.to_string(),
+        warnings: heading::warnings(document),
+        facts: heading::facts(document, options.detail),
+        sections,
+        answer: answer::section(document, options.detail),
+    }
+    .with_caveat(document.caveat.as_ref().map(ForeignText::to_string).as_deref())
+}
+
+fn detailed(document: &ResultDocument) -> Vec<Section> {
+    let mut sections: Vec<Section> = match compares_engines(document) {
+        true => measure::detail(document).into_iter().collect(),
+        false => blocks(document).iter().filter_map(detail::section).collect(),
+    };
+    let others =
+        [detail::noise_floor(document), series::section(document), path::section(document), machine::section(document)];
+    sections.extend(others.into_iter().flatten());
+    sections
+}
+
+/// A section for each instrument, the answering one first. Figures of two instruments share no table.
+fn instruments(document: &ResultDocument, options: &Options, published: bool, notes: &mut Notes) -> Vec<Section> {
+    let all = blocks(document);
+    let mut sections = Vec::new();
+    for instrument in document.instruments() {
+        let mine: Vec<&BlockCells<'_>> = all.iter().filter(|block| block.instrument == instrument).collect();
+        let mut parts = parts(document, options, &mine, published, notes);
+        // The CPU time of the other instrument is for --detail, where each has all tables of it.
+        if !options.detail && sections.is_empty() {
+            parts.extend(processor::table(&mut Costs::new(document, options, notes), &mine).map(SectionPart::Table));
+        }
+        sections.push(Section { title: instrument_title(document, instrument), parts });
+    }
+    sections
+}
+
+fn parts(
+    document: &ResultDocument,
+    options: &Options,
+    blocks: &[&BlockCells<'_>],
+    published: bool,
+    notes: &mut Notes,
+) -> Vec<SectionPart> {
+    let mut tables = Vec::new();
+    for block in blocks {
+        tables.extend(figured(document, block, published, notes));
+    }
+    let mut costs = Costs::new(document, options, notes);
+    let tests = distinct(blocks.iter().flat_map(|block| block.tests()));
+    for test in &tests {
+        tables.extend(costs.tables(blocks, *test, Metric::of(*test)));
+    }
+    if options.detail {
+        tests.iter().for_each(|test| tables.extend(costs.tables(blocks, *test, Metric::Cpu)));
+        tables.extend(blocks.iter().filter_map(|block| processor_time(block)));
+    }
+    tables.into_iter().map(SectionPart::Table).collect()
+}
+
+/// What has more columns than a level: published figures beside ours, and the times of files.
+fn figured(document: &ResultDocument, block: &BlockCells<'_>, published: bool, notes: &mut Notes) -> Vec<Table> {
+    let (beside, alone): (Vec<TestKind>, Vec<TestKind>) =
+        block.figured().into_iter().partition(|test| published && beside::is_of(block, *test));
+    let mut tables: Vec<Table> = beside.into_iter().map(|test| beside::table(document, block, test, notes)).collect();
+    let of_several = published && block.records().any(|record| !record.published_on.is_empty());
+    if !alone.is_empty() && of_several {
+        tables.push(Figured { block, published, notes: &mut *notes }.matrix(&alone));
+    }
+    if block.tests().contains(&TestKind::File) {
+        tables.push(Figured { block, published, notes }.times());
+    }
+    for table in &mut tables {
+        table.caption = words::joined([block.title(), table.caption.clone()], ": ");
+    }
+    tables
+}
+
+/// How the figures below were measured: the two instruments answer two questions.
+fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String {
+    let of_instrument = || document.cells.iter().filter(|record| record.cell.instrument == instrument);
+    let tcp = of_instrument().find(|record| record.cell.transport == Transport::Tcp);
+    let chosen = tcp.and_then(|record| record.cell.options.socket.congestion).map(|chosen| chosen.name().to_owned());
+    let congestion = tcp.map(|_| chosen.unwrap_or_else(|| document.environment.congestion_control.to_string()));
+    let mut how: Vec<String> = trouble::idle_words(of_instrument()).map(str::to_owned).into_iter().collect();
+    how.extend(congestion.filter(|name| !name.is_empty()).map(|name| format!("TCP {name}")));
+    if instrument == Instrument::Path {
+        how.extend(document.placement.path.map(|cpu| format!("both ends on CPU {cpu}")));
+    }
+    words::joined([words::capital(words::of_instrument(instrument)), how.join(", ")], ": ")
+}
+
+struct Figured<'a> {
+    block: &'a BlockCells<'a>,
+    /// Whether those of a source with several machines stand after ours.
+    published: bool,
+    notes: &'a mut Notes,
+}
+
+impl Figured<'_> {
+    /// RTT beside bandwidth, methods down, MTU across.
+    fn matrix(mut self, tests: &[TestKind]) -> Table {
+        let groups = tests.iter().flat_map(|test| self.groups(*test)).collect();
+        let rows = self.block.rows();
+        let labels = vec![rows_head(&rows).into()];
+        let rows = rows.into_iter().map(|row| self.line(row, tests)).collect();
+        Table { labels, groups, rows, ..Table::default() }
+    }
+
+    fn groups(&self, test: TestKind) -> Vec<Group> {
+        let ours = Group::right(quantity(test), self.block.mtus().iter().map(|mtu| format!("MTU {mtu}")));
+        let theirs = Group::right(
+            format!("{}, published", quantity(test)),
+            self.systems(test).iter().map(ForeignText::to_string),
+        );
+        [Some(ours), Some(theirs).filter(|group| !group.columns.is_empty())].into_iter().flatten().collect()
+    }
+
+    fn line(&mut self, row: Row, tests: &[TestKind]) -> TableRow {
+        let mtus = self.block.mtus();
+        let mut figures = Vec::new();
+        for test in tests {
+            let records: Vec<_> = mtus.iter().map(|mtu| self.block.cell(row, *mtu, *test)).collect();
+            figures.extend(records.iter().map(|record| figure(*record, self.notes)));
+            for system in self.systems(*test) {
+                let published = records.iter().flatten().find_map(|record| published_on(record, &system.to_string()));
+                figures.push(Figure::or_absent(published.map(|figure| figure.value.to_string())));
+            }
+        }
+        TableRow::new(vec![row.to_string()], figures)
+    }
+
+    /// Real, user and sys of a file transfer, in the order of the source.
+    fn times(mut self) -> Table {
+        let systems = self.systems(TestKind::File);
+        let ours = if systems.is_empty() { "Time (s)" } else { "here (s)" };
+        let theirs = systems.iter().map(|system| format!("{system}, published (s)"));
+        let titles = std::iter::once(ours.to_owned()).chain(theirs);
+        let groups = titles.map(|title| Group::right(title, ["real", "user", "sys"])).collect();
+        let (rows, mtus) = (self.block.rows(), self.block.mtus());
+        let labels = vec![rows_head(&rows).into()];
+        let keys = rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu)));
+        let rows = keys.map(|(row, mtu)| self.times_line(row, mtu, &systems)).collect();
+        Table { labels, groups, rows, ..Table::default() }
+    }
+
+    /// The machines of the source, if it has several.
+    fn systems(&self, test: TestKind) -> Vec<ForeignText> {
+        let of_test = self.block.records().filter(|record| record.cell.workload.kind() == test);
+        let figures = of_test.filter(|_| self.published).flat_map(|record| &record.published_on);
+        distinct(figures.filter_map(|figure| figure.system.clone()))
+    }
+
+    fn times_line(&mut self, row: Row, mtu: Mtu, systems: &[ForeignText]) -> TableRow {
+        let record = self.block.cell(row, mtu, TestKind::File);
+        let label = if self.block.mtus().len() > 1 { format!("{row}, MTU {mtu}") } else { row.to_string() };
+        let labels = vec![label];
+        if let Some(text) = record.filter(|_| !self.published).and_then(|record| unavailable(&[record], self.notes)) {
+            return TableRow::without_figures(labels, text);
+        }
+        let mut figures = match record.and_then(file) {
+            Some(file) => [&file.real, &file.user, &file.sys].map(|time| seconds(time.mean).into()).to_vec(),
+            None => vec![figure(record, self.notes), Figure::absent(), Figure::absent()],
+        };
+        for system in systems {
+            let theirs = record.and_then(|record| published_on(record, &system.to_string()));
+            let times = [
+                theirs.map(|times| times.value),
+                theirs.and_then(|times| times.user),
+                theirs.and_then(|times| times.sys),
+            ];
+            figures.extend(times.map(|time| Figure::or_absent(time.map(|time| format!("{time:.1}")))));
+        }
+        TableRow::new(labels, figures)
+    }
+}
+
+/// What a cell is judged by, without its interval.
+fn figure(record: Option<&CellRecord>, notes: &mut Notes) -> Figure {
+    let measured = record.and_then(primary).map(|estimate| three_digits(estimate.mean).into());
+    measured.unwrap_or_else(|| absence(record, notes))
+}
+
+fn published_on<'a>(record: &'a CellRecord, system: &str) -> Option<&'a PublishedFigure> {
+    record.published_on.iter().find(|figure| figure.system.as_ref().map(ForeignText::raw) == Some(system))
+}
+
+/// CPU of both ends for each transaction or KB, laid out as the figures; none if nothing was measured.
+fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
+    let (tests, mtus, rows) = (block.tests(), block.mtus(), block.rows());
+    let keys = || tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu)));
+    let line = |row: &Row| {
+        let costs: Vec<_> = keys().map(|(test, mtu)| block.cell(*row, mtu, test).and_then(processor_cost)).collect();
+        let any = costs.iter().any(Option::is_some);
+        any.then(|| TableRow::new(vec![row.to_string()], costs.into_iter().map(or_dash)))
+    };
+    let heads = || mtus.iter().map(|mtu| format!("MTU {mtu}"));
+    let table = Table {
+        caption: format!("{}: CPU time of both ends' machines, whatever it was spent on", block.title()),
+        labels: vec![rows_head(&rows).into()],
+        groups: tests.iter().map(|test| Group::right(processor_quantity(*test), heads())).collect(),
+        rows: rows.iter().filter_map(line).collect(),
+        ..Table::default()
+    };
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn processor_quantity(test: TestKind) -> String {
+    let unit = if test.is_transactions() { "transaction" } else { "KB" };
+    let of = match test {
+        TestKind::Rr | TestKind::Stream | TestKind::File => String::new(),
+        other => format!("{other}, "),
+    };
+    format!("CPU ({of}µs per {unit})")
+}
+
+fn processor_cost(record: &CellRecord) -> Option<f64> {
+    let SummaryRecord { cpu_us_per_transaction, cpu_us_per_kb, .. } = record.summary.as_ref()?;
+    cpu_us_per_transaction.or(*cpu_us_per_kb).map(|cost| cost.mean)
+}
+
+/// Samples that could not be taken, those of one row with one error together.
+fn failures(document: &ResultDocument) -> Option<Section> {
+    let key = |failure: &Failure| {
+        let row = document.cells.get(failure.cell).map(|record| record.cell.row.to_string());
+        (row.unwrap_or_else(|| format!("cell {}", failure.cell)), failure.error.clone())
+    };
+    let seen = blocks::grouped(document.failures.iter().map(|failure| (key(failure), failure)));
+    let line = |((row, error), failures): &((String, ForeignText), Vec<&Failure>)| {
+        let rest = partial(failures).map_or(String::new(), |text| format!(" ({text})"));
+        format!("{row}, {}: {error}{rest}", whereabouts(document, failures))
+    };
+    let title = format!("Failed: {}", counted(document.failures.len() as u32, "sample"));
+    Section::bullets(title, seen.iter().map(line).collect())
+}
+
+/// `after 0.42 s: 4,210 transactions; not used`, of the sample that came furthest.
+fn partial(failures: &[&Failure]) -> Option<String> {
+    let ends = failures.iter().filter_map(|failure| failure.partial.as_ref());
+    let ends: Vec<&EndReport> = ends.flat_map(|partial| [&partial.initiator, &partial.responder]).flatten().collect();
+    let furthest = ends.into_iter().max_by(|a, b| (a.transactions, a.bytes).cmp(&(b.transactions, b.bytes)))?;
+    let EndReport { seconds, transactions, bytes, .. } = furthest;
+    let what = match (transactions, bytes) {
+        (0, bytes) => format!("{} bytes", grouped(*bytes)),
+        (transactions, _) => format!("{} transactions", grouped(*transactions)),
+    };
+    let which = if failures.len() > 1 { "the one that came furthest " } else { "" };
+    Some(format!("{which}after {seconds:.2} s: {what}; not used"))
+}
+
+/// `4 samples of TCP RR, UDP RR in rounds 5, 10`
+fn whereabouts(document: &ResultDocument, failures: &[&Failure]) -> String {
+    let cells: BTreeSet<usize> = failures.iter().map(|failure| failure.cell).collect();
+    let rounds: BTreeSet<u32> = failures.iter().map(|failure| failure.round).collect();
+    let records = cells.iter().filter_map(|index| document.cells.get(*index));
+    let tests = distinct(records.map(|record| labels::test(&record.cell)));
+    let rounds: Vec<String> = rounds.iter().map(u32::to_string).collect();
+    let word = if rounds.len() == 1 { "round" } else { "rounds" };
+    let samples = counted(failures.len() as u32, "sample");
+    format!("{samples} of {} in {word} {}", tests.join(", "), rounds.join(", "))
+}

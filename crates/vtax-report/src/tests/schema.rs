@@ -1,0 +1,110 @@
+//! What is exported, held against `docs/vtax.result.v1.schema.json`.
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+use vtax_stats::{Confidence, StoppingRule, Width};
+
+use super::*;
+
+fn validator() -> Validator {
+    let text = include_str!("../../../../docs/vtax.result.v1.schema.json");
+    let schema: Value = serde_json::from_str(text).expect("the schema is JSON");
+    jsonschema::meta::validate(&schema).expect("the schema is a schema");
+    jsonschema::draft202012::new(&schema).expect("the schema can be used")
+}
+
+fn exported(run: &Run) -> Value {
+    serde_json::from_str(&json_of(run)).expect("JSON")
+}
+
+fn errors(validator: &Validator, value: &Value) -> Vec<String> {
+    validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
+
+#[test]
+fn every_kind_of_document_keeps_to_the_schema() {
+    let validator = validator();
+    for run in RUNS.iter() {
+        assert_eq!(errors(&validator, &exported(run)), Vec::<String>::new(), "{}", run.header.id);
+    }
+}
+
+#[test]
+fn what_the_first_version_wrote_keeps_to_the_schema() {
+    let old: Value = serde_json::from_str(include_str!("old/document.json")).expect("JSON");
+    assert_eq!(errors(&validator(), &old), Vec::<String>::new());
+}
+
+#[test]
+fn a_stopping_rule_keeps_to_the_schema() {
+    let mut run = built_in("demo");
+    let width = Width::try_from(5.0).expect("a width");
+    run.header.stopping = Some(StoppingRule::new(Confidence::P99, width, 3, 30).expect("a rule"));
+    let document = analyse(&run);
+    assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
+    assert!(render(&document, &TERMINAL).contains("3 to 30 rounds of 150ms, until every 99 % interval"));
+}
+
+#[test]
+fn guests_that_waited_keep_to_the_schema() {
+    let run = built_in("demo");
+    let mut document = analyse(&run);
+    document.disturbance.guests_waited = Some(0.5);
+    let exported = serde_json::from_str(&json_with(document, &run)).expect("JSON");
+    assert_eq!(errors(&validator(), &exported), Vec::<String>::new());
+}
+
+#[test]
+fn broken_documents_are_refused() {
+    let validator = validator();
+    let whole = exported(&built_in("demo"));
+    let refused = |breaks: &str, edit: &dyn Fn(&mut Value)| {
+        let mut broken = whole.clone();
+        edit(&mut broken);
+        assert_ne!(broken, whole, "{breaks}");
+        assert!(!validator.is_valid(&broken), "not refused: {breaks}");
+    };
+    refused("another schema", &|d| d["schema"] = json!("vtax.result/v2"));
+    refused("a field of no meaning", &|d| d["extra"] = json!(1));
+    refused("a field of no meaning in a cell", &|d| d["cells"][0]["extra"] = json!(1));
+    refused("no environment", &|d| drop(d.as_object_mut().expect("an object").remove("environment")));
+    refused("an impossible MTU", &|d| d["cells"][0]["mtu"] = json!(67));
+    refused("an unknown method", &|d| d["cells"][0]["method"] = json!("teleport"));
+    refused("an RR cell without its sizes", &|d| {
+        drop(d["cells"][0].as_object_mut().expect("a cell").remove("request_bytes"))
+    });
+    refused("a measured cell without figures", &|d| {
+        drop(d["cells"][0].as_object_mut().expect("a cell").remove("summary"))
+    });
+    refused("a lower end alone", &|d| {
+        let mean = d["cells"][0]["summary"]["transactions_per_s"].as_object_mut().expect("an estimate");
+        mean.remove("high");
+    });
+    refused("a figure that is no number", &|d| d["cells"][0]["samples"][0]["seconds"] = Value::Null);
+    refused("a verdict of no meaning", &|d| d["cells"][1]["tax"]["verdict"] = json!("same"));
+    refused("an option of no meaning", &|d| d["cells"][0]["options"] = json!({ "turbo": true }));
+    refused("a direction of no meaning", &|d| {
+        let stream = d["cells"].as_array_mut().expect("a list").iter_mut().find(|cell| cell["test"] == "stream");
+        stream.expect("a stream")["direction"] = json!("up");
+    });
+    refused("an end without its warm-up", &|d| {
+        let end = d["cells"][0]["samples"][0]["ends"]["initiator"].as_object_mut().expect("an end");
+        end.remove("warmup");
+    });
+    refused("a share above one", &|d| d["cells"][0]["summary"]["lost_share"] = json!(1.5));
+}
+
+/// Whoever scanned the port, and CPU figures that are lower bounds.
+#[test]
+fn strangers_and_raised_cpu_times_are_told_and_fit_the_schema() {
+    let mut run = built_in("demo");
+    let sample = &mut run.samples[0].figures;
+    sample.ends.responder.strangers = 124;
+    let machine = sample.cpu.initiator.machine;
+    sample.cpu.initiator.machine = machine.at_least(machine.busy() * 2.0);
+    let document = analyse(&run);
+    assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
+    let text = render(&document, &TERMINAL);
+    assert!(text.contains("STRANGERS: ") && text.contains("(124)"), "{text}");
+    assert!(text.contains("CPU AT LEAST: in 1 sample ") && !text.contains("CPU BY TICKS"), "{text}");
+}

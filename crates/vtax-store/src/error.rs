@@ -1,0 +1,179 @@
+//! What can go wrong with stored results, told so that the user can mend it.
+
+use std::{
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{ErrorCode, ffi};
+use vtax_model::{cell::Arm, run::ExtendError};
+use vtax_stats::histogram::HistogramError;
+
+/// Why results could not be kept or read.
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum StoreError {
+    #[error(
+        "no space left for results in {dir}: free some, or keep results elsewhere with --state DIR; samples that landed before are kept and `vtax run --resume` goes on from them"
+    )]
+    #[diagnostic(code("disk-full"))]
+    Full { dir: PathBuf },
+    #[error(
+        "results can't be written to {dir} ({why}): make it writable for you, or keep results elsewhere with --state DIR"
+    )]
+    #[diagnostic(code("results-not-writable"))]
+    ReadOnly { dir: PathBuf, why: String },
+    #[error(
+        "the results in {file} are damaged ({why}): move the file away and start anew, or recover what is left with `sqlite3 {file} .recover`"
+    )]
+    #[diagnostic(code("results-damaged"))]
+    Corrupt { file: PathBuf, why: String },
+    #[error(
+        "the results in {file} were written by a newer vtax (its schema is {found}, this one knows {known}): use that vtax, or keep results elsewhere with --state DIR"
+    )]
+    #[diagnostic(code("results-newer"))]
+    Newer { file: PathBuf, found: i64, known: i64 },
+    #[error(
+        "other processes have kept {file} locked for too long: see with `fuser {file}` who they are, and try again"
+    )]
+    #[diagnostic(code("results-locked"))]
+    Busy { file: PathBuf },
+    #[error("a vtax began to write the results in {file} while this one read them: run the command again")]
+    #[diagnostic(code("results-changed"))]
+    Changed { file: PathBuf },
+    #[error("there are no runs in {dir} yet: `vtax demo` makes one, --state DIR looks elsewhere")]
+    #[diagnostic(code("no-runs"))]
+    Empty { dir: PathBuf },
+    #[error("there is no run `{id}`{}; `vtax results list` names them all", like(.similar))]
+    #[diagnostic(code("no-such-run"))]
+    NotFound { id: String, similar: Vec<String> },
+    #[error("more than one run begins with `{prefix}`: {}; give more of the id", .candidates.join(", "))]
+    #[diagnostic(code("ambiguous-run"))]
+    Ambiguous { prefix: String, candidates: Vec<String> },
+    #[error("the run {id} is being written by another vtax: wait until that has ended, or stop it")]
+    #[diagnostic(code("run-in-use"))]
+    InUse { id: String },
+    #[error(
+        "the run {id} is complete: `vtax results show {id}` prints it, `vtax run --resume {id} --samples N` goes on until it has N rounds in all"
+    )]
+    #[diagnostic(code("run-complete"))]
+    Complete { id: String },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Extend(#[from] ExtendError),
+    #[error("there is a run {id} already: run ids must be unique")]
+    #[diagnostic(code("defect"))]
+    Exists { id: String },
+    #[error("cell {cell} of the run {id} has a sample of arm {arm:?} in round {round} already: a sample lands once")]
+    #[diagnostic(code("defect"))]
+    Twice { id: String, cell: usize, arm: Arm, round: u32 },
+    #[error(
+        "the {what} of the run {id} can't be read ({source}): another version of vtax wrote it; export it with that one"
+    )]
+    #[diagnostic(code("results-damaged"))]
+    Unreadable { id: String, what: &'static str, source: serde_json::Error },
+    #[error(
+        "the histogram of a sample of the run {id} can't be read ({source}): export the run with the vtax that wrote it"
+    )]
+    #[diagnostic(code("results-damaged"))]
+    Histogram { id: String, source: HistogramError },
+    #[error("the {what} of the run {id} can't be written: {source}")]
+    #[diagnostic(code("defect"))]
+    Unwritable { id: String, what: &'static str, source: serde_json::Error },
+    #[error("{doing} failed on {path}: {source}")]
+    #[diagnostic(code("file"))]
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error("{doing} failed in {file}: {source}")]
+    #[diagnostic(code("results-database"))]
+    Sqlite { doing: &'static str, file: PathBuf, source: rusqlite::Error },
+}
+
+fn like(similar: &[String]) -> String {
+    match similar {
+        [] => String::new(),
+        some => format!(", but {}", some.join(", ")),
+    }
+}
+
+/// Where the store is; errors name it.
+#[derive(Debug, Clone)]
+pub(crate) struct StoreLocation {
+    dir: PathBuf,
+}
+
+/// Inode, size and time of the last change.
+pub(crate) type FileStamp = (u64, u64, i64, i64);
+
+/// Turns an error of SQLite into ours, knowing what was being done.
+pub(crate) type Doing<'a> = dyn Fn(rusqlite::Error) -> StoreError + 'a;
+
+impl StoreLocation {
+    /// Makes the directory if it isn't there.
+    pub(crate) fn new(dir: &Path) -> Result<StoreLocation, StoreError> {
+        let place = StoreLocation { dir: dir.to_owned() };
+        let locks = place.locks();
+        std::fs::create_dir_all(&locks).map_err(|source| place.io("making the folder", &locks, source))?;
+        Ok(place)
+    }
+
+    pub(crate) fn to_read(dir: &Path) -> StoreLocation {
+        StoreLocation { dir: dir.to_owned() }
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.dir.join("results.db")
+    }
+
+    /// A file of SQLite beside the database: its log or the index of that.
+    pub(crate) fn beside(&self, ending: &str) -> PathBuf {
+        let mut path = self.file().into_os_string();
+        path.push(ending);
+        path.into()
+    }
+
+    /// What changes with each write to the database file.
+    pub(crate) fn stamp(&self) -> Option<FileStamp> {
+        let metadata = std::fs::metadata(self.file()).ok()?;
+        Some((metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()))
+    }
+
+    pub(crate) fn locks(&self) -> PathBuf {
+        self.dir.join("locks")
+    }
+
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.dir.clone()
+    }
+
+    pub(crate) fn io(&self, doing: &'static str, path: &Path, source: io::Error) -> StoreError {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full { dir: self.dir() },
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+                StoreError::ReadOnly { dir: self.dir(), why: source.to_string() }
+            }
+            _ => StoreError::Io { doing, path: path.to_owned(), source },
+        }
+    }
+
+    pub(crate) fn doing(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
+        move |source| self.sqlite(doing, source)
+    }
+
+    fn sqlite(&self, doing: &'static str, source: rusqlite::Error) -> StoreError {
+        let (file, why) = (self.file(), source.to_string());
+        // SQLITE_IOERR_SHMSIZE: the index of the WAL could not grow, which only a full disk causes.
+        if source.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE) {
+            return StoreError::Full { dir: self.dir() };
+        }
+        match source.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => StoreError::Full { dir: self.dir() },
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                StoreError::ReadOnly { dir: self.dir(), why }
+            }
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt { file, why },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { file },
+            _ => StoreError::Sqlite { doing, file, source },
+        }
+    }
+}

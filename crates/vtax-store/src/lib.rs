@@ -1,0 +1,268 @@
+//! What was measured, kept in SQLite as it lands: a killed study loses at most the sample in flight and can be resumed.
+//!
+//! One database a state directory, one row a sample, one transaction a row: in WAL mode with `synchronous=FULL` a
+//! commit has reached the disk when it returns (<https://www.sqlite.org/wal.html>, "Performance Considerations").
+//! Figures are computed from the samples anew each time, so an old run profits from a better analysis. The samples are
+//! read one after the other and never held.
+//!
+//! Who only reads ([`Store::read`]) makes and changes no file, so that results on a read-only medium are read too.
+//!
+//! The writer of a run holds a lock on a file ([`lock`]), which tells a run under way from a killed one.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod find;
+mod lock;
+mod samples;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use rusqlite::{Connection, OptionalExtension, Row, ToSql};
+use serde::{Serialize, de::DeserializeOwned};
+use vtax_model::{
+    analysis::analyse,
+    result::ResultDocument,
+    run::{Failure, Run, RunHeader, RunReadings, RunState},
+};
+
+pub use error::StoreError;
+use error::{Doing, FileStamp, StoreLocation};
+use lock::RunLock;
+use samples::StoredSamples;
+use schema::Access;
+pub use writer::RunWriter;
+
+/// The runs of one state directory.
+#[derive(Debug)]
+pub struct Store {
+    place: StoreLocation,
+    connection: Connection,
+    /// The database file as it was, if a vtax that begins to write isn't waited for.
+    alone: Option<FileStamp>,
+}
+
+/// A run as `vtax results list` has it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunSummary {
+    /// The study's id, the time of its beginning, and four random digits.
+    pub id: String,
+    /// The id of the study.
+    pub study: String,
+    /// What the study asks.
+    pub title: String,
+    /// RFC 3339, UTC.
+    pub started: String,
+    /// What became of it.
+    pub state: Condition,
+    /// Whether this was the short plan of `--quick`.
+    pub quick: bool,
+    /// How many samples have landed.
+    pub samples: u32,
+    /// How many could not be taken.
+    pub failures: u32,
+    /// How long its sessions took.
+    pub wall_seconds: f64,
+}
+
+/// What became of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Condition {
+    /// A live process writes it.
+    Running,
+    /// The process that wrote it has died; can be resumed.
+    Killed,
+    /// Ended early, in order; can be resumed.
+    Stopped,
+    /// Every sample was taken or has failed.
+    Complete,
+}
+
+impl Store {
+    /// Opens the store in `dir` to write to it. The folder and the database are made if they are missing.
+    pub fn open(dir: &Path) -> Result<Store, StoreError> {
+        let place = StoreLocation::new(dir)?;
+        let mut connection = schema::connect(&place)?;
+        schema::migrate(&mut connection, &place)?;
+        Ok(Store { place, connection, alone: None })
+    }
+
+    /// Opens the store in `dir` to read it, also where it can't be written. A store that isn't there is empty.
+    pub fn read(dir: &Path) -> Result<Store, StoreError> {
+        let place = StoreLocation::to_read(dir);
+        let (access, stamp) = (Access::now(&place)?, place.stamp());
+        let connection = schema::connect_to_read(&place, access)?;
+        Ok(Store { place, connection, alone: stamp.filter(|_| access == Access::Alone) })
+    }
+
+    /// Reads from the store in `dir`, and once more if another vtax began to write to it meanwhile.
+    pub fn reading<T>(dir: &Path, read: impl Fn(&Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        match read(&Store::read(dir)?) {
+            Err(StoreError::Changed { .. }) => read(&Store::read(dir)?),
+            done => done,
+        }
+    }
+
+    /// What is held of a run: of that with this id, with the only id that begins so, or of the newest one by `last`.
+    pub fn load(&self, id: &str) -> Result<RunReadings, StoreError> {
+        self.with_run(id, |run| run.readings())
+    }
+
+    /// The figures of a run. `id` as in [`Store::load`].
+    #[expect(clippy::redundant_closure, reason = "the function alone is for samples of one lifetime only")]
+    pub fn document(&self, id: &str) -> Result<ResultDocument, StoreError> {
+        self.with_run(id, |run| analyse(run))
+    }
+
+    /// Writes the result document of a run, with all samples. `id` as in [`Store::load`].
+    pub fn export(&self, id: &str, out: &mut dyn Write) -> Result<io::Result<()>, StoreError> {
+        self.with_run(id, |run| {
+            let document = analyse(run)?.with_samples(|cell, _| run.samples.of_cell(cell));
+            let written = serde_json::to_writer_pretty(&mut *out, &document).map_err(io::Error::from);
+            run.samples.failed().map_or(Ok(written.and_then(|()| out.write_all(b"\n"))), Err)
+        })
+    }
+
+    /// Writes a run as JSON, with all samples. `id` as in [`Store::load`].
+    pub fn write_run(&self, id: &str, out: &mut dyn Write) -> Result<io::Result<()>, StoreError> {
+        self.with_run(id, |run| {
+            let written = serde_json::to_writer(&mut *out, run).map_err(io::Error::from);
+            run.samples.failed().map_or(Ok(written.and_then(|()| out.flush())), Err)
+        })
+    }
+
+    /// Reads a run in one transaction, so that a run that is being written is read as it was at one moment.
+    fn with_run<T>(
+        &self,
+        id: &str,
+        read: impl FnOnce(&Run<StoredSamples<'_>>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let id = self.find(id)?;
+        let snapshot = self.connection.unchecked_transaction().map_err(self.place.doing("reading a run"))?;
+        self.unless_changed(read_run(&snapshot, &self.place, &id).and_then(|run| read(&run)))
+    }
+
+    /// What was read, or that it can't be trusted.
+    fn unless_changed<T>(&self, read: Result<T, StoreError>) -> Result<T, StoreError> {
+        let changed = |then: &FileStamp| self.place.stamp().as_ref() != Some(then);
+        match self.alone.as_ref().is_some_and(changed) {
+            true => Err(StoreError::Changed { file: self.place.file() }),
+            false => read,
+        }
+    }
+
+    /// The plans of a study's newest complete runs. Plans that this version of vtax can't read are left out.
+    pub fn complete_plans(&self, study: &str) -> Result<Vec<RunHeader>, StoreError> {
+        let texts = self.texts(COMPLETE, &[&study], "looking for earlier runs")?;
+        Ok(texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect())
+    }
+
+    /// Every run, the newest first.
+    pub fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
+        let doing = self.place.doing("listing the runs");
+        let mut statement = self.connection.prepare(LIST).map_err(&doing)?;
+        let rows = statement.query_map([], |row| self.summary(row)).map_err(&doing)?;
+        self.unless_changed(rows.map(|row| row.map_err(&doing)?).collect())
+    }
+
+    fn find(&self, id: &str) -> Result<String, StoreError> {
+        find::find(id, self.texts(NEWEST_FIRST, &[], "looking for a run")?, &self.place)
+    }
+
+    fn texts(&self, query: &str, of: &[&dyn ToSql], what: &'static str) -> Result<Vec<String>, StoreError> {
+        let doing = self.place.doing(what);
+        let mut statement = self.connection.prepare(query).map_err(&doing)?;
+        let rows = statement.query_map(of, |row| row.get(0)).map_err(&doing)?;
+        rows.collect::<Result<_, _>>().map_err(doing)
+    }
+
+    fn summary(&self, row: &Row<'_>) -> rusqlite::Result<Result<RunSummary, StoreError>> {
+        let id: String = row.get("id")?;
+        let state: String = row.get("state")?;
+        let state = match self.condition(&id, &state) {
+            Ok(state) => state,
+            Err(error) => return Ok(Err(error)),
+        };
+        Ok(Ok(RunSummary {
+            id,
+            study: row.get("study")?,
+            title: row.get("title")?,
+            started: row.get("started")?,
+            state,
+            quick: row.get("quick")?,
+            samples: row.get("samples")?,
+            failures: row.get("failures")?,
+            wall_seconds: row.get("wall_seconds")?,
+        }))
+    }
+
+    fn condition(&self, id: &str, state: &str) -> Result<Condition, StoreError> {
+        Ok(match read_state(state, id)? {
+            RunState::Complete => Condition::Complete,
+            RunState::Stopped => Condition::Stopped,
+            RunState::Running if RunLock::is_held(&self.place, id)? => Condition::Running,
+            RunState::Running => Condition::Killed,
+        })
+    }
+}
+
+const LIST: &str = "
+    SELECT id, study, title, started, quick, state, wall_seconds, samples, failures FROM run ORDER BY rowid DESC";
+
+const COMPLETE: &str = "
+    SELECT header FROM plan JOIN run ON run.id = plan.run
+    WHERE study = ?1 AND state = 'complete' ORDER BY run.rowid DESC LIMIT 50";
+
+const NEWEST_FIRST: &str = "SELECT id FROM run ORDER BY rowid DESC";
+
+/// The run whose id is exactly this.
+fn read_run<'a>(
+    connection: &'a Connection,
+    place: &'a StoreLocation,
+    id: &str,
+) -> Result<Run<StoredSamples<'a>>, StoreError> {
+    let doing = place.doing("reading a run");
+    let run = "SELECT header, state, wall_seconds FROM run JOIN plan ON plan.run = run.id WHERE run.id = ?1";
+    let (header, state, wall_seconds): (String, String, f64) =
+        connection.query_row(run, [id], |row| row.try_into()).map_err(&doing)?;
+    Ok(Run {
+        header: from_json(&header, id, "plan")?,
+        state: read_state(&state, id)?,
+        wall_seconds,
+        samples: StoredSamples::of(connection, place, id)?,
+        failures: read_failures(connection, id, &doing)?,
+    })
+}
+
+/// In the order in which they landed.
+fn read_failures(connection: &Connection, id: &str, doing: &Doing<'_>) -> Result<Vec<Failure>, StoreError> {
+    let query = "SELECT body FROM failure WHERE run = ?1 ORDER BY landed";
+    let mut statement = connection.prepare(query).map_err(doing)?;
+    let bodies = statement.query_map([id], |row| row.get::<_, String>(0)).map_err(doing)?;
+    bodies.map(|body| from_json(&body.map_err(doing)?, id, "failure")).collect()
+}
+
+fn from_json<T: DeserializeOwned>(text: &str, id: &str, what: &'static str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|source| StoreError::Unreadable { id: id.to_owned(), what, source })
+}
+
+fn read_state(text: &str, id: &str) -> Result<RunState, StoreError> {
+    from_json(&format!("{text:?}"), id, "state")
+}
+
+fn state_of(connection: &Connection, id: &str, doing: &Doing<'_>) -> Result<Option<(RunState, f64)>, StoreError> {
+    let found: Option<(String, f64)> = connection
+        .query_row("SELECT state, wall_seconds FROM run WHERE id = ?1", [id], |row| row.try_into())
+        .optional()
+        .map_err(doing)?;
+    found.map(|(state, wall_seconds)| Ok((read_state(&state, id)?, wall_seconds))).transpose()
+}

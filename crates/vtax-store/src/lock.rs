@@ -1,0 +1,79 @@
+//! Who writes a run: a lock that ends with its process.
+//!
+//! flock(2) through the standard library: the kernel drops it when the last descriptor is closed,
+//! and descriptors of ours are closed on exec, so that no agent keeps a dead run locked.
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use crate::{StoreError, error::StoreLocation};
+
+/// The right to write a run, held until dropped.
+#[derive(Debug)]
+pub(crate) struct RunLock {
+    _file: File,
+    path: PathBuf,
+}
+
+/// Tries for a lock: somebody who only looks whether it is held has it for some microseconds.
+const TRIES: u32 = 10;
+
+impl RunLock {
+    /// Refuses if another process, or another writer of this one, has it.
+    pub(crate) fn take(place: &StoreLocation, id: &str) -> Result<RunLock, StoreError> {
+        let path = path(place, id);
+        for _ in 0..TRIES {
+            let file = open(place, &path)?;
+            match file.try_lock() {
+                Ok(()) if is_at(&file, &path) => return Ok(RunLock { _file: file, path }),
+                // Somebody completed the run and removed the file after we had opened it.
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+                Err(TryLockError::Error(error)) => return Err(place.io("locking", &path, error)),
+            }
+        }
+        Err(StoreError::InUse { id: id.to_owned() })
+    }
+
+    /// Whether a live process writes the run.
+    pub(crate) fn is_held(place: &StoreLocation, id: &str) -> Result<bool, StoreError> {
+        let path = path(place, id);
+        // Who only reads may not be able to write there. Without the file nobody has ever held the lock.
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            opened => opened.map_err(|error| place.io("opening a lock", &path, error))?,
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(place.io("looking for a lock", &path, error)),
+        }
+    }
+
+    /// Removes the file too, of a run that is complete.
+    pub(crate) fn retire(self, place: &StoreLocation) -> Result<(), StoreError> {
+        std::fs::remove_file(&self.path).map_err(|error| place.io("removing a lock", &self.path, error))
+    }
+}
+
+/// Whether the open file is the one that has this name: a lock on another one keeps nobody out.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let found = file.metadata().ok().map(identity).zip(fs::metadata(path).ok().map(identity));
+    found.is_some_and(|(open, named)| open == named)
+}
+
+fn path(place: &StoreLocation, id: &str) -> PathBuf {
+    place.locks().join(format!("{id}.lock"))
+}
+
+fn open(place: &StoreLocation, path: &PathBuf) -> Result<File, StoreError> {
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    opened.map_err(|error| place.io("opening a lock", path, error))
+}

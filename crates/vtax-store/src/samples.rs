@@ -1,0 +1,208 @@
+//! The samples of a run, read where they are stored.
+
+use std::{
+    cell::RefCell,
+    thread::{self, Builder},
+};
+
+use rusqlite::{Connection, Row, Statement};
+use serde::{
+    Deserialize, Serialize, Serializer,
+    ser::{Error as _, SerializeSeq as _},
+};
+use vtax_model::{
+    cell::Arm,
+    run::{Figures, Sample, SampleSource, SampleTimes},
+};
+use vtax_stats::histogram::{HistogramError, SparseHistogram};
+
+use crate::{StoreError, error::StoreLocation, from_json};
+
+/// The samples of a run. Each is read when it is asked for.
+pub(crate) struct StoredSamples<'a> {
+    /// In a transaction, so that the samples are those of one moment.
+    snapshot: &'a Connection,
+    place: &'a StoreLocation,
+    id: String,
+    /// In the order in which they landed.
+    rows: Vec<StoredRow>,
+    /// Why [`Serialize`] failed, whose own errors are texts.
+    failed: RefCell<Option<StoreError>>,
+}
+
+struct StoredRow {
+    landed: i64,
+    cell: usize,
+}
+
+/// A sample as it is stored.
+struct StoredSample {
+    cell: usize,
+    round: u32,
+    body: String,
+    rtt: Option<Vec<u8>>,
+    from_send: Option<Vec<u8>>,
+}
+
+/// What a [`Sample`] has beside its figures. The two are read apart: serde holds everything that is flattened into a
+/// struct before it reads any of it, which takes three times as long.
+#[derive(Deserialize)]
+struct Turned {
+    cell: usize,
+    arm: Arm,
+    round: u32,
+    at: String,
+}
+
+/// The samples of one cell, to be written.
+pub(crate) struct CellSamples<'a> {
+    samples: &'a StoredSamples<'a>,
+    cell: usize,
+}
+
+const DOING: &str = "reading samples";
+
+impl<'a> StoredSamples<'a> {
+    pub(crate) fn of(
+        snapshot: &'a Connection,
+        place: &'a StoreLocation,
+        id: &str,
+    ) -> Result<StoredSamples<'a>, StoreError> {
+        let doing = place.doing(DOING);
+        let rows = {
+            // Only of the index. The rows themselves would be sorted with all that is in them.
+            let mut statement =
+                snapshot.prepare("SELECT landed, cell FROM sample WHERE run = ?1 ORDER BY landed").map_err(&doing)?;
+            let row = |row: &Row<'_>| Ok(StoredRow { landed: row.get(0)?, cell: row.get::<_, u32>(1)? as usize });
+            let rows = statement.query_map([id], row).map_err(&doing)?;
+            rows.collect::<Result<_, _>>().map_err(&doing)?
+        };
+        Ok(StoredSamples { snapshot, place, id: id.to_owned(), rows, failed: RefCell::new(None) })
+    }
+
+    pub(crate) fn of_cell(&'a self, cell: usize) -> CellSamples<'a> {
+        CellSamples { samples: self, cell }
+    }
+
+    /// Why the samples could not be written, if that was because they could not be read.
+    pub(crate) fn failed(&self) -> Option<StoreError> {
+        self.failed.borrow_mut().take()
+    }
+
+    fn write<S: Serializer>(&self, serializer: S, is_wanted: impl Fn(&StoredRow) -> bool) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        let mut unwritten = Ok(());
+        let read = self.each(is_wanted, StoredSample::sample, |sample| {
+            if unwritten.is_ok() {
+                unwritten = list.serialize_element(&sample);
+            }
+        });
+        unwritten?;
+        read.map_err(|error| {
+            let told = S::Error::custom(&error);
+            *self.failed.borrow_mut() = Some(error);
+            told
+        })?;
+        list.end()
+    }
+
+    /// Decodes samples on all CPUs, and gives them to `take` in the order in which they landed.
+    fn each<T: Send>(
+        &self,
+        is_wanted: impl Fn(&StoredRow) -> bool,
+        decode: impl Fn(&StoredSample, &str) -> Result<T, StoreError> + Sync,
+        mut take: impl FnMut(T),
+    ) -> Result<(), StoreError> {
+        let doing = self.place.doing(DOING);
+        let mut statement = self.snapshot.prepare(SAMPLE).map_err(&doing)?;
+        let id = self.id.as_str();
+        let wanted: Vec<&StoredRow> = self.rows.iter().filter(|row| is_wanted(row)).collect();
+        for rows in wanted.chunks(DECODED_TOGETHER) {
+            let stored = rows.iter().map(|row| row.read(&mut statement)).collect::<Result<Vec<_>, _>>();
+            for decoded in on_all_cpus(&stored.map_err(&doing)?, |stored| decode(stored, id)) {
+                take(decoded?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many samples are held, each of which has some KiB.
+const DECODED_TOGETHER: usize = 512;
+
+const SAMPLE: &str = "SELECT round, body, rtt, rtt_from_send FROM sample WHERE landed = ?1";
+
+/// The results in the order of the items.
+fn on_all_cpus<T: Sync, U: Send>(items: &[T], work: impl Fn(&T) -> U + Sync) -> Vec<U> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let worked = &|piece: &[T]| piece.iter().map(&work).collect::<Vec<U>>();
+    thread::scope(|scope| {
+        let mut pieces = items.chunks(items.len().div_ceil(threads).max(1));
+        let own = pieces.next().unwrap_or_default();
+        let start = |piece| (piece, Builder::new().name("reader".into()).spawn_scoped(scope, move || worked(piece)));
+        let started: Vec<_> = pieces.map(start).collect();
+        let mut all = worked(own);
+        for (piece, thread) in started {
+            // At the limit of processes this thread does it all.
+            all.extend(thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(|| worked(piece)));
+        }
+        all
+    })
+}
+
+impl StoredRow {
+    fn read(&self, statement: &mut Statement<'_>) -> rusqlite::Result<StoredSample> {
+        statement.query_row([self.landed], |row| {
+            let (round, body, rtt, from_send) = row.try_into()?;
+            Ok(StoredSample { cell: self.cell, round, body, rtt, from_send })
+        })
+    }
+}
+
+impl StoredSample {
+    fn sample(&self, id: &str) -> Result<Sample, StoreError> {
+        let Turned { cell, arm, round, at } = from_json(&self.body, id, "sample")?;
+        let mut figures: Figures = from_json(&self.body, id, "sample")?;
+        figures.put_times(self.decoded_times(id)?);
+        Ok(Sample { cell, arm, round, at, figures })
+    }
+
+    fn times(&self, id: &str) -> Result<(usize, u32, SampleTimes), StoreError> {
+        let times = match (&self.rtt, &self.from_send) {
+            // A sample without round trips, or one of version 1.
+            (None, None) => self.sample(id)?.figures.take_times(),
+            _ => self.decoded_times(id)?,
+        };
+        Ok((self.cell, self.round, times))
+    }
+
+    fn decoded_times(&self, id: &str) -> Result<SampleTimes, StoreError> {
+        let read = |bytes: &Option<Vec<u8>>| bytes.as_deref().map(SparseHistogram::from_bytes).transpose();
+        let damaged = |source: HistogramError| StoreError::Histogram { id: id.to_owned(), source };
+        Ok(SampleTimes { rtt: read(&self.rtt).map_err(damaged)?, from_send: read(&self.from_send).map_err(damaged)? })
+    }
+}
+
+impl SampleSource for StoredSamples<'_> {
+    type Error = StoreError;
+
+    fn samples(&self, take: &mut dyn FnMut(&Sample)) -> Result<(), StoreError> {
+        self.each(|_| true, StoredSample::sample, |sample| take(&sample))
+    }
+
+    fn times(&self, take: &mut dyn FnMut(usize, u32, &SampleTimes)) -> Result<(), StoreError> {
+        self.each(|_| true, StoredSample::times, |(cell, round, times)| take(cell, round, &times))
+    }
+}
+
+impl Serialize for StoredSamples<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.write(serializer, |_| true)
+    }
+}
+
+impl Serialize for CellSamples<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.samples.write(serializer, |row| row.cell == self.cell)
+    }
+}

@@ -1,0 +1,206 @@
+//! The database's tables, and how they came to be.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
+
+use crate::{StoreError, error::StoreLocation};
+
+/// The step from each version of the schema (`PRAGMA user_version`) to the next; the first makes version 1.
+const MIGRATIONS: [&str; 2] = [FIRST, SHORT_ROWS];
+
+pub(crate) const FIRST: &str = "
+    CREATE TABLE run (
+        id TEXT PRIMARY KEY NOT NULL,
+        started TEXT NOT NULL,
+        study TEXT NOT NULL,
+        title TEXT NOT NULL,
+        quick INTEGER NOT NULL,
+        header TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('running', 'stopped', 'complete')),
+        wall_seconds REAL NOT NULL
+    ) STRICT;
+    CREATE TABLE sample (
+        landed INTEGER PRIMARY KEY,
+        run TEXT NOT NULL REFERENCES run (id),
+        cell INTEGER NOT NULL,
+        arm TEXT NOT NULL,
+        round INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        UNIQUE (run, cell, arm, round)
+    ) STRICT;
+    CREATE TABLE failure (
+        landed INTEGER PRIMARY KEY,
+        run TEXT NOT NULL REFERENCES run (id),
+        cell INTEGER NOT NULL,
+        arm TEXT NOT NULL,
+        round INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        UNIQUE (run, cell, arm, round)
+    ) STRICT;
+";
+
+/// What `vtax results list` shows is in short rows of their own, and a sample's histograms are beside its other
+/// figures as the bytes of their V2 encoding. Samples that landed before this keep theirs in `body`.
+const SHORT_ROWS: &str = "
+    CREATE TABLE plan (
+        run TEXT PRIMARY KEY NOT NULL REFERENCES run (id),
+        header TEXT NOT NULL
+    ) STRICT;
+    INSERT INTO plan (run, header) SELECT id, header FROM run ORDER BY rowid;
+    ALTER TABLE run DROP COLUMN header;
+    ALTER TABLE run ADD COLUMN samples INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE run ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;
+    UPDATE run SET samples = (SELECT count(*) FROM sample WHERE sample.run = run.id),
+                   failures = (SELECT count(*) FROM failure WHERE failure.run = run.id);
+    ALTER TABLE sample ADD COLUMN rtt BLOB;
+    ALTER TABLE sample ADD COLUMN rtt_from_send BLOB;
+    CREATE TRIGGER sample_lands AFTER INSERT ON sample BEGIN
+        UPDATE run SET samples = samples + 1 WHERE id = NEW.run;
+    END;
+    CREATE TRIGGER failure_lands AFTER INSERT ON failure BEGIN
+        UPDATE run SET failures = failures + 1 WHERE id = NEW.run;
+    END;
+    CREATE TRIGGER failure_goes AFTER DELETE ON failure BEGIN
+        UPDATE run SET failures = failures - 1 WHERE id = OLD.run;
+    END;
+";
+
+/// The tables of version 1 as those of version 2, for who only reads them.
+const FIRST_AS_SHORT_ROWS: &str = "
+    CREATE TEMP VIEW plan AS SELECT id AS run, header FROM main.run;
+    CREATE TEMP VIEW run AS SELECT
+        main.run.rowid AS rowid, id, started, study, title, quick, state, wall_seconds,
+        (SELECT count(*) FROM main.sample WHERE main.sample.run = main.run.id) AS samples,
+        (SELECT count(*) FROM main.failure WHERE main.failure.run = main.run.id) AS failures
+        FROM main.run;
+    CREATE TEMP VIEW sample AS SELECT *, NULL AS rtt, NULL AS rtt_from_send FROM main.sample;
+";
+
+pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// How long to wait for another vtax's transaction, which takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection on which a commit is on the disk when it returns.
+pub(crate) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
+    let doing = place.doing("opening the results");
+    let connection = Connection::open(place.file()).map_err(&doing)?;
+    connection.busy_timeout(PATIENCE).map_err(&doing)?;
+    write_ahead(&connection).map_err(&doing)?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(&doing)?;
+    connection.pragma_update(None, "foreign_keys", true).map_err(&doing)?;
+    Ok(connection)
+}
+
+/// A connection that changes no file and makes none. It is one to an empty database in memory, if there is no file yet.
+pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<Connection, StoreError> {
+    let doing = place.doing("reading the results");
+    let file = place.file();
+    if !file.try_exists().map_err(|source| place.io("looking for the results", &file, source))? {
+        return nothing(place);
+    }
+    let connection = connect_as(place, access).map_err(&doing)?;
+    connection.busy_timeout(PATIENCE).map_err(&doing)?;
+    // Who leaves last puts the log into the database, unless it only reads.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&doing)?;
+    // What is sorted doesn't go to a file.
+    connection.pragma_update(None, "temp_store", "MEMORY").map_err(&doing)?;
+    match version(&connection, place)? {
+        // Nobody has written to it yet.
+        0 => return nothing(place),
+        1 => connection.execute_batch(FIRST_AS_SHORT_ROWS).map_err(&doing)?,
+        _ => {}
+    }
+    Ok(connection)
+}
+
+/// How a database in WAL mode is read so that none of its files is made or changed
+/// (<https://www.sqlite.org/wal.html>, "Read-Only Databases").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nobody writes and no log is left: the database alone.
+    Alone,
+    /// A process writes, or was killed: the log too, by its index. That of a killed process is rebuilt in memory.
+    WithLog,
+    /// The index of the log has been lost. So nobody writes, and an index is made in memory.
+    WithoutIndex,
+}
+
+impl Access {
+    pub(crate) fn now(place: &StoreLocation) -> Result<Access, StoreError> {
+        let exists = |beside: &str| {
+            let path = place.beside(beside);
+            path.try_exists().map_err(|source| place.io("looking for the results", &path, source))
+        };
+        Ok(match (exists("-wal")?, exists("-shm")?) {
+            (false, _) => Access::Alone,
+            (true, true) => Access::WithLog,
+            (true, false) => Access::WithoutIndex,
+        })
+    }
+}
+
+fn connect_as(place: &StoreLocation, access: Access) -> rusqlite::Result<Connection> {
+    let parameter = match access {
+        Access::Alone => "immutable=1",
+        Access::WithLog => "readonly_shm=1",
+        Access::WithoutIndex => "vfs=unix-none",
+    };
+    let uri = format!("file:{}?{parameter}", escaped(&place.file().to_string_lossy()));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(uri, flags)?;
+    if access == Access::WithoutIndex {
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    }
+    Ok(connection)
+}
+
+/// The characters that end a path in a URI (<https://www.sqlite.org/uri.html>).
+fn escaped(path: &str) -> String {
+    path.replace('%', "%25").replace('?', "%3f").replace('#', "%23")
+}
+
+fn nothing(place: &StoreLocation) -> Result<Connection, StoreError> {
+    let mut connection = Connection::open_in_memory().map_err(place.doing("reading the results"))?;
+    migrate(&mut connection, place)?;
+    Ok(connection)
+}
+
+/// Changing the journal doesn't wait for other users of the file by itself
+/// (<https://www.sqlite.org/c3ref/busy_handler.html>), so it is tried again.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let wait = Duration::from_millis(10);
+    for _ in 0..PATIENCE.as_millis() / wait.as_millis() {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => std::thread::sleep(wait),
+            done => return done,
+        }
+    }
+    connection.pragma_update(None, "journal_mode", "WAL")
+}
+
+/// Brings the tables to [`VERSION`]; refuses those of a newer vtax.
+pub(crate) fn migrate(connection: &mut Connection, place: &StoreLocation) -> Result<(), StoreError> {
+    if version(connection, place)? == VERSION {
+        return Ok(());
+    }
+    let doing = place.doing("making the tables");
+    // Asked again inside: another vtax may have been faster.
+    let step = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&doing)?;
+    let from = version(&step, place)?;
+    for sql in MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(0)) {
+        step.execute_batch(sql).map_err(&doing)?;
+    }
+    step.pragma_update(None, "user_version", VERSION).map_err(&doing)?;
+    step.commit().map_err(&doing)
+}
+
+fn version(connection: &Connection, place: &StoreLocation) -> Result<i64, StoreError> {
+    let asked = connection.pragma_query_value(None, "user_version", |row| row.get(0));
+    let found: i64 = asked.map_err(place.doing("asking for the schema's version"))?;
+    if found > VERSION {
+        return Err(StoreError::Newer { file: place.file(), found, known: VERSION });
+    }
+    Ok(found)
+}
