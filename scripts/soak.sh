@@ -103,7 +103,7 @@ while [ $SECONDS -lt $end ]; do
         clean
     fi
     if [ -d /proc/$long ] && [ $((count % 20)) = 0 ]; then
-        echo "$SECONDS $(sed -n 's/^VmRSS: *\([0-9]*\) kB/\1/p' /proc/$long/status) kB" \
+        echo "$SECONDS $(sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\) kB/\1/p' /proc/$long/status) kB" \
             "$(ls /proc/$long/fd | wc -l) descriptors" >>"$here/long.memory"
     fi
 done

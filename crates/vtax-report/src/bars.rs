@@ -9,23 +9,16 @@ use vtax_model::{
 };
 
 use super::{
-    Format, Options,
     blocks::{distinct, rows_head},
     labels,
-    layout::{Column, Group, Section, SectionPart, Table, TableRow},
-    number::{counted, or_dash},
+    number::counted,
     record::{compares_engines, primary},
+    view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
 
-/// Columns of the longest bar: fewer show little, and more no more.
-const SHORTEST: usize = 8;
-const LONGEST: usize = 40;
-/// In Markdown, where nobody knows how wide the page is.
-const USUAL: usize = 20;
-
 /// A table for each transport, number of streams and MTU with round trips of several sizes or pairs.
-pub(crate) fn section(document: &ResultDocument, options: &Options) -> Option<Section> {
-    let tables = charts(document).into_iter().map(|chart| SectionPart::Table(chart.table(options)));
+pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
+    let tables = charts(document).into_iter().map(|chart| SectionPart::Table(chart.table()));
     Section::new("Round trips at a glance", tables.collect())
 }
 
@@ -90,21 +83,14 @@ impl Chart<'_> {
         self.records.iter().any(|record| record.published.is_some())
     }
 
-    fn table(&self, options: &Options) -> Table {
+    fn table(&self) -> Table {
         let rows = distinct(self.records.iter().map(|record| record.cell.row));
-        let labels = vec!["size".to_owned(), rows_head(&rows).to_owned()];
-        let lengths = [
-            self.records.iter().map(|record| labels::size(&record.cell).chars().count()).max(),
-            rows.iter().map(|row| row.to_string().chars().count()).max(),
-        ];
-        let longest = self.longest_bar(options, lengths.into_iter().flatten().map(|length| length.max(4)).sum());
-        let line = |(size, row): (Workload, Row)| self.line(size, row, longest);
         let cells = self.sizes().into_iter().flat_map(|size| rows.iter().map(move |row| (size, *row)));
         Table {
             caption: self.caption(),
-            labels,
+            labels: vec!["size".to_owned(), rows_head(&rows).to_owned()],
             groups: self.groups(),
-            rows: cells.filter_map(line).collect(),
+            rows: cells.filter_map(|(size, row)| self.line(size, row)).collect(),
             ..Table::default()
         }
     }
@@ -133,35 +119,24 @@ impl Chart<'_> {
         std::iter::once(ours).chain(published.then_some(theirs)).collect()
     }
 
-    /// What the other columns leave of a line.
-    fn longest_bar(&self, options: &Options, labels: usize) -> usize {
-        const GAP: usize = 2;
-        const GROUP_GAP: usize = 3;
-        let figures = 2 * GAP + "RTT (µs)".chars().count() + self.ratio_head().chars().count();
-        let published = if self.has_published() { figures + GROUP_GAP - GAP } else { 0 };
-        match options.format {
-            Format::Markdown => USUAL,
-            _ => options.width.saturating_sub(labels + GAP + GROUP_GAP + figures + published).clamp(SHORTEST, LONGEST),
-        }
-    }
-
     fn record(&self, size: Workload, row: Row) -> Option<&CellRecord> {
         self.records.iter().find(|record| record.cell.workload == size && record.cell.row == row).copied()
     }
 
-    fn line(&self, size: Workload, row: Row, longest: usize) -> Option<TableRow> {
+    fn line(&self, size: Workload, row: Row) -> Option<TableRow> {
         let record = self.record(size, row)?;
         let most = self.records.iter().filter_map(|record| Some(primary(record)?.mean)).fold(0.0, f64::max);
         let ours = primary(record).map(|estimate| estimate.mean);
         let mut figures = vec![
-            ours.map_or_else(|| absence(record).to_owned(), |mean| bar(mean / most, longest)),
-            or_dash(ours),
-            or_dash(self.ratio(record)),
+            ours.map_or_else(|| absence(record).into(), |mean| Value::Bar(mean / most)),
+            Value::figure(ours),
+            Value::figure(self.ratio(record)),
         ];
         if self.has_published() {
             let theirs = record.published;
             let baseline = self.record(size, self.baseline).and_then(|baseline| baseline.published);
-            figures.extend([theirs, theirs.zip(baseline).map(|(theirs, baseline)| theirs / baseline)].map(or_dash));
+            figures
+                .extend([theirs, theirs.zip(baseline).map(|(theirs, baseline)| theirs / baseline)].map(Value::figure));
         }
         Some(TableRow::new(vec![labels::size(&record.cell), row.to_string()], figures))
     }
@@ -180,23 +155,5 @@ fn absence(record: &CellRecord) -> &'static str {
         CellStatus::Unavailable { .. } => "not available here",
         CellStatus::Failed { .. } => "failed",
         CellStatus::Missing => "not run",
-    }
-}
-
-/// A share of the longest bar, to an eighth of a column; nothing but zero has none at all.
-fn bar(share: f64, longest: usize) -> String {
-    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = ((share * longest as f64 * 8.0).round() as usize).max(1);
-    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bar_is_as_long_as_its_share() {
-        let bars = [1.0, 0.5, 0.53125, 0.0].map(|share| bar(share, 4));
-        assert_eq!(bars, ["████", "██", "██▏", "▏"]);
     }
 }

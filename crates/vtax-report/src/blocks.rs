@@ -188,11 +188,14 @@ fn sizes_of_all(records: &[&CellRecord]) -> String {
     if others.is_empty() { first } else { format!("{first} ({})", others.join(", ")) }
 }
 
-/// `requests of 1 B, responses of 1 B`; empty for connections without any.
+/// `requests and responses of 1 B`; empty for connections without any.
 pub(crate) fn sizes(workload: &Workload) -> String {
     match workload {
+        Workload::Rr { request, response } | Workload::Crr { request, response } if request == response => {
+            format!("requests and responses of {request}")
+        }
         Workload::Rr { request, response } | Workload::Crr { request, response } => {
-            format!("requests of {request}, responses of {response}")
+            format!("requests of {request} and responses of {response}")
         }
         Workload::Cc => String::new(),
         Workload::Stream { message, .. } => format!("messages of {message}"),

@@ -23,9 +23,10 @@ use misgivings::{instruments, misgivings};
 use super::{
     blocks::{distinct, grouped, quantity, rows_head, sizes},
     heading::{date, plan},
-    layout::{Column, Figure, Group, Report, Section, SectionPart, Table, TableRow},
-    number::{change, counted, interval, seconds, three_digits},
-    two_samples, words,
+    number::counted,
+    two_samples,
+    view::{Column, Group, JudgedChange, Section, SectionPart, Table, TableRow, Value, View},
+    words,
 };
 
 /// The form of [`RunComparison`] as JSON.
@@ -204,7 +205,7 @@ impl RunComparison {
         })
     }
 
-    pub(crate) fn report(&self) -> Report {
+    pub(crate) fn view(&self) -> View {
         let fact = |name, run: &RunNamed| (name, format!("{}, {}, {}", run.id, date(&run.started), run.title));
         let blocks = distinct(self.cells.iter().map(block));
         let mut sections: Vec<Section> = blocks.into_iter().map(|block| self.section(block)).collect();
@@ -212,7 +213,7 @@ impl RunComparison {
         sections.extend(Section::bullets("What else differs", different));
         sections.extend(Section::bullets("Not compared", self.alone.clone()));
         sections.push(reading());
-        Report {
+        View {
             title: "The second run against the first".into(),
             warnings: self.all_warnings(),
             facts: vec![fact("first", &self.a), fact("second", &self.b)],
@@ -274,8 +275,8 @@ fn block(compared: &Compared) -> Block {
 
 fn line(compared: &Compared) -> TableRow {
     let figure = |value: f64| match compared.of {
-        Metric::Real => Figure::from(seconds(value)),
-        Metric::Rtt | Metric::Goodput | Metric::Cpu => three_digits(value).into(),
+        Metric::Real => Value::Seconds(value),
+        Metric::Rtt | Metric::Goodput | Metric::Cpu => Value::Figure(value),
     };
     let word = match (compared.verdict, compared.low) {
         (Verdict::Slower, _) => "slower",
@@ -283,8 +284,9 @@ fn line(compared: &Compared) -> TableRow {
         (_, Some(_)) => "no difference shown",
         (_, None) => "too few rounds",
     };
-    let spread = compared.low.zip(compared.high).map_or("[—]".into(), |(low, high)| interval(low, high));
-    let finding = Figure::Change([change(compared.ratio), spread, word.into()]);
+    let ends = compared.low.zip(compared.high).map(<[f64; 2]>::from);
+    let (verdict, words) = (Some(compared.verdict), word.into());
+    let finding = Value::Judged(JudgedChange { ratio: compared.ratio, ends, verdict, words });
     let labels = vec![compared.cell.row.to_string(), compared.cell.mtu.to_string()];
     TableRow::new(labels, [figure(compared.a), figure(compared.b), finding])
 }

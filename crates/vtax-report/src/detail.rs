@@ -2,14 +2,14 @@
 
 use vtax_model::{
     cell::{Block, Instrument},
-    result::{CellRecord, FloorRecord, Metric, Percentile, ResultDocument, SummaryRecord},
+    result::{CellRecord, FloorRecord, Metric, ResultDocument, SummaryRecord},
     workload::{TestKind, Transport},
 };
 
 use super::{
     blocks::{BlockCells, blocks, distinct, names, quantity, rows_head},
-    layout::{Group, Section, SectionPart, Table, TableRow},
-    number::{change, estimate, interval, lost, percent, three_digits, with_interval},
+    number::{change, interval, lost, percent},
+    view::{Group, Section, SectionPart, Table, TableRow, Value},
 };
 
 pub(crate) fn section(block: &BlockCells<'_>) -> Option<Section> {
@@ -48,39 +48,38 @@ fn heads(test: TestKind, transport: Transport) -> Vec<&'static str> {
 
 fn line(record: &CellRecord) -> Option<TableRow> {
     let summary = record.summary.as_ref()?;
-    let texts = match record.cell.workload.kind().is_transactions() {
+    let values = match record.cell.workload.kind().is_transactions() {
         true => round_trips(summary, record.cell.transport)?,
         false => stream(summary, record.cell.transport)?,
     };
     let labels = vec![record.cell.row.to_string(), record.cell.mtu.to_string()];
-    Some(TableRow::new(labels, texts))
+    Some(TableRow::new(labels, values))
 }
 
-fn round_trips(summary: &SummaryRecord, transport: Transport) -> Option<Vec<String>> {
+fn round_trips(summary: &SummaryRecord, transport: Transport) -> Option<Vec<Value>> {
     let rtt = summary.rtt_us.as_ref()?;
-    let full = |p: &Percentile| with_interval(p.value, p.low, p.high);
-    let mut texts = vec![
-        estimate(&rtt.mean),
-        three_digits(rtt.p50.value),
-        full(&rtt.p99),
-        three_digits(rtt.p999.value),
-        three_digits(rtt.max),
+    let mut values = vec![
+        Value::from(&rtt.mean),
+        Value::Figure(rtt.p50.value),
+        Value::from(&rtt.p99),
+        Value::Figure(rtt.p999.value),
+        Value::Figure(rtt.max),
     ];
-    texts.extend(transport.is_datagram().then(|| lost(summary)));
-    texts.push(rtt.mean.n.to_string());
-    Some(texts)
+    values.extend(transport.is_datagram().then(|| lost(summary).into()));
+    values.push(rtt.mean.n.to_string().into());
+    Some(values)
 }
 
-fn stream(summary: &SummaryRecord, transport: Transport) -> Option<Vec<String>> {
+fn stream(summary: &SummaryRecord, transport: Transport) -> Option<Vec<Value>> {
     let goodput = summary.goodput_mbps.as_ref()?;
-    let mut texts = vec![estimate(goodput), three_digits(goodput.median)];
+    let mut values = vec![Value::from(goodput), Value::Figure(goodput.median)];
     match transport {
-        Transport::Tcp => texts.push(summary.retransmits.to_string()),
-        _ if transport.is_datagram() => texts.extend([lost(summary), summary.reordered.to_string()]),
+        Transport::Tcp => values.push(Value::count(summary.retransmits)),
+        _ if transport.is_datagram() => values.extend([lost(summary).into(), Value::count(summary.reordered)]),
         _ => {}
     }
-    texts.push(goodput.n.to_string());
-    Some(texts)
+    values.push(goodput.n.to_string().into());
+    Some(values)
 }
 
 /// A' against A for each block of the matrix.

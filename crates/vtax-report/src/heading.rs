@@ -38,7 +38,6 @@ fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
     );
     vec![
         ("run", run),
-        ("plan", brief_plan(document)),
         ("ends", if are_named(document) || most_pairs(document) > 1 { ends(document) } else { String::new() }),
         ("engine", engines(document)),
         ("flows", flows(document)),
@@ -47,12 +46,7 @@ fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("responder", only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
         ("server", document.environment.server.as_ref().map_or(String::new(), server)),
         ("guests", document.placement.guests.as_ref().map_or(String::new(), guests)),
-        (
-            "machine",
-            listed([hostname.to_string(), cpus, named("Linux", &kernel.to_string())])
-                + "; "
-                + &load(&document.disturbance),
-        ),
+        ("machine", listed([hostname.to_string(), cpus, named("Linux", &kernel.to_string())])),
     ]
 }
 

@@ -7,8 +7,8 @@ use vtax_model::{
 
 use super::{
     labels::Labels,
-    layout::{Figure, Group, Section, SectionPart, Table, TableRow},
     number::{counted, three_digits},
+    view::{Group, Section, SectionPart, Table, TableRow, Value},
 };
 
 /// None if no row has guests.
@@ -53,11 +53,12 @@ fn table(records: &[&CellRecord], unit: &str) -> Option<Table> {
 
 fn line(record: &CellRecord, labels: &Labels, exits: bool) -> Option<TableRow> {
     let HostCpuSummary { guest, vhost, qemu, host_stack, vm_exits, interrupts, .. } = summary(record)?;
-    let text = |estimate: &Estimate| Figure::from(three_digits(estimate.mean));
+    let figure = |estimate: &Estimate| Value::Figure(estimate.mean);
     // A row without vhost has no thread of that name.
-    let vhost = if vhost.mean > 0.0 { text(vhost) } else { Figure::absent() };
-    let exits = exits.then(|| vm_exits.as_ref().map_or(Figure::absent(), text));
-    let figures = [text(guest), vhost, text(qemu), text(host_stack)].into_iter().chain(exits).chain([text(interrupts)]);
+    let vhost = if vhost.mean > 0.0 { figure(vhost) } else { Value::Absent };
+    let exits = exits.then(|| vm_exits.as_ref().map_or(Value::Absent, figure));
+    let figures =
+        [figure(guest), vhost, figure(qemu), figure(host_stack)].into_iter().chain(exits).chain([figure(interrupts)]);
     let labels = std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell));
     Some(TableRow::new(labels.collect(), figures))
 }

@@ -1,13 +1,12 @@
 //! What a run found, as tables for people and as data for programs.
 //!
-//! [`layout`] has the tables as data, which [`terminal`] and [`markdown`] only draw, so that both say the same. CSV
-//! comes from the result document itself.
+//! A [`View`] is a report as data. [`terminal`] and [`markdown`] only draw it, so that both say the same. CSV comes
+//! from the result document itself.
 
 #![forbid(unsafe_code)]
 
 mod answer;
 mod bars;
-mod beside;
 mod blocks;
 mod compare;
 mod csv;
@@ -15,7 +14,6 @@ mod detail;
 mod heading;
 mod host_cpu;
 mod labels;
-mod layout;
 mod machine;
 mod markdown;
 mod measure;
@@ -23,20 +21,22 @@ mod notes;
 mod number;
 mod pairs;
 mod path;
-mod processor;
 mod reading;
 mod record;
 mod series;
 mod stages;
 mod steady;
 mod study;
+mod styled;
 mod tax;
 mod terminal;
 #[cfg(test)]
 mod tests;
 mod trouble;
 mod two_samples;
+mod view;
 mod words;
+mod written;
 
 use serde::Serialize;
 use vtax_model::result::ResultDocument;
@@ -44,7 +44,8 @@ use vtax_model::result::ResultDocument;
 pub use blocks::unit;
 pub use compare::{RunComparison, compare};
 pub use heading::load;
-use layout::Report;
+pub use styled::{Style, StyledPiece, StyledText};
+pub use view::{Align, Column, Group, JudgedChange, RowValues, Section, SectionPart, Table, TableRow, Value, View};
 
 /// The form of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,42 +67,47 @@ pub struct Options {
     pub format: Format,
     /// Whether published figures stand beside ours; if unset, where a row that is compared has both.
     pub published: Option<bool>,
-    /// Percentiles, losses, retransmits and the noise floor of each block too.
+    /// Percentiles, losses, retransmits, CPU, the machine and the noise floor of each block too.
     pub detail: bool,
+    /// What the words and figures mean, too.
+    pub explain: bool,
     /// Columns of the terminal; only [`Format::Table`] asks.
     pub width: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { format: Format::Table, published: None, detail: false, width: 100 }
+        Options { format: Format::Table, published: None, detail: false, explain: false, width: 100 }
     }
 }
 
 /// A run's report; ends in a line break. The JSON of a run has all of its samples, so the store writes it.
-pub fn render(document: &ResultDocument, options: &Options) -> String {
+pub fn render(document: &ResultDocument, options: &Options) -> StyledText {
     match options.format {
-        Format::Csv => csv::cells(document),
+        Format::Csv => csv::cells(document).into(),
         Format::Json => unreachable!("the store writes a run's JSON"),
-        Format::Table | Format::Markdown => draw(&study::report(document, options), options),
+        Format::Table | Format::Markdown => study::view(document, options).draw(options),
     }
 }
 
 impl RunComparison {
     /// The comparison of two runs; ends in a line break.
-    pub fn render(&self, options: &Options) -> String {
+    pub fn render(&self, options: &Options) -> StyledText {
         match options.format {
-            Format::Csv => csv::comparison(self),
-            Format::Json => json(self),
-            Format::Table | Format::Markdown => draw(&self.report(), options),
+            Format::Csv => csv::comparison(self).into(),
+            Format::Json => json(self).into(),
+            Format::Table | Format::Markdown => self.view().draw(options),
         }
     }
 }
 
-fn draw(report: &Report, options: &Options) -> String {
-    match options.format {
-        Format::Markdown => markdown::draw(report),
-        _ => terminal::draw(report, options.width),
+impl View {
+    /// The view in Markdown if that is asked for, else for a terminal.
+    pub fn draw(&self, options: &Options) -> StyledText {
+        match options.format {
+            Format::Markdown => markdown::draw(self).into(),
+            _ => terminal::draw(self, options.width),
+        }
     }
 }
 

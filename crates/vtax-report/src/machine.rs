@@ -9,7 +9,7 @@ use vtax_model::{
 use super::{
     blocks::distinct,
     heading,
-    layout::Section,
+    view::Section,
     words::{self, named},
 };
 

@@ -1,18 +1,23 @@
 //! A report as GitHub's Markdown.
 
-use super::layout::{Align, Figure, Report, RowValues, Section, SectionPart, Table, TableRow};
+use super::{
+    view::{Align, RowValues, Section, SectionPart, Table, TableRow, View},
+    written::parts,
+};
 
-pub(crate) fn draw(report: &Report) -> String {
-    let mut text = format!("## {}\n", escaped(&report.title));
-    report.answer.iter().for_each(|answer| text += &draw_section(answer));
-    text.push('\n');
-    for (name, fact) in &report.facts {
-        text += &format!("- **{name}**: {}\n", escaped(fact));
-    }
-    for warning in &report.warnings {
+pub(crate) fn draw(view: &View) -> String {
+    let mut text = if view.title.is_empty() { String::new() } else { format!("## {}\n", escaped(&view.title)) };
+    view.answer.iter().for_each(|answer| text += &draw_section(answer));
+    for warning in &view.warnings {
         text += &format!("\n> **{}**\n", escaped(warning));
     }
-    report.sections.iter().for_each(|section| text += &draw_section(section));
+    if !view.facts.is_empty() {
+        text.push('\n');
+    }
+    for (name, fact) in &view.facts {
+        text += &format!("- **{name}**: {}\n", escaped(fact));
+    }
+    view.sections.iter().for_each(|section| text += &draw_section(section));
     text
 }
 
@@ -46,7 +51,7 @@ fn draw_table(table: &Table) -> String {
         group => format!("{group}, {}", column.head),
     });
     let rules = table.columns().map(|(_, column)| match column.align {
-        Align::Left => ":--".to_owned(),
+        Align::Left | Align::Wrapped => ":--".to_owned(),
         Align::Right => "--:".to_owned(),
     });
     let labels = |text: fn(&String) -> String| table.labels.iter().map(text);
@@ -59,8 +64,8 @@ fn draw_table(table: &Table) -> String {
 }
 
 fn draw_row(row: &TableRow, columns: usize) -> String {
-    let fields = match &row.figures {
-        RowValues::Each(figures) => figures.iter().map(field).collect(),
+    let fields = match &row.values {
+        RowValues::Each(values) => values.iter().map(|value| joined(parts(value))).collect(),
         RowValues::None(text) => {
             let mut fields = vec![String::new(); columns];
             fields[0].clone_from(text);
@@ -70,11 +75,8 @@ fn draw_row(row: &TableRow, columns: usize) -> String {
     line(row.labels.iter().cloned().chain(fields))
 }
 
-fn field(figure: &Figure) -> String {
-    match figure {
-        Figure::Text(text) => text.clone(),
-        Figure::Change(parts) => parts.join(" "),
-    }
+fn joined(parts: [String; 3]) -> String {
+    parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
 fn line(fields: impl Iterator<Item = String>) -> String {

@@ -13,10 +13,10 @@ use vtax_stats::{Confidence, Pair, PairedTax};
 use super::{
     Options,
     labels::Labels,
-    layout::{Column, Figure, Group, Section, SectionPart, Table, TableRow},
     notes::Notes,
-    number::{estimate, lost, percent, seconds, three_digits, with_interval},
+    number::lost,
     series, tax,
+    view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
 
 /// A section for transactions, one for streams, one for files, and the engines against each other.
@@ -41,13 +41,13 @@ pub(crate) fn sections(document: &ResultDocument, options: &Options, notes: &mut
 }
 
 /// What a column has on a line; none where there is nothing to tell.
-type FigureOf<'a> = Box<dyn Fn(&Line<'_>) -> Option<Figure> + 'a>;
+type ValueOf<'a> = Box<dyn Fn(&Line<'_>) -> Option<Value> + 'a>;
 
 /// A column of a list and the title above it.
 struct Listed<'a> {
     group: &'static str,
     column: Column,
-    figure: FigureOf<'a>,
+    value: ValueOf<'a>,
 }
 
 struct Line<'a> {
@@ -65,29 +65,28 @@ impl Line<'_> {
 }
 
 impl<'a> Listed<'a> {
-    fn right(group: &'static str, head: &'static str, figure: impl Fn(&Line<'_>) -> Option<String> + 'a) -> Listed<'a> {
-        let figure = Box::new(move |line: &Line<'_>| figure(line).map(Figure::Text));
-        Listed { group, column: Column::right(head), figure }
+    fn right(group: &'static str, head: &'static str, value: impl Fn(&Line<'_>) -> Option<Value> + 'a) -> Listed<'a> {
+        Listed { group, column: Column::right(head), value: Box::new(value) }
     }
 
     /// Of what the line of times from the actual send shares with the one above it.
-    fn once(group: &'static str, head: &'static str, figure: impl Fn(&Line<'_>) -> Option<String> + 'a) -> Listed<'a> {
-        Listed::right(group, head, move |line| if line.from_send { Some(String::new()) } else { figure(line) })
+    fn once(group: &'static str, head: &'static str, value: impl Fn(&Line<'_>) -> Option<Value> + 'a) -> Listed<'a> {
+        Listed::right(group, head, move |line| if line.from_send { Some("".into()) } else { value(line) })
     }
 }
 
 fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     let only_rr = records.iter().all(|record| record.cell.workload.kind() == TestKind::Rr);
     let group = if only_rr { "round trip (µs)" } else { "time of each (µs)" };
-    let rtt = |head, value: fn(&RttSummary) -> String| Listed::right(group, head, move |l| l.rtt().map(value));
-    let rate = |l: &Line<'_>| l.summary.transactions_per_s.map(|rate| three_digits(rate.mean));
+    let rtt = |head, value: fn(&RttSummary) -> Value| Listed::right(group, head, move |l| l.rtt().map(value));
+    let rate = |l: &Line<'_>| l.summary.transactions_per_s.map(|rate| Value::Figure(rate.mean));
     let mut columns = vec![
         Listed::once("", "rate/s", rate),
-        rtt("mean [95 %]", |rtt| estimate(&rtt.mean)),
-        rtt("p50", |rtt| three_digits(rtt.p50.value)),
-        rtt("p99", |rtt| three_digits(rtt.p99.value)),
-        rtt("p99.9", |rtt| three_digits(rtt.p999.value)),
-        rtt("max", |rtt| three_digits(rtt.max)),
+        rtt("mean [95 %]", |rtt| Value::from(&rtt.mean)),
+        rtt("p50", |rtt| Value::Figure(rtt.p50.value)),
+        rtt("p99", |rtt| Value::Figure(rtt.p99.value)),
+        rtt("p99.9", |rtt| Value::Figure(rtt.p999.value)),
+        rtt("max", |rtt| Value::Figure(rtt.max)),
     ];
     columns.extend(processor_columns(records, "CPU (µs)"));
     columns.extend(datagram_columns(records));
@@ -97,21 +96,23 @@ fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
 }
 
 fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
-    let mut columns = vec![Listed::once("", "Mb/s [95 %]", |l| l.summary.goodput_mbps.as_ref().map(estimate))];
+    let mut columns = vec![Listed::once("", "Mb/s [95 %]", |l| l.summary.goodput_mbps.as_ref().map(Value::from))];
     if records.iter().any(|record| record.cell.workload.kind() == TestKind::File) {
         let time = |head, value: fn(&FileSummary) -> Estimate| {
-            Listed::once("time (s)", head, move |l| l.summary.file.as_ref().map(|file| seconds(value(file).mean)))
+            Listed::once("time (s)", head, move |l| {
+                l.summary.file.as_ref().map(|file| Value::Seconds(value(file).mean))
+            })
         };
         columns.extend([time("real", |f| f.real), time("user", |f| f.user), time("sys", |f| f.sys)]);
     }
     columns.extend(processor_columns(records, "CPU (µs per KB)"));
     if records.iter().any(|record| record.cell.transport == Transport::Tcp) {
         let is_tcp = |l: &Line<'_>| l.record.cell.transport == Transport::Tcp;
-        columns.push(Listed::once("", "retransmits", move |l| is_tcp(l).then(|| l.summary.retransmits.to_string())));
+        columns.push(Listed::once("", "retransmits", move |l| is_tcp(l).then(|| Value::count(l.summary.retransmits))));
     }
     columns.extend(datagram_columns(records));
     if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.reordered > 0) {
-        columns.push(Listed::once("", "overtaken", |l| Some(l.summary.reordered.to_string())));
+        columns.push(Listed::once("", "overtaken", |l| Some(Value::count(l.summary.reordered))));
     }
     columns.extend(series_column(records));
     columns
@@ -122,12 +123,12 @@ fn processor_columns<'a>(records: &[&'a CellRecord], group: &'static str) -> Vec
     let apart = records.iter().filter_map(|record| record.summary.as_ref()).any(|s| s.cpu_us_at_ends.is_some());
     if !apart {
         let both = |l: &Line<'_>| l.summary.cpu_us_per_transaction.or(l.summary.cpu_us_per_kb);
-        return vec![Listed::once(group, "both ends", move |l| both(l).map(|cost| three_digits(cost.mean)))];
+        return vec![Listed::once(group, "both ends", move |l| both(l).map(|cost| Value::Figure(cost.mean)))];
     }
     let ends = |l: &Line<'_>| l.summary.cpu_us_at_ends;
     vec![
-        Listed::once(group, "init.", move |l| ends(l).map(|cpu| three_digits(cpu.initiator.mean))),
-        Listed::once(group, "resp.", move |l| ends(l).map(|cpu| three_digits(cpu.responder.mean))),
+        Listed::once(group, "init.", move |l| ends(l).map(|cpu| Value::Figure(cpu.initiator.mean))),
+        Listed::once(group, "resp.", move |l| ends(l).map(|cpu| Value::Figure(cpu.responder.mean))),
     ]
 }
 
@@ -136,18 +137,18 @@ fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     if !records.iter().any(|record| counts(record)) {
         return Vec::new();
     }
-    let mut columns = vec![Listed::once("", "lost", move |l| counts(l.record).then(|| lost(l.summary)))];
+    let mut columns = vec![Listed::once("", "lost", move |l| counts(l.record).then(|| lost(l.summary).into()))];
     if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.socket_drops > 0) {
-        let drops = move |l: &Line<'_>| counts(l.record).then(|| l.summary.socket_drops.to_string());
+        let drops = move |l: &Line<'_>| counts(l.record).then(|| Value::count(l.summary.socket_drops));
         columns.push(Listed::once("", "socket full, with warm-up", drops));
     }
     columns
 }
 
 fn series_column<'a>(records: &[&'a CellRecord]) -> Option<Listed<'a>> {
-    let any = records.iter().any(|record| series::sparkline(record).is_some());
-    let figure = |line: &Line<'_>| if line.from_send { None } else { series::sparkline(line.record).map(Figure::Text) };
-    any.then(|| Listed { group: "", column: Column::left("over time"), figure: Box::new(figure) })
+    let any = records.iter().any(|record| series::trace(record).is_some());
+    let value = |line: &Line<'_>| if line.from_send { None } else { series::trace(line.record).map(Value::Trace) };
+    any.then(|| Listed { group: "", column: Column::left("over time"), value: Box::new(value) })
 }
 
 /// Cold against hot: a round trip after a gap against one without.
@@ -155,8 +156,8 @@ fn hot_column<'a>(records: &[&'a CellRecord]) -> Option<Listed<'a>> {
     let all = records.to_vec();
     let hot_of = move |cold: &CellRecord| all.iter().find(|hot| is_hot_of(&hot.cell, &cold.cell)).copied();
     let any = records.iter().any(|record| hot_of(record).is_some());
-    let figure = move |line: &Line<'_>| against_hot(line.record, hot_of(line.record)?);
-    any.then(|| Listed { group: "", column: Column::right("times no gap"), figure: Box::new(figure) })
+    let value = move |line: &Line<'_>| against_hot(line.record, hot_of(line.record)?);
+    any.then(|| Listed { group: "", column: Column::right("times no gap"), value: Box::new(value) })
 }
 
 fn is_hot_of(hot: &Cell, cold: &Cell) -> bool {
@@ -168,7 +169,7 @@ fn is_hot_of(hot: &Cell, cold: &Cell) -> bool {
 }
 
 /// Both from the histograms: the inverse of a rate with gaps in it is no time.
-fn against_hot(cold: &CellRecord, hot: &CellRecord) -> Option<Figure> {
+fn against_hot(cold: &CellRecord, hot: &CellRecord) -> Option<Value> {
     let mean = |record: &CellRecord, round: u32| {
         let of_round = record.samples.iter().find(|sample| sample.round == round && sample.arm == Arm::A);
         of_round.and_then(|sample| Some(sample.rtt?.mean))
@@ -177,8 +178,8 @@ fn against_hot(cold: &CellRecord, hot: &CellRecord) -> Option<Figure> {
     let pairs: Vec<Pair> =
         rounds.filter_map(|round| Some(Pair { baseline: mean(hot, round)?, cell: mean(cold, round)? })).collect();
     match PairedTax::of(&pairs, Confidence::P95) {
-        Ok(found) => Some(with_interval(found.ratio, Some(found.low), Some(found.high)).into()),
-        Err(_) => pairs.first().map(|pair| three_digits(pair.cell / pair.baseline).into()),
+        Ok(found) => Some(Value::Estimate { mean: found.ratio, ends: Some([found.low, found.high]) }),
+        Err(_) => pairs.first().map(|pair| Value::Figure(pair.cell / pair.baseline)),
     }
 }
 
@@ -206,12 +207,12 @@ fn lines(
     let mut labels = labels.line(&record.cell);
     let Some(summary) = &record.summary else {
         labels.extend(timed.then(String::new));
-        return vec![TableRow::without_figures(labels, without_figures(record, notes))];
+        return vec![TableRow::without_values(labels, without_values(record, notes))];
     };
     let row = |labels: &[String], from: &str, from_send: bool| {
         let line = Line { record, summary, from_send };
-        let figures = columns.iter().map(|listed| (listed.figure)(&line).unwrap_or(Figure::absent()));
-        TableRow::new(labels.iter().cloned().chain(timed.then(|| from.to_owned())).collect(), figures)
+        let values = columns.iter().map(|listed| (listed.value)(&line).unwrap_or(Value::Absent));
+        TableRow::new(labels.iter().cloned().chain(timed.then(|| from.to_owned())).collect(), values)
     };
     if !is_open(record) {
         return vec![row(&labels, "sent", false)];
@@ -225,7 +226,7 @@ fn is_open(record: &CellRecord) -> bool {
     record.summary.as_ref().is_some_and(|summary| summary.rtt_from_send_us.is_some())
 }
 
-fn without_figures(record: &CellRecord, notes: &mut Notes) -> String {
+fn without_values(record: &CellRecord, notes: &mut Notes) -> String {
     match &record.status {
         CellStatus::Unavailable { .. } => format!("not available here {}", notes.of_record(record)),
         CellStatus::Failed { .. } => format!("failed {}", notes.of_record(record)),
@@ -243,14 +244,14 @@ fn engines(document: &ResultDocument, options: &Options, notes: &mut Notes) -> O
     let labels = Labels::of_records(&all);
     let mut rows = Vec::new();
     for (index, record) in compared.iter().enumerate() {
-        let figure = costs.figure(record, Metric::of(record.cell.workload.kind()));
-        rows.push(TableRow::new(labels.line(&record.cell), [figure]));
+        let tax = costs.tax(record, Metric::of(record.cell.workload.kind()));
+        rows.push(TableRow::new(labels.line(&record.cell), [tax]));
         let block = record.cell.block();
         if compared.get(index + 1).is_none_or(|next| next.cell.block() != block) {
             rows.extend(again(document, record, &labels));
         }
     }
-    let groups = vec![Group::untitled([Column::left("µs, or ns per KB [95 %]")])];
+    let groups = vec![Group::untitled([Column::left("change [95 %]")])];
     Section::of_table(
         format!("Engines against {baseline}"),
         Table { labels: labels.heads(), groups, rows, ..Table::default() },
@@ -277,9 +278,9 @@ pub(crate) fn detail(document: &ResultDocument) -> Option<Section> {
     let labels = Labels::of_records(&measured);
     let row = |record: &&CellRecord| {
         let rtt = rtt_of(record)?;
-        let percentiles = [&rtt.p50, &rtt.p99, &rtt.p999].map(|p| with_interval(p.value, p.low, p.high));
-        let texts = percentiles.into_iter().chain(threads(record)).chain([rtt.mean.n.to_string()]);
-        Some(TableRow::new(labels.line(&record.cell), texts))
+        let percentiles = [&rtt.p50, &rtt.p99, &rtt.p999].map(Value::from);
+        let values = percentiles.into_iter().chain(threads(record)).chain([rtt.mean.n.to_string().into()]);
+        Some(TableRow::new(labels.line(&record.cell), values))
     };
     let table = Table {
         labels: labels.heads(),
@@ -299,11 +300,11 @@ fn rtt_of(record: &CellRecord) -> Option<&RttSummary> {
 }
 
 /// Shares of a CPU that the measuring threads of each end took.
-fn threads(record: &CellRecord) -> [String; 2] {
+fn threads(record: &CellRecord) -> [Value; 2] {
     let share = |end: fn(&CpuReading) -> &EndCpuReading| {
         let ends = || record.samples.iter().map(|sample| end(&sample.cpu));
         let busy: f64 = ends().map(|end| end.user + end.system).sum();
-        percent(busy / ends().map(|end| end.seconds).sum::<f64>())
+        Value::Share(busy / ends().map(|end| end.seconds).sum::<f64>())
     };
     [share(|cpu| &cpu.initiator), share(|cpu| &cpu.responder)]
 }

@@ -2,7 +2,7 @@
 
 use vtax_model::result::{CellRecord, CellStatus};
 
-use super::layout::{Section, SectionPart};
+use super::view::{Section, SectionPart};
 
 #[derive(Debug, Default)]
 pub(crate) struct Notes {

@@ -1,6 +1,6 @@
 //! Figures as text: as many digits as mean something.
 
-use vtax_model::result::{Estimate, SummaryRecord};
+use vtax_model::result::SummaryRecord;
 
 /// Three significant digits: 9.87, 31.2, 24100.
 pub(crate) fn three_digits(value: f64) -> String {
@@ -73,13 +73,6 @@ pub(crate) fn cost(cost: f64, low: f64, high: f64) -> [String; 2] {
     [signed_cost(cost, decimals), interval]
 }
 
-/// The same with the longer half of its interval: `+2.6` and `±0.2`.
-pub(crate) fn brief_cost(cost: f64, low: f64, high: f64) -> [String; 2] {
-    let half = (high - cost).max(cost - low);
-    let decimals = decimals_of(half);
-    [signed_cost(cost, decimals), format!("±{half:.decimals$}")]
-}
-
 /// The first digit of half the width is the last one that means something.
 fn decimals_of(half: f64) -> usize {
     if half > 0.0 && half.is_finite() { (-half.log10().floor()).clamp(0.0, 4.0) as usize } else { 2 }
@@ -96,21 +89,20 @@ fn without_sign_of_zero(value: f64, decimals: usize) -> String {
     if text.parse() == Ok(0.0) { text.trim_start_matches('-').to_owned() } else { text }
 }
 
-/// A mean with half the width of its interval, `31.4 ±0.2`: two digits, but no more decimals than the mean.
-pub(crate) fn give_or_take(mean: f64, half: Option<f64>) -> String {
-    let text = three_digits(mean);
-    let Some(half) = half.filter(|half| half.is_finite()) else { return text };
-    let rounded = |digits: usize| format!("{half:.digits$e}").parse::<f64>().expect("what was just written");
-    let of_mean = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    let of_half = (1.0 - rounded(1).log10().floor()).clamp(0.0, 6.0) as usize;
-    let short = format!("{:.*}", of_mean.min(of_half), rounded(1));
-    let nothing = half > 0.0 && short.parse() == Ok(0.0);
-    if nothing { format!("{text} ±{}", rounded(0)) } else { format!("{text} ±{short}") }
-}
-
 /// The interval of a ratio, in per cent of change: `[+10.1, +14.9]`.
 pub(crate) fn interval(low: f64, high: f64) -> String {
     format!("[{}, {}]", signed(low), signed(high))
+}
+
+/// The interval of a ratio with the decimals of [`brief_change`] at its wider end: `[+25, +29]`.
+pub(crate) fn brief_interval(low: f64, high: f64) -> String {
+    let decimals = usize::from([low, high].iter().all(|end| (end - 1.0).abs() < 0.0995));
+    let end = |ratio: f64| match (ratio - 1.0) * 100.0 {
+        percent if !percent.is_finite() => "—".to_owned(),
+        percent if percent.abs() < 0.5 / 10f64.powi(decimals as i32) => format!("{:.decimals$}", 0.0),
+        percent => format!("{percent:+.decimals$}"),
+    };
+    format!("[{}, {}]", end(low), end(high))
 }
 
 fn signed(ratio: f64) -> String {
@@ -135,18 +127,12 @@ pub(crate) fn percent(fraction: f64) -> String {
     }
 }
 
-/// A mean with the interval over samples, which one sample alone doesn't have.
-pub(crate) fn with_interval(mean: f64, low: Option<f64>, high: Option<f64>) -> String {
-    match (low, high) {
-        (Some(low), Some(high)) => {
-            format!("{} [{}, {}]", three_digits(mean), three_digits(low), three_digits(high))
-        }
-        _ => three_digits(mean),
+/// A mean with the ends of its interval over samples, which one sample alone doesn't have.
+pub(crate) fn with_interval(mean: f64, ends: Option<[f64; 2]>) -> String {
+    match ends {
+        Some([low, high]) => format!("{} [{}, {}]", three_digits(mean), three_digits(low), three_digits(high)),
+        None => three_digits(mean),
     }
-}
-
-pub(crate) fn estimate(estimate: &Estimate) -> String {
-    with_interval(estimate.mean, estimate.low, estimate.high)
 }
 
 /// Seconds of waiting: `1 min 38 s`.
@@ -196,13 +182,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_brief_cost_has_the_longer_half_of_its_interval() {
-        assert_eq!(brief_cost(2.494, 2.4, 2.6), ["+2.5", "±0.1"]);
-        assert_eq!(brief_cost(-0.004, -0.02, 0.01), ["0.00", "±0.02"]);
-        assert_eq!(brief_cost(1426.4, 1200.0, 1660.0), ["+1426", "±234"]);
-    }
-
-    #[test]
     fn three_digits_are_kept() {
         let texts = [0.0, 0.01234, 0.5, 9.874, 9.999, 31.24, 99.96, 100.4, 999.6, 24_137.0, -31.24];
         let expected = ["0", "0.0123", "0.500", "9.87", "10.0", "31.2", "100", "100", "1000", "24100", "-31.2"];
@@ -240,20 +219,10 @@ mod tests {
     }
 
     #[test]
-    fn half_an_interval_has_the_mean_s_decimals() {
-        let texts = [
-            (31.4, 0.214),
-            (31.4, 0.0214),
-            (24_137.0, 352.3),
-            (2310.0, 140.2),
-            (5.0, 12.34),
-            (70.0, 139.7),
-            (31.4, 0.0),
-        ]
-        .map(|(mean, half)| give_or_take(mean, Some(half)));
-        let expected = ["31.4 ±0.2", "31.4 ±0.02", "24100 ±350", "2310 ±140", "5.00 ±12", "70.0 ±140", "31.4 ±0.0"];
-        assert_eq!(texts, expected);
-        assert_eq!(give_or_take(31.4, None), "31.4");
+    fn an_interval_has_decimals_where_it_is_near_no_change() {
+        assert_eq!(brief_interval(1.253, 1.287), "[+25, +29]");
+        assert_eq!(brief_interval(0.9962, 1.0043), "[-0.4, +0.4]");
+        assert_eq!(brief_interval(0.9962, 1.3), "[0, +30]");
         assert_eq!([1.569, 1.0, 0.998, 0.879].map(whole_change), ["+57 %", "0 %", "0 %", "-12 %"]);
     }
 

@@ -7,8 +7,8 @@ use vtax_model::{
 
 use super::{
     labels::{self, Labels},
-    layout::{Group, Section, SectionPart, Table, TableRow},
-    number::{counted, estimate, lost, or_dash, three_digits},
+    number::{counted, lost, three_digits},
+    view::{Group, Section, SectionPart, Table, TableRow, Value},
 };
 
 /// A table for each cell with several pairs. Several such cells have an overview, and tables only on demand.
@@ -71,11 +71,12 @@ fn overview_table(records: &[&CellRecord], quantity: &str) -> Table {
     }
 }
 
-fn overview_figures(parallel: &ParallelSummary) -> Vec<String> {
+fn overview_figures(parallel: &ParallelSummary) -> Vec<Value> {
     let [fastest, slowest] = extremes(parallel);
     let ParallelSummary { skew_us, skew_us_most, uncertainty_us, pairs } = parallel;
-    let skew = [skew_us, skew_us_most, uncertainty_us].map(|us| three_digits(*us));
-    [pairs.len().to_string(), or_dash(fastest), or_dash(slowest)].into_iter().chain(skew).collect()
+    let skew = [skew_us, skew_us_most, uncertainty_us].map(|us| Value::Figure(*us));
+    let pairs = Value::from(pairs.len().to_string());
+    [pairs, Value::figure(fastest), Value::figure(slowest)].into_iter().chain(skew).collect()
 }
 
 /// Of the fastest pair and the slowest: mean RTT in µs, else the Mb/s.
@@ -96,8 +97,8 @@ fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSumm
     let heads =
         [Some(rate), transactions.then_some("p50 (µs)"), transactions.then_some("p99"), datagrams.then_some("lost")];
     let shown = heads.map(|head| head.is_some());
-    let row = |label: String, texts: [String; 4]| {
-        TableRow::new(vec![label], texts.into_iter().zip(shown).filter(|(_, shown)| *shown).map(|(text, _)| text))
+    let row = |label: String, values: [Value; 4]| {
+        TableRow::new(vec![label], values.into_iter().zip(shown).filter(|(_, shown)| *shown).map(|(value, _)| value))
     };
     let table = Table {
         caption: labels::name(document, &record.cell),
@@ -116,20 +117,21 @@ fn name(record: &CellRecord, index: usize) -> String {
     format!("{}{}", index + 1, ends.map(names).unwrap_or_default())
 }
 
-fn of_pair(pair: &PairSummary) -> [String; 4] {
+fn of_pair(pair: &PairSummary) -> [Value; 4] {
     let rate = pair.transactions_per_s.or(pair.goodput_mbps);
-    [of_rate(rate), or_dash(pair.p50_us), or_dash(pair.p99_us), pair.lost.to_string()]
+    [of_rate(rate), Value::figure(pair.p50_us), Value::figure(pair.p99_us), Value::count(pair.lost)]
 }
 
-fn of_all(record: &CellRecord) -> [String; 4] {
-    let Some(summary) = &record.summary else { return std::array::from_fn(|_| "—".into()) };
+fn of_all(record: &CellRecord) -> [Value; 4] {
+    let Some(summary) = &record.summary else { return std::array::from_fn(|_| Value::Absent) };
     let rtt = summary.rtt_us.as_ref();
     let rate = summary.transactions_per_s.or(summary.goodput_mbps);
-    [of_rate(rate), or_dash(rtt.map(|rtt| rtt.p50.value)), or_dash(rtt.map(|rtt| rtt.p99.value)), lost(summary)]
+    let [p50, p99] = [rtt.map(|rtt| rtt.p50.value), rtt.map(|rtt| rtt.p99.value)].map(Value::figure);
+    [of_rate(rate), p50, p99, lost(summary).into()]
 }
 
-fn of_rate(rate: Option<Estimate>) -> String {
-    rate.as_ref().map_or("—".into(), estimate)
+fn of_rate(rate: Option<Estimate>) -> Value {
+    rate.as_ref().map_or(Value::Absent, Value::from)
 }
 
 fn skew(parallel: &ParallelSummary) -> String {

@@ -12,7 +12,7 @@ use vtax_model::{
 use super::{
     blocks::distinct,
     heading,
-    layout::{Column, Group, Section, SectionPart, Table, TableRow},
+    view::{Column, Group, Section, SectionPart, Table, TableRow},
     words,
 };
 

@@ -7,20 +7,32 @@ use vtax_model::{
 };
 
 use super::{
-    Options, bars, beside,
+    Options, bars,
     blocks::{blocks, distinct},
     labels,
-    layout::{Section, SectionPart},
     record::{compares_engines, primary},
-    series, tax,
+    series,
+    view::{Section, SectionPart},
 };
 
-/// In a few lines; with `--detail` everything.
-pub(crate) fn section(document: &ResultDocument, published: Option<&Published>, options: &Options) -> Section {
-    if !options.detail {
-        let words = tax::in_words(document, options);
-        return Section { title: String::new(), parts: short(document, published, words) };
+/// With `--explain` everything, else only what a figure must not be read without.
+pub(crate) fn section(document: &ResultDocument, published: Option<&Published>, options: &Options) -> Option<Section> {
+    let cited = bars::cites(document);
+    let published = published.or(cited.as_ref());
+    let mut lines = if options.explain { explained(document) } else { Vec::new() };
+    lines.extend(of_few_rounds(document));
+    if let Some(published) = published {
+        let note = published.note.as_ref().filter(|_| options.explain);
+        let note = note.map(|note| format!(" {note}")).unwrap_or_default();
+        lines.push(format!("Published: {} ({}).{note}", published.title, published.testbed));
     }
+    match options.explain {
+        true => Section::bullets("How to read this", lines),
+        false => Section::new("", lines.into_iter().map(SectionPart::Paragraph).collect()),
+    }
+}
+
+fn explained(document: &ResultDocument) -> Vec<String> {
     let baseline = document.baseline;
     let sent = Some(sent(document)).filter(|text| !text.is_empty());
     let mut lines: Vec<String> = sent.map(|text| format!("What was sent. {text}")).into_iter().collect();
@@ -28,49 +40,35 @@ pub(crate) fn section(document: &ResultDocument, published: Option<&Published>, 
     lines.extend(of_lists(document));
     if document.cells.iter().any(|record| record.tax.is_some()) {
         lines.push(format!(
-            "Cost: what a row takes more than {baseline}, paired round by round, with its 95 % interval by itself; per \
-             cent are of the figure beside it. A row is slower or faster if the signed-rank test says so at 5 % after \
-             Holm's correction for all comparisons of its instrument (those of CPU time by themselves). Not confirmed: \
-             it would be shown alone, but one of twenty equal rows looks like that. Costs at most x %: nothing is \
-             shown, and the costly end of the interval is x. Too noisy to tell: the interval leaves a factor of two \
-             open. The row of {baseline} has its cost against itself, measured twice in each round, which is noise alone, and \
-             ± the noise floor; a difference that is shown and is no larger has a warning."
+            "Tax: how much more a row takes than {baseline}, or how much less bandwidth it has, with its 95 % interval. \
+             The two are paired round by round."
+        ));
+        lines.push(
+            "Slower, faster: the signed-rank test shows it at 5 % after Holm's correction for all comparisons of this \
+             part. Those of CPU time are corrected by themselves."
+                .into(),
+        );
+        lines.push(
+            "Not confirmed: the test would show it if it were the only comparison. Among twenty equal rows, one looks \
+             like that."
+                .into(),
+        );
+        lines.push("At most x %: no difference is shown, and the costly end of the interval is x.".into());
+        lines.push("Too noisy to tell: a difference by a factor of two would not have been noticed.".into());
+        lines.push(format!(
+            "Noise ± x %: {baseline} is measured twice in each round, and the two differ by up to x. A difference that \
+             is shown and is no larger has the words \"within noise\"."
         ));
     }
-    lines.extend(of_few_rounds(document));
-    lines.extend(bars::reading(document));
-    lines.extend(published.and_then(|_| beside::reading(document)));
-    let cited = bars::cites(document);
-    if let Some(published) = published.or(cited.as_ref()) {
-        let note = published.note.as_ref().map(|note| format!(" {note}")).unwrap_or_default();
-        lines.push(format!("Published: {} ({}).{note}", published.title, published.testbed));
+    if published_columns(document) {
+        lines.push("\"Its tax\": the tax that is in the published figures.".into());
     }
-    Section { title: "How to read this".into(), parts: vec![SectionPart::bullets(lines)] }
+    lines.extend(bars::reading(document));
+    lines
 }
 
-/// What the columns mean, where there is something to compare; the source of published figures.
-fn short(document: &ResultDocument, published: Option<&Published>, words: bool) -> Vec<SectionPart> {
-    let baseline = document.baseline;
-    let mut lines = Vec::new();
-    if document.cells.iter().any(|record| record.tax.is_some()) {
-        let within = document.cells.iter().flat_map(|record| &record.taxes).any(|tax| tax.within_floor);
-        let marks = match (words, within) {
-            (true, _) => "not confirmed: it may be chance among so many comparisons",
-            (false, false) => "≤: costs at most; ?: not confirmed among so many",
-            (false, true) => "≤: costs at most; ?: not confirmed among so many; ~: no larger than the noise floor",
-        };
-        let more = if words { "More" } else { "Levels, intervals, CPU and more" };
-        lines.push(format!(
-            "Cost: against {baseline}, paired by round, with its 95 % interval, or the longer half of it (±); {marks}; \
-             {baseline}'s own ±: the noise floor, {baseline} against itself. {more}: --detail."
-        ));
-    }
-    lines.extend(of_few_rounds(document));
-    let cited = bars::cites(document);
-    if let Some(published) = published.or(cited.as_ref()) {
-        lines.push(format!("Published: {} ({}).", published.title, published.testbed));
-    }
-    lines.into_iter().map(SectionPart::Paragraph).collect()
+fn published_columns(document: &ResultDocument) -> bool {
+    document.cells.iter().any(|record| record.published.is_some())
 }
 
 /// Each text once: what is swept besides sizes doesn't change what is sent.
@@ -140,7 +138,7 @@ fn of_lists(document: &ResultDocument) -> Vec<String> {
     let texts = [
         any(&|record| record.summary.is_some())
             .then_some("CPU is all that the machines of the two ends worked, whatever it was spent on."),
-        any(&|record| series::sparkline(record).is_some())
+        any(&|record| series::trace(record).is_some())
             .then_some("Over time: the rate, from zero to its highest; the median of the samples."),
         any(&|record| record.cell.options.gap.is_some())
             .then_some("Times no gap: the ratio of the histograms' means [95 % interval], paired round by round."),

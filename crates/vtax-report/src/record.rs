@@ -5,7 +5,7 @@ use vtax_model::{
     study::Row,
 };
 
-use super::{layout::Figure, notes::Notes};
+use super::{notes::Notes, view::Value};
 
 /// Whether the rows of a document are engines. They are compared on one path, whatever the cells are.
 pub(crate) fn compares_engines(document: &ResultDocument) -> bool {
@@ -13,9 +13,9 @@ pub(crate) fn compares_engines(document: &ResultDocument) -> bool {
 }
 
 /// What stands in a table in place of a figure that is missing.
-pub(crate) fn absence(record: Option<&CellRecord>, notes: &mut Notes) -> Figure {
+pub(crate) fn absence(record: Option<&CellRecord>, notes: &mut Notes) -> Value {
     match record.map(|record| (record, &record.status)) {
-        None | Some((_, CellStatus::Measured)) => Figure::absent(),
+        None | Some((_, CellStatus::Measured)) => Value::Absent,
         Some((_, CellStatus::Missing)) => "not run".into(),
         Some((record, CellStatus::Unavailable { .. })) => format!("n/a {}", notes.of_record(record)).into(),
         Some((record, CellStatus::Failed { .. })) => format!("failed {}", notes.of_record(record)).into(),

@@ -10,8 +10,8 @@ use vtax_stats::median;
 
 use super::{
     labels,
-    layout::{Group, Section, SectionPart, Table, TableRow},
     number::{counted, or_dash, percent, three_digits},
+    view::{Group, Section, SectionPart, Table, TableRow},
 };
 
 /// Lines of a table: the first and the last intervals of a longer series.
@@ -75,20 +75,14 @@ fn overlaid(record: &CellRecord) -> Vec<Vec<Joined>> {
     intervals
 }
 
-/// The rate over the measured time, from zero at the foot of a character to the highest at its top.
-pub(crate) fn sparkline(record: &CellRecord) -> Option<String> {
+/// The rate over the measured time.
+pub(crate) fn trace(record: &CellRecord) -> Option<Vec<f64>> {
     let intervals = overlaid(record);
     let rates: Vec<f64> =
         intervals.iter().filter_map(|interval| middle(interval, |joined| Some(joined.rate))).collect();
     let per_spark = rates.len().div_ceil(SPARKS_MOST).max(1);
     let means: Vec<f64> = rates.chunks(per_spark).map(|chunk| chunk.iter().sum::<f64>() / chunk.len() as f64).collect();
-    let highest = means.iter().copied().fold(0.0, f64::max);
-    (means.len() > 1 && highest > 0.0).then(|| means.iter().map(|mean| spark(mean / highest)).collect())
-}
-
-fn spark(share: f64) -> char {
-    const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    SPARKS[((share * 8.0).ceil() as usize).clamp(1, 8) - 1]
+    (means.len() > 1 && means.iter().any(|mean| *mean > 0.0)).then_some(means)
 }
 
 /// A table for each cell that has a series.
@@ -175,14 +169,4 @@ fn highest(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> String {
 fn middle(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> Option<f64> {
     let values: Vec<f64> = all.iter().filter_map(value).collect();
     (!values.is_empty()).then(|| median(&values))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spark_is_as_high_as_its_share() {
-        assert_eq!([0.0, 0.125, 0.13, 0.5, 0.99, 1.0].map(spark), ['▁', '▁', '▂', '▄', '█', '█']);
-    }
 }

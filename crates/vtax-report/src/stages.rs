@@ -5,8 +5,8 @@ use vtax_model::result::{CellRecord, EndStages, ResultDocument, StageFigures, St
 use super::{
     blocks::{BlockCells, blocks},
     labels,
-    layout::{Group, Section, SectionPart, Table, TableRow},
     number::{grouped, or_dash, percent, three_digits},
+    view::{Group, Section, SectionPart, Table, TableRow},
 };
 
 /// One table for each block, the rows of the study side by side: the tax, split.

@@ -16,53 +16,60 @@ use vtax_model::{
 };
 
 use super::{
-    Options, answer, bars, beside,
+    Options, answer, bars,
     blocks::{self, BlockCells, blocks, distinct, quantity, rows_head},
-    detail, heading, host_cpu, labels,
-    layout::{Figure, Group, Report, Section, SectionPart, Table, TableRow},
-    machine, measure,
+    detail, heading, host_cpu, labels, machine, measure,
     notes::Notes,
-    number::{counted, grouped, or_dash, seconds, three_digits},
-    pairs, path, processor, reading,
-    record::{absence, compares_engines, file, primary, unavailable},
+    number::{counted, grouped},
+    pairs, path, reading,
+    record::{absence, compares_engines, file, unavailable},
     series, stages,
-    tax::Costs,
-    trouble, words,
+    tax::{Costs, level_of},
+    trouble,
+    view::{Group, Section, SectionPart, Table, TableRow, Value, View},
+    words,
 };
 
-pub(crate) fn report(document: &ResultDocument, options: &Options) -> Report {
-    let wanted = options.published.unwrap_or_else(|| beside::is_worth_it(document));
+pub(crate) fn view(document: &ResultDocument, options: &Options) -> View {
+    let wanted = options.published.unwrap_or_else(|| is_worth_it(document));
     let published = wanted.then(|| Published::of(&document.study)).flatten();
     let mut notes = Notes::default();
-    let mut sections: Vec<Section> = bars::section(document, options).into_iter().collect();
+    let mut sections: Vec<Section> = bars::section(document).into_iter().collect();
     match compares_engines(document) {
         true => sections.extend(measure::sections(document, options, &mut notes)),
         false => sections.extend(instruments(document, options, published.is_some(), &mut notes)),
     }
-    let pairs = pairs::section(document, options.detail);
-    sections.extend([stages::section(document), pairs, host_cpu::section(document)].into_iter().flatten());
+    sections.extend([stages::section(document), pairs::section(document, options.detail)].into_iter().flatten());
     sections.extend(path::ends(document, options.detail));
     if options.detail {
         sections.extend(detailed(document));
     }
     sections.extend(notes.section());
     sections.extend(failures(document));
-    sections.push(reading::section(document, published.as_ref(), options));
-    Report {
+    sections.extend(reading::section(document, published.as_ref(), options));
+    View {
         title: document.title.to_string(),
+        answer: answer::section(document, options.detail),
         warnings: heading::warnings(document),
         facts: heading::facts(document, options.detail),
         sections,
-        answer: answer::section(document, options.detail),
     }
     .with_caveat(document.caveat.as_ref().map(ForeignText::to_string).as_deref())
 }
 
+/// Whether a row that is compared with the baseline was measured and has published figures.
+fn is_worth_it(document: &ResultDocument) -> bool {
+    let others = document.cells.iter().filter(|record| record.cell.row != document.baseline);
+    let has_published = |record: &CellRecord| record.published.is_some() || !record.published_on.is_empty();
+    others.filter(|record| record.summary.is_some()).any(has_published)
+}
+
 fn detailed(document: &ResultDocument) -> Vec<Section> {
-    let mut sections: Vec<Section> = match compares_engines(document) {
-        true => measure::detail(document).into_iter().collect(),
-        false => blocks(document).iter().filter_map(detail::section).collect(),
-    };
+    let mut sections: Vec<Section> = host_cpu::section(document).into_iter().collect();
+    match compares_engines(document) {
+        true => sections.extend(measure::detail(document)),
+        false => sections.extend(blocks(document).iter().filter_map(detail::section)),
+    }
     let others =
         [detail::noise_floor(document), series::section(document), path::section(document), machine::section(document)];
     sections.extend(others.into_iter().flatten());
@@ -72,17 +79,12 @@ fn detailed(document: &ResultDocument) -> Vec<Section> {
 /// A section for each instrument, the answering one first. Figures of two instruments share no table.
 fn instruments(document: &ResultDocument, options: &Options, published: bool, notes: &mut Notes) -> Vec<Section> {
     let all = blocks(document);
-    let mut sections = Vec::new();
-    for instrument in document.instruments() {
+    let of_instrument = |instrument: Instrument| {
         let mine: Vec<&BlockCells<'_>> = all.iter().filter(|block| block.instrument == instrument).collect();
-        let mut parts = parts(document, options, &mine, published, notes);
-        // The CPU time of the other instrument is for --detail, where each has all tables of it.
-        if !options.detail && sections.is_empty() {
-            parts.extend(processor::table(&mut Costs::new(document, options, notes), &mine).map(SectionPart::Table));
-        }
-        sections.push(Section { title: instrument_title(document, instrument), parts });
-    }
-    sections
+        let parts = parts(document, options, &mine, published, notes);
+        Section { title: instrument_title(document, instrument), parts }
+    };
+    document.instruments().into_iter().map(of_instrument).collect()
 }
 
 fn parts(
@@ -92,11 +94,9 @@ fn parts(
     published: bool,
     notes: &mut Notes,
 ) -> Vec<SectionPart> {
-    let mut tables = Vec::new();
-    for block in blocks {
-        tables.extend(figured(document, block, published, notes));
-    }
-    let mut costs = Costs::new(document, options, notes);
+    let mut tables: Vec<Table> = blocks.iter().flat_map(|block| figured(block, published, notes)).collect();
+    let enough = if options.detail || published { None } else { answer::mtu_that_tells_all(document, blocks) };
+    let mut costs = Costs::new(document, options, notes).with_published(published).at(enough);
     let tests = distinct(blocks.iter().flat_map(|block| block.tests()));
     for test in &tests {
         tables.extend(costs.tables(blocks, *test, Metric::of(*test)));
@@ -108,13 +108,11 @@ fn parts(
     tables.into_iter().map(SectionPart::Table).collect()
 }
 
-/// What has more columns than a level: published figures beside ours, and the times of files.
-fn figured(document: &ResultDocument, block: &BlockCells<'_>, published: bool, notes: &mut Notes) -> Vec<Table> {
-    let (beside, alone): (Vec<TestKind>, Vec<TestKind>) =
-        block.figured().into_iter().partition(|test| published && beside::is_of(block, *test));
-    let mut tables: Vec<Table> = beside.into_iter().map(|test| beside::table(document, block, test, notes)).collect();
-    let of_several = published && block.records().any(|record| !record.published_on.is_empty());
-    if !alone.is_empty() && of_several {
+/// What has more columns than a level: the figures of several published machines, and the times of files.
+fn figured(block: &BlockCells<'_>, published: bool, notes: &mut Notes) -> Vec<Table> {
+    let mut tables: Vec<Table> = Vec::new();
+    let alone = block.figured();
+    if !alone.is_empty() && published && block.records().any(|record| !record.published_on.is_empty()) {
         tables.push(Figured { block, published, notes: &mut *notes }.matrix(&alone));
     }
     if block.tests().contains(&TestKind::File) {
@@ -174,7 +172,7 @@ impl Figured<'_> {
             figures.extend(records.iter().map(|record| figure(*record, self.notes)));
             for system in self.systems(*test) {
                 let published = records.iter().flatten().find_map(|record| published_on(record, &system.to_string()));
-                figures.push(Figure::or_absent(published.map(|figure| figure.value.to_string())));
+                figures.push(Value::or_absent(published.map(|figure| figure.value.to_string())));
             }
         }
         TableRow::new(vec![row.to_string()], figures)
@@ -206,11 +204,11 @@ impl Figured<'_> {
         let label = if self.block.mtus().len() > 1 { format!("{row}, MTU {mtu}") } else { row.to_string() };
         let labels = vec![label];
         if let Some(text) = record.filter(|_| !self.published).and_then(|record| unavailable(&[record], self.notes)) {
-            return TableRow::without_figures(labels, text);
+            return TableRow::without_values(labels, text);
         }
         let mut figures = match record.and_then(file) {
-            Some(file) => [&file.real, &file.user, &file.sys].map(|time| seconds(time.mean).into()).to_vec(),
-            None => vec![figure(record, self.notes), Figure::absent(), Figure::absent()],
+            Some(file) => [&file.real, &file.user, &file.sys].map(|time| Value::Seconds(time.mean)).to_vec(),
+            None => vec![figure(record, self.notes), Value::Absent, Value::Absent],
         };
         for system in systems {
             let theirs = record.and_then(|record| published_on(record, &system.to_string()));
@@ -219,16 +217,15 @@ impl Figured<'_> {
                 theirs.and_then(|times| times.user),
                 theirs.and_then(|times| times.sys),
             ];
-            figures.extend(times.map(|time| Figure::or_absent(time.map(|time| format!("{time:.1}")))));
+            figures.extend(times.map(|time| Value::or_absent(time.map(|time| format!("{time:.1}")))));
         }
         TableRow::new(labels, figures)
     }
 }
 
 /// What a cell is judged by, without its interval.
-fn figure(record: Option<&CellRecord>, notes: &mut Notes) -> Figure {
-    let measured = record.and_then(primary).map(|estimate| three_digits(estimate.mean).into());
-    measured.unwrap_or_else(|| absence(record, notes))
+fn figure(record: Option<&CellRecord>, notes: &mut Notes) -> Value {
+    record.and_then(level_of).unwrap_or_else(|| absence(record, notes))
 }
 
 fn published_on<'a>(record: &'a CellRecord, system: &str) -> Option<&'a PublishedFigure> {
@@ -242,7 +239,7 @@ fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
     let line = |row: &Row| {
         let costs: Vec<_> = keys().map(|(test, mtu)| block.cell(*row, mtu, test).and_then(processor_cost)).collect();
         let any = costs.iter().any(Option::is_some);
-        any.then(|| TableRow::new(vec![row.to_string()], costs.into_iter().map(or_dash)))
+        any.then(|| TableRow::new(vec![row.to_string()], costs.into_iter().map(Value::figure)))
     };
     let heads = || mtus.iter().map(|mtu| format!("MTU {mtu}"));
     let table = Table {

@@ -1,5 +1,5 @@
-//! What each row costs against the baseline: level, cost with its interval, and what is shown. The baseline's own row
-//! has its cost against itself, measured twice in each round: that is noise alone.
+//! What each row costs against the baseline: its figure, the tax with its interval, and what is shown. The baseline's
+//! own row has its noise floor.
 
 use vtax_model::{
     analysis::noise,
@@ -9,55 +9,55 @@ use vtax_model::{
     units::Mtu,
     workload::TestKind,
 };
-use vtax_stats::verdict::Verdict;
+use vtax_stats::Verdict;
 
 use super::{
-    Format, Options,
+    Options,
     blocks::{self, BlockCells, distinct, names, rows_head},
-    layout::{Column, Figure, Group, Table, TableRow},
     notes::Notes,
-    number::{bound, brief_change, brief_cost, change, cost, interval, seconds, three_digits},
-    record::{absence, compares_engines, estimate, unavailable},
+    number::{bound, cost, whole_change},
+    record::{absence, estimate, primary, unavailable},
+    view::{Column, Group, JudgedChange, Table, TableRow, Value},
 };
 
-/// From this width on two groups of columns fit beside each other with their verdicts in words.
-const WIDE: usize = 110;
-
-/// How many groups of columns with level, cost and verdict fit; a table of more groups has only the costs.
-const GROUPS: usize = 2;
-
+/// What a table tells of each cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
-    /// Nothing is compared: the level alone.
-    Level,
-    /// Level and cost, each in a column.
-    LevelAndCost,
-    /// One column: the level in the baseline's row, the cost in all others.
-    CostAlone,
+struct Told {
+    metric: Metric,
+    /// Whether something is compared.
+    tax: bool,
+    /// Whether a tax is told in µs, ns per KB or seconds too.
+    cost: bool,
+    /// Whether published figures stand beside ours.
+    published: bool,
 }
 
 pub(crate) struct Costs<'a> {
-    pub(crate) document: &'a ResultDocument,
-    /// Verdicts in words, where there is room; else in marks.
-    pub(crate) words: bool,
-    /// Whether tables of many groups are short.
-    short: bool,
-    pub(crate) notes: &'a mut Notes,
+    document: &'a ResultDocument,
+    options: &'a Options,
+    /// Whether published figures stand beside ours, where a test has some.
+    published: bool,
+    /// The only MTU that is told of, if the others would say the same.
+    mtu: Option<Mtu>,
+    notes: &'a mut Notes,
     /// Rows that can't run here, once each.
     told: Vec<Row>,
-}
-
-pub(crate) fn in_words(document: &ResultDocument, options: &Options) -> bool {
-    options.format == Format::Markdown || options.detail && options.width >= WIDE || compares_engines(document)
 }
 
 /// The cells under one title of a table: a block at one MTU.
 type Spot<'a> = (&'a BlockCells<'a>, Mtu);
 
 impl<'a> Costs<'a> {
-    pub(crate) fn new(document: &'a ResultDocument, options: &Options, notes: &'a mut Notes) -> Costs<'a> {
-        let words = in_words(document, options);
-        Costs { document, words, short: !words && !options.detail, notes, told: Vec::new() }
+    pub(crate) fn new(document: &'a ResultDocument, options: &'a Options, notes: &'a mut Notes) -> Costs<'a> {
+        Costs { document, options, published: false, mtu: None, notes, told: Vec::new() }
+    }
+
+    pub(crate) fn with_published(self, published: bool) -> Costs<'a> {
+        Costs { published, ..self }
+    }
+
+    pub(crate) fn at(self, mtu: Option<Mtu>) -> Costs<'a> {
+        Costs { mtu, ..self }
     }
 
     /// A table for each test, with a group of columns for each transport and MTU; unusual sizes have their own tables.
@@ -66,39 +66,37 @@ impl<'a> Costs<'a> {
         let (plain, unusual): (Vec<&BlockCells<'_>>, Vec<&BlockCells<'_>>) =
             of_test.partition(|block| block.is_plain());
         let mut tables = Vec::new();
-        tables.extend(self.table(&spots(&plain, test), test, of, None));
+        tables.extend(self.table(&self.spots(&plain, test), test, of, None));
         for block in unusual {
-            tables.extend(self.table(&spots(&[block], test), test, of, Some(block.title())));
+            tables.extend(self.table(&self.spots(&[block], test), test, of, Some(block.title())));
         }
         tables
     }
 
+    fn spots<'b>(&self, blocks: &[&'b BlockCells<'b>], test: TestKind) -> Vec<Spot<'b>> {
+        let of_block = |block: &&'b BlockCells<'b>| {
+            let block = *block;
+            block.mtus().into_iter().map(move |mtu| (block, mtu)).filter(|spot| !of_spot(spot, test).is_empty())
+        };
+        let all = blocks.iter().flat_map(of_block);
+        all.filter(|(_, mtu)| self.mtu.is_none_or(|only| only == *mtu)).collect()
+    }
+
     fn table(&mut self, spots: &[Spot<'_>], test: TestKind, of: Metric, title: Option<String>) -> Option<Table> {
-        let records = || spots.iter().flat_map(|(block, _)| block.records());
-        let rows: Vec<Row> = distinct(records().map(|record| record.cell.row));
-        let compared = records().any(|record| record.tax_of(of).is_some());
-        let any = records().any(|record| record.cell.workload.kind() == test && level(record, of).is_some());
-        let any_row = rows.iter().any(|row| spots.iter().any(|(block, mtu)| block.cell(*row, *mtu, test).is_some()));
-        if !any && (of == Metric::Cpu || !any_row) {
+        let records: Vec<&CellRecord> = spots.iter().flat_map(|spot| of_spot(spot, test)).collect();
+        let rows: Vec<Row> =
+            distinct(spots.iter().flat_map(|(block, _)| block.records()).map(|record| record.cell.row));
+        if records.is_empty() || of == Metric::Cpu && !records.iter().any(|record| level(record, of).is_some()) {
             return None;
         }
-        let told = match (compared, self.short && spots.len() > GROUPS) {
-            (false, _) => Told::Level,
-            (true, false) => Told::LevelAndCost,
-            (true, true) => Told::CostAlone,
-        };
-        let lines: Vec<TableRow> = rows.iter().filter_map(|row| self.line(*row, spots, test, of, told)).collect();
+        let told = self.told(&records, of);
+        let lines: Vec<TableRow> = rows.iter().filter_map(|row| self.line(*row, spots, test, told)).collect();
         let group = |(block, mtu): &Spot<'_>| {
             let named = if title.is_some() { format!("MTU {mtu}") } else { format!("{}, MTU {mtu}", block.transport) };
-            let level = Column::right(level_head(test, of));
-            match told {
-                Told::Level => Group { title: named, columns: vec![level] },
-                Told::LevelAndCost => Group { title: named, columns: vec![level, Column::left("cost [95 %]")] },
-                Told::CostAlone => Group { title: String::new(), columns: vec![Column::left(named)] },
-            }
+            Group { title: named, columns: columns(told, test) }
         };
         Some(Table {
-            caption: self.caption(test, of, title.as_deref(), told),
+            caption: self.caption(test, told, title.as_deref()),
             labels: vec![rows_head(&rows).into()],
             groups: spots.iter().map(group).collect(),
             rows: lines,
@@ -106,118 +104,131 @@ impl<'a> Costs<'a> {
         })
     }
 
-    fn caption(&self, test: TestKind, of: Metric, title: Option<&str>, told: Told) -> String {
-        let what = match of {
-            Metric::Cpu if test.is_transactions() => format!("CPU of both ends' threads, {test}: µs"),
-            Metric::Cpu => format!("CPU of both ends' threads, {test}: ns per KB"),
-            _ => format!("{}: {}", names(test)[1], blocks::unit(of)),
+    fn told(&self, records: &[&CellRecord], metric: Metric) -> Told {
+        let tax = records.iter().any(|record| record.tax_of(metric).is_some());
+        let published = self.published && records.iter().any(|record| record.published.is_some());
+        let cost =
+            tax && self.options.detail && records.iter().filter_map(|record| record.tax_of(metric)).any(has_cost);
+        Told { metric, tax, cost, published: published && metric != Metric::Cpu }
+    }
+
+    fn caption(&self, test: TestKind, told: Told, title: Option<&str>) -> String {
+        let what = match told.metric {
+            Metric::Cpu if test.is_transactions() => format!("CPU of both ends' threads, {test} (µs)"),
+            Metric::Cpu => format!("CPU of both ends' threads, {test} (ns per KB)"),
+            of => format!("{} ({})", names(test)[1], blocks::unit(of)),
         };
-        let baseline = self.document.baseline;
-        let cost = match (told, of) {
-            (Told::Level, _) => String::new(),
-            (Told::CostAlone, Metric::Goodput) => {
-                format!(", {baseline}'s ± its noise floor; what the others cost in ns/KB, ± 95 %, and in %")
-            }
-            (Told::CostAlone, _) => format!(", {baseline}'s ± its noise floor; what the others cost, ± 95 %, and in %"),
-            (Told::LevelAndCost, Metric::Goodput) => format!("; cost against {baseline} in ns/KB"),
-            (Told::LevelAndCost, _) => format!("; cost against {baseline}"),
-        };
-        let title = title.map_or(String::new(), |title| format!("{title}. "));
-        format!("{title}{what}{cost}")
+        let tax = if told.tax { format!(", and the tax against {}", self.document.baseline) } else { String::new() };
+        let title = title.map_or(String::new(), |title| format!("{title}: "));
+        format!("{title}{what}{tax}")
     }
 
     /// None for a row that can't run here, if a table above says so.
-    fn line(&mut self, row: Row, spots: &[Spot<'_>], test: TestKind, of: Metric, told: Told) -> Option<TableRow> {
+    fn line(&mut self, row: Row, spots: &[Spot<'_>], test: TestKind, told: Told) -> Option<TableRow> {
         let records: Vec<_> = spots.iter().map(|(block, mtu)| block.cell(row, *mtu, test)).collect();
         let known: Vec<&CellRecord> = records.iter().flatten().copied().collect();
-        if let Some(text) = unavailable(&known, self.notes) {
+        let published = told.published && known.iter().any(|record| record.published.is_some());
+        if let Some(text) = (!published).then(|| unavailable(&known, self.notes)).flatten() {
             let again = self.told.contains(&row);
             self.told.push(row);
-            return (!again).then(|| TableRow::without_figures(vec![row.to_string()], text));
+            return (!again).then(|| TableRow::without_values(vec![row.to_string()], text));
         }
-        let mut figures = Vec::new();
-        for record in records {
-            match (told, record.filter(|record| level(record, of).is_some())) {
-                (Told::CostAlone, Some(record)) => figures.push(self.cost_alone(record, of)),
-                _ => figures.push(self.level(record, of)),
-            }
-            if told == Told::LevelAndCost {
-                figures.push(record.map_or(Figure::absent(), |record| self.figure(record, of)));
-            }
-        }
-        Some(TableRow::new(vec![row.to_string()], figures))
+        let cells = records.into_iter().zip(spots);
+        let values = cells.flat_map(|(record, (block, mtu))| {
+            let baseline = block.cell(self.document.baseline, *mtu, test);
+            self.values(record, baseline, told)
+        });
+        Some(TableRow::new(vec![row.to_string()], values.collect::<Vec<Value>>()))
     }
 
-    fn level(&mut self, record: Option<&CellRecord>, of: Metric) -> Figure {
-        let told = record.and_then(|record| level(record, of)).map(|value| level_text(of, value).into());
-        told.unwrap_or_else(|| absence(record, self.notes))
+    fn values(&mut self, record: Option<&CellRecord>, baseline: Option<&CellRecord>, told: Told) -> Vec<Value> {
+        let is_baseline = record.is_some_and(|record| record.cell.row == self.document.baseline);
+        let mut values = vec![self.level(record, told.metric)];
+        if told.tax {
+            values.push(record.map_or(Value::Absent, |record| self.tax(record, told.metric)));
+        }
+        if told.cost {
+            let delta = record.and_then(|record| record.tax_of(told.metric)).and_then(|tax| tax.delta.as_ref());
+            values.push(delta.map_or("".into(), |delta| in_unit(delta).into()));
+        }
+        if told.published {
+            let theirs = record.and_then(|record| record.published);
+            let of_baseline = baseline.and_then(|record| record.published).filter(|_| !is_baseline);
+            let tax = theirs.zip(of_baseline).map(|(theirs, baseline)| whole_change(theirs / baseline));
+            let absent = if is_baseline { Value::from("") } else { Value::Absent };
+            values.push(Value::or_absent(theirs.map(|theirs| theirs.to_string())));
+            values.push(tax.map_or(absent, Value::from));
+        }
+        values
     }
 
-    /// The baseline's level with its noise floor; what another row costs, with the longer half of its interval.
-    fn cost_alone(&mut self, record: &CellRecord, of: Metric) -> Figure {
-        match record.tax_of(of) {
-            Some(tax) => self.finding(record, tax, brief_cost),
-            None if record.cell.row == self.document.baseline => {
-                let level = level(record, of).map_or(String::new(), |value| level_text(of, value));
-                let noise = floor(self.document, &record.cell.block(), of).map(noise).unwrap_or_default();
-                format!("{level} {noise}").trim_end().into()
-            }
-            None => "too few rounds".into(),
-        }
+    fn level(&mut self, record: Option<&CellRecord>, of: Metric) -> Value {
+        let level = record.and_then(|record| level(record, of));
+        level.map_or_else(|| absence(record, self.notes), |value| level_value(of, value))
     }
 
     /// What a cell costs against the baseline's.
-    pub(crate) fn figure(&mut self, record: &CellRecord, of: Metric) -> Figure {
+    pub(crate) fn tax(&mut self, record: &CellRecord, of: Metric) -> Value {
         match record.tax_of(of) {
-            Some(tax) => self.finding(record, tax, cost),
+            Some(tax) => self.finding(record, tax),
             None if record.cell.row == self.document.baseline => {
-                floor(self.document, &record.cell.block(), of).map_or("".into(), again)
+                floor(self.document, &record.cell.block(), of).map_or("".into(), |floor| noise(floor).into())
             }
             None if record.summary.is_some() => "too few rounds".into(),
-            None => Figure::absent(),
+            None => Value::Absent,
         }
     }
 
-    fn finding(&mut self, record: &CellRecord, tax: &TaxRecord, cost: CostText) -> Figure {
-        let word = self.word(record, tax);
+    fn finding(&mut self, record: &CellRecord, tax: &TaxRecord) -> Value {
         if tax.verdict == Verdict::TooNoisy {
-            return word.into();
+            let mark = self.notes.mark(why_noisy(self.document, record));
+            return format!("too noisy to tell {mark}").into();
         }
-        let [change, interval] = of_ratio([tax.ratio, tax.low, tax.high], tax.delta.as_ref(), cost);
-        Figure::Change([change, interval, word])
-    }
-
-    /// The verdict, short or in words: `?` is not confirmed, `~` is within the noise floor.
-    pub(crate) fn word(&mut self, record: &CellRecord, tax: &TaxRecord) -> String {
-        let percent = brief_change(tax.ratio);
-        let text = match (tax.verdict, self.words) {
-            (Verdict::Slower, false) => percent,
-            (Verdict::Slower, true) => format!("{percent} slower"),
-            (Verdict::Faster, _) => format!("{percent} faster"),
-            (Verdict::NotConfirmed, false) => format!("{percent}?"),
-            (Verdict::NotConfirmed, true) => format!("{percent} not confirmed"),
-            (Verdict::NoneLarger, false) => format!("≤ {}", at_most(tax)),
-            (Verdict::NoneLarger, true) => format!("costs at most {}", at_most(tax)),
-            (Verdict::TooNoisy, _) => {
-                return format!("too noisy {}", self.notes.mark(why_noisy(self.document, record)));
-            }
-            (Verdict::NoneShown, _) => format!("{percent} not shown"),
-        };
-        match (tax.within_floor, self.words) {
-            (false, _) => text,
-            (true, false) => format!("{text}~"),
-            (true, true) => format!("{text}, within noise"),
-        }
+        Value::Judged(finding(tax))
     }
 }
 
-fn spots<'a>(blocks: &[&'a BlockCells<'a>], test: TestKind) -> Vec<Spot<'a>> {
-    let of_block = |block: &&'a BlockCells<'a>| {
-        let block = *block;
-        let has = move |mtu: &Mtu| block.rows().into_iter().any(|row| block.cell(row, *mtu, test).is_some());
-        block.mtus().into_iter().filter(has).map(move |mtu| (block, mtu)).collect::<Vec<_>>()
+pub(crate) fn finding(tax: &TaxRecord) -> JudgedChange {
+    JudgedChange {
+        ratio: tax.ratio,
+        ends: Some([tax.low, tax.high]),
+        verdict: Some(tax.verdict),
+        words: verdict_words(tax),
+    }
+}
+
+fn verdict_words(tax: &TaxRecord) -> String {
+    let words = match tax.verdict {
+        Verdict::Slower => "slower".into(),
+        Verdict::Faster => "faster".into(),
+        Verdict::NotConfirmed => "not confirmed".into(),
+        Verdict::NoneLarger => format!("at most {}", at_most(tax)),
+        Verdict::TooNoisy => "too noisy".into(),
+        Verdict::NoneShown => "not shown".into(),
     };
-    blocks.iter().flat_map(of_block).collect()
+    if tax.within_floor { format!("{words}, within noise") } else { words }
+}
+
+fn columns(told: Told, test: TestKind) -> Vec<Column> {
+    let mut columns = vec![Column::right(level_head(test, told.metric))];
+    columns.extend(told.tax.then(|| Column::left("tax [95 %]")));
+    columns.extend(told.cost.then(|| Column::right(format!("{} [95 %]", cost_unit(told.metric, test)))));
+    if told.published {
+        columns.extend(["published", "its tax"].map(Column::right));
+    }
+    columns
+}
+
+fn cost_unit(metric: Metric, test: TestKind) -> &'static str {
+    unit(metric.unit(test))
+}
+
+fn has_cost(tax: &TaxRecord) -> bool {
+    tax.delta.is_some()
+}
+
+fn of_spot<'a>((block, mtu): &Spot<'a>, test: TestKind) -> Vec<&'a CellRecord> {
+    block.rows().into_iter().filter_map(|row| block.cell(row, *mtu, test)).collect()
 }
 
 /// The figure of a cell by a metric, in the unit of its table.
@@ -225,8 +236,13 @@ pub(crate) fn level(record: &CellRecord, of: Metric) -> Option<f64> {
     estimate(record, of).map(|estimate| estimate.mean)
 }
 
-fn level_text(of: Metric, value: f64) -> String {
-    if of == Metric::Real { seconds(value) } else { three_digits(value) }
+/// What a cell is judged by.
+pub(crate) fn level_of(record: &CellRecord) -> Option<Value> {
+    primary(record).map(|estimate| level_value(Metric::of(record.cell.workload.kind()), estimate.mean))
+}
+
+fn level_value(of: Metric, value: f64) -> Value {
+    if of == Metric::Real { Value::Seconds(value) } else { Value::Figure(value) }
 }
 
 fn level_head(test: TestKind, of: Metric) -> &'static str {
@@ -237,15 +253,9 @@ fn level_head(test: TestKind, of: Metric) -> &'static str {
     }
 }
 
-/// How a cost and the ends of its interval are written.
-type CostText = fn(f64, f64, f64) -> [String; 2];
-
-/// Cost and interval as times; of old documents, which have none, as shares.
-fn of_ratio([ratio, low, high]: [f64; 3], delta: Option<&Delta>, cost: CostText) -> [String; 2] {
-    match delta {
-        Some(Delta { delta, delta_low, delta_high, .. }) => cost(*delta, *delta_low, *delta_high),
-        None => [change(ratio), interval(low, high)],
-    }
+/// A tax as a time: `+2.53 [2.41, 2.66]`.
+fn in_unit(Delta { delta, delta_low, delta_high, .. }: &Delta) -> String {
+    cost(*delta, *delta_low, *delta_high).join(" ")
 }
 
 /// By how much it is worse at most.
@@ -264,17 +274,16 @@ pub(crate) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block, of: M
     document.noise_floor.iter().find(|floor| floor.block == *block && floor.of == of)
 }
 
-pub(crate) fn again(floor: &FloorRecord) -> Figure {
-    if is_wide(floor) {
-        return noise(floor).into();
-    }
-    let [change, interval] = of_ratio([floor.ratio, floor.low, floor.high], floor.delta.as_ref(), cost);
-    Figure::Change([change, interval, noise(floor)])
+/// The baseline against itself as a finding.
+pub(crate) fn again(floor: &FloorRecord) -> Value {
+    let found =
+        JudgedChange { ratio: floor.ratio, ends: Some([floor.low, floor.high]), verdict: None, words: noise(floor) };
+    if is_wide(floor) { noise(floor).into() } else { Value::Judged(found) }
 }
 
-/// `± 1.2 %`
+/// `noise ± 1.2 %`
 fn noise(floor: &FloorRecord) -> String {
-    if is_wide(floor) { "too noisy".into() } else { format!("± {}", bound(floor.floor)) }
+    if is_wide(floor) { "too noisy".into() } else { format!("noise ± {}", bound(floor.floor)) }
 }
 
 /// A factor of two: a rate half as high, a time twice as long.

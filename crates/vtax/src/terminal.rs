@@ -5,11 +5,12 @@
 //! `println!` and `eprintln!` in this program. The output of a command that a user runs in a domain is copied as it is.
 
 use std::{
-    fmt,
-    io::{self, BufWriter, Write},
+    env, fmt,
+    io::{self, BufWriter, IsTerminal, Write},
 };
 
 use vtax_model::foreign::visible;
+use vtax_report::{Style, StyledPiece, StyledText};
 
 use crate::exit::{Blamed, Coded, Stop};
 
@@ -17,6 +18,30 @@ use crate::exit::{Blamed, Coded, Stop};
 pub(crate) fn print(text: &str) -> Result<(), Stop> {
     let mut out = io::stdout().lock();
     told(out.write_all(visible(text).as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Prints a report, in colour if that is a terminal's and the user hasn't set `NO_COLOR` (<https://no-color.org>).
+pub(crate) fn print_styled(text: &StyledText) -> Result<(), Stop> {
+    let no_colour = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let coloured = io::stdout().is_terminal() && !no_colour;
+    let pieces = text.0.iter().map(|StyledPiece { text, style }| match colour(*style).filter(|_| coloured) {
+        Some(code) => format!("\x1b[{code}m{}\x1b[0m", visible(text)),
+        None => visible(text).into_owned(),
+    });
+    let mut out = io::stdout().lock();
+    told(out.write_all(pieces.collect::<String>().as_bytes()).and_then(|()| out.flush()))
+}
+
+/// The parameters of ECMA-48's SGR.
+fn colour(style: Style) -> Option<&'static str> {
+    match style {
+        Style::Plain => None,
+        Style::Title => Some("1"),
+        Style::Warning => Some("33"),
+        Style::Worse => Some("31"),
+        Style::Better => Some("32"),
+        Style::Faint => Some("2"),
+    }
 }
 
 fn told(written: io::Result<()>) -> Result<(), Stop> {

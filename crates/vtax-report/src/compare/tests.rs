@@ -63,7 +63,7 @@ fn a_run_that_is_not_whole_or_was_disturbed_is_told() {
     CROWDED: the guests of the second run waited 30 % of the time for a CPU.
     FAILED: 1 sample of the second run.
     ");
-    let text = compare(&broken, &whole).render(&Options::default());
+    let text = compare(&broken, &whole).render(&Options::default()).plain();
     assert!(text.contains("! INCOMPLETE: the first run"), "{text}");
 }
 
@@ -100,7 +100,7 @@ fn the_two_instruments_have_tables_of_their_own() {
         run.samples.extend(again);
         analyse(&run)
     };
-    let text = compare(&both("demo-1"), &both("demo-2")).render(&Options::default());
+    let text = compare(&both("demo-1"), &both("demo-2")).render(&Options::default()).plain();
     for title in ["The path's own cost, TCP: RTT", "As the machine runs, TCP: RTT"] {
         assert!(text.contains(title), "{text}");
     }

@@ -57,7 +57,7 @@ fn every_table_says_that_its_server_is_emulated() {
         assert!(text.contains("EMULATED SERVER: shows function, not speed"), "{text}");
         // A long caption is broken between words.
         let said = text.replace('\n', " ").matches(EmulatedServer::CAVEAT).count();
-        assert_eq!(said, tables(&text) + 1, "each table, and the answer: {text}");
+        assert_eq!(said, tables(&text) + 2, "each table, and the answer of each instrument: {text}");
     }
     assert_eq!(caveats(&render(&document, &Options { format: Format::Csv, ..TERMINAL })), [EmulatedServer::CAVEAT]);
     let json: serde_json::Value = serde_json::from_str(&json_of(&t7_1())).expect("JSON");
@@ -74,16 +74,16 @@ fn a_comparison_says_it_too() {
     {
         let comparison = compare(first, second);
         for options in [TERMINAL, MARKDOWN] {
-            let text = comparison.render(&Options { width: 1000, ..options });
+            let text = comparison.render(&Options { width: 1000, ..options }).plain();
             assert!(text.contains(begins), "{begins}: {text}");
             assert_eq!(text.matches("shows function, not speed").count(), tables(&text) + 1, "{text}");
         }
-        let csv = caveats(&comparison.render(&Options { format: Format::Csv, ..TERMINAL }));
+        let csv = caveats(&comparison.render(&Options { format: Format::Csv, ..TERMINAL }).plain());
         assert!(csv.len() == 1 && csv[0].ends_with(EmulatedServer::CAVEAT), "{csv:?}");
-        let json = comparison.render(&Options { format: Format::Json, ..TERMINAL });
+        let json = comparison.render(&Options { format: Format::Json, ..TERMINAL }).plain();
         assert!(json.contains("\"caveat\""), "{json}");
     }
-    let text = compare(&real, &real).render(&TERMINAL);
+    let text = compare(&real, &real).render(&TERMINAL).plain();
     assert!(!text.to_lowercase().contains("emulated"), "{text}");
 }
 

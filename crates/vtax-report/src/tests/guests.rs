@@ -70,9 +70,9 @@ pub(super) fn all() -> Vec<Run> {
 
 /// From its title to the next one.
 fn shown(run: &Run, options: &Options) -> String {
-    let text = render(&analyse(run), options);
+    let text = render(&analyse(run), &Options { detail: true, ..*options });
     let begin = text.find("CPU, from the host").expect("the section");
-    let end = text[begin..].find("Cost: against").expect("what the columns mean");
+    let end = text[begin..].find("TCP in detail").expect("the next section");
     text[begin..begin + end].trim_end_matches(['#', ' ', '\n']).to_owned()
 }
 
@@ -93,7 +93,7 @@ fn only_a_clock_that_drifts_is_told_of() {
 #[test]
 fn guests_that_wait_for_a_cpu_are_crowded_and_not_disturbed() {
     let mut document = analyse(&with_guests(Accelerator::Kvm));
-    let told = |document: &ResultDocument| render(document, &Options { width: 1000, ..TERMINAL });
+    let told = |document: &ResultDocument| render(document, &Options { width: 1000, detail: true, ..TERMINAL });
     document.disturbance.guests_waited = Some(0.04);
     assert!(
         told(&document).contains("; guests waited for one 4.0 % of the time") && !told(&document).contains("CROWDED")

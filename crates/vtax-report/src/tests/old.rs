@@ -12,7 +12,7 @@ fn an_old_run_is_analysed_like_a_new_one() {
     assert_eq!((document.plan.rounds, document.cells.len(), document.failures.len()), (2, 4, 1));
     let rr = document.cells[0].summary.as_ref().and_then(|summary| summary.rtt_us.as_ref()).expect("measured");
     assert!((rr.mean.mean - 29.5).abs() < 1.5 && !rr.by_rate, "{rr:?}");
-    let text = render(&document, &Options { detail: true, ..TERMINAL });
+    let text = render(&document, &Options { explain: true, width: 1000, ..TERMINAL });
     assert!(text.contains("never halved: from the histogram."), "{text}");
     assert!(document.cpu_by_ticks && text.contains("CPU BY TICKS"), "{text}");
 }

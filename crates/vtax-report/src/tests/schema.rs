@@ -42,7 +42,10 @@ fn a_stopping_rule_keeps_to_the_schema() {
     run.header.stopping = Some(StoppingRule::new(Confidence::P99, width, 3, 30).expect("a rule"));
     let document = analyse(&run);
     assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
-    assert!(render(&document, &TERMINAL).contains("3 to 30 rounds of 150ms, until every 99 % interval"));
+    assert!(
+        render(&document, &Options { detail: true, ..TERMINAL })
+            .contains("3 to 30 rounds of 150ms, until every 99 % interval")
+    );
 }
 
 #[test]

@@ -4,6 +4,8 @@ use clap::Args;
 use miette::miette;
 use vtax_model::spelling::suggestion;
 
+use vtax_report::Column;
+
 use super::{answer, lists};
 use crate::{
     exit::{Exit, Stop},
@@ -33,7 +35,7 @@ fn unknown(code: &str, all: &[Explanation]) -> Stop {
 
 fn table(all: &[Explanation]) -> String {
     let rows = all.iter().map(|explanation| [explanation.code.to_owned(), explanation.summary()]);
-    lists::list(["CODE", "MEANING"], &[1], rows)
+    lists::list([Column::left("CODE"), Column::wrapped("MEANING")], rows)
 }
 
 #[cfg(test)]

@@ -1,61 +1,44 @@
 //! The tables of lists, as wide as the terminal.
 
-use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
+use vtax_report::{Column, Group, Options, Table, TableRow, View};
 
 use super::run::terminal_width;
 
-/// A wide column is not made narrower than this.
-const NARROWEST: u16 = 16;
-
-pub(super) fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
-    table
+/// A table with these rows; an empty text if there are none.
+pub(super) fn list<const N: usize>(columns: [Column; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    laid_out(columns, rows, terminal_width())
 }
 
-/// A table with these rows; an empty text if there are none. The `wide` columns may break between words.
-pub(super) fn list<const N: usize>(
-    header: [&str; N],
-    wide: &[usize],
+/// On a terminal, wrapped columns are broken between words; elsewhere a row is one line.
+fn laid_out<const N: usize>(
+    columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,
+    width: Option<usize>,
 ) -> String {
-    let mut table = table(header);
-    table.add_rows(rows);
-    if table.is_empty() { String::new() } else { text(table, wide) }
-}
-
-/// The table as text. On a terminal the `wide` columns break between words; elsewhere a row is one line.
-pub(super) fn text(table: Table, wide: &[usize]) -> String {
-    laid_out(table, wide, terminal_width())
-}
-
-fn laid_out(mut table: Table, wide: &[usize], width: Option<usize>) -> String {
-    if let Some(width) = width.and_then(|width| u16::try_from(width).ok()) {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        for (index, column) in table.column_iter_mut().enumerate() {
-            column.set_constraint(match wide.contains(&index) {
-                true => ColumnConstraint::LowerBoundary(Width::Fixed(NARROWEST)),
-                false => ColumnConstraint::ContentWidth,
-            });
-        }
+    let rows: Vec<TableRow> = rows.into_iter().map(|row| TableRow::new(Vec::new(), row)).collect();
+    if rows.is_empty() {
+        return String::new();
     }
-    format!("{}\n", table.trim_fmt())
+    let table = Table { groups: vec![Group::untitled(columns)], rows, ..Table::default() };
+    let options = Options { width: width.unwrap_or(usize::MAX), ..Options::default() };
+    View::list(table, None).draw(&options).plain()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn list() -> Table {
-        let mut table = table(["RUN", "STATE", "STUDY"]);
-        table.add_row(["measure-20261122-212820-39e7", "complete", "TCP RR, UDP RR, TCP stream, local to ssh:vm1"]);
-        table
+    fn drawn(width: Option<usize>) -> String {
+        let columns = [Column::left("RUN"), Column::left("STATE"), Column::wrapped("STUDY")];
+        let row = ["measure-20261122-212820-39e7", "complete", "TCP RR, UDP RR, TCP stream, local to ssh:vm1"];
+        laid_out(columns, [row.map(str::to_owned)], width)
     }
 
     #[test]
-    fn a_list_on_80_columns_breaks_between_words() {
-        let text = laid_out(list(), &[2], Some(80));
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    fn a_list_on_60_columns_breaks_between_words() {
+        let text = drawn(Some(60));
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+        assert!(text.lines().count() > 3, "{text}");
         for word in "measure-20261122-212820-39e7 complete TCP RR, UDP stream, local to ssh:vm1".split(' ') {
             assert!(text.split_whitespace().any(|found| found == word), "{word} is broken:\n{text}");
         }
@@ -63,6 +46,6 @@ mod tests {
 
     #[test]
     fn a_list_for_programs_has_a_line_a_row() {
-        assert_eq!(laid_out(list(), &[2], None).lines().count(), 2);
+        assert_eq!(drawn(None).lines().count(), 3, "a head, a rule, a row");
     }
 }

@@ -1,7 +1,6 @@
 //! `vtax methods`.
 
 use clap::Args;
-use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use vtax_lab::{Facts, GuestNeeds, Lifetime, World, availability, guest_availability};
 use vtax_model::{
@@ -9,8 +8,9 @@ use vtax_model::{
     method::{DomainKind, IoMethod, Unsupported},
     study::Row,
 };
+use vtax_report::Column;
 
-use super::{Locations, answer, lab::accelerator, run::terminal_width};
+use super::{Locations, answer, lab::accelerator, lists};
 use crate::exit::{Blamed, Exit, Stop};
 
 #[derive(Debug, Args)]
@@ -138,24 +138,19 @@ impl Answer {
 }
 
 fn table(records: &[MethodRecord]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header([
-        "METHOD",
-        "HERE",
-        "WHAT IT IS; IF IT IS NOT HERE, WHY, AND WHAT MENDS IT",
-    ]);
-    table.set_width(terminal_width().unwrap_or(100) as u16);
+    let mut rows: Vec<[String; 3]> = Vec::new();
     for (nth, record) in records.iter().enumerate() {
         // What is lacking for several methods is said once: it may be as long as $PATH.
         let earlier =
             records[..nth].iter().find(|earlier| !earlier.answer.available && earlier.answer == record.answer);
         let answer = earlier.map_or(record.answer.text(), |earlier| format!("as {}", earlier.method));
         let text = format!("{}\n{answer}", record.summary);
-        table.add_row([record.method.into(), record.answer.here(), text.trim_end()]);
+        rows.push([record.method.to_string(), record.answer.here().to_owned(), text.trim_end().to_owned()]);
         let differs = |variant: &&VariantRecord| variant.answer != record.answer;
         // Either all kinds are shown, or none if they don't differ from the method.
         let kinds = record.kinds.iter().filter(|_| record.kinds.iter().any(|kind| differs(&kind)));
-        table.add_rows(kinds.chain(record.vnets.iter().filter(differs)).map(VariantRecord::row));
+        rows.extend(kinds.chain(record.vnets.iter().filter(differs)).map(VariantRecord::row));
     }
-    format!("{}\n", table.trim_fmt())
+    let what = Column::wrapped("WHAT IT IS; IF IT IS NOT HERE, WHY, AND WHAT MENDS IT");
+    lists::list([Column::left("METHOD"), Column::left("HERE"), what], rows)
 }

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use clap::Subcommand;
-use comfy_table::CellAlignment;
 use miette::miette;
 
-use vtax_report::{self as report, Format};
+use vtax_report::{self as report, Column, Format};
 use vtax_store::{RunSummary, Store};
 
 use super::{
@@ -16,7 +15,7 @@ use super::{
 use crate::{
     exit::{Exit, Stop},
     one_of::one_of,
-    terminal::print,
+    terminal::print_styled,
 };
 
 #[derive(Debug, Subcommand)]
@@ -65,7 +64,7 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
         ResultsVerb::List { json } => return list(&dir, json),
         ResultsVerb::Show { id, output } => show(&dir, &id, &output.options())?,
         ResultsVerb::Compare { before, after, format } => {
-            print(&compare(&dir, &before, &after)?.render(&options(format)))?;
+            print_styled(&compare(&dir, &before, &after)?.render(&options(format)))?;
         }
         ResultsVerb::Export { id, csv, .. } => {
             show(&dir, &id, &options(if csv { Format::Csv } else { Format::Json }))?;
@@ -79,7 +78,7 @@ fn show(dir: &Path, id: &str, options: &report::Options) -> Result<(), Stop> {
         // It is printed while it is read.
         Format::Json => print_run(&Store::read(dir)?, id, options),
         Format::Table | Format::Markdown | Format::Csv => {
-            print(&report::render(&Store::reading(dir, |store| store.document(id))?, options))
+            print_styled(&report::render(&Store::reading(dir, |store| store.document(id))?, options))
         }
     }
 }
@@ -116,22 +115,24 @@ fn list(dir: &Path, json: bool) -> Result<Exit, Stop> {
 }
 
 fn table(runs: &[RunSummary]) -> String {
-    let mut table = lists::table(["RUN", "STATE", "SAMPLES", "FAILED", "WALL s", "STUDY"]);
-    for run in runs {
+    let row = |run: &RunSummary| {
         let quick = if run.quick { " (quick)" } else { "" };
-        table.add_row([
+        [
             run.id.clone(),
             run.state.to_string(),
             run.samples.to_string(),
             run.failures.to_string(),
             format!("{:.0}", run.wall_seconds),
             format!("{}{quick}", run.title),
-        ]);
-    }
-    for column in 2..5 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    lists::text(table, &[5])
+        ]
+    };
+    let columns = [
+        Column::left("RUN"),
+        Column::left("STATE"),
+        Column::right("SAMPLES"),
+        Column::right("FAILED"),
+        Column::right("WALL s"),
+        Column::wrapped("STUDY"),
+    ];
+    lists::list(columns, runs.iter().map(row))
 }

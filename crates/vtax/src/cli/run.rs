@@ -12,7 +12,7 @@ use crate::{
     exit::{Exit, Stop},
     one_of::{Choice, one_of},
     study::{self, Conditions, Finished, RunRequest},
-    terminal::{print, print_written},
+    terminal::{print_styled, print_written},
 };
 
 /// How a result is printed.
@@ -32,9 +32,12 @@ pub(crate) struct OutputOptions {
 /// The form of a result.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Form {
-    /// Also print percentiles, losses, retransmits and how to read the tables
+    /// Also print every MTU, percentiles, losses, retransmits, CPU, the machine and the noise floor
     #[arg(long)]
     detail: bool,
+    /// Also print what the words and figures mean
+    #[arg(long)]
+    explain: bool,
     /// Print the result document (vtax.result/v1)
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -61,7 +64,13 @@ impl OutputOptions {
 impl Form {
     pub(crate) fn options(&self) -> report::Options {
         let (format, usual) = (if self.json { Format::Json } else { self.format }, report::Options::default());
-        report::Options { detail: self.detail, format, width: terminal_width().unwrap_or(usual.width), ..usual }
+        report::Options {
+            detail: self.detail,
+            explain: self.explain,
+            format,
+            width: terminal_width().unwrap_or(usual.width),
+            ..usual
+        }
     }
 }
 
@@ -165,7 +174,7 @@ pub(crate) fn finish(finished: Finished, options: &report::Options) -> Result<Ex
 pub(crate) fn print_run(store: &Store, id: &str, options: &report::Options) -> Result<(), Stop> {
     match options.format {
         Format::Json => print_written(|out| store.export(id, out)),
-        Format::Table | Format::Markdown | Format::Csv => print(&report::render(&store.document(id)?, options)),
+        Format::Table | Format::Markdown | Format::Csv => print_styled(&report::render(&store.document(id)?, options)),
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use vtax_model::study::Study;
+use vtax_report::Column;
 
 use super::{answer, lists};
 use crate::{
@@ -28,10 +29,17 @@ fn table(studies: &[Study]) -> String {
         let [whole, quick] = [false, true].map(|quick| time(study, quick));
         [study.id.to_string(), study.cells.len().to_string(), whole, quick, study.question.to_string()]
     };
+    let columns = [
+        Column::left("STUDY"),
+        Column::right("CELLS"),
+        Column::left("TIME"),
+        Column::left("--quick"),
+        Column::wrapped("QUESTION"),
+    ];
     format!(
         "{}\nTime: of all samples, if every row can run here. Run a study with `vtax run STUDY`; write your own after the \
          example in docs/studies.md.\n",
-        lists::list(["STUDY", "CELLS", "TIME", "--quick", "QUESTION"], &[4], studies.iter().map(row))
+        lists::list(columns, studies.iter().map(row))
     )
 }
 

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use vtax_journal::Owner;
 use vtax_lab::{GuestState, GuestSummary, LabState, LabSummary, dependency::Ties};
 use vtax_model::server::ServerSpec;
+use vtax_report::Column;
 
 use crate::cli::lists::list;
 
@@ -31,8 +32,17 @@ fn labs_table(labs: &[&LabSummary]) -> String {
             or_dash(lab.owner.as_ref().map(maker)),
         ]
     };
-    let header = ["LAB", "STATE", "HOSTS", "ZONES", "GUESTS", "ADDRESSES", "SINCE", "MADE BY"];
-    list(header, &[6, 7], labs.iter().map(row))
+    let columns = [
+        Column::left("LAB"),
+        Column::left("STATE"),
+        Column::right("HOSTS"),
+        Column::right("ZONES"),
+        Column::right("GUESTS"),
+        Column::left("ADDRESSES"),
+        Column::wrapped("SINCE"),
+        Column::wrapped("MADE BY"),
+    ];
+    list(columns, labs.iter().map(row))
 }
 
 fn or_dash(known: Option<impl Display>) -> String {
@@ -74,8 +84,19 @@ fn guests_table(labs: &[&LabSummary]) -> String {
             guest.accel.to_string(),
         ]
     };
-    let header = ["GUEST", "LAB", "HOST", "STATE", "PID", "MEMORY", "BESIDE", "VCPUS", "CPUS", "ACCEL"];
-    let table = list(header, &[], guests(labs).map(row));
+    let columns = [
+        Column::left("GUEST"),
+        Column::left("LAB"),
+        Column::left("HOST"),
+        Column::left("STATE"),
+        Column::right("PID"),
+        Column::right("MEMORY"),
+        Column::right("BESIDE"),
+        Column::right("VCPUS"),
+        Column::left("CPUS"),
+        Column::left("ACCEL"),
+    ];
+    let table = list(columns, guests(labs).map(row));
     match table.is_empty() {
         true => table,
         false => table + "beside: the host's memory that QEMU takes beside the guest's\n",
@@ -91,7 +112,15 @@ fn ties_table(labs: &[&LabSummary]) -> String {
         let [on, migration] = ties(&guest.ties);
         [guest.name.to_string(), lab.name.to_string(), on, migration]
     };
-    list(["GUEST", "LAB", "DEPENDS ON", "COULD MIGRATE LIVE"], &[2, 3], guests(labs).map(row))
+    list(
+        [
+            Column::left("GUEST"),
+            Column::left("LAB"),
+            Column::wrapped("DEPENDS ON"),
+            Column::wrapped("COULD MIGRATE LIVE"),
+        ],
+        guests(labs).map(row),
+    )
 }
 
 pub(super) fn ties(ties: &Ties) -> [String; 2] {
@@ -112,8 +141,15 @@ fn functions_table(records: &[&LabSummary]) -> String {
             or_dash(record.owner.as_ref().map(maker)),
         ])
     };
-    let header = ["FUNCTIONS OF", "VFS", "STATE", "RECORD", "SINCE", "MADE BY"];
-    list(header, &[4, 5], records.iter().filter_map(row))
+    let columns = [
+        Column::left("FUNCTIONS OF"),
+        Column::right("VFS"),
+        Column::left("STATE"),
+        Column::left("RECORD"),
+        Column::wrapped("SINCE"),
+        Column::wrapped("MADE BY"),
+    ];
+    list(columns, records.iter().filter_map(row))
 }
 
 /// The labs that are emulated servers, with what kind they are.
@@ -133,8 +169,19 @@ pub(in crate::cli) fn servers<'a>(servers: impl Iterator<Item = (&'a ServerSpec,
             or_dash(lab.owner.as_ref().map(maker)),
         ])
     };
-    let header = ["SERVER", "LAB", "STATE", "RUNS", "PID", "MEMORY", "BESIDE", "ACCEL", "SINCE", "MADE BY"];
-    list(header, &[8, 9], servers.filter_map(row))
+    let columns = [
+        Column::left("SERVER"),
+        Column::left("LAB"),
+        Column::left("STATE"),
+        Column::left("RUNS"),
+        Column::right("PID"),
+        Column::right("MEMORY"),
+        Column::right("BESIDE"),
+        Column::left("ACCEL"),
+        Column::wrapped("SINCE"),
+        Column::wrapped("MADE BY"),
+    ];
+    list(columns, servers.filter_map(row))
 }
 
 fn beside(guest: &GuestSummary) -> String {

@@ -19,6 +19,7 @@ use vtax_model::{
     topology::{Name, Topology},
     units::Span,
 };
+use vtax_report::Column;
 use vtax_sys::clock::boottime_ns;
 
 use super::{
@@ -86,7 +87,8 @@ fn told_ties(ties: &[GuestTies]) -> String {
         let [on, migration] = show::ties(ties);
         [guest.to_string(), on, migration]
     };
-    lists::list(["GUEST", "DEPENDS ON", "COULD MIGRATE LIVE"], &[1, 2], ties.iter().map(row))
+    let columns = [Column::left("GUEST"), Column::wrapped("DEPENDS ON"), Column::wrapped("COULD MIGRATE LIVE")];
+    lists::list(columns, ties.iter().map(row))
 }
 
 struct LabSite {
@@ -186,11 +188,10 @@ impl BuiltLab {
 
     /// `option` is what the user adds to a command so that it reaches the lab.
     fn told(&self, option: &str) -> String {
-        let mut table = lists::table(["DOMAIN", "HOST", "METHOD", "WIRE", "ADDRESS"]);
-        table.add_rows(self.lab.endpoints().iter().map(endpoint_row));
+        let columns = ["DOMAIN", "HOST", "METHOD", "WIRE", "ADDRESS"].map(Column::left);
+        let domains = lists::list(columns, self.lab.endpoints().iter().map(endpoint_row));
         let name = &self.lab.blueprint().lab;
         let guests = if self.guests.is_empty() { String::new() } else { self.told_of_guests() };
-        let domains = lists::text(table, &[]);
         format!("{domains}{guests}\nlab {name} is up; try: vtax lab exec{option} {name} DOMAIN -- COMMAND\n")
     }
 
@@ -199,7 +200,8 @@ impl BuiltLab {
             let [image, qemu, agent] = [times.image, times.qemu, times.agent].map(|seconds| format!("{seconds:.2}"));
             [times.guest.to_string(), image, qemu, agent]
         };
-        let table = lists::list(["GUEST", "IMAGE s", "QEMU s", "AGENT s"], &[], self.guests.iter().map(row));
+        let [image, qemu, agent] = ["IMAGE s", "QEMU s", "AGENT s"].map(Column::right);
+        let table = lists::list([Column::left("GUEST"), image, qemu, agent], self.guests.iter().map(row));
         let meaning = "image: until there was what it boots; qemu: until that was started; agent: until it answered";
         let weaknesses = weaknesses(&self.ground.facts);
         format!("\n{table}{meaning}\n{}{weaknesses}", accelerator(&self.ground.facts))
