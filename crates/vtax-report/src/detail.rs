@@ -98,7 +98,7 @@ pub(crate) fn noise_floor(document: &ResultDocument) -> Option<Section> {
         document.baseline
     );
     let parts = vec![SectionPart::Paragraph(text), SectionPart::Table(table)];
-    (!document.noise_floor.is_empty()).then(|| Section { title: "Noise floor".into(), parts })
+    (!document.noise_floor.is_empty()).then(|| Section::of("Noise floor", parts))
 }
 
 fn floor_line(document: &ResultDocument, floor: &FloorRecord) -> TableRow {

@@ -13,6 +13,7 @@ mod csv;
 mod detail;
 mod heading;
 mod host_cpu;
+mod html;
 mod labels;
 mod machine;
 mod markdown;
@@ -88,6 +89,18 @@ pub fn render(document: &ResultDocument, options: &Options) -> StyledText {
         Format::Json => unreachable!("the store writes a run's JSON"),
         Format::Table | Format::Markdown => study::view(document, options).draw(options),
     }
+}
+
+/// One HTML file with the reports of these runs, one below the other.
+pub fn page(documents: &[ResultDocument], options: &Options) -> String {
+    let options = Options { detail: true, explain: true, ..*options };
+    let views: Vec<(String, View)> =
+        documents.iter().map(|document| (document.id.clone(), study::view(document, &options))).collect();
+    let title = match documents {
+        [one] => one.title.to_string(),
+        several => format!("{} results of vtax", several.len()),
+    };
+    html::page(&title, &views)
 }
 
 impl RunComparison {

@@ -92,7 +92,7 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
                 highest; lost and sent again: all samples together; CPU: of the measuring threads. The whole series \
                 of each sample is in the JSON.";
     let parts: Vec<SectionPart> = std::iter::once(SectionPart::Paragraph(text.into())).chain(parts).collect();
-    (parts.len() > 1).then(|| Section { title: "Over time".into(), parts })
+    (parts.len() > 1).then(|| Section::of("Over time", parts))
 }
 
 fn table(document: &ResultDocument, record: &CellRecord) -> Vec<SectionPart> {
