@@ -11,7 +11,7 @@ const NO_BREAK: char = '\u{a0}';
 /// turn the direction of writing, are written as `\u202e`.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for character in visible(&unbroken(text, NO_BREAK)).chars() {
+    for character in unbroken(&visible(text), NO_BREAK).chars() {
         match character {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
@@ -32,6 +32,7 @@ mod tests {
     #[test]
     fn no_text_ends_its_element() {
         assert_eq!(escaped("</script><b a=\"1\">&'"), "&lt;/script&gt;&lt;b a=&quot;1&quot;&gt;&amp;&#39;");
+        assert_eq!(escaped("+4 % [3, 5]"), "+4\u{a0}% [3,\u{a0}5]");
         assert_eq!(escaped("\x1b[2J a\u{202e}b"), "\\u001b[2J a\\u202eb");
     }
 

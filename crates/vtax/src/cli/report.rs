@@ -31,7 +31,7 @@ pub(crate) fn report(args: &ReportArgs, places: &Locations) -> Result<Exit, Stop
         Some(file) => {
             let documents = args.ids.iter().map(|id| Store::reading(&dir, |store| store.document(id)));
             let documents: Vec<ResultDocument> = documents.collect::<Result<_, _>>()?;
-            write(file, &report::page(&documents, &options))?;
+            write(file, &report::page(&documents, &options).or_infrastructure()?)?;
         }
         None => args.ids.iter().try_for_each(|id| show(&dir, id, &options))?,
     }
