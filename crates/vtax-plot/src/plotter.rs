@@ -4,7 +4,7 @@ use std::{cell::RefCell, time::Duration};
 
 use crate::{
     chart::Chart,
-    engine::{Fault, VegaEngine},
+    engine::{VegaEngine, VegaFault},
     error::PlotError,
     page::PageSpec,
     svg::Svg,
@@ -54,7 +54,11 @@ impl Plotter {
         Ok(PageSpec::new(value))
     }
 
-    fn asked<T>(&self, chart: &Chart, ask: impl FnOnce(&VegaEngine, &str) -> Result<T, Fault>) -> Result<T, PlotError> {
+    fn asked<T>(
+        &self,
+        chart: &Chart,
+        ask: impl FnOnce(&VegaEngine, &str) -> Result<T, VegaFault>,
+    ) -> Result<T, PlotError> {
         let lite = specified(chart)?;
         let engine = match self.engine.take() {
             Some(engine) => engine,
@@ -78,15 +82,15 @@ fn specified(chart: &Chart) -> Result<String, PlotError> {
 
 fn load() -> Result<VegaEngine, PlotError> {
     VegaEngine::load().map_err(|fault| match fault {
-        Fault::Late => PlotError::Library { reason: "it took too long".to_owned() },
-        Fault::Thrown(reason) => PlotError::Library { reason },
+        VegaFault::Late => PlotError::Library { reason: "it took too long".to_owned() },
+        VegaFault::Thrown(reason) => PlotError::Library { reason },
     })
 }
 
-fn explained(chart: &Chart, fault: Fault) -> PlotError {
+fn explained(chart: &Chart, fault: VegaFault) -> PlotError {
     match fault {
-        Fault::Late => PlotError::TooSlow { title: chart.heading().title(), seconds: LONGEST.as_secs() },
-        Fault::Thrown(reason) => failed(chart, &reason),
+        VegaFault::Late => PlotError::TooSlow { title: chart.heading().title(), seconds: LONGEST.as_secs() },
+        VegaFault::Thrown(reason) => failed(chart, &reason),
     }
 }
 
