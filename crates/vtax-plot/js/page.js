@@ -38,15 +38,21 @@ async function revive(spec) {
   const fitting = () => Math.min(most, place.parentElement.clientWidth);
   const runtime = parse(JSON.parse(spec.textContent), null, {ast: true});
   const view = new View(runtime, {expr: expressionInterpreter, loader, renderer: 'svg', tooltip: showTip});
-  view.initialize(place).hover().width(fitting());
-  await view.runAsync();
+  view.initialize(place).hover();
+  await fitted(view, fitting());
   const drawn = place.querySelector('svg');
   drawn.setAttribute('role', 'img');
   drawn.setAttribute('aria-label', still.querySelector('title').textContent);
   drawn.prepend(still.querySelector('title').cloneNode(true), still.querySelector('desc').cloneNode(true));
   place.hidden = false;
   still.remove();
-  new ResizeObserver(() => view.width() !== fitting() && view.width(fitting()).runAsync()).observe(place.parentElement);
+  new ResizeObserver(() => view.width() !== fitting() && fitted(view, fitting())).observe(place.parentElement);
+}
+
+// The legend takes its columns from the width, and the room for the legend is known only after that.
+async function fitted(view, width) {
+  await view.width(width).runAsync();
+  await view.resize().runAsync();
 }
 
 const near = new IntersectionObserver(

@@ -19,16 +19,16 @@ const MOST_STACK: usize = 1 << 20;
 
 /// Why the library gave no answer.
 #[derive(Debug)]
-pub(crate) enum EngineFault {
+pub(crate) enum VegaFault {
     /// It was stopped at the deadline.
     Late,
     /// It failed, with the library's own words.
     Thrown(String),
 }
 
-impl EngineFault {
-    fn thrown(error: impl ToString) -> EngineFault {
-        EngineFault::Thrown(error.to_string())
+impl VegaFault {
+    fn thrown(error: impl ToString) -> VegaFault {
+        VegaFault::Thrown(error.to_string())
     }
 }
 
@@ -40,25 +40,25 @@ pub(crate) struct VegaEngine {
 
 impl VegaEngine {
     /// Loads the library.
-    pub(crate) fn load() -> Result<VegaEngine, EngineFault> {
-        let runtime = Runtime::new().map_err(EngineFault::thrown)?;
+    pub(crate) fn load() -> Result<VegaEngine, VegaFault> {
+        let runtime = Runtime::new().map_err(VegaFault::thrown)?;
         runtime.set_memory_limit(MOST_MEMORY);
         runtime.set_max_stack_size(MOST_STACK);
         let deadline = Rc::new(Cell::new(None::<Instant>));
         let end = Rc::clone(&deadline);
         runtime.set_interrupt_handler(Some(Box::new(move || end.get().is_some_and(|end| Instant::now() >= end))));
-        let context = Context::full(&runtime).map_err(EngineFault::thrown)?;
+        let context = Context::full(&runtime).map_err(VegaFault::thrown)?;
         context.with(|ctx| ctx.eval::<(), _>(LIBRARY).catch(&ctx).map_err(told))?;
         Ok(VegaEngine { context, deadline })
     }
 
     /// Compiles a specification of Vega-Lite to one of Vega.
-    pub(crate) fn compile(&self, lite: &str, most: Duration) -> Result<String, EngineFault> {
+    pub(crate) fn compile(&self, lite: &str, most: Duration) -> Result<String, VegaFault> {
         self.within(most, |ctx| called::<String>(ctx, "vtaxCompile", lite).catch(ctx).map_err(told))
     }
 
     /// Draws a specification of Vega-Lite as SVG.
-    pub(crate) fn draw(&self, lite: &str, most: Duration) -> Result<String, EngineFault> {
+    pub(crate) fn draw(&self, lite: &str, most: Duration) -> Result<String, VegaFault> {
         let drawn = |ctx: &Ctx<'_>| {
             let promise = called::<Promise<'_>>(ctx, "vtaxDraw", lite);
             promise.and_then(|promise| promise.finish()).catch(ctx).map_err(told)
@@ -72,16 +72,12 @@ impl VegaEngine {
         self.context.with(|ctx| ctx.globals().get("vtaxVersions")).expect("the library has them")
     }
 
-    fn within<T>(
-        &self,
-        most: Duration,
-        act: impl FnOnce(&Ctx<'_>) -> Result<T, EngineFault>,
-    ) -> Result<T, EngineFault> {
+    fn within<T>(&self, most: Duration, act: impl FnOnce(&Ctx<'_>) -> Result<T, VegaFault>) -> Result<T, VegaFault> {
         let end = Instant::now() + most;
         self.deadline.set(Some(end));
         let result = self.context.with(|ctx| act(&ctx));
         self.deadline.set(None);
-        result.map_err(|fault| if Instant::now() >= end { EngineFault::Late } else { fault })
+        result.map_err(|fault| if Instant::now() >= end { VegaFault::Late } else { fault })
     }
 }
 
@@ -90,12 +86,12 @@ fn called<'js, T: FromJs<'js>>(ctx: &Ctx<'js>, name: &str, lite: &str) -> rquick
 }
 
 /// What went wrong, in one line.
-fn told(error: CaughtError<'_>) -> EngineFault {
+fn told(error: CaughtError<'_>) -> VegaFault {
     let words = match &error {
         CaughtError::Exception(exception) => exception.message().unwrap_or_default(),
         other => other.to_string(),
     };
-    EngineFault::Thrown(crate::inert::inert(&words))
+    VegaFault::Thrown(crate::inert::inert(&words))
 }
 
 #[cfg(test)]
@@ -106,14 +102,14 @@ mod tests {
     fn a_chart_that_takes_too_long_is_stopped() {
         let engine = VegaEngine::load().expect("the library loads");
         let lite = r#"{"data":{"values":[{"a":1}]},"mark":"point"}"#;
-        assert!(matches!(engine.draw(lite, Duration::ZERO), Err(EngineFault::Late)));
+        assert!(matches!(engine.draw(lite, Duration::ZERO), Err(VegaFault::Late)));
         assert!(engine.draw(lite, Duration::from_secs(60)).is_ok());
     }
 
     #[test]
     fn nonsense_is_an_error() {
         let engine = VegaEngine::load().expect("the library loads");
-        assert!(matches!(engine.compile("{", Duration::from_secs(60)), Err(EngineFault::Thrown(_))));
+        assert!(matches!(engine.compile("{", Duration::from_secs(60)), Err(VegaFault::Thrown(_))));
     }
 
     #[test]
@@ -123,6 +119,6 @@ mod tests {
             let code = "let a = []; for (;;) a.push(new Array(1e5).fill(a.length))";
             ctx.eval::<(), _>(code).catch(ctx).map_err(told)
         };
-        assert!(matches!(engine.within(Duration::from_secs(60), greedy), Err(EngineFault::Thrown(_))));
+        assert!(matches!(engine.within(Duration::from_secs(60), greedy), Err(VegaFault::Thrown(_))));
     }
 }

@@ -114,15 +114,24 @@ impl Measured {
 /// Beyond this no scale has readable numbers, in any unit.
 const LARGEST: f64 = 1e15;
 
+/// What is smaller is drawn as zero.
+const SMALLEST: f64 = 1e-12;
+
 /// The figure with as many digits as a picture can show; none if it can't be drawn.
 pub(crate) fn drawable(value: f64) -> Option<f64> {
     let tidy = || format!("{value:.5e}").parse().ok();
-    if value.is_finite() && value.abs() <= LARGEST { tidy() } else { None }
+    match value.abs() {
+        size if size < SMALLEST => Some(0.0),
+        // Which not a number isn't.
+        size if size <= LARGEST => tidy(),
+        _ => None,
+    }
 }
 
 /// The figure with four digits.
 pub(crate) fn number(value: f64) -> String {
     let Some(value) = drawable(value) else { return "not known".to_owned() };
+    let value: f64 = format!("{value:.3e}").parse().unwrap_or(value);
     let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     match magnitude {
         -4..=9 => grouped(&format!("{:.*}", usize::try_from(3 - magnitude).unwrap_or(0), value)),
@@ -152,7 +161,7 @@ mod tests {
     #[test]
     fn numbers_have_four_digits() {
         let shown = [0.0, 12.3456, -0.012345, 1_234_567.0, 100.0, 1e-7, f64::NAN].map(number);
-        assert_eq!(shown, ["0", "12.35", "−0.01235", "1,234,567", "100", "1.000e-7", "not known"]);
+        assert_eq!(shown, ["0", "12.35", "−0.01235", "1,235,000", "100", "1.000e-7", "not known"]);
     }
 
     #[test]
@@ -166,6 +175,7 @@ mod tests {
     #[test]
     fn only_finite_figures_are_drawn() {
         assert_eq!([f64::NAN, f64::INFINITY, 1e300].map(drawable), [None; 3]);
+        assert_eq!([5e-324, -0.0].map(drawable), [Some(0.0); 2]);
         assert_eq!(Reach { low: 2.0, high: 1.0 }.drawable(), Some(Reach { low: 1.0, high: 2.0 }));
     }
 }

@@ -4,7 +4,7 @@ use std::{cell::RefCell, time::Duration};
 
 use crate::{
     chart::Chart,
-    engine::{EngineFault, VegaEngine},
+    engine::{VegaEngine, VegaFault},
     error::PlotError,
     page::PageSpec,
     svg::Svg,
@@ -57,7 +57,7 @@ impl Plotter {
     fn asked<T>(
         &self,
         chart: &Chart,
-        ask: impl FnOnce(&VegaEngine, &str) -> Result<T, EngineFault>,
+        ask: impl FnOnce(&VegaEngine, &str) -> Result<T, VegaFault>,
     ) -> Result<T, PlotError> {
         let lite = specified(chart)?;
         let engine = match self.engine.take() {
@@ -82,15 +82,15 @@ fn specified(chart: &Chart) -> Result<String, PlotError> {
 
 fn load() -> Result<VegaEngine, PlotError> {
     VegaEngine::load().map_err(|fault| match fault {
-        EngineFault::Late => PlotError::Library { reason: "it took too long".to_owned() },
-        EngineFault::Thrown(reason) => PlotError::Library { reason },
+        VegaFault::Late => PlotError::Library { reason: "it took too long".to_owned() },
+        VegaFault::Thrown(reason) => PlotError::Library { reason },
     })
 }
 
-fn explained(chart: &Chart, fault: EngineFault) -> PlotError {
+fn explained(chart: &Chart, fault: VegaFault) -> PlotError {
     match fault {
-        EngineFault::Late => PlotError::TooSlow { title: chart.heading().title(), seconds: LONGEST.as_secs() },
-        EngineFault::Thrown(reason) => failed(chart, &reason),
+        VegaFault::Late => PlotError::TooSlow { title: chart.heading().title(), seconds: LONGEST.as_secs() },
+        VegaFault::Thrown(reason) => failed(chart, &reason),
     }
 }
 

@@ -61,13 +61,13 @@ fn config() -> Value {
         },
         "legend": {
             "orient": "top", "direction": "horizontal", "title": null, "labelFontSize": 12, "labelColor": INK,
-            "labelLimit": 200, "symbolSize": 90, "symbolStrokeWidth": 1.5, "rowPadding": 5, "columnPadding": 16,
+            "labelLimit": 200, "symbolSize": 110, "symbolStrokeWidth": 1.5, "symbolOpacity": 1, "rowPadding": 5, "columnPadding": 16,
             "offset": 12
         },
         "text": {"color": INK, "fontSize": 11},
         "rule": {"color": INK},
         "line": {"strokeWidth": 1.8},
-        "point": {"size": 60, "filled": true, "opacity": 1}
+        "point": {"filled": true}
     })
 }
 
@@ -94,9 +94,11 @@ pub(crate) fn told_apart(field: &str, names: &[String], values: Vec<Value>) -> V
 /// A legend with as many columns as the width has room for.
 fn legend(names: &[String]) -> Value {
     const LETTER: usize = 7;
-    const SYMBOL: usize = 42;
-    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).min(28);
-    let column = longest * LETTER + SYMBOL;
+    const SYMBOL: usize = 40;
+    let lengths = || names.iter().map(|name| name.chars().count().min(28));
+    // Columns are as wide as they need to be, so the width of most is between the mean and the largest.
+    let usual = (lengths().sum::<usize>() / names.len() + lengths().max().unwrap_or(0)) / 2;
+    let column = usual * LETTER + SYMBOL;
     json!({"columns": {"expr": format!("max(1, floor(width / {column}))")}})
 }
 
@@ -104,12 +106,25 @@ pub(crate) fn colours(field: &str, names: &[String]) -> Value {
     told_apart(field, names, (0..8).map(|index| json!(colour(index))).collect())
 }
 
+/// As [`colours`], for lines: the legend shows a piece of each.
+pub(crate) fn line_colours(names: &[String]) -> Value {
+    lined(colours("n", names))
+}
+
+fn lined(mut channel: Value) -> Value {
+    if let Some(legend) = channel["legend"].as_object_mut() {
+        let strokes = [("symbolType", json!("stroke")), ("symbolSize", json!(500)), ("symbolStrokeWidth", json!(2))];
+        legend.extend(strokes.map(|(name, value)| (name.to_owned(), value)));
+    }
+    channel
+}
+
 pub(crate) fn shapes(field: &str, names: &[String]) -> Value {
     told_apart(field, names, SHAPES.map(|shape| json!(shape)).to_vec())
 }
 
-pub(crate) fn dashes(field: &str, names: &[String]) -> Value {
-    told_apart(field, names, DASHES.map(|dash| json!(dash)).to_vec())
+pub(crate) fn dashes(names: &[String]) -> Value {
+    lined(told_apart("n", names, DASHES.map(|dash| json!(dash)).to_vec()))
 }
 
 /// What makes a click on the legend choose a name; none without a legend.
@@ -132,7 +147,7 @@ pub(crate) fn faint(names: &[String], usual: f64) -> Value {
 pub(crate) fn axis(quantity: &Quantity, figures: impl IntoIterator<Item = f64>) -> Value {
     let largest = figures.into_iter().map(f64::abs).fold(0.0, f64::max);
     let format = if largest >= 1e6 || (largest > 0.0 && largest < 1e-4) { "~s" } else { ",f" };
-    json!({"title": quantity.title(), "format": format, "tickCount": 6})
+    json!({"title": quantity.title(), "format": format, "tickCount": 6, "labelFlush": false})
 }
 
 /// What a reader sees at a mark: its name, and the figure in words.

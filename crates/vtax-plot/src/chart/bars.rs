@@ -67,7 +67,8 @@ impl Bars {
             sheet::noise(along.figure, self.noise),
             self.bar(&along, &series, &rows),
             self.outline(&along, &series, &rows),
-            self.whisker(&along, &series, &rows),
+            self.whisker(&along, &series, &rows, json!({"type": "rule", "color": sheet::halo(), "strokeWidth": 4})),
+            self.whisker(&along, &series, &rows, json!({"type": "errorbar", "color": INK, "ticks": {"size": 7}})),
         ];
         let published = self.has_published().then_some("Dashed outline: published value.");
         let notes =
@@ -127,8 +128,7 @@ impl Bars {
     fn encoding(&self, along: &Along, value: &str) -> Value {
         let figures = self.bars.iter().flat_map(|bar| bar.measured.ends().chain(bar.published));
         let mut encoding = json!({});
-        encoding[along.figure] =
-            json!({"field": value, "type": "quantitative", "axis": sheet::axis(&self.quantity, figures)});
+        encoding[along.figure] = json!({"field": value, "type": "quantitative", "stack": null, "axis": sheet::axis(&self.quantity, figures)});
         encoding[along.group] = json!({
             "field": "g", "type": "nominal", "scale": {"domain": self.groups(), "paddingInner": 0.25, "paddingOuter": 0.15},
             "axis": {"title": inert(&self.groups), "labelAngle": 0, "ticks": false, "grid": false},
@@ -146,7 +146,7 @@ impl Bars {
         json!({
             "data": sheet::data(rows.iter().filter(|row| row["p"] == "m").cloned()),
             "params": sheet::pick("n", series),
-            "mark": {"type": "bar", "cornerRadiusEnd": 1},
+            "mark": "bar",
             "encoding": encoding,
         })
     }
@@ -167,13 +167,14 @@ impl Bars {
         })
     }
 
-    fn whisker(&self, along: &Along, series: &[String], rows: &[Value]) -> Value {
+    /// The intervals, once wide in the colour of the background, so that they can be seen on dark bars too.
+    fn whisker(&self, along: &Along, series: &[String], rows: &[Value], mark: Value) -> Value {
         let mut encoding = self.encoding(along, "l");
         encoding[along.end] = json!({"field": "h"});
         encoding["opacity"] = sheet::faint(series, 1.0);
         json!({
             "data": sheet::data(rows.iter().filter(|row| row.get("l").is_some()).cloned()),
-            "mark": {"type": "errorbar", "color": INK, "ticks": {"size": 7}},
+            "mark": mark,
             "encoding": encoding,
         })
     }

@@ -167,7 +167,7 @@ impl Differences {
         json!({
             "data": sheet::data(rows.iter().cloned()),
             "params": sheet::pick("j", &names),
-            "mark": {"type": "point", "size": 110, "stroke": sheet::halo(), "strokeWidth": 0.8},
+            "mark": {"type": "point", "size": 150, "opacity": 1, "stroke": sheet::halo(), "strokeWidth": 0.8},
             "encoding": encoding,
         })
     }

@@ -43,12 +43,12 @@ impl Distribution {
         let line = json!({
             "data": sheet::data(rows),
             "params": sheet::pick("n", &names),
-            "mark": {"type": "line", "point": {"size": 40}},
+            "mark": {"type": "line", "point": {"size": 40, "opacity": 1}},
             "encoding": {
                 "x": self.nines(),
                 "y": self.values(),
-                "color": sheet::colours("n", &names),
-                "strokeDash": sheet::dashes("n", &names),
+                "color": sheet::line_colours(&names),
+                "strokeDash": sheet::dashes(&names),
                 "opacity": sheet::faint(&names, 1.0),
                 "tooltip": sheet::tip(),
             },
@@ -80,9 +80,17 @@ impl Distribution {
     }
 
     fn values(&self) -> Value {
+        let (low, high) = self.points().filter_map(|(_, value)| positive(value)).fold((f64::MAX, 0.0), spanned);
+        let ticks = if high > 0.0 { ticks(low, high) } else { vec![1.0, 10.0] };
+        let format = if low < 1e-3 || high >= 1e5 { "~s" } else { ",~r" };
         json!({
-            "field": "v", "type": "quantitative", "scale": {"type": "log", "nice": true},
-            "axis": {"title": self.quantity.title(), "format": "~s", "labelOverlap": "parity", "tickCount": 8},
+            "field": "v", "type": "quantitative",
+            "scale": {"type": "log", "nice": false, "domain": [ticks.first(), ticks.last()]},
+            "axis": {
+                "title": self.quantity.title(), "values": ticks, "labelOverlap": "greedy",
+                // Vega's own format leaves labels of a logarithmic axis out as it sees fit.
+                "labelExpr": format!("format(datum.value, '{format}')"),
+            },
         })
     }
 
@@ -98,13 +106,41 @@ fn nines(percentile: f64) -> Option<f64> {
     (1e-9..=1.0).contains(&rest).then(|| (-rest.log10() * 1e5).round() / 1e5)
 }
 
+fn spanned((low, high): (f64, f64), value: f64) -> (f64, f64) {
+    (low.min(value), high.max(value))
+}
+
+/// Round figures from below `low` to above `high`: 1, 2, 5 of each power of ten, or powers only if there are many.
+fn ticks(low: f64, high: f64) -> Vec<f64> {
+    const MOST_FINE: f64 = 3.5;
+    let steps: &[f64] = if (high / low).log10() <= MOST_FINE { &[1.0, 2.0, 5.0] } else { &[1.0] };
+    let powers = low.log10().floor() as i32..=high.log10().ceil() as i32 + 1;
+    let all: Vec<f64> = powers.flat_map(|power| steps.iter().map(move |step| rounded(*step, power))).collect();
+    let first = all.iter().rposition(|tick| *tick <= low).unwrap_or(0);
+    let last = all.iter().position(|tick| *tick >= high && *tick > low).unwrap_or(all.len() - 1);
+    all[first..=last.max(first)].to_vec()
+}
+
+/// Without the digits that multiplying would leave.
+fn rounded(step: f64, power: i32) -> f64 {
+    format!("{step}e{power}").parse().unwrap_or(step)
+}
+
 fn positive(value: f64) -> Option<f64> {
-    crate::measured::drawable(value).filter(|value| *value > 1e-15)
+    crate::measured::drawable(value).filter(|value| *value > 0.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ticks_are_around_the_values() {
+        assert_eq!(ticks(8.1, 480.0), [5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
+        assert_eq!(ticks(3.0, 3.0), [2.0, 5.0]);
+        assert_eq!(ticks(1.0, 1.0), [1.0, 2.0]);
+        assert_eq!(ticks(0.02, 3_000.0), [0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0]);
+    }
 
     #[test]
     fn nines_are_counted() {

@@ -106,7 +106,7 @@ fn mark(rows: &[Value], names: &[String], named: bool) -> Value {
     json!({
         "data": sheet::data(rows.iter().cloned()),
         "params": sheet::pick("n", pickable),
-        "mark": {"type": "point", "size": 80, "stroke": sheet::halo(), "strokeWidth": 0.8},
+        "mark": {"type": "point", "size": 90, "opacity": 1, "stroke": sheet::halo(), "strokeWidth": 0.8},
         "encoding": {
             "x": {"field": "x", "type": "quantitative"},
             "y": {"field": "y", "type": "quantitative"},
@@ -164,12 +164,8 @@ struct Labels {
 }
 
 /// Where a name can be: its anchor, its distance from the point, and how much of its width is to the left of that.
-const SIDES: [(&str, &str, f64, f64, f64); 4] = [
-    ("left", "middle", 9.0, 0.0, 0.0),
-    ("right", "middle", -9.0, 0.0, 1.0),
-    ("center", "middle", 0.0, -15.0, 0.5),
-    ("center", "middle", 0.0, 16.0, 0.5),
-];
+const SIDES: [(&str, f64, f64, f64); 4] =
+    [("left", 8.0, -10.0, 0.0), ("left", 8.0, 11.0, 0.0), ("right", -8.0, -10.0, 1.0), ("right", -8.0, 11.0, 1.0)];
 
 /// Left, top, right, bottom in pixels.
 type Area = [f64; 4];
@@ -200,7 +196,7 @@ fn place(row: &Value, x: Extent, y: Extent) -> (f64, f64) {
 
 fn free_side(row: &Value, (x, y): (f64, f64), taken: &[Area]) -> Option<(usize, Area)> {
     let width = 7.0 * row["n"].as_str().map_or(0, |name| name.chars().count()) as f64;
-    let area = |&(_, _, dx, dy, before): &(&str, &str, f64, f64, f64)| {
+    let area = |&(_, dx, dy, before): &(&str, f64, f64, f64)| {
         let left = x + dx - before * width;
         [left, y + dy - 7.0, left + width, y + dy + 7.0]
     };
@@ -210,10 +206,10 @@ fn free_side(row: &Value, (x, y): (f64, f64), taken: &[Area]) -> Option<(usize, 
     SIDES.iter().map(area).enumerate().find(|(_, area)| free(area))
 }
 
-fn layer(rows: Vec<Value>, (align, baseline, dx, dy, _): (&str, &str, f64, f64, f64)) -> Option<Value> {
+fn layer(rows: Vec<Value>, (align, dx, dy, _): (&str, f64, f64, f64)) -> Option<Value> {
     let text = json!({
         "data": sheet::data(rows.iter().cloned()),
-        "mark": {"type": "text", "align": align, "baseline": baseline, "dx": dx, "dy": dy, "fontSize": 12},
+        "mark": {"type": "text", "align": align, "baseline": "middle", "dx": dx, "dy": dy, "fontSize": 12},
         "encoding": {
             "x": {"field": "x", "type": "quantitative"},
             "y": {"field": "y", "type": "quantitative"},

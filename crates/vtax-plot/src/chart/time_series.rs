@@ -72,7 +72,7 @@ impl TimeSeries {
         json!({
             "x": {"field": "x", "type": "quantitative", "axis": times, "scale": {"zero": false, "nice": false}},
             "y": {"field": field, "type": "quantitative", "axis": values, "scale": {"zero": false}},
-            "color": sheet::colours("n", names),
+            "color": sheet::line_colours(names),
             "opacity": sheet::faint(names, 1.0),
         })
     }
@@ -84,15 +84,14 @@ impl TimeSeries {
         let mut encoding = self.encoding("l", names);
         encoding["y2"] = json!({"field": "h"});
         encoding["opacity"] = sheet::faint(names, 0.22);
-        encoding["color"]["legend"] = Value::Null;
         json!({"data": sheet::data(rows), "mark": "area", "encoding": encoding})
     }
 
     fn line(&self, names: &[String], rows: Vec<Value>) -> Value {
         let mut encoding = self.encoding("v", names);
-        encoding["strokeDash"] = sheet::dashes("n", names);
+        encoding["strokeDash"] = sheet::dashes(names);
         encoding["tooltip"] = sheet::tip();
-        let point = if rows.len() <= 60 { json!({"size": 30}) } else { json!("transparent") };
+        let point = if rows.len() <= 60 { json!({"size": 30, "opacity": 1}) } else { json!("transparent") };
         json!({
             "data": sheet::data(rows),
             "params": sheet::pick("n", names),

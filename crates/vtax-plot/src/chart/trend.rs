@@ -50,6 +50,9 @@ pub struct Change {
     pub label: String,
 }
 
+/// Words of neighbouring changes are on different lines.
+const LINES: usize = 3;
+
 impl Trend {
     pub(crate) fn figures(&self) -> usize {
         self.lines.iter().map(|line| line.runs.len()).sum::<usize>() + self.changes.len()
@@ -65,7 +68,9 @@ impl Trend {
             sheet::nothing_note(rows.is_empty()),
         ];
         let mut layers = vec![self.band(&names, band), self.line(&names, rows)];
-        layers.extend(self.changes.iter().enumerate().flat_map(change));
+        // All rules are below all words.
+        layers.push(self.rules());
+        layers.extend((0..LINES).flat_map(|line| self.words(line)));
         sheet::sheet(json!(300), layers, &notes)
     }
 
@@ -84,9 +89,9 @@ impl Trend {
         let runs = self.lines.iter().flat_map(|line| &line.runs);
         let axis = sheet::axis(&self.quantity, runs.flat_map(|run| run.measured.ends().collect::<Vec<_>>()));
         json!({
-            "x": time("x"),
+            "x": self.time(),
             "y": {"field": field, "type": "quantitative", "axis": axis, "scale": {"zero": false}},
-            "color": sheet::colours("n", names),
+            "color": sheet::line_colours(names),
             "opacity": sheet::faint(names, 1.0),
         })
     }
@@ -98,46 +103,59 @@ impl Trend {
         let mut encoding = self.encoding("l", names);
         encoding["y2"] = json!({"field": "h"});
         encoding["opacity"] = sheet::faint(names, 0.2);
-        encoding["color"]["legend"] = Value::Null;
         json!({"data": sheet::data(rows), "mark": "area", "encoding": encoding})
     }
 
     fn line(&self, names: &[String], rows: Vec<Value>) -> Value {
         let mut encoding = self.encoding("v", names);
-        encoding["strokeDash"] = sheet::dashes("n", names);
+        encoding["strokeDash"] = sheet::dashes(names);
         encoding["tooltip"] = sheet::tip();
         json!({
             "data": sheet::data(rows),
             "params": sheet::pick("n", names),
-            "mark": {"type": "line", "point": {"size": 36}},
+            "mark": {"type": "line", "point": {"size": 36, "opacity": 1}},
             "encoding": encoding,
         })
     }
-}
 
-/// Dates are in UTC, so that a page says the same everywhere.
-fn time(field: &str) -> Value {
-    json!({
-        "field": field, "type": "temporal", "scale": {"type": "utc"},
-        "axis": {"title": "Date (UTC)", "grid": false, "labelOverlap": true, "tickCount": 7},
-    })
-}
+    /// Dates are in UTC, so that a page says the same everywhere.
+    fn time(&self) -> Value {
+        const DAYS: i64 = 3 * 86_400;
+        let times = self.lines.iter().flat_map(|line| &line.runs).map(|run| run.at.as_second());
+        let (first, last) = times.fold((i64::MAX, i64::MIN), |(first, last), at| (first.min(at), last.max(at)));
+        let format = if last.saturating_sub(first) < DAYS { "%m-%d %H:%M" } else { "%Y-%m-%d" };
+        let axis = json!({
+            "title": "Date (UTC)", "grid": false, "format": format, "tickCount": 7, "labelFlush": false,
+            "labelOverlap": "greedy", "labelSeparation": 12,
+        });
+        json!({"field": "x", "type": "temporal", "scale": {"type": "utc"}, "axis": axis})
+    }
 
-/// A rule and its words. Words of neighbours are on different lines.
-fn change((index, change): (usize, &Change)) -> [Value; 2] {
-    const LINES: usize = 3;
-    let at = sheet::data([json!({"x": change.at.as_millisecond(), "w": inert(&change.label)})]);
-    let dy = 2 + 14 * (index % LINES);
-    [
+    fn rules(&self) -> Value {
+        if self.changes.is_empty() {
+            return Value::Null;
+        }
         json!({
-            "data": at,
+            "data": sheet::data(self.changes.iter().map(moment)),
             "mark": {"type": "rule", "strokeDash": [5, 3], "color": INK, "opacity": 0.7},
-            "encoding": {"x": time("x"), "tooltip": {"field": "w"}},
-        }),
-        json!({
-            "data": at,
-            "mark": {"type": "text", "align": "left", "baseline": "top", "dx": 5, "dy": dy, "limit": 150},
-            "encoding": {"x": time("x"), "y": {"value": 0}, "text": {"field": "w"}},
-        }),
-    ]
+            "encoding": {"x": self.time(), "tooltip": {"field": "w"}},
+        })
+    }
+
+    /// The words of the changes on one of the lines, over a halo.
+    fn words(&self, line: usize) -> [Value; 2] {
+        let changes: Vec<Value> = self.changes.iter().skip(line).step_by(LINES).map(moment).collect();
+        let words = |halo: Value| {
+            let dy = 2 + 15 * line;
+            let place = json!({"type": "text", "align": "left", "baseline": "top", "dx": 5, "dy": dy, "limit": 150, "strokeWidth": 4});
+            let encoding = json!({"x": self.time(), "y": {"value": 0}, "text": {"field": "w"}, "stroke": halo});
+            let layer = json!({"data": sheet::data(changes.clone()), "mark": place, "encoding": encoding});
+            if changes.is_empty() { Value::Null } else { layer }
+        };
+        [words(json!({"value": sheet::halo()})), words(Value::Null)]
+    }
+}
+
+fn moment(change: &Change) -> Value {
+    json!({"x": change.at.as_millisecond(), "w": inert(&change.label)})
 }

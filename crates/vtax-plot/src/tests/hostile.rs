@@ -163,7 +163,6 @@ fn fault(svg: &Svg) -> Option<String> {
 fn check(chart: &Chart) {
     let svg = drawn(chart);
     assert_eq!(fault(&svg), None, "{chart:?}\n{}", svg.as_str());
-    svg.standalone(Theme::Dark).png(1.0).unwrap_or_else(|error| panic!("{error}: {chart:?}"));
     let spec = PLOTTER.with(|plotter| plotter.page_spec(chart)).expect("a specification").to_string();
     assert!(!spec.contains(['<', '>', '&']), "{spec}");
 }
@@ -184,6 +183,7 @@ fn hostile_names_are_text() {
     for chart in charts(&rows, HOSTILE[0]) {
         check(&chart);
         let svg = drawn(&chart);
+        svg.standalone(Theme::Dark).png(1.0).expect("a picture");
         let tree = roxmltree::Document::parse(svg.as_str()).expect("XML");
         let shown = |text: &str| tree.descendants().filter_map(|node| node.text()).any(|own| own == text);
         assert!(shown(HOSTILE[0]) && shown("<b>bold</b>") && shown("\\u{202e}reversed\\u{2066}"), "{}", svg.as_str());
