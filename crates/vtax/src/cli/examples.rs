@@ -106,6 +106,11 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax report --png charts", "each chart as a file"),
         ],
     ),
+    (
+        "completions",
+        &[("vtax completions bash", "for bash: put it into ~/.local/share/bash-completion/completions/vtax")],
+    ),
+    ("man", &[("vtax man", "the page of vtax"), ("vtax man --dir man", "the pages of all verbs")]),
     ("agent probe", &[("vtax agent probe ssh:vm1", "whether vtax can measure on vm1")]),
 ];
 
