@@ -130,7 +130,7 @@ fn text(examples: &[(&str, &str)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
+    use std::{ffi::OsString, fs, path::Path};
 
     use super::{super::arguments, *};
 
@@ -140,6 +140,31 @@ mod tests {
             let read = arguments::read(words.split(' ').map(OsString::from));
             assert!(read.is_ok(), "{words}: {}", read.expect_err("refused"));
         }
+    }
+
+    /// The commands in a page: lines of its blocks of code, without what is said of them.
+    fn commands(page: &str) -> Vec<&str> {
+        let blocks = page.split("\n```").skip(1).step_by(2);
+        let lines = blocks.flat_map(str::lines).filter(|line| line.starts_with("vtax ") && !line.contains('\''));
+        lines.filter_map(|line| line.split(" #").next()).collect()
+    }
+
+    #[test]
+    fn every_command_of_the_book_is_one_that_vtax_takes() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let pages = fs::read_dir(&docs).expect("the book").map(|page| page.expect("a page").path());
+        let pages = pages.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+        let mut seen = 0;
+        for path in pages.chain([docs.join("../README.md")]) {
+            let page = fs::read_to_string(&path).expect("text");
+            for command in commands(&page) {
+                let words = command.split_whitespace().filter(|word| *word != "…").map(OsString::from);
+                let refused = arguments::read(words).err().filter(clap::Error::use_stderr);
+                assert!(refused.is_none(), "{}: {command}: {refused:?}", path.display());
+                seen += 1;
+            }
+        }
+        assert!(seen > 40, "{seen}");
     }
 
     #[test]
