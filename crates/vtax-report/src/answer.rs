@@ -36,7 +36,7 @@ pub(crate) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
     let of_instrument = |instrument: &Instrument| {
         let mine: Vec<&BlockCells<'_>> = blocks.iter().filter(|block| block.instrument == *instrument).collect();
         let name = several.then(|| words::of_instrument(*instrument));
-        Effects::of(document, &mine).map(|effects| effects.parts(name)).unwrap_or_default()
+        Effects::of(document, &mine).map(|effects| effects.parts(name, all)).unwrap_or_default()
     };
     let parts: Vec<SectionPart> = instruments.iter().flat_map(of_instrument).collect();
     Section::new("", if parts.is_empty() { levels(document) } else { parts })
@@ -84,10 +84,10 @@ impl<'a> Effects<'a> {
         (!all.is_empty()).then_some(Effects { document, all, mtus })
     }
 
-    fn parts(&self, instrument: Option<&str>) -> Vec<SectionPart> {
+    fn parts(&self, instrument: Option<&str>, all: bool) -> Vec<SectionPart> {
         let lines = self.of_rows();
         let parts = [SectionPart::Paragraph(self.lead(instrument)), SectionPart::bullets(lines)];
-        parts.into_iter().chain(self.of_other_mtus().map(SectionPart::Paragraph)).collect()
+        parts.into_iter().chain(self.of_other_mtus(all).map(SectionPart::Paragraph)).collect()
     }
 
     /// `Against native at MTU 1500, with 95 % intervals:`
@@ -136,8 +136,8 @@ impl<'a> Effects<'a> {
         format!("{} {block}{} {}{at}", record.cell.row, quantity(*test), said(tax))
     }
 
-    /// Whether the rows cost the same at the other MTUs.
-    fn of_other_mtus(&self) -> Option<String> {
+    /// Whether the rows cost the same at the other MTUs. Unless `all` tables follow, it says where those are.
+    fn of_other_mtus(&self, all: bool) -> Option<String> {
         let compared = self.twins();
         let differing: Vec<String> = compared
             .iter()
@@ -145,16 +145,12 @@ impl<'a> Effects<'a> {
             .map(|(one, _)| self.told(one))
             .collect();
         let mtus = words::list(self.mtus.iter().skip(1).map(Mtu::to_string), " and ")?;
-        let at = format!("At MTU {mtus}");
+        let told = if all { "" } else { " (--detail)" };
+        let same = format!("At MTU {mtus} the costs are the same, within the intervals{told}");
         (!compared.is_empty()).then(|| match differing.len() {
-            0 => format!("{at} the costs are the same, within the intervals (--detail)."),
-            1..=EXCEPTIONS => {
-                format!(
-                    "{at} the costs are the same, within the intervals (--detail), but for {}.",
-                    differing.join("; ")
-                )
-            }
-            some => format!("{at} {some} of {} costs differ from these: see the tables.", compared.len()),
+            0 => format!("{same}."),
+            1..=EXCEPTIONS => format!("{same}, but for {}.", differing.join("; ")),
+            some => format!("At MTU {mtus} {some} of {} costs differ from these: see the tables.", compared.len()),
         })
     }
 }

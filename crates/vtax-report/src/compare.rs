@@ -13,6 +13,7 @@ use serde::Serialize;
 use vtax_model::{
     cell::{Block, Cell, Instrument},
     result::{CellRecord, Metric, ResultDocument},
+    run::Difference,
     study::Row,
     units::Mtu,
 };
@@ -23,11 +24,15 @@ use misgivings::{instruments, misgivings};
 use super::{
     blocks::{distinct, grouped, quantity, rows_head, sizes},
     heading::{date, plan},
-    number::counted,
+    labels,
+    number::{brief_change, brief_interval, counted},
     two_samples,
     view::{Column, Group, JudgedChange, Section, SectionPart, Table, TableRow, Value, View},
     words,
 };
+
+/// How many cells an answer names.
+const NAMED: usize = 6;
 
 /// The form of [`RunComparison`] as JSON.
 const SCHEMA: &str = "vtax.comparison/v1";
@@ -193,7 +198,6 @@ fn machines(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, Stri
 impl RunComparison {
     /// Why nothing is compared, if nothing is.
     pub fn nothing_in_common(&self) -> Option<String> {
-        const NAMED: usize = 4;
         let alone: Vec<&str> = self.alone.iter().take(NAMED).map(String::as_str).collect();
         let more = if self.alone.len() > NAMED { "; …" } else { "" };
         self.cells.is_empty().then(|| match alone.is_empty() {
@@ -218,9 +222,41 @@ impl RunComparison {
             warnings: self.all_warnings(),
             facts: vec![fact("first", &self.a), fact("second", &self.b)],
             sections,
-            answer: None,
+            answer: self.answer(),
         }
         .with_caveat(self.caveat.as_deref())
+    }
+
+    /// The cells in which the second run is shown to be worse, and by more than this.
+    pub fn worse_than(&self, limit: Difference) -> Vec<String> {
+        let cost = |cell: &Compared| cell.of.cost_ratio(cell.ratio).ln();
+        let worse = |cell: &&Compared| cell.verdict == Verdict::Slower && cost(cell) > limit.log();
+        self.cells.iter().filter(worse).map(|cell| self.told(cell)).collect()
+    }
+
+    /// What is shown, the largest changes first.
+    fn answer(&self) -> Option<Section> {
+        let size = |cell: &Compared| cell.ratio.ln().abs();
+        let of = |verdict: Verdict, words: &str| {
+            let mut cells: Vec<&Compared> = self.cells.iter().filter(|cell| cell.verdict == verdict).collect();
+            cells.sort_by(|one, other| size(other).total_cmp(&size(one)));
+            let more = cells.len().saturating_sub(NAMED);
+            let named = words::list(cells.into_iter().take(NAMED).map(|cell| self.told(cell)), "; ")?;
+            let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+            Some(format!("{words}: {named}{more}"))
+        };
+        let rest = self.cells.iter().filter(|cell| !cell.verdict.is_shown()).count();
+        let rest = (rest > 0).then(|| format!("no difference shown: {rest} of {} cells", self.cells.len()));
+        let lines = [of(Verdict::Slower, "slower"), of(Verdict::Faster, "faster"), rest];
+        Section::bullets("", lines.into_iter().flatten().collect())
+    }
+
+    /// `bridge TCP RR at MTU 1500 +4.1 % [+3.2, +5.0]`
+    fn told(&self, Compared { cell, ratio, low, high, .. }: &Compared) -> String {
+        let interval = low.zip(*high).map_or(String::new(), |(low, high)| format!(" {}", brief_interval(low, high)));
+        let several = self.cells.iter().any(|other| other.cell.mtu != cell.mtu);
+        let mtu = if several { format!(" at MTU {}", cell.mtu) } else { String::new() };
+        format!("{} {}{mtu} {}{interval}", cell.row, labels::test(cell), brief_change(*ratio))
     }
 
     fn all_warnings(&self) -> Vec<String> {
@@ -251,7 +287,7 @@ impl RunComparison {
             rows: cells.into_iter().map(line).collect(),
             ..Table::default()
         };
-        Section { title: format!("{title}: {}", quantity(test)), parts: vec![SectionPart::Table(table)] }
+        Section::of(format!("{title}: {}", quantity(test)), vec![SectionPart::Table(table)])
     }
 
     /// What tells a cell from those of its kind with another swept value; nothing if there are none.
@@ -295,5 +331,5 @@ fn reading() -> Section {
     let text = "First and second are medians over rounds; the change is the Hodges-Lehmann ratio of the second run to \
                 the first with its exact Mann-Whitney interval. Slower or faster is said at 5 % after Holm's \
                 correction for all cells.";
-    Section { title: "How to read this".into(), parts: vec![SectionPart::Paragraph(text.into())] }
+    Section::of("How to read this", vec![SectionPart::Paragraph(text.into())])
 }

@@ -85,10 +85,11 @@ fn stream(summary: &SummaryRecord, transport: Transport) -> Option<Vec<Value>> {
 /// A' against A for each block of the matrix.
 pub(crate) fn noise_floor(document: &ResultDocument) -> Option<Section> {
     let heads = ["A' against A", "noise floor", "could show ≥", "rounds"];
+    let blocks = blocks(document);
     let table = Table {
         labels: vec!["test".into(), "MTU".into()],
         groups: vec![Group::right("", heads)],
-        rows: document.noise_floor.iter().map(|floor| floor_line(document, floor)).collect(),
+        rows: document.noise_floor.iter().map(|floor| floor_line(&blocks, floor)).collect(),
         ..Table::default()
     };
     let text = format!(
@@ -98,30 +99,29 @@ pub(crate) fn noise_floor(document: &ResultDocument) -> Option<Section> {
         document.baseline
     );
     let parts = vec![SectionPart::Paragraph(text), SectionPart::Table(table)];
-    (!document.noise_floor.is_empty()).then(|| Section { title: "Noise floor".into(), parts })
+    (!document.noise_floor.is_empty()).then(|| Section::of("Noise floor", parts))
 }
 
-fn floor_line(document: &ResultDocument, floor: &FloorRecord) -> TableRow {
+fn floor_line(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> TableRow {
     let difference = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
     let least = floor.smallest_shown.map_or("—".into(), percent);
     let texts = [difference, percent(floor.floor), least, floor.pairs.to_string()];
-    TableRow::new(vec![floor_name(document, floor), floor.block.mtu.to_string()], texts)
+    TableRow::new(vec![floor_name(blocks, floor), floor.block.mtu.to_string()], texts)
 }
 
 /// `TCP RTT, 4 streams`, with the swept value if there are several.
-pub(crate) fn floor_name(document: &ResultDocument, floor: &FloorRecord) -> String {
+pub(crate) fn floor_name(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> String {
     let Block { transport, test, streams, variant, instrument, .. } = floor.block;
     let of_floor = |block: &&BlockCells<'_>| {
         (block.transport, block.streams, block.variant, block.instrument) == (transport, streams, variant, instrument)
     };
-    let blocks = blocks(document);
     let rest = blocks.iter().find(of_floor).filter(|block| block.swept).map(BlockCells::rest_of_title);
     let streams = if streams == 1 { String::new() } else { format!(", {streams} streams") };
     let quantity = match floor.of {
         Metric::Cpu => format!("{test}'s CPU"),
         _ => names(test)[1].to_owned(),
     };
-    let instruments = distinct(document.cells.iter().map(|record| record.cell.instrument));
+    let instruments = distinct(blocks.iter().map(|block| block.instrument));
     let instrument = if instruments.len() > 1 { format!(" ({instrument})") } else { String::new() };
     format!("{transport} {quantity}{}{instrument}", rest.unwrap_or(streams))
 }

@@ -22,7 +22,7 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     parts.push(SectionPart::Paragraph(caveat(all.first()?).into()));
     parts.push(SectionPart::Paragraph(reading(&all)));
     parts.extend(document.guest_clocks.iter().filter(|clock| clock.is_much()).map(drift).map(SectionPart::Paragraph));
-    Some(Section { title: "CPU, from the host".into(), parts })
+    Some(Section::of("CPU, from the host", parts))
 }
 
 fn summary(record: &CellRecord) -> Option<&HostCpuSummary> {

@@ -8,11 +8,13 @@
 mod answer;
 mod bars;
 mod blocks;
+mod charts;
 mod compare;
 mod csv;
 mod detail;
 mod heading;
 mod host_cpu;
+mod html;
 mod labels;
 mod machine;
 mod markdown;
@@ -42,6 +44,9 @@ use serde::Serialize;
 use vtax_model::result::ResultDocument;
 
 pub use blocks::unit;
+use html::Article;
+use vtax_plot::{Chart, PlotError};
+
 pub use compare::{RunComparison, compare};
 pub use heading::load;
 pub use styled::{Style, StyledPiece, StyledText};
@@ -88,6 +93,26 @@ pub fn render(document: &ResultDocument, options: &Options) -> StyledText {
         Format::Json => unreachable!("the store writes a run's JSON"),
         Format::Table | Format::Markdown => study::view(document, options).draw(options),
     }
+}
+
+/// One HTML file with the reports of these runs, one below the other.
+pub fn page(documents: &[ResultDocument], options: &Options) -> Result<String, PlotError> {
+    let options = Options { detail: true, explain: true, ..*options };
+    let article = |document: &ResultDocument| Article {
+        id: document.id.clone(),
+        view: study::view(document, &options),
+        charts: charts::charts(document),
+    };
+    let title = match documents {
+        [one] => one.title.to_string(),
+        several => format!("{} results of vtax", several.len()),
+    };
+    html::page(&title, &documents.iter().map(article).collect::<Vec<_>>())
+}
+
+/// Every chart of a run.
+pub fn charts(document: &ResultDocument) -> Vec<Chart> {
+    charts::charts(document)
 }
 
 impl RunComparison {

@@ -193,7 +193,7 @@ fn list(title: &str, records: &[&CellRecord], columns: &[Listed<'_>], notes: &mu
     });
     let labels = labels.heads().into_iter().chain(timed).collect();
     let table = Table { labels, groups: groups.collect(), rows, ..Table::default() };
-    Section { title: title.into(), parts: vec![SectionPart::Table(table)] }
+    Section::of(title, vec![SectionPart::Table(table)])
 }
 
 /// One line, or two in the open loop.

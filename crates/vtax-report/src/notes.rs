@@ -35,6 +35,6 @@ impl Notes {
     pub(crate) fn section(self) -> Option<Section> {
         let numbered = |(index, text)| (format!("[{}]", index + 1), text);
         let list: Vec<_> = self.texts.into_iter().enumerate().map(numbered).collect();
-        (!list.is_empty()).then(|| Section { title: String::new(), parts: vec![SectionPart::List(list)] })
+        (!list.is_empty()).then(|| Section::of(String::new(), vec![SectionPart::List(list)]))
     }
 }

@@ -152,5 +152,5 @@ pub(crate) fn ends(document: &ResultDocument, all: bool) -> Option<Section> {
         rows: pairs.map(row).collect(),
         ..Table::default()
     };
-    Some(Section { title: "Ends".into(), parts: vec![SectionPart::Table(table)] })
+    Some(Section::of("Ends", vec![SectionPart::Table(table)]))
 }

@@ -27,7 +27,7 @@ pub(crate) fn section(document: &ResultDocument, published: Option<&Published>, 
         lines.push(format!("Published: {} ({}).{note}", published.title, published.testbed));
     }
     match options.explain {
-        true => Section::bullets("How to read this", lines),
+        true => Section::bullets("How to read this", lines).map(Section::folded),
         false => Section::new("", lines.into_iter().map(SectionPart::Paragraph).collect()),
     }
 }

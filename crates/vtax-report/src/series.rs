@@ -75,6 +75,17 @@ fn overlaid(record: &CellRecord) -> Vec<Vec<Joined>> {
     intervals
 }
 
+/// The time of each interval, with the median, the lowest and the highest rate of the samples.
+pub(crate) fn moments(record: &CellRecord) -> Vec<(f64, [f64; 3])> {
+    let moment = |interval: &Vec<Joined>| {
+        let rates = || interval.iter().map(|joined| joined.rate);
+        let ends = [rates().reduce(f64::min)?, rates().reduce(f64::max)?];
+        let middle = middle(interval, |joined| Some(joined.rate))?;
+        Some((interval.first()?.at, [middle, ends[0], ends[1]]))
+    };
+    overlaid(record).iter().filter_map(moment).collect()
+}
+
 /// The rate over the measured time.
 pub(crate) fn trace(record: &CellRecord) -> Option<Vec<f64>> {
     let intervals = overlaid(record);
@@ -92,7 +103,7 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
                 highest; lost and sent again: all samples together; CPU: of the measuring threads. The whole series \
                 of each sample is in the JSON.";
     let parts: Vec<SectionPart> = std::iter::once(SectionPart::Paragraph(text.into())).chain(parts).collect();
-    (parts.len() > 1).then(|| Section { title: "Over time".into(), parts })
+    (parts.len() > 1).then(|| Section::of("Over time", parts))
 }
 
 fn table(document: &ResultDocument, record: &CellRecord) -> Vec<SectionPart> {

@@ -22,7 +22,7 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
                 for the two machines share no clock. Shares are of the sum of the medians, which is not the median \
                 of the whole. Taking the stamps costs system calls: such round trips are longer than plain ones.";
     parts.push(SectionPart::Paragraph(text.into()));
-    Some(Section { title: "Where the round trip goes".into(), parts })
+    Some(Section::of("Where the round trip goes", parts))
 }
 
 /// A line of the table: where, what, and its figures in a cell.

@@ -5,9 +5,8 @@ use vtax_model::result::{CellRecord, ResultDocument, WarmupSummary};
 
 use super::{labels, number::three_digits, words};
 
-fn summaries(document: &ResultDocument) -> impl Iterator<Item = (String, WarmupSummary)> {
-    let of = |record: &CellRecord| Some((labels::name(document, &record.cell), record.summary.as_ref()?.warmup?));
-    document.cells.iter().filter_map(of)
+fn summaries(document: &ResultDocument) -> impl Iterator<Item = (&CellRecord, WarmupSummary)> {
+    document.cells.iter().filter_map(|record| Some((record, record.summary.as_ref()?.warmup?)))
 }
 
 /// `steady after 0.31 s (0.20 to 0.52 s); slow start excluded`; empty if nothing is known.
@@ -52,13 +51,12 @@ pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
 /// The first of the cells whose count is above 0: `TCP stream (2 of 8 samples)`.
 fn cells(document: &ResultDocument, counts: fn(&WarmupSummary) -> (u32, u32)) -> Option<String> {
     const MOST: usize = 4;
-    let counted = summaries(document).map(|(name, warmup)| (name, counts(&warmup)));
-    let some = counted.filter(|(_, (count, _))| *count > 0);
-    let mut cells: Vec<String> =
-        some.map(|(name, (count, all))| format!("{name} ({count} of {all} samples)")).collect();
-    if cells.len() > MOST {
-        let more = format!("and {} more", cells.split_off(MOST).len());
-        cells.push(more);
-    }
-    words::list(cells.into_iter(), "; ")
+    let counted = summaries(document).map(|(record, warmup)| (record, counts(&warmup)));
+    let some: Vec<_> = counted.filter(|(_, (count, _))| *count > 0).collect();
+    let more = some.len().saturating_sub(MOST);
+    let told = |(record, (count, all)): (&CellRecord, (u32, u32))| {
+        format!("{} ({count} of {all} samples)", labels::name(document, &record.cell))
+    };
+    let cells = some.into_iter().take(MOST).map(told);
+    words::list(cells.chain((more > 0).then(|| format!("and {more} more"))), "; ")
 }

@@ -42,7 +42,7 @@ pub(crate) fn view(document: &ResultDocument, options: &Options) -> View {
     sections.extend([stages::section(document), pairs::section(document, options.detail)].into_iter().flatten());
     sections.extend(path::ends(document, options.detail));
     if options.detail {
-        sections.extend(detailed(document));
+        sections.extend(detailed(document, options, &mut notes).into_iter().map(Section::folded));
     }
     sections.extend(notes.section());
     sections.extend(failures(document));
@@ -64,11 +64,14 @@ fn is_worth_it(document: &ResultDocument) -> bool {
     others.filter(|record| record.summary.is_some()).any(has_published)
 }
 
-fn detailed(document: &ResultDocument) -> Vec<Section> {
+fn detailed(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
     let mut sections: Vec<Section> = host_cpu::section(document).into_iter().collect();
     match compares_engines(document) {
         true => sections.extend(measure::detail(document)),
-        false => sections.extend(blocks(document).iter().filter_map(detail::section)),
+        false => {
+            sections.extend(processor_times(document, options, notes));
+            sections.extend(blocks(document).iter().filter_map(detail::section));
+        }
     }
     let others =
         [detail::noise_floor(document), series::section(document), path::section(document), machine::section(document)];
@@ -82,7 +85,7 @@ fn instruments(document: &ResultDocument, options: &Options, published: bool, no
     let of_instrument = |instrument: Instrument| {
         let mine: Vec<&BlockCells<'_>> = all.iter().filter(|block| block.instrument == instrument).collect();
         let parts = parts(document, options, &mine, published, notes);
-        Section { title: instrument_title(document, instrument), parts }
+        Section::of(instrument_title(document, instrument), parts)
     };
     document.instruments().into_iter().map(of_instrument).collect()
 }
@@ -101,11 +104,23 @@ fn parts(
     for test in &tests {
         tables.extend(costs.tables(blocks, *test, Metric::of(*test)));
     }
-    if options.detail {
-        tests.iter().for_each(|test| tables.extend(costs.tables(blocks, *test, Metric::Cpu)));
-        tables.extend(blocks.iter().filter_map(|block| processor_time(block)));
-    }
     tables.into_iter().map(SectionPart::Table).collect()
+}
+
+/// A section for each instrument that measured CPU time.
+fn processor_times(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
+    let all = blocks(document);
+    let mut sections = Vec::new();
+    for instrument in document.instruments() {
+        let mine: Vec<&BlockCells<'_>> = all.iter().filter(|block| block.instrument == instrument).collect();
+        let mut costs = Costs::new(document, options, notes);
+        let tests = distinct(mine.iter().flat_map(|block| block.tests()));
+        let mut tables: Vec<Table> = tests.iter().flat_map(|test| costs.tables(&mine, *test, Metric::Cpu)).collect();
+        tables.extend(mine.iter().filter_map(|block| processor_time(block)));
+        let title = format!("CPU: {}", words::of_instrument(instrument));
+        sections.extend(Section::new(title, tables.into_iter().map(SectionPart::Table).collect()));
+    }
+    sections
 }
 
 /// What has more columns than a level: the figures of several published machines, and the times of files.

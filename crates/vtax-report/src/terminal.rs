@@ -5,6 +5,7 @@ mod table;
 use super::{
     styled::{Line, Style, StyledText, line},
     view::{Section, SectionPart, View},
+    written::unbroken,
 };
 
 /// Between a name and its text.
@@ -63,7 +64,7 @@ fn hanging(mark: &str, text: &str, indent: usize, width: usize) -> Vec<String> {
 /// Broken between words; a word that is longer than a line stays whole, and so do a percentage and an interval.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     const HOLD: char = '\u{a0}';
-    let text = held(text, HOLD);
+    let text = unbroken(text, HOLD);
     let mut lines = vec![String::new()];
     for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
         let line = lines.last_mut().expect("starts with one");
@@ -77,21 +78,6 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines.iter().map(|line| line.replace(HOLD, " ")).collect()
-}
-
-/// With `hold` for the blanks before `%` and within `[1, 2]`.
-fn held(text: &str, hold: char) -> String {
-    let mut inside = false;
-    let mut held = String::new();
-    for piece in text.split_inclusive(['[', ']', ' ']) {
-        inside |= piece.ends_with('[');
-        inside &= !piece.ends_with(']');
-        match piece.strip_suffix(' ').filter(|word| inside && word.ends_with(',')) {
-            Some(word) => held.extend(word.chars().chain([hold])),
-            None => held.push_str(piece),
-        }
-    }
-    held.replace(" %", &format!("{hold}%"))
 }
 
 /// In columns: each character that we write takes one.

@@ -5,6 +5,7 @@ mod guests;
 mod instruments;
 mod measured;
 mod old;
+mod pages;
 mod queues;
 mod schema;
 
@@ -281,6 +282,18 @@ fn two_runs_compared() {
         serde_json::from_str(&comparison.render(&Options { format: Format::Json, ..TERMINAL }).plain()).expect("JSON");
     let bridge = json["cells"].as_array().expect("a list").iter().find(|cell| cell["method"] == "bridge");
     assert_eq!(bridge.expect("compared")["verdict"], "faster");
+}
+
+/// For scripts: only what is shown, and by more than the limit.
+#[test]
+fn what_is_worse_than_a_limit_is_named() {
+    let (first, second) = (analyse(&built_in("demo")), another_day());
+    let limit = |percent: f64| percent.try_into().expect("a difference");
+    let (better, worse) = (compare(&first, &second), compare(&second, &first));
+    assert_eq!(better.worse_than(limit(1.0)), [""; 0], "the bridge became faster");
+    let named = worse.worse_than(limit(1.0));
+    assert!(!named.is_empty() && named.iter().all(|cell| cell.starts_with("bridge ")), "{named:?}");
+    assert_eq!(worse.worse_than(limit(90.0)), [""; 0]);
 }
 
 #[test]

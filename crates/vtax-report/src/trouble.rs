@@ -9,7 +9,7 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::distinct,
+    blocks::{blocks, distinct},
     detail::floor_name,
     labels,
     number::{change, grouped, interval, percent},
@@ -45,9 +45,10 @@ fn not_held(document: &ResultDocument) -> Option<String> {
 
 /// The baseline differs from itself by more than chance.
 fn biased(document: &ResultDocument) -> Option<String> {
+    let blocks = blocks(document);
     let told = |floor: &FloorRecord| {
         let by = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
-        format!("{} at MTU {} ({by})", floor_name(document, floor), floor.block.mtu)
+        format!("{} at MTU {} ({by})", floor_name(&blocks, floor), floor.block.mtu)
     };
     let all = words::list(document.noise_floor.iter().filter(|floor| floor.biased).map(told), "; ")?;
     Some(format!(

@@ -25,6 +25,8 @@ pub struct Section {
     pub title: String,
     /// One below the other.
     pub parts: Vec<SectionPart>,
+    /// Whether a page shows it only on demand.
+    pub folded: bool,
 }
 
 /// A part of a section.
@@ -160,24 +162,32 @@ impl View {
     /// A list of things, with a remark below it.
     pub fn list(table: Table, remark: Option<String>) -> View {
         let parts = std::iter::once(SectionPart::Table(table)).chain(remark.map(SectionPart::Paragraph)).collect();
-        View { sections: vec![Section { title: String::new(), parts }], ..View::default() }
+        View { sections: vec![Section { parts, ..Section::default() }], ..View::default() }
     }
 }
 
 impl Section {
     /// None without parts.
     pub(crate) fn new(title: impl Into<String>, parts: Vec<SectionPart>) -> Option<Section> {
-        (!parts.is_empty()).then(|| Section { title: title.into(), parts })
+        (!parts.is_empty()).then(|| Section::of(title, parts))
     }
 
     /// None if the table has no rows.
     pub(crate) fn of_table(title: impl Into<String>, table: Table) -> Option<Section> {
-        (!table.rows.is_empty()).then(|| Section { title: title.into(), parts: vec![SectionPart::Table(table)] })
+        (!table.rows.is_empty()).then(|| Section::of(title, vec![SectionPart::Table(table)]))
     }
 
     /// A bullet for each line. None without lines.
     pub(crate) fn bullets(title: impl Into<String>, lines: Vec<String>) -> Option<Section> {
-        (!lines.is_empty()).then(|| Section { title: title.into(), parts: vec![SectionPart::bullets(lines)] })
+        (!lines.is_empty()).then(|| Section::of(title, vec![SectionPart::bullets(lines)]))
+    }
+
+    pub(crate) fn of(title: impl Into<String>, parts: Vec<SectionPart>) -> Section {
+        Section { title: title.into(), parts, folded: false }
+    }
+
+    pub(crate) fn folded(self) -> Section {
+        Section { folded: true, ..self }
     }
 }
 

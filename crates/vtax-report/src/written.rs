@@ -51,6 +51,21 @@ fn sparkline(figures: &[f64]) -> String {
     figures.iter().map(spark).collect()
 }
 
+/// The text with `hold` for the blanks before `%` and within `[1, 2]`.
+pub(crate) fn unbroken(text: &str, hold: char) -> String {
+    let mut inside = false;
+    let mut held = String::new();
+    for piece in text.split_inclusive(['[', ']', ' ']) {
+        inside |= piece.ends_with('[');
+        inside &= !piece.ends_with(']');
+        match piece.strip_suffix(' ').filter(|word| inside && word.ends_with(',')) {
+            Some(word) => held.extend(word.chars().chain([hold])),
+            None => held.push_str(piece),
+        }
+    }
+    held.replace(" %", &format!("{hold}%"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

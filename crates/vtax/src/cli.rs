@@ -14,6 +14,7 @@ mod lab;
 mod lists;
 mod measure;
 mod methods;
+mod report;
 mod results;
 mod run;
 mod server;
@@ -98,6 +99,8 @@ enum Verb {
     /// List, show, compare and export what was measured
     #[command(subcommand)]
     Results(results::ResultsVerb),
+    /// Report one result or several, as a page, as text or as data
+    Report(report::ReportArgs),
     /// Talk to an agent on another host
     #[command(subcommand)]
     Agent(agent::AgentVerb),
@@ -122,7 +125,7 @@ impl Verb {
             Verb::Lab(verb) => Ok(Some(verb.stay())),
             // Virtual functions are made to be there afterwards.
             Verb::Io(verb) if !matches!(verb, io::IoVerb::List(_)) => Ok(Some(Stay::Kept)),
-            Verb::Results(_) => Err(Stop::input(miette::miette!(
+            Verb::Results(_) | Verb::Report(_) => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
                 "results of runs on an emulated server are kept here, with all others; leave --server out"
             ))),
@@ -171,6 +174,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Lab(verb) => lab::lab(verb, places),
         Verb::Server(verb) => server::server(verb, places),
         Verb::Results(verb) => results::results(verb, places),
+        Verb::Report(args) => report::report(&args, places),
         Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Explain(args) => explain::explain(&args),
         Verb::Keeper => lab::keeper(),

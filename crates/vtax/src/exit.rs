@@ -12,7 +12,7 @@ pub(crate) enum Exit {
     Done,
     /// A study ran, but some of its cells failed.
     CellsFailed,
-    /// A study ran, but what it was to reach was not reached: a precision, a difference that it can show.
+    /// What was to be reached was not: a precision, a difference that a study can show, a run no worse than another.
     NotReached,
     /// The user stopped it; what was measured is kept.
     Interrupted,

@@ -12,10 +12,11 @@ pub(crate) const DEFECT: &str = "defect";
 /// The code of a command line that can't be read.
 pub(crate) const USAGE_CODE: &str = "usage";
 
-const TEXTS: [&str; 5] = [
+const TEXTS: [&str; 6] = [
     include_str!("../../../docs/errors/agent.md"),
     include_str!("../../../docs/errors/commands.md"),
     include_str!("../../../docs/errors/lab.md"),
+    include_str!("../../../docs/errors/plots.md"),
     include_str!("../../../docs/errors/study.md"),
     include_str!("../../../docs/errors/system.md"),
 ];

@@ -84,6 +84,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("results compare", &[("vtax results compare demo-20260102 last", "what has changed since an earlier run")]),
     ("results export", &[("vtax results export last --csv", "one line a cell, for a spreadsheet")]),
+    (
+        "report",
+        &[
+            ("vtax report --html result.html", "the last run as a page"),
+            ("vtax report demo-20260102 last --html both.html", "two runs on one page"),
+        ],
+    ),
     ("agent probe", &[("vtax agent probe ssh:vm1", "whether vtax can measure on vm1")]),
 ];
 

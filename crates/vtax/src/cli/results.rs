@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Subcommand;
 use miette::miette;
 
+use vtax_model::run::Difference;
 use vtax_report::{self as report, Column, Format};
 use vtax_store::{RunSummary, Store};
 
@@ -40,6 +41,9 @@ pub(crate) enum ResultsVerb {
         before: String,
         /// The later run, named likewise
         after: String,
+        /// Exit with status 1 if the later run is shown to be worse in a cell, and by more than this, as 5%
+        #[arg(long, value_name = "PERCENT")]
+        fail_above: Option<Difference>,
         /// The form of the comparison
         #[arg(long, value_parser = one_of(&FORMATS), default_value = "table")]
         format: Format,
@@ -63,8 +67,10 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
     match verb {
         ResultsVerb::List { json } => return list(&dir, json),
         ResultsVerb::Show { id, output } => show(&dir, &id, &output.options())?,
-        ResultsVerb::Compare { before, after, format } => {
-            print_styled(&compare(&dir, &before, &after)?.render(&options(format)))?;
+        ResultsVerb::Compare { before, after, fail_above, format } => {
+            let comparison = compare(&dir, &before, &after)?;
+            print_styled(&comparison.render(&options(format)))?;
+            return Ok(fail_above.map_or(Exit::Done, |limit| passed(&comparison, limit)));
         }
         ResultsVerb::Export { id, csv, .. } => {
             show(&dir, &id, &options(if csv { Format::Csv } else { Format::Json }))?;
@@ -73,7 +79,13 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
     Ok(Exit::Done)
 }
 
-fn show(dir: &Path, id: &str, options: &report::Options) -> Result<(), Stop> {
+fn passed(comparison: &report::RunComparison, limit: Difference) -> Exit {
+    let worse = comparison.worse_than(limit);
+    worse.iter().for_each(|cell| tell!("worse by more than {limit}: {cell}"));
+    if worse.is_empty() { Exit::Done } else { Exit::NotReached }
+}
+
+pub(super) fn show(dir: &Path, id: &str, options: &report::Options) -> Result<(), Stop> {
     match options.format {
         // It is printed while it is read.
         Format::Json => print_run(&Store::read(dir)?, id, options),

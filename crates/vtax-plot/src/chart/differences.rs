@@ -1,0 +1,192 @@
+//! How much each row differs from the baseline, as meta-analyses draw it: a forest plot.
+
+use serde_json::{Value, json};
+
+use crate::{
+    measured::{Heading, Measured, Quantity, Reach, number},
+    palette::{INK, colour},
+    sheet,
+};
+
+/// An estimate with its interval for each row, around zero.
+#[derive(Clone, Debug, Default)]
+pub struct Differences {
+    /// What the chart is called.
+    pub heading: Heading,
+    /// What differs, mostly in per cent.
+    pub quantity: Quantity,
+    /// The rows, the first one on top.
+    pub rows: Vec<Effect>,
+    /// What the machine calls a difference when there is none.
+    pub noise: Option<Reach>,
+}
+
+/// A row's difference.
+#[derive(Clone, Debug)]
+pub struct Effect {
+    /// The method.
+    pub name: String,
+    /// The estimate.
+    pub measured: Measured,
+    /// What the test says.
+    pub judgement: Judgement,
+}
+
+/// What is said of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// It is worse than the baseline.
+    Worse,
+    /// It is better than the baseline.
+    Better,
+    /// The test doesn't tell.
+    NotConfirmed,
+    /// It costs at most something small.
+    AtMost,
+    /// The samples are too noisy.
+    TooNoisy,
+}
+
+impl Judgement {
+    const ALL: [Judgement; 5] =
+        [Judgement::Worse, Judgement::Better, Judgement::NotConfirmed, Judgement::AtMost, Judgement::TooNoisy];
+
+    fn words(self) -> &'static str {
+        match self {
+            Judgement::Worse => "worse",
+            Judgement::Better => "better",
+            Judgement::NotConfirmed => "not confirmed",
+            Judgement::AtMost => "at most a small cost",
+            Judgement::TooNoisy => "too noisy to tell",
+        }
+    }
+
+    fn shape(self) -> &'static str {
+        match self {
+            Judgement::Worse => "triangle-right",
+            Judgement::Better => "triangle-left",
+            Judgement::NotConfirmed => "circle",
+            Judgement::AtMost => "diamond",
+            Judgement::TooNoisy => "cross",
+        }
+    }
+
+    fn colour(self) -> String {
+        match self {
+            Judgement::Worse => colour(1),
+            Judgement::Better => colour(0),
+            Judgement::NotConfirmed => INK.to_owned(),
+            Judgement::AtMost => colour(6),
+            Judgement::TooNoisy => colour(7),
+        }
+    }
+}
+
+impl Differences {
+    pub(crate) fn figures(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn lite(&self) -> Value {
+        let rows: Vec<Value> = self.rows.iter().filter_map(|row| self.row(row)).collect();
+        let said = self.said();
+        let layers = vec![
+            sheet::noise("x", self.noise),
+            zero(),
+            self.interval(&rows),
+            self.point(&said, &rows),
+            self.words(&rows),
+        ];
+        let interval = rows.iter().any(|row| row.get("l").is_some()).then_some("Lines: 95 % interval.");
+        let step = if rows.len() > 40 { 18 } else { 26 };
+        let notes = [interval, sheet::noise_note(self.noise), sheet::nothing_note(rows.is_empty())];
+        sheet::sheet(json!({"step": step}), layers, &notes)
+    }
+
+    /// The judgements that there are.
+    fn said(&self) -> Vec<Judgement> {
+        Judgement::ALL.into_iter().filter(|one| self.rows.iter().any(|row| row.judgement == *one)).collect()
+    }
+
+    fn row(&self, effect: &Effect) -> Option<Value> {
+        let mut row = sheet::measured_row(&effect.name, &self.quantity, &effect.measured)?;
+        let value = effect.measured.value()?;
+        row["j"] = json!(effect.judgement.words());
+        row["w"] = json!(format!("{}{}", if value > 0.0 { "+" } else { "" }, number(value)));
+        row["e"] = json!(effect.measured.ends().fold(value, f64::max));
+        Some(row)
+    }
+
+    fn encoding(&self, field: &str) -> Value {
+        let names = sheet::names(self.rows.iter().map(|row| row.name.as_str()));
+        let ends = || self.rows.iter().flat_map(|row| row.measured.ends().collect::<Vec<_>>());
+        let (low, high) = self.extent();
+        json!({
+            "y": {
+                "field": "n", "type": "nominal", "scale": {"domain": names},
+                "axis": {"title": null, "ticks": false, "domain": false, "grid": false},
+            },
+            "x": {
+                "field": field, "type": "quantitative", "axis": sheet::axis(&self.quantity, ends()),
+                "scale": {"domain": [low, high], "nice": true},
+            },
+        })
+    }
+
+    /// From the smallest to the largest end, with room for the figures at the right.
+    fn extent(&self) -> (f64, f64) {
+        let noise = self.noise.and_then(Reach::drawable).map(|reach| [reach.low, reach.high]);
+        let ends = self.rows.iter().flat_map(|row| row.measured.ends().collect::<Vec<_>>());
+        let all = ends.chain(noise.into_iter().flatten());
+        let (low, high) = all.fold((0.0_f64, 0.0_f64), |(low, high), end| (low.min(end), high.max(end)));
+        let span = if high > low { high - low } else { 1.0 };
+        (low - 0.03 * span, high + 0.12 * span)
+    }
+
+    fn interval(&self, rows: &[Value]) -> Value {
+        let mut encoding = self.encoding("l");
+        encoding["x2"] = json!({"field": "h"});
+        json!({
+            "data": sheet::data(rows.iter().filter(|row| row.get("l").is_some()).cloned()),
+            "mark": {"type": "rule", "strokeWidth": 1.5, "color": INK},
+            "encoding": encoding,
+        })
+    }
+
+    fn point(&self, said: &[Judgement], rows: &[Value]) -> Value {
+        let names: Vec<String> = said.iter().map(|judgement| judgement.words().to_owned()).collect();
+        let mut encoding = self.encoding("v");
+        let (colours, shapes) =
+            (said.iter().map(|one| json!(one.colour())).collect(), said.iter().map(|one| json!(one.shape())).collect());
+        encoding["color"] = sheet::told_apart("j", &names, colours);
+        encoding["shape"] = sheet::told_apart("j", &names, shapes);
+        encoding["opacity"] = sheet::faint(&names, 1.0);
+        encoding["tooltip"] = json!([
+            {"field": "n", "title": "of"}, {"field": "t", "title": "of "}, {"field": "j", "title": "of  "},
+        ]);
+        json!({
+            "data": sheet::data(rows.iter().cloned()),
+            "params": sheet::pick("j", &names),
+            "mark": {"type": "point", "size": 150, "opacity": 1, "stroke": sheet::halo(), "strokeWidth": 0.8},
+            "encoding": encoding,
+        })
+    }
+
+    fn words(&self, rows: &[Value]) -> Value {
+        let mut encoding = self.encoding("e");
+        encoding["text"] = json!({"field": "w"});
+        json!({
+            "data": sheet::data(rows.iter().cloned()),
+            "mark": {"type": "text", "align": "left", "dx": 9},
+            "encoding": encoding,
+        })
+    }
+}
+
+fn zero() -> Value {
+    json!({
+        "data": sheet::data([json!({"z": 0})]),
+        "mark": {"type": "rule", "color": INK, "opacity": 0.7},
+        "encoding": {"x": {"field": "z", "type": "quantitative"}},
+    })
+}

@@ -1,0 +1,161 @@
+//! Values over runs with dates: has the machine become slower since?
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    inert::inert,
+    measured::{Heading, Measured, Quantity},
+    palette::INK,
+    sheet,
+};
+
+/// A line for each method, a point for each run.
+#[derive(Clone, Debug, Default)]
+pub struct Trend {
+    /// What the chart is called.
+    pub heading: Heading,
+    /// What is measured.
+    pub quantity: Quantity,
+    /// The lines.
+    pub lines: Vec<TrendLine>,
+    /// When something changed.
+    pub changes: Vec<Change>,
+}
+
+/// A method's runs.
+#[derive(Clone, Debug, Default)]
+pub struct TrendLine {
+    /// The method.
+    pub name: String,
+    /// Its runs.
+    pub runs: Vec<TrendRun>,
+}
+
+/// What a run measured.
+#[derive(Clone, Copy, Debug)]
+pub struct TrendRun {
+    /// When it was.
+    pub at: Timestamp,
+    /// The value; intervals are drawn as a band.
+    pub measured: Measured,
+}
+
+/// A time from which on the figures differ.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When.
+    pub at: Timestamp,
+    /// Some words, such as "kernel 6.12".
+    pub label: String,
+}
+
+/// Words of neighbouring changes are on different lines.
+const LINES: usize = 3;
+
+impl Trend {
+    pub(crate) fn figures(&self) -> usize {
+        self.lines.iter().map(|line| line.runs.len()).sum::<usize>() + self.changes.len()
+    }
+
+    pub(crate) fn lite(&self) -> Value {
+        let names = sheet::names(self.lines.iter().map(|line| line.name.as_str()));
+        let rows: Vec<Value> = self.lines.iter().flat_map(|line| self.rows(line)).collect();
+        let band: Vec<Value> = rows.iter().filter(|row| row.get("l").is_some()).cloned().collect();
+        let notes = [
+            (!band.is_empty()).then_some("Band: 95 % interval."),
+            (!self.changes.is_empty()).then_some("Dashed rules: changes."),
+            sheet::nothing_note(rows.is_empty()),
+        ];
+        let mut layers = vec![self.band(&names, band), self.line(&names, rows)];
+        // All rules are below all words.
+        layers.push(self.rules());
+        layers.extend((0..LINES).flat_map(|line| self.words(line)));
+        sheet::sheet(json!(300), layers, &notes)
+    }
+
+    fn rows(&self, line: &TrendLine) -> Vec<Value> {
+        let row = |run: &TrendRun| {
+            let mut row = sheet::measured_row(&line.name, &self.quantity, &run.measured)?;
+            row["t"] =
+                json!(format!("{}: {}", run.at.strftime("%Y-%m-%d %H:%M UTC"), self.quantity.words(&run.measured)));
+            row["x"] = json!(run.at.as_millisecond());
+            Some(row)
+        };
+        line.runs.iter().filter_map(row).collect()
+    }
+
+    fn encoding(&self, field: &str, names: &[String]) -> Value {
+        let runs = self.lines.iter().flat_map(|line| &line.runs);
+        let axis = sheet::axis(&self.quantity, runs.flat_map(|run| run.measured.ends().collect::<Vec<_>>()));
+        json!({
+            "x": self.time(),
+            "y": {"field": field, "type": "quantitative", "axis": axis, "scale": {"zero": false}},
+            "color": sheet::line_colours(names),
+            "opacity": sheet::faint(names, 1.0),
+        })
+    }
+
+    fn band(&self, names: &[String], rows: Vec<Value>) -> Value {
+        if rows.is_empty() {
+            return Value::Null;
+        }
+        let mut encoding = self.encoding("l", names);
+        encoding["y2"] = json!({"field": "h"});
+        encoding["opacity"] = sheet::faint(names, 0.2);
+        json!({"data": sheet::data(rows), "mark": "area", "encoding": encoding})
+    }
+
+    fn line(&self, names: &[String], rows: Vec<Value>) -> Value {
+        let mut encoding = self.encoding("v", names);
+        encoding["strokeDash"] = sheet::dashes(names);
+        encoding["tooltip"] = sheet::tip();
+        json!({
+            "data": sheet::data(rows),
+            "params": sheet::pick("n", names),
+            "mark": {"type": "line", "point": {"size": 36, "opacity": 1}},
+            "encoding": encoding,
+        })
+    }
+
+    /// Dates are in UTC, so that a page says the same everywhere.
+    fn time(&self) -> Value {
+        const DAYS: i64 = 3 * 86_400;
+        let times = self.lines.iter().flat_map(|line| &line.runs).map(|run| run.at.as_second());
+        let (first, last) = times.fold((i64::MAX, i64::MIN), |(first, last), at| (first.min(at), last.max(at)));
+        let format = if last.saturating_sub(first) < DAYS { "%m-%d %H:%M" } else { "%Y-%m-%d" };
+        let axis = json!({
+            "title": "Date (UTC)", "grid": false, "format": format, "tickCount": 7, "labelFlush": false,
+            "labelOverlap": "greedy", "labelSeparation": 12,
+        });
+        json!({"field": "x", "type": "temporal", "scale": {"type": "utc"}, "axis": axis})
+    }
+
+    fn rules(&self) -> Value {
+        if self.changes.is_empty() {
+            return Value::Null;
+        }
+        json!({
+            "data": sheet::data(self.changes.iter().map(moment)),
+            "mark": {"type": "rule", "strokeDash": [5, 3], "color": INK, "opacity": 0.7},
+            "encoding": {"x": self.time(), "tooltip": {"field": "w"}},
+        })
+    }
+
+    /// The words of the changes on one of the lines, over a halo.
+    fn words(&self, line: usize) -> [Value; 2] {
+        let changes: Vec<Value> = self.changes.iter().skip(line).step_by(LINES).map(moment).collect();
+        let words = |halo: Value| {
+            let dy = 2 + 15 * line;
+            let place = json!({"type": "text", "align": "left", "baseline": "top", "dx": 5, "dy": dy, "limit": 150, "strokeWidth": 4});
+            let encoding = json!({"x": self.time(), "y": {"value": 0}, "text": {"field": "w"}, "stroke": halo});
+            let layer = json!({"data": sheet::data(changes.clone()), "mark": place, "encoding": encoding});
+            if changes.is_empty() { Value::Null } else { layer }
+        };
+        [words(json!({"value": sheet::halo()})), words(Value::Null)]
+    }
+}
+
+fn moment(change: &Change) -> Value {
+    json!({"x": change.at.as_millisecond(), "w": inert(&change.label)})
+}

@@ -1,0 +1,124 @@
+//! QuickJS with the drawing library in it, and limits of memory and time.
+
+use std::{
+    cell::Cell,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use rquickjs::{CatchResultExt as _, CaughtError, Context, Ctx, FromJs, Function, Promise, Runtime};
+
+/// Made by `scripts/vega.sh`.
+const LIBRARY: &str = include_str!("../bundle/draw.min.js");
+
+/// The library takes 20 MB; a chart of 10,000 figures some 100 MB more.
+const MOST_MEMORY: usize = 512 << 20;
+
+/// Less than a thread of Rust's has, since what lies above it on the stack is not counted.
+const MOST_STACK: usize = 1 << 20;
+
+/// Why the library gave no answer.
+#[derive(Debug)]
+pub(crate) enum VegaFault {
+    /// It was stopped at the deadline.
+    Late,
+    /// It failed, with the library's own words.
+    Thrown(String),
+}
+
+impl VegaFault {
+    fn thrown(error: impl ToString) -> VegaFault {
+        VegaFault::Thrown(error.to_string())
+    }
+}
+
+/// A JavaScript engine with Vega loaded. It belongs to the thread that made it.
+pub(crate) struct VegaEngine {
+    context: Context,
+    deadline: Rc<Cell<Option<Instant>>>,
+}
+
+impl VegaEngine {
+    /// Loads the library.
+    pub(crate) fn load() -> Result<VegaEngine, VegaFault> {
+        let runtime = Runtime::new().map_err(VegaFault::thrown)?;
+        runtime.set_memory_limit(MOST_MEMORY);
+        runtime.set_max_stack_size(MOST_STACK);
+        let deadline = Rc::new(Cell::new(None::<Instant>));
+        let end = Rc::clone(&deadline);
+        runtime.set_interrupt_handler(Some(Box::new(move || end.get().is_some_and(|end| Instant::now() >= end))));
+        let context = Context::full(&runtime).map_err(VegaFault::thrown)?;
+        context.with(|ctx| ctx.eval::<(), _>(LIBRARY).catch(&ctx).map_err(told))?;
+        Ok(VegaEngine { context, deadline })
+    }
+
+    /// Compiles a specification of Vega-Lite to one of Vega.
+    pub(crate) fn compile(&self, lite: &str, most: Duration) -> Result<String, VegaFault> {
+        self.within(most, |ctx| called::<String>(ctx, "vtaxCompile", lite).catch(ctx).map_err(told))
+    }
+
+    /// Draws a specification of Vega-Lite as SVG.
+    pub(crate) fn draw(&self, lite: &str, most: Duration) -> Result<String, VegaFault> {
+        let drawn = |ctx: &Ctx<'_>| {
+            let promise = called::<Promise<'_>>(ctx, "vtaxDraw", lite);
+            promise.and_then(|promise| promise.finish()).catch(ctx).map_err(told)
+        };
+        self.within(most, drawn)
+    }
+
+    /// The versions of the packages in the library, as JSON.
+    #[cfg(test)]
+    pub(crate) fn versions(&self) -> String {
+        self.context.with(|ctx| ctx.globals().get("vtaxVersions")).expect("the library has them")
+    }
+
+    fn within<T>(&self, most: Duration, act: impl FnOnce(&Ctx<'_>) -> Result<T, VegaFault>) -> Result<T, VegaFault> {
+        let end = Instant::now() + most;
+        self.deadline.set(Some(end));
+        let result = self.context.with(|ctx| act(&ctx));
+        self.deadline.set(None);
+        result.map_err(|fault| if Instant::now() >= end { VegaFault::Late } else { fault })
+    }
+}
+
+fn called<'js, T: FromJs<'js>>(ctx: &Ctx<'js>, name: &str, lite: &str) -> rquickjs::Result<T> {
+    ctx.globals().get::<_, Function<'js>>(name)?.call((lite,))
+}
+
+/// What went wrong, in one line.
+fn told(error: CaughtError<'_>) -> VegaFault {
+    let words = match &error {
+        CaughtError::Exception(exception) => exception.message().unwrap_or_default(),
+        other => other.to_string(),
+    };
+    VegaFault::Thrown(crate::inert::inert(&words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_that_takes_too_long_is_stopped() {
+        let engine = VegaEngine::load().expect("the library loads");
+        let lite = r#"{"data":{"values":[{"a":1}]},"mark":"point"}"#;
+        assert!(matches!(engine.draw(lite, Duration::ZERO), Err(VegaFault::Late)));
+        assert!(engine.draw(lite, Duration::from_secs(60)).is_ok());
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        let engine = VegaEngine::load().expect("the library loads");
+        assert!(matches!(engine.compile("{", Duration::from_secs(60)), Err(VegaFault::Thrown(_))));
+    }
+
+    #[test]
+    fn memory_has_an_end() {
+        let engine = VegaEngine::load().expect("the library loads");
+        let greedy = |ctx: &Ctx<'_>| {
+            let code = "let a = []; for (;;) a.push(new Array(1e5).fill(a.length))";
+            ctx.eval::<(), _>(code).catch(ctx).map_err(told)
+        };
+        assert!(matches!(engine.within(Duration::from_secs(60), greedy), Err(VegaFault::Thrown(_))));
+    }
+}

@@ -1,0 +1,68 @@
+//! Text that may come from anybody, made into one line of visible characters.
+//!
+//! Vega escapes what XML would read as markup. What it leaves alone is what a reader can't see: control characters,
+//! which XML refuses, and those that turn the direction of writing.
+
+use std::borrow::Cow;
+
+/// Longer names would leave no room for the figures.
+const LONGEST: usize = 80;
+
+/// The text as it is drawn.
+pub(crate) fn inert(text: &str) -> String {
+    let shown: String = text.chars().take(LONGEST + 1).map(visible).collect();
+    match shown.chars().count() > LONGEST {
+        true => shown.chars().take(LONGEST - 1).chain(['…']).collect(),
+        false => shown,
+    }
+}
+
+/// A text of several sentences, which nothing but its length may be cut from.
+pub(crate) fn prose(text: &str) -> String {
+    const LONGEST_PROSE: usize = 4_000;
+    text.chars().take(LONGEST_PROSE).map(visible).collect()
+}
+
+fn visible(character: char) -> Cow<'static, str> {
+    match is_hidden(character) {
+        true => character.escape_unicode().to_string().into(),
+        false => character.to_string().into(),
+    }
+}
+
+/// Whether a character has no glyph. The tables are those of the standard library, which quotes such characters.
+fn is_hidden(character: char) -> bool {
+    match character {
+        ' '..='~' => false,
+        // After another character, a combining accent is not quoted.
+        _ => {
+            let noncharacter = matches!(u32::from(character) & 0xfffe, 0xfffe);
+            noncharacter || ["x", character.encode_utf8(&mut [0; 4])].concat().escape_debug().count() > 2
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_a_reader_cannot_see_is_shown() {
+        assert_eq!(inert("a\u{202e}b\0\n"), "a\\u{202e}b\\u{0}\\u{a}");
+        assert_eq!(inert("µs × 2 हिन्दी 中文"), "µs × 2 हिन्दी 中文");
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        assert_eq!(inert(&"x".repeat(500)).chars().count(), LONGEST);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_hidden_is_left(text in any::<String>()) {
+            prop_assert!(!prose(&text).chars().any(is_hidden));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Charts for reports: a picture in a page, a file of its own, and a live one that answers the mouse.
+//!
+//! A [`Chart`] is plain data. [`Plotter`] turns it into a specification of Vega-Lite, and Vega draws that inside an
+//! embedded QuickJS, so no browser, no Node.js and no font of the system is needed. The reasons are in
+//! `docs/decisions/30-plots-by-vega.md`.
+//!
+//! ```
+//! use vtax_plot::{Bar, Bars, Heading, Measured, Plotter, Quantity, Theme};
+//!
+//! let bars = Bars {
+//!     heading: Heading::new("Round trips", "Time of a round trip, by method"),
+//!     quantity: Quantity::new("Round trip", "µs"),
+//!     groups: "Message".into(),
+//!     bars: vec![Bar::new("64 B", "veth", Measured::between(12.0, 11.5, 12.6))],
+//!     noise: None,
+//! };
+//! let svg = Plotter::new()?.svg(&bars.into())?;
+//! assert!(svg.as_str().starts_with("<svg"));
+//! let png = svg.standalone(Theme::Light).png(1.0)?;
+//! assert!(png.starts_with(b"\x89PNG"));
+//! # Ok::<(), vtax_plot::PlotError>(())
+//! ```
+//!
+//! Names and labels may come from anybody: they are drawn as text and can't be anything else. Figures that are not
+//! finite are left out.
+
+#![forbid(unsafe_code)]
+
+mod chart;
+mod engine;
+mod error;
+mod inert;
+mod measured;
+mod page;
+mod palette;
+mod plotter;
+mod raster;
+mod sheet;
+mod svg;
+#[cfg(test)]
+mod tests;
+
+pub use chart::{
+    Bar, Bars, Change, Chart, Differences, Distribution, Effect, Judgement, Moment, Percentiles, Scatter, ScatterPoint,
+    Stacked, StackedRow, TimeLine, TimeSeries, Trend, TrendLine, TrendRun,
+};
+pub use error::PlotError;
+pub use measured::{Heading, Measured, Quantity, Reach};
+pub use page::{PAGE_SCRIPT, PageSpec, page_script_hash, page_style};
+pub use palette::Theme;
+pub use plotter::Plotter;
+pub use svg::{Standalone, Svg};

@@ -1,0 +1,209 @@
+//! What the specifications of all charts have in common: size, axes, legend, notes, colours.
+
+use serde_json::{Value, json};
+
+use crate::{
+    inert::inert,
+    measured::{Measured, Quantity, Reach},
+    palette::{DASHES, GROUND, INK, SHAPES, colour},
+};
+
+/// In pixels: a page's column, and with 12-pixel text a column of paper.
+pub(crate) const WIDTH: f64 = 680.0;
+
+/// Browsers have the first font only if the reader does; the PNG's fonts are known by it.
+const FONT: &str = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+
+/// The whole specification.
+pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -> Value {
+    let mut sheet = json!({
+        "width": WIDTH,
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": 8,
+        "background": null,
+        "layer": layers.into_iter().filter(|layer| !layer.is_null()).collect::<Vec<_>>(),
+        "config": config(),
+    });
+    let notes: Vec<&str> = notes.iter().copied().flatten().collect();
+    if !notes.is_empty() {
+        let note = json!({"orient": "bottom", "anchor": "start", "offset": 10, "text": wrapped(&notes.join(" "))});
+        sheet["title"] = note;
+    }
+    sheet
+}
+
+/// Lines that a telephone has room for.
+fn wrapped(text: &str) -> Vec<String> {
+    const LONGEST_LINE: usize = 60;
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let full = lines.last().is_some_and(|line| line.chars().count() + word.chars().count() >= LONGEST_LINE);
+        match lines.last_mut().filter(|_| !full) {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => line.extend([" ", word]),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn config() -> Value {
+    json!({
+        "aria": false,
+        "font": FONT,
+        "view": {"stroke": null},
+        "title": {"fontSize": 11, "fontWeight": 400, "color": INK, "lineHeight": 15},
+        "axis": {
+            "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 600, "titlePadding": 10, "labelLimit": 210,
+            "labelColor": INK, "titleColor": INK, "tickColor": INK, "domainColor": INK, "gridColor": INK,
+            "gridOpacity": 0.13, "tickOpacity": 0.5, "domainOpacity": 0.5, "labelPadding": 5
+        },
+        "legend": {
+            "orient": "top", "direction": "horizontal", "title": null, "labelFontSize": 12, "labelColor": INK,
+            "labelLimit": 200, "symbolSize": 110, "symbolStrokeWidth": 1.5, "symbolOpacity": 1, "rowPadding": 5, "columnPadding": 16,
+            "offset": 12
+        },
+        "text": {"color": INK, "fontSize": 11},
+        "rule": {"color": INK},
+        "line": {"strokeWidth": 1.8},
+        "point": {"filled": true}
+    })
+}
+
+/// Data of a layer's own.
+pub(crate) fn data(rows: impl IntoIterator<Item = Value>) -> Value {
+    json!({"values": rows.into_iter().collect::<Vec<_>>()})
+}
+
+/// Names in the order of their first appearance.
+pub(crate) fn names<'a>(all: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut seen = std::collections::HashSet::new();
+    all.into_iter().map(inert).filter(|name| seen.insert(name.clone())).collect()
+}
+
+/// The scale and legend of a channel that tells names apart: `values` are taken in turn.
+pub(crate) fn told_apart(field: &str, names: &[String], values: Vec<Value>) -> Value {
+    let mut range: Vec<Value> = values.iter().cycle().take(names.len()).cloned().collect();
+    // Vega-Lite takes no empty range.
+    range.extend(if names.is_empty() { values.first().cloned() } else { None });
+    let legend = if names.len() < 2 { Value::Null } else { legend(names) };
+    json!({"field": field, "type": "nominal", "scale": {"domain": names, "range": range}, "legend": legend})
+}
+
+/// A legend with as many columns as the width has room for.
+fn legend(names: &[String]) -> Value {
+    const LETTER: usize = 7;
+    const SYMBOL: usize = 40;
+    let lengths = || names.iter().map(|name| name.chars().count().min(28));
+    // Columns are as wide as they need to be, so the width of most is between the mean and the largest.
+    let usual = (lengths().sum::<usize>() / names.len() + lengths().max().unwrap_or(0)) / 2;
+    let column = usual * LETTER + SYMBOL;
+    json!({"columns": {"expr": format!("max(1, floor(width / {column}))")}})
+}
+
+pub(crate) fn colours(field: &str, names: &[String]) -> Value {
+    told_apart(field, names, (0..8).map(|index| json!(colour(index))).collect())
+}
+
+/// As [`colours`], for lines: the legend shows a piece of each.
+pub(crate) fn line_colours(names: &[String]) -> Value {
+    lined(colours("n", names))
+}
+
+fn lined(mut channel: Value) -> Value {
+    if let Some(legend) = channel["legend"].as_object_mut() {
+        let strokes = [("symbolType", json!("stroke")), ("symbolSize", json!(500)), ("symbolStrokeWidth", json!(2))];
+        legend.extend(strokes.map(|(name, value)| (name.to_owned(), value)));
+    }
+    channel
+}
+
+pub(crate) fn shapes(field: &str, names: &[String]) -> Value {
+    told_apart(field, names, SHAPES.map(|shape| json!(shape)).to_vec())
+}
+
+pub(crate) fn dashes(names: &[String]) -> Value {
+    lined(told_apart("n", names, DASHES.map(|dash| json!(dash)).to_vec()))
+}
+
+/// What makes a click on the legend choose a name; none without a legend.
+pub(crate) fn pick(field: &str, names: &[String]) -> Value {
+    match names.len() {
+        0 | 1 => json!([]),
+        _ => json!([{"name": "pick", "select": {"type": "point", "fields": [field]}, "bind": "legend"}]),
+    }
+}
+
+/// Names that aren't chosen are faint.
+pub(crate) fn faint(names: &[String], usual: f64) -> Value {
+    match names.len() {
+        0 | 1 => json!({"value": usual}),
+        _ => json!({"condition": {"param": "pick", "value": usual}, "value": usual * 0.15}),
+    }
+}
+
+/// An axis of figures. Vega takes as many decimals as the distance of the ticks needs.
+pub(crate) fn axis(quantity: &Quantity, figures: impl IntoIterator<Item = f64>) -> Value {
+    let largest = figures.into_iter().map(f64::abs).fold(0.0, f64::max);
+    let format = if largest >= 1e6 || (largest > 0.0 && largest < 1e-4) { "~s" } else { ",f" };
+    json!({"title": quantity.title(), "format": format, "tickCount": 6, "labelFlush": false})
+}
+
+/// What a reader sees at a mark: its name, and the figure in words.
+pub(crate) fn tip() -> Value {
+    json!([{"field": "n", "title": "of"}, {"field": "t", "title": "of "}])
+}
+
+/// A figure with its name as a row of data: `n` the name, `t` the words, `v` the value, `l` and `h` the interval.
+/// Nothing if there is no value.
+pub(crate) fn measured_row(name: &str, quantity: &Quantity, measured: &Measured) -> Option<Value> {
+    let mut row = json!({"n": inert(name), "t": quantity.words(measured), "v": measured.value()?});
+    if let Some(reach) = measured.reach() {
+        row["l"] = json!(reach.low);
+        row["h"] = json!(reach.high);
+    }
+    Some(row)
+}
+
+/// The noise floor behind the figures, which lie along `channel` (`x` or `y`).
+pub(crate) fn noise(channel: &str, reach: Option<Reach>) -> Value {
+    let Some(reach) = reach.and_then(Reach::drawable) else { return Value::Null };
+    let mut encoding = json!({});
+    encoding[channel] = json!({"field": "l", "type": "quantitative"});
+    encoding[format!("{channel}2")] = json!({"field": "h"});
+    json!({
+        "data": data([json!({"l": reach.low, "h": reach.high})]),
+        "mark": {"type": "rect", "color": INK, "opacity": 0.12},
+        "encoding": encoding,
+    })
+}
+
+pub(crate) fn noise_note(reach: Option<Reach>) -> Option<&'static str> {
+    reach.and_then(Reach::drawable).map(|_| "Grey band: noise floor.")
+}
+
+/// The line around a shape that separates it from what lies below.
+pub(crate) fn halo() -> Value {
+    json!(GROUND)
+}
+
+pub(crate) fn nothing_note(empty: bool) -> Option<&'static str> {
+    empty.then_some("There is no figure to show.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_wrapped() {
+        let lines = wrapped("Whiskers: 95 % interval. Dashed outline: published value. Grey band: noise floor.");
+        assert_eq!(lines, ["Whiskers: 95 % interval. Dashed outline: published value.", "Grey band: noise floor."]);
+    }
+
+    #[test]
+    fn names_keep_their_order() {
+        assert_eq!(names(["b", "a", "b"]), ["b", "a"]);
+    }
+}

@@ -1,0 +1,233 @@
+//! Names and figures that nobody expects.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Names that somebody might hope a page obeys.
+const HOSTILE: [&str; 12] = [
+    "</script><script>alert(1)</script>",
+    "<b>bold</b>",
+    "\"'&amp;]]>",
+    "a\u{0}b\u{1b}[2J\u{7f}",
+    "\u{202e}reversed\u{2066}",
+    "",
+    "__proto__",
+    "datum.v",
+    "currentColor \" onload=\"x",
+    "javascript:alert(1)",
+    "e\u{301} 🦀 中文 \u{ffff}\u{fffe}",
+    "line\nline\ttab",
+];
+
+const ODD: [f64; 14] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    f64::NAN,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f64::MAX,
+    f64::MIN,
+    f64::MIN_POSITIVE,
+    5e-324,
+    1e15,
+    -1e15,
+    1e-12,
+];
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![proptest::sample::select(&HOSTILE[..]).prop_map(String::from), any::<String>()]
+}
+
+fn figure() -> impl Strategy<Value = f64> {
+    prop_oneof![proptest::sample::select(&ODD[..]), -1e3..1e3]
+}
+
+fn measured() -> impl Strategy<Value = Measured> {
+    (figure(), proptest::option::of((figure(), figure())))
+        .prop_map(|(value, ends)| Measured { value, interval: ends.map(|(low, high)| Reach { low, high }) })
+}
+
+type Named = Vec<(String, String, Measured, Measured)>;
+
+fn rows() -> impl Strategy<Value = Named> {
+    proptest::collection::vec((text(), text(), measured(), measured()), 0..6)
+}
+
+/// Every chart of the same rows.
+fn charts(rows: &Named, name: &str) -> Vec<Chart> {
+    let heading = Heading::new(name, name);
+    let (x, y) = (Quantity::new(name, name), Quantity::new(name, ""));
+    let noise = rows.first().and_then(|row| row.2.interval);
+    vec![
+        bars(rows, &heading, &x, noise),
+        differences(rows, &heading, &y, noise),
+        distribution(rows, &heading, &x),
+        scatter(rows, &heading, &x, &y),
+        stacked(rows, &heading, &x),
+        time_series(rows, &heading, &x, &y),
+        trend(rows, &heading, &x),
+    ]
+}
+
+fn bars(rows: &Named, heading: &Heading, quantity: &Quantity, noise: Option<Reach>) -> Chart {
+    let bar = |(a, b, measured, other): &(String, String, Measured, Measured)| Bar {
+        published: Some(other.value),
+        ..Bar::new(a.clone(), b.clone(), *measured)
+    };
+    let (heading, quantity) = (heading.clone(), quantity.clone());
+    Bars { heading, groups: quantity.name.clone(), quantity, bars: rows.iter().map(bar).collect(), noise }.into()
+}
+
+fn differences(rows: &Named, heading: &Heading, quantity: &Quantity, noise: Option<Reach>) -> Chart {
+    let all = [Judgement::Worse, Judgement::Better, Judgement::NotConfirmed, Judgement::AtMost, Judgement::TooNoisy];
+    let row = |(row, judgement): (&(String, String, Measured, Measured), Judgement)| Effect {
+        name: row.0.clone(),
+        measured: row.2,
+        judgement,
+    };
+    let rows = rows.iter().zip(all.into_iter().cycle()).map(row).collect();
+    Differences { heading: heading.clone(), quantity: quantity.clone(), rows, noise }.into()
+}
+
+fn distribution(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
+    let line = |(name, _, a, b): &(String, String, Measured, Measured)| Percentiles {
+        name: name.clone(),
+        points: vec![(50.0, a.value), (a.value, 3.0), (99.0, b.value)],
+    };
+    Distribution { heading: heading.clone(), quantity: quantity.clone(), lines: rows.iter().map(line).collect() }.into()
+}
+
+fn scatter(rows: &Named, heading: &Heading, x: &Quantity, y: &Quantity) -> Chart {
+    let point =
+        |(name, _, x, y): &(String, String, Measured, Measured)| ScatterPoint { name: name.clone(), x: *x, y: *y };
+    let points = rows.iter().map(point).collect();
+    Scatter { heading: heading.clone(), x: x.clone(), y: y.clone(), points }.into()
+}
+
+fn stacked(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
+    let parts = rows.iter().map(|row| row.1.clone()).collect();
+    let row = |(name, _, a, b): &(String, String, Measured, Measured)| StackedRow {
+        name: name.clone(),
+        values: vec![a.value, b.value],
+    };
+    let rows = rows.iter().map(row).collect();
+    Stacked { heading: heading.clone(), quantity: quantity.clone(), parts, rows }.into()
+}
+
+fn time_series(rows: &Named, heading: &Heading, time: &Quantity, quantity: &Quantity) -> Chart {
+    let line = |(name, _, a, b): &(String, String, Measured, Measured)| TimeLine {
+        name: name.clone(),
+        moments: vec![Moment { at: b.value, measured: *a }, Moment { at: 1.0, measured: *b }],
+    };
+    let lines = rows.iter().map(line).collect();
+    TimeSeries { heading: heading.clone(), time: time.clone(), quantity: quantity.clone(), lines }.into()
+}
+
+fn trend(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
+    let times = [Timestamp::MIN, at(0), Timestamp::MAX];
+    let line = |(name, _, a, b): &(String, String, Measured, Measured)| TrendLine {
+        name: name.clone(),
+        runs: times.iter().zip([a, b, a]).map(|(at, measured)| TrendRun { at: *at, measured: *measured }).collect(),
+    };
+    let lines = rows.iter().map(line).collect();
+    let changes = rows.iter().map(|row| Change { at: at(3), label: row.1.clone() }).collect();
+    Trend { heading: heading.clone(), quantity: quantity.clone(), lines, changes }.into()
+}
+
+/// What is wrong with a picture, if anything is.
+fn fault(svg: &Svg) -> Option<String> {
+    let tree = match roxmltree::Document::parse(svg.as_str()) {
+        Ok(tree) => tree,
+        Err(error) => return Some(error.to_string()),
+    };
+    let elements = ["svg", "g", "path", "line", "text", "title", "desc", "tspan", "rect"];
+    for node in tree.descendants().filter(|node| node.is_element()) {
+        if !elements.contains(&node.tag_name().name()) {
+            return Some(format!("an element {}", node.tag_name().name()));
+        }
+        for attribute in node.attributes() {
+            let name = attribute.name();
+            let broken =
+                ["NaN", "Infinity", "undefined", "javascript:"].iter().any(|bad| attribute.value().contains(bad));
+            if broken || name.starts_with("on") || name == "href" || name == "id" {
+                return Some(format!("{name}={}", attribute.value()));
+            }
+        }
+    }
+    None
+}
+
+fn check(chart: &Chart) {
+    let svg = drawn(chart);
+    assert_eq!(fault(&svg), None, "{chart:?}\n{}", svg.as_str());
+    let spec = PLOTTER.with(|plotter| plotter.page_spec(chart)).expect("a specification").to_string();
+    assert!(!spec.contains(['<', '>', '&']), "{spec}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_names_and_figures_can_be_drawn(rows in rows(), name in text()) {
+        charts(&rows, &name).iter().for_each(check);
+    }
+}
+
+#[test]
+fn hostile_names_are_text() {
+    let rows: Named =
+        HOSTILE.map(|name| (name.into(), name.into(), Measured::between(2.0, 1.0, 3.0), Measured::plain(2.0))).to_vec();
+    for chart in charts(&rows, HOSTILE[0]) {
+        check(&chart);
+        let svg = drawn(&chart);
+        svg.standalone(Theme::Dark).png(1.0).expect("a picture");
+        let tree = roxmltree::Document::parse(svg.as_str()).expect("XML");
+        let shown = |text: &str| tree.descendants().filter_map(|node| node.text()).any(|own| own == text);
+        assert!(shown(HOSTILE[0]) && shown("<b>bold</b>") && shown("\\u{202e}reversed\\u{2066}"), "{}", svg.as_str());
+    }
+}
+
+#[test]
+fn each_odd_figure_alone_can_be_drawn() {
+    for value in ODD {
+        let rows = vec![("a".into(), "b".into(), Measured::plain(value), Measured::between(value, value, 1.0))];
+        charts(&rows, "x").iter().for_each(check);
+    }
+}
+
+#[test]
+fn nothing_can_be_drawn() {
+    for chart in charts(&Vec::new(), "x") {
+        check(&chart);
+        assert!(drawn(&chart).as_str().contains("There is no figure to show."));
+    }
+}
+
+#[test]
+fn a_thousand_rows_can_be_drawn() {
+    let row = |index: u32| {
+        let value = f64::from(index % 97) + 1.0;
+        (
+            format!("row {index}"),
+            "method".to_owned(),
+            Measured::between(value, value - 0.5, value + 0.5),
+            Measured::plain(value),
+        )
+    };
+    let rows: Named = (0..1_000).map(row).collect();
+    for chart in charts(&rows, "x") {
+        assert_eq!(fault(&drawn(&chart)), None);
+    }
+}
+
+#[test]
+fn too_many_figures_are_refused() {
+    let moment = Moment { at: 1.0, measured: Measured::plain(1.0) };
+    let lines = vec![TimeLine { name: "a".into(), moments: vec![moment; 30_000] }];
+    let chart = Chart::from(TimeSeries { lines, ..TimeSeries::default() });
+    let refused = PLOTTER.with(|plotter| plotter.svg(&chart));
+    assert!(matches!(refused, Err(PlotError::TooManyFigures { given: 30_000, .. })), "{refused:?}");
+}

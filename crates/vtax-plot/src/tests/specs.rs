@@ -1,0 +1,13 @@
+//! The specifications for Vega-Lite, as data.
+
+use super::samples::all;
+
+#[test]
+fn specifications() {
+    for (name, chart) in all() {
+        let mut lite = chart.lite();
+        // The same for all, and tried by the pictures.
+        lite.as_object_mut().expect("an object").remove("config");
+        insta::assert_snapshot!(name, serde_json::to_string_pretty(&lite).expect("JSON"));
+    }
+}

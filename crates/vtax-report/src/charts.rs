@@ -1,0 +1,231 @@
+//! What is drawn of a run: what each row costs, the figures beside published ones, how round trips are distributed,
+//! bandwidth against CPU time, the rate over time, and what the host's CPUs did.
+
+use vtax_model::{
+    result::{CellRecord, Estimate, HostCpuSummary, Metric, ResultDocument, TaxRecord},
+    units::Mtu,
+    workload::TestKind,
+};
+use vtax_plot::{
+    Bar, Bars, Chart, Differences, Distribution, Effect, Heading, Judgement, Measured, Moment, Percentiles, Quantity,
+    Reach, Scatter, ScatterPoint, Stacked, StackedRow, TimeLine, TimeSeries,
+};
+use vtax_stats::Verdict;
+
+use super::{
+    answer::mtu_that_tells_all,
+    blocks::{BlockCells, blocks, distinct, names, unit},
+    labels,
+    record::{estimate, primary},
+    series, tax, words,
+};
+
+/// How many charts of a kind, and groups of bars, a reader can take in. The tables have all figures.
+const MOST: usize = 8;
+
+/// Every chart of a run, that of the answer first.
+pub(crate) fn charts(document: &ResultDocument) -> Vec<Chart> {
+    let blocks = blocks(document);
+    let mut charts = Vec::new();
+    for instrument in document.instruments() {
+        let mine: Vec<&BlockCells<'_>> = blocks.iter().filter(|block| block.instrument == instrument).collect();
+        let name = if document.instruments().len() > 1 { words::of_instrument(instrument) } else { "" };
+        charts.extend(Drawn { document, blocks: &mine, instrument: name }.charts());
+    }
+    charts.extend(over_time(document).map(Chart::from));
+    charts.extend(host_cpu(document).map(Chart::from));
+    charts
+}
+
+/// The cells of an instrument.
+struct Drawn<'a> {
+    document: &'a ResultDocument,
+    blocks: &'a [&'a BlockCells<'a>],
+    /// Empty if there is only one.
+    instrument: &'static str,
+}
+
+impl Drawn<'_> {
+    fn charts(&self) -> Vec<Chart> {
+        let tests = distinct(self.blocks.iter().flat_map(|block| block.tests()));
+        let only = mtu_that_tells_all(self.document, self.blocks);
+        let mut differences = Vec::new();
+        for test in &tests {
+            for block in self.blocks.iter().filter(|block| block.tests().contains(test)) {
+                let mtus = block.mtus().into_iter().filter(|mtu| only.is_none_or(|only| only == *mtu));
+                differences.extend(mtus.map(|mtu| (*block, *test, mtu)));
+            }
+        }
+        let differences = differences.into_iter().filter_map(|(block, test, mtu)| self.differences(block, test, mtu));
+        let bars = tests.iter().filter_map(|test| self.bars(*test));
+        let distributions = self.blocks.iter().filter_map(|block| self.distribution(block));
+        let against_cpu = self.blocks.iter().filter_map(|block| self.against_cpu(block));
+        let charts = differences.take(MOST).map(Chart::from).chain(bars.map(Chart::from));
+        let charts = charts.chain(distributions.take(MOST / 2).map(Chart::from));
+        charts.chain(against_cpu.take(MOST / 2).map(Chart::from)).collect()
+    }
+
+    /// `RTT, TCP, MTU 1500 (as the machine runs)`
+    fn title(&self, parts: &[&str]) -> String {
+        let title = words::joined(parts.iter().map(|part| (*part).to_owned()), ", ");
+        if self.instrument.is_empty() { title } else { format!("{title} ({})", self.instrument) }
+    }
+
+    /// None if nothing was compared.
+    fn differences(&self, block: &BlockCells<'_>, test: TestKind, mtu: Mtu) -> Option<Differences> {
+        let of = Metric::of(test);
+        let records: Vec<&CellRecord> = of_block(block, test, mtu);
+        let rows: Vec<Effect> = records.iter().filter_map(|record| effect(record, record.tax_of(of)?)).collect();
+        let floor = tax::floor(self.document, &records.first()?.cell.block(), of);
+        let baseline = self.document.baseline;
+        let at = format!("MTU {mtu}");
+        let title = self.title(&[names(test)[1], &block.title(), &at]);
+        let summary =
+            format!("What each row costs against {baseline}, with its 95 % interval; the band is the noise floor.");
+        (!rows.is_empty()).then(|| Differences {
+            heading: Heading::new(format!("{title}: tax"), summary),
+            quantity: Quantity::new(format!("{} against {baseline}", names(test)[0]), "%"),
+            rows,
+            noise: floor.map(|floor| Reach { low: -floor.floor * 100.0, high: floor.floor * 100.0 }),
+        })
+    }
+
+    /// The figures themselves, beside the published ones.
+    fn bars(&self, test: TestKind) -> Option<Bars> {
+        let mut bars = Vec::new();
+        let mtus = distinct(self.blocks.iter().flat_map(|block| block.mtus())).len();
+        for block in self.blocks {
+            for mtu in block.mtus() {
+                let group = if mtus > 1 { format!("{}, MTU {mtu}", block.title()) } else { block.title() };
+                let bar = |record: &CellRecord| {
+                    let measured = measured(&primary(record)?);
+                    let published = record.published;
+                    Some(Bar { published, ..Bar::new(group.clone(), record.cell.row.to_string(), measured) })
+                };
+                bars.extend(of_block(block, test, mtu).into_iter().filter_map(bar));
+            }
+        }
+        let published = if bars.iter().any(|bar| bar.published.is_some()) { " beside what was published" } else { "" };
+        let rows = distinct(bars.iter().map(|bar| &bar.series)).len();
+        let groups = distinct(bars.iter().map(|bar| &bar.group)).len();
+        (rows > 1 && groups <= MOST).then(|| Bars {
+            heading: Heading::new(
+                self.title(&[names(test)[1]]),
+                format!("The mean of each row with its 95 % interval{published}."),
+            ),
+            quantity: Quantity::new(names(test)[1], unit(Metric::of(test))),
+            groups: "Test".into(),
+            bars,
+            noise: None,
+        })
+    }
+
+    /// The percentiles of the round trips at the first MTU.
+    fn distribution(&self, block: &BlockCells<'_>) -> Option<Distribution> {
+        let mtu = *block.mtus().first()?;
+        let line = |record: &CellRecord| {
+            let rtt = record.summary.as_ref()?.rtt_us.as_ref()?;
+            let points = [(50.0, &rtt.p50), (99.0, &rtt.p99), (99.9, &rtt.p999)];
+            let points = points.map(|(percent, figure)| (percent, figure.value)).to_vec();
+            Some(Percentiles { name: record.cell.row.to_string(), points })
+        };
+        let lines: Vec<Percentiles> = of_block(block, TestKind::Rr, mtu).into_iter().filter_map(line).collect();
+        let at = format!("MTU {mtu}");
+        (!lines.is_empty()).then(|| Distribution {
+            heading: Heading::new(
+                self.title(&["Round trips by percentile", &block.title(), &at]),
+                "Half of the round trips took no longer than the 50th percentile, 999 of 1,000 than the 99.9th.",
+            ),
+            quantity: Quantity::new("Round trip", "µs"),
+            lines,
+        })
+    }
+
+    /// What a row gives for the CPU time that it takes.
+    fn against_cpu(&self, block: &BlockCells<'_>) -> Option<Scatter> {
+        let mtu = *block.mtus().first()?;
+        let point = |record: &CellRecord| {
+            let x = measured(&primary(record)?);
+            let y = measured(&estimate(record, Metric::Cpu)?);
+            Some(ScatterPoint { name: record.cell.row.to_string(), x, y })
+        };
+        let points: Vec<ScatterPoint> = of_block(block, TestKind::Stream, mtu).into_iter().filter_map(point).collect();
+        let at = format!("MTU {mtu}");
+        (points.len() > 1).then(|| Scatter {
+            heading: Heading::new(
+                self.title(&["Bandwidth against CPU time", &block.title(), &at]),
+                "To the right is more bandwidth, below is less CPU time of both ends' threads for each KB.",
+            ),
+            x: Quantity::new("Bandwidth", "Mb/s"),
+            y: Quantity::new("CPU", "ns per KB"),
+            points,
+        })
+    }
+}
+
+fn of_block<'a>(block: &BlockCells<'a>, test: TestKind, mtu: Mtu) -> Vec<&'a CellRecord> {
+    block.rows().into_iter().filter_map(|row| block.cell(row, mtu, test)).collect()
+}
+
+/// In per cent of the baseline.
+fn effect(record: &CellRecord, tax: &TaxRecord) -> Option<Effect> {
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let judgement = match tax.verdict {
+        Verdict::Slower => Judgement::Worse,
+        Verdict::Faster => Judgement::Better,
+        Verdict::NotConfirmed | Verdict::NoneShown => Judgement::NotConfirmed,
+        Verdict::NoneLarger => Judgement::AtMost,
+        Verdict::TooNoisy => Judgement::TooNoisy,
+    };
+    let measured = Measured::between(percent(tax.ratio), percent(tax.low), percent(tax.high));
+    Some(Effect { name: record.cell.row.to_string(), measured, judgement })
+}
+
+fn measured(estimate: &Estimate) -> Measured {
+    match (estimate.low, estimate.high) {
+        (Some(low), Some(high)) => Measured::between(estimate.mean, low, high),
+        _ => Measured::plain(estimate.mean),
+    }
+}
+
+/// None if no cell has a series.
+fn over_time(document: &ResultDocument) -> Option<TimeSeries> {
+    let line = |record: &CellRecord| {
+        let moments: Vec<Moment> = series::moments(record)
+            .into_iter()
+            .map(|(at, [middle, low, high])| Moment { at, measured: Measured::between(middle, low, high) })
+            .collect();
+        (!moments.is_empty()).then(|| TimeLine { name: labels::name(document, &record.cell), moments })
+    };
+    let with_series: Vec<&CellRecord> =
+        document.cells.iter().filter(|record| !series::moments(record).is_empty()).collect();
+    let transactions = with_series.first()?.cell.workload.kind().is_transactions();
+    let alike = with_series.into_iter().filter(|record| record.cell.workload.kind().is_transactions() == transactions);
+    let (name, unit) = if transactions { ("Rate", "transactions per second") } else { ("Bandwidth", "Mb/s") };
+    Some(TimeSeries {
+        heading: Heading::new(
+            format!("{name} over time"),
+            "The median of the samples in each interval, with the lowest and the highest as a band.",
+        ),
+        time: Quantity::new("Time", "s"),
+        quantity: Quantity::new(name, unit),
+        lines: alike.filter_map(line).collect(),
+    })
+}
+
+/// None if no row has guests.
+fn host_cpu(document: &ResultDocument) -> Option<Stacked> {
+    let transactions = |record: &&CellRecord| record.cell.workload.kind().is_transactions();
+    let row = |record: &CellRecord| {
+        let HostCpuSummary { guest, vhost, qemu, host_stack, .. } = record.summary.as_ref()?.host_cpu.as_ref()?;
+        let values = [guest, vhost, qemu, host_stack].map(|part| part.mean).to_vec();
+        Some(StackedRow { name: labels::name(document, &record.cell), values })
+    };
+    let rows: Vec<StackedRow> = document.cells.iter().filter(transactions).filter_map(row).collect();
+    (!rows.is_empty()).then(|| Stacked {
+        heading: Heading::new("The host's CPU time", "What the host's CPUs did for each transaction."),
+        quantity: Quantity::new("CPU", "µs per transaction"),
+        parts: ["guest", "vhost", "QEMU", "host stack"].map(str::to_owned).to_vec(),
+        rows,
+    })
+}

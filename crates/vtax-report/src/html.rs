@@ -1,0 +1,135 @@
+//! Reports as one HTML file: no network, no file beside it, everything there without scripts.
+
+mod escape;
+mod table;
+
+use std::fmt::Write as _;
+
+use vtax_plot::{Chart, Heading, PAGE_SCRIPT, PlotError, Plotter, page_script_hash, page_style};
+
+use super::view::{Section, SectionPart, View};
+use escape::escaped;
+
+const STYLE: &str = include_str!("html/page.css");
+
+/// A report in a page.
+pub(crate) struct Article {
+    /// The run.
+    pub(crate) id: String,
+    pub(crate) view: View,
+    pub(crate) charts: Vec<Chart>,
+}
+
+/// A page of reports, one below the other. `title` is what the browser's tab says.
+pub(crate) fn page(title: &str, articles: &[Article]) -> Result<String, PlotError> {
+    let plotter = Plotter::new()?;
+    let contents = if articles.len() > 1 { contents(articles) } else { String::new() };
+    let reports = articles.iter().map(|article| report(article, &plotter)).collect::<Result<String, _>>()?;
+    let policy = format!("default-src 'none'; style-src 'unsafe-inline'; script-src '{}'", page_script_hash());
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>{}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n\
+         <a class=\"skip\" href=\"#reports\">To the results</a>\n{contents}<main id=\"reports\">\n{reports}</main>\n\
+         <script>{PAGE_SCRIPT}</script>\n</body>\n</html>\n",
+        escaped(title),
+        page_style()
+    ))
+}
+
+/// Links to each report.
+fn contents(articles: &[Article]) -> String {
+    let entry = |Article { id, view, .. }: &Article| {
+        format!("<li><a href=\"#{}\">{}</a> <small>{}</small></li>\n", anchor(id), escaped(&view.title), escaped(id))
+    };
+    let entries: String = articles.iter().map(entry).collect();
+    format!("<nav aria-label=\"Reports\">\n<ol>\n{entries}</ol>\n</nav>\n")
+}
+
+/// The charts beside each other, as many as there is room for.
+fn gallery(charts: &[Chart], plotter: &Plotter) -> Result<String, PlotError> {
+    let figure = |chart: &Chart| {
+        let Heading { title, summary } = chart.heading();
+        let drawn = plotter.page_spec(chart)?.figure(&plotter.svg(chart)?);
+        let titled = format!("<h3>{}</h3>\n<p>{}</p>", escaped(title), escaped(summary));
+        Ok(format!("<div class=\"chart\">\n{titled}\n{drawn}\n</div>\n"))
+    };
+    let figures = charts.iter().map(figure).collect::<Result<String, PlotError>>()?;
+    let section = format!("<section class=\"charts\" aria-label=\"Charts\">\n{figures}</section>\n");
+    Ok(if charts.is_empty() { String::new() } else { section })
+}
+
+/// A name for a link, of whatever text.
+fn anchor(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
+}
+
+fn report(article: &Article, plotter: &Plotter) -> Result<String, PlotError> {
+    let (id, view) = (anchor(&article.id), &article.view);
+    let mut text = format!("<article id=\"{id}\" aria-labelledby=\"{id}-title\">\n");
+    let (first, others) = view.facts.split_at(view.facts.len().min(1));
+    let _ = writeln!(text, "<header>\n<h1 id=\"{id}-title\">{}</h1>\n{}</header>", escaped(&view.title), facts(first));
+    if let Some(answer) = &view.answer {
+        let parts: String = answer.parts.iter().map(part).collect();
+        let _ = writeln!(text, "<section class=\"answer\" aria-label=\"Answer\">\n{parts}</section>");
+    }
+    for warning in &view.warnings {
+        let _ = writeln!(text, "<p class=\"warning\" role=\"note\">{}</p>", escaped(warning));
+    }
+    text += &gallery(&article.charts, plotter)?;
+    text += &view.sections.iter().map(section).collect::<String>();
+    if !others.is_empty() {
+        text += &format!("<details>\n<summary><h2>How it was measured</h2></summary>\n{}</details>\n", facts(others));
+    }
+    Ok(text + "</article>\n")
+}
+
+fn facts(facts: &[(&'static str, String)]) -> String {
+    let fact = |(name, text): &(&'static str, String)| {
+        format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escaped(name), escaped(text))
+    };
+    let all: String = facts.iter().map(fact).collect();
+    if all.is_empty() { all } else { format!("<dl>\n{all}</dl>\n") }
+}
+
+fn section(section: &Section) -> String {
+    let parts: String = section.parts.iter().map(part).collect();
+    let title = escaped(&section.title);
+    match (section.title.is_empty(), section.folded) {
+        (true, _) => format!("<section>\n{parts}</section>\n"),
+        (false, false) => format!("<section>\n<h2>{title}</h2>\n{parts}</section>\n"),
+        (false, true) => {
+            format!("<details>\n<summary><h2>{title}</h2></summary>\n{parts}</details>\n")
+        }
+    }
+}
+
+fn part(part: &SectionPart) -> String {
+    match part {
+        SectionPart::Table(table) => table::draw(table),
+        SectionPart::Paragraph(text) => format!("<p>{}</p>\n", escaped(text)),
+        SectionPart::List(items) => list(items),
+    }
+}
+
+fn list(items: &[(String, String)]) -> String {
+    let item = |(mark, text): &(String, String)| match mark.as_str() {
+        "-" => format!("<li>{}</li>\n", led(text)),
+        mark => format!("<li value=\"{}\">{}</li>\n", mark.trim_matches(['[', ']']), escaped(text)),
+    };
+    let marked = items.iter().any(|(mark, _)| mark != "-");
+    let tag = if marked { "ol" } else { "ul" };
+    format!("<{tag}>\n{}</{tag}>\n", items.iter().map(item).collect::<String>())
+}
+
+/// What stands before the first colon, which says what the rest is about, in bold.
+fn led(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.split_once(": ").filter(|(lead, _)| lead.len() <= LONGEST) {
+        Some((lead, rest)) => format!("<strong>{}</strong>: {}", escaped(lead), escaped(rest)),
+        None => escaped(text),
+    }
+}
