@@ -17,6 +17,7 @@ pub mod labs;
 mod locations;
 mod lock_file;
 mod phases;
+pub mod remote_command;
 pub mod rig;
 pub mod server;
 mod stop;

@@ -2,11 +2,13 @@
 
 use std::{env, ffi::OsString, path::Path};
 
-use miette::miette;
 use vtax_agent::protocol::Stream;
 
 use super::{EmulatedServerUp, ServerRequest, Stay, programs::PROGRAM};
-use crate::stop::{Blamed, Coded, Stop};
+use crate::{
+    remote_command::word,
+    stop::{Blamed, Coded, Stop},
+};
 
 /// The verb of this program that does the job in a file and writes events as lines.
 pub const JOB_VERB: &str = "job";
@@ -86,10 +88,8 @@ impl ServerRequest<'_> {
     }
 }
 
-/// A word of a command, for the control protocol is text.
-pub(super) fn text(word: OsString) -> miette::Result<String> {
-    word.into_string()
-        .map_err(|word| miette!(code = "not-utf8", "{word:?} is not UTF-8; the emulated server can't be told of it"))
+pub(super) fn text(text: OsString) -> miette::Result<String> {
+    word(text, "server")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{path::Path, time::Instant};
 
 use miette::miette;
 use vtax_agent::protocol::Stream;
-use vtax_model::run::{RunReadings, RunState};
+use vtax_model::run::{Run, RunReadings, RunState};
 use vtax_store::Store;
 
 use super::{ServerRequest, ServerSite, command::ServerCommand};
@@ -33,9 +33,12 @@ pub(crate) struct ServerRunner<'a> {
     pub(crate) state_dir: &'a Path,
 }
 
+/// The most bytes of a line of standard error. A longer one is told in pieces.
+const SAID_MOST: usize = 64 << 10;
+
 enum AttemptEnd {
-    /// The user stopped it before it began.
-    NotBegun,
+    /// The user stopped it before it began or went on.
+    NotBegun(Option<RunReadings>),
     Over(RanJob),
     /// The server or a guest in it is lost. What arrived before is kept.
     Lost(Option<RunReadings>, miette::Report),
@@ -51,7 +54,10 @@ impl Runner for ServerRunner<'_> {
         let (site, mut request, mut seconds) = (self.request.enter()?, self.request, 0.0);
         for nth in 1.. {
             let ran = match self.attempt(&mut request, &site, job, old.take(), &mut seconds)? {
-                AttemptEnd::NotBegun => break,
+                AttemptEnd::NotBegun(None) => break,
+                AttemptEnd::NotBegun(Some(run)) => {
+                    RanJob { run: Run { state: RunState::Stopped, ..run }, error: None, shortfalls: Vec::new() }
+                }
                 AttemptEnd::Lost(run, error) if nth < ATTEMPTS && !site.interrupt.asked() => {
                     request.events.tell(format_args!(
                         "vtax: {error:#}\nvtax: what landed is kept, and the run goes on in a server that is up or booted anew"
@@ -80,7 +86,7 @@ impl ServerRunner<'_> {
     ) -> Result<AttemptEnd, Stop> {
         let handed = HandedJob::write(self.state_dir, job, old.as_ref(), self.store).or_infrastructure()?;
         let command = ServerCommand::of_job(&handed.path).or_input()?;
-        let Some(server) = request.server(site)? else { return Ok(AttemptEnd::NotBegun) };
+        let Some(server) = request.server(site)? else { return Ok(AttemptEnd::NotBegun(old)) };
         // A run that was begun on this server goes on only on one of the same kind.
         (request.spec, request.exact) = (server.spec, true);
         let mut arriving = ArrivingRun::new(request.events, old);
@@ -134,6 +140,9 @@ impl<'a> ArrivingRun<'a> {
         while let Some(end) = self.said.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.said.drain(..=end).collect();
             self.events.tell(String::from_utf8_lossy(&line[..end]));
+        }
+        if self.said.len() > SAID_MOST {
+            self.events.tell(String::from_utf8_lossy(&std::mem::take(&mut self.said)));
         }
     }
 
@@ -205,7 +214,10 @@ fn not_begun(status: i32, error: Option<miette::Report>) -> Stop {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
+    use std::{
+        borrow::Cow,
+        sync::{Arc, Mutex},
+    };
 
     use vtax_model::{
         cell::Arm,
@@ -215,7 +227,7 @@ mod tests {
     use super::*;
     use vtax_synthetic::{header, sample};
 
-    use crate::{event_lines::text, keeper::RunKeeper};
+    use crate::{event_lines::text, events::EventSink, keeper::RunKeeper};
 
     struct Home {
         folder: tempfile::TempDir,
@@ -261,7 +273,7 @@ mod tests {
     fn over(end: Result<AttemptEnd, Stop>) -> RanJob {
         match end.expect("it began") {
             AttemptEnd::Over(ran) => ran,
-            AttemptEnd::NotBegun | AttemptEnd::Lost(..) => panic!("it ended otherwise"),
+            AttemptEnd::NotBegun(_) | AttemptEnd::Lost(..) => panic!("it ended otherwise"),
         }
     }
 
@@ -361,5 +373,30 @@ mod tests {
             let stop = came.err().expect("there is no run");
             assert!(stop.to_string().contains(told), "{stop}");
         }
+    }
+
+    #[test]
+    fn what_the_vtax_in_the_server_says_is_told_line_by_line_and_never_held() {
+        #[derive(Clone, Default)]
+        struct Told(Arc<Mutex<Vec<String>>>);
+        impl EventSink for Told {
+            fn take(&self, event: &RunEvent<'_>) -> miette::Result<()> {
+                let RunEvent::Told(line) = event else { return Ok(()) };
+                self.0.lock().expect("nobody panics with it").push(line.to_string());
+                Ok(())
+            }
+        }
+        let told = Told::default();
+        let events = RunEvents::to(told.clone());
+        let mut arriving = ArrivingRun::new(&events, None);
+        for piece in ["vtax: no ", "room\nvt", "ax: and"] {
+            assert!(arriving.take(Stream::Stderr, piece.as_bytes()));
+        }
+        arriving.tell(&vec![b'x'; SAID_MOST]);
+        assert!(arriving.said.is_empty());
+        arriving.tell(b"last");
+        assert!(arriving.close(Ok(69), Ok(())).is_err());
+        let told = told.0.lock().expect("nobody panics with it");
+        assert_eq!((told.len(), told[0].as_str(), told[2].as_str()), (3, "vtax: no room", "last"));
     }
 }
