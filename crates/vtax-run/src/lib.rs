@@ -1,6 +1,6 @@
 //! Carries out jobs: what is to be measured comes as data, and what happens goes out as events.
 //!
-//! A command line, a page or another vtax makes a [`Job`]. [`carry_out`] has a [`Runner`] do it, on this machine or on
+//! A command line, a page or another vtax makes a [`Job`]. [`carry_out()`] has a [`Runner`] do it, on this machine or on
 //! an emulated server, and keeps the run in the store. Whoever wants to hear of it is an [`EventSink`]. Nothing here
 //! reads a command line, and nothing prints.
 
