@@ -113,4 +113,4 @@ settled >"$here/end"
 
 echo "$count commands, $kills killed, $panics panics, $((SECONDS / 60)) minutes; log in $here"
 join "$here/begin" "$here/end" | column -t
-sed -n '1p;$p' "$here/long.memory"
+sed -n "1p;\$p" "$here/long.memory" 2>/dev/null || true

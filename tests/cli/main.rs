@@ -6,7 +6,7 @@
 mod bench;
 mod measure;
 
-use std::fs;
+use std::{fs, process::Command};
 
 use bench::Bench;
 
@@ -193,4 +193,24 @@ fn no_argument_makes_vtax_panic() {
             assert!(!told.contains("panicked") && !told.contains('\u{1b}'), "{option:?}: {told}");
         }
     }
+}
+
+/// A shell must be able to read it.
+#[test]
+fn completions_and_manual_pages_know_every_verb() {
+    let bench = Bench::new();
+    let bash = bench.printed(&["completions", "bash"]);
+    fs::write(bench.path().join("vtax.bash"), &bash).expect("ours");
+    let read = Command::new("bash").arg("-n").arg(bench.path().join("vtax.bash")).status();
+    assert!(read.expect("bash runs").success());
+    for (shell, begins) in [("zsh", "#compdef vtax"), ("fish", "# Print an optspec")] {
+        let text = bench.printed(&["completions", shell]);
+        assert!(text.starts_with(begins) && text.contains("prune"), "{text}");
+    }
+    bench.printed(&["man", "--dir", "man"]);
+    for page in ["vtax.1", "vtax-run.1", "vtax-results-compare.1"] {
+        let text = fs::read_to_string(bench.path().join("man").join(page)).expect("a page");
+        assert!(text.starts_with(".ie") || text.contains(".TH vtax"), "{page}: {text}");
+    }
+    assert!(bench.printed(&["man"]).contains(".SH SYNOPSIS"));
 }

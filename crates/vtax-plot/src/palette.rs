@@ -1,8 +1,12 @@
-//! Colours, which differ in lightness too, so that people who see fewer colours can tell them apart.
+//! Colours and font. The colours differ in lightness too, so that people who see fewer colours can tell them apart.
 //!
 //! They were searched for: in each theme the smallest distance between two of them in OKLab, as seen with normal
 //! sight and as Machado's model sees it without red, green or blue cones, is at least 0.08; and each contrasts with
 //! the background by 3:1 or more (WCAG 1.4.11). Shapes and dashes say the same without colour.
+
+/// Browsers have the first font only if the reader does; the PNG's fonts are known by it.
+pub(crate) const FONT: &str =
+    "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
 /// What a picture is looked at on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

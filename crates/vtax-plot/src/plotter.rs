@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// More marks make a file that no browser shows at ease.
-const MOST_FIGURES: usize = 20_000;
+const MOST_FIGURES: usize = 10_000;
 
 /// Hundreds of times what a usual chart takes.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -5,14 +5,11 @@ use serde_json::{Value, json};
 use crate::{
     inert::inert,
     measured::{Measured, Quantity, Reach},
-    palette::{DASHES, GROUND, INK, SHAPES, colour},
+    palette::{DASHES, FONT, GROUND, INK, SHAPES, colour},
 };
 
 /// In pixels: a page's column, and with 12-pixel text a column of paper.
 pub(crate) const WIDTH: f64 = 680.0;
-
-/// Browsers have the first font only if the reader does; the PNG's fonts are known by it.
-const FONT: &str = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
 /// The whole specification.
 pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -> Value {
@@ -53,7 +50,7 @@ fn config() -> Value {
         "aria": false,
         "font": FONT,
         "view": {"stroke": null},
-        "title": {"fontSize": 11, "fontWeight": 400, "color": INK, "lineHeight": 15},
+        "title": {"aria": false, "fontSize": 11, "fontWeight": 400, "color": INK, "lineHeight": 15},
         "axis": {
             "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 600, "titlePadding": 10, "labelLimit": 210,
             "labelColor": INK, "titleColor": INK, "tickColor": INK, "domainColor": INK, "gridColor": INK,

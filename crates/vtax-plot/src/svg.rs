@@ -1,6 +1,11 @@
 //! The drawn picture: in a page, and as a file of its own.
 
-use crate::{error::PlotError, measured::Heading, palette::Theme, raster};
+use crate::{
+    error::PlotError,
+    measured::Heading,
+    palette::{FONT, Theme},
+    raster,
+};
 
 /// A picture for a page. Text and axes have the colour of the page's text, and the rest comes from CSS variables (see
 /// [`page_style`](crate::page_style)). It is as wide as its place, and at most as wide as it was drawn.
@@ -27,13 +32,13 @@ impl Svg {
     /// Gives Vega's SVG a root of ours; none if it isn't as Vega writes it.
     pub(crate) fn of_vega(drawn: &str, heading: &Heading) -> Option<Svg> {
         let (root, rest) = drawn.split_once('>')?;
-        let inside = rest.strip_suffix("</svg>")?.to_owned();
+        let inside = slim(rest.strip_suffix("</svg>")?);
         let size = Size { width: attribute(root, "width")?, height: attribute(root, "height")? };
         let words = described(heading);
         let Size { width, height } = size;
         let text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" role=\"img\" width=\"100%\" \
-             style=\"max-width:{width}px\" viewBox=\"0 0 {width} {height}\">{words}{inside}</svg>"
+             style=\"max-width:{width}px\" font-family=\"{FONT}\" viewBox=\"0 0 {width} {height}\">{words}{inside}</svg>"
         );
         Some(Svg { text, title: heading.title(), size, inside: format!("{words}{inside}") })
     }
@@ -51,8 +56,8 @@ impl Svg {
         let inside = in_tags(&self.inside, |tag| theme.applied(tag));
         let text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{width}\" height=\"{height}\" \
-             viewBox=\"0 -{TITLE} {width} {height}\"><rect y=\"-{TITLE}\" width=\"{width}\" height=\"{height}\" \
-             fill=\"{ground}\"/><text x=\"10\" y=\"-10\" font-family=\"Inter, sans-serif\" font-size=\"15\" \
+             font-family=\"{FONT}\" viewBox=\"0 -{TITLE} {width} {height}\"><rect y=\"-{TITLE}\" width=\"{width}\" height=\"{height}\" \
+             fill=\"{ground}\"/><text x=\"10\" y=\"-10\" font-size=\"15\" \
              font-weight=\"600\" fill=\"{ink}\">{title}</text>{inside}</svg>"
         );
         Standalone { text }
@@ -87,6 +92,25 @@ fn described(heading: &Heading) -> String {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Leaves out what says nothing: a fifth to a half of the text. The whole is one picture to those who can't see it,
+/// so its parts have no roles.
+fn slim(drawn: &str) -> String {
+    let font = format!(" font-family=\"{FONT}\"");
+    let needless = [
+        &font,
+        " opacity=\"1\"",
+        " aria-hidden=\"true\"",
+        " role=\"graphics-object\"",
+        " role=\"graphics-symbol\"",
+        " aria-roledescription=\"group mark container\"",
+        " pointer-events=\"none\"",
+    ];
+    let slimmer = in_tags(drawn, |tag| needless.iter().fold(tag.to_owned(), |tag, needless| tag.replace(needless, "")));
+    slimmer
+        .replace("<path class=\"foreground\" d=\"\" display=\"none\"/>", "")
+        .replace("<path class=\"background\" d=\"M0,0h0v0h0Z\"/>", "")
 }
 
 /// A number of the root's tag.

@@ -45,7 +45,9 @@ use vtax_model::result::ResultDocument;
 
 pub use blocks::unit;
 use html::Article;
-use vtax_plot::{Chart, PlotError};
+pub use vtax_plot::{Chart, PlotError};
+
+pub use vtax_plot::{Plotter, Theme};
 
 pub use compare::{RunComparison, compare};
 pub use heading::load;

@@ -14,6 +14,7 @@
 mod error;
 mod find;
 mod lock;
+mod remove;
 mod samples;
 mod schema;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use vtax_model::{
 pub use error::StoreError;
 use error::{Doing, FileStamp, StoreLocation};
 use lock::RunLock;
+pub use remove::worthless;
 use samples::StoredSamples;
 use schema::Access;
 pub use writer::RunWriter;

@@ -4,6 +4,7 @@ mod readers;
 
 use std::{
     collections::BTreeSet,
+    fs,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, Command, Stdio},
@@ -86,6 +87,59 @@ fn a_sample_does_not_land_twice_and_a_run_does_not_begin_twice() {
     let again = store.create_run(&header("demo-1", "2026-01-01T00:00:00Z"));
     assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
     assert_eq!(store.load("demo-1").expect("there").samples.len(), 2);
+}
+
+/// A run that is being written stays, and the others lose nothing.
+#[test]
+fn a_removed_run_is_gone_with_all_that_it_had() {
+    let dir = folder();
+    let (store, mut writer) = new_run(dir.path(), "demo-1");
+    writer.samples(&[sample(0, Arm::A, 1)]).expect("lands");
+    assert!(matches!(store.remove("demo-1"), Err(StoreError::InUse { .. })));
+    writer.failure(&Failure { cell: 1, arm: Arm::A, round: 1, error: "late".into(), partial: None }).expect("lands");
+    drop(writer);
+    let mut other = store.create_run(&header("other-1", "2026-01-02T00:00:00Z")).expect("new");
+    other.samples(&[sample(0, Arm::A, 1), sample(0, Arm::APrime, 1)]).expect("land");
+    drop(other);
+    assert_eq!(store.remove("demo").expect("its lock is free"), "demo-1");
+    store.shrink().expect("nobody else reads");
+    assert!(matches!(store.remove("demo-1"), Err(StoreError::NotFound { .. })));
+    let left: i64 = ["sample", "failure", "plan", "run"]
+        .map(|table| {
+            store.connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0))
+        })
+        .into_iter()
+        .map(|count| count.expect("a count"))
+        .sum();
+    assert_eq!(left, 4, "two samples, a plan and a run");
+    assert_eq!(store.load("other-1").expect("there").samples.len(), 2);
+    assert_eq!(fs::read_dir(dir.path().join("locks")).expect("a folder").count(), 1);
+}
+
+#[test]
+fn what_has_no_sample_or_is_old_is_worthless() {
+    let run = |id: &str, study: &str, samples: u32, state: Condition| RunSummary {
+        id: id.into(),
+        study: study.into(),
+        title: String::new(),
+        started: String::new(),
+        state,
+        quick: false,
+        samples,
+        failures: 0,
+        wall_seconds: 1.0,
+    };
+    let runs = [
+        run("d", "demo", 0, Condition::Running),
+        run("c", "demo", 5, Condition::Complete),
+        run("b", "vmdq", 5, Condition::Complete),
+        run("a", "demo", 0, Condition::Killed),
+        run("0", "demo", 5, Condition::Stopped),
+    ];
+    let ids = |keep| worthless(&runs, keep).into_iter().map(|run| run.id.as_str()).collect::<Vec<_>>();
+    assert_eq!(ids(None), ["a"]);
+    assert_eq!(ids(Some(1)), ["a", "0"]);
+    assert_eq!(ids(Some(0)), ["c", "b", "a", "0"]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod report;
 mod results;
 mod run;
 mod server;
+mod shell;
 mod studies;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -104,6 +105,10 @@ enum Verb {
     /// Talk to an agent on another host
     #[command(subcommand)]
     Agent(agent::AgentVerb),
+    /// Print what a shell needs to complete the words of vtax
+    Completions(shell::CompletionsArgs),
+    /// Print the manual page, or write the pages of all verbs
+    Man(shell::ManArgs),
     /// Explain the code of an error, or list all codes
     Explain(explain::ExplainArgs),
     /// Hold an ordinary user's labs (started by `vtax lab up`)
@@ -177,6 +182,8 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Report(args) => report::report(&args, places),
         Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Explain(args) => explain::explain(&args),
+        Verb::Completions(args) => shell::completions(&args),
+        Verb::Man(args) => shell::man(&args),
         Verb::Keeper => lab::keeper(),
         Verb::Job { file } => job::job(&file, places),
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    measured::{Heading, Measured, Quantity, Reach, number},
+    measured::{Heading, Measured, Quantity, Reach},
     palette::{INK, colour},
     sheet,
 };
@@ -30,6 +30,13 @@ pub struct Effect {
     pub measured: Measured,
     /// What the test says.
     pub judgement: Judgement,
+}
+
+/// With a sign, and a decimal only below ten.
+fn brief(value: f64) -> String {
+    let decimals = usize::from(value.abs() < 9.95);
+    let text = format!("{value:+.decimals$}");
+    if text.parse() == Ok(0.0) { "0".to_owned() } else { text.replace('-', "−") }
 }
 
 /// What is said of a difference.
@@ -112,7 +119,7 @@ impl Differences {
         let mut row = sheet::measured_row(&effect.name, &self.quantity, &effect.measured)?;
         let value = effect.measured.value()?;
         row["j"] = json!(effect.judgement.words());
-        row["w"] = json!(format!("{}{}", if value > 0.0 { "+" } else { "" }, number(value)));
+        row["w"] = json!(brief(value));
         row["e"] = json!(effect.measured.ends().fold(value, f64::max));
         Some(row)
     }

@@ -168,7 +168,7 @@ fn check(chart: &Chart) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
     fn any_names_and_figures_can_be_drawn(rows in rows(), name in text()) {

@@ -10,8 +10,13 @@ use crate::explain;
 /// As clap ends, and as vtax does for input that is wrong.
 const USAGE_EXIT: u8 = 2;
 
+/// The whole command line, with examples.
+pub(super) fn whole() -> Command {
+    command(CommandLine::command(), "")
+}
+
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
-    command(CommandLine::command(), "").try_get_matches_from(words).map_err(|mut error| {
+    whole().try_get_matches_from(words).map_err(|mut error| {
         // clap advises to write `-- WORD`, which no verb of ours but exec takes, and that one has its usage line.
         error.remove(ContextKind::Suggested);
         error

@@ -82,15 +82,35 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax results show demo-20260102 --detail", "all figures of a run, by the beginning of its id"),
         ],
     ),
-    ("results compare", &[("vtax results compare demo-20260102 last", "what has changed since an earlier run")]),
+    (
+        "results compare",
+        &[
+            ("vtax results compare demo-20260102 last", "what has changed since an earlier run"),
+            ("vtax results compare demo-20260102 last --fail-above 5%", "status 1 if something is shown to be worse"),
+        ],
+    ),
+    ("results rm", &[("vtax results rm demo-20260102", "remove a run, by the beginning of its id")]),
+    (
+        "results prune",
+        &[
+            ("vtax results prune", "remove runs that have no sample"),
+            ("vtax results prune --keep 10 --dry-run", "which runs are older than the last ten of their study"),
+        ],
+    ),
     ("results export", &[("vtax results export last --csv", "one line a cell, for a spreadsheet")]),
     (
         "report",
         &[
             ("vtax report --html result.html", "the last run as a page"),
             ("vtax report demo-20260102 last --html both.html", "two runs on one page"),
+            ("vtax report --png charts", "each chart as a file"),
         ],
     ),
+    (
+        "completions",
+        &[("vtax completions bash", "for bash: put it into ~/.local/share/bash-completion/completions/vtax")],
+    ),
+    ("man", &[("vtax man", "the page of vtax"), ("vtax man --dir man", "the pages of all verbs")]),
     ("agent probe", &[("vtax agent probe ssh:vm1", "whether vtax can measure on vm1")]),
 ];
 

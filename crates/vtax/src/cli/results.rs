@@ -7,7 +7,7 @@ use miette::miette;
 
 use vtax_model::run::Difference;
 use vtax_report::{self as report, Column, Format};
-use vtax_store::{RunSummary, Store};
+use vtax_store::{RunSummary, Store, worthless};
 
 use super::{
     Locations, answer, lists,
@@ -17,6 +17,7 @@ use crate::{
     exit::{Exit, Stop},
     one_of::one_of,
     terminal::print_styled,
+    whole_number::whole,
 };
 
 #[derive(Debug, Subcommand)]
@@ -34,6 +35,21 @@ pub(crate) enum ResultsVerb {
         id: String,
         #[command(flatten)]
         output: OutputOptions,
+    },
+    /// Remove runs with all of their samples
+    Rm {
+        /// The runs: ids, or beginnings of ids
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+    /// Remove runs without a sample, and on demand old ones
+    Prune {
+        /// Also remove all but the newest N runs of each study
+        #[arg(long, value_name = "N", value_parser = whole::<usize>)]
+        keep: Option<usize>,
+        /// Only name the runs
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Compare two runs, cell by cell
     Compare {
@@ -66,6 +82,8 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
     let dir = places.state_dir()?;
     match verb {
         ResultsVerb::List { json } => return list(&dir, json),
+        ResultsVerb::Rm { ids } => remove(&Store::open(&dir)?, &ids)?,
+        ResultsVerb::Prune { keep, dry_run } => prune(&dir, keep, dry_run)?,
         ResultsVerb::Show { id, output } => show(&dir, &id, &output.options())?,
         ResultsVerb::Compare { before, after, fail_above, format } => {
             let comparison = compare(&dir, &before, &after)?;
@@ -77,6 +95,24 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
         }
     }
     Ok(Exit::Done)
+}
+
+fn remove(store: &Store, ids: &[String]) -> Result<(), Stop> {
+    for id in ids {
+        tell!("removed {}", store.remove(id)?);
+    }
+    Ok(store.shrink()?)
+}
+
+fn prune(dir: &Path, keep: Option<usize>, dry_run: bool) -> Result<(), Stop> {
+    let runs = Store::reading(dir, Store::list)?;
+    let ids: Vec<String> = worthless(&runs, keep).into_iter().map(|run| run.id.clone()).collect();
+    match (ids.is_empty(), dry_run) {
+        (true, _) => tell!("nothing to remove"),
+        (false, true) => ids.iter().for_each(|id| tell!("would remove {id}")),
+        (false, false) => remove(&Store::open(dir)?, &ids)?,
+    }
+    Ok(())
 }
 
 fn passed(comparison: &report::RunComparison, limit: Difference) -> Exit {

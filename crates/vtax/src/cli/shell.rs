@@ -1,0 +1,54 @@
+//! `vtax completions` and `vtax man`: the command line as other programs read it.
+
+use std::{fs, path::PathBuf};
+
+use clap::Args;
+use clap_complete::Shell;
+
+use super::arguments;
+use crate::{
+    exit::{Blamed, Coded, Exit, Stop},
+    terminal::print,
+};
+
+const PROGRAM: &str = "vtax";
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell that is to complete the words
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write the pages of all verbs into this folder, as vtax-run.1
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, Stop> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut arguments::whole(), PROGRAM, &mut text);
+    print(&String::from_utf8_lossy(&text))?;
+    Ok(Exit::Done)
+}
+
+pub(crate) fn man(args: &ManArgs) -> Result<Exit, Stop> {
+    match &args.dir {
+        Some(dir) => {
+            let writing = || format!("--dir: writing {}", dir.display());
+            fs::create_dir_all(dir).coded("file", writing).or_input()?;
+            clap_mangen::generate_to(arguments::whole(), dir).coded("file", writing).or_input()?;
+        }
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(arguments::whole())
+                .render(&mut page)
+                .coded("defect", || "making the page")
+                .or_infrastructure()?;
+            print(&String::from_utf8_lossy(&page))?;
+        }
+    }
+    Ok(Exit::Done)
+}
