@@ -17,12 +17,11 @@ use serde::Serialize;
 use vtax_host::inspect;
 use vtax_lab::{Lifetime, World};
 use vtax_model::{result::Disturbance, run::Environment, units::Span};
+use vtax_run::{Interrupt, Locations, rig::Rig};
 
 use crate::{
     exit::{Blamed, Stop},
-    interrupt::Interrupt,
-    locations::Locations,
-    rig::Rig,
+    progress,
 };
 use clock::ClockRecord;
 use floors::SelfComparison;
@@ -63,7 +62,7 @@ pub(crate) struct Calibration {
 pub(crate) fn run(wanted: &CalibrationRequest, locations: &Locations) -> Result<Calibration, Stop> {
     let truths = chosen("truth", &wanted.only, TRUTHS.iter().collect(), |truth| truth.name.to_owned()).or_input()?;
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
-    let interrupt = Interrupt::catch().or_infrastructure()?;
+    let interrupt = Interrupt::catch(&progress::terminal()).or_infrastructure()?;
     let clock = clock::measure();
     let rig = Rig::build(&world, "calibrate", &truths::wires(), locations)?;
     let found = measure(&rig, wanted, &truths, &interrupt);

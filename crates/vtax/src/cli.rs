@@ -7,7 +7,9 @@ mod crosscheck;
 mod demo;
 mod examples;
 mod explain;
+mod in_server;
 mod io;
+mod job;
 mod lab;
 mod lists;
 mod measure;
@@ -19,17 +21,18 @@ mod server;
 mod shell;
 mod studies;
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
-use clap::{FromArgMatches, Parser, Subcommand};
+use clap::{Args, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
-
 use vtax_model::server::ServerSpec;
+use vtax_run::{
+    Locations,
+    server::{self as emulated, JOB_VERB, Stay},
+};
 
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
-    locations::{Locations, Relay, RunSite},
-    server::{ServerRequest, Stay},
     terminal::print,
 };
 
@@ -48,17 +51,25 @@ pub(crate) struct CommandLine {
     #[command(subcommand)]
     verb: Verb,
     #[command(flatten)]
-    places: Locations,
+    places: Places,
     /// Run this command in an emulated server: QEMU imitates a whole machine with SR-IOV NICs, and cables join
     /// the NICs in pairs. The server sees this machine's files. The command uses the server that is up (`vtax
     /// server up`); if there is none, vtax boots one for this command
     #[arg(long, global = true, value_name = "emulated[:nics=8,…]", help_heading = "Places")]
     server: Option<ServerSpec>,
-    #[command(flatten)]
-    relay: Relay,
     /// Whether the verb prints JSON, and errors are JSON too.
     #[arg(skip)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Places {
+    /// Folder of the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or ~/.local/state/vtax]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Places")]
+    state: Option<PathBuf>,
+    /// The vtax-agent program [default: $VTAX_AGENT, else beside vtax]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Places")]
+    agent: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -103,13 +114,19 @@ enum Verb {
     /// Hold an ordinary user's labs (started by `vtax lab up`)
     #[command(name = "lab-keeper", hide = true)]
     Keeper,
+    /// Do the job that a vtax outside of this emulated server has written to a file
+    #[command(name = JOB_VERB, hide = true)]
+    Job {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
 }
 
 impl Verb {
     /// How long the verb needs the server to which it is handed over. Verbs with results for the store are not.
     fn stay(&self) -> Result<Option<Stay>, Stop> {
         match self {
-            Verb::Demo(_) | Verb::Run(_) | Verb::Measure(_) => Ok(None),
+            Verb::Demo(_) | Verb::Run(_) | Verb::Measure(_) | Verb::Job { .. } => Ok(None),
             Verb::Lab(verb) => Ok(Some(verb.stay())),
             // Virtual functions are made to be there afterwards.
             Verb::Io(verb) if !matches!(verb, io::IoVerb::List(_)) => Ok(Some(Stay::Kept)),
@@ -141,25 +158,25 @@ pub(crate) fn parse() -> CommandLine {
 }
 
 pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
-    let CommandLine { verb, places, server, relay, json: _ } = line;
-    let places = &places;
+    let CommandLine { verb, places: Places { state, agent }, server, json: _ } = line;
+    let places = &Locations { state, agent };
+    // The vtax outside has handed its whole command line over.
+    let server = server.filter(|_| !emulated::is_here());
     if let Some(spec) = server
         && let Some(stay) = verb.stay()?
     {
-        let request = ServerRequest { spec, stay, exact: false, locations: places, kernel: None };
-        return crate::server::relay(&request, verb.has_input());
+        return in_server::carry_out(spec, stay, places, verb.has_input());
     }
-    let site = &RunSite::of(relay, server);
     match verb {
-        Verb::Demo(args) => demo::demo(args, places, site),
-        Verb::Run(args) => run::run(*args, places, site),
+        Verb::Demo(args) => demo::demo(args, places, server),
+        Verb::Run(args) => run::run(*args, places, server),
         Verb::Calibrate(args) => calibrate::calibrate(args, places),
         Verb::Crosscheck(args) => crosscheck::crosscheck(args, places),
-        Verb::Measure(args) => measure::measure(*args, places, site),
+        Verb::Measure(args) => measure::measure(*args, places, server),
         Verb::Studies(args) => studies::studies(&args),
         Verb::Methods(args) => methods::methods(&args, places),
         Verb::Io(verb) => io::io(&verb),
-        Verb::Lab(verb) => lab::lab(verb, places, site),
+        Verb::Lab(verb) => lab::lab(verb, places),
         Verb::Server(verb) => server::server(verb, places),
         Verb::Results(verb) => results::results(verb, places),
         Verb::Report(args) => report::report(&args, places),
@@ -168,6 +185,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Completions(args) => shell::completions(&args),
         Verb::Man(args) => shell::man(&args),
         Verb::Keeper => lab::keeper(),
+        Verb::Job { file } => job::job(&file, places),
     }
 }
 

@@ -25,16 +25,18 @@ use vtax_model::{
     units::Span,
 };
 use vtax_report::unit;
+use vtax_run::{
+    Interrupt, Locations,
+    rig::{PEER, Rig, SUT},
+    study::Congestion,
+};
 use vtax_stats::{Confidence, Pair, PairedTax, Summary};
 use vtax_sys::idle::{self, IdleHold};
 
 use crate::{
     calibrate::{LoadMeter, chosen},
     exit::{Blamed, Coded, Stop},
-    interrupt::Interrupt,
-    locations::Locations,
-    rig::{PEER, Rig, SUT},
-    study::Congestion,
+    progress,
     whole_number::whole,
 };
 use contest::Contest;
@@ -183,7 +185,7 @@ pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<C
         return Err(Stop::infrastructure(error));
     }
     check_comparable(&contests, &here).or_input()?;
-    let interrupt = Interrupt::catch().or_infrastructure()?;
+    let interrupt = Interrupt::catch(&progress::terminal()).or_infrastructure()?;
     let seed = wanted.seed.map_or_else(random_seed, Ok).or_infrastructure()?;
     let rig = Rig::build(&world, "crosscheck", &[(WIRE, None)], locations)?;
     let held = Held { idle: wanted.idle, congestion: wanted.congestion.0 };

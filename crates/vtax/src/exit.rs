@@ -1,11 +1,8 @@
 //! How the program ends: one code for each kind of ending, so that scripts can tell them apart.
 
-use std::{fmt, process::ExitCode};
+use std::process::ExitCode;
 
-use miette::{Report, miette};
-use vtax_lab::{PlanError, no_cable};
-
-use vtax_store::StoreError;
+pub(crate) use vtax_run::{Blamed, Coded, Stop};
 
 use crate::explain;
 
@@ -25,181 +22,19 @@ pub(crate) enum Exit {
 
 impl Exit {
     pub(crate) fn code(self) -> ExitCode {
-        ExitCode::from(self.number())
-    }
-
-    pub(crate) fn number(self) -> u8 {
-        match self {
+        ExitCode::from(match self {
             Exit::Done => 0,
             Exit::CellsFailed | Exit::NotReached => 1,
             // As a shell reports a program that SIGINT ended.
             Exit::Interrupted => 130,
             Exit::Child(code) => code,
-        }
+        })
     }
 }
 
-/// An ending that is an error.
-#[derive(Debug)]
-pub(crate) struct Stop {
-    blame: Blame,
-    error: Report,
-}
-
-/// Who can mend it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Blame {
-    /// What the user gave is wrong; nothing was changed.
-    Input,
-    /// The machine, the kernel or a program that we need.
-    Infrastructure,
-    /// Nothing is wrong: the user has stopped it.
-    User,
-}
-
-impl Stop {
-    pub(crate) fn input(error: impl Into<Report>) -> Stop {
-        Stop { blame: Blame::Input, error: error.into() }
-    }
-
-    pub(crate) fn infrastructure(error: impl Into<Report>) -> Stop {
-        Stop { blame: Blame::Infrastructure, error: error.into() }
-    }
-
-    pub(crate) fn cause<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
-        self.error.downcast_ref()
-    }
-
-    /// Stopped by the user before there was anything to keep.
-    pub(crate) fn interrupted() -> Stop {
-        Stop { blame: Blame::User, error: miette!(code = "stopped", "stopped before anything was measured") }
-    }
-
-    pub(crate) fn into_report(self) -> Report {
-        self.error
-    }
-
-    pub(crate) fn tell(&self, json: bool) -> ExitCode {
-        // sysexits' EX_UNAVAILABLE is 69; a shell reports a program that SIGINT ended by 130.
-        let exit = match self.blame {
-            Blame::Input => 2,
-            Blame::Infrastructure => 69,
-            Blame::User => 130,
-        };
-        let (code, message) = (self.error.code().map(|code| code.to_string()), told(&self.error));
-        explain::tell(code.as_deref().unwrap_or(explain::DEFECT), &message, exit, json);
-        ExitCode::from(exit)
-    }
-}
-
-impl fmt::Display for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&told(&self.error))
-    }
-}
-
-/// An error with its causes, each of them once: many tell their cause in their own words.
-pub(crate) fn told(error: &Report) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.contains(&cause) {
-        true => text,
-        false if text.is_empty() => cause,
-        false => format!("{text}: {cause}"),
-    })
-}
-
-/// Two errors, one after the other. The code is that of the first.
-pub(crate) fn and_then(first: Report, next: Report) -> Report {
-    let text = format!("{}; and then: {}", told(&first), told(&next));
-    first.wrap_err(text)
-}
-
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Stop {
-        use StoreError::{Ambiguous, Complete, Empty, Extend, InUse, NotFound};
-        match error {
-            NotFound { .. } | Ambiguous { .. } | Empty { .. } => Stop::input(error),
-            Complete { .. } | Extend(_) | InUse { .. } => Stop::input(error),
-            _ => Stop::infrastructure(error),
-        }
-    }
-}
-
-impl From<PlanError> for Stop {
-    fn from(error: PlanError) -> Stop {
-        if is_of_machine(&error) { Stop::infrastructure(error) } else { Stop::input(error) }
-    }
-}
-
-/// Whether this machine lacks what a lab needs. Otherwise the lab asks for what can't be.
-fn is_of_machine(error: &PlanError) -> bool {
-    match error {
-        PlanError::Unsupported { method, unsupported, .. } => *unsupported != no_cable(*method),
-        PlanError::NoWires(_) | PlanError::NoRate { .. } | PlanError::TooManyNamespaces { .. } => true,
-        _ => false,
-    }
-}
-
-/// Tells who can mend the error: the user, or somebody who changes the machine.
-pub(crate) trait Blamed<T> {
-    fn or_input(self) -> Result<T, Stop>;
-    fn or_infrastructure(self) -> Result<T, Stop>;
-}
-
-impl<T, E: Into<Report>> Blamed<T> for Result<T, E> {
-    fn or_input(self) -> Result<T, Stop> {
-        self.map_err(Stop::input)
-    }
-
-    fn or_infrastructure(self) -> Result<T, Stop> {
-        self.map_err(Stop::infrastructure)
-    }
-}
-
-/// Says what vtax was doing when something failed that has no code of its own.
-pub(crate) trait Coded<T> {
-    fn coded<W: fmt::Display>(self, code: &'static str, what: impl FnOnce() -> W) -> miette::Result<T>;
-}
-
-impl<T, E: fmt::Display> Coded<T> for Result<T, E> {
-    fn coded<W: fmt::Display>(self, code: &'static str, what: impl FnOnce() -> W) -> miette::Result<T> {
-        self.map_err(|error| miette!(code = code, "{}: {error}", what()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use vtax_model::method::{IoMethod, Unsupported};
-
-    use super::*;
-
-    #[test]
-    fn missing_qemu_is_the_machine_s_and_a_missing_cable_the_user_s() {
-        let guest = |unsupported| PlanError::Unsupported {
-            kind: "guest",
-            name: "g".parse().expect("a name"),
-            method: IoMethod::Assigned,
-            unsupported,
-        };
-        let no_qemu = Unsupported { why: "guests need QEMU".to_owned(), remedy: "install it".to_owned() };
-        assert_eq!(Stop::from(guest(no_qemu)).blame, Blame::Infrastructure);
-        assert_eq!(Stop::from(guest(no_cable(IoMethod::Assigned))).blame, Blame::Input);
-    }
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let gone = || miette!(code = "file", "the disk is gone");
-        let own_words = gone().wrap_err("reading x: the disk is gone");
-        assert_eq!(told(&own_words), "reading x: the disk is gone");
-        let bare = gone().wrap_err("reading x");
-        assert_eq!(told(&bare), "reading x: the disk is gone");
-        assert_eq!(bare.code().expect("of the cause").to_string(), "file");
-    }
-
-    #[test]
-    fn of_two_errors_both_are_told_and_the_first_one_s_code_counts() {
-        let first = miette!(code = "disk-full", "no room").wrap_err("writing x");
-        let both = and_then(first, miette!(code = "not-removed", "the lab stays"));
-        assert_eq!(told(&both), "writing x: no room; and then: the lab stays");
-        assert_eq!(both.code().expect("of the first").to_string(), "disk-full");
-    }
+/// Says what is wrong, and returns the status that says who can mend it.
+pub(crate) fn tell(stop: &Stop, json: bool) -> ExitCode {
+    let (code, status) = (stop.code(), stop.status());
+    explain::tell(code.as_deref().unwrap_or(explain::DEFECT), &stop.to_string(), status, json);
+    ExitCode::from(status)
 }

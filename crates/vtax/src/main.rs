@@ -12,17 +12,9 @@ mod cli;
 mod crosscheck;
 mod exit;
 mod explain;
-mod interrupt;
-mod labs;
-mod locations;
-mod lock_file;
 mod one_of;
-mod phases;
+mod progress;
 mod remote_command;
-mod rig;
-mod server;
-mod study;
-mod threads;
 mod whole_number;
 
 use std::process::ExitCode;
@@ -32,6 +24,6 @@ fn main() -> ExitCode {
     let json = line.json;
     match cli::dispatch(line) {
         Ok(exit) => exit.code(),
-        Err(stop) => stop.tell(json),
+        Err(stop) => exit::tell(&stop, json),
     }
 }

@@ -1,11 +1,8 @@
-//! A command that an agent runs: its words, its input and its output.
+//! A command that an agent runs: its input and its output.
 
-use std::{
-    ffi::OsString,
-    io::{self, IsTerminal, Read, Write},
-};
+use std::io::{self, IsTerminal, Read, Write};
 
-use miette::{ensure, miette};
+use miette::ensure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vtax_agent::{limits::INPUT_MOST, protocol::Stream};
 
@@ -13,12 +10,6 @@ use crate::exit::{Blamed, Coded, Stop};
 
 /// After this time without input vtax tells the user what it waits for.
 const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-
-/// A word of the command, for the control protocol is text. `place` is where the command runs.
-pub(crate) fn word(word: OsString, place: &str) -> miette::Result<String> {
-    word.into_string()
-        .map_err(|word| miette!(code = "not-utf8", "{word:?} is not UTF-8; a {place} can't be told of it"))
-}
 
 /// Writes what the command has written to the same stream here.
 pub(crate) fn show(stream: Stream, bytes: &[u8]) -> io::Result<()> {

@@ -8,13 +8,13 @@ use vtax_model::{
     units::{ByteSize, Span},
     workload::{Direction, TestKind, TestSpec, Transport, Warmup, Workload},
 };
+use vtax_run::{Interrupt, rig::Rig};
 use vtax_stats::{Confidence, NoiseFloor, Pair, Significance};
 
 use super::{
     pairs::{dice, shuffled},
     truths::PLAIN,
 };
-use crate::{interrupt::Interrupt, rig::Rig};
 
 /// A test against itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use vtax_model::result::Disturbance;
+use vtax_run::rig::Rig;
 use vtax_sys::{
     SysError,
     cpu::{MachineMeter, MachineReading, MachineTimes, program_times},
 };
-
-use crate::rig::Rig;
 
 /// Reads the CPU times of the machine and of vtax's own programs.
 pub(crate) struct LoadMeter {

@@ -17,10 +17,10 @@ use vtax_model::{
     units::{BitRate, ByteSize, Span},
     workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
+use vtax_run::rig::{Rig, SUT};
 use vtax_stats::{Centre, Confidence};
 
 use super::load::LoadMeter;
-use crate::rig::{Rig, SUT};
 pub(crate) use verdict::TruthVerdict;
 
 /// The wire without a shape.

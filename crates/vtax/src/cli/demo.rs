@@ -2,7 +2,9 @@
 
 use clap::Args;
 
-use super::{Locations, RunSite, run};
+use vtax_model::server::ServerSpec;
+
+use super::{Locations, run};
 use crate::{
     exit::{Exit, Stop},
     whole_number::whole,
@@ -17,6 +19,6 @@ pub(crate) struct DemoArgs {
     output: run::OutputOptions,
 }
 
-pub(crate) fn demo(args: DemoArgs, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
-    run::run_study("demo", args.samples, args.output, places, site)
+pub(crate) fn demo(args: DemoArgs, places: &Locations, server: Option<ServerSpec>) -> Result<Exit, Stop> {
+    run::run_study("demo", args.samples, &args.output, places, server)
 }

@@ -15,13 +15,12 @@ use vtax_model::topology::Name;
 
 use self::wanted::lab_name;
 pub(super) use self::{show::servers, up::accelerator};
-use super::{Locations, RunSite, answer, io};
+use super::{Locations, answer, io};
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
-    labs,
-    server::Stay,
     terminal::print,
 };
+use vtax_run::{labs, server::Stay};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabVerb {
@@ -80,9 +79,9 @@ impl LabVerb {
     }
 }
 
-pub(crate) fn lab(verb: LabVerb, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
+pub(crate) fn lab(verb: LabVerb, places: &Locations) -> Result<Exit, Stop> {
     match verb {
-        LabVerb::Up(args) => up::up(&args, places, site),
+        LabVerb::Up(args) => up::up(&args, places),
         LabVerb::Down { lab } => down(&lab),
         LabVerb::List { json } => show_list(json),
         LabVerb::Exec { lab, domain, command } => exec(&lab, &domain, &command),

@@ -13,16 +13,20 @@ use vtax_model::{
         ArrivalProcess, Arrivals, Burst, CongestionControl, Dscp, Idle, RequestRate, Segments, Sending, SocketOptions,
         TestOptions,
     },
+    server::ServerSpec,
     study::SamplingPlan,
     units::{BitRate, ByteSize, Span},
     workload::Warmup,
 };
+use vtax_run::{
+    Conditions, Job, Work,
+    study::{GivenSizes, MeasureRequest, Test},
+};
 
-use super::{Locations, RunSite, run};
+use super::{Locations, run};
 use crate::{
     exit::{Blamed, Exit, Stop},
     one_of::{on_or_off, one_of},
-    study::{self, Conditions, GivenSizes, MeasureRequest, RunRequest, Test},
     whole_number::whole,
 };
 use values::{ARRIVALS, Engines, Gap, SENDING};
@@ -83,7 +87,7 @@ struct What {
     #[arg(long, value_name = "TEST,…", value_delimiter = ',', default_value = "tcp-rr", help = values::tests_help())]
     test: Vec<Test>,
     #[command(flatten)]
-    sizes: GivenSizes,
+    sizes: Sizes,
     /// How many flows run at the same time; with several numbers the test is run with each
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = whole::<u32>)]
     streams: Vec<u32>,
@@ -98,6 +102,23 @@ struct What {
     /// measured, system changes nothing
     #[arg(long, value_name = "poll|system", default_value = "system")]
     idle: Idle,
+}
+
+/// How large it is.
+#[derive(Debug, Args)]
+struct Sizes {
+    /// rr, crr: bytes of each request [default: 1; UDP with several in flight: 8]
+    #[arg(long, value_name = "SIZE")]
+    request: Option<ByteSize>,
+    /// rr, crr: bytes of each response [default: 1; UDP with several in flight: 8]
+    #[arg(long, value_name = "SIZE")]
+    response: Option<ByteSize>,
+    /// Streams: bytes of each send call [default: 128KiB; UDP: what the path's MTU carries]
+    #[arg(long, value_name = "SIZE")]
+    message: Option<ByteSize>,
+    /// Run the test once with each of these sizes, in place of --request, --response and --message
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', conflicts_with_all = ["request", "response", "message"])]
+    sizes: Vec<ByteSize>,
 }
 
 /// How much is sent, and when.
@@ -193,20 +214,18 @@ struct Sampling {
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]
-    precision: study::Precision,
+    precision: run::Precision,
     /// Folder of Unix sockets at both ends
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
 }
 
-pub(crate) fn measure(args: MeasureArgs, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
-    let asked = args.asked()?;
-    asked.check()?;
+pub(crate) fn measure(args: MeasureArgs, places: &Locations, server: Option<ServerSpec>) -> Result<Exit, Stop> {
+    let work = Work::Measure(Box::new(args.asked()?));
     let (directory, pins) = (args.sampling.dir.clone(), args.ends.pinned.pin.clone());
     // It builds no guests: those that it measures in have booted.
     let conditions = Conditions { directory, pins, kernel: None, server_cables: false };
-    let finished = study::run(RunRequest::Measure(Box::new(asked)), &conditions, places, site)?;
-    run::finish(finished, &args.form.options())
+    run::carry_out(&Job { work, conditions }, &args.form.options(), places, server)
 }
 
 impl MeasureArgs {
@@ -216,7 +235,7 @@ impl MeasureArgs {
             tests: distinct("test", &self.what.test)?,
             engines: self.what.engine.0.clone(),
             streams: distinct("streams", &self.what.streams)?,
-            sizes: GivenSizes { sizes: distinct("sizes", &self.what.sizes.sizes)?, ..self.what.sizes },
+            sizes: self.what.sizes.given()?,
             gaps: distinct("gap", &self.load.gap)?.into_iter().map(|gap| gap.0).collect(),
             options: self.options(),
             samples: self.sampling.samples.or(self.sampling.quick.then_some(QUICK_SAMPLES)),
@@ -244,6 +263,13 @@ impl MeasureArgs {
             stages,
             ..TestOptions::default()
         }
+    }
+}
+
+impl Sizes {
+    fn given(&self) -> Result<GivenSizes, Stop> {
+        let Sizes { request, response, message, ref sizes } = *self;
+        Ok(GivenSizes { request, response, message, sizes: distinct("sizes", sizes)? })
     }
 }
 

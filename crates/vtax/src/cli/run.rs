@@ -1,19 +1,24 @@
 //! `vtax run`.
 
+mod changes;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser};
-use vtax_model::{endpoint::Pins, run::RunState, study::Study};
+use vtax_model::{endpoint::Pins, run::RunState, server::ServerSpec, study::Study};
 use vtax_report::{self as report, Format};
+use vtax_run::{Conditions, FinishedJob, Job, RanJob, Work, study};
 use vtax_store::Store;
 
-use super::{Locations, RunSite};
+use super::Locations;
 use crate::{
     exit::{Exit, Stop},
     one_of::{Choice, one_of},
-    study::{self, Conditions, Finished, RunRequest},
+    progress,
     terminal::{print_styled, print_written},
 };
+use changes::ChangeArgs;
+pub(super) use changes::Precision;
 
 /// How a result is printed.
 #[derive(Debug, Clone, Args)]
@@ -90,7 +95,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence", "show", "budget"])]
     resume: Option<String>,
     #[command(flatten)]
-    changes: study::Changes,
+    changes: ChangeArgs,
     /// Measure between the endpoints of this file and build no lab. The file has `[[endpoint]]` tables; see
     /// docs/studies.md. Rows without endpoints are left out
     #[arg(long, value_name = "FILE")]
@@ -125,49 +130,65 @@ pub(crate) struct Pinned {
 }
 
 impl RunArgs {
-    fn changes(&self) -> Result<study::Changes, Stop> {
-        let endpoints = self.endpoints.as_deref().map(study::read_endpoints).transpose()?;
-        Ok(study::Changes { endpoints: endpoints.unwrap_or_default(), ..self.changes.clone() })
+    fn job(self, server_cables: bool) -> Result<Job, Stop> {
+        let RunArgs { study, resume, changes, endpoints, pinned, kernel, dir, .. } = self;
+        let work = match (study, resume) {
+            (_, Some(run)) => Work::GoOn { run, rounds: changes.samples },
+            (Some(study), None) => {
+                let endpoints = endpoints.as_deref().map(study::read_endpoints).transpose()?.unwrap_or_default();
+                let changes = Box::new(changes.changes(endpoints)?);
+                Work::Study { study: Box::new(read_study(&study)?), changes }
+            }
+            (None, None) => unreachable!("clap asks for a study or --resume"),
+        };
+        Ok(Job { work, conditions: Conditions { directory: dir, pins: pinned.pin, kernel, server_cables } })
     }
 }
 
-pub(crate) fn run(args: RunArgs, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
-    let server_cables = args.changes.cable.is_empty();
-    carry_out(&args, server_cables, places, site)
+pub(crate) fn run(args: RunArgs, places: &Locations, server: Option<ServerSpec>) -> Result<Exit, Stop> {
+    let (options, server_cables) = (args.output.options(), args.changes.cable.is_empty());
+    carry_out(&args.job(server_cables)?, &options, places, server)
 }
 
 /// Runs a built-in study with nothing changed but the number of rounds.
 pub(crate) fn run_study(
     study: &str,
     samples: Option<u32>,
-    output: OutputOptions,
+    output: &OutputOptions,
     places: &Locations,
-    site: &RunSite,
+    server: Option<ServerSpec>,
 ) -> Result<Exit, Stop> {
-    let RunLine { args } = RunLine::parse_from(["run", study]);
-    carry_out(&RunArgs { changes: study::Changes { samples, ..args.changes }, output, ..args }, false, places, site)
+    let RunLine { mut args } = RunLine::parse_from(["run", study]);
+    args.changes.samples = samples;
+    carry_out(&args.job(false)?, &output.options(), places, server)
 }
 
-fn carry_out(args: &RunArgs, server_cables: bool, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
-    let source = match (&args.study, &args.resume) {
-        (_, Some(id)) => RunRequest::Old { run: id.clone(), rounds: args.changes.samples },
-        (Some(study), None) => RunRequest::Study(Box::new(args.changes()?.apply(read_study(study)?)?)),
-        (None, None) => unreachable!("clap asks for a study or --resume"),
-    };
-    let (pins, kernel) = (args.pinned.pin.clone(), args.kernel.clone());
-    let conditions = Conditions { directory: args.dir.clone(), pins, kernel, server_cables };
-    finish(study::run(source, &conditions, places, site)?, &args.output.options())
+/// Does a job, and prints what it has found.
+pub(super) fn carry_out(
+    job: &Job,
+    options: &report::Options,
+    places: &Locations,
+    server: Option<ServerSpec>,
+) -> Result<Exit, Stop> {
+    let finished = vtax_run::carry_out(job, server, places, &progress::terminal())?;
+    print_run(&finished.store, &finished.ran.run.header.id, options)?;
+    epilogue(&finished);
+    ended(finished.ran)
 }
 
-pub(crate) fn finish(finished: Finished, options: &report::Options) -> Result<Exit, Stop> {
-    match &finished.store {
-        None => finished.warn_of_shortfalls(),
-        Some(store) => {
-            print_run(store, &finished.id, options)?;
-            finished.epilogue();
-        }
+/// Tells where the result is, how long the run took, and what it did not reach.
+fn epilogue(FinishedJob { ran: RanJob { run, shortfalls, .. }, state_dir, .. }: &FinishedJob) {
+    let (id, count, wall) = (&run.header.id, run.samples.len(), run.wall_seconds);
+    let measured: f64 = run.samples.iter().map(|sample| sample.seconds).sum();
+    match measured > 0.0 {
+        true => tell!("{count} samples, {measured:.1} s measured in {wall:.1} s ({:.2} x)", wall / measured),
+        false => tell!("no sample could be taken in {wall:.1} s"),
     }
-    ended(finished)
+    tell!("kept as {id} in {}", state_dir.display());
+    if run.state != RunState::Complete {
+        tell!("go on with: vtax run --resume {id}");
+    }
+    shortfalls.iter().for_each(|shortfall| tell!("warning: {shortfall}"));
 }
 
 /// Prints a run in the form that was asked for.
@@ -186,12 +207,12 @@ pub(crate) fn read_study(study: &str) -> Result<Study, Stop> {
     }
 }
 
-fn ended(finished: Finished) -> Result<Exit, Stop> {
-    match (finished.error, finished.state) {
+pub(super) fn ended(RanJob { run, error, shortfalls }: RanJob) -> Result<Exit, Stop> {
+    match (error, run.state) {
         (Some(error), _) => Err(Stop::infrastructure(error)),
         (None, RunState::Stopped) => Ok(Exit::Interrupted),
-        (None, _) if finished.failed => Ok(Exit::CellsFailed),
-        (None, _) if !finished.shortfalls.is_empty() => Ok(Exit::NotReached),
+        (None, _) if !run.failures.is_empty() => Ok(Exit::CellsFailed),
+        (None, _) if !shortfalls.is_empty() => Ok(Exit::NotReached),
         (None, _) => Ok(Exit::Done),
     }
 }

@@ -7,12 +7,15 @@ use miette::miette;
 use serde::Serialize;
 use vtax_lab::{LabSummary, Lifetime, World, list, server};
 use vtax_model::server::ServerSpec;
+use vtax_run::{
+    labs,
+    server::{ServerRequest, Stay},
+};
 
-use super::{Locations, answer, lab};
+use super::{Locations, answer, in_server, lab};
 use crate::{
     exit::{Blamed, Exit, Stop},
-    labs,
-    server::{ServerRequest, Stay, exec},
+    progress,
     terminal::print,
 };
 
@@ -47,12 +50,10 @@ pub(crate) enum ServerVerb {
 pub(crate) fn server(verb: ServerVerb, places: &Locations) -> Result<Exit, Stop> {
     match verb {
         ServerVerb::Up { spec, kernel } => {
-            up(&ServerRequest { spec, stay: Stay::Kept, exact: false, locations: places, kernel: kernel.as_deref() })
+            let (kernel, events) = (kernel.as_deref(), &progress::terminal());
+            up(&ServerRequest { spec, stay: Stay::Kept, exact: false, locations: places, kernel, events })
         }
-        ServerVerb::Exec { command } => {
-            let spec = ServerSpec::default();
-            exec(&ServerRequest { spec, stay: Stay::Found, exact: false, locations: places, kernel: None }, &command)
-        }
+        ServerVerb::Exec { command } => in_server::exec(command, places),
         ServerVerb::Down => down(),
         ServerVerb::List { json } => show(json),
     }

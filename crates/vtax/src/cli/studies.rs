@@ -5,12 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use vtax_model::study::Study;
 use vtax_report::Column;
+use vtax_run::study::minutes;
 
 use super::{answer, lists};
-use crate::{
-    exit::{Exit, Stop},
-    study::minutes,
-};
+use crate::exit::{Exit, Stop};
 
 #[derive(Debug, Args)]
 pub(crate) struct StudiesArgs {

@@ -7,16 +7,14 @@ use std::{
 };
 
 use miette::bail;
+use vtax_run::rig::{PEER, Rig, SUT};
 use vtax_sys::deadline::finish_within;
 
 use super::{
     contest::{Contest, Length},
     tool::{Tool, ToolCommand},
 };
-use crate::{
-    exit::Coded,
-    rig::{PEER, Rig, SUT},
-};
+use crate::exit::Coded;
 
 /// The wire of all tests.
 pub(super) const WIRE: &str = "wire";

@@ -7,14 +7,11 @@ use vtax_model::{
     units::{Mtu, Span},
     workload::{Sliced, TestSpec, Warmup},
 };
+use vtax_run::{rig::Rig, study::Gaps};
 use vtax_stats::{Centre, Confidence};
 
 use super::{Found, PLAIN, rr, rtt};
-use crate::{
-    calibrate::pairs::{dice, shuffled},
-    rig::Rig,
-    study::Gaps,
-};
+use crate::calibrate::pairs::{dice, shuffled};
 
 /// How far off the figure of a long delay may be, as a share of the delay.
 const TOLERANCE: f64 = 0.02;

@@ -5,6 +5,7 @@ use vtax_model::{
     run::Figures,
     units::Span,
 };
+use vtax_run::rig::Rig;
 use vtax_stats::{Centre, Confidence, median};
 
 use super::{
@@ -12,10 +13,7 @@ use super::{
     delays::{cpu_words, idle_words, p50},
     rr,
 };
-use crate::{
-    calibrate::pairs::{dice, shuffled},
-    rig::Rig,
-};
+use crate::calibrate::pairs::{dice, shuffled};
 
 const ROUNDS: usize = 7;
 const SPANS: [Span; 2] = [Span::from_millis(150), Span::from_millis(3_000)];

@@ -8,15 +8,12 @@ use std::{
 
 use miette::miette;
 use vtax_model::{options::TestOptions, units::Span};
+use vtax_run::{rig::Rig, threads::start_in};
 use vtax_stats::median;
 use vtax_sys::cpu::{pin_current_thread, thread_times};
 
 use super::{Found, PLAIN, rr};
-use crate::{
-    calibrate::pairs::{dice, shuffled},
-    rig::Rig,
-    threads::start_in,
-};
+use crate::calibrate::pairs::{dice, shuffled};
 
 /// Many short samples: other programs work in bursts, which are then in few of the pairs.
 const ROUNDS: usize = 15;

@@ -16,11 +16,11 @@ use vtax_lab::{
     Lab, PlannedGuest,
     guest::{launch::Boot, process::Qemu},
 };
+use vtax_run::LockFile;
 
 use super::guest;
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
-    lock_file::LockFile,
     terminal::print,
 };
 

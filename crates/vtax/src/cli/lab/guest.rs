@@ -21,12 +21,15 @@ use signal_hook::{
 use vtax_agent::{link::AgentLink, protocol::LinkSetup};
 use vtax_lab::{Lab, PlannedGuest, guest::process::Qemu};
 use vtax_model::{topology::Name, units::Mtu};
+use vtax_run::{
+    labs,
+    threads::{start, start_in},
+};
 use vtax_sys::{clock::boottime_ns, process::Signal};
 
 use crate::{
     exit::{Blamed, Coded, Stop},
-    labs,
-    threads::{start, start_in},
+    progress,
 };
 
 pub(super) struct BootedGuest {
@@ -125,7 +128,7 @@ impl Drop for EndOfSignals {
 }
 
 fn arrive(mut qemu: Qemu, guest: &PlannedGuest, mtu: Mtu, patience: Option<Duration>) -> miette::Result<BootedGuest> {
-    labs::wait_for_agent(&mut qemu, patience)?;
+    labs::wait_for_agent(&mut qemu, patience, &progress::terminal())?;
     let link = connect(&qemu)?;
     let answered = boottime_ns();
     let attachment = LinkSetup { mac: guest.mac.to_string(), mtu, addresses: vec![guest.address.into()] };

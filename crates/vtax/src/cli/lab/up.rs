@@ -20,6 +20,7 @@ use vtax_model::{
     units::Span,
 };
 use vtax_report::Column;
+use vtax_run::{labs, server::is_here};
 use vtax_sys::clock::boottime_ns;
 
 use super::{
@@ -28,9 +29,9 @@ use super::{
     wanted::LabRequest,
 };
 use crate::{
-    cli::{Locations, RunSite, answer, lists},
+    cli::{Locations, answer, lists},
     exit::{Blamed, Exit, Stop},
-    labs,
+    progress,
 };
 
 #[derive(Debug, clap::Args)]
@@ -59,13 +60,13 @@ impl UpArgs {
     }
 }
 
-pub(super) fn up(args: &UpArgs, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
+pub(super) fn up(args: &UpArgs, places: &Locations) -> Result<Exit, Stop> {
     let wanted = LabRequest::read(&args.what)?;
     let needs = wanted.needs(args.kernel.as_deref(), places)?;
     let lifetime = if args.dry_run { Lifetime::Ephemeral } else { Lifetime::Kept };
     let world = World::enter(lifetime).or_infrastructure()?;
     if !args.dry_run {
-        labs::remove_abandoned(&world, wanted.name())?;
+        labs::remove_abandoned(&world, wanted.name(), &progress::terminal())?;
     }
     let ground = LabSite::survey(&world, needs.as_ref())?;
     let topology = wanted.topology(&ground.facts);
@@ -78,7 +79,8 @@ pub(super) fn up(args: &UpArgs, places: &Locations, site: &RunSite) -> Result<Ex
     let Some(mut built) = ground.build(&world, &topology)?.up(args.wait)? else { return Ok(Exit::Interrupted) };
     built.lab.keep().or_infrastructure()?;
     let record = LabRecord { lab: built.lab.blueprint(), ties: &built.ties, seconds: &built.guests };
-    answer(args.json, &record, |_| built.told(site.option()))
+    let option = if is_here() { " --server emulated" } else { "" };
+    answer(args.json, &record, |_| built.told(option))
 }
 
 /// What each guest depends on, and whether it could move.

@@ -8,11 +8,11 @@ use vtax_model::{
     study::{Study, is_lab_file},
     topology::{Name, Topology},
 };
+use vtax_run::study;
 
 use crate::{
     cli::Locations,
     exit::{Blamed, Stop},
-    study,
 };
 
 pub(super) enum LabRequest {
@@ -52,7 +52,7 @@ impl LabRequest {
             tell!("left out: {}: {}", row.method, row.unsupported);
         }
         let rows = study::available(&study, &unavailable);
-        study::arrange(&study, study.id.clone(), &rows).topology
+        study::topology(&study, &rows)
     }
 
     /// What this machine must have for its guests; nothing if it has none.

@@ -5,39 +5,10 @@ use std::str::FromStr;
 use vtax_model::{
     options::{ArrivalProcess, Engine, OptionError, Sending},
     units::{Span, UnitError},
-    workload::{TestKind, Transport},
+    workload::Transport,
 };
 
-use crate::{one_of::Choice, study::Test};
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown test `{0}`; there are {known}", known = known_tests())]
-pub(crate) struct UnknownTest(String);
-
-/// `tcp-rr`, `udp-stream` and all others. A file is sent by a study only.
-fn known_tests() -> String {
-    let named = |transport: Transport| {
-        let kinds = TestKind::ALL.into_iter().filter(move |kind| *kind != TestKind::File && transport.carries(*kind));
-        kinds.map(move |kind| format!("{transport}-{kind}").to_ascii_lowercase())
-    };
-    Transport::ALL.into_iter().flat_map(named).collect::<Vec<_>>().join(", ")
-}
-
-impl FromStr for Test {
-    type Err = UnknownTest;
-
-    /// As netperf writes it, too: `TCP_RR`.
-    fn from_str(text: &str) -> Result<Self, UnknownTest> {
-        let name = text.to_ascii_lowercase().replace('_', "-");
-        let is = |known: String, word: &str| known.eq_ignore_ascii_case(word);
-        let find = |(one, other): (&str, &str)| {
-            let transport = Transport::ALL.into_iter().find(|known| is(known.to_string(), one))?;
-            let kind = TestKind::ALL.into_iter().find(|known| is(known.to_string(), other))?;
-            (kind != TestKind::File).then_some(Test { transport, kind })
-        };
-        name.split_once('-').and_then(find).ok_or_else(|| UnknownTest(text.to_owned()))
-    }
-}
+use crate::one_of::Choice;
 
 pub(crate) fn tests_help() -> String {
     let transports = Transport::ALL.map(|transport| transport.to_string().to_ascii_lowercase()).join(", ");
@@ -92,17 +63,6 @@ pub(crate) const SENDING: [Choice<Sending>; 3] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tests_are_named_as_ours_or_as_netperf_s() {
-        let read = |text: &str| text.parse::<Test>();
-        assert_eq!(read("tcp-rr"), Ok(Test { transport: Transport::Tcp, kind: TestKind::Rr }));
-        assert_eq!(read("UDP_STREAM"), Ok(Test { transport: Transport::Udp, kind: TestKind::Stream }));
-        assert_eq!(read("vsock-bidirectional").map(|test| test.transport), Ok(Transport::Vsock));
-        for text in ["", "rr", "tcp", "tcp-", "sctp-rr", "tcp-file", "tcp rr"] {
-            assert_eq!(read(text), Err(UnknownTest(text.to_owned())));
-        }
-    }
 
     #[test]
     fn engines_are_each_there_once() {

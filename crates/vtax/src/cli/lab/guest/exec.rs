@@ -18,13 +18,12 @@ use vtax_lab::{
     Lab, PlannedGuest,
     guest::{launch::Boot, process::Qemu},
 };
+use vtax_run::{labs::explain, remote_command::word, threads::start_in};
 
 use super::{EndOfSignals, connect, running};
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
-    labs::explain,
-    remote_command::{read_input_for, show, word},
-    threads::start_in,
+    remote_command::{read_input_for, show},
 };
 
 /// The status of a program that a signal has ended, as a shell has it: SIGKILL, SIGPIPE.

@@ -1,0 +1,76 @@
+//! Carries out a job here or elsewhere, and keeps the run.
+
+use std::path::{Path, PathBuf};
+
+use miette::miette;
+use vtax_model::{run::RunReadings, server::ServerSpec};
+use vtax_store::Store;
+
+use crate::{
+    events::RunEvents,
+    job::{HandedJob, Job, RanJob, Runner},
+    keeper::RunKeeper,
+    locations::Locations,
+    server::{ServerRequest, ServerRunner, Stay, is_here},
+    stop::{Blamed, Stop},
+    study::{LocalRunner, imprecise},
+};
+
+/// A job that is done. Its samples are in the store.
+pub struct FinishedJob {
+    /// The run.
+    pub ran: RanJob,
+    /// Where it is kept.
+    pub store: Store,
+    /// The folder of the store.
+    pub state_dir: PathBuf,
+}
+
+/// Does the job on this machine, or on an emulated server if one is asked for or if the run was begun on one.
+pub fn carry_out(
+    job: &Job,
+    server: Option<ServerSpec>,
+    locations: &Locations,
+    events: &RunEvents,
+) -> Result<FinishedJob, Stop> {
+    job.check()?;
+    let state_dir = locations.state_dir()?;
+    let store = Store::open(&state_dir)?;
+    let old = job.old(&store)?;
+    let events = &events.after(RunKeeper::new(Store::open(&state_dir)?, old.as_ref(), job.rounds()));
+    let mut ran = match server_of(old.as_ref(), server).or_input()? {
+        Some(spec) => {
+            let (exact, kernel) = (old.is_some(), job.conditions.kernel.as_deref());
+            let request = ServerRequest { spec, stay: Stay::Command, exact, locations, kernel, events };
+            ServerRunner { request, store: &store, state_dir: &state_dir }.run(job, old)
+        }
+        None => LocalRunner { locations, store: Some(&store), events }.run(job, old),
+    }?;
+    ran.shortfalls.extend(imprecise(&ran.run));
+    Ok(FinishedJob { ran, store, state_dir })
+}
+
+/// Does the job that another vtax has written to a file. That vtax keeps the run.
+pub fn carry_out_handed(file: &Path, locations: &Locations, events: &RunEvents) -> Result<RanJob, Stop> {
+    let (job, old) = HandedJob::read(file).or_input()?;
+    LocalRunner { locations, store: None, events }.run(&job, old)
+}
+
+/// The server on which to measure, if this machine isn't one. A run goes on where it was begun.
+fn server_of(old: Option<&RunReadings>, asked: Option<ServerSpec>) -> miette::Result<Option<ServerSpec>> {
+    let Some(run) = old else { return Ok(asked) };
+    let begun = run.header.environment.server.as_ref().map(|server| server.spec.raw().parse()).transpose()?;
+    match (begun, asked) {
+        (Some(begun), Some(asked)) if begun != asked && !asked.is_any() => Err(miette!(
+            code = "run-from-elsewhere",
+            "the run {} was begun on {begun} and goes on there, not on {asked}",
+            run.header.id
+        )),
+        (None, Some(_)) => Err(miette!(
+            code = "run-from-elsewhere",
+            "the run {} was begun on this machine and goes on here; leave --server out",
+            run.header.id
+        )),
+        (begun, _) => Ok(begun.filter(|_| !is_here())),
+    }
+}

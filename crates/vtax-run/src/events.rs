@@ -1,0 +1,141 @@
+//! What happens while a job is done, and who hears of it: the store, the terminal, a vtax elsewhere, all alike.
+
+use std::{
+    borrow::Cow,
+    fmt::Display,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use vtax_model::{
+    run::{Failure, RunHeader, RunState, Sample},
+    units::Span,
+};
+
+/// Something that happened.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunEvent<'a> {
+    /// The plan of the run. It comes before the first sample, and again when its rounds are chosen.
+    Plan(Box<RunHeader>),
+    /// Samples that landed together: a sink keeps either all of them or none.
+    Samples(Cow<'a, [Sample]>),
+    /// A sample could not be taken.
+    Failure(Cow<'a, Failure>),
+    /// The next sample is about to begin.
+    Progress(SampleProgress),
+    /// A line for the user.
+    Told(Cow<'a, str>),
+    /// The run has ended, or it was stopped and can go on later.
+    End(SessionEnd),
+}
+
+/// Which sample is next, and how many there are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SampleProgress {
+    /// Its round, from 1.
+    pub round: u32,
+    /// Its cell, or the block of cells that take turns.
+    pub what: String,
+    /// How many samples were taken or have failed in this session.
+    pub done: usize,
+    /// How many this session has, as far as is known.
+    pub total: usize,
+    /// The time until the last one is taken, by the pace so far. None before the first one.
+    pub left: Option<Span>,
+}
+
+/// How a session of a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionEnd {
+    /// What became of the run.
+    pub state: RunState,
+    /// How long this session took.
+    pub wall_seconds: f64,
+    /// What the user asked for and the run did not reach, a sentence each.
+    pub shortfalls: Vec<String>,
+}
+
+impl RunEvent<'_> {
+    pub(crate) fn plan(header: &RunHeader) -> RunEvent<'static> {
+        RunEvent::Plan(Box::new(header.clone()))
+    }
+}
+
+/// Hears of what happens. An event comes before a sample or after it, never while it is taken.
+pub trait EventSink: Send + Sync {
+    /// An error ends the run.
+    fn take(&self, event: &RunEvent<'_>) -> miette::Result<()>;
+}
+
+/// All who hear of what happens, in their order.
+#[derive(Clone, Default)]
+pub struct RunEvents(Vec<Arc<dyn EventSink>>);
+
+impl RunEvents {
+    /// One sink.
+    pub fn to(sink: impl EventSink + 'static) -> RunEvents {
+        RunEvents::default().after(sink)
+    }
+
+    /// The same sinks, which hear of each event after `first`.
+    pub(crate) fn after(&self, first: impl EventSink + 'static) -> RunEvents {
+        let first: Arc<dyn EventSink> = Arc::new(first);
+        RunEvents([&[first], &self.0[..]].concat())
+    }
+
+    /// Sends an event to each sink. After an error the next sinks don't hear of the event.
+    pub(crate) fn send(&self, event: &RunEvent<'_>) -> miette::Result<()> {
+        self.0.iter().try_for_each(|sink| sink.take(event))
+    }
+
+    /// Tells the user a line. If it can't be told, the work goes on without it.
+    pub fn tell(&self, line: impl Display) {
+        let _ = self.send(&RunEvent::Told(line.to_string().into()));
+    }
+}
+
+/// Lets something through at most once in some seconds.
+#[derive(Debug, Default)]
+pub struct EveryFewSeconds(Mutex<Option<Instant>>);
+
+impl EveryFewSeconds {
+    const APART: Duration = Duration::from_secs(5);
+
+    /// Whether it is time again.
+    pub fn is_due(&self) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = last.is_none_or(|last| last.elapsed() >= EveryFewSeconds::APART);
+        if due {
+            *last = Some(Instant::now());
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Memory(Arc<Mutex<Vec<String>>>, &'static str);
+
+    impl EventSink for Memory {
+        fn take(&self, event: &RunEvent<'_>) -> miette::Result<()> {
+            let Memory(heard, name) = self;
+            heard.lock().expect("nobody panics with it").push((*name).to_owned());
+            miette::ensure!(!matches!(event, RunEvent::Told(line) if *line == *name), "full");
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nobody_hears_of_what_the_store_could_not_keep() {
+        let heard = Arc::default();
+        let page = RunEvents::to(Memory(Arc::clone(&heard), "page"));
+        let events = page.after(Memory(Arc::clone(&heard), "store"));
+        events.tell("something");
+        assert!(events.send(&RunEvent::Told("store".into())).is_err());
+        assert_eq!(*heard.lock().expect("nobody panics with it"), ["store", "page", "store"]);
+    }
+}

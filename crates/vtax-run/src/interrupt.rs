@@ -1,0 +1,73 @@
+//! Ctrl-C: the first one stops the run cleanly, the second leaves at once.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use crate::{events::RunEvents, stop::Coded, threads::start};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+/// The status with which a shell reports a program that SIGINT ended.
+const INTERRUPTED: i32 = 130;
+
+type Action = Box<dyn Fn() + Send>;
+
+/// Whether the user has asked to stop, and what to do at once when they do.
+#[derive(Clone, Default)]
+pub struct Interrupt {
+    events: RunEvents,
+    told: &'static str,
+    asked: Arc<AtomicUsize>,
+    action: Arc<Mutex<Option<Action>>>,
+}
+
+impl Interrupt {
+    /// Catches SIGINT, SIGTERM and SIGHUP from now on.
+    pub fn catch(events: &RunEvents) -> miette::Result<Interrupt> {
+        Interrupt::catch_telling("what is measured is kept", events)
+    }
+
+    /// Does the same, and tells the user `told` after Ctrl-C.
+    pub(crate) fn catch_telling(told: &'static str, events: &RunEvents) -> miette::Result<Interrupt> {
+        let interrupt = Interrupt { told, events: events.clone(), ..Interrupt::default() };
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
+        let caught = interrupt.clone();
+        start("signals", move || signals.forever().for_each(|signal| caught.signalled(signal)))?;
+        Ok(interrupt)
+    }
+
+    /// Whether they have.
+    pub fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) > 0
+    }
+
+    /// Sets what is done at once when the user asks to stop. It replaces what was set before.
+    pub(crate) fn on_ask(&self, action: impl Fn() + Send + 'static) {
+        *self.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
+    }
+
+    /// Ends this process at once when the user asks to stop, for there is nothing yet to put back.
+    pub(crate) fn leave_on_ask(&self) {
+        self.on_ask(|| std::process::exit(INTERRUPTED));
+    }
+
+    /// Only notes that the user asked to stop, for [`asked`](Self::asked).
+    pub(crate) fn only_note(&self) {
+        *self.action.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn signalled(&self, signal: i32) {
+        if self.asked.fetch_add(1, Ordering::Relaxed) > 0 {
+            self.events.tell("vtax: leaving at once; `vtax lab clean` removes what is left of the lab");
+            std::process::exit(128 + signal);
+        }
+        self.events.tell(format_args!("vtax: stopping: {} (once more to leave at once)", self.told));
+        if let Some(action) = &*self.action.lock().unwrap_or_else(PoisonError::into_inner) {
+            action();
+        }
+    }
+}

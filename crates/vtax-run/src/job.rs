@@ -1,0 +1,244 @@
+//! What is to be measured, as plain data: a command line or a page makes a job, and a runner does it.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, BufWriter, Write},
+    path::{Path, PathBuf},
+    process,
+};
+
+use miette::Report;
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+use vtax_host::inspect;
+use vtax_model::{endpoint::Pins, run::RunReadings, server::ServerSpec, study::Study};
+use vtax_store::Store;
+
+use crate::{
+    stop::{Blamed, Coded, Stop},
+    study::{Changes, MeasureRequest},
+};
+
+/// What is to be done, and how.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    /// What is measured.
+    pub work: Work,
+    /// How.
+    pub conditions: Conditions,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Work {
+    /// A study, with changes.
+    Study {
+        /// As its file has it.
+        study: Box<Study>,
+        /// What is otherwise.
+        changes: Box<Changes>,
+    },
+    /// Tests between two ends. They become a study once the path is known.
+    Measure(Box<MeasureRequest>),
+    /// A run that was stopped or killed goes on.
+    GoOn {
+        /// Its id, the beginning of its id, or `last`.
+        run: String,
+        /// The number of rounds in all, if the run gets more than it was begun with.
+        rounds: Option<u32>,
+    },
+}
+
+/// How a run is measured.
+#[serde_as]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Conditions {
+    /// The disk folder of file tests, and where Unix sockets are made.
+    pub directory: PathBuf,
+    /// The CPUs of a new run. A run that goes on has its own.
+    #[serde_as(as = "DisplayFromStr")]
+    pub pins: Pins,
+    /// The kernel that guests boot, unless the study names one.
+    pub kernel: Option<PathBuf>,
+    /// Whether a new run on an emulated server uses the server's cables.
+    pub server_cables: bool,
+}
+
+/// Where a job is done.
+pub trait Runner {
+    /// Does the job, or goes on with `old`, and sends what happens as events.
+    fn run(&self, job: &Job, old: Option<RunReadings>) -> Result<RanJob, Stop>;
+}
+
+/// A run that has ended, in order or not.
+#[derive(Debug)]
+pub struct RanJob {
+    /// What was measured.
+    pub run: RunReadings,
+    /// What ended it early, if it wasn't the user.
+    pub error: Option<Report>,
+    /// What the user asked for and the run did not reach, a sentence each.
+    pub shortfalls: Vec<String>,
+}
+
+impl Job {
+    /// Refuses what can't be measured anywhere.
+    pub(crate) fn check(&self) -> Result<(), Stop> {
+        match &self.work {
+            Work::Study { study, changes } => changes.apply(Study::clone(study)).map(drop),
+            Work::Measure(asked) => asked.check(),
+            Work::GoOn { .. } => Ok(()),
+        }
+    }
+
+    /// The number of rounds in all of the run that goes on, if it gets more than it was begun with.
+    pub(crate) fn rounds(&self) -> Option<u32> {
+        if let Work::GoOn { rounds, .. } = self.work { rounds } else { None }
+    }
+
+    /// The run that goes on, with the plan that it has from now on.
+    pub(crate) fn old(&self, store: &Store) -> Result<Option<RunReadings>, Stop> {
+        let Work::GoOn { run, .. } = &self.work else { return Ok(None) };
+        let mut run = store.load(run)?;
+        if let Some(rounds) = self.rounds() {
+            run.header = run.extended(rounds).or_input()?;
+        }
+        Ok(Some(run))
+    }
+
+    /// Uses the cables of the emulated server that this machine is, if the user wants it so.
+    fn use_server_cables(&mut self) -> miette::Result<()> {
+        let server = inspect::environment(&inspect::SystemRoot::live()).server;
+        if let (Work::Study { changes, .. }, Some(server), true) =
+            (&mut self.work, server, self.conditions.server_cables)
+        {
+            let spec: ServerSpec = server.spec.raw().parse()?;
+            let cable = |[one, other]: [_; 2]| format!("{one},{other}").parse();
+            changes.cable = spec.cables().map(cable).collect::<Result<_, _>>()?;
+        }
+        Ok(())
+    }
+}
+
+/// What the name of a handed job ends with. It begins with the number of the process that has written it.
+const HANDED: &str = ".job.json";
+
+/// A job in a file, for the vtax in an emulated server, which sees this machine's files. The first line is the job,
+/// the rest is the run that goes on, if one does. The file is removed when this is dropped.
+pub(crate) struct HandedJob {
+    pub(crate) path: PathBuf,
+}
+
+impl HandedJob {
+    pub(crate) fn write(
+        folder: &Path,
+        job: &Job,
+        old: Option<&RunReadings>,
+        store: &Store,
+    ) -> miette::Result<HandedJob> {
+        remove_abandoned(folder);
+        let path = folder.join(format!("{}{HANDED}", process::id()));
+        let writing = || format!("writing {}", path.display());
+        let mut file = BufWriter::new(File::create(&path).coded("file", writing)?);
+        let handed = HandedJob { path: std::path::absolute(&path).unwrap_or_else(|_| path.clone()) };
+        serde_json::to_writer(&mut file, job).coded("file", writing)?;
+        file.write_all(b"\n").coded("file", writing)?;
+        if let Some(run) = old {
+            store.write_run(&run.header.id, &mut file)?.coded("file", writing)?;
+        }
+        file.flush().coded("file", writing)?;
+        Ok(handed)
+    }
+
+    /// Reads what another vtax has handed over.
+    pub(crate) fn read(path: &Path) -> miette::Result<(Job, Option<RunReadings>)> {
+        let reading = || format!("reading {}", path.display());
+        let mut file = BufReader::new(File::open(path).coded("file", reading)?);
+        let mut line = String::new();
+        file.read_line(&mut line).coded("file", reading)?;
+        let mut job: Job = serde_json::from_str(&line).coded("file", reading)?;
+        let goes_on = !file.fill_buf().coded("file", reading)?.is_empty();
+        let old = goes_on.then(|| serde_json::from_reader(file)).transpose().coded("file", reading)?;
+        job.use_server_cables()?;
+        Ok((job, old))
+    }
+}
+
+/// Removes the files of vtaxes that were killed. One that can't be removed does no harm.
+fn remove_abandoned(folder: &Path) {
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = file.file_name();
+        let process = name.to_str().and_then(|name| name.strip_suffix(HANDED)).and_then(|id| id.parse::<u32>().ok());
+        if process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists()) {
+            let _ = fs::remove_file(file.path());
+        }
+    }
+}
+
+impl Drop for HandedJob {
+    fn drop(&mut self) {
+        // A file that can't be removed does no harm.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::{cell::Arm, options::Idle};
+    use vtax_synthetic::{header, sample};
+
+    use super::*;
+
+    fn job(work: Work) -> Job {
+        let pins = "0,1:2".parse().expect("pins");
+        let conditions = Conditions { directory: "/var/tmp".into(), pins, kernel: None, server_cables: false };
+        Job { work, conditions }
+    }
+
+    fn store(folder: &Path) -> Store {
+        Store::open(folder).expect("it opens")
+    }
+
+    #[test]
+    fn a_job_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let congestion = Some("system".parse().expect("a word"));
+        let changes = Changes { congestion, idle: Some(Idle::Poll), ..Changes::default() };
+        for (id, _) in Study::BUILT_IN {
+            let study = Box::new(Study::built_in(id).expect("built in"));
+            let job = job(Work::Study { study, changes: Box::new(changes.clone()) });
+            let handed = HandedJob::write(folder.path(), &job, None, &store(folder.path())).expect("written");
+            let (read, old) = HandedJob::read(&handed.path).expect("just written");
+            assert_eq!((format!("{read:?}"), old), (format!("{job:?}"), None));
+        }
+    }
+
+    #[test]
+    fn a_handed_job_is_removed_also_after_a_kill() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // No process has this number.
+        let killed = folder.path().join("4194305.job.json");
+        fs::write(&killed, "{}").expect("written");
+        let job = job(Work::GoOn { run: "last".to_owned(), rounds: None });
+        let handed = HandedJob::write(folder.path(), &job, None, &store(folder.path())).expect("written");
+        assert!(!killed.exists() && handed.path.exists());
+        let path = handed.path.clone();
+        drop(handed);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_run_that_goes_on_is_with_the_job() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = store(folder.path());
+        let mut writer = store.create_run(&header("demo-1", "2026-01-01T00:00:00Z")).expect("begun");
+        writer.samples(&[sample(0, Arm::A, 1)]).expect("kept");
+        let job = job(Work::GoOn { run: "last".to_owned(), rounds: None });
+        let run = job.old(&store).expect("it is there");
+        let handed = HandedJob::write(folder.path(), &job, run.as_ref(), &store).expect("written");
+        let (_, read) = HandedJob::read(&handed.path).expect("just written");
+        let told = |run: Option<RunReadings>| run.map(|run| format!("{run:?}"));
+        assert_eq!(told(read), told(run));
+    }
+}

@@ -1,0 +1,124 @@
+//! Labs as vtax builds, finds and removes them, whatever they are for.
+
+use std::{
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use miette::miette;
+use vtax_agent::link::{AgentError, AgentLink};
+use vtax_lab::{
+    Facts, GuestNeeds, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean,
+    guest::{GuestError, process::Qemu},
+    list, plan,
+};
+use vtax_model::{
+    foreign::ForeignText,
+    topology::{Name, Topology},
+};
+
+use crate::{
+    events::RunEvents,
+    stop::{Blamed, Stop},
+};
+
+/// How long an agent that is a process of this machine may take to greet.
+pub(crate) const GREETING: Duration = Duration::from_secs(10);
+/// The agent of a guest answers at once, unless the guest gets no CPU.
+const GUEST_ANSWER: Duration = Duration::from_secs(30);
+/// How long after its last byte a QEMU that dies may be seen to run.
+pub(crate) const DYING: Duration = Duration::from_secs(1);
+
+/// A lab that is up.
+pub fn open(world: &World, name: &Name) -> Result<Lab, Stop> {
+    let labs = list(world).or_infrastructure()?;
+    if !labs.iter().any(|lab| lab.name == *name) {
+        return Err(Stop::input(miette!(
+            code = "no-such-lab",
+            "there is no lab `{name}`; {}",
+            there_is(labs.iter().map(|lab| &lab.name))
+        )));
+    }
+    Lab::open(world, name).or_infrastructure()
+}
+
+/// The names that there are, for an error about one that is missing.
+pub(crate) fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
+    let names: Vec<&str> = names.map(Name::as_str).collect();
+    if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) }
+}
+
+/// Removes what a killed vtax left of the lab that is to be built.
+pub fn remove_abandoned(world: &World, name: &Name, events: &RunEvents) -> Result<(), Stop> {
+    let report = clean(world, Some(name)).or_infrastructure()?;
+    for lab in &report.removed {
+        events.tell(format_args!("removed what a vtax that was killed had left of the lab {lab}"));
+    }
+    report.notes.iter().for_each(|note| events.tell(note));
+    match report.failures.into_iter().next() {
+        Some(failure) => Err(Stop::infrastructure(failure)),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn build(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Lab, Stop> {
+    build_planned(world, topology, Lifetime::Ephemeral, || plan_here(world, topology, needs))
+}
+
+/// The plan of a lab on this machine as it is now. What guests need is looked for only if the lab has guests.
+fn plan_here(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Plan, Stop> {
+    let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &needs.clone().of_lab(topology));
+    plan(topology, &facts).map_err(|error| if needs.names_no_kernel() { Stop::input(error) } else { error.into() })
+}
+
+/// Builds a lab. If another vtax takes its addresses after the planning, `plan` makes another plan.
+pub fn build_planned(
+    world: &World,
+    topology: &Topology,
+    lifetime: Lifetime,
+    mut plan: impl FnMut() -> Result<Plan, Stop>,
+) -> Result<Lab, Stop> {
+    const TRIES: usize = 10;
+    let mut left = TRIES;
+    loop {
+        left -= 1;
+        match Lab::up(world, plan()?, lifetime) {
+            Err(LabError::RangeTaken { .. }) if topology.addresses.is_none() && left > 0 => {}
+            built => return built.or_infrastructure(),
+        }
+    }
+}
+
+/// Starts an agent in a host or zone. The kernel ends it when the calling thread ends.
+pub(crate) fn start_agent(name: &str, lab: &Lab, endpoint: &LabEndpoint, program: &Path) -> miette::Result<AgentLink> {
+    let mut command = Command::new(program);
+    command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
+    command.process_group(0);
+    Ok(AgentLink::from_child(name, lab.spawn(endpoint, command)?, GREETING)?)
+}
+
+/// Waits until the agent of a guest has opened its port. Meanwhile the user is told the last line of its console.
+pub fn wait_for_agent(qemu: &mut Qemu, patience: Option<Duration>, events: &RunEvents) -> Result<(), GuestError> {
+    let (guest, usual) = (qemu.launch().name.clone(), qemu.launch().patience());
+    let tell = |waited: Duration, line: &ForeignText| {
+        let says = if line.is_empty() { "is silent" } else { "says: " };
+        let seconds = waited.as_secs();
+        events.tell(format_args!("guest {guest} has no agent yet after {seconds} s; its console {says}{line}"));
+    };
+    qemu.wait_agent_telling(patience.unwrap_or(usual), tell)
+}
+
+/// The agent of a guest.
+pub fn connect(name: &str, qemu: &Qemu) -> miette::Result<AgentLink> {
+    let link = AgentLink::connect_unix(name, &qemu.launch().agent_socket(), GUEST_ANSWER);
+    link.map_err(|error| explain(qemu, error))
+}
+
+/// The death of a guest if that is why its agent is lost, else the error of the agent.
+pub fn explain(qemu: &Qemu, error: AgentError) -> miette::Report {
+    let patience = if error.is_death() { DYING } else { Duration::ZERO };
+    qemu.death(patience).map_or_else(|| error.into(), Into::into)
+}

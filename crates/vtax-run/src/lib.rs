@@ -1,0 +1,34 @@
+//! Carries out jobs: what is to be measured comes as data, and what happens goes out as events.
+//!
+//! A command line, a page or another vtax makes a [`Job`]. [`carry_out()`] has a [`Runner`] do it, on this machine or on
+//! an emulated server, and keeps the run in the store. Whoever wants to hear of it is an [`EventSink`]. Nothing here
+//! reads a command line, and nothing prints.
+
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod carry_out;
+mod event_lines;
+mod events;
+mod interrupt;
+mod job;
+mod keeper;
+pub mod labs;
+mod locations;
+mod lock_file;
+mod phases;
+pub mod remote_command;
+pub mod rig;
+pub mod server;
+mod stop;
+pub mod study;
+pub mod threads;
+
+pub use carry_out::{FinishedJob, carry_out, carry_out_handed};
+pub use event_lines::EventLines;
+pub use events::{EventSink, EveryFewSeconds, RunEvent, RunEvents, SampleProgress, SessionEnd};
+pub use interrupt::Interrupt;
+pub use job::{Conditions, Job, RanJob, Runner, Work};
+pub use locations::Locations;
+pub use lock_file::LockFile;
+pub use stop::{Blamed, Coded, Stop};

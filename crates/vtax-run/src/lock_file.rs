@@ -1,0 +1,54 @@
+//! A locked file: one process at a time can hold it, and its number is in the file.
+
+use std::{
+    fs::{File, TryLockError},
+    io::{self, Seek, Write},
+    path::Path,
+    process,
+};
+
+use crate::stop::Coded;
+
+/// Holds the lock until it is dropped.
+#[derive(Debug)]
+pub struct LockFile {
+    _lock: File,
+}
+
+impl LockFile {
+    /// Takes the lock, or tells which process has it.
+    pub fn take(path: &Path) -> miette::Result<Result<LockFile, String>> {
+        let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let mut lock = open.coded("file", || format!("opening {}", path.display()))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let holder = io::read_to_string(&lock).unwrap_or_default();
+                return Ok(Err(format!("process {}", holder.trim())));
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(error).coded("file", || format!("locking {}", path.display()));
+            }
+        }
+        let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", process::id()));
+        noted.coded("file", || format!("writing {}", path.display()))?;
+        Ok(Ok(LockFile { _lock: lock }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_told_of_the_first_until_that_has_gone() {
+        let folder = tempfile::tempdir().expect("made");
+        let path = folder.path().join("in-use.lock");
+        std::fs::write(&path, "4194304 of one that died").expect("written");
+        let take = || LockFile::take(&path).expect("there is room");
+        let first = take().expect("free");
+        assert_eq!(take().expect_err("taken"), format!("process {}", process::id()));
+        drop(first);
+        take().expect("free again");
+    }
+}

@@ -1,0 +1,175 @@
+//! A lab of two hosts with an agent on each and wires between them, in which vtax measures itself.
+
+use std::net::IpAddr;
+
+use miette::{Context, miette};
+use vtax_agent::{
+    link::AgentLink,
+    measure::{AgentPair, SampleOrder, measure, measure_all},
+};
+use vtax_engine::{EndSetup, Station};
+use vtax_host::inspect;
+use vtax_lab::{GuestNeeds, Lab, LabEndpoint, World};
+use vtax_model::{
+    measurement::EndReport,
+    run::Figures,
+    topology::{Host, Name, Shape, Topology, Wire},
+    units::Mtu,
+    workload::TestSpec,
+};
+
+use crate::{
+    labs,
+    locations::Locations,
+    stop::{Blamed, Stop},
+    study::Gaps,
+};
+
+/// The host that asks and sends.
+pub const SUT: &str = "sut";
+/// The host that answers and receives.
+pub const PEER: &str = "peer";
+
+/// Two hosts with their agents.
+pub struct Rig {
+    /// Their lab.
+    pub lab: Lab,
+    agents: [AgentLink; 2],
+    cpus: Option<[u32; 2]>,
+    is_virtual: bool,
+}
+
+impl Rig {
+    /// Builds the lab. Each wire goes from [`SUT`] to [`PEER`] and may have a limit.
+    pub fn build(
+        world: &World,
+        purpose: &str,
+        wires: &[(&str, Option<Shape>)],
+        locations: &Locations,
+    ) -> Result<Rig, Stop> {
+        let program = locations.agent_program()?;
+        let topology = topology(purpose, wires).or_infrastructure()?;
+        let lab = labs::build(world, &topology, &GuestNeeds::new(&program, None))?;
+        let start = |host: &str| -> miette::Result<AgentLink> {
+            labs::start_agent(host, &lab, endpoint(&lab, host, wires.first().map_or("", |(name, _)| name))?, &program)
+        };
+        let agents = [start(SUT).or_infrastructure()?, start(PEER).or_infrastructure()?];
+        let is_virtual = inspect::environment(&inspect::SystemRoot::live()).hypervisor != "none";
+        Ok(Rig { agents, cpus: cpus().or_infrastructure()?, is_virtual, lab })
+    }
+
+    /// Ends the agents and removes the lab.
+    pub fn down(self) -> miette::Result<()> {
+        drop(self.agents);
+        self.lab.down().context("removing the lab")
+    }
+
+    /// The CPU of the host that asks, and of the other; none if there are too few to pin.
+    pub fn cpus(&self) -> Option<[u32; 2]> {
+        self.cpus
+    }
+
+    /// For small differences. On a virtual machine both ends share one CPU, as the rows of a study that take turns do.
+    pub fn cpus_for_path(&self) -> Option<[u32; 2]> {
+        self.cpus.map(|[first, second]| [first, if self.is_virtual { first } else { second }])
+    }
+
+    /// The processes of the agents on this machine.
+    pub fn agent_processes(&self) -> Vec<u32> {
+        self.agents.iter().filter_map(AgentLink::process_id).collect()
+    }
+
+    /// A host on one of its wires.
+    pub fn endpoint(&self, host: &str, wire: &str) -> miette::Result<&LabEndpoint> {
+        endpoint(&self.lab, host, wire)
+    }
+
+    /// What both ends report of a sample.
+    pub fn reports(&self, spec: &TestSpec, wire: &str) -> miette::Result<(EndReport, EndReport)> {
+        self.reports_on(spec, wire, self.cpus)
+    }
+
+    fn reports_on(
+        &self,
+        spec: &TestSpec,
+        wire: &str,
+        cpus: Option<[u32; 2]>,
+    ) -> miette::Result<(EndReport, EndReport)> {
+        let [sut, peer] = &self.agents;
+        Ok(measure(sut, peer, &self.order(spec, wire, cpus)?)?)
+    }
+
+    fn order(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> miette::Result<SampleOrder> {
+        let setup = |host: &str, side: usize| -> miette::Result<EndSetup> {
+            let station = Station::Ip(IpAddr::V4(self.endpoint(host, wire)?.address));
+            Ok(EndSetup { cpus: cpus.map(|cpus| vec![cpus[side]]).unwrap_or_default(), ..EndSetup::new(station) })
+        };
+        let (initiator, responder) = (setup(SUT, 0)?, setup(PEER, 1)?);
+        let target = responder.station.clone();
+        Ok(SampleOrder { spec: *spec, initiator, responder, target, turns: None })
+    }
+
+    /// A sample over a wire.
+    pub fn sample(&self, spec: &TestSpec, wire: &str) -> miette::Result<Figures> {
+        self.sample_on(spec, wire, self.cpus)
+    }
+
+    /// A sample whose ends have these CPUs.
+    pub fn sample_on(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> miette::Result<Figures> {
+        let (sent, received) = self.reports_on(spec, wire, cpus)?;
+        Ok(Figures::join(spec, true, &sent, &received))
+    }
+
+    /// Takes a sample of each test, cut into slices. The tests take turns in the given orders.
+    pub fn take_turns(
+        &self,
+        specs: &[TestSpec],
+        wire: &str,
+        orders: &[Vec<usize>],
+        gaps: &mut Gaps,
+    ) -> miette::Result<Vec<Figures>> {
+        let first = specs.first().ok_or_else(|| {
+            miette!(code = "option-not-for-this", "no test was given that could take turns; name at least one")
+        })?;
+        let [initiator, responder] = &self.agents;
+        let taken = gaps.measure(first, orders, |timetable| -> miette::Result<_> {
+            let pair = |(index, spec): (usize, &TestSpec)| -> miette::Result<AgentPair<'_>> {
+                let mut order = self.order(&timetable.spec(spec), wire, self.cpus_for_path())?;
+                order.turns = Some(timetable.turns(index));
+                Ok(AgentPair { initiator, responder, order })
+            };
+            Ok(measure_all(&specs.iter().enumerate().map(pair).collect::<miette::Result<Vec<_>>>()?)?)
+        })?;
+        let join =
+            |(spec, (sent, received)): (&TestSpec, &(EndReport, EndReport))| Figures::join(spec, true, sent, received);
+        Ok(specs.iter().zip(&taken.reports).map(join).collect())
+    }
+}
+
+/// The lab's name has the number of this process in it, so that two commands can go on at once.
+fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> miette::Result<Topology> {
+    let ends: [Name; 2] = [SUT.parse()?, PEER.parse()?];
+    let wire = |(name, shape): &(&str, Option<Shape>)| -> miette::Result<Wire> {
+        Ok(Wire { name: name.parse()?, ends: ends.clone(), shape: *shape, nics: None })
+    };
+    Ok(Topology {
+        name: format!("{purpose}-{}", std::process::id()).parse()?,
+        addresses: None,
+        mtu: Mtu::ETHERNET,
+        hosts: ends.each_ref().map(|name| Host { name: name.clone(), switch: false }).into(),
+        wires: wires.iter().map(wire).collect::<miette::Result<_>>()?,
+        zones: Vec::new(),
+        guests: Vec::new(),
+    })
+}
+
+fn endpoint<'lab>(lab: &'lab Lab, host: &str, wire: &str) -> miette::Result<&'lab LabEndpoint> {
+    let found = lab.blueprint().host(&host.parse()?, &wire.parse()?);
+    found.ok_or_else(|| miette!(code = "defect", "the host {host} of the lab has no wire {wire}"))
+}
+
+/// The first CPU for the host that asks or sends, the next one for the other.
+fn cpus() -> miette::Result<Option<[u32; 2]>> {
+    let mut cpus = vtax_sys::cpu::allowed_cpus()?.iter().collect::<Vec<u32>>().into_iter();
+    Ok(cpus.next().zip(cpus.next()).map(|(first, second)| [first, second]))
+}

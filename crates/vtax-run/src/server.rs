@@ -1,0 +1,363 @@
+//! The emulated server: booted or found, and this very program run in it.
+//!
+//! The server sees this machine's files, so nothing has to be installed in it. What it writes stays in its memory.
+//! Its output comes over the port of its agent.
+
+mod command;
+mod programs;
+mod runner;
+
+use std::{
+    fs,
+    path::Path,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+pub use command::{JOB_VERB, ServerCommand};
+use miette::{bail, miette};
+pub(crate) use runner::ServerRunner;
+use vtax_agent::{
+    limits::WATCHED_MOST,
+    link::AgentLink,
+    protocol::{Signal, Stream},
+};
+use vtax_lab::{
+    GuestState, Lab, LabState, LabSummary, Lifetime, World,
+    guest::process::Qemu,
+    list,
+    server::{self, ServerPlan},
+};
+use vtax_model::{foreign::ForeignText, run::EmulatedServer, server::ServerSpec, topology::Name, units::Span};
+
+use crate::{
+    events::RunEvents,
+    interrupt::Interrupt,
+    labs::{connect, explain, remove_abandoned, wait_for_agent},
+    locations::Locations,
+    lock_file::LockFile,
+    phases::Phases,
+    stop::{Blamed, Coded, Stop},
+    threads::start_in,
+};
+
+/// How long its agent may be silent while a command runs: the guests of a command may take all its CPUs.
+const SILENCE: Duration = Duration::from_secs(150);
+/// How often the agent is asked meanwhile.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// How long the short scripts may take that prepare a server.
+const SCRIPT_TIME: Span = Span(Duration::from_secs(60));
+/// The file beside the server's sockets that tells what kind of server it is.
+const MACHINE: &str = "machine.json";
+
+/// How long a server is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// Until somebody takes it down.
+    Kept,
+    /// For one command. A kept server serves it too.
+    Command,
+    /// For a command about what is in a kept server.
+    Found,
+}
+
+/// A server that is wanted.
+#[derive(Clone, Copy)]
+pub struct ServerRequest<'a> {
+    /// Its kind.
+    pub spec: ServerSpec,
+    /// How long it is needed.
+    pub stay: Stay,
+    /// Whether the server must be of exactly this kind, and not any kept one.
+    pub exact: bool,
+    /// Where its agent is.
+    pub locations: &'a Locations,
+    /// The kernel that it boots; vtax looks for one if this is none.
+    pub kernel: Option<&'a Path>,
+    /// Who hears of it.
+    pub events: &'a RunEvents,
+}
+
+/// The world in which servers are, and whether the user asked to stop.
+pub struct ServerSite {
+    world: World,
+    pub(crate) interrupt: Interrupt,
+}
+
+/// A server that is up, for this process alone.
+pub struct EmulatedServerUp {
+    /// Removed with this value, unless it is kept.
+    lab: Lab,
+    qemu: Qemu,
+    link: Arc<AgentLink>,
+    events: RunEvents,
+    /// Its kind.
+    pub spec: ServerSpec,
+    pub(crate) machine: EmulatedServer,
+    /// Whether it was up already.
+    pub(crate) found: bool,
+    _lock: LockFile,
+}
+
+impl ServerRequest<'_> {
+    /// Enters the world of labs before the first thread ([`World::enter`]), and catches Ctrl-C from now on.
+    pub fn enter(&self) -> Result<ServerSite, Stop> {
+        let lifetime = if self.stay == Stay::Kept { Lifetime::Kept } else { Lifetime::Ephemeral };
+        let world = World::enter(lifetime).or_infrastructure()?;
+        let interrupt = Interrupt::catch_telling("the emulated server is told", self.events).or_infrastructure()?;
+        Ok(ServerSite { world, interrupt })
+    }
+
+    /// The kept server if it is as wanted, else a new one. None if the user asked to stop.
+    pub fn server(&self, site: &ServerSite) -> Result<Option<EmulatedServerUp>, Stop> {
+        let server = match self.find(&site.world)? {
+            Some(server) => Ok(server),
+            None if self.stay == Stay::Found => Err(none_up()),
+            None => self.boot(&site.world, &site.interrupt),
+        };
+        match server {
+            Err(_) if site.interrupt.asked() => Ok(None),
+            Err(error) => Err(error),
+            Ok(server) => {
+                // A command that needs the agent says that there is none.
+                let agent = self.locations.find_agent().ok();
+                server.refresh_files(agent.as_deref()).or_infrastructure()?;
+                Ok(Some(server))
+            }
+        }
+    }
+
+    fn find(&self, world: &World) -> Result<Option<EmulatedServerUp>, Stop> {
+        let kept = list(world).or_infrastructure()?.into_iter().filter(|lab| lab.name.as_str() == server::KEPT);
+        let kept = kept.filter(|lab| lab.state == LabState::Kept).flat_map(|lab| lab.guests);
+        let Some(kept) = kept.filter(|guest| guest.state == GuestState::Running).find_map(|guest| guest.server) else {
+            return Ok(None);
+        };
+        let any = self.spec.is_any() && !self.exact;
+        if self.spec != kept && !any {
+            return match self.stay {
+                Stay::Command | Stay::Found => Ok(None),
+                Stay::Kept => Err(Stop::input(miette!(
+                    code = "server-in-use",
+                    "another emulated server is up already, {kept}; use that with --server emulated, or remove it first: vtax server down"
+                ))),
+            };
+        }
+        let lab = Lab::open(world, &kept_name()).or_infrastructure()?;
+        let server = self.attach(lab, true)?;
+        self.events.tell(format_args!("server: {kept} is up already and is used"));
+        Ok(Some(server))
+    }
+
+    fn boot(&self, world: &World, interrupt: &Interrupt) -> Result<EmulatedServerUp, Stop> {
+        let (name, lifetime) = match self.stay {
+            Stay::Kept => (kept_name(), Lifetime::Kept),
+            Stay::Command | Stay::Found => (command_name(), Lifetime::Ephemeral),
+        };
+        remove_abandoned(world, &name, self.events)?;
+        remove_abandoned_servers(world, self.events)?;
+        let phases = Phases::of("server", self.events);
+        let agent = self.locations.agent_program()?;
+        let planned = server::plan(&name, &self.spec, world, &agent, self.kernel);
+        let ServerPlan { plan, qemu: facts } = planned.or_infrastructure()?;
+        phases.done("images made");
+        let lab = Lab::up(world, plan, lifetime).or_infrastructure()?;
+        let mut qemu = server::server(&lab).or_infrastructure()?;
+        let process = qemu.process();
+        interrupt.on_ask(move || {
+            // One that has ended already needs no signal.
+            let _ = process.signal(vtax_sys::process::Signal::TERM);
+        });
+        wait_for_agent(&mut qemu, None, self.events).or_infrastructure()?;
+        write_machine(&qemu, facts.no_kvm).or_infrastructure()?;
+        let server = self.attach(lab, false)?;
+        server.write_own_description().or_infrastructure()?;
+        server.make_functions(self.spec.vfs).or_infrastructure()?;
+        phases.done(&format!("{} booted", self.spec));
+        Ok(server)
+    }
+
+    fn attach(&self, lab: Lab, found: bool) -> Result<EmulatedServerUp, Stop> {
+        let qemu = server::server(&lab).or_infrastructure()?;
+        let lock = take_lock(&qemu).or_infrastructure()?;
+        let machine = read_machine(&qemu).or_infrastructure()?;
+        let spec = qemu
+            .launch()
+            .server
+            .ok_or_else(|| miette!(code = "defect", "the lab is no emulated server"))
+            .or_infrastructure()?;
+        let link = Arc::new(connect("the emulated server", &qemu).or_infrastructure()?);
+        let events = self.events.clone();
+        Ok(EmulatedServerUp { lab, qemu, link, events, spec, machine, found, _lock: lock })
+    }
+}
+
+impl EmulatedServerUp {
+    /// Runs a program in the server with `input` on its standard input, and returns its status. `on_output` gets what
+    /// the program writes. If it wants no more, or the user presses Ctrl-C, the program gets SIGINT.
+    pub(crate) fn run(
+        &self,
+        command: &[String],
+        input: &[u8],
+        interrupt: &Interrupt,
+        mut on_output: impl FnMut(Stream, &[u8]) -> bool,
+    ) -> miette::Result<i32> {
+        let lost = |error| explain(&self.qemu, error);
+        let running = self.link.start(command, input, WATCHED_MOST).map_err(lost)?;
+        let (link, session) = (Arc::clone(&self.link), running.session());
+        let end = move || {
+            // Nobody waits for the answer: the program's end is what tells.
+            let _ = link.signal(session, Signal::Int);
+        };
+        interrupt.on_ask(end.clone());
+        if interrupt.asked() {
+            end();
+        }
+        let mut wanted = true;
+        let followed = self.watched(|| {
+            running.follow(|stream, bytes| {
+                if wanted && !on_output(stream, bytes) {
+                    wanted = false;
+                    end();
+                }
+            })
+        });
+        followed?.map_err(lost)
+    }
+
+    /// Does `work`, and kills the server if its agent no longer answers meanwhile.
+    fn watched<T>(&self, work: impl FnOnce() -> T) -> miette::Result<T> {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let watch = start_in(scope, "watcher", || {
+                while !over.load(Ordering::Relaxed) {
+                    if self.link.ping(SILENCE).is_err() && !over.load(Ordering::Relaxed) {
+                        let seconds = SILENCE.as_secs();
+                        self.events
+                            .tell(format_args!("server: its agent has said nothing for {seconds} s: it is ended"));
+                        // One that has ended already needs no signal.
+                        let _ = self.qemu.process().signal(vtax_sys::process::Signal::KILL);
+                        return;
+                    }
+                    thread::park_timeout(PING_INTERVAL);
+                }
+            })?;
+            let done = work();
+            over.store(true, Ordering::Relaxed);
+            watch.thread().unpark();
+            Ok(done)
+        })
+    }
+
+    /// Lets it stay up when this process ends.
+    pub fn keep(&mut self) -> Result<(), Stop> {
+        self.lab.keep().or_infrastructure()
+    }
+
+    pub(crate) fn leave(self) -> miette::Result<()> {
+        let EmulatedServerUp { lab, link, found, .. } = self;
+        drop(link);
+        if found { Ok(()) } else { Ok(lab.down()?) }
+    }
+
+    /// Writes into the server what it is, so that every result that is measured in it says so.
+    fn write_own_description(&self) -> miette::Result<()> {
+        self.shell(
+            "describing itself",
+            &format!("cat > {}", EmulatedServer::FILE),
+            &[],
+            &serde_json::to_vec(&self.machine).expect("a machine is JSON"),
+        )
+    }
+
+    /// Makes virtual functions of each NIC. The kernel of the server binds their drivers.
+    fn make_functions(&self, vfs: u32) -> miette::Result<()> {
+        match vfs {
+            0 => Ok(()),
+            vfs => self.shell(
+                "making virtual functions",
+                &format!("for nic in /sys/bus/pci/devices/*/sriov_numvfs; do echo {vfs} > \"$nic\" || exit; done"),
+                &[],
+                &[],
+            ),
+        }
+    }
+
+    /// Runs a script in the server, which does `what`.
+    fn shell(&self, what: &str, script: &str, arguments: &[&str], stdin: &[u8]) -> miette::Result<()> {
+        let command: Vec<String> =
+            [&["/bin/sh", "-c", script, "sh"], arguments].concat().into_iter().map(str::to_owned).collect();
+        let ran = self.link.run(&command, stdin, SCRIPT_TIME).map_err(|error| explain(&self.qemu, error))?;
+        match ran.status {
+            0 => Ok(()),
+            status => bail!(
+                code = "server-command-failed",
+                "{what} in the emulated server failed with status {status}: {}",
+                ran.stderr
+            ),
+        }
+    }
+}
+
+/// Whether this machine is an emulated server.
+pub fn is_here() -> bool {
+    Path::new(EmulatedServer::FILE).exists()
+}
+
+fn none_up() -> Stop {
+    Stop::input(miette!(
+        code = "no-server-up",
+        "no such emulated server is up, so there is nothing in it; vtax lab up FILE --server emulated boots one, and vtax server list shows those that are up"
+    ))
+}
+
+/// Removes the servers of killed vtaxes, which would take memory and CPUs from a new one.
+fn remove_abandoned_servers(world: &World, events: &RunEvents) -> Result<(), Stop> {
+    let is_server = |lab: &LabSummary| lab.guests.iter().any(|guest| guest.server.is_some());
+    let labs = list(world).or_infrastructure()?.into_iter();
+    let mut abandoned = labs.filter(|lab| lab.state == LabState::Abandoned && is_server(lab));
+    abandoned.try_for_each(|lab| remove_abandoned(world, &lab.name, events))
+}
+
+fn kept_name() -> Name {
+    server::KEPT.parse().expect("it is a name")
+}
+
+/// Several commands may have a server each.
+fn command_name() -> Name {
+    format!("{}-{}", server::KEPT, process::id()).parse().expect("it is a name")
+}
+
+/// QEMU lets one process at a time connect to the agent. A second one would wait without being told why.
+fn take_lock(qemu: &Qemu) -> miette::Result<LockFile> {
+    LockFile::take(&qemu.launch().directory.join("in-use.lock"))?.map_err(|holder| {
+        miette!(
+            code = "server-in-use", "the emulated server that is up is used by another vtax: {holder}; wait for that, or have another server with settings of its own (--server emulated:memory=3GiB)"
+        )
+    })
+}
+
+fn write_machine(qemu: &Qemu, why_not_kvm: Option<String>) -> miette::Result<()> {
+    let launch = qemu.launch();
+    let spec = launch.server.map(|spec| spec.to_string()).unwrap_or_default();
+    let machine = EmulatedServer {
+        spec: spec.into(),
+        accel: launch.accel,
+        qemu: launch.qemu.version.to_string().into(),
+        why_not_kvm: why_not_kvm.map(ForeignText::from),
+    };
+    let path = launch.directory.join(MACHINE);
+    fs::write(&path, serde_json::to_vec(&machine).expect("a machine is JSON"))
+        .coded("file", || format!("writing {}", path.display()))
+}
+
+fn read_machine(qemu: &Qemu) -> miette::Result<EmulatedServer> {
+    let path = qemu.launch().directory.join(MACHINE);
+    let text = fs::read(&path).coded("file", || format!("reading {}", path.display()))?;
+    serde_json::from_slice(&text).coded("file", || format!("reading {}", path.display()))
+}

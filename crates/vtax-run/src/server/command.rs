@@ -1,0 +1,107 @@
+//! Runs a program in the server, most often this one.
+
+use std::{env, ffi::OsString, path::Path};
+
+use vtax_agent::protocol::Stream;
+
+use super::{EmulatedServerUp, ServerRequest, Stay, programs::PROGRAM};
+use crate::{
+    remote_command::word,
+    stop::{Blamed, Coded, Stop},
+};
+
+/// The verb of this program that does the job in a file and writes events as lines.
+pub const JOB_VERB: &str = "job";
+/// The environment variables that a program in the server gets from here.
+const PASSED: [&str; 7] = ["HOME", "PATH", "XDG_CACHE_HOME", "VTAX_KERNEL", "VTAX_QEMU", "NO_COLOR", "TERM"];
+/// Results stay in the memory of the server; the vtax outside keeps them.
+const STATE: &str = "VTAX_STATE=/run/vtax-state";
+
+/// The words that run a program in the server as it would run here: in this directory, with this environment.
+#[derive(Debug, Clone)]
+pub struct ServerCommand(Vec<String>);
+
+impl ServerCommand {
+    /// Any program.
+    pub fn of(program: impl IntoIterator<Item = OsString>) -> miette::Result<ServerCommand> {
+        let folder = text(env::current_dir().coded("file", || "finding the current directory")?.into_os_string())?;
+        let mut command = vec!["/usr/bin/env".to_owned(), "-C".to_owned(), folder, STATE.to_owned()];
+        for name in PASSED {
+            if let Some(value) = env::var_os(name) {
+                command.push(format!("{name}={}", text(value)?));
+            }
+        }
+        let program = program.into_iter().map(text).collect::<miette::Result<Vec<String>>>()?;
+        Ok(ServerCommand([command, program].concat()))
+    }
+
+    /// This program with these arguments.
+    pub fn of_vtax(arguments: impl IntoIterator<Item = OsString>) -> miette::Result<ServerCommand> {
+        ServerCommand::of([PROGRAM.into()].into_iter().chain(arguments))
+    }
+
+    pub(super) fn of_job(file: &Path) -> miette::Result<ServerCommand> {
+        ServerCommand::of_vtax([JOB_VERB.into(), file.into()])
+    }
+
+    pub(super) fn words(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl ServerRequest<'_> {
+    /// Runs a command in the server, and returns its status. None if the user asked to stop before it began.
+    pub fn carry_out(
+        &self,
+        command: &ServerCommand,
+        input: &[u8],
+        mut on_output: impl FnMut(Stream, &[u8]),
+    ) -> Result<Option<i32>, Stop> {
+        let site = self.enter()?;
+        let Some(mut server) = self.server(&site)? else { return Ok(None) };
+        let ran = server.run(command.words(), input, &site.interrupt, |stream, bytes| {
+            on_output(stream, bytes);
+            true
+        });
+        let done = matches!(ran, Ok(0)) && self.stay == Stay::Kept;
+        if done && !server.found {
+            server.keep()?;
+            self.events.tell(format_args!(
+                "server: {} stays up with what was built in it; reach it with --server emulated, remove it with: vtax server down",
+                server.machine.spec
+            ));
+        } else {
+            self.leave(server, &ran)?;
+        }
+        ran.map(Some).or_infrastructure()
+    }
+
+    /// Leaves the server. If the command failed too, an error of leaving is only told.
+    fn leave(&self, server: EmulatedServerUp, ran: &miette::Result<i32>) -> Result<(), Stop> {
+        match (server.leave(), ran) {
+            (Err(error), Err(_)) => {
+                self.events.tell(format_args!("vtax: {error:#}"));
+                Ok(())
+            }
+            (left, _) => left.or_infrastructure(),
+        }
+    }
+}
+
+pub(super) fn text(text: OsString) -> miette::Result<String> {
+    word(text, "server")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_is_run_in_this_directory_with_results_in_memory() {
+        let ServerCommand(words) = ServerCommand::of_vtax(["io", "list"].map(OsString::from)).expect("all is UTF-8");
+        let folder = env::current_dir().expect("there is one").to_string_lossy().into_owned();
+        assert_eq!(words[..4], ["/usr/bin/env", "-C", &folder, "VTAX_STATE=/run/vtax-state"]);
+        assert!(words.iter().any(|word| word.starts_with("PATH=")), "{words:?}");
+        assert_eq!(words[words.len() - 3..], [PROGRAM, "io", "list"]);
+    }
+}

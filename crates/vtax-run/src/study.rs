@@ -1,0 +1,23 @@
+//! Running a study: from its file to its samples.
+
+mod arrange;
+mod cabling;
+mod clock;
+mod draft;
+mod ends;
+mod forecast;
+mod measure;
+mod options;
+mod precision;
+mod runner;
+mod session;
+mod timetable;
+
+pub use arrange::topology;
+pub use clock::minutes;
+pub use draft::{available, unavailable};
+pub use measure::{GivenSizes, MeasureRequest, Test};
+pub use options::{Changes, Congestion, read_endpoints, read_file, read_text};
+pub(crate) use precision::imprecise;
+pub(crate) use session::LocalRunner;
+pub use timetable::Gaps;

@@ -1,0 +1,387 @@
+//! From a study to the lab that it needs, and the two ends that each row measures between.
+
+use std::collections::BTreeMap;
+
+use vtax_model::{
+    endpoint::Ends,
+    guest::{Attach, GuestDefaults},
+    method::IoMethod,
+    study::{GuestPath, IpType, Row, Study},
+    topology::{Cable, Guest, Host, Name, Topology, Wire, Zone},
+    units::Mtu,
+    vf::VfOptions,
+};
+
+use super::cabling::cabling;
+
+/// A study's lab and the ends of its rows.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Arrangement {
+    pub(crate) topology: Topology,
+    /// The pairs of ends of each row, which measure at the same time.
+    pub(crate) ends: BTreeMap<Row, Vec<Ends<LabEnd>>>,
+}
+
+/// One end: a zone, a guest, or a host on one of its wires.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LabEnd {
+    Host { host: Name, wire: Name },
+    Zone(Name),
+    Guest(Name),
+}
+
+impl LabEnd {
+    /// The domain in which the end's agent runs.
+    pub(crate) fn domain(&self) -> &Name {
+        match self {
+            LabEnd::Host { host, .. } => host,
+            LabEnd::Zone(domain) | LabEnd::Guest(domain) => domain,
+        }
+    }
+}
+
+/// The lab for `rows` of `study`, under the study's name.
+pub fn topology(study: &Study, rows: &[Row]) -> Topology {
+    arrange(study, study.id.clone(), rows).topology
+}
+
+/// The lab for `rows` of `study`, under `name`.
+///
+/// Each method has a wire of its own between the two hosts, and each row of several pairs a switch of its own. So all
+/// are there for the whole run. A bridge and a macvlan couldn't share a wire anyway.
+pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
+    let mut builder = Builder::new(study, name);
+    let cabling = cabling(study, rows).of;
+    for row in rows {
+        builder.cable = cabling.get(row).map(|nth| (*nth, study.cables[*nth].clone()));
+        let nic = study.attach(*row);
+        let pairs = match (*row, nic) {
+            (Row::Path(path), nic) => vec![builder.path(path, nic)],
+            _ if study.pairs > 1 => builder.behind_switch(*row, nic, study.pairs),
+            (_, Some(nic)) => vec![builder.guests(*row, nic, study.both)],
+            (Row::Method(method), None) => vec![builder.back_to_back(method, study.both)],
+            (Row::Queue(_), None) => vec![builder.back_to_back(IoMethod::SrIov, false)],
+            (Row::Zones { from, to }, None) => vec![builder.one_host(from, to)],
+            (Row::Engine(_) | Row::Device(_), None) => vec![builder.one_wire()],
+        };
+        builder.arrangement.ends.insert(*row, pairs);
+    }
+    builder.arrangement
+}
+
+struct Builder<'a> {
+    arrangement: Arrangement,
+    defaults: &'a GuestDefaults,
+    /// The cable of the current row, and its index in `study.cables`.
+    cable: Option<(usize, Cable)>,
+}
+
+impl Builder<'_> {
+    fn new(study: &Study, name: Name) -> Builder<'_> {
+        let mtu = study.cells.iter().map(|cell| cell.mtu).min().unwrap_or(Mtu::ETHERNET);
+        let (hosts, wires, zones, guests) = Default::default();
+        let topology = Topology { name, addresses: study.addresses, mtu, hosts, wires, zones, guests };
+        let arrangement = Arrangement { topology, ends: BTreeMap::new() };
+        Builder { arrangement, defaults: &study.guest, cable: None }
+    }
+
+    fn back_to_back(&mut self, method: IoMethod, both: bool) -> Ends<LabEnd> {
+        let [sut, peer] = self.two_hosts();
+        let wire = self.wire(&format!("{method}-wire"), &sut, &peer);
+        let initiator = self.end(method, &format!("{method}-{sut}"), &sut, &wire);
+        let far = if both { method } else { IoMethod::Native };
+        let responder = self.end(far, &format!("{method}-{peer}"), &peer, &wire);
+        Ends { initiator, responder }
+    }
+
+    /// The guests of each row have a wire of their own, as zones have.
+    fn guests(&mut self, row: Row, nic: Attach, both: bool) -> Ends<LabEnd> {
+        let [sut, peer] = self.two_hosts();
+        let kind = short_name(row);
+        let wire = self.wire(&format!("{kind}-wire"), &sut, &peer);
+        let initiator = self.guest(&format!("{kind}-{sut}"), &sut, nic, &wire);
+        let responder = match both {
+            true => self.guest(&format!("{kind}-{peer}"), &peer, nic, &wire),
+            false => LabEnd::Host { host: peer, wire },
+        };
+        Ends { initiator, responder }
+    }
+
+    /// Guests are named after the path: one host may have two of them.
+    fn path(&mut self, path: GuestPath, nic: Option<Attach>) -> Ends<LabEnd> {
+        let [sut, peer] = self.two_hosts();
+        let wire = self.wire(&format!("{path}-wire"), &sut, &peer);
+        let far = if path == GuestPath::GuestToGuest { &sut } else { &peer };
+        let [from, to] = match path {
+            GuestPath::HostToHost => [None, None],
+            GuestPath::HostToGuest => [None, Some("below-host")],
+            GuestPath::GuestToGuest => [Some("same-host-from"), Some("same-host-to")],
+            GuestPath::GuestToGuestAcrossHosts => [Some("across-hosts-from"), Some("across-hosts-to")],
+        };
+        let mut end = |host: &Name, guest: Option<&str>| match guest.zip(nic) {
+            Some((name, nic)) => self.guest(name, host, nic, &wire),
+            None => LabEnd::Host { host: host.clone(), wire: wire.clone() },
+        };
+        Ends { initiator: end(&sut, from), responder: end(far, to) }
+    }
+
+    /// The domains of the row on one host with one wire to a switch, and a client there for each, for all rows.
+    fn behind_switch(&mut self, row: Row, nic: Option<Attach>, pairs: u32) -> Vec<Ends<LabEnd>> {
+        let kind = short_name(row);
+        let (sut, switch) = (self.host("sut", false), self.host(&format!("{kind}-switch"), true));
+        let uplink = self.wire(&format!("{kind}-uplink"), &sut, &switch);
+        let pair = |nth: u32| {
+            let client = self.host(&format!("client-{nth}"), false);
+            let wire = self.made_wire(&format!("{kind}-wire-{nth}"), &client, &switch, None);
+            let domain = format!("{kind}-{nth}");
+            let responder = match (nic, row) {
+                (Some(nic), _) => self.guest(&domain, &sut, nic, &uplink),
+                (None, Row::Method(method)) => self.end(method, &domain, &sut, &uplink),
+                (None, Row::Queue(_)) => self.end(IoMethod::SrIov, &domain, &sut, &uplink),
+                (None, _) => LabEnd::Host { host: sut.clone(), wire: uplink.clone() },
+            };
+            Ends { initiator: LabEnd::Host { host: client, wire }, responder }
+        };
+        (1..=pairs).map(pair).collect()
+    }
+
+    fn guest(&mut self, guest: &str, host: &Name, attach: Attach, wire: &Name) -> LabEnd {
+        let name = built_in_name(guest);
+        let GuestDefaults { size, system, .. } = self.defaults.clone();
+        let (host, wire) = (host.clone(), wire.clone());
+        let masters = Vec::new();
+        let guest = Guest { name: name.clone(), host, wire, attach, mac: None, size, system, masters };
+        self.arrangement.topology.guests.push(guest);
+        LabEnd::Guest(name)
+    }
+
+    /// Engines are compared on one path: the hosts' own stacks and the wire between them.
+    fn one_wire(&mut self) -> Ends<LabEnd> {
+        let [sut, peer] = self.two_hosts();
+        let wire = self.wire("wire", &sut, &peer);
+        let [initiator, responder] = [sut, peer].map(|host| LabEnd::Host { host, wire: wire.clone() });
+        Ends { initiator, responder }
+    }
+
+    fn end(&mut self, method: IoMethod, domain: &str, host: &Name, wire: &Name) -> LabEnd {
+        match method {
+            IoMethod::Native => LabEnd::Host { host: host.clone(), wire: wire.clone() },
+            _ => LabEnd::Zone(self.zone(domain, host, method, wire)),
+        }
+    }
+
+    /// Two zones of one host. Their traffic leaves the host unless both share its stack.
+    fn one_host(&mut self, from: IpType, to: IpType) -> Ends<LabEnd> {
+        let (sut, switch) = (self.host("sut", false), self.host("switch", true));
+        let initiator = self.instance(from, "from", &sut, &switch);
+        let responder = self.instance(to, "to", &sut, &switch);
+        Ends { initiator, responder }
+    }
+
+    fn instance(&mut self, kind: IpType, role: &str, sut: &Name, switch: &Name) -> LabEnd {
+        let (method, wire) = match kind {
+            IpType::Shared => (IoMethod::SharedIp, "host-wire".to_owned()),
+            IpType::Exclusive => (IoMethod::Exclusive, format!("{role}-wire")),
+        };
+        // The host keeps a wire of its own, even if every zone here has one too.
+        self.wire("host-wire", sut, switch);
+        let wire = self.wire(&wire, sut, switch);
+        LabEnd::Zone(self.zone(&format!("{kind}-{role}"), sut, method, &wire))
+    }
+
+    fn two_hosts(&mut self) -> [Name; 2] {
+        ["sut", "peer"].map(|host| self.host(host, false))
+    }
+
+    fn host(&mut self, host: &str, switch: bool) -> Name {
+        let name = built_in_name(host);
+        let hosts = &mut self.arrangement.topology.hosts;
+        if !hosts.iter().any(|host| host.name == name) {
+            hosts.push(Host { name: name.clone(), switch });
+        }
+        name
+    }
+
+    /// The wire of the current row: its cable if it has one. Rows that share a cable are on one wire.
+    fn wire(&mut self, wire: &str, from: &Name, to: &Name) -> Name {
+        match self.cable.clone() {
+            Some((nth, cable)) => self.made_wire(&format!("cable-{nth}"), from, to, Some(cable)),
+            None => self.made_wire(wire, from, to, None),
+        }
+    }
+
+    fn made_wire(&mut self, wire: &str, from: &Name, to: &Name, nics: Option<Cable>) -> Name {
+        let name = built_in_name(wire);
+        let wires = &mut self.arrangement.topology.wires;
+        if !wires.iter().any(|wire| wire.name == name) {
+            wires.push(Wire { name: name.clone(), ends: [from.clone(), to.clone()], shape: None, nics });
+        }
+        name
+    }
+
+    fn zone(&mut self, zone: &str, host: &Name, method: IoMethod, wire: &Name) -> Name {
+        let name = built_in_name(zone);
+        let zones = &mut self.arrangement.topology.zones;
+        if !zones.iter().any(|zone| zone.name == name) {
+            let vf = if method == IoMethod::SrIov { self.defaults.vf } else { VfOptions::default() };
+            let (host, wire) = (host.clone(), wire.clone());
+            zones.push(Zone { name: name.clone(), host, method, wire, mac: None, vf });
+        }
+        name
+    }
+}
+
+/// The name of a row in the names of its domains and wires. The name of a kind of NIC is without its method.
+fn short_name(row: Row) -> String {
+    row.flavour().map_or_else(|| row.to_string(), |flavour| flavour.to_string())
+}
+
+fn built_in_name(text: &str) -> Name {
+    text.parse().expect("names made here are of letters, digits and `-`, and short")
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::options::Engine;
+
+    use super::*;
+
+    fn arranged(study: &str, both: bool) -> Arrangement {
+        let mut study = Study::built_in(study).expect("built in");
+        study.both = both;
+        let rows = study.rows.clone();
+        let name = study.id.clone();
+        arrange(&study, name, &rows)
+    }
+
+    fn domains(arrangement: &Arrangement, row: &str) -> (String, String) {
+        let [ends] = &arrangement.ends[&row.parse().expect("a row")][..] else { panic!("one pair") };
+        (ends.initiator.domain().to_string(), ends.responder.domain().to_string())
+    }
+
+    #[test]
+    fn a_method_stands_at_sut_against_a_native_peer() {
+        let demo = arranged("demo", false);
+        assert_eq!(domains(&demo, "native"), ("sut".into(), "peer".into()));
+        assert_eq!(domains(&demo, "bridge"), ("bridge-sut".into(), "peer".into()));
+        assert_eq!(demo.topology.wires.len(), demo.ends.len());
+    }
+
+    #[test]
+    fn both_puts_the_method_at_both_ends() {
+        let demo = arranged("demo", true);
+        assert_eq!(domains(&demo, "bridge"), ("bridge-sut".into(), "bridge-peer".into()));
+        assert_eq!(domains(&demo, "native"), ("sut".into(), "peer".into()));
+    }
+
+    #[test]
+    fn guests_of_each_row_stand_on_a_wire_of_their_own() {
+        let mut study = vtax_synthetic::study("demo");
+        let row = |text: &str| text.parse::<Row>().expect("a row");
+        study.rows = ["native", "paravirtual", "paravirtual:userspace", "emulated:igb"].map(row).into();
+        let lab = arrange(&study, study.id.clone(), &study.rows);
+        assert_eq!(domains(&lab, "paravirtual"), ("paravirtual-sut".into(), "peer".into()));
+        assert_eq!(domains(&lab, "paravirtual:userspace"), ("userspace-sut".into(), "peer".into()));
+        study.both = true;
+        let lab = arrange(&study, study.id.clone(), &study.rows);
+        assert_eq!(domains(&lab, "emulated:igb"), ("igb-sut".into(), "igb-peer".into()));
+        assert_eq!((lab.topology.wires.len(), lab.topology.guests.len()), (4, 6));
+    }
+
+    #[test]
+    fn engines_share_one_wire() {
+        let mut study = vtax_synthetic::study("demo");
+        study.rows = vec![Row::Engine(Engine::Blocking), Row::Engine(Engine::Epoll)];
+        let engines = arrange(&study, study.id.clone(), &study.rows);
+        assert_eq!(domains(&engines, "blocking"), domains(&engines, "epoll"));
+        assert_eq!(engines.topology.wires.len(), 1);
+    }
+
+    #[test]
+    fn zones_of_one_host_share_its_wire_or_have_their_own() {
+        let instances = arranged("ip-instances", false);
+        assert_eq!(domains(&instances, "exclusive-to-shared"), ("exclusive-from".into(), "shared-to".into()));
+        let wire = |zone: &str| {
+            let found = instances.topology.zones.iter().find(|found| found.name.as_str() == zone);
+            found.map(|zone| zone.wire.to_string())
+        };
+        assert_eq!(wire("shared-from"), wire("shared-to"));
+        assert_eq!(wire("exclusive-from").as_deref(), Some("from-wire"));
+        assert_eq!(wire("exclusive-to").as_deref(), Some("to-wire"));
+    }
+
+    #[test]
+    fn clients_stand_behind_a_switch_of_each_row() {
+        let mut study = Study::built_in("vmdq").expect("built in");
+        study.pairs = 3;
+        let lab = arrange(&study, study.id.clone(), &study.rows);
+        let pairs = |row: &str| -> Vec<(String, String)> {
+            let pairs = &lab.ends[&row.parse().expect("a row")];
+            let names =
+                |ends: &Ends<LabEnd>| (ends.initiator.domain().to_string(), ends.responder.domain().to_string());
+            pairs.iter().map(names).collect()
+        };
+        assert_eq!(pairs("native")[1..], [("client-2".into(), "sut".into()), ("client-3".into(), "sut".into())]);
+        assert_eq!(pairs("shared-queue")[0], ("client-1".into(), "shared-queue-1".into()));
+        assert_eq!(pairs("queue-per-guest")[2], ("client-3".into(), "queue-per-guest-3".into()));
+        let topology = &lab.topology;
+        let switches = topology.hosts.iter().filter(|host| host.switch).count();
+        assert_eq!((switches, topology.hosts.len(), topology.wires.len()), (4, 3 + 1 + 4, 4 * (1 + 3)));
+        let vnets = topology.guests.iter().map(|guest| match guest.attach {
+            Attach::Paravirtual(nic) => nic.vnet.into(),
+            _ => "none",
+        });
+        assert_eq!(
+            vnets.collect::<Vec<_>>(),
+            ["bridge", "bridge", "bridge", "macvtap", "macvtap", "macvtap", "none", "none", "none"]
+        );
+        assert!(topology.guests.iter().all(|guest| guest.host.as_str() == "sut"));
+    }
+
+    #[test]
+    fn rows_stand_on_cables_if_there_are_some() {
+        let cables: Vec<Cable> = ["a1,b1", "a2,b2", "a3,b3"].map(|cable| cable.parse().expect("a cable")).into();
+        let row = |text: &str| text.parse::<Row>().expect("a row");
+        let mut study = Study { cables, ..Study::built_in("sparc-t7-1").expect("built in") };
+        study.rows = ["native", "assigned", "sr-iov", "paravirtual"].map(row).into();
+        let lab = arrange(&study, study.id.clone(), &study.rows);
+        let wires: Vec<String> = lab.topology.wires.iter().map(|wire| wire.name.to_string()).collect();
+        assert_eq!(wires, ["cable-0", "cable-1", "cable-2"]);
+        let guest = lab.topology.guests.iter().find(|guest| guest.name.as_str() == "sr-iov-peer").expect("a guest");
+        assert_eq!((guest.wire.as_str(), guest.attach.method()), ("cable-0", IoMethod::SrIov));
+        study.domains = vtax_model::method::DomainKind::Zone;
+        study.rows.pop();
+        let zones = arrange(&study, study.id.clone(), &study.rows);
+        let names: Vec<&str> = zones.topology.zones.iter().map(|zone| zone.name.as_str()).collect();
+        assert_eq!(names, ["assigned-sut", "assigned-peer", "sr-iov-sut", "sr-iov-peer"]);
+        assert!(zones.topology.guests.is_empty());
+    }
+
+    #[test]
+    fn one_pair_needs_no_switch() {
+        let mut study = Study::built_in("vmdq").expect("built in");
+        study.pairs = 1;
+        let lab = arrange(&study, study.id.clone(), &study.rows);
+        assert_eq!(domains(&lab, "queue-per-guest"), ("queue-per-guest-sut".into(), "peer".into()));
+    }
+
+    #[test]
+    fn paths_name_both_of_their_ends() {
+        let lab = arranged("ovm3-tuning", false);
+        let hosts = |row: &str| {
+            let [ends] = &lab.ends[&row.parse().expect("a row")][..] else { panic!("one pair") };
+            [&ends.initiator, &ends.responder].map(|end| match end {
+                LabEnd::Guest(name) => {
+                    let guest = lab.topology.guests.iter().find(|guest| guest.name == *name);
+                    format!("guest of {}", guest.expect("it is there").host)
+                }
+                end => end.domain().to_string(),
+            })
+        };
+        assert_eq!(hosts("host-to-host"), ["sut", "peer"]);
+        assert_eq!(hosts("host-to-guest"), ["sut", "guest of peer"]);
+        assert_eq!(hosts("guest-to-guest"), ["guest of sut", "guest of sut"]);
+        assert_eq!(hosts("guest-to-guest-across-hosts"), ["guest of sut", "guest of peer"]);
+        assert_eq!((lab.topology.wires.len(), lab.topology.guests.len()), (4, 5));
+    }
+}

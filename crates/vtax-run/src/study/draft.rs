@@ -1,0 +1,157 @@
+//! A run before its first sample: which rows can run, and the plan that is kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use miette::miette;
+use vtax_host::inspect;
+use vtax_lab::{Facts, availability, guest_availability};
+use vtax_model::{
+    cell::Cell,
+    endpoint::{NoPairs, pairs},
+    method::{IoMethod, Unsupported},
+    run::{Placement, RunHeader, UnavailableRow},
+    study::{IpType, Row, Study},
+    units::Mtu,
+};
+
+use super::{
+    cabling::{cabling, of_guests_only},
+    clock,
+    options::ChangedStudy,
+};
+use crate::stop::{Blamed, Coded, Stop};
+
+/// The plan of a run. Its ends and their CPUs aren't known yet.
+pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> Result<RunHeader, Stop> {
+    if let Some(row) = unavailable.iter().find(|row| row.method == wanted.study.baseline) {
+        let UnavailableRow { method, unsupported } = row;
+        let others = available(&wanted.study, &unavailable);
+        let other = others.first().map(|row| format!("; or hold the rows against another one, as --baseline {row}"));
+        let why = format!("{unsupported}{}", other.unwrap_or_default());
+        let error = miette!(code = "baseline-unavailable", "the baseline `{method}` can't run here: {why}");
+        let ours = wanted.study.endpoints.is_empty();
+        return Err(if ours { Stop::infrastructure(error) } else { Stop::input(error) });
+    }
+    let random = random().or_infrastructure()?;
+    Ok(RunHeader {
+        id: format!("{}-{}-{:04x}", wanted.study.id, clock::compact(), random as u16),
+        started: clock::now(),
+        plan: wanted.plan,
+        path_plan: wanted.path_plan,
+        quick: wanted.quick,
+        // JSON numbers are exact to 2^53, and people have to type this.
+        seed: wanted.seed.unwrap_or(random >> 32),
+        stopping: wanted.stopping,
+        unsettled: wanted.goal,
+        environment: inspect::environment(&inspect::SystemRoot::live()),
+        placement: Placement::default(),
+        unavailable,
+        paths: Vec::new(),
+        ends: Vec::new(),
+        study: wanted.study,
+    })
+}
+
+fn random() -> miette::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .coded("kernel", || "drawing a random seed")?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// The rows that this machine can't run, and why.
+pub fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
+    let methods: BTreeMap<IoMethod, Result<(), Unsupported>> = availability(facts).into_iter().collect();
+    let lacking = |method: &IoMethod| methods[method].clone().err();
+    let uncabled = cabling(study, &study.rows).lacking;
+    let cabled = |row: &Row| uncabled.iter().find(|lacking| lacking.method == *row);
+    let of_row = |row: &Row| -> Option<Unsupported> {
+        if let Some(unsupported) = of_guests_only(study, *row) {
+            return Some(unsupported);
+        }
+        if let Some(UnavailableRow { unsupported, .. }) = cabled(row) {
+            return Some(unsupported.clone());
+        }
+        match study.attach(*row) {
+            Some(nic) => guest_availability(&nic, &study.guest.system, facts).err(),
+            None => needed(*row).iter().find_map(lacking),
+        }
+    };
+    let row = |row: &Row| Some(UnavailableRow { method: *row, unsupported: of_row(row)? });
+    study.rows.iter().filter_map(row).collect()
+}
+
+/// The I/O methods that a row is made of.
+fn needed(row: Row) -> Vec<IoMethod> {
+    let zone = |kind| match kind {
+        IpType::Shared => IoMethod::SharedIp,
+        IpType::Exclusive => IoMethod::Exclusive,
+    };
+    match row {
+        Row::Method(method) => vec![method],
+        Row::Device(flavour) => vec![flavour.method()],
+        Row::Queue(_) => row.method().into_iter().collect(),
+        // The switch outside the host is a bridge.
+        Row::Zones { from, to } => vec![zone(from), zone(to), IoMethod::Bridge],
+        Row::Path(_) | Row::Engine(_) => vec![IoMethod::Native],
+    }
+}
+
+/// The rows of a study that have no endpoints. A row that has endpoints only at some MTUs is an error.
+pub(super) fn without_endpoints(study: &Study) -> Result<Vec<UnavailableRow>, NoPairs> {
+    let mut lacking = Vec::new();
+    for row in &study.rows {
+        let mtus = mtus_of(study.cells.iter().filter(|cell| cell.row == *row));
+        let found: Vec<Result<_, NoPairs>> = mtus.iter().map(|mtu| pairs(&study.endpoints, *row, *mtu)).collect();
+        let missing = |found: &Result<_, NoPairs>| matches!(found, Err(NoPairs::Missing { .. }));
+        match found.iter().all(missing) {
+            true => lacking.push(lacks(*row)),
+            false => drop(found.into_iter().collect::<Result<Vec<_>, NoPairs>>()?),
+        }
+    }
+    Ok(lacking)
+}
+
+fn lacks(row: Row) -> UnavailableRow {
+    let why = "no endpoint stands for it".to_owned();
+    let remedy = format!("add [[endpoint]] tables with method = \"{row}\" and the way to a domain that is attached so");
+    UnavailableRow { method: row, unsupported: Unsupported { why, remedy } }
+}
+
+/// The MTUs of cells, the smallest first.
+pub(super) fn mtus_of<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Vec<Mtu> {
+    let mtus: BTreeSet<Mtu> = cells.into_iter().map(|cell| cell.mtu).collect();
+    mtus.into_iter().collect()
+}
+
+/// The rows of a study that are not among these.
+pub fn available(study: &Study, unavailable: &[UnavailableRow]) -> Vec<Row> {
+    let missing = |row: &Row| unavailable.iter().any(|unavailable| unavailable.method == *row);
+    study.rows.iter().copied().filter(|row| !missing(row)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::endpoint::{Control, End, Endpoint};
+
+    use super::*;
+
+    fn on(endpoints: Vec<Endpoint>) -> Result<Vec<String>, String> {
+        let study = Study { endpoints, ..Study::built_in("sparc-t7-1").expect("built in") };
+        let lacking = without_endpoints(&study).map_err(|error| error.to_string())?;
+        Ok(lacking.into_iter().map(|row| row.method.to_string()).collect())
+    }
+
+    #[test]
+    fn rows_without_endpoints_are_lacking_and_half_a_row_is_a_mistake() {
+        let row = |name: &str| Some(name.parse::<Row>().expect("a row"));
+        let end = |end, method| Endpoint { method, ..Endpoint::new(end, Control::Local) };
+        let native = vec![end(End::Initiator, None), end(End::Responder, row("native"))];
+        let lacking = on(native.clone()).expect("good");
+        assert!(lacking.contains(&"sr-iov".to_owned()) && !lacking.contains(&"native".to_owned()), "{lacking:?}");
+        assert_eq!(lacking.len(), 9);
+        let half = Endpoint { mtu: Some(Mtu::ETHERNET), ..end(End::Responder, row("sr-iov")) };
+        let told = on([native, vec![half]].concat()).expect_err("none at 9000");
+        assert_eq!(told, "`sr-iov` has no responder at MTU 9000; add an [[endpoint]] with end = \"responder\"");
+    }
+}

@@ -1,0 +1,229 @@
+//! The ends of a run, each with a connected agent: in a lab that was built for the run ([`built`]), or endpoints that
+//! existed before ([`endpoints`]), which the run doesn't change.
+
+mod agent;
+mod attachment;
+mod built;
+mod end;
+mod endpoints;
+mod failure;
+mod lookup;
+mod mtu;
+mod observe;
+mod path;
+mod pins;
+mod resume;
+mod turns;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use miette::{Context, miette};
+use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder};
+use vtax_engine::{EndSetup, Station};
+use vtax_lab::Lab;
+use vtax_model::{
+    foreign::ForeignText,
+    run::{Figures, GuestMachine, PairReports, PartialRecord, PlacementNote, RowEnds},
+    study::Row,
+    units::Mtu,
+    workload::{TestSpec, Transport},
+};
+
+use super::{
+    runner::{BrokenTurns, SampleError, Sampler},
+    timetable::Gaps,
+};
+use crate::{events::RunEvents, interrupt::Interrupt};
+use agent::Agent;
+use end::{ConnectedEnd, ConnectedRow};
+pub(crate) use endpoints::{EndpointConnector, RowPairs, row_pairs};
+pub(crate) use path::room_of;
+
+/// vsock(7): the context identifier of the machine itself, and of any machine.
+const VSOCK_LOCAL: u32 = 1;
+const VSOCK_ANY: u32 = u32::MAX;
+
+pub(crate) struct ConnectedEnds {
+    rows: Vec<ConnectedRow>,
+    /// The lab that was built for this run.
+    lab: Option<Arc<Lab>>,
+    /// Why ends can't have the MTU in force, by their names.
+    unfit: BTreeMap<String, String>,
+    /// Where tests have files and sockets.
+    directory: PathBuf,
+    mtu: Option<Mtu>,
+    first_sample: Option<Instant>,
+    gaps: Gaps,
+    /// The one CPU of both ends of rows that take turns, if they share one.
+    shared_cpu: Option<u32>,
+}
+
+impl ConnectedEnds {
+    fn new(rows: Vec<ConnectedRow>, lab: Option<Arc<Lab>>, directory: &Path) -> ConnectedEnds {
+        let (unfit, mtu, first_sample, gaps, shared_cpu) = Default::default();
+        ConnectedEnds { rows, lab, unfit, directory: directory.to_owned(), mtu, first_sample, gaps, shared_cpu }
+    }
+
+    pub(crate) fn first_sample(&self) -> Option<Instant> {
+        self.first_sample
+    }
+
+    pub(crate) fn records(&self) -> Vec<RowEnds> {
+        self.rows.iter().map(ConnectedRow::record).collect()
+    }
+
+    /// What runs the guests in which ends are. `no_kvm` says why it isn't KVM, if that is known.
+    pub(crate) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
+        let of_libvirt = || self.ends().find_map(|end| end.attachment.guest_machine());
+        let of_lab =
+            self.lab_guests().next().map(|machine| GuestMachine { no_kvm: no_kvm.map(ForeignText::from), ..machine });
+        of_lab.or_else(of_libvirt)
+    }
+
+    pub(crate) fn has_lab_guests(&self) -> bool {
+        self.lab_guests().next().is_some()
+    }
+
+    fn lab_guests(&self) -> impl Iterator<Item = GuestMachine> {
+        self.ends().filter(|end| end.attachment.place().is_some()).filter_map(|end| end.attachment.guest_machine())
+    }
+
+    /// What the user should know of the ends, a sentence each. Wrong labels are printed at once.
+    pub(crate) fn notes(&self, events: &RunEvents) -> Vec<PlacementNote> {
+        let mut notes: Vec<PlacementNote> = Vec::new();
+        for connected in &self.rows {
+            notes.extend(connected.ends().flat_map(|end| end.attachment.notes(connected.row, &end.name)));
+        }
+        notes.sort();
+        notes.dedup();
+        for warning in notes.iter().filter(|note| note.is_wrong_label()) {
+            events.tell(format_args!("warning: {warning}"));
+        }
+        notes
+    }
+
+    /// From now on Ctrl-C breaks off the sample in flight.
+    pub(crate) fn break_off_on(&self, interrupt: &Interrupt) {
+        // Weak: the handler must not keep the agents alive after the run.
+        let agents: Vec<_> = self.agents().into_iter().map(Arc::downgrade).collect();
+        interrupt.on_ask(move || {
+            for agent in agents.iter().filter_map(|agent| agent.upgrade()) {
+                // An agent that can't be told is dead, which the sample notices by itself.
+                drop(agent.link.cancel_all());
+            }
+        });
+    }
+
+    fn agents(&self) -> Vec<&Arc<Agent>> {
+        let mut agents: Vec<&Arc<Agent>> = Vec::new();
+        for ConnectedEnd { agent, .. } in self.ends() {
+            if !agents.iter().any(|known| Arc::ptr_eq(known, agent)) {
+                agents.push(agent);
+            }
+        }
+        agents
+    }
+
+    /// Ends the agents, and removes the lab if it was built for the run.
+    pub(crate) fn down(self) -> miette::Result<()> {
+        drop(self.rows);
+        match self.lab.and_then(Arc::into_inner) {
+            Some(lab) => lab.down().context("removing the lab"),
+            None => Ok(()),
+        }
+    }
+
+    fn ends(&self) -> impl Iterator<Item = &ConnectedEnd> {
+        self.rows.iter().flat_map(ConnectedRow::ends)
+    }
+
+    /// The ends of a row at an MTU.
+    fn connected(&self, row: Row, mtu: Option<Mtu>) -> miette::Result<&ConnectedRow> {
+        let fits = |connected: &&ConnectedRow| connected.row == row && connected.mtu.is_none_or(|own| Some(own) == mtu);
+        self.rows.iter().find(fits).ok_or_else(|| miette!(code = "defect", "the row `{row}` has no ends here"))
+    }
+
+    fn pair<'a>(&self, [initiator, responder]: &'a [ConnectedEnd; 2], spec: &TestSpec) -> AgentPair<'a> {
+        let one_machine = initiator.is_on_machine_of(responder);
+        let setup = |end: &ConnectedEnd| EndSetup {
+            station: self.station(end, spec.transport, one_machine),
+            cpus: match self.shared_cpu.filter(|_| spec.slices.is_some()) {
+                Some(cpu) => vec![cpu],
+                None => end.cpus.clone(),
+            },
+            directory: Some(self.directory.clone()),
+        };
+        let target = match (spec.transport, one_machine) {
+            (Transport::Vsock, false) => Station::Vsock(responder.cid.unwrap_or(VSOCK_LOCAL)),
+            _ => self.station(responder, spec.transport, one_machine),
+        };
+        let (from, to) = (setup(initiator), setup(responder));
+        let order = SampleOrder { spec: *spec, initiator: from, responder: to, target, turns: None };
+        AgentPair { initiator: &initiator.agent.link, responder: &responder.agent.link, order }
+    }
+
+    fn station(&self, end: &ConnectedEnd, transport: Transport, one_machine: bool) -> Station {
+        match transport {
+            Transport::Unix => Station::Unix(self.directory.clone()),
+            Transport::Vsock => Station::Vsock(if one_machine { VSOCK_LOCAL } else { VSOCK_ANY }),
+            _ => Station::Ip(end.address),
+        }
+    }
+}
+
+fn figures(connected: &ConnectedRow, spec: &TestSpec, taken: &ParallelReports) -> Figures {
+    let machines = connected.pairs.iter().map(|pair| pair.each_ref().map(|end| end.agent.machine()));
+    let reports = taken.reports.iter().zip(machines);
+    let pairs: Vec<PairReports<'_>> =
+        reports.map(|((initiator, responder), machines)| PairReports { initiator, responder, machines }).collect();
+    Figures::join_pairs(spec, &pairs, taken.skew)
+}
+
+impl Sampler for ConnectedEnds {
+    fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError> {
+        self.mtu = Some(mtu);
+        self.fit(mtu)
+    }
+
+    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
+        self.first_sample.get_or_insert_with(Instant::now);
+        let connected = self.connected(row, self.mtu).map_err(SampleError::run)?;
+        if let Some(why) = self.unfit(connected.ends()) {
+            return Err(SampleError::cell(why));
+        }
+        let pairs: Vec<AgentPair<'_>> = connected.pairs.iter().map(|pair| self.pair(pair, spec)).collect();
+        let taken = observe::measure(&pairs, spec, &observe::observed(connected));
+        let (taken, host_cpu) = taken.map_err(|error| self.explain(blame(error), connected))?;
+        let figures = Figures { host_cpu, ..figures(connected, spec, &taken) };
+        match figures.is_empty(spec.workload.kind()) {
+            true => {
+                let nothing = SampleError::cell(format!("nothing came through in {}", spec.duration));
+                Err(failure::with_links(nothing, connected))
+            }
+            false => Ok(figures),
+        }
+    }
+
+    fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
+        self.first_sample.get_or_insert_with(Instant::now);
+        self.turns(rows, orders)
+    }
+}
+
+/// An agent that has died ends the run. Any other failure is the failure of one cell.
+fn blame(mut error: MeasureError) -> SampleError {
+    let partial = error.partial.get_mut(error.pair).map(std::mem::take).filter(|partial| !partial.is_empty());
+    let partial = partial.map(|partial| {
+        let (initiator, responder) = (partial.initiator.map(|report| *report), partial.responder.map(|report| *report));
+        Box::new(PartialRecord { initiator, responder })
+    });
+    match error.is_death() {
+        true => SampleError::Run { error: error.into(), partial },
+        false => SampleError::Cell { error: error.to_string(), partial },
+    }
+}

@@ -1,0 +1,106 @@
+//! How an end is attached to the path. Another way is a file in this folder, and a line in `endpoints.rs`.
+
+pub(super) mod lab_domain;
+pub(super) mod lab_guest;
+pub(super) mod libvirt;
+pub(super) mod machine;
+
+use std::{net::IpAddr, path::Path, sync::Arc};
+
+use vtax_agent::protocol::LinkSetup;
+use vtax_lab::{Lab, LabEndpoint};
+use vtax_model::{
+    guest::{Accelerator, Flavour},
+    run::{DomainRecord, GuestMachine, Hop, PlacementNote},
+    study::Row,
+    units::Mtu,
+};
+use vtax_sys::process::ProcessId;
+
+use super::agent::Agent;
+use crate::{events::RunEvents, stop::Stop};
+
+pub(super) trait Attachment {
+    /// Starts the agent of the end. `name` is the name of the end for errors, `program` the agent on this machine.
+    fn start_agent(&self, name: &str, program: &Path, events: &RunEvents) -> Result<Agent, Stop>;
+
+    /// Whether one agent serves the end in both roles. Two ends of a pair in one process would disturb each other.
+    fn has_one_agent(&self) -> bool {
+        false
+    }
+
+    fn place(&self) -> Option<&LabPlace> {
+        None
+    }
+
+    /// Chooses the NIC that has the address on which the end is measured.
+    fn measure_on(&mut self, _address: IpAddr) {}
+
+    /// Whether only the agent sees the links of the end. A lab sees the links of its hosts and zones itself.
+    fn has_links_of_its_own(&self) -> bool {
+        true
+    }
+
+    /// The links of the host that its packets take, from the end outwards.
+    fn host_links(&self) -> &[Hop] {
+        &[]
+    }
+
+    /// The kind of its virtual NIC.
+    fn nic(&self) -> Option<Flavour> {
+        self.place()?.endpoint.flavour
+    }
+
+    /// How the agent must set up its NIC when the lab gets another MTU.
+    fn nic_setup(&self, _mtu: Mtu) -> Option<LinkSetup> {
+        None
+    }
+
+    /// The number of its virtual CPUs, if the run chooses their CPUs on the host.
+    fn vcpus(&self) -> Option<usize> {
+        None
+    }
+
+    fn pin_vcpus(&self, _cpus: &[u32]) -> miette::Result<()> {
+        Ok(())
+    }
+
+    /// The QEMU under the end, if its threads can be observed on this machine.
+    fn qemu(&self) -> Option<GuestProcess> {
+        None
+    }
+
+    /// What runs the end, if it is a guest.
+    fn guest_machine(&self) -> Option<GuestMachine> {
+        None
+    }
+
+    /// Why its guest has ended, with what the guest said last.
+    fn death(&self) -> Option<miette::Report> {
+        None
+    }
+
+    /// What libvirt says of the domain that the end is.
+    fn domain(&self) -> Option<&DomainRecord> {
+        None
+    }
+
+    /// What the user should know of the end as an end of `row`, a sentence each.
+    fn notes(&self, _row: Row, _name: &str) -> Vec<PlacementNote> {
+        Vec::new()
+    }
+}
+
+/// An endpoint of a lab: a host on one of its wires, a zone or a guest.
+#[derive(Clone)]
+pub(super) struct LabPlace {
+    pub(super) lab: Arc<Lab>,
+    pub(super) endpoint: LabEndpoint,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct GuestProcess {
+    pub(super) name: String,
+    pub(super) process: ProcessId,
+    pub(super) accel: Accelerator,
+}

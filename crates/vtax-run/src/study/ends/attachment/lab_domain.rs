@@ -1,0 +1,40 @@
+//! A host of a lab, or a zone: processes in a network namespace of this machine.
+
+use std::path::Path;
+
+use vtax_model::method::DomainKind;
+
+use super::{super::agent::Agent, Attachment, LabPlace, lab_guest::LabGuest};
+use crate::{
+    events::RunEvents,
+    labs,
+    stop::{Blamed, Stop},
+};
+
+/// A host of a lab on one of its wires, or a zone.
+struct LabDomain(LabPlace);
+
+impl LabPlace {
+    /// The place as an end. `is_ours`: whether the lab was built for this run.
+    pub(in crate::study::ends) fn attach(self, is_ours: bool) -> miette::Result<Box<dyn Attachment>> {
+        Ok(match self.endpoint.kind {
+            DomainKind::Guest => Box::new(LabGuest::new(self, is_ours)?),
+            _ => Box::new(LabDomain(self)),
+        })
+    }
+}
+
+impl Attachment for LabDomain {
+    fn start_agent(&self, name: &str, program: &Path, _: &RunEvents) -> Result<Agent, Stop> {
+        let LabPlace { lab, endpoint } = &self.0;
+        labs::start_agent(name, lab, endpoint, program).and_then(Agent::greeted).or_infrastructure()
+    }
+
+    fn place(&self) -> Option<&LabPlace> {
+        Some(&self.0)
+    }
+
+    fn has_links_of_its_own(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,103 @@
+//! A guest of a lab.
+
+use std::{path::Path, time::Duration};
+
+use miette::{Context, miette};
+use vtax_agent::{link::AgentLink, protocol::LinkSetup};
+use vtax_lab::{PlannedGuest, guest::threads::GuestPins};
+use vtax_model::{run::GuestMachine, units::Mtu};
+
+use super::{super::agent::Agent, Attachment, GuestProcess, LabPlace};
+use crate::{
+    events::RunEvents,
+    labs::wait_for_agent,
+    stop::{Blamed, Stop},
+};
+
+/// How long the agent may take to greet, once it has opened its port.
+const GREETING: Duration = Duration::from_secs(20);
+/// How long QEMU may take for an answer of its monitor.
+const MONITOR: Duration = Duration::from_secs(10);
+
+pub(super) struct LabGuest {
+    place: LabPlace,
+    guest: PlannedGuest,
+    /// Whether the lab was built for this run. The run changes the MTU of such a guest and pins its virtual CPUs.
+    is_ours: bool,
+}
+
+impl LabGuest {
+    pub(super) fn new(place: LabPlace, is_ours: bool) -> miette::Result<LabGuest> {
+        let (lab, name) = (&place.lab, &place.endpoint.name);
+        let planned = lab.guests().iter().find(|planned| planned.name == *name).cloned();
+        let guest = planned.ok_or_else(|| {
+            miette!(code = "no-such-guest", "the lab `{}` has no guest `{name}`", lab.blueprint().lab)
+        })?;
+        Ok(LabGuest { place, guest, is_ours })
+    }
+
+    /// Waits until the guest has booted, and gives its NIC the address and MTU that the lab has planned.
+    fn boot_agent(&self, name: &str, events: &RunEvents) -> miette::Result<Agent> {
+        let mut qemu = self.place.lab.guest(&self.guest.name)?;
+        wait_for_agent(&mut qemu, None, events)?;
+        let greet = || -> miette::Result<Agent> {
+            let link = AgentLink::connect_unix(name, &self.guest.launch.agent_socket(), GREETING)?;
+            link.attach(&self.link_setup(self.place.endpoint.mtu))?;
+            Agent::greeted(link)
+        };
+        // If the guest has died meanwhile, its death is the better reason.
+        greet().map_err(|error| self.death().unwrap_or(error))
+    }
+
+    fn link_setup(&self, mtu: Mtu) -> LinkSetup {
+        LinkSetup { mac: self.guest.mac.to_string(), mtu, addresses: vec![self.guest.address.into()] }
+    }
+}
+
+impl Attachment for LabGuest {
+    fn start_agent(&self, name: &str, _: &Path, events: &RunEvents) -> Result<Agent, Stop> {
+        self.boot_agent(name, events).or_infrastructure()
+    }
+
+    fn has_one_agent(&self) -> bool {
+        true
+    }
+
+    fn place(&self) -> Option<&LabPlace> {
+        Some(&self.place)
+    }
+
+    fn nic_setup(&self, mtu: Mtu) -> Option<LinkSetup> {
+        self.is_ours.then(|| self.link_setup(mtu))
+    }
+
+    fn vcpus(&self) -> Option<usize> {
+        // The user may have said in the study where they run.
+        (self.is_ours && self.guest.pins.cpus.is_empty()).then_some(self.guest.launch.vcpus as usize)
+    }
+
+    fn pin_vcpus(&self, cpus: &[u32]) -> miette::Result<()> {
+        let name = &self.guest.name;
+        let pins = GuestPins { cpus: cpus.to_vec(), ..GuestPins::default() };
+        self.place.lab.guest(name)?.pin(&pins, MONITOR).with_context(|| format!("pinning the vCPUs of {name}"))
+    }
+
+    fn qemu(&self) -> Option<GuestProcess> {
+        // A guest that has ended can't take the sample either, and the sample's error says why.
+        let qemu = self.place.lab.guest(&self.guest.name).ok().filter(|_| self.is_ours)?;
+        let (process, accel) = (qemu.process(), qemu.launch().accel);
+        Some(GuestProcess { name: self.guest.name.to_string(), process, accel })
+    }
+
+    fn guest_machine(&self) -> Option<GuestMachine> {
+        let launch = &self.guest.launch;
+        Some(GuestMachine { accel: launch.accel, no_kvm: None, qemu: launch.qemu.version.to_string().into() })
+    }
+
+    fn death(&self) -> Option<miette::Report> {
+        match self.place.lab.guest(&self.guest.name) {
+            Ok(qemu) => qemu.death(Duration::ZERO).map(Into::into),
+            Err(error) => Some(error.into()),
+        }
+    }
+}

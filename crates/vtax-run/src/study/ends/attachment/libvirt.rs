@@ -1,0 +1,241 @@
+//! A domain that libvirt runs. The agent goes in by ssh. libvirt's XML, QEMU's arguments and the host's links tell what
+//! lies between the guest's NIC and the host's wire. Nothing of a domain is changed.
+
+mod error;
+mod host;
+mod told;
+mod virsh;
+mod xml;
+
+use std::{net::IpAddr, path::Path, rc::Rc};
+
+use vtax_host::inspect::link_hops;
+use vtax_model::{
+    foreign::ForeignText,
+    guest::{Backend, Flavour},
+    run::{DomainRecord, GuestMachine, Hop, PlacementNote},
+    study::Row,
+};
+use vtax_sys::process::ProcessId;
+
+use super::{super::agent::Agent, Attachment, GuestProcess};
+use crate::{events::RunEvents, stop::Stop};
+use error::LibvirtError;
+use host::{LibvirtQemu, neighbours};
+use virsh::{AddressSource, Lease, Question, Virsh, VirshProgram, VirshRefusal, leases, qemu_version, words};
+use xml::{Described, XmlNic};
+
+pub(in crate::study::ends) struct LibvirtEnd {
+    domain: Rc<Domain>,
+    user: Option<String>,
+    given: Option<IpAddr>,
+    measured: Option<MeasuredDomain>,
+}
+
+pub(in crate::study::ends) struct Domain {
+    described: Described,
+    leases: Vec<Lease>,
+    /// The sources that knew no address of it, and what they said.
+    silent: Vec<(AddressSource, String)>,
+    version: Option<String>,
+    /// Its QEMU, if that runs on this machine.
+    qemu: Option<LibvirtQemu>,
+}
+
+/// A domain with the NIC that is measured on.
+struct MeasuredDomain {
+    record: DomainRecord,
+    address: IpAddr,
+    /// Its QEMU, if that runs on this machine.
+    process: Option<ProcessId>,
+    /// The host's links that its packets take, from the guest outwards.
+    links: Vec<Hop>,
+}
+
+impl LibvirtEnd {
+    pub(in crate::study::ends) fn new(domain: Rc<Domain>, user: Option<&str>, given: Option<IpAddr>) -> LibvirtEnd {
+        LibvirtEnd { domain, user: user.map(str::to_owned), given, measured: None }
+    }
+}
+
+impl Attachment for LibvirtEnd {
+    /// ssh goes to an address that libvirt knows.
+    fn start_agent(&self, _: &str, program: &Path, events: &RunEvents) -> Result<Agent, Stop> {
+        let address = self.domain.entrance(self.given)?;
+        let host = self.user.as_ref().map_or(address.to_string(), |user| format!("{user}@{address}"));
+        let name = &self.domain.described.record.name;
+        events.tell(format_args!("connecting to libvirt:{name} by ssh:{host}"));
+        Agent::ssh(&host, program)
+    }
+
+    fn measure_on(&mut self, address: IpAddr) {
+        self.measured = Some(self.domain.at(address));
+    }
+
+    fn host_links(&self) -> &[Hop] {
+        self.measured.as_ref().map_or(&[], |measured| &measured.links)
+    }
+
+    fn nic(&self) -> Option<Flavour> {
+        self.domain()?.nic.as_ref()?.backend
+    }
+
+    fn qemu(&self) -> Option<GuestProcess> {
+        let MeasuredDomain { record, process, .. } = self.measured.as_ref()?;
+        Some(GuestProcess { name: record.name.to_string(), process: (*process)?, accel: record.accel })
+    }
+
+    fn guest_machine(&self) -> Option<GuestMachine> {
+        let qemu = self.domain.version.clone().unwrap_or_else(|| "of unknown version".to_owned());
+        Some(GuestMachine { accel: self.domain()?.accel, no_kvm: None, qemu: qemu.into() })
+    }
+
+    fn domain(&self) -> Option<&DomainRecord> {
+        Some(&self.measured.as_ref()?.record)
+    }
+
+    fn notes(&self, row: Row, name: &str) -> Vec<PlacementNote> {
+        let Some(domain) = &self.measured else { return Vec::new() };
+        told::notes(row, domain).into_iter().chain(told::wrong_label(row, name, domain)).collect()
+    }
+}
+
+impl Domain {
+    pub(in crate::study::ends) fn find(name: &str) -> Result<Domain, Stop> {
+        Ok(Domain::of(&VirshProgram::user(), name)?)
+    }
+
+    fn of(virsh: &dyn Virsh, name: &str) -> Result<Domain, LibvirtError> {
+        let asked = DomainQuery { virsh, name };
+        let described = asked.described()?;
+        asked.check_state()?;
+        let (leases, silent) = asked.leases(&described.nics);
+        let version = virsh.ask(Question::Versions).ok().and_then(|text| qemu_version(&text));
+        let qemu = LibvirtQemu::find(described.record.uuid.raw());
+        Ok(Domain { described, leases, silent, version, qemu })
+    }
+
+    /// The address that ssh connects to: the address that is measured on, if libvirt has seen it or knows no other.
+    fn entrance(&self, measured: Option<IpAddr>) -> Result<IpAddr, Stop> {
+        let seen = |address: &IpAddr| self.leases.iter().any(|lease| lease.address == *address);
+        let first = self.leases.first().map(|lease| lease.address);
+        let found = measured.filter(seen).or(first).or(measured);
+        found.ok_or_else(|| {
+            let domain = self.described.record.name.clone();
+            Stop::from(LibvirtError::NoAddress { domain: domain.to_string(), sources: self.silent.clone() })
+        })
+    }
+
+    /// The domain with the NIC that has this address.
+    fn at(&self, address: IpAddr) -> MeasuredDomain {
+        let nic = self.nic(address).map(|nic| self.served(nic));
+        let here = self.qemu.as_ref().filter(|qemu| qemu.shares_our_links());
+        let target = nic.as_ref().and_then(|nic| nic.target.as_ref());
+        MeasuredDomain {
+            links: target.filter(|_| here.is_some()).map(|link| link_hops(link.raw())).unwrap_or_default(),
+            address,
+            record: DomainRecord { nic, ..self.described.record.clone() },
+            process: self.qemu.as_ref().map(|qemu| qemu.process),
+        }
+    }
+
+    /// The only NIC, or the one that was seen with this address, or the only device that was handed over.
+    fn nic(&self, address: IpAddr) -> Option<&XmlNic> {
+        let nics = &self.described.nics;
+        if let [only] = nics.as_slice() {
+            return Some(only);
+        }
+        let now = neighbours(&macs(nics));
+        let lease = self.leases.iter().chain(&now).find(|lease| lease.address == address)?;
+        let named = nics.iter().find(|nic| nic.facts.mac.as_ref().is_some_and(|mac| *mac == *lease.mac));
+        let mut strangers = nics.iter().filter(|nic| nic.facts.kind == "pci");
+        let only_stranger = strangers.next().filter(|_| strangers.next().is_none());
+        named.or(only_stranger)
+    }
+
+    /// The NIC with the backend that serves its rings. The XML leaves the backend open where libvirt chooses it.
+    fn served(&self, nic: &XmlNic) -> vtax_model::run::DomainNic {
+        let vhost = nic.alias.as_ref().and_then(|alias| self.qemu.as_ref()?.has_vhost(alias));
+        let taken = vhost.map(|vhost| Flavour::Backend(if vhost { Backend::Vhost } else { Backend::Userspace }));
+        let mut facts = nic.facts.clone();
+        // `<driver name='vhost'/>` may have been answered by QEMU alone where the host has none.
+        let by_tap = nic.open || facts.backend == Some(Flavour::Backend(Backend::Vhost));
+        facts.backend = taken.filter(|_| by_tap).or(facts.backend);
+        facts
+    }
+}
+
+struct DomainQuery<'a> {
+    virsh: &'a dyn Virsh,
+    name: &'a str,
+}
+
+impl DomainQuery<'_> {
+    fn described(&self) -> Result<Described, LibvirtError> {
+        let text = self.virsh.ask(Question::Xml(self.name)).map_err(|refusal| self.refused(refusal))?;
+        let domain = || self.name.to_owned();
+        let described = xml::read(&text).map_err(|source| LibvirtError::Xml { domain: domain(), source })?;
+        match described.record.name == self.name {
+            true => Ok(described),
+            false => Err(LibvirtError::NoName { domain: domain(), name: described.record.name.to_string() }),
+        }
+    }
+
+    /// The error of a question that virsh refused. That libvirt doesn't know the domain is an answer too.
+    fn refused(&self, refusal: VirshRefusal) -> LibvirtError {
+        if !matches!(&refusal, VirshRefusal::Said(text) if text.contains("failed to get domain")) {
+            return LibvirtError::refused(self.name, refusal);
+        }
+        match self.virsh.ask(Question::Names) {
+            Ok(names) => {
+                let names = names.lines().filter(|name| !name.is_empty()).map(str::to_owned).collect();
+                LibvirtError::NoDomain { domain: self.name.to_owned(), names }
+            }
+            Err(refusal) => LibvirtError::refused(self.name, refusal),
+        }
+    }
+
+    fn check_state(&self) -> Result<(), LibvirtError> {
+        let state = self.virsh.ask(Question::State(self.name));
+        let state = state.map_err(|refusal| LibvirtError::refused(self.name, refusal))?.trim().to_owned();
+        // Some versions of libvirt say `idle` of a domain that runs and does nothing just now.
+        match ["running", "idle"].contains(&state.as_str()) {
+            true => Ok(()),
+            false => Err(LibvirtError::NotRunning { domain: self.name.to_owned(), state }),
+        }
+    }
+
+    /// The guest's agent is asked last, and only if something isn't known yet: an agent that hangs takes seconds.
+    fn leases(&self, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(AddressSource, String)>) {
+        let (mut found, mut silent) = (Vec::new(), Vec::new());
+        for source in [AddressSource::Lease, AddressSource::Arp, AddressSource::Agent] {
+            if source == AddressSource::Agent && !found.is_empty() && nics.len() < 2 {
+                break;
+            }
+            let answer = self.virsh.ask(Question::Addresses(self.name, source)).map(|text| leases(&text));
+            let own = if source == AddressSource::Arp { neighbours(&macs(nics)) } else { Vec::new() };
+            match answer {
+                Ok(new) if !new.is_empty() => found.extend(new),
+                _ if !own.is_empty() => found.extend(own),
+                Ok(_) => silent.push((source, "none".to_owned())),
+                Err(refusal) => silent.push((source, told(refusal))),
+            }
+        }
+        (found, silent)
+    }
+}
+
+fn macs(nics: &[XmlNic]) -> Vec<&str> {
+    nics.iter().filter_map(|nic| nic.facts.mac.as_ref().map(ForeignText::raw)).collect()
+}
+
+fn told(refusal: VirshRefusal) -> String {
+    match refusal {
+        VirshRefusal::NoProgram(source) => source.to_string(),
+        VirshRefusal::Said(text) => words(&text),
+        VirshRefusal::Silent(patience) => format!("no answer in {patience:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

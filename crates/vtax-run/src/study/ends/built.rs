@@ -1,0 +1,139 @@
+//! A lab that is built for the run.
+
+use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
+
+use miette::miette;
+use vtax_lab::{Lab, LabEndpoint, LabError, guest::GuestError};
+use vtax_model::{
+    endpoint::Ends,
+    run::RunHeader,
+    study::Row,
+    topology::{Name, Topology},
+};
+use vtax_sys::process::Signal;
+
+use super::{
+    ConnectedEnds,
+    agent::Agent,
+    attachment::LabPlace,
+    end::{ConnectedEnd, ConnectedRow},
+};
+use crate::{
+    events::RunEvents,
+    labs,
+    stop::{Blamed, Stop},
+    study::{
+        arrange::{Arrangement, LabEnd, arrange},
+        draft::available,
+        session::RunSetup,
+    },
+};
+
+impl RunSetup<'_> {
+    /// Builds the lab of a study and starts its agents. If QEMU's TCG crashes in a guest's boot, tries once more.
+    pub(in crate::study) fn connect_lab(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
+        let rows = available(&header.study, &header.unavailable);
+        let Arrangement { topology, ends } = arrange(&header.study, lab_name(header)?, &rows);
+        let is_crash = |stop: &Stop| {
+            let of_guest = stop.cause().is_some_and(GuestError::is_crash);
+            of_guest || stop.cause().is_some_and(LabError::is_crash)
+        };
+        let built = self.build(&topology, &ends).or_else(|stop| match is_crash(&stop) {
+            true if !self.interrupt.asked() => {
+                self.events.tell(format_args!(
+                    "{stop}\nQEMU crashed before anything was measured: the lab is built once more"
+                ));
+                self.build(&topology, &ends)
+            }
+            _ => Err(stop),
+        });
+        let (lab, rows) = built?;
+        Ok(ConnectedEnds::new(rows, Some(lab), &self.conditions.directory))
+    }
+
+    fn build(
+        &self,
+        topology: &Topology,
+        ends: &BTreeMap<Row, Vec<Ends<LabEnd>>>,
+    ) -> Result<(Arc<Lab>, Vec<ConnectedRow>), Stop> {
+        // If this run goes on after its vtax was killed, that vtax may have left the lab.
+        let world = self.in_world()?;
+        self.interrupt.only_note();
+        labs::remove_abandoned(world, &topology.name, self.events)?;
+        let (within, name) = (world.clone(), topology.name.clone());
+        // An error means that a QEMU has just ended by itself, or that the lab's building will tell of the same.
+        self.interrupt.on_ask(move || drop(Lab::end_guests(&within, &name)));
+        let lab = Arc::new(labs::build(world, topology, &self.needs)?);
+        self.end_guests_on_ask(&lab)?;
+        let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
+        phases.inspect(|phases| phases.done("QEMU started"));
+        let mut starter =
+            AgentStarter { lab: &lab, program: self.agent, events: self.events, by_domain: BTreeMap::new() };
+        let connect = |(row, ends): (&Row, &Vec<Ends<LabEnd>>)| {
+            let pair = |ends: &Ends<LabEnd>| Ok([starter.end(&ends.initiator)?, starter.end(&ends.responder)?]);
+            Ok(ConnectedRow { row: *row, mtu: None, pairs: ends.iter().map(pair).collect::<Result<_, Stop>>()? })
+        };
+        let rows = ends.iter().map(connect).collect::<Result<_, Stop>>()?;
+        phases.inspect(|phases| phases.done("agents answered"));
+        self.interrupt.only_note();
+        if self.interrupt.asked() { Err(Stop::interrupted()) } else { Ok((lab, rows)) }
+    }
+
+    /// Kills the guests when the user asks to stop, so that nothing waits for them any more.
+    fn end_guests_on_ask(&self, lab: &Lab) -> Result<(), Stop> {
+        let processes = lab.guests().iter().map(|guest| Ok(lab.guest(&guest.name)?.process()));
+        let processes = processes.collect::<Result<Vec<_>, LabError>>().or_infrastructure()?;
+        // One that has ended already needs no signal.
+        let end = move || processes.iter().for_each(|process| drop(process.signal(Signal::KILL)));
+        self.interrupt.on_ask(end.clone());
+        if self.interrupt.asked() {
+            end();
+        }
+        Ok(())
+    }
+}
+
+struct AgentStarter<'a> {
+    lab: &'a Arc<Lab>,
+    program: &'a Path,
+    events: &'a RunEvents,
+    by_domain: BTreeMap<Name, Arc<Agent>>,
+}
+
+impl AgentStarter<'_> {
+    fn end(&mut self, end: &LabEnd) -> Result<ConnectedEnd, Stop> {
+        let endpoint = endpoint(self.lab, end).or_infrastructure()?.clone();
+        let name = match end {
+            LabEnd::Host { host, .. } => format!("host {host}"),
+            LabEnd::Zone(zone) => format!("zone {zone}"),
+            LabEnd::Guest(guest) => format!("guest {guest}"),
+        };
+        let address = IpAddr::V4(endpoint.address);
+        let attachment = LabPlace { lab: Arc::clone(self.lab), endpoint }.attach(true).or_infrastructure()?;
+        let agent = match self.by_domain.get(end.domain()) {
+            Some(agent) => Arc::clone(agent),
+            None => {
+                let agent = Arc::new(attachment.start_agent(&name, self.program, self.events)?);
+                self.by_domain.insert(end.domain().clone(), Arc::clone(&agent));
+                agent
+            }
+        };
+        let (route, cid, pin, cpus) = Default::default();
+        Ok(ConnectedEnd { agent, name, address, attachment, route, cid, pin, cpus })
+    }
+}
+
+/// The name of a run's lab. It has the random part of the run's id, so that two runs of one study can go on at once.
+fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
+    let suffix = header.id.rsplit('-').next().unwrap_or_default();
+    format!("run-{suffix}").parse().or_infrastructure()
+}
+
+fn endpoint<'lab>(lab: &'lab Lab, end: &LabEnd) -> miette::Result<&'lab LabEndpoint> {
+    let found = match end {
+        LabEnd::Host { host, wire } => lab.blueprint().host(host, wire),
+        LabEnd::Zone(zone) => lab.blueprint().zone(zone),
+        LabEnd::Guest(guest) => lab.blueprint().guest(guest),
+    };
+    found.ok_or_else(|| miette!(code = "defect", "the lab has no endpoint for `{}`", end.domain()))
+}

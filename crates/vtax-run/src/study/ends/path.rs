@@ -1,0 +1,200 @@
+//! The links between the ends, and whether the study can be measured on them.
+
+use miette::miette;
+use vtax_engine::check_vsock_loopback;
+use vtax_model::{
+    guest::Flavour,
+    run::{Hop, PathRecord},
+    study::Study,
+    units::Mtu,
+    workload::{Transport, Workload},
+};
+
+use super::{
+    ConnectedEnds,
+    agent::ANSWER,
+    end::{ConnectedEnd, common_lab},
+};
+use crate::{
+    stop::{Blamed, Stop},
+    study::{draft::mtus_of, runner::SampleError},
+};
+
+/// How many bytes the header of IPv6 is longer than the header of IPv4.
+const IPV6_MORE: u32 = 20;
+
+impl ConnectedEnds {
+    /// The links that the packets of each pair go through, at each MTU of the study.
+    pub(crate) fn paths(&mut self, study: &Study) -> miette::Result<Vec<PathRecord>> {
+        let mut paths = Vec::new();
+        for mtu in mtus_of(&study.cells) {
+            self.fit(mtu).map_err(SampleError::into_report)?;
+            for connected in self.rows.iter().filter(|connected| connected.mtu.is_none_or(|own| own == mtu)) {
+                for pair in connected.pairs.iter().filter(|pair| self.unfit(pair.iter()).is_none()) {
+                    paths.push(PathRecord { method: connected.row, mtu, backend: backend(pair), hops: hops(pair)? });
+                }
+            }
+        }
+        Ok(paths)
+    }
+
+    /// The smallest MTU of the links at all ends, as far as the links tell it.
+    pub(crate) fn mtu(&self) -> Option<Mtu> {
+        self.ends().filter_map(|end| mtu_of(end.link()?)).min()
+    }
+
+    pub(crate) fn speaks_ipv6(&self) -> bool {
+        self.ends().any(|end| end.address.is_ipv6())
+    }
+
+    /// Checks before the first sample whether the cells of the study can be measured between these ends.
+    pub(crate) fn check(&self, study: &Study) -> Result<(), Stop> {
+        if self.lab.is_some() {
+            return Ok(());
+        }
+        for cell in &study.cells {
+            let Ok(connected) = self.connected(cell.row, Some(cell.mtu)) else { continue };
+            for pair in &connected.pairs {
+                check_transport(pair, cell.transport)?;
+                let mut of_ip = pair.iter().filter(|_| cell.transport.is_ip());
+                of_ip.try_for_each(|end| {
+                    check_mtu(&format!("{} at {}", end.name, end.address), end.link(), cell.row.overhead(), cell.mtu)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shrinks datagrams that go over IPv6, if they were meant to fill a packet of IPv4.
+    pub(crate) fn fit_ipv6(&self, study: &mut Study) {
+        for cell in study.cells.iter_mut().filter(|cell| cell.transport == Transport::Udp) {
+            let connected = self.connected(cell.row, Some(cell.mtu)).ok();
+            let ipv6 = connected.is_some_and(|connected| connected.ends().any(|end| end.address.is_ipv6()));
+            let inner = cell.mtu.less(cell.row.overhead()).ok();
+            let room = inner.and_then(|mtu| mtu.less(IPV6_MORE).ok()).map(Mtu::udp_payload);
+            if let (true, Workload::Stream { message, .. }, Some(room)) = (ipv6, &mut cell.workload, room) {
+                *message = room.min(*message);
+            }
+        }
+    }
+}
+
+/// The MTU of an IPv4 path that has as much room for datagrams as this path.
+pub(crate) fn room_of(mtu: Mtu, ipv6: bool) -> Mtu {
+    if ipv6 { mtu.less(IPV6_MORE).unwrap_or(mtu) } else { mtu }
+}
+
+fn check_transport([initiator, responder]: &[ConnectedEnd; 2], transport: Transport) -> Result<(), Stop> {
+    let apart = !initiator.is_on_machine_of(responder);
+    let (from, to) = (&initiator.name, &responder.name);
+    match transport {
+        Transport::Unix if apart => Err(Stop::input(miette!(
+            code = "not-one-machine",
+            "Unix sockets join processes of one machine; {from} and {to} are on two; use tcp, udp or vsock"
+        ))),
+        Transport::Vsock if !apart && initiator.agent.elsewhere().is_none() => {
+            check_vsock_loopback().or_infrastructure()
+        }
+        Transport::Vsock if apart && responder.cid.is_none() => Err(Stop::input(miette!(
+            code = "no-address",
+            "vsock: by which context identifier does {from} reach {to}? Give its `cid` (--to-cid): of a guest \
+             what QEMU was told as guest-cid, of a guest's host 2"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The loopback link has 65,536, one more than an IPv4 packet.
+fn mtu_of(link: &Hop) -> Option<Mtu> {
+    Mtu::try_from(i64::from(link.mtu).min(i64::from(Mtu::MAX.get()))).ok()
+}
+
+/// A link that doesn't tell its MTU is assumed to have the wanted one.
+fn check_mtu(end: &str, link: Option<&Hop>, overhead: u32, wanted: Mtu) -> Result<(), Stop> {
+    let Some((link, found)) = link.and_then(|link| Some((link, mtu_of(link)?))) else { return Ok(()) };
+    if found == wanted || Ok(found) == wanted.less(overhead) {
+        return Ok(());
+    }
+    let (domain, link) = (&link.domain, &link.link);
+    Err(Stop::input(miette!(
+        code = "wrong-mtu",
+        "{end} sends by {link} of {domain}, whose MTU is {found}, and the study asks for {wanted}: set it \
+         (ip link set {link} mtu {wanted}), give an endpoint with mtu = {wanted} on another link, or measure at {found}: \
+         with mtu = [{found}] in the study, or --mtu {found} if it has that too"
+    )))
+}
+
+/// The links between two ends. A lab knows every link between its ends; other ends know the link by which they send.
+fn hops(pair: &[ConnectedEnd; 2]) -> miette::Result<Vec<Hop>> {
+    let [initiator, responder] = pair;
+    if let Some((lab, [from, to])) = common_lab(pair) {
+        let between = lab.path(from, to)?;
+        let (near, far) = (inside(initiator, responder)?, inside(responder, initiator)?);
+        return Ok(near.into_iter().chain(between).chain(far.into_iter().rev()).collect());
+    }
+    // The two ends of one network stack share its loopback link.
+    let looped = pair.iter().all(|end| end.link().is_some_and(|link| link.link == "lo"));
+    let [near, far] = [initiator.attachment.host_links(), responder.attachment.host_links()];
+    let back = responder.route.iter().rev().filter(|_| !looped);
+    let mut hops: Vec<Hop> = initiator.route.iter().chain(near).chain(far.iter().rev()).chain(back).cloned().collect();
+    // Both guests may be on one bridge of the host, or the host itself sends by it. Elsewhere two links in a row may
+    // have one name, for they are on two machines.
+    let of_host = |hop: &Hop| near.contains(hop) || far.contains(hop);
+    hops.dedup_by(|hop, before| {
+        (&hop.domain, &hop.link) == (&before.domain, &before.link) && (of_host(hop) || of_host(before))
+    });
+    Ok(hops)
+}
+
+/// The links inside an end of a lab by which its packets leave, the upper first.
+fn inside(end: &ConnectedEnd, other: &ConnectedEnd) -> miette::Result<Vec<Hop>> {
+    match end.attachment.has_links_of_its_own() {
+        true => Ok(end.agent.link.route(Some(end.address), other.address, ANSWER)?),
+        false => Ok(Vec::new()),
+    }
+}
+
+/// The kind of virtual NIC of the first end that has one.
+fn backend(pair: &[ConnectedEnd; 2]) -> Option<Flavour> {
+    pair.iter().find_map(|end| end.attachment.nic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(mtu: Option<u32>, overhead: u32, wanted: i64) -> Result<(), String> {
+        let link = mtu.map(|mtu| Hop {
+            domain: "vm1".into(),
+            link: "eth1".into(),
+            kind: "".into(),
+            mtu,
+            qdisc: "mq".into(),
+            tx_queues: 1,
+            rx_queues: 1,
+            nic: Default::default(),
+        });
+        let wanted = Mtu::try_from(wanted).expect("possible");
+        check_mtu("ssh:vm1 at 192.0.2.1", link.as_ref(), overhead, wanted).map_err(|stop| stop.to_string())
+    }
+
+    #[test]
+    fn a_link_of_another_mtu_is_named_with_the_remedy() {
+        insta::assert_snapshot!(checked(Some(1500), 0, 9000).expect_err("another"));
+    }
+
+    #[test]
+    fn a_link_may_be_in_a_tunnel_the_loopback_or_silent() {
+        assert_eq!(checked(Some(1500), 0, 1500), Ok(()));
+        assert_eq!(checked(Some(1450), 50, 1500), Ok(()));
+        assert!(checked(Some(1450), 0, 1500).is_err());
+        assert_eq!(checked(Some(65536), 0, 65535), Ok(()));
+        assert_eq!(checked(None, 0, 9000), Ok(()));
+    }
+
+    #[test]
+    fn ipv6_leaves_less_room() {
+        assert_eq!(room_of(Mtu::ETHERNET, true).udp_payload().0, 1452);
+        assert_eq!(room_of(Mtu::ETHERNET, false).udp_payload().0, 1472);
+    }
+}

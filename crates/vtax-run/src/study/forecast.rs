@@ -1,0 +1,214 @@
+//! Tells before the first sample what a plan can show and how long it takes, and chooses the rounds of `--show` and
+//! `--budget`. The noise of a round and its time come from the last run of the study on this machine, else from the
+//! first rounds of this run, a pilot whose samples count.
+
+use std::time::Duration;
+
+use vtax_model::{
+    cell::{Cell, Instrument},
+    run::{Experience, Goal, Resolution, RunHeader, RunReadings, Unreachable},
+};
+use vtax_stats::planning::LEAST_FOR_NOISE;
+use vtax_store::{Store, StoreError};
+
+use super::clock::{self, minutes};
+use crate::stop::{Blamed, Stop};
+
+pub(super) const PILOT: u32 = LEAST_FOR_NOISE;
+
+pub(super) struct PlanForecast {
+    known: Option<Experience>,
+}
+
+impl PlanForecast {
+    /// What the last run in the store that is like this one tells.
+    pub(super) fn of(header: &RunHeader, store: Option<&Store>) -> Result<PlanForecast, StoreError> {
+        let Some(store) = store else { return Ok(PlanForecast { known: None }) };
+        let earlier = store.complete_plans(header.study.id.as_str())?;
+        for earlier in earlier.iter().filter(|earlier| header.resembles(earlier)) {
+            let known = Experience::of(&store.load(&earlier.id)?, clock::seconds);
+            if known.is_some() {
+                return Ok(PlanForecast { known });
+            }
+        }
+        Ok(PlanForecast { known: None })
+    }
+
+    /// Chooses the number of rounds if vtax is to choose it. If nothing is known, it is the number of a pilot's rounds.
+    pub(super) fn settle(&self, header: &mut RunHeader) -> Result<(), Stop> {
+        match (header.unsettled, &self.known) {
+            (None, _) => Ok(()),
+            (Some(goal), Some(known)) => {
+                header.set_rounds(known.rounds_for(header, goal).or_input()?);
+                header.unsettled = None;
+                Ok(())
+            }
+            (Some(goal), None) => {
+                header.least_rounds().ok_or(Unreachable::NothingCompared(goal)).or_input()?;
+                header.set_rounds(PILOT);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn needs_pilot(&self, header: &RunHeader) -> bool {
+        let rounds = header.rounds_of(header.study.answering());
+        let shows = header.least_rounds().is_some_and(|least| rounds >= least);
+        let tells = self.known.is_none() && header.stopping.is_none() && shows && rounds > PILOT;
+        header.unsettled.is_some() || tells
+    }
+
+    /// The forecast in lines. There is none for a plan that ends by its stopping rule, which the report tells.
+    pub(super) fn lines(&self, header: &RunHeader) -> Vec<String> {
+        if header.stopping.is_some() {
+            return Vec::new();
+        }
+        let line = match (&self.known, header.unsettled) {
+            (_, Some(goal @ Goal::Show(_))) => format!("plan: {PILOT} rounds first; they tell how many {goal} needs"),
+            (_, Some(goal @ Goal::Budget(_))) => {
+                format!("plan: {PILOT} rounds first; they tell how many {goal} has room for")
+            }
+            (Some(known), None) => {
+                let forecast = known.forecast(header);
+                let shows =
+                    told(header, &forecast.shown).map(|shows| format!("; {shows} (from your run {})", known.run));
+                format!("plan: {}{}{}", rounds(header), about(forecast.seconds), shows.unwrap_or_default())
+            }
+            (None, None) => {
+                let later = format!("; what it can show is told after the first {PILOT} rounds");
+                let later = if self.needs_pilot(header) { later } else { String::new() };
+                format!("plan: {}{}{later}", rounds(header), about(header.nominal_seconds()))
+            }
+        };
+        std::iter::once(line).chain(left_out(header)).chain(too_few(header)).collect()
+    }
+}
+
+/// The note that `--quick` measures only one of the two instruments.
+fn left_out(header: &RunHeader) -> Option<String> {
+    let of_path = |cell: &Cell| cell.instrument == Instrument::Path;
+    (header.quick && header.study.path.is_some() && !header.study.cells.iter().any(of_path)).then(|| {
+        "--quick leaves the path's own cost out; --instrument path measures it alone, in some minutes".to_owned()
+    })
+}
+
+/// The warning that a plan has too few rounds to show anything.
+fn too_few(header: &RunHeader) -> Option<String> {
+    let (rounds, least) = (header.rounds_of(header.study.answering()), header.least_rounds()?);
+    let need = match header.family(header.study.answering()) {
+        1 => "one comparison needs".to_owned(),
+        several => format!("{several} comparisons need"),
+    };
+    (header.unsettled.is_none() && rounds < least).then(|| {
+        format!("warning: {} can show no difference: {need} at least {least} (--samples {least})", counted(rounds))
+    })
+}
+
+pub(super) struct Piloted {
+    /// A line to print while the run goes on.
+    pub(super) line: Option<String>,
+    /// Why no number of rounds reaches what the user asked for.
+    pub(super) shortfall: Option<String>,
+}
+
+/// Reads what the first rounds tell, and chooses the number of rounds if vtax is to choose it.
+pub(super) fn settle_by_pilot(run: &mut RunReadings) -> Piloted {
+    let goal = run.header.unsettled.take();
+    match (Experience::of(run, clock::seconds), goal) {
+        (Some(known), Some(goal)) => reach(run, &known, goal),
+        (Some(known), None) => Piloted { line: Some(after_pilot(&run.header, &known)), shortfall: None },
+        (None, Some(goal)) => {
+            let own = run.header.study.plan_of(run.header.study.answering(), run.header.quick);
+            run.header.set_rounds(own.map_or(PILOT, |plan| plan.samples));
+            let rounds = rounds(&run.header);
+            let shortfall =
+                format!("{goal}: samples of the first {PILOT} rounds failed, so the study's own {rounds} were taken");
+            Piloted { line: None, shortfall: Some(shortfall) }
+        }
+        (None, None) => {
+            let line = format!("samples of the first {PILOT} rounds failed, so what the plan can show isn't known");
+            Piloted { line: Some(line), shortfall: None }
+        }
+    }
+}
+
+/// Chooses the number of rounds for a goal, at least the rounds that were taken already.
+fn reach(run: &mut RunReadings, known: &Experience, goal: Goal) -> Piloted {
+    match known.rounds_for(&run.header, goal) {
+        Ok(rounds) => {
+            run.header.set_rounds(rounds.max(PILOT));
+            let few = too_few(&run.header).map(|few| format!("\n{few}")).unwrap_or_default();
+            let line = format!("{goal}: {}{few}", after_pilot(&run.header, known));
+            Piloted { line: Some(line), shortfall: None }
+        }
+        Err(Unreachable::TooShort { asked, .. }) => {
+            let few = too_few(&run.header).map(|few| format!("\n{few}")).unwrap_or_default();
+            let line = format!("warning: --budget {asked}: the first {PILOT} rounds have used it up{few}");
+            Piloted { line: Some(line), shortfall: None }
+        }
+        Err(error) => {
+            let shortfall = format!("{error}; the run ended after its first {PILOT} rounds");
+            Piloted { line: None, shortfall: Some(shortfall) }
+        }
+    }
+}
+
+fn after_pilot(header: &RunHeader, known: &Experience) -> String {
+    let forecast = known.forecast(header);
+    let shows = told(header, &forecast.shown).map(|shows| format!("; {shows}")).unwrap_or_default();
+    format!("after {PILOT} rounds: {}{} in all{shows}", rounds(header), about(forecast.seconds))
+}
+
+/// `50 rounds`, or the rounds of both instruments if both are measured.
+fn rounds(header: &RunHeader) -> String {
+    let has = |instrument| header.study.cells.iter().any(|cell| cell.instrument == instrument);
+    let [path, system] = Instrument::ALL.map(|instrument| counted(header.rounds_of(instrument)));
+    let (path, system) = (format!("{path} of the path's own cost"), format!("{system} as the machine runs"));
+    match Instrument::ALL.into_iter().all(has) {
+        true if header.study.answering() == Instrument::Path => format!("{path}, {system}"),
+        true => format!("{system}, {path}"),
+        false => counted(header.rounds_of(header.study.answering())),
+    }
+}
+
+fn counted(rounds: u32) -> String {
+    if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") }
+}
+
+fn about(seconds: Option<f64>) -> String {
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.round()).ok());
+    time.map(|time| format!(", about {}", minutes(time))).unwrap_or_default()
+}
+
+/// What the plan can show. None if nothing is compared, or in too few rounds.
+fn told(header: &RunHeader, shown: &[Resolution]) -> Option<String> {
+    if too_few(header).is_some() {
+        return None;
+    }
+    let can = |shown: &Resolution| Some(format!("{} in {}", percent(shown.smallest?), name(shown)));
+    let [can, cannot] = [
+        shown.iter().filter_map(can).collect::<Vec<_>>(),
+        shown.iter().filter(|shown| shown.smallest.is_none()).map(name).collect(),
+    ];
+    let can = (!can.is_empty()).then(|| format!("can show about {}", can.join(", ")));
+    let cannot = (!cannot.is_empty()).then(|| format!("too noisy to show a factor of two in {}", cannot.join(", ")));
+    let parts: Vec<String> = [can, cannot].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+fn name(shown: &Resolution) -> String {
+    format!("{} {}", shown.transport, shown.test)
+}
+
+/// Two digits at most: it is an estimate.
+fn percent(fraction: f64) -> String {
+    let percent = fraction * 100.0;
+    match percent {
+        ..0.095 => format!("{percent:.2} %"),
+        0.095..9.95 => format!("{} %", (percent * 10.0).round() / 10.0),
+        _ => format!("{percent:.0} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

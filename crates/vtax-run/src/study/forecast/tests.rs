@@ -1,0 +1,185 @@
+use vtax_model::{
+    cell::Arm,
+    located::Source,
+    measurement::{EndReport, MachineCpu},
+    run::{Figures, Run, RunState, Sample, SampleReading},
+    study::Study,
+};
+use vtax_stats::histogram::Histogram;
+
+use super::*;
+use vtax_synthetic::header;
+
+/// A plan of TCP RR between three rows, of so many rounds.
+fn plan(rounds: u32) -> RunHeader {
+    let text = r#"
+        id = "three"
+        title = "Three rows"
+        baseline = "native"
+        [matrix]
+        methods = ["native", "bridge", "veth"]
+        mtu = [1500]
+        transports = ["tcp"]
+        tests = ["rr"]
+        [plan]
+        samples = 11
+        duration = "150ms"
+        warmup = "10ms"
+    "#;
+    let study = Study::parse(Source { name: "three.toml", text }).expect("a study");
+    let mut header = header("three-1", "2026-01-01T00:00:00.000Z");
+    (header.plan, header.study) = (study.plan, study);
+    header.set_rounds(rounds);
+    header
+}
+
+/// All rounds of a plan: figures scatter by some per cent, a sample takes half a second.
+fn measured(header: RunHeader) -> Run {
+    let mut run =
+        Run { header, state: RunState::Complete, wall_seconds: 1.0, samples: Vec::new(), failures: Vec::new() };
+    for round in 1..=run.header.rounds() {
+        for turn in run.header.turns(round) {
+            let nth = run.samples.len() as u64;
+            let spread = if turn.arm == Arm::APrime { 3 } else { 7 };
+            let rtt = 50_000 + 100 * (nth * spread % 11);
+            let figures = figures(&run.header, turn.cell, rtt);
+            let at = format!("2026-01-01T00:{:02}:{:02}.{:03}Z", nth / 120, nth / 2 % 60, nth % 2 * 500);
+            run.samples.push(Sample { cell: turn.cell, arm: turn.arm, round, at, figures });
+        }
+    }
+    run
+}
+
+fn read(run: Run) -> RunReadings {
+    run.with_samples(|samples| samples.into_iter().map(SampleReading::from).collect())
+}
+
+fn figures(header: &RunHeader, cell: usize, rtt: u64) -> Figures {
+    let mut times = Histogram::new();
+    times.record(rtt);
+    let machine = MachineCpu { cpus: 2, user: 0.1, idle: 1.9, ..MachineCpu::default() };
+    let transactions = 1_000_000_000 / rtt;
+    let end = EndReport { seconds: 1.0, transactions, machine, rtt: Some(times), ..EndReport::default() };
+    let cell = &header.study.cells[cell];
+    Figures::join(&cell.spec(header.plan_of(cell.instrument)), true, &end, &end)
+}
+
+fn run_store(earlier: Option<&Run>) -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Store::open(folder.path()).expect("it opens");
+    if let Some(run) = earlier {
+        let mut writer = store.create_run(&run.header).expect("new");
+        writer.samples(&run.samples).expect("they land");
+        writer.finish(run.state, 1.0).expect("ends");
+    }
+    (folder, store)
+}
+
+fn lines(header: &RunHeader, earlier: Option<&Run>) -> String {
+    let (_folder, store) = run_store(earlier);
+    PlanForecast::of(header, Some(&store)).expect("readable").lines(header).join("\n")
+}
+
+fn asked(text: &str) -> RunHeader {
+    let goal = match text.strip_suffix('%') {
+        Some(_) => Goal::Show(text.parse().expect("a difference")),
+        None => Goal::Budget(text.parse().expect("a time")),
+    };
+    RunHeader { unsettled: Some(goal), ..plan(50) }
+}
+
+#[test]
+fn a_plan_is_told_with_what_it_can_show_by_the_last_run() {
+    let earlier = measured(plan(20));
+    insta::assert_snapshot!(lines(&plan(50), Some(&earlier)), @"plan: 50 rounds, about 1 min 40 s; can show about 0.5 % in TCP RR (from your run three-1)");
+    insta::assert_snapshot!(lines(&plan(50), None), @"plan: 50 rounds, about 35 s; what it can show is told after the first 6 rounds");
+    let other = Run { header: RunHeader { id: "three-0".into(), seed: 2, ..plan(3) }, ..measured(plan(3)) };
+    assert_eq!(lines(&plan(50), Some(&other)), lines(&plan(50), None), "three rounds tell nothing");
+    let stopped = Run { state: RunState::Stopped, ..earlier };
+    assert_eq!(lines(&plan(50), Some(&stopped)), lines(&plan(50), None));
+}
+
+/// `--quick` had 3 rounds, by its own plan.
+#[test]
+fn a_plan_that_can_show_nothing_is_told_before_it_starts() {
+    insta::assert_snapshot!(lines(&plan(3), None), @r"
+    plan: 3 rounds, about 2 s
+    warning: 3 rounds can show no difference: 2 comparisons need at least 7 (--samples 7)
+    ");
+}
+
+#[test]
+fn rounds_are_chosen_by_the_last_run() {
+    let (_folder, store) = run_store(Some(&measured(plan(20))));
+    let settled = |mut header: RunHeader| {
+        let forecast = PlanForecast::of(&header, Some(&store)).expect("readable");
+        forecast.settle(&mut header).map_err(|stop| stop.to_string())?;
+        assert!(header.unsettled.is_none() && !forecast.needs_pilot(&header));
+        Ok::<u32, String>(header.rounds())
+    };
+    assert_eq!(settled(asked("2m")), Ok(60), "two seconds a round");
+    let rounds = [settled(asked("1%")), settled(asked("0.5%"))].map(|rounds| rounds.expect("not too many"));
+    assert!(rounds[0] >= 7 && rounds[1] > rounds[0], "{rounds:?}");
+    assert!(settled(asked("1s")).expect_err("too short").contains("7 rounds"));
+}
+
+#[test]
+fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
+    let (_folder, store) = run_store(None);
+    let mut header = asked("0.5%");
+    let forecast = PlanForecast::of(&header, Some(&store)).expect("readable");
+    forecast.settle(&mut header).expect("a pilot");
+    assert!(forecast.needs_pilot(&header) && header.unsettled.is_some(), "also after a kill");
+    assert_eq!(header.rounds(), PILOT);
+    insta::assert_snapshot!(forecast.lines(&header).join("\n"), @"plan: 6 rounds first; they tell how many --show 0.5% needs");
+    let mut run = read(measured(header));
+    let Piloted { line, shortfall } = settle_by_pilot(&mut run);
+    insta::assert_snapshot!(line.expect("told"), @"--show 0.5%: after 6 rounds: 85 rounds, about 2 min 50 s in all; can show about 0.5 % in TCP RR");
+    assert!(shortfall.is_none() && run.header.unsettled.is_none() && run.header.rounds() > PILOT);
+}
+
+#[test]
+fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
+    let mut run = read(measured(RunHeader { unsettled: asked("0.001%").unsettled, ..plan(PILOT) }));
+    let Piloted { line, shortfall } = settle_by_pilot(&mut run);
+    insta::assert_snapshot!(shortfall.expect("told"), @"--show 0.001%: too noisy by the run three-1: 2000 rounds, the most that a run may have, show 0.10 %; give a larger difference, or longer samples (--duration); the run ended after its first 6 rounds");
+    assert!(line.is_none() && run.header.rounds() == PILOT);
+}
+
+/// It is no failure: there is a result, of as many rounds as a pilot has.
+#[test]
+fn a_budget_that_a_pilot_has_used_up_is_told() {
+    let mut run = read(measured(RunHeader { unsettled: asked("1s").unsettled, ..plan(PILOT) }));
+    let Piloted { line, shortfall } = settle_by_pilot(&mut run);
+    insta::assert_snapshot!(line.expect("told"), @r"
+    warning: --budget 1s: the first 6 rounds have used it up
+    warning: 6 rounds can show no difference: 2 comparisons need at least 7 (--samples 7)
+    ");
+    assert!(shortfall.is_none() && run.header.rounds() == PILOT && run.header.unsettled.is_none());
+}
+
+#[test]
+fn a_pilot_whose_samples_failed_is_told() {
+    let mut run = read(measured(RunHeader { unsettled: asked("1%").unsettled, ..plan(PILOT) }));
+    run.samples.retain(|sample| sample.round < 3);
+    let Piloted { shortfall, .. } = settle_by_pilot(&mut run);
+    insta::assert_snapshot!(shortfall.expect("told"), @"--show 1%: samples of the first 6 rounds failed, so the study's own 11 rounds were taken");
+    let mut run = read(measured(plan(PILOT)));
+    run.samples.clear();
+    assert!(settle_by_pilot(&mut run).shortfall.is_none(), "nothing was asked for");
+}
+
+#[test]
+fn per_cents_have_two_digits_at_most() {
+    let told = [0.0005, 0.0061, 0.02, 0.0951, 0.126, 0.9].map(percent);
+    assert_eq!(told, ["0.05 %", "0.6 %", "2 %", "9.5 %", "13 %", "90 %"]);
+}
+
+#[test]
+fn what_quick_leaves_out_is_told() {
+    let mut header = plan(11);
+    header.study.path = Some(header.plan);
+    assert!(!lines(&header, None).contains("--instrument path"));
+    header.quick = true;
+    assert!(lines(&header, None).contains("--quick leaves the path's own cost out; --instrument path measures it"));
+}

@@ -1,0 +1,461 @@
+//! `vtax measure` as a study: its rows are engines, its matrix the tests and what is swept.
+
+use std::str::FromStr;
+
+use miette::bail;
+use serde::{Deserialize, Serialize};
+use vtax_agent::limits::{LimitError, Load};
+use vtax_model::{
+    cell::{Cell, Instrument},
+    endpoint::{End, Endpoint},
+    foreign::ForeignText,
+    guest::GuestDefaults,
+    method::DomainKind,
+    options::{Engine, OptionError, Segments, TestOptions},
+    study::{Row, SamplingPlan, Study, SweepPoint, TestSizes},
+    units::{ByteSize, Mtu, Span},
+    workload::{SpecError, TestKind, Transport, Workload, WorkloadError},
+};
+use vtax_stats::StoppingRule;
+
+use super::{
+    ends::room_of,
+    options::{ChangedStudy, blaming},
+};
+use crate::{
+    events::RunEvents,
+    stop::{Blamed, Stop},
+};
+
+/// What is measured between two ends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MeasureRequest {
+    /// Responders, and initiators if any are named.
+    pub endpoints: Vec<Endpoint>,
+    /// In turn.
+    pub tests: Vec<Test>,
+    /// The baseline is `blocking` if it is one of them, else the first.
+    pub engines: Vec<Engine>,
+    /// How many flows run at the same time; the tests run with each number.
+    pub streams: Vec<u32>,
+    /// Of what is sent.
+    pub sizes: GivenSizes,
+    /// The pauses that rr goes through. `None` is a test without pauses.
+    pub gaps: Vec<Option<Span>>,
+    /// The options without the engine and the gap.
+    pub options: TestOptions,
+    /// Rounds, if the user has chosen them.
+    pub samples: Option<u32>,
+    /// The plan without the number of samples.
+    pub sampling: SamplingPlan,
+    /// Whether it is the short plan.
+    pub quick: bool,
+    /// Seed of the order of the samples.
+    pub seed: Option<u64>,
+    /// When to stop before or after `samples` rounds.
+    pub stopping: Option<StoppingRule>,
+}
+
+/// A test by its name, as `tcp-rr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Test {
+    /// What carries it.
+    pub transport: Transport,
+    /// What is done.
+    pub kind: TestKind,
+}
+
+/// No test has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown test `{0}`; there are {known}", known = known_tests())]
+pub struct UnknownTest(String);
+
+/// `tcp-rr`, `udp-stream` and all others. A file is sent by a study only.
+fn known_tests() -> String {
+    let named = |transport: Transport| {
+        let kinds = TestKind::ALL.into_iter().filter(move |kind| *kind != TestKind::File && transport.carries(*kind));
+        kinds.map(move |kind| format!("{transport}-{kind}").to_ascii_lowercase())
+    };
+    Transport::ALL.into_iter().flat_map(named).collect::<Vec<_>>().join(", ")
+}
+
+impl FromStr for Test {
+    type Err = UnknownTest;
+
+    /// As netperf writes it, too: `TCP_RR`.
+    fn from_str(text: &str) -> Result<Self, UnknownTest> {
+        let name = text.to_ascii_lowercase().replace('_', "-");
+        let is = |known: String, word: &str| known.eq_ignore_ascii_case(word);
+        let find = |(one, other): (&str, &str)| {
+            let transport = Transport::ALL.into_iter().find(|known| is(known.to_string(), one))?;
+            let kind = TestKind::ALL.into_iter().find(|known| is(known.to_string(), other))?;
+            (kind != TestKind::File).then_some(Test { transport, kind })
+        };
+        name.split_once('-').and_then(find).ok_or_else(|| UnknownTest(text.to_owned()))
+    }
+}
+
+/// The sizes that the user has chosen.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct GivenSizes {
+    /// Of each request.
+    pub request: Option<ByteSize>,
+    /// Of each response.
+    pub response: Option<ByteSize>,
+    /// Of each send call of streams.
+    pub message: Option<ByteSize>,
+    /// The test runs once with each of these, in place of the others.
+    pub sizes: Vec<ByteSize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownPath {
+    mtu: Mtu,
+    ipv6: bool,
+}
+
+/// Requests and responses of one byte, as netperf and sparc-t7-1 have them.
+const BYTE: ByteSize = ByteSize(1);
+/// A whole sequence number.
+const NUMBER: ByteSize = ByteSize(8);
+/// What iperf3 hands to a TCP socket at once.
+const STREAM_MESSAGE: ByteSize = ByteSize(128 << 10);
+/// The largest payload of a UDP datagram over IPv4.
+const DATAGRAM_MOST: u64 = 65_507;
+/// Below this there is no interval worth printing.
+const SAMPLES_LEAST: u32 = 5;
+
+impl MeasureRequest {
+    /// Stands for the MTU of a path that isn't known yet.
+    pub(crate) const ANY_MTU: Mtu = Mtu::MAX;
+
+    pub(crate) fn check(&self) -> Result<(), Stop> {
+        self.wanted(KnownPath { mtu: MeasureRequest::ANY_MTU, ipv6: false }).map(drop)
+    }
+
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        self.engines.iter().copied().map(Row::Engine).collect()
+    }
+
+    pub(crate) fn on(&self, mtu: Option<Mtu>, ipv6: bool, events: &RunEvents) -> KnownPath {
+        let mtu = mtu.unwrap_or_else(|| {
+            let assumed = Mtu::ETHERNET;
+            events.tell(format_args!("warning: the links of the two ends don't tell their MTU; {assumed} is assumed"));
+            assumed
+        });
+        let way = KnownPath { mtu, ipv6 };
+        self.shortened(way).iter().for_each(|note| events.tell(note));
+        way
+    }
+
+    /// That datagrams are shorter than the path could carry, so that as many as --gso asks for go with one call.
+    fn shortened(&self, way: KnownPath) -> Option<String> {
+        let is_udp = |test: &Test| test.transport == Transport::Udp && test.kind.is_stream();
+        let (segments, room) = (self.options.gso?.get(), room_of(way.mtu, way.ipv6).udp_payload());
+        let chosen = self.sizes.message.is_some() || !self.sizes.sizes.is_empty();
+        let message = self.datagram(way);
+        (self.tests.iter().any(is_udp) && !chosen && message < room).then(|| {
+            format!(
+                "note: --gso {segments}: each datagram has {message} and not {room}, so that {segments} of them go with \
+                 one send call, which takes {DATAGRAM_MOST} bytes; choose another size with --message"
+            )
+        })
+    }
+
+    pub(crate) fn wanted(&self, way: KnownPath) -> Result<ChangedStudy, Stop> {
+        let study = self.study(way).or_input()?;
+        let (plan, quick, seed, stopping) = (study.plan, self.quick, self.seed, self.stopping);
+        Ok(ChangedStudy { plan, path_plan: None, study, quick, seed, stopping, goal: None })
+    }
+
+    fn study(&self, way: KnownPath) -> miette::Result<Study> {
+        self.check_use()?;
+        let cells = self.cells(way)?;
+        let baseline = if self.engines.contains(&Engine::Blocking) { Engine::Blocking } else { self.engines[0] };
+        let plan = self.plan(&cells)?;
+        Ok(Study {
+            id: "measure".parse().expect("a name"),
+            title: self.title().into(),
+            question: ForeignText::default(),
+            rows: self.rows(),
+            extra: Vec::new(),
+            baseline: Row::Engine(baseline),
+            both: false,
+            pairs: 1,
+            addresses: None,
+            endpoints: self.endpoints.clone(),
+            cables: Vec::new(),
+            domains: DomainKind::Guest,
+            guest: GuestDefaults::default(),
+            cells,
+            plan,
+            quick: plan,
+            path: None,
+            quick_path: None,
+            answer: None,
+            quick_file: None,
+        })
+    }
+
+    /// `TCP RR, local to ssh:vm1`
+    fn title(&self) -> String {
+        let tests: Vec<String> = self.tests.iter().map(|test| format!("{} {}", test.transport, test.kind)).collect();
+        let ends = |end: End| {
+            let of_end = self.endpoints.iter().filter(|endpoint| endpoint.end == end);
+            of_end.map(|endpoint| endpoint.control.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        format!("{}, {} to {}", tests.join(", "), ends(End::Initiator), ends(End::Responder))
+    }
+
+    /// Refuses a size or gap that no test has.
+    fn check_use(&self) -> miette::Result<()> {
+        let any = |is: fn(TestKind) -> bool| self.tests.iter().any(|test| is(test.kind));
+        let pairs = any(|kind| matches!(kind, TestKind::Rr | TestKind::Crr));
+        let streams = any(TestKind::is_stream);
+        let GivenSizes { request, response, message, sizes } = &self.sizes;
+        let uses = [
+            ("request", "rr and crr", pairs, request.is_some()),
+            ("response", "rr and crr", pairs, response.is_some()),
+            ("message", "streams", streams, message.is_some()),
+            ("sizes", "rr, crr and streams", pairs || streams, !sizes.is_empty()),
+            ("gap", "rr", any(|kind| kind == TestKind::Rr), self.gaps.iter().any(Option::is_some)),
+        ];
+        match uses.into_iter().find(|(_, _, used, given)| *given && !used) {
+            Some((flag, of, ..)) => {
+                bail!(code = "option-not-for-this", "--{flag} is for {of}, which --test doesn't name; leave it out")
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn cells(&self, way: KnownPath) -> miette::Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        for test in &self.tests {
+            for streams in &self.streams {
+                for (variant, point) in (0..).zip(self.points()).filter(|(_, point)| point.concerns(test.kind)) {
+                    for engine in &self.engines {
+                        cells.push(self.cell(way, *test, *streams, (variant, point), *engine)?);
+                    }
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    fn points(&self) -> Vec<SweepPoint> {
+        let sizes: Vec<Option<ByteSize>> = match self.sizes.sizes.as_slice() {
+            [] => vec![None],
+            swept => swept.iter().copied().map(Some).collect(),
+        };
+        SweepPoint::all(&sizes, &self.gaps)
+    }
+
+    fn cell(
+        &self,
+        way: KnownPath,
+        test: Test,
+        streams: u32,
+        (variant, point): (u32, SweepPoint),
+        engine: Engine,
+    ) -> miette::Result<Cell> {
+        let gap = point.gap_of(test.kind);
+        let options = TestOptions { engine, gap, ..self.options };
+        let workload = self.workload(way, test, point.size);
+        let cell = Cell {
+            row: Row::Engine(engine),
+            mtu: way.mtu,
+            transport: test.transport,
+            workload,
+            streams,
+            options,
+            instrument: Instrument::default(),
+            variant,
+        };
+        self.check_cell(way, &cell)?;
+        Ok(cell)
+    }
+
+    fn check_cell(&self, way: KnownPath, cell: &Cell) -> miette::Result<()> {
+        let spec = cell.spec(&self.sampling);
+        let checked = spec.check(room_of(way.mtu, way.ipv6)).map_err(LimitError::Spec);
+        match checked.and_then(|()| Load::of(&spec)) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let told = format!("--{}: {error}", self.flag(&error));
+                Err(miette::Report::new(error).wrap_err(told))
+            }
+        }
+    }
+
+    fn workload(&self, way: KnownPath, test: Test, size: Option<ByteSize>) -> Workload {
+        // Datagrams in flight are told apart by a number, which needs room.
+        let several = self.options.burst.get() > 1 || self.options.arrivals.is_some();
+        let least = if test.transport.is_datagram() && several { NUMBER } else { BYTE };
+        let usual = if test.transport.is_datagram() { self.datagram(way) } else { STREAM_MESSAGE };
+        let message = size.or(self.sizes.message).unwrap_or(usual);
+        let request = size.or(self.sizes.request).unwrap_or(least);
+        let response = size.or(self.sizes.response).unwrap_or(least);
+        TestSizes { request, response, message, file: message }.workload(test.kind)
+    }
+
+    /// The largest datagram of the path. One call must be able to send as many of them as `--gso` says.
+    fn datagram(&self, way: KnownPath) -> ByteSize {
+        let segments = self.options.gso.map_or(1, Segments::get);
+        room_of(way.mtu, way.ipv6).udp_payload().min(ByteSize(DATAGRAM_MOST / u64::from(segments)))
+    }
+
+    /// Several engines are compared, which takes more rounds than a mean.
+    fn plan(&self, cells: &[Cell]) -> miette::Result<SamplingPlan> {
+        let comparisons = cells.len() - cells.len() / self.engines.len();
+        let samples = self.samples.unwrap_or_else(|| rounds_for(comparisons));
+        let plan = SamplingPlan { samples, ..self.sampling };
+        plan.check().map_err(blaming)?;
+        Ok(plan)
+    }
+
+    /// The option of the command line that an error is about.
+    fn flag(&self, error: &LimitError) -> &'static str {
+        match error {
+            LimitError::Spec(SpecError::Workload(error)) => self.size_flag(error),
+            LimitError::Spec(SpecError::Options(error)) => option_flag(error),
+            LimitError::NoInterval | LimitError::Intervals { .. } => "interval",
+            LimitError::NoTime | LimitError::Time { .. } => "duration",
+            _ => "streams",
+        }
+    }
+
+    fn size_flag(&self, error: &WorkloadError) -> &'static str {
+        match error.what() {
+            "test" | "file" => "test",
+            _ if !self.sizes.sizes.is_empty() => "sizes",
+            what => what,
+        }
+    }
+}
+
+fn option_flag(error: &OptionError) -> &'static str {
+    match error {
+        OptionError::Flows { .. } => "streams",
+        OptionError::Threads { .. } => "threads",
+        OptionError::NotForTest { option, .. } | OptionError::Clash { first: option, .. } => match *option {
+            "sending" => "send",
+            "engine io-uring" => "engine",
+            option => option,
+        },
+        OptionError::UnknownEngine(_) => "engine",
+        OptionError::Burst(_) => "burst",
+        OptionError::Rate(_) => "rate",
+        OptionError::Segments(_) => "gso",
+        OptionError::CongestionControl(_) => "congestion",
+        OptionError::Dscp(_) => "dscp",
+        OptionError::NotANumber(_) => "burst",
+        OptionError::UnknownIdle(_) => "idle",
+    }
+}
+
+/// The rounds after which each comparison can be significant at 5 %: p is at least 2/2^n, times the comparisons (Holm).
+fn rounds_for(comparisons: usize) -> u32 {
+    let needed = (1..).find(|rounds| 2.0 * comparisons as f64 / 2f64.powi(*rounds) < 0.05);
+    needed.map_or(SAMPLES_LEAST, |rounds| SAMPLES_LEAST.max(rounds as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::{endpoint::Control, workload::Warmup};
+
+    use super::*;
+
+    fn asked(test: &str) -> MeasureRequest {
+        let sampling =
+            SamplingPlan { samples: 0, duration: Span::from_millis(1000), warmup: Warmup::NONE, slices: None };
+        MeasureRequest {
+            endpoints: vec![
+                Endpoint::new(End::Responder, Control::Local),
+                Endpoint::new(End::Initiator, Control::Local),
+            ],
+            tests: test.split(',').map(|test| test.parse().expect("a test")).collect(),
+            engines: vec![Engine::Blocking],
+            streams: vec![1],
+            sizes: GivenSizes::default(),
+            gaps: vec![None],
+            options: TestOptions::default(),
+            samples: None,
+            sampling,
+            quick: false,
+            seed: None,
+            stopping: None,
+        }
+    }
+
+    fn study(asked: &MeasureRequest, mtu: i64, ipv6: bool) -> Study {
+        let mtu = Mtu::try_from(mtu).expect("possible");
+        asked.study(KnownPath { mtu, ipv6 }).expect("a good order")
+    }
+
+    #[test]
+    fn tests_are_named_as_ours_or_as_netperf_s() {
+        let read = |text: &str| text.parse::<Test>();
+        assert_eq!(read("tcp-rr"), Ok(Test { transport: Transport::Tcp, kind: TestKind::Rr }));
+        assert_eq!(read("UDP_STREAM"), Ok(Test { transport: Transport::Udp, kind: TestKind::Stream }));
+        assert_eq!(read("vsock-bidirectional").map(|test| test.transport), Ok(Transport::Vsock));
+        for text in ["", "rr", "tcp", "tcp-", "sctp-rr", "tcp-file", "tcp rr"] {
+            assert_eq!(read(text), Err(UnknownTest(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn one_test_is_one_cell() {
+        let study = study(&asked("tcp-rr"), 1500, false);
+        assert_eq!((study.cells.len(), study.plan.samples), (1, 5));
+        assert_eq!(study.cells[0].workload, Workload::Rr { request: BYTE, response: BYTE });
+        assert_eq!(study.title, "TCP RR, local to local");
+    }
+
+    #[test]
+    fn engines_are_rows_with_rounds_enough_to_compare_them() {
+        let asked = MeasureRequest { engines: Engine::ALL.to_vec(), ..asked("tcp-rr,udp-rr") };
+        let study = study(&asked, 1500, false);
+        assert_eq!((study.cells.len(), study.baseline), (8, Row::Engine(Engine::Blocking)));
+        assert_eq!(study.plan.samples, 8, "six comparisons: 12/2^8 is below 5 %");
+    }
+
+    #[test]
+    fn a_sweep_has_a_variant_a_point() {
+        let sizes = vec![ByteSize(64), ByteSize(1024)];
+        let gaps = vec![None, Some(Span::from_millis(1)), Some(Span::from_millis(10))];
+        let asked = MeasureRequest {
+            sizes: GivenSizes { sizes, ..GivenSizes::default() },
+            gaps,
+            ..asked("tcp-rr,tcp-stream,tcp-cc")
+        };
+        let cells = study(&asked, 1500, false).cells;
+        let count = |kind| cells.iter().filter(|cell| cell.workload.kind() == kind).count();
+        assert_eq!((count(TestKind::Rr), count(TestKind::Stream), count(TestKind::Cc)), (6, 2, 1));
+    }
+
+    #[test]
+    fn a_datagram_is_as_large_as_the_path_carries() {
+        let message = |asked: &MeasureRequest, mtu, ipv6| match study(asked, mtu, ipv6).cells[0].workload {
+            Workload::Stream { message, .. } => message.0,
+            _ => 0,
+        };
+        let mut asked = asked("udp-stream");
+        assert_eq!(message(&asked, 1500, false), 1472);
+        assert_eq!(message(&asked, 1500, true), 1452);
+        assert_eq!(message(&asked, 65535, false), 65_507);
+        asked.options.gso = Some(Segments::MOST);
+        assert_eq!(message(&asked, 65535, false), 65_507 / 64);
+    }
+
+    #[test]
+    fn gso_does_not_shorten_datagrams_silently() {
+        let way = |mtu| KnownPath { mtu: Mtu::try_from(mtu).expect("possible"), ipv6: false };
+        let mut asked = asked("udp-stream");
+        asked.options.gso = Segments::try_from(16).ok();
+        let told = asked.shortened(way(65_535)).expect("shorter");
+        assert!(told.contains("--gso 16") && told.contains("4094 B and not 65507 B"), "{told}");
+        assert_eq!(asked.shortened(way(1500)), None);
+        asked.sizes.message = Some(ByteSize(512));
+        assert_eq!(asked.shortened(way(65_535)), None);
+    }
+}

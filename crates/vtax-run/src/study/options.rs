@@ -1,0 +1,361 @@
+//! What is changed of a study.
+
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read as _},
+    str::FromStr,
+};
+
+use miette::{Context, bail, miette};
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+use vtax_model::{
+    cell::Instrument,
+    endpoint::Endpoint,
+    located::Source,
+    method::DomainKind,
+    options::{CongestionControl, Idle, OptionError},
+    run::Goal,
+    spelling::suggestion,
+    study::{Row, SamplingPlan, SamplingPlanError, Slices, Study, is_lab_file},
+    topology::{Cable, NicName},
+    units::{ByteSize, Mtu, Span},
+    workload::{Transport, Warmup, Workload},
+};
+use vtax_stats::StoppingRule;
+
+use super::draft::mtus_of;
+use crate::stop::{Blamed, Coded, Stop};
+
+/// The largest file of a study, a lab or endpoints. The built-in ones have some KiB.
+const FILE_MOST: ByteSize = ByteSize(1 << 20);
+
+/// What is changed of a study.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Changes {
+    /// The short plan.
+    pub quick: bool,
+    /// Rounds.
+    pub samples: Option<u32>,
+    /// What the number of rounds is chosen for, in place of `samples`.
+    pub goal: Option<Goal>,
+    /// Measured time of each sample.
+    pub duration: Option<Span>,
+    /// Traffic before it.
+    pub warmup: Option<Warmup>,
+    /// Attach by the method at both ends.
+    pub both: bool,
+    /// The row with which the others are compared.
+    pub baseline: Option<Row>,
+    /// The only rows beside the baseline. A method stands for all of its rows.
+    pub methods: Vec<Row>,
+    /// How many pairs of a client and a guest measure at the same time.
+    pub guests: Option<u32>,
+    /// What methods attach that can attach guests and zones.
+    pub domains: Option<DomainKind>,
+    /// Cables of this machine, in place of veth pairs.
+    pub cable: Vec<Cable>,
+    /// The only MTUs.
+    pub mtu: Vec<Mtu>,
+    /// The endpoints to measure on, in place of the study's.
+    pub endpoints: Vec<Endpoint>,
+    /// The only instrument.
+    pub instrument: Option<Instrument>,
+    /// What CPUs do while they have nothing to do.
+    pub idle: Option<Idle>,
+    /// TCP's congestion control.
+    pub congestion: Option<Congestion>,
+    /// Size of the file of file tests.
+    pub size: Option<ByteSize>,
+    /// Seed of the order of the samples.
+    pub seed: Option<u64>,
+    /// When to stop before or after `samples` rounds.
+    pub stopping: Option<StoppingRule>,
+}
+
+/// A congestion control by its name, or none for `system`, the machine's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
+pub struct Congestion(pub Option<CongestionControl>);
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => name.fmt(f),
+            None => f.write_str("system"),
+        }
+    }
+}
+
+impl FromStr for Congestion {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        if text == "system" { Ok(Congestion(None)) } else { Ok(Congestion(Some(text.parse()?))) }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ChangedStudy {
+    pub(crate) study: Study,
+    pub(crate) plan: SamplingPlan,
+    pub(crate) path_plan: Option<SamplingPlan>,
+    pub(crate) quick: bool,
+    pub(crate) seed: Option<u64>,
+    pub(crate) stopping: Option<StoppingRule>,
+    pub(crate) goal: Option<Goal>,
+}
+
+impl Changes {
+    /// The study with these changes, and how it is sampled.
+    pub(crate) fn apply(&self, mut study: Study) -> Result<ChangedStudy, Stop> {
+        self.change(&mut study).or_input()?;
+        let (plan, path_plan) = self.plans(&study).or_input()?;
+        let Changes { quick, seed, stopping, goal, .. } = *self;
+        Ok(ChangedStudy { study, plan, path_plan, quick, seed, stopping, goal })
+    }
+
+    fn change(&self, study: &mut Study) -> miette::Result<()> {
+        if !self.endpoints.is_empty() {
+            stand_on(study, &self.endpoints)?;
+        }
+        self.choose_baseline(study)?;
+        self.keep_methods(study)?;
+        self.cable(study)?;
+        study.domains = self.domains.unwrap_or(study.domains);
+        self.keep_mtus(study)?;
+        self.keep_instrument(study)?;
+        self.keep_planned(study);
+        self.hold(study);
+        if let Some(size) = self.size.or(study.quick_file.filter(|_| self.quick)) {
+            resize_files(study, size)?;
+        }
+        let both_named = study.pairs > 1 || !study.rows.iter().all(|row| row.may_be_both());
+        if self.both && (both_named || !study.endpoints.is_empty()) {
+            let id = &study.id;
+            bail!(
+                code = "option-not-for-this",
+                "--both: the rows of `{id}` name both of their ends already; leave it out"
+            );
+        }
+        study.both |= self.both;
+        self.guests.map_or(Ok(()), |guests| keep_guests(study, guests))
+    }
+
+    fn choose_baseline(&self, study: &mut Study) -> miette::Result<()> {
+        let Some(baseline) = self.baseline else { return Ok(()) };
+        if !study.rows.contains(&baseline) {
+            return Err(no_row(study, "baseline", baseline));
+        }
+        study.baseline = baseline;
+        study.extra.retain(|row| *row != baseline);
+        Ok(())
+    }
+
+    fn keep_methods(&self, study: &mut Study) -> miette::Result<()> {
+        if self.methods.is_empty() {
+            return Ok(());
+        }
+        let is = |row: &Row, asked: &Row| row == asked || row.method().map(Row::Method) == Some(*asked);
+        for asked in &self.methods {
+            if !study.rows.iter().any(|row| is(row, asked)) {
+                return Err(no_row(study, "methods", *asked));
+            }
+        }
+        let baseline = study.baseline;
+        let kept = |row: &Row| *row == baseline || self.methods.iter().any(|asked| is(row, asked));
+        study.rows.retain(kept);
+        study.cells.retain(|cell| kept(&cell.row));
+        Ok(())
+    }
+
+    /// Each row takes a cable, so the extra rows of a study are left out unless the user names them.
+    fn cable(&self, study: &mut Study) -> miette::Result<()> {
+        if self.cable.is_empty() {
+            return Ok(());
+        }
+        let on_one_host = study.rows.iter().any(|row| matches!(row, Row::Zones { .. }));
+        if on_one_host || !study.endpoints.is_empty() {
+            let id = &study.id;
+            bail!(
+                code = "option-not-for-this",
+                "--cable: the rows of `{id}` have no wire between two hosts; leave it out"
+            );
+        }
+        let mut nics: Vec<&NicName> = self.cable.iter().flat_map(|Cable(nics)| nics).collect();
+        nics.sort();
+        if let Some([nic, _]) = nics.array_windows().find(|[one, other]| one == other) {
+            bail!(code = "named-twice", "--cable: the NIC {nic} is at the end of two cables; name each once");
+        }
+        study.cables.clone_from(&self.cable);
+        if self.methods.is_empty() {
+            let extra = std::mem::take(&mut study.extra);
+            study.rows.retain(|row| !extra.contains(row));
+            study.cells.retain(|cell| !extra.contains(&cell.row));
+        }
+        Ok(())
+    }
+
+    fn keep_mtus(&self, study: &mut Study) -> miette::Result<()> {
+        let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.mtu == *mtu);
+        if let Some(missing) = self.mtu.iter().find(|mtu| !has(mtu)) {
+            let (id, mtus) = (&study.id, listed(&mtus_of(&study.cells)));
+            bail!(code = "not-in-study", "--mtu: `{id}` has nothing at {missing}; it has {mtus}");
+        }
+        study.cells.retain(|cell| self.mtu.is_empty() || self.mtu.contains(&cell.mtu));
+        Ok(())
+    }
+
+    fn keep_instrument(&self, study: &mut Study) -> miette::Result<()> {
+        let Some(asked) = self.instrument else { return Ok(()) };
+        if !study.cells.iter().any(|cell| cell.instrument == asked) {
+            bail!(code = "not-in-study", "--instrument {asked}: `{}` has no such part; leave it out", study.id);
+        }
+        study.cells.retain(|cell| cell.instrument == asked);
+        if asked == Instrument::System {
+            (study.path, study.quick_path) = (None, None);
+        }
+        Ok(())
+    }
+
+    /// `--quick` has no plan for the path's own cost where it isn't the answer.
+    fn keep_planned(&self, study: &mut Study) {
+        if study.plan_of(Instrument::Path, self.quick).is_none() {
+            study.cells.retain(|cell| cell.instrument != Instrument::Path);
+        }
+    }
+
+    fn hold(&self, study: &mut Study) {
+        for cell in &mut study.cells {
+            cell.options.idle = self.idle.unwrap_or(cell.options.idle);
+            if let (Transport::Tcp, Some(Congestion(chosen))) = (cell.transport, self.congestion) {
+                cell.options.socket.congestion = chosen;
+            }
+        }
+    }
+
+    /// The options change the plan of the instrument that answers the study.
+    fn plans(&self, study: &Study) -> miette::Result<(SamplingPlan, Option<SamplingPlan>)> {
+        let system = if self.quick { study.quick } else { study.plan };
+        let path = study.plan_of(Instrument::Path, self.quick);
+        match study.answering() {
+            Instrument::Path => Ok((system, path.map(|path| self.plan(path)).transpose()?)),
+            Instrument::System => Ok((self.plan(system)?, path)),
+        }
+    }
+
+    fn plan(&self, base: SamplingPlan) -> miette::Result<SamplingPlan> {
+        let duration = self.duration.unwrap_or(base.duration);
+        let longer = duration.0.as_secs_f64() / base.duration.0.as_secs_f64();
+        let stretched = |slices: Slices| Slices { stream: Span(slices.stream.0.mul_f64(longer)), ..slices };
+        let plan = SamplingPlan {
+            samples: self.samples.unwrap_or(base.samples),
+            duration,
+            warmup: self.warmup.unwrap_or(base.warmup),
+            slices: base.slices.map(stretched),
+        };
+        plan.check().map_err(blaming)?;
+        Ok(plan)
+    }
+}
+
+pub(super) fn blaming(error: SamplingPlanError) -> miette::Report {
+    let option = match error {
+        SamplingPlanError::NoSamples => "samples",
+        SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => "duration",
+    };
+    let told = format!("--{option}: {error}");
+    miette::Report::new(error).wrap_err(told)
+}
+
+fn listed(items: &[impl ToString]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn no_row(study: &Study, option: &str, row: Row) -> miette::Report {
+    let (id, rows) = (&study.id, listed(&study.rows));
+    miette!(code = "not-in-study", "--{option}: `{id}` has no row `{row}`; it has {rows}")
+}
+
+/// Changes the number of pairs, so that a study fits a small or a large machine.
+fn keep_guests(study: &mut Study, guests: u32) -> miette::Result<()> {
+    if study.pairs < 2 || !study.endpoints.is_empty() {
+        let what = format!("the rows of `{}` have no number of guests that could be changed", study.id);
+        bail!(code = "option-not-for-this", "--guests: {what}; leave it out");
+    }
+    if !(1..=Study::MOST_PAIRS).contains(&guests) {
+        bail!(code = "bad-option", "--guests {guests}: a row has 1 to {}", Study::MOST_PAIRS);
+    }
+    study.pairs = guests;
+    Ok(())
+}
+
+/// Takes these endpoints. Each must belong to a row of the study.
+fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
+    let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
+    if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {
+        let (id, rows) = (&study.id, listed(&study.rows));
+        bail!(code = "not-in-study", "--endpoints: an endpoint stands for `{row}`, which `{id}` hasn't; it has {rows}");
+    }
+    study.endpoints = endpoints.to_vec();
+    Ok(())
+}
+
+fn resize_files(study: &mut Study, size: ByteSize) -> miette::Result<()> {
+    let mut files = 0;
+    for cell in &mut study.cells {
+        if let Workload::File { size: current } = &mut cell.workload {
+            *current = size;
+            files += 1;
+            cell.workload.check(cell.transport, cell.mtu).context("--size")?;
+        }
+    }
+    if files == 0 {
+        bail!(code = "option-not-for-this", "--size: `{}` sends no file; leave it out", study.id);
+    }
+    Ok(())
+}
+
+/// Reads the file of a study.
+pub fn read_file(path: &str) -> Result<Study, Stop> {
+    let text = read_text(path)?;
+    if is_lab_file(&text) {
+        return Err(Stop::input(miette!(
+            code = "not-a-study",
+            "{path} is a lab, not a study; build it with: vtax lab up {path}"
+        )));
+    }
+    Study::parse(Source { name: path, text: &text }).or_input()
+}
+
+/// The text of the file of a study or a lab, which is no built-in study.
+pub fn read_text(path: &str) -> Result<String, Stop> {
+    let known = Study::BUILT_IN.map(|(id, _)| id);
+    read_bounded(path).map_err(|error| {
+        let near = suggestion(path, known);
+        let known = known.join(", ");
+        Stop::input(miette!(
+            code = "no-such-study",
+            "`{path}` is neither a built-in study ({known}) nor a file that can be read ({error}){near}"
+        ))
+    })
+}
+
+/// Reads a file of endpoints.
+pub fn read_endpoints(path: &str) -> Result<Vec<Endpoint>, Stop> {
+    let text = read_bounded(path).coded("file", || format!("--endpoints: `{path}` can't be read"));
+    Endpoint::parse_file(Source { name: path, text: &text.or_input()? }).or_input()
+}
+
+/// Reads a file that a user wrote. A device such as `/dev/zero` would fill the memory.
+fn read_bounded(path: &str) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_MOST.0 + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > FILE_MOST.0 {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {FILE_MOST}"))),
+        false => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Tells when a run ended before its means were as precise as `--confidence` and `--width` ask.
+
+use vtax_model::run::{RunReadings, RunState, stopping_outcome};
+use vtax_stats::Decision;
+
+use super::runner::label;
+
+/// How many cells are named. The others are only counted.
+const NAMED: usize = 4;
+
+/// The warning that `--confidence` and `--width` were not reached, and where. None for a run that can go on.
+pub(crate) fn imprecise(run: &RunReadings) -> Option<String> {
+    let rule = run.header.stopping.as_ref().filter(|_| run.state == RunState::Complete)?;
+    let outcome = stopping_outcome(run);
+    let missed: Vec<&(usize, Decision)> =
+        outcome.iter().filter(|(_, decision)| !matches!(decision, Decision::Reached { .. })).collect();
+    let told = |(cell, decision): &&(usize, Decision)| {
+        format!("{}: {}", label(&run.header.study.cells[*cell]), reached(*decision))
+    };
+    let named: Vec<String> = missed.iter().take(NAMED).map(told).collect();
+    let more = missed.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    (!missed.is_empty()).then(|| {
+        format!(
+            "NOT PRECISE ENOUGH: after {} rounds the {} % interval is wider than {} in {} of {} cells: {}{more}; take more \
+             rounds with: vtax run --resume {} --samples {}",
+            rule.max(),
+            rule.confidence().percent(),
+            rule.width(),
+            missed.len(),
+            outcome.len(),
+            named.join("; "),
+            run.header.id,
+            rule.max().saturating_mul(2),
+        )
+    })
+}
+
+fn reached(decision: Decision) -> String {
+    match decision {
+        Decision::Reached { achieved } | Decision::Exhausted { achieved: Some(achieved) } => {
+            format!("{achieved:.1} % wide")
+        }
+        Decision::Exhausted { achieved: None } => "no figure".to_owned(),
+        Decision::Continue => "samples failed".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::{
+        cell::Arm,
+        run::{Run, SampleReading},
+    };
+    use vtax_stats::{Confidence, StoppingRule, Width};
+
+    use super::*;
+    use vtax_synthetic::{header, sample};
+
+    fn ruled(rounds: u32) -> RunReadings {
+        let width = Width::try_from(10.0).expect("a width");
+        let rule = StoppingRule::new(Confidence::P95, width, 2, rounds as usize).expect("a rule");
+        let mut header = header("demo-1", "2026-01-01T00:00:00Z");
+        header.study.cells.truncate(1);
+        header.stopping = Some(rule);
+        // No sample of these has a round-trip time.
+        let samples = (1..=rounds).map(|round| SampleReading::of(&sample(0, Arm::A, round))).collect();
+        Run { header, state: RunState::Complete, wall_seconds: 1.0, samples, failures: Vec::new() }
+    }
+
+    /// It ended at --max without a word, and with exit status 0.
+    #[test]
+    fn a_precision_that_was_not_reached_is_told_with_what_was() {
+        let told = imprecise(&ruled(30)).expect("it was not reached");
+        insta::assert_snapshot!(told, @"NOT PRECISE ENOUGH: after 30 rounds the 95 % interval is wider than 10 % in 1 of 1 cells: native TCP RR 1 B MTU 1500: no figure; take more rounds with: vtax run --resume demo-1 --samples 60");
+        let stopped = Run { state: RunState::Stopped, ..ruled(30) };
+        assert_eq!(imprecise(&stopped), None, "it goes on");
+        let mut free = ruled(30);
+        free.header.stopping = None;
+        assert_eq!(imprecise(&free), None);
+    }
+}

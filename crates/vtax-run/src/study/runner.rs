@@ -1,0 +1,325 @@
+//! The rounds of a run: which sample is next, what to do when a sample fails, when to stop.
+//!
+//! This file knows no labs, agents or databases, so that killed runs and failing cells can be tested without a lab.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use vtax_model::{
+    cell::{Cell, Turn, pass_orders},
+    run::{Failure, Figures, PartialRecord, RunReadings, RunState, Sample, SampleReading, primary_figures},
+    study::Row,
+    units::{Mtu, Span},
+    workload::{TestSpec, Workload},
+};
+use vtax_stats::stopping::Decision;
+
+use super::clock;
+use crate::events::{RunEvent, RunEvents, SampleProgress};
+
+pub(crate) trait Sampler {
+    /// Sets the MTU of every hop, and verifies it.
+    fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
+    /// One timed run between the ends of `row`.
+    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError>;
+    /// A sample of each row, cut into slices. The rows take turns, to warm up and in each pass, as `orders` says.
+    fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns>;
+}
+
+/// No row has a sample, because one of them failed.
+#[derive(Debug)]
+pub(crate) struct BrokenTurns {
+    pub(crate) index: usize,
+    pub(crate) error: SampleError,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SampleError {
+    #[error("{error}")]
+    Cell { error: String, partial: Option<Box<PartialRecord>> },
+    #[error("{error}")]
+    Run { error: miette::Report, partial: Option<Box<PartialRecord>> },
+}
+
+impl SampleError {
+    pub(crate) fn into_report(self) -> miette::Report {
+        match self {
+            SampleError::Cell { error, .. } => miette::miette!(code = "sample-failed", "{error}"),
+            SampleError::Run { error, .. } => error,
+        }
+    }
+
+    /// A failure of one cell. Nothing was measured.
+    pub(crate) fn cell(error: impl Into<String>) -> SampleError {
+        SampleError::Cell { error: error.into(), partial: None }
+    }
+
+    /// An error that ends the run. Nothing was measured.
+    pub(crate) fn run(error: impl Into<miette::Report>) -> SampleError {
+        SampleError::Run { error: error.into(), partial: None }
+    }
+}
+
+/// What a run has around it while its samples are taken.
+pub(crate) struct RunSurroundings<'a> {
+    pub(crate) events: &'a RunEvents,
+    pub(crate) stop_asked: &'a dyn Fn() -> bool,
+    pub(crate) pace: Pace,
+}
+
+/// How many samples of a session are done, and how fast.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    begun: Instant,
+    done: usize,
+    total: usize,
+}
+
+impl Pace {
+    pub(crate) fn new(total: usize) -> Pace {
+        Pace { begun: Instant::now(), done: 0, total }
+    }
+
+    /// So many samples are left, whatever was planned before.
+    pub(crate) fn set_left(&mut self, samples: usize) {
+        self.total = self.done + samples;
+    }
+
+    /// The time that is left, by the pace so far. None before the first sample is done.
+    fn left(&self) -> Option<Duration> {
+        let each = self.begun.elapsed().checked_div(u32::try_from(self.done).ok()?)?;
+        each.checked_mul(u32::try_from(self.total.saturating_sub(self.done)).ok()?)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) state: RunState,
+    /// The error that ended the run early, if one did.
+    pub(crate) error: Option<miette::Report>,
+}
+
+/// Failures of one cell after which it is not tried again.
+const GIVE_UP: usize = 3;
+
+/// Takes every sample of `run` that it does not have yet.
+pub(crate) fn run_rounds(run: &mut RunReadings, sampler: &mut dyn Sampler, around: &mut RunSurroundings<'_>) -> Ended {
+    match (Rounds { run, sampler, around, mtu: None, failures: BTreeMap::new() }).go() {
+        Ok(state) => Ended { state, error: None },
+        Err(error) => Ended { state: RunState::Stopped, error: Some(error) },
+    }
+}
+
+/// The number of samples of the plan that the run lacks.
+pub(crate) fn samples_left(run: &RunReadings) -> usize {
+    let done = taken(run);
+    let left = |round| run.header.turns(round).iter().filter(|turn| !done.contains(&(round, **turn))).count();
+    (1..=run.header.rounds()).map(left).sum()
+}
+
+/// The samples that the run has. A sample that failed is tried again when the run is resumed.
+fn taken(run: &RunReadings) -> BTreeSet<(u32, Turn)> {
+    run.samples.iter().map(SampleReading::turn).collect()
+}
+
+struct Rounds<'a, 'b> {
+    run: &'a mut RunReadings,
+    sampler: &'a mut dyn Sampler,
+    around: &'a mut RunSurroundings<'b>,
+    mtu: Option<Mtu>,
+    failures: BTreeMap<usize, usize>,
+}
+
+impl Rounds<'_, '_> {
+    fn go(mut self) -> miette::Result<RunState> {
+        let done = taken(self.run);
+        for round in 1..=self.run.header.rounds() {
+            for mut group in self.groups(round) {
+                if (self.around.stop_asked)() {
+                    return Ok(RunState::Stopped);
+                }
+                group.retain(|turn| !done.contains(&(round, *turn)) && !self.given_up(turn.cell));
+                self.group(round, group)?;
+            }
+            if self.precise_enough(round) {
+                break;
+            }
+        }
+        Ok(if (self.around.stop_asked)() { RunState::Stopped } else { RunState::Complete })
+    }
+
+    /// The samples of a round in groups: rows that take turns are one group, every other sample is a group of its own.
+    fn groups(&self, round: u32) -> Vec<Vec<Turn>> {
+        let header = &self.run.header;
+        let block = |turn: &Turn| header.study.cells[turn.cell].block();
+        let together = |one: &Turn, next: &Turn| {
+            let (one, next) = (block(one), block(next));
+            one == next && header.plan_of(one.instrument).slices.is_some()
+        };
+        header.turns(round).chunk_by(together).map(<[Turn]>::to_vec).collect()
+    }
+
+    fn group(&mut self, round: u32, group: Vec<Turn>) -> miette::Result<()> {
+        let Some(first) = group.first() else { return Ok(()) };
+        let instrument = self.run.header.study.cells[first.cell].instrument;
+        match self.run.header.plan_of(instrument).slices {
+            Some(slices) => self.take_turns(round, group, slices.passes),
+            None => group.into_iter().try_for_each(|turn| self.turn(round, turn)),
+        }
+    }
+
+    /// A row that fails is left out, and the others try again.
+    fn take_turns(&mut self, round: u32, mut group: Vec<Turn>, passes: u32) -> miette::Result<()> {
+        while let Some(first) = group.first() {
+            let cell = self.run.header.study.cells[first.cell];
+            self.tell_progress(round, format!("{}, {} rows in turns", block_label(&cell), group.len()))?;
+            let at = clock::now();
+            let taken = self.measure_turns(round, &group, passes);
+            self.around.pace.done += group.len();
+            match taken {
+                Ok(figures) => {
+                    let sample = |(turn, figures): (Turn, Figures)| Sample {
+                        cell: turn.cell,
+                        arm: turn.arm,
+                        round,
+                        at: at.clone(),
+                        figures,
+                    };
+                    return self.landed(group.into_iter().zip(figures).map(sample).collect());
+                }
+                Err(_) if (self.around.stop_asked)() => return Ok(()),
+                Err(BrokenTurns { index, error }) => {
+                    let turn = group.remove(index);
+                    self.broke(round, turn, error)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn measure_turns(&mut self, round: u32, group: &[Turn], passes: u32) -> Result<Vec<Figures>, BrokenTurns> {
+        let header = &self.run.header;
+        let cells: Vec<Cell> = group.iter().map(|turn| header.study.cells[turn.cell]).collect();
+        let (block, mtu) = (cells[0].block(), cells[0].mtu);
+        let orders = pass_orders(group.len(), passes, header.seed, round, block);
+        let plan = header.plan_of(block.instrument);
+        let rows: Vec<(Row, TestSpec)> = cells.iter().map(|cell| (cell.row, cell.spec(plan))).collect();
+        self.set_mtu(mtu).map_err(|error| BrokenTurns { index: 0, error })?;
+        self.sampler.take_turns(&rows, &orders)
+    }
+
+    fn turn(&mut self, round: u32, turn: Turn) -> miette::Result<()> {
+        let cell = self.run.header.study.cells[turn.cell];
+        self.tell_progress(round, label(&cell))?;
+        let at = clock::now();
+        let figures = self.measure(turn);
+        self.around.pace.done += 1;
+        match figures {
+            Ok(figures) => self.landed(vec![Sample { cell: turn.cell, arm: turn.arm, round, at, figures }]),
+            // A sample that the user's Ctrl-C broke is no failure of the cell.
+            Err(_) if (self.around.stop_asked)() => Ok(()),
+            Err(error) => self.broke(round, turn, error),
+        }
+    }
+
+    fn tell_progress(&self, round: u32, what: String) -> miette::Result<()> {
+        let pace = &self.around.pace;
+        let (done, total, left) = (pace.done, pace.total, pace.left().map(Span));
+        self.around.events.send(&RunEvent::Progress(SampleProgress { round, what, done, total, left }))
+    }
+
+    /// Keeps why a sample could not be taken. Returns an error that ends the run.
+    fn broke(&mut self, round: u32, turn: Turn, error: SampleError) -> miette::Result<()> {
+        match error {
+            SampleError::Cell { error, partial } => {
+                let label = label(&self.run.header.study.cells[turn.cell]);
+                self.around.events.tell(format_args!("warning: {label}: {error}"));
+                self.failed(Failure { cell: turn.cell, arm: turn.arm, round, error: error.into(), partial })
+            }
+            SampleError::Run { error, partial: None } => Err(error),
+            SampleError::Run { error, partial } => {
+                self.failed(Failure {
+                    cell: turn.cell,
+                    arm: turn.arm,
+                    round,
+                    error: error.to_string().into(),
+                    partial,
+                })?;
+                Err(error)
+            }
+        }
+    }
+
+    fn measure(&mut self, turn: Turn) -> Result<Figures, SampleError> {
+        let header = &self.run.header;
+        let cell = header.study.cells[turn.cell];
+        let spec = cell.spec(header.plan_of(cell.instrument));
+        self.set_mtu(cell.mtu)?;
+        self.sampler.sample(cell.row, &spec)
+    }
+
+    fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError> {
+        if self.mtu != Some(mtu) {
+            self.sampler.set_mtu(mtu)?;
+            self.mtu = Some(mtu);
+        }
+        Ok(())
+    }
+
+    fn landed(&mut self, samples: Vec<Sample>) -> miette::Result<()> {
+        self.around.events.send(&RunEvent::Samples(Cow::Borrowed(&samples)))?;
+        samples.iter().for_each(|sample| self.run.land(sample));
+        Ok(())
+    }
+
+    fn failed(&mut self, failure: Failure) -> miette::Result<()> {
+        self.around.events.send(&RunEvent::Failure(Cow::Borrowed(&failure)))?;
+        *self.failures.entry(failure.cell).or_default() += 1;
+        self.run.fail(failure);
+        Ok(())
+    }
+
+    fn given_up(&self, cell: usize) -> bool {
+        self.failures.get(&cell).is_some_and(|count| *count >= GIVE_UP)
+    }
+
+    /// Whether netperf's stopping rule is met for every measured cell of the instrument that answers the study.
+    fn precise_enough(&self, round: u32) -> bool {
+        let Some(rule) = &self.run.header.stopping else { return false };
+        if (round as usize) < rule.min() {
+            return false;
+        }
+        let study = &self.run.header.study;
+        let answering = study.answering();
+        let mut figures = primary_figures(self.run);
+        figures.retain(|cell, _| study.cells[*cell].instrument == answering);
+        figures.values().all(|values| !matches!(rule.decide(values), Ok(Decision::Continue)))
+    }
+}
+
+pub(super) fn label(cell: &Cell) -> String {
+    let size = match cell.workload {
+        Workload::Rr { request, response } | Workload::Crr { request, response } if request != response => {
+            format!(" {request}/{response}")
+        }
+        Workload::Rr { request: size, .. } | Workload::Crr { request: size, .. } => format!(" {size}"),
+        Workload::Stream { message, .. } => format!(" {message}"),
+        Workload::Cc | Workload::File { .. } => String::new(),
+    };
+    let gap = cell.options.gap.map(|gap| format!(" gap {gap}")).unwrap_or_default();
+    format!("{} {}{size}{gap} MTU {}", cell.row, test_label(cell), cell.mtu)
+}
+
+fn block_label(cell: &Cell) -> String {
+    format!("{} MTU {}", test_label(cell), cell.mtu)
+}
+
+fn test_label(cell: &Cell) -> String {
+    format!("{} {}", cell.transport, cell.workload.kind())
+}
+
+#[cfg(test)]
+mod tests;

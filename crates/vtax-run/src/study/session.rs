@@ -1,0 +1,329 @@
+//! One session of a run: privilege, ends, agents, rounds, result; and everything put back.
+
+use std::{collections::BTreeSet, path::Path, time::Instant};
+
+use miette::{Context, bail, miette};
+use vtax_engine::{EngineError, check_congestion_control};
+use vtax_host::inspect;
+use vtax_lab::{Facts, GuestNeeds, Lifetime, World};
+use vtax_model::{
+    endpoint::{Control, Endpoint, Pins},
+    options::CongestionControl,
+    run::{Environment, RunHeader, RunReadings, RunState, UnavailableRow},
+    study::Study,
+};
+use vtax_store::Store;
+
+use super::{
+    draft::{available, header, mtus_of, unavailable, without_endpoints},
+    ends::{ConnectedEnds, EndpointConnector, RowPairs, row_pairs},
+    forecast::{self, PILOT, PlanForecast},
+    measure::MeasureRequest,
+    options::ChangedStudy,
+    runner::{self, Ended, Pace, RunSurroundings},
+};
+use crate::{
+    events::{RunEvent, RunEvents, SessionEnd},
+    interrupt::Interrupt,
+    job::{Conditions, Job, RanJob, Runner, Work},
+    locations::Locations,
+    phases::Phases,
+    stop::{Blamed, Stop, and_then},
+};
+
+/// Does jobs on this machine.
+pub(crate) struct LocalRunner<'a> {
+    pub(crate) locations: &'a Locations,
+    /// Where this vtax keeps runs. None if another vtax keeps them.
+    pub(crate) store: Option<&'a Store>,
+    pub(crate) events: &'a RunEvents,
+}
+
+impl Runner for LocalRunner<'_> {
+    fn run(&self, job: &Job, old: Option<RunReadings>) -> Result<RanJob, Stop> {
+        let source = RunSource::of(job, old)?;
+        source.check_congestion().or_input()?;
+        let agent = self.locations.agent_program()?;
+        // Before the first thread: a process with threads can't enter a user namespace.
+        let world = source.world()?;
+        let (begun, events) = (Instant::now(), self.events);
+        let phases = Phases::of("guests", events);
+        let interrupt = Interrupt::catch(events).or_infrastructure()?;
+        interrupt.leave_on_ask();
+        let setup = RunSetup {
+            world: world.as_ref(),
+            agent: &agent,
+            needs: GuestNeeds::new(&agent, job.conditions.kernel.as_deref()),
+            conditions: &job.conditions,
+            store: self.store,
+            events,
+            phases: &phases,
+            interrupt: &interrupt,
+        };
+        let prepared = setup.prepare(source).map_err(|stop| match interrupt.asked() {
+            true => Stop::interrupted(),
+            false => stop,
+        })?;
+        prepared.ends.warn_of_unpinned(events);
+        Ok(prepared.measure(&setup, begun))
+    }
+}
+
+/// From what a run begins or goes on.
+enum RunSource {
+    Study(Box<ChangedStudy>),
+    Measure(Box<MeasureRequest>),
+    Old(Box<RunReadings>),
+}
+
+impl RunSource {
+    /// A run that was begun goes on, whatever the job said when it began.
+    fn of(job: &Job, old: Option<RunReadings>) -> Result<RunSource, Stop> {
+        match (old, &job.work) {
+            (Some(run), _) => Ok(RunSource::Old(Box::new(run))),
+            (None, Work::Study { study, changes }) => {
+                Ok(RunSource::Study(Box::new(changes.apply(Study::clone(study))?)))
+            }
+            (None, Work::Measure(asked)) => Ok(RunSource::Measure(asked.clone())),
+            (None, Work::GoOn { run, .. }) => {
+                Err(Stop::input(miette!(code = "defect", "the run {run} is to go on, but it isn't with the job")))
+            }
+        }
+    }
+
+    fn endpoints(&self) -> &[Endpoint] {
+        match self {
+            RunSource::Study(wanted) => &wanted.study.endpoints,
+            RunSource::Measure(asked) => &asked.endpoints,
+            RunSource::Old(run) => &run.header.study.endpoints,
+        }
+    }
+
+    /// Checks that this kernel has the wanted congestion controls. Other machines tell it when a test begins.
+    fn check_congestion(&self) -> miette::Result<()> {
+        let names: BTreeSet<CongestionControl> = match self {
+            RunSource::Study(wanted) => {
+                wanted.study.cells.iter().filter_map(|cell| cell.options.socket.congestion).collect()
+            }
+            RunSource::Measure(asked) => asked.options.socket.congestion.into_iter().collect(),
+            RunSource::Old(_) => BTreeSet::new(),
+        };
+        let builds = self.endpoints().is_empty();
+        let is_here = |endpoint: &Endpoint| matches!(endpoint.control, Control::Local | Control::Zone { .. });
+        for name in names.into_iter().filter(|_| builds || self.endpoints().iter().any(is_here)) {
+            match check_congestion_control(name) {
+                // In a lab an ordinary user is root, and may use each of them.
+                Err(EngineError::CongestionControl { source, .. }) if source.is_permission() && builds => {}
+                Err(EngineError::CongestionControl { source, available, .. }) if !source.is_permission() => bail!(
+                    code = "no-congestion-control",
+                    "--congestion {name}: this kernel has no such congestion control; it has {available}: choose one of \
+                     these, or load the module tcp_{name}"
+                ),
+                checked => checked.with_context(|| format!("--congestion {name}"))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege.
+    fn world(&self) -> Result<Option<World>, Stop> {
+        let in_lab = |endpoint: &Endpoint| matches!(endpoint.control, Control::Zone { .. });
+        match self.endpoints().is_empty() || self.endpoints().iter().any(in_lab) {
+            true => World::enter(Lifetime::Ephemeral).map(Some).or_infrastructure(),
+            false => Ok(None),
+        }
+    }
+}
+
+struct PreparedRun {
+    run: RunReadings,
+    ends: ConnectedEnds,
+    /// Whether the first rounds are to tell what the plan can show.
+    needs_pilot: bool,
+    shortfalls: Vec<String>,
+}
+
+pub(super) struct RunSetup<'a> {
+    world: Option<&'a World>,
+    pub(super) agent: &'a Path,
+    pub(super) needs: GuestNeeds,
+    pub(super) conditions: &'a Conditions,
+    store: Option<&'a Store>,
+    pub(super) events: &'a RunEvents,
+    pub(super) phases: &'a Phases,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+impl RunSetup<'_> {
+    /// Connects the ends of a run. From here on no other vtax can go on with this run.
+    fn prepare(&self, source: RunSource) -> Result<PreparedRun, Stop> {
+        match source {
+            RunSource::Old(run) => self.resume(*run),
+            RunSource::Study(wanted) => {
+                let (unavailable, no_kvm) = match wanted.study.endpoints.is_empty() {
+                    true => self.survey(&wanted.study)?,
+                    false => (without_endpoints(&wanted.study).or_input()?, None),
+                };
+                let mut header = header(*wanted, unavailable)?;
+                let forecast = PlanForecast::of(&header, self.store)?;
+                forecast.settle(&mut header)?;
+                let (lines, needs_pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
+                // Building a lab takes long, so the forecast comes before it. Endpoints may be refused at once, so it
+                // comes after them.
+                let builds = header.study.endpoints.is_empty();
+                lines.iter().filter(|_| builds).for_each(|line| self.events.tell(line));
+                let ends = self.connect(&header)?;
+                let prepared = self.begin(header, ends, no_kvm)?;
+                lines.iter().filter(|_| !builds).for_each(|line| self.events.tell(line));
+                Ok(PreparedRun { needs_pilot, ..prepared })
+            }
+            RunSource::Measure(mut asked) => {
+                let mut connector = EndpointConnector::new(self.world, self.agent, self.events);
+                asked.endpoints = connector.complete(asked.endpoints)?;
+                let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[MeasureRequest::ANY_MTU]).or_input()?;
+                let ends = connector.connect(&pairs, &self.conditions.directory)?;
+                let wanted = asked.wanted(asked.on(ends.mtu(), ends.speaks_ipv6(), self.events))?;
+                self.begin(header(wanted, Vec::new())?, ends, None)
+            }
+        }
+    }
+
+    /// Finds the rows that this machine can't run, and why its guests don't have KVM.
+    fn survey(&self, study: &Study) -> Result<(Vec<UnavailableRow>, Option<String>), Stop> {
+        let world = self.in_world()?;
+        let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &self.needs.clone().of_study(study));
+        let qemu = facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok());
+        qemu.inspect(|_| self.phases.done("initramfs made"));
+        let no_kvm = qemu.and_then(|qemu| qemu.no_kvm.clone());
+        Ok((unavailable(study, &facts), no_kvm))
+    }
+
+    fn begin(
+        &self,
+        mut header: RunHeader,
+        mut ends: ConnectedEnds,
+        no_kvm: Option<String>,
+    ) -> Result<PreparedRun, Stop> {
+        self.interrupt.only_note();
+        ends.fit_ipv6(&mut header.study);
+        ends.check(&header.study)?;
+        header.paths = ends.paths(&header.study).or_infrastructure()?;
+        header.placement = ends.place(&header.study, &self.conditions.pins)?;
+        header.placement.guests = ends.guest_machine(no_kvm);
+        header.placement.notes.extend(ends.notes(self.events));
+        header.ends = ends.records();
+        self.events.send(&RunEvent::plan(&header)).map_err(Stop::of_sink)?;
+        Ok(PreparedRun { run: RunReadings::begun(header), ends, needs_pilot: false, shortfalls: Vec::new() })
+    }
+
+    fn resume(&self, old: RunReadings) -> Result<PreparedRun, Stop> {
+        let header = &old.header;
+        let here = inspect::environment(&inspect::SystemRoot::live());
+        same_machine(&header.id, None, &header.environment, &here).or_input()?;
+        self.interrupt.only_note();
+        self.events.send(&RunEvent::plan(header)).map_err(Stop::of_sink)?;
+        self.interrupt.leave_on_ask();
+        let mut ends = self.connect(header)?;
+        self.interrupt.only_note();
+        ends.check(&header.study)?;
+        // The vCPUs of the new guests must run where the vCPUs of the old ones ran.
+        let (policy, responder) = (header.placement.policy.clone(), header.placement.responder_policy.clone());
+        ends.place(&header.study, &Pins { policy, responder })?;
+        ends.restore_cpus(header).or_input()?;
+        // Another vtax may have gone on with it before this one locked it.
+        let run = self.store.map(|store| store.load(&header.id)).transpose()?.unwrap_or(old);
+        let needs_pilot = run.header.unsettled.is_some();
+        Ok(PreparedRun { run, ends, needs_pilot, shortfalls: Vec::new() })
+    }
+
+    fn connect(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
+        let (study, directory) = (&header.study, &self.conditions.directory);
+        if study.endpoints.is_empty() {
+            return self.connect_lab(header);
+        }
+        let mut pairs: Vec<RowPairs<'_>> = Vec::new();
+        for row in available(study, &header.unavailable) {
+            pairs.extend(
+                row_pairs(&study.endpoints, &[row], &mtus_of(study.cells.iter().filter(|cell| cell.row == row)))
+                    .or_input()?,
+            );
+        }
+        EndpointConnector::new(self.world, self.agent, self.events).connect(&pairs, directory)
+    }
+
+    pub(super) fn in_world(&self) -> Result<&World, Stop> {
+        self.world.ok_or_else(|| miette!(code = "no-privilege", "a lab needs privilege")).or_infrastructure()
+    }
+}
+
+/// Refuses to go on with a run on another machine or kernel: that of `end`, or that of vtax itself.
+pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now: &Environment) -> miette::Result<()> {
+    let same = [
+        ("machine", &then.hostname, &now.hostname),
+        ("kernel", &then.kernel, &now.kernel),
+        ("vtax", &then.vtax, &now.vtax),
+    ];
+    let whose = end.map(|end| format!(" of {end}")).unwrap_or_default();
+    match same.iter().find(|(_, then, now)| then != now) {
+        Some((what, then, now)) => Err(miette!(
+            code = "run-from-elsewhere",
+            "the run {id} was begun on the {what}{whose} {then}, and this is {now}: its samples would not belong together; start a new run"
+        )),
+        None => Ok(()),
+    }
+}
+
+impl PreparedRun {
+    /// Takes the samples, and disconnects the ends.
+    fn measure(mut self, setup: &RunSetup<'_>, begun: Instant) -> RanJob {
+        let RunSetup { events, phases, interrupt, .. } = setup;
+        self.ends.break_off_on(interrupt);
+        let left = runner::samples_left(&self.run);
+        events.tell(format_args!("run {}: {left} samples to take", self.run.header.id));
+        let stop_asked = || interrupt.asked();
+        let around = RunSurroundings { events, stop_asked: &stop_asked, pace: Pace::new(left) };
+        let ended = self.rounds(around);
+        // Only now: nothing is printed while a sample is taken.
+        if let Some(at) = self.ends.first_sample().filter(|_| self.ends.has_lab_guests()) {
+            phases.done_at("first sample begun", at);
+        }
+        let PreparedRun { mut run, ends, shortfalls, .. } = self;
+        // First, so that the host is as it was, whatever error the disk gives.
+        let lab = ends.down();
+        let seconds = begun.elapsed().as_secs_f64();
+        run.state = ended.state;
+        run.wall_seconds += seconds;
+        let end = SessionEnd { state: ended.state, wall_seconds: seconds, shortfalls: shortfalls.clone() };
+        let told = events.send(&RunEvent::End(end));
+        let error = [ended.error, lab.err(), told.err()].into_iter().flatten().reduce(and_then);
+        RanJob { run, error, shortfalls }
+    }
+
+    fn rounds(&mut self, mut around: RunSurroundings<'_>) -> Ended {
+        let early = if self.needs_pilot { self.pilot(&mut around) } else { None };
+        early.unwrap_or_else(|| self.run_rounds(&mut around))
+    }
+
+    fn run_rounds(&mut self, around: &mut RunSurroundings<'_>) -> Ended {
+        runner::run_rounds(&mut self.run, &mut self.ends, around)
+    }
+
+    /// Takes the first rounds. Some if the run ended with them. The plan on the disk stays whole meanwhile.
+    fn pilot(&mut self, around: &mut RunSurroundings<'_>) -> Option<Ended> {
+        let planned = self.run.header.clone();
+        let settles = planned.unsettled.is_some();
+        let plans = [Some(&mut self.run.header.plan), self.run.header.path_plan.as_mut()];
+        plans.into_iter().flatten().for_each(|plan| plan.samples = plan.samples.min(PILOT));
+        let ended = self.run_rounds(around);
+        self.run.header = planned;
+        if ended.error.is_some() || ended.state != RunState::Complete {
+            return Some(ended);
+        }
+        let piloted = forecast::settle_by_pilot(&mut self.run);
+        piloted.line.iter().for_each(|line| around.events.tell(line));
+        self.shortfalls.extend(piloted.shortfall);
+        around.pace.set_left(runner::samples_left(&self.run));
+        let kept = if settles { around.events.send(&RunEvent::plan(&self.run.header)) } else { Ok(()) };
+        kept.err().map(|error| Ended { state: RunState::Stopped, error: Some(error) })
+    }
+}
