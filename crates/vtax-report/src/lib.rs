@@ -1,6 +1,6 @@
 //! What a run found, as tables for people and as data for programs.
 //!
-//! A [`View`] is a report as data. [`terminal`] and [`markdown`] only draw it, so that both say the same. CSV comes
+//! A [`View`] is a report as data, which a terminal, Markdown and a page only draw, so that all say the same. CSV comes
 //! from the result document itself.
 
 #![forbid(unsafe_code)]

@@ -7,7 +7,7 @@
 //!
 //! Who only reads ([`Store::read`]) makes and changes no file, so that results on a read-only medium are read too.
 //!
-//! The writer of a run holds a lock on a file ([`lock`]), which tells a run under way from a killed one.
+//! The writer of a run holds a lock on a file, which tells a run under way from a killed one.
 
 #![forbid(unsafe_code)]
 
