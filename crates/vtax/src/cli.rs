@@ -43,7 +43,7 @@ use crate::{
 /// Data goes to standard output, progress and warnings to standard error.
 ///
 /// Exit codes: 0, done. 1, a study ran, but cells failed, or it did not reach what --confidence or --show asked
-/// for. 2, the input is wrong and nothing was changed. 69, the machine lacks something. 130, Ctrl-C stopped it,
+/// for; or a comparison found what --fail-above asks for. 2, the input is wrong and nothing was changed. 69, the machine lacks something. 130, Ctrl-C stopped it,
 /// and what was measured is kept.
 #[derive(Debug, Parser)]
 #[command(name = "vtax", version, max_term_width = 100)]
