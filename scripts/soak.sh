@@ -82,7 +82,7 @@ settled() {
 }
 
 count=0 kills=0 panics=0
-# What the first lab makes once and keeps, as folders, isn't lost.
+# The first lab makes folders that stay. They belong to the beginning.
 "$vtax" lab up "$here/bridge.toml" >>"$log" 2>&1
 settled >"$here/begin"
 

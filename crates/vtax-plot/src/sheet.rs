@@ -30,6 +30,16 @@ pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -
     sheet
 }
 
+/// The intervals of lines as bands, from the field of the encoding up to `h`. Null if no line has one.
+pub(crate) fn band(mut encoding: Value, opacity: Value, rows: Vec<Value>) -> Value {
+    if rows.is_empty() {
+        return Value::Null;
+    }
+    encoding["y2"] = json!({"field": "h"});
+    encoding["opacity"] = opacity;
+    json!({"data": data(rows), "mark": "area", "encoding": encoding})
+}
+
 /// Lines that a telephone has room for.
 fn wrapped(text: &str) -> Vec<String> {
     const LONGEST_LINE: usize = 60;

@@ -42,7 +42,8 @@ pub(crate) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
     Section::new("", if parts.is_empty() { levels(document) } else { parts })
 }
 
-/// The first MTU, if the rows of an instrument cost the same at all others, or if the answer names the few that don't.
+/// The first MTU, if at all others the intervals of the costs overlap with those there, or if the answer names the few
+/// that don't.
 pub(crate) fn mtu_that_tells_all(document: &ResultDocument, blocks: &[&BlockCells<'_>]) -> Option<Mtu> {
     let effects = Effects::of(document, blocks)?;
     let twins = effects.twins();
@@ -136,7 +137,8 @@ impl<'a> Effects<'a> {
         format!("{} {block}{} {}{at}", record.cell.row, quantity(*test), said(tax))
     }
 
-    /// Whether the rows cost the same at the other MTUs. Unless `all` tables follow, it says where those are.
+    /// Whether the intervals at the other MTUs overlap with those at the first. Unless all tables follow (`all`), the
+    /// sentence says where they are.
     fn of_other_mtus(&self, all: bool) -> Option<String> {
         let compared = self.twins();
         let differing: Vec<String> = compared
@@ -146,11 +148,14 @@ impl<'a> Effects<'a> {
             .collect();
         let mtus = words::list(self.mtus.iter().skip(1).map(Mtu::to_string), " and ")?;
         let told = if all { "" } else { " (--detail)" };
-        let same = format!("At MTU {mtus} the costs are the same, within the intervals{told}");
+        let overlap = format!("At MTU {mtus} the intervals of the costs overlap with these{told}");
         (!compared.is_empty()).then(|| match differing.len() {
-            0 => format!("{same}."),
-            1..=EXCEPTIONS => format!("{same}, but for {}.", differing.join("; ")),
-            some => format!("At MTU {mtus} {some} of {} costs differ from these: see the tables.", compared.len()),
+            0 => format!("{overlap}."),
+            1..=EXCEPTIONS => format!("{overlap}, but for {}.", differing.join("; ")),
+            some => format!(
+                "At MTU {mtus} {some} of {} costs have intervals apart from these: see the tables.",
+                compared.len()
+            ),
         })
     }
 }
@@ -172,7 +177,8 @@ fn overlap(one: &TaxRecord, other: &TaxRecord) -> bool {
     one.low <= other.high && other.low <= one.high
 }
 
-/// How dear a row is: the largest cost that is shown; below those, what may be the dearest.
+/// By what rows are ranked: the largest cost that is shown. Rows without one come after all others, by what they may
+/// cost at most; so those that are shown get something added that no cost reaches.
 fn size(effects: &[&Effect<'_>]) -> f64 {
     let of = |effect: &&Effect<'_>| match effect.tax.verdict {
         verdict if verdict.is_shown() => 1e3 + effect.tax.of.cost_ratio(effect.tax.ratio),

@@ -48,7 +48,7 @@ pub enum Judgement {
     Better,
     /// The test doesn't tell.
     NotConfirmed,
-    /// It costs at most something small.
+    /// No difference is shown, and the interval says how large one can be.
     AtMost,
     /// The samples are too noisy.
     TooNoisy,
@@ -63,7 +63,7 @@ impl Judgement {
             Judgement::Worse => "worse",
             Judgement::Better => "better",
             Judgement::NotConfirmed => "not confirmed",
-            Judgement::AtMost => "at most a small cost",
+            Judgement::AtMost => "no difference shown",
             Judgement::TooNoisy => "too noisy to tell",
         }
     }

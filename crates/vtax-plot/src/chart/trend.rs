@@ -97,13 +97,7 @@ impl Trend {
     }
 
     fn band(&self, names: &[String], rows: Vec<Value>) -> Value {
-        if rows.is_empty() {
-            return Value::Null;
-        }
-        let mut encoding = self.encoding("l", names);
-        encoding["y2"] = json!({"field": "h"});
-        encoding["opacity"] = sheet::faint(names, 0.2);
-        json!({"data": sheet::data(rows), "mark": "area", "encoding": encoding})
+        sheet::band(self.encoding("l", names), sheet::faint(names, 0.2), rows)
     }
 
     fn line(&self, names: &[String], rows: Vec<Value>) -> Value {

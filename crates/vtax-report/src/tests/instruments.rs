@@ -159,12 +159,12 @@ fn the_demo_is_short_and_fits_into_80_columns() {
     assert!(lines(80) <= 75 && lines(100) <= 50, "{} and {} lines", lines(80), lines(100));
 }
 
-/// Costs that are the same at each MTU are told once.
+/// Costs whose intervals overlap at all MTUs are told once.
 #[test]
 fn an_mtu_that_says_the_same_is_left_to_detail() {
     let document = analyse(&built_in("demo"));
     let short = render(&document, &TERMINAL);
-    assert!(short.contains("At MTU 9000 the costs are the same, within the intervals (--detail)."), "{short}");
+    assert!(short.contains("At MTU 9000 the intervals of the costs overlap with these (--detail)."), "{short}");
     assert!(!short.contains("TCP, MTU 9000"), "{short}");
     assert!(render(&document, &Options { detail: true, ..TERMINAL }).contains("TCP, MTU 9000"));
     let mut apart = built_in("demo");
@@ -184,7 +184,7 @@ fn an_mtu_that_says_the_same_is_left_to_detail() {
         }
     }
     let short = render(&analyse(&apart), &Options { width: 1000, ..TERMINAL });
-    assert!(short.contains("differ from these: see the tables") && short.contains("TCP, MTU 9000"), "{short}");
+    assert!(short.contains("apart from these: see the tables") && short.contains("TCP, MTU 9000"), "{short}");
 }
 
 /// Of the instrument that doesn't answer the sentences repeat its tables.
