@@ -20,7 +20,7 @@ use super::{
     words,
 };
 
-/// Of more figures than these of one row and test, the smallest and the largest are told.
+/// If a row has more figures than this for one test, the answer names only the smallest and the largest.
 const EACH: usize = 3;
 /// Cells without anything to compare are listed up to this number.
 const LEVELS: usize = 8;

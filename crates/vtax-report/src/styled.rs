@@ -58,7 +58,7 @@ impl StyledText {
     }
 }
 
-/// Without blanks at its end.
+/// The line without blanks at its end.
 fn trimmed(mut line: Line) -> Line {
     while let Some(last) = line.last_mut() {
         let length = last.text.trim_end().len();

@@ -263,7 +263,7 @@ pub(crate) fn at_most(tax: &TaxRecord) -> String {
     bound(most(tax))
 }
 
-/// The same as a share. Old documents don't say.
+/// By how much it is worse at most, as a share. Old documents don't say.
 pub(crate) fn most(tax: &TaxRecord) -> f64 {
     let costly = || tax.of.cost_ratio(tax.low).max(tax.of.cost_ratio(tax.high)) - 1.0;
     tax.at_most.unwrap_or_else(|| costly().max(0.0))

@@ -117,7 +117,7 @@ pub enum Value {
     Estimate {
         /// The mean, or the percentile.
         mean: f64,
-        /// Of the 95 % interval.
+        /// The ends of the 95 % interval.
         ends: Option<[f64; 2]>,
     },
     /// A share or a relative difference, as per cent.
@@ -137,7 +137,7 @@ pub enum Value {
 pub struct JudgedChange {
     /// The ratio of the two.
     pub ratio: f64,
-    /// Of its 95 % interval; none if there are too few figures for one.
+    /// The ends of its 95 % interval. None if there are too few figures for one.
     pub ends: Option<[f64; 2]>,
     /// None if nothing is to be judged.
     pub verdict: Option<Verdict>,

@@ -34,7 +34,7 @@ pub struct Job {
 pub enum Work {
     /// A study, with changes.
     Study {
-        /// As its file has it.
+        /// The study as its file has it.
         study: Box<Study>,
         /// What is otherwise.
         changes: Box<Changes>,

@@ -121,7 +121,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
     all[first..=last.max(first)].to_vec()
 }
 
-/// Without the digits that multiplying would leave.
+/// The number without the digits that the multiplication adds.
 fn rounded(step: f64, power: i32) -> f64 {
     format!("{step}e{power}").parse().unwrap_or(step)
 }

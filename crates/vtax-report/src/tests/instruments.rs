@@ -187,7 +187,7 @@ fn an_mtu_that_says_the_same_is_left_to_detail() {
     assert!(short.contains("apart from these: see the tables") && short.contains("TCP, MTU 9000"), "{short}");
 }
 
-/// Of the instrument that doesn't answer the sentences repeat its tables.
+/// Only the instrument that answers the question has sentences: those of the other would repeat its tables.
 #[test]
 fn what_is_said_twice_is_left_to_detail() {
     let document = analyse(&both());

@@ -44,7 +44,7 @@ fn a_page_is_complete_and_needs_nothing_else() {
     }
 }
 
-/// Whoever names a study, a host or a link puts nothing into the page.
+/// The name of a study, a host or a link is text in the page, and nothing else.
 #[test]
 fn hostile_text_is_inert() {
     let mut run = built_in("demo");

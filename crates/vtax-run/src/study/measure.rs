@@ -38,7 +38,7 @@ pub struct MeasureRequest {
     pub engines: Vec<Engine>,
     /// How many flows run at the same time; the tests run with each number.
     pub streams: Vec<u32>,
-    /// Of what is sent.
+    /// The sizes of what is sent.
     pub sizes: GivenSizes,
     /// The pauses that rr goes through. `None` is a test without pauses.
     pub gaps: Vec<Option<Span>>,
@@ -98,11 +98,11 @@ impl FromStr for Test {
 /// The sizes that the user has chosen.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct GivenSizes {
-    /// Of each request.
+    /// The size of each request.
     pub request: Option<ByteSize>,
-    /// Of each response.
+    /// The size of each response.
     pub response: Option<ByteSize>,
-    /// Of each send call of streams.
+    /// The size of each send call of streams.
     pub message: Option<ByteSize>,
     /// The test runs once with each of these, in place of the others.
     pub sizes: Vec<ByteSize>,

@@ -81,7 +81,7 @@ fn made(folder: &Path) -> Result<&Path, Stop> {
     Ok(folder)
 }
 
-/// Without what has a meaning in a shell or a path.
+/// The text without characters that mean something to a shell or in a path.
 fn file_name(text: &str) -> String {
     let safe = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     let name: String = text.chars().map(safe).collect();
