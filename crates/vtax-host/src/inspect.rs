@@ -17,6 +17,7 @@ use vtax_model::{
 use idle::IdleStates;
 
 pub use route::{link_hops, route_hops};
+pub(crate) use cpu::node_cpus;
 pub use tree::SystemRoot;
 
 /// Describes the machine below `tree`.
@@ -36,6 +37,7 @@ pub fn environment(tree: &SystemRoot) -> Environment {
         cpu_model: cpu::model(tree).into(),
         cpus: cpu::online(tree),
         numa_nodes: cpu::numa_nodes(tree),
+        node_cpus: cpu::node_cpus(tree),
         numa_balancing: tree.number("proc/sys/kernel/numa_balancing"),
         memory_bytes: kernel::memory_bytes(tree),
         transparent_hugepages: kernel::transparent_hugepages(tree).into(),

@@ -10,7 +10,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vtax_sys::cpu::CpuSet;
+use vtax_model::cpus::CpuSet;
 
 pub use machine::{Cpu, Machine};
 

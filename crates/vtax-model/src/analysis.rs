@@ -141,6 +141,7 @@ fn document(run: RunByCell, pooled: &[PooledCell]) -> ResultDocument {
         plan,
         environment: header.environment,
         placement: header.placement,
+        command: header.command,
         disturbance,
         cpu_by_ticks,
         cpu_raised,

@@ -6,6 +6,7 @@
 
 pub mod analysis;
 pub mod cell;
+pub mod cpus;
 pub mod endpoint;
 pub mod foreign;
 #[cfg(test)]

@@ -56,6 +56,9 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     pub environment: Environment,
     /// Where the ends ran.
     pub placement: Placement,
+    /// The command line that repeats the run, as a shell reads it. Empty for runs of an older vtax.
+    #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
+    pub command: ForeignText,
     /// What else went on there.
     pub disturbance: Disturbance,
     /// Whether an older vtax took CPU figures by the kernel's timer ticks only: they are 8 to 41 % too low.
@@ -110,6 +113,7 @@ impl<S> ResultDocument<S> {
             plan: self.plan,
             environment: self.environment,
             placement: self.placement,
+            command: self.command,
             disturbance: self.disturbance,
             cpu_by_ticks: self.cpu_by_ticks,
             cpu_raised: self.cpu_raised,

@@ -77,6 +77,7 @@ fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("placement", placement(document)),
         ("warm-up", steady::fact(document)),
         ("load", load(&document.disturbance)),
+        ("repeat it", document.command.to_string()),
         (
             "vtax",
             listed([document.environment.vtax.to_string(), named("as", &document.environment.privilege.to_string())]),

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use vtax_plot::{Chart, Heading, PAGE_SCRIPT, PlotError, Plotter, page_script_hash, page_style};
 
-use super::view::{Section, SectionPart, View};
+use super::view::{DrawnPath, PathLink, PathStation, Section, SectionPart, View};
 use escape::escaped;
 
 const STYLE: &str = include_str!("html/page.css");
@@ -112,7 +112,26 @@ fn part(part: &SectionPart) -> String {
         SectionPart::Table(table) => table::draw(table),
         SectionPart::Paragraph(text) => format!("<p>{}</p>\n", escaped(text)),
         SectionPart::List(items) => list(items),
+        SectionPart::Path(path) => draw_path(path),
     }
+}
+
+/// A box for each domain, with a box for each of its links.
+fn draw_path(path: &DrawnPath) -> String {
+    let link = |PathLink { name, facts }: &PathLink| {
+        let facts: String = facts.iter().map(|fact| format!("<li>{}</li>", escaped(fact))).collect();
+        format!("<li><b>{}</b><ul>{facts}</ul></li>", escaped(name))
+    };
+    let station = |PathStation { domain, links }: &PathStation| {
+        let links: String = links.iter().map(link).collect();
+        format!("<li><strong>{}</strong>\n<ol>{links}</ol></li>\n", escaped(domain))
+    };
+    let stations: String = path.stations.iter().map(station).collect();
+    let remarks: String = path.remarks.iter().map(|remark| format!("<p>{}</p>\n", escaped(remark))).collect();
+    format!(
+        "<figure class=\"path\">\n<figcaption>{}</figcaption>\n<ol>\n{stations}</ol>\n{remarks}</figure>\n",
+        escaped(&path.title)
+    )
 }
 
 fn list(items: &[(String, String)]) -> String {

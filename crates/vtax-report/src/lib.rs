@@ -23,6 +23,7 @@ mod notes;
 mod number;
 mod pairs;
 mod path;
+mod placement;
 mod reading;
 mod record;
 mod series;

@@ -1,7 +1,7 @@
 //! A report as GitHub's Markdown.
 
 use super::{
-    view::{Align, RowValues, Section, SectionPart, Table, TableRow, View},
+    view::{Align, DrawnPath, PathLink, PathStation, RowValues, Section, SectionPart, Table, TableRow, View},
     written::parts,
 };
 
@@ -32,8 +32,24 @@ fn draw_section(section: &Section) -> String {
             SectionPart::Table(table) => text += &draw_table(table),
             SectionPart::Paragraph(paragraph) => text += &format!("{}\n", escaped(paragraph)),
             SectionPart::List(items) => items.iter().for_each(|item| text += &list_item(item)),
+            SectionPart::Path(path) => text += &draw_path(path),
         }
     }
+    text
+}
+
+fn draw_path(path: &DrawnPath) -> String {
+    let mut text = format!("{}:\n\n", escaped(&path.title));
+    for PathStation { domain, links } in &path.stations {
+        text += &format!("1. {}\n", escaped(domain));
+        for PathLink { name, facts } in links {
+            text += &format!("   - {}: {}\n", escaped(name), escaped(&facts.join(", ")));
+        }
+    }
+    if !path.remarks.is_empty() {
+        text.push('\n');
+    }
+    path.remarks.iter().for_each(|remark| text += &format!("- {}\n", escaped(remark)));
     text
 }
 

@@ -12,7 +12,7 @@ use vtax_model::{
 use super::{
     blocks::distinct,
     heading,
-    view::{Column, Group, Section, SectionPart, Table, TableRow},
+    view::{Column, DrawnPath, Group, PathLink, PathStation, Section, SectionPart, Table, TableRow},
     words,
 };
 
@@ -22,36 +22,56 @@ const OFFLOADS_MOST: usize = 6;
 /// Every link of every row's path.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let paths = distinct(document.cells.iter().filter_map(|record| record.path.as_ref()));
-    let parts: Vec<SectionPart> = paths.into_iter().flat_map(parts).collect();
-    Section::new("What the packets went through", parts)
+    let alike = paths.chunk_by(|one, next| differ_in_mtu_alone(one, next));
+    Section::new("What the packets went through", alike.map(drawn).map(SectionPart::Path).collect())
 }
 
-fn parts(path: &PathRecord) -> Vec<SectionPart> {
-    let title = format!("{}, MTU {}, from the initiator to the responder:", path.method, path.mtu);
-    let lines = path.hops.iter().map(link).chain(offloads(path));
-    vec![SectionPart::Paragraph(title), SectionPart::bullets(lines)]
+/// Whether each link of a row has the MTU of the wire, at one MTU and at the next, and is otherwise the same.
+fn differ_in_mtu_alone(one: &PathRecord, next: &PathRecord) -> bool {
+    let without_mtu = |path: &PathRecord| {
+        let hops = path.hops.iter().map(|hop| Hop { mtu: 0, ..hop.clone() });
+        (path.method, path.backend, hops.collect::<Vec<_>>())
+    };
+    let all_have_it = |path: &PathRecord| path.hops.iter().all(|hop| hop.mtu == path.mtu.get());
+    [one, next].into_iter().all(all_have_it) && without_mtu(one) == without_mtu(next)
 }
 
-/// `w0 in sut: veth, MTU 1500, qdisc noqueue, 1 rx and 1 tx queue`
-fn link(hop: &Hop) -> String {
+/// The path of a row at MTUs that change nothing else.
+fn drawn(alike: &[&PathRecord]) -> DrawnPath {
+    let path = alike[0];
+    let mtus: Vec<String> = alike.iter().map(|path| path.mtu.to_string()).collect();
+    let station = |hops: &[Hop]| PathStation {
+        domain: hops[0].domain.to_string(),
+        links: hops.iter().map(|hop| link(hop, &mtus)).collect(),
+    };
+    DrawnPath {
+        title: format!("{}, MTU {}, from the initiator to the responder", path.method, mtus.join(" or ")),
+        stations: path.hops.chunk_by(|one, next| one.domain == next.domain).map(station).collect(),
+        remarks: offloads(path),
+    }
+}
+
+/// `w0`: veth, MTU 1500, qdisc noqueue, 1 rx and 1 tx queue
+fn link(hop: &Hop, mtus: &[String]) -> PathLink {
     let nic = &hop.nic;
     let driver = |driver: &ForeignText| {
         words::joined([format!("driver {driver}"), nic.driver_version.clone().unwrap_or_default().to_string()], " ")
     };
-    let mut texts = Vec::new();
-    texts.extend((!hop.kind.is_empty()).then(|| hop.kind.to_string()));
-    texts.extend(nic.driver.as_ref().map(driver));
-    texts.extend(nic.firmware.as_ref().map(|firmware| format!("firmware {firmware}")));
-    texts.extend(nic.bus.as_ref().map(|bus| format!("at {bus}")));
-    texts.extend(nic.speed_mbps.map(|speed| format!("{speed} Mb/s")));
-    texts.push(format!("MTU {}", hop.mtu));
-    texts.extend((!hop.qdisc.is_empty()).then(|| format!("qdisc {}", hop.qdisc)));
-    texts.push(queues(hop, nic.channels.as_ref()));
-    texts.extend(nic.rings.as_ref().map(ring_sizes));
-    texts.extend(nic.coalescing.as_ref().map(held_back));
-    texts.extend(nic.numa_node.map(|node| format!("NUMA node {node}")));
-    texts.extend((!nic.irqs.is_empty()).then(|| interrupts(&nic.irqs)));
-    format!("{} in {}: {}", hop.link, hop.domain, texts.join(", "))
+    let mtu = if mtus.len() > 1 { mtus.join(" or ") } else { hop.mtu.to_string() };
+    let mut facts = Vec::new();
+    facts.extend((!hop.kind.is_empty()).then(|| hop.kind.to_string()));
+    facts.extend(nic.driver.as_ref().map(driver));
+    facts.extend(nic.firmware.as_ref().map(|firmware| format!("firmware {firmware}")));
+    facts.extend(nic.bus.as_ref().map(|bus| format!("at {bus}")));
+    facts.extend(nic.speed_mbps.map(|speed| format!("{speed} Mb/s")));
+    facts.push(format!("MTU {mtu}"));
+    facts.extend((!hop.qdisc.is_empty()).then(|| format!("qdisc {}", hop.qdisc)));
+    facts.push(queues(hop, nic.channels.as_ref()));
+    facts.extend(nic.rings.as_ref().map(ring_sizes));
+    facts.extend(nic.coalescing.as_ref().map(held_back));
+    facts.extend(nic.numa_node.map(|node| format!("NUMA node {node}")));
+    facts.extend((!nic.irqs.is_empty()).then(|| interrupts(&nic.irqs)));
+    PathLink { name: hop.link.to_string(), facts }
 }
 
 fn queues(hop: &Hop, channels: Option<&Channels>) -> String {

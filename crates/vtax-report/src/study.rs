@@ -21,7 +21,7 @@ use super::{
     detail, heading, host_cpu, labels, machine, measure,
     notes::Notes,
     number::{counted, grouped},
-    pairs, path, reading,
+    pairs, path, placement, reading,
     record::{absence, compares_engines, file, unavailable},
     series, stages,
     tax::{Costs, level_of},
@@ -74,8 +74,8 @@ fn detailed(document: &ResultDocument, options: &Options, notes: &mut Notes) -> 
         }
     }
     let others =
-        [detail::noise_floor(document), series::section(document), path::section(document), machine::section(document)];
-    sections.extend(others.into_iter().flatten());
+        [detail::noise_floor, series::section, path::section, placement::section, machine::section];
+    sections.extend(others.into_iter().filter_map(|section| section(document)));
     sections
 }
 

@@ -4,7 +4,7 @@ mod table;
 
 use super::{
     styled::{Line, Style, StyledText, line},
-    view::{Section, SectionPart, View},
+    view::{DrawnPath, Section, SectionPart, View},
     written::unbroken,
 };
 
@@ -47,7 +47,28 @@ fn draw_part(part: &SectionPart, width: usize) -> Vec<Line> {
             let item = |(mark, text): &(String, String)| hanging(mark, text, marks + 1, width);
             styled(items.iter().flat_map(item), Style::Plain)
         }
+        SectionPart::Path(path) => draw_path(path, width),
     }
+}
+
+/// Each domain with its links, one below the other.
+fn draw_path(path: &DrawnPath, width: usize) -> Vec<Line> {
+    const LEAD: usize = 2;
+    let domains = path.stations.iter().map(|station| length(&station.domain)).max().unwrap_or(0) + GAP;
+    let links = path.stations.iter().flat_map(|station| &station.links);
+    let names = links.map(|link| length(&link.name)).max().unwrap_or(0) + GAP;
+    let indent = LEAD + domains + names;
+    let mut lines = styled(wrapped(&format!("{}:", path.title), width), Style::Plain);
+    for (index, station) in path.stations.iter().enumerate() {
+        lines.extend((index > 0).then(|| line(format!("{:LEAD$}↓", ""), Style::Faint)));
+        for (index, link) in station.links.iter().enumerate() {
+            let domain = if index == 0 { station.domain.as_str() } else { "" };
+            let mark = format!("{:LEAD$}{domain:<domains$}{}", "", link.name);
+            lines.extend(styled(hanging(&mark, &link.facts.join(", "), indent, width), Style::Plain));
+        }
+    }
+    lines.extend(path.remarks.iter().flat_map(|remark| styled(hanging("-", remark, GAP, width), Style::Plain)));
+    lines
 }
 
 fn styled(lines: impl IntoIterator<Item = String>, style: Style) -> Vec<Line> {

@@ -38,6 +38,37 @@ pub enum SectionPart {
     Paragraph(String),
     /// A mark, as `[1]` or `-`, and its text.
     List(Vec<(String, String)>),
+    /// The way that packets took.
+    Path(DrawnPath),
+}
+
+/// The links between two ends, in the order in which a request passes them.
+#[derive(Debug, Clone)]
+pub struct DrawnPath {
+    /// Whose path it is.
+    pub title: String,
+    /// The first has the initiator, the last the responder.
+    pub stations: Vec<PathStation>,
+    /// What is said of the whole path, a sentence each.
+    pub remarks: Vec<String>,
+}
+
+/// A host, a zone or a guest on a path.
+#[derive(Debug, Clone)]
+pub struct PathStation {
+    /// Its name.
+    pub domain: String,
+    /// The links in its network stack.
+    pub links: Vec<PathLink>,
+}
+
+/// A link on a path.
+#[derive(Debug, Clone)]
+pub struct PathLink {
+    /// Its name in its domain.
+    pub name: String,
+    /// What was found there: kind, driver, MTU, queues.
+    pub facts: Vec<String>,
 }
 
 /// A table: columns of labels, then groups of columns of values.
@@ -153,7 +184,7 @@ impl View {
             match part {
                 SectionPart::Table(table) if table.caption.is_empty() => table.caption = caveat.to_owned(),
                 SectionPart::Table(table) => table.caption += &format!(" — {caveat}"),
-                SectionPart::Paragraph(_) | SectionPart::List(_) => {}
+                SectionPart::Paragraph(_) | SectionPart::List(_) | SectionPart::Path(_) => {}
             }
         }
         self

@@ -63,6 +63,19 @@ pub struct Conditions {
     pub kernel: Option<PathBuf>,
     /// Whether a new run on an emulated server uses the server's cables.
     pub server_cables: bool,
+    /// The words of the command line that asks for the run. The run's record has them.
+    pub command: Vec<String>,
+}
+
+impl Conditions {
+    /// The command line that takes the same samples in the same order.
+    pub(crate) fn repeating(&self, seed: u64) -> String {
+        let has_seed = self.command.iter().any(|word| word == "--seed" || word.starts_with("--seed="));
+        let seed = if has_seed || self.command.is_empty() { Vec::new() } else { vec!["--seed".to_owned(), seed.to_string()] };
+        let words = self.command.iter().chain(&seed).map(|word| word.replace('\0', ""));
+        let quoted = words.map(|word| shlex::try_quote(&word).map_or_else(|_| word.clone(), |quoted| quoted.into_owned()));
+        quoted.collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// Where a job is done.
@@ -192,12 +205,23 @@ mod tests {
 
     fn job(work: Work) -> Job {
         let pins = "0,1:2".parse().expect("pins");
-        let conditions = Conditions { directory: "/var/tmp".into(), pins, kernel: None, server_cables: false };
+        let conditions = Conditions { directory: "/var/tmp".into(), pins, kernel: None, server_cables: false, command: Vec::new() };
         Job { work, conditions }
     }
 
     fn store(folder: &Path) -> Store {
         Store::open(folder).expect("it opens")
+    }
+
+    #[test]
+    fn the_command_line_of_a_run_can_be_given_to_a_shell_again() {
+        let repeating = |words: &[&str]| {
+            let command = words.iter().map(|word| (*word).to_owned()).collect();
+            Conditions { command, ..job(Work::GoOn { run: "last".to_owned(), rounds: None }).conditions }.repeating(7)
+        };
+        assert_eq!(repeating(&["vtax", "run", "my study.toml"]), "vtax run 'my study.toml' --seed 7");
+        assert_eq!(repeating(&["vtax", "run", "demo", "--seed=3"]), "vtax run demo --seed=3");
+        assert_eq!(repeating(&[]), "");
     }
 
     #[test]

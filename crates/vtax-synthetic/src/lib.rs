@@ -71,6 +71,7 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
         unavailable,
         paths: vec![path(study.baseline, study.cells[0].mtu)],
         ends: vec![],
+        command: format!("vtax run {} --seed 42", study.id).into(),
         study,
     };
     let mut run = Run { header, state: RunState::Complete, wall_seconds: 98.2, samples: vec![], failures: vec![] };
@@ -96,6 +97,7 @@ pub fn header(id: &str, started: &str) -> RunHeader {
         unavailable: Vec::new(),
         paths: Vec::new(),
         ends: Vec::new(),
+        command: Default::default(),
     }
 }
 
@@ -144,6 +146,7 @@ pub fn environment() -> Environment {
         cpu_model: "Synthetic CPU at no GHz".into(),
         cpus: 2,
         numa_nodes: 1,
+        node_cpus: [(0, "0-1".parse().expect("CPUs"))].into(),
         memory_bytes: 8 << 30,
         clocksource: "tsc".into(),
         governor: "none".into(),

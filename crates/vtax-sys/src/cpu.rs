@@ -2,10 +2,10 @@
 //! and of the machine.
 
 mod account;
+mod affinity;
 #[cfg(test)]
 mod fuzz;
 mod machine;
-mod set;
 mod task;
 
 use std::fs;
@@ -13,12 +13,13 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
+use vtax_model::cpus::CpuSet;
+
 use crate::clock;
 use crate::error::{Result, SysError};
 
 pub use account::{MachineMeter, MachineReading, MachineSpan};
 pub use machine::{MachineTimes, interrupts, machine_times};
-pub use set::CpuSet;
 pub use task::{TaskTimes, kvm_exits, program_times, task_times};
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
@@ -50,13 +51,13 @@ impl CpuTimes {
 /// The CPUs that the calling thread may run on: its mask, within the cpuset of
 /// its cgroup. A bandwidth limit (`cpu.max`) is not visible here.
 pub fn allowed_cpus() -> Result<CpuSet> {
-    set::affinity().map_err(|e| SysError::os("read", "the CPU mask of this thread", e))
+    affinity::allowed().map_err(|e| SysError::os("read", "the CPU mask of this thread", e))
 }
 
 /// The CPUs of this machine that are online, whether this process may use them or not.
 pub fn online_cpus() -> Result<CpuSet> {
     let text = fs::read_to_string(ONLINE).map_err(|e| SysError::os("read", ONLINE, e))?;
-    text.trim().parse()
+    text.trim().parse().map_err(|error| SysError::malformed("read", ONLINE, error))
 }
 
 /// Pins the calling thread to these CPUs and reads the mask back, because the
@@ -67,8 +68,8 @@ pub fn online_cpus() -> Result<CpuSet> {
 pub fn pin_current_thread(cpus: &[u32]) -> Result<()> {
     let wanted: CpuSet = cpus.iter().copied().collect();
     let fail = |e: io::Error| SysError::os("pin this thread to CPU", &wanted, e);
-    set::set_affinity(&wanted).map_err(fail)?;
-    if set::affinity().map_err(fail)? == wanted {
+    affinity::pin(&wanted).map_err(fail)?;
+    if affinity::allowed().map_err(fail)? == wanted {
         Ok(())
     } else {
         // The error that sched_setaffinity(2) gives if none of them is online.

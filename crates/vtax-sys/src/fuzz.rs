@@ -5,8 +5,9 @@ use std::{
     str::FromStr,
 };
 
+use vtax_model::cpus::CpuSet;
+
 use crate::{
-    cpu::CpuSet,
     netlink::{IfName, MacAddr},
     netns::NsId,
     pci::PciAddress,

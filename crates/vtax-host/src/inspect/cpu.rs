@@ -1,9 +1,12 @@
 //! CPUs: their model and number, the hypervisor below them, and the mitigations in force.
 
-use vtax_sys::cpu::CpuSet;
+use std::collections::BTreeMap;
+
+use vtax_model::cpus::CpuSet;
 
 use super::SystemRoot;
 
+const NODE: &str = "sys/devices/system/node";
 pub(super) const FOLDER: &str = "sys/devices/system/cpu";
 
 pub(super) fn model(tree: &SystemRoot) -> String {
@@ -15,7 +18,16 @@ pub(super) fn online(tree: &SystemRoot) -> u32 {
 }
 
 pub(super) fn numa_nodes(tree: &SystemRoot) -> u32 {
-    tree.text("sys/devices/system/node/online").map_or(1, |list| list_length(&list))
+    tree.text(&format!("{NODE}/online")).map_or(1, |list| list_length(&list))
+}
+
+/// The CPUs of each NUMA node.
+pub(crate) fn node_cpus(tree: &SystemRoot) -> BTreeMap<u32, CpuSet> {
+    let node = |name: String| {
+        let node: u32 = name.strip_prefix("node")?.parse().ok()?;
+        Some((node, tree.text(&format!("{NODE}/{name}/cpulist"))?.parse().ok()?))
+    };
+    tree.names(NODE).into_iter().filter_map(node).collect()
 }
 
 /// The CPUs that have a directory in sysfs, in ascending order: those that the machine has, and those that

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use vtax_sys::cpu::CpuSet;
+use vtax_model::cpus::CpuSet;
 
 use super::{
     SystemRoot,

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use vtax_sys::cpu::CpuSet;
+use vtax_model::cpus::CpuSet;
 
-use crate::inspect::SystemRoot;
+use crate::inspect::{SystemRoot, node_cpus};
 
 const CPU: &str = "sys/devices/system/cpu";
-const NODE: &str = "sys/devices/system/node";
 
 /// The CPUs that are online, in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -76,12 +75,8 @@ fn allowed(tree: &SystemRoot) -> Option<CpuSet> {
 }
 
 fn nodes(tree: &SystemRoot) -> BTreeMap<u32, u32> {
-    let node = |name: String| {
-        let node: u32 = name.strip_prefix("node")?.parse().ok()?;
-        let cpus: CpuSet = tree.text(&format!("{NODE}/{name}/cpulist"))?.parse().ok()?;
-        Some(cpus.iter().map(|cpu| (cpu, node)).collect::<Vec<_>>())
-    };
-    tree.names(NODE).into_iter().filter_map(node).flatten().collect()
+    let nodes = node_cpus(tree).into_iter();
+    nodes.flat_map(|(node, cpus)| cpus.iter().map(|cpu| (cpu, node)).collect::<Vec<_>>()).collect()
 }
 
 /// Received packets are processed on the CPU of the interrupt, or on the one to which RPS sends them.

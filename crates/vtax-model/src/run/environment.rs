@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::{foreign::ForeignText, guest::Accelerator};
+use crate::{cpus::CpuSet, foreign::ForeignText, guest::Accelerator};
 
 /// The machine on which a run was made. Texts are empty where the kernel doesn't tell.
 #[skip_serializing_none]
@@ -34,6 +34,9 @@ pub struct Environment {
     pub cpus: u32,
     /// NUMA nodes.
     pub numa_nodes: u32,
+    /// The CPUs of each NUMA node.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_cpus: BTreeMap<u32, CpuSet>,
     /// Whether the kernel moves memory between nodes (`kernel.numa_balancing`): 0, or 1 to users plus 2 between tiers.
     pub numa_balancing: Option<u32>,
     /// Bytes of memory.

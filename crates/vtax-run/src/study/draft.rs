@@ -8,6 +8,7 @@ use vtax_lab::{Facts, availability, guest_availability};
 use vtax_model::{
     cell::Cell,
     endpoint::{NoPairs, pairs},
+    foreign::ForeignText,
     method::{IoMethod, Unsupported},
     run::{Placement, RunHeader, UnavailableRow},
     study::{IpType, Row, Study},
@@ -48,6 +49,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         unavailable,
         paths: Vec::new(),
         ends: Vec::new(),
+        command: ForeignText::default(),
         study: wanted.study,
     })
 }

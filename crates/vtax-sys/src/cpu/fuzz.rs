@@ -1,6 +1,8 @@
 //! What `/proc` says of time on CPUs.
 
-use super::{CpuSet, machine, task};
+use vtax_model::cpus::CpuSet;
+
+use super::{machine, task};
 use crate::process::stat_field;
 
 #[test]

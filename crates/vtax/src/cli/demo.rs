@@ -15,10 +15,13 @@ pub(crate) struct DemoArgs {
     /// Rounds: samples of each cell [default: as the study says; `vtax run demo` has more options]
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     samples: Option<u32>,
+    /// Seed of the random order of the samples [default: random; the result has it]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    seed: Option<u64>,
     #[command(flatten)]
     output: run::OutputOptions,
 }
 
 pub(crate) fn demo(args: DemoArgs, places: &Locations, server: Option<ServerSpec>) -> Result<Exit, Stop> {
-    run::run_study("demo", args.samples, &args.output, places, server)
+    run::run_study("demo", args.samples, args.seed, &args.output, places, server)
 }

@@ -141,7 +141,8 @@ impl RunArgs {
             }
             (None, None) => unreachable!("clap asks for a study or --resume"),
         };
-        Ok(Job { work, conditions: Conditions { directory: dir, pins: pinned.pin, kernel, server_cables } })
+        let conditions = Conditions { directory: dir, pins: pinned.pin, kernel, server_cables, command: words() };
+        Ok(Job { work, conditions })
     }
 }
 
@@ -150,16 +151,24 @@ pub(crate) fn run(args: RunArgs, places: &Locations, server: Option<ServerSpec>)
     carry_out(&args.job(server_cables)?, &options, places, server)
 }
 
-/// Runs a built-in study with nothing changed but the number of rounds.
+/// The command line of this vtax, for the record of the run.
+pub(super) fn words() -> Vec<String> {
+    let given = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    std::iter::once("vtax".to_owned()).chain(given).collect()
+}
+
+/// Runs a built-in study with nothing changed but the number of rounds and their order.
 pub(crate) fn run_study(
     study: &str,
     samples: Option<u32>,
+    seed: Option<u64>,
     output: &OutputOptions,
     places: &Locations,
     server: Option<ServerSpec>,
 ) -> Result<Exit, Stop> {
     let RunLine { mut args } = RunLine::parse_from(["run", study]);
     args.changes.samples = samples;
+    args.changes.seed = seed;
     carry_out(&args.job(false)?, &output.options(), places, server)
 }
 

@@ -82,7 +82,7 @@ pub(crate) struct ChangeArgs {
     size: Option<ByteSize>,
     /// Seed of the random order of the samples [default: random; the result has it]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
-    seed: Option<u64>,
+    pub(super) seed: Option<u64>,
     #[command(flatten)]
     precision: Precision,
 }

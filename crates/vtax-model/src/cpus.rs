@@ -1,21 +1,22 @@
 //! A set of CPUs, in the notation of the kernel: `0-3,8`.
 
-use std::collections::BTreeSet;
-use std::fmt;
-use std::io;
-use std::str::FromStr;
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
-use crate::error::{Result, SysError};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-/// More CPUs than any kernel supports (`NR_CPUS` is at most 8192).
-const MOST: u32 = 1 << 16;
-const BITS: u32 = libc::c_ulong::BITS;
+/// A text that lists no CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a list of CPUs; it is written as in 0-3,8")]
+pub struct CpuSetError(String);
 
 /// A set of CPU numbers. Shown and parsed as the kernel's lists are: `0-3,8`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, SerializeDisplay, DeserializeFromStr)]
 pub struct CpuSet(BTreeSet<u32>);
 
 impl CpuSet {
+    /// More CPUs than any kernel supports (`NR_CPUS` is at most 8192).
+    pub const MOST: u32 = 1 << 16;
+
     /// How many CPUs are in the set.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -63,65 +64,24 @@ impl fmt::Display for CpuSet {
 }
 
 impl FromStr for CpuSet {
-    type Err = SysError;
+    type Err = CpuSetError;
 
-    fn from_str(text: &str) -> Result<Self> {
+    fn from_str(text: &str) -> Result<Self, CpuSetError> {
         let mut cpus = BTreeSet::new();
         // A list that names its CPUs again and again would take very long.
-        let mut left = MOST;
+        let mut left = CpuSet::MOST;
         for part in text.split(',').filter(|_| !text.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             match (first.parse::<u32>(), last.parse::<u32>()) {
-                (Ok(first), Ok(last)) if first <= last && last < MOST && last - first < left => {
+                (Ok(first), Ok(last)) if first <= last && last < CpuSet::MOST && last - first < left => {
                     left -= last - first + 1;
                     cpus.extend(first..=last);
                 }
-                _ => {
-                    return Err(SysError::invalid("list of CPUs", text, "it is written as in 0-3,8"));
-                }
+                _ => return Err(CpuSetError(text.to_owned())),
             }
         }
         Ok(Self(cpus))
     }
-}
-
-/// The calling thread's CPU mask. The C library's `cpu_set_t` ends at 1024 CPUs. The kernel refuses a buffer
-/// that is too short, so the buffer grows until the kernel accepts it.
-pub(super) fn affinity() -> io::Result<CpuSet> {
-    let mut words = 16;
-    loop {
-        let mut mask = vec![0 as libc::c_ulong; words];
-        // SAFETY: the buffer has the size that the kernel is given, and the kernel writes whole words. The C
-        // library's type is only a name for such an array.
-        let status = unsafe { libc::sched_getaffinity(0, size_of_val(mask.as_slice()), mask.as_mut_ptr().cast()) };
-        if status == 0 {
-            return Ok(from_mask(&mask));
-        }
-        let error = io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EINVAL) || words as u32 * BITS >= MOST {
-            return Err(error);
-        }
-        words *= 2;
-    }
-}
-
-pub(super) fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
-    let highest = cpus.iter().last().unwrap_or(0);
-    if highest >= MOST {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    let mut mask = vec![0 as libc::c_ulong; (highest / BITS) as usize + 1];
-    for cpu in cpus.iter() {
-        mask[(cpu / BITS) as usize] |= 1 << (cpu % BITS);
-    }
-    // SAFETY: the buffer has the size that the kernel is given and is only read.
-    let status = unsafe { libc::sched_setaffinity(0, size_of_val(mask.as_slice()), mask.as_ptr().cast()) };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-fn from_mask(mask: &[libc::c_ulong]) -> CpuSet {
-    let numbers = 0..mask.len() as u32 * BITS;
-    numbers.filter(|cpu| mask[(cpu / BITS) as usize] & (1 << (cpu % BITS)) != 0).collect()
 }
 
 #[cfg(test)]
@@ -134,11 +94,6 @@ mod tests {
         let set: CpuSet = [8, 0, 1, 3, 2, 10].into_iter().collect();
         assert_eq!(set.to_string(), "0-3,8,10");
         assert_eq!(CpuSet::default().to_string(), "");
-    }
-
-    #[test]
-    fn the_second_word_of_a_mask_counts_from_64() {
-        assert_eq!(from_mask(&[1, 2]), [0, BITS + 1].into_iter().collect());
     }
 
     #[test]
@@ -164,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(cpus in proptest::collection::btree_set(0..MOST, 0..50)) {
+        fn what_is_written_is_read(cpus in proptest::collection::btree_set(0..CpuSet::MOST, 0..50)) {
             let set = CpuSet(cpus);
             prop_assert_eq!(set.to_string().parse::<CpuSet>().unwrap(), set);
         }

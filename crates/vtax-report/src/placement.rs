@@ -1,0 +1,118 @@
+//! Where the ends of a run were: on which CPUs of which NUMA node, and what of the network was beside them.
+
+use std::collections::BTreeSet;
+
+use vtax_model::{
+    cpus::CpuSet,
+    nic::IrqFacts,
+    result::ResultDocument,
+    run::{EndRecord, Environment, Hop, PairRecord, Placement},
+};
+
+use super::{
+    blocks::distinct,
+    view::{Column, Group, Section, Table, TableRow, Value},
+    words,
+};
+
+/// The CPUs that something used on one machine.
+struct Used<'a> {
+    machine: &'a Environment,
+    initiator: CpuSet,
+    responder: CpuSet,
+    /// Both ends, one after the other, where the path's own cost is measured.
+    path: CpuSet,
+    /// Links of the paths. They are of the machine on which vtax ran.
+    hops: Vec<&'a Hop>,
+}
+
+/// A line for each NUMA node. None for runs of an older vtax, which did not record the nodes.
+pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
+    let machines: Vec<Used<'_>> = std::iter::once(here(document)).chain(elsewhere(document)).collect();
+    let several = machines.len() > 1;
+    let heads = ["initiator", "responder", "both, for the path", "links", "their interrupts"];
+    let rows: Vec<(Vec<String>, [String; 5])> = machines.iter().flat_map(|used| used.rows(several)).collect();
+    let used: Vec<usize> = (0..heads.len()).filter(|at| rows.iter().any(|(_, texts)| !texts[*at].is_empty())).collect();
+    let row = |(labels, texts): (Vec<String>, [String; 5])| {
+        let text = |at: &usize| if texts[*at].is_empty() { Value::Absent } else { texts[*at].as_str().into() };
+        TableRow::new(labels, used.iter().map(text).collect::<Vec<_>>())
+    };
+    let machine = several.then(|| "machine".to_owned());
+    let table = Table {
+        labels: machine.into_iter().chain(["NUMA node".to_owned(), "its CPUs".to_owned()]).collect(),
+        groups: vec![Group::untitled(used.iter().map(|at| Column::wrapped(heads[*at])).collect::<Vec<_>>())],
+        rows: rows.into_iter().map(row).collect(),
+        ..Table::default()
+    };
+    Section::of_table("On which CPUs the ends ran", table)
+}
+
+fn here(document: &ResultDocument) -> Used<'_> {
+    let Placement { initiator, responder, path, .. } = &document.placement;
+    let mine = pairs(document).into_iter().filter(|pair| pair.initiator.environment.is_none());
+    let theirs = pairs(document).into_iter().filter(|pair| pair.responder.environment.is_none());
+    let paths = document.cells.iter().filter_map(|record| record.path.as_ref());
+    Used {
+        machine: &document.environment,
+        initiator: initiator.iter().chain(mine.flat_map(|pair| &pair.initiator.cpus)).copied().collect(),
+        responder: responder.iter().chain(theirs.flat_map(|pair| &pair.responder.cpus)).copied().collect(),
+        path: path.iter().copied().collect(),
+        hops: distinct(paths.flat_map(|path| &path.hops)),
+    }
+}
+
+/// The other machines, each once.
+fn elsewhere(document: &ResultDocument) -> Vec<Used<'_>> {
+    let pairs = pairs(document);
+    let ends = pairs.iter().flat_map(|pair| [&pair.initiator, &pair.responder]);
+    let of_ends = |machine: &Environment, end: fn(&PairRecord) -> &EndRecord| {
+        let there = pairs.iter().map(|pair| end(pair)).filter(|end| end.environment.as_ref() == Some(machine));
+        there.flat_map(|end| &end.cpus).copied().collect()
+    };
+    let used = |machine| Used {
+        machine,
+        initiator: of_ends(machine, |pair| &pair.initiator),
+        responder: of_ends(machine, |pair| &pair.responder),
+        path: CpuSet::default(),
+        hops: Vec::new(),
+    };
+    distinct(ends.filter_map(|end| end.environment.as_ref())).into_iter().map(used).collect()
+}
+
+fn pairs(document: &ResultDocument) -> Vec<&PairRecord> {
+    let ends = document.cells.iter().filter_map(|record| record.ends.as_ref());
+    distinct(ends.flat_map(|ends| &ends.pairs))
+}
+
+impl Used<'_> {
+    fn rows(&self, several: bool) -> Vec<(Vec<String>, [String; 5])> {
+        let row = |(node, cpus): (&u32, &CpuSet)| {
+            let name = several.then(|| self.machine.hostname.to_string());
+            let labels = name.into_iter().chain([node.to_string(), cpus.to_string()]).collect();
+            let among = |used: &CpuSet| used.iter().filter(|cpu| cpus.contains(*cpu)).collect::<CpuSet>().to_string();
+            let texts = [
+                among(&self.initiator),
+                among(&self.responder),
+                among(&self.path),
+                self.links(*node),
+                among(&self.interrupts()),
+            ];
+            (labels, texts)
+        };
+        self.machine.node_cpus.iter().map(row).collect()
+    }
+
+    /// The links whose NIC is at this node.
+    fn links(&self, node: u32) -> String {
+        let there = self.hops.iter().filter(|hop| hop.nic.numa_node == Some(node));
+        let names: BTreeSet<String> = there.map(|hop| format!("{} in {}", hop.link, hop.domain)).collect();
+        words::list(names.into_iter(), ", ").unwrap_or_default()
+    }
+
+    /// The CPUs that take the interrupts of the links.
+    fn interrupts(&self) -> CpuSet {
+        let cpus = |irq: &IrqFacts| irq.effective.as_ref().unwrap_or(&irq.affinity).raw().parse::<CpuSet>().ok();
+        let sets: Vec<CpuSet> = self.hops.iter().flat_map(|hop| &hop.nic.irqs).filter_map(cpus).collect();
+        sets.iter().flat_map(CpuSet::iter).collect()
+    }
+}
