@@ -34,6 +34,7 @@ mod tax;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod trend;
 mod trouble;
 mod two_samples;
 mod view;
@@ -52,6 +53,7 @@ pub use vtax_plot::{Plotter, Theme};
 pub use compare::{RunComparison, compare};
 pub use heading::load;
 pub use styled::{Style, StyledPiece, StyledText};
+pub use trend::{NoTrend, RunTrend, TrendMetric, TrendOptions, trend};
 pub use view::{Align, Column, Group, JudgedChange, RowValues, Section, SectionPart, Table, TableRow, Value, View};
 
 /// The form of a report.
