@@ -9,9 +9,9 @@
 //! binary segmentation (Olshen, Venkatraman, Lucito & Wigler, "Circular binary segmentation for the analysis of
 //! array-based DNA copy number data", Biostatistics 5(4), 2004) with ranks in place of means, as Hawkins & Deng ("A
 //! nonparametric change-point control chart", Journal of Quality Technology 42(2), 2010) have them. Plain binary
-//! segmentation, which holds a beginning against the rest, misses a level of a third of the series in its middle,
-//! however far off it is. Only ranks count: no figure, however far off, weighs more than its rank, and nothing is
-//! assumed about how the figures are distributed.
+//! segmentation, which holds a beginning against the rest, often misses a level of the middle third of a short series,
+//! however far off it is. Only ranks count: no figure, however far off, weighs more than its rank, and nothing is assumed
+//! about how the figures are distributed.
 //!
 //! **Its p-value** comes from permutations of the same ranks, ties included: if nothing changed, every order of the
 //! figures is equally likely. Drawing ends as soon as enough permutations are as extreme (Besag & Clifford, "Sequential
