@@ -9,6 +9,11 @@ mod measure;
 use std::{fs, process::Command};
 
 use bench::Bench;
+use vtax_model::{
+    cell::Arm,
+    run::{RttFigures, RunState},
+};
+use vtax_stats::histogram::{Histogram, SparseHistogram};
 
 const STUDY: &str = r#"id = "mine"
 title = "Mine"
@@ -134,6 +139,53 @@ fn reading_results_makes_no_store() {
     bench.printed(&["results", "list"]);
     assert!(!bench.state().exists());
     assert!(bench.refused(&["results", "show"]).contains("there are no runs"));
+}
+
+/// 30 results of a study; from the 16th on the kernel is another one, and round trips take an eighth longer.
+fn history(bench: &Bench) {
+    let store = vtax_store::Store::open(&bench.state()).expect("a store");
+    for number in 0..30u32 {
+        let (kernel, factor) = if number < 15 { ("6.1.0", 1.0) } else { ("6.8.0", 1.125) };
+        let mut header =
+            vtax_synthetic::header(&format!("demo-{number:02}"), &format!("2026-05-{:02}T00:00:00Z", number + 1));
+        header.environment.kernel = kernel.into();
+        header.environment.hostname = "t7".into();
+        let mut sample = vtax_synthetic::sample(0, Arm::A, 1);
+        let noise = 1.0 + f64::from(number * 37 % 101) / 5_000.0;
+        let mut times = Histogram::new();
+        times.record(50_000);
+        sample.figures.rtt_ns = Some(RttFigures {
+            mean: 50_000.0 * factor * noise,
+            by_rate: None,
+            p50: 50_000,
+            p99: 50_000,
+            p999: 50_000,
+            max: 50_000,
+            hdr: SparseHistogram::of(&times),
+        });
+        let mut writer = store.create_run(&header).expect("new");
+        writer.samples(&[sample]).expect("lands");
+        writer.finish(RunState::Complete, 1.0).expect("ends");
+    }
+}
+
+#[test]
+fn a_trend_is_told_and_wrong_questions_are_refused() {
+    let bench = Bench::new();
+    history(&bench);
+    insta::assert_snapshot!("trend", bench.printed(&["results", "trend", "--study", "demo"]));
+    assert!(bench.printed(&["results", "trend", "--study", "demo", "--format", "csv"]).lines().count() == 31);
+    bench.printed(&["results", "trend", "--study", "demo", "--html", "trend.html", "--svg", "charts"]);
+    assert!(fs::read_to_string(bench.path().join("trend.html")).expect("a page").contains("6.8.0"));
+    assert_eq!(fs::read_dir(bench.path().join("charts")).expect("a folder").count(), 1);
+    let refused = |arguments: &[&str]| bench.refused(&[&["results", "trend"][..], arguments].concat());
+    insta::assert_snapshot!("trend_no_study", refused(&["--study", "dmeo"]));
+    insta::assert_snapshot!("trend_no_cell", refused(&["--study", "demo", "--cell", "brigde"]));
+    insta::assert_snapshot!("trend_no_machine", refused(&["--study", "demo", "--machine", "t8"]));
+    let rest: Vec<String> = (6..30).map(|number| format!("demo-{number:02}")).collect();
+    let rm: Vec<&str> = ["results", "rm"].into_iter().chain(rest.iter().map(String::as_str)).collect();
+    bench.vtax(&rm);
+    insta::assert_snapshot!("trend_too_few", refused(&["--study", "demo"]));
 }
 
 #[test]

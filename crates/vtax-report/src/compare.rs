@@ -19,6 +19,7 @@ use vtax_model::{
 };
 use vtax_stats::{PValue, Preference, Significance, Verdict, holm, median};
 
+pub(crate) use misgivings::sampling;
 use misgivings::{instruments, misgivings};
 
 use super::{
@@ -109,7 +110,7 @@ fn named(document: &ResultDocument) -> RunNamed {
 }
 
 /// By what was measured: the number of a swept value depends on what else was swept.
-fn of_cell(document: &ResultDocument, cell: Cell) -> Option<&CellRecord> {
+pub(crate) fn of_cell(document: &ResultDocument, cell: Cell) -> Option<&CellRecord> {
     let same = |other: Cell| Cell { variant: cell.variant, ..other } == cell;
     document.cells.iter().find(|record| same(record.cell))
 }
@@ -138,8 +139,12 @@ fn compared(record: &CellRecord, other: &ResultDocument) -> Option<Compared> {
 
 /// One figure a round: the baseline's two samples of a round share its luck, so they count as one.
 fn rounds(record: &CellRecord) -> Vec<f64> {
+    rounds_of(record, Metric::of(record.cell.workload.kind()))
+}
+
+/// The figures of a metric, likewise.
+pub(crate) fn rounds_of(record: &CellRecord, metric: Metric) -> Vec<f64> {
     let test = record.cell.workload.kind();
-    let metric = Metric::of(test);
     let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for sample in &record.samples {
         rounds.entry(sample.round).or_default().push(metric.value_of(test, sample));
@@ -175,7 +180,7 @@ fn only_in(one: &ResultDocument, other: &ResultDocument) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
+pub(crate) fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
     let of = |name: &str, text: fn(&ResultDocument) -> String| (name.to_owned(), text(a), text(b));
     let settings = [
         of("study", |run| run.study.clone()),

@@ -198,7 +198,7 @@ pub(crate) fn comparison(comparison: &RunComparison) -> String {
     table(COMPARISON.map(|(name, _)| name.to_owned()).to_vec(), comparison.cells.iter().map(fields))
 }
 
-fn table(head: Vec<String>, lines: impl Iterator<Item = Vec<String>>) -> String {
+pub(crate) fn table(head: Vec<String>, lines: impl Iterator<Item = Vec<String>>) -> String {
     let mut writer = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
     writer.write_record(head).expect("memory takes all that is written");
     for line in lines {

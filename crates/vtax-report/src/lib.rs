@@ -35,6 +35,7 @@ mod tax;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod trend;
 mod trouble;
 mod two_samples;
 mod view;
@@ -53,6 +54,7 @@ pub use vtax_plot::{Plotter, Theme};
 pub use compare::{RunComparison, compare};
 pub use heading::load;
 pub use styled::{Style, StyledPiece, StyledText};
+pub use trend::{NoTrend, RunTrend, TrendMetric, TrendOptions, trend};
 pub use view::{Align, Column, Group, JudgedChange, RowValues, Section, SectionPart, Table, TableRow, Value, View};
 
 /// The form of a report.

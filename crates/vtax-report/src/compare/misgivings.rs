@@ -64,7 +64,7 @@ fn apart(a: &ResultDocument, b: &ResultDocument) -> Vec<String> {
 }
 
 /// How each sample was taken; how many there are tells the interval.
-fn sampling(run: &ResultDocument) -> String {
+pub(crate) fn sampling(run: &ResultDocument) -> String {
     let of = |instrument: Instrument| {
         let plan = match instrument {
             Instrument::Path => run.plan.path?,

@@ -53,7 +53,7 @@ pub(crate) fn report(args: &ReportArgs, places: &Locations) -> Result<Exit, Stop
     Ok(Exit::Done)
 }
 
-fn write(option: &str, file: &Path, bytes: &[u8]) -> Result<(), Stop> {
+pub(super) fn write(option: &str, file: &Path, bytes: &[u8]) -> Result<(), Stop> {
     fs::write(file, bytes).coded("file", || format!("{option}: writing {}", file.display())).or_input()
 }
 
@@ -76,13 +76,13 @@ fn pictures(args: &ReportArgs, document: &ResultDocument) -> Result<(), Stop> {
     Ok(())
 }
 
-fn made(folder: &Path) -> Result<&Path, Stop> {
+pub(super) fn made(folder: &Path) -> Result<&Path, Stop> {
     fs::create_dir_all(folder).coded("file", || format!("making the folder {}", folder.display())).or_input()?;
     Ok(folder)
 }
 
 /// The text without characters that mean something to a shell or in a path.
-fn file_name(text: &str) -> String {
+pub(super) fn file_name(text: &str) -> String {
     let safe = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     let name: String = text.chars().map(safe).collect();
     name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")

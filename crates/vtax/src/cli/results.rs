@@ -1,5 +1,7 @@
 //! `vtax results`.
 
+mod trend;
+
 use std::path::Path;
 
 use clap::Subcommand;
@@ -13,6 +15,8 @@ use super::{
     Locations, answer, lists,
     run::{FORMATS, OutputOptions, print_run},
 };
+use trend::TrendArgs;
+
 use crate::{
     exit::{Exit, Stop},
     one_of::one_of,
@@ -64,6 +68,8 @@ pub(crate) enum ResultsVerb {
         #[arg(long, value_parser = one_of(&FORMATS), default_value = "table")]
         format: Format,
     },
+    /// Follow a study through its results: where a level changed, and what changed with it
+    Trend(TrendArgs),
     /// Print the whole result, every sample and histogram: vtax.result/v1
     Export {
         /// The run: its id, the beginning of its id, or `last`
@@ -90,6 +96,7 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
             print_styled(&comparison.render(&options(format)))?;
             return Ok(fail_above.map_or(Exit::Done, |limit| passed(&comparison, limit)));
         }
+        ResultsVerb::Trend(args) => trend::trend(&dir, &args)?,
         ResultsVerb::Export { id, csv, .. } => {
             show(&dir, &id, &options(if csv { Format::Csv } else { Format::Json }))?;
         }

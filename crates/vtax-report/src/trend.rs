@@ -1,0 +1,275 @@
+//! The results of a study in the order of time: where the level of a cell changed, and what changed with it.
+//!
+//! The unit is the run: one figure of each, the median over its rounds.
+
+mod chart;
+mod csv;
+mod draw;
+mod environment;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+use vtax_model::{
+    cell::Cell,
+    result::{CellRecord, Metric, ResultDocument},
+    workload::TestKind,
+};
+use vtax_stats::{LevelChange, Significance, Verdict, fewest_figures, level_changes, median, resemblance};
+
+use super::{
+    blocks::distinct,
+    compare::{of_cell, rounds_of},
+    labels, two_samples, words,
+};
+use environment::MachineChange;
+
+/// The form of [`RunTrend`] as JSON.
+const SCHEMA: &str = "vtax.trend/v1";
+
+/// Neighbouring results that correlate more than this cause twice as many false alarms as they should, or more.
+const RESEMBLING: f64 = 0.25;
+
+/// The results of a study, cell by cell, the oldest first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunTrend {
+    schema: &'static str,
+    study: String,
+    title: String,
+    machines: Vec<String>,
+    /// What is to be said with every figure, if the results are of an emulated server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caveat: Option<String>,
+    results: Vec<TrendResult>,
+    /// What of the machine, of vtax or of the plan changed between two results.
+    machine_changes: Vec<MachineChange>,
+    cells: Vec<CellTrend>,
+    /// Cells whose results are too few to tell a change, and how many they have.
+    too_few: Vec<(String, usize)>,
+    /// How many results a cell needs.
+    fewest: usize,
+}
+
+/// A run of the study.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct TrendResult {
+    id: String,
+    started: String,
+}
+
+/// A cell in all results that have it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct CellTrend {
+    #[serde(flatten)]
+    cell: Cell,
+    of: Metric,
+    #[serde(skip)]
+    name: String,
+    figures: Vec<TrendFigure>,
+    changes: Vec<TrendStep>,
+    /// How much neighbouring results resemble each other, from -1 to 1; absent for too few.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resemblance: Option<f64>,
+}
+
+/// What a run found.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct TrendFigure {
+    /// Index into the results.
+    result: usize,
+    /// The median over rounds: µs, Mb/s or seconds.
+    value: f64,
+}
+
+/// A change from one level to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct TrendStep {
+    /// The last result of the old level.
+    last_before: usize,
+    /// The first result of the new level.
+    first_after: usize,
+    /// The median over the results of the old level.
+    from: f64,
+    /// The median over the results of the new level.
+    to: f64,
+    /// The new level over the old one: the Hodges-Lehmann estimate.
+    ratio: f64,
+    /// Ends of its 95 % interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    high: Option<f64>,
+    p_adjusted: f64,
+    /// Whether the new level is slower or faster.
+    verdict: Verdict,
+}
+
+/// What of the results is followed.
+#[derive(Debug, Clone, Default)]
+pub struct TrendOptions {
+    /// Only cells whose names contain all of these words.
+    pub cell: Option<String>,
+    /// The figure.
+    pub metric: TrendMetric,
+}
+
+/// Which figure of a cell is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TrendMetric {
+    /// What the test is judged by: the mean round trip, the bandwidth, or the time of a file.
+    #[default]
+    Figure,
+    /// The execution time of both ends' threads, for a transaction or a KB.
+    Cpu,
+}
+
+impl TrendMetric {
+    fn of(self, test: TestKind) -> Metric {
+        match self {
+            TrendMetric::Figure => Metric::of(test),
+            TrendMetric::Cpu => Metric::Cpu,
+        }
+    }
+}
+
+/// Why there is no trend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoTrend {
+    /// No cell has figures, or none has this name. These are the names.
+    NoCell(Vec<String>),
+    /// The cell with most results has so many, and a change can be told from so many on.
+    TooFew {
+        /// How many results there are.
+        given: usize,
+        /// How many it takes.
+        needed: usize,
+    },
+}
+
+/// Follows the cells of a study through these results, the oldest first.
+pub fn trend(documents: &[ResultDocument], options: &TrendOptions) -> Result<RunTrend, NoTrend> {
+    let all = cells(documents);
+    let named = all.iter().map(|cell| (*cell, name(cell, &all)));
+    let followed: Vec<CellTrend> = named
+        .filter(|(_, name)| options.cell.as_ref().is_none_or(|wanted| matches(name, wanted)))
+        .map(|(cell, name)| follow(documents, cell, name, options.metric))
+        .filter(|cell| !cell.figures.is_empty())
+        .collect();
+    let most = followed.iter().map(|cell| cell.figures.len()).max();
+    let most = most.ok_or_else(|| NoTrend::NoCell(all.iter().map(|cell| name(cell, &all)).collect()))?;
+    let alone = fewest_figures(1, Significance::FIVE_PERCENT);
+    let family = followed.iter().filter(|cell| cell.figures.len() >= alone).count();
+    let fewest = fewest_figures(family, Significance::FIVE_PERCENT);
+    if most < fewest {
+        return Err(NoTrend::TooFew {
+            given: most,
+            needed: fewest_figures(followed.len(), Significance::FIVE_PERCENT),
+        });
+    }
+    let (mut cells, short): (Vec<CellTrend>, Vec<CellTrend>) =
+        followed.into_iter().partition(|cell| cell.figures.len() >= fewest);
+    cells.iter_mut().for_each(|cell| cell.find_changes(family));
+    let newest = documents.last();
+    Ok(RunTrend {
+        schema: SCHEMA,
+        study: newest.map_or(String::new(), |run| run.study.clone()),
+        title: newest.map_or(String::new(), |run| run.title.to_string()),
+        machines: distinct(documents.iter().map(|run| run.environment.hostname.to_string())),
+        caveat: documents.iter().find_map(|run| run.caveat.as_ref()).map(ToString::to_string),
+        results: documents.iter().map(|run| TrendResult { id: run.id.clone(), started: run.started.clone() }).collect(),
+        machine_changes: environment::changes(documents),
+        cells,
+        too_few: short.into_iter().map(|cell| (cell.name, cell.figures.len())).collect(),
+        fewest,
+    })
+}
+
+/// Each cell that a result has figures of, those of the newest result first.
+fn cells(documents: &[ResultDocument]) -> Vec<Cell> {
+    let measured = |record: &&CellRecord| !record.samples.is_empty();
+    let records = documents.iter().rev().flat_map(|run| run.cells.iter().filter(measured));
+    // The number of a swept value depends on what else was swept.
+    distinct(records.map(|record| Cell { variant: 0, ..record.cell }))
+}
+
+/// `bridge, TCP RR, MTU 1500`: what tells the cell from the others.
+fn name(cell: &Cell, all: &[Cell]) -> String {
+    let same = |other: &&Cell| (other.transport, other.workload.kind()) == (cell.transport, cell.workload.kind());
+    let alike: Vec<&Cell> = all.iter().filter(same).collect();
+    let varies = |differs: fn(&Cell, &Cell) -> bool| alike.iter().any(|other| differs(other, cell));
+    let varying = words::varying(alike.iter().copied());
+    let parts = [
+        Some(cell.row.to_string()),
+        Some(labels::test(cell)),
+        varies(|one, other| one.workload != other.workload).then(|| labels::size(cell)),
+        varies(|one, other| one.streams != other.streams).then(|| format!("{} streams", cell.streams)),
+        varies(|one, other| one.mtu != other.mtu).then(|| format!("MTU {}", cell.mtu)),
+        all.iter()
+            .any(|other| other.instrument != cell.instrument)
+            .then(|| words::of_instrument(cell.instrument).to_owned()),
+    ];
+    words::joined(parts.into_iter().flatten().chain(words::of_keys(&cell.options, &varying)), ", ")
+}
+
+/// Whether all words are in the name, whatever their case.
+fn matches(name: &str, wanted: &str) -> bool {
+    let words = |text: &str| -> Vec<String> {
+        let lower = text.to_lowercase();
+        lower.split([' ', ',']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    };
+    let known = words(name);
+    words(wanted).iter().all(|word| known.contains(word))
+}
+
+/// One figure of each result that has the cell.
+fn follow(documents: &[ResultDocument], cell: Cell, name: String, metric: TrendMetric) -> CellTrend {
+    let of = metric.of(cell.workload.kind());
+    let figure = |(result, run): (usize, &ResultDocument)| {
+        let rounds = rounds_of(of_cell(run, cell)?, of);
+        (!rounds.is_empty()).then(|| TrendFigure { result, value: median(&rounds) })
+    };
+    let figures = documents.iter().enumerate().filter_map(figure).collect();
+    CellTrend { cell, of, name, figures, changes: Vec::new(), resemblance: None }
+}
+
+impl CellTrend {
+    fn values(&self) -> Vec<f64> {
+        self.figures.iter().map(|figure| figure.value).collect()
+    }
+
+    /// As one of a family of cells that are read together.
+    fn find_changes(&mut self, family: usize) {
+        let values = self.values();
+        let found = level_changes(&values, family, Significance::FIVE_PERCENT).unwrap_or_default();
+        self.resemblance = resemblance(&values, &found);
+        let ends: Vec<usize> = found.iter().map(|change| change.at).chain([values.len()]).collect();
+        let starts: Vec<usize> = [0].into_iter().chain(ends.iter().copied()).collect();
+        let steps = found.iter().enumerate().filter_map(|(index, change)| {
+            self.step(change, &values[starts[index]..change.at], &values[change.at..ends[index + 1]])
+        });
+        self.changes = steps.collect();
+    }
+
+    fn step(&self, change: &LevelChange, before: &[f64], after: &[f64]) -> Option<TrendStep> {
+        let found = two_samples::ratio(before, after)?;
+        let (low, high) = found.interval.unzip();
+        let worse = self.of.cost_ratio(found.ratio) > 1.0;
+        Some(TrendStep {
+            last_before: self.figures[change.at - 1].result,
+            first_after: self.figures[change.at].result,
+            from: median(before),
+            to: median(after),
+            ratio: found.ratio,
+            low,
+            high,
+            p_adjusted: change.p.get(),
+            verdict: if worse { Verdict::Slower } else { Verdict::Faster },
+        })
+    }
+
+    /// Whether its results resemble each other so much that changes are found that are none.
+    fn is_doubtful(&self) -> bool {
+        let chance = 1.645 / (self.figures.len() as f64).sqrt();
+        self.resemblance.is_some_and(|share| share > RESEMBLING.max(chance))
+    }
+}

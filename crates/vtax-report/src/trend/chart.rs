@@ -1,0 +1,64 @@
+//! A trend as charts: one for each test and MTU, a line for each row.
+
+use vtax_plot::{Change, Chart, Heading, Measured, PlotError, Quantity, Trend, TrendLine, TrendRun};
+
+use super::{CellTrend, RunTrend};
+use crate::{
+    blocks::{grouped, names, unit},
+    html::{self, Article},
+    labels, words,
+};
+
+/// How many charts a reader can take in.
+const MOST: usize = 8;
+
+impl RunTrend {
+    /// One HTML file with the trend and its charts.
+    pub fn page(&self) -> Result<String, PlotError> {
+        let article = Article { id: self.study.clone(), view: self.view(), charts: self.charts() };
+        html::page(&format!("{}: trend", self.title), &[article])
+    }
+
+    /// Those with a change first.
+    pub fn charts(&self) -> Vec<Chart> {
+        let mut blocks = grouped(self.cells.iter().map(|cell| (cell.cell.block(), cell)));
+        blocks.sort_by_key(|(_, cells)| cells.iter().all(|cell| cell.changes.is_empty()));
+        blocks.iter().take(MOST).map(|(_, cells)| self.chart(cells).into()).collect()
+    }
+
+    fn chart(&self, cells: &[&CellTrend]) -> Trend {
+        let (cell, of) = (&cells[0].cell, cells[0].of);
+        let test = cell.workload.kind();
+        let title = format!("{}, MTU {} ({})", labels::test(cell), cell.mtu, words::of_instrument(cell.instrument));
+        let summary = format!("{} results of each row, the oldest first.", self.results.len());
+        Trend {
+            heading: Heading::new(title, summary),
+            quantity: Quantity::new(names(test)[1], unit(of)),
+            lines: cells.iter().map(|cell| self.line(cell)).collect(),
+            changes: self.changes(cells),
+        }
+    }
+
+    fn line(&self, cell: &CellTrend) -> TrendLine {
+        let run = |figure: &super::TrendFigure| {
+            let at = self.results[figure.result].started.parse().ok()?;
+            Some(TrendRun { at, measured: Measured::plain(figure.value) })
+        };
+        TrendLine { name: cell.cell.row.to_string(), runs: cell.figures.iter().filter_map(run).collect() }
+    }
+
+    /// The places at which one of these cells changed its level.
+    fn changes(&self, cells: &[&CellTrend]) -> Vec<Change> {
+        let mut places: Vec<usize> =
+            cells.iter().flat_map(|cell| cell.changes.iter().map(|step| step.first_after)).collect();
+        places.sort_unstable();
+        places.dedup();
+        let change = |result: usize| {
+            let at = self.results[result].started.parse().ok()?;
+            let known = self.machine_changes.iter().find(|change| change.result == result);
+            let label = known.map_or_else(|| "change of level".to_owned(), |change| change.label());
+            Some(Change { at, label })
+        };
+        places.into_iter().filter_map(change).collect()
+    }
+}

@@ -1,0 +1,69 @@
+//! What of the machine, of vtax and of the plan changed from one result to the next.
+
+use serde::Serialize;
+use vtax_model::result::ResultDocument;
+
+use crate::compare::{differences, sampling};
+
+/// What changed between a result and the one before it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct MachineChange {
+    /// The first result with the new state.
+    pub(super) result: usize,
+    pub(super) fields: Vec<ChangedField>,
+}
+
+/// A field of the environment, or of the plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct ChangedField {
+    pub(super) name: String,
+    pub(super) from: String,
+    pub(super) to: String,
+}
+
+/// What bears on speed most, in the order in which it is told. Everything else comes behind.
+const FIRST: [&str; 9] =
+    ["kernel", "QEMU", "vtax", "hostname", "cpu model", "governor", "hypervisor", "samples", "turbo"];
+
+/// How many fields a sentence names.
+const NAMED: usize = 3;
+
+pub(super) fn changes(documents: &[ResultDocument]) -> Vec<MachineChange> {
+    let of = |(index, pair): (usize, &[ResultDocument])| {
+        let fields = fields(&pair[0], &pair[1]);
+        (!fields.is_empty()).then_some(MachineChange { result: index + 1, fields })
+    };
+    documents.windows(2).enumerate().filter_map(of).collect()
+}
+
+fn fields(before: &ResultDocument, after: &ResultDocument) -> Vec<ChangedField> {
+    let qemu = |run: &ResultDocument| run.placement.guests.as_ref().map_or(String::new(), |by| by.qemu.to_string());
+    let of = |name: &str, text: fn(&ResultDocument) -> String| (name.to_owned(), text(before), text(after));
+    let own = [of("QEMU", qemu), of("samples", sampling)].into_iter().filter(|(_, from, to)| from != to);
+    // Every run has a seed of its own.
+    let others = differences(before, after).into_iter().filter(|(name, ..)| name != "plan");
+    let mut fields: Vec<ChangedField> =
+        own.chain(others).map(|(name, from, to)| ChangedField { name, from, to }).collect();
+    fields.sort_by_key(|field| FIRST.iter().position(|name| *name == field.name).unwrap_or(FIRST.len()));
+    fields
+}
+
+impl MachineChange {
+    /// `kernel from 6.1 to 6.8, governor from powersave to performance`
+    pub(super) fn told(&self) -> String {
+        let told = |field: &ChangedField| {
+            let [from, to] = [&field.from, &field.to].map(|text| if text.is_empty() { "not told" } else { text });
+            format!("{} from {from} to {to}", field.name)
+        };
+        let named: Vec<String> = self.fields.iter().take(NAMED).map(told).collect();
+        let more = self.fields.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        format!("{}{more}", named.join(", "))
+    }
+
+    /// `kernel 6.8`: a few words for a chart.
+    pub(super) fn label(&self) -> String {
+        let field = &self.fields[0];
+        format!("{} {}", field.name, field.to)
+    }
+}

@@ -1,0 +1,267 @@
+//! Where a series of figures changed its level: the results of one cell, run after run.
+//!
+//! The figure of a run is the unit here. What differs between the samples of one run says nothing about what differs
+//! between runs, so only one figure a run comes in.
+//!
+//! **The test.** Every stretch of neighbouring figures is held against all others of the series by their rank sums
+//! (Wilcoxon, Mann and Whitney), each standardised by its own variance, and the stretch that differs most is the
+//! candidate. It may reach to an end, which is one change, or not, which is a level that came and went. This is circular
+//! binary segmentation (Olshen, Venkatraman, Lucito & Wigler, "Circular binary segmentation for the analysis of
+//! array-based DNA copy number data", Biostatistics 5(4), 2004) with ranks in place of means, as Hawkins & Deng ("A
+//! nonparametric change-point control chart", Journal of Quality Technology 42(2), 2010) have them. Plain binary
+//! segmentation, which holds a beginning against the rest, often misses a level of the middle third of a short series,
+//! however far off it is. Only ranks count: no figure, however far off, weighs more than its rank, and nothing is assumed
+//! about how the figures are distributed.
+//!
+//! **Its p-value** comes from permutations of the same ranks, ties included: if nothing changed, every order of the
+//! figures is equally likely. Drawing ends as soon as enough permutations are as extreme (Besag & Clifford, "Sequential
+//! Monte Carlo p-values", Biometrika 78(2), 1991). The draws are seeded: the same figures give the same answer.
+//!
+//! **Several changes.** The series is cut at the ends of the stretch, and each part is tested in turn. A part is only
+//! tested after the whole was found to change, and its p-value is multiplied by the length of the series over its own
+//! (Meinshausen, "Hierarchical testing of variable importance", Biometrika 95(2), 2008): parts that are tested next to
+//! each other share the level. Several series share the level evenly (Bonferroni). At last each place must also tell the
+//! levels at its two sides apart, by the best cut of these two alone, at its share of the level (as the pruning of Olshen
+//! et al.): a stretch whose other end is by chance not at the end of the series adds no place of its own.
+//!
+//! **What it can't do.** Permutations need figures that are independent while nothing changes. Where each result
+//! resembles the one before, changes are found that are none: [`resemblance`] tells how much they do. The tests below
+//! say how often, and which changes are found.
+
+use std::ops::Range;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+use super::error::finite;
+use super::{PValue, Significance, StatsError, median};
+
+/// The fewest and the most permutations of a series that is found to have changed.
+const DRAWS: [f64; 2] = [2_000.0, 1_000_000.0];
+/// As many permutations at least as extreme as the series end the drawing: p is then known to a tenth of itself. As many
+/// are drawn as have so many of them at the p that is wanted.
+const ENOUGH: usize = 100;
+/// Differences of standardised rank sums below this are rounding.
+const ROUNDING: f64 = 1e-9;
+
+/// A place where a series changed its level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LevelChange {
+    /// The index of the first figure of the new level.
+    pub at: usize,
+    /// The p-value after correction for everything that was tested beside it.
+    pub p: PValue,
+}
+
+/// The places where this series changed its level, in order. It is one of `family` series that are read together.
+pub fn level_changes(
+    figures: &[f64],
+    family: usize,
+    significance: Significance,
+) -> Result<Vec<LevelChange>, StatsError> {
+    finite(figures)?;
+    let search = LevelSearch { figures, family: family.max(1), significance };
+    let mut places = search.places();
+    loop {
+        let judged = search.judged(&places);
+        let weakest = judged.iter().enumerate().max_by(|(_, one), (_, other)| one.total_cmp(other));
+        match weakest {
+            Some((index, p)) if *p > significance.get() => places.remove(index),
+            _ => {
+                return places
+                    .into_iter()
+                    .zip(judged)
+                    .map(|(at, p)| Ok(LevelChange { at, p: PValue::new(p)? }))
+                    .collect();
+            }
+        };
+    }
+}
+
+/// A series that is cut into levels.
+struct LevelSearch<'a> {
+    figures: &'a [f64],
+    family: usize,
+    significance: Significance,
+}
+
+impl LevelSearch<'_> {
+    /// Of the whole level, the share of one part is one in this many.
+    fn shares(&self, part: &Range<usize>) -> f64 {
+        self.figures.len() as f64 / part.len().max(1) as f64 * self.family as f64
+    }
+
+    /// The p-value of a part after correction, and where it is cut; None if it can't be small enough.
+    fn tested(&self, part: &Range<usize>, by: Cuts) -> Option<(f64, Range<usize>)> {
+        let shares = self.shares(part);
+        let (stretch, p) = strongest(&self.figures[part.clone()], by, self.significance.get() / shares)?;
+        Some(((p * shares).min(1.0), part.start + stretch.start..part.start + stretch.end))
+    }
+
+    /// The ends of every stretch that differs, in order.
+    fn places(&self) -> Vec<usize> {
+        let mut places = Vec::new();
+        let mut open = Vec::from([Range { start: 0, end: self.figures.len() }]);
+        while let Some(part) = open.pop() {
+            let Some((p, stretch)) = self.tested(&part, Cuts::Two) else { continue };
+            if p <= self.significance.get() {
+                places.extend([stretch.start, stretch.end].into_iter().filter(|at| part.start < *at && *at < part.end));
+                open.extend([part.start..stretch.start, stretch.clone(), stretch.end..part.end]);
+            }
+        }
+        places.sort_unstable();
+        places
+    }
+
+    /// The p-value of each place, by the levels at its two sides alone.
+    fn judged(&self, places: &[usize]) -> Vec<f64> {
+        let ends: Vec<usize> = [0].iter().chain(places).chain(&[self.figures.len()]).copied().collect();
+        let of = |around: &[usize]| self.tested(&(around[0]..around[2]), Cuts::One).map_or(1.0, |(p, _)| p);
+        ends.windows(3).map(of).collect()
+    }
+}
+
+/// How many cuts a stretch may have that is held against the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cuts {
+    /// It begins where the series begins.
+    One,
+    /// It may be anywhere.
+    Two,
+}
+
+/// The least number of figures in which a change can be found, if `family` series are read together.
+pub fn fewest_figures(family: usize, significance: Significance) -> usize {
+    let wanted = significance.get() / family.max(1) as f64;
+    (2..).find(|figures| least_p(*figures, Cuts::Two) <= wanted).expect("p falls with each figure")
+}
+
+/// How much each figure resembles the one before it, beyond the levels: the correlation of neighbouring ranks, within
+/// each stretch of one level, from -1 to 1. None where there are too few figures to tell.
+///
+/// Ranks around a level's own median correlate a little negatively by chance; that share, 1 / n, is added.
+pub fn resemblance(figures: &[f64], changes: &[LevelChange]) -> Option<f64> {
+    const FEWEST: usize = 12;
+    let starts = std::iter::once(0).chain(changes.iter().map(|change| change.at));
+    let ends = changes.iter().map(|change| change.at).chain([figures.len()]);
+    let levels: Vec<&[f64]> = starts.zip(ends).map(|(start, end)| &figures[start..end]).collect();
+    let centred = |level: &&[f64]| {
+        let centre = median(level);
+        level.iter().map(|figure| figure - centre).collect::<Vec<_>>()
+    };
+    let residuals: Vec<f64> = levels.iter().flat_map(centred).collect();
+    if residuals.len() < FEWEST {
+        return None;
+    }
+    let centred = centred_ranks(&residuals);
+    let variance: f64 = centred.iter().map(|rank| rank * rank).sum();
+    let together: f64 = centred.windows(2).map(|pair| pair[0] * pair[1]).sum();
+    (variance > 0.0).then(|| together / variance + 1.0 / residuals.len() as f64)
+}
+
+/// The smallest p that so many figures can have. Of the orders of an even number, two have the halves apart at one cut;
+/// a stretch of half the length can begin at as many places as a half has figures. An odd number has the share of one
+/// figure less, by counting the two lengths that are nearest to a half.
+fn least_p(figures: usize, by: Cuts) -> f64 {
+    let half = figures / 2;
+    let places = if by == Cuts::One { 1 } else { half };
+    2.0 * places as f64 / (0..half).fold(1.0, |ways, k| ways * (2 * half - k) as f64 / (k + 1) as f64)
+}
+
+/// The stretch that differs most from the rest, and its p-value; None if p can't be as small as `wanted`.
+fn strongest(figures: &[f64], by: Cuts, wanted: f64) -> Option<(Range<usize>, f64)> {
+    if figures.len() < 2 || least_p(figures.len(), by) > wanted {
+        return None;
+    }
+    let weights = weights(figures.len());
+    let mut ranks = centred_ranks(figures);
+    let (stretch, size) = largest(&sums(&ranks), &weights, by)?;
+    // Sorted, so that p depends on the figures and not on their order.
+    ranks.sort_by(f64::total_cmp);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(figures.len() as u64);
+    let draws = (ENOUGH as f64 / wanted).clamp(DRAWS[0], DRAWS[1]) as usize;
+    let mut extreme = 0;
+    for draw in 1..=draws {
+        shuffle(&mut ranks, &mut random);
+        extreme += usize::from(largest_size(&sums(&ranks), &weights, by) >= size - ROUNDING);
+        if extreme == ENOUGH {
+            return Some((stretch, extreme as f64 / draw as f64));
+        }
+    }
+    Some((stretch, (extreme + 1) as f64 / (draws + 1) as f64))
+}
+
+/// What the rank sum of a stretch of each length is multiplied by. The variance of ranks is left out: all stretches and
+/// all permutations share it.
+fn weights(n: usize) -> Vec<f64> {
+    let weight = |length: usize| (length as f64 * (n - length) as f64).sqrt().recip();
+    (0..n).map(|length| if length == 0 { 0.0 } else { weight(length) }).collect()
+}
+
+/// The sums of all ranks before each place.
+fn sums(ranks: &[f64]) -> Vec<f64> {
+    let mut sums = Vec::with_capacity(ranks.len() + 1);
+    sums.push(0.0);
+    let mut sum = 0.0;
+    sums.extend(ranks.iter().map(|rank| {
+        sum += rank;
+        sum
+    }));
+    sums
+}
+
+/// The size of the largest standardised rank sum of a stretch.
+fn largest_size(sums: &[f64], weights: &[f64], by: Cuts) -> f64 {
+    let of_length = |(length, weight): (usize, &f64)| {
+        let starts = if by == Cuts::One { 1 } else { sums.len() - length };
+        let pairs = sums[length..].iter().zip(&sums[..starts]);
+        weight * pairs.fold(0.0, |most: f64, (end, start)| most.max((end - start).abs()))
+    };
+    weights.iter().enumerate().skip(1).map(of_length).fold(0.0, f64::max)
+}
+
+/// The stretch with the largest standardised rank sum, and that. Of equal ones the one that has an end of the series, or
+/// whose length is nearest to half of it. None if all ranks are equal.
+fn largest(sums: &[f64], weights: &[f64], by: Cuts) -> Option<(Range<usize>, f64)> {
+    let size = largest_size(sums, weights, by);
+    let n = sums.len() - 1;
+    let starts = |length: usize| if by == Cuts::One { 0..=0 } else { 0..=n - length };
+    let all = (1..n).flat_map(|length| starts(length).map(move |start| start..start + length));
+    let as_large = |stretch: &Range<usize>| {
+        weights[stretch.len()] * (sums[stretch.end] - sums[stretch.start]).abs() >= size - ROUNDING
+    };
+    let inside = |stretch: &Range<usize>| stretch.start > 0 && stretch.end < n;
+    let best = all.filter(as_large).min_by_key(|stretch| (inside(stretch), (2 * stretch.len()).abs_diff(n)));
+    best.filter(|_| size > ROUNDING).map(|stretch| (stretch, size))
+}
+
+/// The ranks of the figures, less their mean.
+fn centred_ranks(figures: &[f64]) -> Vec<f64> {
+    let mean = (figures.len() as f64 + 1.0) / 2.0;
+    midranks(figures).into_iter().map(|rank| rank - mean).collect()
+}
+
+/// The rank of each figure, from 1; equal figures share the mean of their ranks.
+fn midranks(figures: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..figures.len()).collect();
+    order.sort_by(|a, b| figures[*a].total_cmp(&figures[*b]));
+    let mut ranks = vec![0.0; figures.len()];
+    let mut first = 0;
+    for equal in order.chunk_by(|a, b| figures[*a] == figures[*b]) {
+        let rank = first as f64 + (equal.len() as f64 + 1.0) / 2.0;
+        equal.iter().for_each(|index| ranks[*index] = rank);
+        first += equal.len();
+    }
+    ranks
+}
+
+/// Fisher and Yates' shuffle. Whole numbers below a bound by Lemire (2019) without the rejection.
+fn shuffle(ranks: &mut [f64], random: &mut impl Rng) {
+    for last in (1..ranks.len()).rev() {
+        let chosen = (u128::from(random.next_u64()) * (last as u128 + 1)) >> 64;
+        ranks.swap(last, chosen as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests;

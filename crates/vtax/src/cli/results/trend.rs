@@ -1,0 +1,168 @@
+//! `vtax results trend`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use miette::miette;
+
+use vtax_model::result::ResultDocument;
+use vtax_report::{self as report, Format, NoTrend, Plotter, RunTrend, Theme, TrendMetric, TrendOptions};
+use vtax_store::{Condition, RunSummary, Store};
+
+use super::super::{
+    report::{file_name, made, write},
+    run::{FORMATS, terminal_width},
+};
+use crate::{
+    exit::{Blamed, Stop},
+    one_of::{Choice, one_of},
+    terminal::print_styled,
+};
+
+/// How many names an error lists.
+const NAMED: usize = 12;
+
+const METRICS: [Choice<TrendMetric>; 2] = [
+    ("figure", "What the test is judged by: round trip, bandwidth, or time of a file", TrendMetric::Figure),
+    ("cpu", "The CPU time of both ends' threads", TrendMetric::Cpu),
+];
+
+#[derive(Debug, Args)]
+pub(crate) struct TrendArgs {
+    /// The study: its id, as `vtax results list` has it at the beginning of each run's id
+    #[arg(long, value_name = "ID")]
+    study: String,
+    /// Only cells with all of these words in their names, as "bridge TCP RR"
+    #[arg(long, value_name = "WORDS")]
+    cell: Option<String>,
+    /// The figure that is followed
+    #[arg(long, value_parser = one_of(&METRICS), default_value = "figure")]
+    metric: TrendMetric,
+    /// The machine, by its host name [default: that of the newest result]
+    #[arg(long, value_name = "NAME")]
+    machine: Option<String>,
+    /// Follow the study through the results of all machines
+    #[arg(long, conflicts_with = "machine")]
+    all_machines: bool,
+    /// The form of the trend
+    #[arg(long, value_parser = one_of(&FORMATS), default_value = "table")]
+    format: Format,
+    /// Write one HTML file with charts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write each chart as an SVG file into this folder
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+pub(super) fn trend(dir: &Path, args: &TrendArgs) -> Result<(), Stop> {
+    let found = followed(dir, args)?;
+    if let Some(file) = &args.html {
+        write("--html", file, found.page().or_infrastructure()?.as_bytes())?;
+        tell!("wrote {}", file.display());
+    }
+    if let Some(folder) = &args.svg {
+        pictures(&found, made(folder)?, &args.study)?;
+    }
+    if args.html.is_none() && args.svg.is_none() {
+        let usual = report::Options::default();
+        let width = terminal_width().unwrap_or(usual.width);
+        print_styled(&found.render(&report::Options { format: args.format, width, ..usual }))?;
+    }
+    Ok(())
+}
+
+fn followed(dir: &Path, args: &TrendArgs) -> Result<RunTrend, Stop> {
+    let documents = of_machine(complete(dir, &args.study)?, args)?;
+    let options = TrendOptions { cell: args.cell.clone(), metric: args.metric };
+    report::trend(&documents, &options).map_err(|none| refused(none, args))
+}
+
+/// The complete results of a study, the oldest first.
+fn complete(dir: &Path, study: &str) -> Result<Vec<ResultDocument>, Stop> {
+    let all = Store::reading(dir, Store::list)?;
+    let mut runs: Vec<&RunSummary> =
+        all.iter().filter(|run| run.study == study && run.state == Condition::Complete).collect();
+    if runs.is_empty() {
+        return Err(no_result(&all, study));
+    }
+    // The clock may have been set back between two of them.
+    runs.reverse();
+    runs.sort_by(|one, other| one.started.cmp(&other.started));
+    let documents = runs.into_iter().map(|run| Store::reading(dir, |store| store.document(&run.id)));
+    Ok(documents.collect::<Result<_, _>>()?)
+}
+
+fn no_result(all: &[RunSummary], study: &str) -> Stop {
+    let mut known: Vec<&str> = all.iter().map(|run| run.study.as_str()).collect();
+    known.sort_unstable();
+    known.dedup();
+    let known =
+        if known.is_empty() { "there are no runs".into() } else { format!("there are runs of {}", list(&known)) };
+    Stop::input(miette!(
+        code = "no-runs",
+        "--study: \"{study}\" has no complete run; {known}. `vtax results list` names them all"
+    ))
+}
+
+fn list(names: &[impl AsRef<str>]) -> String {
+    let named: Vec<&str> = names.iter().take(NAMED).map(AsRef::as_ref).collect();
+    let more = names.len().saturating_sub(NAMED);
+    if more > 0 { format!("{} and {more} more", named.join("; ")) } else { named.join("; ") }
+}
+
+/// Those of the machine that is asked for. An emulated server is a machine of its own.
+fn of_machine(documents: Vec<ResultDocument>, args: &TrendArgs) -> Result<Vec<ResultDocument>, Stop> {
+    if args.all_machines {
+        return Ok(documents);
+    }
+    let machine = |run: &ResultDocument| (run.environment.hostname.to_string(), run.caveat.is_some());
+    let newest = documents.iter().rev().find(|run| args.machine.as_ref().is_none_or(|name| machine(run).0 == *name));
+    let Some(wanted) = newest.map(machine) else {
+        let mut names: Vec<String> = documents.iter().map(|run| machine(run).0).collect();
+        names.sort_unstable();
+        names.dedup();
+        let asked = args.machine.as_deref().unwrap_or_default();
+        return Err(Stop::input(miette!(
+            code = "no-runs",
+            "--machine: no complete run of {} is of the machine \"{asked}\"; there are runs of {}",
+            args.study,
+            list(&names)
+        )));
+    };
+    let (kept, others): (Vec<_>, Vec<_>) = documents.into_iter().partition(|run| machine(run) == wanted);
+    if !others.is_empty() {
+        let (count, name) = (others.len(), wanted.0);
+        tell!("{count} results of other machines than {name} are left out: --all-machines, or --machine NAME");
+    }
+    Ok(kept)
+}
+
+fn refused(none: NoTrend, args: &TrendArgs) -> Stop {
+    let study = &args.study;
+    Stop::input(match none {
+        NoTrend::NoCell(names) => miette!(
+            code = "no-such-cell",
+            "--cell: no cell of {study} has all of these words in its name: \"{}\". The cells are: {}",
+            args.cell.as_deref().unwrap_or_default(),
+            list(&names)
+        ),
+        NoTrend::TooFew { given, needed } => miette!(
+            code = "too-few-results",
+            "{study} has {given} complete results, and a change of level can be told from {needed} on: measure it more \
+             often, or compare two of them with `vtax results compare`. --cell needs fewer for fewer cells"
+        ),
+    })
+}
+
+fn pictures(found: &RunTrend, folder: &Path, study: &str) -> Result<(), Stop> {
+    let plotter = Plotter::new().or_infrastructure()?;
+    let charts = found.charts();
+    for chart in &charts {
+        let name = file_name(&format!("{study}-trend-{}", chart.heading().title));
+        let picture = plotter.svg(chart).or_infrastructure()?.standalone(Theme::Light);
+        write("--svg", &folder.join(format!("{name}.svg")), picture.as_str().as_bytes())?;
+    }
+    tell!("wrote {} charts", charts.len());
+    Ok(())
+}
