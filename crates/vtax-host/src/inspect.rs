@@ -16,8 +16,8 @@ use vtax_model::{
 
 use idle::IdleStates;
 
-pub use route::{link_hops, route_hops};
 pub(crate) use cpu::node_cpus;
+pub use route::{link_hops, route_hops};
 pub use tree::SystemRoot;
 
 /// Describes the machine below `tree`.

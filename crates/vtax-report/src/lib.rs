@@ -100,7 +100,8 @@ pub fn render(document: &ResultDocument, options: &Options) -> StyledText {
     }
 }
 
-/// One HTML file with the reports of these runs, one below the other.
+/// One HTML file with the reports of these runs, one below the other. Before them each is compared with the first, if
+/// the two have anything in common.
 pub fn page(documents: &[ResultDocument], options: &Options) -> Result<String, PlotError> {
     let options = Options { detail: true, explain: true, ..*options };
     let article = |document: &ResultDocument| Article {
@@ -112,7 +113,18 @@ pub fn page(documents: &[ResultDocument], options: &Options) -> Result<String, P
         [one] => one.title.to_string(),
         several => format!("{} results of vtax", several.len()),
     };
-    html::page(&title, &documents.iter().map(article).collect::<Vec<_>>())
+    let comparisons = documents.split_first().map_or(Vec::new(), |(first, others)| compared(first, others));
+    html::page(&title, &comparisons.into_iter().chain(documents.iter().map(article)).collect::<Vec<_>>())
+}
+
+fn compared(first: &ResultDocument, others: &[ResultDocument]) -> Vec<Article> {
+    let article = |(nth, comparison): (usize, RunComparison)| Article {
+        id: format!("comparison-{}", nth + 1),
+        view: comparison.view(),
+        charts: Vec::new(),
+    };
+    let comparisons = others.iter().map(|other| compare(first, other)).enumerate();
+    comparisons.filter(|(_, comparison)| comparison.nothing_in_common().is_none()).map(article).collect()
 }
 
 /// Every chart of a run.

@@ -47,15 +47,23 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     Section::of_table("On which CPUs the ends ran", table)
 }
 
+/// The machine on which vtax ran. The ends' own records tell more than the placement, where a run has them.
 fn here(document: &ResultDocument) -> Used<'_> {
     let Placement { initiator, responder, path, .. } = &document.placement;
-    let mine = pairs(document).into_iter().filter(|pair| pair.initiator.environment.is_none());
-    let theirs = pairs(document).into_iter().filter(|pair| pair.responder.environment.is_none());
+    let pairs = pairs(document);
+    let cpus = |placed: &[u32], end: fn(&PairRecord) -> &EndRecord| -> CpuSet {
+        let mine = pairs.iter().map(|pair| end(pair)).filter(|end| end.environment.is_none());
+        if pairs.is_empty() {
+            placed.iter().copied().collect()
+        } else {
+            mine.flat_map(|end| &end.cpus).copied().collect()
+        }
+    };
     let paths = document.cells.iter().filter_map(|record| record.path.as_ref());
     Used {
         machine: &document.environment,
-        initiator: initiator.iter().chain(mine.flat_map(|pair| &pair.initiator.cpus)).copied().collect(),
-        responder: responder.iter().chain(theirs.flat_map(|pair| &pair.responder.cpus)).copied().collect(),
+        initiator: cpus(initiator, |pair| &pair.initiator),
+        responder: cpus(responder, |pair| &pair.responder),
         path: path.iter().copied().collect(),
         hops: distinct(paths.flat_map(|path| &path.hops)),
     }

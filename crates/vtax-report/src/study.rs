@@ -73,8 +73,7 @@ fn detailed(document: &ResultDocument, options: &Options, notes: &mut Notes) -> 
             sections.extend(blocks(document).iter().filter_map(detail::section));
         }
     }
-    let others =
-        [detail::noise_floor, series::section, path::section, placement::section, machine::section];
+    let others = [detail::noise_floor, series::section, path::section, placement::section, machine::section];
     sections.extend(others.into_iter().filter_map(|section| section(document)));
     sections
 }

@@ -71,9 +71,11 @@ impl Conditions {
     /// The command line that takes the same samples in the same order.
     pub(crate) fn repeating(&self, seed: u64) -> String {
         let has_seed = self.command.iter().any(|word| word == "--seed" || word.starts_with("--seed="));
-        let seed = if has_seed || self.command.is_empty() { Vec::new() } else { vec!["--seed".to_owned(), seed.to_string()] };
+        let seed =
+            if has_seed || self.command.is_empty() { Vec::new() } else { vec!["--seed".to_owned(), seed.to_string()] };
         let words = self.command.iter().chain(&seed).map(|word| word.replace('\0', ""));
-        let quoted = words.map(|word| shlex::try_quote(&word).map_or_else(|_| word.clone(), |quoted| quoted.into_owned()));
+        let quoted =
+            words.map(|word| shlex::try_quote(&word).map_or_else(|_| word.clone(), |quoted| quoted.into_owned()));
         quoted.collect::<Vec<_>>().join(" ")
     }
 }
@@ -205,7 +207,8 @@ mod tests {
 
     fn job(work: Work) -> Job {
         let pins = "0,1:2".parse().expect("pins");
-        let conditions = Conditions { directory: "/var/tmp".into(), pins, kernel: None, server_cables: false, command: Vec::new() };
+        let conditions =
+            Conditions { directory: "/var/tmp".into(), pins, kernel: None, server_cables: false, command: Vec::new() };
         Job { work, conditions }
     }
 
@@ -220,7 +223,7 @@ mod tests {
             Conditions { command, ..job(Work::GoOn { run: "last".to_owned(), rounds: None }).conditions }.repeating(7)
         };
         assert_eq!(repeating(&["vtax", "run", "my study.toml"]), "vtax run 'my study.toml' --seed 7");
-        assert_eq!(repeating(&["vtax", "run", "demo", "--seed=3"]), "vtax run demo --seed=3");
+        assert_eq!(repeating(&["vtax", "run", "demo", "--seed=3"]), "vtax run demo '--seed=3'");
         assert_eq!(repeating(&[]), "");
     }
 

@@ -1,7 +1,7 @@
 //! The CPUs' idle states. It takes long to wake a CPU from a deep one, and a round trip waits for that at each end.
 
-use vtax_model::run::{IdleFacts, IdleState};
 use vtax_model::cpus::CpuSet;
+use vtax_model::run::{IdleFacts, IdleState};
 
 use super::{
     SystemRoot,

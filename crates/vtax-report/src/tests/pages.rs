@@ -67,6 +67,20 @@ fn several_results_are_linked() {
     }
 }
 
+/// Those that have a cell in common with the first, before the results themselves.
+#[test]
+fn several_results_are_compared_with_the_first() {
+    let later = |id: &str| {
+        let mut run = built_in("demo");
+        run.header.id = id.into();
+        run
+    };
+    let page = page_of(&[built_in("demo"), later("demo-2"), built_in("ip-instances"), later("demo-3")]);
+    let at = |id: &str| page.find(&format!("<article id=\"{id}\""));
+    assert!(at("comparison-1") < at("comparison-3") && at("comparison-3") < at("demo-20260102-030405-5eed"));
+    assert!(at("comparison-1").is_some() && at("comparison-2").is_none());
+}
+
 #[test]
 fn each_row_of_a_page_s_table_has_as_many_cells() {
     let page = page_of(&[built_in("demo"), built_in("sparc-t7-1"), with_failures()]);
