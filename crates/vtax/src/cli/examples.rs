@@ -89,6 +89,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax results compare demo-20260102 last --fail-above 5%", "status 1 if something is shown to be worse"),
         ],
     ),
+    (
+        "results trend",
+        &[
+            ("vtax results trend --study demo", "whether a figure changed its level over the runs of a study, and when"),
+            ("vtax results trend --study demo --cell 'bridge TCP RR' --html trend.html", "one cell, as a page"),
+        ],
+    ),
     ("results rm", &[("vtax results rm demo-20260102", "remove a run, by the beginning of its id")]),
     (
         "results prune",
@@ -137,7 +144,8 @@ mod tests {
     #[test]
     fn every_example_is_a_command_line_that_vtax_takes() {
         for (words, _) in EXAMPLES.iter().flat_map(|(_, examples)| *examples) {
-            let read = arguments::read(words.split(' ').map(OsString::from));
+            let split = shlex::split(words).expect("words as a shell splits them");
+            let read = arguments::read(split.into_iter().map(OsString::from));
             assert!(read.is_ok(), "{words}: {}", read.expect_err("refused"));
         }
     }
@@ -158,7 +166,8 @@ mod tests {
         for path in pages.chain([docs.join("../README.md")]) {
             let page = fs::read_to_string(&path).expect("text");
             for command in commands(&page) {
-                let words = command.split_whitespace().filter(|word| *word != "…").map(OsString::from);
+                let words = shlex::split(command).expect("words as a shell splits them");
+                let words = words.into_iter().filter(|word| word != "…").map(OsString::from);
                 let refused = arguments::read(words).err().filter(clap::Error::use_stderr);
                 assert!(refused.is_none(), "{}: {command}: {refused:?}", path.display());
                 seen += 1;
