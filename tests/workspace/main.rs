@@ -16,13 +16,14 @@ fn metadata() -> Metadata {
 }
 
 /// Lower layers first: a crate may use those of lower layers only.
-const LAYERS: [&[&str]; 7] = [
+const LAYERS: [&[&str]; 8] = [
     &["vtax-fuzz", "vtax-plot", "vtax-stats"],
     &["vtax-model"],
     &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic", "vtax-sys"],
     &["vtax-engine", "vtax-host"],
     &["vtax-agent", "vtax-lab"],
     &["vtax-run"],
+    &["vtax-ui"],
     &["vtax"],
 ];
 

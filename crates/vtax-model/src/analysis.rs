@@ -17,7 +17,7 @@ use crate::{
         CellRecord, CellStatus, Estimate, FileSummary, Metric, Percentile, PlanRecord, ResultDocument, RttSummary,
         SCHEMA, SummaryRecord, TaxRecord, ns_per_kb,
     },
-    run::{Figures, RowEnds, RttReading, Run, RunState, SampleReading, SampleSource, SampleTimes},
+    run::{Figures, RowEnds, RttReading, Run, RunReadings, RunState, SampleReading, SampleSource, SampleTimes},
     workload::Workload,
 };
 use ends::MergedStages;
@@ -49,6 +49,18 @@ pub fn analyse<S: SampleSource>(run: &Run<S>) -> Result<ResultDocument, S::Error
     let (header, failures) = (header.clone(), failures.clone());
     let run = Run { header, state: *state, wall_seconds: *wall_seconds, samples: readings, failures };
     Ok(document(run, &pooled))
+}
+
+/// The figures of a run that goes on, by what is held of it: no percentiles, no times of stages.
+pub fn analyse_readings(run: &RunReadings) -> ResultDocument {
+    let mut readings: Vec<Vec<SampleReading>> = vec![Vec::new(); run.header.study.cells.len()];
+    for reading in &run.samples {
+        if let Some(of_cell) = readings.get_mut(reading.cell) {
+            of_cell.push(reading.clone());
+        }
+    }
+    let pooled: Vec<PooledCell> = readings.iter().map(|_| PooledCell::of(MergedCell::default())).collect();
+    document(run.clone().with_samples(|_| readings), &pooled)
 }
 
 /// What is merged of a cell's samples.

@@ -28,6 +28,7 @@ mod host_cpu;
 mod parallel;
 mod placement_note;
 mod precision;
+mod progress;
 mod reading;
 mod source;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 pub use placement_note::PlacementNote;
 pub use precision::{primary_figures, stopping_outcome};
+pub use progress::RunProgress;
 pub(crate) use reading::pairs;
 pub use reading::{CpuReading, EndCpuReading, EndReading, RttReading, SampleReading};
 pub use source::{SampleSource, SampleTimes};

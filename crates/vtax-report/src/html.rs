@@ -1,4 +1,5 @@
-//! Reports as one HTML file: no network, no file beside it, everything there without scripts.
+//! Reports as one HTML file: no network, no file beside it, everything there without scripts. The pages of `vtax ui`
+//! have the same frame.
 
 mod escape;
 mod table;
@@ -8,7 +9,8 @@ use std::fmt::Write as _;
 use vtax_plot::{Chart, Heading, PAGE_SCRIPT, PlotError, Plotter, page_script_hash, page_style};
 
 use super::view::{DrawnPath, PathLink, PathStation, Section, SectionPart, View};
-use escape::escaped;
+
+pub use escape::escaped;
 
 const STYLE: &str = include_str!("html/page.css");
 
@@ -20,24 +22,83 @@ pub(crate) struct Article {
     pub(crate) charts: Vec<Chart>,
 }
 
+/// A link to another page.
+#[derive(Debug, Clone)]
+pub struct PageLink {
+    /// What the reader sees.
+    pub text: String,
+    /// Where it leads.
+    pub target: String,
+}
+
+/// Everything of a page around its contents.
+#[derive(Debug, Clone, Copy)]
+pub struct PageFrame<'a> {
+    /// What the browser's tab says.
+    pub title: &'a str,
+    /// Links to other pages, above all else. A file has none.
+    pub links: &'a [PageLink],
+    /// Elements of the page's head, as HTML.
+    pub head: &'a str,
+    /// A script after the contents.
+    pub script: Option<PageScript<'a>>,
+}
+
+/// A script that a page has in it.
+#[derive(Debug, Clone, Copy)]
+pub struct PageScript<'a> {
+    /// Its text.
+    pub text: &'a str,
+    /// Its hash as the policy names it: `sha256-…`.
+    pub hash: &'a str,
+}
+
+impl PageFrame<'_> {
+    /// The page with these contents, which are HTML. Its policy allows nothing but its own style and its script; where
+    /// that is served, the script may ask the same server.
+    pub fn around(&self, contents: &str) -> String {
+        let script = |PageScript { text, .. }: PageScript<'_>| format!("<script>{text}</script>\n");
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <meta name=\"referrer\" content=\"no-referrer\">\n{}\
+             <title>{}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n\
+             <a class=\"skip\" href=\"#contents\">To the contents</a>\n{}{contents}{}</body>\n</html>\n",
+            self.policy(),
+            self.head,
+            escaped(self.title),
+            page_style(),
+            navigation(self.links),
+            self.script.map(script).unwrap_or_default(),
+        )
+    }
+
+    /// The Content-Security-Policy of the page.
+    fn policy(&self) -> String {
+        let script = self.script.map(|script| format!("; script-src '{}'", script.hash)).unwrap_or_default();
+        let served = if self.links.is_empty() { "" } else { "; connect-src 'self'; form-action 'self'" };
+        format!("default-src 'none'; style-src 'unsafe-inline'{script}{served}")
+    }
+}
+
+fn navigation(links: &[PageLink]) -> String {
+    let link = |PageLink { text, target }: &PageLink| {
+        format!("<li><a href=\"{}\">{}</a></li>\n", escaped(target), escaped(text))
+    };
+    let all: String = links.iter().map(link).collect();
+    if all.is_empty() { all } else { format!("<nav class=\"pages\" aria-label=\"Pages\">\n<ul>\n{all}</ul>\n</nav>\n") }
+}
+
 /// A page of reports, one below the other. `title` is what the browser's tab says.
-pub(crate) fn page(title: &str, articles: &[Article]) -> Result<String, PlotError> {
+pub(crate) fn page(title: &str, links: &[PageLink], articles: &[Article]) -> Result<String, PlotError> {
     let plotter = Plotter::new()?;
     let contents = if articles.len() > 1 { contents(articles) } else { String::new() };
     let reports = articles.iter().map(|article| report(article, &plotter)).collect::<Result<String, _>>()?;
-    let policy = format!("default-src 'none'; style-src 'unsafe-inline'; script-src '{}'", page_script_hash());
-    Ok(format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta name=\"referrer\" content=\"no-referrer\">\n\
-         <title>{}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n\
-         <a class=\"skip\" href=\"#reports\">To the results</a>\n{contents}<main id=\"reports\">\n{reports}</main>\n\
-         <script>{PAGE_SCRIPT}</script>\n</body>\n</html>\n",
-        escaped(title),
-        page_style()
-    ))
+    let script = PageScript { text: PAGE_SCRIPT, hash: page_script_hash() };
+    let frame = PageFrame { title, links, head: "", script: Some(script) };
+    Ok(frame.around(&format!("{contents}<main id=\"contents\">\n{reports}</main>\n")))
 }
 
 /// Links to each report.
@@ -68,7 +129,16 @@ fn anchor(text: &str) -> String {
 }
 
 fn report(article: &Article, plotter: &Plotter) -> Result<String, PlotError> {
-    let (id, view) = (anchor(&article.id), &article.view);
+    Ok(titled(&article.id, &article.view, &gallery(&article.charts, plotter)?))
+}
+
+/// A view as a part of a page. `id` tells it from the page's other parts.
+pub fn article(id: &str, view: &View) -> String {
+    titled(id, view, "")
+}
+
+fn titled(id: &str, view: &View, gallery: &str) -> String {
+    let id = anchor(id);
     let mut text = format!("<article id=\"{id}\" aria-labelledby=\"{id}-title\">\n");
     let (first, others) = view.facts.split_at(view.facts.len().min(1));
     let _ = writeln!(text, "<header>\n<h1 id=\"{id}-title\">{}</h1>\n{}</header>", escaped(&view.title), facts(first));
@@ -79,12 +149,12 @@ fn report(article: &Article, plotter: &Plotter) -> Result<String, PlotError> {
     for warning in &view.warnings {
         let _ = writeln!(text, "<p class=\"warning\" role=\"note\">{}</p>", escaped(warning));
     }
-    text += &gallery(&article.charts, plotter)?;
+    text += gallery;
     text += &view.sections.iter().map(section).collect::<String>();
     if !others.is_empty() {
         text += &format!("<details>\n<summary><h2>How it was measured</h2></summary>\n{}</details>\n", facts(others));
     }
-    Ok(text + "</article>\n")
+    text + "</article>\n"
 }
 
 fn facts(facts: &[(&'static str, String)]) -> String {

@@ -14,7 +14,7 @@ mod csv;
 mod detail;
 mod heading;
 mod host_cpu;
-mod html;
+pub mod html;
 mod labels;
 mod machine;
 mod markdown;
@@ -38,6 +38,7 @@ mod tests;
 mod trend;
 mod trouble;
 mod two_samples;
+mod under_way;
 mod view;
 mod words;
 mod written;
@@ -46,15 +47,17 @@ use serde::Serialize;
 use vtax_model::result::ResultDocument;
 
 pub use blocks::unit;
-use html::Article;
+use html::{Article, PageLink};
 pub use vtax_plot::{Chart, PlotError};
 
 pub use vtax_plot::{Plotter, Theme};
 
 pub use compare::{RunComparison, compare};
 pub use heading::load;
+pub use number::waiting;
 pub use styled::{Style, StyledPiece, StyledText};
 pub use trend::{NoTrend, RunTrend, TrendMetric, TrendOptions, trend};
+pub use under_way::under_way;
 pub use view::{Align, Column, Group, JudgedChange, RowValues, Section, SectionPart, Table, TableRow, Value, View};
 
 /// The form of a report.
@@ -101,8 +104,8 @@ pub fn render(document: &ResultDocument, options: &Options) -> StyledText {
 }
 
 /// One HTML file with the reports of these runs, one below the other. Before them each is compared with the first, if
-/// the two have anything in common.
-pub fn page(documents: &[ResultDocument], options: &Options) -> Result<String, PlotError> {
+/// the two have anything in common. Above all stand `links` to other pages.
+pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink]) -> Result<String, PlotError> {
     let options = Options { detail: true, explain: true, ..*options };
     let article = |document: &ResultDocument| Article {
         id: document.id.clone(),
@@ -114,7 +117,7 @@ pub fn page(documents: &[ResultDocument], options: &Options) -> Result<String, P
         several => format!("{} results of vtax", several.len()),
     };
     let comparisons = documents.split_first().map_or(Vec::new(), |(first, others)| compared(first, others));
-    html::page(&title, &comparisons.into_iter().chain(documents.iter().map(article)).collect::<Vec<_>>())
+    html::page(&title, links, &comparisons.into_iter().chain(documents.iter().map(article)).collect::<Vec<_>>())
 }
 
 fn compared(first: &ResultDocument, others: &[ResultDocument]) -> Vec<Article> {

@@ -136,7 +136,7 @@ pub(crate) fn with_interval(mean: f64, ends: Option<[f64; 2]>) -> String {
 }
 
 /// Seconds of waiting: `1 min 38 s`.
-pub(crate) fn waiting(seconds: f64) -> String {
+pub fn waiting(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {
         (0, 0, s) => format!("{s} s"),

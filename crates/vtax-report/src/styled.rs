@@ -52,6 +52,47 @@ impl StyledText {
         StyledText(lines.into_iter().flat_map(ended).collect())
     }
 
+    /// A line of one style, without a line break.
+    pub fn line(text: impl Into<String>, style: Style) -> StyledText {
+        StyledText(line(text, style))
+    }
+
+    /// Its lines, without the breaks between them.
+    pub fn lines(&self) -> Vec<StyledText> {
+        let mut lines: Vec<StyledText> = vec![StyledText::default()];
+        for StyledPiece { text, style } in &self.0 {
+            for (nth, part) in text.split('\n').enumerate() {
+                if nth > 0 {
+                    lines.push(StyledText::default());
+                }
+                let last = lines.last_mut().expect("starts with one");
+                last.0.extend((!part.is_empty()).then(|| StyledPiece::new(part, *style)));
+            }
+        }
+        // The text ends in a line break.
+        if lines.last().is_some_and(|line| line.0.is_empty()) {
+            lines.pop();
+        }
+        lines
+    }
+
+    /// Texts with a line break between each two.
+    pub fn joined(lines: impl IntoIterator<Item = StyledText>) -> StyledText {
+        let lines: Vec<Line> = lines.into_iter().map(|line| line.0).collect();
+        StyledText(lines.join(&StyledPiece::new("\n", Style::Plain)))
+    }
+
+    /// The first columns of a line.
+    pub fn cut(self, columns: usize) -> StyledText {
+        let mut left = columns;
+        let piece = |StyledPiece { text, style }| {
+            let kept: String = text.chars().take(left).collect();
+            left -= kept.chars().count();
+            StyledPiece { text: kept, style }
+        };
+        StyledText(self.0.into_iter().map(piece).filter(|piece| !piece.text.is_empty()).collect())
+    }
+
     /// The text without its styles.
     pub fn plain(&self) -> String {
         self.0.iter().map(|span| span.text.as_str()).collect()
@@ -85,5 +126,15 @@ mod tests {
         let lines =
             [vec![StyledPiece::new("a ", Style::Title), StyledPiece::new("  ", Style::Plain)], line(" ", Style::Plain)];
         assert_eq!(StyledText::of_lines(lines).plain(), "a\n\n");
+    }
+
+    #[test]
+    fn a_text_is_its_lines() {
+        let text =
+            StyledText::of_lines([line("one", Style::Title), line("", Style::Plain), line("three", Style::Plain)]);
+        let lines = text.lines();
+        assert_eq!(lines.iter().map(StyledText::plain).collect::<Vec<_>>(), ["one", "", "three"]);
+        assert_eq!(StyledText::joined(lines).plain() + "\n", text.plain());
+        assert_eq!(StyledText::line("µs µs", Style::Plain).cut(4).plain(), "µs µ");
     }
 }

@@ -15,6 +15,7 @@ mod timetable;
 
 pub use arrange::topology;
 pub use clock::minutes;
+pub(crate) use clock::seconds;
 pub use draft::{available, unavailable};
 pub use measure::{GivenSizes, MeasureRequest, Test};
 pub use options::{Changes, Congestion, read_endpoints, read_file, read_text};

@@ -14,6 +14,7 @@
 mod error;
 mod find;
 mod lock;
+mod news;
 mod remove;
 mod samples;
 mod schema;
@@ -37,6 +38,7 @@ use vtax_model::{
 pub use error::StoreError;
 use error::{Doing, FileStamp, StoreLocation};
 use lock::RunLock;
+pub use news::{RunNews, RunSeen};
 pub use remove::worthless;
 use samples::StoredSamples;
 use schema::Access;
@@ -75,7 +77,7 @@ pub struct RunSummary {
 }
 
 /// What became of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display, strum::EnumIter)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Condition {

@@ -68,16 +68,34 @@ impl<'a> StoredSamples<'a> {
         place: &'a StoreLocation,
         id: &str,
     ) -> Result<StoredSamples<'a>, StoreError> {
+        StoredSamples::after(snapshot, place, id, i64::MIN, usize::MAX)
+    }
+
+    /// The first `most` samples that landed after `landed`.
+    pub(crate) fn after(
+        snapshot: &'a Connection,
+        place: &'a StoreLocation,
+        id: &str,
+        landed: i64,
+        most: usize,
+    ) -> Result<StoredSamples<'a>, StoreError> {
         let doing = place.doing(DOING);
         let rows = {
             // Only of the index. The rows themselves would be sorted with all that is in them.
-            let mut statement =
-                snapshot.prepare("SELECT landed, cell FROM sample WHERE run = ?1 ORDER BY landed").map_err(&doing)?;
+            let mut statement = snapshot
+                .prepare("SELECT landed, cell FROM sample WHERE run = ?1 AND landed > ?2 ORDER BY landed LIMIT ?3")
+                .map_err(&doing)?;
             let row = |row: &Row<'_>| Ok(StoredRow { landed: row.get(0)?, cell: row.get::<_, u32>(1)? as usize });
-            let rows = statement.query_map([id], row).map_err(&doing)?;
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let rows = statement.query_map((id, landed, most), row).map_err(&doing)?;
             rows.collect::<Result<_, _>>().map_err(&doing)?
         };
         Ok(StoredSamples { snapshot, place, id: id.to_owned(), rows, failed: RefCell::new(None) })
+    }
+
+    /// Where the last of them landed.
+    pub(crate) fn last_landed(&self) -> Option<i64> {
+        self.rows.last().map(|row| row.landed)
     }
 
     pub(crate) fn of_cell(&'a self, cell: usize) -> CellSamples<'a> {

@@ -20,6 +20,7 @@ mod run;
 mod server;
 mod shell;
 mod studies;
+mod ui;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -102,6 +103,8 @@ enum Verb {
     Results(results::ResultsVerb),
     /// Report one result or several, as a page, as text or as data
     Report(report::ReportArgs),
+    /// Show all results in a browser on this machine, and runs while they go on
+    Ui(ui::UiArgs),
     /// Talk to an agent on another host
     #[command(subcommand)]
     Agent(agent::AgentVerb),
@@ -130,7 +133,7 @@ impl Verb {
             Verb::Lab(verb) => Ok(Some(verb.stay())),
             // Virtual functions are made to be there afterwards.
             Verb::Io(verb) if !matches!(verb, io::IoVerb::List(_)) => Ok(Some(Stay::Kept)),
-            Verb::Results(_) | Verb::Report(_) => Err(Stop::input(miette::miette!(
+            Verb::Results(_) | Verb::Report(_) | Verb::Ui(_) => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
                 "results of runs on an emulated server are kept here, with all others; leave --server out"
             ))),
@@ -180,6 +183,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Server(verb) => server::server(verb, places),
         Verb::Results(verb) => results::results(verb, places),
         Verb::Report(args) => report::report(&args, places),
+        Verb::Ui(args) => ui::ui(&args, places),
         Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Explain(args) => explain::explain(&args),
         Verb::Completions(args) => shell::completions(&args),

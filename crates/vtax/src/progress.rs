@@ -1,62 +1,138 @@
-//! What the user sees of what happens: a bar on a terminal, plain lines elsewhere.
+//! What the user sees of what happens: on a terminal a picture of the run that fills up, plain lines elsewhere.
 //!
 //! Events come between samples, so nothing is drawn while a sample is taken: drawing would take CPU time from it.
 
 use std::{
     io::IsTerminal,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use vtax_run::{EventSink, EveryFewSeconds, RunEvent, RunEvents, SampleProgress, study::minutes};
+use vtax_report::{Options, Style, StyledText, under_way};
+use vtax_run::{EventSink, EveryFewSeconds, LiveRun, RunEvent, RunEvents, SampleProgress, study::minutes};
+
+use crate::terminal::{Size, painted, size};
 
 /// All that is told goes to standard error.
 pub(crate) fn terminal() -> RunEvents {
-    RunEvents::to(TerminalProgress::default())
+    match std::io::stderr().is_terminal() {
+        true => RunEvents::to(TerminalPicture::default()),
+        false => RunEvents::to(PlainLines::default()),
+    }
 }
 
+/// A line now and then.
 #[derive(Default)]
-struct TerminalProgress {
-    /// From the first sample on.
-    bar: Mutex<Option<ProgressBar>>,
-    lines: EveryFewSeconds,
-}
+struct PlainLines(EveryFewSeconds);
 
-impl EventSink for TerminalProgress {
+impl EventSink for PlainLines {
     fn take(&self, event: &RunEvent<'_>) -> miette::Result<()> {
         match event {
-            RunEvent::Progress(progress) => self.show(progress),
-            RunEvent::Told(line) => match self.bar() {
-                Some(bar) => bar.suspend(|| tell!("{line}")),
+            RunEvent::Progress(SampleProgress { round, what, done, total, left }) if self.0.is_due() => {
+                let left = left.map_or(String::new(), |left| format!(", {} left", minutes(left.0)));
+                tell!("sample {} of {total}: round {round}, {what}{left}", done + 1);
+            }
+            RunEvent::Told(line) => tell!("{line}"),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The run so far, drawn over what was drawn before.
+#[derive(Default)]
+struct TerminalPicture(Mutex<Picture>);
+
+#[derive(Default)]
+struct Picture {
+    live: LiveRun,
+    /// From the first sample on.
+    drawn: Option<Drawn>,
+}
+
+struct Drawn {
+    bar: ProgressBar,
+    at: Instant,
+    /// How long it took to compute and draw.
+    took: Duration,
+}
+
+impl Drawn {
+    /// Drawing takes at most this part of the time.
+    const SHARE: u32 = 50;
+    const APART: Duration = Duration::from_millis(200);
+
+    fn is_due(&self) -> bool {
+        self.at.elapsed() >= (self.took * Drawn::SHARE).max(Drawn::APART)
+    }
+}
+
+impl EventSink for TerminalPicture {
+    fn take(&self, event: &RunEvent<'_>) -> miette::Result<()> {
+        let mut picture = self.picture();
+        picture.live.take(event);
+        match event {
+            RunEvent::Progress(_) => picture.draw(),
+            RunEvent::Told(line) => match &picture.drawn {
+                Some(Drawn { bar, .. }) => bar.suspend(|| tell!("{line}")),
                 None => tell!("{line}"),
             },
-            RunEvent::End(_) => drop(self.bar().inspect(ProgressBar::finish_and_clear)),
+            RunEvent::End(_) => drop(picture.drawn.take().inspect(|drawn| drawn.bar.finish_and_clear())),
             RunEvent::Plan(_) | RunEvent::Samples(_) | RunEvent::Failure(_) => {}
         }
         Ok(())
     }
 }
 
-impl TerminalProgress {
-    fn bar(&self) -> Option<ProgressBar> {
-        self.bar.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn show(&self, SampleProgress { round, what, done, total, left }: &SampleProgress) {
-        let left = left.map_or(String::new(), |left| format!(", {} left", minutes(left.0)));
-        if std::io::stderr().is_terminal() {
-            let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
-            let bar = bar.get_or_insert_with(new_bar);
-            bar.set_length(*total as u64);
-            bar.set_position(*done as u64);
-            bar.set_message(format!("round {round}, {what}{left}"));
-        } else if self.lines.is_due() {
-            tell!("sample {} of {total}: round {round}, {what}{left}", done + 1);
-        }
+impl TerminalPicture {
+    fn picture(&self) -> MutexGuard<'_, Picture> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Picture {
+    fn draw(&mut self) {
+        let Some(run) = self.live.run().filter(|_| self.drawn.as_ref().is_none_or(Drawn::is_due)) else { return };
+        let begun = Instant::now();
+        let Size { columns, lines } = size(std::io::stderr());
+        let text = under_way(run, &self.live.progress()).draw(&Options { width: columns, ..Options::default() });
+        let bar = self.drawn.take().map_or_else(new_bar, |drawn| drawn.bar);
+        bar.set_message(painted(&fitting(text, columns, lines.saturating_sub(1)), true));
+        self.drawn = Some(Drawn { bar, at: Instant::now(), took: begun.elapsed() });
+    }
+}
+
+/// The first lines, as many as there is room for, each cut where the terminal ends.
+fn fitting(text: StyledText, columns: usize, lines: usize) -> StyledText {
+    let all = text.lines();
+    let left_out = all.len().saturating_sub(lines);
+    let kept = if left_out > 0 { lines.saturating_sub(1) } else { lines };
+    let more = (left_out > 0).then(|| StyledText::line(format!("… {} more lines", left_out + 1), Style::Faint));
+    let kept = all.into_iter().take(kept).map(|line| line.cut(columns));
+    StyledText::joined(kept.chain(more))
+}
+
 fn new_bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg}").expect("a constant template");
-    ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8)).with_style(style)
+    let style = ProgressStyle::with_template("{msg}").expect("a constant template");
+    ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(columns: usize, lines: usize) -> String {
+        let text =
+            StyledText::joined(["one and more", "two", "three"].map(|text| StyledText::line(text, Style::Title)));
+        fitting(text, columns, lines).plain()
+    }
+
+    #[test]
+    fn no_picture_is_larger_than_the_terminal() {
+        assert_eq!(drawn(80, 24), "one and more\ntwo\nthree");
+        assert_eq!(drawn(7, 3), "one and\ntwo\nthree");
+        assert_eq!(drawn(12, 2), "one and more\n… 2 more lines");
+        assert_eq!(drawn(12, 1), "… 3 more lines");
+    }
 }

@@ -7,8 +7,10 @@
 use std::{
     env, fmt,
     io::{self, BufWriter, IsTerminal, Write},
+    os::fd::AsFd,
 };
 
+use rustix::termios::tcgetwinsize;
 use vtax_model::foreign::visible;
 use vtax_report::{Style, StyledPiece, StyledText};
 
@@ -22,14 +24,32 @@ pub(crate) fn print(text: &str) -> Result<(), Stop> {
 
 /// Prints a report, in colour if that is a terminal's and the user hasn't set `NO_COLOR` (<https://no-color.org>).
 pub(crate) fn print_styled(text: &StyledText) -> Result<(), Stop> {
+    let mut out = io::stdout().lock();
+    let painted = painted(text, out.is_terminal());
+    told(out.write_all(painted.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// A report as a terminal takes it, or without colours.
+pub(crate) fn painted(text: &StyledText, terminal: bool) -> String {
     let no_colour = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let coloured = io::stdout().is_terminal() && !no_colour;
-    let pieces = text.0.iter().map(|StyledPiece { text, style }| match colour(*style).filter(|_| coloured) {
+    let piece = |StyledPiece { text, style }: &StyledPiece| match colour(*style).filter(|_| terminal && !no_colour) {
         Some(code) => format!("\x1b[{code}m{}\x1b[0m", visible(text)),
         None => visible(text).into_owned(),
-    });
-    let mut out = io::stdout().lock();
-    told(out.write_all(pieces.collect::<String>().as_bytes()).and_then(|()| out.flush()))
+    };
+    text.0.iter().map(piece).collect()
+}
+
+/// How much a terminal has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) columns: usize,
+    pub(crate) lines: usize,
+}
+
+/// The size of the terminal behind a descriptor; 80 columns and 24 lines if it doesn't say.
+pub(crate) fn size(terminal: impl AsFd) -> Size {
+    let said = tcgetwinsize(terminal).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    said.map_or(Size { columns: 80, lines: 24 }, |size| Size { columns: size.ws_col.into(), lines: size.ws_row.into() })
 }
 
 /// The parameters of ECMA-48's SGR.

@@ -9,7 +9,7 @@ const NO_BREAK: char = '\u{a0}';
 
 /// The text as it stands between tags, or as the value of an attribute in double quotes. Characters that can't be seen,
 /// and those that turn the direction of writing, are written as `\u202e`.
-pub(super) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in unbroken(&visible(text), NO_BREAK).chars() {
         match character {

@@ -3,7 +3,7 @@
 use super::*;
 
 fn page_of(runs: &[Run]) -> String {
-    page(&runs.iter().map(analyse).collect::<Vec<_>>(), &Options::default()).expect("it is drawn")
+    page(&runs.iter().map(analyse).collect::<Vec<_>>(), &Options::default(), &[]).expect("it is drawn")
 }
 
 /// The page without the script, of which each page has the same.
@@ -34,7 +34,7 @@ fn open_tags(page: &str) -> Vec<&str> {
 fn a_page_is_complete_and_needs_nothing_else() {
     // Each fifth: drawing all charts takes half a minute.
     for document in DOCUMENTS.iter().step_by(5) {
-        let page = page(std::slice::from_ref(document), &Options::default()).expect("it is drawn");
+        let page = page(std::slice::from_ref(document), &Options::default(), &[]).expect("it is drawn");
         let page = without_script(&page).replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
         assert_eq!(open_tags(&page), [""; 0], "{}", document.id);
         assert!(page.contains("default-src 'none'"));

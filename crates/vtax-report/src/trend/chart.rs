@@ -16,7 +16,7 @@ impl RunTrend {
     /// One HTML file with the trend and its charts.
     pub fn page(&self) -> Result<String, PlotError> {
         let article = Article { id: self.study.clone(), view: self.view(), charts: self.charts() };
-        html::page(&format!("{}: trend", self.title), &[article])
+        html::page(&format!("{}: trend", self.title), &[], &[article])
     }
 
     /// Those with a change first.

@@ -40,6 +40,7 @@ fn read_in_every_way(dir: &Path) -> usize {
     let samples = store.list().expect("a list")[0].samples as usize;
     assert_eq!(store.load("last").expect("a run").samples.len(), samples);
     assert_eq!(whole(&store, "last").len(), samples);
+    assert_eq!(store.news("last", &mut RunSeen::default()).expect("news").samples.len(), samples);
     let document = store.document("last").expect("figures");
     assert_eq!(document.cells.iter().map(|record| record.samples.len()).sum::<usize>(), samples);
     let (mut json, mut run) = (Vec::new(), Vec::new());

@@ -92,7 +92,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "results trend",
         &[
-            ("vtax results trend --study demo", "whether a figure changed its level over the runs of a study, and when"),
+            (
+                "vtax results trend --study demo",
+                "whether a figure changed its level over the runs of a study, and when",
+            ),
             ("vtax results trend --study demo --cell 'bridge TCP RR' --html trend.html", "one cell, as a page"),
         ],
     ),
@@ -111,6 +114,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax report --html result.html", "the last run as a page"),
             ("vtax report demo-20260102 last --html both.html", "two runs on one page"),
             ("vtax report --png charts", "each chart as a file"),
+        ],
+    ),
+    (
+        "ui",
+        &[
+            ("vtax ui", "print an address to open in a browser on this machine"),
+            ("vtax ui --port 8080", "a port that stays the same, for an ssh tunnel"),
         ],
     ),
     (

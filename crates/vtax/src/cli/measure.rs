@@ -225,7 +225,7 @@ pub(crate) fn measure(args: MeasureArgs, places: &Locations, server: Option<Serv
     let (directory, pins) = (args.sampling.dir.clone(), args.ends.pinned.pin.clone());
     // It builds no guests: those that it measures in have booted.
     let conditions = Conditions { directory, pins, kernel: None, server_cables: false, command: run::words() };
-    run::carry_out(&Job { work, conditions }, &args.form.options(), places, server)
+    run::carry_out(&Job { work, conditions }, || args.form.options(), places, server)
 }
 
 impl MeasureArgs {

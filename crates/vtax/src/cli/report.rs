@@ -43,7 +43,7 @@ pub(crate) fn report(args: &ReportArgs, places: &Locations) -> Result<Exit, Stop
     let documents = args.ids.iter().map(|id| Store::reading(&dir, |store| store.document(id)));
     let documents: Vec<ResultDocument> = documents.collect::<Result<_, _>>()?;
     if let Some(file) = &args.html {
-        let page = report::page(&documents, &options).or_infrastructure()?;
+        let page = report::page(&documents, &options, &[]).or_infrastructure()?;
         write("--html", file, page.as_bytes())?;
         tell!("wrote {} ({} kB)", file.display(), page.len().div_ceil(1000));
     }

@@ -147,8 +147,8 @@ impl RunArgs {
 }
 
 pub(crate) fn run(args: RunArgs, places: &Locations, server: Option<ServerSpec>) -> Result<Exit, Stop> {
-    let (options, server_cables) = (args.output.options(), args.changes.cable.is_empty());
-    carry_out(&args.job(server_cables)?, &options, places, server)
+    let (output, server_cables) = (args.output.clone(), args.changes.cable.is_empty());
+    carry_out(&args.job(server_cables)?, || output.options(), places, server)
 }
 
 /// The command line of this vtax, for the record of the run.
@@ -169,18 +169,18 @@ pub(crate) fn run_study(
     let RunLine { mut args } = RunLine::parse_from(["run", study]);
     args.changes.samples = samples;
     args.changes.seed = seed;
-    carry_out(&args.job(false)?, &output.options(), places, server)
+    carry_out(&args.job(false)?, || output.options(), places, server)
 }
 
-/// Does a job, and prints what it has found.
+/// Does a job, and prints what it has found. `options` is asked then: the terminal may have got another size.
 pub(super) fn carry_out(
     job: &Job,
-    options: &report::Options,
+    options: impl FnOnce() -> report::Options,
     places: &Locations,
     server: Option<ServerSpec>,
 ) -> Result<Exit, Stop> {
     let finished = vtax_run::carry_out(job, server, places, &progress::terminal())?;
-    print_run(&finished.store, &finished.ran.run.header.id, options)?;
+    print_run(&finished.store, &finished.ran.run.header.id, &options())?;
     epilogue(&finished);
     ended(finished.ran)
 }

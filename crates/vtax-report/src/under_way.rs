@@ -1,0 +1,190 @@
+//! A run that goes on: how many samples of each row are there, and what they show so far. Percentiles are left out, for
+//! they take long, and the machine is measuring.
+
+use vtax_model::{
+    analysis::analyse_readings,
+    cell::{Block, Cell},
+    foreign::ForeignText,
+    result::{CellRecord, Metric, ResultDocument},
+    run::{RunProgress, RunReadings, SampleReading},
+};
+
+use super::{
+    blocks::{BlockCells, blocks, distinct, names, rows_head, unit},
+    labels,
+    number::{counted, grouped, three_digits, waiting},
+    tax::finding,
+    view::{Column, Group, JudgedChange, Section, SectionPart, Table, TableRow, Value, View},
+    words,
+};
+
+const REMARK: &str = "These are the taxes so far, with their 95 % intervals. Let the run end before you judge: whoever \
+                      stops when a figure pleases finds differences that aren't there.";
+
+/// The view of a run that goes on.
+pub fn under_way(run: &RunReadings, progress: &RunProgress) -> View {
+    let document = analyse_readings(run);
+    let newest = run.samples.last().and_then(|sample| Some((run.header.study.cells.get(sample.cell)?, sample)));
+    let next = progress.next.as_ref().map(|next| format!("Now: {next}."));
+    let newest = newest.map(|(cell, sample)| last(&document, cell, sample));
+    let said = words::joined([Some(how_far(run, progress)), newest, next].into_iter().flatten(), " ");
+    let compares = document.cells.iter().any(|record| !record.taxes.is_empty());
+    let remark = compares.then(|| SectionPart::Paragraph(REMARK.to_owned()));
+    let so_far = SoFar { run, document: &document, blocks: blocks(&document) };
+    let parts = std::iter::once(SectionPart::Table(so_far.table())).chain(remark);
+    View {
+        title: document.title.to_string(),
+        answer: Some(Section::of("", vec![SectionPart::Paragraph(said)])),
+        sections: vec![Section::of("", parts.collect())],
+        ..View::default()
+    }
+    .with_caveat(document.caveat.as_ref().map(ForeignText::to_string).as_deref())
+}
+
+fn how_far(run: &RunReadings, RunProgress { done, total, round, left, .. }: &RunProgress) -> String {
+    let taken = format!("{} of {} samples", grouped(*done as u64), grouped(*total as u64));
+    let failed = run.failures.len() as u32;
+    let failed = (failed > 0).then(|| format!("{} failed", counted(failed, "sample")));
+    let left = left.map(|left| format!("some {} left", waiting(left.as_secs_f64())));
+    let round = Some(format!("round {round} of {}", run.header.rounds()));
+    words::joined([Some(taken), round, failed, left].into_iter().flatten(), ", ") + "."
+}
+
+/// What the newest sample found.
+fn last(document: &ResultDocument, cell: &Cell, sample: &SampleReading) -> String {
+    let test = cell.workload.kind();
+    let of = Metric::of(test);
+    let rate = if test.is_transactions() { format!(", {} a second", three_digits(sample.rate)) } else { String::new() };
+    let value = three_digits(of.value_of(test, sample));
+    format!("Last: {}: {value} {}{rate}.", labels::name(document, cell), unit(of))
+}
+
+struct SoFar<'a> {
+    run: &'a RunReadings,
+    document: &'a ResultDocument,
+    blocks: Vec<BlockCells<'a>>,
+}
+
+impl SoFar<'_> {
+    /// Rows down; across how many of the row's samples are there, then figure and tax of each block, those of the
+    /// instrument that answers the question first.
+    fn table(&self) -> Table {
+        let records = || self.document.cells.iter().filter(|record| !record.is_unavailable());
+        let instruments = self.document.instruments();
+        let rank = |block: &Block| instruments.iter().position(|instrument| *instrument == block.instrument);
+        let mut blocks = distinct(records().map(|record| record.cell.block()));
+        blocks.sort_by_key(rank);
+        let rows = distinct(records().map(|record| record.cell.row));
+        let line = |row| {
+            let mine: Vec<&CellRecord> = records().filter(|record| record.cell.row == row).collect();
+            let of_block = |block: &Block| mine.iter().copied().find(|record| record.cell.block() == *block);
+            let figures = blocks.iter().flat_map(|block| self.figures(of_block(block), *block));
+            TableRow::new(vec![row.to_string()], self.taken(&mine).into_iter().chain(figures))
+        };
+        let group = |block: &Block| {
+            let heads = [Column::right(unit(Metric::of(block.test))), Column::left("tax")];
+            let columns = heads.into_iter().take(if self.is_compared(*block) { 2 } else { 1 }).collect();
+            Group { title: self.title(*block, instruments.len() > 1), columns }
+        };
+        let samples = Group::untitled([Column::right("samples"), Column::left("")]);
+        Table {
+            caption: "So far".into(),
+            labels: vec![rows_head(&rows).into()],
+            groups: std::iter::once(samples).chain(blocks.iter().map(group)).collect(),
+            rows: rows.iter().map(|row| line(*row)).collect(),
+            ..Table::default()
+        }
+    }
+
+    /// `RTT, TCP, MTU 1500, as the machine runs`: MTU and instrument where there are several.
+    fn title(&self, block: Block, instruments: bool) -> String {
+        let of_block = |cells: &&BlockCells<'_>| {
+            let key = (cells.transport, cells.streams, cells.variant, cells.instrument);
+            key == (block.transport, block.streams, block.variant, block.instrument)
+        };
+        let cells = self.blocks.iter().find(of_block);
+        let mtus = distinct(self.document.cells.iter().map(|record| record.cell.mtu)).len() > 1;
+        let parts = [
+            Some(names(block.test)[0].to_owned()),
+            cells.map(BlockCells::title),
+            mtus.then(|| format!("MTU {}", block.mtu)),
+            instruments.then(|| words::of_instrument(block.instrument).to_owned()),
+        ];
+        words::joined(parts.into_iter().flatten(), ", ")
+    }
+
+    /// Whether anything of the block is held against the baseline.
+    fn is_compared(&self, block: Block) -> bool {
+        let others = self.document.cells.iter().filter(|record| record.cell.block() == block);
+        others.map(|record| record.cell.row).any(|row| row != self.document.baseline)
+    }
+
+    /// How many samples of a row are there, in figures and as a bar.
+    fn taken(&self, records: &[&CellRecord]) -> Vec<Value> {
+        let header = &self.run.header;
+        let taken: usize = records.iter().map(|record| record.samples.len()).sum();
+        // The baseline is measured twice in each round.
+        let twice = |record: &CellRecord| if record.cell.row == self.document.baseline { 2 } else { 1 };
+        let planned = |record: &&CellRecord| header.rounds_of(record.cell.instrument) as usize * twice(record);
+        let total: usize = records.iter().map(planned).sum();
+        vec![format!("{taken}/{total}").into(), Value::Bar(taken as f64 / total.max(1) as f64)]
+    }
+
+    fn figures(&self, record: Option<&CellRecord>, block: Block) -> Vec<Value> {
+        let of = Metric::of(block.test);
+        let level = record.and_then(|record| {
+            let values: Vec<f64> = record.samples.iter().map(|sample| of.value_of(block.test, sample)).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        });
+        let tax = record
+            .and_then(|record| record.tax_of(of))
+            .map(|tax| JudgedChange { words: String::new(), ..finding(tax) });
+        let is_baseline = record.is_some_and(|record| record.cell.row == self.document.baseline);
+        let none = if is_baseline { Value::from("") } else { Value::Absent };
+        let figures = [Value::figure(level), tax.map_or(none, Value::Judged)];
+        figures.into_iter().take(if self.is_compared(block) { 2 } else { 1 }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use std::time::Duration;
+    use vtax_model::run::{Failure, Run, RunState};
+
+    /// The first rounds of a run of the demo.
+    fn begun(rounds: u32) -> RunReadings {
+        let run = vtax_synthetic::killed_after(vtax_synthetic::built_in("demo"), rounds);
+        let samples = run.samples.iter().map(SampleReading::of).collect();
+        let Run { header, failures, wall_seconds, .. } = run;
+        Run { header, state: RunState::Running, wall_seconds, samples, failures }
+    }
+
+    fn drawn(run: &RunReadings, progress: &RunProgress, width: usize) -> String {
+        under_way(run, progress).draw(&Options { width, ..Options::default() }).plain()
+    }
+
+    #[test]
+    fn a_run_that_goes_on_is_told_from_its_first_sample() {
+        let progress =
+            RunProgress { total: 120, round: 1, next: Some("native TCP RR".into()), ..RunProgress::default() };
+        let mut run = begun(1);
+        run.samples.clear();
+        insta::assert_snapshot!("no_sample_yet", drawn(&run, &progress, 100));
+        let left = Some(Duration::from_secs(75));
+        let progress = RunProgress { done: 48, round: 5, left, ..progress };
+        let mut run = begun(5);
+        run.fail(Failure { cell: 1, arm: vtax_model::cell::Arm::A, round: 6, error: "gone".into(), partial: None });
+        insta::assert_snapshot!("after_five_rounds", drawn(&run, &progress, 100));
+        insta::assert_snapshot!("on_sixty_columns", drawn(&run, &progress, 60));
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_no_longer_lines() {
+        for width in [60, 80, 100] {
+            let text = drawn(&begun(5), &RunProgress::default(), width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+        }
+    }
+}

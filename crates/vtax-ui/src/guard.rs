@@ -1,0 +1,49 @@
+//! What stands before every page: who may read it, and what a browser may do with it.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use super::{key::AccessKey, pages::Service};
+
+/// A page of another site can have its name point to 127.0.0.1. Its requests then name that site.
+const HOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
+
+/// The policy of scripts and styles is in each page, which knows its script.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (header::CONTENT_SECURITY_POLICY, "base-uri 'none'; frame-ancestors 'none'"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+pub(crate) async fn guard(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    let mut response = match refusal(&service.key, &request) {
+        Some(text) => (StatusCode::FORBIDDEN, text).into_response(),
+        None => next.run(request).await,
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn refusal(key: &AccessKey, request: &Request) -> Option<&'static str> {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    // The port may be another one: that of a tunnel.
+    let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let name = name.map_or(host, |(name, _)| name);
+    if !HOSTS.contains(&name) {
+        return Some("vtax ui answers only as 127.0.0.1 or localhost.\n");
+    }
+    let known = key.opens(request.uri().path());
+    (!known).then_some("Open the address that `vtax ui` printed: it has a key, without which nothing is shown.\n")
+}

@@ -1,0 +1,133 @@
+//! The list of results, which a form narrows down. It needs no script.
+
+use std::fmt::Write as _;
+
+use strum::IntoEnumIterator;
+use vtax_report::html::{PageFrame, escaped};
+use vtax_store::{Condition, RunSummary};
+
+use super::{
+    chosen::{Chosen, query},
+    pages::{NoPage, Service},
+};
+
+/// Results on one page of the list.
+const ON_A_PAGE: usize = 100;
+
+const STYLE: &str = include_str!("list.css");
+
+/// What is wanted of the list.
+struct Filter<'a> {
+    /// All of these words are in the id or in the title, however they are written.
+    words: &'a str,
+    state: &'a str,
+}
+
+impl<'a> Filter<'a> {
+    fn of(chosen: &'a Chosen) -> Filter<'a> {
+        Filter { words: chosen.one("words").trim(), state: chosen.one("state") }
+    }
+
+    fn takes(&self, run: &RunSummary) -> bool {
+        let text = format!("{} {}", run.id, run.title).to_lowercase();
+        let has_words = self.words.to_lowercase().split_whitespace().all(|word| text.contains(word));
+        has_words && (self.state.is_empty() || run.state.to_string() == self.state)
+    }
+
+    fn is_everything(&self) -> bool {
+        self.words.is_empty() && self.state.is_empty()
+    }
+}
+
+pub(crate) fn page(service: &Service, chosen: &Chosen) -> Result<String, NoPage> {
+    let (all, filter) = (service.all()?, Filter::of(chosen));
+    let found: Vec<&RunSummary> = all.iter().filter(|run| filter.takes(run)).collect();
+    let pages = found.len().div_ceil(ON_A_PAGE).max(1);
+    let number = chosen.one("page").parse().unwrap_or(1usize).clamp(1, pages);
+    let shown: Vec<&RunSummary> = found.iter().copied().skip((number - 1) * ON_A_PAGE).take(ON_A_PAGE).collect();
+    let base = service.key.base();
+    let mut text = String::from("<main id=\"contents\">\n<h1>Results</h1>\n");
+    let folder = escaped(&service.state_dir.display().to_string());
+    let _ =
+        writeln!(text, "<p class=\"faint\">{} in {folder}</p>", count(found.len(), all.len(), filter.is_everything()));
+    if all.is_empty() {
+        text += "<p>Nothing has been measured yet; <code>vtax demo</code> is a good start.</p>\n";
+    } else {
+        text += &form(&base, &filter);
+    }
+    if !shown.is_empty() {
+        text += &table(&base, &shown);
+    }
+    text += &turn(&base, &filter, number, pages);
+    let head = format!("<style>{STYLE}</style>\n");
+    Ok(PageFrame { title: "Results of vtax", links: &service.links(), head: &head, script: None }
+        .around(&format!("{text}</main>\n")))
+}
+
+fn count(found: usize, all: usize, everything: bool) -> String {
+    let of_all = if all == 1 { "1 result".to_owned() } else { format!("{all} results") };
+    if everything { of_all } else { format!("{found} of {of_all}") }
+}
+
+fn form(base: &str, filter: &Filter<'_>) -> String {
+    let option = |state: Condition| {
+        let chosen = if state.to_string() == filter.state { " selected" } else { "" };
+        format!("<option value=\"{state}\"{chosen}>{state}</option>")
+    };
+    let states: String = Condition::iter().map(option).collect();
+    format!(
+        "<form class=\"filter\" role=\"search\" action=\"{base}/\">\n\
+         <label>Words in study or title <input type=\"search\" name=\"words\" value=\"{}\"></label>\n\
+         <label>State <select name=\"state\"><option value=\"\">any</option>{states}</select></label>\n\
+         <button>Show</button>\n</form>\n",
+        escaped(filter.words)
+    )
+}
+
+fn table(base: &str, runs: &[&RunSummary]) -> String {
+    let rows: String = runs.iter().map(|run| row(base, run)).collect();
+    format!(
+        "<form action=\"{base}/open\">\n\
+         <div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"Results\">\n<table>\n<thead>\n<tr>\
+         <td></td><th class=\"left\" scope=\"col\">Run</th><th class=\"left\" scope=\"col\">Study</th>\
+         <th class=\"left\" scope=\"col\">State</th><th class=\"right\" scope=\"col\">Samples</th>\
+         <th class=\"right\" scope=\"col\">Failed</th><th class=\"right\" scope=\"col\">Took</th></tr>\n</thead>\n\
+         <tbody>\n{rows}</tbody>\n</table>\n</div>\n\
+         <p><button>Open the chosen ones on one page</button> <small class=\"faint\">The oldest comes first, and the \
+         others are compared with it.</small></p>\n</form>\n"
+    )
+}
+
+fn row(base: &str, run: &RunSummary) -> String {
+    let id = escaped(&run.id);
+    let quick = if run.quick { " <small class=\"faint\">quick</small>" } else { "" };
+    let state = match run.state {
+        Condition::Running => "<strong>running</strong>: watch it".to_owned(),
+        other => other.to_string(),
+    };
+    format!(
+        "<tr><td><input type=\"checkbox\" name=\"id\" value=\"{id}\" aria-label=\"Choose {id}\"></td>\
+         <th scope=\"row\"><a href=\"{base}/run/{id}\">{id}</a></th><td class=\"title\">{}{quick}</td><td>{state}</td>\
+         <td class=\"right\">{}</td><td class=\"right\">{}</td><td class=\"right\">{}</td></tr>\n",
+        escaped(&run.title),
+        run.samples,
+        run.failures,
+        vtax_report::waiting(run.wall_seconds)
+    )
+}
+
+/// Links to the pages before and after this one.
+fn turn(base: &str, filter: &Filter<'_>, number: usize, pages: usize) -> String {
+    let link = |to: usize, text: &str| {
+        let fields = query(&[("words", filter.words), ("state", filter.state), ("page", &to.to_string())]);
+        format!("<a href=\"{base}/?{}\">{text}</a>", escaped(&fields))
+    };
+    let newer = if number > 1 { link(number - 1, "Newer") } else { String::new() };
+    let older = if number < pages { link(number + 1, "Older") } else { String::new() };
+    match pages {
+        1 => String::new(),
+        _ => format!(
+            "<nav class=\"turn\" aria-label=\"Pages of the list\">{newer} Page {number} of {pages} {older}</nav>\n"
+        ),
+    }
+}

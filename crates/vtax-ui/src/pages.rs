@@ -1,0 +1,157 @@
+//! The pages, and what is said in place of one.
+
+use std::{path::PathBuf, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Path, RawQuery, State},
+    http::StatusCode,
+    middleware,
+    response::{Html, IntoResponse, Response},
+    routing::get,
+};
+use miette::Diagnostic;
+use tokio::{sync::Semaphore, task::spawn_blocking};
+use vtax_report::{
+    self as report,
+    html::{PageFrame, PageLink, escaped},
+};
+use vtax_store::{Condition, RunSummary, Store, StoreError};
+
+use super::{chosen::Chosen, guard::guard, key::AccessKey, list, live};
+
+/// Pages that are drawn at the same time. Charts take a CPU for a second or two.
+pub(crate) const DRAWN_TOGETHER: usize = 2;
+/// The most results on one page.
+const OPENED_TOGETHER: usize = 8;
+
+/// What every page needs.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) state_dir: PathBuf,
+    pub(crate) key: AccessKey,
+    drawing: Semaphore,
+    /// Those who watch a run that goes on.
+    pub(crate) watching: Arc<Semaphore>,
+}
+
+pub(crate) fn router(state_dir: PathBuf, key: AccessKey) -> Router {
+    let base = key.base();
+    let (drawing, watching) = (Semaphore::new(DRAWN_TOGETHER), Arc::new(Semaphore::new(live::WATCHERS)));
+    let service = Arc::new(Service { state_dir, key, drawing, watching });
+    let page = |path: &str| format!("{base}{path}");
+    Router::new()
+        .route(&base, get(results))
+        .route(&page("/"), get(results))
+        .route(&page("/open"), get(open))
+        .route(&page("/run/{id}"), get(run))
+        .route(&page("/run/{id}/report"), get(so_far))
+        .route(&page("/run/{id}/events"), get(live::events))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "There is no such page.\n") })
+        .layer(middleware::from_fn_with_state(Arc::clone(&service), guard))
+        .with_state(service)
+}
+
+/// Why there is no page.
+#[derive(Debug)]
+pub(crate) struct NoPage {
+    status: StatusCode,
+    told: String,
+}
+
+impl NoPage {
+    pub(crate) fn new(status: StatusCode, told: impl Into<String>) -> NoPage {
+        NoPage { status, told: told.into() }
+    }
+
+    fn drawn(&self, service: &Service) -> Response {
+        let frame = PageFrame { title: "vtax: no such page", links: &service.links(), head: "", script: None };
+        let page =
+            format!("<main id=\"contents\">\n<h1>This can't be shown</h1>\n<p>{}</p>\n</main>\n", escaped(&self.told));
+        (self.status, Html(frame.around(&page))).into_response()
+    }
+}
+
+impl From<StoreError> for NoPage {
+    fn from(error: StoreError) -> NoPage {
+        let status = match error {
+            StoreError::NotFound { .. } | StoreError::Ambiguous { .. } | StoreError::Empty { .. } => {
+                StatusCode::NOT_FOUND
+            }
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let code = error.code().map(|code| format!(" (vtax explain {code})")).unwrap_or_default();
+        NoPage::new(status, format!("{error}{code}"))
+    }
+}
+
+impl Service {
+    /// Draws a page where it holds up no other answer.
+    async fn draw(
+        self: Arc<Service>,
+        draw: impl FnOnce(&Service) -> Result<String, NoPage> + Send + 'static,
+    ) -> Response {
+        let Ok(_turn) = self.drawing.acquire().await else { unreachable!("it is never closed") };
+        let service = Arc::clone(&self);
+        let drawn = spawn_blocking(move || draw(&service)).await;
+        let drawn = drawn.unwrap_or_else(|_| {
+            Err(NoPage::new(StatusCode::INTERNAL_SERVER_ERROR, "Drawing this page failed: that is a defect of vtax."))
+        });
+        drawn.map_or_else(|none| none.drawn(&self), |page| Html(page).into_response())
+    }
+
+    /// What stands above every page.
+    pub(crate) fn links(&self) -> Vec<PageLink> {
+        vec![PageLink { text: "All results".into(), target: format!("{}/", self.key.base()) }]
+    }
+
+    pub(crate) fn all(&self) -> Result<Vec<RunSummary>, NoPage> {
+        Ok(Store::reading(&self.state_dir, Store::list)?)
+    }
+
+    fn report(&self, ids: &[String]) -> Result<String, NoPage> {
+        let documents = ids.iter().map(|id| Store::reading(&self.state_dir, |store| store.document(id)));
+        let documents = documents.collect::<Result<Vec<_>, _>>()?;
+        let drawn = report::page(&documents, &report::Options::default(), &self.links());
+        drawn.map_err(|error| NoPage::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    }
+}
+
+async fn results(State(service): State<Arc<Service>>, RawQuery(query): RawQuery) -> Response {
+    service.draw(move |service| list::page(service, &Chosen::of(query.as_deref()))).await
+}
+
+async fn run(State(service): State<Arc<Service>>, Path((id,)): Path<(String,)>) -> Response {
+    let goes_on = |run: &RunSummary| run.state == Condition::Running;
+    service
+        .draw(move |service| match service.all()?.iter().find(|run| run.id == id) {
+            Some(run) if goes_on(run) => live::page(service, run),
+            _ => service.report(&[id]),
+        })
+        .await
+}
+
+async fn so_far(State(service): State<Arc<Service>>, Path((id,)): Path<(String,)>) -> Response {
+    service.draw(move |service| service.report(&[id])).await
+}
+
+/// Several results on one page, the oldest first: the others are compared with it.
+async fn open(State(service): State<Arc<Service>>, RawQuery(query): RawQuery) -> Response {
+    service
+        .draw(move |service| {
+            let chosen = Chosen::of(query.as_deref());
+            let is_chosen = |run: &&RunSummary| chosen.all("id").any(|id| id == run.id);
+            let ids: Vec<String> = service.all()?.iter().rev().filter(is_chosen).map(|run| run.id.clone()).collect();
+            match ids.len() {
+                0 => {
+                    Err(NoPage::new(StatusCode::NOT_FOUND, "None of these results is there. Choose some in the list."))
+                }
+                1..=OPENED_TOGETHER => service.report(&ids),
+                many => Err(NoPage::new(
+                    StatusCode::BAD_REQUEST,
+                    format!("{many} results are too many for one page: choose {OPENED_TOGETHER} or fewer."),
+                )),
+            }
+        })
+        .await
+}

@@ -1,0 +1,278 @@
+//! The pages by plain HTTP, and who gets none. What a browser makes of them is tested in `tests/browser`.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use vtax_model::{
+    cell::Arm,
+    run::{RunHeader, RunState},
+};
+use vtax_store::Store;
+use vtax_synthetic::{header, sample};
+
+use super::Ui;
+
+/// Far more than any of these answers takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Pages about a store with one complete run.
+struct Served {
+    dir: tempfile::TempDir,
+    at: SocketAddr,
+    base: String,
+}
+
+fn kept(dir: &Path, header: &RunHeader, rounds: u32) {
+    let store = Store::open(dir).expect("it opens");
+    let mut writer = store.create_run(header).expect("a run");
+    let samples: Vec<_> = (1..=rounds).map(|round| sample(0, Arm::A, round)).collect();
+    writer.samples(&samples).expect("kept");
+    writer.finish(RunState::Complete, 1.0).expect("kept");
+}
+
+impl Served {
+    fn new() -> Served {
+        let dir = tempfile::tempdir().expect("a folder");
+        kept(dir.path(), &header("demo-1", "2026-01-01T00:00:00Z"), 3);
+        Served::of(dir)
+    }
+
+    fn of(dir: tempfile::TempDir) -> Served {
+        let ui = Ui::bind(dir.path().to_owned(), 0).expect("a port");
+        let (at, base) = (ui.address, ui.key.base());
+        thread::spawn(move || ui.serve());
+        Served { dir, at, base }
+    }
+
+    /// Sends a request as it is, and returns the whole answer.
+    fn sent(&self, request: &str) -> String {
+        let mut stream = self.connected();
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        String::from_utf8(answer).expect("text")
+    }
+
+    fn connected(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.at).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        stream
+    }
+
+    fn asked(&self, method: &str, path: &str, host: &str) -> String {
+        self.sent(&format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+    }
+
+    fn page(&self, path: &str) -> String {
+        self.asked("GET", &format!("{}{path}", self.base), "127.0.0.1:1")
+    }
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or_default()
+}
+
+#[test]
+fn without_the_key_nothing_is_answered() {
+    let served = Served::new();
+    let longer = format!("{}0/", served.base);
+    for path in ["/", "/run/demo-1", "/favicon.ico", "//", &longer, &served.base[..20], "/%00", "*"] {
+        let answer = served.asked("GET", path, "127.0.0.1");
+        assert_eq!(status(&answer), "403", "{path}: {answer}");
+        assert!(!answer.contains("demo-1"), "{path}: {answer}");
+    }
+    assert_eq!(status(&served.page("/")), "200");
+    assert_eq!(status(&served.page("")), "200", "without the slash at the end too");
+}
+
+#[test]
+fn another_site_gets_nothing_by_its_own_name() {
+    let served = Served::new();
+    let path = format!("{}/", served.base);
+    for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "127.0.0.1:x", "10.0.0.1"] {
+        assert_eq!(status(&served.asked("GET", &path, host)), "403", "{host}");
+    }
+    for host in ["127.0.0.1", "localhost:8080", "[::1]:9"] {
+        assert_eq!(status(&served.asked("GET", &path, host)), "200", "{host}");
+    }
+    let nameless = served.sent(&format!("GET {path} HTTP/1.0\r\n\r\n"));
+    assert_eq!(status(&nameless), "403");
+}
+
+#[test]
+fn pages_are_only_read() {
+    let served = Served::new();
+    let path = format!("{}/", served.base);
+    for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"] {
+        assert_eq!(status(&served.asked(method, &path, "localhost")), "405", "{method}");
+    }
+    let head = served.asked("HEAD", &path, "localhost");
+    assert!(status(&head) == "200" && head.ends_with("\r\n\r\n"), "{head}");
+}
+
+#[test]
+fn every_answer_is_bound_to_this_site() {
+    let served = Served::new();
+    for answer in [served.page("/"), served.page("/nothing"), served.asked("GET", "/", "localhost")] {
+        for header in [
+            "cache-control: no-store",
+            "content-security-policy: base-uri 'none'; frame-ancestors 'none'",
+            "referrer-policy: no-referrer",
+            "x-content-type-options: nosniff",
+            "cross-origin-resource-policy: same-origin",
+        ] {
+            assert!(answer.contains(header), "{header}: {answer}");
+        }
+    }
+    let page = served.page("/");
+    assert!(page.contains("default-src 'none'") && !page.contains("<script"), "{page}");
+}
+
+#[test]
+fn what_is_not_there_is_told_with_what_is() {
+    let served = Served::new();
+    let missing = served.page("/run/dmo-2");
+    assert_eq!(status(&missing), "404");
+    assert!(missing.contains("dmo-2") && missing.contains("vtax explain no-such-run"), "{missing}");
+    let injected = served.page("/run/%3Cscript%3Ealert(1)%3C%2Fscript%3E");
+    assert!(injected.contains("&lt;script&gt;alert(1)") && !injected.contains("<script>alert"), "{injected}");
+    assert_eq!(status(&served.page("/open?id=x")), "404");
+    assert_eq!(status(&served.page("/nothing")), "404");
+    assert_eq!(status(&served.page("/run/..%2f..%2fetc%2fpasswd")), "404");
+}
+
+#[test]
+fn too_many_results_are_refused() {
+    let served = Served::new();
+    for nth in 2..=9 {
+        kept(served.dir.path(), &header(&format!("demo-{nth}"), "2026-01-02T00:00:00Z"), 1);
+    }
+    let ids: String = (1..=9).map(|nth| format!("id=demo-{nth}&")).collect();
+    let answer = served.page(&format!("/open?{ids}"));
+    assert_eq!(status(&answer), "400");
+    assert!(answer.contains("9 results are too many for one page: choose 8 or fewer."), "{answer}");
+}
+
+#[test]
+fn an_empty_store_says_where_to_begin() {
+    let served = Served::of(tempfile::tempdir().expect("a folder"));
+    let page = served.page("/");
+    assert!(page.contains("0 results in") && page.contains("<code>vtax demo</code>"), "{page}");
+}
+
+#[test]
+fn a_broken_store_is_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("results.db"), "no database, but long enough to look like one".repeat(99))
+        .expect("kept");
+    let answer = Served::of(dir).page("/");
+    assert_eq!(status(&answer), "500");
+    assert!(answer.contains("This can&#39;t be shown") || answer.contains("This can't be shown"), "{answer}");
+    assert!(answer.contains("results.db") && answer.contains("vtax explain"), "{answer}");
+}
+
+#[test]
+fn the_list_is_filtered_and_turned() {
+    let served = Served::new();
+    for nth in 2..=130 {
+        let header = RunHeader { id: format!("vmdq-{nth}"), ..header("x", "2026-01-02T00:00:00Z") };
+        kept(served.dir.path(), &header, 1);
+    }
+    let rows = |page: &str| page.matches("<tr><td><input").count();
+    let first = served.page("/");
+    assert_eq!(rows(&first), 100);
+    assert!(first.contains("Page 1 of 2") && first.contains("page=2\">Older</a>"), "{first}");
+    let second = served.page("/?page=2");
+    assert!(rows(&second) == 30 && second.contains("demo-1") && second.contains("Newer"), "{second}");
+    let found = served.page("/?words=DEMO&state=complete");
+    assert!(rows(&found) == 1 && found.contains("1 of 130 results"), "{found}");
+    let none = served.page("/?words=%22%3E%3Cb%3E&page=-1");
+    assert!(rows(&none) == 0 && none.contains("value=\"&quot;&gt;&lt;b&gt;\""), "{none}");
+}
+
+/// The data of the next event, by its name.
+fn next_event(stream: &mut TcpStream, text: &mut String, name: &str) -> String {
+    let begun = Instant::now();
+    loop {
+        let mark = format!("event: {name}\n");
+        if let Some((_, rest)) = text.split_once(&mark)
+            && let Some((event, rest)) = rest.split_once("\n\n")
+        {
+            let event = event.to_owned();
+            *text = rest.to_owned();
+            return event;
+        }
+        assert!(begun.elapsed() < PATIENCE, "no event {name}: {text}");
+        let mut buffer = [0; 65536];
+        let got = stream.read(&mut buffer).expect("something comes");
+        assert!(got > 0, "it ended without {name}: {text}");
+        text.push_str(&String::from_utf8_lossy(&buffer[..got]));
+    }
+}
+
+#[test]
+fn a_run_is_watched_until_its_end() {
+    let served = Served::new();
+    let store = Store::open(served.dir.path()).expect("it opens");
+    let mut writer = store.create_run(&header("demo-live", "2026-01-03T00:00:00Z")).expect("a run");
+    writer.samples(&[sample(0, Arm::A, 1)]).expect("kept");
+    let page = served.page("/run/demo-live");
+    assert!(page.contains("This page changes as samples land") && page.contains("http-equiv=\"refresh\""), "{page}");
+    let mut stream = served.connected();
+    let path = format!("{}/run/demo-live/events", served.base);
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("sent");
+    let mut text = String::new();
+    assert!(next_event(&mut stream, &mut text, "run").contains("1 of "));
+    writer.samples(&[sample(0, Arm::A, 2), sample(1, Arm::A, 2)]).expect("kept");
+    assert!(next_event(&mut stream, &mut text, "run").contains("3 of "));
+    writer.finish(RunState::Complete, 1.0).expect("kept");
+    next_event(&mut stream, &mut text, "end");
+    assert!(!served.page("/run/demo-live").contains("This page changes"), "now it is the report");
+}
+
+#[test]
+fn watchers_are_counted_and_leave() {
+    let served = Served::new();
+    let store = Store::open(served.dir.path()).expect("it opens");
+    let _writer = store.create_run(&header("demo-live", "2026-01-03T00:00:00Z")).expect("a run");
+    let path = format!("{}/run/demo-live/events", served.base);
+    let watch = || {
+        let mut stream = served.connected();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("sent");
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).expect("an answer");
+        (String::from_utf8_lossy(&head[9..]).into_owned(), stream)
+    };
+    let watchers: Vec<_> = (0..super::live::WATCHERS).map(|_| watch()).collect();
+    assert!(watchers.iter().all(|(status, _)| status == "200"));
+    assert_eq!(watch().0, "503");
+    drop(watchers);
+    let begun = Instant::now();
+    while watch().0 != "200" {
+        assert!(begun.elapsed() < PATIENCE, "nobody has left");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn connections_that_ask_nothing_keep_nobody_out() {
+    let served = Served::new();
+    let idle: Vec<TcpStream> = (0..super::connections::CONNECTIONS).map(|_| served.connected()).collect();
+    assert_eq!(status(&served.page("/")), "200");
+    drop(idle);
+    let long =
+        served.sent(&format!("GET {}/?words={} HTTP/1.1\r\nHost: localhost\r\n\r\n", served.base, "x".repeat(100_000)));
+    assert!(matches!(status(&long), "431" | "414"), "{long}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let served = Served::new();
+    let error = Ui::bind(served.dir.path().to_owned(), served.at.port()).expect_err("it is taken");
+    assert!(error.to_string().contains(&format!("port {}", served.at.port())), "{error}");
+}
