@@ -43,8 +43,11 @@ async function revive(spec) {
   const drawn = place.querySelector('svg');
   drawn.setAttribute('role', 'img');
   drawn.setAttribute('aria-label', still.querySelector('title').textContent);
+  // The picture has a name as a whole. Its parts have roles without names, which would be read out one by one.
+  for (const part of drawn.children) part.setAttribute('aria-hidden', 'true');
   drawn.prepend(still.querySelector('title').cloneNode(true), still.querySelector('desc').cloneNode(true));
   place.hidden = false;
+  place.parentElement.removeAttribute('tabindex');
   still.remove();
   new ResizeObserver(() => view.width() !== fitting() && fitted(view, fitting())).observe(place.parentElement);
 }

@@ -55,11 +55,12 @@ impl PageSpec {
         &self.0
     }
 
-    /// The element of a page with the picture and what makes it live.
+    /// The element of a page with the picture and what makes it live. On a phone the picture is wider than the page,
+    /// so the keyboard can scroll it. The live one fits.
     pub fn figure(&self, svg: &Svg) -> String {
         let svg = svg.as_str();
         format!(
-            "<figure class=\"plot-figure\">{svg}<script type=\"application/json\" class=\"plot-spec\">{self}</script></figure>"
+            "<figure class=\"plot-figure\" tabindex=\"0\">{svg}<script type=\"application/json\" class=\"plot-spec\">{self}</script></figure>"
         )
     }
 }

@@ -121,13 +121,12 @@ pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink])
 }
 
 fn compared(first: &ResultDocument, others: &[ResultDocument]) -> Vec<Article> {
-    let article = |(nth, comparison): (usize, RunComparison)| Article {
-        id: format!("comparison-{}", nth + 1),
-        view: comparison.view(),
-        charts: Vec::new(),
+    let article = |other: &ResultDocument| {
+        let comparison = compare(first, other);
+        let id = format!("{} against {}", other.id, first.id);
+        comparison.nothing_in_common().is_none().then(|| Article { id, view: comparison.view(), charts: Vec::new() })
     };
-    let comparisons = others.iter().map(|other| compare(first, other)).enumerate();
-    comparisons.filter(|(_, comparison)| comparison.nothing_in_common().is_none()).map(article).collect()
+    others.iter().filter_map(article).collect()
 }
 
 /// Every chart of a run.

@@ -36,7 +36,7 @@ impl RunFollower {
         let end = end(&news).filter(|_| news.is_empty());
         self.ended = end.is_some();
         let plan = news.plan.map(|plan| RunEvent::Plan(Box::new(plan)));
-        let samples = (!news.samples.is_empty()).then(|| RunEvent::Samples(Cow::Owned(news.samples)));
+        let samples = (!news.samples.is_empty()).then_some(RunEvent::Samples(Cow::Owned(news.samples)));
         let failures = news.failures.into_iter().map(|failure| RunEvent::Failure(Cow::Owned(failure)));
         let events = plan.into_iter().chain(samples).chain(failures);
         Ok(events.chain(end.map(RunEvent::End)).collect())

@@ -36,8 +36,10 @@ use super::pages::{NoPage, Service};
 pub(crate) const WATCHERS: usize = 8;
 /// From one look at the store to the next.
 const LOOK: Duration = Duration::from_secs(1);
-/// What is computed for a watcher takes at most this part of the time.
+/// What is computed for a watcher takes at most this part of the time,
 const SHARE: u32 = 50;
+/// but a watcher doesn't wait longer.
+const LONGEST: Duration = Duration::from_secs(10);
 /// Seconds after which a browser without scripts loads the page again.
 const RELOAD: u32 = 5;
 
@@ -108,7 +110,7 @@ fn watch(mut follower: RunFollower, sender: &Sender<Result<Event, Infallible>>) 
         if event.is_some_and(|event| sender.blocking_send(Ok(event)).is_err()) || news == Some(true) {
             break;
         }
-        thread::sleep(LOOK.max(begun.elapsed() * SHARE));
+        thread::sleep((begun.elapsed() * SHARE).clamp(LOOK, LONGEST));
     }
     Ok(())
 }

@@ -77,8 +77,10 @@ fn several_results_are_compared_with_the_first() {
     };
     let page = page_of(&[built_in("demo"), later("demo-2"), built_in("ip-instances"), later("demo-3")]);
     let at = |id: &str| page.find(&format!("<article id=\"{id}\""));
-    assert!(at("comparison-1") < at("comparison-3") && at("comparison-3") < at("demo-20260102-030405-5eed"));
-    assert!(at("comparison-1").is_some() && at("comparison-2").is_none());
+    let first = "demo-20260102-030405-5eed";
+    let against = |id: &str| at(&format!("{id}-against-{first}"));
+    assert!(against("demo-2").is_some() && against("demo-2") < against("demo-3") && against("demo-3") < at(first));
+    assert!(!page.contains("ip-instances-20260102-030405-5eed-against"), "they have nothing in common");
 }
 
 #[test]

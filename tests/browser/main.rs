@@ -1,0 +1,267 @@
+//! Pages in a real browser, headless: what a reader sees and can do, by mouse, by keyboard, on a phone, in the dark,
+//! without scripts, and with axe, which looks for what keeps people out (<https://github.com/dequelabs/axe-core>).
+//!
+//! Each test leaves its pictures in `browser` in the folder of tests below `target`. A machine without Chromium and its driver fails.
+
+#[path = "../bench.rs"]
+#[allow(dead_code, reason = "the kernel tests use more of it")]
+mod bench;
+mod window;
+
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use fantoccini::{Locator, key::Key};
+use serde_json::json;
+use vtax_model::run::{Run, RunState};
+use vtax_store::{RunWriter, Store};
+
+use bench::Bench;
+use window::{Look, Window};
+
+/// What nobody may see as markup: in a title, which a study's author writes.
+const HOSTILE: &str = "A \"quoted\" <b>title</b></script><img src=x onerror=document.title='owned'> \u{202e}dlrow";
+
+/// `vtax ui` for the store of a bench.
+struct Served {
+    bench: Bench,
+    vtax: Child,
+    address: String,
+}
+
+impl Served {
+    fn new(bench: Bench) -> Served {
+        use std::io::{BufRead, BufReader};
+        let mut command: Command = bench.command(&["ui"]);
+        let mut vtax = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("vtax starts");
+        let mut address = String::new();
+        BufReader::new(vtax.stdout.take().expect("a pipe")).read_line(&mut address).expect("its address");
+        Served { bench, vtax, address: address.trim_end().to_owned() }
+    }
+
+    fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.address)
+    }
+
+    fn state(&self) -> std::path::PathBuf {
+        self.bench.state()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.vtax.kill();
+        let _ = self.vtax.wait();
+    }
+}
+
+/// Keeps a run with all of its samples, as one that goes on.
+fn begun(state: &Path, run: &Run) -> RunWriter {
+    std::fs::create_dir_all(state).expect("a folder");
+    let mut writer = Store::open(state).expect("it opens").create_run(&run.header).expect("a run");
+    writer.samples(&run.samples).expect("kept");
+    writer
+}
+
+fn kept(state: &Path, run: &Run) {
+    begun(state, run).finish(RunState::Complete, run.wall_seconds).expect("kept");
+}
+
+fn named(mut run: Run, id: &str, started: &str) -> Run {
+    (run.header.id, run.header.started) = (id.to_owned(), started.to_owned());
+    run
+}
+
+/// Two runs of the demo, and one whose title is hostile.
+fn usual() -> Bench {
+    let bench = Bench::new();
+    let state = bench.state();
+    kept(&state, &named(vtax_synthetic::built_in("demo"), "demo-20260101-000000-aaaa", "2026-01-01T00:00:00Z"));
+    let mut hostile = named(vtax_synthetic::built_in("vmdq"), "vmdq-20260102-000000-bbbb", "2026-01-02T00:00:00Z");
+    hostile.header.study.title = HOSTILE.into();
+    kept(&state, &hostile);
+    kept(&state, &named(vtax_synthetic::built_in("demo"), "demo-20260103-000000-cccc", "2026-01-03T00:00:00Z"));
+    bench
+}
+
+fn run(test: impl AsyncFnOnce()) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async { test().await });
+}
+
+#[test]
+fn every_page_is_for_everybody() {
+    run(async || {
+        let served = Served::new(usual());
+        let pages = [
+            ("list", String::new()),
+            ("found", "?words=demo&state=complete".to_owned()),
+            ("result", "run/demo-20260101-000000-aaaa".to_owned()),
+            ("compared", "open?id=demo-20260101-000000-aaaa&id=demo-20260103-000000-cccc".to_owned()),
+            ("hostile", "run/vmdq-20260102-000000-bbbb".to_owned()),
+            ("missing", "run/nothing".to_owned()),
+        ];
+        for look in [Look::DESK, Look::DARK, Look::PHONE] {
+            let window = Window::open(look).await;
+            for (name, path) in &pages {
+                window.goto(&served.at(path)).await;
+                window.picture(&format!("{name}-{}", look.name)).await;
+                assert_eq!(window.serious_findings().await, json!([]), "{name} {}", look.name);
+                assert_eq!(window.too_wide().await, json!([]), "{name} {}: it scrolls sideways", look.name);
+                assert_eq!(window.complaints().await, Vec::<String>::new(), "{name} {}", look.name);
+            }
+            window.close().await;
+        }
+    });
+}
+
+#[test]
+fn no_name_becomes_markup() {
+    run(async || {
+        let served = Served::new(usual());
+        let window = Window::open(Look::DESK).await;
+        for path in
+            ["", "run/vmdq-20260102-000000-bbbb", "open?id=vmdq-20260102-000000-bbbb&id=demo-20260101-000000-aaaa"]
+        {
+            window.goto(&served.at(path)).await;
+            assert_ne!(window.script("return document.title", vec![]).await, json!("owned"), "{path}");
+            let text = window.script("return document.body.textContent", vec![]).await;
+            assert!(text.as_str().is_some_and(|text| text.contains("<b>title</b></script>")), "{path}");
+            let images =
+                window.script("return document.querySelectorAll('img, body b b, [onerror]').length", vec![]).await;
+            assert_eq!(images, json!(0), "{path}");
+        }
+        window.close().await;
+    });
+}
+
+#[test]
+fn results_are_found_and_opened_by_keyboard() {
+    run(async || {
+        let served = Served::new(usual());
+        let window = Window::open(Look::DESK).await;
+        window.goto(&served.at("")).await;
+        window.tab_to("words").await;
+        window.keys("demo").await;
+        window.keys(&char::from(Key::Enter).to_string()).await;
+        window.wait_for("return document.body.textContent.includes('2 of 3 results')").await;
+        for id in ["demo-20260103-000000-cccc", "demo-20260101-000000-aaaa"] {
+            window.tab_to(id).await;
+            window.keys(" ").await;
+        }
+        window.tab_to("Open the chosen ones on one page").await;
+        window.keys(&char::from(Key::Enter).to_string()).await;
+        window.wait_for("return document.querySelectorAll('article').length == 3").await;
+        let ids = "return [...document.querySelectorAll('article')].map((article) => article.id)";
+        let ids = window.script(ids, vec![]).await;
+        let oldest_first = json!([
+            "demo-20260103-000000-cccc-against-demo-20260101-000000-aaaa",
+            "demo-20260101-000000-aaaa",
+            "demo-20260103-000000-cccc"
+        ]);
+        assert_eq!(ids, oldest_first);
+        window.close().await;
+    });
+}
+
+#[test]
+fn charts_answer_the_mouse_and_are_there_without_scripts() {
+    run(async || {
+        let served = Served::new(usual());
+        let path = served.at("run/demo-20260101-000000-aaaa");
+        let window = Window::open(Look::DESK).await;
+        window.goto(&path).await;
+        window.wait_for("return document.querySelectorAll('.plot-figure canvas, .plot-figure svg').length > 3").await;
+        let charts = window.script("return document.querySelectorAll('.plot-figure svg').length", vec![]).await;
+        window.close().await;
+        let plain = Window::open(Look::WITHOUT_SCRIPTS).await;
+        plain.goto(&path).await;
+        plain.picture("result-without-scripts").await;
+        let source = plain.source().await;
+        assert_eq!(json!(source.matches("<svg").count()), charts);
+        assert!(source.contains("Against native"), "the answer");
+        plain.close().await;
+    });
+}
+
+#[test]
+fn a_run_that_goes_on_changes_its_page_and_becomes_its_report() {
+    run(async || {
+        let bench = Bench::new();
+        let whole = named(vtax_synthetic::built_in("demo"), "demo-20260104-000000-dddd", "2026-01-04T00:00:00Z");
+        let (first, rest) = whole.samples.split_at(whole.samples.len() / 2);
+        let half = Run { samples: first.to_vec(), ..whole.clone() };
+        let mut writer = begun(&bench.state(), &half);
+        let served = Served::new(bench);
+        let window = Window::open(Look::DESK).await;
+        window.goto(&served.at("")).await;
+        window
+            .client
+            .find(Locator::LinkText("demo-20260104-000000-dddd"))
+            .await
+            .expect("a link")
+            .click()
+            .await
+            .expect("it opens");
+        let taken = format!("return document.getElementById('live').textContent.includes('{} of ')", first.len());
+        window.wait_for(&taken).await;
+        window.picture("live").await;
+        assert_eq!(window.serious_findings().await, json!([]));
+        window.script("window.stays = true", vec![]).await;
+        let (next, last) = rest.split_at(rest.len() / 2);
+        writer.samples(next).expect("kept");
+        let taken =
+            format!("return document.getElementById('live').textContent.includes('{} of ')", first.len() + next.len());
+        window.wait_for(&taken).await;
+        assert_eq!(window.script("return window.stays", vec![]).await, json!(true), "the page wasn't loaded again");
+        let plain = Window::open(Look::WITHOUT_SCRIPTS).await;
+        plain.goto(&served.at("run/demo-20260104-000000-dddd")).await;
+        assert!(plain.source().await.contains("http-equiv=\"refresh\""));
+        plain.picture("live-without-scripts").await;
+        plain.close().await;
+        writer.samples(last).expect("kept");
+        writer.finish(RunState::Complete, 60.0).expect("kept");
+        window.wait_for("return document.querySelector('.answer')?.textContent.includes('Against native')").await;
+        assert_eq!(window.complaints().await, Vec::<String>::new());
+        window.close().await;
+        assert!(served.state().exists());
+    });
+}
+
+#[test]
+fn ten_thousand_results_are_a_list_like_any_other() {
+    run(async || {
+        let bench = Bench::new();
+        let state = bench.state();
+        std::fs::create_dir_all(&state).expect("a folder");
+        many(&state, 10_000);
+        let served = Served::new(bench);
+        let window = Window::open(Look::PHONE).await;
+        window.goto(&served.at("")).await;
+        assert!(window.source().await.contains("Page 1 of 100"));
+        window.picture("ten-thousand-phone").await;
+        let took = window.script("return performance.getEntriesByType('navigation')[0].responseEnd", vec![]).await;
+        let took = Duration::from_secs_f64(took.as_f64().expect("milliseconds") / 1e3);
+        assert!(took < Duration::from_secs(10), "no hang: {took:?}");
+        window.close().await;
+    });
+}
+
+/// Rows of runs without samples, in one transaction: the store takes one each for runs that it keeps.
+fn many(state: &Path, count: i64) {
+    let header = vtax_synthetic::header("demo-0", "2026-01-01T00:00:00Z");
+    let store = Store::open(state).expect("it opens");
+    store.create_run(&header).expect("a run").finish(RunState::Complete, 1.0).expect("kept");
+    drop(store);
+    let database = rusqlite::Connection::open(state.join("results.db")).expect("it opens");
+    let copies = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)";
+    let run = "INSERT INTO run (id, started, study, title, quick, state, wall_seconds)
+               SELECT 'demo-' || i, started, study, title, quick, state, wall_seconds FROM run, n WHERE id = 'demo-0'";
+    let plan = "INSERT INTO plan (run, header) SELECT 'demo-' || i, header FROM plan, n WHERE run = 'demo-0'";
+    for insert in [run, plan] {
+        database.execute(&format!("{copies} {insert}"), [count - 1]).expect("kept");
+    }
+}
