@@ -4,6 +4,7 @@
 # make kernel a kernel for guests, unpacked into the cache (nothing is installed)
 # make soak   labs, guests and runs for an hour, most of them killed (MINUTES=60); needs root
 # make install  vtax, its agent, manual pages and completions below PREFIX=/usr/local (DESTDIR for packages)
+# make deb      a Debian package of the same: target/vtax_VERSION_ARCHITECTURE.deb
 # make lint   formatting, clippy, documentation
 # make bench  our engine beside iperf3, sockperf and qperf, our engines beside each other, labs
 #             beside the `ip` command, what a guest and the emulated server cost; needs root
@@ -15,7 +16,7 @@ RELEASE := target/$(TARGET)/release
 
 RUNS    := 10000000
 
-.PHONY: demo test crash soak install lint bench fuzz build kernel agent compiled-tests
+.PHONY: demo test crash soak install deb lint bench fuzz build kernel agent compiled-tests
 
 demo: build
 	$(RELEASE)/vtax demo
@@ -46,15 +47,11 @@ soak: build
 	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent bash scripts/soak.sh $(MINUTES) $(RELEASE)/vtax
 
 PREFIX := /usr/local
-SHARE  := $(DESTDIR)$(PREFIX)/share
 install: build
-	install -D -t $(DESTDIR)$(PREFIX)/bin $(RELEASE)/vtax $(RELEASE)/vtax-agent
-	$(RELEASE)/vtax man --dir $(SHARE)/man/man1
-	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
-	$(RELEASE)/vtax completions bash >$(SHARE)/bash-completion/completions/vtax
-	$(RELEASE)/vtax completions zsh >$(SHARE)/zsh/site-functions/_vtax
-	$(RELEASE)/vtax completions fish >$(SHARE)/fish/vendor_completions.d/vtax.fish
-	install -D -m 644 -t $(SHARE)/doc/vtax README.md LICENSE-APACHE LICENSE-MIT crates/vtax-plot/LICENCES.txt
+	sh scripts/install.sh $(RELEASE)/vtax $(RELEASE)/vtax-agent $(DESTDIR)$(PREFIX)
+
+deb: build
+	sh scripts/deb.sh $(RELEASE)/vtax $(RELEASE)/vtax-agent target
 
 agent:
 	+sh scripts/agent.sh $(RELEASE)

@@ -174,7 +174,9 @@ fn a_trend_is_told_and_wrong_questions_are_refused() {
     let bench = Bench::new();
     history(&bench);
     insta::assert_snapshot!("trend", bench.printed(&["results", "trend", "--study", "demo"]));
-    assert!(bench.printed(&["results", "trend", "--study", "demo", "--format", "csv"]).lines().count() == 31);
+    let csv = bench.printed(&["results", "trend", "--study", "demo", "--format", "csv"]);
+    assert_eq!(csv.lines().count(), 31);
+    assert!(!csv.contains(['\r', '\\']), "no end of a line is printed as text: {csv}");
     bench.printed(&["results", "trend", "--study", "demo", "--html", "trend.html", "--svg", "charts"]);
     assert!(fs::read_to_string(bench.path().join("trend.html")).expect("a page").contains("6.8.0"));
     assert_eq!(fs::read_dir(bench.path().join("charts")).expect("a folder").count(), 1);

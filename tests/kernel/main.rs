@@ -15,6 +15,7 @@ mod journals;
 mod lab_guests;
 mod labs;
 mod measure;
+mod packages;
 mod plans;
 mod queues;
 mod remote;

@@ -199,7 +199,8 @@ pub(crate) fn comparison(comparison: &RunComparison) -> String {
 }
 
 pub(crate) fn table(head: Vec<String>, lines: impl Iterator<Item = Vec<String>>) -> String {
-    let mut writer = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
+    // Not CRLF: what is printed shows a carriage return as text, for it could hide the line before it.
+    let mut writer = ::csv::Writer::from_writer(Vec::new());
     writer.write_record(head).expect("memory takes all that is written");
     for line in lines {
         writer.write_record(line).expect("memory takes all, and every line has a field for each column");

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Makes a Debian package. The programs are linked statically, so it depends on nothing.
+# Usage: deb.sh VTAX AGENT FOLDER    the package is FOLDER/vtax_VERSION_ARCHITECTURE.deb
+set -eu
+vtax=$(realpath "$1")
+agent=$(realpath "$2")
+folder=$(realpath "$3")
+cd "$(dirname "$0")/.."
+version=$("$vtax" --version | cut -d' ' -f2)
+architecture=$(dpkg --print-architecture)
+
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+chmod 755 "$tree"
+sh scripts/install.sh "$vtax" "$agent" "$tree/usr"
+gzip --best --no-name "$tree"/usr/share/man/man1/*.1
+docs=$tree/usr/share/doc/vtax
+mv "$docs/CHANGELOG.md" "$docs/changelog"
+gzip --best --no-name "$docs/changelog"
+{
+    echo "vtax is licensed under the Apache License, version 2.0, or the MIT licence, as you like."
+    echo "Reports have parts of other projects in them, whose licences are in LICENCES.txt."
+    echo
+    cat LICENSE-MIT
+    echo
+    echo "The Apache License is in /usr/share/common-licenses/Apache-2.0."
+} >"$docs/copyright"
+rm "$docs/LICENSE-APACHE" "$docs/LICENSE-MIT"
+
+mkdir "$tree/DEBIAN"
+cat >"$tree/DEBIAN/control" <<CONTROL
+Package: vtax
+Version: $version
+Architecture: $architecture
+Maintainer: The vtax developers <vtax@localhost>
+Section: net
+Priority: optional
+Installed-Size: $(du -sk "$tree/usr" | cut -f1)
+Recommends: openssh-client, qemu-system-x86
+Suggests: iperf3, libvirt-clients
+Description: measures what virtualization costs a network
+ vtax measures latency, bandwidth and CPU time of every way to attach a guest
+ or a zone to a network, on your own machine, with real packets. It says how
+ sure each figure is, and how large a difference it could have missed.
+CONTROL
+dpkg-deb --root-owner-group --build "$tree" "$folder/vtax_${version}_$architecture.deb" >/dev/null
+echo "$folder/vtax_${version}_$architecture.deb"

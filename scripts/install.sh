@@ -1,0 +1,19 @@
+#!/bin/sh
+# Puts the programs, their manual pages, completions and licences below a folder.
+# Usage: install.sh VTAX AGENT FOLDER    FOLDER is /usr/local, or where a package has its usr
+set -eu
+vtax=$1
+agent=$2
+to=$3
+cd "$(dirname "$0")/.."
+
+install -D "$vtax" "$to/bin/vtax"
+install -D "$agent" "$to/bin/vtax-agent"
+share=$to/share
+"$vtax" man --dir "$share/man/man1"
+for shell in bash:bash-completion/completions/vtax zsh:zsh/site-functions/_vtax fish:fish/vendor_completions.d/vtax.fish; do
+    file=$share/${shell#*:}
+    install -d "$(dirname "$file")"
+    "$vtax" completions "${shell%%:*}" >"$file"
+done
+install -D -m 644 -t "$share/doc/vtax" README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT crates/vtax-plot/LICENCES.txt

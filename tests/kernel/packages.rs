@@ -1,0 +1,111 @@
+//! What users install: below a folder, and as a Debian package, which is installed, used and removed. Everything is in
+//! a folder of the test, which has its own list of packages.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tempfile::TempDir;
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn vtax() -> &'static str {
+    env!("CARGO_BIN_EXE_vtax")
+}
+
+/// The agent that is tried.
+fn agent() -> PathBuf {
+    std::env::var_os("VTAX_AGENT").map_or_else(|| Path::new(vtax()).with_file_name("vtax-agent"), PathBuf::from)
+}
+
+/// Runs a program, which must end well, and returns what it prints.
+fn printed(command: &mut Command) -> String {
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Every file below a folder, by its path there.
+fn files(folder: &Path) -> BTreeSet<String> {
+    let list = printed(Command::new("find").arg(folder).args(["-type", "f", "-printf", "%P\\n"]));
+    list.lines().map(str::to_owned).collect()
+}
+
+/// Measures with the vtax that is installed below `usr`, as its user would, in a folder of its own.
+fn measures(usr: &Path) {
+    let state = TempDir::new().expect("a folder");
+    let mut command = Command::new(usr.join("bin/vtax"));
+    command.env_remove("VTAX_AGENT").arg("--state").arg(state.path());
+    command.args(["measure", "--samples", "2", "--duration", "50ms", "--format", "csv"]);
+    let csv = printed(&mut command);
+    assert!(csv.lines().count() == 2 && !csv.contains('\\'), "{csv}");
+}
+
+#[test]
+fn what_is_installed_is_complete_and_works() {
+    let folder = TempDir::new().expect("a folder");
+    let usr = folder.path().join("local");
+    printed(Command::new("sh").arg(root().join("scripts/install.sh")).args([vtax().as_ref(), agent().as_path(), &usr]));
+    let files = files(&usr);
+    for file in [
+        "bin/vtax",
+        "bin/vtax-agent",
+        "share/bash-completion/completions/vtax",
+        "share/doc/vtax/LICENCES.txt",
+        "share/doc/vtax/LICENSE-MIT",
+        "share/fish/vendor_completions.d/vtax.fish",
+        "share/man/man1/vtax-results-trend.1",
+        "share/man/man1/vtax.1",
+        "share/zsh/site-functions/_vtax",
+    ] {
+        assert!(files.contains(file), "{file} is missing: {files:#?}");
+    }
+    // A shell reads what completes its words.
+    printed(
+        Command::new("bash").args(["-n", &usr.join("share/bash-completion/completions/vtax").display().to_string()]),
+    );
+    measures(&usr);
+}
+
+#[test]
+fn a_debian_package_is_installed_used_and_removed() {
+    let folder = TempDir::new().expect("a folder");
+    let script = root().join("scripts/deb.sh");
+    let mut make = Command::new("sh");
+    // The programs that are tried are many times as large as those that users get.
+    make.arg(script).args([vtax().as_ref(), agent().as_path(), folder.path()]).env("DPKG_DEB_COMPRESSOR_TYPE", "none");
+    let made = printed(&mut make);
+    let package = made.trim_end();
+    let field = |name: &str| printed(Command::new("dpkg-deb").args(["--field", package, name]));
+    assert_eq!(field("Depends").trim_end(), "", "the programs are static");
+    assert_eq!(field("Version").trim_end(), env!("CARGO_PKG_VERSION"));
+
+    let target = folder.path().join("machine");
+    for kept in ["info", "updates"] {
+        fs::create_dir_all(target.join("var/lib/dpkg").join(kept)).expect("a folder");
+    }
+    for list in ["status", "available"] {
+        fs::write(target.join("var/lib/dpkg").join(list), "").expect("a list");
+    }
+    let before = files(&target);
+    let dpkg = |words: &[&str]| printed(Command::new("dpkg").arg(format!("--root={}", target.display())).args(words));
+    dpkg(&["--install", package]);
+    let usr = target.join("usr");
+    let installed = files(&usr);
+    for file in ["share/man/man1/vtax.1.gz", "share/doc/vtax/copyright", "share/doc/vtax/changelog.gz"] {
+        assert!(installed.contains(file), "{file} is missing: {installed:#?}");
+    }
+    let owned = printed(Command::new("find").arg(&usr).args(["(", "-not", "-uid", "0", "-or", "-perm", "/022", ")"]));
+    assert_eq!(owned, "", "nobody but root may change them");
+    measures(&usr);
+    dpkg(&["--purge", "vtax"]);
+    let left: Vec<String> = files(&target).into_iter().filter(|file| !before.contains(file)).collect();
+    let foreign: Vec<&String> = left.iter().filter(|file| !file.starts_with("var/l")).collect();
+    assert!(foreign.is_empty() && !usr.join("bin").exists(), "{left:?}");
+}
