@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -14,6 +15,10 @@ use fantoccini::{
     wd::WebDriverCompatibleCommand,
 };
 use hyper_util::client::legacy::connect::HttpConnector;
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
 use serde_json::{Value, json};
 
 /// Far longer than a page takes on a busy machine.
@@ -42,11 +47,12 @@ pub(crate) struct Window {
     driver: Driver,
 }
 
+/// The driver, and the browser that it starts: they are one group of processes, which ends with a test that fails too.
 struct Driver(Child);
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        let _ = killpg(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGKILL);
         let _ = self.0.wait();
     }
 }
@@ -83,6 +89,7 @@ impl Window {
     pub(crate) async fn open(look: Look) -> Window {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
+            .process_group(0)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
