@@ -169,6 +169,39 @@ fn history(bench: &Bench) {
     }
 }
 
+const NETPERF: &str = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.2 () port 0 AF_INET
+16384  87380  1        1       10.00    20000.00
+16384  87380
+";
+
+/// Its figures stand beside ours everywhere, and are told from ours everywhere.
+#[test]
+fn what_another_program_has_measured_is_a_result() {
+    let bench = Bench::with("1.txt", NETPERF);
+    fs::write(bench.path().join("2.txt"), NETPERF.replace("20000", "16000")).expect("kept");
+    let import = |file: &str, row: &str| bench.vtax(&["results", "import", file, "--method", row, "--title", "Mine"]);
+    assert!(import("1.txt", "bridge").status.success() && import("2.txt", "bridge").status.success());
+    let list: serde_json::Value = serde_json::from_str(&bench.printed(&["results", "list", "--json"])).expect("JSON");
+    let ids: Vec<&str> = (0..2).filter_map(|nth| list[nth]["id"].as_str()).collect();
+    let shown = bench.printed(&["results", "show", ids[1], "--detail"]);
+    assert!(shown.contains("bridge") && shown.contains("50.0") && shown.contains("Mine"), "{shown}");
+    assert!(shown.contains("measured by netperf, not by vtax") && !shown.contains("PINNED"), "{shown}");
+    let compared = bench.printed(&["results", "compare", ids[1], ids[0]]);
+    assert!(compared.contains("+25 %"), "{compared}");
+    bench.printed(&["report", ids[0], ids[1], "--html", "both.html"]);
+    let page = fs::read_to_string(bench.path().join("both.html")).expect("a page");
+    assert!(page.contains("measured by netperf, not by vtax"));
+    let json: serde_json::Value = serde_json::from_str(&bench.printed(&["results", "export", ids[0]])).expect("JSON");
+    assert_eq!(json["imported"]["program"], "netperf");
+    let resumed = bench.refused(&["run", "--resume", ids[0], "--samples", "9"]);
+    assert!(resumed.contains("run-imported"), "{resumed}");
+    let missing = bench.refused(&["results", "import", "1.txt", "3.txt"]);
+    assert!(missing.contains("3.txt") && bench.landed() == 1, "{missing}");
+    assert!(bench.refused(&["results", "import", "1.txt", "--mtu", "9"]).contains("--mtu"));
+    bench.vtax(&["results", "rm", ids[0], ids[1]]);
+    assert!(bench.printed(&["results", "list"]).contains("Nothing has been measured yet"));
+}
+
 #[test]
 fn a_trend_is_told_and_wrong_questions_are_refused() {
     let bench = Bench::new();

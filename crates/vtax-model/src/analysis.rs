@@ -15,7 +15,7 @@ use crate::{
     published::Published,
     result::{
         CellRecord, CellStatus, Estimate, FileSummary, Metric, Percentile, PlanRecord, ResultDocument, RttSummary,
-        SCHEMA, SummaryRecord, TaxRecord, ns_per_kb,
+        RttTimes, SCHEMA, SummaryRecord, TaxRecord, ns_per_kb,
     },
     run::{Figures, RowEnds, RttReading, Run, RunReadings, RunState, SampleReading, SampleSource, SampleTimes},
     workload::Workload,
@@ -115,7 +115,7 @@ impl PooledTimes {
         PooledTimes { max: merged.max(), percentiles: PooledPercentiles::of(&merged, &[50.0, 99.0, 99.9]) }
     }
 
-    fn summary(&self, mean: Estimate, by_rate: bool) -> RttSummary {
+    fn times(&self) -> RttTimes {
         let intervals = self.percentiles.intervals(Confidence::P95);
         let us = |ns: u64| ns as f64 / 1e3;
         let percentile = |(which, value): (usize, u64)| {
@@ -124,7 +124,7 @@ impl PooledTimes {
         };
         let percentiles: Vec<Percentile> = self.percentiles.values().enumerate().map(percentile).collect();
         let [p50, p99, p999] = percentiles.try_into().expect("of() asks for three");
-        RttSummary { mean, by_rate, p50, p99, p999, max: us(self.max) }
+        RttTimes { p50, p99, p999, max: us(self.max) }
     }
 }
 
@@ -146,7 +146,7 @@ fn document(run: RunByCell, pooled: &[PooledCell]) -> ResultDocument {
         id: header.id.clone(),
         state: run.state,
         started: header.started.clone(),
-        caveat: header.environment.caveat().map(ForeignText::from),
+        caveat: header.caveat().map(ForeignText::from),
         wall_seconds: run.wall_seconds,
         both: header.study.both,
         baseline: header.study.baseline,
@@ -154,6 +154,7 @@ fn document(run: RunByCell, pooled: &[PooledCell]) -> ResultDocument {
         environment: header.environment,
         placement: header.placement,
         command: header.command,
+        imported: header.imported,
         disturbance,
         cpu_by_ticks,
         cpu_raised,
@@ -305,14 +306,15 @@ fn estimate(values: impl Iterator<Item = (u32, f64)>) -> Option<Estimate> {
 
 fn rtt_summary(taken: &[Taken<'_>], pooled: &PooledCell) -> Option<RttSummary> {
     let times: Vec<RttReading> = taken.iter().filter_map(|reading| reading.rtt).collect();
-    let by_rate = !times.is_empty() && times.iter().all(|rtt| rtt.by_rate);
+    // Without the times the rate is all there is.
+    let by_rate = times.iter().all(|rtt| rtt.by_rate);
     let mean = estimate(taken.iter().map(|reading| (reading.round, reading.rtt_us)))?;
-    Some(pooled.rtt.as_ref()?.summary(mean, by_rate))
+    Some(RttSummary { mean, by_rate, times: pooled.rtt.as_ref().map(PooledTimes::times) })
 }
 
 fn rtt_from_send(taken: &[Taken<'_>], pooled: &PooledCell) -> Option<RttSummary> {
     let mean = estimate(taken.iter().filter_map(|reading| Some((reading.round, reading.mean_from_send? / 1e3))))?;
-    Some(pooled.from_send.as_ref()?.summary(mean, false))
+    Some(RttSummary { mean, by_rate: false, times: Some(pooled.from_send.as_ref()?.times()) })
 }
 
 fn file_summary(taken: &[Taken<'_>]) -> Option<FileSummary> {

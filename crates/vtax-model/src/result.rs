@@ -16,7 +16,7 @@ use crate::{
     foreign::ForeignText,
     guest::Flavour,
     published::PublishedFigure,
-    run::{Environment, Failure, PathRecord, Placement, RowEnds, RunState, SampleReading},
+    run::{Environment, Failure, ImportedFrom, PathRecord, Placement, RowEnds, RunState, SampleReading},
     study::{Row, SamplingPlan},
 };
 use vtax_stats::StoppingRule;
@@ -59,6 +59,9 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     /// The command line that repeats the run, as a shell reads it. Empty for runs of an older vtax.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub command: ForeignText,
+    /// Where its figures are from, if vtax didn't measure them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<ImportedFrom>,
     /// What else went on there.
     pub disturbance: Disturbance,
     /// Whether an older vtax took CPU figures by the kernel's timer ticks only: they are 8 to 41 % too low.
@@ -114,6 +117,7 @@ impl<S> ResultDocument<S> {
             environment: self.environment,
             placement: self.placement,
             command: self.command,
+            imported: self.imported,
             disturbance: self.disturbance,
             cpu_by_ticks: self.cpu_by_ticks,
             cpu_raised: self.cpu_raised,
@@ -343,6 +347,13 @@ pub struct SummaryRecord {
     pub host_cpu: Option<HostCpuSummary>,
 }
 
+impl SummaryRecord {
+    /// Of the times of its transactions, if somebody kept them.
+    pub fn times(&self) -> Option<&RttTimes> {
+        self.rtt_us.as_ref()?.times.as_ref()
+    }
+}
+
 /// Round-trip times of a cell, in µs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RttSummary {
@@ -351,6 +362,14 @@ pub struct RttSummary {
     /// Whether the mean is the inverse of the rate.
     #[serde(default)]
     pub by_rate: bool,
+    /// Absent if nobody kept the times.
+    #[serde(flatten)]
+    pub times: Option<RttTimes>,
+}
+
+/// Of the times of all transactions of a cell, in µs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RttTimes {
     /// Median transaction.
     pub p50: Percentile,
     /// 99 of 100.

@@ -159,9 +159,29 @@ pub struct RunHeader {
     /// The command line that takes the same samples in the same order, as a shell reads it. Empty in older runs.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub command: ForeignText,
+    /// Where its figures are from, if vtax didn't measure them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<ImportedFrom>,
+}
+
+/// What another program has measured, read from its files. Under which conditions, vtax doesn't know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportedFrom {
+    /// The program, with its version if the files tell: `iperf 3.12`.
+    pub program: ForeignText,
+    /// The files as they were named, one for each sample.
+    pub files: Vec<ForeignText>,
+    /// Whether the time of the run is from the files. Else it is when the first file was last changed.
+    pub dated: bool,
 }
 
 impl RunHeader {
+    /// What is to be said with each figure.
+    pub fn caveat(&self) -> Option<String> {
+        let imported = |from: &ImportedFrom| format!("measured by {}, not by vtax", from.program);
+        self.imported.as_ref().map(imported).or(self.environment.caveat().map(str::to_owned))
+    }
+
     /// The plan of an instrument's cells.
     pub fn plan_of(&self, instrument: Instrument) -> &SamplingPlan {
         match (instrument, &self.path_plan) {

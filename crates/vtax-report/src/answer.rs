@@ -3,7 +3,7 @@
 use vtax_model::{
     cell::Instrument,
     foreign::ForeignText,
-    result::{CellRecord, Metric, ResultDocument, TaxRecord},
+    result::{CellRecord, Metric, ResultDocument, SummaryRecord, TaxRecord},
     study::Row,
     units::Mtu,
     workload::TestKind,
@@ -263,7 +263,7 @@ fn levels(document: &ResultDocument) -> Vec<SectionPart> {
         let estimate = primary(record)?;
         let ends = estimate.low.zip(estimate.high).map(<[f64; 2]>::from);
         let unit = unit(Metric::of(record.cell.workload.kind()));
-        let p99 = record.summary.as_ref().and_then(|summary| summary.rtt_us.as_ref()).map(|rtt| rtt.p99.value);
+        let p99 = record.summary.as_ref().and_then(SummaryRecord::times).map(|times| times.p99.value);
         let p99 = p99.map_or(String::new(), |p99| format!(", p99 {} µs", three_digits(p99)));
         let mean = with_interval(estimate.mean, ends);
         let figure = mean.replacen(" [", &format!(" {unit} ["), 1);

@@ -124,8 +124,8 @@ impl Drawn<'_> {
     fn distribution(&self, block: &BlockCells<'_>) -> Option<Distribution> {
         let mtu = *block.mtus().first()?;
         let line = |record: &CellRecord| {
-            let rtt = record.summary.as_ref()?.rtt_us.as_ref()?;
-            let points = [(50.0, &rtt.p50), (99.0, &rtt.p99), (99.9, &rtt.p999)];
+            let times = record.summary.as_ref()?.times()?;
+            let points = [(50.0, times.p50), (99.0, times.p99), (99.9, times.p999)];
             let points = points.map(|(percent, figure)| (percent, figure.value)).to_vec();
             Some(Percentiles { name: record.cell.row.to_string(), points })
         };

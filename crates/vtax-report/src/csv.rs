@@ -5,7 +5,7 @@ use vtax_model::{
     published::PublishedFigure,
     result::{
         CellRecord, CellStatus, Delta, Estimate, Metric, ParallelSummary, Percentile, ResultDocument, RttSummary,
-        SummaryRecord, TaxRecord,
+        RttTimes, SummaryRecord, TaxRecord,
     },
     units::Span,
     workload::Workload,
@@ -46,8 +46,16 @@ impl<'a> Line<'a> {
         self.summary?.rtt_us.as_ref()
     }
 
+    fn times(&self) -> Option<&RttTimes> {
+        self.rtt()?.times.as_ref()
+    }
+
     fn sent_rtt(&self) -> Option<&RttSummary> {
         self.summary?.rtt_from_send_us.as_ref()
+    }
+
+    fn sent_times(&self) -> Option<&RttTimes> {
+        self.sent_rtt()?.times.as_ref()
     }
 
     fn parallel(&self) -> Option<&ParallelSummary> {
@@ -73,10 +81,10 @@ const COLUMNS: [Column; 84] = [
     ("samples", One(|l| text(l.record.samples.len()))),
     ("transactions_per_s", Interval(|l| estimate(l.summary?.transactions_per_s?))),
     ("rtt_us", Interval(|l| estimate(l.rtt()?.mean))),
-    ("rtt_p50_us", Interval(|l| percentile(l.rtt()?.p50))),
-    ("rtt_p99_us", Interval(|l| percentile(l.rtt()?.p99))),
-    ("rtt_p999_us", Interval(|l| percentile(l.rtt()?.p999))),
-    ("rtt_max_us", One(|l| text(l.rtt()?.max))),
+    ("rtt_p50_us", Interval(|l| percentile(l.times()?.p50))),
+    ("rtt_p99_us", Interval(|l| percentile(l.times()?.p99))),
+    ("rtt_p999_us", Interval(|l| percentile(l.times()?.p999))),
+    ("rtt_max_us", One(|l| text(l.times()?.max))),
     ("goodput_mbps", Interval(|l| estimate(l.summary?.goodput_mbps?))),
     ("cpu_us_per_transaction", Interval(|l| estimate(l.summary?.cpu_us_per_transaction?))),
     ("cpu_us_per_kb", Interval(|l| estimate(l.summary?.cpu_us_per_kb?))),
@@ -106,10 +114,10 @@ const COLUMNS: [Column; 84] = [
     ("options", One(|l| Some(words::key_values(&l.record.cell.options)))),
     ("rtt_mean_from", One(|l| text(if l.rtt()?.by_rate { "rate" } else { "histogram" }))),
     ("rtt_from_send_us", Interval(|l| estimate(l.sent_rtt()?.mean))),
-    ("rtt_from_send_p50_us", One(|l| text(l.sent_rtt()?.p50.value))),
-    ("rtt_from_send_p99_us", One(|l| text(l.sent_rtt()?.p99.value))),
-    ("rtt_from_send_p999_us", One(|l| text(l.sent_rtt()?.p999.value))),
-    ("rtt_from_send_max_us", One(|l| text(l.sent_rtt()?.max))),
+    ("rtt_from_send_p50_us", One(|l| text(l.sent_times()?.p50.value))),
+    ("rtt_from_send_p99_us", One(|l| text(l.sent_times()?.p99.value))),
+    ("rtt_from_send_p999_us", One(|l| text(l.sent_times()?.p999.value))),
+    ("rtt_from_send_max_us", One(|l| text(l.sent_times()?.max))),
     ("cpu_us_initiator", One(|l| text(l.summary?.cpu_us_at_ends?.initiator.mean))),
     ("cpu_us_responder", One(|l| text(l.summary?.cpu_us_at_ends?.responder.mean))),
     ("socket_drops", One(|l| text(l.summary?.socket_drops))),

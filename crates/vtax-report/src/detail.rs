@@ -2,7 +2,7 @@
 
 use vtax_model::{
     cell::{Block, Instrument},
-    result::{CellRecord, FloorRecord, Metric, ResultDocument, SummaryRecord},
+    result::{CellRecord, FloorRecord, Metric, ResultDocument, RttTimes, SummaryRecord},
     workload::{TestKind, Transport},
 };
 
@@ -58,12 +58,13 @@ fn line(record: &CellRecord) -> Option<TableRow> {
 
 fn round_trips(summary: &SummaryRecord, transport: Transport) -> Option<Vec<Value>> {
     let rtt = summary.rtt_us.as_ref()?;
+    let of_times = |value: fn(&RttTimes) -> Value| rtt.times.as_ref().map_or(Value::Absent, value);
     let mut values = vec![
         Value::from(&rtt.mean),
-        Value::Figure(rtt.p50.value),
-        Value::from(&rtt.p99),
-        Value::Figure(rtt.p999.value),
-        Value::Figure(rtt.max),
+        of_times(|times| Value::Figure(times.p50.value)),
+        of_times(|times| Value::from(&times.p99)),
+        of_times(|times| Value::Figure(times.p999.value)),
+        of_times(|times| Value::Figure(times.max)),
     ];
     values.extend(transport.is_datagram().then(|| lost(summary).into()));
     values.push(rtt.mean.n.to_string().into());

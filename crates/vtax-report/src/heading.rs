@@ -6,7 +6,7 @@ use vtax_model::{
     guest::Accelerator,
     options::Engine,
     result::{CellRecord, Disturbance, ResultDocument},
-    run::{EmulatedServer, EndRecord, Environment, GuestMachine, PairRecord, Placement, RunState},
+    run::{EmulatedServer, EndRecord, Environment, GuestMachine, ImportedFrom, PairRecord, Placement, RunState},
     study::{Row, SamplingPlan, Slices},
     workload::{TestKind, Warmup},
 };
@@ -22,9 +22,13 @@ use super::{
 /// Name and text of what the reader needs to place the figures; with `all`, of all that is known.
 pub(crate) fn facts(document: &ResultDocument, all: bool) -> Vec<(&'static str, String)> {
     let mut facts = if all { all_facts(document) } else { main_facts(document) };
-    facts.retain(|(_, text)| !text.is_empty());
+    // What vtax says of its own runs it doesn't know of another program's.
+    let is_known = |name: &str| document.imported.is_none() || OF_IMPORTED.contains(&name);
+    facts.retain(|(name, text)| !text.is_empty() && is_known(name));
     facts
 }
+
+const OF_IMPORTED: [&str; 5] = ["run", "date", "imported", "machine", "kernel"];
 
 fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
     let Environment { hostname, kernel, .. } = &document.environment;
@@ -38,6 +42,7 @@ fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
     );
     vec![
         ("run", run),
+        ("imported", document.imported.as_ref().map_or(String::new(), imported)),
         ("ends", if are_named(document) || most_pairs(document) > 1 { ends(document) } else { String::new() }),
         ("engine", engines(document)),
         ("flows", flows(document)),
@@ -48,6 +53,16 @@ fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("guests", document.placement.guests.as_ref().map_or(String::new(), guests)),
         ("machine", listed([hostname.to_string(), cpus, named("Linux", &kernel.to_string())])),
     ]
+}
+
+/// From what another program's figures are.
+fn imported(ImportedFrom { program, files, dated }: &ImportedFrom) -> String {
+    const NAMED: usize = 4;
+    let named = files.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let more = files.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let date = if *dated { "" } else { "; the date is that of the first file" };
+    format!("of {program}, from {named}{more}{date}. vtax doesn't know under which conditions")
 }
 
 /// The options of all cells. What an instrument is made of is said in the title of its tables.
@@ -63,6 +78,7 @@ fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
     vec![
         ("run", format!("{}, {}", document.id, state(document.state))),
         ("date", format!("{}, took {}", date(&document.started), waiting(document.wall_seconds))),
+        ("imported", document.imported.as_ref().map_or(String::new(), imported)),
         ("plan", plan(document)),
         ("engine", engines(document)),
         ("flows", flows(document)),
@@ -100,7 +116,7 @@ pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
                 document.id
             )
         }),
-        unpinned(document),
+        unpinned(document).filter(|_| document.imported.is_none()),
         planted(document),
         not_reached(document),
         strangers(document),

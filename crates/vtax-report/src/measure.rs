@@ -3,7 +3,9 @@
 
 use vtax_model::{
     cell::{Arm, Cell},
-    result::{CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, RttSummary, SummaryRecord},
+    result::{
+        CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, RttSummary, RttTimes, SummaryRecord,
+    },
     run::{CpuReading, EndCpuReading},
     study::Row as CellRow,
     workload::{TestKind, Transport},
@@ -78,15 +80,18 @@ impl<'a> Listed<'a> {
 fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     let only_rr = records.iter().all(|record| record.cell.workload.kind() == TestKind::Rr);
     let group = if only_rr { "round trip (µs)" } else { "time of each (µs)" };
-    let rtt = |head, value: fn(&RttSummary) -> Value| Listed::right(group, head, move |l| l.rtt().map(value));
+    let of_times = |head, value: fn(&RttTimes) -> f64| {
+        let value = move |l: &Line<'_>| Some(Value::figure(l.rtt()?.times.as_ref().map(value)));
+        Listed::right(group, head, value)
+    };
     let rate = |l: &Line<'_>| l.summary.transactions_per_s.map(|rate| Value::Figure(rate.mean));
     let mut columns = vec![
         Listed::once("", "rate/s", rate),
-        rtt("mean [95 %]", |rtt| Value::from(&rtt.mean)),
-        rtt("p50", |rtt| Value::Figure(rtt.p50.value)),
-        rtt("p99", |rtt| Value::Figure(rtt.p99.value)),
-        rtt("p99.9", |rtt| Value::Figure(rtt.p999.value)),
-        rtt("max", |rtt| Value::Figure(rtt.max)),
+        Listed::right(group, "mean [95 %]", |l| Some(Value::from(&l.rtt()?.mean))),
+        of_times("p50", |times| times.p50.value),
+        of_times("p99", |times| times.p99.value),
+        of_times("p99.9", |times| times.p999.value),
+        of_times("max", |times| times.max),
     ];
     columns.extend(processor_columns(records, "CPU (µs)"));
     columns.extend(datagram_columns(records));
@@ -278,7 +283,10 @@ pub(crate) fn detail(document: &ResultDocument) -> Option<Section> {
     let labels = Labels::of_records(&measured);
     let row = |record: &&CellRecord| {
         let rtt = rtt_of(record)?;
-        let percentiles = [&rtt.p50, &rtt.p99, &rtt.p999].map(Value::from);
+        let percentiles = match &rtt.times {
+            Some(times) => [&times.p50, &times.p99, &times.p999].map(Value::from),
+            None => [Value::Absent, Value::Absent, Value::Absent],
+        };
         let values = percentiles.into_iter().chain(threads(record)).chain([rtt.mean.n.to_string().into()]);
         Some(TableRow::new(labels.line(&record.cell), values))
     };

@@ -124,9 +124,9 @@ fn of_pair(pair: &PairSummary) -> [Value; 4] {
 
 fn of_all(record: &CellRecord) -> [Value; 4] {
     let Some(summary) = &record.summary else { return std::array::from_fn(|_| Value::Absent) };
-    let rtt = summary.rtt_us.as_ref();
+    let times = summary.times();
     let rate = summary.transactions_per_s.or(summary.goodput_mbps);
-    let [p50, p99] = [rtt.map(|rtt| rtt.p50.value), rtt.map(|rtt| rtt.p99.value)].map(Value::figure);
+    let [p50, p99] = [times.map(|times| times.p50.value), times.map(|times| times.p99.value)].map(Value::figure);
     [of_rate(rate), p50, p99, lost(summary).into()]
 }
 

@@ -1,6 +1,6 @@
 //! Where a round trip's time goes, along its way: what each stage takes, and the wire by difference.
 
-use vtax_model::result::{CellRecord, EndStages, ResultDocument, StageFigures, StagesSummary};
+use vtax_model::result::{CellRecord, EndStages, ResultDocument, StageFigures, StagesSummary, SummaryRecord};
 
 use super::{
     blocks::{BlockCells, blocks},
@@ -94,8 +94,8 @@ fn foot(records: &[&CellRecord], all: &[&StagesSummary]) -> Vec<TableRow> {
     };
     let sums = all.iter().flat_map(|summary| [or_dash(sum(summary)), String::new(), String::new()]);
     let whole = records.iter().flat_map(|record| {
-        let rtt = record.summary.as_ref().and_then(|summary| summary.rtt_us.as_ref());
-        [or_dash(rtt.map(|rtt| rtt.p50.value)), or_dash(rtt.map(|rtt| rtt.p99.value)), String::new()]
+        let times = record.summary.as_ref().and_then(SummaryRecord::times);
+        [or_dash(times.map(|times| times.p50.value)), or_dash(times.map(|times| times.p99.value)), String::new()]
     });
     vec![
         row("away", "wire and responder", all.iter().flat_map(|summary| of(summary.initiator.away))),

@@ -73,6 +73,7 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
         ends: vec![],
         command: format!("vtax run {} --seed 42", study.id).into(),
         study,
+        imported: None,
     };
     let mut run = Run { header, state: RunState::Complete, wall_seconds: 98.2, samples: vec![], failures: vec![] };
     (1..=run.header.rounds()).for_each(|round| take_round(&mut run, round));
@@ -98,6 +99,7 @@ pub fn header(id: &str, started: &str) -> RunHeader {
         paths: Vec::new(),
         ends: Vec::new(),
         command: Default::default(),
+        imported: None,
     }
 }
 

@@ -40,6 +40,7 @@ use crate::{
     whole_number::whole,
 };
 use contest::Contest;
+pub(crate) use tool::number_after;
 use tool::{ServerLifetime, TOOLS, Tool};
 use tool_process::{ToolProcess, WIRE};
 

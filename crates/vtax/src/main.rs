@@ -12,6 +12,7 @@ mod cli;
 mod crosscheck;
 mod exit;
 mod explain;
+mod import;
 mod one_of;
 mod progress;
 mod remote_command;

@@ -40,6 +40,7 @@ pub(crate) fn demo_run() -> Run {
         paths: Vec::new(),
         ends: Vec::new(),
         command: Default::default(),
+        imported: None,
     };
     let mut run = Run { header, state: RunState::Complete, wall_seconds: 1.0, samples: vec![], failures: vec![] };
     for round in 1..=run.header.plan.samples {

@@ -1,7 +1,7 @@
 //! A run that gets more rounds than it was begun with.
 
-use super::{RunHeader, RunReadings, RunState, stopping_outcome};
-use crate::cell::Instrument;
+use super::{ImportedFrom, RunHeader, RunReadings, RunState, stopping_outcome};
+use crate::{cell::Instrument, foreign::ForeignText};
 use vtax_stats::{Decision, StatsError, StoppingRule};
 
 /// Why a run can't get so many rounds.
@@ -21,6 +21,9 @@ pub enum ExtendError {
     )]
     #[diagnostic(code("precision-reached"))]
     Reached { id: String },
+    #[error("the run {id} was measured by {program}, so vtax can't go on with it; start a new run")]
+    #[diagnostic(code("run-imported"))]
+    Imported { id: String, program: ForeignText },
     #[error("--samples: {0}")]
     #[diagnostic(code("bad-precision"))]
     Rule(#[from] StatsError),
@@ -41,6 +44,9 @@ impl RunReadings {
     pub fn extended(&self, rounds: u32) -> Result<RunHeader, ExtendError> {
         let mut header = self.header.clone();
         let (id, asked, planned) = (header.id.clone(), rounds, header.rounds_of(header.study.answering()));
+        if let Some(ImportedFrom { program, .. }) = header.imported {
+            return Err(ExtendError::Imported { id, program });
+        }
         if self.has_reached_its_precision() {
             return Err(ExtendError::Reached { id });
         }

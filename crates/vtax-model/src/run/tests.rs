@@ -44,6 +44,7 @@ pub(crate) fn header(text: &str) -> RunHeader {
         paths: Vec::new(),
         ends: Vec::new(),
         command: Default::default(),
+        imported: None,
     }
 }
 

@@ -50,6 +50,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         paths: Vec::new(),
         ends: Vec::new(),
         command: ForeignText::default(),
+        imported: None,
         study: wanted.study,
     })
 }

@@ -63,8 +63,12 @@ mod tests {
         let mut header = header("demo-1", "2026-01-01T00:00:00Z");
         header.study.cells.truncate(1);
         header.stopping = Some(rule);
-        // No sample of these has a round-trip time.
-        let samples = (1..=rounds).map(|round| SampleReading::of(&sample(0, Arm::A, round))).collect();
+        let without_transactions = |round| {
+            let mut sample = sample(0, Arm::A, round);
+            sample.figures.transactions = 0;
+            SampleReading::of(&sample)
+        };
+        let samples = (1..=rounds).map(without_transactions).collect();
         Run { header, state: RunState::Complete, wall_seconds: 1.0, samples, failures: Vec::new() }
     }
 

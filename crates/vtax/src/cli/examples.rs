@@ -99,6 +99,16 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax results trend --study demo --cell 'bridge TCP RR' --html trend.html", "one cell, as a page"),
         ],
     ),
+    (
+        "results import",
+        &[
+            (
+                "vtax results import before.json --method bridge",
+                "an output of iperf3 -J, as a result of the row bridge",
+            ),
+            ("vtax results import 1.txt 2.txt 3.txt --size 64", "three rounds of sockperf, which tells no size"),
+        ],
+    ),
     ("results rm", &[("vtax results rm demo-20260102", "remove a run, by the beginning of its id")]),
     (
         "results prune",

@@ -1,5 +1,6 @@
 //! `vtax results`.
 
+mod import;
 mod trend;
 
 use std::path::Path;
@@ -15,6 +16,7 @@ use super::{
     Locations, answer, lists,
     run::{FORMATS, OutputOptions, print_run},
 };
+use import::ImportArgs;
 use trend::TrendArgs;
 
 use crate::{
@@ -70,6 +72,8 @@ pub(crate) enum ResultsVerb {
     },
     /// Follow a study through its results: where a level changed, and what changed with it
     Trend(TrendArgs),
+    /// Keep what iperf3 (-J), netperf or sockperf has measured as a result, to stand beside those of vtax
+    Import(ImportArgs),
     /// Print the whole result, every sample and histogram: vtax.result/v1
     Export {
         /// The run: its id, the beginning of its id, or `last`
@@ -97,6 +101,7 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
             return Ok(fail_above.map_or(Exit::Done, |limit| passed(&comparison, limit)));
         }
         ResultsVerb::Trend(args) => trend::trend(&dir, &args)?,
+        ResultsVerb::Import(args) => import::import(&dir, &args)?,
         ResultsVerb::Export { id, csv, .. } => {
             show(&dir, &id, &options(if csv { Format::Csv } else { Format::Json }))?;
         }

@@ -102,6 +102,7 @@ fn fresh(study: &str, samples: u32) -> RunReadings {
         paths: Vec::new(),
         ends: Vec::new(),
         command: Default::default(),
+        imported: None,
     };
     RunReadings::begun(header)
 }
