@@ -179,10 +179,14 @@ const NETPERF: &str = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0
 fn what_another_program_has_measured_is_a_result() {
     let bench = Bench::with("1.txt", NETPERF);
     fs::write(bench.path().join("2.txt"), NETPERF.replace("20000", "16000")).expect("kept");
-    let import = |file: &str, row: &str| bench.vtax(&["results", "import", file, "--method", row, "--title", "Mine"]);
+    let import = |file: &str, row: &str| bench.vtax(&["results", "import", file, "--method", row, "--label", "Mine"]);
     assert!(import("1.txt", "bridge").status.success() && import("2.txt", "bridge").status.success());
     let list: serde_json::Value = serde_json::from_str(&bench.printed(&["results", "list", "--json"])).expect("JSON");
     let ids: Vec<&str> = (0..2).filter_map(|nth| list[nth]["id"].as_str()).collect();
+    assert_eq!(list[0]["label"], "Mine");
+    let listed = bench.printed(&["results", "list", "mine", "netperf"]);
+    assert!(listed.contains("Mine: TCP RR by netperf"), "{listed}");
+    assert!(bench.printed(&["results", "list", "mine", "iperf3"]).contains("No run has all of these words"));
     let shown = bench.printed(&["results", "show", ids[1], "--detail"]);
     assert!(shown.contains("bridge") && shown.contains("50.0") && shown.contains("Mine"), "{shown}");
     assert!(shown.contains("measured by netperf, not by vtax") && !shown.contains("PINNED"), "{shown}");

@@ -153,6 +153,7 @@ fn document(run: RunByCell, pooled: &[PooledCell]) -> ResultDocument {
         plan,
         environment: header.environment,
         placement: header.placement,
+        label: header.label,
         command: header.command,
         imported: header.imported,
         disturbance,

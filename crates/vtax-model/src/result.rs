@@ -35,6 +35,9 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     pub title: ForeignText,
     /// What it asks.
     pub question: ForeignText,
+    /// What the user calls the run; empty if nothing.
+    #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
+    pub label: ForeignText,
     /// The run.
     pub id: String,
     /// How far it came.
@@ -81,6 +84,11 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     pub failures: Vec<Failure>,
 }
 
+/// `before tuning: TCP RR, local to local`
+pub fn labelled(label: &str, title: &str) -> String {
+    if label.is_empty() { title.to_owned() } else { format!("{label}: {title}") }
+}
+
 /// CPU time that went elsewhere while samples were taken, as shares (0 to 1) of all CPU time of the machines.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -98,6 +106,11 @@ pub struct Disturbance {
 }
 
 impl<S> ResultDocument<S> {
+    /// What the user calls the run, and the study's title: what stands at the top of a report.
+    pub fn heading(&self) -> String {
+        labelled(&self.label.to_string(), &self.title.to_string())
+    }
+
     /// The same document with the samples of each cell in another form. `of` gets the cell's index and its samples.
     pub fn with_samples<T>(self, mut of: impl FnMut(usize, S) -> T) -> ResultDocument<T> {
         let cells = self.cells.into_iter().enumerate();
@@ -106,6 +119,7 @@ impl<S> ResultDocument<S> {
             study: self.study,
             title: self.title,
             question: self.question,
+            label: self.label,
             id: self.id,
             state: self.state,
             started: self.started,

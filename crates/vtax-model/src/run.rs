@@ -156,6 +156,9 @@ pub struct RunHeader {
     /// Between which ends each row was measured.
     #[serde(default)]
     pub ends: Vec<RowEnds>,
+    /// What the user calls it; empty if nothing.
+    #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
+    pub label: ForeignText,
     /// The command line that takes the same samples in the same order, as a shell reads it. Empty in older runs.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub command: ForeignText,

@@ -106,7 +106,7 @@ fn caveat(a: &ResultDocument, b: &ResultDocument) -> Option<String> {
 }
 
 fn named(document: &ResultDocument) -> RunNamed {
-    RunNamed { id: document.id.clone(), title: document.title.to_string(), started: document.started.clone() }
+    RunNamed { id: document.id.clone(), title: document.heading(), started: document.started.clone() }
 }
 
 /// By what was measured: the number of a swept value depends on what else was swept.

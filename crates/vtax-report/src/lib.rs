@@ -113,7 +113,7 @@ pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink])
         charts: charts::charts(document),
     };
     let title = match documents {
-        [one] => one.title.to_string(),
+        [one] => one.heading(),
         several => format!("{} results of vtax", several.len()),
     };
     let comparisons = documents.split_first().map_or(Vec::new(), |(first, others)| compared(first, others));

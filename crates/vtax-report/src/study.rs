@@ -48,7 +48,7 @@ pub(crate) fn view(document: &ResultDocument, options: &Options) -> View {
     sections.extend(failures(document));
     sections.extend(reading::section(document, published.as_ref(), options));
     View {
-        title: document.title.to_string(),
+        title: document.heading(),
         answer: answer::section(document, options.detail),
         warnings: heading::warnings(document),
         facts: heading::facts(document, options.detail),

@@ -33,7 +33,7 @@ pub fn under_way(run: &RunReadings, progress: &RunProgress) -> View {
     let so_far = SoFar { run, document: &document, blocks: blocks(&document) };
     let parts = std::iter::once(SectionPart::Table(so_far.table())).chain(remark);
     View {
-        title: document.title.to_string(),
+        title: document.heading(),
         answer: Some(Section::of("", vec![SectionPart::Paragraph(said)])),
         sections: vec![Section::of("", parts.collect())],
         ..View::default()

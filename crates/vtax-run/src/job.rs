@@ -11,7 +11,7 @@ use miette::Report;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use vtax_host::inspect;
-use vtax_model::{endpoint::Pins, run::RunReadings, server::ServerSpec, study::Study};
+use vtax_model::{endpoint::Pins, foreign::ForeignText, run::RunReadings, server::ServerSpec, study::Study};
 use vtax_store::Store;
 
 use crate::{
@@ -63,6 +63,8 @@ pub struct Conditions {
     pub kernel: Option<PathBuf>,
     /// Whether a new run on an emulated server uses the server's cables.
     pub server_cables: bool,
+    /// What the user calls a new run; empty if nothing.
+    pub label: ForeignText,
     /// The words of the command line that asks for the run. The run's record has them.
     pub command: Vec<String>,
 }
@@ -207,8 +209,14 @@ mod tests {
 
     fn job(work: Work) -> Job {
         let pins = "0,1:2".parse().expect("pins");
-        let conditions =
-            Conditions { directory: "/var/tmp".into(), pins, kernel: None, server_cables: false, command: Vec::new() };
+        let conditions = Conditions {
+            directory: "/var/tmp".into(),
+            pins,
+            kernel: None,
+            server_cables: false,
+            label: "before tuning".into(),
+            command: Vec::new(),
+        };
         Job { work, conditions }
     }
 

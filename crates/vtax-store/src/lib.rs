@@ -31,7 +31,7 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde::{Serialize, de::DeserializeOwned};
 use vtax_model::{
     analysis::analyse,
-    result::ResultDocument,
+    result::{ResultDocument, labelled},
     run::{Failure, Run, RunHeader, RunReadings, RunState},
 };
 
@@ -62,6 +62,9 @@ pub struct RunSummary {
     pub study: String,
     /// What the study asks.
     pub title: String,
+    /// What the user calls it; empty if nothing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// RFC 3339, UTC.
     pub started: String,
     /// What became of it.
@@ -74,6 +77,19 @@ pub struct RunSummary {
     pub failures: u32,
     /// How long its sessions took.
     pub wall_seconds: f64,
+}
+
+impl RunSummary {
+    /// What the user calls it, and its study's title.
+    pub fn heading(&self) -> String {
+        labelled(&self.label, &self.title)
+    }
+
+    /// Whether its id or its heading has all of these words, however they are written.
+    pub fn has_words(&self, words: &str) -> bool {
+        let text = format!("{} {}", self.id, self.heading()).to_lowercase();
+        words.to_lowercase().split_whitespace().all(|word| text.contains(word))
+    }
 }
 
 /// What became of a run.
@@ -200,6 +216,7 @@ impl Store {
             id,
             study: row.get("study")?,
             title: row.get("title")?,
+            label: row.get("label")?,
             started: row.get("started")?,
             state,
             quick: row.get("quick")?,
@@ -220,7 +237,7 @@ impl Store {
 }
 
 const LIST: &str = "
-    SELECT id, study, title, started, quick, state, wall_seconds, samples, failures FROM run ORDER BY rowid DESC";
+    SELECT id, study, title, label, started, quick, state, wall_seconds, samples, failures FROM run ORDER BY rowid DESC";
 
 const COMPLETE: &str = "
     SELECT header FROM plan JOIN run ON run.id = plan.run

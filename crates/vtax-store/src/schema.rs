@@ -7,7 +7,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::Db
 use crate::{StoreError, error::StoreLocation};
 
 /// The step from each version of the schema (`PRAGMA user_version`) to the next; the first makes version 1.
-const MIGRATIONS: [&str; 2] = [FIRST, SHORT_ROWS];
+const MIGRATIONS: [&str; 3] = [FIRST, SHORT_ROWS, LABELS];
 
 pub(crate) const FIRST: &str = "
     CREATE TABLE run (
@@ -42,7 +42,7 @@ pub(crate) const FIRST: &str = "
 
 /// What `vtax results list` shows is in short rows of their own, and a sample's histograms are beside its other
 /// figures as the bytes of their V2 encoding. Samples that landed before this keep theirs in `body`.
-const SHORT_ROWS: &str = "
+pub(crate) const SHORT_ROWS: &str = "
     CREATE TABLE plan (
         run TEXT PRIMARY KEY NOT NULL REFERENCES run (id),
         header TEXT NOT NULL
@@ -66,16 +66,23 @@ const SHORT_ROWS: &str = "
     END;
 ";
 
-/// The tables of version 1 as those of version 2, for who only reads them.
-const FIRST_AS_SHORT_ROWS: &str = "
+/// What a user calls a run.
+const LABELS: &str = "ALTER TABLE run ADD COLUMN label TEXT NOT NULL DEFAULT ''";
+
+/// The tables of version 1 as those of today, for who only reads them.
+const FIRST_AS_TODAY: &str = "
     CREATE TEMP VIEW plan AS SELECT id AS run, header FROM main.run;
     CREATE TEMP VIEW run AS SELECT
-        main.run.rowid AS rowid, id, started, study, title, quick, state, wall_seconds,
+        main.run.rowid AS rowid, id, started, study, title, '' AS label, quick, state, wall_seconds,
         (SELECT count(*) FROM main.sample WHERE main.sample.run = main.run.id) AS samples,
         (SELECT count(*) FROM main.failure WHERE main.failure.run = main.run.id) AS failures
         FROM main.run;
     CREATE TEMP VIEW sample AS SELECT *, NULL AS rtt, NULL AS rtt_from_send FROM main.sample;
 ";
+
+/// The tables of version 2 as those of today, for who only reads them.
+const SHORT_ROWS_AS_TODAY: &str =
+    "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS label FROM main.run";
 
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
@@ -109,7 +116,8 @@ pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<C
     match version(&connection, place)? {
         // Nobody has written to it yet.
         0 => return nothing(place),
-        1 => connection.execute_batch(FIRST_AS_SHORT_ROWS).map_err(&doing)?,
+        1 => connection.execute_batch(FIRST_AS_TODAY).map_err(&doing)?,
+        2 => connection.execute_batch(SHORT_ROWS_AS_TODAY).map_err(&doing)?,
         _ => {}
     }
     Ok(connection)

@@ -122,6 +122,7 @@ fn what_has_no_sample_or_is_old_is_worthless() {
         id: id.into(),
         study: study.into(),
         title: String::new(),
+        label: String::new(),
         started: String::new(),
         state,
         quick: false,

@@ -176,10 +176,10 @@ const NEW_PLAN: &str = "UPDATE plan SET header = ?2 WHERE run = ?1";
 
 fn insert_run(connection: &mut Connection, header: &RunHeader, text: &str) -> rusqlite::Result<()> {
     let step = connection.transaction()?;
-    let run = "INSERT INTO run (id, started, study, title, quick, state, wall_seconds)
-               VALUES (?1, ?2, ?3, ?4, ?5, 'running', 0.0)";
-    let study = &header.study;
-    step.execute(run, params![header.id, header.started, study.id.as_str(), study.title.raw(), header.quick])?;
+    let run = "INSERT INTO run (id, started, study, title, label, quick, state, wall_seconds)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', 0.0)";
+    let RunHeader { id, started, study, label, quick, .. } = header;
+    step.execute(run, params![id, started, study.id.as_str(), study.title.raw(), label.raw(), quick])?;
     step.execute("INSERT INTO plan (run, header) VALUES (?1, ?2)", params![header.id, text])?;
     step.commit()
 }

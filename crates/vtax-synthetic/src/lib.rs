@@ -71,6 +71,7 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
         unavailable,
         paths: vec![path(study.baseline, study.cells[0].mtu)],
         ends: vec![],
+        label: Default::default(),
         command: format!("vtax run {} --seed 42", study.id).into(),
         study,
         imported: None,
@@ -98,6 +99,7 @@ pub fn header(id: &str, started: &str) -> RunHeader {
         unavailable: Vec::new(),
         paths: Vec::new(),
         ends: Vec::new(),
+        label: Default::default(),
         command: Default::default(),
         imported: None,
     }

@@ -18,7 +18,7 @@ const STYLE: &str = include_str!("list.css");
 
 /// What is wanted of the list.
 struct Filter<'a> {
-    /// All of these words are in the id or in the title, however they are written.
+    /// As [`RunSummary::has_words`] has it.
     words: &'a str,
     state: &'a str,
 }
@@ -29,9 +29,7 @@ impl<'a> Filter<'a> {
     }
 
     fn takes(&self, run: &RunSummary) -> bool {
-        let text = format!("{} {}", run.id, run.title).to_lowercase();
-        let has_words = self.words.to_lowercase().split_whitespace().all(|word| text.contains(word));
-        has_words && (self.state.is_empty() || run.state.to_string() == self.state)
+        run.has_words(self.words) && (self.state.is_empty() || run.state.to_string() == self.state)
     }
 
     fn is_everything(&self) -> bool {
@@ -77,7 +75,7 @@ fn form(base: &str, filter: &Filter<'_>) -> String {
     let states: String = Condition::iter().map(option).collect();
     format!(
         "<form class=\"filter\" role=\"search\" action=\"{base}/\">\n\
-         <label>Words in study or title <input type=\"search\" name=\"words\" value=\"{}\"></label>\n\
+         <label>Words in run, label or title <input type=\"search\" name=\"words\" value=\"{}\"></label>\n\
          <label>State <select name=\"state\"><option value=\"\">any</option>{states}</select></label>\n\
          <button>Show</button>\n</form>\n",
         escaped(filter.words)
@@ -109,7 +107,7 @@ fn row(base: &str, run: &RunSummary) -> String {
         "<tr><td><input type=\"checkbox\" name=\"id\" value=\"{id}\" aria-label=\"Choose {id}\"></td>\
          <th scope=\"row\"><a href=\"{base}/run/{id}\">{id}</a></th><td class=\"title\">{}{quick}</td><td>{state}</td>\
          <td class=\"right\">{}</td><td class=\"right\">{}</td><td class=\"right\">{}</td></tr>\n",
-        escaped(&run.title),
+        escaped(&run.heading()),
         run.samples,
         run.failures,
         vtax_report::waiting(run.wall_seconds)

@@ -113,7 +113,7 @@ pub(crate) struct ImportAs {
     pub(crate) mtu: Mtu,
     /// The size of messages, where a program doesn't tell it.
     pub(crate) size: Option<ByteSize>,
-    pub(crate) title: Option<String>,
+    pub(crate) label: ForeignText,
 }
 
 /// The files as a complete run. Files of one test are its rounds, in their order.
@@ -268,7 +268,7 @@ fn header(
     // Without it the id is the same as that of another import of the same second, which the store refuses.
     let _ = getrandom(&mut random, GetRandomFlags::empty());
     let random = u16::from_le_bytes(random);
-    let title = wanted.title.clone().unwrap_or_else(|| title(&cells, &first.program));
+    let title = title(&cells, &first.program);
     let [hostname, kernel] = first.machine.clone().unwrap_or_default().map(ForeignText::from);
     RunHeader {
         id: format!("{id}-{stamp}-{random:04x}"),
@@ -306,6 +306,7 @@ fn header(
         unavailable: Vec::new(),
         paths: Vec::new(),
         ends: Vec::new(),
+        label: wanted.label.clone(),
         command: ForeignText::default(),
         imported: Some(ImportedFrom {
             program: first.program.clone().into(),

@@ -39,6 +39,7 @@ pub(crate) fn demo_run() -> Run {
         }],
         paths: Vec::new(),
         ends: Vec::new(),
+        label: Default::default(),
         command: Default::default(),
         imported: None,
     };

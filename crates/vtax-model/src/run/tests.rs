@@ -43,6 +43,7 @@ pub(crate) fn header(text: &str) -> RunHeader {
         unavailable: Vec::new(),
         paths: Vec::new(),
         ends: Vec::new(),
+        label: Default::default(),
         command: Default::default(),
         imported: None,
     }

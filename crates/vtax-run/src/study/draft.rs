@@ -49,6 +49,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         unavailable,
         paths: Vec::new(),
         ends: Vec::new(),
+        label: ForeignText::default(),
         command: ForeignText::default(),
         imported: None,
         study: wanted.study,

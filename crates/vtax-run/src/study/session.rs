@@ -212,6 +212,7 @@ impl RunSetup<'_> {
         header.placement.guests = ends.guest_machine(no_kvm);
         header.placement.notes.extend(ends.notes(self.events));
         header.ends = ends.records();
+        header.label = self.conditions.label.clone();
         header.command = self.conditions.repeating(header.seed).into();
         self.events.send(&RunEvent::plan(&header)).map_err(Stop::of_sink)?;
         Ok(PreparedRun { run: RunReadings::begun(header), ends, needs_pilot: false, shortfalls: Vec::new() })

@@ -205,18 +205,29 @@ fn of_first_version(dir: &Path) -> [Sample; 2] {
 }
 
 #[test]
-fn a_store_of_the_first_version_is_read_as_it_is_and_brought_up_to_date_by_the_next_writer() {
-    let dir = folder();
-    let samples = of_first_version(dir.path());
-    assert_eq!(read_in_every_way(dir.path()), 2);
+fn a_store_of_an_older_version_is_read_as_it_is_and_brought_up_to_date_by_the_next_writer() {
+    for version in 1..schema::VERSION {
+        let dir = folder();
+        let samples = of_first_version(dir.path());
+        if version == 2 {
+            let connection = Connection::open(dir.path().join("results.db")).expect("there");
+            connection.execute_batch(schema::SHORT_ROWS).expect("the second schema");
+            connection.pragma_update(None, "user_version", 2).expect("writable");
+        }
+        is_read_and_brought_up_to_date(dir.path(), &samples);
+    }
+}
+
+fn is_read_and_brought_up_to_date(dir: &Path, samples: &[Sample]) {
+    assert_eq!(read_in_every_way(dir), 2);
     let of = |store: &Store| {
         let mut json = Vec::new();
         store.export("last", &mut json).expect("it is read").expect("memory");
         (store.list().expect("a list"), json)
     };
-    let read = of(&Store::read(dir.path()).expect("opens"));
+    let read = of(&Store::read(dir).expect("opens"));
     assert_eq!((read.0[0].samples, read.0[0].failures, read.0[0].state), (2, 1, Condition::Killed));
-    let store = Store::open(dir.path()).expect("it is brought up to date");
+    let store = Store::open(dir).expect("it is brought up to date");
     assert_eq!(of(&store), read);
     let version: i64 = store.connection.pragma_query_value(None, "user_version", |row| row.get(0)).expect("a version");
     assert_eq!((version, whole(&store, "last")), (schema::VERSION, samples.to_vec()));

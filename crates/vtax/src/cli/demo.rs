@@ -19,9 +19,11 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]
+    labelled: run::Labelled,
+    #[command(flatten)]
     output: run::OutputOptions,
 }
 
 pub(crate) fn demo(args: DemoArgs, places: &Locations, server: Option<ServerSpec>) -> Result<Exit, Stop> {
-    run::run_study("demo", args.samples, args.seed, &args.output, places, server)
+    run::run_study("demo", args.samples, args.seed, args.labelled, &args.output, places, server)
 }

@@ -51,6 +51,8 @@ pub(crate) struct MeasureArgs {
     #[command(flatten)]
     sampling: Sampling,
     #[command(flatten)]
+    labelled: run::Labelled,
+    #[command(flatten)]
     form: run::Form,
 }
 
@@ -224,7 +226,8 @@ pub(crate) fn measure(args: MeasureArgs, places: &Locations, server: Option<Serv
     let work = Work::Measure(Box::new(args.asked()?));
     let (directory, pins) = (args.sampling.dir.clone(), args.ends.pinned.pin.clone());
     // It builds no guests: those that it measures in have booted.
-    let conditions = Conditions { directory, pins, kernel: None, server_cables: false, command: run::words() };
+    let (label, command) = (args.labelled.label(), run::words());
+    let conditions = Conditions { directory, pins, kernel: None, server_cables: false, label, command };
     run::carry_out(&Job { work, conditions }, || args.form.options(), places, server)
 }
 

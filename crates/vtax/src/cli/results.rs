@@ -30,6 +30,8 @@ use crate::{
 pub(crate) enum ResultsVerb {
     /// List the runs, newest first
     List {
+        /// Only runs with all of these words in their id, label or title
+        words: Vec<String>,
         /// Print the list as JSON
         #[arg(long)]
         json: bool,
@@ -91,7 +93,7 @@ pub(crate) enum ResultsVerb {
 pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Stop> {
     let dir = places.state_dir()?;
     match verb {
-        ResultsVerb::List { json } => return list(&dir, json),
+        ResultsVerb::List { words, json } => return list(&dir, &words.join(" "), json),
         ResultsVerb::Rm { ids } => remove(&Store::open(&dir)?, &ids)?,
         ResultsVerb::Prune { keep, dry_run } => prune(&dir, keep, dry_run)?,
         ResultsVerb::Show { id, output } => show(&dir, &id, &output.options())?,
@@ -167,9 +169,13 @@ fn compare(dir: &Path, before: &str, after: &str) -> Result<report::RunCompariso
     }
 }
 
-fn list(dir: &Path, json: bool) -> Result<Exit, Stop> {
-    answer(json, &Store::reading(dir, Store::list)?, |runs| match runs.is_empty() {
-        true => "Nothing has been measured yet; `vtax demo` is a good start.\n".to_owned(),
+fn list(dir: &Path, words: &str, json: bool) -> Result<Exit, Stop> {
+    let mut runs = Store::reading(dir, Store::list)?;
+    let is_empty = runs.is_empty();
+    runs.retain(|run| run.has_words(words));
+    answer(json, &runs, |runs| match runs.is_empty() {
+        true if is_empty => "Nothing has been measured yet; `vtax demo` is a good start.\n".to_owned(),
+        true => format!("No run has all of these words in its id, label or title: {words}\n"),
         false => table(runs),
     })
 }
@@ -183,7 +189,7 @@ fn table(runs: &[RunSummary]) -> String {
             run.samples.to_string(),
             run.failures.to_string(),
             format!("{:.0}", run.wall_seconds),
-            format!("{}{quick}", run.title),
+            format!("{}{quick}", run.heading()),
         ]
     };
     let columns = [

@@ -5,7 +5,7 @@ mod changes;
 use std::path::PathBuf;
 
 use clap::{Args, Parser};
-use vtax_model::{endpoint::Pins, run::RunState, server::ServerSpec, study::Study};
+use vtax_model::{endpoint::Pins, foreign::ForeignText, run::RunState, server::ServerSpec, study::Study};
 use vtax_report::{self as report, Format};
 use vtax_run::{Conditions, FinishedJob, Job, RanJob, Work, study};
 use vtax_store::Store;
@@ -92,7 +92,7 @@ pub(crate) struct RunArgs {
     study: Option<String>,
     /// Go on with a run that was stopped or killed. ID is its id, the beginning of its id, or `last`. With
     /// --samples N a complete run goes on too, until it has N rounds in all
-    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence", "show", "budget"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence", "show", "budget", "label"])]
     resume: Option<String>,
     #[command(flatten)]
     changes: ChangeArgs,
@@ -108,6 +108,8 @@ pub(crate) struct RunArgs {
     /// Folder for the files of file tests and for Unix sockets, at both ends; on a disk
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
+    #[command(flatten)]
+    labelled: Labelled,
     #[command(flatten)]
     output: OutputOptions,
 }
@@ -129,9 +131,23 @@ pub(crate) struct Pinned {
     pub(crate) pin: Pins,
 }
 
+/// What the user calls a run.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Labelled {
+    /// What to call the result, as "before tuning". Lists and reports show it before the title
+    #[arg(long, value_name = "TEXT")]
+    label: Option<String>,
+}
+
+impl Labelled {
+    pub(crate) fn label(&self) -> ForeignText {
+        self.label.clone().unwrap_or_default().into()
+    }
+}
+
 impl RunArgs {
     fn job(self, server_cables: bool) -> Result<Job, Stop> {
-        let RunArgs { study, resume, changes, endpoints, pinned, kernel, dir, .. } = self;
+        let RunArgs { study, resume, changes, endpoints, pinned, kernel, dir, labelled, .. } = self;
         let work = match (study, resume) {
             (_, Some(run)) => Work::GoOn { run, rounds: changes.samples },
             (Some(study), None) => {
@@ -141,7 +157,8 @@ impl RunArgs {
             }
             (None, None) => unreachable!("clap asks for a study or --resume"),
         };
-        let conditions = Conditions { directory: dir, pins: pinned.pin, kernel, server_cables, command: words() };
+        let (pins, label, command) = (pinned.pin, labelled.label(), words());
+        let conditions = Conditions { directory: dir, pins, kernel, server_cables, label, command };
         Ok(Job { work, conditions })
     }
 }
@@ -162,6 +179,7 @@ pub(crate) fn run_study(
     study: &str,
     samples: Option<u32>,
     seed: Option<u64>,
+    labelled: Labelled,
     output: &OutputOptions,
     places: &Locations,
     server: Option<ServerSpec>,
@@ -169,6 +187,7 @@ pub(crate) fn run_study(
     let RunLine { mut args } = RunLine::parse_from(["run", study]);
     args.changes.samples = samples;
     args.changes.seed = seed;
+    args.labelled = labelled;
     carry_out(&args.job(false)?, || output.options(), places, server)
 }
 

@@ -35,7 +35,7 @@ fn wanted() -> ImportAs {
         row: "bridge".parse().expect("a row"),
         mtu: Mtu::try_from(1500).expect("an MTU"),
         size: None,
-        title: None,
+        label: ForeignText::default(),
     }
 }
 

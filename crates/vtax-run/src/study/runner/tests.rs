@@ -101,6 +101,7 @@ fn fresh(study: &str, samples: u32) -> RunReadings {
         unavailable: Vec::new(),
         paths: Vec::new(),
         ends: Vec::new(),
+        label: Default::default(),
         command: Default::default(),
         imported: None,
     };

@@ -10,6 +10,7 @@ use vtax_model::{
 use vtax_store::Store;
 
 use crate::{
+    cli::run::Labelled,
     exit::Stop,
     import::{self, ImportAs},
 };
@@ -28,13 +29,12 @@ pub(crate) struct ImportArgs {
     /// The size of the messages, for files that don't tell it
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
-    /// The title of the result
-    #[arg(long, value_name = "TEXT")]
-    title: Option<String>,
+    #[command(flatten)]
+    labelled: Labelled,
 }
 
 pub(super) fn import(dir: &Path, args: &ImportArgs) -> Result<(), Stop> {
-    let wanted = ImportAs { row: args.method, mtu: args.mtu, size: args.size, title: args.title.clone() };
+    let wanted = ImportAs { row: args.method, mtu: args.mtu, size: args.size, label: args.labelled.label() };
     let run = import::run(&args.files, &wanted).map_err(Stop::input)?;
     let mut writer = Store::open(dir)?.create_run(&run.header)?;
     writer.samples(&run.samples)?;
