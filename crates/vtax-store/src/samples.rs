@@ -2,6 +2,8 @@
 
 use std::{
     cell::RefCell,
+    iter, panic,
+    sync::{Mutex, PoisonError},
     thread::{self, Builder},
 };
 
@@ -124,7 +126,8 @@ impl<'a> StoredSamples<'a> {
         list.end()
     }
 
-    /// Decodes samples on all CPUs, and gives them to `take` in the order in which they landed.
+    /// Decodes samples on all CPUs while it reads the next ones, and gives them to `take` in the order in which they
+    /// landed.
     fn each<T: Send>(
         &self,
         is_wanted: impl Fn(&StoredRow) -> bool,
@@ -135,36 +138,52 @@ impl<'a> StoredSamples<'a> {
         let mut statement = self.snapshot.prepare(SAMPLE).map_err(&doing)?;
         let id = self.id.as_str();
         let wanted: Vec<&StoredRow> = self.rows.iter().filter(|row| is_wanted(row)).collect();
-        for rows in wanted.chunks(DECODED_TOGETHER) {
-            let stored = rows.iter().map(|row| row.read(&mut statement)).collect::<Result<Vec<_>, _>>();
-            for decoded in on_all_cpus(&stored.map_err(&doing)?, |stored| decode(stored, id)) {
-                take(decoded?);
-            }
+        let mut parts = wanted.chunks(DECODED_TOGETHER);
+        let mut read_on = || {
+            let rows = parts.next()?.iter();
+            Some(rows.map(|row| row.read(&mut statement)).collect::<Result<Vec<_>, _>>().map_err(&doing))
+        };
+        let mut next = read_on();
+        while let Some(stored) = next {
+            let (decoded, following) = on_all_cpus(&stored?, |stored| decode(stored, id), &mut read_on);
+            decoded.into_iter().try_for_each(|sample| sample.map(&mut take))?;
+            next = following;
         }
         Ok(())
     }
 }
 
 /// How many samples are held, each of which has some KiB.
-const DECODED_TOGETHER: usize = 512;
+const DECODED_TOGETHER: usize = 128;
+/// How many of them a thread takes at a time.
+const PIECE: usize = 16;
 
 const SAMPLE: &str = "SELECT round, body, rtt, rtt_from_send FROM sample WHERE landed = ?1";
 
-/// The results in the order of the items.
-fn on_all_cpus<T: Sync, U: Send>(items: &[T], work: impl Fn(&T) -> U + Sync) -> Vec<U> {
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let worked = &|piece: &[T]| piece.iter().map(&work).collect::<Vec<U>>();
+/// The results in the order of the items, and what this thread has found meanwhile, before it helps the others.
+fn on_all_cpus<T: Sync, U: Send, V>(
+    items: &[T],
+    work: impl Fn(&T) -> U + Sync,
+    meanwhile: impl FnOnce() -> V,
+) -> (Vec<U>, V) {
+    let pieces = &Mutex::new(items.chunks(PIECE).enumerate());
+    let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let worked = &|| {
+        let work_off = |(nth, piece): (usize, &[T])| (nth, piece.iter().map(&work).collect::<Vec<U>>());
+        iter::from_fn(next).map(work_off).collect::<Vec<_>>()
+    };
     thread::scope(|scope| {
-        let mut pieces = items.chunks(items.len().div_ceil(threads).max(1));
-        let own = pieces.next().unwrap_or_default();
-        let start = |piece| (piece, Builder::new().name("reader".into()).spawn_scoped(scope, move || worked(piece)));
-        let started: Vec<_> = pieces.map(start).collect();
-        let mut all = worked(own);
-        for (piece, thread) in started {
-            // At the limit of processes this thread does it all.
-            all.extend(thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(|| worked(piece)));
+        let others = thread::available_parallelism().map_or(1, usize::from) - 1;
+        // At the limit of processes this thread does it all.
+        let start = |_| Builder::new().name("reader".into()).spawn_scoped(scope, worked).ok();
+        let started: Vec<_> = (0..others).filter_map(start).collect();
+        let found = meanwhile();
+        let mut all = worked();
+        for thread in started {
+            all.extend(thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
         }
-        all
+        all.sort_unstable_by_key(|(nth, _)| *nth);
+        (all.into_iter().flat_map(|(_, piece)| piece).collect(), found)
     })
 }
 

@@ -200,6 +200,18 @@ impl<'a> Reader<'a> {
 
     /// A ZigZag LEB128-64b9B word: seven bits a byte, the ninth byte whole.
     fn word(&mut self, part: &'static str) -> Result<i64, HistogramError> {
+        let value = match self.0 {
+            // Nearly all words have one byte: a run has millions of them.
+            [byte @ ..0x80, rest @ ..] => {
+                self.0 = rest;
+                u64::from(*byte)
+            }
+            _ => self.long_word(part)?,
+        };
+        Ok((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
+    }
+
+    fn long_word(&mut self, part: &'static str) -> Result<u64, HistogramError> {
         let mut value = 0u64;
         for position in 0..WORD {
             let [byte] = self.take(part)?;
@@ -210,7 +222,7 @@ impl<'a> Reader<'a> {
                 break;
             }
         }
-        Ok((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
+        Ok(value)
     }
 }
 
