@@ -196,15 +196,27 @@ fn of_row(effects: &[&Effect<'_>]) -> String {
     let tests = distinct(effects.iter().map(|effect| effect.test));
     let of_test = |test: TestKind| {
         let mine: Vec<&&Effect<'_>> = effects.iter().filter(|effect| effect.test == test).collect();
-        let told = |effect: &&&Effect<'_>| {
-            let block = if effect.block.is_empty() { String::new() } else { format!(" ({})", effect.block) };
-            said(effect.tax) + &block
-        };
-        let figures =
-            if mine.len() > EACH { range(&mine) } else { mine.iter().map(told).collect::<Vec<_>>().join(", ") };
+        let figures = if mine.len() > EACH { range(&mine) } else { each(&mine) };
         format!("{} {figures}", quantity(test))
     };
     tests.into_iter().map(of_test).collect::<Vec<_>>().join("; ")
+}
+
+/// `+27 % [+25, +29] (TCP), +37 % [+36, +38] (UDP)`; what is said of several blocks is said once.
+fn each(effects: &[&&Effect<'_>]) -> String {
+    let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+    for effect in effects {
+        let text = said(effect.tax);
+        match told.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, blocks)) => blocks.push(&effect.block),
+            None => told.push((text, vec![&effect.block])),
+        }
+    }
+    let named = |(text, blocks): (String, Vec<&str>)| match blocks.join(", ") {
+        blocks if blocks.is_empty() => text,
+        blocks => format!("{text} ({blocks})"),
+    };
+    told.into_iter().map(named).collect::<Vec<_>>().join(", ")
 }
 
 /// `from +2.1 % to +106 % (10 sizes), 2 of 10 not shown`

@@ -12,6 +12,7 @@ mod charts;
 mod compare;
 mod csv;
 mod detail;
+mod forest;
 mod heading;
 mod host_cpu;
 pub mod html;
@@ -84,13 +85,15 @@ pub struct Options {
     pub detail: bool,
     /// What the words and figures mean, too.
     pub explain: bool,
+    /// The taxes as lines of characters, too; only [`Format::Table`] has them.
+    pub bars: bool,
     /// Columns of the terminal; only [`Format::Table`] asks.
     pub width: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { format: Format::Table, published: None, detail: false, explain: false, width: 100 }
+        Options { format: Format::Table, published: None, detail: false, explain: false, bars: false, width: 100 }
     }
 }
 

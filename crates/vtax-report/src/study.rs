@@ -16,9 +16,9 @@ use vtax_model::{
 };
 
 use super::{
-    Options, answer, bars,
+    Format, Options, answer, bars,
     blocks::{self, BlockCells, blocks, distinct, quantity, rows_head},
-    detail, heading, host_cpu, labels, machine, measure,
+    detail, forest, heading, host_cpu, labels, machine, measure,
     notes::Notes,
     number::{counted, grouped},
     pairs, path, placement, reading,
@@ -35,6 +35,9 @@ pub(crate) fn view(document: &ResultDocument, options: &Options) -> View {
     let published = wanted.then(|| Published::of(&document.study)).flatten();
     let mut notes = Notes::default();
     let mut sections: Vec<Section> = bars::section(document).into_iter().collect();
+    if options.bars && options.format == Format::Table {
+        sections.extend(forest::section(document, options.width));
+    }
     match compares_engines(document) {
         true => sections.extend(measure::sections(document, options, &mut notes)),
         false => sections.extend(instruments(document, options, published.is_some(), &mut notes)),

@@ -23,7 +23,8 @@ use super::*;
 use vtax_store::Store;
 use vtax_synthetic::{analyse, built_in, killed_after, of_text, row, study};
 
-const TERMINAL: Options = Options { format: Format::Table, published: None, detail: false, explain: false, width: 100 };
+const TERMINAL: Options =
+    Options { format: Format::Table, published: None, detail: false, explain: false, bars: false, width: 100 };
 const MARKDOWN: Options = Options { format: Format::Markdown, ..TERMINAL };
 
 fn render(document: &ResultDocument, options: &Options) -> String {
@@ -104,12 +105,13 @@ fn the_demo() {
     let document = analyse(&built_in("demo"));
     snapshot("demo", render(&document, &TERMINAL));
     snapshot("demo_detail", render(&document, &Options { detail: true, ..TERMINAL }));
+    snapshot("demo_bars", render(&document, &Options { bars: true, ..TERMINAL }));
     snapshot("demo_markdown", render(&document, &MARKDOWN));
 }
 
 #[test]
 fn a_narrow_terminal() {
-    let text = render(&analyse(&built_in("demo")), &Options { width: 60, ..TERMINAL });
+    let text = render(&analyse(&built_in("demo")), &Options { width: 60, bars: true, ..TERMINAL });
     assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
     snapshot("demo_narrow", text);
 }
@@ -333,8 +335,10 @@ fn fuzz_shown_runs() {
         let run: Run = serde_json::from_slice(bytes).ok()?;
         let document = analyse(&run);
         for format in [Format::Table, Format::Markdown, Format::Csv] {
-            let text =
-                render(&document, &Options { format, published: Some(true), detail: true, explain: true, width: 60 });
+            let text = render(
+                &document,
+                &Options { format, published: Some(true), detail: true, explain: true, bars: true, width: 60 },
+            );
             assert!(text.ends_with('\n'), "{text:?}");
         }
         assert!(compare(&document, &document).render(&TERMINAL).plain().ends_with('\n'));

@@ -43,6 +43,9 @@ pub(crate) struct Form {
     /// Also print what the words and figures mean
     #[arg(long)]
     explain: bool,
+    /// Also draw the tax of each row, its interval and the noise floor as a line of characters
+    #[arg(long)]
+    bars: bool,
     /// Print the result document (vtax.result/v1)
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -72,6 +75,7 @@ impl Form {
         report::Options {
             detail: self.detail,
             explain: self.explain,
+            bars: self.bars,
             format,
             width: terminal_width().unwrap_or(usual.width),
             ..usual
