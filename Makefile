@@ -72,4 +72,4 @@ fuzz:
 bench: build
 	sh scripts/setup.sh bench
 	$(RELEASE)/vtax crosscheck --rounds 13
-	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench engines --bench labs --bench guests --bench server
+	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench results --bench engines --bench labs --bench guests --bench server

@@ -6,6 +6,8 @@
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the kernel tests use more of it")]
 mod bench;
+#[path = "../many_runs.rs"]
+mod many_runs;
 mod window;
 
 use std::{
@@ -237,7 +239,7 @@ fn ten_thousand_results_are_a_list_like_any_other() {
         let bench = Bench::new();
         let state = bench.state();
         std::fs::create_dir_all(&state).expect("a folder");
-        many(&state, 10_000);
+        many_runs::store_in(&state, 10_000);
         let served = Served::new(bench);
         let window = Window::open(Look::PHONE).await;
         window.goto(&served.at("")).await;
@@ -248,20 +250,4 @@ fn ten_thousand_results_are_a_list_like_any_other() {
         assert!(took < Duration::from_secs(10), "no hang: {took:?}");
         window.close().await;
     });
-}
-
-/// Rows of runs without samples, in one transaction: the store takes one each for runs that it keeps.
-fn many(state: &Path, count: i64) {
-    let header = vtax_synthetic::header("demo-0", "2026-01-01T00:00:00Z");
-    let store = Store::open(state).expect("it opens");
-    store.create_run(&header).expect("a run").finish(RunState::Complete, 1.0).expect("kept");
-    drop(store);
-    let database = rusqlite::Connection::open(state.join("results.db")).expect("it opens");
-    let copies = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)";
-    let run = "INSERT INTO run (id, started, study, title, quick, state, wall_seconds)
-               SELECT 'demo-' || i, started, study, title, quick, state, wall_seconds FROM run, n WHERE id = 'demo-0'";
-    let plan = "INSERT INTO plan (run, header) SELECT 'demo-' || i, header FROM plan, n WHERE run = 'demo-0'";
-    for insert in [run, plan] {
-        database.execute(&format!("{copies} {insert}"), [count - 1]).expect("kept");
-    }
 }
