@@ -21,7 +21,7 @@ const LAYERS: [&[&str]; 8] = [
     &["vtax-model"],
     &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic", "vtax-sys"],
     &["vtax-engine", "vtax-host"],
-    &["vtax-agent", "vtax-lab"],
+    &["vtax-agent", "vtax-lab", "vtax-tune"],
     &["vtax-run"],
     &["vtax-ui"],
     &["vtax"],

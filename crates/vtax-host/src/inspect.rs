@@ -2,11 +2,19 @@
 
 mod boot;
 mod cpu;
+mod cpu_ticks;
 mod frequency;
+mod guests;
+mod host;
 mod idle;
+mod interrupts;
 mod kernel;
+mod links;
 mod network;
+mod owners;
 mod route;
+mod softnet;
+mod topology;
 mod tree;
 
 use vtax_model::{
@@ -17,7 +25,15 @@ use vtax_model::{
 use idle::IdleStates;
 
 pub(crate) use cpu::node_cpus;
+pub use cpu_ticks::CpuTicks;
+pub use guests::{HostGuest, HostThread};
+pub use host::{FrequencyPolicy, HostFacts, LiveNics, NicSource};
+pub use interrupts::HostInterrupt;
+pub use links::{HostLink, LinkCounters, LinkDevice, RxQueue, TxQueue};
+pub use owners::{SettingOwners, SettingSource};
 pub use route::{link_hops, route_hops};
+pub use softnet::SoftnetCpu;
+pub use topology::CpuTopology;
 pub use tree::SystemRoot;
 
 /// Describes the machine below `tree`.

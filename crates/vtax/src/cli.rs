@@ -20,6 +20,7 @@ mod run;
 mod server;
 mod shell;
 mod studies;
+mod tune;
 mod ui;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -105,6 +106,9 @@ enum Verb {
     Report(report::ReportArgs),
     /// Show all results in a browser on this machine, and runs while they go on
     Ui(ui::UiArgs),
+    /// Find settings of this host that cost its network speed
+    #[command(subcommand)]
+    Tune(tune::TuneVerb),
     /// Talk to an agent on another host
     #[command(subcommand)]
     Agent(agent::AgentVerb),
@@ -184,6 +188,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Results(verb) => results::results(verb, places),
         Verb::Report(args) => report::report(&args, places),
         Verb::Ui(args) => ui::ui(&args, places),
+        Verb::Tune(verb) => tune::tune(&verb),
         Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Explain(args) => explain::explain(&args),
         Verb::Completions(args) => shell::completions(&args),

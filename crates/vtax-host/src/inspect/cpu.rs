@@ -57,6 +57,17 @@ pub(super) fn mitigations(tree: &SystemRoot) -> Vec<(String, String)> {
     tree.names(&folder).into_iter().filter_map(state).map(|(state, name)| (name, state)).collect()
 }
 
+/// A mask of CPUs as the kernel writes it: words of 32 bits in hexadecimal, the highest first (`bitmap_print_to_pagebuf`).
+pub(super) fn mask(text: &str) -> Option<CpuSet> {
+    let words: Vec<&str> = text.split(',').rev().collect();
+    let mut cpus = Vec::new();
+    for (word, base) in words.into_iter().zip((0..CpuSet::MOST).step_by(32)) {
+        let bits = u32::from_str_radix(word, 16).ok()?;
+        cpus.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| base + bit));
+    }
+    Some(cpus.into_iter().collect())
+}
+
 fn cpuinfo(tree: &SystemRoot, key: &str) -> Option<String> {
     let text = tree.text("proc/cpuinfo")?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -71,6 +82,16 @@ fn list_length(list: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn masks_are_sets_of_cpus() {
+        for (text, cpus) in [("0", ""), ("f", "0-3"), ("80000001,00000002", "1,32,63"), ("00,00000000", "")] {
+            assert_eq!(mask(text).map(|set| set.to_string()), Some(cpus.to_owned()), "{text}");
+        }
+        for text in ["", "x", "1ffffffff", "1,,1"] {
+            assert_eq!(mask(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn kernel_lists_are_counted() {

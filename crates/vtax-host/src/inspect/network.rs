@@ -23,12 +23,34 @@ const SETTINGS: &[&str] = &[
     "net.ipv4.tcp_wmem",
 ];
 
+/// Settings that only tuning looks at.
+const TUNED: &[&str] = &[
+    "net.bridge.bridge-nf-call-arptables",
+    "net.bridge.bridge-nf-call-ip6tables",
+    "net.bridge.bridge-nf-call-iptables",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_moderate_rcvbuf",
+    "net.netfilter.nf_conntrack_count",
+    "net.netfilter.nf_conntrack_max",
+];
+
 pub(super) fn congestion_control(tree: &SystemRoot) -> String {
     setting(tree, "net.ipv4.tcp_congestion_control").unwrap_or_default()
 }
 
 pub(super) fn sysctls(tree: &SystemRoot) -> BTreeMap<String, String> {
-    SETTINGS.iter().filter_map(|name| Some(((*name).to_owned(), setting(tree, name)?))).collect()
+    read(tree, SETTINGS)
+}
+
+/// What tuning looks at.
+pub(super) fn tuned(tree: &SystemRoot) -> BTreeMap<String, String> {
+    let mut found = read(tree, SETTINGS);
+    found.extend(read(tree, TUNED));
+    found
+}
+
+fn read(tree: &SystemRoot, names: &[&str]) -> BTreeMap<String, String> {
+    names.iter().filter_map(|name| Some(((*name).to_owned(), setting(tree, name)?))).collect()
 }
 
 /// The kernel separates the numbers of a list by tabs.

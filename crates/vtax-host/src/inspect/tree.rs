@@ -1,9 +1,13 @@
 //! Reading the small text files of `/proc` and `/sys`.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::Read,
     path::{Path, PathBuf},
 };
+
+/// Bytes of the longest file. The largest is `/proc/interrupts`, with some 11 bytes for each interrupt on each CPU.
+const LONGEST: u64 = 16 << 20;
 
 /// The directory that contains `proc` and `sys`.
 #[derive(Debug, Clone)]
@@ -24,8 +28,14 @@ impl SystemRoot {
 
     /// The file's text without white space at its ends; none if it can't be read.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        let text = fs::read(self.root.join(path)).ok()?;
-        Some(String::from_utf8_lossy(&text).trim().to_owned())
+        Some(self.whole(path)?.trim().to_owned())
+    }
+
+    /// All of the file's text; none if it can't be read, or is longer than a file of the kernel's can be.
+    pub(crate) fn whole(&self, path: &str) -> Option<String> {
+        let mut text = Vec::new();
+        let read = File::open(self.root.join(path)).ok()?.take(LONGEST + 1).read_to_end(&mut text).ok()?;
+        (read as u64 <= LONGEST).then(|| String::from_utf8_lossy(&text).into_owned())
     }
 
     /// The number in the file.

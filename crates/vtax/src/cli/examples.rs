@@ -47,6 +47,14 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax crosscheck --tools iperf3 --only stream", "bandwidth beside iperf3"),
         ],
     ),
+    (
+        "tune check",
+        &[
+            ("vtax tune check", "settings of this host that cost speed"),
+            ("vtax tune check --rtt 20ms --goal throughput", "buffers are judged by the path's round trip"),
+            ("vtax tune check --observe 5s", "watch drops and busy CPUs while the traffic runs"),
+        ],
+    ),
     ("methods", &[("vtax methods", "what works on this machine"), ("vtax methods --json", "the same for programs")]),
     ("io list", &[("vtax io list", "every PCI device"), ("vtax io list -l eno1", "all that is known of one NIC")]),
     ("io create-vf", &[("vtax io create-vf eno1 --number 4", "four virtual functions of eno1")]),

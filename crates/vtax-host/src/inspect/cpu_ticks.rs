@@ -1,0 +1,44 @@
+//! What each CPU has spent its time with (`/proc/stat`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::SystemRoot;
+
+/// A CPU's time since the machine was started, in clock ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CpuTicks {
+    /// All of it.
+    pub all: u64,
+    /// Without work, or waiting for a disk.
+    pub idle: u64,
+    /// With softirqs.
+    pub softirq: u64,
+}
+
+pub(super) fn cpu_ticks(tree: &SystemRoot) -> BTreeMap<u32, CpuTicks> {
+    tree.text("proc/stat").unwrap_or_default().lines().filter_map(line).collect()
+}
+
+/// `cpu0 user nice system idle iowait irq softirq steal guest guest_nice`. The time of guests is part of user and nice
+/// (proc_stat(5)).
+fn line(line: &str) -> Option<(u32, CpuTicks)> {
+    let (name, rest) = line.split_once(' ')?;
+    let ticks: Vec<u64> = rest.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    let [_, _, _, idle, iowait, _, softirq, ..] = ticks[..] else { return None };
+    let all = ticks.iter().take(8).fold(0u64, |all, ticks| all.saturating_add(*ticks));
+    Some((name.strip_prefix("cpu")?.parse().ok()?, CpuTicks { all, idle: idle.saturating_add(iowait), softirq }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_each_cpu_is_read() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu3 10 0 20 60 5 1 4 0 7 0\ncpu4 1\nintr 5\n";
+        let (_root, tree) = SystemRoot::invented(&[("proc/stat", stat)]);
+        assert_eq!(cpu_ticks(&tree), [(3, CpuTicks { all: 100, idle: 65, softirq: 4 })].into());
+    }
+}

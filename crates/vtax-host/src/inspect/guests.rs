@@ -1,0 +1,191 @@
+//! Guests that run on this machine: the processes of QEMU, their virtual CPUs, and vhost's workers.
+
+use serde::{Deserialize, Serialize};
+use vtax_model::{cpus::CpuSet, foreign::ForeignText};
+
+use super::SystemRoot;
+
+/// A guest that runs here, whoever started it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostGuest {
+    /// What its user calls it (`-name`), else its process.
+    pub name: ForeignText,
+    /// QEMU's process.
+    pub pid: u32,
+    /// Its start, in clock ticks since the machine was started. The kernel gives a pid to another process later.
+    pub start_ticks: u64,
+    /// The threads that run its virtual CPUs, in their order.
+    pub vcpus: Vec<HostThread>,
+    /// vhost's workers, which move its packets.
+    pub vhost: Vec<HostThread>,
+    /// Pairs of queues of each of its NICs.
+    pub nic_queues: Vec<u32>,
+}
+
+/// A thread, and where it may run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct HostThread {
+    pub tid: u32,
+    pub allowed: CpuSet,
+}
+
+pub(super) fn guests(tree: &SystemRoot) -> Vec<HostGuest> {
+    let pids = tree.names("proc");
+    let mut pids: Vec<u32> = pids.iter().filter_map(|name| name.parse().ok()).collect();
+    pids.sort_unstable();
+    let mut guests: Vec<HostGuest> = pids.iter().filter_map(|pid| guest(tree, *pid)).collect();
+    // Before Linux 6.4 vhost's workers are threads of the kernel. They look like processes.
+    for guest in guests.iter_mut().filter(|guest| guest.vhost.is_empty()) {
+        let name = vhost_name(guest.pid);
+        let workers = pids.iter().filter(|pid| comm(tree, &format!("{pid}")).as_deref() == Some(&name));
+        guest.vhost = workers.filter_map(|pid| thread(tree, *pid, &format!("{pid}"))).collect();
+    }
+    guests
+}
+
+fn guest(tree: &SystemRoot, pid: u32) -> Option<HostGuest> {
+    // The name is cut after 15 characters: `qemu-system-x86`. libvirt on CentOS starts `qemu-kvm`.
+    if !comm(tree, &format!("{pid}"))?.starts_with("qemu-") {
+        return None;
+    }
+    let arguments = tree.text(&format!("proc/{pid}/cmdline")).unwrap_or_default();
+    let arguments: Vec<&str> = arguments.split('\0').collect();
+    let mut tids: Vec<u32> =
+        tree.names(&format!("proc/{pid}/task")).iter().filter_map(|name| name.parse().ok()).collect();
+    tids.sort_unstable();
+    let mut vcpus = Vec::new();
+    let mut vhost = Vec::new();
+    for tid in tids {
+        let at = format!("{pid}/task/{tid}");
+        let Some((name, thread)) = comm(tree, &at).zip(thread(tree, tid, &at)) else { continue };
+        match vcpu_number(&name) {
+            Some(number) => vcpus.push((number, thread)),
+            None if name.starts_with("vhost-") => vhost.push(thread),
+            None => {}
+        }
+    }
+    vcpus.sort_by_key(|(number, _)| *number);
+    Some(HostGuest {
+        name: value_of(&arguments, "-name").and_then(guest_name).unwrap_or_else(|| format!("QEMU {pid}")).into(),
+        pid,
+        start_ticks: start_ticks(tree, pid)?,
+        vcpus: vcpus.into_iter().map(|(_, thread)| thread).collect(),
+        vhost,
+        nic_queues: nic_queues(&arguments),
+    })
+}
+
+/// `at` is below `proc`.
+fn comm(tree: &SystemRoot, at: &str) -> Option<String> {
+    tree.text(&format!("proc/{at}/comm"))
+}
+
+fn thread(tree: &SystemRoot, tid: u32, at: &str) -> Option<HostThread> {
+    let status = tree.text(&format!("proc/{at}/status"))?;
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().parse().ok()?;
+    Some(HostThread { tid, allowed })
+}
+
+/// The name may contain anything, so fields are counted from its last parenthesis (proc_pid_stat(5), field 22).
+fn start_ticks(tree: &SystemRoot, pid: u32) -> Option<u64> {
+    let stat = tree.text(&format!("proc/{pid}/stat"))?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// QEMU names the thread `CPU 0/KVM` or `CPU 0/TCG`, if it was started with `debug-threads=on`, as libvirt does.
+fn vcpu_number(name: &str) -> Option<u32> {
+    name.strip_prefix("CPU ")?.split_once('/')?.0.parse().ok()
+}
+
+/// The kernel calls vhost's workers after the process that owns the device (`vhost_worker_create`).
+fn vhost_name(pid: u32) -> String {
+    format!("vhost-{pid}")
+}
+
+fn value_of<'a>(arguments: &[&'a str], option: &str) -> Option<&'a str> {
+    let at = arguments.iter().position(|argument| *argument == option)?;
+    arguments.get(at + 1).copied()
+}
+
+/// `web`, `web,debug-threads=on` or `guest=web,debug-threads=on`.
+fn guest_name(value: &str) -> Option<String> {
+    let named = value.split(',').find_map(|part| part.strip_prefix("guest="));
+    named.or_else(|| value.split(',').next()).filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// Of each `-netdev`: `queues=N`, or as many file descriptors as it is given.
+fn nic_queues(arguments: &[&str]) -> Vec<u32> {
+    let options = arguments.windows(2).filter(|pair| pair[0] == "-netdev").map(|pair| pair[1]);
+    let queues = |netdev: &str| {
+        let value = |name: &str| netdev.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        let asked = value("queues").and_then(|count| count.parse().ok());
+        let given = value("fds").map(|fds| fds.split(':').count() as u32);
+        asked.or(given).unwrap_or(1)
+    };
+    // libvirt may write an option as JSON.
+    let from_json = |netdev: &str| {
+        let value: serde_json::Value = serde_json::from_str(netdev).ok()?;
+        let asked = value.get("queues").and_then(serde_json::Value::as_u64);
+        let given = value.get("fds").and_then(|fds| Some(fds.as_str()?.split(':').count() as u64));
+        u32::try_from(asked.or(given).unwrap_or(1)).ok()
+    };
+    options.map(|netdev| from_json(netdev).unwrap_or_else(|| queues(netdev))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, comm: &str, cmdline: &str) -> Vec<(String, String)> {
+        let stat = format!("{pid} ({comm}) S {}", (4..=30).map(|n| n.to_string()).collect::<Vec<_>>().join(" "));
+        let status = "Name:\tx\nCpus_allowed_list:\t0-7\n".to_owned();
+        [("comm", format!("{comm}\n")), ("cmdline", cmdline.to_owned()), ("stat", stat), ("status", status)]
+            .map(|(file, text)| (format!("proc/{pid}/{file}"), text))
+            .into()
+    }
+
+    fn task(pid: u32, tid: u32, comm: &str, allowed: &str) -> Vec<(String, String)> {
+        let status = format!("Cpus_allowed_list:\t{allowed}\n");
+        [("comm", format!("{comm}\n")), ("status", status)]
+            .map(|(file, text)| (format!("proc/{pid}/task/{tid}/{file}"), text))
+            .into()
+    }
+
+    #[test]
+    fn a_guest_is_read_with_its_threads_and_queues() {
+        let arguments = [
+            "/usr/bin/qemu-system-x86_64",
+            "-name",
+            "guest=web,debug-threads=on",
+            "-netdev",
+            "tap,id=a,queues=4,vhost=on",
+            "-netdev",
+            r#"{"type":"tap","fds":"30:31","id":"b"}"#,
+        ];
+        let mut files = process(100, "qemu-system-x86", &arguments.join("\0"));
+        files.extend(task(100, 100, "qemu-system-x86", "0-7"));
+        files.extend(task(100, 105, "CPU 1/KVM", "2"));
+        files.extend(task(100, 104, "CPU 10/KVM", "3"));
+        files.extend(task(100, 106, "vhost-100", "0-3"));
+        files.extend(process(7, "bash", "bash"));
+        let (_root, tree) = SystemRoot::invented(&files);
+        let [guest] = <[HostGuest; 1]>::try_from(guests(&tree)).expect("one guest");
+        assert_eq!((guest.name.raw(), guest.pid, guest.start_ticks), ("web", 100, 22));
+        let at = |threads: &[HostThread]| threads.iter().map(|t| (t.tid, t.allowed.to_string())).collect::<Vec<_>>();
+        assert_eq!(at(&guest.vcpus), [(105, "2".into()), (104, "3".into())]);
+        assert_eq!((at(&guest.vhost), &guest.nic_queues[..]), (vec![(106, "0-3".into())], &[4, 2][..]));
+    }
+
+    #[test]
+    fn workers_of_an_older_kernel_are_found_by_their_name() {
+        let mut files = process(100, "qemu-kvm", "qemu-kvm\0-name\0mail");
+        files.extend(process(200, "vhost-100", ""));
+        files.extend(process(201, "vhost-999", ""));
+        let (_root, tree) = SystemRoot::invented(&files);
+        let [guest] = <[HostGuest; 1]>::try_from(guests(&tree)).expect("one guest");
+        assert_eq!(guest.name, "mail");
+        assert_eq!(guest.vhost.iter().map(|thread| thread.tid).collect::<Vec<_>>(), [200]);
+        assert!(guest.vcpus.is_empty() && guest.nic_queues.is_empty());
+    }
+}

@@ -1,0 +1,97 @@
+//! The interrupts of devices: where they may go, where they go, and how often they came.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use vtax_model::{cpus::CpuSet, foreign::ForeignText};
+
+use super::SystemRoot;
+
+/// An interrupt of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HostInterrupt {
+    /// Its number in `/proc/irq`.
+    pub number: u32,
+    /// What the driver calls it, such as `eth0-TxRx-3`.
+    pub name: ForeignText,
+    /// The CPUs that it may go to.
+    pub affinity: CpuSet,
+    /// The CPUs that it goes to now, if the kernel tells.
+    pub effective: Option<CpuSet>,
+    /// Whether the kernel alone chooses its CPUs. Only root is told, by debugfs.
+    pub is_managed: Option<bool>,
+    /// How often each CPU has handled it since the machine was started. A CPU that never did is absent.
+    pub handled: BTreeMap<u32, u64>,
+}
+
+impl HostInterrupt {
+    /// Where it goes now, as far as the kernel tells.
+    pub fn cpus(&self) -> &CpuSet {
+        self.effective.as_ref().unwrap_or(&self.affinity)
+    }
+}
+
+/// All interrupts that have a number, by it. Those of the CPUs themselves, such as timers, have a name instead.
+pub(super) fn interrupts(tree: &SystemRoot) -> BTreeMap<u32, HostInterrupt> {
+    let table = tree.text("proc/interrupts").unwrap_or_default();
+    let mut lines = table.lines();
+    let head = lines.next().unwrap_or_default().split_whitespace();
+    let cpus: Vec<u32> = head.map_while(|title| title.strip_prefix("CPU")?.parse().ok()).collect();
+    let rows = lines.filter_map(|line| row(&cpus, line));
+    rows.filter_map(|row| Some((row.number, with_affinity(tree, row)?))).collect()
+}
+
+/// The counts, then the controller, the way that it is signalled and, last, the names of those who asked for it.
+fn row(cpus: &[u32], line: &str) -> Option<HostInterrupt> {
+    let (number, rest) = line.split_once(':')?;
+    let number = number.trim().parse().ok()?;
+    let mut words = rest.split_whitespace();
+    let counts: Vec<u64> = words.by_ref().take(cpus.len()).map_while(|count| count.parse().ok()).collect();
+    let handled = cpus.iter().copied().zip(counts).filter(|(_, count)| *count > 0).collect();
+    let name = words.next_back().unwrap_or_default().into();
+    Some(HostInterrupt { number, name, handled, ..HostInterrupt::default() })
+}
+
+fn with_affinity(tree: &SystemRoot, interrupt: HostInterrupt) -> Option<HostInterrupt> {
+    let list = |file: &str| tree.text(&format!("proc/irq/{}/{file}", interrupt.number))?.parse::<CpuSet>().ok();
+    let effective = list("effective_affinity_list").filter(|cpus| !cpus.is_empty());
+    // `irq_debug_show`, kernel/irq/debugfs.c.
+    let flags = tree.text(&format!("sys/kernel/debug/irq/irqs/{}", interrupt.number));
+    let is_managed = flags.map(|flags| flags.contains("IRQD_AFFINITY_MANAGED"));
+    Some(HostInterrupt { affinity: list("smp_affinity_list")?, effective, is_managed, ..interrupt })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_are_read_from_the_table_and_their_folders() {
+        let table = "           CPU0       CPU2\n\
+                     \x20 35:       7          0   IR-PCI-MSI 1048576-edge      eth4-TxRx-0\n\
+                     \x20 36:       0          9   IO-APIC  4-edge  a, b\n\
+                     \x20 37:       1          1   IO-APIC  4-edge  no-folder\n\
+                     NMI:          1          2   Non-maskable interrupts\n";
+        let (_root, tree) = SystemRoot::invented(&[
+            ("proc/interrupts", table),
+            ("proc/irq/35/smp_affinity_list", "0-3\n"),
+            ("proc/irq/35/effective_affinity_list", "0\n"),
+            ("proc/irq/36/smp_affinity_list", "2\n"),
+            ("proc/irq/36/effective_affinity_list", "\n"),
+        ]);
+        let found = interrupts(&tree);
+        assert_eq!(found.keys().collect::<Vec<_>>(), [&35, &36]);
+        let (first, second) = (&found[&35], &found[&36]);
+        assert_eq!((first.name.raw(), first.cpus().to_string()), ("eth4-TxRx-0", "0".into()));
+        assert_eq!(first.handled, [(0, 7)].into());
+        assert_eq!((second.cpus().to_string(), &second.handled), ("2".into(), &[(2, 9)].into()));
+    }
+
+    #[test]
+    fn a_broken_table_tells_nothing() {
+        for table in ["", "CPU0\n", "no head\n 1: 2 3\n", " CPU0\n1:\n:\n 99999999999: 1 x\n"] {
+            let (_root, tree) = SystemRoot::invented(&[("proc/interrupts", table)]);
+            assert!(interrupts(&tree).is_empty(), "{table:?}");
+        }
+    }
+}

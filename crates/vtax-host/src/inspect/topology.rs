@@ -1,0 +1,103 @@
+//! Which CPUs belong together: sockets, NUMA nodes, cores.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use vtax_model::cpus::CpuSet;
+
+use super::{
+    SystemRoot,
+    cpu::{FOLDER, node_cpus, numbers},
+};
+
+/// The CPUs that are online, by what they share.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CpuTopology {
+    /// All of them.
+    pub online: CpuSet,
+    /// Those that the scheduler leaves alone (`isolcpus`).
+    pub isolated: CpuSet,
+    /// The CPUs of each socket.
+    pub sockets: Vec<CpuSet>,
+    /// The CPUs of each NUMA node. A kernel that tells of no nodes has one.
+    pub nodes: BTreeMap<u32, CpuSet>,
+    /// The hardware threads of each core.
+    pub cores: Vec<CpuSet>,
+}
+
+impl CpuTopology {
+    pub(super) fn read(tree: &SystemRoot) -> CpuTopology {
+        let list = |file: &str| tree.text(file).and_then(|text| text.parse::<CpuSet>().ok());
+        let online = list(&format!("{FOLDER}/online")).unwrap_or_else(|| numbers(tree).into_iter().collect::<CpuSet>());
+        let mut nodes = node_cpus(tree);
+        nodes.retain(|_, cpus| !cpus.is_empty());
+        if nodes.is_empty() {
+            nodes.insert(0, online.clone());
+        }
+        let grouped = |file: &str| {
+            let mut groups: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+            for cpu in online.iter() {
+                let name = tree.text(&format!("{FOLDER}/cpu{cpu}/topology/{file}")).unwrap_or_default();
+                groups.entry(name).or_default().push(cpu);
+            }
+            let mut groups: Vec<CpuSet> = groups.into_values().map(|cpus| cpus.into_iter().collect()).collect();
+            groups.sort_by_key(|cpus| cpus.iter().next());
+            groups
+        };
+        CpuTopology {
+            isolated: list(&format!("{FOLDER}/isolated")).unwrap_or_default(),
+            sockets: grouped("physical_package_id"),
+            cores: grouped("thread_siblings_list"),
+            nodes,
+            online,
+        }
+    }
+
+    /// The NUMA node of a CPU.
+    pub fn node_of(&self, cpu: u32) -> Option<u32> {
+        self.nodes.iter().find(|(_, cpus)| cpus.contains(cpu)).map(|(node, _)| *node)
+    }
+
+    /// The NUMA nodes that these CPUs are on, in ascending order.
+    pub fn nodes_of(&self, cpus: &CpuSet) -> Vec<u32> {
+        let has_one = |of_node: &CpuSet| cpus.iter().any(|cpu| of_node.contains(cpu));
+        self.nodes.iter().filter(|(_, of_node)| has_one(of_node)).map(|(node, _)| *node).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_sockets() -> (tempfile::TempDir, SystemRoot) {
+        let mut files = vec![(format!("{FOLDER}/online"), "0-7\n".to_owned())];
+        for cpu in 0..8 {
+            let mut put = |file: &str, text: String| files.push((format!("{FOLDER}/cpu{cpu}/topology/{file}"), text));
+            put("physical_package_id", format!("{}\n", cpu / 4));
+            put("thread_siblings_list", format!("{}-{}\n", cpu / 2 * 2, cpu / 2 * 2 + 1));
+        }
+        for (node, list) in [(0, "0-3\n"), (1, "4-7\n"), (2, "\n")] {
+            files.push((format!("sys/devices/system/node/node{node}/cpulist"), list.to_owned()));
+        }
+        SystemRoot::invented(&files)
+    }
+
+    #[test]
+    fn cpus_are_grouped_by_what_they_share() {
+        let (_root, tree) = two_sockets();
+        let found = CpuTopology::read(&tree);
+        let sets = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("CPUs")).collect::<Vec<CpuSet>>();
+        assert_eq!(found.sockets, sets(&["0-3", "4-7"]));
+        assert_eq!(found.cores, sets(&["0-1", "2-3", "4-5", "6-7"]));
+        assert_eq!(found.nodes.keys().collect::<Vec<_>>(), [&0, &1], "node 2 has memory only");
+        assert_eq!((found.node_of(5), found.node_of(9)), (Some(1), None));
+        assert_eq!(found.nodes_of(&"3-4".parse().expect("CPUs")), [0, 1]);
+    }
+
+    #[test]
+    fn a_kernel_that_tells_nothing_has_one_node() {
+        let (_root, tree) = SystemRoot::invented(&[(format!("{FOLDER}/online"), "0-1\n")]);
+        let found = CpuTopology::read(&tree);
+        assert_eq!((found.nodes.len(), found.sockets.len(), found.cores.len()), (1, 1, 1));
+    }
+}

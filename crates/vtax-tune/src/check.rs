@@ -1,0 +1,58 @@
+//! Asks all rules, and ranks what they found.
+
+use serde::Serialize;
+
+use crate::{
+    case::TuningCase,
+    finding::{RuleOutcome, TuningFinding},
+    rule::{ChangeRisk, TuningRule},
+    rules::RULES,
+};
+
+/// What all rules say about a host.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostCheck {
+    /// What costs speed, or may. What is expected to bring most comes first.
+    pub findings: Vec<CheckedRule<TuningFinding>>,
+    /// What was looked at and is good.
+    pub good: Vec<CheckedRule<String>>,
+    /// Rules about what this host doesn't have.
+    pub not_here: Vec<CheckedRule<String>>,
+    /// What can't be told.
+    pub unknown: Vec<CheckedRule<String>>,
+}
+
+/// What a rule says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct CheckedRule<T> {
+    pub rule: &'static str,
+    pub risk: ChangeRisk,
+    pub says: T,
+}
+
+/// Asks all rules that serve the goal of the case.
+pub fn check(case: &TuningCase<'_>) -> HostCheck {
+    let mut checked = HostCheck { findings: vec![], good: vec![], not_here: vec![], unknown: vec![] };
+    for rule in RULES.iter().filter(|rule| rule.goal.serves(case.goal)) {
+        (rule.check)(case).into_iter().for_each(|outcome| checked.add(rule, outcome));
+    }
+    // Of two that are expected to bring the same, the one that risks less comes first.
+    checked.findings.sort_by_key(|finding| (std::cmp::Reverse(finding.says.gain), finding.risk));
+    checked
+}
+
+impl HostCheck {
+    fn add(&mut self, rule: &TuningRule, outcome: RuleOutcome) {
+        match outcome {
+            RuleOutcome::Found(finding) => self.findings.push(of(rule, finding)),
+            RuleOutcome::Good(text) => self.good.push(of(rule, text)),
+            RuleOutcome::NotHere(text) => self.not_here.push(of(rule, text)),
+            RuleOutcome::Unknown(text) => self.unknown.push(of(rule, text)),
+        }
+    }
+}
+
+fn of<T>(rule: &TuningRule, says: T) -> CheckedRule<T> {
+    CheckedRule { rule: rule.id, risk: rule.risk, says }
+}

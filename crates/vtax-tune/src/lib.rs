@@ -1,0 +1,24 @@
+//! Finds settings of a host that cost its network speed, and says how to change them.
+//!
+//! A [`TuningRule`] is a pure function of [`vtax_host::inspect::HostFacts`]. It reads nothing and changes nothing, so all rules are tried on
+//! the copied files of machines. [`check`] asks all of them.
+
+#![forbid(unsafe_code)]
+
+mod case;
+mod check;
+mod finding;
+mod observed;
+mod page;
+mod rule;
+mod rules;
+mod setting;
+
+pub use case::{TuningCase, TuningGoal};
+pub use check::{CheckedRule, HostCheck, check};
+pub use finding::{ExpectedGain, RuleOutcome, TuningFinding, TuningRemedy};
+pub use observed::Observation;
+pub use page::page;
+pub use rule::{ChangeRisk, TuningRule};
+pub use rules::RULES;
+pub use setting::{HostSetting, Proposal};

@@ -1,0 +1,40 @@
+//! Bridged packets that go through the firewall of the host.
+
+use crate::{
+    case::{TuningCase, TuningGoal},
+    finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    rule::{ChangeRisk, TuningRule},
+};
+
+pub(super) const RULE: TuningRule = TuningRule {
+    id: "bridge-netfilter",
+    title: "bridged packets in the host's firewall",
+    reads: NAME,
+    good: "0, if no rule of the firewall is about bridged packets. Docker and Kubernetes need 1.",
+    why: "Each bridged packet goes through iptables, too, and may get an entry of conntrack.",
+    risk: ChangeRisk::Security,
+    risks: "Rules that keep guests or containers apart stop working. vtax never changes it.",
+    goal: TuningGoal::Both,
+    persists: "A file in /etc/sysctl.d, which must be read after the module br_netfilter is loaded.",
+    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"TCP Parameter Settings\"",
+    check,
+};
+
+const NAME: &str = "net.bridge.bridge-nf-call-iptables";
+/// Services whose rules are about bridged packets.
+const DEPENDENT: [&str; 4] = ["containerd", "crio", "dockerd", "kubelet"];
+
+fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    let Some(value) = case.host.sysctl(NAME) else {
+        return vec![RuleOutcome::NotHere("the module br_netfilter isn't loaded".to_owned())];
+    };
+    if value == "0" || !case.host.links.iter().any(|link| link.is_bridge) {
+        return vec![RuleOutcome::Good("bridged packets don't go through iptables".to_owned())];
+    }
+    let dependent: Vec<&str> = DEPENDENT.into_iter().filter(|service| case.host.owners.runs(service)).collect();
+    if !dependent.is_empty() {
+        return vec![RuleOutcome::Good(format!("on; {} needs it", dependent.join(", ")))];
+    }
+    let finding = TuningFinding::new(NAME, value, RULE.why).gain(ExpectedGain::Medium).owner(case.owner_of(NAME));
+    vec![finding.advice("look at iptables -L FORWARD: if no rule is about the bridge, set it to 0 yourself")]
+}

@@ -1,0 +1,77 @@
+//! Interrupts that are held back.
+
+use std::time::Duration;
+
+use vtax_host::inspect::HostLink;
+use vtax_model::nic::Coalescing;
+
+use crate::{
+    case::{TuningCase, TuningGoal},
+    finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    rule::{ChangeRisk, TuningRule},
+    setting::HostSetting,
+};
+
+pub(super) const RULE: TuningRule = TuningRule {
+    id: "coalescing",
+    title: "interrupt coalescing",
+    reads: "ethtool -c LINK",
+    good: "Adaptive for bandwidth. Short and fixed for latency: at most a tenth of a round trip.",
+    why: "A packet that arrives waits until the NIC interrupts. Fewer interrupts cost less CPU time for bandwidth, and \
+          each round trip waits for them at both ends.",
+    risk: ChangeRisk::Low,
+    risks: "More interrupts take more CPU time.",
+    goal: TuningGoal::Both,
+    persists: "RxCoalesceSec= and UseAdaptiveRxCoalesce= in a .link file of systemd.",
+    source: "ethtool(8), systemd.link(5)",
+    check,
+};
+
+/// No path of a data centre gains by more.
+const LONGEST_US: u32 = 250;
+/// For latency, where no round trip is known.
+const SHORT_US: u32 = 10;
+
+fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    let outcomes: Vec<RuleOutcome> = case.ports().filter_map(|link| of_link(case, link)).collect();
+    match outcomes.is_empty() {
+        true => vec![RuleOutcome::NotHere("no NIC that holds interrupts back".to_owned())],
+        false => outcomes,
+    }
+}
+
+fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
+    let coalescing = case.host.nic(link)?.coalescing?;
+    let seen = told(&coalescing);
+    let limit = limit(case);
+    if coalescing.rx_us > limit {
+        let because = format!("A packet waits up to {} µs, at each end of a round trip.", coalescing.rx_us);
+        let gain = if case.goal.is_latency() { ExpectedGain::Large } else { ExpectedGain::Medium };
+        let finding = TuningFinding::new(link.name.clone(), seen, because).gain(gain);
+        let shorter = HostSetting::LinkRxUsecs { link: link.name.clone() }.to(coalescing.rx_us.to_string(), limit);
+        let fixed = HostSetting::LinkAdaptiveRx { link: link.name.clone() }.to("on", "off");
+        return Some(finding.change(coalescing.adaptive_rx.then_some(fixed).into_iter().chain([shorter])));
+    }
+    let bulk =
+        case.goal.is_throughput() && !coalescing.adaptive_rx && coalescing.rx_us == 0 && coalescing.rx_frames <= 1;
+    if bulk && link.speed_mbps.is_some_and(|speed| speed >= 10_000) {
+        let finding =
+            TuningFinding::new(link.name.clone(), seen, "Each packet interrupts a CPU.").gain(ExpectedGain::Medium);
+        return Some(finding.change([HostSetting::LinkAdaptiveRx { link: link.name.clone() }.to("off", "on")]));
+    }
+    Some(RuleOutcome::Good(format!("{}: {seen}", link.name)))
+}
+
+fn limit(case: &TuningCase<'_>) -> u32 {
+    let tenth = |rtt: Duration| (rtt.as_micros() / 10) as u32;
+    match (case.goal, case.rtt) {
+        (TuningGoal::Latency, Some(rtt)) => tenth(rtt).min(LONGEST_US),
+        (TuningGoal::Latency, None) => SHORT_US,
+        (TuningGoal::Both | TuningGoal::Throughput, _) => LONGEST_US,
+    }
+}
+
+fn told(coalescing: &Coalescing) -> String {
+    let adaptive = if coalescing.adaptive_rx { "adaptive" } else { "fixed" };
+    format!("interrupts are held back for {} µs ({adaptive})", coalescing.rx_us)
+}

@@ -1,0 +1,73 @@
+//! How CPUs choose their frequency.
+
+use vtax_host::inspect::FrequencyPolicy;
+use vtax_model::cpus::CpuSet;
+
+use crate::{
+    case::{TuningCase, TuningGoal},
+    finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    rule::{ChangeRisk, TuningRule},
+    setting::{HostSetting, Proposal},
+};
+
+pub(super) const RULE: TuningRule = TuningRule {
+    id: "governor",
+    title: "frequency of the CPUs",
+    reads: "/sys/devices/system/cpu/cpuN/cpufreq/scaling_governor and energy_performance_preference",
+    good: "performance, where a NIC has 40 Gb/s or more, or where latency is the goal.",
+    why: "Packets come in bursts. A CPU that is slow after a pause handles the first of them slowly.",
+    risk: ChangeRisk::Medium,
+    risks: "More power.",
+    goal: TuningGoal::Both,
+    persists: "cpupower.service, or a profile of TuneD.",
+    source: "Linux: Documentation/admin-guide/pm/cpufreq.rst and intel_pstate.rst",
+    check,
+};
+
+/// Mb/s of a NIC that a CPU at a low frequency can't serve.
+const FAST: u32 = 40_000;
+
+fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    if case.host.frequencies.is_empty() {
+        return vec![RuleOutcome::NotHere("the kernel doesn't choose the CPUs' frequency".to_owned())];
+    }
+    let fast = case.ports().find(|link| link.speed_mbps.is_some_and(|speed| speed >= FAST));
+    let slow: Vec<(u32, &FrequencyPolicy)> = case
+        .host
+        .frequencies
+        .iter()
+        .filter(|(_, policy)| !is_fast(policy))
+        .map(|(cpu, policy)| (*cpu, policy))
+        .collect();
+    let Some((_, first)) = slow.first() else {
+        return vec![RuleOutcome::Good("all CPUs are set for performance".to_owned())];
+    };
+    let cpus: CpuSet = slow.iter().map(|(cpu, _)| *cpu).collect();
+    let seen = format!("CPUs {cpus} have {}", told(first));
+    let because = match fast {
+        Some(link) => format!("{} has {} Gb/s.", link.name, link.speed_mbps.unwrap_or(0) / 1000),
+        None if case.goal.is_latency() => RULE.why.to_owned(),
+        None => return vec![RuleOutcome::Good(format!("{seen}; no NIC has 40 Gb/s, and latency isn't the only goal"))],
+    };
+    let finding = TuningFinding::new("CPU frequency", seen, because).gain(ExpectedGain::Medium);
+    let owner = case.host.owners.tuned_profile.as_ref().map(|profile| format!("TuneD, profile {profile}"));
+    vec![finding.owner(owner).change(slow.iter().flat_map(|(cpu, policy)| proposals(*cpu, policy)))]
+}
+
+/// With a preference, the hardware chooses: `powersave` is then the name of the governor that lets it.
+fn is_fast(policy: &FrequencyPolicy) -> bool {
+    policy.governor == "performance" || policy.preference.as_ref().is_some_and(|wish| *wish == "performance")
+}
+
+fn told(policy: &FrequencyPolicy) -> String {
+    match &policy.preference {
+        Some(preference) => format!("governor {} with preference {preference}", policy.governor),
+        None => format!("governor {}", policy.governor),
+    }
+}
+
+fn proposals(cpu: u32, policy: &FrequencyPolicy) -> Vec<Proposal> {
+    let file = |name: &str| HostSetting::Sysfs { path: format!("devices/system/cpu/cpu{cpu}/cpufreq/{name}").into() };
+    // The governor `performance` of intel_pstate and amd_pstate sets the preference, too, and refuses others.
+    vec![file("scaling_governor").to(policy.governor.clone(), "performance")]
+}

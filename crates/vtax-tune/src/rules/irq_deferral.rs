@@ -1,0 +1,43 @@
+//! Polling that goes on before the interrupt is switched on again.
+
+use vtax_host::inspect::HostLink;
+
+use crate::{
+    case::{TuningCase, TuningGoal},
+    finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    rule::{ChangeRisk, TuningRule},
+    setting::HostSetting,
+};
+
+pub(super) const RULE: TuningRule = TuningRule {
+    id: "irq-deferral",
+    title: "deferred interrupts",
+    reads: "/sys/class/net/LINK/napi_defer_hard_irqs and gro_flush_timeout",
+    good: "0, the kernel's own. With 32 or more busy queues, 10 rounds and 20 µs.",
+    why: "With many queues, each gets few packets at a time, and each of them interrupts. A kernel that polls a little \
+          longer takes several at once. With a long timeout, packets wait for nothing.",
+    risk: ChangeRisk::Medium,
+    risks: "A packet may wait for the timeout.",
+    goal: TuningGoal::Both,
+    persists: "No. A link forgets it when it is removed.",
+    source: "Linux: Documentation/networking/napi.rst, \"Software IRQ coalescing\"",
+    check,
+};
+
+/// Nanoseconds that a packet may wait for others to be joined with. The kernel's documentation has 20,000 and 200,000.
+const LONGEST_NS: u64 = 200_000;
+
+fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    let found: Vec<RuleOutcome> = case.links().filter_map(of_link).collect();
+    match found.is_empty() {
+        true => vec![RuleOutcome::Good("no link holds packets back for longer than 200 µs".to_owned())],
+        false => found,
+    }
+}
+
+fn of_link(link: &HostLink) -> Option<RuleOutcome> {
+    let timeout = link.gro_flush_timeout.filter(|timeout| *timeout > LONGEST_NS)?;
+    let seen = format!("packets are held back for up to {} µs (gro_flush_timeout)", timeout / 1000);
+    let finding = TuningFinding::new(link.name.clone(), seen, RULE.why).gain(ExpectedGain::Large);
+    Some(finding.change([HostSetting::of_link(&link.name, "gro_flush_timeout").to(timeout.to_string(), 20_000)]))
+}

@@ -1,0 +1,78 @@
+//! Packet sizes along the path.
+
+use std::collections::BTreeMap;
+
+use vtax_host::inspect::HostLink;
+use vtax_model::foreign::ForeignText;
+
+use crate::{
+    case::{TuningCase, TuningGoal},
+    finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    rule::{ChangeRisk, TuningRule},
+    setting::HostSetting,
+};
+
+pub(super) const RULE: TuningRule = TuningRule {
+    id: "mtu",
+    title: "MTU along the path",
+    reads: "/sys/class/net/LINK/mtu; packets that must not be fragmented, both ways",
+    good: "The same on all links of a segment, and at least 1500 on an Ethernet that isn't inside a tunnel. 9000 where \
+           all hops take it.",
+    why: "Each packet costs the same CPU time, whatever its size. Ports of one bridge with different MTUs lose the packets \
+          that are too long, without a word.",
+    risk: ChangeRisk::High,
+    risks: "If a hop can't take the longer packets, they vanish. Measure with the longer packets before you raise it.",
+    goal: TuningGoal::Throughput,
+    persists: "MTUBytes= in a .link file of systemd.",
+    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Jumbo Frames\"",
+    check,
+};
+
+/// What every Ethernet carries.
+const ETHERNET: u32 = 1500;
+/// What a link must carry for IPv6 (RFC 8200, section 5). A tunnel inside an Ethernet still does.
+const LEAST: u32 = 1280;
+
+fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    let mut outcomes: Vec<RuleOutcome> = case.links().filter(|link| link.mtu < LEAST).map(too_small).collect();
+    outcomes.extend(bridges(case));
+    if outcomes.is_empty() {
+        let least = case.links().map(|link| link.mtu).min();
+        outcomes.push(match least {
+            Some(least) => RuleOutcome::Good(format!("no link has less than {least}")),
+            None => RuleOutcome::NotHere("no link is switched on".to_owned()),
+        });
+    }
+    outcomes
+}
+
+fn too_small(link: &HostLink) -> RuleOutcome {
+    let finding =
+        TuningFinding::new(link.name.clone(), format!("{} bytes", link.mtu), RULE.why).gain(ExpectedGain::Large);
+    finding.change([HostSetting::LinkMtu { link: link.name.clone() }.to(link.mtu.to_string(), ETHERNET)])
+}
+
+/// Ports of one bridge whose MTUs differ.
+fn bridges(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    let mut ports: BTreeMap<&ForeignText, Vec<&HostLink>> = BTreeMap::new();
+    for link in case.links() {
+        let Some(master) = &link.master else { continue };
+        ports.entry(master).or_default().push(link);
+    }
+    ports.into_iter().filter_map(|(bridge, ports)| differing(bridge, &ports)).collect()
+}
+
+fn differing(bridge: &ForeignText, ports: &[&HostLink]) -> Option<RuleOutcome> {
+    let (least, most) = (ports.iter().map(|port| port.mtu).min()?, ports.iter().map(|port| port.mtu).max()?);
+    // A small one is told for itself.
+    if least == most || least < LEAST {
+        return None;
+    }
+    let list: Vec<String> = ports.iter().map(|port| format!("{} {}", port.name, port.mtu)).collect();
+    let finding = TuningFinding::new(bridge.clone(), format!("its ports have {}", list.join(", ")), RULE.why);
+    Some(
+        finding
+            .gain(ExpectedGain::Large)
+            .advice(format!("give all ports the same MTU: {most} if each host behind them has it, else {least}")),
+    )
+}

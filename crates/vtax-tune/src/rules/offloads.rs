@@ -1,0 +1,63 @@
+//! Work that the NIC, or the kernel once for many packets, could do.
+
+use vtax_host::inspect::HostLink;
+use vtax_model::{foreign::ForeignText, nic::NicFacts};
+
+use crate::{
+    case::{TuningCase, TuningGoal},
+    finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    rule::{ChangeRisk, TuningRule},
+    setting::HostSetting,
+};
+
+pub(super) const RULE: TuningRule = TuningRule {
+    id: "offloads",
+    title: "offloads",
+    reads: "ethtool -k LINK",
+    good: "On: checksums, scatter-gather, TSO, GSO, GRO.",
+    why: "With them the kernel handles up to 64 kB at a time. Without, each packet goes through the whole stack.",
+    risk: ChangeRisk::Low,
+    risks: "Some drivers reset the link. Somebody may have switched one off because of a fault of the hardware.",
+    goal: TuningGoal::Throughput,
+    persists: "GenericSegmentationOffload= and others in a .link file of systemd.",
+    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"NIC Offload Features\"",
+    check,
+};
+
+/// The kernel's names. Others only matter for protocols that few use.
+const WANTED: [&str; 6] = [
+    "rx-checksum",
+    "rx-gro",
+    "tx-checksum-ip-generic",
+    "tx-generic-segmentation",
+    "tx-scatter-gather",
+    "tx-tcp-segmentation",
+];
+
+fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    let told = case.links().filter_map(|link| Some((link, case.host.nic(link)?)));
+    let outcomes: Vec<RuleOutcome> = told.filter_map(|(link, nic)| of_link(link, nic)).collect();
+    match outcomes.is_empty() {
+        true => vec![RuleOutcome::Unknown("no driver tells its offloads".to_owned())],
+        false => outcomes,
+    }
+}
+
+fn of_link(link: &HostLink, nic: &NicFacts) -> Option<RuleOutcome> {
+    if nic.offloads.is_empty() {
+        return None;
+    }
+    let is_off = |name: &str| nic.offloads.get(&ForeignText::from(name)) == Some(&false);
+    let off: Vec<&str> = WANTED.into_iter().filter(|name| is_off(name)).collect();
+    if off.is_empty() {
+        return Some(RuleOutcome::Good(format!("{}: all that it has are on", link.name)));
+    }
+    let heavy = off.iter().any(|name| name.ends_with("segmentation") || *name == "rx-gro");
+    let gain = if heavy { ExpectedGain::Large } else { ExpectedGain::Medium };
+    let finding = TuningFinding::new(link.name.clone(), format!("{} is off", off.join(", ")), RULE.why).gain(gain);
+    let on = |name: &&str| {
+        let (link, feature) = (link.name.clone(), (*name).into());
+        HostSetting::LinkFeature { link, feature }.to("off", "on")
+    };
+    Some(finding.change(off.iter().map(on)))
+}

@@ -1,0 +1,149 @@
+//! Receive packet steering and receive flow steering.
+
+use vtax_host::inspect::HostLink;
+use vtax_model::{cpus::CpuSet, foreign::ForeignText};
+
+use super::interrupt_spread::local;
+use crate::{
+    case::{TuningCase, TuningGoal},
+    finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    rule::{ChangeRisk, TuningRule},
+    setting::{HostSetting, Proposal},
+};
+
+pub(super) const RULE: TuningRule = TuningRule {
+    id: "rps",
+    title: "receive packet steering",
+    reads: "/sys/class/net/LINK/queues/rx-N/rps_cpus and rps_flow_cnt, net.core.rps_sock_flow_entries",
+    good: "Off where there is a queue for each CPU of the NIC's node. Otherwise on, over the CPUs of that node. For RFS, \
+           32768 in rps_sock_flow_entries, and that divided by the number of queues in each rps_flow_cnt.",
+    why: "Steering sends each packet from the CPU of the interrupt to another one, which costs an interrupt between CPUs. \
+          That pays where one CPU can't handle all packets, and costs speed elsewhere.",
+    risk: ChangeRisk::Medium,
+    risks: "A CPU that is steered to has more to do; a stream's packets move once, so that a few may be reordered.",
+    goal: TuningGoal::Both,
+    persists: "No. A link forgets it when it is removed.",
+    source: "Linux: Documentation/networking/scaling.rst, \"RPS\" and \"RFS\"",
+    check,
+};
+
+fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    if case.host.topology.online.len() < 2 {
+        return vec![RuleOutcome::NotHere("one CPU".to_owned())];
+    }
+    let steering = case.links().filter(|link| link.rx_queues.iter().any(|queue| !queue.rps_cpus.is_empty()));
+    let mut outcomes: Vec<RuleOutcome> = steering.map(|link| of_link(case, link)).collect();
+    outcomes.extend(flows(case));
+    outcomes.extend(case.ports().filter_map(|link| saturated(case, link)));
+    if outcomes.is_empty() {
+        outcomes.push(RuleOutcome::Good("off on all links".to_owned()));
+    }
+    outcomes
+}
+
+/// A link that steers.
+fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
+    let to: CpuSet = link.rx_queues.iter().flat_map(|queue| queue.rps_cpus.iter()).collect();
+    let local = local(case, link);
+    let away: CpuSet = to.iter().filter(|cpu| !local.contains(*cpu)).collect();
+    let seen = format!("{} queue{} send packets on to CPUs {to}", link.rx_queues.len(), plural(link.rx_queues.len()));
+    let finding = |seen: String, because: &str| TuningFinding::new(link.name.clone(), seen, because);
+    if to.len() == 1 {
+        let because = "All packets go to one CPU over an interrupt between CPUs, and nothing is spread.";
+        return finding(seen, because).gain(ExpectedGain::Medium).change(all_queues(link, &CpuSet::default()));
+    }
+    if link.device.is_some() && link.rx_queues.len() >= local.len() {
+        let seen = format!("{seen}, though there is a queue for each of the {} CPUs", local.len());
+        return finding(seen, RULE.why).gain(ExpectedGain::Small).change(all_queues(link, &CpuSet::default()));
+    }
+    if !away.is_empty() {
+        let seen = format!("{seen}; {away} are on another NUMA node than the NIC, or are isolated");
+        return finding(seen, RULE.why).gain(ExpectedGain::Medium).change(all_queues(link, &local));
+    }
+    RuleOutcome::Good(format!("{}: {seen}", link.name))
+}
+
+fn all_queues(link: &HostLink, to: &CpuSet) -> Vec<Proposal> {
+    let queue = |(number, queue): (usize, &vtax_host::inspect::RxQueue)| {
+        let setting = HostSetting::of_link(&link.name, &format!("queues/rx-{number}/rps_cpus"));
+        (queue.rps_cpus != *to).then(|| setting.to(mask(&queue.rps_cpus), mask(to)))
+    };
+    link.rx_queues.iter().enumerate().filter_map(queue).collect()
+}
+
+/// As the kernel writes it: words of 32 bits in hexadecimal, the highest first.
+pub(super) fn mask(cpus: &CpuSet) -> String {
+    let words = cpus.iter().last().map_or(1, |last| last as usize / 32 + 1);
+    let mut bits = vec![0u32; words];
+    cpus.iter().for_each(|cpu| bits[cpu as usize / 32] |= 1 << (cpu % 32));
+    let (highest, lower) = bits.split_last().expect("at least one word");
+    let mut text = format!("{highest:x}");
+    lower.iter().rev().for_each(|word| text.push_str(&format!(",{word:08x}")));
+    text
+}
+
+/// Flow steering has a table for all, and one for each queue. It takes both.
+fn flows(case: &TuningCase<'_>) -> Option<RuleOutcome> {
+    let wants = |link: &&HostLink| link.rx_queues.iter().any(|queue| queue.rps_flow_cnt > 0);
+    let link = case.links().find(wants)?;
+    let entries = case.host.sysctl("net.core.rps_sock_flow_entries")?;
+    if entries != "0" {
+        return Some(RuleOutcome::Good(format!("flow steering has {entries} entries")));
+    }
+    let seen = format!("rps_flow_cnt of {} is set, and rps_sock_flow_entries is 0", link.name);
+    let finding = TuningFinding::new(
+        ForeignText::from("net.core.rps_sock_flow_entries"),
+        seen,
+        "Flow steering is off: it takes both tables.",
+    );
+    Some(finding.change([HostSetting::sysctl("net.core.rps_sock_flow_entries").to("0", 32768)]))
+}
+
+/// More than this part of a CPU's time for received packets leaves nothing for anything else.
+const FULL: f64 = 0.9;
+/// Less than this part of a CPU's time is in use: it could help.
+const IDLE: f64 = 0.5;
+
+/// A NIC with fewer queues than CPUs, and a CPU that is full.
+fn saturated(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
+    let observed = case.observed?;
+    let local = local(case, link);
+    if link.rx_queues.len() >= local.len() || link.rx_queues.iter().any(|queue| !queue.rps_cpus.is_empty()) {
+        return None;
+    }
+    let shares = observed.cpu_shares(case.host);
+    let serves = |cpu: u32| case.host.interrupts_of(link).any(|interrupt| interrupt.cpus().contains(cpu));
+    let (cpu, share) = shares.iter().find(|(cpu, share)| serves(**cpu) && share.softirq > FULL)?;
+    let helpers: CpuSet =
+        local.iter().filter(|other| other != cpu && shares.get(other).is_some_and(|share| share.busy < IDLE)).collect();
+    if helpers.is_empty() {
+        return None;
+    }
+    let seen = format!(
+        "CPU {cpu} spent {:.0} % of {:.0} s on received packets; CPUs {helpers} were less than half busy; the NIC has \
+         {} queue{} for {} CPUs",
+        share.softirq * 100.0,
+        observed.seconds,
+        link.rx_queues.len(),
+        plural(link.rx_queues.len()),
+        local.len()
+    );
+    let finding = TuningFinding::new(link.name.clone(), seen, "One CPU can't handle all packets.");
+    Some(finding.gain(ExpectedGain::Large).change(all_queues(link, &helpers)))
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_written_as_the_kernel_reads_them() {
+        for (cpus, text) in [("", "0"), ("0-3", "f"), ("1,32,63", "80000001,00000002"), ("64", "1,00000000,00000000")] {
+            assert_eq!(mask(&cpus.parse().expect("CPUs")), text);
+        }
+    }
+}

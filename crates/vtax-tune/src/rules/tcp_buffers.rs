@@ -1,0 +1,93 @@
+//! The largest buffers of TCP.
+
+use std::time::Duration;
+
+use crate::{
+    case::{TuningCase, TuningGoal},
+    finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    rule::{ChangeRisk, TuningRule},
+    setting::HostSetting,
+};
+
+pub(super) const RULE: TuningRule = TuningRule {
+    id: "tcp-buffers",
+    title: "largest TCP buffers",
+    reads: "net.ipv4.tcp_rmem and tcp_wmem, third number; the speed of the NIC; the round trip as measured",
+    good: "Twice the bandwidth-delay product: bandwidth × round trip. 10 Gb/s × 50 ms is 62.5 MB; 100 Gb/s × 0.1 ms is \
+           1.25 MB, which every kernel's own limits cover. The source computes 134,217,728 bytes for 10 Gb/s × 100 ms.",
+    why: "A sender may have no more data on its way than fits into both buffers. With less than the bandwidth-delay \
+          product the link stands still in each round trip.",
+    risk: ChangeRisk::Medium,
+    risks: "Memory: each busy connection may use that much at both ends. Larger queues in the network.",
+    goal: TuningGoal::Throughput,
+    persists: "A file in /etc/sysctl.d.",
+    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"TCP Parameter Settings\"; tcp(7)",
+    check,
+};
+
+/// The settings, and the kernel's own limit on a machine with enough memory (`tcp_init`, net/ipv4/tcp.c; 6 MB to receive
+/// and 4 MB to send, since Linux 3.4).
+const BUFFERS: [(&str, u64); 2] = [("net.ipv4.tcp_rmem", 6_291_456), ("net.ipv4.tcp_wmem", 4_194_304)];
+/// Below this part of the kernel's own limit, somebody has chosen a small one.
+const SMALL: u64 = 8;
+
+fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    BUFFERS.iter().map(|(name, own)| of_setting(case, name, *own)).collect()
+}
+
+fn of_setting(case: &TuningCase<'_>, name: &str, own: u64) -> RuleOutcome {
+    let Some(text) = case.host.sysctl(name) else {
+        return RuleOutcome::NotHere(format!("this namespace has no {name}"));
+    };
+    let Some([least, first, most]) = three(text) else {
+        let finding = TuningFinding::new(name, format!("{text}, which isn't three positive numbers"), RULE.why);
+        return finding.gain(ExpectedGain::Large).advice(format!("set it to three numbers, such as 4096 131072 {own}"));
+    };
+    let (wanted, because) = match wanted(case) {
+        Some((product, path)) => (2 * product, format!("The path, {path}, has {product} bytes on their way.")),
+        None => (own / SMALL, "The kernel's own limit is several times that. ".to_owned() + RULE.why),
+    };
+    let wanted = wanted.max(own / SMALL);
+    if most >= wanted {
+        return RuleOutcome::Good(format!("{name} is {most} at most, {}", covers(case, most)));
+    }
+    let gain = if most < wanted / 8 { ExpectedGain::Large } else { ExpectedGain::Medium };
+    let seen = format!("at most {most} bytes, {}", covers(case, most));
+    // What the first two numbers are is not judged, but they must not be larger than the third.
+    let value = format!("{least} {} {}", first.max(least), wanted.max(own));
+    let finding = TuningFinding::new(name, seen, because).gain(gain).owner(case.owner_of(name));
+    finding.change([HostSetting::sysctl(name).to(text, value)])
+}
+
+fn three(text: &str) -> Option<[u64; 3]> {
+    let numbers: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    numbers.try_into().ok()
+}
+
+/// The bandwidth-delay product in bytes, and the path that has it.
+fn wanted(case: &TuningCase<'_>) -> Option<(u64, String)> {
+    let (rtt, mbps) = (case.rtt?, speed(case)?);
+    let bytes = f64::from(mbps) * 1e6 / 8.0 * rtt.as_secs_f64();
+    Some((bytes as u64, format!("{} × {rtt:?}", gigabits(mbps))))
+}
+
+/// Of the fastest NIC that tells.
+fn speed(case: &TuningCase<'_>) -> Option<u32> {
+    case.ports().filter_map(|link| link.speed_mbps).max()
+}
+
+fn gigabits(mbps: u32) -> String {
+    format!("{} Gb/s", f64::from(mbps) / 1e3)
+}
+
+/// The longest round trip at which so many bytes, half of which the kernel keeps for itself, fill the fastest NIC.
+fn covers(case: &TuningCase<'_>, bytes: u64) -> String {
+    match speed(case) {
+        Some(mbps) => {
+            let seconds = bytes as f64 / 2.0 * 8.0 / (f64::from(mbps) * 1e6);
+            let rounded = Duration::from_micros((seconds * 1e6) as u64);
+            format!("enough for {} up to a round trip of {rounded:?}", gigabits(mbps))
+        }
+        None => "no NIC tells its speed".to_owned(),
+    }
+}

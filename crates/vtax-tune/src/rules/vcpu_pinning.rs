@@ -1,0 +1,37 @@
+//! Virtual CPUs away from the NIC.
+
+use super::vhost_node::{nic_node, of_guest};
+use crate::{
+    case::{TuningCase, TuningGoal},
+    finding::RuleOutcome,
+    rule::{ChangeRisk, TuningRule},
+};
+
+pub(super) const RULE: TuningRule = TuningRule {
+    id: "vcpu-pinning",
+    title: "virtual CPUs on the NIC's node",
+    reads: "/proc/PID/task/TID/status of threads named CPU N/KVM",
+    good: "The virtual CPUs of a guest that needs the network most run on the node that the NIC is plugged into. Other \
+           guests aren't pinned, so that they use the other nodes.",
+    why: "The guest's memory is where its virtual CPUs first ran. On another node than vhost and the NIC, each packet \
+          crosses the link between the sockets.",
+    risk: ChangeRisk::Medium,
+    risks: "If all guests are pinned to one node, it is overloaded. Name the rule for the guests that need it.",
+    goal: TuningGoal::Both,
+    persists: "No. libvirt does it by virsh vcpupin GUEST VCPU CPUS --config.",
+    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Process Affinity\"",
+    check,
+};
+
+fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    let with_vcpus = case.host.guests.iter().filter(|guest| !guest.vcpus.is_empty());
+    let Some((node, local)) = nic_node(case) else {
+        return vec![RuleOutcome::NotHere("no NIC says which of several NUMA nodes it is on".to_owned())];
+    };
+    let outcomes: Vec<RuleOutcome> =
+        with_vcpus.map(|guest| of_guest(guest, node, local, &guest.vcpus, "virtual CPU", RULE.why)).collect();
+    match outcomes.is_empty() {
+        true => vec![RuleOutcome::NotHere("no guest whose virtual CPUs can be told apart".to_owned())],
+        false => outcomes,
+    }
+}

@@ -1,0 +1,78 @@
+//! vhost's workers away from the NIC.
+
+use vtax_host::inspect::{HostGuest, HostThread};
+use vtax_model::cpus::CpuSet;
+
+use crate::{
+    case::{TuningCase, TuningGoal},
+    finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    rule::{ChangeRisk, TuningRule},
+    setting::{HostSetting, Proposal},
+};
+
+pub(super) const RULE: TuningRule = TuningRule {
+    id: "vhost-node",
+    title: "vhost's workers on the NIC's node",
+    reads: "/proc/PID/task/TID/status of threads named vhost-PID",
+    good: "A worker runs on CPUs of the node that the NIC is plugged into, each on a core of its own.",
+    why: "A worker copies each packet between the guest's memory and the host's. On another node, it reads both from \
+          afar.",
+    risk: ChangeRisk::Medium,
+    risks: "The CPUs of that node have more to do.",
+    goal: TuningGoal::Both,
+    persists: "No. The worker ends with its guest. libvirt pins it with the guest's emulator: virsh emulatorpin.",
+    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Process Affinity\": netback beside netfront",
+    check,
+};
+
+fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    let workers: Vec<&HostGuest> = case.host.guests.iter().filter(|guest| !guest.vhost.is_empty()).collect();
+    if workers.is_empty() {
+        return vec![RuleOutcome::NotHere("no guest with vhost".to_owned())];
+    }
+    let Some((node, local)) = nic_node(case) else {
+        return vec![RuleOutcome::NotHere("no NIC says which of several NUMA nodes it is on".to_owned())];
+    };
+    workers.into_iter().map(|guest| of_guest(guest, node, local, &guest.vhost, "vhost worker", RULE.why)).collect()
+}
+
+/// The node of the NICs, if they are all on the same, and if there are several nodes.
+pub(super) fn nic_node<'a>(case: &TuningCase<'a>) -> Option<(u32, &'a CpuSet)> {
+    let nodes = &case.host.topology.nodes;
+    let mut of_ports = case.ports().filter_map(|link| link.device.as_ref()?.node);
+    let node = of_ports.next().filter(|_| nodes.len() > 1)?;
+    if of_ports.any(|other| other != node) {
+        return None;
+    }
+    Some((node, nodes.get(&node)?))
+}
+
+/// Threads of a guest that may run elsewhere than on the node.
+pub(super) fn of_guest(
+    guest: &HostGuest,
+    node: u32,
+    local: &CpuSet,
+    threads: &[HostThread],
+    what: &str,
+    because: &str,
+) -> RuleOutcome {
+    let away: Vec<&HostThread> =
+        threads.iter().filter(|thread| thread.allowed.iter().any(|cpu| !local.contains(cpu))).collect();
+    let plural = if threads.len() == 1 { "" } else { "s" };
+    if away.is_empty() {
+        return RuleOutcome::Good(format!("{}: node {node} has its {} {what}{plural}", guest.name, threads.len()));
+    }
+    let allowed: CpuSet = away.iter().flat_map(|thread| thread.allowed.iter()).collect();
+    let seen = format!(
+        "{} of its {} {what}{plural} may run on CPUs {allowed}; the NIC is on node {node} (CPUs {local})",
+        away.len(),
+        threads.len(),
+    );
+    let finding = TuningFinding::new(guest.name.clone(), seen, because).gain(ExpectedGain::Large);
+    finding.change(away.iter().map(|thread| pin(guest, thread, local)))
+}
+
+fn pin(guest: &HostGuest, thread: &HostThread, to: &CpuSet) -> Proposal {
+    let HostGuest { pid, start_ticks, .. } = *guest;
+    HostSetting::ThreadCpus { pid, start_ticks, tid: thread.tid }.to(thread.allowed.to_string(), to)
+}

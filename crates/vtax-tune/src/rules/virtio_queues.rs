@@ -1,0 +1,55 @@
+//! Queues of a guest's virtual NIC.
+
+use vtax_host::inspect::HostGuest;
+
+use crate::{
+    case::{TuningCase, TuningGoal},
+    finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    rule::{ChangeRisk, TuningRule},
+};
+
+pub(super) const RULE: TuningRule = TuningRule {
+    id: "virtio-queues",
+    title: "queues of virtual NICs",
+    reads: "the arguments of QEMU: -netdev tap,queues=N",
+    good: "As many pairs of queues as virtual CPUs, up to 8. Not more than there are virtual CPUs.",
+    why: "Each pair has a vhost worker of its own. With one pair, one host CPU moves all packets of the guest.",
+    risk: ChangeRisk::Medium,
+    risks: "The guest must be started again. Each pair takes host CPU time; a single stream may get slower.",
+    goal: TuningGoal::Throughput,
+    persists: "libvirt: <driver name='vhost' queues='N'/> in the interface of the domain.",
+    source: "Intel: latency of eight parallel streams with a queue for each guest (the study vmdq measures it here)",
+    check,
+};
+
+/// More pairs than this have brought nothing in published measurements.
+const MOST: usize = 8;
+/// With fewer virtual CPUs, one pair is no mistake: it is what libvirt gives.
+const MANY: usize = 4;
+
+fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    let mut outcomes: Vec<RuleOutcome> = case.host.guests.iter().filter_map(of_guest).collect();
+    if outcomes.is_empty() {
+        outcomes.push(RuleOutcome::NotHere("no guest with a virtual NIC and several virtual CPUs".to_owned()));
+    }
+    outcomes
+}
+
+fn of_guest(guest: &HostGuest) -> Option<RuleOutcome> {
+    let vcpus = guest.vcpus.len();
+    let queues = *guest.nic_queues.iter().min()? as usize;
+    if vcpus < 2 {
+        return None;
+    }
+    let wanted = vcpus.min(MOST);
+    if queues <= vcpus && (queues > 1 || vcpus < MANY) {
+        return Some(RuleOutcome::Good(format!("{}: {queues} pairs of queues for {vcpus} virtual CPUs", guest.name)));
+    }
+    let seen =
+        format!("a NIC has {queues} pair{} of queues for {vcpus} virtual CPUs", if queues == 1 { "" } else { "s" });
+    let advice = format!(
+        "start the guest with queues={wanted} (libvirt: <driver name='vhost' queues='{wanted}'/>), and measure in both \
+         directions"
+    );
+    Some(TuningFinding::new(guest.name.clone(), seen, RULE.why).gain(ExpectedGain::Medium).advice(advice))
+}

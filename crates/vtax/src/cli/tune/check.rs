@@ -1,0 +1,184 @@
+//! `vtax tune check`.
+
+use std::{thread, time::Instant};
+
+use clap::Args;
+use serde::Serialize;
+use vtax_host::inspect::{HostFacts, LiveNics, SystemRoot};
+use vtax_model::{foreign::ForeignText, units::Span};
+use vtax_report::{Options, Section, SectionPart, View};
+use vtax_tune::{
+    ChangeRisk, CheckedRule, HostCheck, Observation, RULES, TuningCase, TuningFinding, TuningGoal, TuningRemedy,
+    TuningRule,
+};
+
+use crate::{
+    cli::{answer, run::terminal_width},
+    exit::{Exit, Stop},
+    one_of::{Choice, one_of},
+};
+
+const GOALS: [Choice<TuningGoal>; 3] = [
+    ("latency", "Round trips", TuningGoal::Latency),
+    ("throughput", "Bandwidth", TuningGoal::Throughput),
+    ("both", "Both: what helps one and harms the other is left alone", TuningGoal::Both),
+];
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// What is to become better
+    #[arg(long, value_parser = one_of(&GOALS), default_value = "both")]
+    goal: TuningGoal,
+    /// Look at this link only
+    #[arg(long, value_name = "LINK")]
+    link: Option<String>,
+    /// The round trip of the path that matters, as it was measured. Buffers and idle states are judged by it
+    #[arg(long, value_name = "TIME")]
+    rtt: Option<Span>,
+    /// Watch the counters of drops and of busy CPUs for this time. Without it, they count from the machine's start
+    #[arg(long, value_name = "TIME")]
+    observe: Option<Span>,
+    /// Print every rule that was looked at, not only how many are good
+    #[arg(long)]
+    detail: bool,
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct CheckRecord {
+    schema: &'static str,
+    host: ForeignText,
+    goal: TuningGoal,
+    #[serde(flatten)]
+    check: HostCheck,
+}
+
+pub(super) fn check(args: &CheckArgs) -> Result<Exit, Stop> {
+    let tree = SystemRoot::live();
+    let read = || HostFacts::read(&tree, &LiveNics);
+    let first = read();
+    require_link(&first, args.link.as_deref())?;
+    let (facts, observed) = match args.observe {
+        None => (first, None),
+        Some(time) => {
+            let begun = Instant::now();
+            thread::sleep(time.0);
+            let facts = read();
+            (facts, Some(Observation { before: first, seconds: begun.elapsed().as_secs_f64() }))
+        }
+    };
+    let case = TuningCase {
+        host: &facts,
+        observed: observed.as_ref(),
+        goal: args.goal,
+        rtt: args.rtt.map(|rtt| rtt.0),
+        link: args.link.as_deref(),
+    };
+    let record = CheckRecord {
+        schema: "vtax.tune-check/v1",
+        host: facts.hostname.clone(),
+        goal: args.goal,
+        check: vtax_tune::check(&case),
+    };
+    answer(args.json, &record, |record| told(record, args.detail))
+}
+
+fn require_link(facts: &HostFacts, link: Option<&str>) -> Result<(), Stop> {
+    let Some(wanted) = link else { return Ok(()) };
+    if facts.links.iter().any(|link| link.name == wanted) {
+        return Ok(());
+    }
+    let names: Vec<String> = facts.links.iter().map(|link| link.name.to_string()).collect();
+    Err(Stop::input(miette::miette!(
+        code = "no-such-link",
+        "this host has no link {}; it has {}",
+        ForeignText::from(wanted),
+        names.join(", ")
+    )))
+}
+
+fn told(record: &CheckRecord, detail: bool) -> String {
+    let options = Options { width: terminal_width().unwrap_or(100), ..Options::default() };
+    view(record, detail).draw(&options).plain()
+}
+
+fn view(record: &CheckRecord, detail: bool) -> View {
+    let HostCheck { findings, good, not_here, unknown } = &record.check;
+    let mut sections: Vec<Section> =
+        findings.iter().enumerate().map(|(index, found)| of_finding(index, found)).collect();
+    sections.extend(listed("What can't be told", unknown));
+    if detail {
+        sections.extend(listed("Good", good));
+        sections.extend(listed("Not on this host", not_here));
+    }
+    let answer = Section { parts: vec![SectionPart::Paragraph(summary(record))], ..Section::default() };
+    View { answer: Some(answer), sections, ..View::default() }
+}
+
+fn summary(record: &CheckRecord) -> String {
+    let HostCheck { findings, good, not_here, unknown } = &record.check;
+    let found = match findings.len() {
+        0 => "no setting that costs speed was found".to_owned(),
+        1 => "1 setting costs speed, or may".to_owned(),
+        count => format!("{count} settings cost speed, or may; the one that is expected to bring most comes first"),
+    };
+    format!(
+        "On {}, {found}. {} checks are good, {} are about what this host doesn't have, {} can't be told. Nothing was \
+         changed.",
+        record.host,
+        good.len(),
+        not_here.len(),
+        unknown.len()
+    )
+}
+
+fn of_finding(index: usize, found: &CheckedRule<TuningFinding>) -> Section {
+    let TuningFinding { object, seen, because, gain, remedy, owner } = &found.says;
+    let item = |mark: &str, text: String| (mark.to_owned(), text);
+    let mut items = vec![item("seen", seen.clone()), item("why", because.clone())];
+    match remedy {
+        TuningRemedy::Change(proposals) => {
+            const SHOWN: usize = 4;
+            let mut mark = "change";
+            for proposal in proposals.iter().take(SHOWN) {
+                items.push(item(mark, proposal.to_string()));
+                mark = "";
+            }
+            if proposals.len() > SHOWN {
+                items.push(item("", format!("and {} more of the kind (--json)", proposals.len() - SHOWN)));
+            }
+        }
+        TuningRemedy::Advice(advice) => items.push(item("advice", advice.clone())),
+    }
+    if let Some(rule) = rule(found.rule) {
+        items.push(item("gain", format!("{gain}: {}", rule.source)));
+        items.push(item("risk", risk(rule)));
+        items.push(item("restart", rule.persists.to_owned()));
+    }
+    items.extend(owner.iter().map(|owner| item("owner", owner.clone())));
+    Section {
+        title: format!("{}. {}: {object}", index + 1, found.rule),
+        parts: vec![SectionPart::List(items)],
+        ..Section::default()
+    }
+}
+
+fn rule(id: &str) -> Option<&'static TuningRule> {
+    RULES.iter().find(|rule| rule.id == id)
+}
+
+fn risk(rule: &TuningRule) -> String {
+    match (rule.risk, rule.risks) {
+        (ChangeRisk::Low, "") => "low".to_owned(),
+        (risk, risks) => format!("{risk}. {risks}"),
+    }
+}
+
+fn listed(title: &str, rules: &[CheckedRule<String>]) -> Option<Section> {
+    let items: Vec<(String, String)> = rules.iter().map(|rule| (rule.rule.to_owned(), rule.says.clone())).collect();
+    let section = Section { title: title.to_owned(), parts: vec![SectionPart::List(items)], ..Section::default() };
+    (!rules.is_empty()).then_some(section)
+}
