@@ -2,6 +2,8 @@
 
 mod agent;
 mod arguments;
+#[cfg(test)]
+mod book;
 mod calibrate;
 mod crosscheck;
 mod demo;

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The words of a verb, and commands with what each does.
-const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
+pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "demo",
         &[
@@ -165,44 +165,7 @@ fn text(examples: &[(&str, &str)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{ffi::OsString, fs, path::Path};
-
     use super::{super::arguments, *};
-
-    #[test]
-    fn every_example_is_a_command_line_that_vtax_takes() {
-        for (words, _) in EXAMPLES.iter().flat_map(|(_, examples)| *examples) {
-            let split = shlex::split(words).expect("words as a shell splits them");
-            let read = arguments::read(split.into_iter().map(OsString::from));
-            assert!(read.is_ok(), "{words}: {}", read.expect_err("refused"));
-        }
-    }
-
-    /// The commands in a page: lines of its blocks of code, without what is said of them.
-    fn commands(page: &str) -> Vec<&str> {
-        let blocks = page.split("\n```").skip(1).step_by(2);
-        let lines = blocks.flat_map(str::lines).filter(|line| line.starts_with("vtax ") && !line.contains('\''));
-        lines.filter_map(|line| line.split(" #").next()).collect()
-    }
-
-    #[test]
-    fn every_command_of_the_book_is_one_that_vtax_takes() {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        let pages = fs::read_dir(&docs).expect("the book").map(|page| page.expect("a page").path());
-        let pages = pages.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
-        let mut seen = 0;
-        for path in pages.chain([docs.join("../README.md")]) {
-            let page = fs::read_to_string(&path).expect("text");
-            for command in commands(&page) {
-                let words = shlex::split(command).expect("words as a shell splits them");
-                let words = words.into_iter().filter(|word| word != "…").map(OsString::from);
-                let refused = arguments::read(words).err().filter(clap::Error::use_stderr);
-                assert!(refused.is_none(), "{}: {command}: {refused:?}", path.display());
-                seen += 1;
-            }
-        }
-        assert!(seen > 40, "{seen}");
-    }
 
     #[test]
     fn every_verb_has_examples() {

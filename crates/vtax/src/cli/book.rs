@@ -1,0 +1,140 @@
+//! Every command and every option that the book names is one that vtax takes. `tests/book` runs the commands.
+
+#[path = "../../../../tests/book/page.rs"]
+mod page;
+
+use std::{collections::BTreeSet, ffi::OsString};
+
+use clap::{
+    Error,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+use super::{arguments, examples::EXAMPLES};
+use page::Mention;
+
+/// Options that the pages name of other programs.
+const OF_OTHERS: [(&str, &[&str]); 9] = [
+    ("iperf3", &["-J", "-R", "-P", "-P 0", "-O", "--bidir"]),
+    ("sockperf", &["-t", "-t 0.1"]),
+    ("netperf", &["-I", "-I 99,5", "-k"]),
+    ("vtax-agent", &["--port", "--carried"]),
+    ("QEMU", &["-sandbox", SANDBOX, "-runas", "-run-with user="]),
+    ("rustc", &["-C force-unwind-tables=no", "-Z build-std"]),
+    ("a linker", &["-z pack-relative-relocs", "--icf=all"]),
+    ("an earlier vtax", &["--relay", "--relay-from"]),
+    ("a table, where there is none", &["-"]),
+];
+const SANDBOX: &str = "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+
+fn read(words: &[String]) -> Result<(), Error> {
+    arguments::read(words.iter().map(OsString::from)).map(drop)
+}
+
+/// Why vtax doesn't take it. What is partial may lack something, but has nothing that is wrong.
+fn refused(mention: &Mention) -> Option<Error> {
+    let error = read(&mention.words).err().filter(Error::use_stderr)?;
+    (!mention.is_partial || !lacks_something(&error)).then_some(error)
+}
+
+fn lacks_something(error: &Error) -> bool {
+    let no_value =
+        || matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
+    match error.kind() {
+        ErrorKind::MissingRequiredArgument | ErrorKind::MissingSubcommand => true,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => true,
+        ErrorKind::InvalidValue => no_value(),
+        _ => false,
+    }
+}
+
+fn assert_taken(mentions: &[Mention]) {
+    let told = |mention: &Mention, error: Error| format!("{}: {}: {error}", mention.place, mention.line());
+    let wrong: Vec<String> = mentions.iter().filter_map(|mention| Some(told(mention, refused(mention)?))).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn mentions(of: fn(&str, &str) -> Vec<Mention>) -> Vec<Mention> {
+    page::pages().iter().flat_map(|(name, text)| of(name, text)).collect()
+}
+
+#[test]
+fn every_command_of_the_book_is_one_that_vtax_takes() {
+    let commands = mentions(page::commands);
+    assert_taken(&commands);
+    assert!(commands.len() > 200, "{}", commands.len());
+}
+
+#[test]
+fn every_example_of_the_help_is_a_whole_command() {
+    let examples = EXAMPLES.iter().flat_map(|(_, examples)| *examples);
+    let commands = examples.map(|(words, _)| Mention::of("--help".to_owned(), words, false).expect("a command"));
+    assert_taken(&commands.collect::<Vec<_>>());
+}
+
+/// Whether a verb takes this option, whatever else the verb needs.
+fn has_option(verb: &str, option: &Mention) -> bool {
+    let words = ["vtax"].into_iter().chain(verb.split(' ')).map(str::to_owned).chain(option.words.clone());
+    refused(&Mention { words: words.collect(), ..option.clone() }).is_none()
+}
+
+#[test]
+fn every_option_of_the_book_is_one_of_a_verb() {
+    let verbs = arguments::verbs();
+    let others: BTreeSet<&str> = OF_OTHERS.iter().flat_map(|(_, options)| *options).copied().collect();
+    let options = mentions(page::options);
+    let lines: BTreeSet<String> = options.iter().map(Mention::line).collect();
+    let is_known = |option: &&Mention| {
+        others.contains(option.line().as_str()) || verbs.iter().any(|verb| has_option(verb, option))
+    };
+    let wrong = options.iter().filter(|option| !is_known(option));
+    let wrong: Vec<String> = wrong.map(|option| format!("{}: {}", option.place, option.line())).collect();
+    assert!(wrong.is_empty(), "no verb has these: {wrong:#?}");
+    let unused: Vec<_> = others.iter().filter(|option| !lines.contains(**option)).collect();
+    assert!(unused.is_empty(), "no page names these any more: {unused:?}");
+}
+
+fn lines(page: &str) -> Vec<String> {
+    page::commands("page", page).iter().map(Mention::line).collect()
+}
+
+#[test]
+fn commands_are_found_in_blocks_sentences_and_tables() {
+    let page = "Say `vtax lab\nup FILE`:\n\n```\nvtax demo   # the network's cost\nmake demo\n```\n\n    sudo vtax ...\n    \
+                A=b vtax ui\n\n| a |\n|---|\n| `vtax run STUDY --mtu 1500` |\n";
+    assert_eq!(lines(page), ["vtax lab up rack.toml", "vtax demo", "vtax", "vtax ui", "vtax run demo --mtu 1500"]);
+    let found = page::commands("page", page);
+    let partial: Vec<bool> = found.iter().map(|found| found.is_partial).collect();
+    assert_eq!(partial, [true, false, true, false, true]);
+    assert_eq!(found[1].place, "page:5");
+}
+
+#[test]
+fn files_and_other_programs_are_no_commands() {
+    let page = "```toml\nvtax demo\n```\n\nWith `vtax` and `vtax-agent --port`, and `a vtax demo`.";
+    assert!(lines(page).is_empty());
+}
+
+#[test]
+fn a_placeholder_may_be_a_part_of_a_word() {
+    let filled = |line: &str| Mention::of(String::new(), line, true).expect("a command").line();
+    assert_eq!(filled("vtax measure --to zone:LAB/NAME"), "vtax measure --to zone:rack/web");
+    assert_eq!(filled("vtax lab down NAME"), "vtax lab down rack");
+    assert_eq!(filled("vtax measure --test TCP_RR"), "vtax measure --test TCP_RR");
+}
+
+#[test]
+fn options_without_a_verb_are_found() {
+    let found = page::options("page", "As `… --streams N`, or `-r` or `text`.");
+    let lines: Vec<String> = found.iter().map(Mention::line).collect();
+    assert_eq!(lines, ["--streams 2", "-r"]);
+}
+
+#[test]
+fn what_is_mistyped_is_refused() {
+    let page = "`vtax run demo --smaples 2` `vtax lab up --dryrun` `vtax measure --engine kqueue` `vtax results shwo`";
+    let commands = page::commands("page", page);
+    assert_eq!(commands.iter().filter(|command| refused(command).is_some()).count(), 4);
+    let whole = page::commands("page", "```\nvtax lab up\n```\n");
+    assert!(refused(&whole[0]).is_some());
+}

@@ -1,0 +1,39 @@
+//! Commands that this test can't run. The unit tests of the command line read them, so that no option is mistyped.
+
+use super::page::Mention;
+
+/// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
+const CANNOT: [(&str, &str); 17] = [
+    ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
+    ("vtax server up", "the same"),
+    ("vtax server exec", "the same"),
+    ("vtax server down", "there is no emulated server without `server up`"),
+    ("vtax io list -l eno1", "needs a NIC of this name"),
+    ("vtax io list -d", "the same, with virtual functions"),
+    ("vtax io create-vf", "needs a NIC that has virtual functions; tests/emulated has one"),
+    ("vtax io destroy-vf", "the same"),
+    ("--cable eno1,eno2", "needs two NICs that a cable joins"),
+    ("--pin 0,1:2,3", "needs four CPUs"),
+    ("libvirt:", "needs libvirt with a domain"),
+    ("vtax run vmdq", "boots eight guests; tests/kernel/queues.rs boots some"),
+    ("vtax lab exec rack db-1", "boots a guest; tests/kernel/lab_guests.rs does"),
+    ("vtax lab console rack", "the same"),
+    ("vtax job", "vtax starts it itself, in the emulated server"),
+    ("--agent agent.sh", "tells how a benchmark was made, with a script that isn't here"),
+    ("--kernel kernel", "needs a kernel for guests"),
+];
+
+/// Why this command isn't run, if so.
+pub(crate) fn reason(line: &str) -> Option<&'static str> {
+    CANNOT.iter().find(|(words, _)| has(line, words)).map(|(_, why)| *why)
+}
+
+/// The entries that no command has any more.
+pub(crate) fn stale(mentions: &[Mention]) -> Vec<&'static str> {
+    let stale = CANNOT.iter().filter(|(words, _)| !mentions.iter().any(|mention| has(&mention.line(), words)));
+    stale.map(|(words, _)| *words).collect()
+}
+
+fn has(line: &str, words: &str) -> bool {
+    line.contains(words)
+}

@@ -1,0 +1,117 @@
+//! A folder with what the pages speak of, for one command.
+
+mod prepared;
+
+use std::{
+    fmt,
+    io::{BufRead, BufReader},
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use super::bench::Bench;
+
+/// How the command ended, and what it printed.
+pub(crate) struct Outcome(Output);
+
+pub(crate) struct Sandbox {
+    bench: Bench,
+    /// Whether a lab may be there afterwards.
+    has_lab: bool,
+}
+
+impl Sandbox {
+    /// With the lab, if the command works in it, and with a run to go on with, if it resumes one.
+    pub(crate) fn for_command(words: &[String]) -> Sandbox {
+        let bench = Bench::new();
+        prepared::files(bench.path());
+        let resumes = words.iter().any(|word| word == "--resume");
+        prepared::results(&bench, resumes);
+        let in_lab = words.iter().any(|word| word.contains("zone:")) || is_verb(words, "lab") && words[2] != "up";
+        let sandbox = Sandbox { bench, has_lab: in_lab || is_verb(words, "lab") };
+        if in_lab {
+            let up = sandbox.command(&["lab", "up", "rack.toml"]).output().expect("vtax runs");
+            assert!(up.status.success(), "{}", Outcome(up));
+        }
+        sandbox
+    }
+
+    pub(crate) fn run(&self, words: &[String]) -> Outcome {
+        let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+        let mut command = self.command(&arguments);
+        Outcome(if is_verb(words, "ui") { until_it_speaks(&mut command) } else { command.output().expect("vtax runs") })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.bench.command(arguments);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.bench.path().join("bin").display()));
+        command.env("VTAX_RUN", self.labs()).env("HOME", self.bench.path()).env_remove("VTAX_KERNEL");
+        command
+    }
+
+    fn labs(&self) -> PathBuf {
+        self.bench.path().join("run")
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if self.has_lab {
+            let _ = self.command(&["lab", "down", "rack"]).output();
+            let _ = self.command(&["lab", "down", "lab.toml"]).output();
+        }
+    }
+}
+
+fn is_verb(words: &[String], verb: &str) -> bool {
+    words.get(1).is_some_and(|word| word == verb)
+}
+
+/// A server has no end: Ctrl-C comes after its first line.
+fn until_it_speaks(command: &mut Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
+    let mut line = String::new();
+    let told = BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line);
+    let pid = Pid::from_raw(child.id().try_into().expect("a process"));
+    kill(pid, Signal::SIGINT).expect("it is ours");
+    let output = child.wait_with_output().expect("it ends");
+    told.expect("it speaks");
+    output
+}
+
+impl Outcome {
+    /// Whether it ended as it should.
+    pub(crate) fn is_well(&self, words: &[String]) -> bool {
+        if is_verb(words, "ui") {
+            return self.0.status.signal() == Some(Signal::SIGINT as i32);
+        }
+        let may = if is_verb(words, "calibrate") { &[0, 1][..] } else { &[0] };
+        self.0.status.code().is_some_and(|code| may.contains(&code))
+    }
+
+    /// Whether it was no whole command.
+    pub(crate) fn lacks_something(&self) -> bool {
+        const LACKS: [&str; 4] = [
+            "required arguments were not provided",
+            "a value is required for",
+            "requires a subcommand",
+            "\nCommands:\n",
+        ];
+        let told = String::from_utf8_lossy(&self.0.stderr);
+        self.0.status.code() == Some(2) && LACKS.iter().any(|words| told.contains(words))
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [out, err] = [&self.0.stdout, &self.0.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        write!(f, "{}\n{out}{err}", self.0.status)
+    }
+}

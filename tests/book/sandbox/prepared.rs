@@ -1,0 +1,101 @@
+//! Files and results of the names that the pages use.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::Stdio,
+    sync::OnceLock,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use vtax_model::run::Run;
+use vtax_store::Store;
+
+use super::super::bench::{Bench, printed, wait_until};
+
+const IPERF3: &str = include_str!("../../../crates/vtax/src/import/fixtures/iperf3-tcp.json");
+const SOCKPERF: &str = include_str!("../../../crates/vtax/src/import/fixtures/sockperf-udp.txt");
+const STUDY: &str = include_str!("../files/my-study.toml");
+const LAB: &str = include_str!("../files/rack.toml");
+
+/// Each file with its text.
+const FILES: [(&str, &str); 9] = [
+    ("my-study.toml", STUDY),
+    ("mine.toml", STUDY),
+    ("rack.toml", LAB),
+    ("lab.toml", LAB),
+    ("vms.toml", include_str!("../files/vms.toml")),
+    ("before.json", IPERF3),
+    ("1.txt", SOCKPERF),
+    ("2.txt", SOCKPERF),
+    ("3.txt", SOCKPERF),
+];
+
+/// Every host that this ssh knows is this machine.
+const SSH: &str = include_str!("../files/ssh");
+
+pub(super) fn files(folder: &Path) {
+    FILES.iter().for_each(|(name, text)| fs::write(folder.join(name), text).expect("ours"));
+    let programs = folder.join("bin");
+    fs::create_dir(&programs).expect("ours");
+    fs::write(programs.join("ssh"), SSH).expect("ours");
+    fs::set_permissions(programs.join("ssh"), fs::Permissions::from_mode(0o755)).expect("ours");
+    symlink("/bin/busybox", programs.join("ping")).expect("ours");
+    // There it is as if it were installed on the host.
+    let agent = Path::new(env!("CARGO_BIN_EXE_vtax")).with_file_name("vtax-agent");
+    symlink(agent, programs.join("vtax-agent")).expect("ours");
+}
+
+/// The results that the pages speak of, or one that was stopped.
+pub(super) fn results(bench: &Bench, stopped: bool) {
+    static COMPLETE: OnceLock<Bench> = OnceLock::new();
+    static STOPPED: OnceLock<Bench> = OnceLock::new();
+    let from = match stopped {
+        false => COMPLETE.get_or_init(complete),
+        true => STOPPED.get_or_init(run_and_stop),
+    };
+    fs::create_dir(bench.state()).expect("ours");
+    // Beside the database there may be a folder of locks, which are nobody's any more.
+    let files = fs::read_dir(from.state()).expect("a store").map(|entry| entry.expect("an entry").path());
+    for file in files.filter(|path| path.is_file()) {
+        fs::copy(&file, bench.state().join(file.file_name().expect("it has a name"))).expect("ours");
+    }
+}
+
+/// `last` is the newest, and there are enough results of the study to follow it.
+fn complete() -> Bench {
+    let bench = Bench::new();
+    files(bench.path());
+    printed(&bench.vtax(&["results", "import", "before.json", "--method", "bridge"]));
+    let store = Store::open(&bench.state()).expect("a store");
+    let run = vtax_synthetic::of_text(include_str!("../files/demo.toml"));
+    keep(&store, &run, "first-id", "2026-01-01T00:00:00Z");
+    keep(&store, &run, "demo-20260102-030405-5eed", "2026-01-02T03:04:05Z");
+    (1..=16).for_each(|day| keep(&store, &run, &format!("trend-{day:02}"), &format!("2026-02-{day:02}T00:00:00Z")));
+    keep(&store, &run, "newest", "2027-01-01T00:00:00Z");
+    bench
+}
+
+fn keep(store: &Store, run: &Run, id: &str, started: &str) {
+    let mut header = run.header.clone();
+    (header.id, header.started) = (id.into(), started.into());
+    let mut writer = store.create_run(&header).expect("a new id");
+    writer.samples(&run.samples).expect("room");
+    writer.finish(run.state, run.wall_seconds).expect("room");
+}
+
+/// Ctrl-C comes after its first samples.
+fn run_and_stop() -> Bench {
+    let bench = Bench::new();
+    files(bench.path());
+    let mut command = bench.command(&["measure", "--samples", "6", "--duration", "200ms", "--warmup", "1ms"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs");
+    wait_until("a sample has landed", || bench.landed() > 0);
+    kill(Pid::from_raw(child.id().try_into().expect("a process")), Signal::SIGINT).expect("it is ours");
+    child.wait().expect("it ends");
+    bench
+}
