@@ -10,6 +10,8 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
+use vtax_model::{guest::Flavour, method::IoMethod};
+
 use super::{arguments, examples::EXAMPLES};
 use page::Mention;
 
@@ -92,6 +94,31 @@ fn every_option_of_the_book_is_one_of_a_verb() {
     assert!(wrong.is_empty(), "no verb has these: {wrong:#?}");
     let unused: Vec<_> = others.iter().filter(|option| !lines.contains(**option)).collect();
     assert!(unused.is_empty(), "no page names these any more: {unused:?}");
+}
+
+fn page_of(name: &str) -> String {
+    page::pages().into_iter().find(|(known, _)| known == name).expect("a page").1
+}
+
+/// The text below the heading of this name, up to the next one.
+fn section(page: &str, name: &str) -> String {
+    let heading = format!("\n## `{name}`\n");
+    let (_, after) = page.split_once(&heading).unwrap_or_else(|| panic!("no section {name}"));
+    after.split("\n## ").next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn every_method_has_a_section_with_a_picture() {
+    let page = page_of("docs/methods.md");
+    for method in IoMethod::ALL {
+        let text = section(&page, &method.to_string());
+        for part in ["```\n┌ host ─", "- **Needs**: ", "- **Use it** ", "- **vtax sets up** "] {
+            assert!(text.contains(part), "{method} has no {part}");
+        }
+        let kinds = Flavour::ALL.into_iter().filter(|kind| kind.method() == method);
+        kinds.for_each(|kind| assert!(text.contains(&format!("`{}`", kind.name())), "{method}: {}", kind.name()));
+        assert!(page.contains(&format!("| [`{method}`](#{method}) |")), "{method} isn't in the table");
+    }
 }
 
 fn lines(page: &str) -> Vec<String> {
