@@ -3,14 +3,15 @@
 #[path = "../../../../tests/book/page.rs"]
 mod page;
 
-use std::{collections::BTreeSet, ffi::OsString};
+use std::{collections::BTreeSet, ffi::OsString, time::Duration};
 
 use clap::{
     Error,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use vtax_model::{guest::Flavour, method::IoMethod};
+use vtax_model::{guest::Flavour, method::IoMethod, published::Published, study::Study};
+use vtax_run::study::minutes;
 
 use super::{arguments, examples::EXAMPLES};
 use page::Mention;
@@ -118,6 +119,33 @@ fn every_method_has_a_section_with_a_picture() {
         let kinds = Flavour::ALL.into_iter().filter(|kind| kind.method() == method);
         kinds.for_each(|kind| assert!(text.contains(&format!("`{}`", kind.name())), "{method}: {}", kind.name()));
         assert!(page.contains(&format!("| [`{method}`](#{method}) |")), "{method} isn't in the table");
+    }
+}
+
+/// A figure as pages write it: µs as µs or ms, Mb/s as Mb/s or Gb/s.
+fn written(value: f64) -> [String; 2] {
+    let tenths = |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { value.to_string() };
+    [tenths(value), tenths(value / 1e3)]
+}
+
+#[test]
+fn every_built_in_study_has_a_section_with_its_source() {
+    let page = page_of("docs/built-in-studies.md");
+    for (id, _) in Study::BUILT_IN {
+        let (text, study) = (section(&page, id), Study::built_in(id).expect("built in"));
+        assert!(text.contains(study.question.raw()), "{id} has another question");
+        assert!(text.contains(&format!("\nvtax run {id}")) && text.contains("**Source**: "), "{id}");
+        let times = [false, true].iter().filter_map(|quick| study.nominal_seconds(*quick));
+        for time in times.map(|seconds| minutes(Duration::from_secs_f64(seconds))) {
+            assert!(text.contains(&time), "{id} takes {time}");
+        }
+        let published = Published::of(id)
+            .into_iter()
+            .flat_map(|published| study.cells.iter().flat_map(|cell| published.figures(cell)).collect::<Vec<_>>());
+        for figure in published {
+            let [whole, thousands] = written(figure.value);
+            assert!(text.contains(&whole) || text.contains(&thousands), "{id}: {figure:?}");
+        }
     }
 }
 
