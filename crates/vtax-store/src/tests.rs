@@ -41,6 +41,12 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
+fn the_page_of_formats_tells_the_version_of_the_tables() {
+    let page = include_str!("../../../docs/formats.md");
+    assert!(page.contains(&format!("`user_version`: it is {}.", schema::VERSION)));
+}
+
+#[test]
 fn a_run_is_read_back_as_it_was_written() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");

@@ -149,6 +149,23 @@ fn every_built_in_study_has_a_section_with_its_source() {
     }
 }
 
+#[test]
+fn the_page_of_formats_tells_the_version_of_journals() {
+    assert!(page_of("docs/formats.md").contains(&format!("has version {}", vtax_journal::FORMAT)));
+}
+
+/// The other programs of the pages are the reader's; the Makefile is ours.
+#[test]
+fn every_target_of_make_in_the_book_is_one() {
+    let makefile = include_str!("../../../../Makefile");
+    for (name, page) in page::pages() {
+        let targets = page.lines().filter_map(|line| line.trim_start().strip_prefix("make ")?.split(' ').next());
+        for target in targets.filter(|_| name.starts_with("docs/") || name == "README.md") {
+            assert!(makefile.contains(&format!("\n{target}:")), "{name}: make {target}");
+        }
+    }
+}
+
 fn lines(page: &str) -> Vec<String> {
     page::commands("page", page).iter().map(Mention::line).collect()
 }
