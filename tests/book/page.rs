@@ -88,6 +88,41 @@ pub(crate) fn options(name: &str, page: &str) -> Vec<Mention> {
     spans.filter_map(option).collect()
 }
 
+/// Where the links of a page lead within the project: a file from the page's folder, or none for the page itself, and the
+/// heading there.
+pub(crate) fn links(page: &str) -> Vec<(String, String)> {
+    let target = |event| match event {
+        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => Some(dest_url.into_string()),
+        _ => None,
+    };
+    let targets = Parser::new_ext(page, Options::ENABLE_TABLES).filter_map(target);
+    let ours = targets.filter(|target| !target.contains("://"));
+    ours.map(|target| {
+        let (file, heading) = target.split_once('#').unwrap_or((&target, ""));
+        (file.to_owned(), heading.to_owned())
+    })
+    .collect()
+}
+
+/// The names by which links find the headings of a page: in small letters, a hyphen for each blank, without other signs.
+pub(crate) fn headings(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut heading: Option<String> = None;
+    for event in Parser::new_ext(page, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::End(TagEnd::Heading(_)) => found.extend(heading.take()),
+            Event::Text(text) | Event::Code(text) => {
+                let name = text.to_lowercase().replace(' ', "-");
+                let kept = name.chars().filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter));
+                heading = heading.map(|heading| heading + &kept.collect::<String>());
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 impl Mention {
     /// The command in this text, if it is one of vtax. What comes after `#` is said of it.
     pub(crate) fn of(place: String, text: &str, is_span: bool) -> Option<Mention> {

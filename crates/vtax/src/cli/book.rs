@@ -3,7 +3,7 @@
 #[path = "../../../../tests/book/page.rs"]
 mod page;
 
-use std::{collections::BTreeSet, ffi::OsString, time::Duration};
+use std::{collections::BTreeSet, ffi::OsString, fs, path::Path, time::Duration};
 
 use clap::{
     Error,
@@ -152,6 +152,20 @@ fn every_built_in_study_has_a_section_with_its_source() {
 #[test]
 fn the_page_of_formats_tells_the_version_of_journals() {
     assert!(page_of("docs/formats.md").contains(&format!("has version {}", vtax_journal::FORMAT)));
+}
+
+#[test]
+fn every_link_of_the_book_leads_somewhere() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (name, page) in page::pages() {
+        let folder = top.join(&name).parent().expect("a folder").to_owned();
+        for (file, heading) in page::links(&page) {
+            let path = if file.is_empty() { top.join(&name) } else { folder.join(&file) };
+            assert!(path.exists(), "{name}: {file} isn't there");
+            let known = || page::headings(&fs::read_to_string(&path).expect("text")).contains(&heading);
+            assert!(heading.is_empty() || known(), "{name}: {file} has no heading {heading}");
+        }
+    }
 }
 
 /// The other programs of the pages are the reader's; the Makefile is ours.
