@@ -48,6 +48,40 @@ fn what_a_plan_can_show_is_told_by_the_first_rounds_and_then_by_the_last_run() {
     assert_nothing_left(&bench);
 }
 
+/// It says what a run would say, so that nobody has to begin one to hear it.
+#[test]
+fn a_dry_run_tells_the_plan_and_changes_nothing() {
+    let bench = Bench::with("pair.toml", PAIR);
+    insta::assert_snapshot!(bench.printed(&["run", "pair.toml", "--dry-run", "--seed", "7"]));
+    assert!(!bench.state().exists(), "it made a store");
+    let run = told(&bench, &["run", "pair.toml"], 0);
+    assert!(run.contains("plan: 7 rounds, about 1 s; what it can show is told after the first 6 rounds"), "{run}");
+    let dry = json(&bench, &["run", "pair.toml", "--dry-run", "--json"]);
+    let again = told(&bench, &["run", "pair.toml"], 0);
+    assert!(again.contains(dry["told"][0].as_str().expect("a sentence")), "{dry}\n{again}");
+    assert_eq!((dry["samples"].as_u64(), dry["first_round"].as_array().map(Vec::len)), (Some(21), Some(3)));
+    assert!(dry["known_from"].as_str().is_some_and(|run| run.starts_with("pair-")), "{dry}");
+    assert!(dry["shown"][0]["test"] == "rr" && dry["lab"]["steps"].as_u64() > Some(5), "{dry}");
+    assert_eq!(bench.printed(&["results", "list"]).lines().count(), 4, "two runs under a head and a rule");
+    assert_nothing_left(&bench);
+}
+
+#[test]
+fn a_dry_run_refuses_what_a_run_refuses() {
+    let bench = Bench::with("pair.toml", PAIR);
+    let refused = |arguments: &[&str]| bench.refused(&[&["run", "pair.toml", "--dry-run"], arguments].concat());
+    assert!(refused(&["--methods", "vteh"]).contains("vteh"));
+    assert!(refused(&["--format", "csv"]).contains("--format json"));
+    let congestion = bench.refused(&["run", "demo", "--dry-run", "--congestion", "reno2"]);
+    assert!(congestion.contains("no such congestion control"), "{congestion}");
+    let few = bench.printed(&["run", "pair.toml", "--dry-run", "--samples", "3"]);
+    assert!(few.contains("3 rounds can show no difference: one comparison needs at least 6"), "{few}");
+    let shows = bench.printed(&["run", "pair.toml", "--dry-run", "--show", "2%"]);
+    assert!(shows.contains("plan: 6 rounds first; they tell how many --show 2% needs"), "{shows}");
+    let precise = bench.printed(&["run", "pair.toml", "--dry-run", "--confidence", "95", "--width", "10"]);
+    assert!(precise.contains("plan: at most 30 rounds, about 3 s"), "{precise}");
+}
+
 #[test]
 fn a_budget_is_kept_by_a_pilot_and_by_the_last_run() {
     let bench = Bench::with("pair.toml", PAIR);

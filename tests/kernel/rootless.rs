@@ -44,6 +44,12 @@ fn a_study_runs_without_root() {
 }
 
 #[test]
+fn a_dry_run_needs_no_root() {
+    let text = super::bench::printed(&vtax(&open_bench(), &["run", "demo", "--dry-run"]));
+    assert!(text.contains("plan: ") && text.contains("2 hosts"), "{text}");
+}
+
+#[test]
 fn an_ordinary_user_reads_results_where_only_root_writes_and_has_no_assigned_nic() {
     let bench = open_bench();
     let measured = ["measure", "--quick", "--duration", "20ms", "--warmup", "0s", "--json"];

@@ -300,7 +300,7 @@ fn flows(document: &ResultDocument) -> String {
     }
 }
 
-fn ends(document: &ResultDocument) -> String {
+pub(crate) fn ends(document: &ResultDocument) -> String {
     match (document.baseline, shared_pairs(document)) {
         (_, Some([_])) | (Row::Engine(_), None) => String::new(),
         (_, Some(pairs)) => format!("{} pairs at the same time", pairs.len()),

@@ -142,7 +142,7 @@ fn figured(block: &BlockCells<'_>, published: bool, notes: &mut Notes) -> Vec<Ta
 }
 
 /// How the figures below were measured: the two instruments answer two questions.
-fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String {
+pub(crate) fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String {
     let of_instrument = || document.cells.iter().filter(|record| record.cell.instrument == instrument);
     let tcp = of_instrument().find(|record| record.cell.transport == Transport::Tcp);
     let chosen = tcp.and_then(|record| record.cell.options.socket.congestion).map(|chosen| chosen.name().to_owned());

@@ -6,6 +6,7 @@ mod instruments;
 mod measured;
 mod old;
 mod pages;
+mod planned;
 mod queues;
 mod schema;
 

@@ -125,7 +125,7 @@ impl Job {
     }
 
     /// Uses the cables of the emulated server that this machine is, if the user wants it so.
-    fn use_server_cables(&mut self) -> miette::Result<()> {
+    pub(crate) fn use_server_cables(&mut self) -> miette::Result<()> {
         let server = inspect::environment(&inspect::SystemRoot::live()).server;
         if let (Work::Study { changes, .. }, Some(server), true) =
             (&mut self.work, server, self.conditions.server_cables)

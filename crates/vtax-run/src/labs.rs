@@ -68,7 +68,7 @@ pub(crate) fn build(world: &World, topology: &Topology, needs: &GuestNeeds) -> R
 }
 
 /// The plan of a lab on this machine as it is now. What guests need is looked for only if the lab has guests.
-fn plan_here(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Plan, Stop> {
+pub(crate) fn plan_here(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Plan, Stop> {
     let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &needs.clone().of_lab(topology));
     plan(topology, &facts).map_err(|error| if needs.names_no_kernel() { Stop::input(error) } else { error.into() })
 }

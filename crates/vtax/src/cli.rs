@@ -135,6 +135,7 @@ impl Verb {
     /// How long the verb needs the server to which it is handed over. Verbs with results for the store are not.
     fn stay(&self) -> Result<Option<Stay>, Stop> {
         match self {
+            Verb::Run(args) if args.is_dry() => Ok(Some(Stay::Command)),
             Verb::Demo(_) | Verb::Run(_) | Verb::Measure(_) | Verb::Job { .. } => Ok(None),
             Verb::Lab(verb) => Ok(Some(verb.stay())),
             // Virtual functions are made to be there afterwards.

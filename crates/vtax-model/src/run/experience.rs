@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::{Difference, Goal, RunHeader, RunReadings, SamplingPlan, pairs};
 use crate::{
     cell::{Arm, Block, Cell, Instrument, Turn, round_order},
@@ -32,7 +34,7 @@ pub struct Experience {
 }
 
 /// What a plan can show, and how long it takes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Forecast {
     /// Seconds of the whole run; none if nothing is known of it.
     pub seconds: Option<f64>,
@@ -41,7 +43,7 @@ pub struct Forecast {
 }
 
 /// The smallest difference of a test that can be shown.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Resolution {
     /// The protocol.
     pub transport: Transport,

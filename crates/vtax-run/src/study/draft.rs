@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use miette::miette;
 use vtax_host::inspect;
-use vtax_lab::{Facts, availability, guest_availability};
+use vtax_lab::{Facts, GuestNeeds, World, availability, guest_availability};
 use vtax_model::{
     cell::Cell,
     endpoint::{NoPairs, pairs},
@@ -61,6 +61,11 @@ fn random() -> miette::Result<u64> {
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .coded("kernel", || "drawing a random seed")?;
     Ok(u64::from_le_bytes(bytes))
+}
+
+/// This machine, as far as the rows of a study ask.
+pub(super) fn facts_for(study: &Study, world: &World, needs: &GuestNeeds) -> Result<Facts, Stop> {
+    Ok(Facts::gather(world).or_infrastructure()?.with_guests(world, &needs.clone().of_study(study)))
 }
 
 /// The rows that this machine can't run, and why.

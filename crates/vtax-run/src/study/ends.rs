@@ -40,6 +40,7 @@ use super::{
 };
 use crate::{events::RunEvents, interrupt::Interrupt};
 use agent::Agent;
+pub(super) use built::lab_name;
 use end::{ConnectedEnd, ConnectedRow};
 pub(crate) use endpoints::{EndpointConnector, RowPairs, row_pairs};
 pub(crate) use path::room_of;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vtax_model::{
     cell::{Cell, Instrument},
-    run::{Experience, Goal, Resolution, RunHeader, RunReadings, Unreachable},
+    run::{Experience, Forecast, Goal, Resolution, RunHeader, RunReadings, Unreachable},
 };
 use vtax_stats::planning::LEAST_FOR_NOISE;
 use vtax_store::{Store, StoreError};
@@ -58,10 +58,25 @@ impl PlanForecast {
         header.unsettled.is_some() || tells
     }
 
-    /// The forecast in lines. There is none for a plan that ends by its stopping rule, which the report tells.
+    /// The run from which the forecast is.
+    pub(super) fn known_from(&self) -> Option<&str> {
+        self.known.as_ref().map(|known| known.run.as_str())
+    }
+
+    /// How long the plan takes, and what it can show. Of a plan whose rounds aren't chosen yet, neither is known.
+    pub(super) fn figures(&self, header: &RunHeader) -> Forecast {
+        match (&self.known, header.unsettled) {
+            (_, Some(_)) => Forecast { seconds: None, shown: Vec::new() },
+            (Some(known), None) => known.forecast(header),
+            (None, None) => Forecast { seconds: header.nominal_seconds(), shown: Vec::new() },
+        }
+    }
+
+    /// The forecast in lines. A plan with a stopping rule asks for a precision, so nothing is said of differences.
     pub(super) fn lines(&self, header: &RunHeader) -> Vec<String> {
+        let Forecast { seconds, shown } = self.figures(header);
         if header.stopping.is_some() {
-            return Vec::new();
+            return vec![format!("plan: at most {}{}", rounds(header), about(seconds))];
         }
         let line = match (&self.known, header.unsettled) {
             (_, Some(goal @ Goal::Show(_))) => format!("plan: {PILOT} rounds first; they tell how many {goal} needs"),
@@ -69,15 +84,13 @@ impl PlanForecast {
                 format!("plan: {PILOT} rounds first; they tell how many {goal} has room for")
             }
             (Some(known), None) => {
-                let forecast = known.forecast(header);
-                let shows =
-                    told(header, &forecast.shown).map(|shows| format!("; {shows} (from your run {})", known.run));
-                format!("plan: {}{}{}", rounds(header), about(forecast.seconds), shows.unwrap_or_default())
+                let shows = told(header, &shown).map(|shows| format!("; {shows} (from your run {})", known.run));
+                format!("plan: {}{}{}", rounds(header), about(seconds), shows.unwrap_or_default())
             }
             (None, None) => {
                 let later = format!("; what it can show is told after the first {PILOT} rounds");
                 let later = if self.needs_pilot(header) { later } else { String::new() };
-                format!("plan: {}{}{later}", rounds(header), about(header.nominal_seconds()))
+                format!("plan: {}{}{later}", rounds(header), about(seconds))
             }
         };
         std::iter::once(line).chain(left_out(header)).chain(too_few(header)).collect()

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path, time::Instant};
 use miette::{Context, bail, miette};
 use vtax_engine::{EngineError, check_congestion_control};
 use vtax_host::inspect;
-use vtax_lab::{Facts, GuestNeeds, Lifetime, World};
+use vtax_lab::{GuestNeeds, Lifetime, World};
 use vtax_model::{
     endpoint::{Control, Endpoint, Pins},
     options::CongestionControl,
@@ -15,7 +15,7 @@ use vtax_model::{
 use vtax_store::Store;
 
 use super::{
-    draft::{available, header, mtus_of, unavailable, without_endpoints},
+    draft::{available, facts_for, header, mtus_of, unavailable, without_endpoints},
     ends::{ConnectedEnds, EndpointConnector, RowPairs, row_pairs},
     forecast::{self, PILOT, PlanForecast},
     measure::MeasureRequest,
@@ -70,7 +70,7 @@ impl Runner for LocalRunner<'_> {
 }
 
 /// From what a run begins or goes on.
-enum RunSource {
+pub(super) enum RunSource {
     Study(Box<ChangedStudy>),
     Measure(Box<MeasureRequest>),
     Old(Box<RunReadings>),
@@ -78,7 +78,7 @@ enum RunSource {
 
 impl RunSource {
     /// A run that was begun goes on, whatever the job said when it began.
-    fn of(job: &Job, old: Option<RunReadings>) -> Result<RunSource, Stop> {
+    pub(super) fn of(job: &Job, old: Option<RunReadings>) -> Result<RunSource, Stop> {
         match (old, &job.work) {
             (Some(run), _) => Ok(RunSource::Old(Box::new(run))),
             (None, Work::Study { study, changes }) => {
@@ -100,7 +100,7 @@ impl RunSource {
     }
 
     /// Checks that this kernel has the wanted congestion controls. Other machines tell it when a test begins.
-    fn check_congestion(&self) -> miette::Result<()> {
+    pub(super) fn check_congestion(&self) -> miette::Result<()> {
         let names: BTreeSet<CongestionControl> = match self {
             RunSource::Study(wanted) => {
                 wanted.study.cells.iter().filter_map(|cell| cell.options.socket.congestion).collect()
@@ -126,7 +126,7 @@ impl RunSource {
     }
 
     /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege.
-    fn world(&self) -> Result<Option<World>, Stop> {
+    pub(super) fn world(&self) -> Result<Option<World>, Stop> {
         let in_lab = |endpoint: &Endpoint| matches!(endpoint.control, Control::Zone { .. });
         match self.endpoints().is_empty() || self.endpoints().iter().any(in_lab) {
             true => World::enter(Lifetime::Ephemeral).map(Some).or_infrastructure(),
@@ -190,8 +190,7 @@ impl RunSetup<'_> {
 
     /// Finds the rows that this machine can't run, and why its guests don't have KVM.
     fn survey(&self, study: &Study) -> Result<(Vec<UnavailableRow>, Option<String>), Stop> {
-        let world = self.in_world()?;
-        let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &self.needs.clone().of_study(study));
+        let facts = facts_for(study, self.in_world()?, &self.needs)?;
         let qemu = facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok());
         qemu.inspect(|_| self.phases.done("initramfs made"));
         let no_kvm = qemu.and_then(|qemu| qemu.no_kvm.clone());

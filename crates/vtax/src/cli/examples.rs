@@ -15,6 +15,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "run",
         &[
             ("vtax run vmdq --quick", "a built-in study, in minutes"),
+            ("vtax run vmdq --dry-run", "how long it takes, and what can't run here"),
             ("vtax run mine.toml --samples 20", "a study file of your own, in 20 rounds"),
             ("vtax run demo --methods bridge,veth --mtu 1500", "a part of a study"),
             ("vtax run demo --show 2%", "as many rounds as it takes to show a difference of 2 %"),

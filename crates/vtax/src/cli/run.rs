@@ -1,6 +1,7 @@
 //! `vtax run`.
 
 mod changes;
+mod dry_run;
 
 use std::path::PathBuf;
 
@@ -114,6 +115,10 @@ pub(crate) struct RunArgs {
     dir: PathBuf,
     #[command(flatten)]
     labelled: Labelled,
+    /// Build, measure and keep nothing. Print what would be measured and in which order, how long it takes, what it could
+    /// show, which rows can't run on this machine, and the lab
+    #[arg(long, conflicts_with = "resume")]
+    dry_run: bool,
     #[command(flatten)]
     output: OutputOptions,
 }
@@ -150,6 +155,10 @@ impl Labelled {
 }
 
 impl RunArgs {
+    pub(super) fn is_dry(&self) -> bool {
+        self.dry_run
+    }
+
     fn job(self, server_cables: bool) -> Result<Job, Stop> {
         let RunArgs { study, resume, changes, endpoints, pinned, kernel, dir, labelled, .. } = self;
         let work = match (study, resume) {
@@ -168,6 +177,9 @@ impl RunArgs {
 }
 
 pub(crate) fn run(args: RunArgs, places: &Locations, server: Option<ServerSpec>) -> Result<Exit, Stop> {
+    if args.dry_run {
+        return dry_run::dry_run(args, places);
+    }
     let (output, server_cables) = (args.output.clone(), args.changes.cable.is_empty());
     carry_out(&args.job(server_cables)?, || output.options(), places, server)
 }

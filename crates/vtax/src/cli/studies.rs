@@ -35,8 +35,9 @@ fn table(studies: &[Study]) -> String {
         Column::wrapped("QUESTION"),
     ];
     format!(
-        "{}\nTime: of all samples, if every row can run here. Run a study with `vtax run STUDY`; write your own after the \
-         example in docs/studies.md.\n",
+        "{}\nTime: of all samples, if every row can run here; nobody knows how long files take before they are sent. \
+         `vtax run STUDY --dry-run` tells more, `vtax run STUDY` runs it. Write your own after the example in \
+         docs/studies.md.\n",
         lists::list(columns, studies.iter().map(row))
     )
 }
@@ -44,5 +45,5 @@ fn table(studies: &[Study]) -> String {
 /// How long the samples take; nobody knows it of files before they are sent.
 fn time(study: &Study, quick: bool) -> String {
     let seconds = study.nominal_seconds(quick).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.map_or("its files'".to_owned(), minutes)
+    seconds.map_or("not known".to_owned(), minutes)
 }

@@ -124,7 +124,7 @@ impl AgentStarter<'_> {
 }
 
 /// The name of a run's lab. It has the random part of the run's id, so that two runs of one study can go on at once.
-fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
+pub(in crate::study) fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
     let suffix = header.id.rsplit('-').next().unwrap_or_default();
     format!("run-{suffix}").parse().or_infrastructure()
 }

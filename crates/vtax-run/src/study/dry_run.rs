@@ -1,0 +1,72 @@
+//! What a run of a study would do here. Nothing is built, measured or kept.
+
+use miette::miette;
+use vtax_lab::{GuestNeeds, Plan, World};
+use vtax_model::run::{Forecast, RunHeader, UnavailableRow};
+use vtax_store::Store;
+
+use super::{
+    arrange::arrange,
+    draft::{available, facts_for, header, unavailable, without_endpoints},
+    ends::lab_name,
+    forecast::PlanForecast,
+    options::ChangedStudy,
+    session::RunSource,
+};
+use crate::{
+    job::Job,
+    labs::plan_here,
+    locations::Locations,
+    stop::{Blamed, Stop},
+};
+
+/// A run as it would begin.
+#[derive(Debug)]
+pub struct PlannedRun {
+    /// Its plan. Its id and, unless the user has chosen one, its seed are of this dry run only.
+    pub header: RunHeader,
+    /// How long it takes, and what it could show.
+    pub forecast: Forecast,
+    /// The earlier run that tells this, if one does.
+    pub known_from: Option<String>,
+    /// The lines that a run prints before it begins.
+    pub told: Vec<String>,
+    /// The lab that it would build, if it is measured in one.
+    pub lab: Option<Plan>,
+}
+
+/// Plans a run of a study as if it were to begin on this machine.
+pub fn dry_run(mut job: Job, locations: &Locations) -> Result<PlannedRun, Stop> {
+    job.use_server_cables().or_input()?;
+    let source = RunSource::of(&job, None)?;
+    source.check_congestion().or_input()?;
+    let needs = GuestNeeds::new(&locations.agent_program()?, job.conditions.kernel.as_deref());
+    let world = source.world()?;
+    let RunSource::Study(wanted) = source else {
+        return Err(Stop::input(miette!(code = "option-not-for-this", "--dry-run is for studies")));
+    };
+    match world.as_ref().filter(|_| wanted.study.endpoints.is_empty()) {
+        Some(world) => in_lab(*wanted, world, &needs, locations),
+        None => {
+            let lacking = without_endpoints(&wanted.study).or_input()?;
+            forecast(*wanted, lacking, locations)
+        }
+    }
+}
+
+fn in_lab(wanted: ChangedStudy, world: &World, needs: &GuestNeeds, locations: &Locations) -> Result<PlannedRun, Stop> {
+    let lacking = unavailable(&wanted.study, &facts_for(&wanted.study, world, needs)?);
+    let planned = forecast(wanted, lacking, locations)?;
+    let header = &planned.header;
+    let rows = available(&header.study, &header.unavailable);
+    let topology = arrange(&header.study, lab_name(header)?, &rows).topology;
+    Ok(PlannedRun { lab: Some(plan_here(world, &topology, needs)?), ..planned })
+}
+
+fn forecast(wanted: ChangedStudy, lacking: Vec<UnavailableRow>, locations: &Locations) -> Result<PlannedRun, Stop> {
+    let mut header = header(wanted, lacking)?;
+    let known = Store::reading(&locations.state_dir()?, |store| PlanForecast::of(&header, Some(store)))?;
+    known.settle(&mut header)?;
+    let (forecast, told) = (known.figures(&header), known.lines(&header));
+    Ok(PlannedRun { forecast, told, known_from: known.known_from().map(str::to_owned), lab: None, header })
+}
