@@ -206,6 +206,32 @@ fn what_another_program_has_measured_is_a_result() {
     assert!(bench.printed(&["results", "list"]).contains("Nothing has been measured yet"));
 }
 
+/// They are compared as any result, without a verdict: one value has no interval.
+#[test]
+fn published_figures_stand_beside_one_s_own() {
+    let table = include_str!("../../crates/vtax-model/data/published/sparc-t7-1.toml");
+    let bench = Bench::with("t7-1.toml", table);
+    fs::write(bench.path().join("slower.toml"), table.replace("= 91", "= 182")).expect("kept");
+    for file in ["t7-1.toml", "slower.toml"] {
+        assert!(bench.vtax(&["results", "import", file, "--label", file]).status.success());
+    }
+    let list: serde_json::Value = serde_json::from_str(&bench.printed(&["results", "list", "--json"])).expect("JSON");
+    let ids: Vec<&str> = (0..2).filter_map(|nth| list[nth]["id"].as_str()).collect();
+    let shown = bench.printed(&["results", "show", ids[1]]);
+    assert!(shown.contains("measured by the authors of") && shown.contains("2 x SPARC T7-1"), "{shown}");
+    let compared = bench.printed(&["results", "compare", ids[1], ids[0], "--format", "csv"]);
+    assert_eq!(compared.lines().filter(|line| line.starts_with("paravirtual,tcp,rr")).count(), 2, "{compared}");
+    assert!(!compared.contains("slower,"), "one value shows nothing: {compared}");
+    let told = bench.printed(&["results", "compare", ids[1], ids[0]]);
+    assert!(told.contains("+100 %") && !told.contains("OTHER") && !told.contains("not told"), "{told}");
+    let json: serde_json::Value = serde_json::from_str(&bench.printed(&["results", "export", ids[1]])).expect("JSON");
+    let validator = jsonschema::validator_for(
+        &serde_json::from_str(include_str!("../../docs/vtax.result.v1.schema.json")).expect("JSON"),
+    );
+    let errors: Vec<String> = validator.expect("a schema").iter_errors(&json).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
 #[test]
 fn a_trend_is_told_and_wrong_questions_are_refused() {
     let bench = Bench::new();

@@ -269,7 +269,8 @@ pub struct FileReport {
     pub user: f64,
     /// CPU seconds of this end's process in the kernel.
     pub sys: f64,
-    /// XXH3-64 of the file on this end's disk, taken outside the measured time.
+    /// XXH3-64 of the file on this end's disk, taken outside the measured time. 0 if nobody has taken it.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub checksum: u64,
 }
 

@@ -40,6 +40,7 @@ pub struct Published {
 
 /// What the file says of a row: of the whole of it, or of one test.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct PublishedCell {
     transport: Option<Transport>,
     method: Option<String>,
@@ -83,15 +84,39 @@ impl Published {
         Some(toml::from_str(text).expect("a test reads every published file"))
     }
 
+    /// The machines of the source, each once; none is a source's only one, which it needn't name.
+    pub fn systems(&self) -> Vec<Option<ForeignText>> {
+        let mut systems: Vec<Option<ForeignText>> = Vec::new();
+        for published in &self.cell {
+            if !systems.contains(&published.system) {
+                systems.push(published.system.clone());
+            }
+        }
+        systems
+    }
+
+    /// The rows with figures of which none is of these cells.
+    pub fn rows_without_cell(&self, cells: &[Cell]) -> Vec<String> {
+        let has_cell = |published: &PublishedCell| cells.iter().any(|cell| self.takes(published, cell));
+        let without = self.cell.iter().filter(|published| !has_cell(published));
+        let mut rows: Vec<String> = without.filter_map(|row| row.method.clone().or(row.path.clone())).collect();
+        rows.dedup();
+        rows
+    }
+
+    fn takes(&self, published: &PublishedCell, cell: &Cell) -> bool {
+        let other_size = matches!(cell.workload, Workload::File { size } if self.file != Some(size));
+        let of_transport = published.transport.is_none_or(|transport| transport == cell.transport);
+        published.is_of(cell.row) && !other_size && of_transport && published.figure(cell).is_some()
+    }
+
     /// What was published for a cell: one figure for each machine of the source. The sources measured their machines
     /// as they ran, so none of their figures is of the path's own cost.
     pub fn figures(&self, cell: &Cell) -> Vec<PublishedFigure> {
         if cell.instrument != Instrument::System {
             return Vec::new();
         }
-        let other_size = matches!(cell.workload, Workload::File { size } if self.file != Some(size));
-        let row = self.cell.iter().filter(|published| published.is_of(cell.row) && !other_size);
-        let known = row.filter(|published| published.transport.is_none_or(|transport| transport == cell.transport));
+        let known = self.cell.iter().filter(|published| self.takes(published, cell));
         known.filter_map(|published| published.figure(cell)).collect()
     }
 }

@@ -44,7 +44,7 @@ pub struct RunComparison {
     schema: &'static str,
     a: RunNamed,
     b: RunNamed,
-    /// What is to be said with every figure, if one of the runs is of an emulated server.
+    /// What is to be said with every figure, if one of the runs is of an emulated server or was imported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) caveat: Option<String>,
     /// What speaks against holding these two runs against each other, a sentence each.
@@ -99,9 +99,10 @@ pub fn compare(a: &ResultDocument, b: &ResultDocument) -> RunComparison {
 fn caveat(a: &ResultDocument, b: &ResultDocument) -> Option<String> {
     match (&a.caveat, &b.caveat) {
         (None, None) => None,
-        (Some(caveat), Some(_)) => Some(caveat.to_string()),
-        (Some(caveat), None) => Some(format!("the first run is of an {caveat}")),
-        (None, Some(caveat)) => Some(format!("the second run is of an {caveat}")),
+        (Some(first), Some(second)) if first == second => Some(first.to_string()),
+        (Some(first), Some(second)) => Some(format!("the first run: {first}; the second run: {second}")),
+        (Some(first), None) => Some(format!("the first run: {first}")),
+        (None, Some(second)) => Some(format!("the second run: {second}")),
     }
 }
 
@@ -180,7 +181,11 @@ fn only_in(one: &ResultDocument, other: &ResultDocument) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
+/// None of runs that were imported: next to nothing is known of them.
 pub(crate) fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
+    if a.imported.is_some() || b.imported.is_some() {
+        return Vec::new();
+    }
     let of = |name: &str, text: fn(&ResultDocument) -> String| (name.to_owned(), text(a), text(b));
     let settings = [
         of("study", |run| run.study.clone()),

@@ -33,13 +33,8 @@ const OF_IMPORTED: [&str; 5] = ["run", "date", "imported", "machine", "kernel"];
 fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
     let Environment { hostname, kernel, .. } = &document.environment;
     let cpus = processors(&document.environment);
-    let run = format!(
-        "{}, {}, {}, {}",
-        document.id,
-        state(document.state),
-        date(&document.started),
-        waiting(document.wall_seconds)
-    );
+    let took = if document.wall_seconds > 0.0 { waiting(document.wall_seconds) } else { String::new() };
+    let run = listed([document.id.clone(), state(document.state).to_owned(), date(&document.started), took]);
     vec![
         ("run", run),
         ("imported", document.imported.as_ref().map_or(String::new(), imported)),

@@ -3,8 +3,11 @@
 //! Nothing is made up: what a file doesn't say is absent. Each file is one sample. A sample of vtax has the times of
 //! all round trips; these have none, so there are no percentiles, and the mean round trip is the inverse of the rate.
 
+mod fio;
+mod imported;
 mod iperf3;
 mod netperf;
+mod published;
 mod sockperf;
 #[cfg(test)]
 mod tests;
@@ -13,24 +16,25 @@ use std::{
     fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::Timestamp;
 use miette::Diagnostic;
-use rustix::rand::{GetRandomFlags, getrandom};
 use vtax_model::{
     cell::{Arm, Cell, Instrument},
     foreign::ForeignText,
     guest::GuestDefaults,
+    located::FileError,
     measurement::EndReport,
-    method::DomainKind,
+    method::{DomainKind, IoMethod},
     options::TestOptions,
-    run::{Environment, Figures, ImportedFrom, Placement, Run, RunHeader, RunState, Sample},
+    run::{Environment, Figures, Run, RunState, Sample},
     study::{Row, SamplingPlan, Study},
     units::{ByteSize, Mtu, Span},
-    workload::{Transport, Warmup, Workload},
+    workload::{Direction, TestKind, Transport, Warmup, Workload},
 };
+
+use imported::Imported;
 
 /// A file of iperf3 with an hour of intervals of a hundred streams has less.
 const LARGEST: u64 = 64 << 20;
@@ -51,7 +55,8 @@ pub(crate) enum ImportError {
     #[diagnostic(code("import-too-large"))]
     TooLarge { file: PathBuf },
     #[error(
-        "{}: this is no output of iperf3 (-J), netperf or sockperf that vtax knows; `vtax explain import-unknown` says which it knows",
+        "{}: this is no output of iperf3 (-J), netperf, sockperf or fio (JSON) and no table of published figures that vtax \
+         knows; `vtax explain import-unknown` says which it knows",
         .file.display()
     )]
     #[diagnostic(code("import-unknown"))]
@@ -65,6 +70,12 @@ pub(crate) enum ImportError {
     #[error("{}: it is of {program}, and the first file of {first}: import the files of each program on their own", .file.display())]
     #[diagnostic(code("import-refused"))]
     Mixed { file: PathBuf, program: String, first: String },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Table(#[from] FileError),
+    #[error("{option}: {why}; leave it out")]
+    #[diagnostic(code("option-not-for-this"))]
+    Option { option: &'static str, why: &'static str },
 }
 
 /// What a file says of a test.
@@ -104,25 +115,50 @@ struct ForeignFormat {
     read: fn(&str, Option<ByteSize>) -> Result<ForeignTest, String>,
 }
 
-const FORMATS: [ForeignFormat; 3] = [iperf3::FORMAT, netperf::FORMAT, sockperf::FORMAT];
+const FORMATS: [ForeignFormat; 4] = [iperf3::FORMAT, netperf::FORMAT, sockperf::FORMAT, fio::FORMAT];
 
 /// What the user says of the files.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct ImportAs {
-    pub(crate) row: Row,
-    pub(crate) mtu: Mtu,
+    /// The row that outputs of programs stand for; native if it isn't said.
+    pub(crate) row: Option<Row>,
+    /// The MTU of outputs of programs; Ethernet's if it isn't said.
+    pub(crate) mtu: Option<Mtu>,
     /// The size of messages, where a program doesn't tell it.
     pub(crate) size: Option<ByteSize>,
+    /// The study whose cells published figures are of, if it isn't the built-in one that their table names.
+    pub(crate) study: Option<Study>,
     pub(crate) label: ForeignText,
 }
 
-/// The files as a complete run. Files of one test are its rounds, in their order.
-pub(crate) fn run(files: &[PathBuf], wanted: &ImportAs) -> Result<Run, ImportError> {
+/// What files are as results.
+#[derive(Debug)]
+pub(crate) struct Imports {
+    /// One of all outputs of a program, or one for each machine of a table.
+    pub(crate) runs: Vec<Run>,
+    /// What of the files is not in them, a sentence each.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The files as complete runs.
+pub(crate) fn imports(files: &[PathBuf], wanted: &ImportAs) -> Result<Imports, ImportError> {
+    if let Some((_, file)) = files.iter().enumerate().find(|(nth, file)| files[..*nth].contains(file)) {
+        return Err(ImportError::Twice { file: file.clone() });
+    }
+    match files {
+        [table] if published::is(&text(table)?) => published::imports(table, &text(table)?, wanted),
+        _ => Ok(Imports { runs: vec![outputs(files, wanted)?], notes: Vec::new() }),
+    }
+}
+
+/// Outputs of one program as a run. Those of one test are its rounds, in their order.
+fn outputs(files: &[PathBuf], wanted: &ImportAs) -> Result<Run, ImportError> {
+    if wanted.study.is_some() {
+        let why = "it is for a table of published figures";
+        return Err(ImportError::Option { option: "--study", why });
+    }
     let mut tests: Vec<ForeignTest> = Vec::new();
-    for (nth, file) in files.iter().enumerate() {
-        if files[..nth].contains(file) {
-            return Err(ImportError::Twice { file: file.clone() });
-        }
+    for file in files {
         let test = read(file, wanted.size)?;
         if let Some(first) = tests.first().filter(|first| first.program != test.program) {
             let (program, first) = (test.program, first.program.clone());
@@ -139,11 +175,23 @@ pub(crate) fn run(files: &[PathBuf], wanted: &ImportAs) -> Result<Run, ImportErr
         samples.push(Sample { cell, arm: Arm::A, round, at, figures: figures(&cells[cell], test) });
     }
     let wall_seconds = tests.iter().map(|test| test.counts.seconds).sum();
-    let header = header(files, &tests, cells, &samples, wanted);
+    let header = of_tests(files, &tests, cells, &samples, wanted).header();
     Ok(Run { header, state: RunState::Complete, wall_seconds, samples, failures: Vec::new() })
 }
 
 fn read(file: &Path, size: Option<ByteSize>) -> Result<ForeignTest, ImportError> {
+    let text = text(file)?;
+    if published::is(&text) {
+        let why = "import each table of published figures on its own".to_owned();
+        return Err(ImportError::Refused { file: file.to_owned(), program: published::NAME, why });
+    }
+    parsed(&text, size).map_err(|refusal| match refusal {
+        None => ImportError::Unknown { file: file.to_owned() },
+        Some((program, why)) => ImportError::Refused { file: file.to_owned(), program, why },
+    })
+}
+
+fn text(file: &Path) -> Result<String, ImportError> {
     let failed = |source| ImportError::File { file: file.to_owned(), source };
     // A FIFO would make vtax wait for whoever writes to it.
     let metadata = std::fs::metadata(file).map_err(failed)?;
@@ -152,11 +200,7 @@ fn read(file: &Path, size: Option<ByteSize>) -> Result<ForeignTest, ImportError>
     }
     let mut bytes = Vec::new();
     File::open(file).and_then(|open| open.take(LARGEST).read_to_end(&mut bytes)).map_err(failed)?;
-    let text = String::from_utf8_lossy(&bytes);
-    parsed(&text, size).map_err(|refusal| match refusal {
-        None => ImportError::Unknown { file: file.to_owned() },
-        Some((program, why)) => ImportError::Refused { file: file.to_owned(), program, why },
-    })
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The program and why its output can't be taken. None if it is of no known program.
@@ -209,7 +253,7 @@ fn cells(tests: &[ForeignTest], wanted: &ImportAs) -> Vec<Cell> {
         let alike = |cell: &&Cell| (cell.transport, cell.workload.kind()) == (transport, workload.kind());
         let variant = cells.iter().filter(alike).filter(|cell| cell.streams == streams).count() as u32;
         let (options, instrument) = (TestOptions::default(), Instrument::System);
-        let (row, mtu) = (wanted.row, wanted.mtu);
+        let (row, mtu) = (wanted.row(), wanted.mtu.unwrap_or(Mtu::ETHERNET));
         cells.push(Cell { row, mtu, transport, workload, streams, options, variant, instrument });
     }
     cells
@@ -219,7 +263,6 @@ fn is_of(cell: &Cell, test: &ForeignTest) -> bool {
     (cell.transport, cell.workload, cell.streams) == (test.transport, test.workload, test.streams)
 }
 
-/// The counts as those of the end that counted. Nobody says anything of the other end.
 fn figures(cell: &Cell, ForeignTest { counts, .. }: &ForeignTest) -> Figures {
     let Counts { seconds, transactions, bytes, lost, retransmits } = *counts;
     let whole = |count: f64| count.round() as u64;
@@ -231,17 +274,17 @@ fn figures(cell: &Cell, ForeignTest { counts, .. }: &ForeignTest) -> Figures {
         retransmits: whole(retransmits),
         ..EndReport::default()
     };
-    let other = EndReport::default();
-    let plan = plan(1, seconds);
-    let (initiator, responder) =
-        if counts_at_initiator(&cell.workload) { (&counted, &other) } else { (&other, &counted) };
-    Figures::join(&cell.spec(&plan), false, initiator, responder)
+    joined(cell, &counted)
 }
 
-fn counts_at_initiator(workload: &Workload) -> bool {
-    use vtax_model::workload::{Direction, TestKind};
-    let reverse = matches!(workload, Workload::Stream { direction: Direction::Reverse, .. });
-    reverse || workload.kind().is_transactions() && workload.kind() != TestKind::File
+/// The counts as those of the end that counted. Nobody says anything of the other end.
+fn joined(cell: &Cell, counted: &EndReport) -> Figures {
+    let (other, kind) = (EndReport::default(), cell.workload.kind());
+    let reverse = matches!(cell.workload, Workload::Stream { direction: Direction::Reverse, .. });
+    let at_initiator = reverse || kind.is_transactions() && kind != TestKind::File;
+    let (initiator, responder) = if at_initiator { (counted, &other) } else { (&other, counted) };
+    let figures = Figures::join(&cell.spec(&plan(1, counted.seconds)), false, initiator, responder);
+    Figures { file: counted.file, ..figures }
 }
 
 fn plan(samples: u32, seconds: f64) -> SamplingPlan {
@@ -249,70 +292,52 @@ fn plan(samples: u32, seconds: f64) -> SamplingPlan {
     SamplingPlan { samples, duration, warmup: Warmup::NONE, slices: None }
 }
 
-fn header(
-    files: &[PathBuf],
+impl ImportAs {
+    fn row(&self) -> Row {
+        self.row.unwrap_or(Row::Method(IoMethod::Native))
+    }
+}
+
+fn of_tests<'a>(
+    files: &'a [PathBuf],
     tests: &[ForeignTest],
     cells: Vec<Cell>,
     samples: &[Sample],
     wanted: &ImportAs,
-) -> RunHeader {
+) -> Imported<'a> {
     let first = &tests[0];
     let rounds = samples.iter().map(|sample| sample.round).max().unwrap_or(1);
     let plan = plan(rounds, first.counts.seconds);
-    let changed = || std::fs::metadata(&files[0]).and_then(|metadata| metadata.modified()).ok();
-    let begun = first.begun.or_else(|| changed().and_then(|time: SystemTime| Timestamp::try_from(time).ok()));
-    let begun = begun.unwrap_or_else(Timestamp::now);
-    let id = first.format;
-    let stamp = begun.to_zoned(TimeZone::UTC).strftime("%Y%m%d-%H%M%S").to_string();
-    let mut random = [0; 2];
-    // Without it the id is the same as that of another import of the same second, which the store refuses.
-    let _ = getrandom(&mut random, GetRandomFlags::empty());
-    let random = u16::from_le_bytes(random);
-    let title = title(&cells, &first.program);
     let [hostname, kernel] = first.machine.clone().unwrap_or_default().map(ForeignText::from);
-    RunHeader {
-        id: format!("{id}-{stamp}-{random:04x}"),
-        started: format!("{begun:.3}"),
-        study: Study {
-            id: id.parse().expect("a name"),
-            title: title.into(),
-            question: ForeignText::default(),
-            rows: vec![wanted.row],
-            extra: Vec::new(),
-            baseline: wanted.row,
-            both: false,
-            pairs: 1,
-            addresses: None,
-            endpoints: Vec::new(),
-            cables: Vec::new(),
-            domains: DomainKind::Guest,
-            guest: GuestDefaults::default(),
-            cells,
-            plan,
-            quick: plan,
-            path: None,
-            quick_path: None,
-            answer: None,
-            quick_file: None,
-        },
+    let study = Study {
+        id: first.format.parse().expect("a name"),
+        title: title(&cells, &first.program).into(),
+        question: ForeignText::default(),
+        rows: vec![wanted.row()],
+        extra: Vec::new(),
+        baseline: wanted.row(),
+        both: false,
+        pairs: 1,
+        addresses: None,
+        endpoints: Vec::new(),
+        cables: Vec::new(),
+        domains: DomainKind::Guest,
+        guest: GuestDefaults::default(),
+        cells,
         plan,
-        path_plan: None,
-        quick: false,
-        seed: 0,
-        stopping: None,
-        unsettled: None,
+        quick: plan,
+        path: None,
+        quick_path: None,
+        answer: None,
+        quick_file: None,
+    };
+    Imported {
+        files,
+        program: first.program.clone(),
+        begun: first.begun,
+        study,
         environment: Environment { hostname, kernel, ..Environment::default() },
-        placement: Placement::default(),
-        unavailable: Vec::new(),
-        paths: Vec::new(),
-        ends: Vec::new(),
         label: wanted.label.clone(),
-        command: ForeignText::default(),
-        imported: Some(ImportedFrom {
-            program: first.program.clone().into(),
-            files: files.iter().map(|file| file.display().to_string().into()).collect(),
-            dated: first.begun.is_some(),
-        }),
     }
 }
 

@@ -43,7 +43,10 @@ fn whole_percent(share: f64) -> String {
 /// What the runs don't have in common, and what a difference may then come from.
 fn apart(a: &ResultDocument, b: &ResultDocument) -> Vec<String> {
     let kernel = |run: &ResultDocument| format!("{} {}", run.environment.kernel, run.environment.kernel_build);
+    let imported = a.imported.is_some() || b.imported.is_some();
     let unlike = |what: &str, [first, second]: [String; 2]| {
+        // Next to nothing is known of an imported run, and that is said of each figure.
+        let is_known = !imported || ![&first, &second].iter().any(|text| text.trim().is_empty());
         let [first, second] =
             [&first, &second].map(|text| if text.trim().is_empty() { "not told" } else { text.trim() });
         let text = format!(
@@ -51,13 +54,13 @@ fn apart(a: &ResultDocument, b: &ResultDocument) -> Vec<String> {
              the differences may come from it.",
             what.to_uppercase()
         );
-        (first != second).then_some(text)
+        (first != second && is_known).then_some(text)
     };
     let texts = [
         unlike("machine", [a, b].map(|run| run.environment.hostname.to_string())),
         unlike("kernel", [a, b].map(kernel)),
         unlike("vtax", [a, b].map(|run| run.environment.vtax.to_string())),
-        unlike("plan", [a, b].map(sampling)),
+        unlike("plan", [a, b].map(sampling)).filter(|_| !imported),
         other_instruments(a, b),
     ];
     texts.into_iter().flatten().collect()

@@ -115,6 +115,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "vtax results import before.json --method bridge",
                 "an output of iperf3 -J, as a result of the row bridge",
             ),
+            ("vtax results import published.toml", "a table of published figures, as docs/history.md has it"),
             ("vtax results import 1.txt 2.txt 3.txt --size 64", "three rounds of sockperf, which tells no size"),
         ],
     ),

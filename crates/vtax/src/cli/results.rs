@@ -74,7 +74,7 @@ pub(crate) enum ResultsVerb {
     },
     /// Follow a study through its results: where a level changed, and what changed with it
     Trend(TrendArgs),
-    /// Keep what iperf3 (-J), netperf or sockperf has measured as a result, to stand beside those of vtax
+    /// Keep what iperf3 (-J), netperf, sockperf or fio has measured, or published figures, as results beside those of vtax
     Import(ImportArgs),
     /// Print the whole result, every sample and histogram: vtax.result/v1
     Export {

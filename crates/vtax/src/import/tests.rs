@@ -9,7 +9,7 @@ use vtax_store::Store;
 
 use super::*;
 
-const FIXTURES: [(&str, &str); 10] = [
+const FIXTURES: [(&str, &str); 13] = [
     ("iperf3-tcp", include_str!("fixtures/iperf3-tcp.json")),
     ("iperf3-udp", include_str!("fixtures/iperf3-udp.json")),
     ("iperf3-reverse", include_str!("fixtures/iperf3-reverse.json")),
@@ -19,6 +19,9 @@ const FIXTURES: [(&str, &str); 10] = [
     ("netperf-tcp-rr", include_str!("fixtures/netperf-tcp-rr.txt")),
     ("netperf-omni", include_str!("fixtures/netperf-omni.txt")),
     ("sockperf-udp", include_str!("fixtures/sockperf-udp.txt")),
+    ("fio-net-send", include_str!("fixtures/fio-net-send.json")),
+    ("fio-net-receive", include_str!("fixtures/fio-net-receive.json")),
+    ("fio-disk", include_str!("fixtures/fio-disk.json")),
     ("sockperf-load", include_str!("fixtures/sockperf-load.txt")),
 ];
 
@@ -31,12 +34,7 @@ fn test(name: &str) -> ForeignTest {
 }
 
 fn wanted() -> ImportAs {
-    ImportAs {
-        row: "bridge".parse().expect("a row"),
-        mtu: Mtu::try_from(1500).expect("an MTU"),
-        size: None,
-        label: ForeignText::default(),
-    }
+    ImportAs { row: Some("bridge".parse().expect("a row")), ..ImportAs::default() }
 }
 
 /// The files with these texts as a run.
@@ -44,7 +42,15 @@ fn imported(texts: &[&str], wanted: &ImportAs) -> Result<(Run, tempfile::TempDir
     let dir = tempfile::tempdir().expect("a folder");
     let files: Vec<PathBuf> = (0..texts.len()).map(|nth| dir.path().join(format!("{nth}.out"))).collect();
     files.iter().zip(texts).for_each(|(file, text)| fs::write(file, text).expect("kept"));
-    run(&files, wanted).map(|run| (run, dir))
+    imports(&files, wanted).map(|imports| (imports.runs.into_iter().next().expect("one"), dir))
+}
+
+/// What becomes of a table of published figures.
+fn table(text: &str, wanted: &ImportAs) -> Result<Imports, ImportError> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("published.toml");
+    fs::write(&file, text).expect("kept");
+    imports(&[file], wanted)
 }
 
 fn document(run: &Run) -> ResultDocument {
@@ -77,6 +83,8 @@ fn each_program_s_figure_is_the_one_that_it_printed() {
     near("netperf-udp-stream", TestKind::Stream, 529.92, 50_000);
     near("netperf-tcp-rr", TestKind::Rr, 50.0, 0);
     near("netperf-omni", TestKind::Rr, 40.0, 0);
+    // What the sender's socket took in 866 ms.
+    near("fio-net-send", TestKind::Stream, 2_147_483_648.0 * 8.0 / 0.866e6, 0);
     // Twice its latency, which is half a round trip, but for the time between one and the next.
     near("sockperf-udp", TestKind::Rr, 0.55e6 / 23905.0, 0);
 }
@@ -140,7 +148,7 @@ fn what_cant_be_imported_says_why() {
         let told = told(&[text]);
         told.split_once(".out: ").map_or(told.clone(), |(_, why)| why.to_owned())
     };
-    insta::assert_snapshot!(of("hello"), @"this is no output of iperf3 (-J), netperf or sockperf that vtax knows; `vtax explain import-unknown` says which it knows");
+    insta::assert_snapshot!(of("hello"), @"this is no output of iperf3 (-J), netperf, sockperf or fio (JSON) and no table of published figures that vtax knows; `vtax explain import-unknown` says which it knows");
     insta::assert_snapshot!(of(fixture("sockperf-udp")), @"sockperf: it doesn't say how large the messages were: give --size (14 if you gave sockperf no -m)");
     insta::assert_snapshot!(of(fixture("sockperf-load")), @"sockperf: its round trips don't follow one another, so this is no ping-pong; others aren't imported");
     let tcp = fixture("iperf3-tcp");
@@ -157,19 +165,77 @@ fn what_cant_be_imported_says_why() {
     let omni = fixture("netperf-omni");
     let large = omni.lines().map(|line| if line.starts_with("REQUEST_SIZE=") { "REQUEST_SIZE=1e30" } else { line });
     insta::assert_snapshot!(of(&large.collect::<Vec<_>>().join("\n")), @"netperf: it says that a message has 1000000000000000000000000000000 bytes, and none has");
+    insta::assert_snapshot!(of(fixture("fio-disk")), @"fio: its engine is `psync`, so it measured a disk; vtax has no test of disks, only fio's engine `net` is imported");
+    insta::assert_snapshot!(of(fixture("fio-net-receive")), @"fio: it is the receiver's output, and fio leaves reads that got less than a block out of its count: import the sender's (rw=write)");
+    let sent = fixture("fio-net-send");
+    insta::assert_snapshot!(of(&sent.replace("\"tcp\"", "\"udp\"")), @"fio: it ran over udp, and only what it sends over tcp is imported");
+    insta::assert_snapshot!(of(&sent.replace("2147483648", "21474836")), @"fio: it sent 21 MB, and fio counts what the socket took, not what arrived: that is near enough from 1000 MB on");
+    insta::assert_snapshot!(of(&sent.replace("\"64k\"", "\"64k,4k\"")), @"fio: its block size `64k,4k` isn't one that vtax reads: give --size");
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("once.out");
     fs::write(&file, stream).expect("kept");
-    let twice = run(&[file.clone(), file], &wanted()).map(drop).expect_err("refused").to_string();
+    let twice = imports(&[file.clone(), file], &wanted()).map(drop).expect_err("refused").to_string();
     assert!(twice.ends_with("a file counts once, and this one is named twice"), "{twice}");
     let mixed = told(&[stream, tcp]);
     assert!(mixed.contains("1.out: it is of iperf 3.12, and the first file of netperf"), "{mixed}");
 }
 
+/// The table of sparc-t7-1 has one machine and 16 figures, that of ovm3-tuning three machines.
+#[test]
+fn published_figures_are_results_of_one_value_each() {
+    let own = ImportAs::default();
+    let Imports { runs, notes } = table(T7_1, &own).expect("importable");
+    assert_eq!((runs.len(), notes.len()), (1, 0));
+    let document = document(&runs[0]);
+    assert_eq!(document.cells.len(), 32);
+    let cell = |row: &str, mtu: u32, kind: TestKind| {
+        let is = |cell: &Cell| cell.row.to_string() == row && cell.mtu.get() == mtu && cell.workload.kind() == kind;
+        let tcp = document.cells.iter().filter(|record| record.cell.transport == Transport::Tcp);
+        { tcp }.find(|record| is(&record.cell)).and_then(|record| record.summary.as_ref()).expect("a figure")
+    };
+    let rtt = cell("paravirtual", 1500, TestKind::Rr).rtt_us.as_ref().expect("a round trip");
+    assert_eq!((rtt.mean.mean, rtt.mean.low, rtt.times.is_none()), (91.0, None, true));
+    let stream = cell("sr-iov", 9000, TestKind::Stream).goodput_mbps.expect("a rate");
+    assert_eq!((stream.mean, stream.low, stream.n), (9900.0, None, 1));
+    let told = document.caveat.expect("told").to_string();
+    assert_eq!(told, "measured by the authors of \"Virtualized network performance: SPARC T7-1\", not by vtax");
+    let Imports { runs, .. } = table(OVM3, &own).expect("importable");
+    let titles: Vec<String> = runs.iter().map(|run| run.header.study.title.to_string()).collect();
+    assert_eq!(titles.len(), 3, "{titles:?}");
+    assert!(titles[2].ends_with("published figures (large, tuned)"), "{titles:?}");
+    let Imports { runs, .. } = table(IP_INSTANCES, &own).expect("importable");
+    let file = runs[0].samples[2].figures.file.expect("a time");
+    assert_eq!((file.real, file.user, file.sys), (6.6, 0.1, 5.3));
+}
+
+const T7_1: &str = include_str!("../../../vtax-model/data/published/sparc-t7-1.toml");
+const OVM3: &str = include_str!("../../../vtax-model/data/published/ovm3-tuning.toml");
+const IP_INSTANCES: &str = include_str!("../../../vtax-model/data/published/ip-instances.toml");
+
+#[test]
+fn a_table_that_cant_be_imported_says_why() {
+    let refused = |text: &str, wanted: &ImportAs| {
+        let told = table(text, wanted).map(drop).expect_err("refused").to_string();
+        told.rsplit_once('/').map_or(told.clone(), |(_, told)| told.to_owned())
+    };
+    let told = |text: &str| refused(text, &ImportAs::default());
+    insta::assert_snapshot!(told(&T7_1.replace("id = \"sparc-t7-1\"", "id = \"mine\"")), @"published.toml: published figures: its id is `mine`, and no built-in study has that (demo, sparc-t7-1, ip-instances, ovm3-tuning, vmdq): name the study that has its rows and tests, as --study mine.toml");
+    insta::assert_snapshot!(told(&T7_1.replacen("= 58", "= -58", 1)), @"published.toml: published figures: -58 can't be a figure of native RR");
+    insta::assert_snapshot!(told(&T7_1.replacen("\nrtt =", "\nsmall_untuned =", 1)), @"published.toml:12: `small_untuned` is no known key here (known: transport, method, path, rtt, latency, bandwidth, gbps, system, real, user, sys)");
+    insta::assert_snapshot!(told(&T7_1.replace("9000 = ", "1501 = ").replace("1500 = ", "1502 = ")), @"published.toml: published figures: none of its figures is of a cell of the study sparc-t7-1");
+    insta::assert_snapshot!(told(&IP_INSTANCES.replacen("sys = 5.3", "", 1)), @"published.toml: published figures: the file of shared-to-shared has no times `user` and `sys`");
+    insta::assert_snapshot!(refused(T7_1, &wanted()), @"--method: a table of published figures says itself what they are of; leave it out");
+    let study = Study::built_in("sparc-t7-1");
+    let mine = ImportAs { study, ..ImportAs::default() };
+    let Imports { notes, .. } =
+        table(&T7_1.replace("sparc-t7-1", "mine").replace("\"sr-iov\"", "\"sriov\""), &mine).expect("importable");
+    assert!(notes[0].ends_with("the study sparc-t7-1 has no cell for the figures of sriov"), "{notes:?}");
+}
+
 #[test]
 fn what_is_no_file_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
-    let told = |file: &Path| run(&[file.to_owned()], &wanted()).map(drop).expect_err("refused").to_string();
+    let told = |file: &Path| imports(&[file.to_owned()], &wanted()).map(drop).expect_err("refused").to_string();
     assert!(told(dir.path()).contains("no regular file"));
     assert!(told(&dir.path().join("nothing")).contains("No such file"));
     let fifo = dir.path().join("fifo");
@@ -183,7 +249,7 @@ fn what_is_no_file_is_refused() {
 /// Names are text whatever is in them, and no figure is taken that can't be one.
 #[test]
 fn fuzz_imports() {
-    let known = FIXTURES.iter().filter(|(name, _)| *name != "sockperf-load");
+    let known = FIXTURES.iter().filter(|(name, _)| !["sockperf-load", "fio-disk", "fio-net-receive"].contains(name));
     let seeds: Vec<Vec<u8>> = known.map(|(_, text)| text.as_bytes().to_vec()).collect();
     vtax_fuzz::fuzz("imports", &seeds, |bytes| {
         let text = String::from_utf8_lossy(bytes);
