@@ -20,7 +20,7 @@ pub fn page(rule: &TuningRule) -> String {
          | after a restart | {persists} |\n\
          | source | {source} |\n",
         served(*goal),
-        applied(*risk),
+        meaning(*risk),
     )
 }
 
@@ -32,10 +32,11 @@ fn served(goal: TuningGoal) -> &'static str {
     }
 }
 
-fn applied(risk: ChangeRisk) -> &'static str {
+fn meaning(risk: ChangeRisk) -> &'static str {
     match risk {
-        ChangeRisk::Low => "`vtax tune apply --all-safe` applies it.",
-        ChangeRisk::Medium | ChangeRisk::High => "it is applied only by its name.",
-        ChangeRisk::Security => "vtax never applies it.",
+        ChangeRisk::Low => "nothing breaks.",
+        ChangeRisk::Medium => "it costs something else.",
+        ChangeRisk::High => "it may cut connections.",
+        ChangeRisk::Security => "it may open the host to others.",
     }
 }

@@ -48,11 +48,11 @@ impl fmt::Debug for TuningRule {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum ChangeRisk {
-    /// Nothing breaks. `--all-safe` applies it.
+    /// Nothing breaks.
     Low,
-    /// It costs something else, such as power or memory. It is applied if it is named.
+    /// It costs something else, such as power or memory.
     Medium,
-    /// It may cut connections. It is applied if it is named.
+    /// It may cut connections.
     High,
     /// It may open the host to others. vtax never applies it.
     Security,

@@ -23,13 +23,14 @@ const STUDY: &str = include_str!("../files/my-study.toml");
 const LAB: &str = include_str!("../files/rack.toml");
 
 /// Each file with its text.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     ("my-study.toml", STUDY),
     ("mine.toml", STUDY),
     ("rack.toml", LAB),
     ("lab.toml", LAB),
     ("vms.toml", include_str!("../files/vms.toml")),
     ("before.json", IPERF3),
+    ("published.toml", include_str!("../../../crates/vtax-model/data/published/sparc-t7-1.toml")),
     ("1.txt", SOCKPERF),
     ("2.txt", SOCKPERF),
     ("3.txt", SOCKPERF),

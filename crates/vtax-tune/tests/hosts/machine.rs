@@ -161,7 +161,15 @@ impl Machine {
     }
 
     /// A NIC whose interrupts, counted from `interrupts.start`, go to the CPUs that `to` tells.
-    fn device(&mut self, name: &str, driver: &str, mbps: u32, node: i32, interrupts: Range<u32>, to: impl Fn(u32) -> u32) {
+    fn device(
+        &mut self,
+        name: &str,
+        driver: &str,
+        mbps: u32,
+        node: i32,
+        interrupts: Range<u32>,
+        to: impl Fn(u32) -> u32,
+    ) {
         let device = format!("sys/class/net/{name}/device");
         self.put(&format!("{device}/uevent"), format!("DRIVER={driver}\nPCI_SLOT_NAME=0000:3b:00.0"));
         self.put(&format!("{device}/numa_node"), node);
