@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-use crate::{line::FORMAT, owner::Owner, snapshot::JournalState};
+use crate::{batch::BatchId, line::FORMAT, owner::Owner, snapshot::JournalState};
 
 /// Why a journal could not be made, read or written.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -48,7 +48,7 @@ pub enum StepCause<E> {
     Journal(JournalError),
 }
 
-/// A step failed. The steps before it have been undone as far as possible.
+/// A step failed. The steps of its batch before it have been undone as far as possible.
 #[derive(Debug, thiserror::Error)]
 #[error("{step}: {cause}{}", listed(.left))]
 #[expect(missing_docs, reason = "the messages say it")]
@@ -78,6 +78,20 @@ pub struct UndoErrors<E: fmt::Display> {
     pub file: Option<JournalError>,
 }
 
+/// Why a batch is not undone.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum UndoBatchError<E: fmt::Display> {
+    #[error("`{id}` has no batch {batch}")]
+    Missing { id: String, batch: BatchId },
+    #[error(
+        "batch {later} of `{id}` has changed again what batch {batch} had changed ({step}): undo batch {later} first"
+    )]
+    Later { id: String, batch: BatchId, step: String, later: BatchId },
+    #[error(transparent)]
+    Steps(UndoErrors<E>),
+}
+
 impl<E: miette::Diagnostic> miette::Diagnostic for ExecuteError<E> {
     fn code(&self) -> Option<Box<dyn fmt::Display + '_>> {
         match &self.cause {
@@ -91,6 +105,16 @@ impl<E: miette::Diagnostic> miette::Diagnostic for ExecuteError<E> {
 impl<E: std::error::Error> miette::Diagnostic for UndoErrors<E> {
     fn code(&self) -> Option<Box<dyn fmt::Display + '_>> {
         Some(Box::new("not-undone"))
+    }
+}
+
+impl<E: std::error::Error> miette::Diagnostic for UndoBatchError<E> {
+    fn code(&self) -> Option<Box<dyn fmt::Display + '_>> {
+        match self {
+            UndoBatchError::Missing { .. } => Some(Box::new("no-such-batch")),
+            UndoBatchError::Later { .. } => Some(Box::new("changed-again-later")),
+            UndoBatchError::Steps(errors) => errors.code(),
+        }
     }
 }
 

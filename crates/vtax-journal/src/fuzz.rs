@@ -5,7 +5,7 @@ use std::{convert::Infallible, fs};
 use serde::{Deserialize, Serialize};
 use vtax_fuzz::fuzz;
 
-use crate::{Journal, JournalError, Snapshot, Step, Undone};
+use crate::{BatchId, BatchState, Journal, JournalError, Snapshot, Step, Undone};
 
 /// A step without a world. What it undoes is counted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,11 +43,23 @@ const JOURNAL: &str = r#"{"header":{"format":1,"id":"rack","kind":"lab","owner":
 {"undone":{"step":1,"how":"already-gone"}}
 {"done":{"st"#;
 
+const BATCHES: &str = r#"{"header":{"format":1,"id":"rack","kind":"tuning","owner":{"pid":1,"started":2,"command":"vtax","since":3},"about":null}}
+{"intend":{"step":0,"what":"check"}}
+{"done":{"step":0,"receipt":null}}
+"kept"
+{"intend":{"step":1,"batch":2,"what":"check"}}
+{"intend":{"step":2,"batch":2,"what":{"make":{"name":"web","within":null}}}}
+{"done":{"step":1,"receipt":9}}
+{"undone":{"step":2,"how":"already-gone"}}
+{"undone":{"step":1,"how":"reverted"}}
+{"intend":{"step":3,"batch":4,"what":"check"}}
+"#;
+
 /// Whatever is in the file: it can be listed, an error names a line of it, and what can be read can be undone.
 #[test]
 fn fuzz_journals() {
     let folder = tempfile::tempdir().expect("a folder");
-    fuzz("journals", &[JOURNAL], move |bytes| {
+    fuzz("journals", &[JOURNAL, BATCHES], move |bytes| {
         fs::write(folder.path().join("rack.journal"), bytes).expect("written");
         let read = Snapshot::<Fake>::read(folder.path(), "rack");
         let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
@@ -55,7 +67,7 @@ fn fuzz_journals() {
             assert!((1..=lines + 1).contains(line), "line {line} of {lines}");
         }
         let read = read.ok()?;
-        let journal = Journal::<Fake>::open(folder.path(), "rack").expect("it can be read, and nobody else has it");
+        let mut journal = Journal::<Fake>::open(folder.path(), "rack").expect("it can be read, and nobody else has it");
         assert_eq!((journal.header(), journal.records().len()), (read.header.as_ref(), read.records.len()));
         // The end of a line that was cut is gone, and nothing else.
         let again = Snapshot::<Fake>::read(folder.path(), "rack").expect("it is whole now");
@@ -63,6 +75,12 @@ fn fuzz_journals() {
             |records: &[crate::Record<Fake>]| records.iter().map(|record| record.step.clone()).collect::<Vec<_>>();
         assert_eq!((&again.header, steps(&again.records)), (&read.header, steps(&read.records)));
         let mut undone = 0;
+        let ids: Vec<BatchId> = journal.batches().map(|batch| batch.id).collect();
+        assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+        if let Some(id) = ids.first() {
+            journal.undo_batch(*id, &mut undone).expect("nothing fails here");
+            assert_eq!(journal.batches().next().map(|batch| batch.state()), Some(BatchState::Undone));
+        }
         let counts = journal.undo(&mut undone).expect("nothing fails here");
         assert_eq!(counts.reverted + counts.already_gone + counts.contained, read.records.len());
         assert!(undone <= read.records.len());

@@ -1,21 +1,24 @@
 //! Runs the steps of a job, and undoes them.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    marker::PhantomData,
-    path::{Path, PathBuf},
+    fs::{self, OpenOptions},
+    io,
+    ops::Range,
+    path::Path,
 };
 
 use serde::Serialize;
 
 use crate::{
+    batch::{Batch, BatchId, batches},
     damaged::{DamagedJournal, Opened},
     directory::{self, Directory},
-    error::{ExecuteError, JournalError, StepCause, UndoError, UndoErrors},
-    line::{Contents, FORMAT, Header, JournalLine, LineForm},
+    error::{ExecuteError, JournalError, StepCause, UndoBatchError, UndoError, UndoErrors},
+    line::{Contents, FORMAT, Header, JournalLine},
+    log::Log,
     owner::Owner,
-    snapshot::{Record, Snapshot, StepProgress},
+    record::{Record, StepProgress},
+    snapshot::Snapshot,
     step::{Step, Undone},
 };
 
@@ -54,7 +57,7 @@ impl<S: Step> Journal<S> {
                 io::ErrorKind::AlreadyExists => taken::<S>(&entered, id),
                 _ => directory::io("create", &path)(error),
             })?;
-        let log = Log { file, path, form: LineForm::Checked, steps: PhantomData };
+        let log = Log::new(file, path);
         let started = Self::start(log, id, kind, about);
         // Nothing was done yet, so a half-written journal is removed.
         started.inspect_err(|_| {
@@ -63,7 +66,7 @@ impl<S: Step> Journal<S> {
     }
 
     fn start(mut log: Log<S>, id: &str, kind: &str, about: &impl Serialize) -> Result<Self, JournalError> {
-        directory::claim(&log.file, &log.path)?;
+        log.claim()?;
         let about = serde_json::to_value(about).map_err(|error| log.unwritable(error))?;
         let header =
             Header { format: FORMAT, id: id.to_owned(), kind: kind.to_owned(), owner: Owner::current(), about };
@@ -103,9 +106,7 @@ impl<S: Step> Journal<S> {
             }
             contents => contents?,
         };
-        // The last line may be incomplete. A new line must not be appended to it.
-        file.set_len(contents.whole).map_err(directory::io("truncate", &path))?;
-        let log = Log { file, path, form: contents.form, steps: PhantomData };
+        let log = Log::resume(file, path, contents.form, contents.whole)?;
         Ok(Opened::Whole(Journal { log, header: contents.header, records: contents.records }))
     }
 
@@ -119,33 +120,45 @@ impl<S: Step> Journal<S> {
         &self.records
     }
 
-    /// Runs all `steps`, in order, after those of earlier calls.
-    ///
-    /// Writes all of them to the file and syncs it once, before it runs the first.
-    ///
-    /// # Errors
-    /// If a step fails, everything in this journal is undone. This includes the failed step, which may be
-    /// half done. The error has the cause and every failure of the undoing.
-    pub fn execute(mut self, steps: Vec<S>, world: &mut S::World) -> Result<Self, ExecuteError<S::Error>> {
-        let first = self.records.len();
-        if let Err(error) = self.intend(steps) {
-            return Err(self.give_up(first, first, StepCause::Journal(error), world));
-        }
-        for index in first..self.records.len() {
-            if let Err(cause) = self.take(index, world) {
-                return Err(self.give_up(index, index + 1, cause, world));
-            }
-        }
-        Ok(self)
+    /// The batches so far, with how far each got.
+    pub fn batches(&self) -> impl DoubleEndedIterator<Item = Batch<'_, S>> {
+        batches(&self.records)
     }
 
-    fn intend(&mut self, steps: Vec<S>) -> Result<(), JournalError> {
+    /// Runs all `steps`, in order, as a new batch.
+    ///
+    /// Writes all of them to the file and syncs it once, before it runs the first. A batch without steps leaves no
+    /// trace, so the next one gets the same id.
+    ///
+    /// # Errors
+    /// If a step fails, this batch is undone, the failed step too, which may be half done. Earlier batches stay as
+    /// they are, and the journal can be used on. The error has the cause and every failure of the undoing.
+    pub fn execute(&mut self, steps: Vec<S>, world: &mut S::World) -> Result<BatchId, ExecuteError<S::Error>> {
+        let (first, batch) = (self.records.len(), self.next_batch());
+        self.intend(batch, steps).map_err(|error| ExecuteError {
+            step: "write the journal".to_owned(),
+            index: first,
+            cause: StepCause::Journal(error),
+            left: None,
+        })?;
+        for index in first..self.records.len() {
+            if let Err(cause) = self.take(index, world) {
+                return Err(self.give_up(first, index, cause, world));
+            }
+        }
+        Ok(batch)
+    }
+
+    fn next_batch(&self) -> BatchId {
+        self.records.last().map_or(BatchId::FIRST, |record| record.batch.next())
+    }
+
+    fn intend(&mut self, batch: BatchId, steps: Vec<S>) -> Result<(), JournalError> {
         let first = self.records.len();
-        let lines = steps.iter().enumerate().map(|(index, what)| JournalLine::Intend { step: first + index, what });
-        self.log.append(lines)?;
-        self.records.extend(steps.into_iter().map(|step| Record { step, progress: StepProgress::Intended }));
-        self.log.file.sync_all().map_err(directory::io("sync", &self.log.path))?;
-        self.log.directory()?.sync()
+        let line = |(index, what)| JournalLine::Intend { step: first + index, batch, what };
+        self.log.append_synced(steps.iter().enumerate().map(line))?;
+        self.records.extend(steps.into_iter().map(|step| Record { step, batch, progress: StepProgress::Intended }));
+        Ok(())
     }
 
     fn take(&mut self, index: usize, world: &mut S::World) -> Result<(), StepCause<S::Error>> {
@@ -159,25 +172,57 @@ impl<S: Step> Journal<S> {
         seen.and(written)
     }
 
-    /// Undoes the first `attempted` steps. Later ones have not begun.
+    /// Undoes the steps of the last batch from `first` to the failed one. Later ones have not begun.
     fn give_up(
-        mut self,
-        index: usize,
-        attempted: usize,
+        &mut self,
+        first: usize,
+        failed: usize,
         cause: StepCause<S::Error>,
         world: &mut S::World,
     ) -> ExecuteError<S::Error> {
-        let step =
-            self.records.get(index).map_or_else(|| "write the journal".to_owned(), |record| record.step.describe());
-        self.records.truncate(attempted);
-        let left = self.undo(world).err().map(Box::new);
-        ExecuteError { step, index, cause, left }
+        for index in failed + 1..self.records.len() {
+            self.record_undone(index, Undone::AlreadyGone);
+        }
+        let (_, steps) = self.undo_steps(first..failed + 1, world);
+        let left = self.left(steps, None).map(Box::new);
+        ExecuteError { step: self.records[failed].step.describe(), index: failed, cause, left }
     }
 
     /// Marks the job as one that may outlive this process, until somebody undoes it by name.
     pub fn keep(&mut self) -> Result<(), JournalError> {
-        self.log.append([JournalLine::Kept])?;
-        self.log.file.sync_all().map_err(directory::io("sync", &self.log.path))
+        self.log.append_synced([JournalLine::Kept])
+    }
+
+    /// Undoes the steps of one batch, the last first. The journal and its other batches stay, and a kept journal stays
+    /// kept. A batch that is undone already is left as it is.
+    ///
+    /// # Errors
+    /// [`UndoBatchError::Later`] if a later batch has changed the same object again. Nothing is changed then: undo the
+    /// later one first. [`UndoBatchError::Steps`] lists every step that failed; another call continues from there.
+    pub fn undo_batch(&mut self, batch: BatchId, world: &mut S::World) -> Result<UndoCounts, UndoBatchError<S::Error>> {
+        let first = self.records.partition_point(|record| record.batch < batch);
+        let steps = first..self.records.partition_point(|record| record.batch <= batch);
+        if steps.is_empty() {
+            return Err(UndoBatchError::Missing { id: self.log.id(), batch });
+        }
+        self.check_last_of_its_objects(steps.clone())?;
+        let (counts, errors) = self.undo_steps(steps, world);
+        self.left(errors, None).map_or(Ok(counts), |errors| Err(UndoBatchError::Steps(errors)))
+    }
+
+    /// If a later batch had changed the value again, the value would be neither the one from before nor the one of the
+    /// batch, and would stay. Later the other batch would bring back a value that nobody wants any more.
+    fn check_last_of_its_objects(&self, steps: Range<usize>) -> Result<(), UndoBatchError<S::Error>> {
+        let is_there = |record: &&Record<S>| !matches!(record.progress, StepProgress::Undone(_));
+        let (own, later) = (&self.records[steps.clone()], &self.records[steps.end..]);
+        for record in own.iter().filter(is_there) {
+            let again = later.iter().filter(is_there).find(|later| later.step.changes_the_same(&record.step));
+            if let Some(again) = again {
+                let (batch, step) = (record.batch, record.step.describe());
+                return Err(UndoBatchError::Later { id: self.log.id(), batch, step, later: again.batch });
+            }
+        }
+        Ok(())
     }
 
     /// Undoes all steps, the last first, and removes the file. A kept journal isn't kept any more.
@@ -192,23 +237,31 @@ impl<S: Step> Journal<S> {
         if self.header.is_some() {
             let _ = self.log.append([JournalLine::Undoing]);
         }
-        let mut tally = UndoCounts::default();
-        let mut errors = Vec::new();
-        for index in (0..self.records.len()).rev() {
-            match self.undo_one(index, world) {
-                Ok(how) => tally.count(how),
-                Err(error) => errors.push(UndoError { step: self.records[index].step.describe(), error }),
-            }
-        }
+        let (counts, steps) = self.undo_steps(0..self.records.len(), world);
         let mut file = None;
-        if errors.is_empty() {
+        if steps.is_empty() {
             S::finish(world);
             file = self.log.remove().err();
         }
-        if errors.is_empty() && file.is_none() {
-            return Ok(tally);
+        self.left(steps, file).map_or(Ok(counts), Err)
+    }
+
+    /// Undoes these steps, the last first, and goes on after an error.
+    fn undo_steps(&mut self, steps: Range<usize>, world: &mut S::World) -> (UndoCounts, Vec<UndoError<S::Error>>) {
+        let mut counts = UndoCounts::default();
+        let mut errors = Vec::new();
+        for index in steps.rev() {
+            match self.undo_one(index, world) {
+                Ok(how) => counts.count(how),
+                Err(error) => errors.push(UndoError { step: self.records[index].step.describe(), error }),
+            }
         }
-        Err(UndoErrors { id: self.log.id(), steps: errors, file })
+        (counts, errors)
+    }
+
+    fn left(&self, steps: Vec<UndoError<S::Error>>, file: Option<JournalError>) -> Option<UndoErrors<S::Error>> {
+        let id = self.log.id();
+        (!steps.is_empty() || file.is_some()).then_some(UndoErrors { id, steps, file })
     }
 
     /// Removes a journal without steps. One with steps stays. Returns whether the journal was removed.
@@ -221,59 +274,19 @@ impl<S: Step> Journal<S> {
     }
 
     fn undo_one(&mut self, index: usize, world: &mut S::World) -> Result<Undone, S::Error> {
-        let record = &mut self.records[index];
+        let record = &self.records[index];
         if let StepProgress::Undone(how) = record.progress {
             return Ok(how);
         }
         let how = record.step.undo(record.progress.receipt(), world)?;
-        record.progress = StepProgress::Undone(how);
-        // If the disk is full, this line is lost. Then a later recovery looks at this step once more, which
-        // does no harm.
-        let _ = self.log.append([JournalLine::Undone { step: index, how }]);
+        self.record_undone(index, how);
         Ok(how)
     }
-}
 
-/// A line to be written for a step that is stored elsewhere.
-type Entry<'a, S> = JournalLine<&'a S, &'a <S as Step>::Receipt>;
-
-/// The open file.
-#[derive(Debug)]
-struct Log<S> {
-    file: File,
-    path: PathBuf,
-    form: LineForm,
-    steps: PhantomData<S>,
-}
-
-impl<S: Step> Log<S> {
-    /// Writes all lines with one `write`.
-    fn append<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<(), JournalError>
-    where
-        S: 'a,
-    {
-        let mut buffer = Vec::new();
-        for line in lines {
-            line.write_to(&mut buffer, self.form).map_err(|error| self.unwritable(error))?;
-        }
-        self.file.write_all(&buffer).map_err(directory::io("write", &self.path))
-    }
-
-    fn unwritable(&self, error: serde_json::Error) -> JournalError {
-        directory::io("write", &self.path)(error.into())
-    }
-
-    fn directory(&self) -> Result<Directory, JournalError> {
-        Directory::enter(self.path.parent().expect("a journal's path is made by joining a directory"))
-    }
-
-    fn remove(&self) -> Result<(), JournalError> {
-        let _entered = self.directory()?;
-        fs::remove_file(&self.path).map_err(directory::io("remove", &self.path))
-    }
-
-    fn id(&self) -> String {
-        self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+    /// If the disk is full, this line is lost. Then a later recovery looks at this step once more, which does no harm.
+    fn record_undone(&mut self, index: usize, how: Undone) {
+        let _ = self.log.append([JournalLine::Undone { step: index, how }]);
+        self.records[index].progress = StepProgress::Undone(how);
     }
 }
 

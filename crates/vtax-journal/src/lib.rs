@@ -5,6 +5,10 @@
 //! or a `kill -9`, a later process reads in the journal what may exist and who made it, and can undo it. It
 //! never searches for anything by the pattern of a name.
 //!
+//! Each call of [`Journal::execute`] adds a [`Batch`]. If one of its steps fails, this batch is undone and no other. A
+//! batch can be undone alone, or the journal as a whole. A batch that is half done or half undone, because a process was
+//! killed, is known by its lines ([`BatchState::Partial`]).
+//!
 //! The `done` lines are not synced. What the steps make (namespaces, links, sysctls) lives in the kernel's
 //! memory. A power cut removes it together with the lines that are not synced. A killed process loses no
 //! line, because a line is in the page cache as soon as `write` returns.
@@ -12,13 +16,13 @@
 //! The owner holds an exclusive lock on the file as long as it lives. So the lock tells a running job from an
 //! abandoned one. However the process ends, the kernel releases the lock, so no heartbeat and no guess by age
 //! is needed.
-
 //!
 //! Each line has a checksum. A file with a line that isn't as it was written is never undone by what it says: its
 //! owner finds by other means what the job has made, and sets the file aside ([`DamagedJournal`]).
 
 #![forbid(unsafe_code)]
 
+mod batch;
 pub mod checksum;
 mod damaged;
 mod directory;
@@ -27,14 +31,18 @@ mod error;
 mod fuzz;
 mod journal;
 mod line;
+mod log;
 mod owner;
+mod record;
 mod snapshot;
 mod step;
 
+pub use batch::{Batch, BatchId, BatchIdError, BatchState, batches};
 pub use damaged::{DamagedJournal, Opened};
-pub use error::{ExecuteError, JournalError, StepCause, UndoError, UndoErrors};
+pub use error::{ExecuteError, JournalError, StepCause, UndoBatchError, UndoError, UndoErrors};
 pub use journal::{Journal, UndoCounts};
 pub use line::{FORMAT, Header};
 pub use owner::Owner;
-pub use snapshot::{JournalState, Record, Scan, Snapshot, StepProgress, scan};
+pub use record::{Record, StepProgress};
+pub use snapshot::{JournalState, Scan, Snapshot, scan};
 pub use step::{Step, Undone};

@@ -5,13 +5,19 @@
 //! 0c6a1f77 {"intend":{"step":0,"what":{…}}}
 //! e8b15a02 {"intend":{"step":1,"what":{…}}}
 //! 91d3c4aa {"done":{"step":0,"receipt":{…}}}
+//! 7c20bb19 {"done":{"step":1,"receipt":{…}}}
 //! 2be40d18 "kept"
+//! 30f1d6a2 {"intend":{"step":2,"batch":2,"what":{…}}}
+//! d4410e8c {"done":{"step":2,"receipt":{…}}}
 //! a07c93f5 "undoing"
 //! 6d20e8b9 {"undone":{"step":0,"how":"reverted"}}
 //! ```
 //!
 //! A process that dies while it writes leaves a last line without a newline. This line is ignored: either its
 //! step had not begun, or the step's `intend` line is in the file.
+//!
+//! An `intend` line without a number of its batch is of the first batch. So a journal with one batch is what it was before
+//! there were several, and an older vtax can undo one with more, as a whole.
 //!
 //! Format 1 had no checksums. Its files are still read, and go on without checksums.
 
@@ -20,10 +26,11 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    batch::BatchId,
     checksum,
     error::JournalError,
     owner::Owner,
-    snapshot::{Record, StepProgress},
+    record::{Record, StepProgress},
     step::{Step, Undone},
 };
 
@@ -79,11 +86,22 @@ pub struct Header {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum JournalLine<S, R> {
     Header(Header),
-    Intend { step: usize, what: S },
-    Done { step: usize, receipt: R },
+    Intend {
+        step: usize,
+        #[serde(default = "BatchId::first", skip_serializing_if = "BatchId::is_first")]
+        batch: BatchId,
+        what: S,
+    },
+    Done {
+        step: usize,
+        receipt: R,
+    },
     Kept,
     Undoing,
-    Undone { step: usize, how: Undone },
+    Undone {
+        step: usize,
+        how: Undone,
+    },
 }
 
 impl<S: Serialize, R: Serialize> JournalLine<S, R> {
@@ -138,15 +156,23 @@ impl<S: Step> Contents<S> {
             (JournalLine::Header(header), None) => self.header = Some(header),
             (JournalLine::Header(_), Some(_)) => return Err("a second header"),
             (_, None) => return Err("a line before the header"),
-            (JournalLine::Intend { step, what }, _) if step == self.records.len() => {
-                self.records.push(Record { step: what, progress: StepProgress::Intended });
-            }
-            (JournalLine::Intend { .. }, _) => return Err("a step out of order"),
+            (JournalLine::Intend { step, batch, what }, _) => self.intend(step, batch, what)?,
             (JournalLine::Done { step, receipt }, _) => self.record(step)?.progress = StepProgress::Done(receipt),
             (JournalLine::Undone { step, how }, _) => self.record(step)?.progress = StepProgress::Undone(how),
             (JournalLine::Kept, _) => self.kept = true,
             (JournalLine::Undoing, _) => self.kept = false,
         }
+        Ok(())
+    }
+
+    fn intend(&mut self, step: usize, batch: BatchId, what: S) -> Result<(), &'static str> {
+        if step != self.records.len() {
+            return Err("a step out of order");
+        }
+        if self.records.last().is_some_and(|last| batch < last.batch) || batch < BatchId::FIRST {
+            return Err("a batch out of order");
+        }
+        self.records.push(Record { step: what, batch, progress: StepProgress::Intended });
         Ok(())
     }
 

@@ -10,10 +10,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    batch::{Batch, batches},
     directory::{self, Directory},
     error::JournalError,
     line::{Contents, Header},
-    step::{Step, Undone},
+    record::Record,
+    step::Step,
 };
 
 /// A journal as it was when it was read.
@@ -25,35 +27,6 @@ pub struct Snapshot<S: Step> {
     /// None if the owner died before it wrote the first line; it had done nothing then.
     pub header: Option<Header>,
     pub records: Vec<Record<S>>,
-}
-
-/// A step, and how far it got.
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct Record<S: Step> {
-    pub step: S,
-    pub progress: StepProgress<S::Receipt>,
-}
-
-/// How far a step got.
-#[derive(Debug)]
-pub enum StepProgress<R> {
-    /// The step was to be done. It may have begun.
-    Intended,
-    /// The step was done, with this receipt.
-    Done(R),
-    /// The step was undone.
-    Undone(Undone),
-}
-
-impl<R> StepProgress<R> {
-    /// The step's receipt, if it is done.
-    pub fn receipt(&self) -> Option<&R> {
-        match self {
-            StepProgress::Done(receipt) => Some(receipt),
-            StepProgress::Intended | StepProgress::Undone(_) => None,
-        }
-    }
 }
 
 /// Whether a living process uses a journal.
@@ -83,6 +56,11 @@ impl<S: Step> Snapshot<S> {
     /// Reads the journal `id`.
     pub fn read(directory: &Path, id: &str) -> Result<Snapshot<S>, JournalError> {
         Snapshot::read_in(&Directory::enter(directory)?, id)
+    }
+
+    /// The batches, with how far each got.
+    pub fn batches(&self) -> impl DoubleEndedIterator<Item = Batch<'_, S>> {
+        batches(&self.records)
     }
 
     pub(crate) fn read_in(directory: &Directory, id: &str) -> Result<Snapshot<S>, JournalError> {

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use vtax_journal::{
-    Journal, JournalError, JournalState, Opened, Snapshot, Step, StepCause, UndoCounts, Undone, checksum, scan,
+    BatchState, Journal, JournalError, JournalState, Opened, Snapshot, Step, StepCause, UndoCounts, Undone, checksum,
+    scan,
 };
 
 /// Named boxes, some inside others, that fail on demand.
@@ -70,6 +71,13 @@ fn create(directory: &Path) -> Journal<Make> {
     Journal::create(directory, "rack", "test", &"the rack").expect("a free name")
 }
 
+/// A journal whose job is done.
+fn done(directory: &Path, world: &mut World) -> Journal<Make> {
+    let mut journal = create(directory);
+    journal.execute(job(), world).expect("nothing fails");
+    journal
+}
+
 fn journals(directory: &Path) -> usize {
     scan::<Make>(directory).expect("a directory").len()
 }
@@ -78,7 +86,7 @@ fn journals(directory: &Path) -> usize {
 fn a_job_is_done_and_undone() {
     let directory = tempfile::tempdir().unwrap();
     let mut world = World::default();
-    let journal = create(directory.path()).execute(job(), &mut world).expect("nothing fails");
+    let journal = done(directory.path(), &mut world);
     assert_eq!(world.boxes.len(), 6);
     let tally = journal.undo(&mut world).expect("nothing fails");
     assert_eq!(tally, UndoCounts { reverted: 2, already_gone: 0, contained: 4 });
@@ -93,13 +101,16 @@ fn a_failure_at_any_step_leaves_nothing() {
             let directory = tempfile::tempdir().unwrap();
             let mut world = World::default();
             *(if read_back { &mut world.fail_read_back } else { &mut world.fail_apply }) = Some(name);
-            let error = create(directory.path()).execute(job(), &mut world).expect_err("a step fails");
+            let mut journal = create(directory.path());
+            let error = journal.execute(job(), &mut world).expect_err("a step fails");
             assert_eq!((error.index, error.step.as_str()), (name, format!("make box {name}").as_str()));
             assert!(
                 matches!((read_back, error.cause), (true, StepCause::ReadBack(Stuck(n))) | (false, StepCause::Apply(Stuck(n))) if n == name)
             );
             assert!(error.left.is_none());
             assert!(world.boxes.is_empty(), "{world:?}");
+            assert!(journal.batches().all(|batch| batch.state() == BatchState::Undone));
+            journal.undo(&mut world).expect("nothing is left");
             assert_eq!(journals(directory.path()), 0);
         }
     }
@@ -111,8 +122,10 @@ fn what_could_not_be_undone_is_reported_and_tried_again() {
         for stuck in (0..=fails).filter(|name| name % 3 == 0) {
             let directory = tempfile::tempdir().unwrap();
             let mut world = World { fail_apply: Some(fails), fail_undo: vec![stuck], ..World::default() };
-            let error = create(directory.path()).execute(job(), &mut world).expect_err("a step fails");
+            let mut journal = create(directory.path());
+            let error = journal.execute(job(), &mut world).expect_err("a step fails");
             let left = error.left.expect("a step is stuck");
+            drop(journal);
             assert_eq!(left.steps.iter().map(|left| &left.error).collect::<Vec<_>>(), [&Stuck(stuck)]);
             assert!(world.boxes.contains_key(&stuck));
             world.fail_undo.clear();
@@ -127,7 +140,7 @@ fn what_could_not_be_undone_is_reported_and_tried_again() {
 fn every_undo_error_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let mut world = World { fail_undo: vec![0, 2, 3], ..World::default() };
-    let journal = create(directory.path()).execute(job(), &mut world).unwrap();
+    let journal = done(directory.path(), &mut world);
     let errors = journal.undo(&mut world).expect_err("three are stuck");
     assert_eq!(
         errors.to_string(),
@@ -159,7 +172,7 @@ fn history() -> Vec<World> {
 fn whole_file() -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let mut world = World { fail_undo: vec![0], ..World::default() };
-    let journal = create(directory.path()).execute(job(), &mut world).unwrap();
+    let journal = done(directory.path(), &mut world);
     journal.undo(&mut world).expect_err("the file is needed");
     fs::read(directory.path().join("rack.journal")).unwrap()
 }
@@ -209,7 +222,7 @@ fn a_kept_job_whose_undoing_was_killed_is_abandoned() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rack.journal");
     let mut world = World { fail_undo: vec![0], ..World::default() };
-    let mut journal = create(directory.path()).execute(job(), &mut world).unwrap();
+    let mut journal = done(directory.path(), &mut world);
     journal.keep().unwrap();
     journal.undo(&mut world).expect_err("the file is needed");
     let bytes = fs::read(&file).unwrap();
@@ -279,7 +292,7 @@ fn the_lock_tells_the_living_from_the_dead() {
     let directory = tempfile::tempdir().unwrap();
     let mut world = World::default();
     let state = || Snapshot::<Make>::read(directory.path(), "rack").unwrap().state;
-    let journal = create(directory.path()).execute(job(), &mut world).unwrap();
+    let journal = done(directory.path(), &mut world);
     assert_eq!(state(), JournalState::Alive);
     let taken = Journal::<Make>::create(directory.path(), "rack", "test", &()).expect_err("taken");
     assert!(matches!(&taken, JournalError::Taken { state: JournalState::Alive, .. }), "{taken}");
@@ -300,19 +313,6 @@ fn the_lock_tells_the_living_from_the_dead() {
     assert!(matches!(missing, JournalError::Missing { .. }), "{missing}");
     let bad = Journal::<Make>::open(directory.path(), "../rack").expect_err("no name");
     assert!(matches!(bad, JournalError::BadId { .. }), "{bad}");
-}
-
-#[test]
-fn a_second_batch_is_undone_with_the_first() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut world = World::default();
-    let journal = create(directory.path()).execute(job(), &mut world).unwrap();
-    world.fail_apply = Some(7);
-    let more = vec![Make { name: 6, within: None }, Make { name: 7, within: None }];
-    let error = journal.execute(more, &mut world).expect_err("the second batch fails");
-    assert_eq!(error.index, 7);
-    assert!(world.boxes.is_empty());
-    assert_eq!(journals(directory.path()), 0);
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use vtax_journal::{Journal, JournalState, Snapshot};
+use vtax_journal::{ExecuteError, Journal, JournalState, Snapshot};
 use vtax_model::{options::CongestionControl, run::Hop, topology::Name, units::Mtu};
 use vtax_sys::{netlink::QdiscStats, netns::Outlive};
 
@@ -50,8 +50,8 @@ impl Lab {
             journal.discard_if_empty()?;
             return Err(error);
         }
-        let built = journal.execute(steps, &mut site);
-        let journal = built.map_err(|error| LabError::Build { lab: blueprint.lab.clone(), error: Box::new(error) })?;
+        let built = build(journal, steps, &mut site);
+        let journal = built.map_err(|error| LabError::Build { lab: blueprint.lab.clone(), error })?;
         Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: Some(journal) })
     }
 
@@ -223,6 +223,20 @@ fn register(world: &World, blueprint: &Blueprint, lifetime: Lifetime) -> Result<
     };
     let record = LabRecord::new(blueprint, keeper);
     Ok(Journal::create(&world.journals(), blueprint.lab.as_str(), LabRecord::KIND, &record)?)
+}
+
+/// Carries out the steps of a new lab. If one fails, nothing of the lab is left. What could not be undone stays in the
+/// journal for the next `clean`.
+fn build(
+    mut journal: Journal<LabStep>,
+    steps: Vec<LabStep>,
+    site: &mut Site,
+) -> Result<Journal<LabStep>, Box<ExecuteError<LabError>>> {
+    let Err(mut error) = journal.execute(steps, site) else { return Ok(journal) };
+    if error.left.is_none() {
+        error.left = journal.undo(site).err().map(Box::new);
+    }
+    Err(error.into())
 }
 
 /// Each open namespace takes two descriptors. A hard limit below that makes the build fail later, by name.

@@ -40,7 +40,7 @@ impl Owners {
         let mut owners = Owners::default();
         for (id, snapshot) in scan::<LabStep>(&world.journals())? {
             let (Ok(lab), Ok(snapshot)) = (Name::try_from(id), snapshot) else { continue };
-            for Record { step, progress } in &snapshot.records {
+            for Record { step, progress, .. } in &snapshot.records {
                 if matches!(progress, StepProgress::Done(_)) {
                     owners.take(&lab, step);
                 }

@@ -1,0 +1,91 @@
+//! Batches: the steps of a journal that were executed by one call, and can be undone by one.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    record::{Record, StepProgress},
+    step::Step,
+};
+
+/// A text that is no number of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no number of a batch; write a whole number from 1")]
+pub struct BatchIdError(String);
+
+/// The number of a batch within its journal, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BatchId(u32);
+
+/// Some steps of a journal that belong together.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Batch<'a, S: Step> {
+    pub id: BatchId,
+    /// At least one.
+    pub records: &'a [Record<S>],
+}
+
+/// How far a batch got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchState {
+    /// All its steps are done.
+    Done,
+    /// Somebody was interrupted while it was done or undone, or not all of it could be undone. Undo it.
+    Partial,
+    /// Nothing of it is left.
+    Undone,
+}
+
+impl BatchId {
+    pub(crate) const FIRST: BatchId = BatchId(1);
+
+    pub(crate) fn next(self) -> BatchId {
+        BatchId(self.0.saturating_add(1))
+    }
+
+    pub(crate) fn first() -> BatchId {
+        BatchId::FIRST
+    }
+
+    pub(crate) fn is_first(&self) -> bool {
+        *self == BatchId::FIRST
+    }
+}
+
+impl fmt::Display for BatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for BatchId {
+    type Err = BatchIdError;
+
+    fn from_str(text: &str) -> Result<Self, BatchIdError> {
+        let number = text.parse().ok().filter(|number| *number > 0);
+        number.map(BatchId).ok_or_else(|| BatchIdError(text.to_owned()))
+    }
+}
+
+impl<S: Step> Batch<'_, S> {
+    /// How far it got.
+    pub fn state(&self) -> BatchState {
+        let all = |is: fn(&StepProgress<S::Receipt>) -> bool| self.records.iter().all(|record| is(&record.progress));
+        if all(|progress| matches!(progress, StepProgress::Done(_))) {
+            BatchState::Done
+        } else if all(|progress| matches!(progress, StepProgress::Undone(_))) {
+            BatchState::Undone
+        } else {
+            BatchState::Partial
+        }
+    }
+}
+
+/// The batches of these records, in the order in which they were executed.
+pub fn batches<S: Step>(records: &[Record<S>]) -> impl DoubleEndedIterator<Item = Batch<'_, S>> {
+    let chunks = records.chunk_by(|one, next| one.batch == next.batch);
+    chunks.map(|records| Batch { id: records[0].batch, records })
+}

@@ -1,0 +1,351 @@
+//! Batches are done and undone one by one, and wherever the process dies, the values from before come back.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use vtax_journal::{BatchId, BatchState, Journal, JournalState, Snapshot, Step, StepCause, UndoBatchError, Undone};
+
+type Values = BTreeMap<u8, u32>;
+
+/// Settings with values, and what a journal's file was at each change of one.
+#[derive(Debug, Default)]
+struct World {
+    values: Values,
+    fail_apply: Option<u32>,
+    fail_read_back: Option<u32>,
+    fail_undo: Option<u32>,
+    file: PathBuf,
+    /// The values after each change, with the length of the file then. The first are those before any change.
+    history: Vec<(usize, Values)>,
+    /// The file before it was removed.
+    last: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Set {
+    key: u8,
+    value: u32,
+    was: u32,
+}
+
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("{0} is stuck")]
+struct Refused(u32);
+
+impl Step for Set {
+    type World = World;
+    type Receipt = ();
+    type Error = Refused;
+
+    fn describe(&self) -> String {
+        format!("set {} to {}", self.key, self.value)
+    }
+
+    fn apply(&self, world: &mut World) -> Result<(), Refused> {
+        assert_eq!(world.values[&self.key], self.was, "it is planned with the value that is there");
+        if world.fail_apply == Some(self.value) {
+            return Err(Refused(self.value));
+        }
+        world.set(self.key, self.value);
+        Ok(())
+    }
+
+    fn read_back(&self, (): &(), world: &mut World) -> Result<(), Refused> {
+        if world.fail_read_back == Some(self.value) { Err(Refused(self.value)) } else { Ok(()) }
+    }
+
+    fn undo(&self, _: Option<&()>, world: &mut World) -> Result<Undone, Refused> {
+        if world.fail_undo == Some(self.value) {
+            return Err(Refused(self.value));
+        }
+        match world.values[&self.key] {
+            found if found == self.value => {
+                world.set(self.key, self.was);
+                Ok(Undone::Reverted)
+            }
+            _ => Ok(Undone::AlreadyGone),
+        }
+    }
+
+    fn changes_the_same(&self, other: &Set) -> bool {
+        self.key == other.key
+    }
+
+    fn finish(world: &mut World) {
+        world.last = fs::read(&world.file).unwrap_or_default();
+    }
+}
+
+const KEYS: u8 = 4;
+
+fn before() -> Values {
+    (0..KEYS).map(|key| (key, u32::from(key))).collect()
+}
+
+impl World {
+    fn new(directory: &Path) -> World {
+        let world = World { values: before(), file: directory.join("tuning.journal"), ..World::default() };
+        World { history: vec![(0, before())], ..world }
+    }
+
+    fn set(&mut self, key: u8, value: u32) {
+        self.values.insert(key, value);
+        let length = fs::metadata(&self.file).map_or(0, |about| about.len());
+        self.history.push((length.try_into().expect("a small file"), self.values.clone()));
+    }
+
+    /// The moments at which a process may have been killed, if it has left the first `cut` bytes of the file. An
+    /// action comes before its line.
+    fn moments(&self, cut: usize) -> RangeInclusive<usize> {
+        let until = |index: usize| self.history.get(index + 1).map_or(usize::MAX, |(length, _)| *length);
+        let possible = |index: &usize| self.history[*index].0 <= cut && cut <= until(*index);
+        let mut found = (0..self.history.len()).filter(possible);
+        let first = found.next().expect("the world has a state");
+        first..=found.next_back().unwrap_or(first)
+    }
+
+    /// A batch that changes these settings, with values that no other batch has.
+    fn plan(&self, keys: &[u8], number: usize) -> Vec<Set> {
+        let mut values = self.values.clone();
+        let step = |(index, key): (usize, &u8)| {
+            let value = 1000 * (number as u32 + 1) + index as u32;
+            let was = values.insert(*key, value).expect("each key has a value");
+            Set { key: *key, value, was }
+        };
+        keys.iter().enumerate().map(step).collect()
+    }
+}
+
+fn create(directory: &Path) -> Journal<Set> {
+    Journal::create(directory, "tuning", "test", &()).expect("a free name")
+}
+
+fn open(directory: &Path) -> Journal<Set> {
+    Journal::open(directory, "tuning").expect("nobody else has it")
+}
+
+fn states(journal: &Journal<Set>) -> Vec<BatchState> {
+    journal.batches().map(|batch| batch.state()).collect()
+}
+
+fn batch(number: usize) -> BatchId {
+    number.to_string().parse().expect("a number")
+}
+
+#[test]
+fn a_failure_undoes_its_own_batch_and_the_journal_goes_on() {
+    for read_back in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut world = World::new(directory.path());
+        let mut journal = create(directory.path());
+        let first = journal.execute(world.plan(&[0, 1], 0), &mut world).expect("nothing fails");
+        let kept = world.values.clone();
+        *(if read_back { &mut world.fail_read_back } else { &mut world.fail_apply }) = Some(2001);
+        let error = journal.execute(world.plan(&[2, 3, 2], 1), &mut world).expect_err("its second step fails");
+        assert_eq!((error.index, error.step.as_str()), (3, "set 3 to 2001"));
+        assert!(matches!(
+            (read_back, &error.cause),
+            (true, StepCause::ReadBack(Refused(2001))) | (false, StepCause::Apply(Refused(2001)))
+        ));
+        assert!(error.left.is_none());
+        assert_eq!(world.values, kept);
+        let third = journal.execute(world.plan(&[2], 2), &mut world).expect("nothing fails");
+        assert_eq!((first, third), (batch(1), batch(3)));
+        assert_eq!(states(&journal), [BatchState::Done, BatchState::Undone, BatchState::Done]);
+        drop(journal);
+        let journal = open(directory.path());
+        assert_eq!(states(&journal), [BatchState::Done, BatchState::Undone, BatchState::Done]);
+        let counts = journal.undo(&mut world).expect("nothing fails");
+        assert_eq!(world.values, before());
+        assert_eq!(counts.reverted, if read_back { 5 } else { 4 });
+    }
+}
+
+#[test]
+fn a_batch_that_could_not_be_undone_is_tried_again_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new(directory.path());
+    let mut journal = create(directory.path());
+    journal.execute(world.plan(&[0], 0), &mut world).expect("nothing fails");
+    (world.fail_apply, world.fail_undo) = (Some(2001), Some(2000));
+    let error = journal.execute(world.plan(&[1, 2], 1), &mut world).expect_err("its second step fails");
+    assert_eq!(error.left.expect("one is stuck").steps[0].error, Refused(2000));
+    assert_eq!(states(&journal), [BatchState::Done, BatchState::Partial]);
+    let stuck = journal.undo_batch(batch(2), &mut world).expect_err("still stuck");
+    assert!(matches!(&stuck, UndoBatchError::Steps(errors) if errors.steps.len() == 1), "{stuck}");
+    world.fail_undo = None;
+    let counts = journal.undo_batch(batch(2), &mut world).expect("no longer stuck");
+    assert_eq!((counts.reverted, counts.already_gone), (1, 1));
+    assert_eq!(world.values, Values::from([(0, 1000), (1, 1), (2, 2), (3, 3)]));
+}
+
+#[test]
+fn an_earlier_batch_is_undone_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new(directory.path());
+    let mut journal = create(directory.path());
+    for (number, keys) in [[0, 1], [2, 3]].iter().enumerate() {
+        journal.execute(world.plan(keys, number), &mut world).expect("nothing fails");
+    }
+    journal.keep().unwrap();
+    assert_eq!(journal.undo_batch(batch(1), &mut world).expect("nothing fails").reverted, 2);
+    assert_eq!(world.values, Values::from([(0, 0), (1, 1), (2, 2000), (3, 2001)]));
+    assert_eq!(states(&journal), [BatchState::Undone, BatchState::Done]);
+    // Again, after another process has taken over.
+    drop(journal);
+    assert_eq!(Snapshot::<Set>::read(directory.path(), "tuning").unwrap().state, JournalState::Kept);
+    let mut journal = open(directory.path());
+    assert_eq!(journal.undo_batch(batch(1), &mut world).expect("nothing to do").reverted, 2);
+    let missing = journal.undo_batch(batch(3), &mut world).expect_err("there are two");
+    assert_eq!(missing.to_string(), "`tuning` has no batch 3");
+    journal.undo(&mut world).expect("nothing fails");
+    assert_eq!(world.values, before());
+}
+
+/// Undone in the other order, the value of the first batch came back at the end, and not the one from before.
+#[test]
+fn a_value_that_two_batches_changed_is_brought_back_by_the_later_one_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new(directory.path());
+    let mut journal = create(directory.path());
+    for (number, keys) in [[0, 1], [1, 2]].iter().enumerate() {
+        journal.execute(world.plan(keys, number), &mut world).expect("nothing fails");
+    }
+    let changed = world.values.clone();
+    let error = journal.undo_batch(batch(1), &mut world).expect_err("the second batch stands on it");
+    assert_eq!(
+        error.to_string(),
+        "batch 2 of `tuning` has changed again what batch 1 had changed (set 1 to 1001): undo batch 2 first"
+    );
+    assert_eq!(world.values, changed);
+    for number in [2, 1] {
+        journal.undo_batch(batch(number), &mut world).expect("nothing fails");
+    }
+    assert_eq!(world.values, before());
+}
+
+/// What happens to a journal.
+#[derive(Debug, Clone)]
+enum Event {
+    /// A batch; perhaps one of its steps fails.
+    Execute {
+        keys: Vec<u8>,
+        fails: Option<usize>,
+        read_back: bool,
+    },
+    UndoBatch(usize),
+    Keep,
+    /// Another process goes on.
+    Reopen,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let keys = proptest::collection::vec(0..KEYS, 1..4);
+    let execute = (keys, proptest::option::weighted(0.4, 0..4_usize), any::<bool>());
+    prop_oneof![
+        4 => execute.prop_map(|(keys, fails, read_back)| Event::Execute { keys, fails, read_back }),
+        2 => (1..6_usize).prop_map(Event::UndoBatch),
+        1 => Just(Event::Keep),
+        1 => Just(Event::Reopen),
+    ]
+}
+
+/// Lets all that happen, and undoes the journal. The world remembers the moments at which it changed.
+fn play(directory: &Path, events: &[Event]) -> World {
+    let mut world = World::new(directory);
+    let mut journal = create(directory);
+    for (number, event) in events.iter().enumerate() {
+        match event {
+            Event::Execute { keys, fails, read_back } => {
+                let steps = world.plan(keys, number);
+                let fails = fails.and_then(|index| steps.get(index)).map(|step| step.value);
+                (world.fail_apply, world.fail_read_back) = if *read_back { (None, fails) } else { (fails, None) };
+                let kept = world.values.clone();
+                let done = journal.execute(steps, &mut world);
+                assert_eq!(done.is_err(), fails.is_some());
+                assert!(done.is_ok() || world.values == kept, "a failed batch leaves nothing");
+            }
+            Event::UndoBatch(number) => drop(journal.undo_batch(batch(*number), &mut world)),
+            Event::Keep => journal.keep().expect("there is room"),
+            Event::Reopen => {
+                drop(journal);
+                journal = open(directory);
+            }
+        }
+    }
+    journal.undo(&mut world).expect("nothing fails");
+    assert_eq!(world.values, before());
+    world
+}
+
+/// Goes on after a kill that has left the first `cut` bytes: undoes the batches that are half done, or only opens the
+/// journal, and then undoes all.
+fn recover(world: &World, cut: usize) {
+    for moment in world.moments(cut) {
+        for partial_first in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut after = World { values: world.history[moment].1.clone(), ..World::new(directory.path()) };
+            fs::write(&after.file, &world.last[..cut]).unwrap();
+            let mut journal = open(directory.path());
+            if partial_first {
+                let partial = journal.batches().filter(|batch| batch.state() == BatchState::Partial);
+                for id in partial.map(|batch| batch.id).collect::<Vec<_>>().into_iter().rev() {
+                    journal.undo_batch(id, &mut after).expect("nothing has changed its values since");
+                }
+                assert!(!states(&journal).contains(&BatchState::Partial));
+            }
+            journal.undo(&mut after).expect("nothing fails");
+            assert_eq!(after.values, before(), "cut at {cut}, moment {moment}");
+        }
+    }
+}
+
+#[test]
+fn a_kill_at_any_byte_between_batches_is_recovered() {
+    let directory = tempfile::tempdir().unwrap();
+    let execute = |keys: &[u8], fails| Event::Execute { keys: keys.to_vec(), fails, read_back: false };
+    let events = [
+        execute(&[0, 1], None),
+        Event::Keep,
+        execute(&[1, 2, 3], Some(1)),
+        execute(&[2], None),
+        Event::UndoBatch(1),
+        Event::Reopen,
+        execute(&[0, 0], None),
+    ];
+    let world = play(directory.path(), &events);
+    (0..=world.last.len()).for_each(|cut| recover(&world, cut));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn a_kill_in_any_line_of_any_history_is_recovered(events in proptest::collection::vec(event(), 1..7)) {
+        let directory = tempfile::tempdir().unwrap();
+        let world = play(directory.path(), &events);
+        let mut begin = 0;
+        for line in world.last.split_inclusive(|byte| *byte == b'\n') {
+            for cut in [begin, begin + line.len() / 2, begin + line.len() - 1] {
+                recover(&world, cut);
+            }
+            begin += line.len();
+        }
+        recover(&world, begin);
+    }
+}
+
+#[test]
+fn a_number_of_a_batch_is_read_as_it_is_printed() {
+    assert_eq!(batch(7).to_string(), "7");
+    for text in ["0", "-1", "", "one", "1.0"] {
+        let error = text.parse::<BatchId>().expect_err("no number");
+        assert_eq!(error.to_string(), format!("`{text}` is no number of a batch; write a whole number from 1"));
+    }
+}
