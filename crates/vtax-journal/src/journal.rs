@@ -18,6 +18,7 @@ use crate::{
     log::Log,
     owner::Owner,
     record::{Record, StepProgress},
+    report::UndoReport,
     snapshot::Snapshot,
     step::{Step, Undone},
 };
@@ -31,17 +32,6 @@ pub struct Journal<S: Step> {
     log: Log<S>,
     header: Option<Header>,
     records: Vec<Record<S>>,
-}
-
-/// How the steps of a journal were undone.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UndoCounts {
-    /// Steps whose change was there and was undone.
-    pub reverted: usize,
-    /// Steps that had nothing to undo.
-    pub already_gone: usize,
-    /// Steps whose change disappeared with the object that contained it.
-    pub contained: usize,
 }
 
 impl<S: Step> Journal<S> {
@@ -199,15 +189,15 @@ impl<S: Step> Journal<S> {
     /// # Errors
     /// [`UndoBatchError::Later`] if a later batch has changed the same object again. Nothing is changed then: undo the
     /// later one first. [`UndoBatchError::Steps`] lists every step that failed; another call continues from there.
-    pub fn undo_batch(&mut self, batch: BatchId, world: &mut S::World) -> Result<UndoCounts, UndoBatchError<S::Error>> {
+    pub fn undo_batch(&mut self, batch: BatchId, world: &mut S::World) -> Result<UndoReport, UndoBatchError<S::Error>> {
         let first = self.records.partition_point(|record| record.batch < batch);
         let steps = first..self.records.partition_point(|record| record.batch <= batch);
         if steps.is_empty() {
             return Err(UndoBatchError::Missing { id: self.log.id(), batch });
         }
         self.check_last_of_its_objects(steps.clone())?;
-        let (counts, errors) = self.undo_steps(steps, world);
-        self.left(errors, None).map_or(Ok(counts), |errors| Err(UndoBatchError::Steps(errors)))
+        let (report, errors) = self.undo_steps(steps, world);
+        self.left(errors, None).map_or(Ok(report), |errors| Err(UndoBatchError::Steps(errors)))
     }
 
     /// If a later batch had changed the value again, the value would be neither the one from before nor the one of the
@@ -231,32 +221,32 @@ impl<S: Step> Journal<S> {
     ///
     /// # Errors
     /// Lists every step that failed. The file stays; another undo continues from there.
-    pub fn undo(mut self, world: &mut S::World) -> Result<UndoCounts, UndoErrors<S::Error>> {
+    pub fn undo(mut self, world: &mut S::World) -> Result<UndoReport, UndoErrors<S::Error>> {
         // From here on nobody keeps it: if this process is killed, the next recovery goes on. If the disk is full, the
         // line is lost, which leaves a kept journal kept. A file without its first line has nothing to be undone.
         if self.header.is_some() {
             let _ = self.log.append([JournalLine::Undoing]);
         }
-        let (counts, steps) = self.undo_steps(0..self.records.len(), world);
+        let (report, steps) = self.undo_steps(0..self.records.len(), world);
         let mut file = None;
         if steps.is_empty() {
             S::finish(world);
             file = self.log.remove().err();
         }
-        self.left(steps, file).map_or(Ok(counts), Err)
+        self.left(steps, file).map_or(Ok(report), Err)
     }
 
     /// Undoes these steps, the last first, and goes on after an error.
-    fn undo_steps(&mut self, steps: Range<usize>, world: &mut S::World) -> (UndoCounts, Vec<UndoError<S::Error>>) {
-        let mut counts = UndoCounts::default();
+    fn undo_steps(&mut self, steps: Range<usize>, world: &mut S::World) -> (UndoReport, Vec<UndoError<S::Error>>) {
+        let mut report = UndoReport::default();
         let mut errors = Vec::new();
         for index in steps.rev() {
             match self.undo_one(index, world) {
-                Ok(how) => counts.count(how),
+                Ok(how) => report.add(&self.records[index].step, how),
                 Err(error) => errors.push(UndoError { step: self.records[index].step.describe(), error }),
             }
         }
-        (counts, errors)
+        (report, errors)
     }
 
     fn left(&self, steps: Vec<UndoError<S::Error>>, file: Option<JournalError>) -> Option<UndoErrors<S::Error>> {
@@ -275,28 +265,18 @@ impl<S: Step> Journal<S> {
 
     fn undo_one(&mut self, index: usize, world: &mut S::World) -> Result<Undone, S::Error> {
         let record = &self.records[index];
-        if let StepProgress::Undone(how) = record.progress {
-            return Ok(how);
+        if let StepProgress::Undone(how) = &record.progress {
+            return Ok(how.clone());
         }
         let how = record.step.undo(record.progress.receipt(), world)?;
-        self.record_undone(index, how);
+        self.record_undone(index, how.clone());
         Ok(how)
     }
 
     /// If the disk is full, this line is lost. Then a later recovery looks at this step once more, which does no harm.
     fn record_undone(&mut self, index: usize, how: Undone) {
-        let _ = self.log.append([JournalLine::Undone { step: index, how }]);
+        let _ = self.log.append([JournalLine::Undone { step: index, how: how.clone() }]);
         self.records[index].progress = StepProgress::Undone(how);
-    }
-}
-
-impl UndoCounts {
-    fn count(&mut self, how: Undone) {
-        match how {
-            Undone::Reverted => self.reverted += 1,
-            Undone::AlreadyGone => self.already_gone += 1,
-            Undone::Contained => self.contained += 1,
-        }
     }
 }
 

@@ -9,6 +9,10 @@
 //! batch can be undone alone, or the journal as a whole. A batch that is half done or half undone, because a process was
 //! killed, is known by its lines ([`BatchState::Partial`]).
 //!
+//! If a step finds neither its change nor what was there before, somebody else has changed it since. The step leaves it
+//! alone and says what it has found ([`Undone::Foreign`]); the result of the undoing lists it. That is no error: nothing
+//! of ours is left.
+//!
 //! The `done` lines are not synced. What the steps make (namespaces, links, sysctls) lives in the kernel's
 //! memory. A power cut removes it together with the lines that are not synced. A killed process loses no
 //! line, because a line is in the page cache as soon as `write` returns.
@@ -34,15 +38,17 @@ mod line;
 mod log;
 mod owner;
 mod record;
+mod report;
 mod snapshot;
 mod step;
 
 pub use batch::{Batch, BatchId, BatchIdError, BatchState, batches};
 pub use damaged::{DamagedJournal, Opened};
 pub use error::{ExecuteError, JournalError, StepCause, UndoBatchError, UndoError, UndoErrors};
-pub use journal::{Journal, UndoCounts};
+pub use journal::Journal;
 pub use line::{FORMAT, Header};
 pub use owner::Owner;
 pub use record::{Record, StepProgress};
+pub use report::{ForeignChange, UndoReport};
 pub use snapshot::{JournalState, Scan, Snapshot, scan};
 pub use step::{Step, Undone};

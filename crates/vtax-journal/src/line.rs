@@ -1,7 +1,7 @@
 //! The file: a checksum and one JSON value a line. Lines are only ever appended.
 //!
 //! ```text
-//! 5f9d0b1e {"header":{"format":2,"id":"rack","kind":"lab","owner":{…},"about":{…}}}
+//! 5f9d0b1e {"header":{"format":3,"id":"rack","kind":"lab","owner":{…},"about":{…}}}
 //! 0c6a1f77 {"intend":{"step":0,"what":{…}}}
 //! e8b15a02 {"intend":{"step":1,"what":{…}}}
 //! 91d3c4aa {"done":{"step":0,"receipt":{…}}}
@@ -10,7 +10,8 @@
 //! 30f1d6a2 {"intend":{"step":2,"batch":2,"what":{…}}}
 //! d4410e8c {"done":{"step":2,"receipt":{…}}}
 //! a07c93f5 "undoing"
-//! 6d20e8b9 {"undone":{"step":0,"how":"reverted"}}
+//! 6d20e8b9 {"undone":{"step":2,"how":{"foreign":{"found":"…"}}}}
+//! 19c3f70e {"undone":{"step":1,"how":"reverted"}}
 //! ```
 //!
 //! A process that dies while it writes leaves a last line without a newline. This line is ignored: either its
@@ -19,9 +20,10 @@
 //! An `intend` line without a number of its batch is of the first batch. So a journal with one batch is what it was before
 //! there were several, and an older vtax can undo one with more, as a whole.
 //!
-//! Format 1 had no checksums. Its files are still read, and go on without checksums.
+//! Format 2 had no `{"foreign":{"found":…}}` in its `undone` lines, and format 1 no checksums either. Their files are still
+//! read, and go on in their own form.
 
-use std::path::Path;
+use std::{ops::RangeInclusive, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -35,9 +37,7 @@ use crate::{
 };
 
 /// The version of the file's format.
-pub const FORMAT: u64 = 2;
-/// The version before. Its lines have no checksum.
-const FORMER: u64 = 1;
+pub const FORMAT: u64 = 3;
 
 /// How the lines of a file are written. A file has one form, that of its first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,10 +51,11 @@ impl LineForm {
         if bytes.starts_with(b"{") { LineForm::Plain } else { LineForm::Checked }
     }
 
-    fn format(self) -> u64 {
+    /// The formats that have such lines, and can be read.
+    fn formats(self) -> RangeInclusive<u64> {
         match self {
-            LineForm::Plain => FORMER,
-            LineForm::Checked => FORMAT,
+            LineForm::Plain => 1..=1,
+            LineForm::Checked => 2..=FORMAT,
         }
     }
 
@@ -192,7 +193,7 @@ fn is_torn(end: &[u8], form: LineForm) -> bool {
 fn check_format(path: &Path, first: &[u8], form: LineForm) -> Result<(), JournalError> {
     let value: serde_json::Value = serde_json::from_slice(first).unwrap_or_default();
     match value.pointer("/header/format").and_then(serde_json::Value::as_u64) {
-        Some(found) if found != form.format() => Err(JournalError::Format { path: path.to_owned(), found }),
+        Some(found) if !form.formats().contains(&found) => Err(JournalError::Format { path: path.to_owned(), found }),
         _ => Ok(()),
     }
 }

@@ -52,7 +52,7 @@ pub trait Step: fmt::Debug + Serialize + DeserializeOwned {
 }
 
 /// How a step was undone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Undone {
     /// The change was there and was undone.
@@ -62,4 +62,10 @@ pub enum Undone {
     /// The change disappears with the object that contains it (a link with its namespace). An earlier step of
     /// the same journal made this object, and is undone next.
     Contained,
+    /// There was neither the change nor what had been there before it: somebody else has changed it since. It was left
+    /// as it is, and nothing of ours is there any more.
+    Foreign {
+        /// What was there, for people.
+        found: String,
+    },
 }

@@ -9,7 +9,9 @@ use std::{
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
-use vtax_journal::{BatchId, BatchState, Journal, JournalState, Snapshot, Step, StepCause, UndoBatchError, Undone};
+use vtax_journal::{
+    BatchId, BatchState, ForeignChange, Journal, JournalState, Snapshot, Step, StepCause, UndoBatchError, Undone,
+};
 
 type Values = BTreeMap<u8, u32>;
 
@@ -69,7 +71,8 @@ impl Step for Set {
                 world.set(self.key, self.was);
                 Ok(Undone::Reverted)
             }
-            _ => Ok(Undone::AlreadyGone),
+            found if found == self.was => Ok(Undone::AlreadyGone),
+            found => Ok(Undone::Foreign { found: found.to_string() }),
         }
     }
 
@@ -339,6 +342,27 @@ proptest! {
         }
         recover(&world, begin);
     }
+}
+
+/// An undoing that another process ends reports what the first one has found.
+#[test]
+fn what_somebody_else_has_changed_is_left_alone_and_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new(directory.path());
+    let mut journal = create(directory.path());
+    journal.execute(world.plan(&[0, 1, 2], 0), &mut world).expect("nothing fails");
+    world.values.insert(1, 77);
+    let foreign = [ForeignChange { step: "set 1 to 1001".to_owned(), found: "77".to_owned() }];
+    let report = journal.undo_batch(batch(1), &mut world).expect("that is no error");
+    assert_eq!((report.reverted, report.foreign.as_slice()), (2, foreign.as_slice()));
+    assert_eq!(states(&journal), [BatchState::Undone]);
+    drop(journal);
+    // The value is looked at once, so that a later one isn't taken for the one that was found.
+    world.values.insert(1, 78);
+    let report = open(directory.path()).undo(&mut world).expect("that is no error");
+    assert_eq!((report.reverted, report.foreign.as_slice()), (2, foreign.as_slice()));
+    assert_eq!(world.values, Values::from([(0, 0), (1, 78), (2, 2), (3, 3)]));
+    assert!(!world.file.exists());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use vtax_journal::{
-    BatchState, Journal, JournalError, JournalState, Opened, Snapshot, Step, StepCause, UndoCounts, Undone, checksum,
+    BatchState, Journal, JournalError, JournalState, Opened, Snapshot, Step, StepCause, UndoReport, Undone, checksum,
     scan,
 };
 
@@ -89,7 +89,7 @@ fn a_job_is_done_and_undone() {
     let journal = done(directory.path(), &mut world);
     assert_eq!(world.boxes.len(), 6);
     let tally = journal.undo(&mut world).expect("nothing fails");
-    assert_eq!(tally, UndoCounts { reverted: 2, already_gone: 0, contained: 4 });
+    assert_eq!(tally, UndoReport { reverted: 2, contained: 4, ..UndoReport::default() });
     assert!(world.boxes.is_empty());
     assert_eq!(journals(directory.path()), 0);
 }
@@ -177,18 +177,24 @@ fn whole_file() -> Vec<u8> {
     fs::read(directory.path().join("rack.journal")).unwrap()
 }
 
-/// The same file as the version before wrote it.
+/// The same file as the first version wrote it.
 fn former_file() -> Vec<u8> {
     let whole = whole_file();
     let lines = whole.split_inclusive(|byte| *byte == b'\n').map(|line| &line[9..]);
     let text = String::from_utf8(lines.collect::<Vec<_>>().concat()).unwrap();
-    assert!(text.contains("{\"format\":2"), "{text}");
-    text.replacen("{\"format\":2", "{\"format\":1", 1).into_bytes()
+    assert!(text.contains("{\"format\":3"), "{text}");
+    text.replacen("{\"format\":3", "{\"format\":1", 1).into_bytes()
+}
+
+/// The same file as the second version wrote it.
+fn second_file() -> Vec<u8> {
+    let former = String::from_utf8(former_file()).unwrap().replacen("{\"format\":1", "{\"format\":2", 1);
+    former.lines().flat_map(|line| checksum::line(line.as_bytes())).collect()
 }
 
 #[test]
 fn a_kill_at_any_byte_is_recovered() {
-    for bytes in [whole_file(), former_file()] {
+    for bytes in [whole_file(), second_file(), former_file()] {
         recover_at_any_byte(&bytes);
     }
 }
@@ -237,7 +243,7 @@ fn a_kept_job_whose_undoing_was_killed_is_abandoned() {
 
 #[test]
 fn new_lines_are_not_glued_to_a_torn_one() {
-    for mut bytes in [whole_file(), former_file()] {
+    for mut bytes in [whole_file(), second_file(), former_file()] {
         let directory = tempfile::tempdir().unwrap();
         bytes.extend_from_slice(br#"{"undone":{"st"#);
         fs::write(directory.path().join("rack.journal"), bytes).unwrap();
@@ -260,7 +266,7 @@ fn damage_is_named_by_file_and_line() {
     let scanned = scan::<Make>(directory.path()).unwrap();
     assert!(matches!(scanned[..], [(_, Err(JournalError::Corrupt { line: 2, .. }))]));
 
-    let header = text.lines().next().unwrap()[9..].replacen("{\"format\":2", "{\"format\":9", 1);
+    let header = text.lines().next().unwrap()[9..].replacen("{\"format\":3", "{\"format\":9", 1);
     fs::write(&file, checksum::line(header.as_bytes())).unwrap();
     let error = Journal::<Make>::open(directory.path(), "rack").expect_err("from the future");
     assert!(matches!(error, JournalError::Format { found: 9, .. }), "{error}");

@@ -1,0 +1,36 @@
+//! How an undoing went.
+
+use crate::step::{Step, Undone};
+
+/// How the steps of a journal or of a batch were undone. Those that an earlier call has undone count too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UndoReport {
+    /// Steps whose change was there and was undone.
+    pub reverted: usize,
+    /// Steps that had nothing to undo.
+    pub already_gone: usize,
+    /// Steps whose change disappeared with the object that contained it.
+    pub contained: usize,
+    /// Steps whose change somebody else has replaced by another, which was left as it is.
+    pub foreign: Vec<ForeignChange>,
+}
+
+/// A change of somebody else in the place of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignChange {
+    /// What the step describes itself as.
+    pub step: String,
+    /// What was there instead of the step's change.
+    pub found: String,
+}
+
+impl UndoReport {
+    pub(crate) fn add(&mut self, step: &impl Step, how: Undone) {
+        match how {
+            Undone::Reverted => self.reverted += 1,
+            Undone::AlreadyGone => self.already_gone += 1,
+            Undone::Contained => self.contained += 1,
+            Undone::Foreign { found } => self.foreign.push(ForeignChange { step: step.describe(), found }),
+        }
+    }
+}
