@@ -17,7 +17,7 @@ pub use self::{
     scatter::{Scatter, ScatterPoint},
     stacked::{Stacked, StackedRow},
     time_series::{Moment, TimeLine, TimeSeries},
-    trend::{Change, Trend, TrendLine, TrendRun},
+    trend::{Trend, TrendChange, TrendLine, TrendRun},
 };
 use crate::measured::Heading;
 

@@ -41,8 +41,8 @@ mod svg;
 mod tests;
 
 pub use chart::{
-    Bar, Bars, Change, Chart, Differences, Distribution, Effect, Judgement, Moment, Percentiles, Scatter, ScatterPoint,
-    Stacked, StackedRow, TimeLine, TimeSeries, Trend, TrendLine, TrendRun,
+    Bar, Bars, Chart, Differences, Distribution, Effect, Judgement, Moment, Percentiles, Scatter, ScatterPoint,
+    Stacked, StackedRow, TimeLine, TimeSeries, Trend, TrendChange, TrendLine, TrendRun,
 };
 pub use error::PlotError;
 pub use measured::{Heading, Measured, Quantity, Reach};

@@ -17,11 +17,14 @@ use vtax_model::cpus::CpuSet;
 
 use crate::clock;
 use crate::error::{Result, SysError};
+use crate::process::Pid;
 
 pub use account::{MachineMeter, MachineReading, MachineSpan};
 pub use machine::{MachineTimes, interrupts, machine_times};
 pub use task::{TaskTimes, kvm_exits, program_times, task_times};
 
+/// What sched_setaffinity(2) calls the thread that calls it.
+const CALLING: libc::pid_t = 0;
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// CPU time that was used.
@@ -51,7 +54,7 @@ impl CpuTimes {
 /// The CPUs that the calling thread may run on: its mask, within the cpuset of
 /// its cgroup. A bandwidth limit (`cpu.max`) is not visible here.
 pub fn allowed_cpus() -> Result<CpuSet> {
-    affinity::allowed().map_err(|e| SysError::os("read", "the CPU mask of this thread", e))
+    affinity::allowed(CALLING).map_err(|e| SysError::os("read", "the CPU mask of this thread", e))
 }
 
 /// The CPUs of this machine that are online, whether this process may use them or not.
@@ -68,13 +71,32 @@ pub fn online_cpus() -> Result<CpuSet> {
 pub fn pin_current_thread(cpus: &[u32]) -> Result<()> {
     let wanted: CpuSet = cpus.iter().copied().collect();
     let fail = |e: io::Error| SysError::os("pin this thread to CPU", &wanted, e);
-    affinity::pin(&wanted).map_err(fail)?;
-    if affinity::allowed().map_err(fail)? == wanted {
+    affinity::pin(CALLING, &wanted).map_err(fail)?;
+    if affinity::allowed(CALLING).map_err(fail)? == wanted {
         Ok(())
     } else {
         // The error that sched_setaffinity(2) gives if none of them is online.
         Err(fail(io::Error::from_raw_os_error(libc::EINVAL)))
     }
+}
+
+/// The CPUs that a thread may run on, as [`allowed_cpus`]. None if there is no such thread.
+pub fn thread_cpus(tid: Pid) -> Result<Option<CpuSet>> {
+    match affinity::allowed(raw(tid)?) {
+        Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        cpus => cpus.map(Some).map_err(|e| SysError::os("read the CPU mask of thread", tid, e)),
+    }
+}
+
+/// Pins a thread to these CPUs. Read it back: the kernel silently leaves out those that are offline or outside the cpuset.
+pub fn pin_thread(tid: Pid, cpus: &CpuSet) -> Result<()> {
+    affinity::pin(raw(tid)?, cpus).map_err(|e| SysError::os("pin thread", format!("{tid} to CPU {cpus}"), e))
+}
+
+/// 0 would be the calling thread.
+fn raw(tid: Pid) -> Result<libc::pid_t> {
+    let number = libc::pid_t::try_from(tid.0).ok().filter(|number| *number > 0);
+    number.ok_or_else(|| SysError::invalid("thread number", tid, "it is a whole number from 1"))
 }
 
 /// CPU time of the calling thread.
@@ -119,6 +141,21 @@ mod tests {
         let error = pin_current_thread(&[first, 8000]).unwrap_err();
         assert!(error.to_string().contains("8000"), "{error}");
         assert!(pin_current_thread(&[]).is_err());
+    }
+
+    #[test]
+    fn another_thread_is_pinned_and_one_that_has_ended_has_no_mask() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let tid = Pid(child.id());
+        let before = thread_cpus(tid).unwrap().unwrap();
+        assert_eq!(before, allowed_cpus().unwrap());
+        let first: CpuSet = before.iter().take(1).collect();
+        pin_thread(tid, &first).unwrap();
+        assert_eq!(thread_cpus(tid).unwrap(), Some(first));
+        assert_eq!(allowed_cpus().unwrap(), before);
+        child.kill().and_then(|()| child.wait()).unwrap();
+        assert_eq!(thread_cpus(tid).unwrap(), None);
+        assert!(thread_cpus(Pid(0)).is_err() && pin_thread(Pid(0), &before).is_err());
     }
 
     #[test]

@@ -1,50 +1,48 @@
-//! What a link's driver says about it, by the ethtool ioctls (`linux/ethtool.h`).
+//! What a link's driver says about it, and what it can be told, by the ethtool ioctls (`linux/ethtool.h`).
 //!
-//! The ioctls are used because they need no privilege and every kernel has them. The newer netlink family
+//! The ioctls are used because every kernel has them, and because reading needs no privilege. The newer netlink family
 //! calls the same functions of the driver.
-//!
-//! If the driver or the kernel gives no answer, or the privilege is missing, the result is empty and not an error.
 
-use std::collections::BTreeMap;
+mod features;
+
 use std::io;
 use std::os::fd::AsRawFd;
 
 use socket2::{Domain, Socket, Type};
 use vtax_model::nic::{Channels, Coalescing, Rings};
 
+use crate::error::{Result, SysError};
 use crate::netlink::{IfName, ioctl_request};
 
-/// A command's number, and the length in 32-bit words of the structure that the kernel reads and fills in.
-/// All of these have a fixed length.
+/// A structure that the kernel fills in, and of which it takes a changed copy. All of these have a fixed length.
 #[derive(Clone, Copy)]
 struct Command {
+    /// The number of the command that reads it.
     number: u32,
+    /// The number of the command that sets it.
+    setter: Option<u32>,
+    /// Its length in words of 32 bits.
     words: usize,
 }
 
 /// `struct ethtool_drvinfo`.
-const DRIVER: Command = Command { number: 0x03, words: 49 };
+const DRIVER: Command = Command { number: 0x03, setter: None, words: 49 };
 /// `struct ethtool_coalesce`.
-const COALESCING: Command = Command { number: 0x0e, words: 23 };
+const COALESCING: Command = Command { number: 0x0e, setter: Some(0x0f), words: 23 };
 /// `struct ethtool_ringparam`.
-const RINGS: Command = Command { number: 0x10, words: 9 };
+const RINGS: Command = Command { number: 0x10, setter: Some(0x11), words: 9 };
 /// `struct ethtool_channels`.
-const CHANNELS: Command = Command { number: 0x3c, words: 9 };
+const CHANNELS: Command = Command { number: 0x3c, setter: Some(0x3d), words: 9 };
 
-const ETHTOOL_GSTRINGS: u32 = 0x1b;
-const ETHTOOL_GSSET_INFO: u32 = 0x37;
-const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
-const ETH_SS_FEATURES: u32 = 4;
-const ETH_GSTRING_LEN: usize = 32;
 const SPEED_UNKNOWN: u32 = u32::MAX;
 /// `struct ethtool_link_settings` up to its masks, and the place of `link_mode_masks_nwords`.
 const LINK_WORDS: usize = 12;
 const LINK_MASK_WORDS_AT: usize = 14;
 
-/// A link that can be asked.
+/// A link that can be asked, and told what to do.
 #[derive(Debug)]
-pub(crate) struct Ethtool {
+pub struct Ethtool {
     /// Any socket will do: it only tells the kernel in which network namespace the link is.
     socket: Socket,
     link: IfName,
@@ -60,36 +58,60 @@ pub(crate) struct Driver {
 }
 
 impl Ethtool {
-    /// For a link in the calling thread's network namespace.
-    pub(crate) fn of(link: &IfName) -> Option<Self> {
-        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).ok()?;
-        Some(Self { socket, link: link.clone() })
+    /// For a link in the calling thread's network namespace. Any thread can use it then.
+    pub fn open(link: &IfName) -> Result<Self> {
+        let socket =
+            Socket::new(Domain::IPV4, Type::DGRAM, None).map_err(|e| SysError::os("ask the driver of", link, e))?;
+        Ok(Self { socket, link: link.clone() })
     }
 
     pub(crate) fn driver(&self) -> Driver {
-        self.ask(DRIVER).map(|words| Driver::parse(&bytes(&words))).unwrap_or_default()
+        let info = self.ask(DRIVER).ok().flatten();
+        info.map(|words| Driver::parse(&bytes(&words))).unwrap_or_default()
     }
 
-    pub(crate) fn channels(&self) -> Option<Channels> {
-        let words = self.ask(CHANNELS)?;
-        Some(Channels { rx: words[5], tx: words[6], other: words[7], combined: words[8] })
+    /// The queues in use. None if the driver has no such setting, or if the link is gone.
+    pub fn channels(&self) -> Result<Option<Channels>> {
+        let read = |words: Vec<u32>| Channels { rx: words[5], tx: words[6], other: words[7], combined: words[8] };
+        Ok(self.ask(CHANNELS)?.map(read))
     }
 
-    pub(crate) fn rings(&self) -> Option<Rings> {
-        let words = self.ask(RINGS)?;
-        Some(Rings { rx_most: words[1], tx_most: words[4], rx: words[5], tx: words[8] })
+    /// Sets the queues in use. Most drivers restart the link for that.
+    pub fn set_channels(&self, wanted: &Channels) -> Result<()> {
+        let Channels { rx, tx, other, combined } = *wanted;
+        self.tell(CHANNELS, "set the queues of", &[(5, rx), (6, tx), (7, other), (8, combined)])
     }
 
-    pub(crate) fn coalescing(&self) -> Option<Coalescing> {
-        let words = self.ask(COALESCING)?;
-        Some(Coalescing {
+    /// The descriptors of each queue. None if the driver has no such setting, or if the link is gone.
+    pub fn rings(&self) -> Result<Option<Rings>> {
+        let read = |words: Vec<u32>| Rings { rx_most: words[1], tx_most: words[4], rx: words[5], tx: words[8] };
+        Ok(self.ask(RINGS)?.map(read))
+    }
+
+    /// Sets the descriptors of each queue, for receiving and for sending. Most drivers restart the link for that.
+    pub fn set_rings(&self, rx: u32, tx: u32) -> Result<()> {
+        self.tell(RINGS, "set the rings of", &[(5, rx), (8, tx)])
+    }
+
+    /// How long interrupts are held back. None if the driver has no such setting, or if the link is gone.
+    pub fn coalescing(&self) -> Result<Option<Coalescing>> {
+        let read = |words: Vec<u32>| Coalescing {
             rx_us: words[1],
             rx_frames: words[2],
             tx_us: words[5],
             tx_frames: words[6],
             adaptive_rx: words[10] != 0,
             adaptive_tx: words[11] != 0,
-        })
+        };
+        Ok(self.ask(COALESCING)?.map(read))
+    }
+
+    /// Sets how long interrupts are held back. What [`Coalescing`] doesn't tell stays as it is.
+    pub fn set_coalescing(&self, wanted: &Coalescing) -> Result<()> {
+        let Coalescing { rx_us, rx_frames, tx_us, tx_frames, adaptive_rx, adaptive_tx } = *wanted;
+        let times = [(1, rx_us), (2, rx_frames), (5, tx_us), (6, tx_frames)];
+        let adaptive = [(10, u32::from(adaptive_rx)), (11, u32::from(adaptive_tx))];
+        self.tell(COALESCING, "set the interrupt delays of", &[&times[..], &adaptive[..]].concat())
     }
 
     /// In 10^6 bits a second. Some virtual links report an invented value.
@@ -112,51 +134,28 @@ impl Ethtool {
         Some(words[1]).filter(|speed| *speed != 0 && *speed != SPEED_UNKNOWN)
     }
 
-    /// Whether each offload that affects speed, and that the link has or could have, is on.
-    pub(crate) fn offloads(&self) -> BTreeMap<String, bool> {
-        let read = || {
-            let names = self.feature_names()?;
-            let states = self.features(names.len())?;
-            Some(select_offloads(&names, &states))
-        };
-        read().unwrap_or_default()
-    }
-
-    /// The names of the features by their bits. The list is the kernel's, so it is the same for all links.
-    fn feature_names(&self) -> Option<Vec<String>> {
-        let [mask_low, mask_high] = halves(1 << ETH_SS_FEATURES);
-        let mut info = vec![ETHTOOL_GSSET_INFO, 0, mask_low, mask_high, 0];
-        // SAFETY: the structure has four words, and one follows for the one set in the mask.
-        unsafe { self.call(&mut info) }.ok()?;
-        let count = usize::try_from(info[4]).ok().filter(|count| *count > 0)?;
-        let mut words = vec![0; 3 + count * ETH_GSTRING_LEN / 4];
-        words[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_FEATURES, info[4]]);
-        // SAFETY: there is room for as many strings as the kernel said, and for this set the
-        // number is a constant of the kernel (`netdev_features_strings`).
-        unsafe { self.call(&mut words) }.ok()?;
-        Some(bytes(&words[3..]).chunks_exact(ETH_GSTRING_LEN).map(|name| text(name).unwrap_or_default()).collect())
-    }
-
-    fn features(&self, count: usize) -> Option<Vec<Feature>> {
-        let blocks = count.div_ceil(32);
-        let mut words = vec![0; 2 + blocks * 4];
-        words[..2].copy_from_slice(&[ETHTOOL_GFEATURES, blocks as u32]);
-        // SAFETY: the second word says for how many blocks of four words there is room.
-        unsafe { self.call(&mut words) }.ok()?;
-        let bit = |word: u32, index: usize| word >> (index % 32) & 1 == 1;
-        let feature = |index: usize| {
-            // `struct ethtool_get_features_block`: available, requested, active, never_changed.
-            let block = &words[2 + index / 32 * 4..][..4];
-            Feature { possible: bit(block[0], index) || bit(block[2], index), on: bit(block[2], index) }
-        };
-        Some((0..count).map(feature).collect())
-    }
-
-    fn ask(&self, command: Command) -> Option<Vec<u32>> {
+    /// None if the driver has no such setting, or if the link is gone.
+    fn ask(&self, command: Command) -> Result<Option<Vec<u32>>> {
         let mut words = vec![0; command.words];
         words[0] = command.number;
         // SAFETY: the buffer is as long as the structure of this command.
-        unsafe { self.call(&mut words) }.ok().map(|()| words)
+        match unsafe { self.call(&mut words) } {
+            Ok(()) => Ok(Some(words)),
+            Err(error) if is_nothing(&error) => Ok(None),
+            Err(error) => Err(SysError::os("ask the driver of", &self.link, error)),
+        }
+    }
+
+    /// Changes these words of a structure, and leaves its others as they are.
+    fn tell(&self, command: Command, operation: &'static str, changes: &[(usize, u32)]) -> Result<()> {
+        let unsupported = || SysError::os(operation, &self.link, io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        let mut words = self.ask(command)?.ok_or_else(unsupported)?;
+        words[0] = command.setter.ok_or_else(unsupported)?;
+        for (at, word) in changes {
+            words[*at] = *word;
+        }
+        // SAFETY: the buffer is as long as the structure of this command, and is only read.
+        unsafe { self.call(&mut words) }.map_err(|e| SysError::os(operation, &self.link, e))
     }
 
     /// # Safety
@@ -171,12 +170,9 @@ impl Ethtool {
     }
 }
 
-/// A bit of the kernel's list of features.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Feature {
-    /// Whether the feature is on or could be switched on.
-    possible: bool,
-    on: bool,
+/// Whether an error says that the link or its driver has no such setting.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENODEV))
 }
 
 impl Driver {
@@ -185,20 +181,6 @@ impl Driver {
         let field = |index: usize| info.get(4 + index * 32..).and_then(|from| text(&from[..from.len().min(32)]));
         Self { name: field(0), version: field(1), firmware: field(2), bus: field(3) }
     }
-}
-
-/// Parts of the names of features that can change how fast packets are or what they cost.
-const BEARING_ON_SPEED: [&str; 7] = ["checksum", "segmentation", "scatter-gather", "gso", "gro", "lro", "rx-hashing"];
-/// Protocols that vtax doesn't measure.
-const OTHER_PROTOCOLS: [&str; 3] = ["fcoe", "sctp", "esp"];
-
-fn select_offloads(names: &[String], states: &[Feature]) -> BTreeMap<String, bool> {
-    let bears = |name: &str| {
-        BEARING_ON_SPEED.iter().any(|part| name.contains(part))
-            && !OTHER_PROTOCOLS.iter().any(|part| name.contains(part))
-    };
-    let known = names.iter().zip(states).filter(|(name, state)| state.possible && bears(name));
-    known.map(|(name, state)| (name.clone(), state.on)).collect()
 }
 
 /// A text up to its first zero. Drivers write "N/A" where they know nothing.
@@ -212,29 +194,11 @@ fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The two words in which a number of 64 bits is stored.
-fn halves(number: u64) -> [u32; 2] {
-    let [a, b, c, d, e, f, g, h] = number.to_ne_bytes();
-    [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    const OFF: Feature = Feature { possible: true, on: false };
-    const ON: Feature = Feature { possible: true, on: true };
-    const IMPOSSIBLE: Feature = Feature { possible: false, on: false };
-
-    #[test]
-    fn offloads_are_those_that_bear_on_speed_and_can_be_had() {
-        let names = ["tx-checksum-ipv4", "highdma", "rx-gro", "tx-fcoe-segmentation", "tx-udp-segmentation", "rx-lro"];
-        let states = [ON, ON, OFF, ON, ON, IMPOSSIBLE];
-        let found = select_offloads(&names.map(str::to_owned), &states);
-        let expected = [("rx-gro", false), ("tx-checksum-ipv4", true), ("tx-udp-segmentation", true)];
-        assert_eq!(found, expected.map(|(name, on)| (name.to_owned(), on)).into());
-    }
+    use std::collections::BTreeMap;
 
     #[test]
     fn a_driver_is_read_from_its_fields() {
@@ -249,18 +213,19 @@ mod tests {
 
     #[test]
     fn the_loopback_link_has_offloads_and_no_driver() {
-        let lo = Ethtool::of(&"lo".parse().unwrap()).unwrap();
+        let lo = Ethtool::open(&"lo".parse().unwrap()).unwrap();
         let offloads = lo.offloads();
         assert_eq!(offloads.get("tx-checksum-ip-generic"), Some(&true), "{offloads:?}");
         assert!(offloads.contains_key("tx-tcp-segmentation") && !offloads.contains_key("highdma"), "{offloads:?}");
-        assert_eq!((lo.driver(), lo.channels(), lo.rings()), (Driver::default(), None, None));
-        assert_eq!((lo.coalescing(), lo.speed_mbps()), (None, None));
+        assert_eq!((lo.driver(), lo.speed_mbps()), (Driver::default(), None));
+        assert_eq!((lo.channels().unwrap(), lo.rings().unwrap(), lo.coalescing().unwrap()), (None, None, None));
     }
 
     #[test]
     fn a_link_that_is_not_there_tells_nothing() {
-        let none = Ethtool::of(&"no-such-link".parse().unwrap()).unwrap();
+        let none = Ethtool::open(&"no-such-link".parse().unwrap()).unwrap();
         assert_eq!((none.driver(), none.offloads(), none.speed_mbps()), (Driver::default(), BTreeMap::new(), None));
+        assert_eq!((none.rings().unwrap(), none.feature("rx-gro").unwrap()), (None, None));
     }
 
     proptest! {

@@ -9,11 +9,12 @@
 //! | [`netns`] | network namespaces: make, pin, enter, start processes in them |
 //! | [`userns`] | getting by without root |
 //! | [`netlink`] | links, addresses, routes, and virtual functions of NICs |
+//! | [`ethtool`] | what a link's driver can be told |
 //! | [`pci`] | PCI devices, their drivers and virtual functions |
 //! | [`clock`], [`cpu`], [`idle`] | time, pins, where CPU time went, keeping CPUs awake |
 //! | [`sock`] | socket options that `socket2` lacks, segments, stamps, zero copy |
 //! | [`ring`] | io_uring |
-//! | [`sysctl`], [`process`], [`inherit`] | `/proc/sys`, limits, processes that are ours, what they inherit |
+//! | [`sysctl`], [`tree`], [`process`], [`inherit`] | `/proc/sys`, files of `/proc` and `/sys`, limits, processes that are ours, what they inherit |
 //! | [`confine`] | programs without privilege, with limits |
 //! | [`deadline`] | programs that must end in time |
 //! | [`ssh`] | what sshd tells the programs of a session |
@@ -28,7 +29,7 @@ pub mod confine;
 pub mod cpu;
 pub mod deadline;
 mod error;
-mod ethtool;
+pub mod ethtool;
 #[cfg(test)]
 mod fuzz;
 pub mod idle;
@@ -45,6 +46,7 @@ pub mod ring;
 pub mod sock;
 pub mod ssh;
 pub mod sysctl;
+pub mod tree;
 pub mod userns;
 
 pub use error::{Result, SysError};

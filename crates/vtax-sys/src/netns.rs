@@ -20,12 +20,14 @@ use std::thread;
 
 use rustix::mount::UnmountFlags;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use socket2::{Domain, Socket, Type};
 
 pub use id::NsId;
 
 use crate::error::{Result, SysError};
 use crate::inherit::die_with_parent;
 use crate::process::{Pid, ProcessId};
+use crate::sock;
 
 /// The calling thread's namespace. Not `/proc/self`, which is the main thread's.
 const OWN: &str = "/proc/thread-self/ns/net";
@@ -133,6 +135,18 @@ impl NetNs {
     /// Which namespace this is.
     pub fn id(&self) -> NsId {
         self.id
+    }
+
+    /// A number that no other namespace gets until the machine is restarted, unlike [`NetNs::id`]. None before Linux
+    /// 5.14.
+    pub fn cookie(&self) -> Result<Option<u64>> {
+        let fail = |e| SysError::os("ask the cookie of network namespace", self.id, e);
+        match self
+            .run(|| Socket::new(Domain::IPV4, Type::DGRAM, None).and_then(|socket| sock::netns_cookie(&socket)))?
+        {
+            Err(e) if e.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(None),
+            cookie => cookie.map(Some).map_err(fail),
+        }
     }
 
     /// Runs `work` on a thread of its own inside the namespace and returns its result. A panic in `work`

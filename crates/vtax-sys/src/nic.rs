@@ -19,7 +19,7 @@ use crate::pci::sysfs::{entries, number, text};
 /// shows the links of the namespace in which `/sys` was mounted, so a zone's `eth0` would be confused with
 /// the machine's.
 pub fn describe(link: &IfName) -> NicFacts {
-    let Some(ethtool) = Ethtool::of(link) else { return NicFacts::default() };
+    let Ok(ethtool) = Ethtool::open(link) else { return NicFacts::default() };
     let driver = ethtool.driver();
     let device = driver.bus.as_deref().and_then(|bus| Device::find(Path::new("/"), bus));
     NicFacts {
@@ -29,9 +29,9 @@ pub fn describe(link: &IfName) -> NicFacts {
         speed_mbps: ethtool.speed_mbps(),
         numa_node: device.as_ref().and_then(Device::numa_node),
         offloads: ethtool.offloads().into_iter().map(|(name, on)| (name.into(), on)).collect(),
-        channels: ethtool.channels(),
-        rings: ethtool.rings(),
-        coalescing: ethtool.coalescing(),
+        channels: ethtool.channels().ok().flatten(),
+        rings: ethtool.rings().ok().flatten(),
+        coalescing: ethtool.coalescing().ok().flatten(),
         irqs: device.as_ref().map(Device::irqs).unwrap_or_default(),
         bus: driver.bus.map(ForeignText::from),
     }

@@ -4,6 +4,7 @@
 //! replayed after a reboot must not kill a stranger. So a process is named by its pid *and* its start time.
 
 mod pid;
+mod thread;
 
 use std::fmt;
 use std::fs;
@@ -22,6 +23,7 @@ use crate::error::{Result, SysError};
 
 pub use pid::Pid;
 pub use rustix::process::Signal;
+pub use thread::ThreadId;
 
 /// One process, for as long as the machine runs: its pid and when it started. Written as `PID@START`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

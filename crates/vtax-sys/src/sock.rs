@@ -77,6 +77,13 @@ fn get_bytes(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: 
     Ok((length as usize).min(value.len()))
 }
 
+/// The number of the network namespace that a socket is in.
+pub(crate) fn netns_cookie(socket: impl AsFd) -> io::Result<u64> {
+    let mut cookie = [0; 8];
+    get_bytes(socket, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, &mut cookie)?;
+    Ok(u64::from_ne_bytes(cookie))
+}
+
 fn set_bytes(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8]) -> io::Result<()> {
     let length = value.len() as libc::socklen_t;
     // SAFETY: the buffer has the length that the kernel is given, and is only read.

@@ -6,6 +6,8 @@ use std::fmt;
 use std::fs;
 use std::str::FromStr;
 
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
@@ -13,10 +15,20 @@ use crate::netns::NetNs;
 ///
 /// As in sysctl(8), the first separator decides. In `net/ipv4/conf/eth0.1/…` the dots are part of the names;
 /// in `net.ipv4.conf.eth0/1.…` a slash stands for a dot.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct SysctlKey(String);
 
 impl SysctlKey {
+    /// As sysctl(8) writes it: `net.ipv4.ip_forward`.
+    pub fn dotted(&self) -> String {
+        swap_separators(&self.0)
+    }
+
+    /// Its file below `/proc`.
+    pub fn below_proc(&self) -> String {
+        format!("sys/{}", self.0)
+    }
+
     fn path(&self) -> String {
         format!("/proc/sys/{}", self.0)
     }
@@ -102,6 +114,7 @@ mod tests {
     #[test]
     fn both_notations_name_the_same_setting() {
         assert_eq!(key("net.ipv4.ip_forward"), key("net/ipv4/ip_forward"));
+        assert_eq!(key("net/ipv4/conf/eth0.1/mtu").dotted(), "net.ipv4.conf.eth0/1.mtu");
         assert_eq!(key("net.ipv4.conf.eth0/1.forwarding"), key("net/ipv4/conf/eth0.1/forwarding"));
     }
 
@@ -132,6 +145,8 @@ mod tests {
             if let Ok(key) = text.parse::<SysctlKey>() {
                 prop_assert!(!key.path().split('/').any(|name| name == ".."));
                 prop_assert!(!key.path().contains("//"));
+                prop_assert_eq!(&key.to_string().parse::<SysctlKey>().unwrap(), &key);
+                prop_assert!(!key.dotted().contains('.') || key.dotted().parse::<SysctlKey>().unwrap() == key);
             }
         }
     }

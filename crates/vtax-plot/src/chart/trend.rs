@@ -20,7 +20,7 @@ pub struct Trend {
     /// The lines.
     pub lines: Vec<TrendLine>,
     /// When something changed.
-    pub changes: Vec<Change>,
+    pub changes: Vec<TrendChange>,
 }
 
 /// A method's runs.
@@ -43,7 +43,7 @@ pub struct TrendRun {
 
 /// A time from which on the figures differ.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct TrendChange {
     /// When.
     pub at: Timestamp,
     /// Some words, such as "kernel 6.12".
@@ -150,6 +150,6 @@ impl Trend {
     }
 }
 
-fn moment(change: &Change) -> Value {
+fn moment(change: &TrendChange) -> Value {
     json!({"x": change.at.as_millisecond(), "w": inert(&change.label)})
 }

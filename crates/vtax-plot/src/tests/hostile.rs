@@ -133,7 +133,7 @@ fn trend(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
         runs: times.iter().zip([a, b, a]).map(|(at, measured)| TrendRun { at: *at, measured: *measured }).collect(),
     };
     let lines = rows.iter().map(line).collect();
-    let changes = rows.iter().map(|row| Change { at: at(3), label: row.1.clone() }).collect();
+    let changes = rows.iter().map(|row| TrendChange { at: at(3), label: row.1.clone() }).collect();
     Trend { heading: heading.clone(), quantity: quantity.clone(), lines, changes }.into()
 }
 

@@ -155,7 +155,7 @@ fn trend() -> Trend {
         };
         TrendLine { name: (*name).into(), runs: (0..90).step_by(6).map(run).collect() }
     };
-    let change = |(day, label): (i64, &str)| Change { at: at(day), label: label.into() };
+    let change = |(day, label): (i64, &str)| TrendChange { at: at(day), label: label.into() };
     Trend {
         heading: Heading::new("Round trips since the summer", "Mean time of a round trip in each run."),
         quantity: quantity(),

@@ -1,6 +1,6 @@
 //! A trend as charts: one for each test and MTU, a line for each row.
 
-use vtax_plot::{Change, Chart, Heading, Measured, PlotError, Quantity, Trend, TrendLine, TrendRun};
+use vtax_plot::{Chart, Heading, Measured, PlotError, Quantity, Trend, TrendChange, TrendLine, TrendRun};
 
 use super::{CellTrend, RunTrend};
 use crate::{
@@ -48,7 +48,7 @@ impl RunTrend {
     }
 
     /// The places at which one of these cells changed its level.
-    fn changes(&self, cells: &[&CellTrend]) -> Vec<Change> {
+    fn changes(&self, cells: &[&CellTrend]) -> Vec<TrendChange> {
         let mut places: Vec<usize> =
             cells.iter().flat_map(|cell| cell.changes.iter().map(|step| step.first_after)).collect();
         places.sort_unstable();
@@ -57,7 +57,7 @@ impl RunTrend {
             let at = self.results[result].started.parse().ok()?;
             let known = self.machine_changes.iter().find(|change| change.result == result);
             let label = known.map_or_else(|| "change of level".to_owned(), |change| change.label());
-            Some(Change { at, label })
+            Some(TrendChange { at, label })
         };
         places.into_iter().filter_map(change).collect()
     }

@@ -1,4 +1,4 @@
-//! Which CPUs the calling thread may run on.
+//! Which CPUs a thread may run on.
 
 use std::io;
 
@@ -6,15 +6,15 @@ use vtax_model::cpus::CpuSet;
 
 const BITS: u32 = libc::c_ulong::BITS;
 
-/// The calling thread's CPU mask. The C library's `cpu_set_t` ends at 1024 CPUs. The kernel refuses a buffer
+/// The CPU mask of a thread; 0 is the calling thread. The C library's `cpu_set_t` ends at 1024 CPUs. The kernel refuses a buffer
 /// that is too short, so the buffer grows until the kernel accepts it.
-pub(super) fn allowed() -> io::Result<CpuSet> {
+pub(super) fn allowed(thread: libc::pid_t) -> io::Result<CpuSet> {
     let mut words = 16;
     loop {
         let mut mask = vec![0 as libc::c_ulong; words];
         // SAFETY: the buffer has the size that the kernel is given, and the kernel writes whole words. The C
         // library's type is only a name for such an array.
-        let status = unsafe { libc::sched_getaffinity(0, size_of_val(mask.as_slice()), mask.as_mut_ptr().cast()) };
+        let status = unsafe { libc::sched_getaffinity(thread, size_of_val(mask.as_slice()), mask.as_mut_ptr().cast()) };
         if status == 0 {
             return Ok(from_mask(&mask));
         }
@@ -26,7 +26,7 @@ pub(super) fn allowed() -> io::Result<CpuSet> {
     }
 }
 
-pub(super) fn pin(cpus: &CpuSet) -> io::Result<()> {
+pub(super) fn pin(thread: libc::pid_t, cpus: &CpuSet) -> io::Result<()> {
     let highest = cpus.iter().last().unwrap_or(0);
     if highest >= CpuSet::MOST {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -36,7 +36,7 @@ pub(super) fn pin(cpus: &CpuSet) -> io::Result<()> {
         mask[(cpu / BITS) as usize] |= 1 << (cpu % BITS);
     }
     // SAFETY: the buffer has the size that the kernel is given and is only read.
-    let status = unsafe { libc::sched_setaffinity(0, size_of_val(mask.as_slice()), mask.as_ptr().cast()) };
+    let status = unsafe { libc::sched_setaffinity(thread, size_of_val(mask.as_slice()), mask.as_ptr().cast()) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

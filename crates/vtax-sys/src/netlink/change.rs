@@ -23,6 +23,7 @@ pub struct LinkChange<'a> {
     /// The hardware address. Some drivers accept it only while the link is off.
     pub mac: Option<MacAddr>,
     pub mtu: Option<u32>,
+    pub tx_queue_length: Option<u32>,
     /// Makes the link a port of this bridge; `Some(None)` removes it from its bridge.
     pub master: Option<Option<IfIndex>>,
     /// A free text of at most 255 bytes; ownership marks are stored in it.
@@ -48,6 +49,7 @@ impl LinkChange<'_> {
         let attributes = &mut message.attributes;
         attributes.extend(self.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
         attributes.extend(self.mtu.map(LinkAttribute::Mtu));
+        attributes.extend(self.tx_queue_length.map(LinkAttribute::TxQueueLen));
         // No bridge has index 0.
         attributes.extend(self.master.map(|master| LinkAttribute::Controller(master.map_or(0, |bridge| bridge.0))));
         attributes.extend(self.alias.clone().map(LinkAttribute::IfAlias));

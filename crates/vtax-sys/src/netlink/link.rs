@@ -41,6 +41,8 @@ pub struct Link {
     pub alias: Option<String>,
     /// The hardware address, for Ethernet.
     pub mac: Option<MacAddr>,
+    /// How many packets may wait to be sent, where the qdisc takes its limit from that (`txqueuelen`).
+    pub tx_queue_length: Option<u32>,
     pub tx_queues: Option<u32>,
     pub rx_queues: Option<u32>,
     /// The root qdisc, such as `noqueue`.
@@ -110,6 +112,7 @@ impl Link {
             parent_elsewhere: find(libc::IFLA_LINK_NETNSID).is_some(),
             alias: find(libc::IFLA_IFALIAS).and_then(text),
             mac: find(libc::IFLA_ADDRESS).and_then(|address| address.try_into().ok()).map(MacAddr),
+            tx_queue_length: number(libc::IFLA_TXQLEN),
             tx_queues: number(libc::IFLA_NUM_TX_QUEUES),
             rx_queues: number(libc::IFLA_NUM_RX_QUEUES),
             qdisc: find(libc::IFLA_QDISC).and_then(text),
@@ -142,6 +145,7 @@ mod tests {
             LinkAttribute::MaxMtu(0),
             LinkAttribute::IfAlias("vtax:1".into()),
             LinkAttribute::Controller(3),
+            LinkAttribute::TxQueueLen(0),
             LinkAttribute::Address(vec![2, 0, 0, 0, 0, 1]),
             LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
         ]))
@@ -149,6 +153,7 @@ mod tests {
         assert_eq!((link.index, link.name.as_str(), link.mtu), (IfIndex(5), "br0", 9000));
         assert_eq!((link.up, link.running, link.lower_up), (true, false, true));
         assert_eq!((link.master, link.max_mtu), (Some(IfIndex(3)), None));
+        assert_eq!((link.tx_queue_length, link.tx_queues), (Some(0), None));
         assert_eq!(link.kind.as_deref(), Some("bridge"));
         assert_eq!(link.alias.as_deref(), Some("vtax:1"));
         assert_eq!(link.mac.unwrap().to_string(), "02:00:00:00:00:01");

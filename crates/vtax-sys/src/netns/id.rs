@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::str::FromStr;
 
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+
 use crate::error::{Result, SysError};
 
 /// Which namespace it is: the device and inode numbers of its file, as
@@ -12,7 +14,7 @@ use crate::error::{Result, SysError};
 ///
 /// When a namespace is gone, the kernel may give its number to a new one. So an identity proves something
 /// only about a namespace that is held open or pinned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct NsId {
     device: u64,
     inode: u64,

@@ -1,0 +1,80 @@
+//! Settings of links, in namespaces that end with the test. Needs root.
+
+use vtax_sys::ethtool::Ethtool;
+use vtax_sys::netlink::{IfName, LinkChange, LinkKind, NewLink, Rtnl};
+use vtax_sys::netns::NetNs;
+use vtax_sys::tree::FileTree;
+
+fn name(text: &str) -> IfName {
+    text.parse().unwrap()
+}
+
+fn veth() -> (NetNs, Rtnl) {
+    let ns = NetNs::scratch().expect("these tests need root");
+    let mut rtnl = Rtnl::open_in(&ns).unwrap();
+    let kind = LinkKind::Veth { peer: name("set1"), peer_ns: None, peer_mtu: None };
+    rtnl.create_link(&NewLink::new(name("set0"), kind)).unwrap();
+    (ns, rtnl)
+}
+
+#[test]
+fn features_are_switched_off_and_on() {
+    let (ns, _rtnl) = veth();
+    let link = ns.run(|| Ethtool::open(&name("set0"))).unwrap().unwrap();
+    for feature in ["rx-gro", "tx-tcp-segmentation", "tx-generic-segmentation"] {
+        assert!(link.feature(feature).unwrap().is_some(), "{feature}");
+        for on in [false, true, false] {
+            link.set_feature(feature, on).unwrap();
+            assert_eq!(link.feature(feature).unwrap(), Some(on), "{feature}");
+        }
+    }
+    assert_eq!(link.feature("no-such-feature").unwrap(), None);
+    let error = link.set_feature("no-such-feature", true).unwrap_err().to_string();
+    assert!(error.contains("no-such-feature") && error.contains("ethtool -k"), "{error}");
+}
+
+/// veth has channels and neither rings nor delays. Drivers with those are on real NICs only.
+#[test]
+fn channels_are_set_and_what_a_driver_lacks_is_refused() {
+    let (ns, _rtnl) = veth();
+    let link = ns.run(|| Ethtool::open(&name("set0"))).unwrap().unwrap();
+    let before = link.channels().unwrap().expect("veth tells");
+    link.set_channels(&before).unwrap();
+    assert_eq!(link.channels().unwrap(), Some(before));
+    assert_eq!((link.rings().unwrap(), link.coalescing().unwrap()), (None, None));
+    let error = link.set_rings(512, 512).unwrap_err();
+    assert_eq!(error.errno(), Some(libc::EOPNOTSUPP), "{error}");
+}
+
+#[test]
+fn the_length_of_a_queue_is_set() {
+    let (_ns, mut rtnl) = veth();
+    let link = name("set0");
+    assert_eq!(rtnl.existing_link(&link).unwrap().tx_queue_length, Some(1000));
+    rtnl.set_link(&link, &LinkChange { tx_queue_length: Some(500), ..LinkChange::default() }).unwrap();
+    assert_eq!(rtnl.existing_link(&link).unwrap().tx_queue_length, Some(500));
+}
+
+#[test]
+fn the_sysfs_of_a_namespace_shows_its_links() {
+    let (ns, mut rtnl) = veth();
+    let index = rtnl.existing_link(&name("set0")).unwrap().index;
+    let tree = FileTree::sysfs_of(&ns).unwrap();
+    assert_eq!(tree.read("class/net/set0/ifindex").unwrap(), Some(index.to_string()));
+    let cpus = "class/net/set0/queues/rx-0/rps_cpus";
+    tree.write(cpus, "1").unwrap();
+    assert_eq!(tree.read(cpus).unwrap().map(|mask| mask.ends_with('1')), Some(true));
+    let own = FileTree::open("/sys".as_ref()).unwrap();
+    assert_eq!(own.read("class/net/set0/ifindex").unwrap(), None);
+}
+
+#[test]
+fn the_cookie_of_a_namespace_is_its_own() {
+    let [one, other] = [(); 2].map(|()| NetNs::scratch().expect("these tests need root"));
+    let cookie = |ns: &NetNs| ns.cookie().unwrap();
+    assert!(cookie(&one).is_some() && cookie(&one) == cookie(&one) && cookie(&one) != cookie(&other));
+    let old = cookie(&one);
+    drop(one);
+    // The kernel gives this one the smallest free number, often that of the one that has gone.
+    assert!(cookie(&NetNs::scratch().unwrap()) != old);
+}
