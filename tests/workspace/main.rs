@@ -20,7 +20,7 @@ const LAYERS: [&[&str]; 8] = [
     &["vtax-fuzz", "vtax-plot", "vtax-stats"],
     &["vtax-model"],
     &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic", "vtax-sys"],
-    &["vtax-engine", "vtax-host"],
+    &["vtax-change", "vtax-engine", "vtax-host"],
     &["vtax-agent", "vtax-lab", "vtax-tune"],
     &["vtax-run"],
     &["vtax-ui"],

@@ -1,0 +1,35 @@
+//! Why a change could not be planned, made or undone.
+
+use vtax_sys::SysError;
+
+/// Why a change could not be planned, made or undone.
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum ChangeError {
+    #[error(
+        "{what} was {was} when the change was planned, and is {found} now: another program has changed it; plan again"
+    )]
+    #[diagnostic(code("changed-meanwhile"))]
+    Meanwhile { what: String, was: String, found: String },
+    #[error("cannot find {what}")]
+    #[diagnostic(code("no-such-setting"))]
+    Missing { what: String },
+    #[error("{what} did not take {wrote}: it reads back as {found}")]
+    #[diagnostic(code("setting-not-taken"))]
+    NotTaken { what: String, wrote: String, found: String },
+    #[error("interrupt {irq} can't be moved: the kernel itself distributes it over the CPUs; leave it as it is")]
+    #[diagnostic(code("managed-interrupt"))]
+    ManagedIrq { irq: u32 },
+    #[error("{path:?} is no file below /sys: {why}")]
+    #[diagnostic(code("bad-value"))]
+    Path { path: String, why: &'static str },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Kernel(Box<SysError>),
+}
+
+impl From<SysError> for ChangeError {
+    fn from(error: SysError) -> ChangeError {
+        ChangeError::Kernel(Box::new(error))
+    }
+}

@@ -1,0 +1,131 @@
+//! How changes reach the machine.
+
+use std::{collections::HashMap, path::Path};
+
+use vtax_sys::{
+    SysError,
+    ethtool::Ethtool,
+    netlink::{IfIndex, Rtnl},
+    netns::NetNs,
+    tree::FileTree,
+};
+
+use crate::{error::ChangeError, namespace::NamespaceRef};
+
+/// The machine: its `/proc` and `/sys`, and connections to the network namespaces in which changes are made.
+#[derive(Debug)]
+pub struct HostAccess {
+    proc: FileTree,
+    sys: FileTree,
+    rebooted: bool,
+    own_links: Option<Rtnl>,
+    /// Each with the reference that it was opened by.
+    namespaces: HashMap<String, (NamespaceRef, OpenNamespace)>,
+}
+
+/// Connections to a namespace are made when they are first needed.
+#[derive(Debug)]
+struct OpenNamespace {
+    namespace: NetNs,
+    links: Option<Rtnl>,
+    sys: Option<FileTree>,
+}
+
+impl HostAccess {
+    /// This machine.
+    pub fn live() -> Result<HostAccess, ChangeError> {
+        HostAccess::below(Path::new("/"))
+    }
+
+    /// The directories `proc` and `sys` below this one. Links and threads are this machine's.
+    pub fn below(root: &Path) -> Result<HostAccess, ChangeError> {
+        let (proc, sys) = (FileTree::open(&root.join("proc"))?, FileTree::open(&root.join("sys"))?);
+        Ok(HostAccess { proc, sys, rebooted: false, own_links: None, namespaces: HashMap::new() })
+    }
+
+    /// For changes that were made before the machine was restarted. None of them can be there any more, so whatever is
+    /// found was put there by somebody else, even if it is equal.
+    pub fn after_reboot(self) -> HostAccess {
+        HostAccess { rebooted: true, ..self }
+    }
+
+    pub(crate) fn rebooted(&self) -> bool {
+        self.rebooted
+    }
+
+    /// Reads a file of `/proc` as a process in the namespace sees it. None if the file or the namespace is gone.
+    pub(crate) fn read_proc(&mut self, at: Option<&NamespaceRef>, path: &str) -> Result<Option<String>, SysError> {
+        let Some(at) = at else { return self.proc.read(path) };
+        match self.enter(at)? {
+            Some(_) => self.inside(at, |proc| proc.read(path)),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn write_proc(&mut self, at: Option<&NamespaceRef>, path: &str, text: &str) -> Result<(), SysError> {
+        let Some(at) = at else { return self.proc.write(path, text) };
+        self.enter(at)?.ok_or_else(|| gone(at))?;
+        self.inside(at, |proc| proc.write(path, text))
+    }
+
+    /// The `/sys` that shows the links of the namespace. None if the namespace is gone.
+    pub(crate) fn sys(&mut self, at: Option<&NamespaceRef>) -> Result<Option<&FileTree>, SysError> {
+        let Some(at) = at else { return Ok(Some(&self.sys)) };
+        let Some(open) = self.enter(at)? else { return Ok(None) };
+        if open.sys.is_none() {
+            open.sys = Some(FileTree::sysfs_of(&open.namespace)?);
+        }
+        Ok(open.sys.as_ref())
+    }
+
+    /// A connection to the namespace's links. None if the namespace is gone.
+    pub(crate) fn links(&mut self, at: Option<&NamespaceRef>) -> Result<Option<&mut Rtnl>, SysError> {
+        let Some(at) = at else {
+            if self.own_links.is_none() {
+                self.own_links = Some(Rtnl::open()?);
+            }
+            return Ok(self.own_links.as_mut());
+        };
+        let Some(open) = self.enter(at)? else { return Ok(None) };
+        if open.links.is_none() {
+            open.links = Some(Rtnl::open_in(&open.namespace)?);
+        }
+        Ok(open.links.as_mut())
+    }
+
+    /// The driver of a link, whatever its name is now. None if the link or the namespace is gone.
+    pub(crate) fn driver(&mut self, at: Option<&NamespaceRef>, index: IfIndex) -> Result<Option<Ethtool>, SysError> {
+        let Some(links) = self.links(at)? else { return Ok(None) };
+        let Some(link) = links.link(index)? else { return Ok(None) };
+        match at {
+            None => Ethtool::open(&link.name).map(Some),
+            Some(at) => match self.enter(at)? {
+                Some(open) => open.namespace.run(|| Ethtool::open(&link.name))?.map(Some),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// A namespace stays open, and so lives on, as long as this is used. None if it is gone.
+    fn enter(&mut self, at: &NamespaceRef) -> Result<Option<&mut OpenNamespace>, SysError> {
+        let key = at.to_string();
+        if self.namespaces.get(&key).is_none_or(|(known, _)| known != at) {
+            let Some(namespace) = at.open()? else { return Ok(None) };
+            self.namespaces.insert(key.clone(), (at.clone(), OpenNamespace { namespace, links: None, sys: None }));
+        }
+        Ok(self.namespaces.get_mut(&key).map(|(_, open)| open))
+    }
+
+    fn inside<T: Send>(
+        &self,
+        at: &NamespaceRef,
+        work: impl FnOnce(&FileTree) -> Result<T, SysError> + Send,
+    ) -> Result<T, SysError> {
+        let (_, open) = self.namespaces.get(&at.to_string()).ok_or_else(|| gone(at))?;
+        open.namespace.run(|| work(&self.proc))?
+    }
+}
+
+fn gone(at: &NamespaceRef) -> SysError {
+    SysError::plain("enter network namespace", at, std::io::ErrorKind::NotFound.into())
+}

@@ -1,0 +1,133 @@
+//! One value of the machine, and how it is changed and changed back.
+
+pub(crate) mod driver;
+pub(crate) mod irq;
+pub(crate) mod link;
+pub(crate) mod sysctl;
+pub(crate) mod sysfs;
+pub(crate) mod thread;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vtax_journal::Undone;
+
+use crate::{error::ChangeError, host::HostAccess};
+
+/// One value of the machine. What it prints as is its name, such as "sysctl net.ipv4.tcp_rmem of this machine": two knobs
+/// that print the same are the same one.
+pub trait Knob: fmt::Display {
+    /// What the value is.
+    type Value: Clone + PartialEq + fmt::Display;
+
+    /// The value now. None if the object is gone that has it.
+    fn read(&self, host: &mut HostAccess) -> Result<Option<Self::Value>, ChangeError>;
+
+    /// Writes a value. The kernel may make another one of it.
+    fn write(&self, host: &mut HostAccess, value: &Self::Value) -> Result<(), ChangeError>;
+}
+
+/// A new value for a knob.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValueChange<K: Knob> {
+    /// Which value.
+    #[serde(flatten)]
+    pub knob: K,
+    /// The new one.
+    pub value: K::Value,
+    /// The one from before.
+    pub was: K::Value,
+}
+
+/// What was there when the new value had been written. It is the change's, even if it isn't what was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChangeReceipt(String);
+
+impl<K: Knob> ValueChange<K> {
+    /// Reads the value that is there now. `choose` makes the new one of it.
+    pub(crate) fn plan(
+        knob: K,
+        host: &mut HostAccess,
+        choose: impl FnOnce(&K::Value) -> K::Value,
+    ) -> Result<ValueChange<K>, ChangeError> {
+        let was = knob.read(host)?.ok_or_else(|| missing(&knob))?;
+        let value = choose(&was);
+        Ok(ValueChange { knob, value, was })
+    }
+
+    fn read(&self, host: &mut HostAccess) -> Result<K::Value, ChangeError> {
+        self.knob.read(host)?.ok_or_else(|| missing(&self.knob))
+    }
+
+    fn not_taken(&self, wrote: &K::Value, found: &K::Value) -> ChangeError {
+        let what = self.knob.to_string();
+        ChangeError::NotTaken { what, wrote: wrote.to_string(), found: found.to_string() }
+    }
+
+    /// Brings the value from before back.
+    fn restore(&self, host: &mut HostAccess) -> Result<Undone, ChangeError> {
+        let written = self.knob.write(host, &self.was);
+        match self.knob.read(host)? {
+            None => Ok(Undone::AlreadyGone),
+            Some(now) if now == self.was => Ok(Undone::Reverted),
+            Some(now) => written.and(Err(self.not_taken(&self.was, &now))),
+        }
+    }
+}
+
+fn missing(knob: &impl Knob) -> ChangeError {
+    ChangeError::Missing { what: knob.to_string() }
+}
+
+/// What a step of a journal does, whatever the type of its value.
+pub(crate) trait AnyValueChange: fmt::Display {
+    fn name(&self) -> String;
+    fn changes_nothing(&self) -> bool;
+    fn apply(&self, host: &mut HostAccess) -> Result<ChangeReceipt, ChangeError>;
+    fn read_back(&self, host: &mut HostAccess) -> Result<(), ChangeError>;
+    fn undo(&self, receipt: Option<&ChangeReceipt>, host: &mut HostAccess) -> Result<Undone, ChangeError>;
+}
+
+impl<K: Knob> AnyValueChange for ValueChange<K> {
+    fn name(&self) -> String {
+        self.knob.to_string()
+    }
+
+    fn changes_nothing(&self) -> bool {
+        self.value == self.was
+    }
+
+    fn apply(&self, host: &mut HostAccess) -> Result<ChangeReceipt, ChangeError> {
+        let found = self.read(host)?;
+        if found != self.was {
+            let (what, was, found) = (self.knob.to_string(), self.was.to_string(), found.to_string());
+            return Err(ChangeError::Meanwhile { what, was, found });
+        }
+        self.knob.write(host, &self.value)?;
+        Ok(ChangeReceipt(self.read(host)?.to_string()))
+    }
+
+    fn read_back(&self, host: &mut HostAccess) -> Result<(), ChangeError> {
+        let found = self.read(host)?;
+        if found == self.value { Ok(()) } else { Err(self.not_taken(&self.value, &found)) }
+    }
+
+    fn undo(&self, receipt: Option<&ChangeReceipt>, host: &mut HostAccess) -> Result<Undone, ChangeError> {
+        let Some(found) = self.knob.read(host)? else { return Ok(Undone::AlreadyGone) };
+        if found == self.was {
+            return Ok(Undone::AlreadyGone);
+        }
+        let made = found == self.value || receipt.is_some_and(|receipt| receipt.0 == found.to_string());
+        match made && !host.rebooted() {
+            true => self.restore(host),
+            false => Ok(Undone::Foreign { found: found.to_string() }),
+        }
+    }
+}
+
+impl<K: Knob> fmt::Display for ValueChange<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} -> {}", self.knob, self.was, self.value)
+    }
+}

@@ -1,0 +1,68 @@
+//! The CPUs that an interrupt may go to.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vtax_model::cpus::CpuSet;
+use vtax_sys::SysError;
+
+use super::Knob;
+use crate::{error::ChangeError, host::HostAccess};
+
+/// What the kernel answers if it lets nobody move an interrupt (`write_irq_affinity`): EIO before Linux 6.12, EPERM since.
+/// Who has no privilege can't even open the file (EACCES).
+const MANAGED: [i32; 2] = [5, 1];
+
+/// An interrupt of `/proc/irq`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IrqAffinity {
+    irq: u32,
+    /// What it is used for. A driver that restarts may leave its number to another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    used_for: Option<String>,
+}
+
+impl IrqAffinity {
+    pub(crate) fn find(host: &mut HostAccess, irq: u32) -> Result<IrqAffinity, ChangeError> {
+        Ok(IrqAffinity { irq, used_for: used_for(host, irq)? })
+    }
+
+    fn path(&self) -> String {
+        format!("irq/{}/smp_affinity_list", self.irq)
+    }
+}
+
+fn used_for(host: &mut HostAccess, irq: u32) -> Result<Option<String>, ChangeError> {
+    let Some(sys) = host.sys(None)? else { return Ok(None) };
+    let actions = sys.read(&format!("kernel/irq/{irq}/actions"))?;
+    Ok(actions.filter(|actions| !actions.is_empty()))
+}
+
+impl Knob for IrqAffinity {
+    type Value = CpuSet;
+
+    fn read(&self, host: &mut HostAccess) -> Result<Option<CpuSet>, ChangeError> {
+        if used_for(host, self.irq)? != self.used_for {
+            return Ok(None);
+        }
+        let Some(text) = host.read_proc(None, &self.path())? else { return Ok(None) };
+        let malformed = |_| SysError::plain("read", self, std::io::ErrorKind::InvalidData.into());
+        Ok(Some(text.parse().map_err(malformed)?))
+    }
+
+    fn write(&self, host: &mut HostAccess, cpus: &CpuSet) -> Result<(), ChangeError> {
+        match host.write_proc(None, &self.path(), &cpus.to_string()) {
+            Err(error) if error.errno().is_some_and(|number| MANAGED.contains(&number)) => {
+                Err(ChangeError::ManagedIrq { irq: self.irq })
+            }
+            written => Ok(written?),
+        }
+    }
+}
+
+impl fmt::Display for IrqAffinity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CPUs of interrupt {}", self.irq)?;
+        self.used_for.as_ref().map_or(Ok(()), |name| write!(f, " ({name})"))
+    }
+}

@@ -1,0 +1,105 @@
+//! What rtnetlink sets on a link.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vtax_sys::netlink::{IfIndex, IfName, Link, LinkChange};
+
+use super::Knob;
+use crate::{
+    error::ChangeError,
+    host::HostAccess,
+    namespace::{NamespaceRef, WhereIn},
+};
+
+/// A link of a network namespace. It is known by its index, so it may be renamed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkAt {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<NamespaceRef>,
+    index: u32,
+    /// Its name when the change was planned, for people.
+    name: String,
+}
+
+/// The largest packet that a link takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkMtu {
+    /// The link.
+    pub link: LinkAt,
+}
+
+/// How many packets may wait in a link's queue (`txqueuelen`). It holds for qdiscs that are made afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkTxQueue {
+    /// The link.
+    pub link: LinkAt,
+}
+
+impl LinkAt {
+    /// The link that has this name now.
+    pub fn find(host: &mut HostAccess, namespace: Option<NamespaceRef>, name: &IfName) -> Result<LinkAt, ChangeError> {
+        let links = host.links(namespace.as_ref())?;
+        let found = links.map(|links| links.link(name)).transpose()?.flatten();
+        let missing = || ChangeError::Missing { what: format!("link {name}{}", WhereIn(namespace.as_ref())) };
+        let index = found.ok_or_else(missing)?.index.0;
+        Ok(LinkAt { namespace, index, name: name.to_string() })
+    }
+
+    pub(crate) fn index(&self) -> IfIndex {
+        IfIndex(self.index)
+    }
+
+    fn now(&self, host: &mut HostAccess) -> Result<Option<Link>, ChangeError> {
+        let Some(links) = host.links(self.namespace.as_ref())? else { return Ok(None) };
+        Ok(links.link(self.index())?)
+    }
+
+    fn set(&self, host: &mut HostAccess, change: &LinkChange<'_>) -> Result<(), ChangeError> {
+        let missing = || ChangeError::Missing { what: self.to_string() };
+        let links = host.links(self.namespace.as_ref())?.ok_or_else(missing)?;
+        Ok(links.set_link(self.index(), change)?)
+    }
+}
+
+impl Knob for LinkMtu {
+    type Value = u32;
+
+    fn read(&self, host: &mut HostAccess) -> Result<Option<u32>, ChangeError> {
+        Ok(self.link.now(host)?.map(|link| link.mtu))
+    }
+
+    fn write(&self, host: &mut HostAccess, mtu: &u32) -> Result<(), ChangeError> {
+        self.link.set(host, &LinkChange { mtu: Some(*mtu), ..LinkChange::default() })
+    }
+}
+
+impl Knob for LinkTxQueue {
+    type Value = u32;
+
+    fn read(&self, host: &mut HostAccess) -> Result<Option<u32>, ChangeError> {
+        Ok(self.link.now(host)?.and_then(|link| link.tx_queue_length))
+    }
+
+    fn write(&self, host: &mut HostAccess, length: &u32) -> Result<(), ChangeError> {
+        self.link.set(host, &LinkChange { tx_queue_length: Some(*length), ..LinkChange::default() })
+    }
+}
+
+impl fmt::Display for LinkAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "link {} (number {}){}", self.name, self.index, WhereIn(self.namespace.as_ref()))
+    }
+}
+
+impl fmt::Display for LinkMtu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MTU of {}", self.link)
+    }
+}
+
+impl fmt::Display for LinkTxQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "queue length of {}", self.link)
+    }
+}

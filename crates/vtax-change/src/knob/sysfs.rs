@@ -1,0 +1,110 @@
+//! Settings in files of sysfs: the CPUs of a link's queues, how a CPU's frequency is chosen, and others.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Knob;
+use crate::{
+    error::ChangeError,
+    host::HostAccess,
+    namespace::{NamespaceRef, WhereIn},
+    text::KernelText,
+};
+
+/// A file below `/sys` with one value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SysfsFile {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    namespace: Option<NamespaceRef>,
+    path: String,
+    /// The index of the link whose directory it is in. Another link may get its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    link: Option<String>,
+}
+
+impl SysfsFile {
+    /// `path` is relative to `/sys`, such as `class/net/eth0/queues/rx-0/rps_cpus`.
+    pub(crate) fn find(
+        host: &mut HostAccess,
+        namespace: Option<NamespaceRef>,
+        path: &str,
+    ) -> Result<SysfsFile, ChangeError> {
+        check(path)?;
+        let file = SysfsFile { namespace, path: path.to_owned(), link: None };
+        let link = file.link(host)?;
+        Ok(SysfsFile { link, ..file })
+    }
+
+    /// The index of the link in whose directory the file is, if it is in one.
+    fn link(&self, host: &mut HostAccess) -> Result<Option<String>, ChangeError> {
+        let names: Vec<&str> = self.path.split('/').collect();
+        let Some(net) = names.iter().position(|name| *name == "net") else { return Ok(None) };
+        let Some(directory) = names.get(..net + 2) else { return Ok(None) };
+        let Some(sys) = host.sys(self.namespace.as_ref())? else { return Ok(None) };
+        Ok(sys.read(&format!("{}/ifindex", directory.join("/")))?)
+    }
+}
+
+impl Knob for SysfsFile {
+    type Value = KernelText;
+
+    fn read(&self, host: &mut HostAccess) -> Result<Option<KernelText>, ChangeError> {
+        // The path comes from a journal, which somebody may have written by hand.
+        check(&self.path)?;
+        if self.link(host)? != self.link {
+            return Ok(None);
+        }
+        let Some(sys) = host.sys(self.namespace.as_ref())? else { return Ok(None) };
+        Ok(sys.read(&self.path)?.as_deref().map(KernelText::new))
+    }
+
+    fn write(&self, host: &mut HostAccess, value: &KernelText) -> Result<(), ChangeError> {
+        check(&self.path)?;
+        let missing = || ChangeError::Missing { what: self.to_string() };
+        let sys = host.sys(self.namespace.as_ref())?.ok_or_else(missing)?;
+        Ok(sys.write(&self.path, value.as_str())?)
+    }
+}
+
+impl fmt::Display for SysfsFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file /sys/{}{}", self.path, WhereIn(self.namespace.as_ref()))
+    }
+}
+
+/// That no link leads out of `/sys` is seen when the file is opened.
+fn check(path: &str) -> Result<(), ChangeError> {
+    let why = match path {
+        "" => "it is empty",
+        _ if path.starts_with('/') => "write it without /sys/ at its beginning",
+        _ if path.split('/').any(|name| matches!(name, "" | "." | "..")) => "it has a name that is empty, `.` or `..`",
+        _ if !path.bytes().all(|byte| byte.is_ascii_graphic()) => "only visible ASCII characters are allowed",
+        _ => return Ok(()),
+    };
+    Err(ChangeError::Path { path: path.to_owned(), why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn paths_out_of_sysfs_are_refused() {
+        for path in ["", "/sys/class", "a/../../etc/passwd", "..", "a//b", "./a", "a/", "a b", "a\0b"] {
+            let error = check(path).expect_err(path).to_string();
+            assert!(error.contains("is no file below /sys"), "{error}");
+        }
+        check("class/net/eth0.7/queues/rx-0/rps_cpus").expect("a good one");
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_that_is_taken_goes_up(path in "[a-z./]{0,20}|\\PC{0,20}") {
+            if check(&path).is_ok() {
+                prop_assert!(!path.starts_with('/') && path.split('/').all(|name| name != ".."));
+            }
+        }
+    }
+}

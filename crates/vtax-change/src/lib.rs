@@ -1,0 +1,36 @@
+//! Changes of a machine's settings: kernel settings, files of sysfs, interrupts, links and threads.
+//!
+//! A [`Change`] is a step of a [journal](vtax_journal). It has the value from before, which was read when the change was
+//! planned, so that value is on the disk before the new one is written. Then:
+//!
+//! - It is made only if the value from before is still there. Otherwise another program has changed it meanwhile.
+//! - It is read back. The kernel limits some values silently.
+//! - It is undone only if the new value is still there. If neither the new value nor the one from before is there,
+//!   another program has changed it since: that value is left alone and reported.
+//!
+//! Objects are known by what the kernel doesn't use again while they may be mixed up: a link by its index, a thread by its
+//! start, a network namespace by its cookie. If the object is gone, its change is gone with it.
+
+#![forbid(unsafe_code)]
+
+mod change;
+mod error;
+mod host;
+mod knob;
+mod namespace;
+mod text;
+
+pub use change::Change;
+pub use error::ChangeError;
+pub use host::HostAccess;
+pub use knob::{
+    ChangeReceipt, Knob, ValueChange,
+    driver::{InterruptDelays, LinkChannels, LinkCoalescing, LinkFeature, LinkRings, OnOff, QueueCounts, RingSizes},
+    irq::IrqAffinity,
+    link::{LinkAt, LinkMtu, LinkTxQueue},
+    sysctl::Sysctl,
+    sysfs::SysfsFile,
+    thread::ThreadAffinity,
+};
+pub use namespace::NamespaceRef;
+pub use text::KernelText;

@@ -1,0 +1,64 @@
+//! Network namespaces that changes are made in.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use vtax_sys::{
+    SysError,
+    netns::{NetNs, NsId},
+};
+
+/// A network namespace as it is written into a journal: where to find it, and which one it is.
+///
+/// If a namespace is removed and another is made at the same path, the kernel often gives the number of the old one to
+/// the new one. So the cookie is compared as well.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceRef {
+    /// Where it is pinned, or `/proc/PID/ns/net`.
+    path: PathBuf,
+    id: NsId,
+    /// Absent before Linux 5.14.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cookie: Option<u64>,
+}
+
+impl NamespaceRef {
+    /// The namespace that is at this path now.
+    pub fn at(path: &Path) -> Result<NamespaceRef, SysError> {
+        let path = std::path::absolute(path).map_err(|error| SysError::plain("find", path.display(), error))?;
+        let namespace = NetNs::open(&path)?;
+        Ok(NamespaceRef { path, id: namespace.id(), cookie: namespace.cookie()? })
+    }
+
+    /// None if the namespace is gone, or if another one is at its path.
+    pub(crate) fn open(&self) -> Result<Option<NetNs>, SysError> {
+        let namespace = match NetNs::open(&self.path) {
+            Err(SysError::NotANamespace { .. }) => return Ok(None),
+            Err(error) if error.is_missing() => return Ok(None),
+            namespace => namespace?,
+        };
+        let same = namespace.id() == self.id && namespace.cookie()? == self.cookie;
+        Ok(same.then_some(namespace))
+    }
+}
+
+impl fmt::Display for NamespaceRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+/// ` of network namespace PATH`, or ` of this machine`.
+pub(crate) struct WhereIn<'a>(pub(crate) Option<&'a NamespaceRef>);
+
+impl fmt::Display for WhereIn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(namespace) => write!(f, " of network namespace {namespace}"),
+            None => f.write_str(" of this machine"),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Changes of the real kernel, in network namespaces and on processes that end with the test. Needs root.
+
+use std::{
+    fs,
+    process::{Child, Command},
+};
+
+use vtax_change::{Change, ChangeError, HostAccess, LinkAt, NamespaceRef};
+use vtax_journal::{Journal, Step, StepCause, Undone};
+use vtax_model::cpus::CpuSet;
+use vtax_sys::{
+    cpu,
+    netlink::{IfName, LinkChange, LinkKind, NewLink, Rtnl},
+    netns::NetNs,
+    process::{Pid, ProcessId},
+};
+
+fn name(text: &str) -> IfName {
+    text.parse().unwrap()
+}
+
+/// A pinned namespace with a veth pair, and a folder for its pin and for journals.
+struct Lab {
+    folder: tempfile::TempDir,
+    rtnl: Rtnl,
+}
+
+impl Lab {
+    fn new() -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, rtnl) = NetNs::create_at(&folder.path().join("ns"), Rtnl::open).expect("these tests need root");
+        let mut lab = Lab { folder, rtnl };
+        lab.add_veth();
+        lab
+    }
+
+    fn add_veth(&mut self) {
+        let kind = LinkKind::Veth { peer: name("t1"), peer_ns: None, peer_mtu: None };
+        self.rtnl.create_link(&NewLink::new(name("t0"), kind)).unwrap();
+    }
+
+    fn namespace(&self) -> Option<NamespaceRef> {
+        Some(NamespaceRef::at(&self.folder.path().join("ns")).unwrap())
+    }
+
+    fn link(&self) -> LinkAt {
+        LinkAt::find(&mut host(), self.namespace(), &name("t0")).unwrap()
+    }
+
+    fn create(&self) -> Journal<Change> {
+        Journal::create(&self.folder.path().join("journals"), "tuning", "tuning", &()).unwrap()
+    }
+
+    fn sysctl(&self, host: &mut HostAccess, key: &str, value: &str) -> Change {
+        Change::plan_sysctl(host, self.namespace(), key.parse().unwrap(), value).unwrap()
+    }
+
+    fn rps(&self, host: &mut HostAccess, file: &str, value: &str) -> Change {
+        Change::plan_sysfs(host, self.namespace(), &format!("class/net/t0/queues/rx-0/{file}"), value).unwrap()
+    }
+
+    /// One change of each kind that a namespace can have.
+    fn plan(&self, host: &mut HostAccess) -> Vec<Change> {
+        vec![
+            self.sysctl(host, "net.ipv4.tcp_rmem", "4096 65536 1000000"),
+            self.rps(host, "rps_cpus", "1"),
+            self.rps(host, "rps_flow_cnt", "4096"),
+            Change::plan_mtu(host, self.link(), 9000).unwrap(),
+            Change::plan_tx_queue(host, self.link(), 500).unwrap(),
+            Change::plan_feature(host, self.link(), "rx-gro", true).unwrap(),
+            Change::plan_feature(host, self.link(), "tx-tcp-segmentation", false).unwrap(),
+        ]
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = NetNs::remove_at(&self.folder.path().join("ns"), None);
+    }
+}
+
+fn host() -> HostAccess {
+    HostAccess::live().unwrap()
+}
+
+/// The values that the same plan would find now.
+fn found(lab: &Lab) -> Vec<String> {
+    let changes = lab.plan(&mut host());
+    changes.iter().map(|change| change.to_string().split(" -> ").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn each_kind_of_change_is_made_and_undone_in_a_namespace() {
+    let lab = Lab::new();
+    let before = found(&lab);
+    let steps = lab.plan(&mut host());
+    // Whether GRO of a veth link is on at first depends on the kernel.
+    let needed = steps.iter().filter(|step| !step.changes_nothing()).count();
+    assert!(needed >= 6, "{steps:?}");
+    let mut journal = lab.create();
+    journal.execute(steps, &mut host()).unwrap();
+    let changed: Vec<String> = found(&lab);
+    assert!(before.iter().zip(&changed).filter(|(one, other)| one != other).count() == needed, "{changed:#?}");
+    assert!(lab.plan(&mut host()).iter().all(Change::changes_nothing), "{changed:#?}");
+    let report = journal.undo(&mut host()).unwrap();
+    assert_eq!((report.reverted, report.foreign.len()), (needed, 0));
+    assert_eq!(found(&lab), before);
+}
+
+/// The kernel makes 1024 of it. The change is ours all the same, and is taken back.
+#[test]
+fn a_value_that_the_kernel_rounds_is_an_error_and_is_taken_back() {
+    let lab = Lab::new();
+    let host = &mut host();
+    let steps = vec![lab.rps(host, "rps_flow_cnt", "1000")];
+    let mut journal = lab.create();
+    let error = journal.execute(steps, host).expect_err("1000 is no power of two");
+    assert!(
+        matches!(error.cause, StepCause::ReadBack(ChangeError::NotTaken { .. })) && error.left.is_none(),
+        "{error}"
+    );
+    let text = error.to_string();
+    assert!(text.contains("did not take 1000: it reads back as 1024"), "{text}");
+    assert!(lab.rps(host, "rps_flow_cnt", "0").changes_nothing());
+}
+
+#[test]
+fn another_owner_of_an_mtu_is_left_alone() {
+    let mut lab = Lab::new();
+    let host = &mut host();
+    let change = Change::plan_mtu(host, lab.link(), 9000).unwrap();
+    let receipt = change.apply(host).unwrap();
+    lab.rtnl.set_link(&name("t0"), &LinkChange { mtu: Some(4000), ..LinkChange::default() }).unwrap();
+    assert_eq!(change.undo(Some(&receipt), host).unwrap(), Undone::Foreign { found: "4000".to_owned() });
+    assert_eq!(lab.rtnl.existing_link(&name("t0")).unwrap().mtu, 4000);
+}
+
+#[test]
+fn a_renamed_link_is_found_and_one_that_is_gone_is_not() {
+    let mut lab = Lab::new();
+    let host = &mut host();
+    let mtu = Change::plan_mtu(host, lab.link(), 9000).unwrap();
+    let gro = Change::plan_feature(host, lab.link(), "tx-tcp-segmentation", false).unwrap();
+    let rps = lab.rps(host, "rps_cpus", "1");
+    let receipts = [&mtu, &gro, &rps].map(|change| change.apply(host).unwrap());
+    lab.rtnl.set_link(&name("t0"), &LinkChange { rename: Some(name("moved")), ..LinkChange::default() }).unwrap();
+    assert_eq!(mtu.undo(Some(&receipts[0]), host).unwrap(), Undone::Reverted);
+    assert_eq!(gro.undo(Some(&receipts[1]), host).unwrap(), Undone::Reverted);
+    let receipts = [&mtu, &gro].map(|change| change.apply(host).unwrap());
+    lab.rtnl.delete_link(&name("moved")).unwrap();
+    // The new link has the old one's name and another number.
+    lab.add_veth();
+    lab.rtnl.set_link(&name("t0"), &LinkChange { mtu: Some(9000), ..LinkChange::default() }).unwrap();
+    for (change, receipt) in [(&mtu, &receipts[0]), (&gro, &receipts[1])] {
+        assert_eq!(change.undo(Some(receipt), host).unwrap(), Undone::AlreadyGone);
+    }
+    lab.rps(host, "rps_cpus", "1").apply(host).unwrap();
+    assert_eq!(rps.undo(None, host).unwrap(), Undone::AlreadyGone);
+    assert_eq!(lab.rtnl.existing_link(&name("t0")).unwrap().mtu, 9000);
+}
+
+/// The kernel often gives the new namespace the number of the old one.
+#[test]
+fn a_new_namespace_at_the_same_path_is_not_touched() {
+    let lab = Lab::new();
+    let pin = lab.folder.path().join("ns");
+    let mut first = host();
+    let change = lab.sysctl(&mut first, "net.ipv4.ip_forward", "1");
+    change.apply(&mut first).unwrap();
+    drop(first);
+    assert!(NetNs::remove_at(&pin, None).unwrap());
+    assert_eq!(change.undo(None, &mut host()).unwrap(), Undone::AlreadyGone);
+    for _ in 0..3 {
+        NetNs::create_at(&pin, Rtnl::open).unwrap();
+        lab.sysctl(&mut host(), "net.ipv4.ip_forward", "1").apply(&mut host()).unwrap();
+        assert_eq!(change.undo(None, &mut host()).unwrap(), Undone::AlreadyGone);
+        assert!(lab.sysctl(&mut host(), "net.ipv4.ip_forward", "1").changes_nothing());
+        assert!(NetNs::remove_at(&pin, None).unwrap());
+    }
+}
+
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Sleeper {
+        Sleeper(Command::new("sleep").arg("60").spawn().unwrap())
+    }
+
+    fn id(&self) -> ProcessId {
+        ProcessId::of(Pid(self.0.id())).unwrap()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+fn first_cpu() -> CpuSet {
+    cpu::allowed_cpus().unwrap().iter().take(1).collect()
+}
+
+#[test]
+fn a_thread_is_pinned_and_set_free() {
+    let (sleeper, host) = (Sleeper::new(), &mut host());
+    let (id, all) = (sleeper.id(), cpu::allowed_cpus().unwrap());
+    let change = Change::plan_thread(host, id, id.pid, &first_cpu()).unwrap();
+    let pid = id.pid;
+    assert_eq!(change.to_string(), format!("CPUs of thread {pid} (sleep) of process {pid}: {all} -> {}", first_cpu()));
+    let receipt = change.apply(host).unwrap();
+    change.read_back(&receipt, host).unwrap();
+    assert_eq!(cpu::thread_cpus(pid).unwrap(), Some(first_cpu()));
+    assert_eq!(change.undo(Some(&receipt), host).unwrap(), Undone::Reverted);
+    assert_eq!(cpu::thread_cpus(pid).unwrap(), Some(all));
+}
+
+#[test]
+fn a_thread_that_has_ended_and_one_with_its_number_are_left_alone() {
+    let (sleeper, host) = (Sleeper::new(), &mut host());
+    let id = sleeper.id();
+    let change = Change::plan_thread(host, id, id.pid, &first_cpu()).unwrap();
+    // The same number, but another start: as the journal of an earlier process has it.
+    let other = serde_json::to_string(&change).unwrap().replace(&format!("@{}", id.start_ticks), "@1");
+    let other: Change = serde_json::from_str(&other).unwrap();
+    assert!(matches!(other.apply(host), Err(ChangeError::Missing { .. })));
+    cpu::pin_thread(id.pid, &first_cpu()).unwrap();
+    assert_eq!(other.undo(None, host).unwrap(), Undone::AlreadyGone);
+    assert_eq!(cpu::thread_cpus(id.pid).unwrap(), Some(first_cpu()));
+    drop(sleeper);
+    assert_eq!(change.undo(None, host).unwrap(), Undone::AlreadyGone);
+    let error = Change::plan_thread(host, id, id.pid, &first_cpu()).expect_err("it has ended").to_string();
+    assert_eq!(error, format!("cannot find thread {} of process {}", id.pid, id.pid));
+}
+
+/// Planning reads only; no interrupt of the machine is moved here.
+#[test]
+fn the_interrupts_of_this_machine_can_be_planned() {
+    let host = &mut host();
+    let numbers = fs::read_dir("/proc/irq").unwrap().flatten();
+    let mut irqs = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let irq = irqs.find(|irq| fs::exists(format!("/proc/irq/{irq}/smp_affinity_list")).unwrap()).unwrap();
+    let change = Change::plan_irq(host, irq, &first_cpu()).unwrap();
+    assert!(change.name().starts_with(&format!("CPUs of interrupt {irq}")));
+    assert_eq!(change.undo(None, host).unwrap(), Undone::AlreadyGone);
+}
+
+/// The kernel distributes the interrupts of a disk's queues itself, if the driver wants that. The value that is written is
+/// the one that is there, so nothing changes if it doesn't.
+#[test]
+fn an_interrupt_that_the_kernel_manages_is_named_as_such() {
+    let host = &mut host();
+    let numbers = fs::read_dir("/sys/kernel/irq").unwrap().flatten().filter(|entry| {
+        fs::read_to_string(entry.path().join("actions")).is_ok_and(|actions| actions.contains("-req."))
+    });
+    for irq in numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+        let cpus = fs::read_to_string(format!("/proc/irq/{irq}/smp_affinity_list")).unwrap().trim().parse().unwrap();
+        let change = Change::plan_irq(host, irq, &cpus).unwrap();
+        assert!(change.changes_nothing());
+        match change.apply(host) {
+            Ok(_) | Err(ChangeError::ManagedIrq { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn what_a_driver_lacks_can_not_be_planned() {
+    let lab = Lab::new();
+    let host = &mut host();
+    let link = lab.link();
+    let rings = Change::plan_rings(host, link.clone(), |rings| rings.rx = 512).expect_err("veth has none");
+    assert!(rings.to_string().starts_with("cannot find rings of link t0 (number "), "{rings}");
+    assert!(Change::plan_coalescing(host, link.clone(), |delays| delays.rx_us = 10).is_err());
+    assert!(Change::plan_channels(host, link, |queues| queues.rx = 1).is_ok());
+}
