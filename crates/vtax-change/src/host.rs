@@ -43,13 +43,13 @@ impl HostAccess {
         Ok(HostAccess { proc, sys, rebooted: false, own_links: None, namespaces: HashMap::new() })
     }
 
-    /// For changes that were made before the machine was restarted. None of them can be there any more, so whatever is
-    /// found was put there by somebody else, even if it is equal.
-    pub fn after_reboot(self) -> HostAccess {
-        HostAccess { rebooted: true, ..self }
+    /// Whether the changes that are undone were made before the machine was restarted. Then none of them can be there any
+    /// more: whatever is found was put there by somebody else, even if it is equal.
+    pub fn set_rebooted(&mut self, rebooted: bool) {
+        self.rebooted = rebooted;
     }
 
-    pub(crate) fn rebooted(&self) -> bool {
+    pub(crate) fn is_rebooted(&self) -> bool {
         self.rebooted
     }
 

@@ -119,7 +119,7 @@ impl<K: Knob> AnyValueChange for ValueChange<K> {
             return Ok(Undone::AlreadyGone);
         }
         let made = found == self.value || receipt.is_some_and(|receipt| receipt.0 == found.to_string());
-        match made && !host.rebooted() {
+        match made && !host.is_rebooted() {
             true => self.restore(host),
             false => Ok(Undone::Foreign { found: found.to_string() }),
         }

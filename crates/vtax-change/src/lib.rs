@@ -16,6 +16,7 @@
 mod change;
 mod error;
 mod host;
+mod journal;
 mod knob;
 mod namespace;
 mod text;
@@ -23,6 +24,7 @@ mod text;
 pub use change::Change;
 pub use error::ChangeError;
 pub use host::HostAccess;
+pub use journal::{ChangeJournal, ChangeJournalError, ChangesSnapshot, PastChanges, RecoveredChanges};
 pub use knob::{
     ChangeReceipt, Knob, ValueChange,
     driver::{InterruptDelays, LinkChannels, LinkCoalescing, LinkFeature, LinkRings, OnOff, QueueCounts, RingSizes},

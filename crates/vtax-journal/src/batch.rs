@@ -71,6 +71,21 @@ impl FromStr for BatchId {
 }
 
 impl<S: Step> Batch<'_, S> {
+    /// Whether it may outlive the process that executed it: the journal was kept after it.
+    pub fn is_kept(&self) -> bool {
+        self.records.iter().all(|record| record.kept)
+    }
+
+    /// Whether it must be undone, if the process that executed it is dead: it is half done or half undone, or was never
+    /// kept.
+    pub fn is_abandoned(&self) -> bool {
+        match self.state() {
+            BatchState::Done => !self.is_kept(),
+            BatchState::Partial => true,
+            BatchState::Undone => false,
+        }
+    }
+
     /// How far it got.
     pub fn state(&self) -> BatchState {
         let all = |is: fn(&StepProgress<S::Receipt>) -> bool| self.records.iter().all(|record| is(&record.progress));

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-use crate::{batch::BatchId, line::FORMAT, owner::Owner, snapshot::JournalState};
+use crate::{batch::BatchId, holder::LockHolder, line::FORMAT, owner::Owner, snapshot::JournalState};
 
 /// Why a journal could not be made, read or written.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -20,10 +20,10 @@ pub enum JournalError {
     #[error("there is no `{id}` in {directory}")]
     #[diagnostic(code("nothing-of-that-name"))]
     Missing { id: String, directory: PathBuf },
-    #[error("`{id}` is in use{}; end that process first", whose(.owner))]
+    #[error("`{id}` is in use by {}; wait until it has ended, or end it", whom(.by))]
     #[diagnostic(code("name-in-use"))]
-    Busy { id: String, owner: Option<Box<Owner>> },
-    #[error("{path}:{line}: {why}; vtax lab clean removes what was made, and keeps the file")]
+    Busy { id: String, by: Option<LockHolder> },
+    #[error("{path}:{line}: {why}")]
     #[diagnostic(code("damaged-journal"))]
     Corrupt { path: PathBuf, line: usize, why: String },
     #[error("{path} has format {found}, this vtax writes format {FORMAT}; use the vtax that made it")]
@@ -34,6 +34,10 @@ pub enum JournalError {
 /// ` (made by pid 12, `vtax run demo`)`.
 fn whose(owner: &Option<Box<Owner>>) -> String {
     owner.as_ref().map_or(String::new(), |owner| format!(" (made by pid {}, `{}`)", owner.pid, owner.command))
+}
+
+fn whom(by: &Option<LockHolder>) -> String {
+    by.as_ref().map_or("another process".to_owned(), LockHolder::to_string)
 }
 
 /// Which part of a step failed.

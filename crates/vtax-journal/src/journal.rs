@@ -14,6 +14,7 @@ use crate::{
     damaged::{DamagedJournal, Opened},
     directory::{self, Directory},
     error::{ExecuteError, JournalError, StepCause, UndoBatchError, UndoError, UndoErrors},
+    holder::LockHolder,
     line::{Contents, FORMAT, Header, JournalLine},
     log::Log,
     owner::Owner,
@@ -32,6 +33,8 @@ pub struct Journal<S: Step> {
     log: Log<S>,
     header: Option<Header>,
     records: Vec<Record<S>>,
+    /// Its undoing as a whole has begun, perhaps in a process that was killed.
+    undoing: bool,
 }
 
 impl<S: Step> Journal<S> {
@@ -61,7 +64,7 @@ impl<S: Step> Journal<S> {
         let header =
             Header { format: FORMAT, id: id.to_owned(), kind: kind.to_owned(), owner: Owner::current(), about };
         log.append([JournalLine::Header(header.clone())])?;
-        Ok(Journal { log, header: Some(header), records: Vec::new() })
+        Ok(Journal { log, header: Some(header), records: Vec::new(), undoing: false })
     }
 
     /// Takes over a journal that no living process holds, to undo it.
@@ -84,20 +87,23 @@ impl<S: Step> Journal<S> {
             _ => directory::io("open", &path)(error),
         })?;
         let free = directory::claim(&file, &path)?;
-        let bytes = fs::read(&path).map_err(directory::io("read", &path))?;
-        let contents = Contents::<S>::parse(&path, &bytes);
         if !free {
-            let owner = contents.ok().and_then(|contents| contents.header).map(|header| Box::new(header.owner));
-            return Err(JournalError::Busy { id: id.to_owned(), owner });
+            return Err(JournalError::Busy { id: id.to_owned(), by: LockHolder::of(&path) });
         }
-        let contents = match contents {
+        let bytes = fs::read(&path).map_err(directory::io("read", &path))?;
+        let contents = match Contents::<S>::parse(&path, &bytes) {
             Err(error @ JournalError::Corrupt { .. }) => {
                 return Ok(Opened::Damaged(DamagedJournal { file, path, error }));
             }
             contents => contents?,
         };
         let log = Log::resume(file, path, contents.form, contents.whole)?;
-        Ok(Opened::Whole(Journal { log, header: contents.header, records: contents.records }))
+        Ok(Opened::Whole(Journal {
+            log,
+            header: contents.header,
+            records: contents.records,
+            undoing: contents.undoing,
+        }))
     }
 
     /// The first line. None if the owner died before it wrote the line.
@@ -147,7 +153,7 @@ impl<S: Step> Journal<S> {
         let first = self.records.len();
         let line = |(index, what)| JournalLine::Intend { step: first + index, batch, what };
         self.log.append_synced(steps.iter().enumerate().map(line))?;
-        self.records.extend(steps.into_iter().map(|step| Record { step, batch, progress: StepProgress::Intended }));
+        self.records.extend(steps.into_iter().map(|step| Record::new(step, batch)));
         Ok(())
     }
 
@@ -178,9 +184,13 @@ impl<S: Step> Journal<S> {
         ExecuteError { step: self.records[failed].step.describe(), index: failed, cause, left }
     }
 
-    /// Marks the job as one that may outlive this process, until somebody undoes it by name.
+    /// Marks the job as one that may outlive this process, until somebody undoes it by name. This holds for the batches
+    /// so far.
     pub fn keep(&mut self) -> Result<(), JournalError> {
-        self.log.append_synced([JournalLine::Kept])
+        self.log.append_synced([JournalLine::Kept])?;
+        self.records.iter_mut().for_each(|record| record.kept = true);
+        self.undoing = false;
+        Ok(())
     }
 
     /// Undoes the steps of one batch, the last first. The journal and its other batches stay, and a kept journal stays
@@ -217,7 +227,8 @@ impl<S: Step> Journal<S> {
 
     /// Undoes all steps, the last first, and removes the file. A kept journal isn't kept any more.
     ///
-    /// Steps without a `done` line are undone as well, because they may have begun.
+    /// Steps without a `done` line are undone as well, because they may have begun. The report has what an interrupted call
+    /// before has undone, and leaves out the batches that had been undone before that.
     ///
     /// # Errors
     /// Lists every step that failed. The file stays; another undo continues from there.
@@ -226,6 +237,9 @@ impl<S: Step> Journal<S> {
         // line is lost, which leaves a kept journal kept. A file without its first line has nothing to be undone.
         if self.header.is_some() {
             let _ = self.log.append([JournalLine::Undoing]);
+        }
+        if !self.undoing {
+            self.records.iter_mut().for_each(Record::settle);
         }
         let (report, steps) = self.undo_steps(0..self.records.len(), world);
         let mut file = None;
@@ -242,6 +256,7 @@ impl<S: Step> Journal<S> {
         let mut errors = Vec::new();
         for index in steps.rev() {
             match self.undo_one(index, world) {
+                Ok(_) if self.records[index].settled => {}
                 Ok(how) => report.add(&self.records[index].step, how),
                 Err(error) => errors.push(UndoError { step: self.records[index].step.describe(), error }),
             }

@@ -33,6 +33,7 @@ mod directory;
 mod error;
 #[cfg(test)]
 mod fuzz;
+mod holder;
 mod journal;
 mod line;
 mod log;
@@ -45,6 +46,7 @@ mod step;
 pub use batch::{Batch, BatchId, BatchIdError, BatchState, batches};
 pub use damaged::{DamagedJournal, Opened};
 pub use error::{ExecuteError, JournalError, StepCause, UndoBatchError, UndoError, UndoErrors};
+pub use holder::LockHolder;
 pub use journal::Journal;
 pub use line::{FORMAT, Header};
 pub use owner::Owner;

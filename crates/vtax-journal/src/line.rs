@@ -14,6 +14,8 @@
 //! 19c3f70e {"undone":{"step":1,"how":"reverted"}}
 //! ```
 //!
+//! `"kept"` holds for the batches before it: what comes later is undone if its process is killed.
+//!
 //! A process that dies while it writes leaves a last line without a newline. This line is ignored: either its
 //! step had not begun, or the step's `intend` line is in the file.
 //!
@@ -125,6 +127,8 @@ pub(crate) struct Contents<S: Step> {
     pub(crate) header: Option<Header>,
     pub(crate) records: Vec<Record<S>>,
     pub(crate) kept: bool,
+    /// The undoing of the whole journal has begun.
+    pub(crate) undoing: bool,
     pub(crate) form: LineForm,
     /// Bytes up to the end of the last complete line.
     pub(crate) whole: u64,
@@ -132,12 +136,14 @@ pub(crate) struct Contents<S: Step> {
 
 impl<S: Step> Contents<S> {
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, JournalError> {
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let form = LineForm::of(bytes);
-        let mut contents = Contents { header: None, records: Vec::new(), kept: false, form, whole: whole as u64 };
+        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let (complete, rest) = bytes.split_at(end);
+        let (form, whole) = (LineForm::of(bytes), end as u64);
+        let mut contents = Contents { header: None, records: Vec::new(), kept: false, undoing: false, form, whole };
         let corrupt = |index: usize, why: String| JournalError::Corrupt { path: path.to_owned(), line: index + 1, why };
         let mut lines = 0;
-        for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
+
+        for line in complete.split_inclusive(|byte| *byte == b'\n') {
             let line = form.content(&line[..line.len() - 1]).map_err(|why| corrupt(lines, why.to_owned()))?;
             if lines == 0 {
                 check_format(path, line, form)?;
@@ -146,7 +152,7 @@ impl<S: Step> Contents<S> {
             contents.take(line).map_err(|why| corrupt(lines, why.to_owned()))?;
             lines += 1;
         }
-        match is_torn(&bytes[whole..], form) {
+        match is_torn(rest, form) {
             true => Ok(contents),
             false => Err(corrupt(lines, "its end is not that of a line".to_owned())),
         }
@@ -160,8 +166,8 @@ impl<S: Step> Contents<S> {
             (JournalLine::Intend { step, batch, what }, _) => self.intend(step, batch, what)?,
             (JournalLine::Done { step, receipt }, _) => self.record(step)?.progress = StepProgress::Done(receipt),
             (JournalLine::Undone { step, how }, _) => self.record(step)?.progress = StepProgress::Undone(how),
-            (JournalLine::Kept, _) => self.kept = true,
-            (JournalLine::Undoing, _) => self.kept = false,
+            (JournalLine::Kept, _) => self.keep(),
+            (JournalLine::Undoing, _) => self.begin_undoing(),
         }
         Ok(())
     }
@@ -173,8 +179,22 @@ impl<S: Step> Contents<S> {
         if self.records.last().is_some_and(|last| batch < last.batch) || batch < BatchId::FIRST {
             return Err("a batch out of order");
         }
-        self.records.push(Record { step: what, batch, progress: StepProgress::Intended });
+        self.records.push(Record::new(what, batch));
         Ok(())
+    }
+
+    fn keep(&mut self) {
+        (self.kept, self.undoing) = (true, false);
+        self.records.iter_mut().for_each(|record| record.kept = true);
+    }
+
+    /// There is a further line if somebody goes on with an undoing.
+    fn begin_undoing(&mut self) {
+        if !self.undoing {
+            self.records.iter_mut().for_each(Record::settle);
+        }
+        (self.kept, self.undoing) = (false, true);
+        self.records.iter_mut().for_each(|record| record.kept = false);
     }
 
     fn record(&mut self, step: usize) -> Result<&mut Record<S>, &'static str> {

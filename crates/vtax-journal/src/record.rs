@@ -11,7 +11,21 @@ use crate::{
 pub struct Record<S: Step> {
     pub step: S,
     pub batch: BatchId,
+    /// Whether it may outlive the process that did it.
+    pub kept: bool,
     pub progress: StepProgress<S::Receipt>,
+    /// It was undone with its batch, before the undoing of the whole journal began.
+    pub(crate) settled: bool,
+}
+
+impl<S: Step> Record<S> {
+    pub(crate) fn new(step: S, batch: BatchId) -> Record<S> {
+        Record { step, batch, kept: false, progress: StepProgress::Intended, settled: false }
+    }
+
+    pub(crate) fn settle(&mut self) {
+        self.settled = matches!(self.progress, StepProgress::Undone(_));
+    }
 }
 
 /// How far a step got.

@@ -2,7 +2,8 @@
 
 use crate::step::{Step, Undone};
 
-/// How the steps of a journal or of a batch were undone. Those that an earlier call has undone count too.
+/// How the steps of a journal or of a batch were undone. Those that an interrupted call
+/// has undone before count too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UndoReport {
     /// Steps whose change was there and was undone.

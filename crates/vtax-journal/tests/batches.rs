@@ -166,7 +166,7 @@ fn a_failure_undoes_its_own_batch_and_the_journal_goes_on() {
         assert_eq!(states(&journal), [BatchState::Done, BatchState::Undone, BatchState::Done]);
         let counts = journal.undo(&mut world).expect("nothing fails");
         assert_eq!(world.values, before());
-        assert_eq!(counts.reverted, if read_back { 5 } else { 4 });
+        assert_eq!((counts.reverted, counts.already_gone), (3, 0), "the failed batch was undone before");
     }
 }
 
@@ -209,6 +209,37 @@ fn an_earlier_batch_is_undone_alone() {
     assert_eq!(missing.to_string(), "`tuning` has no batch 3");
     journal.undo(&mut world).expect("nothing fails");
     assert_eq!(world.values, before());
+}
+
+#[test]
+fn keeping_holds_for_the_batches_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new(directory.path());
+    let mut journal = create(directory.path());
+    let abandoned =
+        |journal: &Journal<Set>| -> Vec<bool> { journal.batches().map(|batch| batch.is_abandoned()).collect() };
+    for number in 0..3_u8 {
+        journal.execute(world.plan(&[number], number.into()), &mut world).expect("nothing fails");
+        if number == 1 {
+            journal.keep().unwrap();
+        }
+    }
+    for _ in 0..2 {
+        assert_eq!(abandoned(&journal), [false, false, true]);
+        drop(journal);
+        journal = open(directory.path());
+    }
+    // A batch that was kept and is half undone is to be undone in full.
+    world.fail_undo = Some(2000);
+    journal.undo_batch(batch(2), &mut world).expect_err("it is stuck");
+    assert_eq!(abandoned(&journal), [false, false, true]);
+    world.fail_undo = None;
+    journal.undo_batch(batch(3), &mut world).expect("nothing fails");
+    assert_eq!(abandoned(&journal), [false; 3]);
+    // From here on the whole journal is to be undone.
+    world.fail_undo = Some(1000);
+    journal.undo(&mut world).expect_err("it is stuck");
+    assert_eq!(abandoned(&open(directory.path())), [true, false, false]);
 }
 
 /// Undone in the other order, the value of the first batch came back at the end, and not the one from before.
@@ -352,17 +383,33 @@ fn what_somebody_else_has_changed_is_left_alone_and_reported() {
     let mut journal = create(directory.path());
     journal.execute(world.plan(&[0, 1, 2], 0), &mut world).expect("nothing fails");
     world.values.insert(1, 77);
-    let foreign = [ForeignChange { step: "set 1 to 1001".to_owned(), found: "77".to_owned() }];
-    let report = journal.undo_batch(batch(1), &mut world).expect("that is no error");
-    assert_eq!((report.reverted, report.foreign.as_slice()), (2, foreign.as_slice()));
-    assert_eq!(states(&journal), [BatchState::Undone]);
-    drop(journal);
+    world.fail_undo = Some(1000);
+    journal.undo(&mut world).expect_err("the first step is stuck");
     // The value is looked at once, so that a later one isn't taken for the one that was found.
-    world.values.insert(1, 78);
-    let report = open(directory.path()).undo(&mut world).expect("that is no error");
+    (world.fail_undo, world.values) = (None, Values::from([(0, 1000), (1, 78), (2, 2), (3, 3)]));
+    let journal = open(directory.path());
+    let report = journal.undo(&mut world).expect("that is no error");
+    let foreign = [ForeignChange { step: "set 1 to 1001".to_owned(), found: "77".to_owned() }];
     assert_eq!((report.reverted, report.foreign.as_slice()), (2, foreign.as_slice()));
     assert_eq!(world.values, Values::from([(0, 0), (1, 78), (2, 2), (3, 3)]));
     assert!(!world.file.exists());
+}
+
+#[test]
+fn a_batch_that_was_undone_before_is_not_reported_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new(directory.path());
+    let mut journal = create(directory.path());
+    for number in 0..3_u8 {
+        journal.execute(world.plan(&[number], number.into()), &mut world).expect("nothing fails");
+    }
+    world.values.insert(1, 77);
+    let report = journal.undo_batch(batch(2), &mut world).expect("that is no error");
+    assert_eq!(report.foreign, [ForeignChange { step: "set 1 to 2000".to_owned(), found: "77".to_owned() }]);
+    assert_eq!(states(&journal), [BatchState::Done, BatchState::Undone, BatchState::Done]);
+    drop(journal);
+    let report = open(directory.path()).undo(&mut world).expect("nothing fails");
+    assert_eq!((report.reverted, report.foreign.len()), (2, 0));
 }
 
 #[test]

@@ -303,10 +303,7 @@ fn the_lock_tells_the_living_from_the_dead() {
     let taken = Journal::<Make>::create(directory.path(), "rack", "test", &()).expect_err("taken");
     assert!(matches!(&taken, JournalError::Taken { state: JournalState::Alive, .. }), "{taken}");
     let busy = Journal::<Make>::open(directory.path(), "rack").expect_err("busy");
-    assert!(
-        matches!(&busy, JournalError::Busy { owner: Some(owner), .. } if owner.pid == std::process::id()),
-        "{busy}"
-    );
+    assert!(matches!(&busy, JournalError::Busy { by: Some(holder), .. } if holder.pid == std::process::id()), "{busy}");
     drop(journal);
     assert_eq!(state(), JournalState::Abandoned);
     let mut journal = Journal::<Make>::open(directory.path(), "rack").unwrap();

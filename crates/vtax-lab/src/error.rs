@@ -25,8 +25,8 @@ pub enum LabError {
     #[error("cannot {operation} {path}: {error}")]
     #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },
-    #[error(transparent)]
-    #[diagnostic(transparent)]
+    #[error("{}{}", .0, remedy_for(.0))]
+    #[diagnostic(forward(0))]
     Journal(#[from] JournalError),
     #[error("lab `{lab}` could not be built: {error}")]
     #[diagnostic(forward(error))]
@@ -125,6 +125,14 @@ impl LabError {
     pub(crate) fn file(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> LabError {
         let path = path.into();
         move |error| LabError::File { operation, path, error }
+    }
+}
+
+/// What to do about a journal, as the end of a message.
+fn remedy_for(error: &JournalError) -> &'static str {
+    match error {
+        JournalError::Corrupt { .. } => "; vtax lab clean removes what was made, and keeps the file",
+        _ => "",
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
-use vtax_journal::{JournalError, Record, Undone};
+use vtax_journal::{JournalError, LockHolder, Record, Undone};
 use vtax_model::{guest::Mac, nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{
     SysError,
@@ -121,7 +121,7 @@ impl Site {
         match directory.try_lock() {
             Ok(()) => self.lock = Some(directory),
             Err(TryLockError::WouldBlock) => {
-                return Err(JournalError::Busy { id: self.lab.to_string(), owner: None }.into());
+                return Err(JournalError::Busy { id: self.lab.to_string(), by: LockHolder::of(&self.directory) }.into());
             }
             Err(TryLockError::Error(error)) => return Err(LabError::file("lock", &self.directory)(error)),
         }

@@ -3,8 +3,12 @@
 use std::{env, path::PathBuf};
 
 use vtax_agent::locate::{self, LocateError};
+use vtax_sys::userns;
 
 use crate::stop::Stop;
+
+/// What tuning has changed on this machine.
+const MACHINE: &str = "/var/lib/vtax/tuning";
 
 /// What the user has said of it.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +20,16 @@ pub struct Locations {
 }
 
 impl Locations {
+    /// The folder of what tuning has changed. Root's is the machine's, unless a folder is named: whoever becomes root finds
+    /// it. It survives a reboot.
+    pub fn tuning_dir(&self) -> Result<PathBuf, Stop> {
+        let named = self.state.is_some() || env::var_os("VTAX_STATE").is_some_and(|value| !value.is_empty());
+        match userns::have_net_admin() && !named {
+            true => Ok(PathBuf::from(MACHINE)),
+            false => Ok(self.state_dir()?.join("tuning")),
+        }
+    }
+
     /// The folder of the results, by the XDG Base Directory Specification.
     pub fn state_dir(&self) -> Result<PathBuf, Stop> {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -43,5 +57,16 @@ impl Locations {
             true => Stop::input(error),
             false => Stop::infrastructure(error),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_named_has_the_tuning_too() {
+        let locations = Locations { state: Some("/tmp/here".into()), agent: None };
+        assert_eq!(locations.tuning_dir().expect("it is named"), PathBuf::from("/tmp/here/tuning"));
     }
 }

@@ -78,6 +78,9 @@ pub enum SysError {
     #[error("kernel setting {key} did not take {wrote:?}: it reads back as {read:?}")]
     #[diagnostic(code("setting-not-taken"))]
     SysctlNotTaken { key: String, wrote: String, read: String },
+    #[error("{path} {why}; remove it, or use a directory of your own")]
+    #[diagnostic(code("unsafe-directory"))]
+    NotPrivate { path: PathBuf, why: &'static str },
     #[error("the machine was not switched off: only process 1 may do that, and this is process {pid}")]
     #[diagnostic(code("not-first-process"))]
     NotFirst { pid: Pid },

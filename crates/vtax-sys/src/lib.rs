@@ -17,6 +17,7 @@
 //! | [`sysctl`], [`tree`], [`process`], [`inherit`] | `/proc/sys`, files of `/proc` and `/sys`, limits, processes that are ours, what they inherit |
 //! | [`confine`] | programs without privilege, with limits |
 //! | [`deadline`] | programs that must end in time |
+//! | [`directory`] | directories of this user alone |
 //! | [`ssh`] | what sshd tells the programs of a session |
 //! | [`mount`], [`module`], [`children`], [`power`] | what the first process of a machine does |
 
@@ -28,6 +29,7 @@ pub mod clock;
 pub mod confine;
 pub mod cpu;
 pub mod deadline;
+pub mod directory;
 mod error;
 pub mod ethtool;
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use std::{
     env,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io,
-    os::unix::fs::{DirBuilderExt, MetadataExt},
+    fs::{self, File, OpenOptions},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
+
+use vtax_sys::{SysError, directory};
 
 use crate::error::LabError;
 
@@ -47,30 +48,15 @@ pub(super) fn lock(run: &Path) -> Result<Admission, LabError> {
 }
 
 fn prepare(path: PathBuf) -> Result<PathBuf, LabError> {
-    match DirBuilder::new().mode(0o700).create(&path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check(&path)?,
-        Err(error) => return Err(LabError::file("create", &path)(error)),
-    }
+    directory::make_private(&path).map_err(|error| match error {
+        SysError::NotPrivate { path, why } => LabError::RunDirectory { path, why },
+        error => LabError::kernel(path.display())(error),
+    })?;
     for part in ["labs", "journals"] {
         let part = path.join(part);
         fs::create_dir_all(&part).map_err(LabError::file("create", &part))?;
     }
     Ok(path)
-}
-
-fn check(path: &Path) -> Result<(), LabError> {
-    let found = fs::symlink_metadata(path).map_err(LabError::file("look at", path))?;
-    let wrong = match () {
-        () if !found.is_dir() => Some("is no directory"),
-        () if found.uid() != own_uid()? => Some("belongs to somebody else"),
-        () if found.mode() & 0o022 != 0 => Some("can be written by others"),
-        () => None,
-    };
-    match wrong {
-        Some(why) => Err(LabError::RunDirectory { path: path.to_owned(), why }),
-        None => Ok(()),
-    }
 }
 
 fn own_uid() -> Result<u32, LabError> {
@@ -88,16 +74,8 @@ mod tests {
         let base = tempfile::tempdir().expect("a folder");
         let path = base.path().join("vtax");
         prepare(path.clone()).expect("ours");
-        prepare(path.clone()).expect("ours again");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("ours");
-        assert!(matches!(prepare(path), Err(LabError::RunDirectory { .. })));
-    }
-
-    #[test]
-    fn a_link_in_its_place_is_refused() {
-        let base = tempfile::tempdir().expect("a folder");
-        let path = base.path().join("vtax");
-        std::os::unix::fs::symlink(base.path(), &path).expect("a link");
-        assert!(matches!(prepare(path), Err(LabError::RunDirectory { .. })));
+        let error = prepare(path).expect_err("anybody's").to_string();
+        assert!(error.contains("can be written by others; remove it, or set XDG_RUNTIME_DIR"), "{error}");
     }
 }
