@@ -23,6 +23,7 @@ mod results;
 mod rootless;
 mod studies;
 mod truths;
+mod tuning;
 
 use std::{fs, path::Path};
 

@@ -17,7 +17,7 @@ use crate::{
     error::ChangeError,
     host::HostAccess,
     knob::{
-        AnyValueChange, ChangeReceipt, ValueChange,
+        AnyValueChange, ChangeReceipt, FoundValue, ValueChange,
         driver::{
             InterruptDelays, LinkChannels, LinkCoalescing, LinkFeature, LinkRings, OnOff, QueueCounts, RingSizes,
         },
@@ -144,6 +144,11 @@ impl Change {
     /// Whether the new value is the one that was there when the change was planned. Leave such a change out.
     pub fn changes_nothing(&self) -> bool {
         self.any().changes_nothing()
+    }
+
+    /// What the setting is now.
+    pub fn found(&self, host: &mut HostAccess) -> Result<FoundValue, ChangeError> {
+        self.any().found(host)
     }
 
     fn any(&self) -> &dyn AnyValueChange {

@@ -159,11 +159,17 @@ impl ChangeJournal {
     /// Makes changes that stay until somebody takes them back. If one fails, none of them is left.
     pub fn apply(&mut self, changes: Vec<Change>) -> Result<BatchId, ChangeJournalError> {
         let batch = self.try_out(changes)?;
+        self.keep(batch)?;
+        Ok(batch)
+    }
+
+    /// Lets changes stay that were tried out. If that can't be written down, they are reverted.
+    pub fn keep(&mut self, batch: BatchId) -> Result<(), ChangeJournalError> {
         if let Err(error) = self.journal.keep() {
             self.journal.undo_batch(batch, &mut self.host)?;
             return Err(error.into());
         }
-        Ok(batch)
+        Ok(())
     }
 
     /// Makes changes that are undone by the next [`ChangeJournal::start`], if this process is killed before it reverts

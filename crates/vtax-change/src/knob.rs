@@ -87,6 +87,16 @@ pub(crate) trait AnyValueChange: fmt::Display {
     fn apply(&self, host: &mut HostAccess) -> Result<ChangeReceipt, ChangeError>;
     fn read_back(&self, host: &mut HostAccess) -> Result<(), ChangeError>;
     fn undo(&self, receipt: Option<&ChangeReceipt>, host: &mut HostAccess) -> Result<Undone, ChangeError>;
+    fn found(&self, host: &mut HostAccess) -> Result<FoundValue, ChangeError>;
+}
+
+/// The value that a changed setting has now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundValue {
+    /// None if the object is gone that had it.
+    pub value: Option<String>,
+    /// It is still the new value.
+    pub is_ours: bool,
 }
 
 impl<K: Knob> AnyValueChange for ValueChange<K> {
@@ -111,6 +121,12 @@ impl<K: Knob> AnyValueChange for ValueChange<K> {
     fn read_back(&self, host: &mut HostAccess) -> Result<(), ChangeError> {
         let found = self.read(host)?;
         if found == self.value { Ok(()) } else { Err(self.not_taken(&self.value, &found)) }
+    }
+
+    fn found(&self, host: &mut HostAccess) -> Result<FoundValue, ChangeError> {
+        let found = self.knob.read(host)?;
+        let is_ours = found.as_ref() == Some(&self.value) && !host.is_rebooted();
+        Ok(FoundValue { value: found.map(|found| found.to_string()), is_ours })
     }
 
     fn undo(&self, receipt: Option<&ChangeReceipt>, host: &mut HostAccess) -> Result<Undone, ChangeError> {

@@ -26,7 +26,7 @@ pub use error::ChangeError;
 pub use host::HostAccess;
 pub use journal::{ChangeJournal, ChangeJournalError, ChangesSnapshot, PastChanges, RecoveredChanges};
 pub use knob::{
-    ChangeReceipt, Knob, ValueChange,
+    ChangeReceipt, FoundValue, Knob, ValueChange,
     driver::{InterruptDelays, LinkChannels, LinkCoalescing, LinkFeature, LinkRings, OnOff, QueueCounts, RingSizes},
     irq::IrqAffinity,
     link::{LinkAt, LinkMtu, LinkTxQueue},

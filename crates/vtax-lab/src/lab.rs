@@ -1,6 +1,7 @@
 //! A lab that is up.
 
 use std::{
+    path::PathBuf,
     process::{Child, Command},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -179,6 +180,11 @@ impl Lab {
         processes::mark(&mut command, &self.blueprint.lab);
         let namespace = self.site().namespace(&endpoint.namespace)?;
         namespace.spawn(command, Outlive::No).map_err(LabError::kernel(&endpoint.name))
+    }
+
+    /// Where the endpoint's namespace is pinned as long as the lab is up.
+    pub fn namespace_path(&self, endpoint: &LabEndpoint) -> PathBuf {
+        self.site().pin(&endpoint.namespace)
     }
 
     /// Replaces this process by a program in the endpoint's namespace. If it returns, that failed: end the process.

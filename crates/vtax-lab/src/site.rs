@@ -190,7 +190,7 @@ impl Site {
         Ok(self.stacks.get_mut(name).expect("it has just been put there"))
     }
 
-    fn pin(&self, namespace: &Name) -> PathBuf {
+    pub(crate) fn pin(&self, namespace: &Name) -> PathBuf {
         self.pins.join(namespace.as_str())
     }
 

@@ -32,7 +32,7 @@ impl Interrupt {
     }
 
     /// Does the same, and tells the user `told` after Ctrl-C.
-    pub(crate) fn catch_telling(told: &'static str, events: &RunEvents) -> miette::Result<Interrupt> {
+    pub fn catch_telling(told: &'static str, events: &RunEvents) -> miette::Result<Interrupt> {
         let interrupt = Interrupt { told, events: events.clone(), ..Interrupt::default() };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
         let caught = interrupt.clone();

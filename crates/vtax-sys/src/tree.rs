@@ -5,8 +5,8 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -48,6 +48,11 @@ impl FileTree {
         };
         let directory = namespace.run(mount)?.map_err(fail)?;
         Ok(Self { directory, name: "/sys".to_owned() })
+    }
+
+    /// A path by which this process reaches the directory, as long as this handle is open.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
     }
 
     /// A file's text, without the white space at its end. None if there is no such file.

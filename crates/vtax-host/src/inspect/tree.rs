@@ -13,6 +13,8 @@ const LONGEST: u64 = 16 << 20;
 #[derive(Debug, Clone)]
 pub struct SystemRoot {
     root: PathBuf,
+    /// In place of the `sys` below it.
+    sys: Option<PathBuf>,
 }
 
 impl SystemRoot {
@@ -23,7 +25,19 @@ impl SystemRoot {
 
     /// Another directory, for a test or for the copied files of a machine.
     pub fn at(root: &Path) -> SystemRoot {
-        SystemRoot { root: root.to_owned() }
+        SystemRoot { root: root.to_owned(), sys: None }
+    }
+
+    /// The running machine, with another `/sys`: one that shows the links of another network namespace.
+    pub fn live_with_sys(sys: &Path) -> SystemRoot {
+        SystemRoot { sys: Some(sys.to_owned()), ..SystemRoot::live() }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        match (&self.sys, path.strip_prefix("sys/")) {
+            (Some(sys), Some(below)) => sys.join(below),
+            _ => self.root.join(path),
+        }
     }
 
     /// The file's text without white space at its ends; none if it can't be read.
@@ -34,7 +48,7 @@ impl SystemRoot {
     /// All of the file's text; none if it can't be read, or is longer than a file of the kernel's can be.
     pub(crate) fn whole(&self, path: &str) -> Option<String> {
         let mut text = Vec::new();
-        let read = File::open(self.root.join(path)).ok()?.take(LONGEST + 1).read_to_end(&mut text).ok()?;
+        let read = File::open(self.path(path)).ok()?.take(LONGEST + 1).read_to_end(&mut text).ok()?;
         (read as u64 <= LONGEST).then(|| String::from_utf8_lossy(&text).into_owned())
     }
 
@@ -45,7 +59,7 @@ impl SystemRoot {
 
     /// The names in a directory, sorted; empty if there is no such directory.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.root.join(path)).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names

@@ -56,6 +56,17 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax tune check --observe 5s", "watch drops and busy CPUs while the traffic runs"),
         ],
     ),
+    (
+        "tune apply",
+        &[
+            ("vtax tune apply --all-safe --dry-run", "what would be changed that risks nothing"),
+            ("vtax tune apply tcp-buffers --rtt 20ms", "buffers for a path with this round trip"),
+            ("vtax tune apply mtu --confirm-within 60s", "brought back unless you press Enter"),
+            ("vtax tune apply offloads --in rack/web", "of a zone of a lab"),
+        ],
+    ),
+    ("tune revert", &[("vtax tune revert", "everything as before"), ("vtax tune revert 2", "only change 2")]),
+    ("tune status", &[("vtax tune status", "what is changed, and whether it still is")]),
     ("methods", &[("vtax methods", "what works on this machine"), ("vtax methods --json", "the same for programs")]),
     ("io list", &[("vtax io list", "every PCI device"), ("vtax io list -l eno1", "all that is known of one NIC")]),
     ("io create-vf", &[("vtax io create-vf eno1 --number 4", "four virtual functions of eno1")]),

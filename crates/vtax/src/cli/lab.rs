@@ -137,7 +137,7 @@ fn open(lab: &str) -> Result<(World, Lab), Stop> {
     Ok((world, lab))
 }
 
-fn find<'lab>(lab: &'lab Lab, domain: &Name) -> miette::Result<&'lab LabEndpoint> {
+pub(super) fn find<'lab>(lab: &'lab Lab, domain: &Name) -> miette::Result<&'lab LabEndpoint> {
     let found = lab.endpoints().iter().find(|endpoint| endpoint.name == *domain);
     let Some(found) = found else {
         let mut names: Vec<&str> = lab.endpoints().iter().map(|endpoint| endpoint.name.as_str()).collect();

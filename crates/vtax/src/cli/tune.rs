@@ -1,19 +1,81 @@
-//! `vtax tune`: what a host's settings cost, and how they are changed.
+//! `vtax tune`: what a host's settings cost, and how they are changed and changed back.
 
+mod apply;
+mod asked;
 mod check;
+mod revert;
+mod status;
+
+use std::{env, path::PathBuf};
 
 use clap::Subcommand;
+use vtax_change::{ChangeJournalError, HostAccess, RecoveredChanges};
+use vtax_journal::{JournalError, UndoReport};
 
-use crate::exit::{Exit, Stop};
+use crate::exit::{Blamed, Exit, Stop};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TuneVerb {
     /// Look for settings of this host that cost speed; nothing is changed
     Check(check::CheckArgs),
+    /// Change what rules have found; `vtax tune revert` takes it back
+    Apply(apply::ApplyArgs),
+    /// Bring the values from before back
+    Revert(revert::RevertArgs),
+    /// Show what is changed, and whether it still is
+    Status(status::StatusArgs),
 }
 
 pub(crate) fn tune(verb: &TuneVerb) -> Result<Exit, Stop> {
     match verb {
         TuneVerb::Check(args) => check::check(args),
+        TuneVerb::Apply(args) => apply::apply(args),
+        TuneVerb::Revert(args) => revert::revert(args),
+        TuneVerb::Status(args) => status::status(args),
     }
+}
+
+/// Where the journal of changes is, also after the machine was started again.
+fn directory() -> PathBuf {
+    const VARIABLE: &str = "VTAX_TUNING";
+    env::var_os(VARIABLE).map_or_else(|| PathBuf::from("/var/lib/vtax/tuning"), PathBuf::from)
+}
+
+fn host() -> Result<HostAccess, Stop> {
+    HostAccess::live().or_infrastructure()
+}
+
+/// Who can mend it: the user, where another vtax works on the journal.
+fn stop(error: ChangeJournalError) -> Stop {
+    match error {
+        ChangeJournalError::Journal(JournalError::Busy { .. }) => Stop::input(error),
+        error => Stop::infrastructure(error),
+    }
+}
+
+/// What was put back before anything else was done, a sentence each.
+fn told_recovered(recovered: &RecoveredChanges) -> Vec<String> {
+    let mut told = Vec::new();
+    if let Some(report) = &recovered.before_reboot {
+        told.push(format!("the machine was started again since the last change: {}", told_undone(report)));
+    }
+    let interrupted = recovered.interrupted.iter();
+    told.extend(interrupted.map(|(batch, report)| {
+        format!("change {batch} was left half done by a vtax that was killed: {}", told_undone(report))
+    }));
+    told
+}
+
+/// How an undoing went, in one sentence.
+fn told_undone(report: &UndoReport) -> String {
+    let UndoReport { reverted, already_gone, contained, foreign } = report;
+    let gone = already_gone + contained;
+    let mut text = format!("{reverted} setting{} back as before", if *reverted == 1 { "" } else { "s" });
+    if gone > 0 {
+        text += &format!(", {gone} had their value from before or are gone");
+    }
+    if !foreign.is_empty() {
+        text += &format!(", {} left alone, because another program has changed them since", foreign.len());
+    }
+    text
 }

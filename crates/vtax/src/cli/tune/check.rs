@@ -1,43 +1,21 @@
 //! `vtax tune check`.
 
-use std::{thread, time::Instant};
-
 use clap::Args;
 use serde::Serialize;
-use vtax_host::inspect::{HostFacts, LiveNics, SystemRoot};
-use vtax_model::{foreign::ForeignText, units::Span};
+use vtax_model::foreign::ForeignText;
 use vtax_report::{Options, Section, SectionPart, View};
-use vtax_tune::{
-    ChangeRisk, CheckedRule, HostCheck, Observation, RULES, TuningCase, TuningFinding, TuningGoal, TuningRemedy,
-    TuningRule,
-};
+use vtax_tune::{ChangeRisk, CheckedRule, HostCheck, RULES, TuningFinding, TuningGoal, TuningRemedy, TuningRule};
 
+use super::asked::AskedArgs;
 use crate::{
     cli::{answer, run::terminal_width},
     exit::{Exit, Stop},
-    one_of::{Choice, one_of},
 };
-
-const GOALS: [Choice<TuningGoal>; 3] = [
-    ("latency", "Round trips", TuningGoal::Latency),
-    ("throughput", "Bandwidth", TuningGoal::Throughput),
-    ("both", "Both: what helps one and harms the other is left alone", TuningGoal::Both),
-];
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// What is to become better
-    #[arg(long, value_parser = one_of(&GOALS), default_value = "both")]
-    goal: TuningGoal,
-    /// Look at this link only
-    #[arg(long, value_name = "LINK")]
-    link: Option<String>,
-    /// The round trip of the path that matters, as it was measured. Buffers and idle states are judged by it
-    #[arg(long, value_name = "TIME")]
-    rtt: Option<Span>,
-    /// Watch the counters of drops and of busy CPUs for this time. Without it, they count from the machine's start
-    #[arg(long, value_name = "TIME")]
-    observe: Option<Span>,
+    #[command(flatten)]
+    asked: AskedArgs,
     /// Print every rule that was looked at, not only how many are good
     #[arg(long)]
     detail: bool,
@@ -57,47 +35,14 @@ struct CheckRecord {
 }
 
 pub(super) fn check(args: &CheckArgs) -> Result<Exit, Stop> {
-    let tree = SystemRoot::live();
-    let read = || HostFacts::read(&tree, &LiveNics);
-    let first = read();
-    require_link(&first, args.link.as_deref())?;
-    let (facts, observed) = match args.observe {
-        None => (first, None),
-        Some(time) => {
-            let begun = Instant::now();
-            thread::sleep(time.0);
-            let facts = read();
-            (facts, Some(Observation { before: first, seconds: begun.elapsed().as_secs_f64() }))
-        }
-    };
-    let case = TuningCase {
-        host: &facts,
-        observed: observed.as_ref(),
-        goal: args.goal,
-        rtt: args.rtt.map(|rtt| rtt.0),
-        link: args.link.as_deref(),
-    };
+    let looked = args.asked.look()?;
     let record = CheckRecord {
         schema: "vtax.tune-check/v1",
-        host: facts.hostname.clone(),
-        goal: args.goal,
-        check: vtax_tune::check(&case),
+        host: looked.facts.hostname,
+        goal: args.asked.goal(),
+        check: looked.check,
     };
     answer(args.json, &record, |record| told(record, args.detail))
-}
-
-fn require_link(facts: &HostFacts, link: Option<&str>) -> Result<(), Stop> {
-    let Some(wanted) = link else { return Ok(()) };
-    if facts.links.iter().any(|link| link.name == wanted) {
-        return Ok(());
-    }
-    let names: Vec<String> = facts.links.iter().map(|link| link.name.to_string()).collect();
-    Err(Stop::input(miette::miette!(
-        code = "no-such-link",
-        "this host has no link {}; it has {}",
-        ForeignText::from(wanted),
-        names.join(", ")
-    )))
 }
 
 fn told(record: &CheckRecord, detail: bool) -> String {

@@ -1,0 +1,89 @@
+//! From proposals to changes of the machine.
+
+use vtax_change::{Change, ChangeError, HostAccess, LinkAt, NamespaceRef};
+use vtax_model::foreign::ForeignText;
+use vtax_sys::process::{Pid, ProcessId};
+
+use crate::setting::{HostSetting, Proposal};
+
+/// Makes a change of each proposal, and reads the value that is there now. A setting that several rules propose to change
+/// is changed once, as the first proposes. What has its value already is left out.
+///
+/// # Errors
+/// A setting that is gone since it was looked at, or that can't be read.
+pub fn plan(
+    host: &mut HostAccess,
+    namespace: Option<&NamespaceRef>,
+    proposals: &[Proposal],
+) -> Result<Vec<Change>, ChangeError> {
+    let mut changes: Vec<Change> = Vec::new();
+    for proposal in proposals {
+        let change = of_proposal(host, namespace.cloned(), proposal)?;
+        if !change.changes_nothing() && changes.iter().all(|other| other.name() != change.name()) {
+            changes.push(change);
+        }
+    }
+    Ok(changes)
+}
+
+fn of_proposal(
+    host: &mut HostAccess,
+    namespace: Option<NamespaceRef>,
+    proposal: &Proposal,
+) -> Result<Change, ChangeError> {
+    let value = proposal.value.as_str();
+    match &proposal.setting {
+        HostSetting::Sysctl { key } => Change::plan_sysctl(host, namespace, key.parse()?, value),
+        HostSetting::Sysfs { path } => {
+            // Only links differ between namespaces.
+            let namespace = namespace.filter(|_| path.raw().starts_with("class/net/"));
+            Change::plan_sysfs(host, namespace, path.raw(), value)
+        }
+        HostSetting::InterruptCpus { number } => Change::plan_irq(host, *number, &cpus(value)),
+        HostSetting::ThreadCpus { pid, start_ticks, tid } => {
+            let process = ProcessId { pid: Pid(*pid), start_ticks: *start_ticks };
+            Change::plan_thread(host, process, Pid(*tid), &cpus(value))
+        }
+        HostSetting::LinkMtu { link } => {
+            let link = find(host, namespace, link)?;
+            Change::plan_mtu(host, link, number(value))
+        }
+        HostSetting::LinkFeature { link, feature } => {
+            let link = find(host, namespace, link)?;
+            Change::plan_feature(host, link, feature.raw(), is_on(value))
+        }
+        HostSetting::LinkRxRing { link } => {
+            let link = find(host, namespace, link)?;
+            Change::plan_rings(host, link, |rings| rings.rx = number(value))
+        }
+        // Both are one setting of the driver.
+        HostSetting::LinkRxUsecs { link } => {
+            let link = find(host, namespace, link)?;
+            Change::plan_coalescing(host, link, |delays| {
+                delays.rx_us = number(value);
+                delays.adaptive_rx = false;
+            })
+        }
+        HostSetting::LinkAdaptiveRx { link } => {
+            let link = find(host, namespace, link)?;
+            Change::plan_coalescing(host, link, |delays| delays.adaptive_rx = is_on(value))
+        }
+    }
+}
+
+fn find(host: &mut HostAccess, namespace: Option<NamespaceRef>, link: &ForeignText) -> Result<LinkAt, ChangeError> {
+    LinkAt::find(host, namespace, &link.raw().parse()?)
+}
+
+/// Rules write their values themselves, and a test reads each of them.
+fn cpus(value: &str) -> vtax_model::cpus::CpuSet {
+    value.parse().expect("a rule lists CPUs")
+}
+
+fn number(value: &str) -> u32 {
+    value.parse().expect("a rule writes a number")
+}
+
+fn is_on(value: &str) -> bool {
+    value == "on"
+}

@@ -1,0 +1,205 @@
+//! `vtax tune apply`.
+
+use std::{io, sync::mpsc, thread, time::Duration};
+
+use clap::Args;
+use serde::Serialize;
+use vtax_change::{Change, ChangeJournal};
+use vtax_model::units::Span;
+use vtax_run::{Interrupt, RunEvents};
+use vtax_tune::{ChangeRisk, CheckedRule, HostCheck, Proposal, RULES, TuningFinding, TuningRemedy, TuningRule, plan};
+
+use super::{asked::AskedArgs, directory, host, stop, told_recovered, told_undone};
+use crate::{
+    cli::answer,
+    exit::{Blamed, Exit, Stop},
+    terminal::tell,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// The rules whose findings are to be changed, as `vtax tune check` names them
+    #[arg(value_name = "RULE", required_unless_present = "all_safe")]
+    rules: Vec<String>,
+    /// Every finding that risks nothing. Others must be named
+    #[arg(long, conflicts_with = "rules")]
+    all_safe: bool,
+    #[command(flatten)]
+    asked: AskedArgs,
+    /// Bring everything back after this time, unless you confirm it with Enter. For a change that could cut your
+    /// connection to this machine
+    #[arg(long, value_name = "TIME")]
+    confirm_within: Option<Span>,
+    /// Print the changes and make none
+    #[arg(long)]
+    dry_run: bool,
+    /// Print what was changed as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct AppliedRecord {
+    schema: &'static str,
+    /// Its number for `revert`. Absent if nothing was changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    changes: Vec<Change>,
+    /// What vtax can't do itself.
+    advice: Vec<CheckedRule<String>>,
+}
+
+pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Stop> {
+    let rules = wanted(args)?;
+    let looked = args.asked.look()?;
+    let found: Vec<&CheckedRule<TuningFinding>> =
+        looked.check.findings.iter().filter(|found| rules.contains(&found.rule)).collect();
+    told_without_finding(&looked.check, &rules, args.all_safe).iter().for_each(|line| tell(format_args!("{line}")));
+    let proposals: Vec<Proposal> = found.iter().flat_map(|found| found.says.proposals()).cloned().collect();
+    let advice = found.iter().filter_map(|found| advice(found)).collect();
+    let record = |id, changes| AppliedRecord { schema: "vtax.tune-applied/v1", id, changes, advice };
+
+    if args.dry_run {
+        let changes = plan(&mut host()?, looked.namespace.as_ref(), &proposals).or_infrastructure()?;
+        return answer(args.json, &record(None, changes), told_dry);
+    }
+    let (mut journal, recovered) = ChangeJournal::start(&directory(), host()?).map_err(stop)?;
+    told_recovered(&recovered).iter().for_each(|line| tell(format_args!("{line}")));
+    let changes = plan(journal.host(), looked.namespace.as_ref(), &proposals).or_infrastructure()?;
+    if changes.is_empty() {
+        journal.close().map_err(stop)?;
+        return answer(args.json, &record(None, changes), told);
+    }
+    let id = match args.confirm_within {
+        None => journal.apply(changes.clone()).map_err(stop)?,
+        Some(time) => match confirmed(&mut journal, changes.clone(), time.0)? {
+            Some(id) => id,
+            None => {
+                journal.close().map_err(stop)?;
+                return Ok(Exit::NotReached);
+            }
+        },
+    };
+    answer(args.json, &record(Some(id.to_string()), changes), told)
+}
+
+/// The rules that the user asks for.
+fn wanted(args: &ApplyArgs) -> Result<Vec<&'static str>, Stop> {
+    if args.all_safe {
+        return Ok(RULES.iter().filter(|rule| rule.risk == ChangeRisk::Low).map(|rule| rule.id).collect());
+    }
+    args.rules.iter().map(|name| rule(name).map(|rule| rule.id)).collect()
+}
+
+fn rule(name: &str) -> Result<&'static TuningRule, Stop> {
+    let Some(rule) = RULES.iter().find(|rule| rule.id == name) else {
+        let names: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
+        let error = miette::miette!(
+            code = "no-such-rule",
+            "there is no rule `{}`; there is {}",
+            vtax_model::foreign::ForeignText::from(name),
+            names.join(", ")
+        );
+        return Err(Stop::input(error));
+    };
+    if rule.risk == ChangeRisk::Security {
+        return Err(Stop::input(miette::miette!(
+            code = "not-changed-by-vtax",
+            "vtax never changes what {name} is about: {} Read docs/tuning/{name}.md, and change it yourself if it is safe here",
+            rule.risks
+        )));
+    }
+    Ok(rule)
+}
+
+/// What the rules say that found nothing.
+fn told_without_finding(check: &HostCheck, rules: &[&str], all: bool) -> Vec<String> {
+    if all {
+        return Vec::new();
+    }
+    let says = [&check.good, &check.not_here, &check.unknown].into_iter().flatten();
+    let silent = says.filter(|says| rules.contains(&says.rule));
+    silent.map(|says| format!("{}: nothing to change: {}", says.rule, says.says)).collect()
+}
+
+fn advice(found: &CheckedRule<TuningFinding>) -> Option<CheckedRule<String>> {
+    match &found.says.remedy {
+        TuningRemedy::Advice(advice) => {
+            let says = format!("{}: {}; {advice}", found.says.object, found.says.seen);
+            Some(CheckedRule { rule: found.rule, risk: found.risk, says })
+        }
+        TuningRemedy::Change(_) => None,
+    }
+}
+
+/// Makes the changes, and brings them back unless the user confirms them. If vtax is killed meanwhile, the next
+/// `vtax tune` brings them back.
+fn confirmed(
+    journal: &mut ChangeJournal,
+    changes: Vec<Change>,
+    time: Duration,
+) -> Result<Option<vtax_journal::BatchId>, Stop> {
+    let interrupt =
+        Interrupt::catch_telling("everything is brought back", &RunEvents::default()).map_err(Stop::infrastructure)?;
+    let id = journal.try_out(changes).map_err(stop)?;
+    tell(format_args!(
+        "Changed. Press Enter within {} to keep it; otherwise everything is brought back.",
+        vtax_model::units::Span(time)
+    ));
+    if wait_for_enter(time, &interrupt) {
+        journal.keep(id).map_err(stop)?;
+        return Ok(Some(id));
+    }
+    let report = journal.revert(id).map_err(stop)?;
+    tell(format_args!("Not confirmed: {}.", told_undone(&report)));
+    Ok(None)
+}
+
+/// A line that ends. The end of the input is no confirmation: the connection may have been cut.
+fn wait_for_enter(time: Duration, interrupt: &Interrupt) -> bool {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = io::stdin().read_line(&mut line);
+        let _ = sender.send(read.is_ok_and(|_| line.ends_with('\n')));
+    });
+    const LOOK: Duration = Duration::from_millis(100);
+    let mut left = time;
+    while !left.is_zero() && !interrupt.asked() {
+        match receiver.recv_timeout(LOOK.min(left)) {
+            Ok(confirmed) => return confirmed,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return false,
+            Err(mpsc::RecvTimeoutError::Timeout) => left = left.saturating_sub(LOOK),
+        }
+    }
+    false
+}
+
+fn told_dry(record: &AppliedRecord) -> String {
+    match record.changes.is_empty() {
+        true => nothing(record),
+        false => format!("These would be changed:\n{}{}", list(&record.changes), told_advice(record)),
+    }
+}
+
+fn told(record: &AppliedRecord) -> String {
+    let Some(id) = &record.id else { return nothing(record) };
+    format!(
+        "Change {id}:\n{}{}\nvtax tune revert {id} brings it back. Measure before and after: that it helps here isn't shown yet.\n",
+        list(&record.changes),
+        told_advice(record)
+    )
+}
+
+fn nothing(record: &AppliedRecord) -> String {
+    format!("Nothing was found that vtax can change.\n{}", told_advice(record))
+}
+
+fn list(changes: &[Change]) -> String {
+    changes.iter().map(|change| format!("  {change}\n")).collect()
+}
+
+fn told_advice(record: &AppliedRecord) -> String {
+    record.advice.iter().map(|advice| format!("{}: {}\n", advice.rule, advice.says)).collect()
+}

@@ -1,0 +1,156 @@
+//! `vtax tune`, in the zones of a lab: bad settings are found, changed, and brought back as they were.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use super::{
+    Bench, json,
+    labs::{Up, lab_file},
+};
+
+const WMEM: &str = "net.ipv4.tcp_wmem";
+const SMALL: &str = "4096 4096 8192";
+
+/// A bench with a lab whose first zone can be spoilt.
+fn bench(lab: &str) -> Bench {
+    Bench::with("lab.toml", &lab_file(lab, ""))
+}
+
+fn inside(bench: &Bench, lab: &str, command: &[&str]) -> String {
+    bench.printed(&[&["lab", "exec", lab, "web-1", "--"], command].concat())
+}
+
+fn sysctl(bench: &Bench, lab: &str, key: &str) -> String {
+    let path = format!("/proc/sys/{}", key.replace('.', "/"));
+    inside(bench, lab, &["cat", &path]).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn mtu(bench: &Bench, lab: &str) -> String {
+    let line = inside(bench, lab, &["ip", "-o", "link", "show", "eth0"]);
+    line.split_whitespace().skip_while(|word| *word != "mtu").nth(1).expect("a number").to_owned()
+}
+
+/// A small send buffer, a short MTU, and packets that all go to one CPU.
+fn spoil(bench: &Bench, lab: &str) {
+    inside(bench, lab, &["sysctl", "-qw", &format!("{WMEM}={SMALL}")]);
+    inside(bench, lab, &["ip", "link", "set", "eth0", "mtu", "600"]);
+    let steer = "mount -t sysfs none /sys && echo 1 > /sys/class/net/eth0/queues/rx-0/rps_cpus";
+    inside(bench, lab, &["unshare", "--mount", "sh", "-c", steer]);
+}
+
+fn found(bench: &Bench, zone: &str) -> Vec<String> {
+    let check = json(bench, &["tune", "check", "--in", zone, "--link", "eth0", "--json"]);
+    let findings = check["findings"].as_array().expect("a list");
+    findings.iter().map(|finding| finding["rule"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn bad_settings_of_a_zone_are_found_changed_and_brought_back() {
+    let bench = bench("t-tune");
+    let _up = Up::new(&bench, "t-tune");
+    assert_eq!(found(&bench, "t-tune/web-1"), [""; 0], "nothing is wrong with a new zone");
+    spoil(&bench, "t-tune");
+    let mut rules = found(&bench, "t-tune/web-1");
+    rules.sort();
+    assert_eq!(rules, ["mtu", "rps", "tcp-buffers"]);
+
+    let of_zone = ["--in", "t-tune/web-1"];
+    let dry = bench.printed(&[&["tune", "apply", "mtu", "--dry-run"], &of_zone[..]].concat());
+    assert!(dry.contains("600 -> 1500"), "{dry}");
+    assert_eq!(mtu(&bench, "t-tune"), "600", "a dry run changes nothing");
+    let safe = json(&bench, &[&["tune", "apply", "--all-safe", "--json"], &of_zone[..]].concat());
+    assert_eq!(safe["changes"].as_array().map(Vec::len), Some(0), "these risk something, so they must be named");
+    let applied = json(&bench, &[&["tune", "apply", "mtu", "rps", "tcp-buffers", "--json"], &of_zone[..]].concat());
+    assert_eq!((applied["id"].as_str(), applied["changes"].as_array().map(Vec::len)), (Some("1"), Some(3)));
+    assert_eq!((mtu(&bench, "t-tune").as_str(), found(&bench, "t-tune/web-1").len()), ("1500", 0));
+
+    let status = json(&bench, &["tune", "status", "--json"]);
+    let settings = status["changes"][0]["settings"].as_array().expect("a list");
+    assert!(settings.iter().all(|setting| setting["is_ours"] == true), "{status}");
+    let reverted = json(&bench, &["tune", "revert", "1", "--json"]);
+    assert_eq!(reverted["reverted"], 3, "{reverted}");
+    assert_eq!((mtu(&bench, "t-tune").as_str(), sysctl(&bench, "t-tune", WMEM).as_str()), ("600", SMALL));
+    assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
+}
+
+#[test]
+fn a_value_that_somebody_else_has_set_since_is_left_alone() {
+    let bench = bench("t-foreign");
+    let _up = Up::new(&bench, "t-foreign");
+    spoil(&bench, "t-foreign");
+    bench.printed(&["tune", "apply", "mtu", "tcp-buffers", "--in", "t-foreign/web-1"]);
+    inside(&bench, "t-foreign", &["ip", "link", "set", "eth0", "mtu", "1400"]);
+    let status = bench.printed(&["tune", "status"]);
+    assert!(status.contains("it is 1400 now"), "{status}");
+    let told = bench.printed(&["tune", "revert"]);
+    assert!(told.contains("left alone") && told.contains("1400"), "{told}");
+    assert_eq!((mtu(&bench, "t-foreign").as_str(), sysctl(&bench, "t-foreign", WMEM).as_str()), ("1400", SMALL));
+}
+
+/// Starts a change that waits to be confirmed.
+fn unconfirmed(bench: &Bench, zone: &str) -> std::process::Child {
+    let arguments = ["tune", "apply", "mtu", "--in", zone, "--confirm-within", "60s"];
+    let mut command = bench.command(&arguments);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax starts");
+    let mut told = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let changed = told.by_ref().map_while(Result::ok).any(|line| line.contains("Press Enter"));
+    assert!(changed, "it ended");
+    child
+}
+
+#[test]
+fn what_nobody_confirms_is_brought_back() {
+    let bench = bench("t-confirm");
+    let _up = Up::new(&bench, "t-confirm");
+    spoil(&bench, "t-confirm");
+    // The end of the input is no confirmation, and neither is a signal.
+    for end in [None, Some(Signal::SIGTERM), Some(Signal::SIGHUP)] {
+        let mut vtax = unconfirmed(&bench, "t-confirm/web-1");
+        assert_eq!(mtu(&bench, "t-confirm"), "1500");
+        match end {
+            None => drop(vtax.stdin.take()),
+            Some(signal) => kill(Pid::from_raw(vtax.id().cast_signed()), signal).expect("it is ours"),
+        }
+        assert_eq!(vtax.wait().expect("it ends").code(), Some(1), "{end:?}");
+        assert_eq!(mtu(&bench, "t-confirm"), "600", "{end:?}");
+    }
+}
+
+#[test]
+fn one_process_tunes_at_a_time_and_what_a_killed_one_left_is_brought_back() {
+    let bench = bench("t-killed");
+    let _up = Up::new(&bench, "t-killed");
+    spoil(&bench, "t-killed");
+    let mut first = unconfirmed(&bench, "t-killed/web-1");
+    let told = bench.refused(&["tune", "apply", "tcp-buffers", "--in", "t-killed/web-1"]);
+    assert!(told.contains("is in use") && told.contains(&first.id().to_string()), "{told}");
+    assert!(bench.printed(&["tune", "status"]).contains("Another vtax works"));
+
+    first.kill().expect("it is ours");
+    first.wait().expect("it ends");
+    assert_eq!(mtu(&bench, "t-killed"), "1500", "nobody could bring it back");
+    let applied = bench.vtax(&["tune", "apply", "tcp-buffers", "--in", "t-killed/web-1"]);
+    assert!(applied.status.success(), "{applied:?}");
+    assert!(String::from_utf8_lossy(&applied.stderr).contains("left half done"), "{applied:?}");
+    assert_eq!(mtu(&bench, "t-killed"), "600");
+    bench.printed(&["tune", "revert"]);
+    assert_eq!(sysctl(&bench, "t-killed", WMEM), SMALL);
+}
+
+#[test]
+fn rules_that_are_not_there_or_that_vtax_never_applies_are_refused() {
+    let bench = Bench::new();
+    assert!(bench.refused(&["tune", "apply", "no-such"]).contains("tcp-buffers"));
+    assert!(bench.refused(&["tune", "apply", "bridge-netfilter"]).contains("never"));
+    assert!(bench.refused(&["tune", "apply"]).contains("--all-safe"));
+    assert!(bench.refused(&["tune", "revert", "7"]).contains("nothing is changed"));
+    assert!(bench.refused(&["tune", "check", "--link", "eth77"]).contains("there is"));
+    assert!(bench.refused(&["tune", "check", "--in", "web"]).contains("LAB/ZONE"));
+}
