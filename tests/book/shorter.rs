@@ -1,71 +1,71 @@
 //! The same command with less to do: fewer and shorter samples, fewer rows, smaller files.
 
-type Values = &'static [(&'static str, &'static str)];
-
 struct Rule {
     /// What the command begins with.
     verb: &'static str,
     /// Options that it gets, whatever it says itself.
-    less: Values,
+    less: &'static [&'static str],
     /// Options that it gets if it doesn't have them.
-    part: Values,
+    part: &'static [&'static str],
 }
 
-const FEW: Values = &[("--samples", "2"), ("--duration", "20ms"), ("--warmup", "1ms")];
+const FEW: &[&str] = &["--samples 2", "--duration 20ms", "--warmup 1ms"];
 
 /// The longest beginning counts.
 const RULES: [Rule; 9] = [
-    Rule { verb: "demo", less: &[("--samples", "1")], part: &[] },
-    Rule { verb: "run", less: FEW, part: &[("--methods", "bridge"), ("--mtu", "1500")] },
+    Rule { verb: "demo", less: &["--samples 1"], part: &[] },
+    Rule { verb: "run", less: FEW, part: &["--methods bridge", "--mtu 1500"] },
+    Rule { verb: "run demo", less: &["--samples 2"], part: &["--methods bridge", "--mtu 1500", "--instrument path"] },
+    Rule { verb: "run sparc-t7-1", less: FEW, part: &["--methods native", "--mtu 1500", "--instrument system"] },
+    Rule { verb: "run ovm3-tuning", less: FEW, part: &["--methods host-to-host"] },
+    Rule { verb: "run ip-instances", less: &["--samples 1", "--size 1MiB"], part: &[] },
+    Rule { verb: "measure", less: &["--samples 1", "--duration 50ms", "--warmup 5ms"], part: &[] },
+    Rule { verb: "calibrate", less: &["--only loss", "--rounds 0"], part: &[] },
     Rule {
-        verb: "run demo",
-        less: &[("--samples", "2")],
-        part: &[("--methods", "bridge"), ("--mtu", "1500"), ("--instrument", "path")],
+        verb: "crosscheck",
+        less: &["--rounds 1", "--duration 200ms", "--only udp-stream"],
+        part: &["--tools iperf3"],
     },
-    Rule {
-        verb: "run sparc-t7-1",
-        less: FEW,
-        part: &[("--methods", "native"), ("--mtu", "1500"), ("--instrument", "system")],
-    },
-    Rule { verb: "run ovm3-tuning", less: FEW, part: &[("--methods", "host-to-host")] },
-    Rule { verb: "run ip-instances", less: &[("--samples", "1"), ("--size", "1MiB")], part: &[] },
-    Rule { verb: "measure", less: &[("--samples", "1"), ("--duration", "50ms"), ("--warmup", "5ms")], part: &[] },
-    Rule { verb: "calibrate", less: &[("--only", "loss"), ("--rounds", "0")], part: &[] },
-    Rule { verb: "crosscheck", less: &[("--rounds", "1"), ("--only", "udp-stream")], part: &[("--tools", "iperf3")] },
 ];
 
 /// What takes long wherever it stands.
-const LONG: Values = &[("--budget", "3s"), ("--show", "99%"), ("--width", "1000000"), ("--max", "3")];
+const LONG: [&str; 4] = ["--budget 3s", "--show 99%", "--width 1000000", "--max 3"];
 
 /// Options that decide by themselves how many samples are taken.
 const HOW_MANY: [&str; 3] = ["--budget", "--show", "--confidence"];
 
+/// More rounds than the run has that is gone on with.
+const ROUNDS_IN_ALL: &str = "--samples 8";
+
 pub(crate) fn shorter(words: &[String]) -> Vec<String> {
     let mut shorter = words.to_vec();
-    for (option, value) in LONG {
-        replace(&mut shorter, option, value);
-    }
-    let begins = |rule: &&Rule| words[1..].starts_with(&rule.verb.split(' ').map(str::to_owned).collect::<Vec<_>>());
-    let Some(rule) = RULES.iter().filter(begins).max_by_key(|rule| rule.verb.len()) else { return shorter };
-    if words.iter().any(|word| word == "--resume") {
-        replace(&mut shorter, "--samples", "8");
-        return shorter;
-    }
-    let decides = words.iter().any(|word| HOW_MANY.contains(&word.as_str()));
-    for (option, value) in rule.less.iter().filter(|(option, _)| *option != "--samples" || !decides) {
-        if !replace(&mut shorter, option, value) {
-            shorter.extend([option, value].map(|word| word.to_string()));
+    let has = |option: &str| words.iter().any(|word| word == option);
+    LONG.iter().filter(|option| has(name(option))).for_each(|option| set(&mut shorter, option));
+    let begins = |rule: &&Rule| words[1..].join(" ").starts_with(rule.verb);
+    match RULES.iter().filter(begins).max_by_key(|rule| rule.verb.len()) {
+        Some(_) if has("--resume") && !has("--samples") => {}
+        Some(_) if has("--resume") => set(&mut shorter, ROUNDS_IN_ALL),
+        Some(rule) => {
+            let decides = HOW_MANY.iter().any(|option| has(option));
+            let less = rule.less.iter().filter(|option| !decides || name(option) != "--samples");
+            less.for_each(|option| set(&mut shorter, option));
+            rule.part.iter().filter(|option| !has(name(option))).for_each(|option| set(&mut shorter, option));
         }
-    }
-    for (option, value) in rule.part.iter().filter(|(option, _)| !words.iter().any(|word| word == option)) {
-        shorter.extend([option, value].map(|word| word.to_string()));
+        None => {}
     }
     shorter
 }
 
-/// Whether the option was there.
-fn replace(words: &mut [String], option: &str, value: &str) -> bool {
-    let place = words.iter().position(|word| word == option);
-    let given = place.and_then(|place| words.get_mut(place + 1));
-    given.map(|given| *given = value.to_owned()).is_some()
+fn name(option: &'static str) -> &'static str {
+    option.split(' ').next().unwrap_or(option)
+}
+
+/// Gives an option its value, or adds it.
+fn set(words: &mut Vec<String>, option: &'static str) {
+    let (name, value) = option.split_once(' ').expect("an option with its value");
+    match words.iter().position(|word| word == name) {
+        // In a sentence it may have no value.
+        Some(place) => words.get_mut(place + 1).into_iter().for_each(|given| *given = value.to_owned()),
+        None => words.extend(option.split(' ').map(str::to_owned)),
+    }
 }
