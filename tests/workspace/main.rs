@@ -1,6 +1,7 @@
 //! The shape of the house: which crate may know which, and on what terms we use others' work.
 
 mod codes;
+mod schemas;
 mod shape;
 
 use std::{
