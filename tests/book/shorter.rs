@@ -12,10 +12,17 @@ struct Rule {
 const FEW: &[&str] = &["--samples 2", "--duration 20ms", "--warmup 1ms"];
 
 /// The longest beginning counts.
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 11] = [
     Rule { verb: "demo", less: &["--samples 1"], part: &[] },
     Rule { verb: "run", less: FEW, part: &["--methods bridge", "--mtu 1500"] },
-    Rule { verb: "run demo", less: &["--samples 2"], part: &["--methods bridge", "--mtu 1500", "--instrument path"] },
+    Rule { verb: "run demo", less: FEW, part: &["--methods bridge", "--mtu 1500", "--instrument system"] },
+    Rule { verb: "run demo --instrument path", less: &["--samples 1"], part: &["--methods bridge", "--mtu 1500"] },
+    // As the machine runs, its noise may be too large for any number of rounds.
+    Rule {
+        verb: "run demo --show",
+        less: &["--duration 1ms"],
+        part: &["--methods bridge", "--mtu 1500", "--instrument path"],
+    },
     Rule { verb: "run sparc-t7-1", less: FEW, part: &["--methods native", "--mtu 1500", "--instrument system"] },
     Rule { verb: "run ovm3-tuning", less: FEW, part: &["--methods host-to-host"] },
     Rule { verb: "run ip-instances", less: &["--samples 1", "--size 1MiB"], part: &[] },
