@@ -36,7 +36,9 @@ fn main() -> ExitCode {
     if !arguments.list && env::var_os(INSIDE).is_none() {
         panic!("unshare of util-linux has failed: {}", in_own_network().exec());
     }
-    libtest_mimic::run(&arguments, trials()).exit_code()
+    let conclusion = libtest_mimic::run(&arguments, trials());
+    sandbox::remove_prepared();
+    conclusion.exit_code()
 }
 
 /// This program again, in a network namespace whose loopback has the MTU of a wire and the pages' addresses.

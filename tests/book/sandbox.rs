@@ -2,12 +2,15 @@
 
 mod prepared;
 
+pub(crate) use prepared::remove as remove_prepared;
+
 use std::{
-    fmt,
+    fmt, fs,
     io::{BufRead, BufReader},
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{Command, Output, Stdio},
+    thread,
 };
 
 use nix::{
@@ -22,8 +25,6 @@ pub(crate) struct Outcome(Output);
 
 pub(crate) struct Sandbox {
     bench: Bench,
-    /// Whether a lab may be there afterwards.
-    has_lab: bool,
 }
 
 impl Sandbox {
@@ -33,8 +34,9 @@ impl Sandbox {
         prepared::files(bench.path());
         let resumes = words.iter().any(|word| word == "--resume");
         prepared::results(&bench, resumes);
-        let in_lab = words.iter().any(|word| word.contains("zone:")) || is_verb(words, "lab") && words[2] != "up";
-        let sandbox = Sandbox { bench, has_lab: in_lab || is_verb(words, "lab") };
+        let in_lab = words.iter().any(|word| word.contains("zone:"))
+            || is_verb(words, "lab") && words.get(2).is_some_and(|word| word != "up");
+        let sandbox = Sandbox { bench };
         if in_lab {
             let up = sandbox.command(&["lab", "up", "rack.toml"]).output().expect("vtax runs");
             assert!(up.status.success(), "{}", Outcome(up));
@@ -62,10 +64,12 @@ impl Sandbox {
 }
 
 impl Drop for Sandbox {
+    /// Its labs go with it.
     fn drop(&mut self) {
-        if self.has_lab {
-            let _ = self.command(&["lab", "down", "rack"]).output();
-            let _ = self.command(&["lab", "down", "lab.toml"]).output();
+        let labs = fs::read_dir(self.labs().join("labs")).into_iter().flatten().flatten();
+        for lab in labs.map(|lab| lab.file_name()) {
+            let down = self.command(&["lab", "down", &lab.to_string_lossy()]).output().expect("vtax runs");
+            assert!(down.status.success() || thread::panicking(), "{}", Outcome(down));
         }
     }
 }

@@ -51,10 +51,17 @@ pub(super) fn files(folder: &Path) {
     symlink(agent, programs.join("vtax-agent")).expect("ours");
 }
 
+static COMPLETE: OnceLock<Bench> = OnceLock::new();
+static STOPPED: OnceLock<Bench> = OnceLock::new();
+
+/// Statics aren't dropped.
+pub(crate) fn remove() {
+    let made = [COMPLETE.get(), STOPPED.get()].into_iter().flatten();
+    made.for_each(|bench| fs::remove_dir_all(bench.path()).expect("ours"));
+}
+
 /// The results that the pages speak of, or one that was stopped.
 pub(super) fn results(bench: &Bench, stopped: bool) {
-    static COMPLETE: OnceLock<Bench> = OnceLock::new();
-    static STOPPED: OnceLock<Bench> = OnceLock::new();
     let from = match stopped {
         false => COMPLETE.get_or_init(complete),
         true => STOPPED.get_or_init(run_and_stop),
