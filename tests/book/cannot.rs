@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 18] = [
+const CANNOT: [(&str, &str); 17] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -15,7 +15,6 @@ const CANNOT: [(&str, &str); 18] = [
     ("--cable eno1,eno2", "needs two NICs that a cable joins"),
     ("--pin 0,1:2,3", "needs four CPUs"),
     ("libvirt:", "needs libvirt with a domain"),
-    ("vtax run vmdq", "boots eight guests; tests/kernel/queues.rs boots some"),
     ("vtax lab exec rack db-1", "boots a guest; tests/kernel/lab_guests.rs does"),
     ("vtax lab console rack", "the same"),
     ("vtax tune apply", "changes this machine; tests/kernel/tuning.rs changes zones"),

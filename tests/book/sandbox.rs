@@ -5,10 +5,10 @@ mod prepared;
 pub(crate) use prepared::remove as remove_prepared;
 
 use std::{
-    fmt, fs,
+    env, fmt, fs,
     io::{BufRead, BufReader},
     os::unix::process::ExitStatusExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     thread,
 };
@@ -52,15 +52,21 @@ impl Sandbox {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.bench.command(arguments);
-        let path = std::env::var("PATH").unwrap_or_default();
+        let path = env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.bench.path().join("bin").display()));
-        command.env("VTAX_RUN", self.labs()).env("HOME", self.bench.path()).env_remove("VTAX_KERNEL");
+        command.env("VTAX_RUN", self.labs()).env("HOME", self.bench.path()).env("XDG_CACHE_HOME", cache());
         command
     }
 
     fn labs(&self) -> PathBuf {
         self.bench.path().join("run")
     }
+}
+
+/// Where the kernel for guests is.
+fn cache() -> PathBuf {
+    let home = || Path::new(&env::var_os("HOME").unwrap_or_default()).join(".cache");
+    env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from)
 }
 
 impl Drop for Sandbox {

@@ -12,7 +12,7 @@ struct Rule {
 const FEW: &[&str] = &["--samples 2", "--duration 20ms", "--warmup 1ms"];
 
 /// The longest beginning counts.
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 12] = [
     Rule { verb: "demo", less: &["--samples 1"], part: &[] },
     Rule { verb: "run", less: FEW, part: &["--methods bridge", "--mtu 1500"] },
     Rule { verb: "run demo", less: FEW, part: &["--methods bridge", "--mtu 1500", "--instrument system"] },
@@ -25,6 +25,8 @@ const RULES: [Rule; 11] = [
     },
     Rule { verb: "run sparc-t7-1", less: FEW, part: &["--methods native", "--mtu 1500", "--instrument system"] },
     Rule { verb: "run ovm3-tuning", less: FEW, part: &["--methods host-to-host"] },
+    // It boots eight guests.
+    Rule { verb: "run vmdq", less: &["--dry-run"], part: &[] },
     Rule { verb: "run ip-instances", less: &["--samples 1", "--size 1MiB"], part: &[] },
     Rule { verb: "measure", less: &["--samples 1", "--duration 50ms", "--warmup 5ms"], part: &[] },
     Rule { verb: "calibrate", less: &["--only loss", "--rounds 0"], part: &[] },
@@ -67,12 +69,13 @@ fn name(option: &'static str) -> &'static str {
     option.split(' ').next().unwrap_or(option)
 }
 
-/// Gives an option its value, or adds it.
+/// Gives an option its value, if it has one, or adds it.
 fn set(words: &mut Vec<String>, option: &'static str) {
-    let (name, value) = option.split_once(' ').expect("an option with its value");
+    let mut parts = option.split(' ');
+    let (name, value) = (parts.next().unwrap_or(option), parts.next());
     match words.iter().position(|word| word == name) {
         // In a sentence it may have no value.
-        Some(place) => words.get_mut(place + 1).into_iter().for_each(|given| *given = value.to_owned()),
+        Some(place) => words.get_mut(place + 1).zip(value).into_iter().for_each(|(given, value)| *given = value.into()),
         None => words.extend(option.split(' ').map(str::to_owned)),
     }
 }
