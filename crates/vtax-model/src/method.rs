@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
+use crate::spelling::there_are;
+
 /// How a domain is attached to its host's wire.
 #[derive(
     Debug,
@@ -114,7 +116,7 @@ impl IoMethod {
 
 /// A name that no I/O method has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("unknown I/O method `{name}`; there are {known}", known = IoMethod::ALL.map(<&str>::from).join(", "))]
+#[error("unknown I/O method `{name}`; {}", there_are(name, &IoMethod::ALL.map(<&str>::from)))]
 #[diagnostic(code("unknown-name"))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct UnknownMethod {

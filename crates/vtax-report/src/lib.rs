@@ -108,6 +108,17 @@ pub fn render(document: &ResultDocument, options: &Options) -> StyledText {
     }
 }
 
+/// The answer of a report once more, for the end of a report that is longer than its terminal. Empty if it has none.
+pub fn answer_again(document: &ResultDocument, options: &Options) -> StyledText {
+    match answer::section(document, options.detail) {
+        Some(answer) => {
+            View { sections: vec![Section { title: "The answer again".into(), ..answer }], ..View::default() }
+                .draw(options)
+        }
+        None => StyledText::default(),
+    }
+}
+
 /// One HTML file with the reports of these runs, one below the other. Before them each is compared with the first, if
 /// the two have anything in common. Above all stand `links` to other pages.
 pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink]) -> Result<String, PlotError> {

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use super::{Backend, EmulatedNic};
-use crate::method::IoMethod;
+use crate::{method::IoMethod, spelling::there_are};
 
 /// Which of its method's kinds a guest's NIC is: a backend of `paravirtual`, a model of `emulated`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
@@ -61,7 +61,7 @@ impl fmt::Display for Flavour {
 
 /// A name that no backend and no model has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("unknown kind of NIC `{0}`; there are {known}", known = Flavour::ALL.map(Flavour::name).join(", "))]
+#[error("unknown kind of NIC `{_0}`; {}", there_are(_0, &Flavour::ALL.map(Flavour::name)))]
 #[diagnostic(code("unknown-name"))]
 pub struct UnknownFlavour(String);
 

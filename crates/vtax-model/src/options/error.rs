@@ -1,16 +1,19 @@
 //! Why a test can't have an option.
 
 use super::{BURST_MOST, Engine, FLOWS_MOST, Idle, Segments};
-use crate::workload::{TestKind, Transport};
+use crate::{
+    spelling::there_are,
+    workload::{TestKind, Transport},
+};
 
 /// Options that a test can't have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum OptionError {
-    #[error("unknown engine `{0}`; there are {known}", known = Engine::ALL.map(<&str>::from).join(", "))]
+    #[error("unknown engine `{_0}`; {}", there_are(_0, &Engine::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     UnknownEngine(String),
-    #[error("unknown idle `{0}`; there are {known}", known = Idle::ALL.map(<&str>::from).join(", "))]
+    #[error("unknown idle `{_0}`; {}", there_are(_0, &Idle::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     UnknownIdle(String),
     #[error("`{0}` is not a number")]

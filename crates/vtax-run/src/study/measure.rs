@@ -12,6 +12,7 @@ use vtax_model::{
     guest::GuestDefaults,
     method::DomainKind,
     options::{Engine, OptionError, Segments, TestOptions},
+    spelling::there_are,
     study::{Row, SamplingPlan, Study, SweepPoint, TestSizes},
     units::{ByteSize, Mtu, Span},
     workload::{SpecError, TestKind, Transport, Workload, WorkloadError},
@@ -67,16 +68,16 @@ pub struct Test {
 
 /// No test has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown test `{0}`; there are {known}", known = known_tests())]
+#[error("unknown test `{_0}`; {}", there_are(_0, &known_tests()))]
 pub struct UnknownTest(String);
 
 /// `tcp-rr`, `udp-stream` and all others. A file is sent by a study only.
-fn known_tests() -> String {
+fn known_tests() -> Vec<String> {
     let named = |transport: Transport| {
         let kinds = TestKind::ALL.into_iter().filter(move |kind| *kind != TestKind::File && transport.carries(*kind));
         kinds.map(move |kind| format!("{transport}-{kind}").to_ascii_lowercase())
     };
-    Transport::ALL.into_iter().flat_map(named).collect::<Vec<_>>().join(", ")
+    Transport::ALL.into_iter().flat_map(named).collect()
 }
 
 impl FromStr for Test {

@@ -10,6 +10,7 @@ use std::{
 use miette::{Context, bail, miette};
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
+use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
     cell::Instrument,
     endpoint::Endpoint,
@@ -25,7 +26,7 @@ use vtax_model::{
 };
 use vtax_stats::StoppingRule;
 
-use super::draft::mtus_of;
+use super::{draft::mtus_of, runner::label};
 use crate::stop::{Blamed, Coded, Stop};
 
 /// The largest file of a study, a lab or endpoints. The built-in ones have some KiB.
@@ -112,7 +113,23 @@ impl Changes {
         self.change(&mut study).or_input()?;
         let (plan, path_plan) = self.plans(&study).or_input()?;
         let Changes { quick, seed, stopping, goal, .. } = *self;
-        Ok(ChangedStudy { study, plan, path_plan, quick, seed, stopping, goal })
+        let changed = ChangedStudy { study, plan, path_plan, quick, seed, stopping, goal };
+        self.check_limits(&changed).or_input()?;
+        Ok(changed)
+    }
+
+    /// Refuses what no agent would do, before anything is built.
+    fn check_limits(&self, changed: &ChangedStudy) -> miette::Result<()> {
+        for cell in &changed.study.cells {
+            let path = changed.path_plan.as_ref().filter(|_| cell.instrument == Instrument::Path);
+            if let Err(error) = Load::of(&cell.spec(path.unwrap_or(&changed.plan))) {
+                let chosen = matches!(error, LimitError::Time { .. }) && self.duration.is_some();
+                let what = if chosen { "--duration".to_owned() } else { label(cell) };
+                let told = format!("{what}: {error}");
+                return Err(miette::Report::new(error).wrap_err(told));
+            }
+        }
+        Ok(())
     }
 
     fn change(&self, study: &mut Study) -> miette::Result<()> {

@@ -100,7 +100,7 @@ fn floors(floors: &[SelfComparison]) -> String {
             "  {:<12} {:>14}  {interval:<24} {:>9} {shown}",
             format!("{} {}", floor.transport, floor.test),
             format!("{} {unit}", number(floor.mean)),
-            percent(Some(floor.floor)),
+            if floor.floor > 1.0 { "> 100 %".to_owned() } else { percent(Some(floor.floor)) },
         );
     }
     text

@@ -30,7 +30,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, Stop> {
 
 fn unknown(code: &str, all: &[Explanation]) -> Stop {
     let near = suggestion(code, all.iter().map(|explanation| explanation.code));
-    Stop::input(miette!(code = "unknown-code", "no error has the code `{code}`{near}; vtax explain lists all codes"))
+    Stop::input(miette!(code = "unknown-code", "no error has the code `{code}`{near} (`vtax explain` lists all codes)"))
 }
 
 fn table(all: &[Explanation]) -> String {

@@ -6,13 +6,23 @@ use super::run::terminal_width;
 
 /// A table with these rows; an empty text if there are none.
 pub(super) fn list<const N: usize>(columns: [Column; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
-    laid_out(columns, rows, terminal_width())
+    laid_out(columns, rows, None, terminal_width())
 }
 
-/// On a terminal, wrapped columns are broken between words; elsewhere a row is one line.
+/// The same with a remark below.
+pub(super) fn list_with_remark<const N: usize>(
+    columns: [Column; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+    remark: String,
+) -> String {
+    laid_out(columns, rows, Some(remark).filter(|remark| !remark.is_empty()), terminal_width())
+}
+
+/// On a terminal, wrapped columns and the remark are broken between words; elsewhere a row is one line.
 fn laid_out<const N: usize>(
     columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,
+    remark: Option<String>,
     width: Option<usize>,
 ) -> String {
     let rows: Vec<TableRow> = rows.into_iter().map(|row| TableRow::new(Vec::new(), row)).collect();
@@ -21,7 +31,7 @@ fn laid_out<const N: usize>(
     }
     let table = Table { groups: vec![Group::untitled(columns)], rows, ..Table::default() };
     let options = Options { width: width.unwrap_or(usize::MAX), ..Options::default() };
-    View::list(table, None).draw(&options).plain()
+    View::list(table, remark).draw(&options).plain()
 }
 
 #[cfg(test)]
@@ -31,7 +41,7 @@ mod tests {
     fn drawn(width: Option<usize>) -> String {
         let columns = [Column::left("RUN"), Column::left("STATE"), Column::wrapped("STUDY")];
         let row = ["measure-20261122-212820-39e7", "complete", "TCP RR, UDP RR, TCP stream, local to ssh:vm1"];
-        laid_out(columns, [row.map(str::to_owned)], width)
+        laid_out(columns, [row.map(str::to_owned)], Some("These are words of a remark below the rows.".into()), width)
     }
 
     #[test]
@@ -39,13 +49,14 @@ mod tests {
         let text = drawn(Some(60));
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
         assert!(text.lines().count() > 3, "{text}");
-        for word in "measure-20261122-212820-39e7 complete TCP RR, UDP stream, local to ssh:vm1".split(' ') {
+        for word in "remark rows. measure-20261122-212820-39e7 complete TCP RR, UDP stream, local to ssh:vm1".split(' ')
+        {
             assert!(text.split_whitespace().any(|found| found == word), "{word} is broken:\n{text}");
         }
     }
 
     #[test]
     fn a_list_for_programs_has_a_line_a_row() {
-        assert_eq!(drawn(None).lines().count(), 3, "a head, a rule, a row");
+        assert_eq!(drawn(None).lines().count(), 5, "a head, a rule, a row; an empty line, the remark");
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, St
         Err(error) => (facts, Some(error.unsupported)),
     };
     let records = records(&facts, no_agent.as_ref());
-    answer(args.json, &records, |records| table(records) + &accelerator(&facts))
+    answer(args.json, &records, |records| table(records, accelerator(&facts).trim_end().to_owned()))
 }
 
 fn records(facts: &Facts, no_agent: Option<&Unsupported>) -> Vec<MethodRecord> {
@@ -137,7 +137,7 @@ impl Answer {
     }
 }
 
-fn table(records: &[MethodRecord]) -> String {
+fn table(records: &[MethodRecord], remark: String) -> String {
     let mut rows: Vec<[String; 3]> = Vec::new();
     for (nth, record) in records.iter().enumerate() {
         // What is lacking for several methods is said once: it may be as long as $PATH.
@@ -152,5 +152,5 @@ fn table(records: &[MethodRecord]) -> String {
         rows.extend(kinds.chain(record.vnets.iter().filter(differs)).map(VariantRecord::row));
     }
     let what = Column::wrapped("WHAT IT IS; IF IT IS NOT HERE, WHY, AND WHAT MENDS IT");
-    lists::list([Column::left("METHOD"), Column::left("HERE"), what], rows)
+    lists::list_with_remark([Column::left("METHOD"), Column::left("HERE"), what], rows, remark)
 }

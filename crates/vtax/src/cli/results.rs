@@ -14,7 +14,7 @@ use vtax_store::{RunSummary, Store, worthless};
 
 use super::{
     Locations, answer, lists,
-    run::{FORMATS, OutputOptions, print_run},
+    run::{FORMATS, OutputOptions, print_report, print_run},
 };
 use import::ImportArgs;
 use trend::TrendArgs;
@@ -140,7 +140,7 @@ pub(super) fn show(dir: &Path, id: &str, options: &report::Options) -> Result<()
         // It is printed while it is read.
         Format::Json => print_run(&Store::read(dir)?, id, options),
         Format::Table | Format::Markdown | Format::Csv => {
-            print_styled(&report::render(&Store::reading(dir, |store| store.document(id))?, options))
+            print_report(&Store::reading(dir, |store| store.document(id))?, options)
         }
     }
 }

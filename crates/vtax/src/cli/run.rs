@@ -3,10 +3,12 @@
 mod changes;
 mod dry_run;
 
-use std::path::PathBuf;
+use std::{io::IsTerminal, path::PathBuf};
 
 use clap::{Args, Parser};
-use vtax_model::{endpoint::Pins, foreign::ForeignText, run::RunState, server::ServerSpec, study::Study};
+use vtax_model::{
+    endpoint::Pins, foreign::ForeignText, result::ResultDocument, run::RunState, server::ServerSpec, study::Study,
+};
 use vtax_report::{self as report, Format};
 use vtax_run::{Conditions, FinishedJob, Job, RanJob, Work, study};
 use vtax_store::Store;
@@ -16,7 +18,7 @@ use crate::{
     exit::{Exit, Stop},
     one_of::{Choice, one_of},
     progress,
-    terminal::{print_styled, print_written},
+    terminal::{print, print_styled, print_written, size},
 };
 use changes::ChangeArgs;
 pub(super) use changes::Precision;
@@ -239,7 +241,19 @@ fn epilogue(FinishedJob { ran: RanJob { run, shortfalls, .. }, state_dir, .. }: 
 pub(crate) fn print_run(store: &Store, id: &str, options: &report::Options) -> Result<(), Stop> {
     match options.format {
         Format::Json => print_written(|out| store.export(id, out)),
-        Format::Table | Format::Markdown | Format::Csv => print_styled(&report::render(&store.document(id)?, options)),
+        Format::Table | Format::Markdown | Format::Csv => print_report(&store.document(id)?, options),
+    }
+}
+
+/// Prints a report. If a terminal has no room for all of it, the answer, which has gone from the screen, stands at the end
+/// too.
+pub(super) fn print_report(document: &ResultDocument, options: &report::Options) -> Result<(), Stop> {
+    let text = report::render(document, options);
+    print_styled(&text)?;
+    let (lines, out) = (text.lines().len(), std::io::stdout());
+    match options.format == Format::Table && out.is_terminal() && lines > size(out).lines {
+        true => print("\n").and_then(|()| print_styled(&report::answer_again(document, options))),
+        false => Ok(()),
     }
 }
 

@@ -34,12 +34,10 @@ fn table(studies: &[Study]) -> String {
         Column::left("--quick"),
         Column::wrapped("QUESTION"),
     ];
-    format!(
-        "{}\nTime: of all samples, if every row can run here; nobody knows how long files take before they are sent. \
-         `vtax run STUDY --dry-run` tells more, `vtax run STUDY` runs it. Write your own after the example in \
-         docs/studies.md.\n",
-        lists::list(columns, studies.iter().map(row))
-    )
+    let remark = "Time: of all samples, if every row can run here; nobody knows how long files take before they are sent. \
+                  `vtax run STUDY --dry-run` tells more, `vtax run STUDY` runs it. Write your own after the example in \
+                  docs/studies.md.";
+    lists::list_with_remark(columns, studies.iter().map(row), remark.to_owned())
 }
 
 /// How long the samples take; nobody knows it of files before they are sent.

@@ -17,6 +17,20 @@ fn quick_takes_the_short_plan_and_single_values_go_over_it() {
     assert_eq!((wanted.plan.samples, wanted.plan.duration), (3, Span::from_millis(180)));
 }
 
+/// The run began, and each of its samples failed.
+#[test]
+fn a_duration_that_no_agent_takes_is_refused_before_anything_is_built() {
+    let hours = |hours: u64| Some(Span::from_millis(hours * 3_600_000));
+    let told = apply("demo", Changes { duration: hours(1000), ..Changes::default() }).expect_err("too long");
+    insta::assert_snapshot!(told, @"--duration: 1000h 10ms is too long: an agent runs a test and its warm-up for at most 24h");
+    assert!(apply("sparc-t7-1", Changes { duration: hours(2), ..Changes::default() }).is_ok());
+    for (id, _) in Study::BUILT_IN {
+        assert!(
+            apply(id, Changes::default()).is_ok() && apply(id, Changes { quick: true, ..Changes::default() }).is_ok()
+        );
+    }
+}
+
 /// Three rounds of the whole file took 105 s and could show nothing.
 #[test]
 fn quick_files_are_smaller_unless_a_size_is_given() {
