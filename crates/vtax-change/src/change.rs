@@ -4,11 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Step, Undone};
-use vtax_model::{
-    cpus::CpuSet,
-    nic::{Channels, Coalescing},
-};
+use vtax_model::cpus::CpuSet;
 use vtax_sys::{
+    ethtool::DriverSetting,
     process::{Pid, ProcessId},
     sysctl::SysctlKey,
 };
@@ -18,9 +16,7 @@ use crate::{
     host::HostAccess,
     knob::{
         AnyValueChange, ChangeReceipt, FoundValue, ValueChange,
-        driver::{
-            InterruptDelays, LinkChannels, LinkCoalescing, LinkFeature, LinkRings, OnOff, QueueCounts, RingSizes,
-        },
+        driver::{LinkDriver, LinkFeature, OnOff},
         irq::IrqAffinity,
         link::{LinkAt, LinkMtu, LinkTxQueue},
         sysctl::Sysctl,
@@ -44,9 +40,7 @@ pub enum Change {
     Mtu(ValueChange<LinkMtu>),
     TxQueue(ValueChange<LinkTxQueue>),
     Feature(ValueChange<LinkFeature>),
-    Rings(ValueChange<LinkRings>),
-    Coalescing(ValueChange<LinkCoalescing>),
-    Channels(ValueChange<LinkChannels>),
+    Driver(ValueChange<LinkDriver>),
     Thread(ValueChange<ThreadAffinity>),
 }
 
@@ -59,7 +53,7 @@ impl Change {
         value: &str,
     ) -> Result<Change, ChangeError> {
         let knob = Sysctl { namespace, key };
-        ValueChange::plan(knob, host, |_| KernelText::new(value)).map(Change::Sysctl)
+        ValueChange::plan(knob, host, KernelText::new(value)).map(Change::Sysctl)
     }
 
     /// Writes to a file of sysfs. `path` is relative to `/sys`, such as `class/net/eth0/queues/rx-0/rps_cpus`. A link's
@@ -71,58 +65,39 @@ impl Change {
         value: &str,
     ) -> Result<Change, ChangeError> {
         let knob = SysfsFile::find(host, namespace, path)?;
-        ValueChange::plan(knob, host, |_| KernelText::new(value)).map(Change::Sysfs)
+        ValueChange::plan(knob, host, KernelText::new(value)).map(Change::Sysfs)
     }
 
     /// Lets an interrupt go to these CPUs only.
     pub fn plan_irq(host: &mut HostAccess, irq: u32, cpus: &CpuSet) -> Result<Change, ChangeError> {
         let knob = IrqAffinity::find(host, irq)?;
-        ValueChange::plan(knob, host, |_| cpus.clone()).map(Change::Irq)
+        ValueChange::plan(knob, host, cpus.clone()).map(Change::Irq)
     }
 
     /// Sets the MTU of a link.
     pub fn plan_mtu(host: &mut HostAccess, link: LinkAt, mtu: u32) -> Result<Change, ChangeError> {
-        ValueChange::plan(LinkMtu { link }, host, |_| mtu).map(Change::Mtu)
+        ValueChange::plan(LinkMtu { link }, host, mtu).map(Change::Mtu)
     }
 
     /// Sets how many packets may wait in a link's queue.
     pub fn plan_tx_queue(host: &mut HostAccess, link: LinkAt, length: u32) -> Result<Change, ChangeError> {
-        ValueChange::plan(LinkTxQueue { link }, host, |_| length).map(Change::TxQueue)
+        ValueChange::plan(LinkTxQueue { link }, host, length).map(Change::TxQueue)
     }
 
     /// Switches a feature of a link on or off, by the kernel's name of it (`rx-gro`, `tx-tcp-segmentation`).
     pub fn plan_feature(host: &mut HostAccess, link: LinkAt, feature: &str, on: bool) -> Result<Change, ChangeError> {
         let knob = LinkFeature { link, feature: feature.to_owned() };
-        ValueChange::plan(knob, host, |_| OnOff(on)).map(Change::Feature)
+        ValueChange::plan(knob, host, OnOff(on)).map(Change::Feature)
     }
 
-    /// Sets the descriptors of a link's queues. `edit` gets those that are there.
-    pub fn plan_rings(
+    /// Tells a link's driver a number: the size of a ring, a delay of interrupts, a count of queues.
+    pub fn plan_driver(
         host: &mut HostAccess,
         link: LinkAt,
-        edit: impl FnOnce(&mut RingSizes),
+        setting: DriverSetting,
+        value: u32,
     ) -> Result<Change, ChangeError> {
-        ValueChange::plan(LinkRings { link }, host, |was| edited(*was, edit)).map(Change::Rings)
-    }
-
-    /// Sets how long a link holds interrupts back. `edit` gets what is there.
-    pub fn plan_coalescing(
-        host: &mut HostAccess,
-        link: LinkAt,
-        edit: impl FnOnce(&mut Coalescing),
-    ) -> Result<Change, ChangeError> {
-        let choose = |was: &InterruptDelays| InterruptDelays(edited(was.0, edit));
-        ValueChange::plan(LinkCoalescing { link }, host, choose).map(Change::Coalescing)
-    }
-
-    /// Sets the queues of a link. `edit` gets those that are there.
-    pub fn plan_channels(
-        host: &mut HostAccess,
-        link: LinkAt,
-        edit: impl FnOnce(&mut Channels),
-    ) -> Result<Change, ChangeError> {
-        let choose = |was: &QueueCounts| QueueCounts(edited(was.0, edit));
-        ValueChange::plan(LinkChannels { link }, host, choose).map(Change::Channels)
+        ValueChange::plan(LinkDriver { link, setting }, host, value).map(Change::Driver)
     }
 
     /// Lets a thread run on these CPUs only.
@@ -133,7 +108,7 @@ impl Change {
         cpus: &CpuSet,
     ) -> Result<Change, ChangeError> {
         let knob = ThreadAffinity::find(host, process, tid)?;
-        ValueChange::plan(knob, host, |_| cpus.clone()).map(Change::Thread)
+        ValueChange::plan(knob, host, cpus.clone()).map(Change::Thread)
     }
 
     /// What is changed, such as "sysctl net.ipv4.tcp_rmem of this machine".
@@ -159,17 +134,10 @@ impl Change {
             Change::Mtu(change) => change,
             Change::TxQueue(change) => change,
             Change::Feature(change) => change,
-            Change::Rings(change) => change,
-            Change::Coalescing(change) => change,
-            Change::Channels(change) => change,
+            Change::Driver(change) => change,
             Change::Thread(change) => change,
         }
     }
-}
-
-fn edited<T>(mut value: T, edit: impl FnOnce(&mut T)) -> T {
-    edit(&mut value);
-    value
 }
 
 impl Step for Change {

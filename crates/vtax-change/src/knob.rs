@@ -45,14 +45,9 @@ pub struct ValueChange<K: Knob> {
 pub struct ChangeReceipt(String);
 
 impl<K: Knob> ValueChange<K> {
-    /// Reads the value that is there now. `choose` makes the new one of it.
-    pub(crate) fn plan(
-        knob: K,
-        host: &mut HostAccess,
-        choose: impl FnOnce(&K::Value) -> K::Value,
-    ) -> Result<ValueChange<K>, ChangeError> {
+    /// Reads the value that is there now.
+    pub(crate) fn plan(knob: K, host: &mut HostAccess, value: K::Value) -> Result<ValueChange<K>, ChangeError> {
         let was = knob.read(host)?.ok_or_else(|| missing(&knob))?;
-        let value = choose(&was);
         Ok(ValueChange { knob, value, was })
     }
 

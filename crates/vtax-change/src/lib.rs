@@ -27,7 +27,7 @@ pub use host::HostAccess;
 pub use journal::{ChangeJournal, ChangeJournalError, ChangesSnapshot, PastChanges, RecoveredChanges};
 pub use knob::{
     ChangeReceipt, FoundValue, Knob, ValueChange,
-    driver::{InterruptDelays, LinkChannels, LinkCoalescing, LinkFeature, LinkRings, OnOff, QueueCounts, RingSizes},
+    driver::{LinkDriver, LinkFeature, OnOff},
     irq::IrqAffinity,
     link::{LinkAt, LinkMtu, LinkTxQueue},
     sysctl::Sysctl,

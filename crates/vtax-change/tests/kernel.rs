@@ -10,7 +10,8 @@ use vtax_journal::{Journal, Step, StepCause, Undone};
 use vtax_model::cpus::CpuSet;
 use vtax_sys::{
     cpu,
-    netlink::{IfName, LinkChange, LinkKind, NewLink, Rtnl},
+    ethtool::DriverSetting,
+    netlink::{IfName, LinkChange, LinkKind, NewLink, NewTap, Rtnl},
     netns::NetNs,
     process::{Pid, ProcessId},
 };
@@ -122,6 +123,27 @@ fn a_value_that_the_kernel_rounds_is_an_error_and_is_taken_back() {
     let text = error.to_string();
     assert!(text.contains("did not take 1000: it reads back as 1024"), "{text}");
     assert!(lab.rps(host, "rps_flow_cnt", "0").changes_nothing());
+}
+
+/// The driver of taps makes 64 of it.
+#[test]
+fn a_number_that_a_driver_limits_is_an_error_and_is_taken_back() {
+    let lab = Lab::new();
+    let host = &mut host();
+    let namespace = NetNs::open(&lab.folder.path().join("ns")).unwrap();
+    NewTap { name: name("tap0"), multi_queue: false }.create_in(&namespace).unwrap();
+    let link = LinkAt::find(host, lab.namespace(), &name("tap0")).unwrap();
+    let frames =
+        |host: &mut HostAccess, value| Change::plan_driver(host, link.clone(), DriverSetting::RxFrames, value).unwrap();
+    let (good, bad) = (vec![frames(host, 16)], vec![frames(host, 100)]);
+    let mut journal = lab.create();
+    let error = journal.execute(bad, host).expect_err("it is too much").to_string();
+    assert!(error.contains("did not take 100: it reads back as 64"), "{error}");
+    assert!(frames(host, 0).changes_nothing());
+    journal.execute(good, host).unwrap();
+    assert!(frames(host, 16).changes_nothing());
+    assert_eq!(journal.undo(host).unwrap().reverted, 1);
+    assert!(frames(host, 0).changes_nothing());
 }
 
 #[test]
@@ -269,8 +291,9 @@ fn what_a_driver_lacks_can_not_be_planned() {
     let lab = Lab::new();
     let host = &mut host();
     let link = lab.link();
-    let rings = Change::plan_rings(host, link.clone(), |rings| rings.rx = 512).expect_err("veth has none");
-    assert!(rings.to_string().starts_with("cannot find rings of link t0 (number "), "{rings}");
-    assert!(Change::plan_coalescing(host, link.clone(), |delays| delays.rx_us = 10).is_err());
-    assert!(Change::plan_channels(host, link, |queues| queues.rx = 1).is_ok());
+    let rings = Change::plan_driver(host, link.clone(), DriverSetting::RxRing, 512).expect_err("veth has none");
+    assert!(rings.to_string().starts_with("cannot find rx-ring of link t0 (number "), "{rings}");
+    assert!(Change::plan_driver(host, link.clone(), DriverSetting::RxUsecs, 10).is_err());
+    let queues = Change::plan_driver(host, link, DriverSetting::RxChannels, 1).unwrap();
+    assert!(queues.changes_nothing() && queues.apply(host).is_ok());
 }

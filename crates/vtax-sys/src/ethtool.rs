@@ -4,6 +4,7 @@
 //! calls the same functions of the driver.
 
 mod features;
+mod setting;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,6 +14,8 @@ use vtax_model::nic::{Channels, Coalescing, Rings};
 
 use crate::error::{Result, SysError};
 use crate::netlink::{IfName, ioctl_request};
+
+pub use setting::DriverSetting;
 
 /// A structure that the kernel fills in, and of which it takes a changed copy. All of these have a fixed length.
 #[derive(Clone, Copy)]
@@ -66,52 +69,29 @@ impl Ethtool {
     }
 
     pub(crate) fn driver(&self) -> Driver {
-        let info = self.ask(DRIVER).ok().flatten();
-        info.map(|words| Driver::parse(&bytes(&words))).unwrap_or_default()
+        self.known(DRIVER).map(|words| Driver::parse(&bytes(&words))).unwrap_or_default()
     }
 
-    /// The queues in use. None if the driver has no such setting, or if the link is gone.
-    pub fn channels(&self) -> Result<Option<Channels>> {
-        let read = |words: Vec<u32>| Channels { rx: words[5], tx: words[6], other: words[7], combined: words[8] };
-        Ok(self.ask(CHANNELS)?.map(read))
+    pub(crate) fn channels(&self) -> Option<Channels> {
+        let words = self.known(CHANNELS)?;
+        Some(Channels { rx: words[5], tx: words[6], other: words[7], combined: words[8] })
     }
 
-    /// Sets the queues in use. Most drivers restart the link for that.
-    pub fn set_channels(&self, wanted: &Channels) -> Result<()> {
-        let Channels { rx, tx, other, combined } = *wanted;
-        self.tell(CHANNELS, "set the queues of", &[(5, rx), (6, tx), (7, other), (8, combined)])
+    pub(crate) fn rings(&self) -> Option<Rings> {
+        let words = self.known(RINGS)?;
+        Some(Rings { rx_most: words[1], tx_most: words[4], rx: words[5], tx: words[8] })
     }
 
-    /// The descriptors of each queue. None if the driver has no such setting, or if the link is gone.
-    pub fn rings(&self) -> Result<Option<Rings>> {
-        let read = |words: Vec<u32>| Rings { rx_most: words[1], tx_most: words[4], rx: words[5], tx: words[8] };
-        Ok(self.ask(RINGS)?.map(read))
-    }
-
-    /// Sets the descriptors of each queue, for receiving and for sending. Most drivers restart the link for that.
-    pub fn set_rings(&self, rx: u32, tx: u32) -> Result<()> {
-        self.tell(RINGS, "set the rings of", &[(5, rx), (8, tx)])
-    }
-
-    /// How long interrupts are held back. None if the driver has no such setting, or if the link is gone.
-    pub fn coalescing(&self) -> Result<Option<Coalescing>> {
-        let read = |words: Vec<u32>| Coalescing {
+    pub(crate) fn coalescing(&self) -> Option<Coalescing> {
+        let words = self.known(COALESCING)?;
+        Some(Coalescing {
             rx_us: words[1],
             rx_frames: words[2],
             tx_us: words[5],
             tx_frames: words[6],
             adaptive_rx: words[10] != 0,
             adaptive_tx: words[11] != 0,
-        };
-        Ok(self.ask(COALESCING)?.map(read))
-    }
-
-    /// Sets how long interrupts are held back. What [`Coalescing`] doesn't tell stays as it is.
-    pub fn set_coalescing(&self, wanted: &Coalescing) -> Result<()> {
-        let Coalescing { rx_us, rx_frames, tx_us, tx_frames, adaptive_rx, adaptive_tx } = *wanted;
-        let times = [(1, rx_us), (2, rx_frames), (5, tx_us), (6, tx_frames)];
-        let adaptive = [(10, u32::from(adaptive_rx)), (11, u32::from(adaptive_tx))];
-        self.tell(COALESCING, "set the interrupt delays of", &[&times[..], &adaptive[..]].concat())
+        })
     }
 
     /// In 10^6 bits a second. Some virtual links report an invented value.
@@ -146,16 +126,8 @@ impl Ethtool {
         }
     }
 
-    /// Changes these words of a structure, and leaves its others as they are.
-    fn tell(&self, command: Command, operation: &'static str, changes: &[(usize, u32)]) -> Result<()> {
-        let unsupported = || SysError::os(operation, &self.link, io::Error::from_raw_os_error(libc::EOPNOTSUPP));
-        let mut words = self.ask(command)?.ok_or_else(unsupported)?;
-        words[0] = command.setter.ok_or_else(unsupported)?;
-        for (at, word) in changes {
-            words[*at] = *word;
-        }
-        // SAFETY: the buffer is as long as the structure of this command, and is only read.
-        unsafe { self.call(&mut words) }.map_err(|e| SysError::os(operation, &self.link, e))
+    fn known(&self, command: Command) -> Option<Vec<u32>> {
+        self.ask(command).ok().flatten()
     }
 
     /// # Safety
@@ -218,14 +190,14 @@ mod tests {
         assert_eq!(offloads.get("tx-checksum-ip-generic"), Some(&true), "{offloads:?}");
         assert!(offloads.contains_key("tx-tcp-segmentation") && !offloads.contains_key("highdma"), "{offloads:?}");
         assert_eq!((lo.driver(), lo.speed_mbps()), (Driver::default(), None));
-        assert_eq!((lo.channels().unwrap(), lo.rings().unwrap(), lo.coalescing().unwrap()), (None, None, None));
+        assert_eq!((lo.channels(), lo.rings(), lo.coalescing()), (None, None, None));
     }
 
     #[test]
     fn a_link_that_is_not_there_tells_nothing() {
         let none = Ethtool::open(&"no-such-link".parse().unwrap()).unwrap();
         assert_eq!((none.driver(), none.offloads(), none.speed_mbps()), (Driver::default(), BTreeMap::new(), None));
-        assert_eq!((none.rings().unwrap(), none.feature("rx-gro").unwrap()), (None, None));
+        assert_eq!((none.setting(DriverSetting::RxRing).unwrap(), none.feature("rx-gro").unwrap()), (None, None));
     }
 
     proptest! {

@@ -29,9 +29,9 @@ pub fn describe(link: &IfName) -> NicFacts {
         speed_mbps: ethtool.speed_mbps(),
         numa_node: device.as_ref().and_then(Device::numa_node),
         offloads: ethtool.offloads().into_iter().map(|(name, on)| (name.into(), on)).collect(),
-        channels: ethtool.channels().ok().flatten(),
-        rings: ethtool.rings().ok().flatten(),
-        coalescing: ethtool.coalescing().ok().flatten(),
+        channels: ethtool.channels(),
+        rings: ethtool.rings(),
+        coalescing: ethtool.coalescing(),
         irqs: device.as_ref().map(Device::irqs).unwrap_or_default(),
         bus: driver.bus.map(ForeignText::from),
     }

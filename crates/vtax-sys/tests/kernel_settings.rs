@@ -1,7 +1,7 @@
 //! Settings of links, in namespaces that end with the test. Needs root.
 
-use vtax_sys::ethtool::Ethtool;
-use vtax_sys::netlink::{IfName, LinkChange, LinkKind, NewLink, Rtnl};
+use vtax_sys::ethtool::{DriverSetting, Ethtool};
+use vtax_sys::netlink::{IfName, LinkChange, LinkKind, NewLink, NewTap, Rtnl};
 use vtax_sys::netns::NetNs;
 use vtax_sys::tree::FileTree;
 
@@ -33,17 +33,33 @@ fn features_are_switched_off_and_on() {
     assert!(error.contains("no-such-feature") && error.contains("ethtool -k"), "{error}");
 }
 
-/// veth has channels and neither rings nor delays. Drivers with those are on real NICs only.
+/// veth has channels, of which it takes as many as it has queues, and neither rings nor delays: only real NICs have those.
 #[test]
 fn channels_are_set_and_what_a_driver_lacks_is_refused() {
     let (ns, _rtnl) = veth();
     let link = ns.run(|| Ethtool::open(&name("set0"))).unwrap().unwrap();
-    let before = link.channels().unwrap().expect("veth tells");
-    link.set_channels(&before).unwrap();
-    assert_eq!(link.channels().unwrap(), Some(before));
-    assert_eq!((link.rings().unwrap(), link.coalescing().unwrap()), (None, None));
-    let error = link.set_rings(512, 512).unwrap_err();
-    assert_eq!(error.errno(), Some(libc::EOPNOTSUPP), "{error}");
+    assert_eq!(link.setting(DriverSetting::RxChannels).unwrap(), Some(1));
+    link.set(DriverSetting::RxChannels, 1).unwrap();
+    assert!(link.set(DriverSetting::RxChannels, 77).is_err());
+    for setting in [DriverSetting::RxRing, DriverSetting::RxUsecs, DriverSetting::AdaptiveTx] {
+        assert_eq!(link.setting(setting).unwrap(), None);
+        let error = link.set(setting, 1).unwrap_err();
+        assert!(error.errno() == Some(libc::EOPNOTSUPP) && error.to_string().contains(&format!("{setting} of set0")));
+    }
+}
+
+/// The driver of taps has a delay of one kind, and takes at most 64 packets.
+#[test]
+fn a_number_that_a_driver_keeps_is_read_back_and_its_others_stay() {
+    let ns = NetNs::scratch().expect("these tests need root");
+    NewTap { name: name("tap0"), multi_queue: false }.create_in(&ns).unwrap();
+    let link = ns.run(|| Ethtool::open(&name("tap0"))).unwrap().unwrap();
+    for (told, kept) in [(16, 16), (100, 64), (0, 0)] {
+        link.set(DriverSetting::RxFrames, told).unwrap();
+        assert_eq!(link.setting(DriverSetting::RxFrames).unwrap(), Some(kept));
+        assert_eq!(link.setting(DriverSetting::RxUsecs).unwrap(), Some(0));
+    }
+    assert!(link.set(DriverSetting::RxUsecs, 10).is_err());
 }
 
 #[test]

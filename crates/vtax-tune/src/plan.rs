@@ -2,7 +2,10 @@
 
 use vtax_change::{Change, ChangeError, HostAccess, LinkAt, NamespaceRef};
 use vtax_model::foreign::ForeignText;
-use vtax_sys::process::{Pid, ProcessId};
+use vtax_sys::{
+    ethtool::DriverSetting,
+    process::{Pid, ProcessId},
+};
 
 use crate::setting::{HostSetting, Proposal};
 
@@ -54,19 +57,15 @@ fn of_proposal(
         }
         HostSetting::LinkRxRing { link } => {
             let link = find(host, namespace, link)?;
-            Change::plan_rings(host, link, |rings| rings.rx = number(value))
+            Change::plan_driver(host, link, DriverSetting::RxRing, number(value))
         }
-        // Both are one setting of the driver.
         HostSetting::LinkRxUsecs { link } => {
             let link = find(host, namespace, link)?;
-            Change::plan_coalescing(host, link, |delays| {
-                delays.rx_us = number(value);
-                delays.adaptive_rx = false;
-            })
+            Change::plan_driver(host, link, DriverSetting::RxUsecs, number(value))
         }
         HostSetting::LinkAdaptiveRx { link } => {
             let link = find(host, namespace, link)?;
-            Change::plan_coalescing(host, link, |delays| delays.adaptive_rx = is_on(value))
+            Change::plan_driver(host, link, DriverSetting::AdaptiveRx, u32::from(is_on(value)))
         }
     }
 }

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vtax_model::nic::{Channels, Coalescing};
-use vtax_sys::ethtool::Ethtool;
+use vtax_sys::ethtool::{DriverSetting, Ethtool};
 
 use super::{Knob, link::LinkAt};
 use crate::{error::ChangeError, host::HostAccess};
@@ -23,45 +22,14 @@ pub struct LinkFeature {
 #[serde(transparent)]
 pub struct OnOff(pub bool);
 
-/// The descriptors of a link's queues.
+/// A number that a link's driver can be told. Each is read, compared and put back by itself: drivers change others of
+/// their own accord.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkRings {
-    /// The link.
+#[expect(missing_docs, reason = "the names say it")]
+pub struct LinkDriver {
     pub link: LinkAt,
+    pub setting: DriverSetting,
 }
-
-/// Descriptors of each queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RingSizes {
-    /// For receiving.
-    pub rx: u32,
-    /// For sending.
-    pub tx: u32,
-}
-
-/// How long a link holds interrupts back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkCoalescing {
-    /// The link.
-    pub link: LinkAt,
-}
-
-/// How long interrupts are held back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct InterruptDelays(pub Coalescing);
-
-/// The queues of a link.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkChannels {
-    /// The link.
-    pub link: LinkAt,
-}
-
-/// Queues in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct QueueCounts(pub Channels);
 
 impl LinkAt {
     fn driver(&self, host: &mut HostAccess) -> Result<Option<Ethtool>, ChangeError> {
@@ -86,42 +54,16 @@ impl Knob for LinkFeature {
     }
 }
 
-impl Knob for LinkRings {
-    type Value = RingSizes;
+impl Knob for LinkDriver {
+    type Value = u32;
 
-    fn read(&self, host: &mut HostAccess) -> Result<Option<RingSizes>, ChangeError> {
+    fn read(&self, host: &mut HostAccess) -> Result<Option<u32>, ChangeError> {
         let Some(driver) = self.link.driver(host)? else { return Ok(None) };
-        Ok(driver.rings()?.map(|rings| RingSizes { rx: rings.rx, tx: rings.tx }))
+        Ok(driver.setting(self.setting)?)
     }
 
-    fn write(&self, host: &mut HostAccess, sizes: &RingSizes) -> Result<(), ChangeError> {
-        Ok(self.link.driver_to_tell(host)?.set_rings(sizes.rx, sizes.tx)?)
-    }
-}
-
-impl Knob for LinkCoalescing {
-    type Value = InterruptDelays;
-
-    fn read(&self, host: &mut HostAccess) -> Result<Option<InterruptDelays>, ChangeError> {
-        let Some(driver) = self.link.driver(host)? else { return Ok(None) };
-        Ok(driver.coalescing()?.map(InterruptDelays))
-    }
-
-    fn write(&self, host: &mut HostAccess, delays: &InterruptDelays) -> Result<(), ChangeError> {
-        Ok(self.link.driver_to_tell(host)?.set_coalescing(&delays.0)?)
-    }
-}
-
-impl Knob for LinkChannels {
-    type Value = QueueCounts;
-
-    fn read(&self, host: &mut HostAccess) -> Result<Option<QueueCounts>, ChangeError> {
-        let Some(driver) = self.link.driver(host)? else { return Ok(None) };
-        Ok(driver.channels()?.map(QueueCounts))
-    }
-
-    fn write(&self, host: &mut HostAccess, counts: &QueueCounts) -> Result<(), ChangeError> {
-        Ok(self.link.driver_to_tell(host)?.set_channels(&counts.0)?)
+    fn write(&self, host: &mut HostAccess, value: &u32) -> Result<(), ChangeError> {
+        Ok(self.link.driver_to_tell(host)?.set(self.setting, *value)?)
     }
 }
 
@@ -131,48 +73,14 @@ impl fmt::Display for LinkFeature {
     }
 }
 
-impl fmt::Display for LinkRings {
+impl fmt::Display for LinkDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rings of {}", self.link)
-    }
-}
-
-impl fmt::Display for LinkCoalescing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "interrupt delays of {}", self.link)
-    }
-}
-
-impl fmt::Display for LinkChannels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "queues of {}", self.link)
+        write!(f, "{} of {}", self.setting, self.link)
     }
 }
 
 impl fmt::Display for OnOff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0 { "on" } else { "off" })
-    }
-}
-
-impl fmt::Display for RingSizes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} to receive, {} to send", self.rx, self.tx)
-    }
-}
-
-impl fmt::Display for InterruptDelays {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Coalescing { rx_us, rx_frames, tx_us, tx_frames, adaptive_rx, adaptive_tx } = self.0;
-        let chosen = |adaptive: bool| if adaptive { ", by the driver" } else { "" };
-        write!(f, "receiving {rx_us} µs or {rx_frames} packets{}, ", chosen(adaptive_rx))?;
-        write!(f, "sending {tx_us} µs or {tx_frames} packets{}", chosen(adaptive_tx))
-    }
-}
-
-impl fmt::Display for QueueCounts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Channels { rx, tx, other, combined } = self.0;
-        write!(f, "{combined} combined, {rx} to receive, {tx} to send, {other} other")
     }
 }
