@@ -19,6 +19,7 @@ mod host;
 mod journal;
 mod knob;
 mod namespace;
+pub mod pci;
 mod text;
 
 pub use change::Change;

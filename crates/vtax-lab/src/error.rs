@@ -3,9 +3,10 @@
 use std::{fmt, io, path::PathBuf};
 
 use ipnet::Ipv4Net;
+use vtax_change::pci::PciChangeError;
 use vtax_journal::{ExecuteError, JournalError, JournalState, StepCause, UndoErrors};
 use vtax_model::topology::Name;
-use vtax_sys::{SysError, pci::PciAddress};
+use vtax_sys::SysError;
 
 use crate::{guest::GuestError, place::Place};
 
@@ -46,25 +47,9 @@ pub enum LabError {
     #[error("lab `{lab}`: link {place} {why}; take the lab down and up again")]
     #[diagnostic(code("link-changed"))]
     Link { lab: Name, place: Place, why: &'static str },
-    #[error(
-        "the virtual functions of {device} are {found} and not {wanted}; make them first (vtax io create-vf), and the lab uses those"
-    )]
-    #[diagnostic(code("functions-moved"))]
-    Moved { device: PciAddress, wanted: String, found: String },
-    #[error(
-        "{device} has {found} virtual functions, and this lab made {made}: they are another's and are left alone; remove them with vtax io destroy-vf, then clean again"
-    )]
-    #[diagnostic(code("functions-not-ours"))]
-    OtherVfs { device: PciAddress, made: u32, found: u32 },
-    #[error("the driver of {device} doesn't give function {index} its {what}; leave that out, or use another NIC")]
-    #[diagnostic(code("setting-not-taken"))]
-    VfRefused { device: PciAddress, index: u32, what: &'static str },
-    #[error("{device} has no network link here any more; look at `vtax io list -l`")]
-    #[diagnostic(code("no-network-link"))]
-    NoNicLink { device: PciAddress },
-    #[error("the link of {device} gets no carrier; look at the cable, and at the NIC at its other end")]
-    #[diagnostic(code("no-carrier"))]
-    NoCarrier { device: PciAddress },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Device(#[from] PciChangeError),
     #[error("lab `{lab}`: link {place} has no queue that counts what is lost; give its wire a rate")]
     #[diagnostic(code("loss-not-counted"))]
     Uncounted { lab: Name, place: Place },

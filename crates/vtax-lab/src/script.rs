@@ -6,6 +6,7 @@ use std::{
 };
 
 use ipnet::Ipv4Net;
+use vtax_change::pci::LinkState;
 use vtax_model::{method::IoMethod, topology::Name, units::Mtu};
 use vtax_sys::pci::PciAddress;
 
@@ -13,7 +14,7 @@ use crate::{
     blueprint::{Blueprint, PlannedLink},
     mark::mark,
     place::{LinkName, Place},
-    step::{LabStep, LinkRecipe, LinkState},
+    step::{LabStep, LinkRecipe},
 };
 
 /// Steps and blueprint of a lab. What adds a link adds the step that makes it too.

@@ -11,10 +11,11 @@ use std::{fmt, net::Ipv4Addr};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
+use vtax_change::pci::{DriverState, LinkState, VfSettings};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu};
 use vtax_sys::{netlink::Tbf, pci::PciAddress};
 
-pub use pci::{DriverState, LentVf, LinkState, VfSettings, VfState};
+pub use pci::{LentVf, VfState};
 
 use crate::{
     facts::VFIO,

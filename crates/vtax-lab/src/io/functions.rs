@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use vtax_change::pci::VfSettings;
 use vtax_model::{
     guest::Mac,
     topology::Name,
@@ -22,7 +23,7 @@ use crate::{
     inventory::{self, LabState, LabSummary},
     lab::Lab,
     plan::Plan,
-    step::{LabStep, VfSettings},
+    step::LabStep,
     world::{Lifetime, World},
 };
 

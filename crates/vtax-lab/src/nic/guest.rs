@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use ipnet::Ipv4Net;
+use vtax_change::pci::DriverState;
 use vtax_model::{
     guest::{EmulatedNic, Mac, VirtioNic, Vnet},
     method::DomainKind,
@@ -21,7 +22,7 @@ use crate::{
     },
     place::Place,
     script::PlanScript,
-    step::{DriverState, LabStep, LentVf, LinkRecipe},
+    step::{LabStep, LentVf, LinkRecipe},
 };
 
 pub(crate) struct GuestAttachment<'a> {
@@ -57,7 +58,7 @@ impl GuestAttachment<'_> {
     /// `assigned` and `root-domain`: the NIC at the host's end of the wire, and the companions that go with it.
     pub(crate) fn with_devices(&self, nic: &PciDevice, companions: &[PciDevice], script: &mut PlanScript) {
         for device in std::iter::once(nic).chain(companions) {
-            script.step(LabStep::AssignDevice { device: device.device, was: DriverState::of(device) });
+            script.step(LabStep::AssignDevice { device: device.device, was: DriverState::from(device) });
         }
         let others = companions.iter().map(|companion| companion.device).collect();
         let kind = NicKind::Vfio { device: nic.device, driver: nic.driver.clone().unwrap_or_default() };

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ipnet::Ipv4Net;
+use vtax_change::pci::LinkState;
 use vtax_model::{
     guest::Attach,
     method::{DomainKind, IoMethod},
@@ -30,7 +31,7 @@ use crate::{
     },
     place::{LinkName, Place},
     script::PlanScript,
-    step::{LabStep, LinkRecipe, LinkState},
+    step::{LabStep, LinkRecipe},
 };
 
 /// A lab that is laid out: nothing about it can be refused any more.
@@ -131,7 +132,7 @@ impl<'a> Draft<'a> {
             return;
         }
         let port = &self.ports[&WireEnd::of(host, &wire.name)];
-        let (device, was) = (port.nic.device, LinkState::of(&port.netdev));
+        let (device, was) = (port.nic.device, LinkState::from(&port.netdev));
         self.script.take_nic(device, at, Some(was), &wire.name);
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use vtax_change::pci::{DriverState, VfSettings};
 use vtax_model::{
     guest::{Attach, Mac},
     method::IoMethod,
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     facts::{Facts, PciDevice},
-    step::{DriverState, LentVf, VfSettings, VfState},
+    step::{LentVf, VfState},
 };
 
 #[derive(Debug, Clone, Default)]
@@ -144,6 +145,6 @@ fn was(function: &PciDevice) -> Option<VfState> {
         (None, driver) => driver.is_none(),
     };
     let settings = function.vf.as_ref().filter(|_| unused && function.kept.is_none())?;
-    let driver = DriverState::of(function);
+    let driver = DriverState::from(function);
     Some(VfState { settings: VfSettings::found(settings), driver })
 }

@@ -1,8 +1,9 @@
 //! How the steps of a lab are taken, read back and undone.
 
+use vtax_change::pci::{destroy_vfs, probe_vfs};
 use vtax_journal::{Journal, Step, Undone};
 
-use super::{Receipt, Site};
+use super::{Receipt, Site, pci::assign_device};
 use crate::{error::LabError, step::LabStep, verify};
 
 impl Step for LabStep {
@@ -33,10 +34,10 @@ impl Step for LabStep {
             LabStep::CreateVfs { device, at, count, functions, .. } => {
                 site.create_vfs(*device, at.as_ref(), *count, functions.as_deref())
             }
-            LabStep::ProbeVfs { device, mtu } => site.probe_vfs(*device, *mtu),
+            LabStep::ProbeVfs { device, mtu } => probe_vfs(*device, *mtu).map_err(LabError::from),
             LabStep::ConfigureVf { device, index, set } => site.configure_vf(*device, None, *index, set),
             LabStep::LendVf { at, function } => site.lend_vf(at, function),
-            LabStep::AssignDevice { device, .. } => site.assign_device(*device),
+            LabStep::AssignDevice { device, .. } => assign_device(*device),
             LabStep::Verify => verify_all(site),
         };
         done.map(|()| Receipt::default())
@@ -58,9 +59,11 @@ impl Step for LabStep {
             LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
             LabStep::StartGuest { host, launch, .. } => site.remove_guest(host, launch, receipt),
             LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
-            LabStep::CreateVfs { device, count, autoprobe, .. } => site.destroy_vfs(*device, *count, *autoprobe),
+            LabStep::CreateVfs { device, count, autoprobe, .. } => {
+                destroy_vfs(*device, *count, *autoprobe).map_err(LabError::from)
+            }
             LabStep::LendVf { at, function } => site.return_vf(at, function),
-            LabStep::AssignDevice { device, was } => site.return_device(*device, was),
+            LabStep::AssignDevice { device, was } => was.restore(*device).map_err(LabError::from),
             LabStep::Verify => Ok(Undone::AlreadyGone),
             _ => Ok(Undone::Contained),
         }?;

@@ -71,7 +71,7 @@ fn read(path: PathBuf) -> Result<Option<LabStep>, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::DriverState;
+    use vtax_change::pci::DriverState;
 
     fn step(device: &str) -> LabStep {
         let was = DriverState { driver: Some("igb".to_owned()), driver_override: None, link: None };

@@ -1,14 +1,9 @@
 //! What steps say of PCI devices. The state before is part of the step. So it is on the disk before the first
 //! step is taken, and can be restored whenever vtax is killed.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
-use vtax_model::{guest::Mac, vf::VfOptions};
-use vtax_sys::{
-    netlink::{MacAddr, Vf, VfChange},
-    pci::PciAddress,
-};
+use vtax_change::pci::{DriverState, LinkState, VfSettings};
+use vtax_sys::pci::PciAddress;
 
 use crate::facts::{Netdev, PciDevice};
 
@@ -37,157 +32,18 @@ pub struct VfState {
     pub driver: DriverState,
 }
 
-/// The driver of a device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DriverState {
-    /// The driver that has it.
-    pub driver: Option<String>,
-    /// The only driver that may take it, if `driver_override` is set.
-    pub driver_override: Option<String>,
-    /// The link that its driver shows, if it is a NIC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<LinkState>,
-}
-
-/// A NIC's link, as its user has set it up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct LinkState {
-    pub name: String,
-    pub mtu: u32,
-    pub up: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mac: Option<MacAddr>,
-}
-
-/// The settings of a virtual function that its NIC enforces. An absent one is left as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct VfSettings {
-    /// Its address. If it is all zero, the function chooses one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mac: Option<MacAddr>,
-    /// The number of its VLAN and the priority of the tags. Number 0 means no VLAN.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vlan: Option<(u16, u8)>,
-    /// It may change its address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trust: Option<bool>,
-    /// Frames from another address are dropped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spoof_check: Option<bool>,
-    /// The least and the most that it sends, in Mbit/s. 0 means no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<(u32, u32)>,
-}
-
-impl DriverState {
-    pub(crate) fn of(device: &PciDevice) -> DriverState {
+impl From<&PciDevice> for DriverState {
+    fn from(device: &PciDevice) -> DriverState {
         DriverState {
             driver: device.driver.clone(),
             driver_override: device.driver_override.clone(),
-            link: device.netdev.as_ref().map(LinkState::of),
+            link: device.netdev.as_ref().map(LinkState::from),
         }
     }
 }
 
-impl LinkState {
-    pub(crate) fn of(netdev: &Netdev) -> LinkState {
+impl From<&Netdev> for LinkState {
+    fn from(netdev: &Netdev) -> LinkState {
         LinkState { name: netdev.name.clone(), mtu: netdev.mtu, up: netdev.up, mac: netdev.mac }
-    }
-}
-
-impl VfSettings {
-    /// What a user asks for.
-    pub(crate) fn asked(mac: Option<Mac>, options: &VfOptions) -> VfSettings {
-        VfSettings {
-            mac: mac.map(|mac| MacAddr(mac.octets())),
-            // If the user asks for no VLAN, one that the function had before is removed.
-            vlan: Some(options.vlan.map_or((0, 0), |vlan| (vlan.get(), 0))),
-            trust: options.trust,
-            spoof_check: options.spoof_check,
-            rate: options.rate_mbit().ok().flatten().map(|most| (0, most)),
-        }
-    }
-
-    /// All that the kernel tells of a function.
-    pub(crate) fn found(vf: &Vf) -> VfSettings {
-        VfSettings {
-            mac: Some(vf.mac),
-            vlan: Some((vf.vlan, vf.qos)),
-            trust: vf.trust,
-            spoof_check: vf.spoof_check,
-            rate: Some((vf.min_rate, vf.max_rate)),
-        }
-    }
-
-    /// The change to the wanted settings. Equal ones are left alone, since drivers refuse what they can't set.
-    pub(crate) fn change_to(&self, wanted: &VfSettings) -> VfChange {
-        VfChange {
-            mac: wanted.mac.filter(|_| self.mac != wanted.mac),
-            vlan: wanted.vlan.filter(|_| self.vlan != wanted.vlan),
-            spoof_check: wanted.spoof_check.filter(|_| self.spoof_check != wanted.spoof_check),
-            trust: wanted.trust.filter(|_| self.trust != wanted.trust),
-            rate: wanted.rate.filter(|_| self.rate != wanted.rate),
-        }
-    }
-
-    /// The first setting that is not as it should be.
-    pub(crate) fn missing_in(&self, found: &VfSettings) -> Option<&'static str> {
-        let VfChange { mac, vlan, spoof_check, trust, rate } = found.change_to(self);
-        let checks = [
-            ("address", mac.is_some()),
-            ("VLAN", vlan.is_some()),
-            ("trust", trust.is_some()),
-            ("spoof check", spoof_check.is_some()),
-            ("rate", rate.is_some()),
-        ];
-        checks.into_iter().find(|(_, lacks)| *lacks).map(|(what, _)| what)
-    }
-}
-
-impl fmt::Display for VfSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let VfSettings { mac, vlan, trust, spoof_check, rate } = self;
-        let on = |on: bool| if on { "on" } else { "off" };
-        let words = [
-            mac.map(|mac| format!("address {mac}")),
-            vlan.and_then(|(vlan, qos)| match (vlan, qos) {
-                (0, _) => None,
-                (vlan, 0) => Some(format!("vlan {vlan}")),
-                (vlan, qos) => Some(format!("vlan {vlan} qos {qos}")),
-            }),
-            trust.map(|trust| format!("trust {}", on(trust))),
-            spoof_check.map(|check| format!("spoof check {}", on(check))),
-            rate.map(|(least, most)| match least {
-                0 => format!("rate {most} Mbit/s"),
-                least => format!("rate {least} to {most} Mbit/s"),
-            }),
-        ];
-        f.write_str(&words.into_iter().flatten().collect::<Vec<_>>().join(", "))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(vlan: u16, trust: Option<bool>) -> VfSettings {
-        VfSettings { vlan: Some((vlan, 0)), trust, ..VfSettings::default() }
-    }
-
-    #[test]
-    fn only_what_differs_is_changed() {
-        let change = settings(0, Some(false)).change_to(&settings(5, Some(false)));
-        assert_eq!((change.vlan, change.trust, change.mac), (Some((5, 0)), None, None));
-        let back = settings(5, Some(true)).change_to(&settings(0, None));
-        assert_eq!((back.vlan, back.trust), (Some((0, 0)), None));
-    }
-
-    #[test]
-    fn what_a_driver_did_not_do_is_named() {
-        assert_eq!(settings(5, None).missing_in(&settings(5, Some(true))), None);
-        assert_eq!(settings(5, Some(true)).missing_in(&settings(5, Some(false))), Some("trust"));
-        assert_eq!(settings(5, Some(true)).to_string(), "vlan 5, trust on");
     }
 }

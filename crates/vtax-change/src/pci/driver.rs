@@ -1,0 +1,36 @@
+//! The driver of a device.
+
+use serde::{Deserialize, Serialize};
+use vtax_journal::Undone;
+use vtax_sys::pci::{PciAddress, PciTree};
+
+use super::{DRIVER_PATIENCE, LinkState, PciChangeError};
+
+/// The driver of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverState {
+    /// The driver that has it.
+    pub driver: Option<String>,
+    /// The only driver that may take it, if `driver_override` is set.
+    pub driver_override: Option<String>,
+    /// The link that its driver shows, if it is a NIC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkState>,
+}
+
+impl DriverState {
+    /// Gives the device back to the driver that it had, and puts its link back as it was.
+    pub fn restore(&self, device: PciAddress) -> Result<Undone, PciChangeError> {
+        let (tree, wrong) = (PciTree::live(), PciChangeError::kernel(device));
+        let Some(found) = tree.device(device).map_err(&wrong)? else { return Ok(Undone::AlreadyGone) };
+        let same = found.driver == self.driver && found.driver_override == self.driver_override;
+        if !same {
+            let (driver, only) = (self.driver.as_deref(), self.driver_override.as_deref());
+            tree.rebind(device, driver, only, DRIVER_PATIENCE).map_err(&wrong)?;
+        }
+        let Some(link) = &self.link else { return Ok(if same { Undone::AlreadyGone } else { Undone::Reverted }) };
+        let name = tree.await_netdev(device, DRIVER_PATIENCE).map_err(&wrong)?;
+        let changed = link.restore(&name).map_err(&wrong)?;
+        Ok(if same && !changed { Undone::AlreadyGone } else { Undone::Reverted })
+    }
+}

@@ -1,0 +1,40 @@
+//! Why a device could not be taken or put back.
+
+use std::fmt;
+
+use vtax_sys::{SysError, pci::PciAddress};
+
+/// Why a device could not be taken or put back.
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum PciChangeError {
+    #[error("{object}: {error}")]
+    #[diagnostic(forward(error))]
+    Kernel { object: String, error: Box<SysError> },
+    #[error(
+        "the virtual functions of {device} are {found} and not {wanted}; make them first (vtax io create-vf), and the lab uses those"
+    )]
+    #[diagnostic(code("functions-moved"))]
+    Moved { device: PciAddress, wanted: String, found: String },
+    #[error(
+        "{device} has {found} virtual functions, and this lab made {made}: they are another's and are left alone; remove them with vtax io destroy-vf, then clean again"
+    )]
+    #[diagnostic(code("functions-not-ours"))]
+    OtherVfs { device: PciAddress, made: u32, found: u32 },
+    #[error("the driver of {device} doesn't give function {index} its {what}; leave that out, or use another NIC")]
+    #[diagnostic(code("setting-not-taken"))]
+    VfRefused { device: PciAddress, index: u32, what: &'static str },
+    #[error("{device} has no network link here any more; look at `vtax io list -l`")]
+    #[diagnostic(code("no-network-link"))]
+    NoNicLink { device: PciAddress },
+    #[error("the link of {device} gets no carrier; look at the cable, and at the NIC at its other end")]
+    #[diagnostic(code("no-carrier"))]
+    NoCarrier { device: PciAddress },
+}
+
+impl PciChangeError {
+    /// What the kernel said about an object.
+    pub(crate) fn kernel(object: impl fmt::Display) -> impl Fn(SysError) -> PciChangeError {
+        move |error| PciChangeError::Kernel { object: object.to_string(), error: Box::new(error) }
+    }
+}
