@@ -86,7 +86,7 @@ impl Change {
 
     /// Switches a feature of a link on or off, by the kernel's name of it (`rx-gro`, `tx-tcp-segmentation`).
     pub fn plan_feature(host: &mut HostAccess, link: LinkAt, feature: &str, on: bool) -> Result<Change, ChangeError> {
-        let knob = LinkFeature { link, feature: feature.to_owned() };
+        let knob = LinkFeature { link, feature: feature.into() };
         ValueChange::plan(knob, host, OnOff(on)).map(Change::Feature)
     }
 

@@ -15,6 +15,8 @@
 
 mod change;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod host;
 mod journal;
 mod knob;

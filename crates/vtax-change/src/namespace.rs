@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use vtax_model::foreign::ForeignText;
 use vtax_sys::{
     SysError,
     netns::{NetNs, NsId},
@@ -47,7 +48,7 @@ impl NamespaceRef {
 
 impl fmt::Display for NamespaceRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.path.display().fmt(f)
+        ForeignText::from(self.path.display().to_string()).fmt(f)
     }
 }
 

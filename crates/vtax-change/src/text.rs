@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use vtax_model::foreign::ForeignText;
 
 /// A value as the kernel shows it. Two texts are equal if they mean the same: the kernel separates the numbers of a list
 /// by tabs, and it writes a mask of CPUs with leading zeros and a comma after each eight digits.
@@ -36,13 +37,11 @@ impl Eq for KernelText {}
 
 impl fmt::Display for KernelText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("(nothing)");
+        match self.0.is_empty() {
+            true => f.write_str("(nothing)"),
+            // Anybody who may write the setting has chosen its characters.
+            false => ForeignText::from(self.0.split_whitespace().collect::<Vec<_>>().join(" ")).fmt(f),
         }
-        for (index, word) in self.0.split_whitespace().enumerate() {
-            write!(f, "{}{word}", if index == 0 { "" } else { " " })?;
-        }
-        Ok(())
     }
 }
 
@@ -110,6 +109,7 @@ mod tests {
     fn a_list_is_printed_in_one_line() {
         assert_eq!(text("4096\t131072\t6291456\n").to_string(), "4096 131072 6291456");
         assert_eq!(text("").to_string(), "(nothing)");
+        assert_eq!(text("host\u{1b}[2J").to_string(), "host\\u001b[2J");
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use vtax_model::foreign::ForeignText;
 use vtax_sys::ethtool::{DriverSetting, Ethtool};
 
 use super::{Knob, link::LinkAt};
@@ -14,7 +15,7 @@ use crate::{error::ChangeError, host::HostAccess};
 pub struct LinkFeature {
     pub link: LinkAt,
     /// The kernel's name of it.
-    pub feature: String,
+    pub feature: ForeignText,
 }
 
 /// Whether a feature is on.
@@ -46,11 +47,11 @@ impl Knob for LinkFeature {
 
     fn read(&self, host: &mut HostAccess) -> Result<Option<OnOff>, ChangeError> {
         let Some(driver) = self.link.driver(host)? else { return Ok(None) };
-        Ok(driver.feature(&self.feature)?.map(OnOff))
+        Ok(driver.feature(self.feature.raw())?.map(OnOff))
     }
 
     fn write(&self, host: &mut HostAccess, on: &OnOff) -> Result<(), ChangeError> {
-        Ok(self.link.driver_to_tell(host)?.set_feature(&self.feature, on.0)?)
+        Ok(self.link.driver_to_tell(host)?.set_feature(self.feature.raw(), on.0)?)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vtax_model::cpus::CpuSet;
+use vtax_model::{cpus::CpuSet, foreign::ForeignText};
 use vtax_sys::SysError;
 
 use super::Knob;
@@ -19,7 +19,7 @@ pub struct IrqAffinity {
     irq: u32,
     /// What it is used for. A driver that restarts may leave its number to another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    used_for: Option<String>,
+    used_for: Option<ForeignText>,
 }
 
 impl IrqAffinity {
@@ -32,10 +32,10 @@ impl IrqAffinity {
     }
 }
 
-fn used_for(host: &mut HostAccess, irq: u32) -> Result<Option<String>, ChangeError> {
+fn used_for(host: &mut HostAccess, irq: u32) -> Result<Option<ForeignText>, ChangeError> {
     let Some(sys) = host.sys(None)? else { return Ok(None) };
     let actions = sys.read(&format!("kernel/irq/{irq}/actions"))?;
-    Ok(actions.filter(|actions| !actions.is_empty()))
+    Ok(actions.filter(|actions| !actions.is_empty()).map(ForeignText::from))
 }
 
 impl Knob for IrqAffinity {

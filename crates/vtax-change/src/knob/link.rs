@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use vtax_model::foreign::ForeignText;
 use vtax_sys::netlink::{IfIndex, IfName, Link, LinkChange};
 
 use super::Knob;
@@ -19,7 +20,7 @@ pub struct LinkAt {
     pub(crate) namespace: Option<NamespaceRef>,
     index: u32,
     /// Its name when the change was planned, for people.
-    name: String,
+    name: ForeignText,
 }
 
 /// The largest packet that a link takes.
@@ -43,7 +44,7 @@ impl LinkAt {
         let found = links.map(|links| links.link(name)).transpose()?.flatten();
         let missing = || ChangeError::Missing { what: format!("link {name}{}", WhereIn(namespace.as_ref())) };
         let index = found.ok_or_else(missing)?.index.0;
-        Ok(LinkAt { namespace, index, name: name.to_string() })
+        Ok(LinkAt { namespace, index, name: name.to_string().into() })
     }
 
     pub(crate) fn index(&self) -> IfIndex {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use vtax_model::foreign::ForeignText;
 
 use super::Knob;
 use crate::{
@@ -69,7 +70,8 @@ impl Knob for SysfsFile {
 
 impl fmt::Display for SysfsFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "file /sys/{}{}", self.path, WhereIn(self.namespace.as_ref()))
+        let path = ForeignText::from(self.path.as_str());
+        write!(f, "file /sys/{path}{}", WhereIn(self.namespace.as_ref()))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vtax_model::cpus::CpuSet;
+use vtax_model::{cpus::CpuSet, foreign::ForeignText};
 use vtax_sys::{
     cpu,
     process::{Pid, ProcessId, ThreadId},
@@ -17,7 +17,7 @@ use crate::{error::ChangeError, host::HostAccess};
 pub struct ThreadAffinity {
     thread: ThreadId,
     /// What the thread is called, for people.
-    name: String,
+    name: ForeignText,
 }
 
 impl ThreadAffinity {
@@ -25,7 +25,7 @@ impl ThreadAffinity {
         let missing = || ChangeError::Missing { what: format!("thread {tid} of process {}", process.pid) };
         let thread = ThreadId::of(process, tid)?.ok_or_else(missing)?;
         let name = host.read_proc(None, &format!("{}/task/{tid}/comm", process.pid))?.unwrap_or_default();
-        Ok(ThreadAffinity { thread, name: name.escape_default().to_string() })
+        Ok(ThreadAffinity { thread, name: name.into() })
     }
 }
 
