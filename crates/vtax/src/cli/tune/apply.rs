@@ -16,14 +16,22 @@ use crate::{
     terminal::tell,
 };
 
+/// Which findings.
 #[derive(Debug, Args)]
-pub(crate) struct ApplyArgs {
+#[group(required = true, multiple = false)]
+struct WantedRules {
     /// The rules whose findings are to be changed, as `vtax tune check` names them
-    #[arg(value_name = "RULE", required_unless_present = "all_safe")]
+    #[arg(value_name = "RULE")]
     rules: Vec<String>,
     /// Every finding that risks nothing. Others must be named
-    #[arg(long, conflicts_with = "rules")]
+    #[arg(long)]
     all_safe: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    #[command(flatten)]
+    wanted: WantedRules,
     #[command(flatten)]
     asked: AskedArgs,
     /// Bring everything back after this time, unless you confirm it with Enter. For a change that could cut your
@@ -55,7 +63,9 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Stop> {
     let looked = args.asked.look()?;
     let found: Vec<&CheckedRule<TuningFinding>> =
         looked.check.findings.iter().filter(|found| rules.contains(&found.rule)).collect();
-    told_without_finding(&looked.check, &rules, args.all_safe).iter().for_each(|line| tell(format_args!("{line}")));
+    told_without_finding(&looked.check, &rules, args.wanted.all_safe)
+        .iter()
+        .for_each(|line| tell(format_args!("{line}")));
     let proposals: Vec<Proposal> = found.iter().flat_map(|found| found.says.proposals()).cloned().collect();
     let advice = found.iter().filter_map(|found| advice(found)).collect();
     let record = |id, changes| AppliedRecord { schema: "vtax.tune-applied/v1", id, changes, advice };
@@ -86,10 +96,10 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Stop> {
 
 /// The rules that the user asks for.
 fn wanted(args: &ApplyArgs) -> Result<Vec<&'static str>, Stop> {
-    if args.all_safe {
+    if args.wanted.all_safe {
         return Ok(RULES.iter().filter(|rule| rule.risk == ChangeRisk::Low).map(|rule| rule.id).collect());
     }
-    args.rules.iter().map(|name| rule(name).map(|rule| rule.id)).collect()
+    args.wanted.rules.iter().map(|name| rule(name).map(|rule| rule.id)).collect()
 }
 
 fn rule(name: &str) -> Result<&'static TuningRule, Stop> {
