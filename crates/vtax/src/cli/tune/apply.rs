@@ -1,8 +1,15 @@
 //! `vtax tune apply`.
 
-use std::{io, sync::mpsc, thread, time::Duration};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use serde::Serialize;
 use vtax_change::{Change, ChangeJournal};
 use vtax_model::units::Span;
@@ -166,21 +173,20 @@ fn confirmed(
     Ok(None)
 }
 
-/// A line that ends. The end of the input is no confirmation: the connection may have been cut.
+/// Waits for a whole line. The end of the input is no confirmation: the connection may have been cut.
 fn wait_for_enter(time: Duration, interrupt: &Interrupt) -> bool {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut line = String::new();
-        let read = io::stdin().read_line(&mut line);
-        let _ = sender.send(read.is_ok_and(|_| line.ends_with('\n')));
-    });
     const LOOK: Duration = Duration::from_millis(100);
-    let mut left = time;
-    while !left.is_zero() && !interrupt.asked() {
-        match receiver.recv_timeout(LOOK.min(left)) {
-            Ok(confirmed) => return confirmed,
-            Err(mpsc::RecvTimeoutError::Disconnected) => return false,
-            Err(mpsc::RecvTimeoutError::Timeout) => left = left.saturating_sub(LOOK),
+    let begun = Instant::now();
+    while begun.elapsed() < time && !interrupt.asked() {
+        let wait = Timespec::try_from(LOOK).expect("it is short");
+        let input = io::stdin();
+        match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&wait)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => {
+                let mut line = String::new();
+                return input.read_line(&mut line).is_ok_and(|_| line.ends_with('\n'));
+            }
+            Err(_) => return false,
         }
     }
     false
