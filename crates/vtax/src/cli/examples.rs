@@ -5,6 +5,32 @@ use clap::Command;
 /// The words of a verb, and commands with what each does.
 pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
+        "",
+        &[
+            ("vtax demo", "what each way to attach a zone costs here"),
+            ("vtax measure --to ssh:vm1", "the TCP round trip to another host"),
+            ("vtax report --html result.html", "the last run as a page"),
+        ],
+    ),
+    (
+        "lab",
+        &[
+            ("vtax lab up rack.toml", "build the lab of a file"),
+            ("vtax lab exec rack web -- ip address", "run a command in its domain web"),
+            ("vtax lab down rack", "remove it"),
+        ],
+    ),
+    (
+        "results",
+        &[
+            ("vtax results list", "every run"),
+            ("vtax results show", "the last run"),
+            ("vtax results compare demo-20260102 last", "what has changed since an earlier run"),
+        ],
+    ),
+    ("io", &[("vtax io list", "every PCI device")]),
+    ("server", &[("vtax server up", "an emulated server with eight NICs")]),
+    (
         "demo",
         &[
             ("vtax demo", "what each way to attach a zone costs here"),
