@@ -17,7 +17,7 @@ const CANNOT: [(&str, &str); 17] = [
     ("libvirt:", "needs libvirt with a domain"),
     ("vtax lab exec rack db-1", "boots a guest; tests/kernel/lab_guests.rs does"),
     ("vtax lab console rack", "the same"),
-    ("vtax tune apply", "changes this machine; tests/kernel/tuning.rs changes zones"),
+    ("vtax tune revert 2", "there is no second change"),
     ("vtax job", "vtax starts it itself, in the emulated server"),
     ("--agent agent.sh", "tells how a benchmark was made, with a script that isn't here"),
     ("--kernel kernel", "needs a kernel for guests"),

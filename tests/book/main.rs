@@ -73,6 +73,9 @@ fn trials() -> Vec<Trial> {
 
 fn run(words: &[String], mentions: &[Mention]) -> Result<(), Failed> {
     let is_partial = mentions.iter().all(|mention| mention.is_partial);
+    if !shorter::is_known(words, is_partial) {
+        return Err("say in shorter.rs that this verb changes nothing here, or how that is ensured".into());
+    }
     let outcome = Sandbox::for_command(words).run(words);
     if outcome.is_well(words) || is_partial && outcome.lacks_something() {
         return Ok(());

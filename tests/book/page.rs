@@ -154,7 +154,7 @@ fn runs_the_next(word: &str) -> bool {
 }
 
 /// What stands for a placeholder: the word before it (any, if empty), the placeholder, and the value.
-const VALUES: [(&str, &str, &str); 29] = [
+const VALUES: [(&str, &str, &str); 30] = [
     ("up", "FILE", "rack.toml"),
     ("run", "FILE", "my-study.toml"),
     ("--html", "FILE", "result.html"),
@@ -183,6 +183,7 @@ const VALUES: [(&str, &str, &str); 29] = [
     ("", "TIME", "5m"),
     ("", "MODE", "system"),
     ("", "N", "2"),
+    ("", "RULE", "backlog"),
     ("", "SPEC", "emulated:nics=2"),
 ];
 

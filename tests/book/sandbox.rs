@@ -34,7 +34,7 @@ impl Sandbox {
         prepared::files(bench.path());
         let resumes = words.iter().any(|word| word == "--resume");
         prepared::results(&bench, resumes);
-        let in_lab = words.iter().any(|word| word.contains("zone:"))
+        let in_lab = words.iter().any(|word| word.contains("zone:") || word == "--in")
             || is_verb(words, "lab") && words.get(2).is_some_and(|word| word != "up");
         let sandbox = Sandbox { bench };
         if in_lab {
