@@ -20,6 +20,7 @@ RUNS    := 10000000
 
 demo: build
 	$(RELEASE)/vtax demo
+	@echo 'The program is $(RELEASE)/vtax; `make install` puts it where your shell finds it.'
 
 build:
 	sh scripts/setup.sh build

@@ -185,7 +185,7 @@ fn what_another_program_has_measured_is_a_result() {
     let ids: Vec<&str> = (0..2).filter_map(|nth| list[nth]["id"].as_str()).collect();
     assert_eq!(list[0]["label"], "Mine");
     let listed = bench.printed(&["results", "list", "mine", "netperf"]);
-    assert!(listed.contains("Mine: TCP RR by netperf"), "{listed}");
+    assert!(listed.contains("TCP RR 50.0 µs · Mine: TCP RR by netperf"), "{listed}");
     assert!(bench.printed(&["results", "list", "mine", "iperf3"]).contains("No run has all of these words"));
     let shown = bench.printed(&["results", "show", ids[1], "--detail"]);
     assert!(shown.contains("bridge") && shown.contains("50.0") && shown.contains("Mine"), "{shown}");

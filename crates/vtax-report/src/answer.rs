@@ -264,7 +264,7 @@ fn of_quiet(rows: &[(Row, Vec<&Effect<'_>>)]) -> Option<String> {
 }
 
 /// `RTT`, `bandwidth`: within a sentence.
-fn quantity(test: TestKind) -> String {
+pub(crate) fn quantity(test: TestKind) -> String {
     let name = names(test)[0];
     if name.chars().all(char::is_uppercase) { name.to_owned() } else { name.to_lowercase() }
 }

@@ -8,6 +8,7 @@
 mod answer;
 mod bars;
 mod blocks;
+mod brief;
 mod charts;
 mod compare;
 mod csv;
@@ -49,6 +50,7 @@ use serde::Serialize;
 use vtax_model::result::ResultDocument;
 
 pub use blocks::unit;
+pub use brief::in_brief;
 use html::{Article, PageLink};
 pub use vtax_plot::{Chart, PlotError};
 

@@ -1,5 +1,6 @@
 //! Reports of synthetic runs, held still; documents against their schema.
 
+mod brief;
 mod emulated;
 mod guests;
 mod instruments;

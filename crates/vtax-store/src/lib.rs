@@ -65,6 +65,9 @@ pub struct RunSummary {
     /// What the user calls it; empty if nothing.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub label: String,
+    /// What it has found, in a few words; empty unless it is complete.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub brief: String,
     /// RFC 3339, UTC.
     pub started: String,
     /// What became of it.
@@ -180,6 +183,13 @@ impl Store {
         }
     }
 
+    /// Keeps what a run has found in a few words, for the list.
+    pub fn keep_brief(&self, id: &str, words: &str) -> Result<(), StoreError> {
+        let update = "UPDATE run SET brief = ?2 WHERE id = ?1";
+        let kept = self.connection.execute(update, [id, words]);
+        kept.map(drop).map_err(self.place.doing("keeping the result of a run in a few words"))
+    }
+
     /// The plans of a study's newest complete runs. Plans that this version of vtax can't read are left out.
     pub fn complete_plans(&self, study: &str) -> Result<Vec<RunHeader>, StoreError> {
         let texts = self.texts(COMPLETE, &[&study], "looking for earlier runs")?;
@@ -217,6 +227,7 @@ impl Store {
             study: row.get("study")?,
             title: row.get("title")?,
             label: row.get("label")?,
+            brief: if state == Condition::Complete { row.get("brief")? } else { String::new() },
             started: row.get("started")?,
             state,
             quick: row.get("quick")?,
@@ -237,7 +248,8 @@ impl Store {
 }
 
 const LIST: &str = "
-    SELECT id, study, title, label, started, quick, state, wall_seconds, samples, failures FROM run ORDER BY rowid DESC";
+    SELECT id, study, title, label, brief, started, quick, state, wall_seconds, samples, failures FROM run
+    ORDER BY rowid DESC";
 
 const COMPLETE: &str = "
     SELECT header FROM plan JOIN run ON run.id = plan.run

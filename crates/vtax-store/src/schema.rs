@@ -7,7 +7,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::Db
 use crate::{StoreError, error::StoreLocation};
 
 /// The step from each version of the schema (`PRAGMA user_version`) to the next; the first makes version 1.
-const MIGRATIONS: [&str; 3] = [FIRST, SHORT_ROWS, LABELS];
+const MIGRATIONS: [&str; 4] = [FIRST, SHORT_ROWS, LABELS, BRIEFS];
 
 pub(crate) const FIRST: &str = "
     CREATE TABLE run (
@@ -67,13 +67,17 @@ pub(crate) const SHORT_ROWS: &str = "
 ";
 
 /// What a user calls a run.
-const LABELS: &str = "ALTER TABLE run ADD COLUMN label TEXT NOT NULL DEFAULT ''";
+pub(crate) const LABELS: &str = "ALTER TABLE run ADD COLUMN label TEXT NOT NULL DEFAULT ''";
+
+/// What a complete run has found, in the few words that a list of thousands of runs has room for. To compute them again,
+/// the list would have to read all samples of all runs.
+const BRIEFS: &str = "ALTER TABLE run ADD COLUMN brief TEXT NOT NULL DEFAULT ''";
 
 /// The tables of version 1 as those of today, for who only reads them.
 const FIRST_AS_TODAY: &str = "
     CREATE TEMP VIEW plan AS SELECT id AS run, header FROM main.run;
     CREATE TEMP VIEW run AS SELECT
-        main.run.rowid AS rowid, id, started, study, title, '' AS label, quick, state, wall_seconds,
+        main.run.rowid AS rowid, id, started, study, title, '' AS label, '' AS brief, quick, state, wall_seconds,
         (SELECT count(*) FROM main.sample WHERE main.sample.run = main.run.id) AS samples,
         (SELECT count(*) FROM main.failure WHERE main.failure.run = main.run.id) AS failures
         FROM main.run;
@@ -82,7 +86,10 @@ const FIRST_AS_TODAY: &str = "
 
 /// The tables of version 2 as those of today, for who only reads them.
 const SHORT_ROWS_AS_TODAY: &str =
-    "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS label FROM main.run";
+    "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS label, '' AS brief FROM main.run";
+
+/// The tables of version 3 as those of today, for who only reads them.
+const LABELS_AS_TODAY: &str = "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS brief FROM main.run";
 
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
@@ -118,6 +125,7 @@ pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<C
         0 => return nothing(place),
         1 => connection.execute_batch(FIRST_AS_TODAY).map_err(&doing)?,
         2 => connection.execute_batch(SHORT_ROWS_AS_TODAY).map_err(&doing)?,
+        3 => connection.execute_batch(LABELS_AS_TODAY).map_err(&doing)?,
         _ => {}
     }
     Ok(connection)

@@ -129,6 +129,7 @@ fn what_has_no_sample_or_is_old_is_worthless() {
         study: study.into(),
         title: String::new(),
         label: String::new(),
+        brief: String::new(),
         started: String::new(),
         state,
         quick: false,

@@ -88,7 +88,7 @@ fn table(base: &str, runs: &[&RunSummary]) -> String {
         "<form action=\"{base}/open\">\n\
          <div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"Results\">\n<table>\n<thead>\n<tr>\
          <td></td><th class=\"left\" scope=\"col\">Run</th><th class=\"left\" scope=\"col\">Study</th>\
-         <th class=\"left\" scope=\"col\">State</th><th class=\"right\" scope=\"col\">Samples</th>\
+         <th class=\"left\" scope=\"col\">Result</th><th class=\"left\" scope=\"col\">State</th><th class=\"right\" scope=\"col\">Samples</th>\
          <th class=\"right\" scope=\"col\">Failed</th><th class=\"right\" scope=\"col\">Took</th></tr>\n</thead>\n\
          <tbody>\n{rows}</tbody>\n</table>\n</div>\n\
          <p><button>Open the chosen ones on one page</button> <small class=\"faint\">The oldest comes first, and the \
@@ -105,9 +105,10 @@ fn row(base: &str, run: &RunSummary) -> String {
     };
     format!(
         "<tr><td><input type=\"checkbox\" name=\"id\" value=\"{id}\" aria-label=\"Choose {id}\"></td>\
-         <th scope=\"row\"><a href=\"{base}/run/{id}\">{id}</a></th><td class=\"title\">{}{quick}</td><td>{state}</td>\
+         <th scope=\"row\"><a href=\"{base}/run/{id}\">{id}</a></th><td class=\"title\">{}{quick}</td><td>{}</td><td>{state}</td>\
          <td class=\"right\">{}</td><td class=\"right\">{}</td><td class=\"right\">{}</td></tr>\n",
         escaped(&run.heading()),
+        escaped(&run.brief),
         run.samples,
         run.failures,
         vtax_report::waiting(run.wall_seconds)

@@ -204,15 +204,31 @@ fn of_first_version(dir: &Path) -> [Sample; 2] {
     samples
 }
 
+/// A run that goes on has found nothing yet.
+#[test]
+fn the_few_words_of_a_result_are_listed_while_the_run_is_complete() {
+    let dir = folder();
+    let (store, mut writer) = new_run(dir.path(), "demo-1");
+    writer.samples(&[timed(1)]).expect("lands");
+    writer.finish(RunState::Complete, 1.0).expect("ends");
+    let brief = |store: &Store| store.list().expect("a list")[0].brief.clone();
+    assert_eq!(brief(&store), "");
+    store.keep_brief("demo-1", "bridge +26 % UDP RTT").expect("kept");
+    assert_eq!(brief(&store), "bridge +26 % UDP RTT");
+    let _writer = store.extend("demo-1", 50).expect("it goes on");
+    assert_eq!(brief(&store), "");
+}
+
 #[test]
 fn a_store_of_an_older_version_is_read_as_it_is_and_brought_up_to_date_by_the_next_writer() {
     for version in 1..schema::VERSION {
         let dir = folder();
         let samples = of_first_version(dir.path());
-        if version == 2 {
+        let steps = [schema::SHORT_ROWS, schema::LABELS];
+        for (step, reached) in steps.into_iter().zip(2..=version) {
             let connection = Connection::open(dir.path().join("results.db")).expect("there");
-            connection.execute_batch(schema::SHORT_ROWS).expect("the second schema");
-            connection.pragma_update(None, "user_version", 2).expect("writable");
+            connection.execute_batch(step).expect("the next schema");
+            connection.pragma_update(None, "user_version", reached).expect("writable");
         }
         is_read_and_brought_up_to_date(dir.path(), &samples);
     }

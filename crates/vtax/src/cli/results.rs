@@ -183,22 +183,23 @@ fn list(dir: &Path, words: &str, json: bool) -> Result<Exit, Stop> {
 fn table(runs: &[RunSummary]) -> String {
     let row = |run: &RunSummary| {
         let quick = if run.quick { " (quick)" } else { "" };
+        let failed = (run.failures > 0).then(|| format!("{} failed", run.failures));
+        let study = format!("{}{quick}", run.heading());
+        let brief = Some(run.brief.clone()).filter(|brief| !brief.is_empty());
         [
             run.id.clone(),
             run.state.to_string(),
             run.samples.to_string(),
-            run.failures.to_string(),
             format!("{:.0}", run.wall_seconds),
-            format!("{}{quick}", run.heading()),
+            failed.into_iter().chain(brief).chain([study]).collect::<Vec<_>>().join(" · "),
         ]
     };
     let columns = [
         Column::left("RUN"),
         Column::left("STATE"),
         Column::right("SAMPLES"),
-        Column::right("FAILED"),
         Column::right("WALL s"),
-        Column::wrapped("STUDY"),
+        Column::wrapped("RESULT · STUDY"),
     ];
     lists::list(columns, runs.iter().map(row))
 }

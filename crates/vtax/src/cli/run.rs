@@ -7,7 +7,13 @@ use std::{io::IsTerminal, path::PathBuf};
 
 use clap::{Args, Parser};
 use vtax_model::{
-    endpoint::Pins, foreign::ForeignText, result::ResultDocument, run::RunState, server::ServerSpec, study::Study,
+    analysis::analyse_readings,
+    endpoint::Pins,
+    foreign::ForeignText,
+    result::ResultDocument,
+    run::{RunReadings, RunState},
+    server::ServerSpec,
+    study::Study,
 };
 use vtax_report::{self as report, Format};
 use vtax_run::{Conditions, FinishedJob, Job, RanJob, Work, study};
@@ -217,9 +223,18 @@ pub(super) fn carry_out(
     server: Option<ServerSpec>,
 ) -> Result<Exit, Stop> {
     let finished = vtax_run::carry_out(job, server, places, &progress::terminal())?;
+    keep_brief(&finished.store, &finished.ran.run)?;
     print_run(&finished.store, &finished.ran.run.header.id, &options())?;
     epilogue(&finished);
     ended(finished.ran)
+}
+
+/// Keeps what a complete run has found in a few words, so that a list need not read its samples.
+pub(super) fn keep_brief(store: &Store, run: &RunReadings) -> Result<(), Stop> {
+    match run.state {
+        RunState::Complete => Ok(store.keep_brief(&run.header.id, &report::in_brief(&analyse_readings(run)))?),
+        RunState::Running | RunState::Stopped => Ok(()),
+    }
 }
 
 /// Tells where the result is, how long the run took, and what it did not reach.

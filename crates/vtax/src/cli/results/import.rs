@@ -10,7 +10,7 @@ use vtax_model::{
 use vtax_store::Store;
 
 use crate::{
-    cli::run::{Labelled, read_study},
+    cli::run::{Labelled, keep_brief, read_study},
     exit::Stop,
     import::{self, ImportAs, Imports},
 };
@@ -46,6 +46,8 @@ pub(super) fn import(dir: &Path, args: &ImportArgs) -> Result<(), Stop> {
         let mut writer = store.create_run(&run.header)?;
         writer.samples(&run.samples)?;
         writer.finish(run.state, run.wall_seconds)?;
+        let Ok(readings) = run.readings();
+        keep_brief(&store, &readings)?;
         tell!("kept as {} in {}: {}", run.header.id, dir.display(), run.header.study.title);
     }
     notes.iter().for_each(|note| tell!("note: {note}"));

@@ -1,0 +1,50 @@
+//! A result in a few words, for a line of a list.
+
+use vtax_model::{
+    result::{CellRecord, Metric, ResultDocument, TaxRecord},
+    workload::TestKind,
+};
+
+use super::{
+    answer::quantity,
+    blocks::unit,
+    labels,
+    number::{brief_change, three_digits},
+    record::primary,
+};
+
+/// Figures that a line has room for.
+const FIGURES: usize = 2;
+
+/// `vxlan +37 % UDP RTT`, the largest difference that is shown by the instrument that answers the question; or that none
+/// is. Of a run that compares nothing its figures, if they are few. Empty if there is nothing to say.
+pub fn in_brief(document: &ResultDocument) -> String {
+    let answering = document.instruments().first().copied();
+    let of_answer = |record: &&CellRecord| Some(record.cell.instrument) == answering && record.summary.is_some();
+    let cells: Vec<&CellRecord> = document.cells.iter().filter(of_answer).collect();
+    let taxes = cells.iter().filter_map(|record| Some((*record, record.tax_of(Metric::of(test(record)))?)));
+    let taxes: Vec<(&CellRecord, &TaxRecord)> = taxes.collect();
+    let size = |tax: &TaxRecord| tax.of.cost_ratio(tax.ratio).ln().abs();
+    let shown = taxes.iter().filter(|(_, tax)| tax.verdict.is_shown());
+    match shown.max_by(|(_, one), (_, other)| size(one).total_cmp(&size(other))) {
+        Some((record, tax)) => {
+            let cell = &record.cell;
+            format!("{} {} {} {}", cell.row, brief_change(tax.ratio), cell.transport, quantity(test(record)))
+        }
+        None if !taxes.is_empty() => "no difference shown".to_owned(),
+        None if cells.len() <= FIGURES => {
+            cells.iter().filter_map(|record| figure(record)).collect::<Vec<_>>().join(", ")
+        }
+        None => String::new(),
+    }
+}
+
+fn test(record: &CellRecord) -> TestKind {
+    record.cell.workload.kind()
+}
+
+/// `TCP RR 12.3 µs`
+fn figure(record: &CellRecord) -> Option<String> {
+    let unit = unit(Metric::of(test(record)));
+    Some(format!("{} {} {unit}", labels::test(&record.cell), three_digits(primary(record)?.mean)))
+}
