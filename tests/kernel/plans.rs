@@ -67,6 +67,15 @@ fn a_dry_run_tells_the_plan_and_changes_nothing() {
 }
 
 #[test]
+fn a_run_tells_each_sample_or_nothing() {
+    let bench = Bench::with("pair.toml", PAIR);
+    assert_eq!(told(&bench, &["run", "pair.toml", "--quiet"], 0), "");
+    let all = told(&bench, &["run", "pair.toml", "-v"], 0);
+    assert_eq!(all.lines().filter(|line| line.starts_with("sample ")).count(), 21, "{all}");
+    assert!(bench.refused(&["run", "pear.toml", "-q"]).contains("no-such-study"));
+}
+
+#[test]
 fn a_dry_run_refuses_what_a_run_refuses() {
     let bench = Bench::with("pair.toml", PAIR);
     let refused = |arguments: &[&str]| bench.refused(&[&["run", "pair.toml", "--dry-run"], arguments].concat());

@@ -37,7 +37,7 @@ use vtax_run::{
 
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
-    terminal::print,
+    terminal::{Voice, choose_voice, print},
 };
 
 /// Measures what virtualization costs a network, for every way to attach a zone or a guest.
@@ -61,6 +61,12 @@ pub(crate) struct CommandLine {
     /// server up`); if there is none, vtax boots one for this command
     #[arg(long, global = true, value_name = "emulated[:nics=8,…]", help_heading = "Places")]
     server: Option<ServerSpec>,
+    /// Print nothing on standard error but errors
+    #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Messages")]
+    quiet: bool,
+    /// Print a line for each sample of a run on standard error, and no moving picture
+    #[arg(long, short, global = true, help_heading = "Messages")]
+    verbose: bool,
     /// Whether the verb prints JSON, and errors are JSON too.
     #[arg(skip)]
     pub(crate) json: bool,
@@ -168,7 +174,12 @@ pub(crate) fn parse() -> CommandLine {
 }
 
 pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
-    let CommandLine { verb, places: Places { state, agent }, server, json: _ } = line;
+    let CommandLine { verb, places: Places { state, agent }, server, quiet, verbose, json: _ } = line;
+    choose_voice(match (quiet, verbose) {
+        (true, _) => Voice::Quiet,
+        (false, true) => Voice::Verbose,
+        (false, false) => Voice::Usual,
+    });
     let places = &Locations { state, agent };
     // The vtax outside has handed its whole command line over.
     let server = server.filter(|_| !emulated::is_here());

@@ -7,6 +7,8 @@ use std::io::IsTerminal;
 
 use serde::Serialize;
 
+use crate::terminal::tell_always;
+
 /// The code of an error that no user can cause.
 pub(crate) const DEFECT: &str = "defect";
 /// The code of a command line that can't be read.
@@ -70,10 +72,10 @@ pub(crate) fn tell(code: &str, message: &str, exit_code: u8, json: bool) {
     if json {
         let explanation = Explanation::find(code).map(|explanation| explanation.text);
         let document = ErrorDocument { error: ErrorFacts { code, message, exit_code, explanation } };
-        tell!("{}", serde_json::to_string_pretty(&document).unwrap_or_else(|_| message.to_owned()));
+        tell_always(format_args!("{}", serde_json::to_string_pretty(&document).unwrap_or_else(|_| message.to_owned())));
         return;
     }
-    tell!("vtax: error[{code}]: {message}");
+    tell_always(format_args!("vtax: error[{code}]: {message}"));
     if std::io::stderr().is_terminal() {
         tell!("vtax explain {code} says more");
     }

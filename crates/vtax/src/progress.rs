@@ -12,24 +12,31 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use vtax_report::{Options, Style, StyledText, under_way};
 use vtax_run::{EventSink, EveryFewSeconds, LiveRun, RunEvent, RunEvents, SampleProgress, study::minutes};
 
-use crate::terminal::{Size, painted, size};
+use crate::terminal::{Size, Voice, painted, size, voice};
 
 /// All that is told goes to standard error.
 pub(crate) fn terminal() -> RunEvents {
-    match std::io::stderr().is_terminal() {
-        true => RunEvents::to(TerminalPicture::default()),
-        false => RunEvents::to(PlainLines::default()),
+    match (voice(), std::io::stderr().is_terminal()) {
+        (Voice::Quiet, _) => RunEvents::default(),
+        (Voice::Verbose, _) => RunEvents::to(PlainLines(None)),
+        (Voice::Usual, true) => RunEvents::to(TerminalPicture::default()),
+        (Voice::Usual, false) => RunEvents::to(PlainLines(Some(EveryFewSeconds::default()))),
     }
 }
 
-/// A line now and then.
-#[derive(Default)]
-struct PlainLines(EveryFewSeconds);
+/// A line now and then, or for each sample.
+struct PlainLines(Option<EveryFewSeconds>);
+
+impl PlainLines {
+    fn is_due(&self) -> bool {
+        self.0.as_ref().is_none_or(EveryFewSeconds::is_due)
+    }
+}
 
 impl EventSink for PlainLines {
     fn take(&self, event: &RunEvent<'_>) -> miette::Result<()> {
         match event {
-            RunEvent::Progress(SampleProgress { round, what, done, total, left }) if self.0.is_due() => {
+            RunEvent::Progress(SampleProgress { round, what, done, total, left }) if self.is_due() => {
                 let left = left.map_or(String::new(), |left| format!(", {} left", minutes(left.0)));
                 tell!("sample {} of {total}: round {round}, {what}{left}", done + 1);
             }

@@ -8,6 +8,7 @@ use std::{
     env, fmt,
     io::{self, BufWriter, IsTerminal, Write},
     os::fd::AsFd,
+    sync::OnceLock,
 };
 
 use rustix::termios::tcgetwinsize;
@@ -101,8 +102,38 @@ macro_rules! tell {
     ($($words:tt)*) => { $crate::terminal::tell(format_args!($($words)*)) };
 }
 
-/// What [`tell!`] calls. If standard error can't be written, the work goes on without it.
+/// What [`tell!`] calls.
 pub(crate) fn tell(words: fmt::Arguments<'_>) {
+    if voice() != Voice::Quiet {
+        tell_always(words);
+    }
+}
+
+/// Tells an error, also with `--quiet`. If standard error can't be written, the work goes on without it.
+pub(crate) fn tell_always(words: fmt::Arguments<'_>) {
     let line = words.to_string() + "\n";
     let _ = io::stderr().lock().write_all(visible(&line).as_bytes());
+}
+
+/// How much is told on standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Voice {
+    /// Errors only.
+    Quiet,
+    /// Notes, warnings and now and then how far a run is.
+    #[default]
+    Usual,
+    /// Each sample too.
+    Verbose,
+}
+
+static VOICE: OnceLock<Voice> = OnceLock::new();
+
+/// Chooses the voice, before anything is told. It is one for the whole program, as standard error is.
+pub(crate) fn choose_voice(voice: Voice) {
+    let _ = VOICE.set(voice);
+}
+
+pub(crate) fn voice() -> Voice {
+    VOICE.get().copied().unwrap_or_default()
 }
