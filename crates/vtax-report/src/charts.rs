@@ -90,34 +90,67 @@ impl Drawn<'_> {
         })
     }
 
-    /// The figures themselves, beside the published ones.
+    /// The figures themselves, beside the published ones. On machines that are far apart, each is held against the
+    /// baseline of its own machine: side by side, one of the two could not be seen.
     fn bars(&self, test: TestKind) -> Option<Bars> {
+        let relative = self.is_far_from_published(test);
         let mut bars = Vec::new();
         let mtus = distinct(self.blocks.iter().flat_map(|block| block.mtus())).len();
         for block in self.blocks {
             for mtu in block.mtus() {
                 let group = if mtus > 1 { format!("{}, MTU {mtu}", block.title()) } else { block.title() };
+                let records = of_block(block, test, mtu);
+                let baseline = records.iter().copied().find(|record| record.cell.row == self.document.baseline);
                 let bar = |record: &CellRecord| {
-                    let measured = measured(&primary(record)?);
-                    let published = record.published;
+                    let (measured, published) = match relative {
+                        true => against(record, baseline?, test)?,
+                        false => (measured(&primary(record)?), record.published),
+                    };
                     Some(Bar { published, ..Bar::new(group.clone(), record.cell.row.to_string(), measured) })
                 };
-                bars.extend(of_block(block, test, mtu).into_iter().filter_map(bar));
+                bars.extend(records.into_iter().filter_map(bar));
             }
         }
-        let published = if bars.iter().any(|bar| bar.published.is_some()) { " beside what was published" } else { "" };
         let rows = distinct(bars.iter().map(|bar| &bar.series)).len();
         let groups = distinct(bars.iter().map(|bar| &bar.group)).len();
+        let has_published = bars.iter().any(|bar| bar.published.is_some());
         (rows > 1 && groups <= MOST).then(|| Bars {
-            heading: Heading::new(
-                self.title(&[names(test)[1]]),
-                format!("The mean of each row with its 95 % interval{published}."),
-            ),
-            quantity: Quantity::new(names(test)[1], unit(Metric::of(test))),
+            heading: self.heading_of_bars(test, relative, has_published),
+            quantity: match relative {
+                true => Quantity::new(format!("{} as a multiple of {}", names(test)[1], self.document.baseline), ""),
+                false => Quantity::new(names(test)[1], unit(Metric::of(test))),
+            },
             groups: "Test".into(),
             bars,
             noise: None,
         })
+    }
+
+    fn heading_of_bars(&self, test: TestKind, relative: bool, has_published: bool) -> Heading {
+        let name = names(test)[1];
+        let baseline = self.document.baseline;
+        let beside = if has_published { " beside what was published" } else { "" };
+        match relative {
+            false => Heading::new(self.title(&[name]), format!("The mean of each row with its 95 % interval{beside}.")),
+            true => Heading::new(
+                self.title(&[&format!("{name} against {baseline}")]),
+                format!(
+                    "Each row as a multiple of {baseline} on the same machine, with its 95 % interval{beside}. The two \
+                     machines are far apart, so their own figures are in the tables only."
+                ),
+            ),
+        }
+    }
+
+    /// Whether a figure is more than ten times the published one, or less than a tenth of it.
+    fn is_far_from_published(&self, test: TestKind) -> bool {
+        const FAR: f64 = 10.0;
+        let records = self
+            .blocks
+            .iter()
+            .flat_map(|block| block.mtus().into_iter().flat_map(|mtu| of_block(block, test, mtu)).collect::<Vec<_>>());
+        let mut ratios = records.filter_map(|record| Some(primary(record)?.mean / record.published?));
+        ratios.any(|ratio| !(1.0 / FAR..=FAR).contains(&ratio))
     }
 
     /// The percentiles of the round trips at the first MTU.
@@ -179,6 +212,16 @@ fn effect(record: &CellRecord, tax: &TaxRecord) -> Option<Effect> {
     };
     let measured = Measured::between(percent(tax.ratio), percent(tax.low), percent(tax.high));
     Some(Effect { name: record.cell.row.to_string(), measured, judgement })
+}
+
+/// A row as a multiple of the baseline: as it was measured, and as it was published.
+fn against(record: &CellRecord, baseline: &CellRecord, test: TestKind) -> Option<(Measured, Option<f64>)> {
+    let published = record.published.zip(baseline.published).map(|(row, baseline)| row / baseline);
+    let measured = match record.tax_of(Metric::of(test)) {
+        Some(tax) => Measured::between(tax.ratio, tax.low, tax.high),
+        None => (record.cell.row == baseline.cell.row).then(|| Measured::plain(1.0))?,
+    };
+    Some((measured, published))
 }
 
 fn measured(estimate: &Estimate) -> Measured {

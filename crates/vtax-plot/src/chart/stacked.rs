@@ -30,8 +30,8 @@ pub struct StackedRow {
     pub values: Vec<f64>,
 }
 
-/// Less of the longest bar has no room for its figure.
-const LEAST_SHARE: f64 = 0.07;
+/// What a digit takes of the longest bar, where bars are as long as on a page.
+const DIGIT_SHARE: f64 = 0.022;
 
 impl Stacked {
     pub(crate) fn figures(&self) -> usize {
@@ -53,7 +53,9 @@ impl Stacked {
         let segment = |(part, value): (&String, &f64)| {
             let value = positive(*value)?;
             let words = format!("{}: {}", inert(part), self.quantity.words(&Measured::plain(value)));
-            let label = if value >= LEAST_SHARE * longest { number(value) } else { String::new() };
+            let digits = number(value);
+            let has_room = value >= DIGIT_SHARE * (digits.len() + 1) as f64 * longest;
+            let label = if has_room { digits } else { String::new() };
             let (from, to) = (start, start + value);
             start = to;
             Some(json!({
