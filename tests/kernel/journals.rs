@@ -6,6 +6,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use vtax_journal::checksum;
+
 use super::{
     Bench, assert_nothing_left, bench::wait_until, deaths::signal, empty, host::Host, lab_of, labs, labs::lab_file,
     processes_of, runs,
@@ -209,19 +211,23 @@ fn a_living_lab_without_its_journal_is_left_alone() {
     assert_nothing_left(&bench);
 }
 
-/// The journal as the last version wrote it.
-fn former(whole: &[u8]) -> Vec<u8> {
+/// The journal as an earlier version wrote it. The first one had no checksums.
+fn former(whole: &[u8], version: u8) -> Vec<u8> {
     let lines = whole.split_inclusive(|byte| *byte == b'\n').map(|line| &line[9..]);
     let text = String::from_utf8(lines.collect::<Vec<_>>().concat()).expect("text");
-    text.replacen("{\"format\":2", "{\"format\":1", 1).into_bytes()
+    assert!(text.starts_with("{\"header\":{\"format\":3,"), "{text}");
+    let text = text.replacen("{\"format\":3", &format!("{{\"format\":{version}"), 1);
+    match version {
+        1 => text.into_bytes(),
+        _ => text.lines().flat_map(|line| checksum::line(line.as_bytes())).collect(),
+    }
 }
 
 #[test]
-fn a_journal_of_the_last_version_is_undone() {
+fn a_journal_of_an_earlier_version_is_undone() {
     let scene = Scene::new("former");
-    for verb in ["down", "clean"] {
-        let whole = former(&scene.up());
-        assert!(whole.starts_with(b"{\"header\":{\"format\":1,"));
+    for (version, verb) in [(1, "down"), (1, "clean"), (2, "down"), (2, "clean")] {
+        let whole = former(&scene.up(), version);
         let kept = *begins(&whole).last().expect("a line");
         // Without its last line, the lab isn't kept.
         fs::write(scene.journal(), if verb == "down" { &whole[..] } else { &whole[..kept] }).expect("ours");
