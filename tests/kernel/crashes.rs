@@ -30,7 +30,7 @@ struct Case<'a> {
 }
 
 /// Each how many-th moment is tried, if somebody has said it.
-fn step() -> Option<usize> {
+pub(super) fn step() -> Option<usize> {
     env::var("VTAX_CRASH").ok().map(|step| step.parse().expect("VTAX_CRASH is a number"))
 }
 

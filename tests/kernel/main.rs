@@ -24,6 +24,7 @@ mod rootless;
 mod studies;
 mod truths;
 mod tuning;
+mod tuning_crashes;
 
 use std::{fs, path::Path};
 

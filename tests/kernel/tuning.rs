@@ -15,30 +15,30 @@ use super::{
     labs::{Up, lab_file},
 };
 
-const WMEM: &str = "net.ipv4.tcp_wmem";
-const SMALL: &str = "4096 4096 8192";
+pub(super) const WMEM: &str = "net.ipv4.tcp_wmem";
+pub(super) const SMALL: &str = "4096 4096 8192";
 
 /// A bench with a lab whose first zone can be spoilt.
-fn bench(lab: &str) -> Bench {
+pub(super) fn bench(lab: &str) -> Bench {
     Bench::with("lab.toml", &lab_file(lab, ""))
 }
 
-fn inside(bench: &Bench, lab: &str, command: &[&str]) -> String {
+pub(super) fn inside(bench: &Bench, lab: &str, command: &[&str]) -> String {
     bench.printed(&[&["lab", "exec", lab, "web-1", "--"], command].concat())
 }
 
-fn sysctl(bench: &Bench, lab: &str, key: &str) -> String {
+pub(super) fn sysctl(bench: &Bench, lab: &str, key: &str) -> String {
     let path = format!("/proc/sys/{}", key.replace('.', "/"));
     inside(bench, lab, &["cat", &path]).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn mtu(bench: &Bench, lab: &str) -> String {
+pub(super) fn mtu(bench: &Bench, lab: &str) -> String {
     let line = inside(bench, lab, &["ip", "-o", "link", "show", "eth0"]);
     line.split_whitespace().skip_while(|word| *word != "mtu").nth(1).expect("a number").to_owned()
 }
 
 /// A small send buffer, a short MTU, and packets that all go to one CPU.
-fn spoil(bench: &Bench, lab: &str) {
+pub(super) fn spoil(bench: &Bench, lab: &str) {
     inside(bench, lab, &["sysctl", "-qw", &format!("{WMEM}={SMALL}")]);
     inside(bench, lab, &["ip", "link", "set", "eth0", "mtu", "600"]);
     let steer = "mount -t sysfs none /sys && echo 1 > /sys/class/net/eth0/queues/rx-0/rps_cpus";
