@@ -9,8 +9,8 @@ use vtax_sys::SysError;
 use super::Knob;
 use crate::{error::ChangeError, host::HostAccess};
 
-/// What the kernel answers if it lets nobody move an interrupt (`write_irq_affinity`): EIO before Linux 6.12, EPERM since.
-/// Who has no privilege can't even open the file (EACCES).
+/// What the kernel answers if it lets nobody move an interrupt (`write_irq_affinity`): EIO from older ones, EPERM from newer
+/// ones, such as 6.18. Who has no privilege can't even open the file (EACCES).
 const MANAGED: [i32; 2] = [5, 1];
 
 /// An interrupt of `/proc/irq`.
