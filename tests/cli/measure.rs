@@ -17,6 +17,7 @@ fn wrong_words_of_measure_are_refused() {
     insta::assert_snapshot!("pin_of_nothing", refused(&["--pin", "0;1"]));
     insta::assert_snapshot!("warmup_of_nothing", refused(&["--warmup", "steadily"]));
     insta::assert_snapshot!("dscp_of_nothing", refused(&["--dscp", "best"]));
+    insta::assert_snapshot!("device_of_nothing", refused(&["--from-device", "a/b"]));
     insta::assert_snapshot!("size_twice", refused(&["--sizes", "64,64"]));
 }
 

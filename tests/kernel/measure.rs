@@ -46,6 +46,19 @@ fn transactions_over_tcp() {
 }
 
 #[test]
+fn ends_are_bound_to_a_device_of_their_own() {
+    let bench = Bench::new();
+    let tests = ["--test", "tcp-rr,tcp-crr,tcp-stream,udp-rr,udp-stream"];
+    let result = measured(&bench, &[&["--from-device", "lo", "--to-device", "lo"], &tests[..]].concat());
+    assert!(cells(&result).iter().all(|cell| cell["path"]["hops"][0]["link"] == "lo"), "{result}");
+    let told = bench.refused(&["measure", "--bind-device", "nothing0"]);
+    assert!(told.contains("no-such-link") && told.contains("local has no device nothing0"), "{told}");
+    let told = bench.refused(&["measure", "--to-device", "lo", "--to-address", "127.9.9.9"]);
+    assert!(told.contains("local has no device lo with the address 127.9.9.9"), "{told}");
+    assert_nothing_left(&bench);
+}
+
+#[test]
 fn each_end_holds_idle_states_off_or_says_why_it_could_not() {
     let bench = Bench::new();
     let result = measured(&bench, &["--idle", "poll"]);

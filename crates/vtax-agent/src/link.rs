@@ -27,7 +27,7 @@ use std::{
 pub use error::{AgentError, Death};
 pub use guest::Running;
 pub(crate) use process::ChildProcess;
-use vtax_model::run::Hop;
+use vtax_model::{endpoint::DeviceName, run::Hop};
 use wire::ControlStream;
 pub(crate) use wire::{Incoming, Past};
 
@@ -176,9 +176,15 @@ impl AgentLink {
     }
 
     /// The link by which packets `to` an address leave the agent's domain, if they leave by one. This is at
-    /// most one hop, as seen from inside.
-    pub fn route(&self, from: Option<IpAddr>, to: IpAddr, deadline: Duration) -> Result<Vec<Hop>, AgentError> {
-        match self.call(Request::Route { from, to })?.wait(deadline)? {
+    /// most one hop, as seen from inside. `device` is the one to which the sender is bound, if it is bound to one.
+    pub fn route(
+        &self,
+        from: Option<IpAddr>,
+        to: IpAddr,
+        device: Option<DeviceName>,
+        deadline: Duration,
+    ) -> Result<Vec<Hop>, AgentError> {
+        match self.call(Request::Route { from, to, device })?.wait(deadline)? {
             Reply::Route(hops) => Ok(hops),
             _ => Err(self.odd("route")),
         }

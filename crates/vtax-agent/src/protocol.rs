@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use vtax_engine::{EndSetup, Schedule, Target, Token};
 use vtax_host::pin::Machine;
 use vtax_model::{
+    endpoint::DeviceName,
     foreign::ForeignText,
     measurement::EndReport,
     run::{Environment, Hop},
@@ -100,6 +101,9 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<IpAddr>,
         to: IpAddr,
+        /// The device to which the sender's sockets are bound.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<DeviceName>,
     },
     /// Set up a link of the agent's guest. If it is set up again with another MTU or more addresses, only
     /// these change. It is a session until the link has a carrier. Answer: [`Reply::Link`].

@@ -4,6 +4,7 @@ use std::{io, path::PathBuf, time::Duration};
 
 use rustix::io::Errno;
 use vtax_model::{
+    endpoint::DeviceName,
     measurement::EndReport,
     options::CongestionControl,
     units::ByteSize,
@@ -33,6 +34,9 @@ pub enum EngineError {
     #[error("{transport} from {station} to {target}: {why}")]
     #[diagnostic(code("address-mismatch"))]
     FamilyMismatch { transport: Transport, station: Station, target: String, why: &'static str },
+    #[error("sockets can't be bound to the device {device}: {source}; `ip link` lists the devices")]
+    #[diagnostic(code("no-such-link"))]
+    Device { device: DeviceName, source: io::Error },
     #[error(
         "{address} is in use, or all ports of this address are; end the program that holds it (ss -tulpn shows it)"
     )]

@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use vtax_model::endpoint::DeviceName;
 
 /// In errors: a socket without an address.
 pub(crate) const NOWHERE: Target = Target::Ip(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
@@ -17,6 +18,13 @@ pub(crate) const NOWHERE: Target = Target::Ip(SocketAddr::V4(SocketAddrV4::new(I
 pub enum Station {
     /// The local address of every socket.
     Ip(IpAddr),
+    /// The same, and every socket is bound to a network device: SO_BINDTODEVICE, socket(7).
+    Device {
+        /// The address.
+        address: IpAddr,
+        /// The device.
+        device: DeviceName,
+    },
     /// The directory in which a responder makes its socket. An initiator doesn't bind.
     Unix(PathBuf),
     /// The machine's own context identifier, vsock(7); `u32::MAX` (`VMADDR_CID_ANY`) stands for all.
@@ -66,7 +74,9 @@ impl Target {
     /// is if it is a socket's name or if `station` is of another kind.
     pub fn reached_at(self, station: &Station) -> Target {
         match (self, station) {
-            (Target::Ip(socket), Station::Ip(address)) => Target::Ip(SocketAddr::new(*address, socket.port())),
+            (Target::Ip(socket), Station::Ip(address) | Station::Device { address, .. }) => {
+                Target::Ip(SocketAddr::new(*address, socket.port()))
+            }
             (Target::Vsock { port, .. }, Station::Vsock(cid)) => Target::Vsock { cid: *cid, port },
             (target, _) => target,
         }
@@ -77,6 +87,7 @@ impl fmt::Display for Station {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Station::Ip(address) => address.fmt(f),
+            Station::Device { address, device } => write!(f, "{address} on {device}"),
             Station::Unix(directory) => directory.display().fmt(f),
             Station::Vsock(u32::MAX) => f.write_str("vsock any"),
             Station::Vsock(cid) => write!(f, "vsock {cid}"),

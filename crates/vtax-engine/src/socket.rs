@@ -32,10 +32,12 @@ pub(crate) fn check_family(transport: Transport, station: &Station, target: Opti
         Err(EngineError::FamilyMismatch { transport, station: station.clone(), target, why })
     };
     match (transport, station, target) {
-        (_, Station::Ip(own), Some(Target::Ip(other))) if transport.is_ip() && own.is_ipv4() != other.is_ipv4() => {
+        (_, Station::Ip(own) | Station::Device { address: own, .. }, Some(Target::Ip(other)))
+            if transport.is_ip() && own.is_ipv4() != other.is_ipv4() =>
+        {
             mismatch("one is IPv4, the other IPv6: give both ends addresses of one family")
         }
-        (_, Station::Ip(_), None | Some(Target::Ip(_))) if transport.is_ip() => Ok(()),
+        (_, Station::Ip(_) | Station::Device { .. }, None | Some(Target::Ip(_))) if transport.is_ip() => Ok(()),
         (Transport::Unix, Station::Unix(_), None | Some(Target::Unix(_)))
         | (Transport::Vsock, Station::Vsock(_), None | Some(Target::Vsock { .. })) => Ok(()),
         (Transport::Unix, ..) => mismatch("it needs a directory, and a socket in one as its target"),
@@ -47,24 +49,33 @@ pub(crate) fn check_family(transport: Transport, station: &Station, target: Opti
 /// A new socket of the station's family.
 pub(crate) fn create(transport: Transport, station: &Station) -> Result<Socket> {
     let domain = match station {
-        Station::Ip(address) => Domain::for_address(SocketAddr::new(*address, 0)),
+        Station::Ip(address) | Station::Device { address, .. } => Domain::for_address(SocketAddr::new(*address, 0)),
         Station::Unix(_) => Domain::UNIX,
         Station::Vsock(_) => Domain::VSOCK,
     };
     let kind = if transport == Transport::Udp { Type::DGRAM } else { Type::STREAM };
-    Socket::new(domain, kind, None).map_err(|error| match Errno::from_io_error(&error) {
+    let socket = Socket::new(domain, kind, None).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::AFNOSUPPORT) if domain == Domain::VSOCK => EngineError::Unsupported {
             what: "vsock",
             why: "this kernel has none (AF_VSOCK); load the module vsock, or vhost_vsock on a host",
         },
         _ => EngineError::socket("socket", &any_port(station), error),
-    })
+    })?;
+    bind_device(&socket, station)?;
+    Ok(socket)
+}
+
+/// Binds a socket to the device of its station, if it has one.
+pub(crate) fn bind_device(socket: &Socket, station: &Station) -> Result<()> {
+    let Station::Device { device, .. } = station else { return Ok(()) };
+    let failed = |error| EngineError::Device { device: device.clone(), source: error };
+    socket.bind_device(Some(device.as_str().as_bytes())).map_err(failed)
 }
 
 /// The station as an address whose port the kernel chooses.
 fn any_port(station: &Station) -> Target {
     match station {
-        Station::Ip(address) => Target::Ip(SocketAddr::new(*address, 0)),
+        Station::Ip(address) | Station::Device { address, .. } => Target::Ip(SocketAddr::new(*address, 0)),
         Station::Unix(directory) => Target::Unix(directory.clone()),
         // VMADDR_PORT_ANY.
         Station::Vsock(cid) => Target::Vsock { cid: *cid, port: u32::MAX },
@@ -95,7 +106,7 @@ pub(crate) fn dialling(spec: &TestSpec, station: &Station, target: &Target) -> R
 /// only one possible address.
 pub(crate) fn bind_to(socket: &Socket, station: &Station) -> Result<()> {
     match station {
-        Station::Ip(_) => bind(socket, &any_port(station)),
+        Station::Ip(_) | Station::Device { .. } => bind(socket, &any_port(station)),
         Station::Unix(_) | Station::Vsock(_) => Ok(()),
     }
 }
@@ -120,6 +131,8 @@ pub(crate) fn read_address(address: &SockAddr) -> Option<Target> {
 pub(crate) struct Listener {
     pub(crate) socket: Arc<Socket>,
     pub(crate) target: Target,
+    /// What it is bound to; the sockets of its flows too.
+    pub(crate) station: Station,
     _room: Option<Room>,
 }
 
@@ -147,7 +160,7 @@ impl Listener {
         let bound = socket.local_addr().map_err(|error| EngineError::local("getsockname", &place, error))?;
         // A Unix domain socket has the name to which it was bound.
         let target = read_address(&bound).unwrap_or(place);
-        Ok(Listener { socket: Arc::new(socket), target, _room: room })
+        Ok(Listener { socket: Arc::new(socket), target, station: station.clone(), _room: room })
     }
 }
 
@@ -273,6 +286,20 @@ mod tests {
         let refused = Listener::bind(&spec(Transport::Unix), &Station::Unix(deep.clone()), 1).err().unwrap();
         assert!(refused.to_string().contains("name a socket"), "{refused}");
         assert_eq!(fs::read_dir(&deep).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn every_socket_of_an_end_is_bound_to_its_device() {
+        let on =
+            |device: &str| Station::Device { address: "127.0.0.1".parse().unwrap(), device: device.parse().unwrap() };
+        for transport in [Transport::Tcp, Transport::Udp] {
+            let listener = Listener::bind(&spec(transport), &on("lo"), 1).unwrap();
+            assert_eq!(listener.socket.device().unwrap().as_deref(), Some(&b"lo"[..]));
+            let dialling = dialling(&spec(transport), &on("lo"), &listener.target).unwrap();
+            assert_eq!(dialling.device().unwrap().as_deref(), Some(&b"lo"[..]));
+        }
+        let told = create(Transport::Tcp, &on("nothing0")).err().unwrap().to_string();
+        assert!(told.contains("the device nothing0"), "{told}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ fn the_way_out_is_told_with_the_links_below() {
     rtnl.add_address(upper, "192.0.2.1/24".parse().expect("an address")).expect("it takes it");
 
     let ask = |from: Option<&str>, to: &str| {
-        let hops = ns.run(|| route_hops(from.map(ip), ip(to))).expect("inside");
+        let hops = ns.run(|| route_hops(from.map(ip), ip(to), None)).expect("inside");
         hops.into_iter().map(|hop| (hop.link, hop.kind, hop.mtu, hop.nic.driver)).collect::<Vec<_>>()
     };
     let hop = |link: &str, kind: &str, mtu| (link.into(), kind.into(), mtu, Some(kind.into()));
@@ -60,7 +60,7 @@ fn of_two_links_on_one_network_the_one_that_is_used_is_told() {
     receiver.set_read_timeout(Some(Duration::from_secs(20))).expect("it takes it");
     let to = receiver.local_addr().expect("it is bound");
     for from in ["192.0.2.1", "192.0.2.2"] {
-        let told = here.run(|| route_hops(Some(ip(from)), to.ip())).expect("inside");
+        let told = here.run(|| route_hops(Some(ip(from)), to.ip(), None)).expect("inside");
         let before = ["a0", "a1"].map(|link| sent_bytes(&here, link));
         let sender = here.run(|| UdpSocket::bind((from, 0))).expect("inside").expect("its address");
         for _ in 0..100 {

@@ -31,6 +31,8 @@ pub struct Endpoint {
     pub control: Control,
     /// The address to measure on; if absent, the one at which `control` reaches it.
     pub address: Option<IpAddr>,
+    /// The device that its sockets are bound to (SO_BINDTODEVICE, socket(7)); if absent, the kernel's routes choose.
+    pub device: Option<DeviceName>,
     /// The MTU of the path on which that address is; if absent, it serves every MTU. The link is asked all the same.
     pub mtu: Option<Mtu>,
     /// Which CPUs its threads are pinned to; if absent, as the run has it.
@@ -42,7 +44,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint of which nothing is known but how it is reached: it serves every row.
     pub fn new(end: End, control: Control) -> Endpoint {
-        Endpoint { method: None, end, control, address: None, mtu: None, pin: None, cid: None }
+        Endpoint { method: None, end, control, address: None, device: None, mtu: None, pin: None, cid: None }
     }
 
     /// Reads a file of `[[endpoint]]` tables and nothing else.
@@ -53,6 +55,42 @@ impl Endpoint {
             return Err(source.coded("no-endpoint", &file.endpoint.span(), message));
         }
         Ok(file.endpoint.into_inner())
+    }
+}
+
+/// The name of a network device: 1 to 15 bytes without `/` and white space (`dev_valid_name` of the kernel).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
+pub struct DeviceName(String);
+
+/// A text that names no network device.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
+#[error("`{0}` is not the name of a network device, as eth0 (`ip link` lists them)")]
+#[diagnostic(code("bad-name"))]
+pub struct BadDeviceName(String);
+
+impl DeviceName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for DeviceName {
+    type Err = BadDeviceName;
+
+    fn from_str(text: &str) -> Result<DeviceName, BadDeviceName> {
+        let possible = |letter: char| !letter.is_whitespace() && !letter.is_control() && !"/:".contains(letter);
+        let fits = (1..=15).contains(&text.len()) && text != "." && text != "..";
+        match fits && text.chars().all(possible) {
+            true => Ok(DeviceName(text.to_owned())),
+            false => Err(BadDeviceName(text.to_owned())),
+        }
     }
 }
 

@@ -91,7 +91,7 @@ fn the_way_of_a_packet_is_looked_up() {
     let lo = link(&mut rtnl, "lo").index;
     let ip = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
     let mut ask = |from: &str, to: &str| {
-        let found = rtnl.route_to(from.parse().ok(), ip(to)).unwrap()?;
+        let found = rtnl.route_to(from.parse().ok(), ip(to), None).unwrap()?;
         Some((found.link.unwrap(), found.source))
     };
     for (from, own, other, nowhere) in [
@@ -109,6 +109,18 @@ fn the_way_of_a_packet_is_looked_up() {
         assert_eq!(ask(from, nowhere), None);
     }
     assert_eq!(ask("203.0.113.7", "192.0.2.2"), None, "not an address of ours");
+}
+
+#[test]
+fn the_way_of_a_packet_is_that_of_the_link_to_which_its_sender_is_bound() {
+    let (left, _right) = wired();
+    configure(&left, "w0", "192.0.2.1/30");
+    let mut rtnl = Rtnl::open_in(&left).unwrap();
+    let (w0, lo) = (link(&mut rtnl, "w0").index, link(&mut rtnl, "lo").index);
+    let to = "192.0.2.2".parse().unwrap();
+    let mut ask = |bound| rtnl.route_to(None, to, Some(bound)).ok().flatten().and_then(|route| route.link);
+    assert_eq!(ask(w0), Some(w0));
+    assert_ne!(ask(lo), Some(w0));
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl<W: Write> SessionOwner<W> {
             Request::PowerOff => Err(OrderError::NotInit),
             Request::Clock => reply(Reply::Clock { now_ns: now_ns() }),
             Request::Describe => reply(Reply::Facts(Box::new(facts::facts()))),
-            Request::Route { from, to } => reply(Reply::Route(inspect::route_hops(from, to))),
+            Request::Route { from, to, device } => reply(Reply::Route(inspect::route_hops(from, to, device.as_ref()))),
         }
     }
 

@@ -59,7 +59,7 @@ fn orders() -> Vec<Request> {
         Request::Run(program),
         Request::More { session: SessionId(2), taken: ByteSize(1) },
         Request::Signal { session: SessionId(2), signal: Signal::Int },
-        Request::Route { from: None, to: LOOPBACK },
+        Request::Route { from: None, to: LOOPBACK, device: "lo".parse().ok() },
         Request::Clock,
         Request::Cancel { session },
         Request::CancelAll,

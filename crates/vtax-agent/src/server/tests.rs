@@ -340,7 +340,7 @@ fn an_agent_describes_where_it_runs() {
     let facts = link.describe(SOON).expect("described");
     assert_eq!(facts.environment.kernel, link.hello().kernel);
     assert_eq!(link.hello().pid, std::process::id());
-    let hops = link.route(None, LOOPBACK, SOON).expect("asked");
+    let hops = link.route(None, LOOPBACK, None, SOON).expect("asked");
     assert!(hops.len() <= 1 && hops.iter().all(|hop| hop.link == "lo"), "{hops:?}");
 }
 

@@ -91,8 +91,7 @@ fn hear_hello(listener: &Listener, session: &Session) -> Result<Option<(u32, Tar
 }
 
 fn admit_one(listener: &Listener, index: u32, peer: Target, session: &Arc<Session>) -> Result<Flow> {
-    let Target::Ip(own) = &listener.target else { unreachable!("UDP is bound to an IP address") };
-    let socket = socket::create(session.spec.transport, &Station::Ip(own.ip()))?;
+    let socket = socket::create(session.spec.transport, &listener.station)?;
     options::apply(&socket, &session.spec, &peer)?;
     bind_shared(&socket, &listener.target)?;
     socket.connect(&socket::address(&peer)?).map_err(|error| EngineError::connecting(&peer, error))?;

@@ -93,6 +93,7 @@ fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket> {
         _ => EngineError::socket("socket", peer, error),
     })?;
     options::apply(&socket, &dial.session.spec, peer)?;
+    socket::bind_device(&socket, dial.station)?;
     socket::bind_to(&socket, dial.station)?;
     socket.connect(&socket::address(peer)?).map_err(|error| EngineError::connecting(peer, error))?;
     Ok(socket)

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use vtax_model::run::Hop;
+use vtax_model::{endpoint::DeviceName, run::Hop};
 use vtax_sys::{
     netlink::{IfIndex, Link, Rtnl},
     nic,
@@ -19,8 +19,10 @@ use super::{SystemRoot, kernel};
 /// `from` is the address to which the sender is bound. Packets need not leave by the link with this address.
 /// If two links are on one network, Linux sends by the link whose route it prefers, whatever the source
 /// (`ip_route_output_key_hash_rcu`). So only the kernel's own answer is used.
-pub fn route_hops(from: Option<IpAddr>, to: IpAddr) -> Vec<Hop> {
-    let Ok((links, Some(first))) = ask(from, to) else { return Vec::new() };
+///
+/// `device` is the one to which the sender is bound, if it is bound to one.
+pub fn route_hops(from: Option<IpAddr>, to: IpAddr, device: Option<&DeviceName>) -> Vec<Hop> {
+    let Ok((links, Some(first))) = ask(from, to, device) else { return Vec::new() };
     let domain = kernel::hostname(&SystemRoot::live());
     below(&links, first).into_iter().map(|link| hop(&domain, link)).collect()
 }
@@ -35,10 +37,17 @@ pub fn link_hops(name: &str) -> Vec<Hop> {
     below(&links, link.index).into_iter().chain(master).map(|link| hop(&domain, link)).collect()
 }
 
-fn ask(from: Option<IpAddr>, to: IpAddr) -> vtax_sys::Result<(Vec<Link>, Option<IfIndex>)> {
+fn ask(
+    from: Option<IpAddr>,
+    to: IpAddr,
+    device: Option<&DeviceName>,
+) -> vtax_sys::Result<(Vec<Link>, Option<IfIndex>)> {
     let mut rtnl = Rtnl::open()?;
-    let route = rtnl.route_to(from, to)?;
-    Ok((rtnl.links()?, route.and_then(|route| route.link)))
+    let links = rtnl.links()?;
+    let is = |link: &&Link| device.is_some_and(|device| device.as_str() == link.name.as_str());
+    let bound = links.iter().find(is).map(|link| link.index);
+    let route = rtnl.route_to(from, to, bound)?;
+    Ok((links, route.and_then(|route| route.link)))
 }
 
 /// A link and the links below it, each once.
@@ -81,7 +90,7 @@ mod tests {
 
     #[test]
     fn loopback_is_a_hop() {
-        let hops = route_hops(None, "127.0.0.1".parse().expect("an address"));
+        let hops = route_hops(None, "127.0.0.1".parse().expect("an address"), None);
         assert_eq!(hops.iter().map(|hop| hop.link.raw()).collect::<Vec<_>>(), ["lo"]);
         assert_eq!((link_hops("lo"), link_hops("nonexistent")), (hops.clone(), vec![]));
         assert!(hops[0].mtu > 1500 && hops[0].nic.offloads.contains_key(&"tx-tcp-segmentation".into()), "{hops:?}");

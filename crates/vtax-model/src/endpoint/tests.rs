@@ -134,3 +134,10 @@ fn cpus_that_are_named_again_and_again_are_no_plan() {
     assert!("0-8191".parse::<Pinning>().is_ok() && "0,1,0,1".parse::<Pinning>().is_ok());
     assert!(["0-8191"; 2].join(",").parse::<Pinning>().is_err());
 }
+
+#[test]
+fn a_device_has_a_name_that_the_kernel_takes() {
+    let is_name = |text: &str| text.parse::<DeviceName>().is_ok_and(|name| name.to_string() == text);
+    assert!(["lo", "eth0", "enp0s31f6", "vlan.7", "exactly-15-byte"].into_iter().all(is_name));
+    assert!(!["", ".", "..", "a/b", "a b", "eth0:1", "more-than-15-byt", "a\u{7}"].into_iter().any(is_name));
+}

@@ -172,7 +172,10 @@ impl ConnectedEnds {
         match transport {
             Transport::Unix => Station::Unix(self.directory.clone()),
             Transport::Vsock => Station::Vsock(if one_machine { VSOCK_LOCAL } else { VSOCK_ANY }),
-            _ => Station::Ip(end.address),
+            _ => match end.device.clone() {
+                Some(device) => Station::Device { address: end.address, device },
+                None => Station::Ip(end.address),
+            },
         }
     }
 }

@@ -108,15 +108,16 @@ impl Rtnl {
     ///
     /// `from` is the address to which the sender is bound. The answer's `source` is that address, or the one
     /// that the kernel would choose. The request has no ports or other fields by which the kernel spreads
-    /// flows over a multipath route. It has no link either, so a link-local `to` is ambiguous.
+    /// flows over a multipath route. `link` is the one to which the sender is bound; without it a link-local `to` is
+    /// ambiguous.
     ///
     /// # Errors
     /// [`SysError::Invalid`] if IPv4 and IPv6 addresses are mixed; `EACCES` or `EINVAL` if a route forbids or
     /// drops the packet.
-    pub fn route_to(&mut self, from: Option<IpAddr>, to: IpAddr) -> Result<Option<Route>> {
+    pub fn route_to(&mut self, from: Option<IpAddr>, to: IpAddr, link: Option<IfIndex>) -> Result<Option<Route>> {
         one_family(to, from)?;
         let subject = Subject { operation: "look up the route", object: &format_args!("to {to}") };
-        let request = RtnlRequest::new(libc::RTM_GETROUTE, &lookup(from, to));
+        let request = RtnlRequest::new(libc::RTM_GETROUTE, &lookup(from, to, link));
         let found = self.get(&request, subject, Route::taken);
         match found {
             Err(error) if matches!(error.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH)) => Ok(None),
@@ -140,7 +141,7 @@ pub(super) fn next_hops(route: &[u8]) -> Vec<IfIndex> {
 
 /// The request for the route of one packet. A kernel that checks refuses anything else in it
 /// (`inet_rtm_valid_getroute_req`).
-fn lookup(from: Option<IpAddr>, to: IpAddr) -> RouteMessage {
+fn lookup(from: Option<IpAddr>, to: IpAddr, link: Option<IfIndex>) -> RouteMessage {
     let length = IpNet::from(to).max_prefix_len();
     let mut message = RouteMessage::default();
     message.header.address_family = family(to);
@@ -150,6 +151,7 @@ fn lookup(from: Option<IpAddr>, to: IpAddr) -> RouteMessage {
         message.header.source_prefix_length = length;
         message.attributes.push(RouteAttribute::Source(from.into()));
     }
+    message.attributes.extend(link.map(|IfIndex(index)| RouteAttribute::Oif(index)));
     message
 }
 
@@ -300,25 +302,27 @@ mod tests {
         let mixed = route("10.0.0.0/8", NextHop::Via("::1".parse().unwrap()));
         assert!(mixed.check().unwrap_err().to_string().contains("::1"));
         let mut rtnl = Rtnl::open().unwrap();
-        let asked = rtnl.route_to("::1".parse().ok(), "127.0.0.1".parse().unwrap());
+        let asked = rtnl.route_to("::1".parse().ok(), "127.0.0.1".parse().unwrap(), None);
         assert!(asked.unwrap_err().to_string().contains("::1"));
     }
 
     #[test]
     fn a_question_names_single_addresses() {
         let (from, to) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
-        let asked = lookup(Some(from), to);
+        let asked = lookup(Some(from), to, None);
         let read = Route::read(&bytes(&asked)).unwrap();
         assert_eq!((read.dest.addr(), read.dest.prefix_len()), (to, 128));
         assert_eq!(asked.header.source_prefix_length, 128);
-        assert_eq!(lookup(None, to).header.source_prefix_length, 0);
+        let bound = lookup(None, to, Some(IfIndex(7)));
+        assert_eq!(bound.header.source_prefix_length, 0);
+        assert!(bound.attributes.contains(&RouteAttribute::Oif(7)));
     }
 
     #[test]
     fn loopback_is_reached_over_the_first_link() {
         let mut rtnl = Rtnl::open().unwrap();
         let to = "127.0.0.2".parse().unwrap();
-        let found = rtnl.route_to(None, to).unwrap().unwrap();
+        let found = rtnl.route_to(None, to, None).unwrap().unwrap();
         assert_eq!((found.link, found.dest), (Some(IfIndex(1)), IpNet::from(to)));
     }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use miette::miette;
 use vtax_agent::ssh;
 use vtax_model::{
-    endpoint::{Control, End, Endpoint},
+    endpoint::{Control, DeviceName, End, Endpoint},
     options::{
         ArrivalProcess, Arrivals, Burst, CongestionControl, Dscp, Idle, RequestRate, Segments, Sending, SocketOptions,
         TestOptions,
@@ -75,6 +75,13 @@ struct Ends {
     /// The address that --from measures on; one for each --from [default: as for --to-address]
     #[arg(long, value_name = "ADDRESS")]
     from_address: Vec<IpAddr>,
+    /// Bind the sockets of --to to this network device of its machine, as eth1; one for each --to. Without --to-address,
+    /// vtax measures on the device's first address
+    #[arg(long, value_name = "DEVICE")]
+    to_device: Vec<DeviceName>,
+    /// The same for --from, as iperf3's --bind-dev
+    #[arg(long, value_name = "DEVICE", visible_alias = "bind-device")]
+    from_device: Vec<DeviceName>,
     /// vsock: the context identifier by which --from reaches --to; one for each --to. Two ends on one machine need none
     #[arg(long, value_name = "CID", value_parser = whole::<u32>)]
     to_cid: Vec<u32>,
@@ -285,18 +292,22 @@ impl Ends {
         }
         check_count("to", "to-address", self.to.len(), self.to_address.len())?;
         check_count("to", "to-cid", self.to.len(), self.to_cid.len())?;
+        check_count("to", "to-device", self.to.len(), self.to_device.len())?;
+        check_count("from", "from-device", self.from.len().max(1), self.from_device.len())?;
         check_count("from", "from-address", self.from.len().max(1), self.from_address.len())?;
         check_pairs(self.from.len(), self.to.len())?;
         let to = self.to.iter().enumerate().map(|(nth, control)| Endpoint {
             address: self.to_address.get(nth).copied(),
             cid: self.to_cid.get(nth).copied(),
+            device: self.to_device.get(nth).cloned(),
             ..Endpoint::new(End::Responder, control.clone())
         });
-        // An address is one of an end that was named.
-        let named =
-            if self.from.is_empty() && !self.from_address.is_empty() { &[Control::Local] } else { &self.from[..] };
+        // An address or a device is one of an end that was named.
+        let is_named = !self.from_address.is_empty() || !self.from_device.is_empty();
+        let named = if self.from.is_empty() && is_named { &[Control::Local] } else { &self.from[..] };
         let from = named.iter().enumerate().map(|(nth, control)| Endpoint {
             address: self.from_address.get(nth).copied(),
+            device: self.from_device.get(nth).cloned(),
             ..Endpoint::new(End::Initiator, control.clone())
         });
         Ok(to.chain(from).collect())

@@ -118,8 +118,8 @@ impl AgentStarter<'_> {
                 agent
             }
         };
-        let (route, cid, pin, cpus) = Default::default();
-        Ok(ConnectedEnd { agent, name, address, attachment, route, cid, pin, cpus })
+        let (device, route, cid, pin, cpus) = Default::default();
+        Ok(ConnectedEnd { agent, name, address, device, attachment, route, cid, pin, cpus })
     }
 }
 

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use vtax_lab::{Lab, LabEndpoint};
 use vtax_model::{
-    endpoint::Pinning,
+    endpoint::{DeviceName, Pinning},
     run::{EndRecord, Hop, PairRecord, RowEnds},
     study::Row,
     units::Mtu,
@@ -26,6 +26,8 @@ pub(super) struct ConnectedEnd {
     pub(super) name: String,
     /// The address that its sockets are bound to.
     pub(super) address: IpAddr,
+    /// The device that its sockets are bound to.
+    pub(super) device: Option<DeviceName>,
     pub(super) attachment: Box<dyn Attachment>,
     /// The links by which its packets leave, the upper first. Empty in the lab of the run, which knows them.
     pub(super) route: Vec<Hop>,

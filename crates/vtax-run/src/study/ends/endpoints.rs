@@ -9,6 +9,7 @@ use std::{
 };
 
 use miette::miette;
+use vtax_agent::protocol::LinkAddress;
 use vtax_lab::{Lab, LabEndpoint, World};
 use vtax_model::{
     endpoint::{Control, End, Endpoint, NoPairs, pairs},
@@ -122,11 +123,12 @@ impl<'a> EndpointConnector<'a> {
         let [here, there] = self.places(endpoints)?;
         let attachment = [self.attach(endpoints[0], here)?, self.attach(endpoints[1], there)?];
         let agents = [self.agent(endpoints[0], &*attachment[0])?, self.agent(endpoints[1], &*attachment[1])?];
-        let known = |end: usize| {
+        let known = |end: usize| -> Result<Option<IpAddr>, Stop> {
             let of_lab = attachment[end].place().map(|place| IpAddr::V4(place.endpoint.address));
-            endpoints[end].address.or(of_lab).or(agents[end].facts.ssh_address)
+            let on_device = on_device(endpoints[end], &agents[end])?;
+            Ok(endpoints[end].address.or(on_device).or(of_lab).or(agents[end].facts.ssh_address))
         };
-        let [from, to] = addresses(endpoints, [known(0), known(1)])?;
+        let [from, to] = addresses(endpoints, [known(0)?, known(1)?])?;
         check_address(endpoints[0], &agents[0], from)?;
         check_address(endpoints[1], &agents[1], to)?;
         let ([first, second], [initiator, responder]) = (agents, attachment);
@@ -211,10 +213,38 @@ fn end(
     mut attachment: Box<dyn Attachment>,
     [address, peer]: [IpAddr; 2],
 ) -> Result<ConnectedEnd, Stop> {
-    let route = agent.link.route(Some(address), peer, ANSWER).or_infrastructure()?;
+    let device = endpoint.device.clone();
+    let route = agent.link.route(Some(address), peer, device.clone(), ANSWER).or_infrastructure()?;
     attachment.measure_on(address);
     let (name, cid, pin) = (endpoint.control.to_string(), endpoint.cid, endpoint.pin.clone());
-    Ok(ConnectedEnd { agent, name, address, attachment, route, cid, pin, cpus: Vec::new() })
+    Ok(ConnectedEnd { agent, name, address, device, attachment, route, cid, pin, cpus: Vec::new() })
+}
+
+/// The address of the device to which an end is to be bound, if it is bound to one.
+fn on_device(endpoint: &Endpoint, agent: &Agent) -> Result<Option<IpAddr>, Stop> {
+    let Some(device) = &endpoint.device else { return Ok(None) };
+    let (control, has) = (&endpoint.control, &agent.facts.addresses);
+    if let Control::Zone { .. } = control {
+        return Err(Stop::input(miette!(
+            code = "option-not-for-this",
+            "{control}: the wires of a lab tell on which device an end measures; choose one by its address"
+        )));
+    }
+    let of_device = |own: &&LinkAddress| own.link == device.as_str();
+    let fits = |own: &&LinkAddress| endpoint.address.is_none_or(|address| address == own.address);
+    match has.iter().filter(of_device).find(fits) {
+        Some(own) => Ok(Some(own.address)),
+        None => {
+            let has: Vec<String> = has.iter().map(|own| format!("{} ({})", own.link, own.address)).collect();
+            let address = endpoint.address.map(|address| format!("the address {address}"));
+            let what = address.unwrap_or("an address".to_owned());
+            let has = has.join(", ");
+            Err(Stop::input(miette!(
+                code = "no-such-link",
+                "{control} has no device {device} with {what} to measure on; it has {has}"
+            )))
+        }
+    }
 }
 
 /// Refuses an address that an end doesn't have: each of its samples would fail to bind it.

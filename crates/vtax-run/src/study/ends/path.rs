@@ -149,7 +149,7 @@ fn hops(pair: &[ConnectedEnd; 2]) -> miette::Result<Vec<Hop>> {
 /// The links inside an end of a lab by which its packets leave, the upper first.
 fn inside(end: &ConnectedEnd, other: &ConnectedEnd) -> miette::Result<Vec<Hop>> {
     match end.attachment.has_links_of_its_own() {
-        true => Ok(end.agent.link.route(Some(end.address), other.address, ANSWER)?),
+        true => Ok(end.agent.link.route(Some(end.address), other.address, None, ANSWER)?),
         false => Ok(Vec::new()),
     }
 }
