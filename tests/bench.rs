@@ -78,7 +78,7 @@ impl Bench {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
         command.current_dir(&self.folder).env("VTAX_STATE", self.state()).env("COLUMNS", "100");
-        command.env("VTAX_RUN", &self.labs).env("VTAX_TUNING", self.path().join("tuning"));
+        command.env("VTAX_RUN", &self.labs);
         // `VTAX_AGENT` names the agent that is tried, if it isn't the one beside vtax.
         command.args(arguments).stdin(Stdio::null());
         command

@@ -202,7 +202,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Results(verb) => results::results(verb, places),
         Verb::Report(args) => report::report(&args, places),
         Verb::Ui(args) => ui::ui(&args, places),
-        Verb::Tune(verb) => tune::tune(&verb),
+        Verb::Tune(verb) => tune::tune(&verb, places),
         Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Explain(args) => explain::explain(&args),
         Verb::Completions(args) => shell::completions(&args),

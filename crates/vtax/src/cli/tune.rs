@@ -6,11 +6,10 @@ mod check;
 mod revert;
 mod status;
 
-use std::{env, path::PathBuf};
-
 use clap::Subcommand;
 use vtax_change::{ChangeJournalError, HostAccess, RecoveredChanges};
 use vtax_journal::{JournalError, UndoReport};
+use vtax_run::Locations;
 
 use crate::exit::{Blamed, Exit, Stop};
 
@@ -26,19 +25,13 @@ pub(crate) enum TuneVerb {
     Status(status::StatusArgs),
 }
 
-pub(crate) fn tune(verb: &TuneVerb) -> Result<Exit, Stop> {
+pub(crate) fn tune(verb: &TuneVerb, places: &Locations) -> Result<Exit, Stop> {
     match verb {
         TuneVerb::Check(args) => check::check(args),
-        TuneVerb::Apply(args) => apply::apply(args),
-        TuneVerb::Revert(args) => revert::revert(args),
-        TuneVerb::Status(args) => status::status(args),
+        TuneVerb::Apply(args) => apply::apply(args, places),
+        TuneVerb::Revert(args) => revert::revert(args, places),
+        TuneVerb::Status(args) => status::status(args, places),
     }
-}
-
-/// Where the journal of changes is, also after the machine was started again.
-fn directory() -> PathBuf {
-    const VARIABLE: &str = "VTAX_TUNING";
-    env::var_os(VARIABLE).map_or_else(|| PathBuf::from("/var/lib/vtax/tuning"), PathBuf::from)
 }
 
 fn host() -> Result<HostAccess, Stop> {

@@ -13,10 +13,10 @@ use rustix::{
 use serde::Serialize;
 use vtax_change::{Change, ChangeJournal};
 use vtax_model::units::Span;
-use vtax_run::{Interrupt, RunEvents};
+use vtax_run::{Interrupt, Locations, RunEvents};
 use vtax_tune::{ChangeRisk, CheckedRule, HostCheck, Proposal, RULES, TuningFinding, TuningRemedy, TuningRule, plan};
 
-use super::{asked::AskedArgs, directory, host, stop, told_recovered, told_undone};
+use super::{asked::AskedArgs, host, stop, told_recovered, told_undone};
 use crate::{
     cli::answer,
     exit::{Blamed, Exit, Stop},
@@ -65,7 +65,7 @@ struct AppliedRecord {
     advice: Vec<CheckedRule<String>>,
 }
 
-pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Stop> {
+pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> {
     let rules = wanted(args)?;
     let looked = args.asked.look()?;
     let found: Vec<&CheckedRule<TuningFinding>> =
@@ -81,7 +81,7 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Stop> {
         let changes = plan(&mut host()?, looked.namespace.as_ref(), &proposals).or_infrastructure()?;
         return answer(args.json, &record(None, changes), told_dry);
     }
-    let (mut journal, recovered) = ChangeJournal::start(&directory(), host()?).map_err(stop)?;
+    let (mut journal, recovered) = ChangeJournal::start(&places.tuning_dir()?, host()?).map_err(stop)?;
     told_recovered(&recovered).iter().for_each(|line| tell(format_args!("{line}")));
     let changes = plan(journal.host(), looked.namespace.as_ref(), &proposals).or_infrastructure()?;
     if changes.is_empty() {

@@ -4,8 +4,9 @@ use clap::Args;
 use serde::Serialize;
 use vtax_change::PastChanges;
 use vtax_journal::{BatchId, UndoReport};
+use vtax_run::Locations;
 
-use super::{directory, host, stop, told_undone};
+use super::{host, stop, told_undone};
 use crate::{
     cli::answer,
     exit::{Exit, Stop},
@@ -37,8 +38,8 @@ struct ForeignRecord {
     found: String,
 }
 
-pub(super) fn revert(args: &RevertArgs) -> Result<Exit, Stop> {
-    let Some(mut past) = PastChanges::open(&directory(), host()?).map_err(stop)? else {
+pub(super) fn revert(args: &RevertArgs, places: &Locations) -> Result<Exit, Stop> {
+    let Some(mut past) = PastChanges::open(&places.tuning_dir()?, host()?).map_err(stop)? else {
         if let Some(id) = args.id {
             return Err(no_such_change(id, &[]));
         }

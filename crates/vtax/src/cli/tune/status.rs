@@ -4,8 +4,9 @@ use clap::Args;
 use serde::Serialize;
 use vtax_change::ChangesSnapshot;
 use vtax_journal::{BatchId, BatchState, JournalState, Record, batches};
+use vtax_run::Locations;
 
-use super::{directory, host, stop};
+use super::{host, stop};
 use crate::{
     cli::answer,
     exit::{Exit, Stop},
@@ -47,11 +48,11 @@ struct SettingRecord {
     is_ours: bool,
 }
 
-pub(super) fn status(args: &StatusArgs) -> Result<Exit, Stop> {
+pub(super) fn status(args: &StatusArgs, places: &Locations) -> Result<Exit, Stop> {
     let mut host = host()?;
     let mut record =
         StatusRecord { schema: "vtax.tune-status/v1", rebooted: false, in_use: false, changes: Vec::new() };
-    if let Some(read) = ChangesSnapshot::read(&directory(), &mut host).map_err(stop)? {
+    if let Some(read) = ChangesSnapshot::read(&places.tuning_dir()?, &mut host).map_err(stop)? {
         record.rebooted = read.rebooted;
         record.in_use = read.snapshot.state == JournalState::Alive;
         for batch in batches(&read.snapshot.records).filter(|batch| batch.state() != BatchState::Undone) {
