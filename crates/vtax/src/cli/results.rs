@@ -14,14 +14,13 @@ use vtax_store::{RunSummary, Store, worthless};
 
 use super::{
     Locations, answer, lists,
-    run::{FORMATS, OutputOptions, print_report, print_run},
+    run::{FormatArgs, OutputOptions, print_report, print_run},
 };
 use import::ImportArgs;
 use trend::TrendArgs;
 
 use crate::{
     exit::{Exit, Stop},
-    one_of::one_of,
     terminal::print_styled,
     whole_number::whole,
 };
@@ -68,9 +67,8 @@ pub(crate) enum ResultsVerb {
         /// Exit with status 1 if the later run is shown to be worse in a cell, and by more than this, as 5%
         #[arg(long, value_name = "PERCENT")]
         fail_above: Option<Difference>,
-        /// The form of the comparison
-        #[arg(long, value_parser = one_of(&FORMATS), default_value = "table")]
-        format: Format,
+        #[command(flatten)]
+        format: FormatArgs,
     },
     /// Follow a study through its results: where a level changed, and what changed with it
     Trend(TrendArgs),
@@ -99,7 +97,7 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
         ResultsVerb::Show { id, output } => show(&dir, &id, &output.options())?,
         ResultsVerb::Compare { before, after, fail_above, format } => {
             let comparison = compare(&dir, &before, &after)?;
-            print_styled(&comparison.render(&options(format)))?;
+            print_styled(&comparison.render(&options(format.chosen())))?;
             return Ok(fail_above.map_or(Exit::Done, |limit| passed(&comparison, limit)));
         }
         ResultsVerb::Trend(args) => trend::trend(&dir, &args)?,

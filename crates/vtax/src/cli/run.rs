@@ -55,20 +55,33 @@ pub(crate) struct Form {
     /// Also draw the tax of each row, its interval and the noise floor as a line of characters
     #[arg(long)]
     bars: bool,
-    /// Print the result document (vtax.result/v1)
+    #[command(flatten)]
+    format: FormatArgs,
+}
+
+/// How data is printed: each form by its own option, or by `--format`.
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct FormatArgs {
+    /// Print the document for programs, as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// The form of the result
+    /// Print the tables in Markdown, as --format markdown
+    #[arg(long = "md", conflicts_with_all = ["format", "json"])]
+    markdown: bool,
+    /// Print a line for each cell, as --format csv
+    #[arg(long, conflicts_with_all = ["format", "json", "markdown"])]
+    csv: bool,
+    /// The form of what is printed
     #[arg(long, value_parser = one_of(&FORMATS), default_value = "table")]
     format: Format,
 }
 
 /// The forms of a report.
-pub(super) const FORMATS: [Choice<Format>; 4] = [
+const FORMATS: [Choice<Format>; 4] = [
     ("table", "Tables for a terminal", Format::Table),
     ("markdown", "The same tables in Markdown", Format::Markdown),
     ("csv", "One line a cell", Format::Csv),
-    ("json", "The result document, vtax.result/v1", Format::Json),
+    ("json", "The document for programs; docs/formats.md has its schema", Format::Json),
 ];
 
 impl OutputOptions {
@@ -80,15 +93,22 @@ impl OutputOptions {
 
 impl Form {
     pub(crate) fn options(&self) -> report::Options {
-        let (format, usual) = (if self.json { Format::Json } else { self.format }, report::Options::default());
+        let usual = report::Options::default();
         report::Options {
             detail: self.detail,
             explain: self.explain,
             bars: self.bars,
-            format,
+            format: self.format.chosen(),
             width: terminal_width().unwrap_or(usual.width),
             ..usual
         }
+    }
+}
+
+impl FormatArgs {
+    pub(super) fn chosen(self) -> Format {
+        let named = [(self.json, Format::Json), (self.markdown, Format::Markdown), (self.csv, Format::Csv)];
+        named.into_iter().find(|(is_asked, _)| *is_asked).map_or(self.format, |(_, format)| format)
     }
 }
 

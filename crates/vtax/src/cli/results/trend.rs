@@ -6,12 +6,12 @@ use clap::Args;
 use miette::miette;
 
 use vtax_model::result::ResultDocument;
-use vtax_report::{self as report, Format, NoTrend, Plotter, RunTrend, Theme, TrendMetric, TrendOptions};
+use vtax_report::{self as report, NoTrend, Plotter, RunTrend, Theme, TrendMetric, TrendOptions};
 use vtax_store::{Condition, RunSummary, Store};
 
 use super::super::{
     report::{file_name, made, write},
-    run::{FORMATS, terminal_width},
+    run::{FormatArgs, terminal_width},
 };
 use crate::{
     exit::{Blamed, Stop},
@@ -44,9 +44,8 @@ pub(crate) struct TrendArgs {
     /// Follow the study through the results of all machines
     #[arg(long, conflicts_with = "machine")]
     all_machines: bool,
-    /// The form of the trend
-    #[arg(long, value_parser = one_of(&FORMATS), default_value = "table")]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Write one HTML file with charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -67,7 +66,7 @@ pub(super) fn trend(dir: &Path, args: &TrendArgs) -> Result<(), Stop> {
     if args.html.is_none() && args.svg.is_none() {
         let usual = report::Options::default();
         let width = terminal_width().unwrap_or(usual.width);
-        print_styled(&found.render(&report::Options { format: args.format, width, ..usual }))?;
+        print_styled(&found.render(&report::Options { format: args.format.chosen(), width, ..usual }))?;
     }
     Ok(())
 }
