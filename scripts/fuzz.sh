@@ -15,6 +15,8 @@ for option in level=4 inline-8bit-counters pc-table trace-compares; do
 done
 export RUSTFLAGS="--cfg fuzzing $coverage"
 export CARGO_INCREMENTAL=0
+# Targets that write files write them into memory: that is up to ten times as fast.
+[ ! -d /dev/shm ] || export TMPDIR=/dev/shm
 
 # What the repository keeps of a target: so many inputs, none longer, and no more bytes in all.
 inputs=32

@@ -1,16 +1,17 @@
 //! What `/proc` and `/sys` say of a machine, and what an agent says of one.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
 
 use vtax_fuzz::fuzz;
+use vtax_model::nic::NicFacts;
 
 use crate::{
-    inspect::{SystemRoot, environment},
+    inspect::{HostFacts, NicSource, SystemRoot, environment},
     pin::{Machine, PinWish, pin_plan},
 };
 
 /// The files that are read, each with what it may say.
-const FILES: [(&str, &str); 22] = [
+const FILES: [(&str, &str); 41] = [
     ("proc/sys/kernel/osrelease", "6.12.1"),
     ("proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC"),
     ("proc/sys/kernel/numa_balancing", "1"),
@@ -33,23 +34,47 @@ const FILES: [(&str, &str); 22] = [
     ("sys/devices/system/node/node1/cpulist", "1"),
     ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never"),
     ("run/vtax-emulated-server.json", r#"{"spec":"emulated:nics=2","accel":"tcg","qemu":"10.0"}"#),
+    ("proc/net/softnet_stat", "000000ff 00000001 00000002 0 0 0 0 0 0 0 0 0 00000003 0 0"),
+    ("proc/stat", "cpu  9 9\ncpu0 10 0 20 60 5 1 4 0 7 0"),
+    ("proc/irq/0/smp_affinity_list", "0-1"),
+    ("proc/irq/0/effective_affinity_list", "1"),
+    ("proc/900/comm", "qemu-system-x86"),
+    ("proc/900/cmdline", "qemu\0-name\0guest=web,x=y\0-netdev\0tap,queues=4\0-netdev\0{\"fds\":\"3:4\"}"),
+    ("proc/900/stat", "900 (q) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22"),
+    ("proc/900/task/901/comm", "CPU 0/KVM"),
+    ("proc/900/task/901/status", "Cpus_allowed_list:\t0-1"),
+    ("proc/900/task/902/comm", "vhost-900"),
+    ("proc/900/task/902/status", "Cpus_allowed_list:\t1"),
+    ("etc/sysctl.d/90.conf", "# x\n-net.core.rmem_max = 1\nnet/ipv4/tcp_rmem=1 2 3"),
+    ("sys/class/net/eth0/ifindex", "2"),
+    ("sys/class/net/eth0/mtu", "1500"),
+    ("sys/class/net/eth0/flags", "0x1003"),
+    ("sys/class/net/eth0/queues/rx-0/rps_cpus", "00000000,0000000f"),
+    ("sys/class/net/eth0/queues/tx-0/xps_cpus", "3"),
+    ("sys/class/net/eth0/device/uevent", "DRIVER=virtio_net\nPCI_SLOT_NAME=0000:00:03.0"),
+    ("sys/class/net/eth0/msi_irqs/0", "msix"),
 ];
 
 /// The files follow each other, each up to a byte that no text has.
 const END: u8 = 0xff;
 
+/// No driver tells anything.
+struct Silent;
+
+impl NicSource for Silent {
+    fn nic(&self, _: &str) -> NicFacts {
+        NicFacts::default()
+    }
+}
+
 #[test]
 fn fuzz_machine_files() {
-    let folder = tempfile::tempdir().expect("a folder");
-    for (path, _) in FILES {
-        fs::create_dir_all(folder.path().join(path).parent().expect("a folder")).expect("made");
-    }
     let seed = FILES.map(|(_, text)| text.as_bytes()).join(&END);
-    fuzz("machine-files", &[seed], move |bytes| {
-        for ((path, _), text) in FILES.iter().zip(bytes.split(|byte| *byte == END)) {
-            fs::write(folder.path().join(path), text).expect("written");
-        }
-        let tree = SystemRoot::at(folder.path());
+    fuzz("machine-files", &[seed], |bytes| {
+        let texts = bytes.split(|byte| *byte == END).map(String::from_utf8_lossy);
+        let tree = SystemRoot::invented(FILES.iter().zip(texts).map(|((path, _), text)| (path, text)));
+        let facts = HostFacts::read(&tree, &Silent);
+        serde_json::to_string(&facts).expect("it can be written");
         let read = environment(&tree);
         serde_json::to_string(&read).expect("it can be written");
         check(&Machine::read(&tree), [Some(1), Some(2)]);

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_described_from_its_files() {
-        let (_root, tree) = SystemRoot::invented(&[
+        let tree = SystemRoot::invented([
             ("proc/sys/kernel/osrelease", "6.12.1\n"),
             ("proc/sys/kernel/version", "#1 SMP PREEMPT\n"),
             ("proc/sys/kernel/hostname", "t7\n"),
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn an_empty_tree_is_described_too() {
-        let (_root, tree) = SystemRoot::invented::<&str, &str>(&[]);
+        let tree = SystemRoot::invented::<&str, &str>([]);
         let told = Environment {
             vtax: env!("CARGO_PKG_VERSION").into(),
             numa_nodes: 1,

@@ -77,7 +77,7 @@ mod tests {
             ("my_tsc=1 tsc.x=1 TSC=1 =tsc \"", vec![]),
             ("", vec![]),
         ] {
-            let (_root, tree) = SystemRoot::invented(&[("proc/cmdline", line)]);
+            let tree = SystemRoot::invented([("proc/cmdline", line)]);
             assert_eq!(command_line(&tree), kept, "{line}");
         }
     }

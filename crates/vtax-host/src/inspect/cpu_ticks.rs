@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn the_time_of_each_cpu_is_read() {
         let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu3 10 0 20 60 5 1 4 0 7 0\ncpu4 1\nintr 5\n";
-        let (_root, tree) = SystemRoot::invented(&[("proc/stat", stat)]);
+        let tree = SystemRoot::invented([("proc/stat", stat)]);
         assert_eq!(cpu_ticks(&tree), [(3, CpuTicks { all: 100, idle: 65, softirq: 4 })].into());
     }
 }

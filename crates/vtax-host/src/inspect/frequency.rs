@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     /// The governor, then frequencies in kHz: lowest and highest in force, lowest and highest possible.
-    fn machine(cpus: &[(&str, [u32; 4])]) -> (tempfile::TempDir, SystemRoot) {
+    fn machine(cpus: &[(&str, [u32; 4])]) -> SystemRoot {
         let mut files = Vec::new();
         for (cpu, (governor, khz)) in cpus.iter().enumerate() {
             let mut put = |file: &str, text: String| files.push((format!("{FOLDER}/cpu{cpu}/cpufreq/{file}"), text));
@@ -86,7 +86,7 @@ mod tests {
                 put(file, format!("{khz}\n"));
             }
         }
-        SystemRoot::invented(&files)
+        SystemRoot::invented(files)
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
             (vec![fast, fast, slow, fast], "performance 0-1,3, powersave 2", "800-3500 0-1,3, 800-2000 of 800-3500 2"),
             (vec![], "none", ""),
         ] {
-            let (_root, tree) = machine(&cpus);
+            let tree = machine(&cpus);
             assert_eq!((super::governor(&tree).as_str(), range_mhz(&tree).as_str()), (governor, mhz));
             assert_eq!(driver(&tree), if cpus.is_empty() { "" } else { "intel_pstate" });
         }
@@ -117,7 +117,7 @@ mod tests {
             ("cpufreq/boost", "", "unknown"),
             ("cpufreq/other", "1", "unknown"),
         ] {
-            let (_root, tree) = SystemRoot::invented(&[(format!("{FOLDER}/{file}"), text)]);
+            let tree = SystemRoot::invented([(format!("{FOLDER}/{file}"), text)]);
             assert_eq!(turbo(&tree), told, "{file} {text}");
         }
     }

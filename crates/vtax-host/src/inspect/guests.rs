@@ -169,7 +169,7 @@ mod tests {
         files.extend(task(100, 104, "CPU 10/KVM", "3"));
         files.extend(task(100, 106, "vhost-100", "0-3"));
         files.extend(process(7, "bash", "bash"));
-        let (_root, tree) = SystemRoot::invented(&files);
+        let tree = SystemRoot::invented(files);
         let [guest] = <[HostGuest; 1]>::try_from(guests(&tree)).expect("one guest");
         assert_eq!((guest.name.raw(), guest.pid, guest.start_ticks), ("web", 100, 22));
         let at = |threads: &[HostThread]| threads.iter().map(|t| (t.tid, t.allowed.to_string())).collect::<Vec<_>>();
@@ -182,7 +182,7 @@ mod tests {
         let mut files = process(100, "qemu-kvm", "qemu-kvm\0-name\0mail");
         files.extend(process(200, "vhost-100", ""));
         files.extend(process(201, "vhost-999", ""));
-        let (_root, tree) = SystemRoot::invented(&files);
+        let tree = SystemRoot::invented(files);
         let [guest] = <[HostGuest; 1]>::try_from(guests(&tree)).expect("one guest");
         assert_eq!(guest.name, "mail");
         assert_eq!(guest.vhost.iter().map(|thread| thread.tid).collect::<Vec<_>>(), [200]);

@@ -82,7 +82,7 @@ mod tests {
                 put("disable", format!("{disabled}\n"));
             }
         }
-        let (_root, tree) = SystemRoot::invented(&files);
+        let tree = SystemRoot::invented(files);
         IdleStates::read(&tree)
     }
 
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_tells_nothing_is_left_out() {
-        let (_root, tree) = SystemRoot::invented::<&str, &str>(&[]);
+        let tree = SystemRoot::invented::<&str, &str>([]);
         assert_eq!(IdleStates::read(&tree).facts(), None);
     }
 }

@@ -72,7 +72,7 @@ mod tests {
                      \x20 36:       0          9   IO-APIC  4-edge  a, b\n\
                      \x20 37:       1          1   IO-APIC  4-edge  no-folder\n\
                      NMI:          1          2   Non-maskable interrupts\n";
-        let (_root, tree) = SystemRoot::invented(&[
+        let tree = SystemRoot::invented([
             ("proc/interrupts", table),
             ("proc/irq/35/smp_affinity_list", "0-3\n"),
             ("proc/irq/35/effective_affinity_list", "0\n"),
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_broken_table_tells_nothing() {
         for table in ["", "CPU0\n", "no head\n 1: 2 3\n", " CPU0\n1:\n:\n 99999999999: 1 x\n"] {
-            let (_root, tree) = SystemRoot::invented(&[("proc/interrupts", table)]);
+            let tree = SystemRoot::invented([("proc/interrupts", table)]);
             assert!(interrupts(&tree).is_empty(), "{table:?}");
         }
     }

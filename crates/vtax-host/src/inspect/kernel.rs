@@ -72,7 +72,7 @@ mod tests {
             ("#1 SMP Tue\n", "none or voluntary"),
             ("", ""),
         ] {
-            let (_root, tree) = SystemRoot::invented(&[("proc/sys/kernel/version", build)]);
+            let tree = SystemRoot::invented([("proc/sys/kernel/version", build)]);
             assert_eq!(preemption(&tree), told, "{build}");
         }
     }
@@ -85,7 +85,7 @@ mod tests {
             ("always madvise never\n", ""),
             ("[", ""),
         ] {
-            let (_root, tree) = SystemRoot::invented(&[("sys/kernel/mm/transparent_hugepage/enabled", choices)]);
+            let tree = SystemRoot::invented([("sys/kernel/mm/transparent_hugepage/enabled", choices)]);
             assert_eq!(transparent_hugepages(&tree), told, "{choices}");
         }
     }
@@ -102,7 +102,7 @@ mod tests {
             (vec![kernel, ("proc/self/comm", "irqbalance\n")], Some(false)),
             (vec![], None),
         ] {
-            let (_root, tree) = SystemRoot::invented(&files);
+            let tree = SystemRoot::invented(files.clone());
             assert_eq!(irqbalance(&tree), told, "{files:?}");
         }
     }

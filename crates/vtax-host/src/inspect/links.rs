@@ -215,7 +215,7 @@ mod tests {
             ("napi_defer_hard_irqs", "0"),
         ]
         .map(|(file, text)| (format!("{FOLDER}/eth4/{file}"), format!("{text}\n")));
-        let (_root, tree) = SystemRoot::invented(&files);
+        let tree = SystemRoot::invented(files);
         let [link] = <[HostLink; 1]>::try_from(links(&tree)).expect("one link");
         let device = link.device.expect("a device");
         assert_eq!((device.driver.raw(), device.node, &device.interrupts[..]), ("ixgbe", Some(1), &[9, 64][..]));
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_is_no_link_is_left_out_and_what_is_not_known_is_absent() {
-        let (_root, tree) = SystemRoot::invented(&[
+        let tree = SystemRoot::invented([
             ("sys/class/net/bonding_masters", ""),
             ("sys/class/net/br0/ifindex", "4"),
             ("sys/class/net/br0/mtu", "1500"),

@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn settings_that_are_there_are_told_by_name() {
-        let (_root, tree) = SystemRoot::invented(&[
+        let tree = SystemRoot::invented([
             ("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n"),
             ("proc/sys/net/core/busy_read", "0\n"),
             ("proc/sys/net/core/somaxconn", "4096\n"),

@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_setting_is_of_the_last_file_that_is_not_hidden() {
-        let (_root, tree) = SystemRoot::invented(&[
+        let tree = SystemRoot::invented([
             ("usr/lib/sysctl.d/50-default.conf", "net.core.rmem_max = 1\nnet.core.wmem_max=7\n"),
             ("etc/sysctl.d/50-default.conf", "# hidden\n-net/core/rmem_max = 2\n"),
             ("etc/sysctl.d/90-mine.conf", "\n; x\nnet.ipv4.tcp_rmem = 4096\t8192  16384\nbroken\n"),
@@ -127,10 +127,10 @@ mod tests {
     #[test]
     fn services_are_known_by_their_names_and_a_profile_counts_while_tuned_runs() {
         let profile = ("etc/tuned/active_profile", "throughput-performance\n");
-        let (_root, tree) = SystemRoot::invented(&[profile, ("proc/9/comm", "dockerd\n"), ("proc/8/comm", "sshd\n")]);
+        let tree = SystemRoot::invented([profile, ("proc/9/comm", "dockerd\n"), ("proc/8/comm", "sshd\n")]);
         let owners = SettingOwners::read(&tree);
         assert_eq!((owners.services, owners.tuned_profile), (vec!["dockerd".into()], None));
-        let (_root, tree) = SystemRoot::invented(&[profile, ("proc/9/comm", "tuned\n")]);
+        let tree = SystemRoot::invented([profile, ("proc/9/comm", "tuned\n")]);
         assert_eq!(SettingOwners::read(&tree).tuned_profile, Some("throughput-performance".into()));
     }
 }

@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn columns_are_read_by_their_place() {
         let new = "000000ff 00000001 00000002 0 0 0 0 0 0 0 0 0 00000003 0 0\n0000000a 0 0 0 0 0 0 0 0 0 0 0 5 0 0\n";
-        let (_root, tree) = SystemRoot::invented(&[("proc/net/softnet_stat", new)]);
+        let tree = SystemRoot::invented([("proc/net/softnet_stat", new)]);
         let first = SoftnetCpu { cpu: 3, processed: 255, dropped: 1, squeezed: 2 };
         assert_eq!(softnet(&tree), [first, SoftnetCpu { cpu: 5, processed: 10, ..SoftnetCpu::default() }]);
     }
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn lines_of_an_old_kernel_are_numbered_and_broken_ones_left_out() {
         let old = "1 0 0 0 0 0 0 0 0 0\nbroken\n2 0\n2 0 1 0 0 0 0 0 0 0\n";
-        let (_root, tree) = SystemRoot::invented(&[("proc/net/softnet_stat", old)]);
+        let tree = SystemRoot::invented([("proc/net/softnet_stat", old)]);
         let cpus: Vec<_> = softnet(&tree).iter().map(|cpu| (cpu.cpu, cpu.processed)).collect();
         assert_eq!(cpus, [(0, 1), (3, 2)]);
     }

@@ -69,7 +69,7 @@ impl CpuTopology {
 mod tests {
     use super::*;
 
-    fn two_sockets() -> (tempfile::TempDir, SystemRoot) {
+    fn two_sockets() -> SystemRoot {
         let mut files = vec![(format!("{FOLDER}/online"), "0-7\n".to_owned())];
         for cpu in 0..8 {
             let mut put = |file: &str, text: String| files.push((format!("{FOLDER}/cpu{cpu}/topology/{file}"), text));
@@ -79,12 +79,12 @@ mod tests {
         for (node, list) in [(0, "0-3\n"), (1, "4-7\n"), (2, "\n")] {
             files.push((format!("sys/devices/system/node/node{node}/cpulist"), list.to_owned()));
         }
-        SystemRoot::invented(&files)
+        SystemRoot::invented(files)
     }
 
     #[test]
     fn cpus_are_grouped_by_what_they_share() {
-        let (_root, tree) = two_sockets();
+        let tree = two_sockets();
         let found = CpuTopology::read(&tree);
         let sets = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("CPUs")).collect::<Vec<CpuSet>>();
         assert_eq!(found.sockets, sets(&["0-3", "4-7"]));
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_tells_nothing_has_one_node() {
-        let (_root, tree) = SystemRoot::invented(&[(format!("{FOLDER}/online"), "0-1\n")]);
+        let tree = SystemRoot::invented([(format!("{FOLDER}/online"), "0-1\n")]);
         let found = CpuTopology::read(&tree);
         assert_eq!((found.nodes.len(), found.sockets.len(), found.cores.len()), (1, 1, 1));
     }

@@ -26,13 +26,7 @@ impl NicSource for Machine {
 
 impl Machine {
     pub(crate) fn facts(&self) -> HostFacts {
-        let root = tempfile::tempdir().expect("a folder");
-        for (path, text) in &self.files {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder of the test");
-            fs::write(path, text).expect("a file of the test");
-        }
-        HostFacts::read(&SystemRoot::at(root.path()), self)
+        HostFacts::read(&SystemRoot::invented(&self.files), self)
     }
 
     pub(crate) fn put(&mut self, path: &str, text: impl ToString) {
