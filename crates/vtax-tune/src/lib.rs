@@ -1,7 +1,8 @@
 //! Finds settings of a host that cost its network speed, and says how to change them.
 //!
-//! A [`TuningRule`] is a pure function of [`vtax_host::inspect::HostFacts`]. It reads nothing and changes nothing, so all rules are tried on
-//! the copied files of machines. [`check`] asks all of them.
+//! A [`TuningRule`] is a pure function of [`vtax_host::inspect::HostFacts`]. It reads nothing and changes nothing, so all
+//! rules are tried on the copied files of machines. [`check()`] asks all of them, and [`plan()`] makes changes of what they
+//! propose.
 
 #![forbid(unsafe_code)]
 

@@ -27,7 +27,7 @@ pub struct TuningRule {
     pub risks: &'static str,
     /// Whom the change serves.
     pub goal: TuningGoal,
-    /// Whether changes in the next start of the machine, and by what.
+    /// What keeps a change over the next start of the machine.
     pub persists: &'static str,
     /// Who measured how much it brings.
     pub source: &'static str,

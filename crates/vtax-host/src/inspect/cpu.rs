@@ -57,7 +57,8 @@ pub(super) fn mitigations(tree: &SystemRoot) -> Vec<(String, String)> {
     tree.names(&folder).into_iter().filter_map(state).map(|(state, name)| (name, state)).collect()
 }
 
-/// A mask of CPUs as the kernel writes it: words of 32 bits in hexadecimal, the highest first (`bitmap_print_to_pagebuf`).
+/// A mask of CPUs as the kernel writes it: words of 32 bits in hexadecimal, the highest first
+/// (`bitmap_print_to_pagebuf`).
 pub(super) fn mask(text: &str) -> Option<CpuSet> {
     let words: Vec<&str> = text.split(',').rev().collect();
     let mut cpus = Vec::new();

@@ -15,7 +15,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Security,
     risks: "Rules that keep guests or containers apart stop working. vtax never changes it.",
     goal: TuningGoal::Both,
-    persists: "A file in /etc/sysctl.d, which must be read after the module br_netfilter is loaded.",
+    persists: "A file in /etc/sysctl.d keeps it, if it is read after the module br_netfilter is loaded.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"TCP Parameter Settings\"",
     check,
 };

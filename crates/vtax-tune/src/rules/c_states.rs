@@ -20,8 +20,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "More power, and less turbo for the other CPUs.",
     goal: TuningGoal::Latency,
-    persists: "No. intel_idle.max_cstate=N or processor.max_cstate=N on the kernel's command line; or a program that \
-               holds /dev/cpu_dma_latency open, as TuneD's profile latency-performance does.",
+    persists: "It is lost. intel_idle.max_cstate=N or processor.max_cstate=N on the kernel's command line keeps it; \
+               or a program that holds /dev/cpu_dma_latency open, as TuneD's profile latency-performance does.",
     source: "Linux: Documentation/admin-guide/pm/cpuidle.rst",
     check,
 };

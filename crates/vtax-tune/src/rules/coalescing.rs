@@ -22,7 +22,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Low,
     risks: "More interrupts take more CPU time.",
     goal: TuningGoal::Both,
-    persists: "RxCoalesceSec= and UseAdaptiveRxCoalesce= in a .link file of systemd.",
+    persists: "RxCoalesceSec= and UseAdaptiveRxCoalesce= in a .link file of systemd keep it.",
     source: "ethtool(8), systemd.link(5)",
     check,
 };

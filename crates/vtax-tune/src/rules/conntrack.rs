@@ -16,7 +16,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "Some 320 bytes of memory for each connection.",
     goal: TuningGoal::Both,
-    persists: "A file in /etc/sysctl.d, which must be read after the module nf_conntrack is loaded.",
+    persists: "A file in /etc/sysctl.d keeps it, if it is read after the module nf_conntrack is loaded.",
     source: "Linux: Documentation/networking/nf_conntrack-sysctl.rst",
     check,
 };

@@ -19,7 +19,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "More power.",
     goal: TuningGoal::Both,
-    persists: "cpupower.service, or a profile of TuneD.",
+    persists: "cpupower.service keeps it, or a profile of TuneD.",
     source: "Linux: Documentation/admin-guide/pm/cpufreq.rst and intel_pstate.rst",
     check,
 };

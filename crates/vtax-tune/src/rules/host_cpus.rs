@@ -21,7 +21,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "One socket's CPUs have more to do.",
     goal: TuningGoal::Both,
-    persists: "No. The kernel forgets it with the driver.",
+    persists: "It is lost with the driver. Nothing keeps it but a script.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Number of dom0 CPUs\": from 160 CPUs to 20, those of \
              one socket, had the largest effect of all its steps",
     check,

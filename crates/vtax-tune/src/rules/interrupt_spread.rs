@@ -21,7 +21,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "irqbalance moves the interrupts again unless it is told not to.",
     goal: TuningGoal::Both,
-    persists: "No. The kernel forgets it with the driver.",
+    persists: "It is lost with the driver. Nothing keeps it but a script.",
     source: "Linux: Documentation/networking/scaling.rst, \"RSS: Receive Side Scaling\"",
     check,
 };

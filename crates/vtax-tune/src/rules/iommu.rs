@@ -16,7 +16,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risks: "The machine must be started again. Without strict mapping, a device may write to memory for a little longer \
             than it should. Reports of its effect conflict: from +40 % to −20 %.",
     goal: TuningGoal::Throughput,
-    persists: "The kernel's command line.",
+    persists: "It is on the kernel's command line, so it stays.",
     source: "Linux: Documentation/admin-guide/kernel-parameters.txt, iommu.strict and iommu.passthrough",
     check,
 };

@@ -19,7 +19,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "A packet may wait for the timeout.",
     goal: TuningGoal::Both,
-    persists: "No. A link forgets it when it is removed.",
+    persists: "It is lost with the link. A rule of udev keeps it.",
     source: "Linux: Documentation/networking/napi.rst, \"Software IRQ coalescing\"",
     check,
 };

@@ -20,7 +20,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "The CPUs of that node have more to do. irqbalance moves the interrupts again unless it is told not to.",
     goal: TuningGoal::Both,
-    persists: "No. The kernel forgets it with the driver. irqbalance has a policy script for it.",
+    persists: "It is lost with the driver. A policy script of irqbalance keeps it.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Port Interrupt Affinity\"",
     check,
 };

@@ -15,7 +15,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Both,
-    persists: "IRQBALANCE_ARGS=--banirq=N in /etc/default/irqbalance (/etc/sysconfig/irqbalance), then restart it.",
+    persists: "IRQBALANCE_ARGS=--banirq=N in /etc/default/irqbalance (/etc/sysconfig/irqbalance) keeps it, once \
+               irqbalance is restarted.",
     source: "irqbalance(1)",
     check,
 };

@@ -19,7 +19,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "More CPU time for traffic that ends on this host.",
     goal: TuningGoal::Both,
-    persists: "LargeReceiveOffload=no in a .link file of systemd.",
+    persists: "LargeReceiveOffload=no in a .link file of systemd keeps it.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"NIC Offload Features\"",
     check,
 };

@@ -16,7 +16,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Throughput,
-    persists: "A file in /etc/sysctl.d.",
+    persists: "A file in /etc/sysctl.d keeps it.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"TCP Parameter Settings\"; tcp(7)",
     check,
 };

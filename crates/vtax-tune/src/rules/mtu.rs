@@ -23,7 +23,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::High,
     risks: "If a hop can't take the longer packets, they vanish. Measure with the longer packets before you raise it.",
     goal: TuningGoal::Throughput,
-    persists: "MTUBytes= in a .link file of systemd.",
+    persists: "MTUBytes= in a .link file of systemd keeps it.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Jumbo Frames\"",
     check,
 };

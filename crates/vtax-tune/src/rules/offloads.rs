@@ -19,7 +19,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Low,
     risks: "Some drivers reset the link. Somebody may have switched one off because of a fault of the hardware.",
     goal: TuningGoal::Throughput,
-    persists: "GenericSegmentationOffload= and others in a .link file of systemd.",
+    persists: "GenericSegmentationOffload= and others in a .link file of systemd keep them.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"NIC Offload Features\"",
     check,
 };

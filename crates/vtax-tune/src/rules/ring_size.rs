@@ -18,7 +18,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::High,
     risks: "The driver resets the link: connections stall for seconds. A large ring doesn't stay in the cache.",
     goal: TuningGoal::Throughput,
-    persists: "RxBufferSize= in a .link file of systemd.",
+    persists: "RxBufferSize= in a .link file of systemd keeps it.",
     source: "ethtool(8), systemd.link(5). Since Linux 6.11 virtio_net grows what it needs by itself.",
     check,
 };

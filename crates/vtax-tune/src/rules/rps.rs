@@ -22,7 +22,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "A CPU that is steered to has more to do; a stream's packets move once, so that a few may be reordered.",
     goal: TuningGoal::Both,
-    persists: "No. A link forgets it when it is removed.",
+    persists: "It is lost with the link. A rule of udev keeps it.",
     source: "Linux: Documentation/networking/scaling.rst, \"RPS\" and \"RFS\"",
     check,
 };

@@ -15,7 +15,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "",
     goal: TuningGoal::Both,
-    persists: "A file in /etc/sysctl.d; nosmt on the kernel's command line.",
+    persists: "A file in /etc/sysctl.d keeps them; nosmt on the kernel's command line.",
     source: "tcp(7), tc(8), socket(7)",
     check,
 };

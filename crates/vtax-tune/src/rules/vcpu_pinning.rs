@@ -18,7 +18,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "If all guests are pinned to one node, it is overloaded. Name the rule for the guests that need it.",
     goal: TuningGoal::Both,
-    persists: "No. libvirt does it by virsh vcpupin GUEST VCPU CPUS --config.",
+    persists: "It is lost with the guest. libvirt keeps it: virsh vcpupin GUEST VCPU CPUS --config.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Process Affinity\"",
     check,
 };

@@ -20,7 +20,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "The CPUs of that node have more to do.",
     goal: TuningGoal::Both,
-    persists: "No. The worker ends with its guest. libvirt pins it with the guest's emulator: virsh emulatorpin.",
+    persists: "It is lost with the guest. libvirt keeps it for all of QEMU's threads: virsh emulatorpin GUEST CPUS \
+               --config.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Process Affinity\": netback beside netfront",
     check,
 };

@@ -17,7 +17,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "The guest must be started again. Each pair takes host CPU time; a single stream may get slower.",
     goal: TuningGoal::Throughput,
-    persists: "libvirt: <driver name='vhost' queues='N'/> in the interface of the domain.",
+    persists: "libvirt keeps it: <driver name='vhost' queues='N'/> in the interface of the domain.",
     source: "Intel: latency of eight parallel streams with a queue for each guest (the study vmdq measures it here)",
     check,
 };

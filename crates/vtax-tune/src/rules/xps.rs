@@ -19,7 +19,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Throughput,
-    persists: "No. A link forgets it when it is removed.",
+    persists: "It is lost with the link. A rule of udev keeps it.",
     source: "Linux: Documentation/networking/scaling.rst, \"XPS: Transmit Packet Steering\"",
     check,
 };
