@@ -34,55 +34,41 @@ fn of_proposal(
     namespace: Option<NamespaceRef>,
     proposal: &Proposal,
 ) -> Result<Change, ChangeError> {
-    let value = proposal.value.as_str();
     match &proposal.setting {
-        HostSetting::Sysctl { key } => Change::plan_sysctl(host, namespace, key.parse()?, value),
-        HostSetting::Sysfs { path } => {
+        HostSetting::Sysctl { key, value } => Change::plan_sysctl(host, namespace, key.parse()?, value.raw()),
+        HostSetting::Sysfs { path, value } => {
             // Only links differ between namespaces.
             let namespace = namespace.filter(|_| path.raw().starts_with("class/net/"));
-            Change::plan_sysfs(host, namespace, path.raw(), value)
+            Change::plan_sysfs(host, namespace, path.raw(), value.raw())
         }
-        HostSetting::InterruptCpus { number } => Change::plan_irq(host, *number, &cpus(value)),
-        HostSetting::ThreadCpus { pid, start_ticks, tid } => {
+        HostSetting::InterruptCpus { number, value } => Change::plan_irq(host, *number, value),
+        HostSetting::ThreadCpus { pid, start_ticks, tid, value } => {
             let process = ProcessId { pid: Pid(*pid), start_ticks: *start_ticks };
-            Change::plan_thread(host, process, Pid(*tid), &cpus(value))
+            Change::plan_thread(host, process, Pid(*tid), value)
         }
-        HostSetting::LinkMtu { link } => {
+        HostSetting::LinkMtu { link, value } => {
             let link = find(host, namespace, link)?;
-            Change::plan_mtu(host, link, number(value))
+            Change::plan_mtu(host, link, *value)
         }
-        HostSetting::LinkFeature { link, feature } => {
+        HostSetting::LinkFeature { link, feature, value } => {
             let link = find(host, namespace, link)?;
-            Change::plan_feature(host, link, feature.raw(), is_on(value))
+            Change::plan_feature(host, link, feature.raw(), value.0)
         }
-        HostSetting::LinkRxRing { link } => {
+        HostSetting::LinkRxRing { link, value } => {
             let link = find(host, namespace, link)?;
-            Change::plan_driver(host, link, DriverSetting::RxRing, number(value))
+            Change::plan_driver(host, link, DriverSetting::RxRing, *value)
         }
-        HostSetting::LinkRxUsecs { link } => {
+        HostSetting::LinkRxUsecs { link, value } => {
             let link = find(host, namespace, link)?;
-            Change::plan_driver(host, link, DriverSetting::RxUsecs, number(value))
+            Change::plan_driver(host, link, DriverSetting::RxUsecs, *value)
         }
-        HostSetting::LinkAdaptiveRx { link } => {
+        HostSetting::LinkAdaptiveRx { link, value } => {
             let link = find(host, namespace, link)?;
-            Change::plan_driver(host, link, DriverSetting::AdaptiveRx, u32::from(is_on(value)))
+            Change::plan_driver(host, link, DriverSetting::AdaptiveRx, u32::from(value.0))
         }
     }
 }
 
 fn find(host: &mut HostAccess, namespace: Option<NamespaceRef>, link: &ForeignText) -> Result<LinkAt, ChangeError> {
     LinkAt::find(host, namespace, &link.raw().parse()?)
-}
-
-/// Rules write their values themselves, and a test reads each of them.
-fn cpus(value: &str) -> vtax_model::cpus::CpuSet {
-    value.parse().expect("a rule lists CPUs")
-}
-
-fn number(value: &str) -> u32 {
-    value.parse().expect("a rule writes a number")
-}
-
-fn is_on(value: &str) -> bool {
-    value == "on"
 }

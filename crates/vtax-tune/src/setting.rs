@@ -3,99 +3,193 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vtax_model::foreign::ForeignText;
+use vtax_change::OnOff;
+use vtax_model::{cpus::CpuSet, foreign::ForeignText};
 
-/// A setting that vtax can read, write and put back.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A setting that vtax can read, write and put back, with the new value in the setting's own type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum HostSetting {
     /// A setting below `/proc/sys`, such as `net.core.rmem_max`.
     Sysctl {
         key: String,
+        value: ForeignText,
     },
     /// A file below `/sys`.
     Sysfs {
         path: ForeignText,
+        value: ForeignText,
     },
     /// The CPUs that an interrupt may go to.
     InterruptCpus {
         number: u32,
+        value: CpuSet,
     },
     /// The CPUs that a thread may run on. Its process is named by its pid and its start.
     ThreadCpus {
         pid: u32,
         start_ticks: u64,
         tid: u32,
+        value: CpuSet,
     },
     LinkMtu {
         link: ForeignText,
+        value: u32,
     },
-    /// An offload, by the kernel's name: `on` or `off`.
+    /// An offload, by the kernel's name.
     LinkFeature {
         link: ForeignText,
         feature: ForeignText,
+        value: OnOff,
     },
     /// Descriptors of each receive queue.
     LinkRxRing {
         link: ForeignText,
+        value: u32,
     },
     /// Microseconds that an interrupt for received packets is held back.
     LinkRxUsecs {
         link: ForeignText,
+        value: u32,
     },
-    /// Whether the driver chooses how long such interrupts are held back: `on` or `off`.
+    /// Whether the driver chooses how long such interrupts are held back.
     LinkAdaptiveRx {
         link: ForeignText,
+        value: OnOff,
     },
 }
 
-/// What a rule proposes for one setting.
+/// What a rule proposes for one setting. It may come from another host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Proposal {
+    /// The setting with its new value.
+    #[serde(flatten)]
     pub setting: HostSetting,
+    /// The value that the rule has seen, as the host shows it.
     pub now: ForeignText,
-    pub value: String,
 }
 
 impl HostSetting {
-    pub(crate) fn sysctl(key: &str) -> HostSetting {
-        HostSetting::Sysctl { key: key.to_owned() }
+    pub(crate) fn sysctl(key: &str, value: impl ToString) -> HostSetting {
+        HostSetting::Sysctl { key: key.to_owned(), value: value.to_string().into() }
+    }
+
+    pub(crate) fn sysfs(path: String, value: impl ToString) -> HostSetting {
+        HostSetting::Sysfs { path: path.into(), value: value.to_string().into() }
     }
 
     /// `file` is below the folder of a link in `/sys/class/net`.
-    pub(crate) fn of_link(link: &ForeignText, file: &str) -> HostSetting {
-        HostSetting::Sysfs { path: format!("class/net/{}/{file}", link.raw()).into() }
+    pub(crate) fn of_link(link: &ForeignText, file: &str, value: impl ToString) -> HostSetting {
+        HostSetting::sysfs(format!("class/net/{}/{file}", link.raw()), value)
     }
 
-    pub(crate) fn to(self, now: impl Into<ForeignText>, value: impl fmt::Display) -> Proposal {
-        Proposal { setting: self, now: now.into(), value: value.to_string() }
+    pub(crate) fn instead_of(self, now: impl Into<ForeignText>) -> Proposal {
+        Proposal { setting: self, now: now.into() }
     }
-}
 
-impl fmt::Display for HostSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// What is set, without the value.
+    fn name(&self) -> String {
         match self {
-            HostSetting::Sysctl { key } => f.write_str(key),
-            HostSetting::Sysfs { path } => write!(f, "/sys/{path}"),
-            HostSetting::InterruptCpus { number } => write!(f, "CPUs of interrupt {number}"),
-            HostSetting::ThreadCpus { pid, tid, .. } => write!(f, "CPUs of thread {tid} of process {pid}"),
-            HostSetting::LinkMtu { link } => write!(f, "MTU of {link}"),
-            HostSetting::LinkFeature { link, feature } => write!(f, "{feature} of {link}"),
-            HostSetting::LinkRxRing { link } => write!(f, "receive ring of {link}"),
-            HostSetting::LinkRxUsecs { link } => write!(f, "rx-usecs of {link}"),
-            HostSetting::LinkAdaptiveRx { link } => write!(f, "adaptive-rx of {link}"),
+            HostSetting::Sysctl { key, .. } => ForeignText::from(key.as_str()).to_string(),
+            HostSetting::Sysfs { path, .. } => format!("/sys/{path}"),
+            HostSetting::InterruptCpus { number, .. } => format!("CPUs of interrupt {number}"),
+            HostSetting::ThreadCpus { pid, tid, .. } => format!("CPUs of thread {tid} of process {pid}"),
+            HostSetting::LinkMtu { link, .. } => format!("MTU of {link}"),
+            HostSetting::LinkFeature { link, feature, .. } => format!("{feature} of {link}"),
+            HostSetting::LinkRxRing { link, .. } => format!("receive ring of {link}"),
+            HostSetting::LinkRxUsecs { link, .. } => format!("rx-usecs of {link}"),
+            HostSetting::LinkAdaptiveRx { link, .. } => format!("adaptive-rx of {link}"),
+        }
+    }
+
+    fn value(&self) -> &dyn fmt::Display {
+        match self {
+            HostSetting::Sysctl { value, .. } | HostSetting::Sysfs { value, .. } => value,
+            HostSetting::InterruptCpus { value, .. } | HostSetting::ThreadCpus { value, .. } => value,
+            HostSetting::LinkMtu { value, .. }
+            | HostSetting::LinkRxRing { value, .. }
+            | HostSetting::LinkRxUsecs { value, .. } => value,
+            HostSetting::LinkFeature { value, .. } | HostSetting::LinkAdaptiveRx { value, .. } => value,
         }
     }
 }
 
 impl fmt::Display for Proposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Proposal { setting, now, value } = self;
+        let Proposal { setting, now } = self;
+        let (name, value) = (setting.name(), setting.value());
         match now.is_empty() {
-            true => write!(f, "{setting}: none -> {value}"),
-            false => write!(f, "{setting}: {now} -> {value}"),
+            true => write!(f, "{name}: none -> {value}"),
+            false => write!(f, "{name}: {now} -> {value}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn settings() -> impl Strategy<Value = HostSetting> {
+        let text = || "\\PC{0,12}".prop_map(ForeignText::from);
+        let cpus = || proptest::collection::vec(0..CpuSet::MOST, 0..5).prop_map(CpuSet::from_iter);
+        let on = || any::<bool>().prop_map(OnOff);
+        prop_oneof![
+            ("\\PC{0,12}", text()).prop_map(|(key, value)| HostSetting::Sysctl { key, value }),
+            (text(), text()).prop_map(|(path, value)| HostSetting::Sysfs { path, value }),
+            (any::<u32>(), cpus()).prop_map(|(number, value)| HostSetting::InterruptCpus { number, value }),
+            (any::<u32>(), any::<u64>(), cpus()).prop_map(|(tid, start_ticks, value)| HostSetting::ThreadCpus {
+                pid: tid,
+                start_ticks,
+                tid,
+                value
+            }),
+            (text(), any::<u32>()).prop_map(|(link, value)| HostSetting::LinkMtu { link, value }),
+            (text(), any::<u32>()).prop_map(|(link, value)| HostSetting::LinkRxRing { link, value }),
+            (text(), any::<u32>()).prop_map(|(link, value)| HostSetting::LinkRxUsecs { link, value }),
+            (text(), on()).prop_map(|(link, value)| HostSetting::LinkAdaptiveRx { link, value }),
+            (text(), text(), on()).prop_map(|(link, feature, value)| HostSetting::LinkFeature { link, feature, value }),
+        ]
+    }
+
+    #[test]
+    fn a_value_has_its_own_type_in_json() {
+        let json = |setting: HostSetting| serde_json::to_string(&setting.instead_of("x")).unwrap();
+        let link = || ForeignText::from("eth0");
+        assert_eq!(
+            json(HostSetting::LinkMtu { link: link(), value: 1500 }),
+            r#"{"kind":"link-mtu","link":"eth0","value":1500,"now":"x"}"#
+        );
+        assert_eq!(
+            json(HostSetting::LinkAdaptiveRx { link: link(), value: OnOff(true) }),
+            r#"{"kind":"link-adaptive-rx","link":"eth0","value":true,"now":"x"}"#
+        );
+        assert_eq!(
+            json(HostSetting::InterruptCpus { number: 7, value: [1, 0, 5].into_iter().collect() }),
+            r#"{"kind":"interrupt-cpus","number":7,"value":"0-1,5","now":"x"}"#
+        );
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_refused() {
+        for text in [
+            r#"{"kind":"link-mtu","link":"eth0","value":"large","now":""}"#,
+            r#"{"kind":"link-mtu","link":"eth0","value":-1,"now":""}"#,
+            r#"{"kind":"link-adaptive-rx","link":"eth0","value":"on","now":""}"#,
+            r#"{"kind":"interrupt-cpus","number":7,"value":"all","now":""}"#,
+        ] {
+            assert!(serde_json::from_str::<Proposal>(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(setting in settings(), now in "\\PC{0,12}") {
+            let proposal = setting.instead_of(now);
+            let text = serde_json::to_string(&proposal).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Proposal>(&text).unwrap(), proposal.clone());
+            prop_assert!(proposal.to_string().contains(" -> "));
         }
     }
 }

@@ -83,11 +83,12 @@ fn too_small(case: &TuningCase<'_>, name: &str, own: u64) -> Option<RuleOutcome>
     let now = number(case, name).filter(|now| *now < own)?;
     let seen = format!("{now}; the kernel's own is {own}");
     let finding = TuningFinding::new(name, seen, RULE.why).gain(ExpectedGain::Medium).owner(case.owner_of(name));
-    Some(finding.change([HostSetting::sysctl(name).to(now.to_string(), own)]))
+    Some(finding.change([HostSetting::sysctl(name, own).instead_of(now.to_string())]))
 }
 
 fn twice(case: &TuningCase<'_>, name: &str, seen: &str) -> Option<RuleOutcome> {
     let now = number(case, name)?;
     let finding = TuningFinding::new(name, seen, RULE.why).gain(ExpectedGain::Medium).owner(case.owner_of(name));
-    Some(finding.change([HostSetting::sysctl(name).to(now.to_string(), now.saturating_mul(2).max(2))]))
+    let twice = now.saturating_mul(2).max(2);
+    Some(finding.change([HostSetting::sysctl(name, twice).instead_of(now.to_string())]))
 }

@@ -75,7 +75,7 @@ fn disable(case: &TuningCase<'_>, states: &[IdleState], too_deep: impl Fn(&IdleS
         let deep = states.iter().enumerate().filter(|(_, state)| !state.disabled && too_deep(state));
         proposals.extend(deep.map(|(number, _)| {
             let path = format!("devices/system/cpu/cpu{cpu}/cpuidle/state{number}/disable");
-            HostSetting::Sysfs { path: path.into() }.to("0", 1)
+            HostSetting::sysfs(path, 1).instead_of("0")
         }));
     }
     proposals

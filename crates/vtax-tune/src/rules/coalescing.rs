@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use vtax_change::OnOff;
 use vtax_host::inspect::HostLink;
 use vtax_model::nic::Coalescing;
 
@@ -48,8 +49,9 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
         let because = format!("A packet waits up to {} µs, at each end of a round trip.", coalescing.rx_us);
         let gain = if case.goal.is_latency() { ExpectedGain::Large } else { ExpectedGain::Medium };
         let finding = TuningFinding::new(link.name.clone(), seen, because).gain(gain);
-        let shorter = HostSetting::LinkRxUsecs { link: link.name.clone() }.to(coalescing.rx_us.to_string(), limit);
-        let fixed = HostSetting::LinkAdaptiveRx { link: link.name.clone() }.to("on", "off");
+        let shorter =
+            HostSetting::LinkRxUsecs { link: link.name.clone(), value: limit }.instead_of(coalescing.rx_us.to_string());
+        let fixed = adaptive(link, false).instead_of("on");
         return Some(finding.change(coalescing.adaptive_rx.then_some(fixed).into_iter().chain([shorter])));
     }
     let bulk =
@@ -57,9 +59,13 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     if bulk && link.speed_mbps.is_some_and(|speed| speed >= 10_000) {
         let finding =
             TuningFinding::new(link.name.clone(), seen, "Each packet interrupts a CPU.").gain(ExpectedGain::Medium);
-        return Some(finding.change([HostSetting::LinkAdaptiveRx { link: link.name.clone() }.to("off", "on")]));
+        return Some(finding.change([adaptive(link, true).instead_of("off")]));
     }
     Some(RuleOutcome::Good(format!("{}: {seen}", link.name)))
+}
+
+fn adaptive(link: &HostLink, on: bool) -> HostSetting {
+    HostSetting::LinkAdaptiveRx { link: link.name.clone(), value: OnOff(on) }
 }
 
 fn limit(case: &TuningCase<'_>) -> u32 {

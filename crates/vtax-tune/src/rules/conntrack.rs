@@ -36,5 +36,5 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
         return vec![RuleOutcome::Good(seen)];
     }
     let finding = TuningFinding::new(MAX, seen, RULE.why).gain(ExpectedGain::Large).owner(case.owner_of(MAX));
-    vec![finding.change([HostSetting::sysctl(MAX).to(max.to_string(), max.saturating_mul(2))])]
+    vec![finding.change([HostSetting::sysctl(MAX, max.saturating_mul(2)).instead_of(max.to_string())])]
 }

@@ -67,7 +67,7 @@ fn told(policy: &FrequencyPolicy) -> String {
 }
 
 fn proposals(cpu: u32, policy: &FrequencyPolicy) -> Vec<Proposal> {
-    let file = |name: &str| HostSetting::Sysfs { path: format!("devices/system/cpu/cpu{cpu}/cpufreq/{name}").into() };
+    let path = format!("devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
     // The governor `performance` of intel_pstate and amd_pstate sets the preference, too, and refuses others.
-    vec![file("scaling_governor").to(policy.governor.clone(), "performance")]
+    vec![HostSetting::sysfs(path, "performance").instead_of(policy.governor.clone())]
 }

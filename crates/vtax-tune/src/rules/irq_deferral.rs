@@ -39,5 +39,7 @@ fn of_link(link: &HostLink) -> Option<RuleOutcome> {
     let timeout = link.gro_flush_timeout.filter(|timeout| *timeout > LONGEST_NS)?;
     let seen = format!("packets are held back for up to {} µs (gro_flush_timeout)", timeout / 1000);
     let finding = TuningFinding::new(link.name.clone(), seen, RULE.why).gain(ExpectedGain::Large);
-    Some(finding.change([HostSetting::of_link(&link.name, "gro_flush_timeout").to(timeout.to_string(), 20_000)]))
+    Some(
+        finding.change([HostSetting::of_link(&link.name, "gro_flush_timeout", 20_000).instead_of(timeout.to_string())]),
+    )
 }

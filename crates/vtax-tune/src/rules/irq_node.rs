@@ -77,7 +77,8 @@ pub(super) fn spread(case: &TuningCase<'_>, interrupts: &[&HostInterrupt], among
     let turns = interrupts.iter().zip(order.iter().cycle());
     let changed = turns.filter(|(interrupt, cpu)| !interrupt.affinity.iter().eq([**cpu]));
     let propose = |(interrupt, cpu): (&&HostInterrupt, &u32)| {
-        HostSetting::InterruptCpus { number: interrupt.number }.to(interrupt.affinity.to_string(), cpu)
+        let setting = HostSetting::InterruptCpus { number: interrupt.number, value: [*cpu].into_iter().collect() };
+        setting.instead_of(interrupt.affinity.to_string())
     };
     changed.map(propose).collect()
 }

@@ -1,5 +1,6 @@
 //! Large receive offload under a bridge.
 
+use vtax_change::OnOff;
 use vtax_host::inspect::HostLink;
 use vtax_model::foreign::ForeignText;
 
@@ -40,6 +41,6 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
 fn finding(link: &HostLink) -> RuleOutcome {
     let master = link.master.clone().unwrap_or_default();
     let finding = TuningFinding::new(link.name.clone(), format!("on, and the link is a port of {master}"), RULE.why);
-    let setting = HostSetting::LinkFeature { link: link.name.clone(), feature: LRO.into() };
-    finding.gain(ExpectedGain::Medium).change([setting.to("on", "off")])
+    let setting = HostSetting::LinkFeature { link: link.name.clone(), feature: LRO.into(), value: OnOff(false) };
+    finding.gain(ExpectedGain::Medium).change([setting.instead_of("on")])
 }

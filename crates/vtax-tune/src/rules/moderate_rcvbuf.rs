@@ -28,7 +28,7 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
         None => RuleOutcome::NotHere(format!("this namespace has no {NAME}")),
         Some("0") => {
             let finding = TuningFinding::new(NAME, "0", RULE.why).gain(ExpectedGain::Large).owner(case.owner_of(NAME));
-            finding.change([HostSetting::sysctl(NAME).to("0", 1)])
+            finding.change([HostSetting::sysctl(NAME, 1).instead_of("0")])
         }
         Some(_) => RuleOutcome::Good(format!("{NAME} is on")),
     }]

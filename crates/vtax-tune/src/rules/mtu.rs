@@ -49,7 +49,8 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
 fn too_small(link: &HostLink) -> RuleOutcome {
     let finding =
         TuningFinding::new(link.name.clone(), format!("{} bytes", link.mtu), RULE.why).gain(ExpectedGain::Large);
-    finding.change([HostSetting::LinkMtu { link: link.name.clone() }.to(link.mtu.to_string(), ETHERNET)])
+    let larger = HostSetting::LinkMtu { link: link.name.clone(), value: ETHERNET };
+    finding.change([larger.instead_of(link.mtu.to_string())])
 }
 
 /// Ports of one bridge whose MTUs differ.

@@ -1,5 +1,6 @@
 //! Work that the NIC, or the kernel once for many packets, could do.
 
+use vtax_change::OnOff;
 use vtax_host::inspect::HostLink;
 use vtax_model::{foreign::ForeignText, nic::NicFacts};
 
@@ -60,7 +61,7 @@ fn of_link(link: &HostLink, nic: &NicFacts) -> Option<RuleOutcome> {
     let finding = TuningFinding::new(link.name.clone(), format!("{} is off", off.join(", ")), RULE.why).gain(gain);
     let on = |name: &&str| {
         let (link, feature) = (link.name.clone(), (*name).into());
-        HostSetting::LinkFeature { link, feature }.to("off", "on")
+        HostSetting::LinkFeature { link, feature, value: OnOff(true) }.instead_of("off")
     };
     Some(finding.change(off.iter().map(on)))
 }

@@ -47,6 +47,10 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     if rings.rx >= rings.rx_most {
         return Some(finding.advice("the ring is as large as it can be: spread the work over more queues"));
     }
-    let larger = (rings.rx * 2).min(rings.rx_most);
-    Some(finding.change([HostSetting::LinkRxRing { link: link.name.clone() }.to(rings.rx.to_string(), larger)]))
+    let larger = rings.rx.saturating_mul(2).min(rings.rx_most);
+    Some(
+        finding.change([
+            HostSetting::LinkRxRing { link: link.name.clone(), value: larger }.instead_of(rings.rx.to_string())
+        ]),
+    )
 }

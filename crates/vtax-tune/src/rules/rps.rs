@@ -65,8 +65,8 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
 
 fn all_queues(link: &HostLink, to: &CpuSet) -> Vec<Proposal> {
     let queue = |(number, queue): (usize, &vtax_host::inspect::RxQueue)| {
-        let setting = HostSetting::of_link(&link.name, &format!("queues/rx-{number}/rps_cpus"));
-        (queue.rps_cpus != *to).then(|| setting.to(mask(&queue.rps_cpus), mask(to)))
+        let setting = HostSetting::of_link(&link.name, &format!("queues/rx-{number}/rps_cpus"), mask(to));
+        (queue.rps_cpus != *to).then(|| setting.instead_of(mask(&queue.rps_cpus)))
     };
     link.rx_queues.iter().enumerate().filter_map(queue).collect()
 }
@@ -96,7 +96,7 @@ fn flows(case: &TuningCase<'_>) -> Option<RuleOutcome> {
         seen,
         "Flow steering is off: it takes both tables.",
     );
-    Some(finding.change([HostSetting::sysctl("net.core.rps_sock_flow_entries").to("0", 32768)]))
+    Some(finding.change([HostSetting::sysctl("net.core.rps_sock_flow_entries", 32768).instead_of("0")]))
 }
 
 /// More than this part of a CPU's time for received packets leaves nothing for anything else.

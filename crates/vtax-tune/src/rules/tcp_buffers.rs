@@ -56,7 +56,7 @@ fn of_setting(case: &TuningCase<'_>, name: &str, own: u64) -> RuleOutcome {
     // What the first two numbers are is not judged, but they must not be larger than the third.
     let value = format!("{least} {} {}", first.max(least), wanted.max(own));
     let finding = TuningFinding::new(name, seen, because).gain(gain).owner(case.owner_of(name));
-    finding.change([HostSetting::sysctl(name).to(text, value)])
+    finding.change([HostSetting::sysctl(name, value).instead_of(text)])
 }
 
 fn three(text: &str) -> Option<[u64; 3]> {

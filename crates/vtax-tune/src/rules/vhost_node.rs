@@ -75,5 +75,6 @@ pub(super) fn of_guest(
 
 fn pin(guest: &HostGuest, thread: &HostThread, to: &CpuSet) -> Proposal {
     let HostGuest { pid, start_ticks, .. } = *guest;
-    HostSetting::ThreadCpus { pid, start_ticks, tid: thread.tid }.to(thread.allowed.to_string(), to)
+    let setting = HostSetting::ThreadCpus { pid, start_ticks, tid: thread.tid, value: to.clone() };
+    setting.instead_of(thread.allowed.to_string())
 }

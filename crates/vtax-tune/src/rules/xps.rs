@@ -51,7 +51,7 @@ fn one_cpu_each(case: &TuningCase<'_>, link: &HostLink) -> Vec<Proposal> {
     let queues = link.tx_queues.len();
     let queue = |number: usize| {
         let of_queue = cpus.iter().copied().skip(number).step_by(queues).collect();
-        HostSetting::of_link(&link.name, &format!("queues/tx-{number}/xps_cpus")).to("0", mask(&of_queue))
+        HostSetting::of_link(&link.name, &format!("queues/tx-{number}/xps_cpus"), mask(&of_queue)).instead_of("0")
     };
     (0..queues.min(cpus.len())).map(queue).collect()
 }

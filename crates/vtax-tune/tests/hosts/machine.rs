@@ -70,20 +70,21 @@ impl Machine {
 
     /// What the kernel would do.
     pub(crate) fn apply(&mut self, proposal: &Proposal) {
-        let value = &proposal.value;
         match &proposal.setting {
-            HostSetting::Sysctl { key } => self.put(&format!("proc/sys/{}", key.replace('.', "/")), value),
-            HostSetting::Sysfs { path } => self.put(&format!("sys/{}", path.raw()), value),
-            HostSetting::InterruptCpus { number } => {
+            HostSetting::Sysctl { key, value } => {
+                self.put(&format!("proc/sys/{}", key.replace('.', "/")), value);
+            }
+            HostSetting::Sysfs { path, value } => self.put(&format!("sys/{}", path.raw()), value),
+            HostSetting::InterruptCpus { number, value } => {
                 self.put(&format!("proc/irq/{number}/smp_affinity_list"), value);
                 self.put(&format!("proc/irq/{number}/effective_affinity_list"), value);
             }
-            HostSetting::ThreadCpus { pid, tid, .. } => {
+            HostSetting::ThreadCpus { pid, tid, value, .. } => {
                 self.put(&format!("proc/{pid}/task/{tid}/status"), format!("Cpus_allowed_list:\t{value}"));
             }
-            HostSetting::LinkMtu { link } => self.put(&format!("sys/class/net/{}/mtu", link.raw()), value),
-            HostSetting::LinkFeature { link, feature } => self.offload(link.raw(), feature.raw(), value == "on"),
-            HostSetting::LinkRxUsecs { link } => self.coalescing(link.raw(), value.parse().expect("a number")),
+            HostSetting::LinkMtu { link, value } => self.put(&format!("sys/class/net/{}/mtu", link.raw()), value),
+            HostSetting::LinkFeature { link, feature, value } => self.offload(link.raw(), feature.raw(), value.0),
+            HostSetting::LinkRxUsecs { link, value } => self.coalescing(link.raw(), *value),
             HostSetting::LinkRxRing { .. } | HostSetting::LinkAdaptiveRx { .. } => {}
         }
     }
