@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 17] = [
+const CANNOT: [(&str, &str); 19] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -18,6 +18,8 @@ const CANNOT: [(&str, &str); 17] = [
     ("vtax lab exec rack db-1", "boots a guest; tests/kernel/lab_guests.rs does"),
     ("vtax lab console rack", "the same"),
     ("vtax tune revert 2", "there is no second change"),
+    ("vtax tune prove", "no setting is bad here; tests/kernel/proofs.rs makes some bad"),
+    ("--file proved.toml", "the same"),
     ("vtax job", "vtax starts it itself, in the emulated server"),
     ("--agent agent.sh", "tells how a benchmark was made, with a script that isn't here"),
     ("--kernel kernel", "needs a kernel for guests"),

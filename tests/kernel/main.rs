@@ -17,6 +17,7 @@ mod labs;
 mod measure;
 mod packages;
 mod plans;
+mod proofs;
 mod queues;
 mod remote;
 mod results;

@@ -419,7 +419,8 @@ impl GuestDefaults {
             Row::Queue(Queueing::PerGuest) => Some(Attach::Paravirtual(VirtioNic { vnet: Vnet::Macvtap, ..*virtio })),
             Row::Path(GuestPath::HostToHost) => None,
             Row::Path(_) => Some(Attach::Paravirtual(*virtio)),
-            Row::Method(_) | Row::Zones { .. } | Row::Engine(_) => None,
+            Row::Tuned { path: Some(_), .. } => self.attach(row.untuned()),
+            Row::Method(_) | Row::Zones { .. } | Row::Engine(_) | Row::AsIs | Row::Tuned { .. } => None,
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod measurement;
 pub mod method;
 pub mod nic;
 pub mod options;
+pub mod proof;
 pub mod published;
 pub mod result;
 pub mod run;

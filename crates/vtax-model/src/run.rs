@@ -13,7 +13,7 @@ use crate::{
     measurement::EndReport,
     method::Unsupported,
     nic::NicFacts,
-    study::{Row, SamplingPlan, Study},
+    study::{Row, SamplingPlan, StepRecord, Study},
     units::Mtu,
 };
 use vtax_stats::StoppingRule;
@@ -25,6 +25,7 @@ mod extend;
 mod figures;
 mod goal;
 mod host_cpu;
+mod looks;
 mod parallel;
 mod placement_note;
 mod precision;
@@ -165,6 +166,9 @@ pub struct RunHeader {
     /// Where its figures are from, if vtax didn't measure them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<ImportedFrom>,
+    /// What the study's tuning steps change here, while the rows of a step are measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepRecord>,
 }
 
 /// What another program has measured, read from its files. Under which conditions, vtax doesn't know.

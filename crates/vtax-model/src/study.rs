@@ -5,6 +5,7 @@
 mod reader;
 mod row;
 mod sampling_plan;
+mod step;
 mod sweep;
 
 pub use sweep::{SweepPoint, TestSizes};
@@ -15,6 +16,7 @@ use serde_with::skip_serializing_none;
 
 pub use row::{GuestPath, IpType, Queueing, Row, UnknownRow};
 pub use sampling_plan::{SamplingPlan, SamplingPlanError, Slices};
+pub use step::{BadStepName, StepName, StepRecord, TuningStep};
 
 use crate::{
     cell::{Cell, Instrument},
@@ -65,6 +67,9 @@ pub struct Study {
     /// What the guests of its rows are like.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub guest: GuestDefaults,
+    /// What the rows change that are named after steps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<TuningStep>,
     /// Every cell, row by row.
     pub cells: Vec<Cell>,
     /// The plan of the cells that are measured as the machine runs; the published one in a classic study.
@@ -127,6 +132,14 @@ impl Study {
         let (name, text) = Study::BUILT_IN.into_iter().find(|(name, _)| *name == id)?;
         let study = Study::parse(Source { name, text });
         Some(study.expect("a test reads every built-in study"))
+    }
+
+    /// The row with which a row is compared: a tuned path with the same path untuned, any other with the baseline.
+    pub fn compared_with(&self, row: Row) -> Row {
+        match row {
+            Row::Tuned { path: Some(path), .. } => Row::Path(path),
+            _ => self.baseline,
+        }
     }
 
     /// The NIC of a row's guests; none if the row has no guests.

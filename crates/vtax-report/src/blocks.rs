@@ -242,7 +242,8 @@ pub fn unit(metric: Metric) -> &'static str {
 pub(crate) fn rows_head(rows: &[Row]) -> &'static str {
     match rows.first() {
         Some(Row::Zones { .. }) => "zones",
-        Some(Row::Path(_)) => "path",
+        Some(Row::Path(_) | Row::Tuned { path: Some(_), .. }) => "path",
+        Some(Row::AsIs | Row::Tuned { path: None, .. }) => "settings",
         Some(Row::Engine(_)) => "engine",
         Some(Row::Method(_) | Row::Device(_) | Row::Queue(_)) | None => "method",
     }

@@ -297,7 +297,7 @@ fn flows(document: &ResultDocument) -> String {
 
 pub(crate) fn ends(document: &ResultDocument) -> String {
     match (document.baseline, shared_pairs(document)) {
-        (_, Some([_])) | (Row::Engine(_), None) => String::new(),
+        (_, Some([_])) | (Row::Engine(_) | Row::AsIs, None) => String::new(),
         (_, Some(pairs)) => format!("{} pairs at the same time", pairs.len()),
         (_, None) if are_named(document) => "endpoints that were there already, each row's below".into(),
         (_, None) if most_pairs(document) > 1 => format!(

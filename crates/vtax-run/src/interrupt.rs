@@ -8,7 +8,7 @@ use std::sync::{
 use crate::{events::RunEvents, stop::Coded, threads::start};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
-    iterator::Signals,
+    iterator::{Handle, Signals},
 };
 
 /// The status with which a shell reports a program that SIGINT ended.
@@ -23,6 +23,18 @@ pub struct Interrupt {
     told: &'static str,
     asked: Arc<AtomicUsize>,
     action: Arc<Mutex<Option<Action>>>,
+    /// None in the thread that hears the signals.
+    #[expect(dead_code, reason = "what counts is when the last clone of it is dropped")]
+    caught: Option<Arc<Caught>>,
+}
+
+/// Ends the thread that hears the signals, so that the next run of this process is asked alone.
+struct Caught(Handle);
+
+impl Drop for Caught {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 impl Interrupt {
@@ -35,9 +47,9 @@ impl Interrupt {
     pub fn catch_telling(told: &'static str, events: &RunEvents) -> miette::Result<Interrupt> {
         let interrupt = Interrupt { told, events: events.clone(), ..Interrupt::default() };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
-        let caught = interrupt.clone();
-        start("signals", move || signals.forever().for_each(|signal| caught.signalled(signal)))?;
-        Ok(interrupt)
+        let (hearing, handle) = (interrupt.clone(), signals.handle());
+        start("signals", move || signals.forever().for_each(|signal| hearing.signalled(signal)))?;
+        Ok(Interrupt { caught: Some(Arc::new(Caught(handle))), ..interrupt })
     }
 
     /// Whether they have.

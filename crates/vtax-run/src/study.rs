@@ -12,6 +12,7 @@ mod options;
 mod precision;
 mod runner;
 mod session;
+mod steps;
 mod timetable;
 
 pub use arrange::topology;
@@ -20,7 +21,8 @@ pub(crate) use clock::seconds;
 pub use draft::{available, unavailable};
 pub use dry_run::{PlannedRun, dry_run};
 pub use measure::{GivenSizes, MeasureRequest, Test};
-pub use options::{Changes, Congestion, read_endpoints, read_file, read_text};
+pub use options::{Changes, Congestion, read_bounded, read_endpoints, read_file, read_text};
 pub(crate) use precision::imprecise;
 pub(crate) use session::LocalRunner;
+pub use steps::{KeptChanges, find_rule, keep};
 pub use timetable::Gaps;

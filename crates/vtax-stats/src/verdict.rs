@@ -80,9 +80,10 @@ pub struct Finding {
     pub within_floor: bool,
 }
 
-/// Judges all comparisons of one family together, in their order.
-pub fn judge_family(comparisons: &[Comparison<'_>]) -> Vec<Finding> {
-    let p_values: Vec<PValue> = comparisons.iter().map(|comparison| comparison.tax.p).collect();
+/// Judges all comparisons of one family together, in their order. `looks` says how often the figures may be judged: a
+/// run that may end at the first of several planned looks pays for all of them.
+pub fn judge_family(comparisons: &[Comparison<'_>], looks: usize) -> Vec<Finding> {
+    let p_values: Vec<PValue> = comparisons.iter().map(|comparison| comparison.tax.p.times(looks)).collect();
     let judged = |(comparison, adjusted_p): (&Comparison<'_>, PValue)| {
         let shift = judge(comparison.tax, adjusted_p);
         let covered = comparison.floor.is_some_and(|floor| floor.covers(comparison.tax.ratio));
@@ -143,7 +144,7 @@ mod tests {
     }
 
     fn alone(tax: &PairedTax, floor: Option<&NoiseFloor>) -> Finding {
-        judge_family(&[Comparison { tax, floor }])[0]
+        judge_family(&[Comparison { tax, floor }], 1)[0]
     }
 
     /// B1 of the review: a cell of -99.9 % with p = 0.00098 was "no difference shown", because the noise floor
@@ -167,7 +168,7 @@ mod tests {
         let tax = tax_of(&ratios);
         assert!((tax.ratio - 1.069).abs() < 0.005, "{tax:?}");
         let family = vec![Comparison { tax: &tax, floor: None }; 40];
-        assert!(judge_family(&family).iter().all(|finding| finding.shift == Shift::Higher));
+        assert!(judge_family(&family, 1).iter().all(|finding| finding.shift == Shift::Higher));
     }
 
     #[test]
@@ -185,10 +186,13 @@ mod tests {
     fn a_difference_that_does_not_survive_its_family_is_not_confirmed() {
         let tax = tax_of(&steady(1.1, 1e-3));
         // 2/2048 · 60 = 0.0586.
-        let family = judge_family(&[Comparison { tax: &tax, floor: None }; 60]);
+        let family = judge_family(&[Comparison { tax: &tax, floor: None }; 60], 1);
         assert!(family.iter().all(|finding| finding.shift == Shift::NotConfirmed));
         assert_eq!(family[0].adjusted_p.get(), 60.0 * 2.0 / 2048.0);
         assert_eq!(judge(&tax, tax.p), Shift::Higher);
+        // Three looks at twenty comparisons are sixty tests.
+        let looked = judge_family(&[Comparison { tax: &tax, floor: None }; 20], 3);
+        assert_eq!(looked[0], family[0]);
     }
 
     /// 233 [-160, 625] was printed once.

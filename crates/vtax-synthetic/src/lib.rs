@@ -75,6 +75,7 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
         command: format!("vtax run {} --seed 42", study.id).into(),
         study,
         imported: None,
+        steps: Vec::new(),
     };
     let mut run = Run { header, state: RunState::Complete, wall_seconds: 98.2, samples: vec![], failures: vec![] };
     (1..=run.header.rounds()).for_each(|round| take_round(&mut run, round));
@@ -102,6 +103,7 @@ pub fn header(id: &str, started: &str) -> RunHeader {
         label: Default::default(),
         command: Default::default(),
         imported: None,
+        steps: Vec::new(),
     }
 }
 

@@ -122,34 +122,37 @@ pub(super) fn taxes(run: &RunByCell, floors: &[Floor]) -> BTreeMap<usize, Vec<Ta
     let mut taxes: BTreeMap<usize, Vec<TaxRecord>> = BTreeMap::new();
     for family in families.values() {
         let comparisons: Vec<_> = family.iter().map(|of| Comparison { tax: &of.tax, floor: of.floor }).collect();
-        for (compared, finding) in family.iter().zip(judge_family(&comparisons)) {
-            taxes.entry(compared.index).or_default().push(tax_record(compared, finding, family.len()));
+        let looks = run.header.looks().len();
+        for (compared, finding) in family.iter().zip(judge_family(&comparisons, looks)) {
+            taxes.entry(compared.index).or_default().push(tax_record(compared, finding, family.len() * looks));
         }
     }
     taxes
 }
 
 fn comparisons<'a>(run: &RunByCell, floors: &'a [Floor]) -> Vec<Compared<'a>> {
-    let (cells, baseline) = (&run.header.study.cells, run.header.study.baseline);
+    let (study, cells) = (&run.header.study, &run.header.study.cells);
     let compare = |index: usize, cell: &Cell, of: Metric| {
-        let block = cell.block();
-        let of_block = |other: &Cell| other.row == baseline && other.block() == block;
+        let (block, reference) = (cell.block(), study.compared_with(cell.row));
+        let of_block = |other: &Cell| other.row == reference && other.block() == block;
         let against = cells.iter().position(of_block).filter(|against| *against != index)?;
         let pairs = pairs(of, test(cell), arm(run, against, Arm::A), arm(run, index, Arm::A));
         let tax = PairedTax::of(&pairs, Confidence::P95).ok()?;
-        let floor = floors.iter().find(|floor| (floor.block, floor.of) == (block, of)).map(|floor| &floor.floor);
+        // Only the baseline is measured twice.
+        let is_of = |floor: &&Floor| (floor.block, floor.of, study.baseline) == (block, of, reference);
+        let floor = floors.iter().find(is_of).map(|floor| &floor.floor);
         Some(Compared { index, block, of, tax, baseline: typical(of, &pairs), floor })
     };
     let all = cells.iter().enumerate().flat_map(|(index, cell)| metrics(cell).map(move |of| (index, cell, of)));
     all.filter_map(|(index, cell, of)| compare(index, cell, of)).collect()
 }
 
-fn tax_record(compared: &Compared<'_>, finding: Finding, family: usize) -> TaxRecord {
+fn tax_record(compared: &Compared<'_>, finding: Finding, tests: usize) -> TaxRecord {
     let Compared { block, of, tax, baseline, floor, .. } = compared;
     let direction = of.direction();
     let verdict = finding.shift.verdict(direction);
     // At the level that Holm asks of the smallest p: rather too large than too small.
-    let could_show = || tax.smallest_shown(tax.pairs, Significance::FIVE_PERCENT.shared_by(family));
+    let could_show = || tax.smallest_shown(tax.pairs, Significance::FIVE_PERCENT.shared_by(tests));
     TaxRecord {
         of: *of,
         instrument: block.instrument,

@@ -42,6 +42,7 @@ pub(crate) fn demo_run() -> Run {
         label: Default::default(),
         command: Default::default(),
         imported: None,
+        steps: Vec::new(),
     };
     let mut run = Run { header, state: RunState::Complete, wall_seconds: 1.0, samples: vec![], failures: vec![] };
     for round in 1..=run.header.plan.samples {

@@ -102,7 +102,7 @@ impl DomainNic {
             Row::Device(_) => Some(false),
             Row::Queue(_) => Some(self.method? == IoMethod::Paravirtual),
             Row::Zones { .. } => Some(false),
-            Row::Path(_) | Row::Engine(_) => None,
+            Row::Path(_) | Row::Engine(_) | Row::AsIs | Row::Tuned { .. } => None,
         }
     }
 

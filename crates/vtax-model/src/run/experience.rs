@@ -80,12 +80,13 @@ fn told(smallest: Option<f64>) -> String {
 impl RunHeader {
     /// The cells that are compared, each with its baseline's, without those of rows that can't run here.
     pub fn comparisons(&self) -> Vec<(usize, usize)> {
-        let (cells, baseline) = (&self.study.cells, self.study.baseline);
+        let cells = &self.study.cells;
         let against = |index: usize| {
             let cell = &cells[index];
-            let of_block = |other: &usize| cells[*other].row == baseline && cells[*other].block() == cell.block();
+            let reference = self.study.compared_with(cell.row);
+            let of_block = |other: &usize| cells[*other].row == reference && cells[*other].block() == cell.block();
             let other = (0..cells.len()).find(of_block)?;
-            (cell.row != baseline && self.runs_here(cell.row)).then_some((index, other))
+            (cell.row != reference && self.runs_here(cell.row)).then_some((index, other))
         };
         (0..cells.len()).filter_map(against).collect()
     }
@@ -94,6 +95,11 @@ impl RunHeader {
     pub fn family(&self, instrument: Instrument) -> usize {
         let of_instrument = |(cell, _): &(usize, usize)| self.study.cells[*cell].instrument == instrument;
         self.comparisons().iter().filter(|comparison| of_instrument(comparison)).count()
+    }
+
+    /// How many p-values of an instrument share its level at most: one of each comparison at each planned look.
+    fn tests(&self, instrument: Instrument) -> usize {
+        self.family(instrument) * self.study.most_looks()
     }
 
     /// The fewest rounds in which the answering instrument can show a difference; none if it compares nothing.
@@ -121,6 +127,8 @@ impl RunHeader {
         };
         self.study.id == earlier.study.id
             && self.study.baseline == earlier.study.baseline
+            && self.study.steps == earlier.study.steps
+            && self.steps == earlier.steps
             && of_machine(self) == of_machine(earlier)
             && of_ends(self) == of_ends(earlier)
             && all_here().all(|cell| earlier.study.cells.contains(cell) && earlier.runs_here(cell.row))
@@ -197,11 +205,15 @@ impl Experience {
         match goal {
             Goal::Show(difference) => self.rounds_that_show(header, difference),
             Goal::Budget(time) => self.rounds_within(header, time, least),
+            Goal::Within { show, budget } => {
+                let enough = self.rounds_that_show(header, show).unwrap_or(MOST_ROUNDS);
+                self.rounds_within(header, budget, least).map(|room| room.min(enough))
+            }
         }
     }
 
     fn rounds_that_show(&self, header: &RunHeader, asked: Difference) -> Result<u32, Unreachable> {
-        let comparisons = header.family(header.study.answering());
+        let comparisons = header.tests(header.study.answering());
         let needed = |noise: f64| rounds_to_show(asked.log(), noise, comparisons);
         let all: Option<Vec<u32>> = self.noises_of(header).into_values().map(needed).collect();
         all.and_then(|all| all.into_iter().max()).ok_or_else(|| {
@@ -241,7 +253,7 @@ impl Experience {
     }
 
     fn shown(&self, header: &RunHeader, rounds: u32) -> Vec<Resolution> {
-        let comparisons = header.family(header.study.answering());
+        let comparisons = header.tests(header.study.answering());
         let mut worst: BTreeMap<(Transport, TestKind), f64> = BTreeMap::new();
         for (block, noise) in self.noises_of(header) {
             let smallest = smallest_shown(rounds, noise, comparisons).unwrap_or(f64::INFINITY);

@@ -14,6 +14,25 @@ pub enum Goal {
     Show(Difference),
     /// As many rounds as fit into this time.
     Budget(Span),
+    /// Enough rounds to show a difference of this size, or as many as fit into this time if those are fewer.
+    Within {
+        /// What is to be shown.
+        show: Difference,
+        /// How long it may take.
+        budget: Span,
+    },
+}
+
+impl Goal {
+    /// What a user asks for, if anything.
+    pub fn of(show: Option<Difference>, budget: Option<Span>) -> Option<Goal> {
+        match (show, budget) {
+            (None, None) => None,
+            (Some(show), None) => Some(Goal::Show(show)),
+            (None, Some(budget)) => Some(Goal::Budget(budget)),
+            (Some(show), Some(budget)) => Some(Goal::Within { show, budget }),
+        }
+    }
 }
 
 impl fmt::Display for Goal {
@@ -21,6 +40,7 @@ impl fmt::Display for Goal {
         match self {
             Goal::Show(difference) => write!(f, "--show {difference}"),
             Goal::Budget(time) => write!(f, "--budget {time}"),
+            Goal::Within { show, budget } => write!(f, "--show {show} --budget {budget}"),
         }
     }
 }

@@ -71,6 +71,8 @@ pub struct RttReading {
     pub by_rate: bool,
     /// The shortest.
     pub min: u64,
+    /// Of a hundred, 99 were no longer.
+    pub p99: u64,
 }
 
 /// CPU seconds of a sample; see [`CpuFigures`](super::CpuFigures).
@@ -149,6 +151,7 @@ impl SampleReading {
                 mean: rtt.mean,
                 by_rate: rtt.by_rate.is_some(),
                 min: rtt.hdr.percentile(0.0),
+                p99: rtt.hdr.percentile(99.0),
             }),
             mean_from_send: figures.rtt_from_send_ns.as_ref().map(|rtt| rtt.mean),
             cpu: CpuReading::of(figures),

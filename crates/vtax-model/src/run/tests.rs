@@ -46,6 +46,7 @@ pub(crate) fn header(text: &str) -> RunHeader {
         label: Default::default(),
         command: Default::default(),
         imported: None,
+        steps: Vec::new(),
     }
 }
 

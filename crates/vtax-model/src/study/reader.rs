@@ -111,6 +111,7 @@ impl Reader<'_> {
             pairs: self.pairs(&rows)?,
             extra: self.extra(&rows, baseline)?,
             cables: Vec::new(),
+            steps: Vec::new(),
             domains: DomainKind::Guest,
             id: self.file.id,
             title: self.file.title.into(),

@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use strum::{Display, EnumString, IntoStaticStr};
 
+use super::step::StepName;
 use crate::{guest::Flavour, method::IoMethod, options::Engine, spelling::nearest};
 
 /// What one row of a table stands for.
@@ -27,6 +28,15 @@ pub enum Row {
     },
     /// One path, measured by this engine.
     Engine(Engine),
+    /// One path, with the settings that its machines have.
+    AsIs,
+    /// A path whose machines have settings of a tuning step.
+    Tuned {
+        /// Between two domains of a lab. None if all rows of the study have the same ends.
+        path: Option<GuestPath>,
+        /// Which of the study's steps.
+        step: StepName,
+    },
 }
 
 /// Whose network stack a zone uses.
@@ -90,11 +100,33 @@ impl fmt::Display for Row {
             Row::Path(path) => path.fmt(f),
             Row::Zones { from, to } => f.pad(&format!("{from}-to-{to}")),
             Row::Engine(engine) => engine.fmt(f),
+            Row::AsIs => f.pad(AS_IS),
+            Row::Tuned { path: None, step } => f.pad(&format!("+{step}")),
+            Row::Tuned { path: Some(path), step } => f.pad(&format!("{path}+{step}")),
         }
     }
 }
 
+const AS_IS: &str = "as-is";
+
 impl Row {
+    /// The step whose settings are in force while the row is measured.
+    pub fn step(self) -> Option<StepName> {
+        match self {
+            Row::Tuned { step, .. } => Some(step),
+            _ => None,
+        }
+    }
+
+    /// The row whose lab it is measured in: a tuned path has the domains of the same path untuned.
+    pub fn untuned(self) -> Row {
+        match self {
+            Row::Tuned { path: Some(path), .. } => Row::Path(path),
+            Row::Tuned { path: None, .. } => Row::AsIs,
+            row => row,
+        }
+    }
+
     /// The I/O method that the row stands for.
     pub fn method(self) -> Option<IoMethod> {
         match self {
@@ -102,7 +134,7 @@ impl Row {
             Row::Device(flavour) => Some(flavour.method()),
             Row::Queue(Queueing::Function) => Some(IoMethod::SrIov),
             Row::Queue(_) => Some(IoMethod::Paravirtual),
-            Row::Path(_) | Row::Zones { .. } | Row::Engine(_) => None,
+            Row::Path(_) | Row::Zones { .. } | Row::Engine(_) | Row::AsIs | Row::Tuned { .. } => None,
         }
     }
 
@@ -110,7 +142,7 @@ impl Row {
     pub fn flavour(self) -> Option<Flavour> {
         match self {
             Row::Device(flavour) => Some(flavour),
-            Row::Method(_) | Row::Queue(_) | Row::Path(_) | Row::Zones { .. } | Row::Engine(_) => None,
+            _ => None,
         }
     }
 
@@ -135,9 +167,10 @@ impl Row {
     pub(super) fn kind(self) -> RowKind {
         match self {
             Row::Method(_) | Row::Device(_) | Row::Queue(_) => RowKind::Methods,
-            Row::Path(_) => RowKind::Paths,
+            Row::Path(_) | Row::Tuned { path: Some(_), .. } => RowKind::Paths,
             Row::Zones { .. } => RowKind::Zones,
             Row::Engine(_) => RowKind::Engines,
+            Row::AsIs | Row::Tuned { path: None, .. } => RowKind::Settings,
         }
     }
 }
@@ -153,6 +186,8 @@ pub(super) enum RowKind {
     Zones,
     #[strum(to_string = "engines share one path")]
     Engines,
+    #[strum(to_string = "tuning steps share one path")]
+    Settings,
 }
 
 /// A text that names no row.
@@ -201,13 +236,49 @@ impl FromStr for Row {
         if let Ok(path) = text.parse() {
             return Ok(Row::Path(path));
         }
+        if text == AS_IS {
+            return Ok(Row::AsIs);
+        }
+        if let Some(tuned) = tuned(text) {
+            return Ok(tuned);
+        }
         let pair = text.split_once("-to-").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
         pair.map(|(from, to)| Row::Zones { from, to }).ok_or_else(|| UnknownRow(text.to_owned()))
     }
+}
+
+/// `+gro`, or `host-to-guest+gro`.
+fn tuned(text: &str) -> Option<Row> {
+    let (path, step) = text.split_once('+')?;
+    let path = if path.is_empty() { None } else { Some(path.parse().ok()?) };
+    Some(Row::Tuned { path, step: step.parse().ok()? })
 }
 
 fn device(text: &str) -> Option<Flavour> {
     let (method, flavour) = text.split_once(':')?;
     let flavour: Flavour = flavour.parse().ok()?;
     (<&str>::from(flavour.method()) == method).then_some(flavour)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tuned_row_is_read_as_it_is_written() {
+        for text in ["as-is", "+gro", "+rps,xps", "host-to-guest+tcp-buffers"] {
+            assert_eq!(text.parse::<Row>().map(|row| row.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["+", "+GRO", "bridge+gro", "host-to-guest+"] {
+            assert!(text.parse::<Row>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_tuned_path_is_measured_where_the_path_is() {
+        let row = |text: &str| text.parse::<Row>().expect("a row");
+        assert_eq!(row("host-to-guest+gro").untuned(), row("host-to-guest"));
+        assert_eq!(row("+gro").untuned(), Row::AsIs);
+        assert_eq!(row("bridge").untuned(), row("bridge"));
+    }
 }

@@ -53,6 +53,13 @@ pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
     let mut builder = Builder::new(study, name);
     let cabling = cabling(study, rows).of;
     for row in rows {
+        // The rows of a path's steps have the ends of the path.
+        let like =
+            rows.iter().find(|other| row.untuned() == other.untuned() && builder.arrangement.ends.contains_key(other));
+        if let Some(pairs) = like.and_then(|like| builder.arrangement.ends.get(like)).cloned() {
+            builder.arrangement.ends.insert(*row, pairs);
+            continue;
+        }
         builder.cable = cabling.get(row).map(|nth| (*nth, study.cables[*nth].clone()));
         let nic = study.attach(*row);
         let pairs = match (*row, nic) {
@@ -62,7 +69,8 @@ pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
             (Row::Method(method), None) => vec![builder.back_to_back(method, study.both)],
             (Row::Queue(_), None) => vec![builder.back_to_back(IoMethod::SrIov, false)],
             (Row::Zones { from, to }, None) => vec![builder.one_host(from, to)],
-            (Row::Engine(_) | Row::Device(_), None) => vec![builder.one_wire()],
+            (Row::Tuned { path: Some(path), .. }, nic) => vec![builder.path(path, nic)],
+            (Row::Engine(_) | Row::Device(_) | Row::AsIs | Row::Tuned { .. }, None) => vec![builder.one_wire()],
         };
         builder.arrangement.ends.insert(*row, pairs);
     }

@@ -24,12 +24,13 @@ pub(super) fn cabling(study: &Study, rows: &[Row]) -> Cabling {
     let mut cabling = Cabling::default();
     let (count, mut next) = (study.cables.len(), 0);
     for row in rows {
-        let shared = (count < rows.len() && shares(study, *row)).then(|| cabling.of.get(&NATIVE)).flatten();
+        let native = (count < rows.len() && shares(study, *row)).then(|| cabling.of.get(&NATIVE)).flatten();
+        let shared = native.or_else(|| row.step().and_then(|_| cabling.of.get(&row.untuned())));
         match (shared.copied(), row) {
             _ if count == 0 => cabling.lacking.extend(without(*row)),
             (Some(shared), _) => drop(cabling.of.insert(*row, shared)),
-            // Engines are compared on one path.
-            (None, Row::Engine(_)) => drop(cabling.of.insert(*row, 0)),
+            // Engines and settings are compared on one path.
+            (None, Row::Engine(_) | Row::AsIs | Row::Tuned { path: None, .. }) => drop(cabling.of.insert(*row, 0)),
             (None, _) if next < count => {
                 cabling.of.insert(*row, next);
                 next += 1;

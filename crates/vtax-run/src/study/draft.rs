@@ -52,6 +52,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         label: ForeignText::default(),
         command: ForeignText::default(),
         imported: None,
+        steps: Vec::new(),
         study: wanted.study,
     })
 }
@@ -102,7 +103,7 @@ fn needed(row: Row) -> Vec<IoMethod> {
         Row::Queue(_) => row.method().into_iter().collect(),
         // The switch outside the host is a bridge.
         Row::Zones { from, to } => vec![zone(from), zone(to), IoMethod::Bridge],
-        Row::Path(_) | Row::Engine(_) => vec![IoMethod::Native],
+        Row::Path(_) | Row::Engine(_) | Row::AsIs | Row::Tuned { .. } => vec![IoMethod::Native],
     }
 }
 

@@ -28,17 +28,22 @@ use vtax_engine::{EndSetup, Station};
 use vtax_lab::Lab;
 use vtax_model::{
     foreign::ForeignText,
-    run::{Figures, GuestMachine, PairReports, PartialRecord, PlacementNote, RowEnds},
+    run::{Figures, GuestMachine, PairReports, PartialRecord, PlacementNote, RowEnds, RunHeader, UnavailableRow},
     study::Row,
     units::Mtu,
     workload::{TestSpec, Transport},
 };
 
 use super::{
-    runner::{BrokenTurns, SampleError, Sampler},
+    runner::{BrokenTurns, SampleError, Sampler, Settings},
+    steps::{PlannedSteps, StepSwitch, TunedPlace, goal_of, nothing_to_change},
     timetable::Gaps,
 };
-use crate::{events::RunEvents, interrupt::Interrupt};
+use crate::{
+    events::RunEvents,
+    interrupt::Interrupt,
+    stop::{Stop, and_then},
+};
 use agent::Agent;
 pub(super) use built::lab_name;
 use end::{ConnectedEnd, ConnectedRow};
@@ -62,12 +67,14 @@ pub(crate) struct ConnectedEnds {
     gaps: Gaps,
     /// The one CPU of both ends of rows that take turns, if they share one.
     shared_cpu: Option<u32>,
+    /// Changes the settings of rows that have steps.
+    steps: Option<StepSwitch>,
 }
 
 impl ConnectedEnds {
     fn new(rows: Vec<ConnectedRow>, lab: Option<Arc<Lab>>, directory: &Path) -> ConnectedEnds {
-        let (unfit, mtu, first_sample, gaps, shared_cpu) = Default::default();
-        ConnectedEnds { rows, lab, unfit, directory: directory.to_owned(), mtu, first_sample, gaps, shared_cpu }
+        let (unfit, mtu, first_sample, gaps, shared_cpu, steps) = Default::default();
+        ConnectedEnds { rows, lab, unfit, directory: directory.to_owned(), mtu, first_sample, gaps, shared_cpu, steps }
     }
 
     pub(crate) fn first_sample(&self) -> Option<Instant> {
@@ -130,13 +137,55 @@ impl ConnectedEnds {
         agents
     }
 
-    /// Ends the agents, and removes the lab if it was built for the run.
+    /// Brings settings back, ends the agents, and removes the lab if it was built for the run.
     pub(crate) fn down(self) -> miette::Result<()> {
+        let settings = self.steps.map_or(Ok(()), StepSwitch::end);
         drop(self.rows);
-        match self.lab.and_then(Arc::into_inner) {
+        let lab = match self.lab.and_then(Arc::into_inner) {
             Some(lab) => lab.down().context("removing the lab"),
             None => Ok(()),
+        };
+        [settings.err(), lab.err()].into_iter().flatten().reduce(and_then).map_or(Ok(()), Err)
+    }
+
+    /// Plans what the study's steps change, and records it. Rows whose step changes nothing are unavailable.
+    pub(crate) fn plan_steps(
+        &mut self,
+        header: &mut RunHeader,
+        directory: &Path,
+        events: &RunEvents,
+    ) -> Result<(), Stop> {
+        let study = &header.study;
+        if study.steps.is_empty() {
+            return Ok(());
         }
+        let goal = goal_of(study.cells.iter().map(|cell| cell.workload.kind()));
+        let PlannedSteps { switch, without } =
+            StepSwitch::plan(&study.steps, goal, &self.tuned_places()?, directory, events)?;
+        header.steps = switch.records();
+        if header.steps.is_empty() {
+            return Err(nothing_to_change(&without));
+        }
+        for (step, unsupported) in without {
+            let rows = header.study.rows.iter().filter(|row| row.step() == Some(step));
+            let row = |row: &Row| UnavailableRow { method: *row, unsupported: unsupported.clone() };
+            header.unavailable.extend(rows.map(row));
+        }
+        self.steps = Some(switch);
+        Ok(())
+    }
+
+    /// The network stacks that the packets of the paths go through, each once.
+    pub(crate) fn tuned_places(&self) -> Result<Vec<TunedPlace>, Stop> {
+        let mut places: Vec<TunedPlace> = Vec::new();
+        for end in self.ends() {
+            for place in end.tuned_places()? {
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+        }
+        Ok(places)
     }
 
     fn ends(&self) -> impl Iterator<Item = &ConnectedEnd> {
@@ -189,6 +238,10 @@ fn figures(connected: &ConnectedRow, spec: &TestSpec, taken: &ParallelReports) -
 }
 
 impl Sampler for ConnectedEnds {
+    fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError> {
+        self.steps.as_mut().map_or(Ok(()), |steps| steps.use_settings(settings))
+    }
+
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError> {
         self.mtu = Some(mtu);
         self.fit(mtu)

@@ -80,7 +80,7 @@ impl PlanForecast {
         }
         let line = match (&self.known, header.unsettled) {
             (_, Some(goal @ Goal::Show(_))) => format!("plan: {PILOT} rounds first; they tell how many {goal} needs"),
-            (_, Some(goal @ Goal::Budget(_))) => {
+            (_, Some(goal @ (Goal::Budget(_) | Goal::Within { .. }))) => {
                 format!("plan: {PILOT} rounds first; they tell how many {goal} has room for")
             }
             (Some(known), None) => {

@@ -12,8 +12,9 @@ use vtax_model::{
     guest::GuestDefaults,
     method::DomainKind,
     options::{Engine, OptionError, Segments, TestOptions},
+    run::{Goal, RunHeader},
     spelling::there_are,
-    study::{Row, SamplingPlan, Study, SweepPoint, TestSizes},
+    study::{Row, SamplingPlan, Study, SweepPoint, TestSizes, TuningStep},
     units::{ByteSize, Mtu, Span},
     workload::{SpecError, TestKind, Transport, Workload, WorkloadError},
 };
@@ -55,6 +56,15 @@ pub struct MeasureRequest {
     pub seed: Option<u64>,
     /// When to stop before or after `samples` rounds.
     pub stopping: Option<StoppingRule>,
+    /// Settings that are tried: each against the settings as they are. Then there is one engine.
+    #[serde(default)]
+    pub steps: Vec<TuningStep>,
+    /// Under which conditions.
+    #[serde(default)]
+    pub instrument: Instrument,
+    /// What the number of rounds is chosen for, in place of `samples`.
+    #[serde(default)]
+    pub goal: Option<Goal>,
 }
 
 /// A test by its name, as `tcp-rr`.
@@ -130,12 +140,54 @@ impl MeasureRequest {
     /// Stands for the MTU of a path that isn't known yet.
     pub(crate) const ANY_MTU: Mtu = Mtu::MAX;
 
+    /// What a run that has tried settings has measured, with other settings.
+    pub fn trying(header: &RunHeader, steps: Vec<TuningStep>, goal: Goal) -> MeasureRequest {
+        let study = &header.study;
+        let instrument = study.answering();
+        let mut tests: Vec<Test> = Vec::new();
+        for cell in &study.cells {
+            let test = Test { transport: cell.transport, kind: cell.workload.kind() };
+            if !tests.contains(&test) {
+                tests.push(test);
+            }
+        }
+        MeasureRequest {
+            endpoints: study.endpoints.clone(),
+            tests,
+            engines: vec![Engine::default()],
+            streams: vec![1],
+            sizes: GivenSizes::default(),
+            gaps: vec![None],
+            options: TestOptions::default(),
+            samples: None,
+            sampling: *header.plan_of(instrument),
+            quick: false,
+            seed: Some(header.seed.wrapping_add(1)),
+            stopping: None,
+            steps,
+            instrument,
+            goal: Some(goal),
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), Stop> {
         self.wanted(KnownPath { mtu: MeasureRequest::ANY_MTU, ipv6: false }).map(drop)
     }
 
     pub(crate) fn rows(&self) -> Vec<Row> {
-        self.engines.iter().copied().map(Row::Engine).collect()
+        if self.steps.is_empty() {
+            return self.engines.iter().copied().map(Row::Engine).collect();
+        }
+        let tuned = self.steps.iter().map(|step| Row::Tuned { path: None, step: step.name });
+        std::iter::once(Row::AsIs).chain(tuned).collect()
+    }
+
+    fn baseline(&self) -> Row {
+        match self.rows()[..] {
+            [Row::AsIs, ..] => Row::AsIs,
+            _ if self.engines.contains(&Engine::Blocking) => Row::Engine(Engine::Blocking),
+            _ => Row::Engine(self.engines[0]),
+        }
     }
 
     pub(crate) fn on(&self, mtu: Option<Mtu>, ipv6: bool, events: &RunEvents) -> KnownPath {
@@ -165,22 +217,21 @@ impl MeasureRequest {
 
     pub(crate) fn wanted(&self, way: KnownPath) -> Result<ChangedStudy, Stop> {
         let study = self.study(way).or_input()?;
-        let (plan, quick, seed, stopping) = (study.plan, self.quick, self.seed, self.stopping);
-        Ok(ChangedStudy { plan, path_plan: None, study, quick, seed, stopping, goal: None })
+        let (plan, quick, seed, stopping, goal) = (study.plan, self.quick, self.seed, self.stopping, self.goal);
+        Ok(ChangedStudy { plan, path_plan: study.path, study, quick, seed, stopping, goal })
     }
 
     fn study(&self, way: KnownPath) -> miette::Result<Study> {
         self.check_use()?;
         let cells = self.cells(way)?;
-        let baseline = if self.engines.contains(&Engine::Blocking) { Engine::Blocking } else { self.engines[0] };
         let plan = self.plan(&cells)?;
         Ok(Study {
-            id: "measure".parse().expect("a name"),
+            id: if self.steps.is_empty() { "measure" } else { "tune" }.parse().expect("a name"),
             title: self.title().into(),
             question: ForeignText::default(),
             rows: self.rows(),
             extra: Vec::new(),
-            baseline: Row::Engine(baseline),
+            baseline: self.baseline(),
             both: false,
             pairs: 1,
             addresses: None,
@@ -188,10 +239,11 @@ impl MeasureRequest {
             cables: Vec::new(),
             domains: DomainKind::Guest,
             guest: GuestDefaults::default(),
+            steps: self.steps.clone(),
             cells,
             plan,
             quick: plan,
-            path: None,
+            path: (self.instrument == Instrument::Path).then_some(plan),
             quick_path: None,
             answer: None,
             quick_file: None,
@@ -234,8 +286,8 @@ impl MeasureRequest {
         for test in &self.tests {
             for streams in &self.streams {
                 for (variant, point) in (0..).zip(self.points()).filter(|(_, point)| point.concerns(test.kind)) {
-                    for engine in &self.engines {
-                        cells.push(self.cell(way, *test, *streams, (variant, point), *engine)?);
+                    for row in self.rows() {
+                        cells.push(self.cell(way, *test, *streams, (variant, point), row)?);
                     }
                 }
             }
@@ -257,13 +309,14 @@ impl MeasureRequest {
         test: Test,
         streams: u32,
         (variant, point): (u32, SweepPoint),
-        engine: Engine,
+        row: Row,
     ) -> miette::Result<Cell> {
+        let engine = if let Row::Engine(engine) = row { engine } else { self.engines[0] };
         let gap = point.gap_of(test.kind);
         let options = TestOptions { engine, gap, ..self.options };
         let workload = self.workload(way, test, point.size);
-        let cell = Cell {
-            row: Row::Engine(engine),
+        let mut cell = Cell {
+            row,
             mtu: way.mtu,
             transport: test.transport,
             workload,
@@ -272,6 +325,9 @@ impl MeasureRequest {
             instrument: Instrument::default(),
             variant,
         };
+        if self.instrument == Instrument::Path {
+            cell.hold_still();
+        }
         self.check_cell(way, &cell)?;
         Ok(cell)
     }
@@ -307,7 +363,7 @@ impl MeasureRequest {
 
     /// Several engines are compared, which takes more rounds than a mean.
     fn plan(&self, cells: &[Cell]) -> miette::Result<SamplingPlan> {
-        let comparisons = cells.len() - cells.len() / self.engines.len();
+        let comparisons = cells.len() - cells.len() / self.rows().len();
         let samples = self.samples.unwrap_or_else(|| rounds_for(comparisons));
         let plan = SamplingPlan { samples, ..self.sampling };
         plan.check().map_err(blaming)?;
@@ -385,6 +441,9 @@ mod tests {
             quick: false,
             seed: None,
             stopping: None,
+            steps: Vec::new(),
+            instrument: Instrument::System,
+            goal: None,
         }
     }
 

@@ -365,7 +365,7 @@ pub fn read_endpoints(path: &str) -> Result<Vec<Endpoint>, Stop> {
 }
 
 /// Reads a file that a user wrote. A device such as `/dev/zero` would fill the memory.
-fn read_bounded(path: &str) -> io::Result<String> {
+pub fn read_bounded(path: &str) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(FILE_MOST.0 + 1).read_to_string(&mut text)?;
     match text.len() as u64 > FILE_MOST.0 {

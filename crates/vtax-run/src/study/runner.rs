@@ -9,9 +9,9 @@ use std::{
 };
 
 use vtax_model::{
-    cell::{Cell, Turn, pass_orders},
+    cell::{Arm, Cell, Turn, pass_orders},
     run::{Failure, Figures, PartialRecord, RunReadings, RunState, Sample, SampleReading, primary_figures},
-    study::Row,
+    study::{Row, StepName},
     units::{Mtu, Span},
     workload::{TestSpec, Workload},
 };
@@ -20,7 +20,20 @@ use vtax_stats::stopping::Decision;
 use super::clock;
 use crate::events::{RunEvent, RunEvents, SampleProgress};
 
+/// The settings of the machines of a path while a sample is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settings {
+    /// As they were found.
+    AsIs,
+    /// As they were found, but all steps have been made and taken back just before: what that leaves behind shows here.
+    Rewritten,
+    /// Those of a step.
+    Of(StepName),
+}
+
 pub(crate) trait Sampler {
+    /// Brings settings into force. A run without tuning steps doesn't ask for it.
+    fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError>;
     /// Sets the MTU of every hop, and verifies it.
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
     /// One timed run between the ends of `row`.
@@ -144,7 +157,7 @@ impl Rounds<'_, '_> {
                 group.retain(|turn| !done.contains(&(round, *turn)) && !self.given_up(turn.cell));
                 self.group(round, group)?;
             }
-            if self.precise_enough(round) {
+            if self.precise_enough(round) || self.run.is_decided(round) {
                 break;
             }
         }
@@ -152,14 +165,29 @@ impl Rounds<'_, '_> {
     }
 
     /// The samples of a round in groups: rows that take turns are one group, every other sample is a group of its own.
+    /// Settings can't be changed between two slices.
     fn groups(&self, round: u32) -> Vec<Vec<Turn>> {
         let header = &self.run.header;
         let block = |turn: &Turn| header.study.cells[turn.cell].block();
         let together = |one: &Turn, next: &Turn| {
-            let (one, next) = (block(one), block(next));
-            one == next && header.plan_of(one.instrument).slices.is_some()
+            let of_one_block = block(one) == block(next) && self.settings(one) == self.settings(next);
+            of_one_block && header.plan_of(block(one).instrument).slices.is_some()
         };
         header.turns(round).chunk_by(together).map(<[Turn]>::to_vec).collect()
+    }
+
+    /// None if the run changes no settings.
+    fn settings(&self, turn: &Turn) -> Option<Settings> {
+        let study = &self.run.header.study;
+        (!study.steps.is_empty()).then(|| match (study.cells[turn.cell].row.step(), turn.arm) {
+            (Some(step), _) => Settings::Of(step),
+            (None, Arm::APrime) => Settings::Rewritten,
+            (None, Arm::A) => Settings::AsIs,
+        })
+    }
+
+    fn use_settings(&mut self, turn: &Turn) -> Result<(), SampleError> {
+        self.settings(turn).map_or(Ok(()), |settings| self.sampler.use_settings(settings))
     }
 
     fn group(&mut self, round: u32, group: Vec<Turn>) -> miette::Result<()> {
@@ -207,7 +235,8 @@ impl Rounds<'_, '_> {
         let orders = pass_orders(group.len(), passes, header.seed, round, block);
         let plan = header.plan_of(block.instrument);
         let rows: Vec<(Row, TestSpec)> = cells.iter().map(|cell| (cell.row, cell.spec(plan))).collect();
-        self.set_mtu(mtu).map_err(|error| BrokenTurns { index: 0, error })?;
+        let ready = self.use_settings(&group[0]).and_then(|()| self.set_mtu(mtu));
+        ready.map_err(|error| BrokenTurns { index: 0, error })?;
         self.sampler.take_turns(&rows, &orders)
     }
 
@@ -257,6 +286,7 @@ impl Rounds<'_, '_> {
         let header = &self.run.header;
         let cell = header.study.cells[turn.cell];
         let spec = cell.spec(header.plan_of(cell.instrument));
+        self.use_settings(&turn)?;
         self.set_mtu(cell.mtu)?;
         self.sampler.sample(cell.row, &spec)
     }

@@ -9,6 +9,7 @@ use vtax_lab::{GuestNeeds, Lifetime, World};
 use vtax_model::{
     endpoint::{Control, Endpoint, Pins},
     options::CongestionControl,
+    proof::{FloorProof, floors},
     run::{Environment, RunHeader, RunReadings, RunState, UnavailableRow},
     study::Study,
 };
@@ -21,6 +22,7 @@ use super::{
     measure::MeasureRequest,
     options::ChangedStudy,
     runner::{self, Ended, Pace, RunSurroundings},
+    steps::check_rules,
 };
 use crate::{
     events::{RunEvent, RunEvents, SessionEnd},
@@ -43,7 +45,10 @@ impl Runner for LocalRunner<'_> {
     fn run(&self, job: &Job, old: Option<RunReadings>) -> Result<RanJob, Stop> {
         let source = RunSource::of(job, old)?;
         source.check_congestion().or_input()?;
+        source.check_rules().or_input()?;
         let agent = self.locations.agent_program()?;
+        // In a user namespace, root is no longer who owns the machine's own folder.
+        let tuning = self.locations.tuning_dir()?;
         // Before the first thread: a process with threads can't enter a user namespace.
         let world = source.world()?;
         let (begun, events) = (Instant::now(), self.events);
@@ -53,6 +58,7 @@ impl Runner for LocalRunner<'_> {
         let setup = RunSetup {
             world: world.as_ref(),
             agent: &agent,
+            tuning: &tuning,
             needs: GuestNeeds::new(&agent, job.conditions.kernel.as_deref()),
             conditions: &job.conditions,
             store: self.store,
@@ -96,6 +102,15 @@ impl RunSource {
             RunSource::Study(wanted) => &wanted.study.endpoints,
             RunSource::Measure(asked) => &asked.endpoints,
             RunSource::Old(run) => &run.header.study.endpoints,
+        }
+    }
+
+    /// Checks that there are the rules that tuning steps name.
+    fn check_rules(&self) -> miette::Result<()> {
+        match self {
+            RunSource::Study(wanted) => check_rules(&wanted.study.steps),
+            RunSource::Measure(asked) => check_rules(&asked.steps),
+            RunSource::Old(run) => check_rules(&run.header.study.steps),
         }
     }
 
@@ -146,6 +161,8 @@ struct PreparedRun {
 pub(super) struct RunSetup<'a> {
     world: Option<&'a World>,
     pub(super) agent: &'a Path,
+    /// The folder of the journal of changed settings.
+    tuning: &'a Path,
     pub(super) needs: GuestNeeds,
     pub(super) conditions: &'a Conditions,
     store: Option<&'a Store>,
@@ -172,7 +189,8 @@ impl RunSetup<'_> {
                 // comes after them.
                 let builds = header.study.endpoints.is_empty();
                 lines.iter().filter(|_| builds).for_each(|line| self.events.tell(line));
-                let ends = self.connect(&header)?;
+                let mut ends = self.connect(&header)?;
+                ends.plan_steps(&mut header, self.tuning, self.events)?;
                 let prepared = self.begin(header, ends, no_kvm)?;
                 lines.iter().filter(|_| !builds).for_each(|line| self.events.tell(line));
                 Ok(PreparedRun { needs_pilot, ..prepared })
@@ -181,9 +199,19 @@ impl RunSetup<'_> {
                 let mut connector = EndpointConnector::new(self.world, self.agent, self.events);
                 asked.endpoints = connector.complete(asked.endpoints)?;
                 let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[MeasureRequest::ANY_MTU]).or_input()?;
-                let ends = connector.connect(&pairs, &self.conditions.directory)?;
+                let mut ends = connector.connect(&pairs, &self.conditions.directory)?;
                 let wanted = asked.wanted(asked.on(ends.mtu(), ends.speaks_ipv6(), self.events))?;
-                self.begin(header(wanted, Vec::new())?, ends, None)
+                let mut header = header(wanted, Vec::new())?;
+                if asked.steps.is_empty() {
+                    return self.begin(header, ends, None);
+                }
+                ends.plan_steps(&mut header, self.tuning, self.events)?;
+                let forecast = PlanForecast::of(&header, self.store)?;
+                forecast.settle(&mut header)?;
+                let (lines, needs_pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
+                let prepared = self.begin(header, ends, None)?;
+                lines.iter().for_each(|line| self.events.tell(line));
+                Ok(PreparedRun { needs_pilot, ..prepared })
             }
         }
     }
@@ -227,6 +255,9 @@ impl RunSetup<'_> {
         let mut ends = self.connect(header)?;
         self.interrupt.only_note();
         ends.check(&header.study)?;
+        let mut now = header.clone();
+        ends.plan_steps(&mut now, self.tuning, self.events)?;
+        same_steps(header, &now).or_input()?;
         // The vCPUs of the new guests must run where the vCPUs of the old ones ran.
         let (policy, responder) = (header.placement.policy.clone(), header.placement.responder_policy.clone());
         ends.place(&header.study, &Pins { policy, responder })?;
@@ -254,6 +285,39 @@ impl RunSetup<'_> {
 
     pub(super) fn in_world(&self) -> Result<&World, Stop> {
         self.world.ok_or_else(|| miette!(code = "no-privilege", "a lab needs privilege")).or_infrastructure()
+    }
+}
+
+/// Why the first rounds of a run that tries settings are of no use, if they are: making changes and taking them back has
+/// left something behind.
+fn biased(run: &RunReadings) -> Option<miette::Report> {
+    let floor = floors(run).into_iter().find(FloorProof::is_biased)?;
+    let FloorProof { block, ratio, low, high, p, .. } = floor;
+    let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
+    Some(miette!(
+        code = "biased",
+        "{} {}: after all settings were changed and brought back, the path is not what it was before: {} % [{}, {}], p = {p:.4}. \
+         So no comparison here would be worth anything. Leave out the steps that reset a link, or try longer warm-ups (--warmup)",
+        block.transport,
+        block.test,
+        percent(ratio),
+        percent(low),
+        percent(high)
+    ))
+}
+
+/// Refuses to go on with a run whose steps would change other settings now.
+fn same_steps(then: &RunHeader, now: &RunHeader) -> miette::Result<()> {
+    let changed = then.steps.iter().zip(&now.steps).find(|(then, now)| then != now).map(|(then, _)| then.step);
+    match (changed, then.steps.len() == now.steps.len()) {
+        (None, true) => Ok(()),
+        (step, _) => Err(miette!(
+            code = "run-from-elsewhere",
+            "the settings that {} would change are no longer what they were when the run {} began: its samples would not \
+             belong together; start a new run",
+            step.map_or("a step".to_owned(), |step| format!("the step `{step}`")),
+            then.id
+        )),
     }
 }
 
@@ -319,6 +383,9 @@ impl PreparedRun {
         self.run.header = planned;
         if ended.error.is_some() || ended.state != RunState::Complete {
             return Some(ended);
+        }
+        if let Some(error) = biased(&self.run) {
+            return Some(Ended { state: RunState::Stopped, error: Some(error) });
         }
         let piloted = forecast::settle_by_pilot(&mut self.run);
         piloted.line.iter().for_each(|line| around.events.tell(line));

@@ -89,6 +89,16 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax tune apply tcp-buffers --rtt 20ms", "buffers for a path with this round trip"),
             ("vtax tune apply mtu --confirm-within 60s", "brought back unless you press Enter"),
             ("vtax tune apply offloads --in rack/web", "of a zone of a lab"),
+            ("vtax tune apply --file proved.toml", "what was proved on another host"),
+        ],
+    ),
+    (
+        "tune prove",
+        &[
+            ("vtax tune prove --all-safe --from zone:rack/web --to zone:rack/db", "keep what is shown to help"),
+            ("vtax tune prove tcp-buffers rps --to ssh:vm1 --budget 20m", "two rules, on the path to another host"),
+            ("vtax tune prove --bundle rps,xps --to ssh:vm1 --keep-none", "two rules as one, and only to know"),
+            ("vtax tune prove --resume last", "go on with a proof that was stopped"),
         ],
     ),
     ("tune revert", &[("vtax tune revert", "everything as before"), ("vtax tune revert 2", "only change 2")]),

@@ -1,6 +1,6 @@
 //! `vtax measure`.
 
-mod values;
+pub(super) mod values;
 
 use std::{net::IpAddr, path::PathBuf};
 
@@ -8,6 +8,7 @@ use clap::Args;
 use miette::miette;
 use vtax_agent::ssh;
 use vtax_model::{
+    cell::Instrument,
     endpoint::{Control, DeviceName, End, Endpoint},
     options::{
         ArrivalProcess, Arrivals, Burst, CongestionControl, Dscp, Idle, RequestRate, Segments, Sending, SocketOptions,
@@ -39,7 +40,7 @@ const DURATION: Span = Span::from_millis(1000);
 #[derive(Debug, Args)]
 pub(crate) struct MeasureArgs {
     #[command(flatten)]
-    ends: Ends,
+    ends: MeasuredEnds,
     #[command(flatten)]
     what: What,
     #[command(flatten)]
@@ -58,8 +59,8 @@ pub(crate) struct MeasureArgs {
 
 /// Between whom.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Ends")]
-struct Ends {
+#[command(next_help_heading = "MeasuredEnds")]
+pub(super) struct MeasuredEnds {
     /// The end that answers or receives: local, ssh:HOST, libvirt:NAME (a virtual machine that libvirt runs),
     /// zone:NAME or zone:LAB/NAME (a zone, host or guest of a lab that is up). Give the option several times and
     /// as many pairs measure at the same time
@@ -86,7 +87,7 @@ struct Ends {
     #[arg(long, value_name = "CID", value_parser = whole::<u32>)]
     to_cid: Vec<u32>,
     #[command(flatten)]
-    pinned: run::Pinned,
+    pub(super) pinned: run::Pinned,
 }
 
 /// What is sent.
@@ -253,6 +254,9 @@ impl MeasureArgs {
             quick: self.sampling.quick,
             seed: self.sampling.seed,
             stopping: self.sampling.precision.rule()?,
+            steps: Vec::new(),
+            instrument: Instrument::System,
+            goal: None,
         })
     }
 
@@ -283,8 +287,8 @@ impl Sizes {
     }
 }
 
-impl Ends {
-    fn endpoints(&self) -> Result<Vec<Endpoint>, Stop> {
+impl MeasuredEnds {
+    pub(super) fn endpoints(&self) -> Result<Vec<Endpoint>, Stop> {
         for control in self.to.iter().chain(&self.from) {
             if let Control::Ssh(host) = control {
                 ssh::check(host).or_input()?;

@@ -27,7 +27,7 @@ use crate::{
     terminal::{print, print_styled, print_written, size},
 };
 use changes::ChangeArgs;
-pub(super) use changes::Precision;
+pub(super) use changes::{INSTRUMENTS, Precision};
 
 /// How a result is printed.
 #[derive(Debug, Clone, Args)]

@@ -3,6 +3,8 @@
 mod apply;
 mod asked;
 mod check;
+mod file;
+mod prove;
 mod revert;
 mod status;
 
@@ -19,6 +21,8 @@ pub(crate) enum TuneVerb {
     Check(check::CheckArgs),
     /// Change what rules have found; `vtax tune revert` takes it back
     Apply(apply::ApplyArgs),
+    /// Try what rules have found on a path, and keep what is shown to help
+    Prove(Box<prove::ProveArgs>),
     /// Bring the values from before back
     Revert(revert::RevertArgs),
     /// Show what is changed, and whether it still is
@@ -29,6 +33,7 @@ pub(crate) fn tune(verb: &TuneVerb, places: &Locations) -> Result<Exit, Stop> {
     match verb {
         TuneVerb::Check(args) => check::check(args),
         TuneVerb::Apply(args) => apply::apply(args, places),
+        TuneVerb::Prove(args) => prove::prove(args, places),
         TuneVerb::Revert(args) => revert::revert(args, places),
         TuneVerb::Status(args) => status::status(args, places),
     }

@@ -30,6 +30,7 @@ impl Imported<'_> {
         // Without it the id is the same as that of another import of the same second, which the store refuses.
         let _ = getrandom(&mut random, GetRandomFlags::empty());
         RunHeader {
+            steps: Vec::new(),
             id: format!("{}-{stamp}-{:04x}", self.study.id, u16::from_le_bytes(random)),
             started: format!("{begun:.3}"),
             plan: self.study.plan,

@@ -11,6 +11,7 @@ use vtax_model::{
 };
 
 use super::{agent::Agent, attachment::Attachment};
+use crate::{stop::Stop, study::steps::TunedPlace};
 
 pub(super) struct ConnectedRow {
     pub(super) row: Row,
@@ -62,6 +63,18 @@ impl ConnectedEnd {
             environment: self.agent.elsewhere().cloned(),
             domain: self.attachment.domain().cloned(),
         }
+    }
+
+    /// The network stacks of this machine whose settings matter to the end: its own, and that of its host.
+    pub(super) fn tuned_places(&self) -> Result<Vec<TunedPlace>, Stop> {
+        let Some(place) = self.attachment.place() else {
+            let here = self.agent.elsewhere().is_none();
+            return Ok(self.link().filter(|_| here).map(|link| TunedPlace::machine(&link.link)).into_iter().collect());
+        };
+        let host = place.lab.endpoints().iter().find(|endpoint| endpoint.name == place.endpoint.host);
+        let own = Some(&place.endpoint).filter(|_| !self.attachment.has_links_of_its_own());
+        let stacks = own.into_iter().chain(host);
+        stacks.map(|endpoint| TunedPlace::namespace(&place.lab.namespace_path(endpoint))).collect()
     }
 
     pub(super) fn link(&self) -> Option<&Hop> {

@@ -56,7 +56,8 @@ impl ConnectedEnds {
             let Ok(connected) = self.connected(cell.row, Some(cell.mtu)) else { continue };
             for pair in &connected.pairs {
                 check_transport(pair, cell.transport)?;
-                let mut of_ip = pair.iter().filter(|_| cell.transport.is_ip());
+                // The MTU is one of the settings that steps change.
+                let mut of_ip = pair.iter().filter(|_| cell.transport.is_ip() && study.steps.is_empty());
                 of_ip.try_for_each(|end| {
                     check_mtu(&format!("{} at {}", end.name, end.address), end.link(), cell.row.overhead(), cell.mtu)
                 })?;

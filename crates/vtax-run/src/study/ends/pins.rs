@@ -9,6 +9,7 @@ use vtax_host::{
 };
 use vtax_model::{
     cell::Cell,
+    cell::Instrument,
     endpoint::{Pinning, Pins},
     options::Engine,
     run::{Placement, PlacementNote},
@@ -41,7 +42,8 @@ impl ConnectedEnds {
         let notes = notes.into_iter().map(PlacementNote::Remark).collect();
         let (policy, responder_policy) = (pins.policy.clone(), pins.responder.clone());
         let [initiator, responder] = self.cpus_here();
-        self.shared_cpu = self.cpu_for_both(&here, pins);
+        let of_path = study.cells.iter().any(|cell| cell.instrument == Instrument::Path);
+        self.shared_cpu = if of_path { self.cpu_for_both(&here, pins) } else { None };
         let path = self.shared_cpu;
         Ok(Placement { policy, responder_policy, initiator, responder, path, guests: None, notes })
     }

@@ -19,15 +19,21 @@ struct Machine<F: FnMut(usize, Row) -> Result<f64, SampleError>> {
     answer: F,
     taken: usize,
     mtu_changes: usize,
+    settings: Vec<Settings>,
 }
 
 impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> Machine<F> {
     fn new(answer: F) -> Self {
-        Machine { answer, taken: 0, mtu_changes: 0 }
+        Machine { answer, taken: 0, mtu_changes: 0, settings: Vec::new() }
     }
 }
 
 impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> Sampler for Machine<F> {
+    fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError> {
+        self.settings.push(settings);
+        Ok(())
+    }
+
     fn set_mtu(&mut self, _: Mtu) -> Result<(), SampleError> {
         self.mtu_changes += 1;
         Ok(())
@@ -104,6 +110,7 @@ fn fresh(study: &str, samples: u32) -> RunReadings {
         label: Default::default(),
         command: Default::default(),
         imported: None,
+        steps: Vec::new(),
     };
     RunReadings::begun(header)
 }
@@ -311,4 +318,29 @@ fn a_killed_run_has_whole_blocks_and_goes_on_with_the_next() {
     run.samples = kept.iter().map(SampleReading::of).collect();
     assert_eq!(go(&mut run, &mut steady()).state, RunState::Complete);
     assert_eq!(samples_left(&run), 0);
+}
+
+#[test]
+fn settings_are_changed_before_each_sample_of_a_step() {
+    let mut run = fresh("demo", 3);
+    let step: StepName = "gro".parse().expect("a name");
+    let study = &mut run.header.study;
+    (study.rows, study.baseline) = (vec![Row::AsIs, Row::Tuned { path: None, step }], Row::AsIs);
+    study.cells.truncate(1);
+    study.cells = study.rows.iter().map(|row| vtax_model::cell::Cell { row: *row, ..study.cells[0] }).collect();
+    study.steps =
+        vec![vtax_model::study::TuningStep { name: step, rules: vec!["offloads".to_owned()], sysctl: BTreeMap::new() }];
+    let mut machine = steady();
+    go(&mut run, &mut machine);
+    let expected = |sample: &SampleReading| match (study_row(&run, sample), sample.arm) {
+        (Row::AsIs, Arm::A) => Settings::AsIs,
+        (Row::AsIs, Arm::APrime) => Settings::Rewritten,
+        _ => Settings::Of(step),
+    };
+    assert_eq!(machine.settings, run.samples.iter().map(expected).collect::<Vec<_>>());
+    assert_eq!(machine.settings.len(), 9);
+}
+
+fn study_row(run: &RunReadings, sample: &SampleReading) -> Row {
+    run.header.study.cells[sample.cell].row
 }

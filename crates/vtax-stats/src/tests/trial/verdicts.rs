@@ -13,7 +13,7 @@ fn tax(log_ratios: &[f64], shift: f64) -> PairedTax {
 
 fn family(taxes: &[PairedTax]) -> Vec<Finding> {
     let comparisons: Vec<Comparison<'_>> = taxes.iter().map(|tax| Comparison { tax, floor: None }).collect();
-    judge_family(&comparisons)
+    judge_family(&comparisons, 1)
 }
 
 fn is_shown(study: &SyntheticStudy) -> bool {

@@ -32,9 +32,9 @@ pub(crate) struct ChangeArgs {
     /// Take as many rounds as it takes to show a difference of this size, as 2%, in four of five such runs. How noisy
     /// rounds are and how long they take is known from the last run of the same study on this machine, else from the
     /// first rounds
-    #[arg(long, value_name = "PERCENT", conflicts_with_all = ["samples", "confidence", "budget"])]
+    #[arg(long, value_name = "PERCENT", conflicts_with_all = ["samples", "confidence"])]
     show: Option<Difference>,
-    /// Take as many rounds as fit into this time, as 2m
+    /// Take as many rounds as fit into this time, as 2m. With --show, no more than that takes
     #[arg(long, value_name = "TIME", conflicts_with_all = ["samples", "confidence"])]
     budget: Option<Span>,
     /// Measured time of each sample, as 30s or 200ms [default: as the study says]
@@ -87,7 +87,7 @@ pub(crate) struct ChangeArgs {
     precision: Precision,
 }
 
-const INSTRUMENTS: [Choice<Instrument>; 2] = [
+pub(crate) const INSTRUMENTS: [Choice<Instrument>; 2] = [
     (
         "path",
         "The path's own cost: CPUs don't sleep, TCP uses cubic, rows take turns within milliseconds",
@@ -122,7 +122,7 @@ pub(crate) struct Precision {
 impl ChangeArgs {
     pub(super) fn changes(self, endpoints: Vec<Endpoint>) -> Result<Changes, Stop> {
         let stopping = self.precision.rule()?;
-        let goal = self.show.map(Goal::Show).or(self.budget.map(Goal::Budget));
+        let goal = Goal::of(self.show, self.budget);
         let ChangeArgs { quick, samples, duration, warmup, both, baseline, methods, guests, guest: domains, .. } = self;
         let ChangeArgs { cable, mtu, instrument, idle, congestion, size, seed, .. } = self;
         Ok(Changes {

@@ -13,10 +13,10 @@ use rustix::{
 use serde::Serialize;
 use vtax_change::{Change, ChangeJournal};
 use vtax_model::units::Span;
-use vtax_run::{Interrupt, Locations, RunEvents};
-use vtax_tune::{ChangeRisk, CheckedRule, HostCheck, Proposal, RULES, TuningFinding, TuningRemedy, TuningRule, plan};
+use vtax_run::{Interrupt, Locations, RunEvents, study::find_rule};
+use vtax_tune::{ChangeRisk, CheckedRule, HostCheck, Proposal, RULES, TuningFinding, TuningRemedy, plan};
 
-use super::{asked::AskedArgs, host, stop, told_recovered, told_undone};
+use super::{asked::AskedArgs, file::TuningFile, host, stop, told_recovered, told_undone};
 use crate::{
     cli::answer,
     exit::{Blamed, Exit, Stop},
@@ -33,6 +33,9 @@ struct WantedRules {
     /// Every finding that risks nothing. Others must be named
     #[arg(long)]
     all_safe: bool,
+    /// The settings of a file that `vtax tune prove` has written, here or on another host
+    #[arg(long, value_name = "FILE")]
+    file: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -73,7 +76,10 @@ pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> 
     told_without_finding(&looked.check, &rules, args.wanted.all_safe)
         .iter()
         .for_each(|line| tell(format_args!("{line}")));
-    let proposals: Vec<Proposal> = found.iter().flat_map(|found| found.says.proposals()).cloned().collect();
+    let proposals: Vec<Proposal> = match &args.wanted.file {
+        Some(file) => TuningFile::read(file)?.setting,
+        None => found.iter().flat_map(|found| found.says.proposals()).cloned().collect(),
+    };
     let advice = found.iter().filter_map(|found| advice(found)).collect();
     let record = |id, changes| AppliedRecord { schema: "vtax.tune-applied/v1", id, changes, advice };
 
@@ -106,28 +112,7 @@ fn wanted(args: &ApplyArgs) -> Result<Vec<&'static str>, Stop> {
     if args.wanted.all_safe {
         return Ok(RULES.iter().filter(|rule| rule.risk == ChangeRisk::Low).map(|rule| rule.id).collect());
     }
-    args.wanted.rules.iter().map(|name| rule(name).map(|rule| rule.id)).collect()
-}
-
-fn rule(name: &str) -> Result<&'static TuningRule, Stop> {
-    let Some(rule) = RULES.iter().find(|rule| rule.id == name) else {
-        let names: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
-        let error = miette::miette!(
-            code = "no-such-rule",
-            "there is no rule `{}`; there is {}",
-            vtax_model::foreign::ForeignText::from(name),
-            names.join(", ")
-        );
-        return Err(Stop::input(error));
-    };
-    if rule.risk == ChangeRisk::Security {
-        return Err(Stop::input(miette::miette!(
-            code = "not-changed-by-vtax",
-            "vtax never changes what {name} is about: {} Read docs/tuning/{name}.md, and change it yourself if it is safe here",
-            rule.risks
-        )));
-    }
-    Ok(rule)
+    args.wanted.rules.iter().map(|name| Ok(find_rule(name).or_input()?.id)).collect()
 }
 
 /// What the rules say that found nothing.

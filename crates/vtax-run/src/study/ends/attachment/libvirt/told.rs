@@ -18,7 +18,8 @@ pub(super) fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
     let nic = record.nic.as_ref();
     let served = nic.map_or(String::new(), |nic| format!("; its NIC is {}", described(nic)));
     let whole = format!("libvirt's {name} is {}{served}; its threads: {}", machine(record), threads(record));
-    let unlabelled = !matches!(row, Row::Engine(_)) && nic.is_some_and(|nic| nic.is_as(row).is_none());
+    let names_an_end = !matches!(row, Row::Engine(_) | Row::AsIs | Row::Tuned { .. });
+    let unlabelled = names_an_end && nic.is_some_and(|nic| nic.is_as(row).is_none());
     let unknown = [
         nic.is_none().then(|| {
             format!(

@@ -1,0 +1,220 @@
+//! What a run that tries settings has proved of each of them.
+//!
+//! A step is kept if it helps by more than a margin, and if nothing else is worse for it. The margin is compared with the
+//! end of the interval, not with the estimate: of a gain of 5 % [1, 9] nobody knows that it is more than 2 %.
+
+mod guard;
+
+use serde::{Deserialize, Serialize};
+use vtax_stats::{Confidence, Preference, Significance, Verdict};
+
+pub use guard::{Guard, GuardFinding};
+
+use crate::{
+    analysis::analyse_readings,
+    cell::{Arm, Block, Cell},
+    result::{CellRecord, Metric, TaxRecord},
+    run::{Difference, RunReadings, SampleReading, pairs},
+    study::{Row, StepName},
+};
+
+/// What a run has proved of all of its steps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Proof {
+    /// In the study's order, without those that change nothing here.
+    pub steps: Vec<StepProof>,
+    /// The settings as they are against themselves, after all steps were made and taken back.
+    pub floors: Vec<FloorProof>,
+}
+
+/// What is proved of one step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepProof {
+    /// Which.
+    pub step: StepName,
+    /// What it does to each test.
+    pub effects: Vec<StepEffect>,
+    /// What must not be worse for it.
+    pub guards: Vec<GuardFinding>,
+    /// What is to be done with it.
+    pub verdict: StepVerdict,
+}
+
+/// What a step does to one test, by the figure that the test is judged by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepEffect {
+    /// Which test.
+    pub block: Block,
+    /// The comparison with the settings as they are.
+    pub tax: TaxRecord,
+}
+
+/// What becomes of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum StepVerdict {
+    /// It helps by more than the margin, and no guard is broken.
+    Kept,
+    /// It helps, but not surely by more than the margin.
+    TooSmall,
+    /// No effect is shown.
+    NoEffectShown,
+    /// A test is slower with it.
+    Harmful,
+    /// It helps, and something else is worse for it.
+    GuardBroken,
+    /// Its samples failed.
+    NotMeasured,
+}
+
+/// The settings as they are, twice in a round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FloorProof {
+    /// Which test.
+    pub block: Block,
+    /// The second arm over the first.
+    pub ratio: f64,
+    /// Lower end of its 95 % interval.
+    pub low: f64,
+    /// Upper end of its 95 % interval.
+    pub high: f64,
+    /// Of this comparison alone.
+    pub p: f64,
+    /// The smallest change of the test that such rounds show. None if not even a factor of two.
+    pub could_show: Option<f64>,
+}
+
+/// What is left of a change of settings after it was taken back would be in every comparison. Below this p the run is of no
+/// use.
+const BIASED: f64 = 0.01;
+
+impl FloorProof {
+    /// Whether making changes and taking them back leaves something behind.
+    pub fn is_biased(&self) -> bool {
+        self.p < BIASED
+    }
+}
+
+impl Proof {
+    /// Judges the steps of a run.
+    pub fn of(run: &RunReadings, margin: Difference) -> Proof {
+        let document = analyse_readings(run);
+        let measured = run.header.steps.iter().map(|record| record.step);
+        let steps = measured.map(|step| step_proof(run, &document.cells, step, margin)).collect();
+        Proof { steps, floors: floors(run) }
+    }
+
+    /// Whether changes that were taken back have left something behind. Then nothing is proved.
+    pub fn is_biased(&self) -> bool {
+        self.floors.iter().any(FloorProof::is_biased)
+    }
+
+    /// The steps to keep.
+    pub fn kept(&self) -> Vec<StepName> {
+        if self.is_biased() {
+            return Vec::new();
+        }
+        self.steps.iter().filter(|proof| proof.verdict == StepVerdict::Kept).map(|proof| proof.step).collect()
+    }
+}
+
+fn step_proof(run: &RunReadings, cells: &[CellRecord], step: StepName, margin: Difference) -> StepProof {
+    let of_step: Vec<usize> = (0..cells.len()).filter(|index| cells[*index].cell.row.step() == Some(step)).collect();
+    let effect = |index: &usize| {
+        let record = &cells[*index];
+        Some(StepEffect { block: record.cell.block(), tax: record.tax.clone()? })
+    };
+    let effects: Vec<StepEffect> = of_step.iter().filter_map(effect).collect();
+    let guards: Vec<GuardFinding> = of_step.iter().flat_map(|index| guard::findings(run, *index)).collect();
+    let complete = !effects.is_empty() && effects.len() == of_step.len();
+    let verdict = if complete { verdict(&effects, &guards, margin) } else { StepVerdict::NotMeasured };
+    StepProof { step, effects, guards, verdict }
+}
+
+fn verdict(effects: &[StepEffect], guards: &[GuardFinding], margin: Difference) -> StepVerdict {
+    let any = |wanted: Verdict| effects.iter().any(|effect| effect.tax.verdict == wanted);
+    let clears = |effect: &&StepEffect| effect.tax.verdict == Verdict::Faster && effect.clears(margin);
+    match () {
+        () if any(Verdict::Slower) => StepVerdict::Harmful,
+        () if !any(Verdict::Faster) => StepVerdict::NoEffectShown,
+        () if !effects.iter().any(|effect| clears(&effect)) => StepVerdict::TooSmall,
+        () if guards.iter().any(|guard| guard.broken) => StepVerdict::GuardBroken,
+        () => StepVerdict::Kept,
+    }
+}
+
+impl StepEffect {
+    /// Whether the whole interval is better than the margin.
+    pub fn clears(&self, margin: Difference) -> bool {
+        let TaxRecord { of, low, high, .. } = &self.tax;
+        match of.direction() {
+            Preference::LowerIsBetter => high.ln() < -margin.log(),
+            Preference::HigherIsBetter => low.ln() > margin.log(),
+        }
+    }
+}
+
+/// How the rows of one step compare with those of another, in the same rounds: `step` over `with`.
+pub fn against(run: &RunReadings, step: StepName, with: StepName) -> Vec<StepComparison> {
+    let cells = &run.header.study.cells;
+    let of = |wanted: StepName| cells.iter().enumerate().filter(move |(_, cell)| cell.row.step() == Some(wanted));
+    let compare = |(index, cell): (usize, &Cell)| {
+        let (other, _) = of(with).find(|(_, other)| other.block() == cell.block())?;
+        let metric = Metric::of(cell.workload.kind());
+        let pairs = pairs(metric, cell.workload.kind(), readings(run, other, Arm::A), readings(run, index, Arm::A));
+        let tax = vtax_stats::PairedTax::of(&pairs, Confidence::P95).ok()?;
+        Some(StepComparison { block: cell.block(), of: metric, ratio: tax.ratio, low: tax.low, high: tax.high })
+    };
+    of(step).filter_map(compare).collect()
+}
+
+/// One step's figure over another's, of one test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as in TaxRecord")]
+pub struct StepComparison {
+    pub block: Block,
+    pub of: Metric,
+    pub ratio: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl StepComparison {
+    /// How much worse the first step is at least and at most, as logarithms: below zero it is better.
+    pub fn worse(&self) -> (f64, f64) {
+        let (low, high) = (self.low.ln(), self.high.ln());
+        match self.of.direction() {
+            Preference::LowerIsBetter => (low, high),
+            Preference::HigherIsBetter => (-high, -low),
+        }
+    }
+}
+
+/// The baseline's two arms, of each test.
+pub fn floors(run: &RunReadings) -> Vec<FloorProof> {
+    let cells = run.header.study.cells.iter().enumerate();
+    let floor = |(index, cell): (usize, &Cell)| {
+        let of = Metric::of(cell.workload.kind());
+        let pairs = pairs(of, cell.workload.kind(), readings(run, index, Arm::A), readings(run, index, Arm::APrime));
+        let tax = vtax_stats::PairedTax::of(&pairs, Confidence::P95).ok()?;
+        let tests = run.header.family(cell.instrument) * run.header.looks().len();
+        let smallest = tax.smallest_shown(tax.pairs, Significance::FIVE_PERCENT.shared_by(tests.max(1)));
+        Some(FloorProof {
+            block: cell.block(),
+            ratio: tax.ratio,
+            low: tax.low,
+            high: tax.high,
+            p: tax.p.get(),
+            could_show: smallest.map(|smallest| smallest.cost(of.direction())),
+        })
+    };
+    cells.filter(|(_, cell)| cell.row == Row::AsIs).filter_map(floor).collect()
+}
+
+fn readings(run: &RunReadings, cell: usize, arm: Arm) -> impl Iterator<Item = &SampleReading> {
+    run.samples.iter().filter(move |reading| reading.cell == cell && reading.arm == arm)
+}
+
+#[cfg(test)]
+mod tests;

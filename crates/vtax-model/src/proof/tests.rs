@@ -1,0 +1,174 @@
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use vtax_stats::histogram::Histogram;
+
+use super::*;
+use crate::{
+    analysis::tests::demo_run,
+    measurement::{EndReport, MachineCpu},
+    run::{Figures, Run, RunHeader, RunState, Sample},
+    study::{StepRecord, TuningStep},
+    workload::{TestKind, Transport},
+};
+
+/// How many times as long a transaction takes, and the slowest of a hundred.
+#[derive(Clone, Copy)]
+struct Slower {
+    mean: f64,
+    p99: f64,
+}
+
+const SAME: Slower = Slower { mean: 1.0, p99: 1.0 };
+
+fn faster(by: f64) -> Slower {
+    Slower { mean: 1.0 - by, p99: 1.0 - by }
+}
+
+fn step(name: &str) -> StepName {
+    name.parse().expect("a name")
+}
+
+/// The plan of TCP RR as it is, and with each of these steps.
+fn header(steps: &[&str], rounds: u32) -> RunHeader {
+    let mut header = demo_run().header;
+    header.unavailable.clear();
+    let cell = { header.study.cells.iter() }
+        .find(|cell| cell.transport == Transport::Tcp && cell.workload.kind() == TestKind::Rr)
+        .copied()
+        .expect("the demo has it");
+    let tuned = steps.iter().map(|name| Row::Tuned { path: None, step: step(name) });
+    header.study.rows = std::iter::once(Row::AsIs).chain(tuned).collect();
+    header.study.cells = header.study.rows.iter().map(|row| Cell { row: *row, ..cell }).collect();
+    header.study.baseline = Row::AsIs;
+    let planned = |name: &&str| TuningStep { name: step(name), rules: Vec::new(), sysctl: Default::default() };
+    header.study.steps = steps.iter().map(planned).collect();
+    header.steps = steps.iter().map(|name| StepRecord { step: step(name), changes: Vec::new() }).collect();
+    header.plan.samples = rounds;
+    header
+}
+
+/// A run on a machine whose rounds differ by 2 %.
+fn run(steps: &[&str], rounds: u32, seed: u64, slower: impl Fn(Row, Arm) -> Slower) -> RunReadings {
+    let header = header(steps, rounds);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut samples = Vec::new();
+    for round in 1..=rounds {
+        for turn in header.turns(round) {
+            let noise = 1.0 + 0.02 * (rng.random::<f64>() + rng.random::<f64>() - 1.0);
+            let cell = &header.study.cells[turn.cell];
+            let Slower { mean, p99 } = slower(cell.row, turn.arm);
+            let figures = figures(cell, &header, mean * noise, p99 * noise);
+            samples.push(Sample { cell: turn.cell, arm: turn.arm, round, at: String::new(), figures });
+        }
+    }
+    let run = Run { header, state: RunState::Complete, wall_seconds: 1.0, samples, failures: vec![] };
+    let Ok(readings) = run.readings();
+    readings
+}
+
+fn figures(cell: &Cell, header: &RunHeader, mean: f64, p99: f64) -> Figures {
+    let mut rtt = Histogram::new();
+    (0..98).for_each(|_| rtt.record((50_000.0 * mean) as u64));
+    (0..2).for_each(|_| rtt.record((100_000.0 * p99) as u64));
+    let end = EndReport {
+        seconds: 1.0,
+        transactions: (20_000.0 / mean) as u64,
+        bytes: 20_000,
+        rtt: Some(rtt),
+        machine: MachineCpu { cpus: 2, idle: 1.5, busy: Some(0.5 / mean), ..MachineCpu::default() },
+        ..EndReport::default()
+    };
+    Figures::join(&cell.spec(&header.plan), true, &end, &end)
+}
+
+fn margin() -> Difference {
+    Difference::try_from(2.0).expect("possible")
+}
+
+fn verdicts(run: &RunReadings) -> Vec<(String, StepVerdict)> {
+    Proof::of(run, margin()).steps.iter().map(|step| (step.step.to_string(), step.verdict)).collect()
+}
+
+#[test]
+fn what_helps_is_kept_and_all_else_is_not() {
+    let run = run(&["helps", "hardly", "nothing", "harms", "tail"], 40, 1, |row, _| match row.to_string().as_str() {
+        "+helps" => faster(0.1),
+        "+hardly" => faster(0.015),
+        "+harms" => Slower { mean: 1.1, p99: 1.1 },
+        "+tail" => Slower { mean: 0.9, p99: 2.0 },
+        _ => SAME,
+    });
+    let expected = [
+        ("helps", StepVerdict::Kept),
+        ("hardly", StepVerdict::TooSmall),
+        ("nothing", StepVerdict::NoEffectShown),
+        ("harms", StepVerdict::Harmful),
+        ("tail", StepVerdict::GuardBroken),
+    ];
+    assert_eq!(verdicts(&run), expected.map(|(name, verdict)| (name.to_owned(), verdict)));
+    assert_eq!(Proof::of(&run, margin()).kept(), [step("helps")]);
+}
+
+#[test]
+fn nothing_is_proved_where_a_change_leaves_something_behind() {
+    let run = run(&["helps"], 40, 2, |row, arm| match (row, arm) {
+        (Row::Tuned { .. }, _) => faster(0.2),
+        (_, Arm::APrime) => faster(0.1),
+        _ => SAME,
+    });
+    let proof = Proof::of(&run, margin());
+    assert!(proof.is_biased() && proof.kept().is_empty(), "{proof:?}");
+}
+
+#[test]
+fn a_step_whose_samples_failed_is_not_measured() {
+    let mut run = run(&["helps"], 12, 3, |_, _| SAME);
+    run.samples.retain(|sample| run.header.study.cells[sample.cell].row == Row::AsIs);
+    assert_eq!(verdicts(&run), [("helps".to_owned(), StepVerdict::NotMeasured)]);
+}
+
+#[test]
+fn one_step_is_compared_with_another_in_the_same_rounds() {
+    let run = run(&["all", "without"], 30, 4, |row, _| match row.to_string().as_str() {
+        "+all" => faster(0.2),
+        "+without" => faster(0.1),
+        _ => SAME,
+    });
+    let [comparison] = &against(&run, step("without"), step("all"))[..] else { panic!("one test") };
+    assert!(comparison.low < 0.9 / 0.8 && 0.9 / 0.8 < comparison.high, "{comparison:?}");
+    assert!(comparison.worse().0 > 0.0, "{comparison:?}");
+}
+
+/// As a run goes on, it ends at the first planned look at which every difference is shown.
+fn ends_after(run: &RunReadings) -> u32 {
+    let all = run.header.rounds();
+    let at = |round: u32| {
+        let samples = run.samples.iter().filter(|sample| sample.round <= round).cloned().collect();
+        RunReadings { samples, ..run.clone() }
+    };
+    (1..all).find(|round| at(*round).is_decided(*round)).unwrap_or(all)
+}
+
+#[test]
+fn a_run_ends_at_a_planned_look_if_all_is_decided_and_goes_on_if_not() {
+    let large = run(&["helps"], 50, 5, |row, _| if row == Row::AsIs { SAME } else { faster(0.2) });
+    assert_eq!(large.header.looks(), [22, 36, 50]);
+    assert_eq!(ends_after(&large), 22);
+    let none = run(&["placebo"], 50, 6, |_, _| SAME);
+    assert_eq!(ends_after(&none), 50);
+}
+
+/// Three looks at two placebos: with p-values that ignore the looks, some 10 % of such runs show a difference.
+#[test]
+fn placebos_are_shown_to_differ_in_one_of_twenty_runs_at_most() {
+    let shown = |seed: u64| {
+        let run = run(&["one", "two"], 25, seed, |_, _| SAME);
+        run.header.looks().into_iter().any(|look| {
+            let samples = run.samples.iter().filter(|sample| sample.round <= look).cloned().collect();
+            let seen = RunReadings { samples, ..run.clone() };
+            Proof::of(&seen, margin()).steps.iter().any(|step| step.verdict != StepVerdict::NoEffectShown)
+        })
+    };
+    let alarms = (0..100).filter(|seed| shown(*seed)).count();
+    assert!(alarms <= 5 + 7, "{alarms} of 100: 5 % are 5, and 7 more are three standard deviations");
+}

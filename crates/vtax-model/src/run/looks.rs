@@ -1,0 +1,54 @@
+//! Planned looks: a run that tries settings may end before its last round, if each of them is decided.
+//!
+//! Who looks again and again finds a difference where there is none: 18 % of comparisons of equal arms, looking after each
+//! pair, where 5 % were meant. So the rounds of the looks are planned, and each p-value is multiplied by their number
+//! (Bonferroni), whether the run ended early or not.
+
+use vtax_stats::planning::least_rounds;
+
+use super::{RunHeader, RunReadings, RunState};
+use crate::{
+    analysis::analyse_readings,
+    result::CellStatus,
+    study::{Row, Study},
+};
+
+/// When a run looks: after these shares of its rounds.
+const SHARES: [f64; 3] = [11.0 / 25.0, 18.0 / 25.0, 1.0];
+
+impl Study {
+    /// How often a run of it looks at its figures at most. Once if it can't end early.
+    pub(super) fn most_looks(&self) -> usize {
+        if self.baseline == Row::AsIs { SHARES.len() } else { 1 }
+    }
+}
+
+impl RunHeader {
+    /// The rounds after which the run may end. The last is that of the plan. A look so early that nothing can be shown yet
+    /// is left out, since each look makes it harder for the others to show something.
+    pub fn looks(&self) -> Vec<u32> {
+        let family = self.family(self.study.answering());
+        let last = |count: usize| -> Vec<u32> {
+            let shares = SHARES[SHARES.len() - count..].iter();
+            shares.map(|share| (f64::from(self.rounds()) * share).round() as u32).collect()
+        };
+        let tells = |looks: &Vec<u32>| looks[0] >= least_rounds((family * looks.len()).max(1));
+        (1..=self.study.most_looks()).rev().map(last).find(tells).unwrap_or_else(|| last(1))
+    }
+}
+
+impl RunReadings {
+    /// Whether the run may end after this round: a look is planned then, and a difference is shown in each comparison.
+    pub fn is_decided(&self, round: u32) -> bool {
+        let early = round < self.header.rounds() && self.header.unsettled.is_none();
+        early && self.header.looks().contains(&round) && self.shows_all()
+    }
+
+    fn shows_all(&self) -> bool {
+        let document = analyse_readings(&RunReadings { state: RunState::Running, ..self.clone() });
+        let compared = document.cells.iter().filter(|record| {
+            self.header.study.compared_with(record.cell.row) != record.cell.row && record.status == CellStatus::Measured
+        });
+        compared.map(|record| record.tax.as_ref()).all(|tax| tax.is_some_and(|tax| tax.verdict.is_shown()))
+    }
+}

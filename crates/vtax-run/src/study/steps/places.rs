@@ -1,0 +1,80 @@
+//! A network stack of the path, whose settings a step changes.
+
+use std::path::{Path, PathBuf};
+
+use vtax_change::{Change, ChangeError, HostAccess, NamespaceRef};
+use vtax_host::inspect::{HostFacts, LiveNics, SystemRoot};
+use vtax_model::{foreign::ForeignText, study::TuningStep};
+use vtax_sys::{netns::NetNs, tree::FileTree};
+use vtax_tune::{HostCheck, Proposal, TuningCase, TuningGoal, plan};
+
+use crate::stop::{Blamed, Stop};
+
+/// A network stack of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::study) struct TunedPlace {
+    /// The namespace. None for vtax's own.
+    namespace: Option<NamespaceRef>,
+    path: Option<PathBuf>,
+    /// The only link that belongs to the path. None if all do.
+    link: Option<ForeignText>,
+}
+
+impl TunedPlace {
+    /// The stack of a host or zone of a lab: all of its links are there for the study.
+    pub(in crate::study) fn namespace(path: &Path) -> Result<TunedPlace, Stop> {
+        let namespace = NamespaceRef::at(path).or_infrastructure()?;
+        Ok(TunedPlace { namespace: Some(namespace), path: Some(path.to_owned()), link: None })
+    }
+
+    /// This machine's own stack, of which only one link belongs to the path.
+    pub(in crate::study) fn machine(link: &ForeignText) -> TunedPlace {
+        TunedPlace { namespace: None, path: None, link: Some(link.clone()) }
+    }
+
+    /// What all rules say here.
+    pub(super) fn look(&self, goal: TuningGoal) -> Result<HostCheck, Stop> {
+        let facts = match &self.path {
+            None => HostFacts::read(&SystemRoot::live(), &LiveNics),
+            Some(path) => {
+                let inside = NetNs::open(path).or_infrastructure()?;
+                let sys = FileTree::sysfs_of(&inside).or_infrastructure()?;
+                let tree = SystemRoot::live_with_sys(&sys.path());
+                inside.run(|| HostFacts::read(&tree, &LiveNics)).or_infrastructure()?
+            }
+        };
+        let link = self.link.as_ref().map(ForeignText::raw);
+        Ok(vtax_tune::check(&TuningCase { host: &facts, observed: None, goal, rtt: None, link }))
+    }
+
+    /// What a step changes here.
+    pub(super) fn changes(
+        &self,
+        step: &TuningStep,
+        seen: &HostCheck,
+        host: &mut HostAccess,
+    ) -> Result<Vec<Change>, ChangeError> {
+        let proposals: Vec<Proposal> = proposals(step, seen).cloned().collect();
+        let mut changes = plan(host, self.namespace.as_ref(), &proposals)?;
+        for (key, value) in &step.sysctl {
+            changes.push(self.sysctl(host, key, value)?);
+        }
+        Ok(changes)
+    }
+
+    /// A setting that the namespace doesn't have is one of the whole machine.
+    fn sysctl(&self, host: &mut HostAccess, key: &str, value: &str) -> Result<Change, ChangeError> {
+        match Change::plan_sysctl(host, self.namespace.clone(), key.parse()?, value) {
+            Err(ChangeError::Missing { .. }) if self.namespace.is_some() => {
+                Change::plan_sysctl(host, None, key.parse()?, value)
+            }
+            planned => planned,
+        }
+    }
+}
+
+/// What the rules of a step propose.
+pub(super) fn proposals<'a>(step: &'a TuningStep, seen: &'a HostCheck) -> impl Iterator<Item = &'a Proposal> {
+    let found = seen.findings.iter().filter(|found| step.rules.iter().any(|rule| rule == found.rule));
+    found.flat_map(|found| found.says.proposals())
+}

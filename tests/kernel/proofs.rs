@@ -1,0 +1,92 @@
+//! `vtax tune prove`, between a zone of a lab and the host at the other end of its wire.
+
+use std::{fs, thread, time::Duration};
+
+use super::{
+    Bench, json,
+    labs::Up,
+    tuning::{SMALL, WMEM, bench, inside, mtu, sysctl},
+};
+
+/// A send buffer that is far too small.
+fn spoil(bench: &Bench, lab: &str) {
+    inside(bench, lab, &["sysctl", "-qw", &format!("{WMEM}={SMALL}")]);
+}
+
+fn from(lab: &str) -> Vec<String> {
+    let end = |end: &str| format!("zone:{lab}/{end}");
+    ["--from".into(), end("web-1"), "--to".into(), end("peer"), "--test".into(), "tcp-stream".into()].into()
+}
+
+fn prove(lab: &str, more: &[&str]) -> Vec<String> {
+    let words = ["tune", "prove", "--instrument", "path"].map(str::to_owned);
+    words.into_iter().chain(more.iter().map(|word| (*word).to_owned())).chain(from(lab)).collect()
+}
+
+fn words(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_small_buffer_is_proved_to_cost_bandwidth_and_its_change_is_kept() {
+    let bench = bench("t-prove");
+    let _up = Up::new(&bench, "t-prove");
+    spoil(&bench, "t-prove");
+    let kept = bench.path().join("kept.toml").display().to_string();
+    let options = ["tcp-buffers", "moderate-rcvbuf", "--budget", "60s", "--json", "--write", &kept];
+    let proved = json(&bench, &words(&prove("t-prove", &options)));
+    assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");
+    assert_eq!(proved["without"][0]["step"], "moderate-rcvbuf", "nothing of it is bad here: {proved}");
+    let gain = proved["proof"]["steps"][0]["effects"][0]["tax"]["ratio"].as_f64().expect("a ratio");
+    assert!(gain > 1.1, "{proved}");
+    assert_ne!(sysctl(&bench, "t-prove", WMEM), SMALL);
+
+    // What was kept is a change like all others, and the file makes the same one elsewhere.
+    let (of_run, runs) = (proved["run"].as_str().expect("an id"), bench.printed(&["results", "list"]));
+    assert!(runs.contains(of_run), "{runs}");
+    bench.printed(&["tune", "revert", proved["id"].as_str().expect("a number")]);
+    assert_eq!(sysctl(&bench, "t-prove", WMEM), SMALL);
+    let applied = json(&bench, &["tune", "apply", "--file", &kept, "--in", "t-prove/web-1", "--json"]);
+    assert_eq!(applied["changes"].as_array().map(Vec::len), Some(1), "{applied}");
+    assert_ne!(sysctl(&bench, "t-prove", WMEM), SMALL);
+    bench.printed(&["tune", "revert"]);
+}
+
+#[test]
+fn a_killed_proof_leaves_no_setting_changed_and_goes_on() {
+    let bench = bench("t-prove-kill");
+    let _up = Up::new(&bench, "t-prove-kill");
+    spoil(&bench, "t-prove-kill");
+    let command = prove("t-prove-kill", &["tcp-buffers", "--budget", "60s", "--keep-none"]);
+    let mut vtax = bench.command(&words(&command)).spawn().expect("vtax starts");
+    // It is killed while the setting is changed.
+    let changed = || sysctl(&bench, "t-prove-kill", WMEM) != SMALL;
+    let seen = (0..2000).any(|_| {
+        thread::sleep(Duration::from_millis(2));
+        changed()
+    });
+    vtax.kill().expect("it is ours");
+    vtax.wait().expect("it ends");
+    assert!(seen, "the step was never in force");
+    let proved = json(&bench, &["tune", "prove", "--resume", "last", "--keep-none", "--budget", "60s", "--json"]);
+    assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");
+    assert_eq!((sysctl(&bench, "t-prove-kill", WMEM).as_str(), proved.get("id")), (SMALL, None));
+    assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
+}
+
+#[test]
+fn what_cannot_be_proved_is_refused_before_anything_is_measured() {
+    let bench = bench("t-prove-no");
+    let _up = Up::new(&bench, "t-prove-no");
+    let refused = |more: &[&str]| bench.refused(&words(&prove("t-prove-no", more)));
+    assert!(refused(&["tcp-buffers"]).contains("none of the steps changes a setting"));
+    assert!(refused(&["no-such"]).contains("there is no rule `no-such`"));
+    assert!(refused(&["bridge-netfilter"]).contains("never"));
+    assert!(refused(&["--bundle", "mtu,no-such"]).contains("no-such"));
+    assert!(bench.refused(&["tune", "prove"]).contains("--all-safe"));
+    assert!(bench.refused(&["tune", "prove", "--resume", "last"]).contains("no run"));
+    let broken = bench.path().join("broken.toml").display().to_string();
+    fs::write(&broken, "schema = \"vtax.tuning/v1\"\nrun = 7\n").expect("written");
+    assert!(bench.refused(&["tune", "apply", "--file", &broken]).contains("broken.toml:2"));
+    assert_eq!(mtu(&bench, "t-prove-no"), "1500");
+}
