@@ -18,12 +18,14 @@ use crate::{
         AnyValueChange, ChangeReceipt, FoundValue, ValueChange,
         driver::{LinkDriver, LinkFeature, OnOff},
         irq::IrqAffinity,
+        kept::{KeptChange, KeptLine},
         link::{LinkAt, LinkMtu, LinkTxQueue},
         sysctl::Sysctl,
         sysfs::SysfsFile,
         thread::ThreadAffinity,
     },
     namespace::NamespaceRef,
+    own_file::OwnFile,
     text::KernelText,
 };
 
@@ -42,6 +44,7 @@ pub enum Change {
     Feature(ValueChange<LinkFeature>),
     Driver(ValueChange<LinkDriver>),
     Thread(ValueChange<ThreadAffinity>),
+    Kept(KeptChange),
 }
 
 impl Change {
@@ -111,6 +114,19 @@ impl Change {
         ValueChange::plan(knob, host, cpus.clone()).map(Change::Thread)
     }
 
+    /// Keeps another change over a restart of the machine, by a line of a file of ours.
+    pub fn plan_kept(host: &mut HostAccess, line: KeptLine, value: &str, keeps: Change) -> Result<Change, ChangeError> {
+        KeptChange::plan(line, host, value, keeps).map(Change::Kept)
+    }
+
+    /// The change that this one keeps over a restart.
+    pub fn keeps(&self) -> Option<&Change> {
+        match self {
+            Change::Kept(kept) => Some(kept.keeps()),
+            _ => None,
+        }
+    }
+
     /// What is changed, such as "sysctl net.ipv4.tcp_rmem of this machine".
     pub fn name(&self) -> String {
         self.any().name()
@@ -126,6 +142,20 @@ impl Change {
         self.any().found(host)
     }
 
+    /// Whether the kernel has forgotten the change, because the machine was restarted since.
+    pub fn is_forgotten(&self, host: &HostAccess) -> bool {
+        self.any().is_forgotten(host)
+    }
+
+    /// Whether the kernel has forgotten the change, and the new value is there nevertheless.
+    pub fn is_there_again(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
+        self.any().is_there_again(host)
+    }
+
+    pub(crate) fn undo_again(&self, host: &mut HostAccess) -> Result<(), ChangeError> {
+        self.any().undo_again(host)
+    }
+
     fn any(&self) -> &dyn AnyValueChange {
         match self {
             Change::Sysctl(change) => change,
@@ -136,6 +166,7 @@ impl Change {
             Change::Feature(change) => change,
             Change::Driver(change) => change,
             Change::Thread(change) => change,
+            Change::Kept(change) => change,
         }
     }
 }
@@ -163,6 +194,10 @@ impl Step for Change {
 
     fn changes_the_same(&self, other: &Change) -> bool {
         self.name() == other.name()
+    }
+
+    fn finish(host: &mut HostAccess) {
+        OwnFile::tidy(host);
     }
 }
 

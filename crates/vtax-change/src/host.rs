@@ -1,6 +1,9 @@
 //! How changes reach the machine.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use vtax_sys::{
     SysError,
@@ -12,12 +15,15 @@ use vtax_sys::{
 
 use crate::{error::ChangeError, namespace::NamespaceRef};
 
-/// The machine: its `/proc` and `/sys`, and connections to the network namespaces in which changes are made.
+const BOOT_ID: &str = "sys/kernel/random/boot_id";
+
+/// The machine: its `/proc`, `/sys` and `/etc`, and connections to the network namespaces in which changes are made.
 #[derive(Debug)]
 pub struct HostAccess {
     proc: FileTree,
     sys: FileTree,
-    rebooted: bool,
+    root: PathBuf,
+    boot: Option<String>,
     own_links: Option<Rtnl>,
     /// Each with the reference that it was opened by.
     namespaces: HashMap<String, (NamespaceRef, OpenNamespace)>,
@@ -37,20 +43,21 @@ impl HostAccess {
         HostAccess::below(Path::new("/"))
     }
 
-    /// The directories `proc` and `sys` below this one. Links and threads are this machine's.
+    /// The directories `proc`, `sys` and `etc` below this one. Links and threads are this machine's.
     pub fn below(root: &Path) -> Result<HostAccess, ChangeError> {
         let (proc, sys) = (FileTree::open(&root.join("proc"))?, FileTree::open(&root.join("sys"))?);
-        Ok(HostAccess { proc, sys, rebooted: false, own_links: None, namespaces: HashMap::new() })
+        let boot = proc.read(BOOT_ID)?;
+        Ok(HostAccess { proc, sys, root: root.to_owned(), boot, own_links: None, namespaces: HashMap::new() })
     }
 
-    /// Whether the changes that are undone were made before the machine was restarted. Then none of them can be there any
-    /// more: whatever is found was put there by somebody else, even if it is equal.
-    pub fn set_rebooted(&mut self, rebooted: bool) {
-        self.rebooted = rebooted;
+    /// The kernel's name of this boot.
+    pub(crate) fn boot(&self) -> Option<&str> {
+        self.boot.as_deref()
     }
 
-    pub(crate) fn is_rebooted(&self) -> bool {
-        self.rebooted
+    /// Where a file of this machine is. `path` is absolute.
+    pub fn place(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
     }
 
     /// Reads a file of `/proc` as a process in the namespace sees it. None if the file or the namespace is gone.

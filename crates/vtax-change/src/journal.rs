@@ -8,15 +8,15 @@
 //! - If vtax was killed while it made changes or [tried them out](ChangeJournal::try_out), there is a batch that was never
 //!   kept.
 //! - If vtax was killed while it took a batch back, this batch is half undone.
-//! - If the machine was restarted, the kernel has forgotten all changes. The journal ends. A value that isn't the one from
-//!   before was set by somebody else since, and is reported.
+//! - If the machine was restarted, the kernel has forgotten the changes of before. A value that isn't the one from before was
+//!   set by somebody else since, and is reported. Only batches that are [kept over a restart](crate::KeptLine) stay: their
+//!   lines are there still.
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use vtax_journal::{
-    Batch, BatchId, BatchState, ExecuteError, Header, Journal, JournalError, Snapshot, UndoBatchError, UndoErrors,
-    UndoReport,
+    Batch, BatchId, BatchState, ExecuteError, Journal, JournalError, Snapshot, UndoBatchError, UndoErrors,
+    UndoReport, batches,
 };
 use vtax_sys::directory;
 
@@ -24,14 +24,6 @@ use crate::{change::Change, error::ChangeError, host::HostAccess};
 
 const ID: &str = "tuning";
 const KIND: &str = "tuning";
-const BOOT_ID: &str = "sys/kernel/random/boot_id";
-
-/// What a journal's first line says beside its owner.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct About {
-    /// Of the boot in which the changes were made.
-    boot_id: String,
-}
 
 /// Why the journal of changes could not be used.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -64,7 +56,8 @@ pub struct PastChanges {
     host: HostAccess,
 }
 
-/// A journal that further changes can be made with. Nothing in it is half done, and all of it is of this boot.
+/// A journal that further changes can be made with. Nothing in it is half done, and all of it is of this boot or kept over
+/// restarts.
 #[derive(Debug)]
 pub struct ChangeJournal {
     journal: Journal<Change>,
@@ -74,7 +67,7 @@ pub struct ChangeJournal {
 /// What was found and undone before further changes could be made.
 #[derive(Debug, Default)]
 pub struct RecoveredChanges {
-    /// The changes of an earlier boot.
+    /// The changes of an earlier boot that nothing keeps.
     pub before_reboot: Option<UndoReport>,
     /// Batches that a killed process has left.
     pub interrupted: Vec<(BatchId, UndoReport)>,
@@ -85,7 +78,7 @@ pub struct RecoveredChanges {
 pub struct ChangesSnapshot {
     /// The journal.
     pub snapshot: Snapshot<Change>,
-    /// The machine was restarted since, so none of the changes is there any more.
+    /// The machine was restarted since, so none of the changes is there any more that nothing keeps.
     pub rebooted: bool,
 }
 
@@ -93,19 +86,20 @@ impl ChangesSnapshot {
     /// Reads the journal without taking it over. None if nothing is changed.
     pub fn read(directory: &Path, host: &mut HostAccess) -> Result<Option<ChangesSnapshot>, ChangeJournalError> {
         directory::make_private(directory).map_err(ChangeError::from)?;
-        let snapshot = match Snapshot::read(directory, ID) {
+        let snapshot: Snapshot<Change> = match Snapshot::read(directory, ID) {
             Err(JournalError::Missing { .. }) => return Ok(None),
             snapshot => snapshot?,
         };
-        let rebooted = !is_of_this_boot(snapshot.header.as_ref(), host)?;
+        let left = batches(&snapshot.records).filter(|batch| batch.state() != BatchState::Undone);
+        let rebooted = left.flat_map(|batch| batch.records).any(|record| record.step.is_forgotten(host));
         Ok(Some(ChangesSnapshot { snapshot, rebooted }))
     }
 }
 
 impl PastChanges {
     /// None if nothing is changed. It is an error if another process has the journal.
-    pub fn open(directory: &Path, mut host: HostAccess) -> Result<Option<PastChanges>, ChangeJournalError> {
-        let journal = take_over(directory, &mut host)?;
+    pub fn open(directory: &Path, host: HostAccess) -> Result<Option<PastChanges>, ChangeJournalError> {
+        let journal = take_over(directory)?;
         Ok(journal.map(|journal| PastChanges { journal, host }))
     }
 
@@ -137,16 +131,20 @@ impl ChangeJournal {
         mut host: HostAccess,
     ) -> Result<(ChangeJournal, RecoveredChanges), ChangeJournalError> {
         let mut recovered = RecoveredChanges::default();
-        let journal = match take_over(directory, &mut host)? {
-            Some(journal) if host.is_rebooted() => {
-                recovered.before_reboot = Some(journal.undo(&mut host)?);
-                create(directory, &mut host)?
-            }
+        let journal = match take_over(directory)? {
             Some(mut journal) => {
+                recovered.before_reboot = undo_forgotten(&mut journal, &mut host)?;
                 recovered.interrupted = undo_abandoned(&mut journal, &mut host)?;
                 journal
             }
-            None => create(directory, &mut host)?,
+            None => create(directory)?,
+        };
+        let journal = match recovered.before_reboot.is_some() && is_undone(&journal) {
+            true => {
+                journal.undo(&mut host)?;
+                create(directory)?
+            }
+            false => journal,
         };
         Ok((ChangeJournal { journal, host }, recovered))
     }
@@ -172,6 +170,15 @@ impl ChangeJournal {
         Ok(())
     }
 
+    /// Adds changes to those that were tried out last, and lets all of them stay. If one fails, none of them is left.
+    pub fn keep_with(&mut self, batch: BatchId, added: Vec<Change>) -> Result<(), ChangeJournalError> {
+        if let Err(error) = self.journal.extend(added, &mut self.host) {
+            self.journal.undo_batch(batch, &mut self.host)?;
+            return Err(ChangeJournalError::Failed(Box::new(error)));
+        }
+        self.keep(batch)
+    }
+
     /// Makes changes that are undone by the next [`ChangeJournal::start`], if this process is killed before it reverts
     /// them or makes others that stay.
     pub fn try_out(&mut self, changes: Vec<Change>) -> Result<BatchId, ChangeJournalError> {
@@ -194,22 +201,38 @@ impl ChangeJournal {
     }
 }
 
-fn create(directory: &Path, host: &mut HostAccess) -> Result<Journal<Change>, ChangeJournalError> {
-    let about = About { boot_id: boot_id(host)? };
-    host.set_rebooted(false);
-    Ok(Journal::create(directory, ID, KIND, &about)?)
+fn create(directory: &Path) -> Result<Journal<Change>, ChangeJournalError> {
+    Ok(Journal::create(directory, ID, KIND, &())?)
 }
 
-/// Takes the journal over, if there is one, and tells the host whether the journal's changes are of this boot.
-fn take_over(directory: &Path, host: &mut HostAccess) -> Result<Option<Journal<Change>>, ChangeJournalError> {
+/// Takes the journal over, if there is one.
+fn take_over(directory: &Path) -> Result<Option<Journal<Change>>, ChangeJournalError> {
     directory::make_private(directory).map_err(ChangeError::from)?;
-    let journal: Journal<Change> = match Journal::open(directory, ID) {
-        Err(JournalError::Missing { .. }) => return Ok(None),
-        journal => journal?,
+    match Journal::open(directory, ID) {
+        Err(JournalError::Missing { .. }) => Ok(None),
+        journal => Ok(Some(journal?)),
+    }
+}
+
+/// Ends the batches of earlier boots that nothing keeps. None if there is no such batch.
+fn undo_forgotten(
+    journal: &mut Journal<Change>,
+    host: &mut HostAccess,
+) -> Result<Option<UndoReport>, ChangeJournalError> {
+    let is_forgotten = |batch: &Batch<'_, Change>| {
+        let forgotten = batch.records.iter().all(|record| record.step.is_forgotten(host));
+        batch.state() != BatchState::Undone && forgotten
     };
-    let rebooted = !is_of_this_boot(journal.header(), host)?;
-    host.set_rebooted(rebooted);
-    Ok(Some(journal))
+    let forgotten: Vec<BatchId> = journal.batches().rev().filter(is_forgotten).map(|batch| batch.id).collect();
+    let mut reports = Vec::new();
+    for batch in forgotten {
+        match journal.undo_batch(batch, host) {
+            // A batch that is kept stands on it. Both are undone together.
+            Err(UndoBatchError::Later { .. }) => {}
+            report => reports.push(report?),
+        }
+    }
+    Ok((!reports.is_empty()).then(|| reports.into_iter().sum()))
 }
 
 /// The last batch comes first: an earlier one may have changed the same value.
@@ -222,22 +245,14 @@ fn undo_abandoned(
 }
 
 fn end_if_undone(journal: Journal<Change>, host: &mut HostAccess) -> Result<(), ChangeJournalError> {
-    if journal.batches().all(|batch| batch.state() == BatchState::Undone) {
+    if is_undone(&journal) {
         journal.undo(host)?;
     }
     Ok(())
 }
 
-/// A journal without its first line has no changes.
-fn is_of_this_boot(header: Option<&Header>, host: &mut HostAccess) -> Result<bool, ChangeJournalError> {
-    let Some(header) = header else { return Ok(true) };
-    let now = boot_id(host)?;
-    Ok(About::deserialize(&header.about).is_ok_and(|about| about.boot_id == now))
-}
-
-fn boot_id(host: &mut HostAccess) -> Result<String, ChangeError> {
-    let missing = || ChangeError::Missing { what: "the id of this boot".to_owned() };
-    host.read_proc(None, BOOT_ID)?.ok_or_else(missing)
+fn is_undone(journal: &Journal<Change>) -> bool {
+    journal.batches().all(|batch| batch.state() == BatchState::Undone)
 }
 
 impl From<JournalError> for ChangeJournalError {

@@ -2,6 +2,7 @@
 
 pub(crate) mod driver;
 pub(crate) mod irq;
+pub(crate) mod kept;
 pub(crate) mod link;
 pub(crate) mod sysctl;
 pub(crate) mod sysfs;
@@ -25,6 +26,14 @@ pub trait Knob: fmt::Display {
 
     /// Writes a value. The kernel may make another one of it.
     fn write(&self, host: &mut HostAccess, value: &Self::Value) -> Result<(), ChangeError>;
+
+    /// Whether a value stays when the machine is restarted.
+    const STAYS: bool = false;
+
+    /// Whether this names the same object as before the machine was restarted. If that can't be told, it doesn't.
+    fn is_known_after_restart(&self, _: &mut HostAccess) -> Result<bool, ChangeError> {
+        Ok(false)
+    }
 }
 
 /// A new value for a knob.
@@ -37,6 +46,10 @@ pub struct ValueChange<K: Knob> {
     pub value: K::Value,
     /// The one from before.
     pub was: K::Value,
+    /// The kernel's name of the boot in which the change was planned. If it is another one now, the kernel has forgotten
+    /// the change: whatever is found was put there by somebody else, even if it is equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
 }
 
 /// What was there when the new value had been written. It is the change's, even if it isn't what was asked for.
@@ -48,7 +61,12 @@ impl<K: Knob> ValueChange<K> {
     /// Reads the value that is there now.
     pub(crate) fn plan(knob: K, host: &mut HostAccess, value: K::Value) -> Result<ValueChange<K>, ChangeError> {
         let was = knob.read(host)?.ok_or_else(|| missing(&knob))?;
-        Ok(ValueChange { knob, value, was })
+        let boot = host.boot().filter(|_| !K::STAYS).map(str::to_owned);
+        Ok(ValueChange { knob, value, was, boot })
+    }
+
+    fn is_forgotten(&self, host: &HostAccess) -> bool {
+        self.boot.as_deref().is_some_and(|boot| host.boot() != Some(boot))
     }
 
     fn read(&self, host: &mut HostAccess) -> Result<K::Value, ChangeError> {
@@ -82,6 +100,12 @@ pub(crate) trait AnyValueChange: fmt::Display {
     fn apply(&self, host: &mut HostAccess) -> Result<ChangeReceipt, ChangeError>;
     fn read_back(&self, host: &mut HostAccess) -> Result<(), ChangeError>;
     fn undo(&self, receipt: Option<&ChangeReceipt>, host: &mut HostAccess) -> Result<Undone, ChangeError>;
+    /// The machine was restarted since, and the kernel has forgotten the change.
+    fn is_forgotten(&self, host: &HostAccess) -> bool;
+    /// Whether the new value is there once more after a restart of the machine.
+    fn is_there_again(&self, host: &mut HostAccess) -> Result<bool, ChangeError>;
+    /// Brings the value from before back, which something of ours has replaced after a restart.
+    fn undo_again(&self, host: &mut HostAccess) -> Result<(), ChangeError>;
     fn found(&self, host: &mut HostAccess) -> Result<FoundValue, ChangeError>;
 }
 
@@ -120,7 +144,7 @@ impl<K: Knob> AnyValueChange for ValueChange<K> {
 
     fn found(&self, host: &mut HostAccess) -> Result<FoundValue, ChangeError> {
         let found = self.knob.read(host)?;
-        let is_ours = found.as_ref() == Some(&self.value) && !host.is_rebooted();
+        let is_ours = found.as_ref() == Some(&self.value) && !self.is_forgotten(host);
         Ok(FoundValue { value: found.map(|found| found.to_string()), is_ours })
     }
 
@@ -130,10 +154,26 @@ impl<K: Knob> AnyValueChange for ValueChange<K> {
             return Ok(Undone::AlreadyGone);
         }
         let made = found == self.value || receipt.is_some_and(|receipt| receipt.0 == found.to_string());
-        match made && !host.is_rebooted() {
+        match made && !self.is_forgotten(host) {
             true => self.restore(host),
             false => Ok(Undone::Foreign { found: found.to_string() }),
         }
+    }
+
+    fn is_forgotten(&self, host: &HostAccess) -> bool {
+        self.is_forgotten(host)
+    }
+
+    fn is_there_again(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
+        let known = self.is_forgotten(host) && self.knob.is_known_after_restart(host)?;
+        Ok(known && self.knob.read(host)?.as_ref() == Some(&self.value))
+    }
+
+    fn undo_again(&self, host: &mut HostAccess) -> Result<(), ChangeError> {
+        if self.is_there_again(host)? {
+            self.restore(host)?;
+        }
+        Ok(())
     }
 }
 

@@ -21,6 +21,7 @@ mod host;
 mod journal;
 mod knob;
 mod namespace;
+mod own_file;
 pub mod pci;
 mod text;
 
@@ -32,10 +33,12 @@ pub use knob::{
     ChangeReceipt, FoundValue, Knob, ValueChange,
     driver::{LinkDriver, LinkFeature, OnOff},
     irq::IrqAffinity,
+    kept::{KeptChange, KeptLine, KeptText},
     link::{LinkAt, LinkMtu, LinkTxQueue},
     sysctl::Sysctl,
     sysfs::SysfsFile,
     thread::ThreadAffinity,
 };
 pub use namespace::NamespaceRef;
+pub use own_file::OwnFile;
 pub use text::KernelText;

@@ -11,6 +11,7 @@ const GOVERNOR: &str = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
 const RPS: &str = "sys/devices/pci0000:00/0000:00:03.0/net/eth0/queues/rx-0/rps_cpus";
 const IFINDEX: &str = "sys/devices/pci0000:00/0000:00:03.0/net/eth0/ifindex";
 const IRQ: &str = "proc/irq/24/smp_affinity_list";
+const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 const ACTIONS: &str = "sys/kernel/irq/24/actions";
 
 const FILES: [(&str, &str); 6] = [
@@ -185,15 +186,16 @@ fn what_is_gone_has_no_change_any_more() {
 #[test]
 fn after_a_reboot_nothing_is_taken_for_ours() {
     let machine = Machine::new();
+    fs::create_dir_all(machine.path(BOOT_ID).parent().unwrap()).unwrap();
+    machine.put(BOOT_ID, "11111111-2222\n");
     let mut journal = machine.create();
     let steps = plan(&mut machine.host());
     journal.execute(steps, &mut machine.host()).unwrap();
     // The boot brought two values back. The other two were set by somebody else, who wants the same.
     machine.put(RMEM, "4096\t131072\t6291456\n");
     machine.put(RPS, "00000000,00000000\n");
-    let mut host = machine.host();
-    host.set_rebooted(true);
-    let report = journal.undo(&mut host).unwrap();
+    machine.put(BOOT_ID, "33333333-4444\n");
+    let report = journal.undo(&mut machine.host()).unwrap();
     assert_eq!((report.reverted, report.already_gone, report.foreign.len()), (0, 2, 2));
     assert_eq!(machine.values(), ["4096\t131072\t6291456", "performance", "00000000,00000000", "2"]);
 }

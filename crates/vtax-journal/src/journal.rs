@@ -130,7 +130,22 @@ impl<S: Step> Journal<S> {
     /// If a step fails, this batch is undone, the failed step too, which may be half done. Earlier batches stay as
     /// they are, and the journal can be used on. The error has the cause and every failure of the undoing.
     pub fn execute(&mut self, steps: Vec<S>, world: &mut S::World) -> Result<BatchId, ExecuteError<S::Error>> {
-        let (first, batch) = (self.records.len(), self.next_batch());
+        let batch = self.next_batch();
+        self.run(batch, steps, world).map(|()| batch)
+    }
+
+    /// Runs further steps, as a part of the last batch. Until the journal is kept, the whole batch is undone if this process
+    /// is killed.
+    ///
+    /// # Errors
+    /// As of [`Journal::execute`]. Only the further steps are undone then.
+    pub fn extend(&mut self, steps: Vec<S>, world: &mut S::World) -> Result<(), ExecuteError<S::Error>> {
+        let batch = self.records.last().map_or(BatchId::FIRST, |record| record.batch);
+        self.run(batch, steps, world)
+    }
+
+    fn run(&mut self, batch: BatchId, steps: Vec<S>, world: &mut S::World) -> Result<(), ExecuteError<S::Error>> {
+        let first = self.records.len();
         self.intend(batch, steps).map_err(|error| ExecuteError {
             step: "write the journal".to_owned(),
             index: first,
@@ -142,7 +157,7 @@ impl<S: Step> Journal<S> {
                 return Err(self.give_up(first, index, cause, world));
             }
         }
-        Ok(batch)
+        Ok(())
     }
 
     fn next_batch(&self) -> BatchId {

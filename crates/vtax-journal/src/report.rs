@@ -1,5 +1,7 @@
 //! How an undoing went.
 
+use std::iter::Sum;
+
 use crate::step::{Step, Undone};
 
 /// How the steps of a journal or of a batch were undone. Those that an interrupted call
@@ -23,6 +25,18 @@ pub struct ForeignChange {
     pub step: String,
     /// What was there instead of the step's change.
     pub found: String,
+}
+
+impl Sum for UndoReport {
+    fn sum<I: Iterator<Item = UndoReport>>(reports: I) -> UndoReport {
+        reports.fold(UndoReport::default(), |mut sum, report| {
+            sum.reverted += report.reverted;
+            sum.already_gone += report.already_gone;
+            sum.contained += report.contained;
+            sum.foreign.extend(report.foreign);
+            sum
+        })
+    }
 }
 
 impl UndoReport {

@@ -53,6 +53,10 @@ impl Knob for LinkFeature {
     fn write(&self, host: &mut HostAccess, on: &OnOff) -> Result<(), ChangeError> {
         Ok(self.link.driver_to_tell(host)?.set_feature(self.feature.raw(), on.0)?)
     }
+
+    fn is_known_after_restart(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
+        self.link.is_known_after_restart(host)
+    }
 }
 
 impl Knob for LinkDriver {
@@ -65,6 +69,10 @@ impl Knob for LinkDriver {
 
     fn write(&self, host: &mut HostAccess, value: &u32) -> Result<(), ChangeError> {
         Ok(self.link.driver_to_tell(host)?.set(self.setting, *value)?)
+    }
+
+    fn is_known_after_restart(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
+        self.link.is_known_after_restart(host)
     }
 }
 

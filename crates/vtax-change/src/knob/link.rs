@@ -56,6 +56,12 @@ impl LinkAt {
         Ok(links.link(self.index())?)
     }
 
+    /// The kernel counts from 1 again. So the name must be the one from before as well.
+    pub(crate) fn is_known_after_restart(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
+        let same = self.now(host)?.is_some_and(|link| self.name == link.name.to_string().as_str());
+        Ok(same && self.namespace.is_none())
+    }
+
     fn set(&self, host: &mut HostAccess, change: &LinkChange<'_>) -> Result<(), ChangeError> {
         let missing = || ChangeError::Missing { what: self.to_string() };
         let links = host.links(self.namespace.as_ref())?.ok_or_else(missing)?;
@@ -73,6 +79,10 @@ impl Knob for LinkMtu {
     fn write(&self, host: &mut HostAccess, mtu: &u32) -> Result<(), ChangeError> {
         self.link.set(host, &LinkChange { mtu: Some(*mtu), ..LinkChange::default() })
     }
+
+    fn is_known_after_restart(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
+        self.link.is_known_after_restart(host)
+    }
 }
 
 impl Knob for LinkTxQueue {
@@ -84,6 +94,10 @@ impl Knob for LinkTxQueue {
 
     fn write(&self, host: &mut HostAccess, length: &u32) -> Result<(), ChangeError> {
         self.link.set(host, &LinkChange { tx_queue_length: Some(*length), ..LinkChange::default() })
+    }
+
+    fn is_known_after_restart(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
+        self.link.is_known_after_restart(host)
     }
 }
 

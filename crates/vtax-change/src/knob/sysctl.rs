@@ -33,6 +33,10 @@ impl Knob for Sysctl {
     fn write(&self, host: &mut HostAccess, value: &KernelText) -> Result<(), ChangeError> {
         Ok(host.write_proc(self.namespace.as_ref(), &self.key.below_proc(), value.as_str())?)
     }
+
+    fn is_known_after_restart(&self, _: &mut HostAccess) -> Result<bool, ChangeError> {
+        Ok(self.namespace.is_none())
+    }
 }
 
 impl fmt::Display for Sysctl {

@@ -66,6 +66,11 @@ impl Knob for SysfsFile {
         let sys = host.sys(self.namespace.as_ref())?.ok_or_else(missing)?;
         Ok(sys.write(&self.path, value.as_str())?)
     }
+
+    /// The link of this name has the index from before, too. Otherwise there is nothing to read.
+    fn is_known_after_restart(&self, _: &mut HostAccess) -> Result<bool, ChangeError> {
+        Ok(self.namespace.is_none())
+    }
 }
 
 impl fmt::Display for SysfsFile {

@@ -1,0 +1,122 @@
+//! Files in `/etc` that are vtax's alone: what they say is set each time the machine is started.
+//!
+//! A file is only ever replaced as a whole. So whoever reads it, and whoever reads it after a crash, has the old or the new
+//! one.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use vtax_sys::SysError;
+
+use crate::host::HostAccess;
+
+/// The first line of each. A file without it is somebody else's.
+pub(crate) const HEADER: &str =
+    "# Written by `vtax tune apply --persist`; `vtax tune revert` takes its lines back.";
+/// No file of ours is longer.
+const LONGEST: u64 = 1 << 20;
+
+/// A file of ours.
+///
+/// For settings of links there would be a `.link` file of systemd too. But only the first such file that matches a link
+/// counts (systemd.link(5)): ours would switch off what another one says, such as how the link is named. Rules of udev add
+/// up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnFile {
+    /// What systemd-sysctl(8) or sysctl(8) reads.
+    Sysctl,
+    /// What udev(7) reads. It comes after the rule that applies `.link` files (80).
+    Udev,
+}
+
+impl OwnFile {
+    const ALL: [OwnFile; 2] = [OwnFile::Sysctl, OwnFile::Udev];
+
+    /// Its path.
+    pub fn path(self) -> &'static str {
+        match self {
+            OwnFile::Sysctl => "/etc/sysctl.d/90-vtax.conf",
+            OwnFile::Udev => "/etc/udev/rules.d/90-vtax.rules",
+        }
+    }
+
+    /// Why nothing can be written there. None if it can.
+    pub fn obstacle(self, host: &HostAccess) -> Result<Option<String>, SysError> {
+        let place = host.place(self.path());
+        if !place.parent().is_some_and(Path::is_dir) {
+            let folder = Path::new(self.path()).parent().unwrap_or(Path::new("/")).display();
+            return Ok(Some(format!("this host has no {folder}, so nothing would read it")));
+        }
+        match self.read(host)? {
+            Some(text) if text.lines().next() != Some(HEADER) => {
+                Ok(Some(format!("{} is there already and isn't vtax's: its first line is another", self.path())))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// None if there is no such file.
+    pub(crate) fn read(self, host: &HostAccess) -> Result<Option<String>, SysError> {
+        let place = host.place(self.path());
+        let fail = |error| SysError::plain("read", self.path(), error);
+        let odd = |why| SysError::Invalid { what: "file of vtax's", value: self.path().to_owned(), why };
+        let found = match fs::symlink_metadata(&place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            found => found.map_err(fail)?,
+        };
+        if !found.is_file() {
+            return Err(odd("it is a link or a directory"));
+        }
+        let mut text = String::new();
+        match File::open(&place).and_then(|file| file.take(LONGEST).read_to_string(&mut text)).map_err(fail)? as u64 {
+            LONGEST => Err(odd("it is too long")),
+            _ => Ok(Some(text)),
+        }
+    }
+
+    /// Without a text, the file is removed.
+    pub(crate) fn replace(self, host: &HostAccess, text: Option<&str>) -> Result<(), SysError> {
+        let place = host.place(self.path());
+        let replaced = match text {
+            Some(text) => write(&place, text),
+            None => fs::remove_file(&place),
+        };
+        let synced = replaced.and_then(|()| File::open(place.parent().unwrap_or(&place))?.sync_all());
+        synced.map_err(|error| SysError::plain("write", self.path(), error))
+    }
+
+    /// Removes what a killed vtax has left beside the files. Nothing reads it: its name has another ending.
+    pub(crate) fn tidy(host: &HostAccess) {
+        for file in OwnFile::ALL {
+            let _ = fs::remove_file(draft(&host.place(file.path())));
+        }
+    }
+}
+
+fn write(place: &Path, text: &str) -> io::Result<()> {
+    let draft = draft(place);
+    let written = write_draft(&draft, text).and_then(|()| fs::rename(&draft, place));
+    written.inspect_err(|_| drop(fs::remove_file(&draft)))
+}
+
+fn write_draft(draft: &Path, text: &str) -> io::Result<()> {
+    match fs::remove_file(draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(draft)?;
+    file.set_permissions(fs::Permissions::from_mode(0o644))?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn draft(place: &Path) -> PathBuf {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    place.with_file_name(format!(".{name}.new"))
+}
