@@ -15,8 +15,8 @@
 use std::path::Path;
 
 use vtax_journal::{
-    Batch, BatchId, BatchState, ExecuteError, Journal, JournalError, Snapshot, UndoBatchError, UndoErrors,
-    UndoReport, batches,
+    Batch, BatchId, BatchState, ExecuteError, Journal, JournalError, Snapshot, UndoBatchError, UndoErrors, UndoReport,
+    batches,
 };
 use vtax_sys::directory;
 

@@ -16,8 +16,7 @@ use vtax_sys::SysError;
 use crate::host::HostAccess;
 
 /// The first line of each. A file without it is somebody else's.
-pub(crate) const HEADER: &str =
-    "# Written by `vtax tune apply --persist`; `vtax tune revert` takes its lines back.";
+pub(crate) const HEADER: &str = "# Written by `vtax tune apply --persist`; `vtax tune revert` takes its lines back.";
 /// No file of ours is longer.
 const LONGEST: u64 = 1 << 20;
 

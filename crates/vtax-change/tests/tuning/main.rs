@@ -1,5 +1,7 @@
 //! The journal of tuning, on an invented machine: it survives its process and the boot, and one process has it at a time.
 
+mod kept;
+
 use std::{
     env, fs,
     io::{BufRead, BufReader},
