@@ -9,6 +9,7 @@
 mod case;
 mod check;
 mod finding;
+mod keep;
 mod observed;
 mod page;
 mod plan;
@@ -19,6 +20,7 @@ mod setting;
 pub use case::{TuningCase, TuningGoal};
 pub use check::{CheckedRule, HostCheck, check};
 pub use finding::{ExpectedGain, RuleOutcome, TuningFinding, TuningRemedy};
+pub use keep::{KeptPlan, NotKept, plan_kept};
 pub use observed::Observation;
 pub use page::page;
 pub use plan::plan;

@@ -19,11 +19,20 @@ pub fn plan(
     namespace: Option<&NamespaceRef>,
     proposals: &[Proposal],
 ) -> Result<Vec<Change>, ChangeError> {
-    let mut changes: Vec<Change> = Vec::new();
+    Ok(each(host, namespace, proposals)?.into_iter().map(|(_, change)| change).collect())
+}
+
+/// Each change with the proposal that it is made of.
+pub(crate) fn each<'a>(
+    host: &mut HostAccess,
+    namespace: Option<&NamespaceRef>,
+    proposals: &'a [Proposal],
+) -> Result<Vec<(&'a Proposal, Change)>, ChangeError> {
+    let mut changes: Vec<(&Proposal, Change)> = Vec::new();
     for proposal in proposals {
         let change = of_proposal(host, namespace.cloned(), proposal)?;
-        if !change.changes_nothing() && changes.iter().all(|other| other.name() != change.name()) {
-            changes.push(change);
+        if !change.changes_nothing() && changes.iter().all(|(_, other)| other.name() != change.name()) {
+            changes.push((proposal, change));
         }
     }
     Ok(changes)

@@ -39,6 +39,8 @@ pub struct LinkDevice {
     pub driver: ForeignText,
     /// Its PCI address, if it is on that bus.
     pub pci: Option<ForeignText>,
+    /// Which of the device's ports the link is, from 0.
+    pub port: Option<u32>,
     /// The NUMA node that it is plugged into. None if the firmware doesn't tell, or if there is one node only.
     pub node: Option<u32>,
     /// Its interrupts, by their numbers.
@@ -148,6 +150,7 @@ impl Attributes<'_> {
         Some(LinkDevice {
             driver: driver.into(),
             pci: self.variable(&format!("{parent}/uevent"), "PCI_SLOT_NAME").map(ForeignText::from),
+            port: self.number("dev_port"),
             node: self.number(&format!("{parent}/numa_node")),
             interrupts,
             is_vf: !self.names("device/physfn").is_empty(),

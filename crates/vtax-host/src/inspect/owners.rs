@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 use vtax_model::foreign::ForeignText;
 use vtax_sys::sysctl::SysctlKey;
 
-use super::SystemRoot;
+use super::{
+    SystemRoot,
+    link_files::{LinkSource, link_sources},
+};
 
 /// A place where a setting is written down, so that it has its value after the next start of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,8 +25,10 @@ pub struct SettingSource {
 /// What else changes settings on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SettingOwners {
-    /// By the setting's path below `/proc/sys`. The last of several files wins.
-    pub sysctls: BTreeMap<ForeignText, SettingSource>,
+    /// By the setting's path below `/proc/sys`, in the order in which they are read: the last one wins.
+    pub sysctls: BTreeMap<ForeignText, Vec<SettingSource>>,
+    /// What gives links their settings when they appear.
+    pub links: Vec<LinkSource>,
     /// The profile of TuneD, if that runs.
     pub tuned_profile: Option<ForeignText>,
     /// Services that run here and set network settings of their own, such as `irqbalance`.
@@ -36,15 +41,23 @@ impl SettingOwners {
         let tuned = services.iter().any(|name| *name == "tuned");
         SettingOwners {
             sysctls: written(tree),
+            links: link_sources(tree),
             tuned_profile: tuned.then(|| tree.text("etc/tuned/active_profile")).flatten().map(ForeignText::from),
             services,
         }
     }
 
-    /// Where this setting is written down, such as `net.core.rmem_max`.
+    /// Where this setting gets the value that it has after a restart, such as `net.core.rmem_max`.
     pub fn source_of(&self, setting: &str) -> Option<&SettingSource> {
-        let key: SysctlKey = setting.parse().ok()?;
-        self.sysctls.get(&ForeignText::from(key.to_string()))
+        self.sources_of(setting).last()
+    }
+
+    /// All lines that set it. Those that name it come after those that have an asterisk for a part of its name: they win.
+    pub fn sources_of(&self, setting: &str) -> impl Iterator<Item = &SettingSource> {
+        let key = setting.parse::<SysctlKey>().map(|key| key.to_string()).unwrap_or_default();
+        let exact = self.sysctls.get(&ForeignText::from(key.as_str()));
+        let globs = self.sysctls.iter().filter(move |(glob, _)| matches(glob.raw(), &key));
+        globs.map(|(_, sources)| sources).chain(exact).flatten()
     }
 
     /// Whether a service runs.
@@ -56,7 +69,7 @@ impl SettingOwners {
 /// The folders of systemd-sysctl(8), the most important first. A file hides those of the same name in later ones.
 const FOLDERS: [&str; 4] = ["etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d"];
 
-fn written(tree: &SystemRoot) -> BTreeMap<ForeignText, SettingSource> {
+fn written(tree: &SystemRoot) -> BTreeMap<ForeignText, Vec<SettingSource>> {
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     for folder in FOLDERS {
         for name in tree.names(folder).into_iter().filter(|name| name.ends_with(".conf")) {
@@ -65,17 +78,25 @@ fn written(tree: &SystemRoot) -> BTreeMap<ForeignText, SettingSource> {
     }
     // procps reads it after the folders.
     let files = files.into_values().chain(["etc/sysctl.conf".to_owned()]);
-    let mut written = BTreeMap::new();
+    let mut written: BTreeMap<ForeignText, Vec<SettingSource>> = BTreeMap::new();
     for file in files {
         for (line, text) in tree.whole(&file).unwrap_or_default().lines().enumerate() {
             if let Some((key, value)) = assignment(text) {
                 let source =
                     SettingSource { file: format!("/{file}").into(), line: line as u32 + 1, value: value.into() };
-                written.insert(key.into(), source);
+                written.entry(key.into()).or_default().push(source);
             }
         }
     }
     written
+}
+
+/// Whether a name with asterisks covers a setting. An asterisk stands for one part (sysctl.d(5)).
+fn matches(glob: &str, key: &str) -> bool {
+    let mut parts = glob.split('/').zip(key.split('/'));
+    glob.contains('*')
+        && glob.split('/').count() == key.split('/').count()
+        && parts.all(|(glob, part)| glob == "*" || glob == part)
 }
 
 /// `key = value`; a dash before it means that errors are ignored (sysctl.d(5)).
@@ -122,6 +143,20 @@ mod tests {
         assert_eq!(of("net.core.wmem_max"), None);
         assert_eq!(of("net.ipv4.tcp_rmem").as_deref(), Some("/etc/sysctl.d/90-mine.conf:3 4096 8192 16384"));
         assert_eq!(of("net.ipv4.conf.eth0/1.forwarding").as_deref(), Some("/etc/sysctl.conf:1 1"));
+    }
+
+    #[test]
+    fn all_lines_that_set_a_setting_are_known() {
+        let tree = SystemRoot::invented([
+            ("etc/sysctl.d/10-a.conf", "net.ipv4.conf.eth0.mtu = 1\n"),
+            ("etc/sysctl.d/20-b.conf", "net.ipv4.conf.*.mtu = 2\nnet.*.mtu = 3\n"),
+            ("etc/sysctl.d/90-vtax.conf", "net.ipv4.conf.eth0.mtu = 4\n"),
+        ]);
+        let owners = SettingOwners::read(&tree);
+        let values = |key| owners.sources_of(key).map(|of| of.value.raw().to_owned()).collect::<Vec<_>>();
+        assert_eq!(values("net.ipv4.conf.eth0.mtu"), ["2", "1", "4"]);
+        assert_eq!(values("net.ipv4.conf.eth1.mtu"), ["2"]);
+        assert_eq!(values("net.ipv4.conf.eth1.forwarding"), [""; 0]);
     }
 
     #[test]

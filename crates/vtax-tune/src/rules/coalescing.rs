@@ -23,7 +23,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Low,
     risks: "More interrupts take more CPU time.",
     goal: TuningGoal::Both,
-    persists: "RxCoalesceSec= and UseAdaptiveRxCoalesce= in a .link file of systemd keep it.",
+    persists: "RxCoalesceSec= and UseAdaptiveRxCoalesce= in a .link file of systemd keep it. `--persist` writes a rule of udev for a \
+               NIC.",
     source: "ethtool(8), systemd.link(5)",
     check,
 };

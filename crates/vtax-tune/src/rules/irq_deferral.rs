@@ -19,7 +19,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "A packet may wait for the timeout.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the link. A rule of udev keeps it.",
+    persists: "It is lost with the link. A rule of udev keeps it; `--persist` writes one for a NIC.",
     source: "Linux: Documentation/networking/napi.rst, \"Software IRQ coalescing\"",
     check,
 };

@@ -23,7 +23,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::High,
     risks: "If a hop can't take the longer packets, they vanish. Measure with the longer packets before you raise it.",
     goal: TuningGoal::Throughput,
-    persists: "MTUBytes= in a .link file of systemd keeps it.",
+    persists: "MTUBytes= in a .link file of systemd keeps it. `--persist` writes a rule of udev for a \
+               NIC.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Jumbo Frames\"",
     check,
 };

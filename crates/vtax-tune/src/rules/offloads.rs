@@ -20,7 +20,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Low,
     risks: "Some drivers reset the link. Somebody may have switched one off because of a fault of the hardware.",
     goal: TuningGoal::Throughput,
-    persists: "GenericSegmentationOffload= and others in a .link file of systemd keep them.",
+    persists: "GenericSegmentationOffload= and others in a .link file of systemd keep them. `--persist` writes a rule of udev for a \
+               NIC.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"NIC Offload Features\"",
     check,
 };

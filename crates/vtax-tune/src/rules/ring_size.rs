@@ -18,7 +18,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::High,
     risks: "The driver resets the link: connections stall for seconds. A large ring doesn't stay in the cache.",
     goal: TuningGoal::Throughput,
-    persists: "RxBufferSize= in a .link file of systemd keeps it.",
+    persists: "RxBufferSize= in a .link file of systemd keeps it. `--persist` writes a rule of udev for a \
+               NIC.",
     source: "ethtool(8), systemd.link(5). Since Linux 6.11 virtio_net grows what it needs by itself.",
     check,
 };

@@ -22,7 +22,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "A CPU that is steered to has more to do; a stream's packets move once, so that a few may be reordered.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the link. A rule of udev keeps it.",
+    persists: "It is lost with the link. A rule of udev keeps it; `--persist` writes one for a NIC, and a file in \
+               /etc/sysctl.d for rps_sock_flow_entries.",
     source: "Linux: Documentation/networking/scaling.rst, \"RPS\" and \"RFS\"",
     check,
 };

@@ -20,7 +20,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Medium,
     risks: "Memory: each busy connection may use that much at both ends. Larger queues in the network.",
     goal: TuningGoal::Throughput,
-    persists: "A file in /etc/sysctl.d keeps it.",
+    persists: "A file in /etc/sysctl.d keeps it; `--persist` writes one.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"TCP Parameter Settings\"; tcp(7)",
     check,
 };

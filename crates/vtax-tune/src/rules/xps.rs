@@ -19,7 +19,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Throughput,
-    persists: "It is lost with the link. A rule of udev keeps it.",
+    persists: "It is lost with the link. A rule of udev keeps it; `--persist` writes one for a NIC.",
     source: "Linux: Documentation/networking/scaling.rst, \"XPS: Transmit Packet Steering\"",
     check,
 };

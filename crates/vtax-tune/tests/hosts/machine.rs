@@ -1,7 +1,7 @@
 //! The files of a host, and what its drivers tell.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     ops::Range,
     path::{Path, PathBuf},
@@ -27,6 +27,17 @@ impl NicSource for Machine {
 impl Machine {
     pub(crate) fn facts(&self) -> HostFacts {
         HostFacts::read(&SystemRoot::invented(&self.files), self)
+    }
+
+    /// Writes what `proposals` change and the files of `/etc` below a folder. Links and threads are not among them.
+    pub(crate) fn write_to(&self, root: &Path, proposals: &[Proposal]) {
+        let changed: BTreeSet<String> = proposals.iter().filter_map(file).collect();
+        let wanted = |path: &String| path.starts_with("etc/") || path.ends_with("/ifindex") || changed.contains(path);
+        for (path, text) in self.files.iter().filter(|(path, _)| wanted(path)) {
+            let place = root.join(path);
+            fs::create_dir_all(place.parent().expect("a folder")).expect("a folder");
+            fs::write(place, text).expect("a file");
+        }
     }
 
     pub(crate) fn put(&mut self, path: &str, text: impl ToString) {
@@ -286,5 +297,15 @@ impl Machine {
                 self.files.insert(name.to_str().expect("text").to_owned(), text);
             }
         }
+    }
+}
+
+/// The file that a proposal changes.
+fn file(proposal: &Proposal) -> Option<String> {
+    match &proposal.setting {
+        HostSetting::Sysctl { key, .. } => Some(format!("proc/sys/{}", key.replace('.', "/"))),
+        HostSetting::Sysfs { path, .. } => Some(format!("sys/{}", path.raw())),
+        HostSetting::InterruptCpus { number, .. } => Some(format!("proc/irq/{number}/smp_affinity_list")),
+        _ => None,
     }
 }

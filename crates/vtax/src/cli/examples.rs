@@ -87,6 +87,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("vtax tune apply --all-safe --dry-run", "what would be changed that risks nothing"),
             ("vtax tune apply tcp-buffers --rtt 20ms", "buffers for a path with this round trip"),
+            ("vtax tune apply tcp-buffers --persist", "also after the next start of this machine"),
             ("vtax tune apply mtu --confirm-within 60s", "brought back unless you press Enter"),
             ("vtax tune apply offloads --in rack/web", "of a zone of a lab"),
             ("vtax tune apply --file proved.toml", "what was proved on another host"),

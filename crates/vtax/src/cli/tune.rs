@@ -4,6 +4,7 @@ mod apply;
 mod asked;
 mod check;
 mod file;
+mod persist;
 mod prove;
 mod revert;
 mod status;

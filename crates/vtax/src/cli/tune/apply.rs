@@ -14,9 +14,9 @@ use serde::Serialize;
 use vtax_change::{Change, ChangeJournal};
 use vtax_model::units::Span;
 use vtax_run::{Interrupt, Locations, RunEvents, study::find_rule};
-use vtax_tune::{ChangeRisk, CheckedRule, HostCheck, Proposal, RULES, TuningFinding, TuningRemedy, plan};
+use vtax_tune::{ChangeRisk, CheckedRule, HostCheck, KeptPlan, NotKept, Proposal, RULES, TuningFinding, TuningRemedy};
 
-use super::{asked::AskedArgs, file::TuningFile, host, stop, told_recovered, told_undone};
+use super::{asked::AskedArgs, file::TuningFile, host, persist, stop, told_recovered, told_undone};
 use crate::{
     cli::answer,
     exit::{Blamed, Exit, Stop},
@@ -48,6 +48,10 @@ pub(crate) struct ApplyArgs {
     /// connection to this machine
     #[arg(long, value_name = "TIME")]
     confirm_within: Option<Span>,
+    /// Keep the changes over a restart of this machine, too, by lines of files of vtax's own in /etc. What a file of
+    /// somebody else sets, and what no file can set, is told and not kept
+    #[arg(long)]
+    persist: bool,
     /// Print the changes and make none
     #[arg(long)]
     dry_run: bool,
@@ -64,6 +68,9 @@ struct AppliedRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     changes: Vec<Change>,
+    /// With `--persist`, what is lost at the next start of the machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_kept: Vec<NotKept>,
     /// What vtax can't do itself.
     advice: Vec<CheckedRule<String>>,
 }
@@ -81,22 +88,25 @@ pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> 
         None => found.iter().flat_map(|found| found.says.proposals()).cloned().collect(),
     };
     let advice = found.iter().filter_map(|found| advice(found)).collect();
-    let record = |id, changes| AppliedRecord { schema: "vtax.tune-applied/v1", id, changes, advice };
+    let record = |id, plan: KeptPlan| {
+        let changes = [plan.changes, plan.lines].concat();
+        AppliedRecord { schema: "vtax.tune-applied/v1", id, changes, not_kept: plan.not_kept, advice }
+    };
 
     if args.dry_run {
-        let changes = plan(&mut host()?, looked.namespace.as_ref(), &proposals).or_infrastructure()?;
-        return answer(args.json, &record(None, changes), told_dry);
+        let plan = persist::planned(&mut host()?, &looked, &proposals, args.persist)?;
+        return answer(args.json, &record(None, plan), told_dry);
     }
     let (mut journal, recovered) = ChangeJournal::start(&places.tuning_dir()?, host()?).map_err(stop)?;
     told_recovered(&recovered).iter().for_each(|line| tell(format_args!("{line}")));
-    let changes = plan(journal.host(), looked.namespace.as_ref(), &proposals).or_infrastructure()?;
-    if changes.is_empty() {
+    let plan = persist::planned(journal.host(), &looked, &proposals, args.persist)?;
+    if plan.changes.is_empty() {
         journal.close().map_err(stop)?;
-        return answer(args.json, &record(None, changes), told);
+        return answer(args.json, &record(None, plan), told);
     }
     let id = match args.confirm_within {
-        None => journal.apply(changes.clone()).map_err(stop)?,
-        Some(time) => match confirmed(&mut journal, changes.clone(), time.0)? {
+        None => journal.apply([plan.changes.clone(), plan.lines.clone()].concat()).map_err(stop)?,
+        Some(time) => match confirmed(&mut journal, &plan, time.0)? {
             Some(id) => id,
             None => {
                 journal.close().map_err(stop)?;
@@ -104,7 +114,7 @@ pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> 
             }
         },
     };
-    answer(args.json, &record(Some(id.to_string()), changes), told)
+    answer(args.json, &record(Some(id.to_string()), plan), told)
 }
 
 /// The rules that the user asks for.
@@ -136,21 +146,21 @@ fn advice(found: &CheckedRule<TuningFinding>) -> Option<CheckedRule<String>> {
 }
 
 /// Makes the changes, and brings them back unless the user confirms them. If vtax is killed meanwhile, the next
-/// `vtax tune` brings them back.
+/// `vtax tune` brings them back. Only what was confirmed is kept over a restart.
 fn confirmed(
     journal: &mut ChangeJournal,
-    changes: Vec<Change>,
+    plan: &KeptPlan,
     time: Duration,
 ) -> Result<Option<vtax_journal::BatchId>, Stop> {
     let interrupt =
         Interrupt::catch_telling("everything is brought back", &RunEvents::default()).map_err(Stop::infrastructure)?;
-    let id = journal.try_out(changes).map_err(stop)?;
+    let id = journal.try_out(plan.changes.clone()).map_err(stop)?;
     tell(format_args!(
         "Changed. Press Enter within {} to keep it; otherwise everything is brought back.",
         vtax_model::units::Span(time)
     ));
     if wait_for_enter(time, &interrupt) {
-        journal.keep(id).map_err(stop)?;
+        journal.keep_with(id, plan.lines.clone()).map_err(stop)?;
         return Ok(Some(id));
     }
     let report = journal.revert(id).map_err(stop)?;
@@ -180,15 +190,21 @@ fn wait_for_enter(time: Duration, interrupt: &Interrupt) -> bool {
 fn told_dry(record: &AppliedRecord) -> String {
     match record.changes.is_empty() {
         true => nothing(record),
-        false => format!("These would be changed:\n{}{}", list(&record.changes), told_advice(record)),
+        false => format!(
+            "These would be changed:\n{}{}{}",
+            list(&record.changes),
+            persist::told(&record.not_kept),
+            told_advice(record)
+        ),
     }
 }
 
 fn told(record: &AppliedRecord) -> String {
     let Some(id) = &record.id else { return nothing(record) };
     format!(
-        "Change {id}:\n{}{}\nvtax tune revert {id} brings it back. Measure before and after: that it helps here isn't shown yet.\n",
+        "Change {id}:\n{}{}{}\nvtax tune revert {id} brings it back. Measure before and after: that it helps here isn't shown yet.\n",
         list(&record.changes),
+        persist::told(&record.not_kept),
         told_advice(record)
     )
 }

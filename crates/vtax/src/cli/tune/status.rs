@@ -2,14 +2,14 @@
 
 use clap::Args;
 use serde::Serialize;
-use vtax_change::ChangesSnapshot;
-use vtax_journal::{BatchId, BatchState, JournalState, Record, batches};
+use vtax_change::{Change, ChangeError, ChangesSnapshot, HostAccess};
+use vtax_journal::{Batch, BatchId, BatchState, JournalState, Record, batches};
 use vtax_run::Locations;
 
 use super::{host, stop};
 use crate::{
     cli::answer,
-    exit::{Exit, Stop},
+    exit::{Blamed, Exit, Stop},
 };
 
 #[derive(Debug, Args)]
@@ -36,6 +36,8 @@ struct BatchRecord {
     id: BatchId,
     /// `made`, `half-done`, `not-confirmed`.
     state: &'static str,
+    /// Files of vtax's in `/etc` set some of it again when the machine is started.
+    is_kept: bool,
     settings: Vec<SettingRecord>,
 }
 
@@ -61,16 +63,25 @@ pub(super) fn status(args: &StatusArgs, places: &Locations) -> Result<Exit, Stop
                 BatchState::Done => "not-confirmed",
                 _ => "half-done",
             };
-            let settings = batch.records.iter().map(|record| setting(record, &mut host)).collect::<Result<_, _>>()?;
-            record.changes.push(BatchRecord { id: batch.id, state, settings });
+            let settings =
+                batch.records.iter().map(|record| setting(record, &batch, &mut host)).collect::<Result<_, _>>()?;
+            let is_kept = batch.records.iter().any(|record| record.step.keeps().is_some());
+            record.changes.push(BatchRecord { id: batch.id, state, is_kept, settings });
         }
     }
     answer(args.json, &record, told)
 }
 
-fn setting(record: &Record<vtax_change::Change>, host: &mut vtax_change::HostAccess) -> Result<SettingRecord, Stop> {
-    let found = record.step.found(host).map_err(Stop::infrastructure)?;
-    Ok(SettingRecord { change: record.step.to_string(), is_ours: found.is_ours, now: found.value })
+fn setting(record: &Record<Change>, batch: &Batch<'_, Change>, host: &mut HostAccess) -> Result<SettingRecord, Stop> {
+    let found = record.step.found(host).or_infrastructure()?;
+    let is_ours = found.is_ours || is_set_again(&record.step, batch, host).or_infrastructure()?;
+    Ok(SettingRecord { change: record.step.to_string(), is_ours, now: found.value })
+}
+
+/// Whether a line that keeps the change has set it when the machine was started.
+fn is_set_again(change: &Change, batch: &Batch<'_, Change>, host: &mut HostAccess) -> Result<bool, ChangeError> {
+    let Some(line) = batch.records.iter().find(|record| record.step.keeps() == Some(change)) else { return Ok(false) };
+    Ok(line.step.found(host)?.is_ours && change.is_there_again(host)?)
 }
 
 fn told(record: &StatusRecord) -> String {
@@ -79,13 +90,17 @@ fn told(record: &StatusRecord) -> String {
     }
     let mut text = String::new();
     if record.rebooted {
-        text += "The machine was started again since: the kernel has forgotten these changes.\n";
+        text += match record.changes.iter().any(|batch| batch.is_kept) {
+            true => "The machine was started again since: only what is kept over a restart is there.\n",
+            false => "The machine was started again since: the kernel has forgotten these changes.\n",
+        };
     }
     if record.in_use {
         text += "Another vtax works on the changes now.\n";
     }
     for batch in &record.changes {
-        text += &format!("Change {} ({}):\n", batch.id, batch.state.replace('-', " "));
+        let kept = if batch.is_kept { ", kept over a restart" } else { "" };
+        text += &format!("Change {} ({}{kept}):\n", batch.id, batch.state.replace('-', " "));
         for setting in &batch.settings {
             let note = match (&setting.now, setting.is_ours) {
                 (None, _) => "; it is gone".to_owned(),

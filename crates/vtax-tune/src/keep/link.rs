@@ -1,0 +1,258 @@
+//! Settings of links: a rule of udev for each, which names the device by its place on the PCI bus.
+
+use vtax_change::{HostAccess, KeptLine, OwnFile};
+use vtax_host::inspect::{HostFacts, LinkDevice};
+use vtax_model::foreign::ForeignText;
+use vtax_sys::pci::PciAddress;
+
+use super::{Line, Refusal};
+use crate::setting::HostSetting;
+
+/// Where ethtool(8) may be. udev has no search path.
+const ETHTOOL: [&str; 2] = ["/usr/sbin/ethtool", "/sbin/ethtool"];
+
+/// How a rule sets something.
+enum Means {
+    /// It writes a file of the link's folder in sysfs.
+    Attribute(String),
+    /// It runs ethtool with these words; the link's name stands between them.
+    Ethtool(&'static str, String),
+}
+
+/// What a rule sets, to what, and the words that set the same in files of others.
+struct Wanted<'a> {
+    link: &'a str,
+    means: Means,
+    value: String,
+    others: Vec<&'static str>,
+}
+
+pub(super) fn line(host: &HostAccess, facts: &HostFacts, setting: &HostSetting) -> Result<Line, Refusal> {
+    let wanted = wanted(setting)?;
+    let device = device(facts, wanted.link)?;
+    let before = format!("{}{}", matching(device)?, assignment(host, &wanted.means)?);
+    check_others(facts, &wanted)?;
+    if !wanted.value.chars().all(|c| c.is_ascii_alphanumeric() || ",._-".contains(c)) {
+        let because = format!("the value {} has odd characters", ForeignText::from(wanted.value));
+        return Err(Refusal::new(because, "set it by hand"));
+    }
+    Ok((KeptLine { file: OwnFile::Udev, before, after: "\"".to_owned() }, wanted.value))
+}
+
+fn wanted(setting: &HostSetting) -> Result<Wanted<'_>, Refusal> {
+    let ethtool = |link, option, word: &str, value: String, others| {
+        Ok(Wanted { link, means: Means::Ethtool(option, word.to_owned()), value, others: vec![others] })
+    };
+    match setting {
+        HostSetting::Sysfs { path, value } => of_sysfs(path.raw(), value.raw()),
+        HostSetting::LinkMtu { link, value } => Ok(Wanted {
+            link: link.raw(),
+            means: Means::Attribute("mtu".to_owned()),
+            value: value.to_string(),
+            others: vec!["MTUBytes", "mtu"],
+        }),
+        HostSetting::LinkFeature { link, feature, value } => {
+            ethtool(link.raw(), "-K", feature.raw(), value.to_string(), of_feature(feature.raw()))
+        }
+        HostSetting::LinkRxRing { link, value } => ethtool(link.raw(), "-G", "rx", value.to_string(), "RxBufferSize"),
+        HostSetting::LinkRxUsecs { link, value } => {
+            ethtool(link.raw(), "-C", "rx-usecs", value.to_string(), "RxCoalesceSec")
+        }
+        HostSetting::LinkAdaptiveRx { link, value } => {
+            ethtool(link.raw(), "-C", "adaptive-rx", value.to_string(), "UseAdaptiveRxCoalesce")
+        }
+        _ => Err(Refusal::new("it is no setting of a link", "set it by hand")),
+    }
+}
+
+fn of_sysfs<'a>(path: &'a str, value: &str) -> Result<Wanted<'a>, Refusal> {
+    let Some((link, file)) = path.strip_prefix("class/net/").and_then(|path| path.split_once('/')) else {
+        let instead = match path.contains("/cpuidle/") {
+            true => "intel_idle.max_cstate=N or processor.max_cstate=N on the kernel's command line keeps it",
+            false => "cpupower.service keeps it, or a profile of TuneD",
+        };
+        return Err(Refusal::new("a driver of the CPUs may be loaded after all files of settings were read", instead));
+    };
+    let others = if file.ends_with("/rps_cpus") { vec!["ReceivePacketSteeringCPUMask"] } else { vec![] };
+    Ok(Wanted { link, means: Means::Attribute(file.to_owned()), value: value.to_owned(), others })
+}
+
+/// The word of systemd.link(5).
+fn of_feature(feature: &str) -> &'static str {
+    match feature {
+        "rx-checksum" => "ReceiveChecksumOffload",
+        "rx-gro" => "GenericReceiveOffload",
+        "rx-lro" => "LargeReceiveOffload",
+        "tx-checksum-ip-generic" => "TransmitChecksumOffload",
+        "tx-generic-segmentation" => "GenericSegmentationOffload",
+        "tx-tcp-segmentation" => "TCPSegmentationOffload",
+        _ => "",
+    }
+}
+
+fn device<'a>(facts: &'a HostFacts, link: &str) -> Result<&'a LinkDevice, Refusal> {
+    let found = facts.links.iter().find(|found| found.name == link);
+    found.and_then(|link| link.device.as_ref()).ok_or_else(|| {
+        Refusal::new(
+            format!("{} has no device: a program makes it anew", ForeignText::from(link)),
+            "set it where that program is configured",
+        )
+    })
+}
+
+/// The link gets its name after the rules, and another one may get it. So the rule names its place on the bus, and its port
+/// where a device has several.
+fn matching(device: &LinkDevice) -> Result<String, Refusal> {
+    let address = device.pci.as_ref().and_then(|pci| pci.raw().parse::<PciAddress>().ok());
+    let Some(address) = address else {
+        return Err(Refusal::new("its device isn't on the PCI bus", "write a rule of udev that finds it"));
+    };
+    let port = device.port.map_or_else(String::new, |port| format!(r#"ATTR{{dev_port}}=="{port}", "#));
+    Ok(format!(r#"ACTION=="add", SUBSYSTEM=="net", KERNELS=="{address}", {port}"#))
+}
+
+fn assignment(host: &HostAccess, means: &Means) -> Result<String, Refusal> {
+    let (Means::Attribute(word) | Means::Ethtool(_, word)) = means;
+    if !word.chars().all(|c| c.is_ascii_alphanumeric() || "-_/".contains(c)) {
+        return Err(Refusal::new("its name has odd characters", "set it by hand"));
+    }
+    match means {
+        Means::Attribute(file) => Ok(format!(r#"ATTR{{{file}}}=""#)),
+        Means::Ethtool(option, word) => {
+            let program = ETHTOOL.into_iter().find(|path| host.place(path).exists()).ok_or_else(|| {
+                Refusal::new("a rule of udev can set it only by ethtool, which isn't installed", "install ethtool")
+            })?;
+            Ok(format!(r#"RUN+="{program} {option} $name {word} "#))
+        }
+    }
+}
+
+/// Such a line may be for another link. Whether it is, its user sees at once.
+fn check_others(facts: &HostFacts, wanted: &Wanted<'_>) -> Result<(), Refusal> {
+    let attribute = match &wanted.means {
+        Means::Attribute(file) => format!("ATTR{{{file}}}"),
+        Means::Ethtool(..) => String::new(),
+    };
+    let same = |key: &ForeignText| *key == attribute.as_str() || wanted.others.iter().any(|other| *key == *other);
+    let ours = OwnFile::Udev.path();
+    match facts.owners.links.iter().find(|source| source.file != ours && same(&source.key)) {
+        None => Ok(()),
+        Some(other) => {
+            let place = format!("{}:{}", other.file, other.line);
+            let because = format!("{place} sets {}, for this link or for others", other.key);
+            Err(Refusal::new(
+                because,
+                format!("if that is for this link, change that line of {place}; else add one there"),
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use vtax_change::OnOff;
+    use vtax_host::inspect::{HostLink, SystemRoot};
+
+    use super::*;
+
+    /// A host with a NIC, a bridge, and these files.
+    fn facts(files: &[(&str, &str)]) -> HostFacts {
+        let device = |pci: &str| LinkDevice { pci: Some(pci.into()), port: Some(1), ..LinkDevice::default() };
+        let link = |name: &str, device| HostLink { name: name.into(), device, ..HostLink::default() };
+        let links = vec![link("eno1", Some(device("0000:3b:00.0"))), link("br0", None), link("odd", Some(device("x")))];
+        let owners = HostFacts::read(&SystemRoot::invented(files.iter().copied()), &NoNics).owners;
+        HostFacts { links, owners, ..HostFacts::default() }
+    }
+
+    struct NoNics;
+
+    impl vtax_host::inspect::NicSource for NoNics {
+        fn nic(&self, _: &str) -> vtax_model::nic::NicFacts {
+            Default::default()
+        }
+    }
+
+    fn host(ethtool: bool) -> (tempfile::TempDir, HostAccess) {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["proc", "sys", "usr/sbin"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        if ethtool {
+            fs::write(root.path().join("usr/sbin/ethtool"), "").unwrap();
+        }
+        let host = HostAccess::below(root.path()).unwrap();
+        (root, host)
+    }
+
+    fn rule(facts: &HostFacts, ethtool: bool, setting: HostSetting) -> String {
+        match line(&host(ethtool).1, facts, &setting) {
+            Ok((line, value)) => format!("{}{value}{}", line.before, line.after),
+            Err(Refusal { because, instead }) => format!("{because}; {instead}"),
+        }
+    }
+
+    fn mtu(link: &str) -> HostSetting {
+        HostSetting::LinkMtu { link: link.into(), value: 9000 }
+    }
+
+    #[test]
+    fn a_rule_names_the_device_and_not_the_link() {
+        let of_eno1 = r#"ACTION=="add", SUBSYSTEM=="net", KERNELS=="0000:3b:00.0", ATTR{dev_port}=="1", "#;
+        let (facts, link) = (facts(&[]), || ForeignText::from("eno1"));
+        for (setting, sets) in [
+            (mtu("eno1"), r#"ATTR{mtu}="9000""#),
+            (HostSetting::of_link(&link(), "queues/rx-0/rps_cpus", "f"), r#"ATTR{queues/rx-0/rps_cpus}="f""#),
+            (HostSetting::LinkRxRing { link: link(), value: 512 }, r#"RUN+="/usr/sbin/ethtool -G $name rx 512""#),
+            (
+                HostSetting::LinkAdaptiveRx { link: link(), value: OnOff(false) },
+                r#"RUN+="/usr/sbin/ethtool -C $name adaptive-rx off""#,
+            ),
+            (
+                HostSetting::LinkFeature { link: link(), feature: "rx-gro".into(), value: OnOff(true) },
+                r#"RUN+="/usr/sbin/ethtool -K $name rx-gro on""#,
+            ),
+        ] {
+            assert_eq!(rule(&facts, true, setting), format!("{of_eno1}{sets}"));
+        }
+    }
+
+    #[test]
+    fn what_no_rule_can_find_or_set_is_told_with_a_way_out() {
+        let facts = facts(&[]);
+        let ring = HostSetting::LinkRxRing { link: "eno1".into(), value: 512 };
+        for (setting, told) in [
+            (mtu("br0"), "br0 has no device: a program makes it anew; set it where that program is configured"),
+            (mtu("odd"), "its device isn't on the PCI bus; write a rule of udev that finds it"),
+            (ring, "a rule of udev can set it only by ethtool, which isn't installed; install ethtool"),
+            (
+                HostSetting::sysfs("devices/system/cpu/cpu0/cpufreq/x".into(), 1),
+                "a driver of the CPUs may be loaded after all files of settings were read; cpupower.service keeps it, or a profile of TuneD",
+            ),
+            (HostSetting::of_link(&"eno1".into(), "a\"}b", 1), "its name has odd characters; set it by hand"),
+            (
+                HostSetting::of_link(&"eno1".into(), "mtu", "1\", RUN+=\"x"),
+                "the value 1\", RUN+=\"x has odd characters; set it by hand",
+            ),
+        ] {
+            assert_eq!(rule(&facts, false, setting), told);
+        }
+    }
+
+    #[test]
+    fn what_a_file_of_somebody_else_sets_stays_its() {
+        let theirs = [("etc/systemd/network/10-lan.link", "[Link]\nMTUBytes=1400\n")];
+        let told = rule(&facts(&theirs), true, mtu("eno1"));
+        assert!(told.starts_with("/etc/systemd/network/10-lan.link:2 sets MTUBytes, "), "{told}");
+        let theirs = [("etc/udev/rules.d/70-a.rules", "SUBSYSTEM==\"net\", ATTR{mtu}=\"1400\"\n")];
+        let told = rule(&facts(&theirs), true, mtu("eno1"));
+        assert!(told.starts_with("/etc/udev/rules.d/70-a.rules:1 sets ATTR{mtu}, "), "{told}");
+        // Another setting, and a file of ours.
+        let ours = [
+            ("etc/udev/rules.d/90-vtax.rules", "SUBSYSTEM==\"net\", ATTR{mtu}=\"1400\"\n"),
+            ("etc/systemd/network/10-lan.link", "[Link]\nRxBufferSize=512\n"),
+        ];
+        assert!(rule(&facts(&ours), true, mtu("eno1")).ends_with(r#"ATTR{mtu}="9000""#));
+    }
+}

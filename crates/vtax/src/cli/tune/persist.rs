@@ -1,0 +1,31 @@
+//! `vtax tune apply --persist`: what is kept over a restart of the machine.
+
+use vtax_change::HostAccess;
+use vtax_tune::{KeptPlan, NotKept, Proposal, plan, plan_kept};
+
+use super::asked::LookedAt;
+use crate::exit::{Blamed, Stop};
+
+/// The changes, and with `persist` the lines that keep them.
+pub(super) fn planned(
+    host: &mut HostAccess,
+    looked: &LookedAt,
+    proposals: &[Proposal],
+    persist: bool,
+) -> Result<KeptPlan, Stop> {
+    let namespace = looked.namespace.as_ref();
+    if persist {
+        return plan_kept(host, &looked.facts, namespace, proposals).or_infrastructure();
+    }
+    let changes = plan(host, namespace, proposals).or_infrastructure()?;
+    Ok(KeptPlan { changes, ..KeptPlan::default() })
+}
+
+/// What is not kept, with the reason and what would keep it.
+pub(super) fn told(not_kept: &[NotKept]) -> String {
+    let line = |left: &NotKept| format!("  {}\n    {}; {}\n", left.change, left.because, left.instead);
+    match not_kept {
+        [] => String::new(),
+        left => "Changed now, and not kept over a restart:\n".to_owned() + &left.iter().map(line).collect::<String>(),
+    }
+}
