@@ -26,6 +26,7 @@ mod studies;
 mod truths;
 mod tuning;
 mod tuning_crashes;
+mod tuning_persist;
 
 use std::{fs, path::Path};
 

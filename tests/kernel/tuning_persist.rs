@@ -1,0 +1,179 @@
+//! `vtax tune apply --persist`, on a machine whose network and `/etc` are those of this test alone.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+use super::{
+    Bench,
+    crash::{Ending, kill_at},
+    crashes::step,
+    tuning::{SMALL, WMEM},
+};
+
+const APPLY: [&str; 4] = ["tune", "apply", "tcp-buffers", "--persist"];
+const REVERT: [&str; 2] = ["tune", "revert"];
+/// How many moments of each verb a sample has.
+const SAMPLE: usize = 12;
+
+/// A shell with a network namespace, in which a send buffer is small, and with an empty `/etc/sysctl.d`. Its network is
+/// taken for the machine's first one, because its process is seen as the first process.
+struct Alone {
+    bench: Bench,
+    shell: Child,
+}
+
+impl Alone {
+    fn new() -> Alone {
+        let bench = Bench::new();
+        let folder = bench.path().join("sysctl.d");
+        fs::create_dir(&folder).expect("a folder");
+        let script = format!(
+            "mount --bind {} /etc/sysctl.d && mount --bind /proc/$$ /proc/1 && mount -t sysfs none /sys && \
+             sysctl -qw {WMEM}='{SMALL}' && echo ready && exec sleep 600",
+            folder.display()
+        );
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "--net", "sh", "-c", &script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut shell = shell.spawn().expect("a shell");
+        let told = BufReader::new(shell.stdout.take().expect("a pipe")).lines().next();
+        assert_eq!(told.and_then(Result::ok).as_deref(), Some("ready"));
+        Alone { bench, shell }
+    }
+
+    fn inside(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--mount", "--net", "--target", &self.shell.id().to_string(), "--", program]);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let vtax = self.bench.command(arguments);
+        let mut command = self.inside(vtax.get_program().to_str().expect("text"));
+        command.args(vtax.get_args()).current_dir(self.bench.path());
+        command.envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command
+    }
+
+    fn vtax(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("vtax runs")
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.vtax(arguments);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    fn wmem(&self) -> String {
+        let output = self.inside("cat").arg("/proc/sys/net/ipv4/tcp_wmem").output().expect("cat runs");
+        String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn place(&self) -> PathBuf {
+        self.bench.path().join("sysctl.d/90-vtax.conf")
+    }
+
+    /// What is in `/etc/sysctl.d`.
+    fn files(&self) -> BTreeMap<String, String> {
+        let entries = fs::read_dir(self.bench.path().join("sysctl.d")).expect("a folder").flatten();
+        let file = |entry: fs::DirEntry| {
+            let text = fs::read_to_string(entry.path()).expect("a file");
+            (entry.file_name().to_string_lossy().into_owned(), text)
+        };
+        entries.map(file).collect()
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let _ = self.shell.kill().and_then(|()| self.shell.wait());
+    }
+}
+
+#[test]
+fn what_is_persisted_is_in_our_file_and_is_taken_out_of_it() {
+    let alone = Alone::new();
+    let dry = alone.json(&[&APPLY[..], &["--dry-run", "--json"]].concat());
+    assert_eq!((dry["changes"].as_array().map(Vec::len), alone.files().len()), (Some(2), 0), "{dry}");
+    let applied = alone.json(&[&APPLY[..], &["--json"]].concat());
+    assert_eq!((&applied["changes"][1]["change"], &applied["not_kept"]), (&Value::from("kept"), &Value::Null));
+    assert_eq!(alone.wmem(), "4096 4096 4194304");
+    let text = fs::read_to_string(alone.place()).expect("our file");
+    assert!(text.ends_with("\nnet.ipv4.tcp_wmem = 4096 4096 4194304\n"), "{text}");
+    // What systemd-sysctl does when the machine is started.
+    let set = alone.inside("sysctl").args(["-p", "/etc/sysctl.d/90-vtax.conf"]).output().expect("sysctl runs");
+    assert!(set.status.success(), "{set:?}");
+    let status = alone.vtax(&["tune", "status"]);
+    assert!(String::from_utf8_lossy(&status.stdout).contains("(made, kept over a restart)"), "{status:?}");
+    assert_eq!(alone.json(&["tune", "revert", "1", "--json"])["reverted"], 2);
+    assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
+}
+
+#[test]
+fn what_another_file_sets_is_named_and_not_overridden() {
+    let alone = Alone::new();
+    let theirs = alone.bench.path().join("sysctl.d/95-mine.conf");
+    fs::write(&theirs, format!("# mine\n{WMEM} = {SMALL}\n")).expect("a file");
+    let before = alone.files();
+    let told = String::from_utf8(alone.vtax(&APPLY).stdout).expect("text");
+    assert!(told.contains("not kept over a restart") && told.contains("/etc/sysctl.d/95-mine.conf:2"), "{told}");
+    assert_eq!((alone.files(), alone.wmem().as_str()), (before, "4096 4096 4194304"));
+}
+
+#[test]
+fn only_what_was_confirmed_is_persisted() {
+    let alone = Alone::new();
+    for confirm in [false, true] {
+        let mut command = alone.command(&[&APPLY[..], &["--confirm-within", "60s"]].concat());
+        let mut vtax = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax starts");
+        let mut told = BufReader::new(vtax.stderr.take().expect("a pipe")).lines();
+        assert!(told.by_ref().map_while(Result::ok).any(|line| line.contains("Press Enter")), "it ended");
+        assert_eq!((alone.wmem().as_str(), alone.files().len()), ("4096 4096 4194304", 0));
+        let mut input = vtax.stdin.take().expect("a pipe");
+        if confirm {
+            input.write_all(b"\n").expect("it waits");
+        }
+        drop(input);
+        assert_eq!(vtax.wait().expect("it ends").success(), confirm);
+        assert_eq!((alone.files().len(), alone.wmem() == SMALL), (usize::from(confirm), !confirm));
+    }
+    alone.vtax(&REVERT);
+    assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
+}
+
+#[test]
+fn a_kill_leaves_the_old_or_the_new_file_and_is_undone() {
+    let alone = Alone::new();
+    assert!(alone.vtax(&APPLY).status.success());
+    let whole = alone.files();
+    alone.vtax(&REVERT);
+    for (prepare, verb) in [(None, &APPLY[..]), (Some(APPLY), &REVERT[..])] {
+        let killed = |at| {
+            prepare.iter().for_each(|verb| assert!(alone.vtax(verb).status.success()));
+            kill_at(&alone.command(verb), at)
+        };
+        let Ending::Itself { calls, code: 0 } = killed(usize::MAX) else { panic!("{verb:?} doesn't end well") };
+        alone.vtax(&REVERT);
+        let mut kills = 0;
+        for at in (1..).step_by(step().unwrap_or(calls.div_ceil(SAMPLE))) {
+            let Ending::Killed { call } = killed(at) else { break };
+            kills += 1;
+            let when = format!("{verb:?}, killed before its call {at} ({call})");
+            let (left, name) = (alone.files(), "90-vtax.conf");
+            assert!(left.get(name).is_none_or(|text| Some(text) == whole.get(name)), "{when}: {left:?}");
+            let told = alone.vtax(&REVERT);
+            assert!(matches!(told.status.code(), Some(0 | 2)), "{when}: {told:?}");
+            assert_eq!((alone.wmem().as_str(), alone.files().len()), (SMALL, 0), "{when}: {told:?}");
+        }
+        println!("{verb:?}: {kills} kills at {calls} calls");
+        assert!(kills > 2, "{kills} kills of {calls}");
+    }
+}
