@@ -77,6 +77,20 @@ impl Alone {
         String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
+    fn done_inside(&self, program: &str, arguments: &[&str]) {
+        let done = self.inside(program).args(arguments).output().expect("it runs");
+        assert!(done.status.success(), "{program} {arguments:?}: {done:?}");
+    }
+
+    /// The kernel has another boot and its own value again. Then systemd-sysctl reads our file.
+    fn restart(&self) {
+        let boot = self.bench.path().join("boot_id");
+        fs::write(&boot, "11111111-2222\n").expect("a file");
+        self.done_inside("mount", &["--bind", boot.to_str().expect("text"), "/proc/sys/kernel/random/boot_id"]);
+        self.done_inside("sysctl", &["-qw", &format!("{WMEM}={SMALL}")]);
+        self.done_inside("sysctl", &["-p", "/etc/sysctl.d/90-vtax.conf"]);
+    }
+
     fn place(&self) -> PathBuf {
         self.bench.path().join("sysctl.d/90-vtax.conf")
     }
@@ -108,12 +122,29 @@ fn what_is_persisted_is_in_our_file_and_is_taken_out_of_it() {
     assert_eq!(alone.wmem(), "4096 4096 4194304");
     let text = fs::read_to_string(alone.place()).expect("our file");
     assert!(text.ends_with("\nnet.ipv4.tcp_wmem = 4096 4096 4194304\n"), "{text}");
-    // What systemd-sysctl does when the machine is started.
-    let set = alone.inside("sysctl").args(["-p", "/etc/sysctl.d/90-vtax.conf"]).output().expect("sysctl runs");
-    assert!(set.status.success(), "{set:?}");
     let status = alone.vtax(&["tune", "status"]);
     assert!(String::from_utf8_lossy(&status.stdout).contains("(made, kept over a restart)"), "{status:?}");
     assert_eq!(alone.json(&["tune", "revert", "1", "--json"])["reverted"], 2);
+    assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
+}
+
+#[test]
+fn what_is_kept_is_there_after_a_restart_and_is_taken_back_as_before() {
+    let alone = Alone::new();
+    assert!(alone.vtax(&APPLY).status.success());
+    alone.restart();
+    assert_eq!(alone.wmem(), "4096 4096 4194304");
+    let status = alone.json(&["tune", "status", "--json"]);
+    let settings = status["changes"][0]["settings"].as_array().expect("a list");
+    assert!(settings.len() == 2 && settings.iter().all(|setting| setting["is_ours"] == true), "{status}");
+    assert_eq!((&status["rebooted"], &status["changes"][0]["is_kept"]), (&Value::from(true), &Value::from(true)));
+    let told = String::from_utf8(alone.vtax(&["tune", "status"]).stdout).expect("text");
+    assert!(told.starts_with("The machine was started again since: only what is kept"), "{told}");
+    // A further change finds nothing that a killed vtax has left.
+    let further = alone.vtax(&["tune", "apply", "moderate-rcvbuf"]);
+    assert!(further.status.success() && alone.files().len() == 1, "{further:?}");
+    let reverted = alone.json(&["tune", "revert", "--json"]);
+    assert_eq!((&reverted["reverted"], &reverted["foreign"]), (&Value::from(1), &Value::from(Vec::<u8>::new())));
     assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
 }
 
