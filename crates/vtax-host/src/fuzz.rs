@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The files that are read, each with what it may say.
-const FILES: [(&str, &str); 41] = [
+const FILES: [(&str, &str); 45] = [
     ("proc/sys/kernel/osrelease", "6.12.1"),
     ("proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC"),
     ("proc/sys/kernel/numa_balancing", "1"),
@@ -53,6 +53,10 @@ const FILES: [(&str, &str); 41] = [
     ("sys/class/net/eth0/queues/tx-0/xps_cpus", "3"),
     ("sys/class/net/eth0/device/uevent", "DRIVER=virtio_net\nPCI_SLOT_NAME=0000:00:03.0"),
     ("sys/class/net/eth0/msi_irqs/0", "msix"),
+    ("etc/systemd/network/10-lan.link", "[Match]\nMACAddress=52:54:00:00:00:01\n[Link]\nMTUBytes=9000"),
+    ("etc/udev/rules.d/70-x.rules", "SUBSYSTEM==\"net\", ATTR{type}==\"1\", ATTR{mtu}=\"9000\""),
+    ("etc/network/interfaces", "iface eth0 inet dhcp\n  mtu 1400"),
+    ("proc/sys/net/ipv4/tcp_wmem", "4096 16384 4194304"),
 ];
 
 /// The files follow each other, each up to a byte that no text has.

@@ -17,6 +17,7 @@ mod route;
 mod softnet;
 mod topology;
 mod tree;
+mod unusable;
 
 use vtax_model::{
     foreign::ForeignText,
@@ -37,6 +38,7 @@ pub use route::{link_hops, route_hops};
 pub use softnet::SoftnetCpu;
 pub use topology::CpuTopology;
 pub use tree::SystemRoot;
+pub use unusable::UnusableFile;
 
 /// Describes the machine below `tree`.
 ///

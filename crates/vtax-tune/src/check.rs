@@ -1,6 +1,7 @@
 //! Asks all rules, and ranks what they found.
 
 use serde::Serialize;
+use vtax_host::inspect::UnusableFile;
 
 use crate::{
     case::TuningCase,
@@ -35,11 +36,36 @@ pub struct CheckedRule<T> {
 pub fn check(case: &TuningCase<'_>) -> HostCheck {
     let mut checked = HostCheck { findings: vec![], good: vec![], not_here: vec![], unknown: vec![] };
     for rule in RULES.iter().filter(|rule| rule.goal.serves(case.goal)) {
-        (rule.check)(case).into_iter().for_each(|outcome| checked.add(rule, outcome));
+        outcomes(rule, case).into_iter().for_each(|outcome| checked.add(rule, outcome));
     }
     // Of two that are expected to bring the same, the one that risks less comes first.
     checked.findings.sort_by_key(|finding| (std::cmp::Reverse(finding.says.gain), finding.risk));
     checked
+}
+
+/// Without a file that it looks at, a rule knows neither that all is well nor that a thing isn't there, and what it finds
+/// may be no more than what is left to be seen.
+fn outcomes(rule: &TuningRule, case: &TuningCase<'_>) -> Vec<RuleOutcome> {
+    let mut outcomes = (rule.check)(case);
+    let needs = |file: &UnusableFile| rule.needs.iter().copied().flatten().any(|needed| file.is_at(needed));
+    let missing: Vec<&UnusableFile> = case.host.unusable.iter().filter(|file| needs(file)).collect();
+    let Some((first, others)) = missing.split_first() else { return outcomes };
+    let more = match others.len() {
+        0 => String::new(),
+        count => format!("; and {count} more"),
+    };
+    outcomes.retain(|outcome| match outcome {
+        RuleOutcome::Found(finding) => missing.iter().all(|file| is_of_other_link(file, finding)),
+        RuleOutcome::Unknown(_) => true,
+        RuleOutcome::Good(_) | RuleOutcome::NotHere(_) => false,
+    });
+    outcomes.push(RuleOutcome::Unknown(format!("{} can't be used: {}{more}", first.file, first.why)));
+    outcomes
+}
+
+fn is_of_other_link(file: &UnusableFile, finding: &TuningFinding) -> bool {
+    let link = file.file.raw().strip_prefix("/sys/class/net/").and_then(|path| path.split('/').next());
+    link.is_some_and(|link| finding.object != *link)
 }
 
 impl HostCheck {

@@ -10,6 +10,7 @@ mod case;
 mod check;
 mod finding;
 mod keep;
+mod needs;
 mod observed;
 mod page;
 mod plan;

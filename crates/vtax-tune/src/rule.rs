@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::RuleOutcome,
+    needs::Files,
 };
 
 /// What it looks at, what is good, and what a change risks. Its page in the book is made of these texts.
@@ -17,6 +18,8 @@ pub struct TuningRule {
     pub title: &'static str,
     /// The files or commands that tell the present value.
     pub reads: &'static str,
+    /// The files without which it can't tell that all is well.
+    pub(crate) needs: &'static [Files],
     /// The good value.
     pub good: &'static str,
     /// Why it matters.

@@ -25,7 +25,7 @@ pub(super) fn numa_nodes(tree: &SystemRoot) -> u32 {
 pub(crate) fn node_cpus(tree: &SystemRoot) -> BTreeMap<u32, CpuSet> {
     let node = |name: String| {
         let node: u32 = name.strip_prefix("node")?.parse().ok()?;
-        Some((node, tree.text(&format!("{NODE}/{name}/cpulist"))?.parse().ok()?))
+        Some((node, tree.parsed(&format!("{NODE}/{name}/cpulist"))?))
     };
     tree.names(NODE).into_iter().filter_map(node).collect()
 }
@@ -55,6 +55,11 @@ pub(super) fn mitigations(tree: &SystemRoot) -> Vec<(String, String)> {
     let folder = format!("{FOLDER}/vulnerabilities");
     let state = |name: String| Some((tree.text(&format!("{folder}/{name}"))?, name));
     tree.names(&folder).into_iter().filter_map(state).map(|(state, name)| (name, state)).collect()
+}
+
+/// A list of CPUs where there must be one.
+pub(super) fn some_cpus(text: &str) -> Option<CpuSet> {
+    text.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty())
 }
 
 /// A mask of CPUs as the kernel writes it: words of 32 bits in hexadecimal, the highest first

@@ -18,7 +18,11 @@ pub struct CpuTicks {
 }
 
 pub(super) fn cpu_ticks(tree: &SystemRoot) -> BTreeMap<u32, CpuTicks> {
-    tree.text("proc/stat").unwrap_or_default().lines().filter_map(line).collect()
+    let cpus = |table: &str| {
+        let cpus: BTreeMap<u32, CpuTicks> = table.lines().filter_map(line).collect();
+        (!cpus.is_empty()).then_some(cpus)
+    };
+    tree.read_as("proc/stat", cpus).unwrap_or_default()
 }
 
 /// `cpu0 user nice system idle iowait irq softirq steal guest guest_nice`. The time of guests is part of user and nice

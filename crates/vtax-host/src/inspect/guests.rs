@@ -82,15 +82,15 @@ fn comm(tree: &SystemRoot, at: &str) -> Option<String> {
 }
 
 fn thread(tree: &SystemRoot, tid: u32, at: &str) -> Option<HostThread> {
-    let status = tree.text(&format!("proc/{at}/status"))?;
-    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().parse().ok()?;
-    Some(HostThread { tid, allowed })
+    let allowed =
+        |status: &str| status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().parse().ok();
+    Some(HostThread { tid, allowed: tree.read_as(&format!("proc/{at}/status"), allowed)? })
 }
 
 /// The name may contain anything, so fields are counted from its last parenthesis (proc_pid_stat(5), field 22).
 fn start_ticks(tree: &SystemRoot, pid: u32) -> Option<u64> {
-    let stat = tree.text(&format!("proc/{pid}/stat"))?;
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    let started = |stat: &str| stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok();
+    tree.read_as(&format!("proc/{pid}/stat"), started)
 }
 
 /// QEMU names the thread `CPU 0/KVM` or `CPU 0/TCG`, if it was started with `debug-threads=on`, as libvirt does.

@@ -18,6 +18,7 @@ use super::{
     owners::SettingOwners,
     softnet::{SoftnetCpu, softnet},
     topology::CpuTopology,
+    unusable::UnusableFile,
 };
 
 /// A host, as far as its files and its links' drivers tell.
@@ -55,6 +56,8 @@ pub struct HostFacts {
     pub guests: Vec<HostGuest>,
     /// Who else sets this host's settings.
     pub owners: SettingOwners,
+    /// Files that are there, and from which nothing can be learnt.
+    pub unusable: Vec<UnusableFile>,
 }
 
 /// How a CPU chooses its frequency.
@@ -102,6 +105,7 @@ impl HostFacts {
             cpu_ticks: cpu_ticks(tree),
             guests: guests(tree),
             owners: SettingOwners::read(tree),
+            unusable: tree.take_unusable(),
             links,
         }
     }

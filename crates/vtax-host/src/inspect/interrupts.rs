@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use vtax_model::{cpus::CpuSet, foreign::ForeignText};
 
-use super::SystemRoot;
+use super::{SystemRoot, cpu::some_cpus};
 
 /// An interrupt of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -31,13 +31,25 @@ impl HostInterrupt {
     }
 }
 
+const TABLE: &str = "proc/interrupts";
+/// No machine has more: each would cost three files to be read.
+const MOST: usize = 1 << 16;
+
 /// All interrupts that have a number, by it. Those of the CPUs themselves, such as timers, have a name instead.
 pub(super) fn interrupts(tree: &SystemRoot) -> BTreeMap<u32, HostInterrupt> {
-    let table = tree.text("proc/interrupts").unwrap_or_default();
+    let Some(table) = tree.text(TABLE) else { return BTreeMap::new() };
     let mut lines = table.lines();
     let head = lines.next().unwrap_or_default().split_whitespace();
     let cpus: Vec<u32> = head.map_while(|title| title.strip_prefix("CPU")?.parse().ok()).collect();
-    let rows = lines.filter_map(|line| row(&cpus, line));
+    if cpus.is_empty() {
+        tree.odd(TABLE, &table);
+    }
+    let mut rows: Vec<HostInterrupt> = lines.filter_map(|line| row(&cpus, line)).take(MOST + 1).collect();
+    if rows.len() > MOST {
+        tree.odd(TABLE, &format!("more than {MOST} interrupts"));
+        rows.truncate(MOST);
+    }
+    let rows = rows.into_iter();
     rows.filter_map(|row| Some((row.number, with_affinity(tree, row)?))).collect()
 }
 
@@ -53,12 +65,17 @@ fn row(cpus: &[u32], line: &str) -> Option<HostInterrupt> {
 }
 
 fn with_affinity(tree: &SystemRoot, interrupt: HostInterrupt) -> Option<HostInterrupt> {
-    let list = |file: &str| tree.text(&format!("proc/irq/{}/{file}", interrupt.number))?.parse::<CpuSet>().ok();
-    let effective = list("effective_affinity_list").filter(|cpus| !cpus.is_empty());
+    let path = |file: &str| format!("proc/irq/{}/{file}", interrupt.number);
+    let effective = tree.parsed(&path("effective_affinity_list")).filter(|cpus: &CpuSet| !cpus.is_empty());
     // `irq_debug_show`, kernel/irq/debugfs.c.
     let flags = tree.text(&format!("sys/kernel/debug/irq/irqs/{}", interrupt.number));
     let is_managed = flags.map(|flags| flags.contains("IRQD_AFFINITY_MANAGED"));
-    Some(HostInterrupt { affinity: list("smp_affinity_list")?, effective, is_managed, ..interrupt })
+    Some(HostInterrupt {
+        affinity: tree.read_as(&path("smp_affinity_list"), some_cpus)?,
+        effective,
+        is_managed,
+        ..interrupt
+    })
 }
 
 #[cfg(test)]

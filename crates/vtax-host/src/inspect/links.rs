@@ -122,11 +122,16 @@ impl Attributes<'_> {
     }
 
     fn number<T: std::str::FromStr>(&self, file: &str) -> Option<T> {
-        self.text(file)?.parse().ok()
+        self.tree.parsed(&format!("{}/{file}", self.folder))
     }
 
     fn flags(&self) -> Option<u32> {
-        u32::from_str_radix(self.text("flags")?.strip_prefix("0x")?, 16).ok()
+        let flags = |text: &str| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+        self.tree.read_as(&format!("{}/flags", self.folder), flags)
+    }
+
+    fn mask(&self, file: &str) -> Option<CpuSet> {
+        self.tree.read_as(&format!("{}/{file}", self.folder), mask)
     }
 
     /// The value of `NAME=value`.
@@ -169,13 +174,13 @@ impl Attributes<'_> {
     fn rx_queue(&self, number: &u32) -> RxQueue {
         let file = |name: &str| format!("queues/rx-{number}/{name}");
         RxQueue {
-            rps_cpus: self.text(&file("rps_cpus")).and_then(|text| mask(&text)).unwrap_or_default(),
+            rps_cpus: self.mask(&file("rps_cpus")).unwrap_or_default(),
             rps_flow_cnt: self.number(&file("rps_flow_cnt")).unwrap_or(0),
         }
     }
 
     fn tx_queue(&self, number: &u32) -> TxQueue {
-        TxQueue { xps_cpus: self.text(&format!("queues/tx-{number}/xps_cpus")).and_then(|text| mask(&text)) }
+        TxQueue { xps_cpus: self.mask(&format!("queues/tx-{number}/xps_cpus")) }
     }
 
     fn counters(&self) -> LinkCounters {

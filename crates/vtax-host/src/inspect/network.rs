@@ -46,7 +46,26 @@ pub(super) fn sysctls(tree: &SystemRoot) -> BTreeMap<String, String> {
 pub(super) fn tuned(tree: &SystemRoot) -> BTreeMap<String, String> {
     let mut found = read(tree, SETTINGS);
     found.extend(read(tree, TUNED));
+    found.retain(|name, text| {
+        let is_sound = WORDS.contains(&name.as_str()) || text.split_whitespace().all(is_number) && !text.is_empty();
+        if !is_sound {
+            tree.odd(&path(name), text);
+        }
+        is_sound
+    });
     found
+}
+
+/// The settings that aren't numbers.
+const WORDS: [&str; 3] =
+    ["net.core.default_qdisc", "net.ipv4.tcp_available_congestion_control", "net.ipv4.tcp_congestion_control"];
+
+fn is_number(word: &str) -> bool {
+    word.parse::<i64>().is_ok() || word.parse::<u64>().is_ok()
+}
+
+fn path(name: &str) -> String {
+    format!("proc/sys/{}", name.replace('.', "/"))
 }
 
 fn read(tree: &SystemRoot, names: &[&str]) -> BTreeMap<String, String> {
@@ -55,7 +74,7 @@ fn read(tree: &SystemRoot, names: &[&str]) -> BTreeMap<String, String> {
 
 /// The kernel separates the numbers of a list by tabs.
 fn setting(tree: &SystemRoot, name: &str) -> Option<String> {
-    let text = tree.text(&format!("proc/sys/{}", name.replace('.', "/")))?;
+    let text = tree.text(&path(name))?;
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 

@@ -9,6 +9,7 @@ use vtax_sys::sysctl::SysctlKey;
 use super::{
     SystemRoot,
     link_files::{LinkSource, link_sources},
+    unusable::matches,
 };
 
 /// A place where a setting is written down, so that it has its value after the next start of the machine.
@@ -56,7 +57,7 @@ impl SettingOwners {
     pub fn sources_of(&self, setting: &str) -> impl Iterator<Item = &SettingSource> {
         let key = setting.parse::<SysctlKey>().map(|key| key.to_string()).unwrap_or_default();
         let exact = self.sysctls.get(&ForeignText::from(key.as_str()));
-        let globs = self.sysctls.iter().filter(move |(glob, _)| matches(glob.raw(), &key));
+        let globs = self.sysctls.iter().filter(move |(glob, _)| glob.raw().contains('*') && matches(glob.raw(), &key));
         globs.map(|(_, sources)| sources).chain(exact).flatten()
     }
 
@@ -89,14 +90,6 @@ fn written(tree: &SystemRoot) -> BTreeMap<ForeignText, Vec<SettingSource>> {
         }
     }
     written
-}
-
-/// Whether a name with asterisks covers a setting. An asterisk stands for one part (sysctl.d(5)).
-fn matches(glob: &str, key: &str) -> bool {
-    let mut parts = glob.split('/').zip(key.split('/'));
-    glob.contains('*')
-        && glob.split('/').count() == key.split('/').count()
-        && parts.all(|(glob, part)| glob == "*" || glob == part)
 }
 
 /// `key = value`; a dash before it means that errors are ignored (sysctl.d(5)).

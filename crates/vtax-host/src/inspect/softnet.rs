@@ -18,8 +18,13 @@ pub struct SoftnetCpu {
 }
 
 pub(super) fn softnet(tree: &SystemRoot) -> Vec<SoftnetCpu> {
-    let table = tree.text("proc/net/softnet_stat").unwrap_or_default();
-    table.lines().enumerate().filter_map(|(line, text)| parse(line as u32, text)).collect()
+    const TABLE: &str = "proc/net/softnet_stat";
+    let Some(table) = tree.text(TABLE) else { return Vec::new() };
+    let cpus: Vec<SoftnetCpu> = table.lines().enumerate().filter_map(|(line, text)| parse(line as u32, text)).collect();
+    if cpus.is_empty() || cpus.len() < table.lines().count() {
+        tree.odd(TABLE, &table);
+    }
+    cpus
 }
 
 /// The columns are hexadecimal. The CPU's number is the 13th, since Linux 5.14; before, the lines are in order of the

@@ -7,7 +7,7 @@ use vtax_model::cpus::CpuSet;
 
 use super::{
     SystemRoot,
-    cpu::{FOLDER, node_cpus, numbers},
+    cpu::{FOLDER, node_cpus, numbers, some_cpus},
 };
 
 /// The CPUs that are online, by what they share.
@@ -27,17 +27,19 @@ pub struct CpuTopology {
 
 impl CpuTopology {
     pub(super) fn read(tree: &SystemRoot) -> CpuTopology {
-        let list = |file: &str| tree.text(file).and_then(|text| text.parse::<CpuSet>().ok());
-        let online = list(&format!("{FOLDER}/online")).unwrap_or_else(|| numbers(tree).into_iter().collect::<CpuSet>());
+        let online = tree
+            .read_as(&format!("{FOLDER}/online"), some_cpus)
+            .unwrap_or_else(|| numbers(tree).into_iter().collect::<CpuSet>());
         let mut nodes = node_cpus(tree);
         nodes.retain(|_, cpus| !cpus.is_empty());
         if nodes.is_empty() {
             nodes.insert(0, online.clone());
         }
-        let grouped = |file: &str| {
+        let grouped = |file: &str, is_sound: fn(&str) -> bool| {
             let mut groups: BTreeMap<String, Vec<u32>> = BTreeMap::new();
             for cpu in online.iter() {
-                let name = tree.text(&format!("{FOLDER}/cpu{cpu}/topology/{file}")).unwrap_or_default();
+                let path = format!("{FOLDER}/cpu{cpu}/topology/{file}");
+                let name = tree.read_as(&path, |text| is_sound(text).then(|| text.to_owned())).unwrap_or_default();
                 groups.entry(name).or_default().push(cpu);
             }
             let mut groups: Vec<CpuSet> = groups.into_values().map(|cpus| cpus.into_iter().collect()).collect();
@@ -45,9 +47,9 @@ impl CpuTopology {
             groups
         };
         CpuTopology {
-            isolated: list(&format!("{FOLDER}/isolated")).unwrap_or_default(),
-            sockets: grouped("physical_package_id"),
-            cores: grouped("thread_siblings_list"),
+            isolated: tree.parsed(&format!("{FOLDER}/isolated")).unwrap_or_default(),
+            sockets: grouped("physical_package_id", |text| text.parse::<i64>().is_ok()),
+            cores: grouped("thread_siblings_list", |text| some_cpus(text).is_some()),
             nodes,
             online,
         }

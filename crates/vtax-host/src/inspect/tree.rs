@@ -3,16 +3,24 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
-/// Bytes of the longest file. The largest is `/proc/interrupts`, with some 11 bytes for each interrupt on each CPU.
-const LONGEST: u64 = 16 << 20;
+use super::unusable::{UnusableFile, UnusableFiles};
+
+/// Bytes of the longest file. Those of sysfs have a page; the arguments of a process may have more.
+const LONGEST: u64 = 4 << 20;
+/// It has some 11 bytes for each interrupt on each CPU.
+const LARGEST: (&str, u64) = ("proc/interrupts", 64 << 20);
 
 /// The files of a machine below `proc` and `sys`.
 #[derive(Debug, Clone)]
-pub struct SystemRoot(Files);
+pub struct SystemRoot {
+    files: Files,
+    unusable: UnusableFiles,
+}
 
 #[derive(Debug, Clone)]
 enum Files {
@@ -22,8 +30,8 @@ enum Files {
         /// In place of the `sys` below it.
         sys: Option<PathBuf>,
     },
-    /// Those of a machine that isn't there, by their paths.
-    Invented(BTreeMap<String, String>),
+    /// Those of a machine that isn't there, by their paths. Some can't be read.
+    Invented(BTreeMap<String, Option<String>>),
 }
 
 impl SystemRoot {
@@ -34,18 +42,35 @@ impl SystemRoot {
 
     /// Another directory, with the copied files of a machine.
     pub fn at(root: &Path) -> SystemRoot {
-        SystemRoot(Files::Below { root: root.to_owned(), sys: None })
+        SystemRoot::of(Files::Below { root: root.to_owned(), sys: None })
     }
 
     /// The running machine, with another `/sys`: one that shows the links of another network namespace.
     pub fn live_with_sys(sys: &Path) -> SystemRoot {
-        SystemRoot(Files::Below { root: PathBuf::from("/"), sys: Some(sys.to_owned()) })
+        SystemRoot::of(Files::Below { root: PathBuf::from("/"), sys: Some(sys.to_owned()) })
     }
 
     /// A machine with these files, for a test. It has no links: `..` is the folder that a path itself names.
     pub fn invented<P: AsRef<str>, T: Into<String>>(files: impl IntoIterator<Item = (P, T)>) -> SystemRoot {
-        let file = |(path, text): (P, T)| (plain(path.as_ref()), text.into());
-        SystemRoot(Files::Invented(files.into_iter().map(file).collect()))
+        let file = |(path, text): (P, T)| (plain(path.as_ref()), Some(text.into()));
+        SystemRoot::of(Files::Invented(files.into_iter().map(file).collect()))
+    }
+
+    /// The same invented machine with a file that is there and can't be read.
+    pub fn with_unreadable(mut self, path: &str) -> SystemRoot {
+        if let Files::Invented(files) = &mut self.files {
+            files.insert(plain(path), None);
+        }
+        self
+    }
+
+    fn of(files: Files) -> SystemRoot {
+        SystemRoot { files, unusable: UnusableFiles::default() }
+    }
+
+    /// The files that were met since the last call, and from which nothing could be learnt.
+    pub(super) fn take_unusable(&self) -> Vec<UnusableFile> {
+        self.unusable.take()
     }
 
     /// The file's text without white space at its ends; none if it can't be read.
@@ -55,22 +80,56 @@ impl SystemRoot {
 
     /// All of the file's text; none if it can't be read, or is longer than a file of the kernel's can be.
     pub(crate) fn whole(&self, path: &str) -> Option<String> {
-        match &self.0 {
-            Files::Below { root, sys } => read(&place(root, sys.as_deref(), path)),
-            Files::Invented(files) => files.get(&plain(path)).cloned(),
+        let read = match &self.files {
+            Files::Below { root, sys } => {
+                let most = if path == LARGEST.0 { LARGEST.1 } else { LONGEST };
+                read(&place(root, sys.as_deref(), path), most)
+            }
+            Files::Invented(files) => match files.get(&plain(path))? {
+                Some(text) => Ok(text.clone()),
+                None => Err(io::ErrorKind::PermissionDenied.into()),
+            },
+        };
+        read.inspect_err(|error| self.unreadable(path, error)).ok()
+    }
+
+    /// What the file says, if it is of this form.
+    pub(crate) fn parsed<T: FromStr>(&self, path: &str) -> Option<T> {
+        self.read_as(path, |text| text.parse().ok())
+    }
+
+    /// What the file says, if it can be read like this. The kernel writes -1 for a number that it doesn't know.
+    pub(crate) fn read_as<T>(&self, path: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let text = self.text(path)?;
+        let value = read(&text);
+        if value.is_none() && text != "-1" {
+            self.unusable.add_odd(path, &text);
         }
+        value
+    }
+
+    /// Whatever else the file says.
+    pub(crate) fn odd(&self, path: &str, text: &str) {
+        self.unusable.add_odd(path, text);
     }
 
     /// The number in the file.
     pub(crate) fn number(&self, path: &str) -> Option<u32> {
-        self.text(path)?.parse().ok()
+        self.parsed(path)
+    }
+
+    fn unreadable(&self, path: &str, error: &io::Error) {
+        if !error.raw_os_error().is_some_and(|number| ABSENT.contains(&number)) {
+            self.unusable.add(path, error.to_string());
+        }
     }
 
     /// The names in a directory, sorted; empty if there is no such directory.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
-        match &self.0 {
+        match &self.files {
             Files::Below { root, sys } => {
-                let entries = fs::read_dir(place(root, sys.as_deref(), path)).into_iter().flatten().flatten();
+                let opened = fs::read_dir(place(root, sys.as_deref(), path));
+                let entries = opened.inspect_err(|error| self.unreadable(path, error)).into_iter().flatten().flatten();
                 let mut names: Vec<String> =
                     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
                 names.sort();
@@ -93,10 +152,17 @@ fn place(root: &Path, sys: Option<&Path>, path: &str) -> PathBuf {
     }
 }
 
-fn read(path: &Path) -> Option<String> {
+/// What the kernel answers if an object has no such value: no file (ENOENT, ENOTDIR), no process or device any more (ESRCH,
+/// ENODEV, ENXIO), or a driver that doesn't tell (EINVAL, EOPNOTSUPP).
+const ABSENT: [i32; 7] = [2, 20, 3, 19, 6, 22, 95];
+
+fn read(path: &Path, most: u64) -> io::Result<String> {
     let mut text = Vec::new();
-    let read = File::open(path).ok()?.take(LONGEST + 1).read_to_end(&mut text).ok()?;
-    (read as u64 <= LONGEST).then(|| String::from_utf8_lossy(&text).into_owned())
+    let read = File::open(path)?.take(most + 1).read_to_end(&mut text)?;
+    if read as u64 > most {
+        return Err(io::Error::other(format!("it has more than {} MiB", most >> 20)));
+    }
+    Ok(String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 /// The path without `..`.

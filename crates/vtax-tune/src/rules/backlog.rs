@@ -5,6 +5,7 @@ use vtax_host::inspect::SoftnetCpu;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::SOFTNET,
     rule::{ChangeRisk, TuningRule},
     setting::HostSetting,
 };
@@ -13,6 +14,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "backlog",
     title: "backlog and budget of received packets",
     reads: "/proc/net/softnet_stat, columns 2 and 3; net.core.netdev_max_backlog, netdev_budget",
+    needs: &[SOFTNET, &["/proc/sys/net/core/netdev_max_backlog", "/proc/sys/net/core/netdev_budget"]],
     good: "The kernel's own 1000 and 300. More only where the counters rise.",
     why: "A CPU that can't keep up drops what doesn't fit into its backlog. A longer backlog holds a longer burst; it \
           doesn't make the CPU faster.",

@@ -3,6 +3,7 @@
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{BRIDGES, LINKS, PROCESSES},
     rule::{ChangeRisk, TuningRule},
 };
 
@@ -10,6 +11,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "bridge-netfilter",
     title: "bridged packets in the host's firewall",
     reads: NAME,
+    needs: &[&["/proc/sys/net/bridge/*"], BRIDGES, LINKS, PROCESSES],
     good: "0, if no rule of the firewall is about bridged packets. Docker and Kubernetes need 1.",
     why: "Each bridged packet goes through iptables, too, and may get an entry of conntrack.",
     risk: ChangeRisk::Security,

@@ -7,6 +7,7 @@ use vtax_model::run::IdleState;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::IDLE,
     rule::{ChangeRisk, TuningRule},
     setting::{HostSetting, Proposal},
 };
@@ -15,6 +16,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "c-states",
     title: "idle states and round trips",
     reads: "/sys/devices/system/cpu/cpuN/cpuidle/stateM/latency and disable",
+    needs: &[IDLE],
     good: "The deepest idle state that is not disabled takes at most a tenth of a round trip to leave.",
     why: "A CPU that sleeps must wake up before it handles a packet. A round trip waits for that at each end.",
     risk: ChangeRisk::Medium,

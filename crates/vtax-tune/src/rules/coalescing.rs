@@ -9,6 +9,7 @@ use vtax_model::nic::Coalescing;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::LINKS,
     rule::{ChangeRisk, TuningRule},
     setting::HostSetting,
 };
@@ -17,6 +18,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "coalescing",
     title: "interrupt coalescing",
     reads: "ethtool -c LINK",
+    needs: &[LINKS],
     good: "Adaptive for bandwidth. Short and fixed for latency: at most a tenth of a round trip.",
     why: "A packet that arrives waits until the NIC interrupts. Fewer interrupts cost less CPU time for bandwidth, and \
           each round trip waits for them at both ends.",

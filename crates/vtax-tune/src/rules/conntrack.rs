@@ -11,6 +11,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "conntrack",
     title: "table of tracked connections",
     reads: "net.netfilter.nf_conntrack_count and nf_conntrack_max",
+    needs: &[&["/proc/sys/net/netfilter/*"]],
     good: "Less than 80 % full.",
     why: "When the table is full, the first packet of each new connection is dropped.",
     risk: ChangeRisk::Medium,

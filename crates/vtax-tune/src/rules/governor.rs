@@ -6,6 +6,7 @@ use vtax_model::cpus::CpuSet;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{FREQUENCIES, LINKS, SPEEDS},
     rule::{ChangeRisk, TuningRule},
     setting::{HostSetting, Proposal},
 };
@@ -14,6 +15,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "governor",
     title: "frequency of the CPUs",
     reads: "/sys/devices/system/cpu/cpuN/cpufreq/scaling_governor and energy_performance_preference",
+    needs: &[FREQUENCIES, SPEEDS, LINKS],
     good: "performance, where a NIC has 40 Gb/s or more, or where latency is the goal.",
     why: "Packets come in bursts. A CPU that is slow after a pause handles the first of them slowly.",
     risk: ChangeRisk::Medium,

@@ -7,6 +7,7 @@ use super::irq_node::spread;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{CPUS, INTERRUPTS, LINKS},
     rule::{ChangeRisk, TuningRule},
 };
 
@@ -14,6 +15,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "host-cpus",
     title: "the host's network work on one socket",
     reads: "/sys/devices/system/cpu/cpuN/topology/physical_package_id, /proc/irq/N/effective_affinity_list",
+    needs: &[CPUS, INTERRUPTS, LINKS],
     good: "All interrupts of a NIC go to the CPUs of one socket: of the NIC's, or of the first one if nobody tells which \
            that is.",
     why: "Queues, sockets and buffers are shared by the CPUs that handle packets. Between sockets each of them is \

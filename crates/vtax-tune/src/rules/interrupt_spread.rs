@@ -9,6 +9,7 @@ use super::irq_node::spread;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{CPUS, INTERRUPTS, LINKS, NODES},
     rule::{ChangeRisk, TuningRule},
 };
 
@@ -16,6 +17,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "interrupt-spread",
     title: "queues spread over CPUs",
     reads: "/proc/interrupts, /proc/irq/N/effective_affinity_list",
+    needs: &[CPUS, NODES, INTERRUPTS, LINKS],
     good: "Each queue that receives packets has a CPU of its own, as far as there are CPUs.",
     why: "Packets of two queues that interrupt the same CPU wait for each other while other CPUs have nothing to do.",
     risk: ChangeRisk::Medium,

@@ -3,6 +3,7 @@
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::COMMAND_LINE,
     rule::{ChangeRisk, TuningRule},
 };
 
@@ -10,6 +11,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "iommu",
     title: "IOMMU mode",
     reads: "/proc/cmdline",
+    needs: &[COMMAND_LINE],
     good: "iommu=pt where devices are assigned to guests: the host's own devices then reach memory directly.",
     why: "With iommu.strict=1 each buffer of the host is mapped and unmapped, and the unmapping waits.",
     risk: ChangeRisk::High,

@@ -5,6 +5,7 @@ use vtax_host::inspect::HostLink;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{DEFERRAL, LINKS},
     rule::{ChangeRisk, TuningRule},
     setting::HostSetting,
 };
@@ -13,6 +14,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "irq-deferral",
     title: "deferred interrupts",
     reads: "/sys/class/net/LINK/napi_defer_hard_irqs and gro_flush_timeout",
+    needs: &[DEFERRAL, LINKS],
     good: "0, the kernel's own. With 32 or more busy queues, 10 rounds and 20 µs.",
     why: "With many queues, each gets few packets at a time, and each of them interrupts. A kernel that polls a little \
           longer takes several at once. With a long timeout, packets wait for nothing.",

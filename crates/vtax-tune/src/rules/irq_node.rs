@@ -6,6 +6,7 @@ use vtax_model::cpus::CpuSet;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{CPUS, INTERRUPTS, LINKS, NODES},
     rule::{ChangeRisk, TuningRule},
     setting::{HostSetting, Proposal},
 };
@@ -14,6 +15,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "irq-node",
     title: "interrupts on the NUMA node of their NIC",
     reads: "/sys/class/net/LINK/device/numa_node, /proc/irq/N/effective_affinity_list",
+    needs: &[NODES, CPUS, INTERRUPTS, LINKS],
     good: "Each interrupt of a NIC goes to a CPU of the node that the NIC is plugged into. Node -1 is no claim.",
     why: "A packet's descriptors and headers are in the memory of the NIC's node. A CPU of another node reads them over \
           the link between the sockets.",

@@ -3,6 +3,7 @@
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::RuleOutcome,
+    needs::PROCESSES,
     rule::{ChangeRisk, TuningRule},
 };
 
@@ -10,6 +11,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "irqbalance",
     title: "irqbalance and pinned interrupts",
     reads: "the process irqbalance; /etc/default/irqbalance",
+    needs: &[PROCESSES],
     good: "irqbalance runs and no interrupt is pinned, or it doesn't run, or each pinned interrupt is banned from it.",
     why: "irqbalance looks at all interrupts each 10 s and moves those that it wasn't told to leave alone.",
     risk: ChangeRisk::Low,

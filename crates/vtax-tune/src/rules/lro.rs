@@ -7,6 +7,7 @@ use vtax_model::foreign::ForeignText;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{LINKS, MASTERS},
     rule::{ChangeRisk, TuningRule},
     setting::HostSetting,
 };
@@ -15,6 +16,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "lro",
     title: "large receive offload under a bridge",
     reads: "ethtool -k LINK, /sys/class/net/LINK/master",
+    needs: &[MASTERS, LINKS],
     good: "Off on a port of a bridge. GRO does the same and can be undone.",
     why: "Packets that the NIC has joined can't be sent on as they came: they are too long for the next link.",
     risk: ChangeRisk::Medium,

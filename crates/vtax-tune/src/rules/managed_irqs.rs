@@ -5,6 +5,7 @@ use vtax_host::inspect::HostLink;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::RuleOutcome,
+    needs::{INTERRUPTS, LINKS, MANAGED},
     rule::{ChangeRisk, TuningRule},
 };
 
@@ -12,6 +13,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "managed-irqs",
     title: "interrupts that can't be moved",
     reads: "a write to /proc/irq/N/smp_affinity_list gives EIO; root sees it in /sys/kernel/debug/irq/irqs/N",
+    needs: &[MANAGED, INTERRUPTS, LINKS],
     good: "Nothing is to be done: the kernel has spread them over all CPUs when the driver started.",
     why: "Some drivers let the kernel choose the CPUs of their interrupts (IRQF_AFFINITY_MANAGED). Others can't change \
           that later.",

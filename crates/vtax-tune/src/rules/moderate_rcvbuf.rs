@@ -11,6 +11,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "moderate-rcvbuf",
     title: "receive buffers that grow",
     reads: NAME,
+    needs: &[&["/proc/sys/net/ipv4/tcp_moderate_rcvbuf"]],
     good: "1",
     why: "Without it each connection keeps the buffer that it starts with, 128 KiB, whatever its path could carry.",
     risk: ChangeRisk::Low,

@@ -8,6 +8,7 @@ use vtax_model::foreign::ForeignText;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{LINKS, MASTERS},
     rule::{ChangeRisk, TuningRule},
     setting::HostSetting,
 };
@@ -16,6 +17,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "mtu",
     title: "MTU along the path",
     reads: "/sys/class/net/LINK/mtu; packets that must not be fragmented, both ways",
+    needs: &[LINKS, MASTERS],
     good: "The same on all links of a segment, and at least 1500 on an Ethernet that isn't inside a tunnel. 9000 where \
            all hops take it.",
     why: "Each packet costs the same CPU time, whatever its size. Ports of one bridge with different MTUs lose the packets \

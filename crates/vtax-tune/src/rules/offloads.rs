@@ -7,6 +7,7 @@ use vtax_model::{foreign::ForeignText, nic::NicFacts};
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::LINKS,
     rule::{ChangeRisk, TuningRule},
     setting::HostSetting,
 };
@@ -15,6 +16,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "offloads",
     title: "offloads",
     reads: "ethtool -k LINK",
+    needs: &[LINKS],
     good: "On: checksums, scatter-gather, TSO, GSO, GRO.",
     why: "With them the kernel handles up to 64 kB at a time. Without, each packet goes through the whole stack.",
     risk: ChangeRisk::Low,

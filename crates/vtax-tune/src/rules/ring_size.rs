@@ -5,6 +5,7 @@ use vtax_host::inspect::HostLink;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{COUNTERS, LINKS},
     rule::{ChangeRisk, TuningRule},
     setting::HostSetting,
 };
@@ -13,6 +14,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "ring-size",
     title: "receive ring of a NIC",
     reads: "/sys/class/net/LINK/statistics/rx_missed_errors, ethtool -g LINK",
+    needs: &[COUNTERS, LINKS],
     good: "As the driver has it. Larger only where the NIC misses packets.",
     why: "A packet for which no descriptor is free is lost before the kernel sees it.",
     risk: ChangeRisk::High,

@@ -7,6 +7,7 @@ use super::interrupt_spread::local;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{CPUS, LINKS, NODES, QUEUES, TICKS},
     rule::{ChangeRisk, TuningRule},
     setting::{HostSetting, Proposal},
 };
@@ -15,6 +16,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "rps",
     title: "receive packet steering",
     reads: "/sys/class/net/LINK/queues/rx-N/rps_cpus and rps_flow_cnt, net.core.rps_sock_flow_entries",
+    needs: &[QUEUES, CPUS, NODES, LINKS, TICKS, &["/proc/sys/net/core/rps_sock_flow_entries"]],
     good: "Off where there is a queue for each CPU of the NIC's node. Otherwise on, over the CPUs of that node. For RFS, \
            32768 in rps_sock_flow_entries, and that divided by the number of queues in each rps_flow_cnt.",
     why: "Steering sends each packet from the CPU of the interrupt to another one, which costs an interrupt between CPUs. \

@@ -3,6 +3,7 @@
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::RuleOutcome,
+    needs::SMT,
     rule::{ChangeRisk, TuningRule},
 };
 
@@ -10,6 +11,14 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "stack-choices",
     title: "congestion control, qdisc, busy polling, SMT",
     reads: "net.ipv4.tcp_congestion_control, net.core.default_qdisc, busy_read; /sys/devices/system/cpu/smt/control",
+    needs: &[
+        SMT,
+        &[
+            "/proc/sys/net/ipv4/tcp_congestion_control",
+            "/proc/sys/net/core/default_qdisc",
+            "/proc/sys/net/core/busy_read",
+        ],
+    ],
     good: "What was measured to be better on the path in question.",
     why: "Each of them helps some paths and harms others. vtax reports them and judges none.",
     risk: ChangeRisk::Medium,

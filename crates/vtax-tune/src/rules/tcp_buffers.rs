@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{LINKS, SPEEDS},
     rule::{ChangeRisk, TuningRule},
     setting::HostSetting,
 };
@@ -13,6 +14,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "tcp-buffers",
     title: "largest TCP buffers",
     reads: "net.ipv4.tcp_rmem and tcp_wmem, third number; the speed of the NIC; the round trip as measured",
+    needs: &[&["/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"], SPEEDS, LINKS],
     good: "Twice the bandwidth-delay product: bandwidth × round trip. 10 Gb/s × 50 ms is 62.5 MB; 100 Gb/s × 0.1 ms is \
            1.25 MB, which every kernel's own limits cover. The source computes 134,217,728 bytes for 10 Gb/s × 100 ms.",
     why: "A sender may have no more data on its way than fits into both buffers. With less than the bandwidth-delay \

@@ -4,6 +4,7 @@ use super::vhost_node::{nic_node, of_guest};
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::RuleOutcome,
+    needs::{GUESTS, LINKS, NODES},
     rule::{ChangeRisk, TuningRule},
 };
 
@@ -11,6 +12,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "vcpu-pinning",
     title: "virtual CPUs on the NIC's node",
     reads: "/proc/PID/task/TID/status of threads named CPU N/KVM",
+    needs: &[GUESTS, NODES, LINKS],
     good: "The virtual CPUs of a guest that needs the network most run on the node that the NIC is plugged into. Other \
            guests aren't pinned, so that they use the other nodes.",
     why: "The guest's memory is where its virtual CPUs first ran. On another node than vhost and the NIC, each packet \

@@ -6,6 +6,7 @@ use vtax_model::cpus::CpuSet;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::{GUESTS, LINKS, NODES},
     rule::{ChangeRisk, TuningRule},
     setting::{HostSetting, Proposal},
 };
@@ -14,6 +15,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "vhost-node",
     title: "vhost's workers on the NIC's node",
     reads: "/proc/PID/task/TID/status of threads named vhost-PID",
+    needs: &[GUESTS, NODES, LINKS],
     good: "A worker runs on CPUs of the node that the NIC is plugged into, each on a core of its own.",
     why: "A worker copies each packet between the guest's memory and the host's. On another node, it reads both from \
           afar.",

@@ -5,6 +5,7 @@ use vtax_host::inspect::HostGuest;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
+    needs::GUESTS,
     rule::{ChangeRisk, TuningRule},
 };
 
@@ -12,6 +13,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "virtio-queues",
     title: "queues of virtual NICs",
     reads: "the arguments of QEMU: -netdev tap,queues=N",
+    needs: &[GUESTS],
     good: "As many pairs of queues as virtual CPUs, up to 8. Not more than there are virtual CPUs.",
     why: "Each pair has a vhost worker of its own. With one pair, one host CPU moves all packets of the guest.",
     risk: ChangeRisk::Medium,

@@ -6,6 +6,7 @@ use super::{interrupt_spread::local, rps::mask};
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{RuleOutcome, TuningFinding},
+    needs::{CPUS, LINKS, NODES, QUEUES},
     rule::{ChangeRisk, TuningRule},
     setting::{HostSetting, Proposal},
 };
@@ -14,6 +15,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "xps",
     title: "transmit packet steering",
     reads: "/sys/class/net/LINK/queues/tx-N/xps_cpus",
+    needs: &[QUEUES, CPUS, NODES, LINKS],
     good: "Each transmit queue takes the packets of one CPU, or of CPUs that share a cache.",
     why: "Without it a packet's queue is chosen by its flow, so that CPUs wait for each other's lock of a queue.",
     risk: ChangeRisk::Low,

@@ -26,7 +26,37 @@ impl NicSource for Machine {
 
 impl Machine {
     pub(crate) fn facts(&self) -> HostFacts {
-        HostFacts::read(&SystemRoot::invented(&self.files), self)
+        self.facts_of(self.tree())
+    }
+
+    pub(crate) fn tree(&self) -> SystemRoot {
+        SystemRoot::invented(&self.files)
+    }
+
+    /// What its drivers tell, and other files.
+    pub(crate) fn facts_of(&self, tree: SystemRoot) -> HostFacts {
+        HostFacts::read(&tree, self)
+    }
+
+    /// Its files, one of each kind: of those whose paths differ only in numbers, the last.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let kind = |path: &String| path.replace(|c: char| c.is_ascii_digit(), "");
+        let kinds: BTreeMap<String, &String> = self.files.keys().map(|path| (kind(path), path)).collect();
+        kinds.into_values().cloned().collect()
+    }
+
+    /// A link that is switched on and small.
+    pub(crate) fn odd_link(&mut self, name: &str, index: u32) {
+        self.link(name, index, 600, 1);
+    }
+
+    /// Eight sockets of 512 CPUs.
+    pub(crate) fn many_cpus() -> Machine {
+        let mut machine = Machine::with_cpus(8, 512);
+        machine.idle_states(&[("POLL", 0), ("C1", 2), ("C6", 133)]);
+        machine.link("eno1", 2, 1500, 8);
+        machine.device("eno1", "ice", 25_000, 1, 40..48, |queue| 512 + queue);
+        machine
     }
 
     /// Writes what `proposals` change and the files of `/etc` below a folder. Links and threads are not among them.

@@ -1,5 +1,6 @@
 //! All rules on the files of invented hosts and of a recorded one, and on settings that are made bad one by one.
 
+mod hostile;
 mod kept;
 mod machine;
 

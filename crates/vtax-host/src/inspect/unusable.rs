@@ -1,0 +1,81 @@
+//! Files that are there, and from which nothing can be learnt. What isn't known must not be taken for absent.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+use vtax_model::foreign::ForeignText;
+
+/// A file or a directory that can't be read, or that doesn't say what it should.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnusableFile {
+    /// Its path, with a slash before.
+    pub file: ForeignText,
+    /// What is wrong with it.
+    pub why: ForeignText,
+}
+
+impl UnusableFile {
+    /// Whether its path is this one, in which an asterisk stands for any name.
+    pub fn is_at(&self, pattern: &str) -> bool {
+        matches(pattern, self.file.raw())
+    }
+}
+
+/// Whether the parts of a path between its slashes are those of a pattern, in which an asterisk stands for any part.
+pub(super) fn matches(pattern: &str, path: &str) -> bool {
+    let (mut wanted, mut found) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (wanted.next(), found.next()) {
+            (None, None) => return true,
+            (Some("*"), Some(_)) => {}
+            (Some(wanted), Some(found)) if wanted == found => {}
+            _ => return false,
+        }
+    }
+}
+
+/// More are not listed: one is enough to know that something is wrong.
+const MOST: usize = 256;
+/// Characters of a file that are quoted.
+const QUOTED: usize = 40;
+
+/// Those that were met while a machine was read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct UnusableFiles(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl UnusableFiles {
+    pub(super) fn add(&self, path: &str, why: impl Into<String>) {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if files.len() < MOST {
+            files.insert(format!("/{path}"), why.into());
+        }
+    }
+
+    /// A file that says something else than expected.
+    pub(super) fn add_odd(&self, path: &str, text: &str) {
+        let why = match text.is_empty() {
+            true => "it is empty".to_owned(),
+            false => format!("it says {:?}", text.chars().take(QUOTED).collect::<String>()),
+        };
+        self.add(path, why);
+    }
+
+    pub(super) fn take(&self) -> Vec<UnusableFile> {
+        let files = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        files.into_iter().map(|(file, why)| UnusableFile { file: file.into(), why: why.into() }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_asterisk_is_one_name() {
+        assert!(matches("/a/*/c", "/a/b/c") && matches("*", "x"));
+        assert!(!matches("/a/*", "/a/b/c") && !matches("/a/*/c", "/a/c") && !matches("/a", "/a/b"));
+    }
+}
