@@ -180,6 +180,47 @@ fn only_what_was_confirmed_is_persisted() {
     assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
 }
 
+/// Files of `/etc` are for the first network namespace.
+#[test]
+fn what_is_changed_in_another_network_namespace_is_not_kept() {
+    let alone = Alone::new();
+    let vtax = alone.bench.command(&[&APPLY[..], &["--dry-run", "--json"]].concat());
+    let spoil = format!("mount -t sysfs none /sys && sysctl -qw {WMEM}='{SMALL}' && exec \"$@\"");
+    let mut command = alone.inside("unshare");
+    command.args(["--net", "--mount", "sh", "-c", &spoil, "sh", vtax.get_program().to_str().expect("text")]);
+    command.args(vtax.get_args()).envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = command.output().expect("it runs");
+    let dry: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert_eq!(dry["changes"].as_array().map(Vec::len), Some(1), "{dry}");
+    let because = dry["not_kept"][0]["because"].as_str().expect("a reason");
+    assert!(because.starts_with("vtax runs in a network namespace"), "{because}");
+}
+
+/// As in a container.
+#[test]
+fn what_can_not_be_written_is_named_and_nothing_is_changed() {
+    let alone = Alone::new();
+    let folder = alone.bench.path().join("sysctl.d");
+    let (ours, setting) = (folder.to_str().expect("text"), "/proc/sys/net/ipv4/tcp_wmem");
+    for (mount, file, arguments) in [
+        ("/proc/sys", setting, &APPLY[..3]),
+        ("/proc/sys", setting, &APPLY[..]),
+        ("/etc/sysctl.d", "/etc/sysctl.d/90-vtax.conf", &APPLY[..]),
+    ] {
+        alone.done_inside("mount", &["--bind", if mount == "/proc/sys" { mount } else { ours }, mount]);
+        alone.done_inside("mount", &["-o", "remount,bind,ro", mount]);
+        let refused = alone.vtax(arguments);
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(69), "{refused:?}");
+        assert!(told.contains(file) && told.contains("Read-only file system"), "{told}");
+        alone.done_inside("umount", &[mount]);
+        assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL), "{told}");
+        let status = alone.json(&["tune", "status", "--json"]);
+        assert_eq!(status["changes"], Value::from(Vec::<u8>::new()), "{status}");
+    }
+    assert!(alone.vtax(&APPLY).status.success(), "nothing is in its way any more");
+}
+
 #[test]
 fn a_kill_leaves_the_old_or_the_new_file_and_is_undone() {
     let alone = Alone::new();

@@ -178,6 +178,7 @@ pub(crate) fn remedy_for(errno: &io::Error) -> Option<&'static str> {
         libc::EPERM | libc::EACCES => Some("run as root, or let vtax use a user namespace of its own"),
         libc::EEXIST => Some("choose another name, or remove what is there"),
         libc::EMFILE => Some("raise the limit on open files (ulimit -n)"),
+        libc::EROFS => Some("if this is a container, run vtax on the host"),
         libc::ENOSPC => Some("free some space, or raise the limit that is reached"),
         _ => None,
     }
