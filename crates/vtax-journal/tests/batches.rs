@@ -189,6 +189,29 @@ fn a_batch_that_could_not_be_undone_is_tried_again_alone() {
 }
 
 #[test]
+fn further_steps_are_a_part_of_the_last_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new(directory.path());
+    let mut journal = create(directory.path());
+    journal.execute(world.plan(&[0], 0), &mut world).expect("nothing fails");
+    journal.keep().unwrap();
+    journal.execute(world.plan(&[1], 1), &mut world).expect("nothing fails");
+    world.fail_apply = Some(3001);
+    journal.extend(world.plan(&[2, 3], 2), &mut world).expect_err("its second step fails");
+    assert_eq!(world.values, Values::from([(0, 1000), (1, 2000), (2, 2), (3, 3)]), "the steps before stay");
+    world.fail_apply = None;
+    journal.extend(world.plan(&[2], 3), &mut world).expect("nothing fails");
+    // As a killed process leaves it: the whole batch was never kept.
+    drop(journal);
+    let mut journal = open(directory.path());
+    let sizes: Vec<_> = journal.batches().map(|batch| (batch.records.len(), batch.is_abandoned())).collect();
+    assert_eq!(sizes, [(1, false), (4, true)]);
+    // With the one that was undone when its extension failed.
+    assert_eq!(journal.undo_batch(batch(2), &mut world).expect("nothing fails").reverted, 3);
+    assert_eq!(world.values, Values::from([(0, 1000), (1, 1), (2, 2), (3, 3)]));
+}
+
+#[test]
 fn an_earlier_batch_is_undone_alone() {
     let directory = tempfile::tempdir().unwrap();
     let mut world = World::new(directory.path());
