@@ -20,15 +20,27 @@ pub struct IrqAffinity {
     /// What it is used for. A driver that restarts may leave its number to another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     used_for: Option<ForeignText>,
+    /// The one of its CPUs that the kernel had chosen for it when the change was planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chosen: Option<CpuSet>,
 }
 
 impl IrqAffinity {
     pub(crate) fn find(host: &mut HostAccess, irq: u32) -> Result<IrqAffinity, ChangeError> {
-        Ok(IrqAffinity { irq, used_for: used_for(host, irq)? })
+        let chosen = host.read_proc(None, &format!("irq/{irq}/effective_affinity_list"))?;
+        let chosen = chosen.and_then(|text| text.parse().ok()).filter(|cpus: &CpuSet| !cpus.is_empty());
+        Ok(IrqAffinity { irq, used_for: used_for(host, irq)?, chosen })
     }
 
     fn path(&self) -> String {
         format!("irq/{}/smp_affinity_list", self.irq)
+    }
+
+    /// What is to be written before these CPUs are. An interrupt that may go to more CPUs than before stays where it is
+    /// (`assign_vector_locked`, arch/x86/kernel/apic/vector.c): if it is to be as before, it must first go back. Should vtax
+    /// be killed in between, the next one finds a value that may be somebody else's, leaves it alone and tells it.
+    fn first_to(&self, cpus: &CpuSet) -> Option<&CpuSet> {
+        self.chosen.as_ref().filter(|chosen| *chosen != cpus && chosen.iter().all(|cpu| cpus.contains(cpu)))
     }
 }
 
@@ -51,7 +63,8 @@ impl Knob for IrqAffinity {
     }
 
     fn write(&self, host: &mut HostAccess, cpus: &CpuSet) -> Result<(), ChangeError> {
-        match host.write_proc(None, &self.path(), &cpus.to_string()) {
+        let mut lists = self.first_to(cpus).into_iter().chain([cpus]);
+        match lists.try_for_each(|cpus| host.write_proc(None, &self.path(), &cpus.to_string())) {
             Err(error) if error.errno().is_some_and(|number| MANAGED.contains(&number)) => {
                 Err(ChangeError::ManagedIrq { irq: self.irq })
             }
@@ -64,5 +77,19 @@ impl fmt::Display for IrqAffinity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CPUs of interrupt {}", self.irq)?;
         self.used_for.as_ref().map_or(Ok(()), |name| write!(f, " ({name})"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A revert left all interrupts on the CPUs to which they had been moved.
+    #[test]
+    fn an_interrupt_that_may_go_anywhere_again_first_goes_back_to_where_it_was() {
+        let cpus = |text: &str| text.parse::<CpuSet>().expect("CPUs");
+        let knob = IrqAffinity { irq: 24, used_for: None, chosen: Some(cpus("1")) };
+        assert_eq!(knob.first_to(&cpus("0-3")), Some(&cpus("1")));
+        assert_eq!((knob.first_to(&cpus("2-3")), knob.first_to(&cpus("1"))), (None, None));
     }
 }
