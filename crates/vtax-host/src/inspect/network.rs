@@ -30,6 +30,7 @@ const TUNED: &[&str] = &[
     "net.bridge.bridge-nf-call-iptables",
     "net.ipv4.tcp_congestion_control",
     "net.ipv4.tcp_moderate_rcvbuf",
+    "net.ipv4.tcp_window_scaling",
     "net.netfilter.nf_conntrack_count",
     "net.netfilter.nf_conntrack_max",
 ];

@@ -43,16 +43,22 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
     let cpus: CpuSet = all.iter().flat_map(|interrupt| interrupt.cpus().iter()).collect();
     let sockets = &case.host.topology.sockets;
     let used: Vec<&CpuSet> = sockets.iter().filter(|socket| cpus.iter().any(|cpu| socket.contains(cpu))).collect();
-    let home = home(case, link).unwrap_or(&sockets[0]);
-    if let [only] = used[..] {
-        return RuleOutcome::Good(format!(
-            "{}: its {} interrupts go to one socket (CPUs {only})",
-            link.name,
-            all.len()
-        ));
-    }
-    let seen =
-        format!("its {} interrupts go to CPUs {cpus}, on {} of {} sockets", all.len(), used.len(), sockets.len());
+    let home = home(case, link);
+    let on_another = match used[..] {
+        [only] if home.is_none_or(|home| home.iter().any(|cpu| only.contains(cpu))) => {
+            let text = format!("{}: its {} interrupts go to one socket (CPUs {only})", link.name, all.len());
+            return RuleOutcome::Good(text);
+        }
+        [_] => ", not the NIC's",
+        _ => "",
+    };
+    let seen = format!(
+        "its {} interrupts go to CPUs {cpus}, on {} of {} sockets{on_another}",
+        all.len(),
+        used.len(),
+        sockets.len()
+    );
+    let home = home.unwrap_or(&sockets[0]);
     let finding = TuningFinding::new(link.name.clone(), seen, RULE.why).gain(ExpectedGain::Large);
     finding.owner(super::irqbalance::owner(case)).change(spread(case, &all, home))
 }

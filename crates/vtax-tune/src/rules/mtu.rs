@@ -37,7 +37,8 @@ const ETHERNET: u32 = 1500;
 const LEAST: u32 = 1280;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
-    let mut outcomes: Vec<RuleOutcome> = case.links().filter(|link| link.mtu < LEAST).map(too_small).collect();
+    let mut outcomes: Vec<RuleOutcome> =
+        case.links().filter(|link| link.mtu < LEAST && !follows_a_port(case, link)).map(too_small).collect();
     outcomes.extend(bridges(case));
     if outcomes.is_empty() {
         let least = case.links().map(|link| link.mtu).min();
@@ -47,6 +48,13 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
         });
     }
     outcomes
+}
+
+/// A bridge whose MTU nobody has set has that of its smallest port, and gets another one when the port does
+/// (`br_mtu_auto_adjust`, net/bridge/br_if.c).
+fn follows_a_port(case: &TuningCase<'_>, link: &HostLink) -> bool {
+    let is_port = |port: &&HostLink| port.master.as_ref() == Some(&link.name);
+    link.is_bridge && case.host.links.iter().filter(is_port).any(|port| port.mtu == link.mtu)
 }
 
 fn too_small(link: &HostLink) -> RuleOutcome {

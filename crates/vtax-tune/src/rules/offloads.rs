@@ -39,6 +39,15 @@ const WANTED: [&str; 6] = [
     "tx-tcp-segmentation",
 ];
 
+/// Tunnels whose packets are joined once they are unpacked (`gro_cells_receive`, net/core/gro_cells.c).
+const TUNNELS: [&str; 6] = ["geneve", "gre", "gretap", "ipip", "macsec", "vxlan"];
+
+/// Whether GRO does something on a link. veth keeps it off, since most packets reach it joined already
+/// (`veth_disable_gro`, drivers/net/veth.c), and links such as macvlan get their packets when that is past.
+fn joins(link: &HostLink, nic: &NicFacts) -> bool {
+    link.device.is_some() || nic.driver.as_ref().is_some_and(|driver| TUNNELS.contains(&driver.raw()))
+}
+
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let told = case.links().filter_map(|link| Some((link, case.host.nic(link)?)));
     let outcomes: Vec<RuleOutcome> = told.filter_map(|(link, nic)| of_link(link, nic)).collect();
@@ -53,8 +62,7 @@ fn of_link(link: &HostLink, nic: &NicFacts) -> Option<RuleOutcome> {
         return None;
     }
     let is_off = |name: &str| nic.offloads.get(&ForeignText::from(name)) == Some(&false);
-    // veth itself keeps GRO off: most packets reach it joined already (`veth_init_queues`, drivers/net/veth.c).
-    let wanted = WANTED.into_iter().filter(|name| *name != GRO || link.device.is_some());
+    let wanted = WANTED.into_iter().filter(|name| *name != GRO || joins(link, nic));
     let off: Vec<&str> = wanted.filter(|name| is_off(name)).collect();
     if off.is_empty() {
         return Some(RuleOutcome::Good(format!("{}: all that it has are on", link.name)));

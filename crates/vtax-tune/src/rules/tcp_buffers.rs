@@ -13,12 +13,18 @@ use crate::{
 pub(super) const RULE: TuningRule = TuningRule {
     id: "tcp-buffers",
     title: "largest TCP buffers",
-    reads: "net.ipv4.tcp_rmem and tcp_wmem, third number; the speed of the NIC; the round trip as measured",
-    needs: &[&["/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"], SPEEDS, LINKS],
-    good: "Twice the bandwidth-delay product: bandwidth × round trip. 10 Gb/s × 50 ms is 62.5 MB; 100 Gb/s × 0.1 ms is \
+    reads: "net.ipv4.tcp_rmem and tcp_wmem, third number, and tcp_window_scaling; the speed of the NIC; the round trip as \
+            measured",
+    needs: &[
+        &["/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem", "/proc/sys/net/ipv4/tcp_window_scaling"],
+        SPEEDS,
+        LINKS,
+    ],
+    good: "Window scaling is on. Twice the bandwidth-delay product: bandwidth × round trip. 10 Gb/s × 50 ms is 62.5 MB; 100 Gb/s × 0.1 ms is \
            1.25 MB, which every kernel's own limits cover. The source computes 134,217,728 bytes for 10 Gb/s × 100 ms.",
     why: "A sender may have no more data on its way than fits into both buffers. With less than the bandwidth-delay \
-          product the link stands still in each round trip.",
+          product the link stands still in each round trip. Without window scaling it may have 64 KiB on its way, \
+          whatever the buffers are.",
     risk: ChangeRisk::Medium,
     risks: "Memory: each busy connection may use that much at both ends. Larger queues in the network.",
     goal: TuningGoal::Throughput,
@@ -30,11 +36,19 @@ pub(super) const RULE: TuningRule = TuningRule {
 /// The settings, and the kernel's own limit on a machine with enough memory (`tcp_init`, net/ipv4/tcp.c; 6 MB to receive
 /// and 4 MB to send, since Linux 3.4).
 const BUFFERS: [(&str, u64); 2] = [("net.ipv4.tcp_rmem", 6_291_456), ("net.ipv4.tcp_wmem", 4_194_304)];
+const SCALING: &str = "net.ipv4.tcp_window_scaling";
 /// Below this part of the kernel's own limit, somebody has chosen a small one.
 const SMALL: u64 = 8;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
-    BUFFERS.iter().map(|(name, own)| of_setting(case, name, *own)).collect()
+    BUFFERS.iter().map(|(name, own)| of_setting(case, name, *own)).chain(unscaled(case)).collect()
+}
+
+/// Windows are scaled only if both ends offer it (RFC 7323).
+fn unscaled(case: &TuningCase<'_>) -> Option<RuleOutcome> {
+    case.host.sysctl(SCALING).filter(|value| *value == "0")?;
+    let finding = TuningFinding::new(SCALING, "0, so a window has at most 64 KiB", RULE.why).gain(ExpectedGain::Large);
+    Some(finding.owner(case.owner_of(SCALING)).change([HostSetting::sysctl(SCALING, 1).instead_of("0")]))
 }
 
 fn of_setting(case: &TuningCase<'_>, name: &str, own: u64) -> RuleOutcome {

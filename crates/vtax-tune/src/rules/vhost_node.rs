@@ -61,18 +61,23 @@ pub(super) fn of_guest(
 ) -> RuleOutcome {
     let away: Vec<&HostThread> =
         threads.iter().filter(|thread| thread.allowed.iter().any(|cpu| !local.contains(cpu))).collect();
-    let plural = if threads.len() == 1 { "" } else { "s" };
     if away.is_empty() {
-        return RuleOutcome::Good(format!("{}: node {node} has its {} {what}{plural}", guest.name, threads.len()));
+        return RuleOutcome::Good(format!("{}: node {node} has {}", guest.name, counted(threads.len(), threads, what)));
     }
     let allowed: CpuSet = away.iter().flat_map(|thread| thread.allowed.iter()).collect();
-    let seen = format!(
-        "{} of its {} {what}{plural} may run on CPUs {allowed}; the NIC is on node {node} (CPUs {local})",
-        away.len(),
-        threads.len(),
-    );
+    let away_now = counted(away.len(), threads, what);
+    let seen = format!("{away_now} may run on CPUs {allowed}; the NIC is on node {node} (CPUs {local})");
     let finding = TuningFinding::new(guest.name.clone(), seen, because).gain(ExpectedGain::Large);
     finding.change(away.iter().map(|thread| pin(guest, thread, local)))
+}
+
+/// So many of a guest's threads.
+fn counted(some: usize, of: &[HostThread], what: &str) -> String {
+    match (some, of.len()) {
+        (_, 1) => format!("its {what}"),
+        (some, all) if some == all => format!("all its {all} {what}s"),
+        (some, all) => format!("{some} of its {all} {what}s"),
+    }
 }
 
 fn pin(guest: &HostGuest, thread: &HostThread, to: &CpuSet) -> Proposal {

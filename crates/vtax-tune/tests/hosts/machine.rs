@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     ops::Range,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use vtax_host::inspect::{HostFacts, NicSource, SystemRoot};
@@ -308,25 +308,27 @@ impl Machine {
         machine
     }
 
-    /// What `record.sh` has copied.
-    pub(crate) fn recorded() -> Machine {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hosts/recorded");
-        let mut machine = Machine::default();
-        machine.collect(&folder, PathBuf::new());
-        machine.nics.insert("eth0".to_owned(), serde_json::from_str(include_str!("recorded.eth0.json")).expect("JSON"));
+    /// What `record.sh` has printed, and what the drivers of the same machine's links told.
+    pub(crate) fn recorded(files: &str, nics: &str) -> Machine {
+        let mut machine = Machine { nics: serde_json::from_str(nics).expect("JSON"), ..Machine::default() };
+        for line in files.lines() {
+            let (path, text) = line.split_once(':').expect("a path before each line");
+            let file = machine.files.entry(path.to_owned()).or_default();
+            *file += &text.replace("\\0", "\0");
+            file.push('\n');
+        }
         machine
     }
 
-    fn collect(&mut self, root: &Path, below: PathBuf) {
-        for entry in fs::read_dir(root.join(&below)).expect("a folder") {
-            let name = below.join(entry.expect("an entry").file_name());
-            if root.join(&name).is_dir() {
-                self.collect(root, name);
-            } else {
-                let text = fs::read_to_string(root.join(&name)).expect("text");
-                self.files.insert(name.to_str().expect("text").to_owned(), text);
-            }
-        }
+    /// A machine of two virtual CPUs, on which this project was tried.
+    pub(crate) fn two_vcpus() -> Machine {
+        Machine::recorded(include_str!("recorded/two-vcpus.txt"), include_str!("recorded/two-vcpus.json"))
+    }
+
+    /// An emulated server, from a host of a lab in it: a NIC on node 1 whose interrupts go to CPU 0, and a guest whose
+    /// threads run on node 0.
+    pub(crate) fn emulated_server() -> Machine {
+        Machine::recorded(include_str!("recorded/emulated-server.txt"), include_str!("recorded/emulated-server.json"))
     }
 }
 
