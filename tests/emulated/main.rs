@@ -12,6 +12,7 @@ mod crash;
 mod deaths;
 mod guests;
 mod refusals;
+mod tuning;
 mod zones;
 
 use std::{
@@ -19,10 +20,7 @@ use std::{
     env, fs,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     process::Output,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -41,23 +39,27 @@ const NEAR_NAME: &str = "pci_0/slot1/PF0";
 type Test = fn(&Server);
 
 /// The longest come first, so that both servers are done at about the same time.
-const TESTS: [(&str, Test); 11] = [
-    ("guests::a_study_comes_home", guests::study),
-    ("guests::a_function_goes_to_a_guest_and_back_to_its_driver", guests::function),
-    ("zones::a_whole_nic_and_large_packets", zones::whole_nic),
-    ("deaths::a_killed_vtax_leaves_nothing_that_clean_does_not_put_back", deaths::killed),
-    ("deaths::a_lab_without_its_journal_gives_its_nics_back", deaths::lost),
-    ("deaths::crashes_of_create_vf_leave_nothing_that_clean_does_not_put_back", deaths::crashes),
-    ("guests::a_whole_nic_goes_to_a_guest", guests::whole_nic),
-    ("guests::a_root_complex_goes_to_a_guest", guests::root_complex),
-    ("zones::functions_have_the_address_and_the_vlan_that_they_were_given", zones::functions),
-    ("zones::functions_made_by_hand_are_lent_and_come_back", zones::lent),
-    ("refusals::what_cant_be_is_refused_before_anything_is_changed", refusals::refused),
+const TESTS: [(&str, &str, Test); 12] = [
+    ("tuning::bad_placement_and_bad_settings_of_a_nic_are_found_changed_and_brought_back", tuning::SPEC, tuning::tuned),
+    ("guests::a_study_comes_home", SPEC, guests::study),
+    ("guests::a_function_goes_to_a_guest_and_back_to_its_driver", SPEC, guests::function),
+    ("zones::a_whole_nic_and_large_packets", SPEC, zones::whole_nic),
+    ("deaths::a_killed_vtax_leaves_nothing_that_clean_does_not_put_back", SPEC, deaths::killed),
+    ("deaths::a_lab_without_its_journal_gives_its_nics_back", SPEC, deaths::lost),
+    ("deaths::crashes_of_create_vf_leave_nothing_that_clean_does_not_put_back", SPEC, deaths::crashes),
+    ("guests::a_whole_nic_goes_to_a_guest", SPEC, guests::whole_nic),
+    ("guests::a_root_complex_goes_to_a_guest", SPEC, guests::root_complex),
+    ("zones::functions_have_the_address_and_the_vlan_that_they_were_given", SPEC, zones::functions),
+    ("zones::functions_made_by_hand_are_lent_and_come_back", SPEC, zones::lent),
+    ("refusals::what_cant_be_is_refused_before_anything_is_changed", SPEC, refusals::refused),
 ];
 
 fn main() {
     if let Ok(at) = env::var(deaths::KILL_AT) {
         return deaths::kill_here(&at);
+    }
+    if let Ok(link) = env::var(tuning::TELL) {
+        return tuning::tell_driver(&link);
     }
     let mut arguments = Arguments::from_args();
     let cpus = thread::available_parallelism().map_or(1, usize::from);
@@ -65,13 +67,13 @@ fn main() {
     arguments.test_threads = Some(names.len());
     let idle: Vec<Server> = names.iter().map(|name| Server::named(name)).collect();
     let idle = Arc::new(Mutex::new(idle));
-    let trials = TESTS.map(|(name, test)| {
+    let trials = TESTS.map(|(name, spec, test)| {
         let idle = Arc::clone(&idle);
         // Each moment takes seconds in the server: this one is for `make crash`.
         let takes_long = name.contains("crashes") && env::var_os("VTAX_CRASH").is_none();
         let trial = Trial::test(name, move || {
             let server = idle.lock().expect("nobody panics with it").pop().expect("there are as many as threads");
-            let ended = catch_unwind(AssertUnwindSafe(|| server.hold(test)));
+            let ended = catch_unwind(AssertUnwindSafe(|| server.hold(spec, test)));
             idle.lock().expect("nobody panics with it").push(server);
             ended.map_err(|panic| resume_unwind(panic))
         });
@@ -85,40 +87,48 @@ fn main() {
 /// A server that tests share, booted for the first of them.
 struct Server {
     bench: Bench,
-    up: AtomicBool,
+    /// What it was booted as. None if it isn't up.
+    up: Mutex<Option<&'static str>>,
 }
 
 impl Server {
     fn named(name: &str) -> Server {
-        Server { bench: Bench::apart(name), up: AtomicBool::new(false) }
+        Server { bench: Bench::apart(name), up: Mutex::new(None) }
     }
 
     /// QEMU's translation of virtualization inside of virtualization goes wrong now and then: a kernel, that
     /// of the server or of a guest in it, panics. Then, and only then, a test is held again on a new server.
-    fn hold(&self, test: Test) {
+    fn hold(&self, spec: &'static str, test: Test) {
         const SERVERS: usize = 3;
         for left in (0..SERVERS).rev() {
-            self.up();
+            self.up(spec);
             let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(self))) else { return };
             if left == 0 || !broke(&panic) {
                 resume_unwind(panic);
             }
             eprintln!("a kernel panicked under QEMU; once more on another server");
             self.bench().vtax(&["server", "down"]);
-            self.up.store(false, Ordering::Relaxed);
+            *self.is() = None;
         }
     }
 
-    fn up(&self) {
-        if !self.up.swap(true, Ordering::Relaxed) {
-            self.bench.printed(&["server", "up", SPEC]);
+    /// Boots it, unless it is up as it is wanted.
+    fn up(&self, spec: &'static str) {
+        if *self.is() != Some(spec) {
+            self.down();
+            self.bench.printed(&["server", "up", spec]);
+            *self.is() = Some(spec);
         }
     }
 
     fn down(&self) {
-        if self.up.load(Ordering::Relaxed) {
+        if self.is().take().is_some() {
             self.bench().printed(&["server", "down"]);
         }
+    }
+
+    fn is(&self) -> MutexGuard<'_, Option<&'static str>> {
+        self.up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn bench(&self) -> &Bench {

@@ -153,4 +153,6 @@ fn rules_that_are_not_there_or_that_vtax_never_applies_are_refused() {
     assert!(bench.refused(&["tune", "revert", "7"]).contains("nothing is changed"));
     assert!(bench.refused(&["tune", "check", "--link", "eth77"]).contains("there is"));
     assert!(bench.refused(&["tune", "check", "--in", "web"]).contains("LAB/ZONE"));
+    let unconfirmed = ["tune", "apply", "mtu", "--confirm-within", "5s", "--server", "emulated"];
+    assert!(bench.refused(&unconfirmed).contains("leave --confirm-within out"));
 }

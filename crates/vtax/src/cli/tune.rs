@@ -12,7 +12,7 @@ mod status;
 use clap::Subcommand;
 use vtax_change::{ChangeJournalError, HostAccess, RecoveredChanges};
 use vtax_journal::{JournalError, UndoReport};
-use vtax_run::Locations;
+use vtax_run::{Locations, server::Stay};
 
 use crate::exit::{Blamed, Exit, Stop};
 
@@ -28,6 +28,22 @@ pub(crate) enum TuneVerb {
     Revert(revert::RevertArgs),
     /// Show what is changed, and whether it still is
     Status(status::StatusArgs),
+}
+
+impl TuneVerb {
+    /// How long the verb needs the emulated server that carries it out. What it has changed is to be there afterwards.
+    pub(super) fn stay(&self) -> Result<Stay, Stop> {
+        match self {
+            TuneVerb::Check(_) => Ok(Stay::Command),
+            TuneVerb::Apply(args) if args.waits() => Err(Stop::input(miette::miette!(
+                code = "option-not-for-this",
+                "vtax in an emulated server has no terminal to be confirmed from, and its connection can't be cut; leave --confirm-within out"
+            ))),
+            TuneVerb::Apply(args) if args.is_dry() => Ok(Stay::Command),
+            TuneVerb::Apply(_) => Ok(Stay::Kept),
+            TuneVerb::Revert(_) | TuneVerb::Status(_) => Ok(Stay::Found),
+        }
+    }
 }
 
 pub(crate) fn tune(verb: &TuneVerb, places: &Locations) -> Result<Exit, Stop> {

@@ -75,6 +75,17 @@ struct AppliedRecord {
     advice: Vec<CheckedRule<String>>,
 }
 
+impl ApplyArgs {
+    pub(super) fn is_dry(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Whether it waits for its user.
+    pub(super) fn waits(&self) -> bool {
+        self.confirm_within.is_some()
+    }
+}
+
 pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> {
     let rules = wanted(args)?;
     let looked = args.asked.look()?;
