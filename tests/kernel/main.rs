@@ -27,6 +27,7 @@ mod truths;
 mod tuning;
 mod tuning_crashes;
 mod tuning_persist;
+mod tuning_planted;
 
 use std::{fs, path::Path};
 

@@ -27,17 +27,15 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-const BACKLOG: &str = "net.core.netdev_max_backlog";
-const BUDGET: &str = "net.core.netdev_budget";
-/// The kernel's own (`net/core/dev.c`).
-const OWN: [(&str, u64); 2] = [(BACKLOG, 1000), (BUDGET, 300)];
+/// The settings, and the kernel's own values (`net/core/dev.c`).
+const BACKLOG: (&str, u64) = ("net.core.netdev_max_backlog", 1000);
+const BUDGET: (&str, u64) = ("net.core.netdev_budget", 300);
 /// A part of all packets that is worth a change.
 const MANY: f64 = 1e-5;
 /// How often a CPU stops with work left, for each packet, that is worth a change.
 const OFTEN: f64 = 1e-3;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
-    let mut outcomes: Vec<RuleOutcome> = OWN.iter().filter_map(|(name, own)| too_small(case, name, *own)).collect();
     let counters = counters(case);
     let over = match case.observed {
         Some(observed) => format!("in {:.0} s", observed.seconds),
@@ -46,10 +44,18 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let drops = (BACKLOG, counters.dropped, MANY, format!("{} packets dropped {over}", counters.dropped));
     let stops =
         (BUDGET, counters.squeezed, OFTEN, format!("{} times stopped with work left {over}", counters.squeezed));
-    for (name, count, limit, seen) in [drops, stops] {
-        if count as f64 > limit * counters.processed.max(1) as f64 {
-            outcomes.extend(twice(case, name, &seen));
-        }
+    let mut outcomes = Vec::new();
+    for ((name, own), count, limit, seen) in [drops, stops] {
+        let is_much = count as f64 > limit * counters.processed.max(1) as f64;
+        outcomes.extend(match number(case, name) {
+            Some(now) if now < own => Some(raised(case, name, now, own, format!("{now}; the kernel's own is {own}"))),
+            Some(now) if is_much => Some(raised(case, name, now, now.saturating_mul(2), seen)),
+            // Of a zone's namespace.
+            None if is_much => {
+                Some(RuleOutcome::Unknown(format!("{seen}; {name} can be told only outside of the zone")))
+            }
+            _ => None,
+        });
     }
     if outcomes.is_empty() {
         outcomes.push(RuleOutcome::Good(format!(
@@ -81,16 +87,7 @@ fn number(case: &TuningCase<'_>, name: &str) -> Option<u64> {
     case.host.sysctl(name)?.parse().ok()
 }
 
-fn too_small(case: &TuningCase<'_>, name: &str, own: u64) -> Option<RuleOutcome> {
-    let now = number(case, name).filter(|now| *now < own)?;
-    let seen = format!("{now}; the kernel's own is {own}");
+fn raised(case: &TuningCase<'_>, name: &str, now: u64, to: u64, seen: String) -> RuleOutcome {
     let finding = TuningFinding::new(name, seen, RULE.why).gain(ExpectedGain::Medium).owner(case.owner_of(name));
-    Some(finding.change([HostSetting::sysctl(name, own).instead_of(now.to_string())]))
-}
-
-fn twice(case: &TuningCase<'_>, name: &str, seen: &str) -> Option<RuleOutcome> {
-    let now = number(case, name)?;
-    let finding = TuningFinding::new(name, seen, RULE.why).gain(ExpectedGain::Medium).owner(case.owner_of(name));
-    let twice = now.saturating_mul(2).max(2);
-    Some(finding.change([HostSetting::sysctl(name, twice).instead_of(now.to_string())]))
+    finding.change([HostSetting::sysctl(name, to).instead_of(now.to_string())])
 }

@@ -51,9 +51,10 @@ fn joins(link: &HostLink, nic: &NicFacts) -> bool {
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let told = case.links().filter_map(|link| Some((link, case.host.nic(link)?)));
     let outcomes: Vec<RuleOutcome> = told.filter_map(|(link, nic)| of_link(link, nic)).collect();
-    match outcomes.is_empty() {
-        true => vec![RuleOutcome::Unknown("no driver tells its offloads".to_owned())],
-        false => outcomes,
+    match (outcomes.is_empty(), case.links().next()) {
+        (true, None) => vec![RuleOutcome::NotHere("no link is switched on".to_owned())],
+        (true, Some(_)) => vec![RuleOutcome::Unknown("no driver tells its offloads".to_owned())],
+        (false, _) => outcomes,
     }
 }
 

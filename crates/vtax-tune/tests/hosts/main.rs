@@ -106,12 +106,7 @@ const PLANTED: &[Planted] = &[
     ("tcp-buffers", |host| host.put("proc/sys/net/ipv4/tcp_window_scaling", "0"), TuningGoal::Both, None),
     ("moderate-rcvbuf", |host| host.put("proc/sys/net/ipv4/tcp_moderate_rcvbuf", "0"), TuningGoal::Both, None),
     ("backlog", |host| host.put("proc/sys/net/core/netdev_max_backlog", "10"), TuningGoal::Both, None),
-    (
-        "backlog",
-        |host| host.put("proc/net/softnet_stat", "000fffff 00000fff 0 0 0 0 0 0 0 0 0 0 0"),
-        TuningGoal::Both,
-        None,
-    ),
+    ("backlog", |host| host.put(DROPS.0, DROPS.1), TuningGoal::Both, None),
     ("offloads", |host| host.offload("eno1", "tx-tcp-segmentation", false), TuningGoal::Both, None),
     ("offloads", |host| host.offload("eno1", "rx-gro", false), TuningGoal::Both, None),
     ("lro", |host| host.offload("eno1", "rx-lro", true), TuningGoal::Both, None),
@@ -191,6 +186,30 @@ fn only_the_port_of_a_bridge_is_told_to_have_a_small_mtu() {
     assert_eq!(objects(&host), ["vnet0"]);
     host.put("sys/class/net/vnet0/mtu", "1500");
     assert_eq!(objects(&host), ["br0"], "somebody has set it");
+}
+
+const DROPS: (&str, &str) = ("proc/net/softnet_stat", "000fffff 00000fff 0 0 0 0 0 0 0 0 0 0 0");
+const BACKLOG: &str = "proc/sys/net/core/netdev_max_backlog";
+
+/// The drops of a zone's check were called good: the kernel shows a zone the counters, and not the setting.
+#[test]
+fn drops_in_a_zone_are_not_called_good() {
+    let mut host = Machine::kvm_host();
+    host.put(DROPS.0, DROPS.1);
+    host.remove(BACKLOG);
+    let check = checked(&host, TuningGoal::Both, None);
+    let told = |rules: &[vtax_tune::CheckedRule<String>]| rules.iter().any(|rule| rule.rule == "backlog");
+    assert!(told(&check.unknown) && !told(&check.good), "{check:#?}");
+}
+
+/// Two findings proposed different values for one setting.
+#[test]
+fn a_backlog_that_is_small_and_drops_is_told_once() {
+    let mut host = Machine::kvm_host();
+    host.put(DROPS.0, DROPS.1);
+    host.put(BACKLOG, "1");
+    let found = checked(&host, TuningGoal::Both, None).findings;
+    assert!(found.len() == 1 && found[0].says.proposals()[0].to_string().ends_with("1 -> 1000"), "{found:#?}");
 }
 
 /// Set, the test writes the pages instead of comparing them.

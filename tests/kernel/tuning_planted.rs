@@ -1,0 +1,134 @@
+//! Bad settings, planted one at a time in the zones and hosts of a lab: `vtax tune check` finds each, and nothing else.
+
+use std::{fs, path::Path};
+
+use vtax_sys::{ethtool::Ethtool, netns::NetNs, tree::FileTree};
+
+use super::{Bench, json, labs::Up};
+
+const LAB: &str = "t-planted";
+const DOMAINS: [&str; 6] = ["sut", "peer", "web-1", "web-2", "lan", "tun"];
+const FILE: &str = r#"
+[lab]
+name = "t-planted"
+[[host]]
+name = "sut"
+[[host]]
+name = "peer"
+[[wire]]
+name = "w0"
+ends = ["sut", "peer"]
+[[zone]]
+name = "web"
+host = "sut"
+method = "bridge"
+count = 2
+[[zone]]
+name = "lan"
+host = "peer"
+method = "macvlan"
+[[zone]]
+name = "tun"
+host = "sut"
+method = "vxlan"
+"#;
+
+/// Where a setting is, and its bad value.
+enum Plant {
+    /// A file below `/proc/sys`.
+    Sysctl(&'static str, &'static str),
+    /// An offload of `eth0` that is switched off.
+    Off(&'static str),
+    /// A file of a link in `/sys/class/net`.
+    Link(&'static str, &'static str),
+}
+
+use Plant::{Link, Off, Sysctl};
+
+/// The kernel's own value, in each namespace that has a bridge, if the module br_netfilter is loaded.
+const NETFILTER: Plant = Sysctl("net/bridge/bridge-nf-call-iptables", "1");
+
+/// The rule that must find it, where it is planted, and what.
+const PLANTED: [(&str, &str, Plant); 16] = [
+    ("tcp-buffers", "web-1", Sysctl("net/ipv4/tcp_wmem", "4096 4096 8192")),
+    ("tcp-buffers", "lan", Sysctl("net/ipv4/tcp_rmem", "4096 4096 8192")),
+    ("tcp-buffers", "peer", Sysctl("net/ipv4/tcp_window_scaling", "0")),
+    ("moderate-rcvbuf", "web-2", Sysctl("net/ipv4/tcp_moderate_rcvbuf", "0")),
+    ("offloads", "web-1", Off("tx-tcp-segmentation")),
+    ("offloads", "web-1", Off("tx-generic-segmentation")),
+    ("offloads", "web-2", Off("tx-checksum-ip-generic")),
+    ("offloads", "web-2", Off("tx-scatter-gather")),
+    ("offloads", "tun", Off("tx-tcp-segmentation")),
+    ("offloads", "tun", Off("rx-gro")),
+    ("mtu", "web-1", Link("eth0/mtu", "600")),
+    ("mtu", "tun", Link("eth0/mtu", "600")),
+    // A port of a bridge whose other ports have 1500.
+    ("mtu", "sut", Link("vnet0/mtu", "1400")),
+    ("rps", "web-1", Link("eth0/queues/rx-0/rps_cpus", "1")),
+    ("irq-deferral", "lan", Link("eth0/gro_flush_timeout", "5000000")),
+    ("bridge-netfilter", "sut", NETFILTER),
+];
+
+#[test]
+fn each_planted_setting_of_a_zone_is_found_and_nothing_where_all_is_well() {
+    let bench = Bench::with("lab.toml", FILE);
+    let _up = Up::new(&bench, LAB);
+    NETFILTER.change(&bench, "sut", "0");
+    let all_is_well = || {
+        for domain in DOMAINS {
+            assert_eq!(found(&bench, domain), [""; 0], "{domain}");
+        }
+    };
+    all_is_well();
+    let mut planted = 0;
+    for (rule, domain, plant) in &PLANTED {
+        let Some(was) = plant.change(&bench, domain, plant.bad()) else { continue };
+        let found = found(&bench, domain);
+        assert!(!found.is_empty() && found.iter().all(|found| found == rule), "{rule} in {domain}: {found:?}");
+        plant.change(&bench, domain, &was);
+        planted += 1;
+    }
+    all_is_well();
+    assert!(planted >= PLANTED.len() - 1, "every kernel has all but br_netfilter: {planted}");
+}
+
+impl Plant {
+    fn bad(&self) -> &'static str {
+        match self {
+            Sysctl(_, bad) | Link(_, bad) => bad,
+            Off(_) => "off",
+        }
+    }
+
+    /// Writes another value, not by what vtax itself changes settings with, and returns the one from before. None if there
+    /// is no such setting.
+    fn change(&self, bench: &Bench, domain: &str, value: &str) -> Option<String> {
+        let pin = bench.labs().join("labs").join(LAB).join("netns").join(domain);
+        let inside = NetNs::open(&pin).expect("a domain of the lab");
+        let sys = FileTree::sysfs_of(&inside).expect("its /sys");
+        let file = |path: &Path| {
+            let was = fs::read_to_string(path).ok()?;
+            fs::write(path, value).expect("it can be written");
+            Some(was)
+        };
+        let change = || match self {
+            Sysctl(path, _) => file(&Path::new("/proc/sys").join(path)),
+            Link(path, _) => file(&sys.path().join("class/net").join(path)),
+            Off(feature) => {
+                let driver = Ethtool::open(&"eth0".parse().expect("a name")).expect("a link");
+                let was = driver.feature(feature).expect("it tells")?;
+                driver.set_feature(feature, value == "on").expect("it can be set");
+                assert_eq!(driver.feature(feature).expect("it tells"), Some(value == "on"), "{feature}");
+                Some(if was { "on" } else { "off" }.to_owned())
+            }
+        };
+        inside.run(change).expect("a thread")
+    }
+}
+
+/// The rules that have found something.
+fn found(bench: &Bench, domain: &str) -> Vec<String> {
+    let check = json(bench, &["tune", "check", "--in", &format!("{LAB}/{domain}"), "--json"]);
+    let findings = check["findings"].as_array().expect("a list").iter();
+    findings.map(|finding| finding["rule"].as_str().expect("a name").to_owned()).collect()
+}
