@@ -1,6 +1,6 @@
 //! Rules about NUMA nodes, interrupts, NICs, vhost and virtual CPUs, on a machine that has them.
 
-use std::env;
+use std::{env, net::UdpSocket};
 
 use serde_json::Value;
 use vtax_sys::ethtool::{DriverSetting, Ethtool};
@@ -26,6 +26,7 @@ pub(crate) fn tuned(server: &Server) {
     both_sockets(server);
     of_nic(server, &lab);
     lab.down();
+    of_machine(server);
 }
 
 /// The interrupts, vhost's worker and the virtual CPU on node 0: found, moved beside the NIC, and moved back.
@@ -76,6 +77,33 @@ fn of_nic(server: &Server, lab: &Lab<'_>) {
     assert!(mended.lines().zip(planted.lines()).all(|(now, planted)| now != planted), "{mended}");
     server.printed(&["tune", "revert", &id]);
     assert_eq!((settings(lab, "", ""), Placed::read(server)), (planted, planted_at));
+}
+
+/// Settings that only the first namespace has: a backlog of one packet, and then one that has dropped packets.
+fn of_machine(server: &Server) {
+    let program = env::current_exe().expect("this test");
+    let found_and_told = |text: &str| {
+        let check = server.printed(&["tune", "check", "--json"]);
+        assert!(check.contains(text), "{text}: {check}");
+        assert_eq!(found(&serde_json::from_str(&check).expect("JSON"), &["backlog"]), ["backlog"]);
+    };
+    let value = || server.shell("cat /proc/sys/net/core/netdev_max_backlog").trim().to_owned();
+    let apply_and_revert = |good: &str, planted: &str| {
+        server.printed(&["tune", "apply", "--all-safe"]);
+        assert_eq!(value(), good);
+        server.printed(&["tune", "revert"]);
+        assert_eq!(value(), planted);
+    };
+    server.shell(&format!(
+        "echo 1 >/proc/sys/net/core/netdev_max_backlog; ip link set lo up
+        echo 8 >/sys/class/net/lo/queues/rx-0/rps_cpus; {TELL}=lo taskset -c 0 {} flood",
+        program.display()
+    ));
+    found_and_told("1; the kernel's own is 1000");
+    apply_and_revert("1000", "1");
+    server.shell("echo 1000 >/proc/sys/net/core/netdev_max_backlog");
+    found_and_told("packets dropped since the machine was started");
+    apply_and_revert("2000", "1000");
 }
 
 /// On which CPUs things are, as the kernel tells.
@@ -137,12 +165,14 @@ fn settings(lab: &Lab<'_>, script: &str, tell: &str) -> String {
     lab.run("peer", &["unshare", "--mount", "sh", "-ec", &script])
 }
 
-/// This program in the server: tells the driver each `NAME=VALUE`, and prints what each is then.
+/// This program in the server: tells the driver each `NAME=VALUE`, and prints what each is then. `flood` sends packets.
 pub(crate) fn tell_driver(link: &str) {
     let driver = Ethtool::open(&link.parse().expect("a link")).expect("a socket");
     for word in env::args().skip(1) {
         let (name, value) = word.split_once('=').map_or((&*word, None), |(name, value)| (name, Some(value)));
-        if name == "rx-usecs" {
+        if name == "flood" {
+            flood();
+        } else if name == "rx-usecs" {
             let told = value.map(|value| driver.set(DriverSetting::RxUsecs, value.parse().expect("a number")));
             told.transpose().expect("it can be set");
             println!("{name}={:?}", driver.setting(DriverSetting::RxUsecs).expect("it can be read"));
@@ -150,6 +180,15 @@ pub(crate) fn tell_driver(link: &str) {
             value.map(|value| driver.set_feature(name, value == "on")).transpose().expect("it can be set");
             println!("{name}={:?}", driver.feature(name).expect("it can be read"));
         }
+    }
+}
+
+/// More packets than another CPU takes at once.
+fn flood() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let to = socket.local_addr().expect("it is bound");
+    for _ in 0..2000 {
+        socket.send_to(b"x", to).expect("loopback takes it");
     }
 }
 
