@@ -41,6 +41,11 @@ impl TuneVerb {
             ))),
             TuneVerb::Apply(args) if args.is_dry() => Ok(Stay::Command),
             TuneVerb::Apply(_) => Ok(Stay::Kept),
+            TuneVerb::Prove(_) => Err(Stop::input(miette::miette!(
+                code = "option-not-for-this",
+                "no emulated machine shows what a setting brings in speed, and its store ends with it; prove settings on a \
+                 machine that counts, or run a study with [[step]] tables there, which shows that they work"
+            ))),
             TuneVerb::Revert(_) | TuneVerb::Status(_) => Ok(Stay::Found),
         }
     }
