@@ -24,7 +24,7 @@ const RULES: [Rule; 13] = [
         part: &["--methods bridge", "--mtu 1500", "--instrument path"],
     },
     Rule { verb: "run sparc-t7-1", less: FEW, part: &["--methods native", "--mtu 1500", "--instrument system"] },
-    Rule { verb: "run ovm3-tuning", less: FEW, part: &["--methods host-to-host"] },
+    Rule { verb: "run ovm3-tuning", less: FEW, part: &["--methods host-to-host", "--mtu 1500"] },
     // It boots eight guests.
     Rule { verb: "run vmdq", less: &["--dry-run"], part: &[] },
     Rule { verb: "run ip-instances", less: &["--samples 1", "--size 1MiB"], part: &[] },

@@ -51,9 +51,17 @@ fn clients_measure_at_the_same_time_into_a_guest_each() {
 #[test]
 fn paths_lead_from_hosts_and_guests_to_guests() {
     let bench = Bench::new();
-    let few = ["--samples", "2", "--duration", "100ms", "--warmup", "20ms", "--json"];
+    let few = ["--samples", "2", "--mtu", "1500", "--duration", "100ms", "--warmup", "20ms", "--json"];
     let result = json(&bench, &[&["run", "ovm3-tuning"][..], &few].concat());
     assert_schema(&result);
+    // A row with a step has the ends of its path, and its settings are told.
+    assert_eq!(pairs(cell(&result, "host-to-guest+tcp")), pairs(cell(&result, "host-to-guest")));
+    assert_eq!(cell(&result, "host-to-guest+all")["status"], "measured");
+    assert_eq!(cell(&result, "host-to-host+host-cpus")["status"], "unavailable", "this machine has one socket");
+    let steps: Vec<&str> =
+        result["steps"].as_array().expect("a list").iter().filter_map(|step| step["step"].as_str()).collect();
+    assert!(steps.contains(&"tcp") && steps.contains(&"all"), "{steps:?}");
+    assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
     for (row, initiator, responder) in [
         ("host-to-host", "host sut", "host peer"),
         ("host-to-guest", "host sut", "guest below-host"),

@@ -59,6 +59,18 @@ impl Change {
         ValueChange::plan(knob, host, KernelText::new(value)).map(Change::Sysctl)
     }
 
+    /// Sets a kernel setting that a namespace has, or else the machine's own: a few settings below `net` are the machine's,
+    /// and a namespace doesn't see them or may only read them.
+    pub fn plan_sysctl_for(
+        host: &mut HostAccess,
+        namespace: Option<NamespaceRef>,
+        key: SysctlKey,
+        value: &str,
+    ) -> Result<Change, ChangeError> {
+        let has_own = host.is_writable(namespace.as_ref(), &key.below_proc())? == Some(true);
+        Change::plan_sysctl(host, namespace.filter(|_| has_own), key, value)
+    }
+
     /// Writes to a file of sysfs. `path` is relative to `/sys`, such as `class/net/eth0/queues/rx-0/rps_cpus`. A link's
     /// directory is there only in the link's own network namespace.
     pub fn plan_sysfs(

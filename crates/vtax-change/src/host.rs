@@ -69,6 +69,16 @@ impl HostAccess {
         }
     }
 
+    /// Whether a process in the namespace may write a file of `/proc`, if it is root. None if the file or the namespace is
+    /// gone.
+    pub(crate) fn is_writable(&mut self, at: Option<&NamespaceRef>, path: &str) -> Result<Option<bool>, SysError> {
+        let Some(at) = at else { return self.proc.is_writable(path) };
+        match self.enter(at)? {
+            Some(_) => self.inside(at, |proc| proc.is_writable(path)),
+            None => Ok(None),
+        }
+    }
+
     pub(crate) fn write_proc(&mut self, at: Option<&NamespaceRef>, path: &str, text: &str) -> Result<(), SysError> {
         let Some(at) = at else { return self.proc.write(path, text) };
         self.enter(at)?.ok_or_else(|| gone(at))?;

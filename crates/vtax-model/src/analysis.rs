@@ -156,6 +156,7 @@ fn document(run: RunByCell, pooled: &[PooledCell]) -> ResultDocument {
         label: header.label,
         command: header.command,
         imported: header.imported,
+        steps: header.steps,
         disturbance,
         cpu_by_ticks,
         cpu_raised,

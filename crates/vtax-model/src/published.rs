@@ -56,6 +56,8 @@ struct PublishedCell {
     bandwidth: BTreeMap<String, f64>,
     /// Streams: Gb/s.
     gbps: Option<f64>,
+    /// The only MTU that the figure is of.
+    mtu: Option<Mtu>,
     system: Option<ForeignText>,
     /// Files: seconds.
     real: Option<f64>,
@@ -107,7 +109,8 @@ impl Published {
     fn takes(&self, published: &PublishedCell, cell: &Cell) -> bool {
         let other_size = matches!(cell.workload, Workload::File { size } if self.file != Some(size));
         let of_transport = published.transport.is_none_or(|transport| transport == cell.transport);
-        published.is_of(cell.row) && !other_size && of_transport && published.figure(cell).is_some()
+        let of_mtu = published.mtu.is_none_or(|mtu| mtu == cell.mtu);
+        published.is_of(cell.row) && !other_size && of_transport && of_mtu && published.figure(cell).is_some()
     }
 
     /// What was published for a cell: one figure for each machine of the source. The sources measured their machines
@@ -214,9 +217,9 @@ mod tests {
     fn the_ovm3_figures_are_of_two_machines() {
         let all = |row| figures("ovm3-tuning", row, |_| true);
         let of = |system: &str, value| (ForeignText::from(system), value);
-        let guest = [of("small, untuned", 7800.0), of("large, untuned", 3400.0), of("large, tuned", 8200.0)];
-        assert_eq!(all("host-to-guest"), guest);
-        assert_eq!(all("guest-to-guest-across-hosts"), [of("large, tuned", 8200.0)]);
+        assert_eq!(all("host-to-guest"), [of("small, untuned", 7800.0), of("large, untuned", 3400.0)]);
+        assert_eq!(all("host-to-guest+all"), [of("large, tuned", 8200.0)]);
+        assert_eq!(all("guest-to-guest-across-hosts+all"), [of("large, tuned", 8200.0)]);
         assert_eq!(all("guest-to-guest"), []);
     }
 

@@ -17,7 +17,7 @@ use crate::{
     guest::Flavour,
     published::PublishedFigure,
     run::{Environment, Failure, ImportedFrom, PathRecord, Placement, RowEnds, RunState, SampleReading},
-    study::{Row, SamplingPlan},
+    study::{Row, SamplingPlan, StepRecord},
 };
 use vtax_stats::StoppingRule;
 
@@ -65,6 +65,9 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     /// Where its figures are from, if vtax didn't measure them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<ImportedFrom>,
+    /// What the rows that are named after steps have changed while they were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepRecord>,
     /// What else went on there.
     pub disturbance: Disturbance,
     /// Whether an older vtax took CPU figures by the kernel's timer ticks only: they are 8 to 41 % too low.
@@ -132,6 +135,7 @@ impl<S> ResultDocument<S> {
             placement: self.placement,
             command: self.command,
             imported: self.imported,
+            steps: self.steps,
             disturbance: self.disturbance,
             cpu_by_ticks: self.cpu_by_ticks,
             cpu_raised: self.cpu_raised,

@@ -134,12 +134,9 @@ impl Study {
         Some(study.expect("a test reads every built-in study"))
     }
 
-    /// The row with which a row is compared: a tuned path with the same path untuned, any other with the baseline.
+    /// The row with which a row is compared.
     pub fn compared_with(&self, row: Row) -> Row {
-        match row {
-            Row::Tuned { path: Some(path), .. } => Row::Path(path),
-            _ => self.baseline,
-        }
+        row.reference(self.baseline)
     }
 
     /// The NIC of a row's guests; none if the row has no guests.

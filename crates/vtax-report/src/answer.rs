@@ -86,8 +86,13 @@ impl<'a> Effects<'a> {
     }
 
     fn parts(&self, instrument: Option<&str>, all: bool) -> Vec<SectionPart> {
-        let lines = self.of_rows();
-        let parts = [SectionPart::Paragraph(self.lead(instrument)), SectionPart::bullets(lines)];
+        let own = |row: Row| row.reference(self.document.baseline) == self.document.baseline;
+        let mut parts = vec![SectionPart::Paragraph(self.lead(instrument)), SectionPart::bullets(self.of_rows(own))];
+        let steps = self.of_rows(|row| !own(row));
+        if !steps.is_empty() {
+            parts.push(SectionPart::Paragraph("Each step against the same path without it:".to_owned()));
+            parts.push(SectionPart::bullets(steps));
+        }
         parts.into_iter().chain(self.of_other_mtus(all).map(SectionPart::Paragraph)).collect()
     }
 
@@ -105,14 +110,14 @@ impl<'a> Effects<'a> {
     }
 
     /// The dearest row first; those of which nothing is shown together at the end.
-    fn of_rows(&self) -> Vec<String> {
+    fn of_rows(&self, wanted: impl Fn(Row) -> bool) -> Vec<String> {
         let first = self.mtus.first();
         let of_first =
             |row| self.all.iter().filter(move |effect| Some(&effect.mtu) == first && effect.record.cell.row == row);
         let rows = distinct(self.all.iter().map(|effect| effect.record.cell.row));
         let mut rows: Vec<(Row, Vec<&Effect<'_>>)> =
             rows.into_iter().map(|row| (row, of_first(row).collect())).collect();
-        rows.retain(|(_, effects)| !effects.is_empty());
+        rows.retain(|(row, effects)| wanted(*row) && !effects.is_empty());
         rows.sort_by(|(_, one), (_, other)| size(other).total_cmp(&size(one)));
         let (quiet, told): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, effects)| effects.iter().all(is_quiet));
         let mut lines: Vec<String> = told.iter().map(|(row, effects)| format!("{row}: {}", of_row(effects))).collect();

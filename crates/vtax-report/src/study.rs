@@ -10,7 +10,7 @@ use vtax_model::{
     published::{Published, PublishedFigure},
     result::{CellRecord, Metric, ResultDocument, SummaryRecord},
     run::Failure,
-    study::Row,
+    study::{Row, StepRecord},
     units::Mtu,
     workload::{TestKind, Transport},
 };
@@ -44,6 +44,7 @@ pub(crate) fn view(document: &ResultDocument, options: &Options) -> View {
     }
     sections.extend([stages::section(document), pairs::section(document, options.detail)].into_iter().flatten());
     sections.extend(path::ends(document, options.detail));
+    sections.extend(steps(document));
     if options.detail {
         sections.extend(detailed(document, options, &mut notes).into_iter().map(Section::folded));
     }
@@ -58,6 +59,17 @@ pub(crate) fn view(document: &ResultDocument, options: &Options) -> View {
         sections,
     }
     .with_caveat(document.caveat.as_ref().map(ForeignText::to_string).as_deref())
+}
+
+/// What was changed while the rows of each step were measured.
+fn steps(document: &ResultDocument) -> Option<Section> {
+    let of_step = |step: &StepRecord| {
+        let changes: Vec<String> = step.changes.iter().map(ToString::to_string).collect();
+        (format!("+{}", step.step), changes.join("; "))
+    };
+    let items: Vec<(String, String)> = document.steps.iter().map(of_step).collect();
+    let parts = if items.is_empty() { Vec::new() } else { vec![SectionPart::List(items)] };
+    Section::new("Changed while the step was measured, and brought back", parts).map(Section::folded)
 }
 
 /// Whether a row that is compared with the baseline was measured and has published figures.

@@ -118,9 +118,19 @@ impl<'a> Costs<'a> {
             Metric::Cpu => format!("CPU of both ends' threads, {test} (ns per KB)"),
             of => format!("{} ({})", names(test)[1], blocks::unit(of)),
         };
-        let tax = if told.tax { format!(", and the tax against {}", self.document.baseline) } else { String::new() };
+        let tax = if told.tax { format!(", and the tax against {}", self.reference()) } else { String::new() };
         let title = title.map_or(String::new(), |title| format!("{title}: "));
         format!("{title}{what}{tax}")
+    }
+
+    /// `native`, or `host-to-host; a step's against its path`
+    fn reference(&self) -> String {
+        let baseline = self.document.baseline;
+        let own = |record: &CellRecord| record.cell.row.reference(baseline) == baseline;
+        match self.document.cells.iter().all(own) {
+            true => baseline.to_string(),
+            false => format!("{baseline}; a step's against its path"),
+        }
     }
 
     /// None for a row that can't run here, if a table above says so.

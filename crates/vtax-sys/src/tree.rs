@@ -76,9 +76,22 @@ impl FileTree {
         File::from(file).write_all(text.as_bytes()).map_err(|e| self.error("write", path, e))
     }
 
+    /// Whether the kernel lets anybody write a file. None if there is no such file.
+    pub fn is_writable(&self, path: &str) -> Result<Option<bool>> {
+        let file = match self.at(path, OFlags::PATH) {
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            file => file.map_err(|e| self.error("open", path, e.into()))?,
+        };
+        let stat = rustix::fs::fstat(&file).map_err(|e| self.error("look at", path, e.into()))?;
+        Ok(Some(Mode::from_raw_mode(stat.st_mode).intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH)))
+    }
+
     fn at(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let open = || {
-            let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+            // openat2(2) refuses these beside O_PATH.
+            let careful =
+                if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NOCTTY | OFlags::NONBLOCK };
+            let flags = flags | OFlags::CLOEXEC | careful;
             rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), ResolveFlags::BENEATH)
         };
         for _ in 1..ATTEMPTS {
@@ -123,6 +136,16 @@ mod tests {
         assert_eq!(tree.read("class/eth0/mtu").unwrap().as_deref(), Some("1500"));
         tree.write("class/eth0/mtu", "9000").unwrap();
         assert_eq!(tree.read("devices/eth0/mtu").unwrap().as_deref(), Some("9000"));
+    }
+
+    #[test]
+    fn a_file_that_nobody_may_write_is_told() {
+        let (base, tree) = tree();
+        let file = base.path().join("sys/devices/eth0/mtu");
+        assert_eq!(tree.is_writable("class/eth0/mtu").unwrap(), Some(true));
+        fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
+        assert_eq!(tree.is_writable("class/eth0/mtu").unwrap(), Some(false));
+        assert_eq!(tree.is_writable("class/eth1/mtu").unwrap(), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! From the text of a study file to the study: every error with its line.
 
 mod sampling;
+mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +10,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use sampling::{PathTable, PlanTable, Plans, QuickTable};
+use steps::StepTable;
 
 use super::{
     Row, Study, UnknownRow,
@@ -44,6 +46,9 @@ struct StudyFile {
     endpoint: Vec<Spanned<Endpoint>>,
     guest: Option<Spanned<GuestOptions>>,
     matrix: Matrix,
+    /// Settings that rows of their own change.
+    #[serde(default)]
+    step: Vec<Spanned<StepTable>>,
     options: Option<Spanned<TestOptions>>,
     plan: PlanTable,
     quick: Option<QuickTable>,
@@ -111,7 +116,7 @@ impl Reader<'_> {
             pairs: self.pairs(&rows)?,
             extra: self.extra(&rows, baseline)?,
             cables: Vec::new(),
-            steps: Vec::new(),
+            steps: self.steps()?,
             domains: DomainKind::Guest,
             id: self.file.id,
             title: self.file.title.into(),
@@ -134,6 +139,7 @@ impl Reader<'_> {
             let row = self.row(written)?;
             self.check_row(&rows, row, written)?;
             rows.push(row);
+            rows.extend(self.tuned(row, written)?);
         }
         Ok(rows)
     }

@@ -118,6 +118,14 @@ impl Row {
         }
     }
 
+    /// The row with which it is compared: a tuned path with the same path untuned, any other with the baseline.
+    pub fn reference(self, baseline: Row) -> Row {
+        match self {
+            Row::Tuned { path: Some(path), .. } => Row::Path(path),
+            _ => baseline,
+        }
+    }
+
     /// The row whose lab it is measured in: a tuned path has the domains of the same path untuned.
     pub fn untuned(self) -> Row {
         match self {

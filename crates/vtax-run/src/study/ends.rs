@@ -29,7 +29,7 @@ use vtax_lab::Lab;
 use vtax_model::{
     foreign::ForeignText,
     run::{Figures, GuestMachine, PairReports, PartialRecord, PlacementNote, RowEnds, RunHeader, UnavailableRow},
-    study::Row,
+    study::{Row, StepRecord},
     units::Mtu,
     workload::{TestSpec, Transport},
 };
@@ -163,7 +163,7 @@ impl ConnectedEnds {
         let PlannedSteps { switch, without } =
             StepSwitch::plan(&study.steps, goal, &self.tuned_places()?, directory, events)?;
         header.steps = switch.records();
-        if header.steps.is_empty() {
+        if header.steps.is_empty() && study.baseline == Row::AsIs {
             return Err(nothing_to_change(&without));
         }
         for (step, unsupported) in without {
@@ -171,6 +171,7 @@ impl ConnectedEnds {
             let row = |row: &Row| UnavailableRow { method: *row, unsupported: unsupported.clone() };
             header.unavailable.extend(rows.map(row));
         }
+        tell_changes(&header.steps, events);
         self.steps = Some(switch);
         Ok(())
     }
@@ -226,6 +227,15 @@ impl ConnectedEnds {
                 None => Station::Ip(end.address),
             },
         }
+    }
+}
+
+/// A run that changes settings of the machine must not do so silently.
+fn tell_changes(steps: &[StepRecord], events: &RunEvents) {
+    for StepRecord { step, changes } in steps {
+        let (first, more) = (changes.first().map(ToString::to_string).unwrap_or_default(), changes.len() - 1);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        events.tell(format_args!("while +{step} is measured: {first}{more}; then as before"));
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Changes {
     pub cable: Vec<Cable>,
     /// The only MTUs.
     pub mtu: Vec<Mtu>,
+    /// Leave out the rows that change settings.
+    pub no_steps: bool,
     /// The endpoints to measure on, in place of the study's.
     pub endpoints: Vec<Endpoint>,
     /// The only instrument.
@@ -136,6 +138,9 @@ impl Changes {
         if !self.endpoints.is_empty() {
             stand_on(study, &self.endpoints)?;
         }
+        if self.no_steps {
+            leave_steps_out(study)?;
+        }
         self.choose_baseline(study)?;
         self.keep_methods(study)?;
         self.cable(study)?;
@@ -173,7 +178,9 @@ impl Changes {
         if self.methods.is_empty() {
             return Ok(());
         }
-        let is = |row: &Row, asked: &Row| row == asked || row.method().map(Row::Method) == Some(*asked);
+        let is = |row: &Row, asked: &Row| {
+            row == asked || row.untuned() == *asked || row.method().map(Row::Method) == Some(*asked)
+        };
         for asked in &self.methods {
             if !study.rows.iter().any(|row| is(row, asked)) {
                 return Err(no_row(study, "methods", *asked));
@@ -283,6 +290,16 @@ pub(super) fn blaming(error: SamplingPlanError) -> miette::Report {
     };
     let told = format!("--{option}: {error}");
     miette::Report::new(error).wrap_err(told)
+}
+
+fn leave_steps_out(study: &mut Study) -> miette::Result<()> {
+    if study.steps.is_empty() {
+        bail!(code = "option-not-for-this", "--no-steps: `{}` changes no settings; leave it out", study.id);
+    }
+    study.steps.clear();
+    study.rows.retain(|row| row.step().is_none());
+    study.cells.retain(|cell| cell.row.step().is_none());
+    Ok(())
 }
 
 fn listed(items: &[impl ToString]) -> String {

@@ -54,7 +54,8 @@ pub(super) struct PlannedSteps {
 
 /// Refuses a step that names no rule, or one that vtax never applies.
 pub(super) fn check_rules(steps: &[TuningStep]) -> miette::Result<()> {
-    steps.iter().flat_map(|step| &step.rules).try_for_each(|rule| find_rule(rule).map(drop))
+    let known = |step: &TuningStep| step.rules.iter().try_for_each(|rule| find_rule(rule).map(drop));
+    steps.iter().try_for_each(|step| known(step).with_context(|| format!("the step `{}`", step.name)))
 }
 
 /// The rule of this name, if vtax may change what it finds.
@@ -126,9 +127,11 @@ impl StepSwitch {
         let mut changed = self.revert()?;
         if settings == Settings::Rewritten {
             for step in self.steps.iter().map(|step| step.name).collect::<Vec<_>>() {
-                self.try_out(step)?;
-                self.revert()?;
-                changed = true;
+                // A step that can't be made is told where it is measured.
+                if self.try_out(step).is_ok() {
+                    self.revert()?;
+                    changed = true;
+                }
             }
         }
         if let Some(step) = wanted {

@@ -57,19 +57,9 @@ impl TunedPlace {
         let proposals: Vec<Proposal> = proposals(step, seen).cloned().collect();
         let mut changes = plan(host, self.namespace.as_ref(), &proposals)?;
         for (key, value) in &step.sysctl {
-            changes.push(self.sysctl(host, key, value)?);
+            changes.push(Change::plan_sysctl_for(host, self.namespace.clone(), key.parse()?, value)?);
         }
         Ok(changes)
-    }
-
-    /// A setting that the namespace doesn't have is one of the whole machine.
-    fn sysctl(&self, host: &mut HostAccess, key: &str, value: &str) -> Result<Change, ChangeError> {
-        match Change::plan_sysctl(host, self.namespace.clone(), key.parse()?, value) {
-            Err(ChangeError::Missing { .. }) if self.namespace.is_some() => {
-                Change::plan_sysctl(host, None, key.parse()?, value)
-            }
-            planned => planned,
-        }
     }
 }
 

@@ -53,6 +53,9 @@ pub(crate) struct ChangeArgs {
     /// Run only these rows and the baseline. A method stands for all of its rows
     #[arg(long, value_delimiter = ',', value_name = "METHOD,…")]
     methods: Vec<Row>,
+    /// Leave out the rows that change settings of this machine while they are measured
+    #[arg(long)]
+    no_steps: bool,
     /// How many pairs of a client and a guest measure at the same time, in a study that has several (vmdq has 8)
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     guests: Option<u32>,
@@ -124,7 +127,7 @@ impl ChangeArgs {
         let stopping = self.precision.rule()?;
         let goal = Goal::of(self.show, self.budget);
         let ChangeArgs { quick, samples, duration, warmup, both, baseline, methods, guests, guest: domains, .. } = self;
-        let ChangeArgs { cable, mtu, instrument, idle, congestion, size, seed, .. } = self;
+        let ChangeArgs { cable, mtu, instrument, idle, congestion, size, seed, no_steps, .. } = self;
         Ok(Changes {
             quick,
             samples,
@@ -134,6 +137,7 @@ impl ChangeArgs {
             both,
             baseline,
             methods,
+            no_steps,
             guests,
             domains,
             cable,
