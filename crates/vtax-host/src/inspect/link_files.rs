@@ -19,7 +19,7 @@ pub struct LinkSource {
 /// Folders, the ending of their files, and what finds the settings in a line.
 type Place = (&'static [&'static str], &'static [&'static str], fn(&str) -> Vec<&str>);
 
-const PLACES: [Place; 4] = [
+const PLACES: [Place; 5] = [
     (
         &["etc/systemd/network", "run/systemd/network", "usr/local/lib/systemd/network", "usr/lib/systemd/network"],
         &[".link", ".network"],
@@ -27,7 +27,8 @@ const PLACES: [Place; 4] = [
     ),
     (&["etc/udev/rules.d", "run/udev/rules.d", "usr/lib/udev/rules.d"], &[".rules"], attributes),
     (&["etc/NetworkManager/system-connections", "run/NetworkManager/system-connections"], &[".nmconnection"], assigned),
-    (&["etc/network", "etc/network/interfaces.d"], &[""], words),
+    (&["etc/network"], &["interfaces"], words),
+    (&["etc/network/interfaces.d"], &[""], words),
 ];
 
 /// The longest list that is kept. No host has as many.

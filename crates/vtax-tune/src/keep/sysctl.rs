@@ -1,7 +1,7 @@
 //! Kernel settings: a line of `/etc/sysctl.d`.
 
 use vtax_change::{KeptLine, OwnFile};
-use vtax_host::inspect::HostFacts;
+use vtax_host::inspect::{HostFacts, UnusableFile};
 use vtax_model::foreign::ForeignText;
 use vtax_sys::sysctl::SysctlKey;
 
@@ -9,6 +9,19 @@ use super::{Line, Refusal};
 
 /// Settings that are there only once a module is loaded, which is mostly after the files were read (sysctl.d(5)).
 const OF_MODULES: [(&str, &str); 2] = [("net.netfilter.", "nf_conntrack"), ("net.bridge.", "br_netfilter")];
+
+/// Where others may set the same.
+const FILES: [&str; 9] = [
+    "/etc/sysctl.d",
+    "/etc/sysctl.d/*",
+    "/etc/sysctl.conf",
+    "/run/sysctl.d",
+    "/run/sysctl.d/*",
+    "/usr/local/lib/sysctl.d",
+    "/usr/local/lib/sysctl.d/*",
+    "/usr/lib/sysctl.d",
+    "/usr/lib/sysctl.d/*",
+];
 
 pub(super) fn line(facts: &HostFacts, key: &str, value: &str) -> Result<Line, Refusal> {
     let refuse = |_| Refusal::new("its name is none of a kernel setting", "set it by hand");
@@ -27,10 +40,41 @@ pub(super) fn line(facts: &HostFacts, key: &str, value: &str) -> Result<Line, Re
             format!("change that line of {place}"),
         ));
     }
+    let is_file_of_sysctls = |file: &&UnusableFile| FILES.iter().any(|pattern| file.is_at(pattern));
+    if let Some(file) = facts.unusable.iter().find(is_file_of_sysctls) {
+        let because = format!("{} may set it, and can't be read: {}", file.file, file.why);
+        return Err(Refusal::new(because, "run vtax as root"));
+    }
     if !value.chars().all(|c| c.is_ascii_alphanumeric() || " \t._-".contains(c)) {
         let because = format!("the value {} has characters that such a file can't have", ForeignText::from(value));
         return Err(Refusal::new(because, "set it by hand"));
     }
     let line = KeptLine { file: OwnFile::Sysctl, before: format!("{dotted} = "), after: String::new() };
     Ok((line, value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(facts: &HostFacts, key: &str, value: &str) -> String {
+        line(facts, key, value).err().map_or_else(String::new, |refusal| refusal.because)
+    }
+
+    #[test]
+    fn what_can_not_be_kept_is_told() {
+        let facts = HostFacts::default();
+        assert_eq!(refused(&facts, "net.ipv4.tcp_rmem", "4096 131072 6291456"), "");
+        assert!(refused(&facts, "net.bridge.bridge-nf-call-iptables", "0").contains("br_netfilter"));
+        assert!(refused(&facts, "net/netfilter/nf_conntrack_max", "1").contains("nf_conntrack"));
+        assert!(refused(&facts, "net.core.x", "1\nkernel.panic = 1").contains("characters"));
+        assert!(refused(&facts, "../etc", "1").contains("none of a kernel setting"));
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_read_may_set_the_same() {
+        let unusable = UnusableFile { file: "/etc/sysctl.d/99-secret.conf".into(), why: "Permission denied".into() };
+        let facts = HostFacts { unusable: vec![unusable], ..HostFacts::default() };
+        assert!(refused(&facts, "net.core.rmem_max", "1").starts_with("/etc/sysctl.d/99-secret.conf may set it"));
+    }
 }

@@ -1,6 +1,6 @@
 //! Hosts whose files are missing, can't be read, say nonsense, or are too long. Nothing is claimed that isn't known.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, process::Command};
 
 use vtax_change::HostAccess;
 use vtax_host::inspect::{HostFacts, SystemRoot};
@@ -170,10 +170,14 @@ fn files_that_are_too_long_or_fail_are_told() {
     let long = fs::File::create(folder.0.path().join("proc/cmdline")).expect("a file");
     long.set_len(300 << 20).expect("a file with a hole");
     assert_eq!(folder.why("/proc/cmdline"), "it has more than 4 MiB");
-    // An endless one, and one that fails with EIO.
+    // An endless one, a pipe that nobody writes to, and one that fails with EIO.
     let wmem = folder.0.path().join("proc/sys/net/ipv4/tcp_wmem");
     symlink("/dev/zero", &wmem).expect("a link");
-    assert_eq!(folder.why("/proc/sys/net/ipv4/tcp_wmem"), "it has more than 4 MiB");
+    assert_eq!(folder.why("/proc/sys/net/ipv4/tcp_wmem"), "it is no file with a text");
+    fs::remove_file(&wmem).expect("it is there");
+    let made = Command::new("mkfifo").arg(&wmem).status().expect("it runs");
+    assert!(made.success());
+    assert_eq!(folder.why("/proc/sys/net/ipv4/tcp_wmem"), "it is no file with a text");
     fs::remove_file(&wmem).expect("it is there");
     symlink("/proc/self/mem", &wmem).expect("a link");
     assert!(folder.why("/proc/sys/net/ipv4/tcp_wmem").contains("Input/output error"));
