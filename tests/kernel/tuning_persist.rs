@@ -148,6 +148,28 @@ fn what_is_kept_is_there_after_a_restart_and_is_taken_back_as_before() {
     assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
 }
 
+/// The file of `vtax tune prove`, whose changes are made already.
+#[test]
+fn a_proved_change_that_is_made_already_is_kept_by_its_file() {
+    let alone = Alone::new();
+    assert!(alone.vtax(&APPLY[..3]).status.success());
+    let proved =
+        "schema = \"vtax.tuning/v1\"\nrun = \"x\"\nrules = [\"tcp-buffers\"]\n[[setting]]\nkind = \"sysctl\"\n";
+    let setting = format!("{proved}key = \"{WMEM}\"\nvalue = \"4096 4096 4194304\"\nnow = \"{SMALL}\"\n");
+    let file = alone.bench.path().join("proved.toml");
+    fs::write(&file, setting).expect("a file");
+    let file = file.to_str().expect("text");
+    let applied = alone.json(&["tune", "apply", "--file", file, "--persist", "--json"]);
+    assert_eq!((applied["changes"].as_array().map(Vec::len), alone.files().len()), (Some(1), 1), "{applied}");
+    alone.restart();
+    let status = alone.json(&["tune", "status", "--json"]);
+    assert!(status["changes"].as_array().expect("two").iter().all(|batch| batch["settings"][0]["is_ours"] == true));
+    // Nothing but the line keeps the first change, and it goes with the line.
+    assert_eq!(alone.json(&["tune", "revert", "2", "--json"])["reverted"], 1);
+    assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
+    assert_eq!(alone.json(&["tune", "revert", "--json"])["foreign"], Value::from(Vec::<u8>::new()));
+}
+
 #[test]
 fn what_another_file_sets_is_named_and_not_overridden() {
     let alone = Alone::new();
@@ -155,7 +177,7 @@ fn what_another_file_sets_is_named_and_not_overridden() {
     fs::write(&theirs, format!("# mine\n{WMEM} = {SMALL}\n")).expect("a file");
     let before = alone.files();
     let told = String::from_utf8(alone.vtax(&APPLY).stdout).expect("text");
-    assert!(told.contains("not kept over a restart") && told.contains("/etc/sysctl.d/95-mine.conf:2"), "{told}");
+    assert!(told.contains("Not kept over a restart") && told.contains("/etc/sysctl.d/95-mine.conf:2"), "{told}");
     assert_eq!((alone.files(), alone.wmem().as_str()), (before, "4096 4096 4194304"));
 }
 

@@ -144,6 +144,11 @@ impl Change {
         self.any().name()
     }
 
+    /// The new value.
+    pub fn value(&self) -> String {
+        self.any().value()
+    }
+
     /// Whether the new value is the one that was there when the change was planned. Leave such a change out.
     pub fn changes_nothing(&self) -> bool {
         self.any().changes_nothing()
@@ -205,7 +210,8 @@ impl Step for Change {
     }
 
     fn changes_the_same(&self, other: &Change) -> bool {
-        self.name() == other.name()
+        // A line would bring back what it keeps.
+        self.name() == other.name() || self.keeps() == Some(other)
     }
 
     fn finish(host: &mut HostAccess) {

@@ -219,11 +219,13 @@ fn undo_forgotten(
     journal: &mut Journal<Change>,
     host: &mut HostAccess,
 ) -> Result<Option<UndoReport>, ChangeJournalError> {
+    let standing = || journal.batches().filter(|batch| batch.state() != BatchState::Undone);
+    let kept: Vec<&Change> =
+        standing().flat_map(|batch| batch.records).filter_map(|record| record.step.keeps()).collect();
     let is_forgotten = |batch: &Batch<'_, Change>| {
-        let forgotten = batch.records.iter().all(|record| record.step.is_forgotten(host));
-        batch.state() != BatchState::Undone && forgotten
+        batch.records.iter().all(|record| record.step.is_forgotten(host) && !kept.contains(&&record.step))
     };
-    let forgotten: Vec<BatchId> = journal.batches().rev().filter(is_forgotten).map(|batch| batch.id).collect();
+    let forgotten: Vec<BatchId> = standing().rev().filter(is_forgotten).map(|batch| batch.id).collect();
     let mut reports = Vec::new();
     for batch in forgotten {
         match journal.undo_batch(batch, host) {

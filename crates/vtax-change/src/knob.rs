@@ -96,6 +96,8 @@ fn missing(knob: &impl Knob) -> ChangeError {
 /// What a step of a journal does, whatever the type of its value.
 pub(crate) trait AnyValueChange: fmt::Display {
     fn name(&self) -> String;
+    /// The new value.
+    fn value(&self) -> String;
     fn changes_nothing(&self) -> bool;
     fn apply(&self, host: &mut HostAccess) -> Result<ChangeReceipt, ChangeError>;
     fn read_back(&self, host: &mut HostAccess) -> Result<(), ChangeError>;
@@ -121,6 +123,10 @@ pub struct FoundValue {
 impl<K: Knob> AnyValueChange for ValueChange<K> {
     fn name(&self) -> String {
         self.knob.to_string()
+    }
+
+    fn value(&self) -> String {
+        self.value.to_string()
     }
 
     fn changes_nothing(&self) -> bool {

@@ -53,7 +53,9 @@ impl Refusal {
     }
 }
 
-/// Makes changes of proposals, as [`crate::plan()`] does, and finds for each the line that keeps it.
+/// Makes changes of proposals, as [`crate::plan()`] does, and finds for each the line that keeps it. What has its value
+/// already gets a line, too. `standing` are the changes that are made: what one of them has set is brought back as it was
+/// when its line goes after a restart.
 ///
 /// # Errors
 /// A setting that is gone since it was looked at, or that can't be read; a file of vtax's that can't be read.
@@ -62,21 +64,29 @@ pub fn plan_kept(
     facts: &HostFacts,
     namespace: Option<&NamespaceRef>,
     proposals: &[Proposal],
+    standing: &[Change],
 ) -> Result<KeptPlan, ChangeError> {
     let mut plan = KeptPlan::default();
     for (proposal, change) in each(host, namespace, proposals)? {
         match line(host, facts, namespace, &proposal.setting)? {
             Ok((line, value)) => {
-                let line = Change::plan_kept(host, line, &value, change.clone())?;
+                let line = Change::plan_kept(host, line, &value, made(&change, standing).clone())?;
                 plan.lines.extend(Some(line).filter(|line| !line.changes_nothing()));
             }
             Err(Refusal { because, instead }) => {
-                plan.not_kept.push(NotKept { change: change.to_string(), because, instead });
+                let change = format!("{}: {}", change.name(), change.value());
+                plan.not_kept.push(NotKept { change, because, instead });
             }
         }
-        plan.changes.push(change);
+        plan.changes.extend(Some(change).filter(|change| !change.changes_nothing()));
     }
     Ok(plan)
+}
+
+/// The change that has set what has its value already.
+fn made<'a>(change: &'a Change, standing: &'a [Change]) -> &'a Change {
+    let same = |made: &&Change| made.name() == change.name() && made.value() == change.value();
+    standing.iter().rev().find(same).filter(|_| change.changes_nothing()).unwrap_or(change)
 }
 
 fn line(

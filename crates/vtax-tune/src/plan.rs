@@ -19,10 +19,11 @@ pub fn plan(
     namespace: Option<&NamespaceRef>,
     proposals: &[Proposal],
 ) -> Result<Vec<Change>, ChangeError> {
-    Ok(each(host, namespace, proposals)?.into_iter().map(|(_, change)| change).collect())
+    let changes = each(host, namespace, proposals)?.into_iter().map(|(_, change)| change);
+    Ok(changes.filter(|change| !change.changes_nothing()).collect())
 }
 
-/// Each change with the proposal that it is made of.
+/// Each change with the proposal that it is made of, also of what has its value already.
 pub(crate) fn each<'a>(
     host: &mut HostAccess,
     namespace: Option<&NamespaceRef>,
@@ -31,8 +32,10 @@ pub(crate) fn each<'a>(
     let mut changes: Vec<(&Proposal, Change)> = Vec::new();
     for proposal in proposals {
         let change = of_proposal(host, namespace.cloned(), proposal)?;
-        if !change.changes_nothing() && changes.iter().all(|(_, other)| other.name() != change.name()) {
-            changes.push((proposal, change));
+        match changes.iter_mut().find(|(_, other)| other.name() == change.name()) {
+            None => changes.push((proposal, change)),
+            Some(other) if other.1.changes_nothing() => *other = (proposal, change),
+            Some(_) => {}
         }
     }
     Ok(changes)

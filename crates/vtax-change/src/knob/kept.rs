@@ -109,6 +109,10 @@ impl AnyValueChange for KeptChange {
         self.line.name()
     }
 
+    fn value(&self) -> String {
+        self.line.value()
+    }
+
     fn changes_nothing(&self) -> bool {
         self.line.changes_nothing()
     }

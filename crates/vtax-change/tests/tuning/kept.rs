@@ -128,6 +128,27 @@ fn a_restart_leaves_what_is_kept_and_revert_takes_line_and_value_back() {
     assert_eq!((machine.values(), place(&machine).exists()), (["212992", "212992"].map(str::to_owned), false));
 }
 
+/// As after `vtax tune prove`: the change was made before, and its line comes later.
+#[test]
+fn a_line_of_its_own_keeps_an_earlier_change_and_goes_before_it() {
+    let machine = machine();
+    let mut journal = machine.start();
+    let change = sysctl(&mut journal, "net.core.rmem_max", "1000000");
+    let first = journal.apply(vec![change.clone()]).unwrap();
+    let line = kept(&mut journal, &change, "net.core.rmem_max", "1000000");
+    journal.apply(vec![line]).unwrap();
+    drop(journal);
+    let error = machine.past().revert(first).expect_err("the line would bring it back").to_string();
+    assert!(error.contains("undo batch 2 first"), "{error}");
+    restart(&machine, "33333333-4444");
+    let (journal, recovered) = ChangeJournal::start(&machine.directory(), machine.host()).unwrap();
+    assert_eq!(recovered.before_reboot, None);
+    drop(journal);
+    let report = machine.past().revert_all().unwrap();
+    assert_eq!((report.reverted, report.already_gone, report.foreign.len()), (1, 1, 0));
+    assert_eq!((machine.values()[0].as_str(), place(&machine).exists()), ("212992", false));
+}
+
 /// Another program may have set the value again. Our line goes, and the value stays.
 #[test]
 fn after_a_restart_a_value_that_is_not_that_of_the_line_stays() {

@@ -26,7 +26,7 @@ fn kept(host: &Machine, proposals: &[Proposal]) -> (TempDir, KeptPlan) {
     }
     host.write_to(root.path(), proposals);
     let mut access = HostAccess::below(root.path()).expect("its folders");
-    let plan = plan_kept(&mut access, &host.facts(), None, proposals).expect("all is there");
+    let plan = plan_kept(&mut access, &host.facts(), None, proposals, &[]).expect("all is there");
     (root, plan)
 }
 

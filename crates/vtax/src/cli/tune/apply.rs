@@ -105,17 +105,19 @@ pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> 
     };
 
     if args.dry_run {
-        let plan = persist::planned(&mut host()?, &looked, &proposals, args.persist)?;
+        let plan = persist::planned(&mut host()?, &looked, &proposals, args.persist.then_some(&[]))?;
         return answer(args.json, &record(None, plan), told_dry);
     }
     let (mut journal, recovered) = ChangeJournal::start(&places.tuning_dir()?, host()?).map_err(stop)?;
     told_recovered(&recovered).iter().for_each(|line| tell(format_args!("{line}")));
-    let plan = persist::planned(journal.host(), &looked, &proposals, args.persist)?;
-    if plan.changes.is_empty() {
+    let standing = persist::standing(&journal);
+    let plan = persist::planned(journal.host(), &looked, &proposals, args.persist.then_some(&standing))?;
+    if plan.changes.is_empty() && plan.lines.is_empty() {
         journal.close().map_err(stop)?;
         return answer(args.json, &record(None, plan), told);
     }
-    let id = match args.confirm_within {
+    // Lines alone cut no connection.
+    let id = match args.confirm_within.filter(|_| !plan.changes.is_empty()) {
         None => journal.apply([plan.changes.clone(), plan.lines.clone()].concat()).map_err(stop)?,
         Some(time) => match confirmed(&mut journal, &plan, time.0)? {
             Some(id) => id,

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use vtax_change::{Change, ChangeError, ChangesSnapshot, HostAccess};
-use vtax_journal::{Batch, BatchId, BatchState, JournalState, Record, batches};
+use vtax_journal::{BatchId, BatchState, JournalState, Record, batches};
 use vtax_run::Locations;
 
 use super::{host, stop};
@@ -63,8 +63,9 @@ pub(super) fn status(args: &StatusArgs, places: &Locations) -> Result<Exit, Stop
                 BatchState::Done => "not-confirmed",
                 _ => "half-done",
             };
+            let all = &read.snapshot.records;
             let settings =
-                batch.records.iter().map(|record| setting(record, &batch, &mut host)).collect::<Result<_, _>>()?;
+                batch.records.iter().map(|record| setting(record, all, &mut host)).collect::<Result<_, _>>()?;
             let is_kept = batch.records.iter().any(|record| record.step.keeps().is_some());
             record.changes.push(BatchRecord { id: batch.id, state, is_kept, settings });
         }
@@ -72,15 +73,15 @@ pub(super) fn status(args: &StatusArgs, places: &Locations) -> Result<Exit, Stop
     answer(args.json, &record, told)
 }
 
-fn setting(record: &Record<Change>, batch: &Batch<'_, Change>, host: &mut HostAccess) -> Result<SettingRecord, Stop> {
+fn setting(record: &Record<Change>, all: &[Record<Change>], host: &mut HostAccess) -> Result<SettingRecord, Stop> {
     let found = record.step.found(host).or_infrastructure()?;
-    let is_ours = found.is_ours || is_set_again(&record.step, batch, host).or_infrastructure()?;
+    let is_ours = found.is_ours || is_set_again(&record.step, all, host).or_infrastructure()?;
     Ok(SettingRecord { change: record.step.to_string(), is_ours, now: found.value })
 }
 
 /// Whether a line that keeps the change has set it when the machine was started.
-fn is_set_again(change: &Change, batch: &Batch<'_, Change>, host: &mut HostAccess) -> Result<bool, ChangeError> {
-    let Some(line) = batch.records.iter().find(|record| record.step.keeps() == Some(change)) else { return Ok(false) };
+fn is_set_again(change: &Change, all: &[Record<Change>], host: &mut HostAccess) -> Result<bool, ChangeError> {
+    let Some(line) = all.iter().rev().find(|record| record.step.keeps() == Some(change)) else { return Ok(false) };
     Ok(line.step.found(host)?.is_ours && change.is_there_again(host)?)
 }
 
