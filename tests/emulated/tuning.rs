@@ -85,7 +85,8 @@ fn of_machine(server: &Server) {
     let found_and_told = |text: &str| {
         let check = server.printed(&["tune", "check", "--json"]);
         assert!(check.contains(text), "{text}: {check}");
-        assert_eq!(found(&serde_json::from_str(&check).expect("JSON"), &["backlog"]), ["backlog"]);
+        // A CPU that is emulated may also stop with work left, which is about netdev_budget.
+        assert!(found(&serde_json::from_str(&check).expect("JSON"), &["backlog"]).contains(&"backlog"), "{check}");
     };
     let value = || server.shell("cat /proc/sys/net/core/netdev_max_backlog").trim().to_owned();
     let apply_and_revert = |good: &str, planted: &str| {
