@@ -3,12 +3,13 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 19] = [
+const CANNOT: [(&str, &str); 20] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
     ("vtax server down", "there is no emulated server without `server up`"),
     ("vtax io list -l eno1", "needs a NIC of this name"),
+    ("--path eno1", "the same"),
     ("vtax io list -d", "the same, with virtual functions"),
     ("vtax io create-vf", "needs a NIC that has virtual functions; tests/emulated has one"),
     ("vtax io destroy-vf", "the same"),

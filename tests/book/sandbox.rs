@@ -34,7 +34,8 @@ impl Sandbox {
         prepared::files(bench.path());
         let resumes = words.iter().any(|word| word == "--resume");
         prepared::results(&bench, resumes);
-        let in_lab = words.iter().any(|word| word.contains("zone:") || word == "--in")
+        let in_lab = words.iter().any(|word| word.contains("zone:"))
+            || words.windows(2).any(|two| two[0] == "--path" && two[1].contains('/'))
             || is_verb(words, "lab") && words.get(2).is_some_and(|word| word != "up");
         let sandbox = Sandbox { bench };
         if in_lab {

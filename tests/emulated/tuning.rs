@@ -194,7 +194,8 @@ fn flood() {
 }
 
 fn checked(server: &Server, host: &str) -> Value {
-    serde_json::from_str(&server.printed(&["tune", "check", "--in", host, "--json"])).expect("JSON")
+    serde_json::from_str(&server.printed(&["tune", "check", "--host", &format!("zone:{host}"), "--json"]))
+        .expect("JSON")
 }
 
 /// Those of these rules that have found something, sorted.
@@ -208,7 +209,7 @@ fn found<'a>(check: &'a Value, among: &[&str]) -> Vec<&'a str> {
 
 /// Returns the number of the change.
 fn apply(server: &Server, host: &str, rules: &[&str]) -> String {
-    let told = server.printed(&[&["tune", "apply", "--json", "--in", host], rules].concat());
+    let told = server.printed(&[&["tune", "apply", "--json", "--host", &format!("zone:{host}")], rules].concat());
     let applied: Value = serde_json::from_str(&told).expect("JSON");
     assert!(applied["changes"].as_array().is_some_and(|changes| changes.len() >= rules.len()), "{told}");
     applied["id"].as_str().expect("a number").to_owned()

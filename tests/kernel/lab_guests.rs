@@ -18,7 +18,7 @@ use super::{
     json, labs, processes_of,
 };
 
-fn lab_file(name: &str, guests: &str) -> String {
+pub(super) fn lab_file(name: &str, guests: &str) -> String {
     format!(
         r#"
 [lab]
@@ -34,7 +34,7 @@ ends = ["sut", "peer"]
     )
 }
 
-const GUEST: &str = r#"
+pub(super) const GUEST: &str = r#"
 [[guest]]
 name = "db"
 host = "sut"
@@ -59,7 +59,7 @@ fn kill(pid: u32) {
 }
 
 /// A lab that goes when the test does, however that ends.
-struct Down<'a>(&'a Bench, &'a str);
+pub(super) struct Down<'a>(pub(super) &'a Bench, pub(super) &'a str);
 
 impl Drop for Down<'_> {
     fn drop(&mut self) {

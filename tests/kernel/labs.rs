@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use super::{
     Bench,
     bench::{printed, wait_until},
@@ -34,13 +36,15 @@ count = 2
 pub(super) struct Up<'a> {
     bench: &'a Bench,
     name: String,
+    /// What `lab up` says.
+    pub(super) built: Value,
 }
 
 impl<'a> Up<'a> {
     pub(super) fn new(bench: &'a Bench, name: &str) -> Up<'a> {
         let built = json(bench, &["lab", "up", "lab.toml", "--json"]);
         assert_eq!(built["lab"], name);
-        Up { bench, name: name.to_owned() }
+        Up { bench, name: name.to_owned(), built }
     }
 }
 

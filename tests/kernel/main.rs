@@ -26,8 +26,10 @@ mod studies;
 mod truths;
 mod tuning;
 mod tuning_crashes;
+mod tuning_guests;
 mod tuning_persist;
 mod tuning_planted;
+mod tuning_remote;
 
 use std::{fs, path::Path};
 

@@ -46,7 +46,7 @@ fn a_small_buffer_is_proved_to_cost_bandwidth_and_its_change_is_kept() {
     assert!(runs.contains(of_run), "{runs}");
     bench.printed(&["tune", "revert", proved["id"].as_str().expect("a number")]);
     assert_eq!(sysctl(&bench, "t-prove", WMEM), SMALL);
-    let applied = json(&bench, &["tune", "apply", "--file", &kept, "--in", "t-prove/web-1", "--json"]);
+    let applied = json(&bench, &["tune", "apply", "--file", &kept, "--host", "zone:t-prove/web-1", "--json"]);
     assert_eq!(applied["changes"].as_array().map(Vec::len), Some(1), "{applied}");
     assert_ne!(sysctl(&bench, "t-prove", WMEM), SMALL);
     bench.printed(&["tune", "revert"]);

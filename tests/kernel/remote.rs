@@ -26,7 +26,7 @@ ends = ["near", "far"]
 "#;
 
 /// The lab, and sshd on its far host; both go with the value.
-struct Far<'a> {
+pub(super) struct Far<'a> {
     bench: &'a Bench,
     lab: &'static str,
     address: String,
@@ -39,9 +39,12 @@ impl Drop for Far<'_> {
             let _ = sshd.kill();
             let _ = sshd.wait();
         }
-        // sshd gives its sessions an environment of their own: they are no processes of the lab,
-        // which then waits, as it should, until the last of them has noticed that sshd is gone.
-        wait_until("the lab is taken down", || self.bench.vtax(&["lab", "down", self.lab]).status.success());
+        // sshd gives its sessions an environment of their own: they are no processes of the lab, which then waits, as it
+        // should, until the last of them has noticed that sshd is gone. If it has waited in vain, it is abandoned.
+        wait_until("the lab is taken down", || {
+            let gone = |verb: &str| self.bench.vtax(&["lab", verb, self.lab]).status.success();
+            gone("down") || gone("clean")
+        });
     }
 }
 
@@ -72,7 +75,7 @@ fn configure(folder: &Path, address: &str, agent_folder: &str) {
     fs::copy(folder.join("user_key.pub"), folder.join("authorized")).expect("a key");
     let server = format!(
         "Port 2222\nListenAddress {address}\nHostKey {at}/host_key\nPidFile none\nUsePAM no\nStrictModes no\n\
-         PermitRootLogin prohibit-password\nAuthorizedKeysFile {at}/authorized\nSetEnv PATH={agent_folder}:/usr/bin:/bin\n"
+         PermitRootLogin prohibit-password\nAuthorizedKeysFile {at}/authorized\nSetEnv PATH={agent_folder}:/usr/bin:/bin VTAX_STATE={at}/far-state\n"
     );
     fs::write(folder.join("sshd_config"), server).expect("a file");
     let client = format!(
@@ -86,11 +89,11 @@ fn configure(folder: &Path, address: &str, agent_folder: &str) {
     write_program(&folder.join("bin/ssh"), &format!("#!/bin/sh\nexec /usr/bin/ssh -F {at}/ssh_config \"$@\"\n"));
 }
 
-fn bench(lab: &str) -> Bench {
+pub(super) fn bench(lab: &str) -> Bench {
     Bench::with("lab.toml", &LAB.replace("NAME", lab))
 }
 
-fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path) -> Far<'a> {
+pub(super) fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path) -> Far<'a> {
     let folder = bench.path();
     let built = json(bench, &["lab", "up", "lab.toml", "--json"]);
     let mut far = Far { bench, lab, address: address(&built), sshd: None };
@@ -105,16 +108,25 @@ fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path) -> Far<'a
 }
 
 /// Where vtax's own agent is.
-fn programs() -> &'static Path {
+pub(super) fn programs() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a folder")
 }
 
 impl Far<'_> {
     /// vtax on the near host, whose ssh has the configuration of the bench.
-    fn near(&self, arguments: &[&str]) -> Output {
+    pub(super) fn near(&self, arguments: &[&str]) -> Output {
+        self.near_command(arguments).output().expect("vtax runs")
+    }
+
+    pub(super) fn near_command(&self, arguments: &[&str]) -> Command {
         let path = format!("PATH={}/bin:/usr/bin:/bin", self.bench.path().display());
         let inside = ["lab", "exec", self.lab, "near", "--", "env", &path, env!("CARGO_BIN_EXE_vtax")];
-        self.bench.vtax(&[&inside, arguments].concat())
+        self.bench.command(&[&inside, arguments].concat())
+    }
+
+    /// What a command on the far host prints, whether or not its wire is there.
+    pub(super) fn far(&self, command: &[&str]) -> String {
+        self.bench.printed(&[&["lab", "exec", self.lab, "far", "--"], command].concat())
     }
 
     fn result(&self, arguments: &[&str]) -> Value {
@@ -135,7 +147,7 @@ fn assert_no_copy_left() {
     });
 }
 
-fn told(output: &Output) -> String {
+pub(super) fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

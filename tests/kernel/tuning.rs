@@ -46,7 +46,7 @@ pub(super) fn spoil(bench: &Bench, lab: &str) {
 }
 
 fn found(bench: &Bench, zone: &str) -> Vec<String> {
-    let check = json(bench, &["tune", "check", "--in", zone, "--link", "eth0", "--json"]);
+    let check = json(bench, &["tune", "check", "--host", &format!("zone:{zone}"), "--path", "eth0", "--json"]);
     let findings = check["findings"].as_array().expect("a list");
     findings.iter().map(|finding| finding["rule"].as_str().expect("a name").to_owned()).collect()
 }
@@ -61,7 +61,7 @@ fn bad_settings_of_a_zone_are_found_changed_and_brought_back() {
     rules.sort();
     assert_eq!(rules, ["mtu", "rps", "tcp-buffers"]);
 
-    let of_zone = ["--in", "t-tune/web-1"];
+    let of_zone = ["--host", "zone:t-tune/web-1"];
     let dry = bench.printed(&[&["tune", "apply", "mtu", "--dry-run"], &of_zone[..]].concat());
     assert!(dry.contains("600 -> 1500"), "{dry}");
     assert_eq!(mtu(&bench, "t-tune"), "600", "a dry run changes nothing");
@@ -85,7 +85,7 @@ fn a_value_that_somebody_else_has_set_since_is_left_alone() {
     let bench = bench("t-foreign");
     let _up = Up::new(&bench, "t-foreign");
     spoil(&bench, "t-foreign");
-    bench.printed(&["tune", "apply", "mtu", "tcp-buffers", "--in", "t-foreign/web-1"]);
+    bench.printed(&["tune", "apply", "mtu", "tcp-buffers", "--host", "zone:t-foreign/web-1"]);
     inside(&bench, "t-foreign", &["ip", "link", "set", "eth0", "mtu", "1400"]);
     let status = bench.printed(&["tune", "status"]);
     assert!(status.contains("it is 1400 now"), "{status}");
@@ -94,9 +94,65 @@ fn a_value_that_somebody_else_has_set_since_is_left_alone() {
     assert_eq!((mtu(&bench, "t-foreign").as_str(), sysctl(&bench, "t-foreign", WMEM).as_str()), ("1400", SMALL));
 }
 
+#[test]
+fn what_lies_under_a_zone_is_judged_alone() {
+    let bench = bench("t-path");
+    let up = Up::new(&bench, "t-path");
+    let stack = |zone: &str| {
+        let ends = up.built["endpoints"].as_array().expect("a list");
+        let end = ends.iter().find(|end| end["name"] == zone).expect("the zone");
+        let of_host = end["stack"].as_array().expect("a list").iter().filter(|place| place["namespace"] == "sut");
+        of_host.map(|place| place["link"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    let (first, second) = (stack("web-1"), stack("web-2"));
+    let own = |links: &[String], others: &[String]| links.iter().find(|link| !others.contains(link)).cloned();
+    let of_first = own(&first, &second).expect("a port of the bridge");
+    let of_second = own(&second, &first).expect("a port of the bridge");
+    for link in [&of_first, &of_second] {
+        bench.printed(&["lab", "exec", "t-path", "sut", "--", "ip", "link", "set", link, "mtu", "600"]);
+    }
+    let found = |arguments: &[&str]| {
+        let check = json(&bench, &[&["tune", "check", "--json"], arguments].concat());
+        let findings = check["findings"].as_array().expect("a list").iter().filter(|found| found["rule"] == "mtu");
+        findings.map(|found| found["says"]["object"].as_str().expect("a link").to_owned()).collect::<Vec<_>>()
+    };
+    let all = found(&["--host", "zone:t-path/sut"]);
+    assert!(all.contains(&of_first) && all.contains(&of_second), "{all:?}");
+    for (own, other, arguments) in [
+        (&of_first, &of_second, &["--path", "t-path/web-1"][..]),
+        (&of_second, &of_first, &["--path", "t-path/web-2", "--host", "zone:t-path/sut"]),
+    ] {
+        let found = found(arguments);
+        assert!(found.contains(own) && !found.contains(other), "{arguments:?}: {found:?}");
+    }
+    let elsewhere = bench.refused(&["tune", "check", "--path", "t-path/web-1", "--host", "zone:t-path/peer"]);
+    assert!(elsewhere.contains("leave --host out"), "{elsewhere}");
+}
+
+#[test]
+fn a_round_trip_is_measured_from_the_host_that_is_judged() {
+    let bench = bench("t-rtt");
+    let up = Up::new(&bench, "t-rtt");
+    let ends = up.built["endpoints"].as_array().expect("a list");
+    let peer = ends.iter().find(|end| end["name"] == "peer").expect("the peer");
+    let address = peer["address"].as_str().expect("an address");
+    for (to, says) in [
+        ("zone:t-rtt/peer", "1-byte requests to zone:t-rtt/peer".to_owned()),
+        // Nothing listens there, so each connection is refused.
+        (&format!("{address}:9"), format!("TCP connections to {address}:9")),
+    ] {
+        let check = json(&bench, &["tune", "check", "--host", "zone:t-rtt/web-1", "--rtt-to", to, "--json"]);
+        let (us, source) = (check["rtt"]["us"].as_f64().expect("a number"), check["rtt"]["source"].as_str());
+        assert!((1.0..1e6).contains(&us) && source.is_some_and(|source| source.contains(&says)), "{check}");
+    }
+    let silent = bench.vtax(&["tune", "check", "--host", "zone:t-rtt/web-1", "--rtt-to", "192.0.2.1:9"]);
+    assert_eq!(silent.status.code(), Some(69));
+    assert!(String::from_utf8_lossy(&silent.stderr).contains("give --rtt"), "{silent:?}");
+}
+
 /// Starts a change that waits to be confirmed.
 fn unconfirmed(bench: &Bench, zone: &str) -> std::process::Child {
-    let arguments = ["tune", "apply", "mtu", "--in", zone, "--confirm-within", "60s"];
+    let arguments = ["tune", "apply", "mtu", "--host", zone, "--confirm-within", "60s"];
     let mut command = bench.command(&arguments);
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax starts");
     let mut told = BufReader::new(child.stderr.take().expect("a pipe")).lines();
@@ -112,7 +168,7 @@ fn what_nobody_confirms_is_brought_back() {
     spoil(&bench, "t-confirm");
     // The end of the input is no confirmation, and neither is a signal.
     for end in [None, Some(Signal::SIGTERM), Some(Signal::SIGHUP)] {
-        let mut vtax = unconfirmed(&bench, "t-confirm/web-1");
+        let mut vtax = unconfirmed(&bench, "zone:t-confirm/web-1");
         assert_eq!(mtu(&bench, "t-confirm"), "1500");
         match end {
             None => drop(vtax.stdin.take()),
@@ -128,15 +184,15 @@ fn one_process_tunes_at_a_time_and_what_a_killed_one_left_is_brought_back() {
     let bench = bench("t-killed");
     let _up = Up::new(&bench, "t-killed");
     spoil(&bench, "t-killed");
-    let mut first = unconfirmed(&bench, "t-killed/web-1");
-    let told = bench.refused(&["tune", "apply", "tcp-buffers", "--in", "t-killed/web-1"]);
+    let mut first = unconfirmed(&bench, "zone:t-killed/web-1");
+    let told = bench.refused(&["tune", "apply", "tcp-buffers", "--host", "zone:t-killed/web-1"]);
     assert!(told.contains("is in use") && told.contains(&first.id().to_string()), "{told}");
     assert!(bench.printed(&["tune", "status"]).contains("Another vtax works"));
 
     first.kill().expect("it is ours");
     first.wait().expect("it ends");
     assert_eq!(mtu(&bench, "t-killed"), "1500", "nobody could bring it back");
-    let applied = bench.vtax(&["tune", "apply", "tcp-buffers", "--in", "t-killed/web-1"]);
+    let applied = bench.vtax(&["tune", "apply", "tcp-buffers", "--host", "zone:t-killed/web-1"]);
     assert!(applied.status.success(), "{applied:?}");
     assert!(String::from_utf8_lossy(&applied.stderr).contains("left half done"), "{applied:?}");
     assert_eq!(mtu(&bench, "t-killed"), "600");
@@ -151,8 +207,8 @@ fn rules_that_are_not_there_or_that_vtax_never_applies_are_refused() {
     assert!(bench.refused(&["tune", "apply", "bridge-netfilter"]).contains("never"));
     assert!(bench.refused(&["tune", "apply"]).contains("--all-safe"));
     assert!(bench.refused(&["tune", "revert", "7"]).contains("nothing is changed"));
-    assert!(bench.refused(&["tune", "check", "--link", "eth77"]).contains("there is"));
-    assert!(bench.refused(&["tune", "check", "--in", "web"]).contains("LAB/ZONE"));
+    assert!(bench.refused(&["tune", "check", "--path", "eth77"]).contains("it has"));
+    assert!(bench.refused(&["tune", "check", "--host", "web"]).contains("zone:web"));
     let unconfirmed = ["tune", "apply", "mtu", "--confirm-within", "5s", "--server", "emulated"];
     assert!(bench.refused(&unconfirmed).contains("leave --confirm-within out"));
 }

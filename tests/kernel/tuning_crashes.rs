@@ -13,8 +13,8 @@ use super::{
 };
 
 const LAB: &str = "t-tune-crash";
-const ZONE: &str = "t-tune-crash/web-1";
-const APPLY: [&str; 7] = ["tune", "apply", "mtu", "rps", "tcp-buffers", "--in", ZONE];
+const ZONE: &str = "zone:t-tune-crash/web-1";
+const APPLY: [&str; 7] = ["tune", "apply", "mtu", "rps", "tcp-buffers", "--host", ZONE];
 const REVERT: [&str; 2] = ["tune", "revert"];
 /// How many moments of each verb a sample has.
 const SAMPLE: usize = 12;

@@ -128,7 +128,7 @@ impl Plant {
 
 /// The rules that have found something.
 fn found(bench: &Bench, domain: &str) -> Vec<String> {
-    let check = json(bench, &["tune", "check", "--in", &format!("{LAB}/{domain}"), "--json"]);
+    let check = json(bench, &["tune", "check", "--host", &format!("zone:{LAB}/{domain}"), "--json"]);
     let findings = check["findings"].as_array().expect("a list").iter();
     findings.map(|finding| finding["rule"].as_str().expect("a name").to_owned()).collect()
 }

@@ -17,12 +17,13 @@ fn metadata() -> Metadata {
 }
 
 /// Lower layers first: a crate may use those of lower layers only.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
     &["vtax-fuzz", "vtax-plot", "vtax-stats"],
     &["vtax-model"],
     &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic", "vtax-sys"],
     &["vtax-change", "vtax-engine", "vtax-host"],
-    &["vtax-agent", "vtax-lab", "vtax-tune"],
+    &["vtax-lab", "vtax-tune"],
+    &["vtax-agent"],
     &["vtax-run"],
     &["vtax-ui"],
     &["vtax"],

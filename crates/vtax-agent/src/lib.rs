@@ -22,3 +22,4 @@ pub mod port;
 pub mod protocol;
 pub mod server;
 pub mod ssh;
+pub mod tuning;

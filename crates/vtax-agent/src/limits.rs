@@ -15,6 +15,8 @@ use crate::protocol::ProgramSpec;
 
 /// The most sessions at the same time: those that run, and those whose report nobody has fetched yet.
 pub const SESSIONS_MOST: usize = 1024;
+/// The most orders to tune that may wait while one is carried out. A coordinator waits for each answer.
+pub const TUNING_ORDERS_MOST: usize = 8;
 /// The most flows of all running sessions: both ends of the largest test. A flow is a socket, and a thread
 /// with the engine `blocking`; the program raises its limit of open files accordingly.
 pub const FLOWS_MOST: u32 = 2 * options::FLOWS_MOST;
@@ -84,6 +86,9 @@ pub enum LimitError {
     #[error("{SESSIONS_MOST} sessions are open on this agent already; finish or cancel some")]
     #[diagnostic(code("agent-limit"))]
     Sessions,
+    #[error("{TUNING_ORDERS_MOST} orders to tune wait already")]
+    #[diagnostic(code("agent-limit"))]
+    TuningOrders,
     #[error(
         "{asked} streams, with {running} running already, are beyond what an agent runs: at most {FLOWS_MOST} at once"
     )]

@@ -9,6 +9,7 @@ mod dial;
 mod error;
 mod guest;
 mod process;
+mod tuning;
 mod wire;
 
 use std::{
@@ -33,7 +34,7 @@ pub(crate) use wire::{Incoming, Past};
 
 use crate::{
     clock::{EXCHANGES, Exchange, Offset, now_ns},
-    protocol::{AgentFacts, CallId, CallOutcome, Hello, Reply, Request, SessionId},
+    protocol::{AgentFacts, CallId, CallOutcome, Hello, Reply, Request, SessionId, TuningOrder},
 };
 
 /// How long to wait for the answer to a greeting before a new attempt.
@@ -271,6 +272,13 @@ fn verb(request: &Request) -> &'static str {
         Request::Clock => "clock",
         Request::Describe => "describe",
         Request::Route { .. } => "route",
+        Request::Tune(TuningOrder::Facts) => "read its host",
+        Request::Tune(TuningOrder::Status) => "list its changes",
+        Request::Tune(TuningOrder::ConnectTime { .. }) => "measure a round trip",
+        Request::Tune(TuningOrder::Plan { .. }) => "plan changes",
+        Request::Tune(TuningOrder::TryOut { .. }) => "make changes",
+        Request::Tune(TuningOrder::Keep { .. }) => "keep changes",
+        Request::Tune(TuningOrder::Revert { .. } | TuningOrder::RevertAll) => "bring settings back",
         Request::Attach { .. } => "set up its link",
         Request::Run(_) => "run a program",
         Request::More { .. } => "send more of a program's outputs",

@@ -10,6 +10,7 @@
 //! are the same in every version, so that each side can name the other's version.
 
 mod greeting;
+mod tuning;
 
 use std::{fmt::Display, net::IpAddr, path::PathBuf, time::Duration};
 
@@ -28,6 +29,10 @@ use vtax_model::{
 };
 
 pub use greeting::{Greeting, Hello, Introduction, Opening, PROTOCOL, VERSION, version_line};
+pub use tuning::{
+    BatchStage, BatchStatus, RecoveredBatch, RevertReport, SettingLeft, SettingStatus, TriedOut, TuningOrder,
+    TuningReply, TuningStatus, WantedChanges,
+};
 
 /// The id of a call. The answer to the call has the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -105,6 +110,9 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device: Option<DeviceName>,
     },
+    /// Read or change settings of the agent's machine. Orders are carried out one after another, while sessions go on.
+    /// Answer: [`Reply::Tuned`].
+    Tune(TuningOrder),
     /// Set up a link of the agent's guest. If it is set up again with another MTU or more addresses, only
     /// these change. It is a session until the link has a carrier. Answer: [`Reply::Link`].
     Attach { session: SessionId, attachment: LinkSetup },
@@ -237,6 +245,8 @@ pub enum Reply {
     Link(Attached),
     /// The program has ended.
     Ran(Ran),
+    /// What was read or changed.
+    Tuned(Box<TuningReply>),
 }
 
 /// A link of a guest that was set up.

@@ -11,6 +11,7 @@ mod facts;
 mod orders;
 mod program;
 mod session;
+mod tuning;
 
 use std::{
     io::{BufReader, Read, Write},
@@ -52,7 +53,7 @@ pub enum ServeError {
 /// Whose the agent's machine is, and so what the agent may change on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentRights {
-    /// Somebody else's machine: the agent measures and changes nothing.
+    /// Somebody else's machine: the agent measures, and changes only settings that can be put back.
     Visitor,
     /// A guest that exists for measuring: on order, the agent sets up its links and runs programs.
     Guest,

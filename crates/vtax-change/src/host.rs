@@ -40,12 +40,16 @@ struct OpenNamespace {
 impl HostAccess {
     /// This machine.
     pub fn live() -> Result<HostAccess, ChangeError> {
-        HostAccess::below(Path::new("/"))
+        HostAccess::of(Path::new("/"), FileTree::own_sysfs()?)
     }
 
     /// The directories `proc`, `sys` and `etc` below this one. Links and threads are this machine's.
     pub fn below(root: &Path) -> Result<HostAccess, ChangeError> {
-        let (proc, sys) = (FileTree::open(&root.join("proc"))?, FileTree::open(&root.join("sys"))?);
+        HostAccess::of(root, FileTree::open(&root.join("sys"))?)
+    }
+
+    fn of(root: &Path, sys: FileTree) -> Result<HostAccess, ChangeError> {
+        let proc = FileTree::open(&root.join("proc"))?;
         let boot = proc.read(BOOT_ID)?;
         Ok(HostAccess { proc, sys, root: root.to_owned(), boot, own_links: None, namespaces: HashMap::new() })
     }

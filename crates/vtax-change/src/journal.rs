@@ -12,18 +12,30 @@
 //!   set by somebody else since, and is reported. Only batches that are [kept over a restart](crate::KeptLine) stay: their
 //!   lines are there still.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vtax_journal::{
     Batch, BatchId, BatchState, ExecuteError, Journal, JournalError, Snapshot, UndoBatchError, UndoErrors, UndoReport,
     batches,
 };
-use vtax_sys::directory;
+use vtax_sys::{directory, state, userns};
 
 use crate::{change::Change, error::ChangeError, host::HostAccess};
 
 const ID: &str = "tuning";
 const KIND: &str = "tuning";
+
+/// The machine's own, which survives a reboot.
+const MACHINE: &str = "/var/lib/vtax/tuning";
+
+/// The folder of what tuning has changed. Root's is the machine's, unless another is named: whoever becomes root finds it.
+/// None if the user has no home.
+pub fn tuning_folder(state: Option<&Path>) -> Option<PathBuf> {
+    match state::named(state).is_none() && userns::have_net_admin() {
+        true => Some(PathBuf::from(MACHINE)),
+        false => Some(state::folder(state)?.join(ID)),
+    }
+}
 
 /// Why the journal of changes could not be used.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! A set of CPUs, in the notation of the kernel: `0-3,8`.
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
@@ -10,8 +10,17 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 pub struct CpuSetError(String);
 
 /// A set of CPU numbers. Shown and parsed as the kernel's lists are: `0-3,8`.
+///
+/// It holds runs, so a set takes no more memory than its text: an agent may send a million sets of all CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, SerializeDisplay, DeserializeFromStr)]
-pub struct CpuSet(BTreeSet<u32>);
+pub struct CpuSet(Vec<Run>);
+
+/// Neighbouring CPUs. The runs of a set are in ascending order, and a CPU that is in none is between any two of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Run {
+    first: u32,
+    last: u32,
+}
 
 impl CpuSet {
     /// More CPUs than any kernel supports (`NR_CPUS` is at most 8192).
@@ -19,7 +28,7 @@ impl CpuSet {
 
     /// How many CPUs are in the set.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.iter().map(|run| (run.last - run.first) as usize + 1).sum()
     }
 
     /// True if no CPU is in the set.
@@ -29,35 +38,42 @@ impl CpuSet {
 
     /// Whether this CPU is in the set.
     pub fn contains(&self, cpu: u32) -> bool {
-        self.0.contains(&cpu)
+        let after = self.0.partition_point(|run| run.first <= cpu);
+        self.0[..after].last().is_some_and(|run| cpu <= run.last)
     }
 
     /// The CPUs, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().copied()
+        self.0.iter().flat_map(|run| run.first..=run.last)
+    }
+
+    fn of_runs(mut runs: Vec<Run>) -> CpuSet {
+        runs.sort_unstable();
+        runs.dedup_by(|next, run| {
+            let joins = run.last.checked_add(1).is_none_or(|beyond| next.first <= beyond);
+            if joins {
+                run.last = run.last.max(next.last);
+            }
+            joins
+        });
+        CpuSet(runs)
     }
 }
 
 impl FromIterator<u32> for CpuSet {
     fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> Self {
-        Self(cpus.into_iter().collect())
+        CpuSet::of_runs(cpus.into_iter().map(|cpu| Run { first: cpu, last: cpu }).collect())
     }
 }
 
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut cpus = self.iter().peekable();
-        let mut separator = "";
-        while let Some(first) = cpus.next() {
-            let mut last = first;
-            while let Some(next) = cpus.next_if(|next| last.checked_add(1) == Some(*next)) {
-                last = next;
-            }
+        for (index, Run { first, last }) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
             write!(f, "{separator}{first}")?;
             if last > first {
                 write!(f, "-{last}")?;
             }
-            separator = ",";
         }
         Ok(())
     }
@@ -67,20 +83,20 @@ impl FromStr for CpuSet {
     type Err = CpuSetError;
 
     fn from_str(text: &str) -> Result<Self, CpuSetError> {
-        let mut cpus = BTreeSet::new();
-        // A list that names its CPUs again and again would take very long.
+        let mut runs = Vec::new();
+        // Who names CPUs again and again means something else.
         let mut left = CpuSet::MOST;
         for part in text.split(',').filter(|_| !text.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             match (first.parse::<u32>(), last.parse::<u32>()) {
                 (Ok(first), Ok(last)) if first <= last && last < CpuSet::MOST && last - first < left => {
                     left -= last - first + 1;
-                    cpus.extend(first..=last);
+                    runs.push(Run { first, last });
                 }
                 _ => return Err(CpuSetError(text.to_owned())),
             }
         }
-        Ok(Self(cpus))
+        Ok(CpuSet::of_runs(runs))
     }
 }
 
@@ -120,8 +136,19 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(cpus in proptest::collection::btree_set(0..CpuSet::MOST, 0..50)) {
-            let set = CpuSet(cpus);
-            prop_assert_eq!(set.to_string().parse::<CpuSet>().unwrap(), set);
+            let set: CpuSet = cpus.iter().copied().collect();
+            prop_assert_eq!(set.to_string().parse::<CpuSet>().unwrap(), set.clone());
+            prop_assert_eq!(set.iter().collect::<std::collections::BTreeSet<u32>>(), cpus);
+        }
+
+        #[test]
+        fn a_set_has_each_cpu_once_in_whatever_order_it_was_told(cpus in proptest::collection::vec(0..40_u32, 0..40)) {
+            let set: CpuSet = cpus.iter().copied().collect();
+            let expected: std::collections::BTreeSet<u32> = cpus.iter().copied().collect();
+            prop_assert_eq!(set.len(), expected.len());
+            for cpu in 0..40 {
+                prop_assert_eq!(set.contains(cpu), expected.contains(&cpu), "{} in {}", cpu, set);
+            }
         }
 
         #[test]

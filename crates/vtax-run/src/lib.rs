@@ -25,6 +25,7 @@ pub mod server;
 mod stop;
 pub mod study;
 pub mod threads;
+mod tuning;
 
 pub use carry_out::{FinishedJob, carry_out, carry_out_handed};
 pub use event_lines::EventLines;
@@ -36,3 +37,4 @@ pub use live_run::LiveRun;
 pub use locations::Locations;
 pub use lock_file::LockFile;
 pub use stop::{Blamed, Coded, Stop};
+pub use tuning::{LabPath, SharedTuner, TuningHost};

@@ -1,14 +1,11 @@
 //! Where vtax keeps and finds things.
 
-use std::{env, path::PathBuf};
+use std::path::PathBuf;
 
 use vtax_agent::locate::{self, LocateError};
-use vtax_sys::userns;
+use vtax_sys::state;
 
 use crate::stop::Stop;
-
-/// What tuning has changed on this machine.
-const MACHINE: &str = "/var/lib/vtax/tuning";
 
 /// What the user has said of it.
 #[derive(Debug, Clone, Default)]
@@ -20,30 +17,14 @@ pub struct Locations {
 }
 
 impl Locations {
-    /// The folder of what tuning has changed. Root's is the machine's, unless a folder is named: whoever becomes root finds
-    /// it. It survives a reboot.
+    /// The folder of what tuning has changed on this machine.
     pub fn tuning_dir(&self) -> Result<PathBuf, Stop> {
-        let named = self.state.is_some() || env::var_os("VTAX_STATE").is_some_and(|value| !value.is_empty());
-        match userns::have_net_admin() && !named {
-            true => Ok(PathBuf::from(MACHINE)),
-            false => Ok(self.state_dir()?.join("tuning")),
-        }
+        vtax_change::tuning_folder(self.state.as_deref()).ok_or_else(no_state_dir)
     }
 
     /// The folder of the results, by the XDG Base Directory Specification.
     pub fn state_dir(&self) -> Result<PathBuf, Stop> {
-        let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        // The specification says that a relative path is to be ignored.
-        let base = |name| variable(name).filter(|path| path.is_absolute());
-        let xdg = || base("XDG_STATE_HOME").map(|base| base.join("vtax"));
-        let home = || base("HOME").map(|home| home.join(".local/state/vtax"));
-        let found = self.state.clone().or_else(|| variable("VTAX_STATE")).or_else(xdg).or_else(home);
-        found.ok_or_else(|| {
-            Stop::input(miette::miette!(
-                code = "no-state-dir",
-                "$HOME is no absolute path; say where results are kept with --state DIR"
-            ))
-        })
+        state::folder(self.state.as_deref()).ok_or_else(no_state_dir)
     }
 
     /// Where the program is that measures in each domain.
@@ -58,6 +39,13 @@ impl Locations {
             false => Stop::infrastructure(error),
         })
     }
+}
+
+fn no_state_dir() -> Stop {
+    Stop::input(miette::miette!(
+        code = "no-state-dir",
+        "$HOME is no absolute path; say where results are kept with --state DIR"
+    ))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub use clock::minutes;
 pub(crate) use clock::seconds;
 pub use draft::{available, unavailable};
 pub use dry_run::{PlannedRun, dry_run};
+pub(crate) use ends::{Agent, EndpointConnector, lookup};
 pub use measure::{GivenSizes, MeasureRequest, Test};
 pub use options::{Changes, Congestion, read_bounded, read_endpoints, read_file, read_text};
 pub(crate) use precision::imprecise;

@@ -47,6 +47,7 @@ pub mod process;
 pub mod ring;
 pub mod sock;
 pub mod ssh;
+pub mod state;
 pub mod sysctl;
 pub mod tree;
 pub mod userns;

@@ -50,6 +50,17 @@ impl FileTree {
         Ok(Self { directory, name: "/sys".to_owned() })
     }
 
+    /// The `/sys` that shows the links of this thread's own network namespace. It is the mounted one, unless that was
+    /// mounted in another namespace, as it is for a program that `nsenter --net` has started.
+    pub fn own_sysfs() -> Result<Self> {
+        let mounted = Self::open(Path::new("/sys"))?;
+        // Without the privilege to mount one, nobody can have changed the namespace of a program alone.
+        let Ok(own) = NetNs::current().and_then(|namespace| Self::sysfs_of(&namespace)) else { return Ok(mounted) };
+        // The kernel has one file system for each network namespace (`sysfs_get_tree`).
+        let device = |tree: &Self| rustix::fs::fstat(&tree.directory).map(|stat| stat.st_dev).ok();
+        Ok(if device(&own) == device(&mounted) { mounted } else { own })
+    }
+
     /// A path by which this process reaches the directory, as long as this handle is open.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))

@@ -1,11 +1,12 @@
 //! What is asked about a host.
 
-use std::time::Duration;
+use std::{fmt, net::SocketAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use vtax_host::inspect::{HostFacts, HostLink};
+use vtax_host::inspect::{HostFacts, HostGuest, HostLink};
+use vtax_model::endpoint::Control;
 
-use crate::observed::Observation;
+use crate::{observed::Observation, path::TuningPath};
 
 /// A host, and what its user wants of it.
 #[derive(Debug, Clone, Copy)]
@@ -16,10 +17,46 @@ pub struct TuningCase<'a> {
     pub observed: Option<&'a Observation>,
     /// What its user wants.
     pub goal: TuningGoal,
-    /// The round trip of the path that matters, as it was measured.
-    pub rtt: Option<Duration>,
-    /// The only link that matters. None if all do.
-    pub link: Option<&'a str>,
+    /// The round trip of the path that matters.
+    pub rtt: Option<&'a PathRtt>,
+    /// What lies on the path that matters. None if everything does.
+    pub path: Option<&'a TuningPath>,
+}
+
+/// The round trip of a path, and who measured it. Findings that are computed from it say so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathRtt {
+    /// From a request to its answer.
+    pub time: Duration,
+    /// Who measured it, and how.
+    pub source: RttSource,
+}
+
+/// Who measured a round trip, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RttSource {
+    /// The user says it.
+    Given,
+    /// The median of the times that some TCP connections took to this address.
+    Connections(SocketAddr),
+    /// The median of vtax's requests of one byte to this end.
+    Requests(Control),
+}
+
+impl fmt::Display for PathRtt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({})", self.time, self.source)
+    }
+}
+
+impl fmt::Display for RttSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RttSource::Given => f.write_str("given by --rtt"),
+            RttSource::Connections(to) => write!(f, "the median of TCP connections to {to}"),
+            RttSource::Requests(to) => write!(f, "the median of 1-byte requests to {to}"),
+        }
+    }
 }
 
 /// What is to become better.
@@ -54,8 +91,8 @@ impl TuningGoal {
 impl<'a> TuningCase<'a> {
     /// The links with a device that are switched on and that matter.
     pub(crate) fn ports(&self) -> impl Iterator<Item = &'a HostLink> {
-        let only = self.link;
-        self.host.ports().filter(move |link| only.is_none_or(|only| link.name == only))
+        let path = self.path;
+        self.host.ports().filter(move |link| path.is_none_or(|path| path.has_link(link)))
     }
 
     /// The file that gives a network setting its value when the machine is started.
@@ -66,8 +103,14 @@ impl<'a> TuningCase<'a> {
 
     /// All links that are switched on and that matter, but not the loopback.
     pub(crate) fn links(&self) -> impl Iterator<Item = &'a HostLink> {
-        let only = self.link;
+        let path = self.path;
         let on = self.host.links.iter().filter(|link| link.is_up && link.name != "lo");
-        on.filter(move |link| only.is_none_or(|only| link.name == only))
+        on.filter(move |link| path.is_none_or(|path| path.has_link(link)))
+    }
+
+    /// The guests that matter.
+    pub(crate) fn guests(&self) -> impl Iterator<Item = &'a HostGuest> {
+        let path = self.path;
+        self.host.guests.iter().filter(move |guest| path.is_none_or(|path| path.has_guest(guest)))
     }
 }

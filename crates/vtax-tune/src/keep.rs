@@ -10,6 +10,7 @@ use std::{fs, os::unix::fs::MetadataExt};
 use serde::{Deserialize, Serialize};
 use vtax_change::{Change, ChangeError, HostAccess, KeptLine, NamespaceRef};
 use vtax_host::inspect::HostFacts;
+use vtax_model::foreign::ForeignText;
 
 use crate::{
     plan::each,
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// Changes, and the lines that keep them.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct KeptPlan {
     /// What is changed now, as of [`crate::plan()`].
     pub changes: Vec<Change>,
@@ -31,11 +32,11 @@ pub struct KeptPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotKept {
     /// The change.
-    pub change: String,
+    pub change: ForeignText,
     /// Why vtax doesn't keep it.
-    pub because: String,
+    pub because: ForeignText,
     /// What would keep it.
-    pub instead: String,
+    pub instead: ForeignText,
 }
 
 /// A line with its value.
@@ -74,7 +75,8 @@ pub fn plan_kept(
                 plan.lines.extend(Some(line).filter(|line| !line.changes_nothing()));
             }
             Err(Refusal { because, instead }) => {
-                let change = format!("{}: {}", change.name(), change.value());
+                let (because, instead) = (because.into(), instead.into());
+                let change = format!("{}: {}", change.name(), change.value()).into();
                 plan.not_kept.push(NotKept { change, because, instead });
             }
         }

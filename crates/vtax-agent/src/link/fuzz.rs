@@ -6,10 +6,17 @@ use vtax_fuzz::fuzz;
 use vtax_model::{measurement::EndReport, units::Span};
 use vtax_stats::histogram::Histogram;
 
+use vtax_change::Change;
+use vtax_journal::BatchId;
+use vtax_tune::KeptPlan;
+
 use super::*;
 use crate::{
     frame::{HELLO_MOST, MAGIC, REPLY_MOST, encode},
-    protocol::{Answer, Attached, Fault, FaultKind, Greeting, Introduction, ProgramOutput, Ran, Stream},
+    protocol::{
+        Answer, Attached, BatchStage, BatchStatus, Fault, FaultKind, Greeting, Introduction, ProgramOutput, Ran,
+        RevertReport, SettingStatus, Stream, TriedOut, TuningReply, TuningStatus,
+    },
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -28,9 +35,36 @@ fn outcomes() -> Vec<CallOutcome> {
         CallOutcome::Done(Reply::Clock { now_ns: 7 }),
         CallOutcome::Done(Reply::Facts(Box::default())),
         CallOutcome::Done(Reply::Route(Vec::new())),
+        tuned(TuningReply::Facts(Box::default())),
+        tuned(TuningReply::TriedOut(TriedOut {
+            batch: Some(first()),
+            plan: KeptPlan { changes: vec![change()], ..KeptPlan::default() },
+            recovered: vec![],
+        })),
+        tuned(TuningReply::Reverted(RevertReport { reverted: 1, ..RevertReport::default() })),
+        tuned(TuningReply::Status(status())),
         CallOutcome::Done(Reply::Link(Attached { name: "eth0".into(), driver: None })),
         CallOutcome::Done(Reply::Ran(Ran { status: 0, stdout: "".into(), stderr: "".into() })),
     ]
+}
+
+fn tuned(reply: TuningReply) -> CallOutcome {
+    CallOutcome::Done(Reply::Tuned(Box::new(reply)))
+}
+
+fn first() -> BatchId {
+    "1".parse().expect("a number")
+}
+
+fn change() -> Change {
+    let text = r#"{"change":"sysctl","key":"net/core/rmem_max","value":"2","was":"1"}"#;
+    serde_json::from_str(text).expect("a change")
+}
+
+fn status() -> TuningStatus {
+    let setting = SettingStatus { change: change().to_string().into(), now: Some("2".into()), is_ours: true };
+    let batch = BatchStatus { id: first(), state: BatchStage::NotConfirmed, is_kept: false, settings: vec![setting] };
+    TuningStatus { changes: vec![batch], ..TuningStatus::default() }
 }
 
 fn hello() -> Vec<u8> {

@@ -21,16 +21,19 @@ use super::{
     facts,
     orders::{self, OrderSender, ProgramOrder},
     session::{self, Task},
+    tuning::TuningThread,
     write_whole,
 };
 use crate::{
     frame::{self, FrameError, REPLY_MOST},
     limits::{CPUS_MOST, LimitError, Load, SESSIONS_MOST},
-    protocol::{Answer, Call, CallId, CallOutcome, Fault, FaultKind, Reply, Request, SessionId},
+    protocol::{Answer, Call, CallId, CallOutcome, Fault, FaultKind, Reply, Request, SessionId, TuningOrder},
 };
 
 /// How long cancelled sessions have to clean up (a half-sent file).
 const FAREWELL: Duration = Duration::from_millis(500);
+/// How long it may take to put settings back that were tried out. A driver that resets its link takes seconds.
+const PUT_BACK: Duration = Duration::from_secs(60);
 
 /// Why a call can't be done.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -47,6 +50,11 @@ enum OrderError {
     #[error("this agent isn't the first process of its machine, so it doesn't switch it off; ask its init to")]
     #[diagnostic(code("not-first-process"))]
     NotInit,
+    #[error(
+        "this agent changes no settings: its user has no home, and VTAX_STATE doesn't name a folder for what it changes"
+    )]
+    #[diagnostic(code("no-state-dir"))]
+    NoTuning,
     #[error("no descriptor for the program's session: {0}")]
     #[diagnostic(code("too-many-files"))]
     Descriptor(io::Error),
@@ -85,6 +93,10 @@ pub(super) enum OwnerEvent {
     News { session: SessionId, news: CallOutcome },
     /// A session's last event.
     SessionEnded { session: SessionId, outcome: CallOutcome },
+    /// An order to tune was carried out.
+    Tuned { id: CallId, outcome: CallOutcome },
+    /// What was tried out and not kept is undone. The thread that tunes sends no more events.
+    TuningEnded,
 }
 
 /// The owner: its table of sessions, and what it needs to serve them.
@@ -94,6 +106,8 @@ pub(super) struct SessionOwner<W> {
     standing: AgentRights,
     events: SyncSender<OwnerEvent>,
     sessions: BTreeMap<SessionId, Session>,
+    /// Started with the first order to tune.
+    tuning: Option<TuningThread>,
 }
 
 /// A session that runs, or that has ended before anyone asked for its outcome.
@@ -135,7 +149,7 @@ impl<W: Write> SessionOwner<W> {
         standing: AgentRights,
         events: SyncSender<OwnerEvent>,
     ) -> Self {
-        SessionOwner { writer, engine: Arc::new(engine), standing, events, sessions: BTreeMap::new() }
+        SessionOwner { writer, engine: Arc::new(engine), standing, events, sessions: BTreeMap::new(), tuning: None }
     }
 
     /// Runs until the stream ends or can't be written to.
@@ -159,6 +173,8 @@ impl<W: Write> SessionOwner<W> {
                 OwnerEvent::StreamEnded(end) => return end.map(|()| Parting::Over),
                 OwnerEvent::News { session, news } => self.news(session, news)?,
                 OwnerEvent::SessionEnded { session, outcome } => self.ended(session, outcome)?,
+                OwnerEvent::Tuned { id, outcome } => self.answer(id, outcome)?,
+                OwnerEvent::TuningEnded => {}
             }
         }
         Ok(Parting::Over)
@@ -172,12 +188,16 @@ impl<W: Write> SessionOwner<W> {
         }
     }
 
+    /// Whatever ends the conversation: the settings are put back that were tried out and not kept.
     fn farewell(&mut self, inbox: &Receiver<OwnerEvent>) {
         self.cancel_all();
-        let deadline = Instant::now() + FAREWELL;
-        while self.sessions.values().any(Session::runs) {
-            match inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        let begun = Instant::now();
+        let mut tunes = self.tuning.take().is_some();
+        while tunes || self.sessions.values().any(Session::runs) {
+            let most = if tunes { PUT_BACK } else { FAREWELL };
+            match inbox.recv_timeout(most.saturating_sub(begun.elapsed())) {
                 Ok(OwnerEvent::SessionEnded { session, .. }) => drop(self.sessions.remove(&session)),
+                Ok(OwnerEvent::TuningEnded) => tunes = false,
                 Ok(_) => {}
                 Err(_) => return,
             }
@@ -215,6 +235,7 @@ impl<W: Write> SessionOwner<W> {
             }
             Request::More { session, taken } => self.order(session, ProgramOrder::More(taken)),
             Request::Signal { session, signal } => self.order(session, ProgramOrder::Signal(signal)),
+            Request::Tune(order) => self.tune(id, order),
             Request::Start { session, schedule } => self.start(id, session, schedule),
             Request::Finish { session } => self.finish(id, session),
             Request::Cancel { session } => {
@@ -286,6 +307,19 @@ impl<W: Write> SessionOwner<W> {
             _ => {}
         }
         reply(Reply::Done)
+    }
+
+    fn tune(&mut self, id: CallId, order: TuningOrder) -> Obeyed {
+        let tuning = match self.tuning.take() {
+            Some(tuning) => tuning,
+            None => {
+                let machine = self.engine.machine().ok_or(OrderError::NoTuning)?;
+                TuningThread::start(machine, self.events.clone()).map_err(OrderError::Thread)?
+            }
+        };
+        let taken = tuning.order(id, order);
+        self.tuning = Some(tuning);
+        if taken { Ok(None) } else { Err(LimitError::TuningOrders.into()) }
     }
 
     /// Starts an initiator; the call is answered with the session's outcome. The coordinator knows from an

@@ -13,6 +13,8 @@ use vtax_model::{
     workload::{TestSpec, Workload},
 };
 
+use crate::tuning::{TunedMachine, Tuner};
+
 /// Lets a responder serve until the test is done.
 pub type ServeTest = Box<dyn FnOnce(&Cancel) -> Result<EndReport, Failed>>;
 /// Runs an initiator's test to its end.
@@ -37,6 +39,11 @@ pub trait TestEngine: Send + Sync + 'static {
 
     /// Connects an initiator, without sending anything yet.
     fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<RunTest, EngineError>;
+
+    /// The machine, if its settings may be changed.
+    fn machine(&self) -> Option<Box<dyn TunedMachine>> {
+        None
+    }
 }
 
 /// The real engine.
@@ -85,5 +92,10 @@ impl TestEngine for Measuring {
             _ => None,
         };
         Ok(Box::new(move |schedule, cancel| initiator.run(schedule, source.as_deref(), cancel)))
+    }
+
+    /// The machine's changes are where vtax itself keeps them there, so each finds those of the other.
+    fn machine(&self) -> Option<Box<dyn TunedMachine>> {
+        Some(Box::new(Tuner::new(vtax_change::tuning_folder(None)?)))
     }
 }

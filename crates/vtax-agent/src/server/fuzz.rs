@@ -4,6 +4,7 @@ use std::{
     io::{self, BufReader, Cursor},
     net::{IpAddr, Ipv4Addr},
     path::Path,
+    time::Instant,
 };
 
 use vtax_engine::{Cancel, EndSetup, EngineError, Schedule, Station, Target, Token};
@@ -15,12 +16,19 @@ use vtax_model::{
     workload::{TestSpec, Transport, Warmup, Workload},
 };
 
+use vtax_journal::BatchId;
+use vtax_tune::{HostSetting, KeptPlan, Proposal};
+
 use super::*;
 use crate::{
     conversations::Conversations,
     frame::{MAGIC, REPLY_MOST, encode},
     limits::{BUFFERS_MOST, FLOWS_MOST, Load},
-    protocol::{ProgramSpec, Request, SessionId, Signal},
+    protocol::{
+        ProgramSpec, Request, RevertReport, SessionId, Signal, TriedOut, TuningOrder, TuningReply, TuningStatus,
+        WantedChanges,
+    },
+    tuning::{TunedMachine, TuningError},
 };
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -35,6 +43,19 @@ fn spec() -> TestSpec {
         slices: None,
         options: TestOptions::default(),
     }
+}
+
+fn first() -> BatchId {
+    "1".parse().expect("a number")
+}
+
+fn wanted() -> WantedChanges {
+    WantedChanges { proposals: vec![proposal()], persist: true }
+}
+
+fn proposal() -> Proposal {
+    let setting = HostSetting::Sysctl { key: "net.core.rmem_max".to_owned(), value: "2".into() };
+    Proposal { setting, now: "1".into() }
 }
 
 /// An order of each kind.
@@ -60,6 +81,14 @@ fn orders() -> Vec<Request> {
         Request::More { session: SessionId(2), taken: ByteSize(1) },
         Request::Signal { session: SessionId(2), signal: Signal::Int },
         Request::Route { from: None, to: LOOPBACK, device: "lo".parse().ok() },
+        Request::Tune(TuningOrder::Facts),
+        Request::Tune(TuningOrder::TryOut { wanted: wanted(), within: Some(Span::from_millis(9)) }),
+        Request::Tune(TuningOrder::Plan(wanted())),
+        Request::Tune(TuningOrder::Keep { batch: first() }),
+        Request::Tune(TuningOrder::Revert { batch: first() }),
+        Request::Tune(TuningOrder::RevertAll),
+        Request::Tune(TuningOrder::Status),
+        Request::Tune(TuningOrder::ConnectTime { to: (LOOPBACK, 9).into() }),
         Request::Clock,
         Request::Cancel { session },
         Request::CancelAll,
@@ -130,6 +159,33 @@ impl TestEngine for Idle {
     fn connect(&self, _: &TestPart, _: &Target, _: &Cancel) -> Result<RunTest, EngineError> {
         Ok(Box::new(|_, _| Ok(EndReport::default())))
     }
+
+    fn machine(&self) -> Option<Box<dyn TunedMachine>> {
+        Some(Box::new(Untouched))
+    }
+}
+
+/// A machine on which nothing is read or changed.
+struct Untouched;
+
+impl TunedMachine for Untouched {
+    fn obey(&mut self, order: TuningOrder) -> Result<TuningReply, TuningError> {
+        Ok(match order {
+            TuningOrder::Facts => TuningReply::Facts(Box::default()),
+            TuningOrder::Plan(_) => TuningReply::Planned(KeptPlan::default()),
+            TuningOrder::TryOut { .. } => TuningReply::TriedOut(TriedOut::default()),
+            TuningOrder::Keep { batch } => return Err(TuningError::NotTriedOut { batch }),
+            TuningOrder::Revert { .. } | TuningOrder::RevertAll => TuningReply::Reverted(RevertReport::default()),
+            TuningOrder::Status => TuningReply::Status(TuningStatus::default()),
+            TuningOrder::ConnectTime { .. } => TuningReply::ConnectTime(Span::from_millis(1)),
+        })
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn expire(&mut self) {}
 }
 
 /// The whole agent on somebody else's machine, with its threads. It answers in frames of the protocol.

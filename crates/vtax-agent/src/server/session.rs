@@ -88,7 +88,7 @@ fn run_task(task: Task, engine: &dyn TestEngine, cancel: &Cancel, tell: impl Fn(
 
 /// Turns a panic into a fault. It is a defect of one session, and must neither end the others nor leave the
 /// coordinator waiting.
-fn run_guarded(run: impl FnOnce() -> Result<Reply, Fault>) -> CallOutcome {
+pub(super) fn run_guarded(run: impl FnOnce() -> Result<Reply, Fault>) -> CallOutcome {
     match panic::catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(reply)) => CallOutcome::Done(reply),
         Ok(Err(fault)) => CallOutcome::Failed(fault),

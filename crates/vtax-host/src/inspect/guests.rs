@@ -1,5 +1,7 @@
 //! Guests that run on this machine: the processes of QEMU, their virtual CPUs, and vhost's workers.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use vtax_model::{cpus::CpuSet, foreign::ForeignText};
 
@@ -20,6 +22,8 @@ pub struct HostGuest {
     pub vhost: Vec<HostThread>,
     /// Pairs of queues of each of its NICs.
     pub nic_queues: Vec<u32>,
+    /// The host's links behind its NICs, if the reader may look at the process's files.
+    pub links: Vec<ForeignText>,
 }
 
 /// A thread, and where it may run.
@@ -72,6 +76,7 @@ fn guest(tree: &SystemRoot, pid: u32) -> Option<HostGuest> {
         vcpus: vcpus.into_iter().map(|(_, thread)| thread).collect(),
         vhost,
         nic_queues: nic_queues(&arguments),
+        links: taps(tree, pid),
     })
 }
 
@@ -80,6 +85,18 @@ fn guest(tree: &SystemRoot, pid: u32) -> Option<HostGuest> {
 fn is_qemu(program: &str) -> bool {
     let file = program.rsplit('/').next().unwrap_or_default();
     file.starts_with("qemu-system-") || ["qemu-kvm", "kvm"].contains(&file)
+}
+
+/// The taps that the process has open (`tun_chr_show_fdinfo`, drivers/net/tun.c). One with several queues is open several
+/// times.
+fn taps(tree: &SystemRoot, pid: u32) -> Vec<ForeignText> {
+    let folder = format!("proc/{pid}/fdinfo");
+    let tap = |file: &String| {
+        let about = tree.text(&format!("{folder}/{file}"))?;
+        about.lines().find_map(|line| line.strip_prefix("iff:")).map(|name| name.trim().to_owned())
+    };
+    let taps: BTreeSet<String> = tree.names(&folder).iter().filter_map(tap).collect();
+    taps.into_iter().map(ForeignText::from).collect()
 }
 
 /// `at` is below `proc`.
@@ -175,9 +192,14 @@ mod tests {
         files.extend(task(100, 104, "CPU 10/KVM", "3"));
         files.extend(task(100, 106, "vhost-100", "0-3"));
         files.extend(process(7, "bash", "bash"));
+        // The tap of several queues, and another file.
+        for (file, about) in [("9", "pos:\t0\niff:\ttap0"), ("10", "pos:\t0\niff:\ttap0"), ("11", "pos:\t0")] {
+            files.push((format!("proc/100/fdinfo/{file}"), about.to_owned()));
+        }
         let tree = SystemRoot::invented(files);
         let [guest] = <[HostGuest; 1]>::try_from(guests(&tree)).expect("one guest");
         assert_eq!((guest.name.raw(), guest.pid, guest.start_ticks), ("web", 100, 22));
+        assert_eq!(guest.links, ["tap0"]);
         let at = |threads: &[HostThread]| threads.iter().map(|t| (t.tid, t.allowed.to_string())).collect::<Vec<_>>();
         assert_eq!(at(&guest.vcpus), [(105, "2".into()), (104, "3".into())]);
         assert_eq!((at(&guest.vhost), &guest.nic_queues[..]), (vec![(106, "0-3".into())], &[4, 2][..]));

@@ -19,6 +19,8 @@ pub struct HostLink {
     pub device: Option<LinkDevice>,
     /// The bridge or bond that it is a port of.
     pub master: Option<ForeignText>,
+    /// The links below it: the ports of a bridge, the members of a bond, what a VLAN is on.
+    pub lower: Vec<ForeignText>,
     /// Whether it is a bridge itself.
     pub is_bridge: bool,
     /// 10^6 bits a second, as negotiated.
@@ -95,6 +97,7 @@ fn link(tree: &SystemRoot, name: &str) -> Option<HostLink> {
         is_up: at.flags()? & IFF_UP != 0,
         device: at.device(),
         master: at.variable("master/uevent", "INTERFACE").map(ForeignText::from),
+        lower: at.names("").iter().filter_map(|name| name.strip_prefix("lower_")).map(ForeignText::from).collect(),
         is_bridge: at.number::<u32>("bridge/stp_state").is_some(),
         // Where it isn't known, it is -1, or the file can't be read.
         speed_mbps: at.number("speed").filter(|speed| *speed > 0),

@@ -7,12 +7,13 @@ mod built;
 mod end;
 mod endpoints;
 mod failure;
-mod lookup;
+pub(crate) mod lookup;
 mod mtu;
 mod observe;
 mod path;
 mod pins;
 mod resume;
+mod round_trip;
 mod turns;
 
 use std::{
@@ -44,7 +45,7 @@ use crate::{
     interrupt::Interrupt,
     stop::{Stop, and_then},
 };
-use agent::Agent;
+pub(crate) use agent::Agent;
 pub(super) use built::lab_name;
 use end::{ConnectedEnd, ConnectedRow};
 pub(crate) use endpoints::{EndpointConnector, RowPairs, row_pairs};
@@ -177,7 +178,7 @@ impl ConnectedEnds {
     }
 
     /// The network stacks that the packets of the paths go through, each once.
-    pub(crate) fn tuned_places(&self) -> Result<Vec<TunedPlace>, Stop> {
+    pub(in crate::study) fn tuned_places(&self) -> Result<Vec<TunedPlace>, Stop> {
         let mut places: Vec<TunedPlace> = Vec::new();
         for end in self.ends() {
             for place in end.tuned_places()? {

@@ -43,12 +43,12 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let Some(rtt) = case.rtt else {
         return vec![unknown(case, deepest)];
     };
-    let limit = rtt.mul_f64(SHARE);
+    let limit = rtt.time.mul_f64(SHARE);
     let seen = format!("the deepest idle state, {}, takes {} µs to leave", deepest.name, deepest.exit_latency_us);
     if latency <= limit {
-        return vec![RuleOutcome::Good(format!("{seen}, less than a tenth of the round trip of {rtt:?}"))];
+        return vec![RuleOutcome::Good(format!("{seen}, less than a tenth of the round trip of {rtt}"))];
     }
-    let because = format!("That is {:.0} % of the round trip of {rtt:?}, at each end.", share(latency, rtt) * 100.0);
+    let because = format!("That is {:.0} % of the round trip of {rtt}, at each end.", share(latency, rtt.time) * 100.0);
     let too_deep = |state: &IdleState| Duration::from_micros(u64::from(state.exit_latency_us)) > limit;
     let finding = TuningFinding::new("idle states", seen, because).gain(ExpectedGain::Large);
     vec![finding.change(disable(case, &idle.states, too_deep))]
@@ -57,7 +57,7 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
 /// Without a round trip there is no limit. Who asks for latency alone is told what to look at.
 fn unknown(case: &TuningCase<'_>, deepest: &IdleState) -> RuleOutcome {
     let text = format!(
-        "the deepest idle state, {}, takes {} µs to leave; give the path's round trip (--rtt) to judge that",
+        "the deepest idle state, {}, takes {} µs to leave; give the path's round trip (--rtt, --rtt-to) to judge that",
         deepest.name, deepest.exit_latency_us
     );
     if case.goal.is_latency() || deepest.exit_latency_us > 1 {

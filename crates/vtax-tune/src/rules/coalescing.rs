@@ -74,7 +74,7 @@ fn adaptive(link: &HostLink, on: bool) -> HostSetting {
 fn limit(case: &TuningCase<'_>) -> u32 {
     let tenth = |rtt: Duration| (rtt.as_micros() / 10) as u32;
     match (case.goal, case.rtt) {
-        (TuningGoal::Latency, Some(rtt)) => tenth(rtt).min(LONGEST_US),
+        (TuningGoal::Latency, Some(rtt)) => tenth(rtt.time).min(LONGEST_US),
         (TuningGoal::Latency, None) => SHORT_US,
         (TuningGoal::Both | TuningGoal::Throughput, _) => LONGEST_US,
     }

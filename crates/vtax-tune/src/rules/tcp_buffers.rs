@@ -83,8 +83,8 @@ fn three(text: &str) -> Option<[u64; 3]> {
 /// The bandwidth-delay product in bytes, and the path that has it.
 fn wanted(case: &TuningCase<'_>) -> Option<(u64, String)> {
     let (rtt, mbps) = (case.rtt?, speed(case)?);
-    let bytes = f64::from(mbps) * 1e6 / 8.0 * rtt.as_secs_f64();
-    Some((bytes as u64, format!("{} × {rtt:?}", gigabits(mbps))))
+    let bytes = f64::from(mbps) * 1e6 / 8.0 * rtt.time.as_secs_f64();
+    Some((bytes as u64, format!("{} × {rtt}", gigabits(mbps))))
 }
 
 /// Of the fastest NIC that tells.

@@ -26,7 +26,7 @@ pub(super) const RULE: TuningRule = TuningRule {
 };
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
-    let with_vcpus = case.host.guests.iter().filter(|guest| !guest.vcpus.is_empty());
+    let with_vcpus = case.guests().filter(|guest| !guest.vcpus.is_empty());
     let Some((node, local)) = nic_node(case) else {
         return vec![RuleOutcome::NotHere("no NIC says which of several NUMA nodes it is on".to_owned())];
     };

@@ -29,7 +29,7 @@ pub(super) const RULE: TuningRule = TuningRule {
 };
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
-    let workers: Vec<&HostGuest> = case.host.guests.iter().filter(|guest| !guest.vhost.is_empty()).collect();
+    let workers: Vec<&HostGuest> = case.guests().filter(|guest| !guest.vhost.is_empty()).collect();
     if workers.is_empty() {
         return vec![RuleOutcome::NotHere("no guest with vhost".to_owned())];
     }

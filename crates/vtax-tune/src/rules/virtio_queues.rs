@@ -30,7 +30,7 @@ const MOST: usize = 8;
 const MANY: usize = 4;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
-    let mut outcomes: Vec<RuleOutcome> = case.host.guests.iter().filter_map(of_guest).collect();
+    let mut outcomes: Vec<RuleOutcome> = case.guests().filter_map(of_guest).collect();
     if outcomes.is_empty() {
         outcomes.push(RuleOutcome::NotHere("no guest with a virtual NIC and several virtual CPUs".to_owned()));
     }

@@ -13,7 +13,7 @@ const CASES: [(TuningGoal, Option<Duration>); 2] =
 
 /// What is claimed: that something is wrong, is well, or isn't there.
 fn claims(host: &HostFacts, (goal, rtt): (TuningGoal, Option<Duration>)) -> BTreeSet<String> {
-    let found = check(&TuningCase { host, observed: None, goal, rtt, link: None });
+    let found = check(&TuningCase { host, observed: None, goal, rtt: rtt.map(given).as_ref(), path: None });
     let wrong = |found: &vtax_tune::CheckedRule<TuningFinding>| {
         format!("{}: {}: {}", found.rule, found.says.object, found.says.seen)
     };
@@ -24,7 +24,7 @@ fn claims(host: &HostFacts, (goal, rtt): (TuningGoal, Option<Duration>)) -> BTre
 /// Rules that say that they can't tell, because of this file.
 fn doubts(host: &HostFacts, case: (TuningGoal, Option<Duration>), file: &str) -> usize {
     let (goal, rtt) = case;
-    let found = check(&TuningCase { host, observed: None, goal, rtt, link: None });
+    let found = check(&TuningCase { host, observed: None, goal, rtt: rtt.map(given).as_ref(), path: None });
     found.unknown.iter().filter(|says| says.says.contains(file)).count()
 }
 

@@ -12,7 +12,7 @@ use super::*;
 /// What is proposed for a host with these bad settings, and what of it is kept.
 fn kept_of(host: &Machine, rules: &[&str]) -> (TempDir, KeptPlan) {
     let facts: HostFacts = host.facts();
-    let case = TuningCase { host: &facts, observed: None, goal: TuningGoal::Both, rtt: None, link: None };
+    let case = TuningCase { host: &facts, observed: None, goal: TuningGoal::Both, rtt: None, path: None };
     let found = check(&case).findings.into_iter().filter(|found| rules.contains(&found.rule));
     let proposals: Vec<Proposal> = found.flat_map(|found| found.says.proposals().to_vec()).collect();
     kept(host, &proposals)
@@ -73,7 +73,7 @@ fn a_file_that_has_our_name_and_is_not_ours_is_left_alone() {
     host.put("etc/sysctl.d/90-vtax.conf", "# mine");
     let (root, plan) = kept_of(&host, &["tcp-buffers"]);
     assert_eq!((plan.changes.len(), lines(&plan)), (1, vec![]));
-    assert!(plan.not_kept[0].because.contains("isn't vtax's"), "{plan:?}");
+    assert!(plan.not_kept[0].because.raw().contains("isn't vtax's"), "{plan:?}");
     assert_eq!(fs::read_to_string(root.path().join("etc/sysctl.d/90-vtax.conf")).expect("a file"), "# mine\n");
 }
 
@@ -84,7 +84,7 @@ fn interrupts_and_settings_of_modules_are_told_with_what_would_keep_them() {
     host.all_interrupts_to("8");
     let (_root, plan) = kept_of(&host, &["conntrack", "interrupt-spread"]);
     assert!(plan.lines.is_empty(), "{plan:?}");
-    let told: BTreeSet<&str> = plan.not_kept.iter().map(|left| left.because.as_str()).collect();
+    let told: BTreeSet<&str> = plan.not_kept.iter().map(|left| left.because.raw()).collect();
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told.iter().any(|told| told.contains("module nf_conntrack")), "{told:?}");
     assert_eq!(plan.not_kept.len(), plan.changes.len());
@@ -108,8 +108,8 @@ fn each_page_says_whether_its_changes_can_be_kept() {
         let mut host = Machine::kvm_host();
         plant(&mut host);
         let facts = host.facts();
-        let rtt = rtt.map(Duration::from_micros);
-        let case = TuningCase { host: &facts, observed: None, goal: *goal, rtt, link: None };
+        let rtt = rtt.map(Duration::from_micros).map(given);
+        let case = TuningCase { host: &facts, observed: None, goal: *goal, rtt: rtt.as_ref(), path: None };
         let found = check(&case).findings.into_iter().filter(|found| found.rule == *rule);
         let proposals: Vec<Proposal> = found.flat_map(|found| found.says.proposals().to_vec()).collect();
         // Links without a device are of no concern here, and neither are those that only the kernel knows.

@@ -7,11 +7,15 @@ mod machine;
 use std::{collections::BTreeSet, env, fmt::Write as _, fs, path::Path, time::Duration};
 
 use machine::Machine;
-use vtax_tune::{HostCheck, RULES, TuningCase, TuningGoal, TuningRemedy, check, page};
+use vtax_tune::{HostCheck, PathRtt, RULES, RttSource, TuningCase, TuningGoal, TuningRemedy, check, page};
 
 fn checked(machine: &Machine, goal: TuningGoal, rtt: Option<Duration>) -> HostCheck {
     let host = machine.facts();
-    check(&TuningCase { host: &host, observed: None, goal, rtt, link: None })
+    check(&TuningCase { host: &host, observed: None, goal, rtt: rtt.map(given).as_ref(), path: None })
+}
+
+fn given(time: Duration) -> PathRtt {
+    PathRtt { time, source: RttSource::Given }
 }
 
 /// As the command prints it, in short.

@@ -79,6 +79,9 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("vtax tune check", "settings of this host that cost speed"),
             ("vtax tune check --rtt 20ms --goal throughput", "buffers are judged by the path's round trip"),
+            ("vtax tune check --rtt-to ssh:HOST", "the same, and vtax measures it"),
+            ("vtax tune check --path rack/web", "what is under a zone or guest of a lab, on its host"),
+            ("vtax tune check --host ssh:HOST", "settings of another host"),
             ("vtax tune check --observe 5s", "watch drops and busy CPUs while the traffic runs"),
         ],
     ),
@@ -89,7 +92,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax tune apply tcp-buffers --rtt 20ms", "buffers for a path with this round trip"),
             ("vtax tune apply tcp-buffers --persist", "also after the next start of this machine"),
             ("vtax tune apply mtu --confirm-within 60s", "brought back unless you press Enter"),
-            ("vtax tune apply offloads --in rack/web", "of a zone of a lab"),
+            ("vtax tune apply offloads --host zone:rack/web", "of a zone of a lab"),
             ("vtax tune apply --file proved.toml", "what was proved on another host"),
         ],
     ),
@@ -102,8 +105,21 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax tune prove --resume last", "go on with a proof that was stopped"),
         ],
     ),
-    ("tune revert", &[("vtax tune revert", "everything as before"), ("vtax tune revert 2", "only change 2")]),
-    ("tune status", &[("vtax tune status", "what is changed, and whether it still is")]),
+    (
+        "tune revert",
+        &[
+            ("vtax tune revert", "everything as before"),
+            ("vtax tune revert 2", "only change 2"),
+            ("vtax tune revert --host ssh:HOST", "of another host"),
+        ],
+    ),
+    (
+        "tune status",
+        &[
+            ("vtax tune status", "what is changed, and whether it still is"),
+            ("vtax tune status --host ssh:HOST", "of another host"),
+        ],
+    ),
     ("methods", &[("vtax methods", "what works on this machine"), ("vtax methods --json", "the same for programs")]),
     ("io list", &[("vtax io list", "every PCI device"), ("vtax io list -l eno1", "all that is known of one NIC")]),
     ("io create-vf", &[("vtax io create-vf eno1 --number 4", "four virtual functions of eno1")]),

@@ -4,17 +4,18 @@ mod apply;
 mod asked;
 mod check;
 mod file;
+mod on_host;
+mod path_name;
 mod persist;
 mod prove;
 mod revert;
+mod rtt;
 mod status;
 
 use clap::Subcommand;
-use vtax_change::{ChangeJournalError, HostAccess, RecoveredChanges};
-use vtax_journal::{JournalError, UndoReport};
 use vtax_run::{Locations, server::Stay};
 
-use crate::exit::{Blamed, Exit, Stop};
+use crate::exit::{Exit, Stop};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TuneVerb {
@@ -53,49 +54,10 @@ impl TuneVerb {
 
 pub(crate) fn tune(verb: &TuneVerb, places: &Locations) -> Result<Exit, Stop> {
     match verb {
-        TuneVerb::Check(args) => check::check(args),
+        TuneVerb::Check(args) => check::check(args, places),
         TuneVerb::Apply(args) => apply::apply(args, places),
         TuneVerb::Prove(args) => prove::prove(args, places),
         TuneVerb::Revert(args) => revert::revert(args, places),
         TuneVerb::Status(args) => status::status(args, places),
     }
-}
-
-fn host() -> Result<HostAccess, Stop> {
-    HostAccess::live().or_infrastructure()
-}
-
-/// Who can mend it: the user, where another vtax works on the journal.
-fn stop(error: ChangeJournalError) -> Stop {
-    match error {
-        ChangeJournalError::Journal(JournalError::Busy { .. }) => Stop::input(error),
-        error => Stop::infrastructure(error),
-    }
-}
-
-/// What was put back before anything else was done, a sentence each.
-fn told_recovered(recovered: &RecoveredChanges) -> Vec<String> {
-    let mut told = Vec::new();
-    if let Some(report) = &recovered.before_reboot {
-        told.push(format!("the machine was started again since the last change: {}", told_undone(report)));
-    }
-    let interrupted = recovered.interrupted.iter();
-    told.extend(interrupted.map(|(batch, report)| {
-        format!("change {batch} was left half done by a vtax that was killed: {}", told_undone(report))
-    }));
-    told
-}
-
-/// How an undoing went, in one sentence.
-fn told_undone(report: &UndoReport) -> String {
-    let UndoReport { reverted, already_gone, contained, foreign } = report;
-    let gone = already_gone + contained;
-    let mut text = format!("{reverted} setting{} back as before", if *reverted == 1 { "" } else { "s" });
-    if gone > 0 {
-        text += &format!(", {gone} had their value from before or are gone");
-    }
-    if !foreign.is_empty() {
-        text += &format!(", {} left alone, because another program has changed them since", foreign.len());
-    }
-    text
 }

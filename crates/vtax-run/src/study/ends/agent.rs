@@ -15,8 +15,8 @@ const LOGIN: Duration = Duration::from_secs(30);
 /// How long an agent may take for a question.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
-pub(super) struct Agent {
-    pub(super) link: AgentLink,
+pub(crate) struct Agent {
+    pub(crate) link: AgentLink,
     pub(super) facts: AgentFacts,
     here: bool,
 }

@@ -13,6 +13,7 @@ use vtax_agent::protocol::LinkAddress;
 use vtax_lab::{Lab, LabEndpoint, World};
 use vtax_model::{
     endpoint::{Control, End, Endpoint, NoPairs, pairs},
+    method::DomainKind,
     study::Row,
     topology::Name,
     units::Mtu,
@@ -22,7 +23,7 @@ use super::{
     ConnectedEnds,
     agent::{ANSWER, Agent},
     attachment::{
-        Attachment, LabPlace,
+        Attachment, LabPlace, lab_guest,
         libvirt::{Domain, LibvirtEnd},
         machine::MachineEnd,
     },
@@ -33,6 +34,7 @@ use crate::{
     events::RunEvents,
     labs,
     stop::{Blamed, Coded, Stop},
+    tuning::{SharedTuner, TuningHost},
 };
 
 /// The endpoints of a row, for one MTU or for all MTUs.
@@ -119,7 +121,26 @@ impl<'a> EndpointConnector<'a> {
         Ok(ConnectedEnds::new(connected, None, directory))
     }
 
-    fn pair(&mut self, endpoints: [&Endpoint; 2]) -> Result<[ConnectedEnd; 2], Stop> {
+    /// The host of an endpoint, to be tuned. A host or zone of a lab is a namespace of this machine and needs no agent.
+    pub(crate) fn tuned(mut self, control: &Control, tuner: &SharedTuner) -> Result<TuningHost, Stop> {
+        let endpoint = Endpoint::new(End::Responder, control.clone());
+        let found = self.candidates(&endpoint)?;
+        let place = found.and_then(|(lab, found)| Some(LabPlace { lab, endpoint: found.into_iter().next()? }));
+        match (control, place) {
+            (Control::Local, _) => Ok(TuningHost::here(tuner)),
+            (_, Some(place)) if place.endpoint.kind == DomainKind::Guest => {
+                let agent = lab_guest::only_agent(&place, &control.to_string(), self.events)?;
+                Ok(TuningHost::by_agent(Arc::new(agent)))
+            }
+            (_, Some(LabPlace { lab, endpoint })) => TuningHost::in_namespace(tuner, &lab.namespace_path(&endpoint)),
+            (_, None) => {
+                let attachment = self.attach(&endpoint, None)?;
+                Ok(TuningHost::by_agent(self.agent(&endpoint, &*attachment)?))
+            }
+        }
+    }
+
+    pub(super) fn pair(&mut self, endpoints: [&Endpoint; 2]) -> Result<[ConnectedEnd; 2], Stop> {
         let [here, there] = self.places(endpoints)?;
         let attachment = [self.attach(endpoints[0], here)?, self.attach(endpoints[1], there)?];
         let agents = [self.agent(endpoints[0], &*attachment[0])?, self.agent(endpoints[1], &*attachment[1])?];

@@ -43,7 +43,7 @@ pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
 }
 
 /// The endpoints of a lab with this name: one of a zone or guest, and one of a host for each of its wires.
-pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> Result<Vec<LabEndpoint>, Stop> {
+pub(crate) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> Result<Vec<LabEndpoint>, Stop> {
     let named: Vec<&LabEndpoint> = lab.endpoints().iter().filter(|endpoint| endpoint.name == *domain).collect();
     let name = &lab.blueprint().lab;
     if named.is_empty() {

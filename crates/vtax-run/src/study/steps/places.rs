@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use vtax_agent::tuning::read_host;
 use vtax_change::{Change, ChangeError, HostAccess, NamespaceRef};
-use vtax_host::inspect::{HostFacts, LiveNics, SystemRoot};
 use vtax_model::{foreign::ForeignText, study::TuningStep};
-use vtax_sys::{netns::NetNs, tree::FileTree};
-use vtax_tune::{HostCheck, Proposal, TuningCase, TuningGoal, plan};
+use vtax_sys::netns::NetNs;
+use vtax_tune::{GuestsOnPath, HostCheck, Proposal, TuningCase, TuningGoal, TuningPath, plan};
 
 use crate::stop::{Blamed, Stop};
 
@@ -34,17 +34,11 @@ impl TunedPlace {
 
     /// What all rules say here.
     pub(super) fn look(&self, goal: TuningGoal) -> Result<HostCheck, Stop> {
-        let facts = match &self.path {
-            None => HostFacts::read(&SystemRoot::live(), &LiveNics),
-            Some(path) => {
-                let inside = NetNs::open(path).or_infrastructure()?;
-                let sys = FileTree::sysfs_of(&inside).or_infrastructure()?;
-                let tree = SystemRoot::live_with_sys(&sys.path());
-                inside.run(|| HostFacts::read(&tree, &LiveNics)).or_infrastructure()?
-            }
-        };
-        let link = self.link.as_ref().map(ForeignText::raw);
-        Ok(vtax_tune::check(&TuningCase { host: &facts, observed: None, goal, rtt: None, link }))
+        let inside = self.path.as_deref().map(NetNs::open).transpose().or_infrastructure()?;
+        let facts = read_host(inside.as_ref()).or_infrastructure()?;
+        let link = self.link.iter().cloned();
+        let path = self.link.as_ref().map(|_| TuningPath::under(&facts, link, GuestsOnPath::All));
+        Ok(vtax_tune::check(&TuningCase { host: &facts, observed: None, goal, rtt: None, path: path.as_ref() }))
     }
 
     /// What a step changes here.

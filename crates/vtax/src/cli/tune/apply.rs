@@ -11,12 +11,14 @@ use rustix::{
     io::Errno,
 };
 use serde::Serialize;
-use vtax_change::{Change, ChangeJournal};
+use vtax_agent::protocol::{TriedOut, WantedChanges};
+use vtax_change::Change;
+use vtax_journal::BatchId;
 use vtax_model::units::Span;
-use vtax_run::{Interrupt, Locations, RunEvents, study::find_rule};
+use vtax_run::{Interrupt, Locations, RunEvents, TuningHost, study::find_rule};
 use vtax_tune::{ChangeRisk, CheckedRule, HostCheck, KeptPlan, NotKept, Proposal, RULES, TuningFinding, TuningRemedy};
 
-use super::{asked::AskedArgs, file::TuningFile, host, persist, stop, told_recovered, told_undone};
+use super::{asked::AskedArgs, file::TuningFile, on_host::HostArgs, persist};
 use crate::{
     cli::answer,
     exit::{Blamed, Exit, Stop},
@@ -88,7 +90,7 @@ impl ApplyArgs {
 
 pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> {
     let rules = wanted(args)?;
-    let looked = args.asked.look()?;
+    let looked = args.asked.look(places)?;
     let found: Vec<&CheckedRule<TuningFinding>> =
         looked.check.findings.iter().filter(|found| rules.contains(&found.rule)).collect();
     told_without_finding(&looked.check, &rules, args.wanted.all_safe)
@@ -103,31 +105,45 @@ pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> 
         let changes = [plan.changes, plan.lines].concat();
         AppliedRecord { schema: "vtax.tune-applied/v1", id, changes, not_kept: plan.not_kept, advice }
     };
-
+    let wanted = WantedChanges { proposals, persist: args.persist };
     if args.dry_run {
-        let plan = persist::planned(&mut host()?, &looked, &proposals, args.persist.then_some(&[]))?;
-        return answer(args.json, &record(None, plan), told_dry);
+        return answer(args.json, &record(None, looked.host.plan(&wanted)?), told_dry);
     }
-    let (mut journal, recovered) = ChangeJournal::start(&places.tuning_dir()?, host()?).map_err(stop)?;
-    told_recovered(&recovered).iter().for_each(|line| tell(format_args!("{line}")));
-    let standing = persist::standing(&journal);
-    let plan = persist::planned(journal.host(), &looked, &proposals, args.persist.then_some(&standing))?;
-    if plan.changes.is_empty() && plan.lines.is_empty() {
-        journal.close().map_err(stop)?;
-        return answer(args.json, &record(None, plan), told);
+    let tried = try_out(&looked.host, &wanted, args.confirm_within)?;
+    if let Some(batch) = tried.batch
+        && !is_confirmed(&looked.host, batch, args.confirm_within.filter(|_| !tried.plan.changes.is_empty()))?
+    {
+        return Ok(Exit::NotReached);
     }
-    // Lines alone cut no connection.
-    let id = match args.confirm_within.filter(|_| !plan.changes.is_empty()) {
-        None => journal.apply([plan.changes.clone(), plan.lines.clone()].concat()).map_err(stop)?,
-        Some(time) => match confirmed(&mut journal, &plan, time.0)? {
-            Some(id) => id,
-            None => {
-                journal.close().map_err(stop)?;
-                return Ok(Exit::NotReached);
-            }
-        },
-    };
-    answer(args.json, &record(Some(id.to_string()), plan), told)
+    let record = record(tried.batch.map(|batch| batch.to_string()), tried.plan);
+    answer(args.json, &record, |record| told(record, args.asked.on()))
+}
+
+/// Makes the changes. A host with an agent brings them back by itself, a moment later than this program would.
+fn try_out(host: &TuningHost, wanted: &WantedChanges, confirm: Option<Span>) -> Result<TriedOut, Stop> {
+    const LATER: Duration = Duration::from_secs(1);
+    let tried = host.try_out(wanted, confirm.map(|time| time.0.saturating_add(LATER)))?;
+    tried.recovered.iter().for_each(|recovered| tell(format_args!("{recovered}")));
+    Ok(tried)
+}
+
+/// Lets the changes stay, if the user says so or isn't to be asked. Only then are they kept over a restart.
+fn is_confirmed(host: &TuningHost, batch: BatchId, confirm: Option<Span>) -> Result<bool, Stop> {
+    let Some(time) = confirm else { return host.keep(batch).map(|()| true) };
+    let interrupt =
+        Interrupt::catch_telling("everything is brought back", &RunEvents::default()).map_err(Stop::infrastructure)?;
+    tell(format_args!("Changed. Press Enter within {time} to keep it; otherwise everything is brought back."));
+    if wait_for_enter(time.0, &interrupt) {
+        return host.keep(batch).map(|()| true);
+    }
+    match host.revert(batch) {
+        Ok(report) => tell(format_args!("Not confirmed: {report}.")),
+        Err(error) => {
+            tell(format_args!("Not confirmed. If the host can't be reached, it brings everything back by itself."));
+            return Err(error);
+        }
+    }
+    Ok(false)
 }
 
 /// The rules that the user asks for.
@@ -156,29 +172,6 @@ fn advice(found: &CheckedRule<TuningFinding>) -> Option<CheckedRule<String>> {
         }
         TuningRemedy::Change(_) => None,
     }
-}
-
-/// Makes the changes, and brings them back unless the user confirms them. If vtax is killed meanwhile, the next
-/// `vtax tune` brings them back. Only what was confirmed is kept over a restart.
-fn confirmed(
-    journal: &mut ChangeJournal,
-    plan: &KeptPlan,
-    time: Duration,
-) -> Result<Option<vtax_journal::BatchId>, Stop> {
-    let interrupt =
-        Interrupt::catch_telling("everything is brought back", &RunEvents::default()).map_err(Stop::infrastructure)?;
-    let id = journal.try_out(plan.changes.clone()).map_err(stop)?;
-    tell(format_args!(
-        "Changed. Press Enter within {} to keep it; otherwise everything is brought back.",
-        vtax_model::units::Span(time)
-    ));
-    if wait_for_enter(time, &interrupt) {
-        journal.keep_with(id, plan.lines.clone()).map_err(stop)?;
-        return Ok(Some(id));
-    }
-    let report = journal.revert(id).map_err(stop)?;
-    tell(format_args!("Not confirmed: {}.", told_undone(&report)));
-    Ok(None)
 }
 
 /// Waits for a whole line. The end of the input is no confirmation: the connection may have been cut.
@@ -212,10 +205,11 @@ fn told_dry(record: &AppliedRecord) -> String {
     }
 }
 
-fn told(record: &AppliedRecord) -> String {
+fn told(record: &AppliedRecord, on: &HostArgs) -> String {
     let Some(id) = &record.id else { return nothing(record) };
+    let host = on.words();
     format!(
-        "Change {id}:\n{}{}{}\nvtax tune revert {id} brings it back. Measure before and after: that it helps here isn't shown yet.\n",
+        "Change {id}:\n{}{}{}\nvtax tune revert {id}{host} brings it back. Measure before and after: that it helps here isn't shown yet.\n",
         list(&record.changes),
         persist::told(&record.not_kept),
         told_advice(record)

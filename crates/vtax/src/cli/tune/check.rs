@@ -4,7 +4,10 @@ use clap::Args;
 use serde::Serialize;
 use vtax_model::foreign::ForeignText;
 use vtax_report::{Options, Section, SectionPart, View};
-use vtax_tune::{ChangeRisk, CheckedRule, HostCheck, RULES, TuningFinding, TuningGoal, TuningRemedy, TuningRule};
+use vtax_run::Locations;
+use vtax_tune::{
+    ChangeRisk, CheckedRule, HostCheck, PathRtt, RULES, TuningFinding, TuningGoal, TuningRemedy, TuningRule,
+};
 
 use super::asked::AskedArgs;
 use crate::{
@@ -30,16 +33,32 @@ struct CheckRecord {
     schema: &'static str,
     host: ForeignText,
     goal: TuningGoal,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rtt: Option<RttRecord>,
     #[serde(flatten)]
     check: HostCheck,
 }
 
-pub(super) fn check(args: &CheckArgs) -> Result<Exit, Stop> {
-    let looked = args.asked.look()?;
+/// The round trip that was judged by.
+#[derive(Serialize)]
+struct RttRecord {
+    us: f64,
+    source: String,
+}
+
+impl RttRecord {
+    fn of(rtt: &PathRtt) -> RttRecord {
+        RttRecord { us: rtt.time.as_secs_f64() * 1e6, source: rtt.source.to_string() }
+    }
+}
+
+pub(super) fn check(args: &CheckArgs, places: &Locations) -> Result<Exit, Stop> {
+    let looked = args.asked.look(places)?;
     let record = CheckRecord {
         schema: "vtax.tune-check/v1",
         host: looked.facts.hostname,
         goal: args.asked.goal(),
+        rtt: looked.rtt.as_ref().map(RttRecord::of),
         check: looked.check,
     };
     answer(args.json, &record, |record| told(record, args.detail))
@@ -70,9 +89,11 @@ fn summary(record: &CheckRecord) -> String {
         1 => "1 setting costs speed, or may".to_owned(),
         count => format!("{count} settings cost speed, or may; the one that is expected to bring most comes first"),
     };
+    let rtt = record.rtt.as_ref();
+    let rtt = rtt.map_or_else(String::new, |rtt| format!(" The round trip is {:.1} µs: {}.", rtt.us, rtt.source));
     format!(
-        "On {}, {found}. {} checks are good, {} are about what this host doesn't have, {} can't be told. Nothing was \
-         changed.",
+        "On {}, {found}. {} checks are good, {} are about what this host doesn't have, {} can't be told.{rtt} Nothing \
+         was changed.",
         record.host,
         good.len(),
         not_here.len(),

@@ -10,7 +10,7 @@ use vtax_model::{run::GuestMachine, units::Mtu};
 use super::{super::agent::Agent, Attachment, GuestProcess, LabPlace};
 use crate::{
     events::RunEvents,
-    labs::wait_for_agent,
+    labs::{self, wait_for_agent},
     stop::{Blamed, Stop},
 };
 
@@ -24,6 +24,16 @@ pub(super) struct LabGuest {
     guest: PlannedGuest,
     /// Whether the lab was built for this run. The run changes the MTU of such a guest and pins its virtual CPUs.
     is_ours: bool,
+}
+
+/// The agent of a guest whose NIC stays as it is: it isn't measured.
+pub(in crate::study::ends) fn only_agent(place: &LabPlace, name: &str, events: &RunEvents) -> Result<Agent, Stop> {
+    let connect = || -> miette::Result<Agent> {
+        let mut qemu = place.lab.guest(&place.endpoint.name)?;
+        wait_for_agent(&mut qemu, None, events)?;
+        Agent::greeted(labs::connect(name, &qemu)?)
+    };
+    connect().or_infrastructure()
 }
 
 impl LabGuest {

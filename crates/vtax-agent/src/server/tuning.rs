@@ -1,0 +1,71 @@
+//! Tunes the agent's machine, on a thread of its own: a change of a link may take seconds, and meanwhile the agent measures
+//! and answers.
+
+use std::{
+    io,
+    sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError},
+    thread,
+    time::Instant,
+};
+
+use super::{desk::OwnerEvent, session::run_guarded};
+use crate::{
+    limits::TUNING_ORDERS_MOST,
+    protocol::{CallId, Fault, FaultKind, Reply, TuningOrder},
+    tuning::{TunedMachine, TuningError},
+};
+
+/// The orders to the thread that tunes. When this is dropped, what isn't kept is undone, and then
+/// [`OwnerEvent::TuningEnded`] comes.
+pub(super) struct TuningThread(SyncSender<(CallId, TuningOrder)>);
+
+impl TuningThread {
+    pub(super) fn start(machine: Box<dyn TunedMachine>, events: SyncSender<OwnerEvent>) -> io::Result<TuningThread> {
+        let (sender, orders) = mpsc::sync_channel(TUNING_ORDERS_MOST);
+        let run = move || {
+            obey_all(machine, &orders, &events);
+            let _ = events.send(OwnerEvent::TuningEnded);
+        };
+        thread::Builder::new().name("tuning".into()).spawn(run)?;
+        Ok(TuningThread(sender))
+    }
+
+    /// False if too many orders wait already.
+    pub(super) fn order(&self, id: CallId, order: TuningOrder) -> bool {
+        !matches!(self.0.try_send((id, order)), Err(TrySendError::Full(_)))
+    }
+}
+
+/// Takes one order at a time, until there will be none any more.
+fn obey_all(
+    mut machine: Box<dyn TunedMachine>,
+    orders: &Receiver<(CallId, TuningOrder)>,
+    events: &SyncSender<OwnerEvent>,
+) {
+    loop {
+        match next(orders, machine.deadline()) {
+            Ok((id, order)) => {
+                let obeyed = || machine.obey(order).map(|reply| Reply::Tuned(Box::new(reply))).map_err(Fault::from);
+                let outcome = run_guarded(obeyed);
+                if events.send(OwnerEvent::Tuned { id, outcome }).is_err() {
+                    return;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => machine.expire(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn next<T>(orders: &Receiver<T>, deadline: Option<Instant>) -> Result<T, RecvTimeoutError> {
+    match deadline {
+        None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        Some(deadline) => orders.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+    }
+}
+
+impl From<TuningError> for Fault {
+    fn from(error: TuningError) -> Fault {
+        Fault::of(FaultKind::System, &error)
+    }
+}

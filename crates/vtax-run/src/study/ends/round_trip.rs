@@ -1,0 +1,41 @@
+//! One short measurement of a round trip, which is no run.
+
+use std::{env, time::Duration};
+
+use miette::miette;
+use vtax_agent::measure::measure;
+use vtax_model::{
+    endpoint::{Control, End, Endpoint},
+    options::TestOptions,
+    units::{ByteSize, Span},
+    workload::{TestSpec, Transport, Warmup, Workload},
+};
+
+use super::{ConnectedEnds, EndpointConnector};
+use crate::stop::{Blamed, Stop};
+
+impl EndpointConnector<'_> {
+    /// The median of 1-byte requests between two ends.
+    pub(crate) fn round_trip(mut self, from: &Control, to: &Control) -> Result<Duration, Stop> {
+        let ends = [Endpoint::new(End::Initiator, from.clone()), Endpoint::new(End::Responder, to.clone())];
+        let pair = self.pair([&ends[0], &ends[1]])?;
+        let place = ConnectedEnds::new(Vec::new(), None, &env::temp_dir());
+        let order = place.pair(&pair, &spec());
+        let (report, _) = measure(order.initiator, order.responder, &order.order).or_infrastructure()?;
+        let median = report.rtt.filter(|rtt| !rtt.is_empty()).map(|rtt| Duration::from_nanos(rtt.percentile(50.0)));
+        let nothing = || miette!(code = "nothing-measured", "no request from {from} to {to} was answered; give --rtt");
+        median.ok_or_else(nothing).or_infrastructure()
+    }
+}
+
+fn spec() -> TestSpec {
+    TestSpec {
+        transport: Transport::Tcp,
+        workload: Workload::Rr { request: ByteSize(1), response: ByteSize(1) },
+        streams: 1,
+        warmup: Warmup::For(Span::from_millis(50)),
+        duration: Span::from_millis(500),
+        slices: None,
+        options: TestOptions::default(),
+    }
+}

@@ -1,0 +1,224 @@
+//! A host whose settings are read and changed: this machine, or another one by its agent.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use vtax_agent::{
+    protocol::{RevertReport, TriedOut, TuningStatus, WantedChanges},
+    tuning::{Tuner, connect_time, read_host},
+};
+use vtax_change::NamespaceRef;
+use vtax_host::inspect::HostFacts;
+use vtax_journal::BatchId;
+use vtax_lab::{Lifetime, World};
+use vtax_model::{endpoint::Control, foreign::ForeignText, method::DomainKind, topology::Name, units::Span};
+use vtax_sys::netns::NetNs;
+use vtax_tune::{GuestsOnPath, KeptPlan, Observation};
+
+use crate::{
+    events::RunEvents,
+    labs,
+    locations::Locations,
+    stop::{Blamed, Stop},
+    study::{Agent, EndpointConnector, lookup},
+};
+
+/// A host whose settings are read and changed. Changes that are tried out are undone when this is dropped.
+///
+/// It stays usable while its agent measures: each order is a call on the same link.
+pub struct TuningHost(Reached);
+
+enum Reached {
+    Here { tuner: SharedTuner, namespace: Option<OpenNamespace> },
+    Agent(Arc<Agent>),
+}
+
+/// Changes of this machine. Its namespaces have one journal, so whoever tunes several of them shares this.
+#[derive(Debug, Clone)]
+pub struct SharedTuner(Arc<Mutex<Tuner>>);
+
+/// A network namespace of this machine.
+struct OpenNamespace {
+    namespace: NetNs,
+    name: NamespaceRef,
+}
+
+impl SharedTuner {
+    /// The changes of this machine that are noted where `places` says.
+    pub fn new(places: &Locations) -> Result<SharedTuner, Stop> {
+        Ok(SharedTuner(Arc::new(Mutex::new(Tuner::new(places.tuning_dir()?)))))
+    }
+
+    /// Each order leaves the tuner whole, whatever happened in it.
+    fn lock(&self) -> MutexGuard<'_, Tuner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TuningHost {
+    /// The host that `control` names. A host or zone of a lab is a namespace of this machine, so it needs no agent.
+    pub fn reach(control: &Control, places: &Locations, events: &RunEvents) -> Result<TuningHost, Stop> {
+        let tuner = SharedTuner::new(places)?;
+        let in_lab = matches!(control, Control::Zone { .. });
+        let world = in_lab.then(|| World::enter(Lifetime::Ephemeral)).transpose().or_infrastructure()?;
+        // No agent is started on this machine, so its program may be missing.
+        let program = match control {
+            Control::Ssh(_) | Control::Libvirt { .. } => places.agent_program()?,
+            Control::Local | Control::Zone { .. } => PathBuf::new(),
+        };
+        EndpointConnector::new(world.as_ref(), &program, events).tuned(control, &tuner)
+    }
+
+    /// This machine.
+    pub(crate) fn here(tuner: &SharedTuner) -> TuningHost {
+        TuningHost(Reached::Here { tuner: tuner.clone(), namespace: None })
+    }
+
+    /// The network namespace of this machine that is pinned at `path`.
+    pub(crate) fn in_namespace(tuner: &SharedTuner, path: &Path) -> Result<TuningHost, Stop> {
+        let namespace = NetNs::open(path).or_infrastructure()?;
+        let namespace = Some(OpenNamespace { namespace, name: NamespaceRef::at(path).or_infrastructure()? });
+        Ok(TuningHost(Reached::Here { tuner: tuner.clone(), namespace }))
+    }
+
+    /// The machine of an agent.
+    pub(crate) fn by_agent(agent: Arc<Agent>) -> TuningHost {
+        TuningHost(Reached::Agent(agent))
+    }
+
+    /// Reads the host.
+    pub fn facts(&self) -> Result<HostFacts, Stop> {
+        match &self.0 {
+            Reached::Here { namespace, .. } => {
+                read_host(namespace.as_ref().map(|open| &open.namespace)).or_infrastructure()
+            }
+            Reached::Agent(agent) => told(agent.link.host_facts()),
+        }
+    }
+
+    /// Watches the counters of the host, which was read before, for a time.
+    pub fn observe(&self, before: HostFacts, time: Duration) -> Result<(HostFacts, Observation), Stop> {
+        let begun = Instant::now();
+        thread::sleep(time);
+        let facts = self.facts()?;
+        Ok((facts, Observation { before, seconds: begun.elapsed().as_secs_f64() }))
+    }
+
+    /// How long TCP connections from the host to this address take.
+    pub fn connect_time(&self, to: SocketAddr) -> Result<Duration, Stop> {
+        match &self.0 {
+            Reached::Here { namespace, .. } => told(connect_time(namespace.as_ref().map(|open| &open.namespace), to)),
+            Reached::Agent(agent) => told(agent.link.connect_time(to)),
+        }
+    }
+
+    /// The median of 1-byte requests from a host to another end, by vtax's agents at both. They are gone afterwards.
+    pub fn round_trip(from: &Control, to: &Control, places: &Locations, events: &RunEvents) -> Result<Duration, Stop> {
+        let in_lab = [from, to].iter().any(|control| matches!(control, Control::Zone { .. }));
+        let world = in_lab.then(|| World::enter(Lifetime::Ephemeral)).transpose().or_infrastructure()?;
+        EndpointConnector::new(world.as_ref(), &places.agent_program()?, events).round_trip(from, to)
+    }
+
+    /// What is wanted would change this.
+    pub fn plan(&self, wanted: &WantedChanges) -> Result<KeptPlan, Stop> {
+        match &self.0 {
+            Reached::Here { tuner, namespace } => told(tuner.lock().plan(name(namespace), wanted)),
+            Reached::Agent(agent) => told(agent.link.plan_changes(wanted)),
+        }
+    }
+
+    /// Makes changes that are undone if this is dropped, or when they are reverted. A host with an agent undoes them by
+    /// itself after `within`, even if it can't be reached any more. If the process that has made them is killed, the next
+    /// vtax there undoes them before it changes anything.
+    pub fn try_out(&self, wanted: &WantedChanges, within: Option<Duration>) -> Result<TriedOut, Stop> {
+        match &self.0 {
+            Reached::Here { tuner, namespace } => told(tuner.lock().try_out(name(namespace), wanted, within)),
+            Reached::Agent(agent) => told(agent.link.try_out(wanted, within.map(Span))),
+        }
+    }
+
+    /// Lets changes stay that are tried out.
+    pub fn keep(&self, batch: BatchId) -> Result<(), Stop> {
+        match &self.0 {
+            Reached::Here { tuner, .. } => told(tuner.lock().keep(batch)),
+            Reached::Agent(agent) => told(agent.link.keep(batch)),
+        }
+    }
+
+    /// Brings the values from before one change back.
+    pub fn revert(&self, batch: BatchId) -> Result<RevertReport, Stop> {
+        match &self.0 {
+            Reached::Here { tuner, .. } => told(tuner.lock().revert(batch)),
+            Reached::Agent(agent) => told(agent.link.revert(Some(batch))),
+        }
+    }
+
+    /// Brings all values from before back, in all namespaces of the machine.
+    pub fn revert_all(&self) -> Result<RevertReport, Stop> {
+        match &self.0 {
+            Reached::Here { tuner, .. } => told(tuner.lock().revert_all()),
+            Reached::Agent(agent) => told(agent.link.revert(None)),
+        }
+    }
+
+    /// The changes that are made on the machine, and what the settings are now.
+    pub fn status(&self) -> Result<TuningStatus, Stop> {
+        match &self.0 {
+            Reached::Here { tuner, .. } => told(tuner.lock().status()),
+            Reached::Agent(agent) => told(agent.link.tuning_status()),
+        }
+    }
+}
+
+/// The links under a zone or guest of a lab.
+#[derive(Debug)]
+pub struct LabPath {
+    /// The host that has them.
+    pub host: Control,
+    /// The links from the zone or guest to the wire.
+    pub links: Vec<ForeignText>,
+    /// The guest itself, if it is one.
+    pub guests: GuestsOnPath,
+}
+
+impl LabPath {
+    /// The path under a zone or guest of a lab that is up. That of a host is all of its wires.
+    pub fn under(lab: &Name, domain: &Name) -> Result<LabPath, Stop> {
+        let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
+        let lab = labs::open(&world, lab)?;
+        let ends = lookup::candidates(&lab, domain, None)?;
+        let host = ends[0].host.clone();
+        let places = ends.iter().flat_map(|end| &end.stack).filter(|place| place.namespace == host);
+        let links = places.map(|place| place.link.to_string().into()).collect();
+        let guests = match ends[0].kind {
+            DomainKind::Guest => GuestsOnPath::One(lab.guest(domain).or_infrastructure()?.process().pid.0),
+            DomainKind::Zone => GuestsOnPath::None,
+            DomainKind::Primary => GuestsOnPath::All,
+        };
+        let host = Control::Zone { lab: Some(lab.blueprint().lab.clone()), domain: host };
+        Ok(LabPath { host, links, guests })
+    }
+}
+
+fn name(namespace: &Option<OpenNamespace>) -> Option<&NamespaceRef> {
+    namespace.as_ref().map(|open| &open.name)
+}
+
+/// What the user can mend by waiting, or by naming another change.
+const INPUT: [&str; 3] = ["name-in-use", "no-such-change", "not-tried-out"];
+
+/// Who can mend an error: this machine's and an agent's have the same codes.
+fn told<T, E: miette::Diagnostic + Send + Sync + 'static>(result: Result<T, E>) -> Result<T, Stop> {
+    result.map_err(|error| {
+        let code = error.code().map(|code| code.to_string());
+        match code.is_some_and(|code| INPUT.contains(&code.as_str())) {
+            true => Stop::input(error),
+            false => Stop::infrastructure(error),
+        }
+    })
+}

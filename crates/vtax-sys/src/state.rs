@@ -1,0 +1,25 @@
+//! Where a user's programs keep what outlives them.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+/// The folder that is named, by the caller or by `VTAX_STATE`. None if nobody names one.
+pub fn named(by_caller: Option<&Path>) -> Option<PathBuf> {
+    by_caller.map(Path::to_owned).or_else(|| variable("VTAX_STATE").map(PathBuf::from))
+}
+
+/// The folder of vtax, by the XDG Base Directory Specification. None if nobody names one and the user has no home.
+pub fn folder(by_caller: Option<&Path>) -> Option<PathBuf> {
+    // The specification says that a relative path is to be ignored.
+    let base = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let xdg = || base("XDG_STATE_HOME").map(|base| base.join("vtax"));
+    let home = || base("HOME").map(|home| home.join(".local/state/vtax"));
+    named(by_caller).or_else(xdg).or_else(home)
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}

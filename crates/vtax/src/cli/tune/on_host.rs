@@ -1,0 +1,41 @@
+//! Which host is tuned.
+
+use clap::Args;
+use vtax_model::endpoint::Control;
+use vtax_run::{Locations, TuningHost};
+
+use crate::{exit::Stop, progress};
+
+#[derive(Debug, Args)]
+pub(super) struct HostArgs {
+    /// Another host: ssh:HOST, libvirt:NAME (a virtual machine that libvirt runs), zone:NAME or zone:LAB/NAME (a zone,
+    /// host or guest of a lab that is up) [default: this machine]
+    #[arg(long, value_name = "HOST")]
+    host: Option<Control>,
+}
+
+impl HostArgs {
+    pub(super) fn control(&self) -> Control {
+        self.host.clone().unwrap_or(Control::Local)
+    }
+
+    /// The only host that it can be, unless the user names another one.
+    pub(super) fn only(&self, only: &Control) -> Result<Control, Stop> {
+        match &self.host {
+            Some(host) if host != only => Err(Stop::input(miette::miette!(
+                code = "option-not-for-this",
+                "the path is on {only}, and --host says {host}; leave --host out"
+            ))),
+            _ => Ok(only.clone()),
+        }
+    }
+
+    pub(super) fn reach(&self, places: &Locations) -> Result<TuningHost, Stop> {
+        TuningHost::reach(&self.control(), places, &progress::terminal())
+    }
+
+    /// ` --host HOST`, to be added to a command that the user is told of.
+    pub(super) fn words(&self) -> String {
+        self.host.as_ref().map_or_else(String::new, |host| format!(" --host {host}"))
+    }
+}

@@ -1,0 +1,58 @@
+//! `vtax tune --host` with a guest of a lab: the agent in it changes the guest, and nothing else.
+
+use serde_json::Value;
+
+use super::{
+    Bench, json,
+    lab_guests::{Down, GUEST, lab_file},
+    tuning::{SMALL, WMEM},
+};
+
+const HOST: [&str; 2] = ["--host", "zone:t-tune-vm/db"];
+const FILE: &str = "/proc/sys/net/ipv4/tcp_wmem";
+
+fn wmem(bench: &Bench) -> String {
+    let text = bench.printed(&["lab", "exec", "t-tune-vm", "db", "--", "cat", FILE]);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The first link of the host behind the guest's NIC.
+fn tap(built: &Value) -> String {
+    let ends = built["endpoints"].as_array().expect("a list");
+    let end = ends.iter().find(|end| end["name"] == "db").expect("the guest");
+    end["interface"].as_str().expect("a name").to_owned()
+}
+
+fn tune(bench: &Bench, arguments: &[&str]) -> Value {
+    json(bench, &[&["tune"], arguments, &HOST, &["--json"]].concat())
+}
+
+#[test]
+fn settings_of_a_guest_are_changed_in_it_and_brought_back() {
+    let bench = Bench::with("lab.toml", &lab_file("t-tune-vm", GUEST));
+    let _down = Down(&bench, "t-tune-vm");
+    let built = json(&bench, &["lab", "up", "lab.toml", "--json"]);
+    let spoil = format!("echo {SMALL} > {FILE}");
+    bench.printed(&["lab", "exec", "t-tune-vm", "db", "--", "sh", "-c", &spoil]);
+
+    let check = tune(&bench, &["check"]);
+    let found = check["findings"].as_array().expect("a list").iter().find(|found| found["rule"] == "tcp-buffers");
+    assert_eq!(found.expect("it is found")["says"]["object"], WMEM, "{check}");
+    let applied = tune(&bench, &["apply", "tcp-buffers"]);
+    // The kernel of a guest with little memory has chosen a small receive buffer by itself.
+    let settings = applied["changes"].as_array().map_or(0, Vec::len);
+    assert!(applied["id"] == "1" && settings > 0, "{applied}");
+    assert_ne!(wmem(&bench), SMALL);
+    // What is under the guest is on its host.
+    let tap = tap(&built);
+    bench.printed(&["lab", "exec", "t-tune-vm", "sut", "--", "ip", "link", "set", &tap, "mtu", "600"]);
+    let under = json(&bench, &["tune", "check", "--path", "t-tune-vm/db", "--json"]);
+    let found = under["findings"].as_array().expect("a list").iter();
+    assert!(found.clone().any(|found| found["rule"] == "mtu" && found["says"]["object"] == tap.as_str()), "{under}");
+    // The guest has its own journal, and this machine's knows nothing of it.
+    let status = tune(&bench, &["status"]);
+    assert_eq!(status["changes"][0]["settings"][0]["is_ours"], true, "{status}");
+    assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
+    assert_eq!(tune(&bench, &["revert"])["reverted"], settings);
+    assert_eq!(wmem(&bench), SMALL);
+}
