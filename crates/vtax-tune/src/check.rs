@@ -1,5 +1,7 @@
 //! Asks all rules, and ranks what they found.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use vtax_host::inspect::UnusableFile;
 
@@ -34,8 +36,17 @@ pub struct CheckedRule<T> {
 
 /// Asks all rules that serve the goal of the case.
 pub fn check(case: &TuningCase<'_>) -> HostCheck {
+    ask(case, |rule| rule.goal.serves(case.goal))
+}
+
+/// Asks the rules of these names, whatever they serve.
+pub fn check_named(case: &TuningCase<'_>, names: &BTreeSet<&str>) -> HostCheck {
+    ask(case, |rule| names.contains(rule.id))
+}
+
+fn ask(case: &TuningCase<'_>, wanted: impl Fn(&TuningRule) -> bool) -> HostCheck {
     let mut checked = HostCheck { findings: vec![], good: vec![], not_here: vec![], unknown: vec![] };
-    for rule in RULES.iter().filter(|rule| rule.goal.serves(case.goal)) {
+    for rule in RULES.iter().filter(|rule| wanted(rule)) {
         outcomes(rule, case).into_iter().for_each(|outcome| checked.add(rule, outcome));
     }
     // Of two that are expected to bring the same, the one that risks less comes first.

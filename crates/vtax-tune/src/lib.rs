@@ -20,7 +20,7 @@ mod rules;
 mod setting;
 
 pub use case::{PathRtt, RttSource, TuningCase, TuningGoal};
-pub use check::{CheckedRule, HostCheck, check};
+pub use check::{CheckedRule, HostCheck, check, check_named};
 pub use finding::{ExpectedGain, RuleOutcome, TuningFinding, TuningRemedy};
 pub use keep::{KeptPlan, NotKept, plan_kept};
 pub use observed::Observation;

@@ -89,7 +89,8 @@ impl StepSwitch {
         for report in recovered.before_reboot.iter().chain(recovered.interrupted.iter().map(|(_, report)| report)) {
             events.tell(format_args!("note: changes that a killed vtax has left were taken back: {}", told(report)));
         }
-        let seen = places.iter().map(|place| place.look(goal)).collect::<Result<Vec<_>, _>>()?;
+        let rules = wanted.iter().flat_map(|step| &step.rules).map(String::as_str).collect();
+        let seen = places.iter().map(|place| place.look(goal, &rules)).collect::<Result<Vec<_>, _>>()?;
         let (mut steps, mut without) = (Vec::new(), Vec::new());
         for step in wanted {
             match changes_of(step, places, &seen, journal.host()) {

@@ -1,6 +1,9 @@
 //! A network stack of the path, whose settings a step changes.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use vtax_agent::tuning::read_host;
 use vtax_change::{Change, ChangeError, HostAccess, NamespaceRef};
@@ -32,13 +35,14 @@ impl TunedPlace {
         TunedPlace { namespace: None, path: None, link: Some(link.clone()) }
     }
 
-    /// What all rules say here.
-    pub(super) fn look(&self, goal: TuningGoal) -> Result<HostCheck, Stop> {
+    /// What these rules say here. They were named, so they are asked whatever they serve.
+    pub(super) fn look(&self, goal: TuningGoal, rules: &BTreeSet<&str>) -> Result<HostCheck, Stop> {
         let inside = self.path.as_deref().map(NetNs::open).transpose().or_infrastructure()?;
         let facts = read_host(inside.as_ref()).or_infrastructure()?;
         let link = self.link.iter().cloned();
         let path = self.link.as_ref().map(|_| TuningPath::under(&facts, link, GuestsOnPath::All));
-        Ok(vtax_tune::check(&TuningCase { host: &facts, observed: None, goal, rtt: None, path: path.as_ref() }))
+        let case = TuningCase { host: &facts, observed: None, goal, rtt: None, path: path.as_ref() };
+        Ok(vtax_tune::check_named(&case, rules))
     }
 
     /// What a step changes here.
