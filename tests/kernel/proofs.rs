@@ -44,7 +44,7 @@ fn a_small_buffer_is_proved_to_cost_bandwidth_and_its_change_is_kept() {
     // What was kept is a change like all others, and the file makes the same one elsewhere.
     let (of_run, runs) = (proved["run"].as_str().expect("an id"), bench.printed(&["results", "list"]));
     assert!(runs.contains(of_run), "{runs}");
-    bench.printed(&["tune", "revert", proved["id"].as_str().expect("a number")]);
+    bench.printed(&["tune", "revert", &proved["changes"][0]["id"].to_string()]);
     assert_eq!(sysctl(&bench, "t-prove", WMEM), SMALL);
     let applied = json(&bench, &["tune", "apply", "--file", &kept, "--host", "zone:t-prove/web-1", "--json"]);
     assert_eq!(applied["changes"].as_array().map(Vec::len), Some(1), "{applied}");
@@ -70,7 +70,7 @@ fn a_killed_proof_leaves_no_setting_changed_and_goes_on() {
     assert!(seen, "the step was never in force");
     let proved = json(&bench, &["tune", "prove", "--resume", "last", "--keep-none", "--budget", "60s", "--json"]);
     assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");
-    assert_eq!((sysctl(&bench, "t-prove-kill", WMEM).as_str(), proved.get("id")), (SMALL, None));
+    assert_eq!((sysctl(&bench, "t-prove-kill", WMEM).as_str(), &proved["changes"]), (SMALL, &serde_json::json!([])));
     assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
 }
 

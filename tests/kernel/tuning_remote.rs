@@ -63,6 +63,24 @@ fn settings_of_another_host_are_found_changed_and_brought_back_there() {
     assert_eq!(wmem(&far), SMALL);
 }
 
+#[test]
+fn settings_of_another_host_are_proved_and_kept_there() {
+    let bench = remote::bench("t-prove-ssh");
+    let far = spoilt(&bench, "t-prove-ssh");
+    let prove = ["tune", "prove", "tcp-buffers", "--from", "ssh:far", "--test", "tcp-stream", "--instrument", "path"];
+    let proved = printed(&far.near(&[&prove[..], &["--budget", "60s", "--json"]].concat()));
+    let proved: Value = serde_json::from_str(&proved).expect("JSON");
+    assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");
+    assert_eq!(proved["changes"][0]["host"], "ssh:far", "{proved}");
+    assert_ne!(wmem(&far), SMALL);
+    assert!(
+        bench.printed(&["tune", "status"]).contains("Nothing is changed"),
+        "it is in the journal of the other host"
+    );
+    assert_eq!(tune(&far, &["revert"])["reverted"], 1);
+    assert_eq!(wmem(&far), SMALL);
+}
+
 /// Starts a change that waits to be confirmed, and waits until it is made.
 fn unconfirmed(far: &Far<'_>, rule: &str, within: &str) -> Child {
     let arguments = [&["tune", "apply", rule, "--confirm-within", within], &HOST[..]].concat();

@@ -25,5 +25,5 @@ pub use measure::{GivenSizes, MeasureRequest, Test};
 pub use options::{Changes, Congestion, read_bounded, read_endpoints, read_file, read_text};
 pub(crate) use precision::imprecise;
 pub(crate) use session::LocalRunner;
-pub use steps::{KeptChanges, find_rule, keep};
+pub use steps::{KeptBatch, KeptChanges, find_rule, keep};
 pub use timetable::Gaps;

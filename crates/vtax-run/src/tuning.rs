@@ -1,8 +1,10 @@
 //! A host whose settings are read and changed: this machine, or another one by its agent.
 
+mod reach;
+
 use std::{
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -15,18 +17,16 @@ use vtax_agent::{
 use vtax_change::NamespaceRef;
 use vtax_host::inspect::HostFacts;
 use vtax_journal::BatchId;
-use vtax_lab::{Lifetime, World};
-use vtax_model::{endpoint::Control, foreign::ForeignText, method::DomainKind, topology::Name, units::Span};
+use vtax_model::units::Span;
 use vtax_sys::netns::NetNs;
-use vtax_tune::{GuestsOnPath, KeptPlan, Observation};
+use vtax_tune::{KeptPlan, Observation};
 
 use crate::{
-    events::RunEvents,
-    labs,
     locations::Locations,
     stop::{Blamed, Stop},
-    study::{Agent, EndpointConnector, lookup},
+    study::Agent,
 };
+pub use reach::LabPath;
 
 /// A host whose settings are read and changed. Changes that are tried out are undone when this is dropped.
 ///
@@ -61,19 +61,6 @@ impl SharedTuner {
 }
 
 impl TuningHost {
-    /// The host that `control` names. A host or zone of a lab is a namespace of this machine, so it needs no agent.
-    pub fn reach(control: &Control, places: &Locations, events: &RunEvents) -> Result<TuningHost, Stop> {
-        let tuner = SharedTuner::new(places)?;
-        let in_lab = matches!(control, Control::Zone { .. });
-        let world = in_lab.then(|| World::enter(Lifetime::Ephemeral)).transpose().or_infrastructure()?;
-        // No agent is started on this machine, so its program may be missing.
-        let program = match control {
-            Control::Ssh(_) | Control::Libvirt { .. } => places.agent_program()?,
-            Control::Local | Control::Zone { .. } => PathBuf::new(),
-        };
-        EndpointConnector::new(world.as_ref(), &program, events).tuned(control, &tuner)
-    }
-
     /// This machine.
     pub(crate) fn here(tuner: &SharedTuner) -> TuningHost {
         TuningHost(Reached::Here { tuner: tuner.clone(), namespace: None })
@@ -115,13 +102,6 @@ impl TuningHost {
             Reached::Here { namespace, .. } => told(connect_time(namespace.as_ref().map(|open| &open.namespace), to)),
             Reached::Agent(agent) => told(agent.link.connect_time(to)),
         }
-    }
-
-    /// The median of 1-byte requests from a host to another end, by vtax's agents at both. They are gone afterwards.
-    pub fn round_trip(from: &Control, to: &Control, places: &Locations, events: &RunEvents) -> Result<Duration, Stop> {
-        let in_lab = [from, to].iter().any(|control| matches!(control, Control::Zone { .. }));
-        let world = in_lab.then(|| World::enter(Lifetime::Ephemeral)).transpose().or_infrastructure()?;
-        EndpointConnector::new(world.as_ref(), &places.agent_program()?, events).round_trip(from, to)
     }
 
     /// What is wanted would change this.
@@ -172,36 +152,6 @@ impl TuningHost {
             Reached::Here { tuner, .. } => told(tuner.lock().status()),
             Reached::Agent(agent) => told(agent.link.tuning_status()),
         }
-    }
-}
-
-/// The links under a zone or guest of a lab.
-#[derive(Debug)]
-pub struct LabPath {
-    /// The host that has them.
-    pub host: Control,
-    /// The links from the zone or guest to the wire.
-    pub links: Vec<ForeignText>,
-    /// The guest itself, if it is one.
-    pub guests: GuestsOnPath,
-}
-
-impl LabPath {
-    /// The path under a zone or guest of a lab that is up. That of a host is all of its wires.
-    pub fn under(lab: &Name, domain: &Name) -> Result<LabPath, Stop> {
-        let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
-        let lab = labs::open(&world, lab)?;
-        let ends = lookup::candidates(&lab, domain, None)?;
-        let host = ends[0].host.clone();
-        let places = ends.iter().flat_map(|end| &end.stack).filter(|place| place.namespace == host);
-        let links = places.map(|place| place.link.to_string().into()).collect();
-        let guests = match ends[0].kind {
-            DomainKind::Guest => GuestsOnPath::One(lab.guest(domain).or_infrastructure()?.process().pid.0),
-            DomainKind::Zone => GuestsOnPath::None,
-            DomainKind::Primary => GuestsOnPath::All,
-        };
-        let host = Control::Zone { lab: Some(lab.blueprint().lab.clone()), domain: host };
-        Ok(LabPath { host, links, guests })
     }
 }
 

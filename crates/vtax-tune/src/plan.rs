@@ -47,7 +47,7 @@ fn of_proposal(
     proposal: &Proposal,
 ) -> Result<Change, ChangeError> {
     match &proposal.setting {
-        HostSetting::Sysctl { key, value } => Change::plan_sysctl(host, namespace, key.parse()?, value.raw()),
+        HostSetting::Sysctl { key, value } => Change::plan_sysctl_for(host, namespace, key.parse()?, value.raw()),
         HostSetting::Sysfs { path, value } => {
             // Only links differ between namespaces.
             let namespace = namespace.filter(|_| path.raw().starts_with("class/net/"));

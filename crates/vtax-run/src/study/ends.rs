@@ -44,6 +44,7 @@ use crate::{
     events::RunEvents,
     interrupt::Interrupt,
     stop::{Stop, and_then},
+    tuning::SharedTuner,
 };
 pub(crate) use agent::Agent;
 pub(super) use built::lab_name;
@@ -153,7 +154,7 @@ impl ConnectedEnds {
     pub(crate) fn plan_steps(
         &mut self,
         header: &mut RunHeader,
-        directory: &Path,
+        tuner: &SharedTuner,
         events: &RunEvents,
     ) -> Result<(), Stop> {
         let study = &header.study;
@@ -161,8 +162,7 @@ impl ConnectedEnds {
             return Ok(());
         }
         let goal = goal_of(study.cells.iter().map(|cell| cell.workload.kind()));
-        let PlannedSteps { switch, without } =
-            StepSwitch::plan(&study.steps, goal, &self.tuned_places()?, directory, events)?;
+        let PlannedSteps { switch, without } = StepSwitch::plan(&study.steps, goal, self.tuned_places(tuner)?, events)?;
         header.steps = switch.records();
         if header.steps.is_empty() && study.baseline == Row::AsIs {
             return Err(nothing_to_change(&without));
@@ -178,11 +178,11 @@ impl ConnectedEnds {
     }
 
     /// The network stacks that the packets of the paths go through, each once.
-    pub(in crate::study) fn tuned_places(&self) -> Result<Vec<TunedPlace>, Stop> {
+    pub(in crate::study) fn tuned_places(&self, tuner: &SharedTuner) -> Result<Vec<TunedPlace>, Stop> {
         let mut places: Vec<TunedPlace> = Vec::new();
         for end in self.ends() {
-            for place in end.tuned_places()? {
-                if !places.contains(&place) {
+            for place in end.tuned_places(tuner)? {
+                if !places.iter().any(|known| known.is_at(&place)) {
                     places.push(place);
                 }
             }

@@ -31,6 +31,7 @@ use crate::{
     locations::Locations,
     phases::Phases,
     stop::{Blamed, Stop, and_then},
+    tuning::SharedTuner,
 };
 
 /// Does jobs on this machine.
@@ -48,7 +49,7 @@ impl Runner for LocalRunner<'_> {
         source.check_rules().or_input()?;
         let agent = self.locations.agent_program()?;
         // In a user namespace, root is no longer who owns the machine's own folder.
-        let tuning = self.locations.tuning_dir()?;
+        let tuner = SharedTuner::new(self.locations)?;
         // Before the first thread: a process with threads can't enter a user namespace.
         let world = source.world()?;
         let (begun, events) = (Instant::now(), self.events);
@@ -58,7 +59,7 @@ impl Runner for LocalRunner<'_> {
         let setup = RunSetup {
             world: world.as_ref(),
             agent: &agent,
-            tuning: &tuning,
+            tuner: &tuner,
             needs: GuestNeeds::new(&agent, job.conditions.kernel.as_deref()),
             conditions: &job.conditions,
             store: self.store,
@@ -161,8 +162,8 @@ struct PreparedRun {
 pub(super) struct RunSetup<'a> {
     world: Option<&'a World>,
     pub(super) agent: &'a Path,
-    /// The folder of the journal of changed settings.
-    tuning: &'a Path,
+    /// The changed settings of this machine.
+    tuner: &'a SharedTuner,
     pub(super) needs: GuestNeeds,
     pub(super) conditions: &'a Conditions,
     store: Option<&'a Store>,
@@ -190,7 +191,7 @@ impl RunSetup<'_> {
                 let builds = header.study.endpoints.is_empty();
                 lines.iter().filter(|_| builds).for_each(|line| self.events.tell(line));
                 let mut ends = self.connect(&header)?;
-                ends.plan_steps(&mut header, self.tuning, self.events)?;
+                ends.plan_steps(&mut header, self.tuner, self.events)?;
                 let prepared = self.begin(header, ends, no_kvm)?;
                 lines.iter().filter(|_| !builds).for_each(|line| self.events.tell(line));
                 Ok(PreparedRun { needs_pilot, ..prepared })
@@ -205,7 +206,7 @@ impl RunSetup<'_> {
                 if asked.steps.is_empty() {
                     return self.begin(header, ends, None);
                 }
-                ends.plan_steps(&mut header, self.tuning, self.events)?;
+                ends.plan_steps(&mut header, self.tuner, self.events)?;
                 let forecast = PlanForecast::of(&header, self.store)?;
                 forecast.settle(&mut header)?;
                 let (lines, needs_pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
@@ -256,7 +257,7 @@ impl RunSetup<'_> {
         self.interrupt.only_note();
         ends.check(&header.study)?;
         let mut now = header.clone();
-        ends.plan_steps(&mut now, self.tuning, self.events)?;
+        ends.plan_steps(&mut now, self.tuner, self.events)?;
         same_steps(header, &now).or_input()?;
         // The vCPUs of the new guests must run where the vCPUs of the old ones ran.
         let (policy, responder) = (header.placement.policy.clone(), header.placement.responder_policy.clone());

@@ -1,48 +1,50 @@
 //! Tuning steps of a run: what each changes on the machines of its path, and which one is in force.
 //!
-//! The changes go through the journal of `vtax tune`, as ones that are tried out: if vtax is killed, the next `vtax tune` or
-//! the next such run takes them back.
+//! The changes go through the journals of `vtax tune`, as ones that are tried out: if vtax or an agent is killed, the next
+//! `vtax tune` or the next such run on that machine takes them back.
 
 mod keep;
 mod places;
 
-use std::{path::Path, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use miette::{Context, miette};
-use vtax_change::{Change, ChangeError, ChangeJournal, ChangeJournalError, HostAccess};
-use vtax_journal::{BatchId, JournalError, UndoReport};
+use vtax_agent::protocol::WantedChanges;
+use vtax_journal::BatchId;
 use vtax_model::{
+    foreign::ForeignText,
     method::Unsupported,
     study::{StepName, StepRecord, TuningStep},
     workload::TestKind,
 };
-use vtax_tune::{ChangeRisk, HostCheck, Proposal, RULES, TuningGoal, TuningRule};
+use vtax_tune::{ChangeRisk, HostCheck, RULES, TuningGoal, TuningRule};
 
 use super::runner::{SampleError, Settings};
-use crate::{
-    events::RunEvents,
-    stop::{Blamed, Stop},
-};
-pub use keep::keep;
+use crate::{events::RunEvents, stop::Stop};
+pub use keep::{KeptBatch, KeptChanges, keep};
 pub(super) use places::TunedPlace;
 
 /// How long nothing is measured after settings were changed, so that queues and caches are as they stay.
 const SETTLE: Duration = Duration::from_millis(20);
 
 /// Brings the settings of steps into force, one step at a time.
-#[derive(Debug)]
 pub(super) struct StepSwitch {
-    journal: ChangeJournal,
+    places: Vec<TunedPlace>,
     steps: Vec<PlannedStep>,
-    in_force: Option<(StepName, BatchId)>,
+    in_force: Option<(StepName, Vec<MadeBatch>)>,
 }
 
-#[derive(Debug)]
 struct PlannedStep {
     name: StepName,
-    changes: Vec<Change>,
-    /// What rules propose. Elsewhere, other changes come of them.
-    proposals: Vec<Proposal>,
+    /// One for each place.
+    wanted: Vec<WantedChanges>,
+    changes: Vec<ForeignText>,
+}
+
+/// Changes that are tried out at one place.
+struct MadeBatch {
+    place: usize,
+    batch: BatchId,
 }
 
 /// The steps of a study on these machines.
@@ -62,7 +64,7 @@ pub(super) fn check_rules(steps: &[TuningStep]) -> miette::Result<()> {
 pub fn find_rule(name: &str) -> miette::Result<&'static TuningRule> {
     let Some(rule) = RULES.iter().find(|rule| rule.id == name) else {
         let names: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
-        let name = vtax_model::foreign::ForeignText::from(name);
+        let name = ForeignText::from(name);
         return Err(miette!(code = "no-such-rule", "there is no rule `{name}`; there is {}", names.join(", ")));
     };
     match rule.risk {
@@ -76,53 +78,60 @@ pub fn find_rule(name: &str) -> miette::Result<&'static TuningRule> {
 }
 
 impl StepSwitch {
-    /// Looks at the machines of the paths, and plans what each step changes there. Nothing is changed yet.
+    /// Looks at the machines of the paths, and plans what each step changes there. Each step is made and taken back once,
+    /// so that one that can't be made is known before the first sample.
     pub(super) fn plan(
         wanted: &[TuningStep],
         goal: TuningGoal,
-        places: &[TunedPlace],
-        directory: &Path,
+        places: Vec<TunedPlace>,
         events: &RunEvents,
     ) -> Result<PlannedSteps, Stop> {
-        let (mut journal, recovered) =
-            ChangeJournal::start(directory, HostAccess::live().or_infrastructure()?).map_err(journal_stop)?;
-        for report in recovered.before_reboot.iter().chain(recovered.interrupted.iter().map(|(_, report)| report)) {
-            events.tell(format_args!("note: changes that a killed vtax has left were taken back: {}", told(report)));
+        // What a killed vtax has left is taken back before anything is looked at.
+        for place in &places {
+            let tried = place.host.try_out(&WantedChanges::default(), None)?;
+            tried.recovered.iter().for_each(|recovered| events.tell(format_args!("note: {recovered}")));
         }
         let rules = wanted.iter().flat_map(|step| &step.rules).map(String::as_str).collect();
         let seen = places.iter().map(|place| place.look(goal, &rules)).collect::<Result<Vec<_>, _>>()?;
-        let (mut steps, mut without) = (Vec::new(), Vec::new());
+        let mut switch = StepSwitch { places, steps: Vec::new(), in_force: None };
+        let mut without = Vec::new();
         for step in wanted {
-            match changes_of(step, places, &seen, journal.host()) {
-                Ok(changes) => {
-                    steps.push(PlannedStep { name: step.name, changes, proposals: proposals_of(step, &seen) })
-                }
-                Err(unsupported) => without.push((step.name, unsupported)),
+            if let Err(unsupported) = switch.add(step, &seen) {
+                without.push((step.name, unsupported));
             }
         }
-        Ok(PlannedSteps { switch: StepSwitch { journal, steps, in_force: None }, without })
+        Ok(PlannedSteps { switch, without })
+    }
+
+    fn add(&mut self, step: &TuningStep, seen: &[HostCheck]) -> Result<(), Unsupported> {
+        let (mut wanted, mut changes): (Vec<WantedChanges>, Vec<ForeignText>) = Default::default();
+        for (place, seen) in self.places.iter().zip(seen) {
+            let of_place = place.wanted(step, seen);
+            changes.extend(place.planned(&of_place).map_err(|error| cannot(error.to_string()))?);
+            wanted.push(of_place);
+        }
+        // A setting of the whole machine is seen at each of its places.
+        changes.sort_by(|one, other| one.raw().cmp(other.raw()));
+        changes.dedup();
+        if changes.is_empty() {
+            return Err(nothing_found(step, seen));
+        }
+        self.steps.push(PlannedStep { name: step.name, wanted, changes });
+        let tried = self.try_out(step.name).and_then(|()| self.revert());
+        tried.map(drop).map_err(|error| {
+            self.steps.pop();
+            cannot(error.into_report().to_string())
+        })
     }
 
     pub(super) fn records(&self) -> Vec<StepRecord> {
-        let record = |step: &PlannedStep| StepRecord {
-            step: step.name,
-            changes: step.changes.iter().map(|change| change.to_string().into()).collect(),
-        };
+        let record = |step: &PlannedStep| StepRecord { step: step.name, changes: step.changes.clone() };
         self.steps.iter().map(record).collect()
-    }
-
-    /// Lets the changes of all steps stay, until somebody takes them back (`vtax tune revert`).
-    pub(super) fn keep(mut self) -> Result<KeptChanges, Stop> {
-        let changes: Vec<Change> = self.steps.iter().flat_map(|step| step.changes.clone()).collect();
-        let proposals = self.steps.iter().flat_map(|step| step.proposals.clone()).collect();
-        let batch = self.journal.apply(changes.clone()).map_err(journal_stop)?;
-        self.journal.close().map_err(journal_stop)?;
-        Ok(KeptChanges { batch, changes, proposals })
     }
 
     pub(super) fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError> {
         let wanted = if let Settings::Of(step) = settings { Some(step) } else { None };
-        if wanted.is_some() && self.in_force.map(|(step, _)| step) == wanted {
+        if wanted.is_some() && self.in_force.as_ref().map(|(step, _)| *step) == wanted {
             return Ok(());
         }
         let mut changed = self.revert()?;
@@ -146,51 +155,58 @@ impl StepSwitch {
     }
 
     fn try_out(&mut self, step: StepName) -> Result<(), SampleError> {
-        let planned = self.steps.iter().find(|planned| planned.name == step);
-        let planned = planned.ok_or_else(|| {
-            SampleError::run(miette!(
-                code = "defect",
-                "the step `{step}` changes nothing here, but a row of it is measured"
-            ))
-        })?;
-        let tried = self.journal.try_out(planned.changes.clone());
-        let batch = tried.map_err(|error| SampleError::cell(format!("the settings of {step}: {error}")))?;
-        self.in_force = Some((step, batch));
-        Ok(())
-    }
-
-    /// Brings the settings from before back. What another program has changed meanwhile ends the run: from then on the
-    /// samples would not be of the same machine.
-    fn revert(&mut self) -> Result<bool, SampleError> {
-        let Some((step, batch)) = self.in_force.take() else { return Ok(false) };
-        let report = self.journal.revert(batch).map_err(SampleError::run)?;
-        match report.foreign.first() {
-            None => Ok(true),
-            Some(left) => Err(SampleError::run(miette!(
-                code = "changed-meanwhile",
-                "{}: another program made it {} while {step} was measured; stop that program, and start again",
-                left.step,
-                left.found
-            ))),
+        let Some(planned) = self.steps.iter().find(|planned| planned.name == step) else {
+            let defect =
+                miette!(code = "defect", "the step `{step}` changes nothing here, but a row of it is measured");
+            return Err(SampleError::run(defect));
+        };
+        let (mut made, mut failed) = (Vec::new(), None);
+        for (place, wanted) in planned.wanted.iter().enumerate().filter(|(_, wanted)| !wanted.proposals.is_empty()) {
+            match self.places[place].host.try_out(wanted, None) {
+                Ok(tried) => {
+                    made.extend(tried.batch.map(|batch| MadeBatch { place, batch }));
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        self.in_force = Some((step, made));
+        match failed {
+            None => Ok(()),
+            Some(error) => {
+                self.revert()?;
+                Err(SampleError::cell(format!("the settings of {step}: {error}")))
+            }
         }
     }
 
-    /// Brings the settings from before back, and lets go of the journal.
-    pub(super) fn end(mut self) -> miette::Result<()> {
-        self.revert().map_err(SampleError::into_report).context("taking the settings of the last step back")?;
-        Ok(self.journal.close()?)
+    /// Brings the settings from before back, the last place first: an earlier one may have changed the same setting of the
+    /// machine. What another program has changed meanwhile ends the run: from then on the samples would not be of the same
+    /// machine.
+    fn revert(&mut self) -> Result<bool, SampleError> {
+        let Some((step, made)) = self.in_force.take() else { return Ok(false) };
+        for MadeBatch { place, batch } in made.into_iter().rev() {
+            let report = self.places[place].host.revert(batch).map_err(|error| {
+                SampleError::run(miette!(code = "not-undone", "taking the settings of {step} back: {error}"))
+            })?;
+            if let Some(left) = report.foreign.first() {
+                return Err(SampleError::run(miette!(
+                    code = "changed-meanwhile",
+                    "{}: another program made it {} while {step} was measured; stop that program, and start again",
+                    left.change,
+                    left.found
+                )));
+            }
+        }
+        Ok(true)
     }
-}
 
-/// Settings that were changed and stay so.
-#[derive(Debug)]
-pub struct KeptChanges {
-    /// By this number `vtax tune revert` takes them back.
-    pub batch: BatchId,
-    /// What was changed.
-    pub changes: Vec<Change>,
-    /// What the rules have proposed, so that it can be changed on another host.
-    pub proposals: Vec<Proposal>,
+    /// Brings the settings from before back.
+    pub(super) fn end(mut self) -> miette::Result<()> {
+        self.revert().map(drop).map_err(SampleError::into_report).context("taking the settings of the last step back")
+    }
 }
 
 /// What tests are about.
@@ -203,37 +219,6 @@ pub(super) fn goal_of(kinds: impl Iterator<Item = TestKind> + Clone) -> TuningGo
     }
 }
 
-/// What a step changes on all machines of the path together, each setting once.
-fn changes_of(
-    step: &TuningStep,
-    places: &[TunedPlace],
-    seen: &[HostCheck],
-    host: &mut HostAccess,
-) -> Result<Vec<Change>, Unsupported> {
-    let mut changes: Vec<Change> = Vec::new();
-    for (place, seen) in places.iter().zip(seen) {
-        let planned = place.changes(step, seen, host).map_err(|error| cannot(&error))?;
-        changes.extend(planned.into_iter().filter(|change| !change.changes_nothing()));
-    }
-    changes.sort_by_key(Change::name);
-    changes.dedup_by_key(|change| change.name());
-    match changes.is_empty() {
-        true => Err(nothing_found(step, seen)),
-        false => Ok(changes),
-    }
-}
-
-/// What a step's rules propose, each setting once.
-fn proposals_of(step: &TuningStep, seen: &[HostCheck]) -> Vec<Proposal> {
-    let mut proposals: Vec<Proposal> = Vec::new();
-    for proposal in seen.iter().flat_map(|check| places::proposals(step, check)) {
-        if !proposals.contains(proposal) {
-            proposals.push(proposal.clone());
-        }
-    }
-    proposals
-}
-
 /// None of these steps changes a setting.
 pub(super) fn nothing_to_change(without: &[(StepName, Unsupported)]) -> Stop {
     let why = without.iter().map(|(step, unsupported)| format!("{step}: {}", unsupported.why));
@@ -241,44 +226,24 @@ pub(super) fn nothing_to_change(without: &[(StepName, Unsupported)]) -> Stop {
     Stop::input(miette!(code = "nothing-to-change", "none of the steps changes a setting on this path: {why}"))
 }
 
-fn cannot(error: &ChangeError) -> Unsupported {
-    Unsupported { why: error.to_string(), remedy: "leave the step out, or mend what the message names".to_owned() }
+fn cannot(why: String) -> Unsupported {
+    Unsupported { why, remedy: "leave the step out, or mend what the message names".to_owned() }
 }
 
 /// What the rules say that found nothing.
 fn nothing_found(step: &TuningStep, seen: &[HostCheck]) -> Unsupported {
+    let is_of_step = |rule: &str| step.rules.iter().any(|own| own == rule);
     let says = seen.iter().flat_map(|check| [&check.good, &check.not_here, &check.unknown].into_iter().flatten());
-    let mut why: Vec<String> =
-        says.filter(|says| step.rules.iter().any(|rule| rule == says.rule)).map(|says| says.says.clone()).collect();
+    let mut why: Vec<String> = says.filter(|says| is_of_step(says.rule)).map(|says| says.says.clone()).collect();
     why.dedup();
     why.truncate(2);
-    let advice =
-        seen.iter().flat_map(|check| &check.findings).any(|found| step.rules.iter().any(|rule| rule == found.rule));
+    let why = if why.is_empty() { "each setting has its value already".to_owned() } else { why.join("; ") };
+    let advice = seen.iter().flat_map(|check| &check.findings).any(|found| is_of_step(found.rule));
     Unsupported {
-        why: format!(
-            "nothing to change: {}",
-            if why.is_empty() { "each setting has its value already".to_owned() } else { why.join("; ") }
-        ),
+        why: format!("nothing to change: {why}"),
         remedy: match advice {
             true => "what it found can't be changed by vtax: vtax tune check says what to do".to_owned(),
             false => "nothing needs to be done".to_owned(),
         },
-    }
-}
-
-fn told(report: &UndoReport) -> String {
-    format!(
-        "{} brought back, {} had their value from before, {} changed by others and left alone",
-        report.reverted,
-        report.already_gone + report.contained,
-        report.foreign.len()
-    )
-}
-
-/// Who can mend it: the user, where another vtax works on the journal.
-fn journal_stop(error: ChangeJournalError) -> Stop {
-    match error {
-        ChangeJournalError::Journal(JournalError::Busy { .. }) => Stop::input(error),
-        error => Stop::infrastructure(error),
     }
 }

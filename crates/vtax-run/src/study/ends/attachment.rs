@@ -33,6 +33,11 @@ pub(super) trait Attachment {
         None
     }
 
+    /// Whether the end is in the network stack that vtax itself is in.
+    fn is_in_stack_of_vtax(&self) -> bool {
+        false
+    }
+
     /// Chooses the NIC that has the address on which the end is measured.
     fn measure_on(&mut self, _address: IpAddr) {}
 

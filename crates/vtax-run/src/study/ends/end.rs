@@ -11,7 +11,11 @@ use vtax_model::{
 };
 
 use super::{agent::Agent, attachment::Attachment};
-use crate::{stop::Stop, study::steps::TunedPlace};
+use crate::{
+    stop::Stop,
+    study::steps::TunedPlace,
+    tuning::{SharedTuner, TuningHost},
+};
 
 pub(super) struct ConnectedRow {
     pub(super) row: Row,
@@ -65,16 +69,26 @@ impl ConnectedEnd {
         }
     }
 
-    /// The network stacks of this machine whose settings matter to the end: its own, and that of its host.
-    pub(super) fn tuned_places(&self) -> Result<Vec<TunedPlace>, Stop> {
+    /// The network stacks whose settings matter to the end: its own, and that of its host.
+    pub(super) fn tuned_places(&self, tuner: &SharedTuner) -> Result<Vec<TunedPlace>, Stop> {
+        let link = self.link().map(|hop| hop.link.clone());
+        let by_agent = |link| {
+            let host = TuningHost::by_agent(self.agent.clone());
+            TunedPlace::other(host, &self.name, link)
+        };
         let Some(place) = self.attachment.place() else {
-            let here = self.agent.elsewhere().is_none();
-            return Ok(self.link().filter(|_| here).map(|link| TunedPlace::machine(&link.link)).into_iter().collect());
+            return Ok(match (self.attachment.is_in_stack_of_vtax(), link) {
+                (true, Some(link)) => vec![TunedPlace::machine(tuner, &link)],
+                (true, None) => Vec::new(),
+                (false, link) => vec![by_agent(link)],
+            });
         };
         let host = place.lab.endpoints().iter().find(|endpoint| endpoint.name == place.endpoint.host);
-        let own = Some(&place.endpoint).filter(|_| !self.attachment.has_links_of_its_own());
-        let stacks = own.into_iter().chain(host);
-        stacks.map(|endpoint| TunedPlace::namespace(&place.lab.namespace_path(endpoint))).collect()
+        let is_guest = self.attachment.has_links_of_its_own();
+        let stacks = Some(&place.endpoint).filter(|_| !is_guest).into_iter().chain(host);
+        let stacks = stacks.map(|endpoint| TunedPlace::namespace(tuner, &place.lab.namespace_path(endpoint)));
+        let inside = is_guest.then(|| Ok(by_agent(None)));
+        stacks.chain(inside).collect()
     }
 
     pub(super) fn link(&self) -> Option<&Hop> {

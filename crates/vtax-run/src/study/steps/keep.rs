@@ -1,8 +1,12 @@
 //! Keeps the settings that a run has proved.
 
+use serde::Serialize;
+use vtax_change::Change;
+use vtax_journal::BatchId;
 use vtax_model::study::TuningStep;
+use vtax_tune::Proposal;
 
-use super::{KeptChanges, PlannedSteps, StepSwitch, goal_of, nothing_to_change};
+use super::{PlannedSteps, StepSwitch, goal_of, nothing_to_change};
 use crate::{
     events::RunEvents,
     locations::Locations,
@@ -12,7 +16,29 @@ use crate::{
         ends::{EndpointConnector, row_pairs},
         session::RunSource,
     },
+    tuning::SharedTuner,
 };
+
+/// Settings that were changed and stay so.
+#[derive(Debug, Default)]
+pub struct KeptChanges {
+    /// On each machine, and in each network stack of this one.
+    pub batches: Vec<KeptBatch>,
+    /// What the rules have proposed, so that it can be changed on another host.
+    pub proposals: Vec<Proposal>,
+}
+
+/// Settings that were changed together.
+#[derive(Debug, Clone, Serialize)]
+pub struct KeptBatch {
+    /// What `vtax tune revert --host` calls the machine. None for this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// By this number `vtax tune revert` takes them back.
+    pub id: BatchId,
+    /// What was changed.
+    pub changes: Vec<Change>,
+}
 
 /// Makes the changes of a step on the path of a measurement, and lets them stay.
 pub fn keep(
@@ -21,18 +47,56 @@ pub fn keep(
     locations: &Locations,
     events: &RunEvents,
 ) -> Result<KeptChanges, Stop> {
-    let (agent, tuning) = (locations.agent_program()?, locations.tuning_dir()?);
+    let (agent, tuner) = (locations.agent_program()?, SharedTuner::new(locations)?);
     let world = RunSource::Measure(Box::new(asked.clone())).world()?;
     let mut connector = EndpointConnector::new(world.as_ref(), &agent, events);
     let endpoints = connector.complete(asked.endpoints.clone())?;
     let pairs = row_pairs(&endpoints, &asked.rows()[..1], &[MeasureRequest::ANY_MTU]).or_input()?;
     let ends = connector.connect(&pairs, &std::env::temp_dir())?;
     let goal = goal_of(asked.tests.iter().map(|test| test.kind));
-    let planned = StepSwitch::plan(std::slice::from_ref(step), goal, &ends.tuned_places()?, &tuning, events)?;
-    let PlannedSteps { switch, without } = planned;
+    let places = ends.tuned_places(&tuner)?;
+    let PlannedSteps { switch, without } = StepSwitch::plan(std::slice::from_ref(step), goal, places, events)?;
+    let kept = if without.is_empty() { switch.keep() } else { Err(nothing_to_change(&without)) };
+    // The agents of the ends make changes on their machines.
+    drop(switch);
     ends.down().or_infrastructure()?;
-    match without.is_empty() {
-        true => switch.keep(),
-        false => Err(nothing_to_change(&without)),
+    kept
+}
+
+impl StepSwitch {
+    /// Lets the changes of all steps stay, until somebody takes them back (`vtax tune revert`). If one of them can't be
+    /// made, none is left.
+    fn keep(&self) -> Result<KeptChanges, Stop> {
+        let mut kept = KeptChanges::default();
+        let all = self.steps.iter().flat_map(|step| self.places.iter().zip(&step.wanted));
+        for (place, wanted) in all.filter(|(_, wanted)| !wanted.proposals.is_empty()) {
+            let tried = place.host.try_out(wanted, None);
+            let tried = tried.and_then(|tried| match tried.batch {
+                Some(batch) => place.host.keep(batch).map(|()| Some((batch, tried.plan.changes))),
+                None => Ok(None),
+            });
+            match tried {
+                Ok(made) => {
+                    kept.batches.extend(made.map(|(id, changes)| KeptBatch { host: place.other.clone(), id, changes }))
+                }
+                Err(error) => {
+                    self.take_back(&kept);
+                    return Err(error);
+                }
+            }
+            let new = wanted.proposals.iter().filter(|proposal| !kept.proposals.contains(proposal)).cloned();
+            let new: Vec<Proposal> = new.collect();
+            kept.proposals.extend(new);
+        }
+        Ok(kept)
+    }
+
+    /// What can't be taken back stays in the journal of its machine, which `vtax tune status` shows.
+    fn take_back(&self, kept: &KeptChanges) {
+        for KeptBatch { host, id, .. } in kept.batches.iter().rev() {
+            if let Some(place) = self.places.iter().find(|place| place.other == *host) {
+                let _ = place.host.revert(*id);
+            }
+        }
     }
 }

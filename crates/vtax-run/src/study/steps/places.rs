@@ -1,68 +1,78 @@
 //! A network stack of the path, whose settings a step changes.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
+use std::{collections::BTreeSet, path::Path};
+
+use vtax_agent::protocol::WantedChanges;
+use vtax_model::{foreign::ForeignText, study::TuningStep};
+use vtax_tune::{GuestsOnPath, HostCheck, HostSetting, Proposal, TuningCase, TuningGoal, TuningPath};
+
+use crate::{
+    stop::Stop,
+    tuning::{SharedTuner, TuningHost},
 };
 
-use vtax_agent::tuning::read_host;
-use vtax_change::{Change, ChangeError, HostAccess, NamespaceRef};
-use vtax_model::{foreign::ForeignText, study::TuningStep};
-use vtax_sys::netns::NetNs;
-use vtax_tune::{GuestsOnPath, HostCheck, Proposal, TuningCase, TuningGoal, TuningPath, plan};
-
-use crate::stop::{Blamed, Stop};
-
-/// A network stack of this machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A network stack of this machine, or of one that an agent is on.
 pub(in crate::study) struct TunedPlace {
-    /// The namespace. None for vtax's own.
-    namespace: Option<NamespaceRef>,
-    path: Option<PathBuf>,
+    pub(super) host: TuningHost,
+    /// Where it is: no two places are at the same.
+    at: String,
+    /// What `--host` calls the machine. None for this one.
+    pub(super) other: Option<String>,
     /// The only link that belongs to the path. None if all do.
     link: Option<ForeignText>,
 }
 
 impl TunedPlace {
     /// The stack of a host or zone of a lab: all of its links are there for the study.
-    pub(in crate::study) fn namespace(path: &Path) -> Result<TunedPlace, Stop> {
-        let namespace = NamespaceRef::at(path).or_infrastructure()?;
-        Ok(TunedPlace { namespace: Some(namespace), path: Some(path.to_owned()), link: None })
+    pub(in crate::study) fn namespace(tuner: &SharedTuner, path: &Path) -> Result<TunedPlace, Stop> {
+        let at = path.display().to_string();
+        Ok(TunedPlace { host: TuningHost::in_namespace(tuner, path)?, at, other: None, link: None })
     }
 
     /// This machine's own stack, of which only one link belongs to the path.
-    pub(in crate::study) fn machine(link: &ForeignText) -> TunedPlace {
-        TunedPlace { namespace: None, path: None, link: Some(link.clone()) }
+    pub(in crate::study) fn machine(tuner: &SharedTuner, link: &ForeignText) -> TunedPlace {
+        let at = format!("this machine, {}", link.raw());
+        TunedPlace { host: TuningHost::here(tuner), at, other: None, link: Some(link.clone()) }
+    }
+
+    /// The machine of an agent, which the user calls `name`. Of a guest of a lab all links belong to the path.
+    pub(in crate::study) fn other(host: TuningHost, name: &str, link: Option<ForeignText>) -> TunedPlace {
+        let at = format!("{name}, {}", link.as_ref().map_or("", ForeignText::raw));
+        TunedPlace { host, at, other: Some(name.to_owned()), link }
+    }
+
+    /// Whether both are the same stack.
+    pub(in crate::study) fn is_at(&self, other: &TunedPlace) -> bool {
+        self.at == other.at
     }
 
     /// What these rules say here. They were named, so they are asked whatever they serve.
     pub(super) fn look(&self, goal: TuningGoal, rules: &BTreeSet<&str>) -> Result<HostCheck, Stop> {
-        let inside = self.path.as_deref().map(NetNs::open).transpose().or_infrastructure()?;
-        let facts = read_host(inside.as_ref()).or_infrastructure()?;
+        let facts = self.host.facts()?;
         let link = self.link.iter().cloned();
         let path = self.link.as_ref().map(|_| TuningPath::under(&facts, link, GuestsOnPath::All));
         let case = TuningCase { host: &facts, observed: None, goal, rtt: None, path: path.as_ref() };
         Ok(vtax_tune::check_named(&case, rules))
     }
 
-    /// What a step changes here.
-    pub(super) fn changes(
-        &self,
-        step: &TuningStep,
-        seen: &HostCheck,
-        host: &mut HostAccess,
-    ) -> Result<Vec<Change>, ChangeError> {
-        let proposals: Vec<Proposal> = proposals(step, seen).cloned().collect();
-        let mut changes = plan(host, self.namespace.as_ref(), &proposals)?;
-        for (key, value) in &step.sysctl {
-            changes.push(Change::plan_sysctl_for(host, self.namespace.clone(), key.parse()?, value)?);
-        }
-        Ok(changes)
+    /// What a step changes here: what its rules propose, and its own settings.
+    pub(super) fn wanted(&self, step: &TuningStep, seen: &HostCheck) -> WantedChanges {
+        let found = seen.findings.iter().filter(|found| step.rules.iter().any(|rule| rule == found.rule));
+        let own = step.sysctl.iter().map(|(key, value)| Proposal {
+            setting: HostSetting::Sysctl { key: key.clone(), value: value.as_str().into() },
+            now: ForeignText::default(),
+        });
+        let proposals = found.flat_map(|found| found.says.proposals()).cloned().chain(own).collect();
+        WantedChanges { proposals, persist: false }
     }
-}
 
-/// What the rules of a step propose.
-pub(super) fn proposals<'a>(step: &'a TuningStep, seen: &'a HostCheck) -> impl Iterator<Item = &'a Proposal> {
-    let found = seen.findings.iter().filter(|found| step.rules.iter().any(|rule| rule == found.rule));
-    found.flat_map(|found| found.says.proposals())
+    /// The changes that come of it now, each with the machine if it isn't this one.
+    pub(super) fn planned(&self, wanted: &WantedChanges) -> Result<Vec<ForeignText>, Stop> {
+        let plan = self.host.plan(wanted)?;
+        let named = |change: &vtax_change::Change| match &self.other {
+            None => change.to_string().into(),
+            Some(other) => format!("{other}: {change}").into(),
+        };
+        Ok(plan.changes.iter().map(named).collect())
+    }
 }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use vtax_change::Change;
 use vtax_model::{
     cell::Instrument,
     options::{Engine, TestOptions},
@@ -18,7 +17,7 @@ use vtax_model::{
 };
 use vtax_run::{
     Conditions, FinishedJob, Job, Locations, RanJob, Work,
-    study::{GivenSizes, KeptChanges, MeasureRequest, Test, find_rule, keep},
+    study::{GivenSizes, KeptBatch, KeptChanges, MeasureRequest, Test, find_rule, keep},
 };
 use vtax_store::Store;
 use vtax_tune::{ChangeRisk, RULES};
@@ -107,10 +106,8 @@ struct ProvedRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     confirmation: Option<Confirmation>,
     kept: Vec<StepName>,
-    /// By this number `vtax tune revert` takes the kept changes back.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    changes: Vec<Change>,
+    /// The changes that stay.
+    changes: Vec<KeptBatch>,
     /// The file that changes the same on another host.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<PathBuf>,
@@ -171,8 +168,7 @@ pub(super) fn prove(args: &ProveArgs, places: &Locations) -> Result<Exit, Stop> 
         proof,
         confirmation,
         kept: kept.iter().map(|step| step.name).collect(),
-        id: changed.as_ref().map(|changed| changed.batch.to_string()),
-        changes: changed.map(|changed| changed.changes).unwrap_or_default(),
+        changes: changed.map(|changed| changed.batches).unwrap_or_default(),
         file,
     };
     answer(args.json, &record, table::told)

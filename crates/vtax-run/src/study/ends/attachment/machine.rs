@@ -15,6 +15,10 @@ pub(in crate::study::ends) enum MachineEnd {
 }
 
 impl Attachment for MachineEnd {
+    fn is_in_stack_of_vtax(&self) -> bool {
+        matches!(self, MachineEnd::Local)
+    }
+
     fn start_agent(&self, name: &str, program: &Path, events: &RunEvents) -> Result<Agent, Stop> {
         match self {
             MachineEnd::Local => Agent::local(program).or_infrastructure(),

@@ -8,6 +8,7 @@ use vtax_model::{
     result::Metric,
 };
 use vtax_report::{Column, Group, JudgedChange, Options, Section, SectionPart, Table, TableRow, Value, View};
+use vtax_run::study::KeptBatch;
 
 use super::{Confirmation, LeftOut, ProvedRecord};
 use crate::cli::run::terminal_width;
@@ -27,10 +28,19 @@ fn view(record: &ProvedRecord) -> View {
         "Nothing to change",
         record.without.iter().map(|without| (without.step.clone(), without.why.clone())),
     ));
-    sections
-        .extend(listed("Changed and kept", record.changes.iter().map(|change| ("-".to_owned(), change.to_string()))));
+    let kept = |batch: &KeptBatch| {
+        let changes: Vec<String> = batch.changes.iter().map(ToString::to_string).collect();
+        (taken_back(batch), changes.join("; "))
+    };
+    sections.extend(listed("Changed and kept", record.changes.iter().map(kept)));
     let answer = Section { parts: vec![SectionPart::Paragraph(summary(record))], ..Section::default() };
     View { answer: Some(answer), sections, ..View::default() }
+}
+
+/// The command that brings a change back.
+fn taken_back(KeptBatch { host, id, .. }: &KeptBatch) -> String {
+    let host = host.as_ref().map_or(String::new(), |host| format!(" --host {host}"));
+    format!("vtax tune revert {id}{host}")
 }
 
 fn titled(title: &str, table: Table) -> Section {
@@ -54,14 +64,16 @@ fn summary(record: &ProvedRecord) -> String {
             format!("{} {helps} by more than {}", names.join(", "), record.margin)
         }
     };
-    let after = match (&record.id, record.kept.is_empty()) {
-        (Some(id), _) => {
+    let after = match (record.changes.first(), record.kept.is_empty()) {
+        (Some(first), _) => {
             let elsewhere = record
                 .file
                 .as_ref()
                 .map(|file| format!(" The same on another host: vtax tune apply --file {}", file.display()));
             format!(
-                " The settings are changed and stay so: vtax tune revert {id} brings them back.{}",
+                " The settings are changed and stay so: {} brings them back{}.{}",
+                taken_back(first),
+                if record.changes.len() > 1 { ", and so on below" } else { "" },
                 elsewhere.unwrap_or_default()
             )
         }
