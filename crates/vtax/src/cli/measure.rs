@@ -59,7 +59,7 @@ pub(crate) struct MeasureArgs {
 
 /// Between whom.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "MeasuredEnds")]
+#[command(next_help_heading = "Ends")]
 pub(super) struct MeasuredEnds {
     /// The end that answers or receives: local, ssh:HOST, libvirt:NAME (a virtual machine that libvirt runs),
     /// zone:NAME or zone:LAB/NAME (a zone, host or guest of a lab that is up). Give the option several times and

@@ -153,7 +153,13 @@ pub(super) fn prove(args: &ProveArgs, places: &Locations) -> Result<Exit, Stop> 
     let proof = Proof::of(&ran, args.margin);
     let helps = proof.kept();
     let candidates: Vec<&TuningStep> = header.study.steps.iter().filter(|step| helps.contains(&step.name)).collect();
-    let confirmation = confirm(args, header, &candidates, places)?;
+    let confirmation = match confirm(args, header, &candidates, places)? {
+        Ok(confirmation) => confirmation,
+        Err(stopped) => {
+            tell!("nothing is kept without its confirmation; go on with: vtax tune prove --resume {}", header.id);
+            return run::ended(stopped);
+        }
+    };
     let kept = kept(&confirmation, &candidates);
     let changed = match kept.is_empty() || args.keep_none {
         true => None,
@@ -304,15 +310,15 @@ fn bundle<'a>(name: &str, steps: impl Iterator<Item = &'a TuningStep>) -> Result
     Ok(TuningStep { name: name.parse().or_input()?, rules, sysctl: Default::default() })
 }
 
-/// Measures all that helps together, and all but each of them.
+/// Measures all that helps together, and all but each of them. A run that was stopped confirms nothing.
 fn confirm(
     args: &ProveArgs,
     header: &RunHeader,
     candidates: &[&TuningStep],
     places: &Locations,
-) -> Result<Option<Confirmation>, Stop> {
+) -> Result<Result<Option<Confirmation>, RanJob>, Stop> {
     if candidates.is_empty() {
-        return Ok(None);
+        return Ok(Ok(None));
     }
     let together = bundle(TOGETHER, candidates.iter().copied())?;
     let mut steps = vec![together.clone()];
@@ -323,17 +329,18 @@ fn confirm(
         }
     }
     let asked = MeasureRequest::trying(header, steps.clone(), args.goal(1.0 - FIRST));
-    let RanJob { run, error, .. } = measured(args, Work::Measure(Box::new(asked)), places)?;
-    if let Some(error) = error {
-        return Err(Stop::infrastructure(error));
+    let ran = measured(args, Work::Measure(Box::new(asked)), places)?;
+    if ran.error.is_some() || ran.run.state != RunState::Complete {
+        return Ok(Err(ran));
     }
+    let run = ran.run;
     let left_out = candidates.iter().zip(&steps[1..]).map(|(left_out, others)| {
         let without = against(&run, others.name, together.name);
         let adds = without.iter().any(|comparison| comparison.worse().1 > args.margin.log());
         LeftOut { step: left_out.name, without, adds }
     });
     let left_out = left_out.collect();
-    Ok(Some(Confirmation { run: run.header.id.clone(), together: Proof::of(&run, args.margin), left_out }))
+    Ok(Ok(Some(Confirmation { run: run.header.id.clone(), together: Proof::of(&run, args.margin), left_out })))
 }
 
 /// What is kept: if all together helps by more than the margin again, each step that may add as much to the others.
