@@ -39,10 +39,18 @@ impl Sandbox {
             || is_verb(words, "lab") && words.get(2).is_some_and(|word| word != "up");
         let sandbox = Sandbox { bench };
         if in_lab {
-            let up = sandbox.command(&["lab", "up", "rack.toml"]).output().expect("vtax runs");
-            assert!(up.status.success(), "{}", Outcome(up));
+            sandbox.prepare(&["lab", "up", "rack.toml"]);
+        }
+        if is_verb(words, "ldm") && words.get(2).is_some_and(|word| word != "init-system") {
+            sandbox.prepare(&["ldm", "init-system", "-i", "domains.json"]);
+            sandbox.prepare(&["ldm", "add-spconfig", "initial"]);
         }
         sandbox
+    }
+
+    fn prepare(&self, arguments: &[&str]) {
+        let outcome = self.command(arguments).output().expect("vtax runs");
+        assert!(outcome.status.success(), "{}", Outcome(outcome));
     }
 
     pub(crate) fn run(&self, words: &[String]) -> Outcome {

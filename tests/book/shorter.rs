@@ -41,7 +41,7 @@ const RULES: [Rule; 13] = [
 
 /// Verbs without a rule that change nothing but files of the sandbox, and namespaces that they make. A verb is run only if
 /// it is known, because the test is root and a page may name one that changes the machine.
-const HARMLESS: [&str; 17] = [
+const HARMLESS: [&str; 18] = [
     "--version",
     "--state",
     "agent probe",
@@ -49,6 +49,7 @@ const HARMLESS: [&str; 17] = [
     "explain",
     "io list",
     "lab",
+    "ldm",
     "man",
     "methods",
     "report",

@@ -23,7 +23,7 @@ const LAYERS: [&[&str]; 9] = [
     &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic", "vtax-sys"],
     &["vtax-change", "vtax-engine", "vtax-host"],
     &["vtax-lab", "vtax-tune"],
-    &["vtax-agent"],
+    &["vtax-agent", "vtax-domain"],
     &["vtax-run"],
     &["vtax-ui"],
     &["vtax"],

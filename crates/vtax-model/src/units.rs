@@ -41,7 +41,7 @@ pub enum UnitError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ByteSize(pub u64);
 
-const SUFFIXES: [(&str, u64); 12] = [
+const SUFFIXES: [(&str, u64); 13] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
@@ -53,6 +53,7 @@ const SUFFIXES: [(&str, u64); 12] = [
     ("M", 1 << 20),
     ("m", 1 << 20),
     ("G", 1 << 30),
+    ("g", 1 << 30),
     ("B", 1),
 ];
 

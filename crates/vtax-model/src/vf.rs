@@ -1,6 +1,6 @@
 //! Virtual functions and their settings.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -14,9 +14,17 @@ pub struct Vlan(u16);
 
 /// A number that no VLAN has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("{0} is not a VLAN: they are numbered from 1 to 4094")]
+#[error("`{0}` is not a VLAN: they are numbered from 1 to 4094")]
 #[diagnostic(code("bad-vlan"))]
-pub struct BadVlan(i64);
+pub struct BadVlan(String);
+
+impl FromStr for Vlan {
+    type Err = BadVlan;
+
+    fn from_str(text: &str) -> Result<Self, BadVlan> {
+        text.parse::<i64>().map_err(|_| BadVlan(text.to_owned())).and_then(Vlan::try_from)
+    }
+}
 
 impl Vlan {
     /// The number.
@@ -31,8 +39,15 @@ impl TryFrom<i64> for Vlan {
     fn try_from(number: i64) -> Result<Self, BadVlan> {
         match u16::try_from(number) {
             Ok(vlan @ 1..=4094) => Ok(Vlan(vlan)),
-            _ => Err(BadVlan(number)),
+            _ => Err(BadVlan(number.to_string())),
         }
+    }
+}
+
+impl Default for Vlan {
+    /// The VLAN that frames without a tag belong to if nothing else is said (IEEE 802.1Q).
+    fn default() -> Self {
+        Vlan(1)
     }
 }
 

@@ -13,6 +13,7 @@ mod in_server;
 mod io;
 mod job;
 mod lab;
+mod ldm;
 mod lists;
 mod measure;
 mod methods;
@@ -104,6 +105,9 @@ enum Verb {
     /// Build, use and remove labs: hosts, wires, zones and guests from a file
     #[command(subcommand)]
     Lab(lab::LabVerb),
+    /// Keep logical domains, their virtual switches and consoles, with the verbs of Oracle's ldm
+    #[command(subcommand)]
+    Ldm(ldm::LdmVerb),
     /// Keep an emulated server up, for several commands with --server emulated
     #[command(subcommand)]
     Server(server::ServerVerb),
@@ -199,6 +203,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Methods(args) => methods::methods(&args, places),
         Verb::Io(verb) => io::io(&verb),
         Verb::Lab(verb) => lab::lab(verb, places),
+        Verb::Ldm(verb) => ldm::ldm(verb, places),
         Verb::Server(verb) => server::server(verb, places),
         Verb::Results(verb) => results::results(verb, places),
         Verb::Report(args) => report::report(&args, places),

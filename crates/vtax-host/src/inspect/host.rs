@@ -94,7 +94,7 @@ impl HostFacts {
             kernel: tree.text("proc/sys/kernel/osrelease").unwrap_or_default().into(),
             hypervisor: cpu::hypervisor(tree).into(),
             command_line: boot::command_line(tree).into_iter().map(ForeignText::from).collect(),
-            topology: CpuTopology::read(tree),
+            topology: CpuTopology::of(tree),
             idle: IdleStates::read(tree).facts(),
             frequencies: frequencies(tree),
             smt: tree.text(&format!("{FOLDER}/smt/control")).unwrap_or_default().into(),

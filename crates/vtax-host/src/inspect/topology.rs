@@ -26,7 +26,8 @@ pub struct CpuTopology {
 }
 
 impl CpuTopology {
-    pub(super) fn read(tree: &SystemRoot) -> CpuTopology {
+    /// Reads them from a host's files.
+    pub fn of(tree: &SystemRoot) -> CpuTopology {
         let online = tree
             .read_as(&format!("{FOLDER}/online"), some_cpus)
             .unwrap_or_else(|| numbers(tree).into_iter().collect::<CpuSet>());
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn cpus_are_grouped_by_what_they_share() {
         let tree = two_sockets();
-        let found = CpuTopology::read(&tree);
+        let found = CpuTopology::of(&tree);
         let sets = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("CPUs")).collect::<Vec<CpuSet>>();
         assert_eq!(found.sockets, sets(&["0-3", "4-7"]));
         assert_eq!(found.cores, sets(&["0-1", "2-3", "4-5", "6-7"]));
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn a_kernel_that_tells_nothing_has_one_node() {
         let tree = SystemRoot::invented([(format!("{FOLDER}/online"), "0-1\n")]);
-        let found = CpuTopology::read(&tree);
+        let found = CpuTopology::of(&tree);
         assert_eq!((found.nodes.len(), found.sockets.len(), found.cores.len()), (1, 1, 1));
     }
 }

@@ -11,7 +11,7 @@ pub struct Mac([u8; 6]);
 /// A text or address that no NIC can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error(
-    "`{0}` is not a NIC's address; write six pairs of hexadecimal digits, the first pair even, as 02:00:5e:10:00:01"
+    "`{0}` is not a NIC's address; write six numbers of one or two hexadecimal digits, the first even, as 02:00:5e:10:00:01"
 )]
 #[diagnostic(code("bad-address"))]
 pub struct BadMac(String);
@@ -40,7 +40,7 @@ impl FromStr for Mac {
 
     fn from_str(text: &str) -> Result<Self, BadMac> {
         let octet = |part: &str| {
-            let plain = part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let plain = (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit());
             plain.then(|| u8::from_str_radix(part, 16).ok())?
         };
         let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();

@@ -1,0 +1,96 @@
+//! What this machine has that domains can have a share of.
+
+use std::{collections::BTreeSet, fs, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use vtax_host::inspect::{CpuTopology, SystemRoot};
+use vtax_model::units::ByteSize;
+use vtax_sys::cpu::{MachineTimes, machine_times};
+
+/// The machine as a host of domains.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its cores: the CPUs of each.
+    pub cores: Vec<Vec<u32>>,
+    /// All of its memory, in whole MiB.
+    pub memory: ByteSize,
+    /// What programs can still get of it without swapping.
+    pub available: ByteSize,
+    /// The time since it was booted.
+    pub uptime: Duration,
+    /// The share of its CPUs' time since then that was no guest's, in percent.
+    pub utilization: Option<f64>,
+}
+
+impl Machine {
+    /// Looks at this machine.
+    pub fn look() -> Machine {
+        let topology = CpuTopology::of(&SystemRoot::live());
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+        Machine {
+            cores: topology.cores.iter().map(|core| core.iter().collect()).collect(),
+            memory: whole_mib(kib(&meminfo, "MemTotal")),
+            available: kib(&meminfo, "MemAvailable"),
+            uptime: seconds(&uptime),
+            utilization: machine_times().ok().and_then(own_share),
+        }
+    }
+
+    /// All its CPUs.
+    pub fn cpus(&self) -> BTreeSet<u32> {
+        self.cores.iter().flatten().copied().collect()
+    }
+
+    /// How many hardware threads its largest core has.
+    pub fn threads_per_core(&self) -> u32 {
+        self.cores.iter().map(|core| core.len() as u32).max().unwrap_or(1)
+    }
+}
+
+/// Linux counts what runs in a KVM guest as such, so it can be left out.
+fn own_share(times: MachineTimes) -> Option<f64> {
+    let own = times.user + times.nice + times.system + times.irq + times.softirq;
+    let all = own + times.idle + times.iowait + times.guest + times.guest_nice;
+    (!all.is_zero()).then(|| 100.0 * own.as_secs_f64() / all.as_secs_f64())
+}
+
+/// What the kernel took for itself at the start leaves no whole number of anything larger than KiB.
+fn whole_mib(size: ByteSize) -> ByteSize {
+    ByteSize(size.0 >> 20 << 20)
+}
+
+fn kib(meminfo: &str, field: &str) -> ByteSize {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let number = line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    ByteSize(number.unwrap_or(0).saturating_mul(1 << 10))
+}
+
+/// `/proc/uptime` begins with seconds and hundredths.
+fn seconds(uptime: &str) -> Duration {
+    let first = uptime.split_ascii_whitespace().next().and_then(|text| text.parse().ok());
+    first.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_proc_are_read() {
+        let meminfo = "MemTotal:       24584820 kB\nMemFree: 1 kB\nMemAvailable:   20000000 kB\n";
+        assert_eq!(kib(meminfo, "MemTotal"), ByteSize(24_584_820 << 10));
+        assert_eq!(kib(meminfo, "MemAvailable"), ByteSize(20_000_000 << 10));
+        assert_eq!(kib("", "MemTotal"), ByteSize(0));
+        assert_eq!(seconds("350735.47 234388.90\n"), Duration::from_millis(350_735_470));
+        assert_eq!(seconds("-1 0\n"), Duration::ZERO);
+    }
+
+    #[test]
+    fn this_machine_has_cpus_and_memory() {
+        let machine = Machine::look();
+        assert!(!machine.cpus().is_empty() && machine.threads_per_core() > 0);
+        assert!(machine.memory > machine.available && machine.available > ByteSize(0));
+        assert!(machine.utilization.is_some_and(|share| (0.0..=100.0).contains(&share)));
+    }
+}

@@ -1,0 +1,226 @@
+//! What is kept of the domains from boot to boot: the configuration in force, what waits for the next boot, and the
+//! configurations that were saved under a name.
+//!
+//! Each file is only ever replaced as a whole, after the new one is on the disk: a power cut leaves the old or the new
+//! one. A lock makes one process at a time change them; who only reads needs none.
+
+mod config_name;
+mod error;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use vtax_model::domain::{Configuration, DomainError};
+use vtax_sys::directory;
+
+pub use self::{
+    config_name::{BadConfigName, ConfigName},
+    error::{EditError, StoreError},
+};
+
+const STATE: &str = "state.json";
+const SAVED: &str = "saved";
+const LOCK: &str = ".lock";
+const FORMAT: u32 = 1;
+/// No file of the store is longer: 512 domains with 16 vnets each take some 4 MB.
+const LONGEST: u64 = 32 << 20;
+
+/// The folder with all that is kept.
+#[derive(Debug, Clone)]
+pub struct DomainStore {
+    folder: PathBuf,
+}
+
+/// The store while this process alone may change it.
+#[derive(Debug)]
+pub struct LockedStore {
+    store: DomainStore,
+    _lock: File,
+}
+
+/// What is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredState {
+    format: u32,
+    /// The configuration in force.
+    pub configuration: Configuration,
+    /// The delayed reconfiguration of `primary`, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reconfiguration: Option<Reconfiguration>,
+    /// The saved configuration that was the last to be saved or set; `factory-default` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<ConfigName>,
+}
+
+/// What comes into force when this host boots again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reconfiguration {
+    /// The boot in which it was asked for, as `/proc/sys/kernel/random/boot_id` names it.
+    pub boot: String,
+    /// The configuration as it will be.
+    pub configuration: Configuration,
+}
+
+impl StoredState {
+    fn new(host: &str) -> StoredState {
+        StoredState { format: FORMAT, configuration: Configuration::new(host), reconfiguration: None, current: None }
+    }
+}
+
+impl DomainStore {
+    /// The store in this folder, which needn't exist.
+    pub fn new(folder: &Path) -> DomainStore {
+        DomainStore { folder: folder.to_owned() }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What is kept. `host` is what tells this host from others, for a store that is new.
+    pub fn read(&self, host: &str) -> Result<StoredState, StoreError> {
+        let path = self.folder.join(STATE);
+        let state = read_json(&path)?.unwrap_or_else(|| StoredState::new(host));
+        match state.format {
+            FORMAT => Ok(state),
+            format => Err(StoreError::Format { path, format }),
+        }
+    }
+
+    /// Waits until no other process changes the store.
+    pub fn lock(&self) -> Result<LockedStore, StoreError> {
+        directory::make_private(&self.folder)
+            .map_err(|error| StoreError::Folder { path: self.folder.clone(), error: Box::new(error) })?;
+        let path = self.folder.join(LOCK);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(StoreError::file("open", &path))?;
+        file.lock().map_err(StoreError::file("lock", &path))?;
+        Ok(LockedStore { store: self.clone(), _lock: file })
+    }
+
+    /// The names of the saved configurations.
+    pub fn saved(&self) -> Result<Vec<ConfigName>, StoreError> {
+        let folder = self.folder.join(SAVED);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(StoreError::file("read", &folder))?,
+        };
+        let name = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".json")?.parse().ok();
+        let mut names: Vec<ConfigName> = entries.flatten().filter_map(name).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn saved_path(&self, name: &ConfigName) -> PathBuf {
+        self.folder.join(SAVED).join(format!("{name}.json"))
+    }
+}
+
+impl LockedStore {
+    /// What is kept.
+    pub fn read(&self, host: &str) -> Result<StoredState, StoreError> {
+        self.store.read(host)
+    }
+
+    /// Makes a change, and keeps it when this returns. If the change is refused, all stays as it was.
+    pub fn edit(
+        &self,
+        host: &str,
+        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+    ) -> Result<Configuration, EditError> {
+        let mut state = self.read(host)?;
+        change(&mut state.configuration)?;
+        self.write(&state)?;
+        Ok(state.configuration)
+    }
+
+    /// Keeps this.
+    pub fn write(&self, state: &StoredState) -> Result<(), StoreError> {
+        replace(&self.store.folder, STATE, state)
+    }
+
+    /// Saves the configuration in force under a new name.
+    pub fn save(&self, host: &str, name: &ConfigName) -> Result<(), StoreError> {
+        if self.store.saved_path(name).exists() {
+            return Err(StoreError::SavedExists { name: name.clone() });
+        }
+        let mut state = self.read(host)?;
+        let folder = self.store.folder.join(SAVED);
+        directory::make_private(&folder)
+            .map_err(|error| StoreError::Folder { path: folder.clone(), error: Box::new(error) })?;
+        replace(&folder, &format!("{name}.json"), &state.configuration)?;
+        state.current = Some(name.clone());
+        self.write(&state)
+    }
+
+    /// Reads a saved configuration; the one of a new host for `factory-default`.
+    pub fn read_saved(&self, host: &str, name: &ConfigName) -> Result<Configuration, StoreError> {
+        if name.is_factory_default() {
+            return Ok(Configuration::new(host));
+        }
+        let found = read_json(&self.store.saved_path(name))?;
+        found.ok_or_else(|| self.no_saved(name))
+    }
+
+    /// Removes a saved configuration.
+    pub fn remove_saved(&self, host: &str, name: &ConfigName) -> Result<(), StoreError> {
+        let mut state = self.read(host)?;
+        let path = self.store.saved_path(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(self.no_saved(name)),
+            removed => removed.map_err(StoreError::file("remove", &path))?,
+        }
+        sync(&self.store.folder.join(SAVED))?;
+        if state.current.as_ref() == Some(name) {
+            state.current = None;
+            self.write(&state)?;
+        }
+        Ok(())
+    }
+
+    fn no_saved(&self, name: &ConfigName) -> StoreError {
+        let known = self.store.saved().unwrap_or_default();
+        StoreError::NoSaved { name: name.clone(), known: known.iter().map(ConfigName::to_string).collect() }
+    }
+}
+
+/// None if there is no such file.
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreError> {
+    let size = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(StoreError::file("look at", path))?.len(),
+    };
+    if size > LONGEST {
+        return Err(StoreError::TooLong { path: path.to_owned(), longest: LONGEST });
+    }
+    let text = fs::read(path).map_err(StoreError::file("read", path))?;
+    let read = serde_json::from_slice(&text);
+    read.map(Some).map_err(|error| StoreError::Damaged { path: path.to_owned(), why: error.to_string() })
+}
+
+/// Writes a file beside, syncs it, and puts it in the place of the old one.
+fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), StoreError> {
+    let path = folder.join(name);
+    let failed = StoreError::file("write", &path);
+    let written = || {
+        let mut draft = tempfile::NamedTempFile::new_in(folder)?;
+        serde_json::to_writer_pretty(&mut draft, content)?;
+        draft.write_all(b"\n")?;
+        draft.as_file().sync_all()?;
+        draft.persist(&path).map_err(|error| error.error)
+    };
+    written().map_err(failed)?;
+    sync(folder)
+}
+
+/// Makes the names in a folder survive a power cut.
+fn sync(folder: &Path) -> Result<(), StoreError> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(StoreError::file("sync", folder))
+}

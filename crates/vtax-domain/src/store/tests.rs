@@ -1,0 +1,106 @@
+use std::{fs, os::unix::fs::PermissionsExt, thread};
+
+use tempfile::TempDir;
+use vtax_model::{domain::CpuDemand, topology::Name, units::ByteSize};
+
+use super::*;
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn store() -> (TempDir, DomainStore) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = DomainStore::new(&folder.path().join("ldm"));
+    (folder, store)
+}
+
+#[test]
+fn what_was_asked_for_is_kept_and_a_refused_change_is_not() {
+    let (_folder, store) = store();
+    let locked = store.lock().expect("it is free");
+    locked.edit("sun", |all| all.add_domain(&name("mars"))).expect("it is new");
+    locked.edit("sun", |all| all.set_cpus(&name("mars"), CpuDemand::Cores(8))).expect("it is possible");
+    let kept = store.read("other").expect("it can be read");
+    let refused = locked.edit("sun", |all| {
+        all.set_memory(&name("mars"), ByteSize(8 << 30))?;
+        all.add_domain(&name("mars"))
+    });
+    assert!(matches!(refused, Err(EditError::Domain(DomainError::Exists { .. }))), "{refused:?}");
+    assert_eq!(store.read("other").expect("it can be read"), kept);
+    assert_eq!(kept.configuration.host, "sun");
+    let left: Vec<_> = fs::read_dir(store.folder()).expect("there").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left.len(), 2, "the state and the lock: {left:?}");
+}
+
+#[test]
+fn configurations_are_saved_under_names() {
+    let (_folder, store) = store();
+    let locked = store.lock().expect("it is free");
+    let initial: ConfigName = "initial".parse().expect("a name");
+    locked.edit("sun", |all| all.add_domain(&name("mars"))).expect("it is new");
+    locked.save("sun", &initial).expect("it is new");
+    assert!(matches!(locked.save("sun", &initial), Err(StoreError::SavedExists { .. })));
+    assert_eq!(locked.read("sun").expect("there").current, Some(initial.clone()));
+    locked.edit("sun", |all| all.add_domain(&name("venus"))).expect("it is new");
+    assert_eq!(locked.read_saved("sun", &initial).expect("there").domains.len(), 1);
+    assert!(locked.read_saved("sun", &ConfigName::factory_default()).expect("always").domains.is_empty());
+    assert_eq!(store.saved().expect("there").iter().collect::<Vec<_>>(), [&initial]);
+    locked.remove_saved("sun", &initial).expect("there");
+    assert_eq!(locked.read("sun").expect("there").current, None);
+    let error = locked.remove_saved("sun", &initial).expect_err("it is gone").to_string();
+    assert_eq!(error, "there is no saved configuration `initial`; none is saved");
+}
+
+#[test]
+fn a_file_that_is_cut_changed_or_too_new_is_named_and_left() {
+    let (_folder, store) = store();
+    store.lock().expect("free").edit("sun", |all| all.add_domain(&name("mars"))).expect("it is new");
+    let path = store.folder().join(STATE);
+    let whole = fs::read_to_string(&path).expect("there");
+    for (text, wanted) in [
+        (whole[..whole.len() / 2].to_owned(), "state.json can't be read: EOF while parsing"),
+        (whole.replace("\"format\": 1", "\"format\": 2"), "state.json has format 2, which a later vtax has written"),
+        (whole.replace("mars", "M A R S"), "`M A R S` is not a name"),
+        (String::new(), "state.json can't be read"),
+    ] {
+        fs::write(&path, &text).expect("ours");
+        let error = store.read("sun").expect_err(wanted).to_string();
+        assert!(error.contains(wanted), "{error}");
+        store.lock().expect("free").edit("sun", |all| all.add_domain(&name("venus"))).expect_err("it can't be read");
+        assert_eq!(fs::read_to_string(&path).expect("there"), text, "it was overwritten");
+    }
+}
+
+#[test]
+fn a_folder_that_others_can_write_is_refused() {
+    let (_folder, store) = store();
+    drop(store.lock().expect("free"));
+    fs::set_permissions(store.folder(), fs::Permissions::from_mode(0o777)).expect("ours");
+    let error = store.lock().expect_err("anybody's").to_string();
+    assert!(error.contains("can be written by others"), "{error}");
+}
+
+#[test]
+fn two_at_once_lose_nothing() {
+    let (_folder, store) = store();
+    thread::scope(|scope| {
+        for domain in 0..16 {
+            let store = &store;
+            scope.spawn(move || {
+                let locked = store.lock().expect("it gets free");
+                locked.edit("sun", |all| all.add_domain(&name(&format!("d{domain}")))).expect("it is new");
+            });
+        }
+    });
+    assert_eq!(store.read("sun").expect("there").configuration.domains.len(), 16);
+}
+
+#[test]
+fn names_of_configurations_are_names_of_files() {
+    for (text, good) in
+        [("initial", true), ("split-2.1_b", true), ("", false), ("../x", false), (".x", false), ("a b", false)]
+    {
+        assert_eq!(text.parse::<ConfigName>().is_ok(), good, "{text}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Logical domains: what each is to have, and the virtual switches and consoles that serve them.
+//!
+//! A [`Configuration`] is what the user has asked for. It is kept from boot to boot and can be saved under a name. It
+//! says nothing of what a domain has at the moment: that are its bindings, which are gone with the next boot.
+//!
+//! Every change is a method of [`Configuration`] that either makes the whole change or returns a [`DomainError`].
+
+mod configuration;
+mod console;
+mod dependencies;
+mod error;
+mod mac_addresses;
+mod switch;
+#[cfg(test)]
+mod tests;
+mod vnet;
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
+
+pub use self::{
+    configuration::Configuration,
+    console::{ConsoleService, PortRange, VirtualConsole},
+    dependencies::{Dependency, DependencyKind},
+    error::DomainError,
+    switch::{NewSwitch, Switch, SwitchChange},
+    vnet::{AltMac, LinkProp, NewVnet, Vnet, VnetChange, VnetVlans},
+};
+use crate::{topology::Name, units::ByteSize};
+
+/// The name of the domain that is the host itself.
+pub const PRIMARY: &str = "primary";
+
+/// What a domain is to have: its constraints. They hold even while the domain has nothing of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Domain {
+    /// Its CPUs; none yet if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuDemand>,
+    /// Its RAM; none yet if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ByteSize>,
+    /// What it boots and how, by the names of [`Variable`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<Variable, String>,
+    /// Its virtual NICs, in the order in which they were added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vnets: Vec<Vnet>,
+    /// The devices of the host that it has for itself: buses, slots and virtual functions, by the names of `ls-io`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    /// How its console is reached.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub console: VirtualConsole,
+    /// What happens to the domains that have it as a master, when it fails.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub failure_policy: FailurePolicy,
+    /// The domains that it depends on, at most [`Domain::MOST_MASTERS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masters: Vec<Name>,
+}
+
+impl Domain {
+    /// The most masters that a domain can have.
+    pub const MOST_MASTERS: usize = 4;
+
+    /// The number of its virtual CPUs, on a host whose cores have so many threads.
+    pub fn vcpus(&self, threads_per_core: u32) -> u32 {
+        match self.cpus {
+            Some(CpuDemand::Vcpus(count)) => count,
+            Some(CpuDemand::Cores(count)) => count.saturating_mul(threads_per_core),
+            None => 0,
+        }
+    }
+
+    /// The virtual NIC of this name.
+    pub fn vnet(&self, name: &Name) -> Option<&Vnet> {
+        self.vnets.iter().find(|vnet| vnet.name == *name)
+    }
+}
+
+/// How many CPUs a domain is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CpuDemand {
+    /// Virtual CPUs, each on a hardware thread of the host.
+    Vcpus(u32),
+    /// Whole cores of the host, with all threads of each.
+    Cores(u32),
+}
+
+impl CpuDemand {
+    /// The most virtual CPUs, or cores, that can be asked for.
+    pub const MOST: u32 = 256;
+}
+
+/// A setting that the domain's firmware and kernel start with.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum Variable {
+    /// `true`: the domain boots when it is started; `false`: it waits in its firmware.
+    #[serde(rename = "auto-boot?")]
+    #[strum(serialize = "auto-boot?")]
+    AutoBoot,
+    /// The kernel that it boots, a bzImage; that of the host if neither this nor an image is set.
+    Kernel,
+    /// The disk image that it boots, qcow2 or raw.
+    Image,
+    /// Further parameters of the kernel.
+    BootArgs,
+}
+
+/// What happens to the domains that have this one as a master, when this one fails.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Display, EnumString, IntoStaticStr, VariantArray,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum FailurePolicy {
+    /// Nothing.
+    #[default]
+    Ignore,
+    /// They get a non-maskable interrupt, at which their kernels panic.
+    Panic,
+    /// They are reset.
+    Reset,
+    /// They are stopped.
+    Stop,
+}
+
+/// How far a domain is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display, IntoStaticStr)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum DomainState {
+    /// It has only constraints.
+    Inactive,
+    /// It gets what its constraints say.
+    Binding,
+    /// What it has is given back.
+    Unbinding,
+    /// It has all that its constraints say, and doesn't run.
+    Bound,
+    /// It is being started.
+    Starting,
+    /// It is being stopped.
+    Stopping,
+    /// It runs.
+    Active,
+}
+
+impl DomainState {
+    /// Whether it has resources of the host.
+    pub fn is_bound(self) -> bool {
+        self != DomainState::Inactive
+    }
+}
+
+impl fmt::Display for CpuDemand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CpuDemand::Vcpus(count) => write!(f, "{count} vCPUs"),
+            CpuDemand::Cores(count) => write!(f, "{count} cores"),
+        }
+    }
+}

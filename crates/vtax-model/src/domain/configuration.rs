@@ -1,0 +1,421 @@
+//! All that the user has asked for, and the changes to it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    AltMac, ConsoleService, CpuDemand, Domain, DomainError, FailurePolicy, NewSwitch, NewVnet, PRIMARY, PortRange,
+    Switch, SwitchChange, Variable, VirtualConsole, Vnet, VnetChange,
+};
+use crate::{
+    guest::{GuestSize, Mac},
+    topology::Name,
+    units::{ByteSize, Mtu},
+};
+
+/// All domains with their constraints, and the services that they use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// What tells this host from others. Addresses that vtax chooses are made of it.
+    pub host: String,
+    /// The domain that is the host.
+    #[serde(default)]
+    pub primary: Domain,
+    /// The other domains.
+    #[serde(default)]
+    pub domains: BTreeMap<Name, Domain>,
+    /// The virtual switches.
+    #[serde(default)]
+    pub switches: BTreeMap<Name, Switch>,
+    /// The console services.
+    #[serde(default)]
+    pub consoles: BTreeMap<Name, ConsoleService>,
+}
+
+impl Configuration {
+    /// The most domains beside `primary`.
+    pub const MOST_DOMAINS: usize = 512;
+
+    /// A host without domains.
+    pub fn new(host: &str) -> Configuration {
+        Configuration { host: host.to_owned(), ..Configuration::default() }
+    }
+
+    /// The same, made anew by one change after the other for a host. So what somebody has written by hand is checked
+    /// as a command is.
+    pub fn rebuilt(self, host: &str) -> Result<Configuration, DomainError> {
+        let mut all = Configuration::new(host);
+        for name in self.domains.keys() {
+            all.add_domain(name)?;
+        }
+        for (name, service) in &self.consoles {
+            all.add_console_service(name, &service.domain, service.ports)?;
+        }
+        for (name, switch) in self.switches {
+            all.add_switch(NewSwitch::of(name, switch))?;
+        }
+        for (name, domain) in &self.domains {
+            all.rebuild_domain(name, domain)?;
+        }
+        let primary: Name = PRIMARY.parse().expect("a name");
+        all.primary.failure_policy = self.primary.failure_policy;
+        all.set_masters(&primary, self.primary.masters)?;
+        Ok(all)
+    }
+
+    fn rebuild_domain(&mut self, name: &Name, domain: &Domain) -> Result<(), DomainError> {
+        domain.cpus.map_or(Ok(()), |cpus| self.set_cpus(name, cpus))?;
+        domain.memory.map_or(Ok(()), |memory| self.set_memory(name, memory))?;
+        for (variable, value) in &domain.variables {
+            self.set_variable(name, *variable, value.clone())?;
+        }
+        for vnet in &domain.vnets {
+            self.add_vnet(NewVnet::of(name, vnet))?;
+        }
+        self.set_console(name, domain.console.clone())?;
+        self.set_failure_policy(name, domain.failure_policy)?;
+        self.set_masters(name, domain.masters.clone())
+    }
+
+    /// The constraints of a domain; `primary` has some too.
+    pub fn domain(&self, name: &Name) -> Result<&Domain, DomainError> {
+        match name.as_str() {
+            PRIMARY => Ok(&self.primary),
+            _ => self.domains.get(name).ok_or_else(|| DomainError::no_domain(name, self)),
+        }
+    }
+
+    pub(super) fn domain_mut(&mut self, name: &Name) -> Result<&mut Domain, DomainError> {
+        self.existing(name)?;
+        match name.as_str() {
+            PRIMARY => Ok(&mut self.primary),
+            _ => Ok(self.domains.get_mut(name).expect("it exists")),
+        }
+    }
+
+    /// A domain that is not `primary`.
+    fn guest_mut(&mut self, name: &Name) -> Result<&mut Domain, DomainError> {
+        match name.as_str() {
+            PRIMARY => Err(DomainError::Primary),
+            _ => self.domain_mut(name),
+        }
+    }
+
+    /// Adds a domain without CPUs, memory and devices.
+    pub fn add_domain(&mut self, name: &Name) -> Result<(), DomainError> {
+        if name.as_str() == PRIMARY || self.domains.contains_key(name) {
+            return Err(DomainError::Exists { what: "domain", name: name.clone() });
+        }
+        if self.domains.len() >= Configuration::MOST_DOMAINS {
+            return Err(DomainError::TooMany { what: "domains", most: Configuration::MOST_DOMAINS });
+        }
+        self.domains.insert(name.clone(), Domain::default());
+        Ok(())
+    }
+
+    /// Removes a domain. The caller has checked that it is inactive.
+    pub fn remove_domain(&mut self, name: &Name) -> Result<(), DomainError> {
+        self.guest_mut(name)?;
+        let users = self.used_services(name);
+        if let Some(service) = users.into_iter().next() {
+            return Err(DomainError::Serves { domain: name.clone(), service });
+        }
+        if let Some(slave) = self.slaves(name).next() {
+            return Err(DomainError::IsMaster { master: name.clone(), slave: slave.clone() });
+        }
+        self.domains.remove(name);
+        Ok(())
+    }
+
+    /// The switches and console services that run in a domain.
+    fn used_services(&self, domain: &Name) -> Vec<Name> {
+        let switches = self.switches.iter().filter(|(_, switch)| switch.service == *domain).map(|(name, _)| name);
+        let consoles = self.consoles.iter().filter(|(_, service)| service.domain == *domain).map(|(name, _)| name);
+        switches.chain(consoles).cloned().collect()
+    }
+
+    /// Says how many CPUs a domain is to have.
+    pub fn set_cpus(&mut self, name: &Name, cpus: CpuDemand) -> Result<(), DomainError> {
+        let (CpuDemand::Vcpus(count) | CpuDemand::Cores(count)) = cpus;
+        if !(1..=CpuDemand::MOST).contains(&count) {
+            return Err(DomainError::value("number of CPUs", &count.to_string(), "1 to 256"));
+        }
+        self.guest_mut(name)?.cpus = Some(cpus);
+        Ok(())
+    }
+
+    /// Says how much RAM a domain is to have.
+    pub fn set_memory(&mut self, name: &Name, memory: ByteSize) -> Result<(), DomainError> {
+        const MIB: u64 = 1 << 20;
+        if memory < GuestSize::LEAST_MEMORY || !memory.0.is_multiple_of(MIB) {
+            return Err(DomainError::value("memory", &memory.to_string(), "whole MiB, at least 96 MiB"));
+        }
+        self.guest_mut(name)?.memory = Some(memory);
+        Ok(())
+    }
+
+    /// Sets a variable; an empty value is one too.
+    pub fn set_variable(&mut self, name: &Name, variable: Variable, value: String) -> Result<(), DomainError> {
+        if variable == Variable::AutoBoot && !["true", "false"].contains(&value.as_str()) {
+            return Err(DomainError::value("auto-boot?", &value, "true or false"));
+        }
+        if value.chars().any(char::is_control) {
+            return Err(DomainError::value(variable.into(), &value, "text of one line"));
+        }
+        self.guest_mut(name)?.variables.insert(variable, value);
+        Ok(())
+    }
+
+    /// Takes a variable away. It is no error if it isn't set.
+    pub fn remove_variable(&mut self, name: &Name, variable: Variable) -> Result<(), DomainError> {
+        self.guest_mut(name)?.variables.remove(&variable);
+        Ok(())
+    }
+
+    /// Says what happens to the domains that have this one as a master.
+    pub fn set_failure_policy(&mut self, name: &Name, policy: FailurePolicy) -> Result<(), DomainError> {
+        self.domain_mut(name)?.failure_policy = policy;
+        Ok(())
+    }
+
+    /// Adds a switch.
+    pub fn add_switch(&mut self, new: NewSwitch) -> Result<(), DomainError> {
+        let NewSwitch { name, service, default_vlan, change } = new;
+        self.service_domain(&service)?;
+        if self.switches.contains_key(&name) {
+            return Err(DomainError::Exists { what: "switch", name });
+        }
+        let default_vlan = default_vlan.unwrap_or_default();
+        let mut switch = Switch {
+            service,
+            net_dev: None,
+            mac: None,
+            mtu: Mtu::ETHERNET,
+            default_vlan,
+            pvid: default_vlan,
+            vids: Default::default(),
+        };
+        change.apply(&mut switch)?;
+        self.check_net_dev(&name, &switch)?;
+        self.switches.insert(name, switch);
+        Ok(())
+    }
+
+    /// Changes a switch.
+    pub fn set_switch(&mut self, name: &Name, change: SwitchChange) -> Result<(), DomainError> {
+        let mut switch = self.switch(name)?.clone();
+        change.apply(&mut switch)?;
+        self.check_net_dev(name, &switch)?;
+        self.switches.insert(name.clone(), switch);
+        Ok(())
+    }
+
+    /// Removes a switch that no vnet uses.
+    pub fn remove_switch(&mut self, name: &Name) -> Result<(), DomainError> {
+        self.switch(name)?;
+        let user = self.domains.iter().find_map(|(domain, constraints)| {
+            let vnet = constraints.vnets.iter().find(|vnet| vnet.switch == *name)?;
+            Some((vnet.name.clone(), domain.clone()))
+        });
+        if let Some((vnet, domain)) = user {
+            return Err(DomainError::SwitchInUse { switch: name.clone(), vnet, domain });
+        }
+        self.switches.remove(name);
+        Ok(())
+    }
+
+    /// The switch of this name.
+    pub fn switch(&self, name: &Name) -> Result<&Switch, DomainError> {
+        self.switches.get(name).ok_or_else(|| DomainError::unknown("switch", name, self.switches.keys()))
+    }
+
+    /// A link connects one switch with the outside.
+    fn check_net_dev(&self, name: &Name, switch: &Switch) -> Result<(), DomainError> {
+        let same = |(other, found): &(&Name, &Switch)| {
+            *other != name && found.service == switch.service && found.net_dev == switch.net_dev
+        };
+        match (&switch.net_dev, self.switches.iter().find(same)) {
+            (Some(link), Some((other, _))) => {
+                Err(DomainError::NetDevTaken { link: link.clone(), switch: other.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A service runs in `primary`, or in a guest with devices of its own.
+    fn service_domain(&self, domain: &Name) -> Result<(), DomainError> {
+        match domain.as_str() {
+            PRIMARY => Ok(()),
+            _ => self.existing(domain).and(Err(DomainError::ServiceInGuest { domain: domain.clone() })),
+        }
+    }
+
+    /// Adds a virtual NIC to a domain, as a port of a switch.
+    pub fn add_vnet(&mut self, new: NewVnet) -> Result<(), DomainError> {
+        let NewVnet { name, switch, domain, change } = new;
+        let mac = self.free_mac(&name, &domain, &[]);
+        self.switch(&switch)?;
+        let constraints = self.guest_mut(&domain)?;
+        if constraints.vnet(&name).is_some() {
+            return Err(DomainError::VnetExists { vnet: name, domain });
+        }
+        let id = match change.id {
+            Some(id) => id,
+            None => (0..).find(|id| constraints.vnets.iter().all(|vnet| vnet.id != *id)).expect("there is a free one"),
+        };
+        constraints.vnets.push(Vnet {
+            name: name.clone(),
+            switch,
+            mac,
+            alt_macs: Vec::new(),
+            vlans: Default::default(),
+            mtu: None,
+            id,
+            maxbw: None,
+            linkprop: Default::default(),
+        });
+        let set = self.set_vnet(&domain, &name, VnetChange { id: Some(id), ..change });
+        set.inspect_err(|_| {
+            // A change that is refused leaves nothing behind.
+            let constraints = self.domains.get_mut(&domain).expect("it exists");
+            constraints.vnets.pop();
+        })
+    }
+
+    /// Changes a virtual NIC.
+    pub fn set_vnet(&mut self, domain: &Name, name: &Name, change: VnetChange) -> Result<(), DomainError> {
+        let mut vnet = self.vnet(domain, name)?.clone();
+        if let Some(mac) = change.mac {
+            vnet.mac = self.check_mac(mac, name, domain)?;
+        }
+        if let Some(wanted) = &change.alt_macs {
+            vnet.alt_macs = self.alt_macs(wanted, &vnet, domain)?;
+        }
+        if let Some(id) = change.id {
+            vnet.id = self.check_id(id, domain, name)?;
+        }
+        vnet.apply(change)?;
+        let vnets = &mut self.guest_mut(domain)?.vnets;
+        let place = vnets.iter_mut().find(|vnet| vnet.name == *name).expect("it exists");
+        *place = vnet;
+        Ok(())
+    }
+
+    /// Removes a virtual NIC.
+    pub fn remove_vnet(&mut self, domain: &Name, name: &Name) -> Result<(), DomainError> {
+        self.vnet(domain, name)?;
+        self.guest_mut(domain)?.vnets.retain(|vnet| vnet.name != *name);
+        Ok(())
+    }
+
+    /// The virtual NIC of a domain.
+    pub fn vnet(&self, domain: &Name, name: &Name) -> Result<&Vnet, DomainError> {
+        let vnets = &self.domain(domain)?.vnets;
+        let found = vnets.iter().find(|vnet| vnet.name == *name);
+        found.ok_or_else(|| DomainError::unknown("vnet", name, vnets.iter().map(|vnet| &vnet.name)))
+    }
+
+    /// The further addresses of a vnet. An address that it has already as one that vtax chose stays.
+    fn alt_macs(&self, wanted: &[AltMac], vnet: &Vnet, domain: &Name) -> Result<Vec<Mac>, DomainError> {
+        let mut macs: Vec<Mac> = Vec::new();
+        for alt in wanted {
+            let mac = match alt {
+                AltMac::Auto => {
+                    let taken: Vec<Mac> = macs.iter().copied().chain([vnet.mac]).collect();
+                    self.free_mac(&vnet.name, domain, &taken)
+                }
+                AltMac::Given(mac) => self.check_mac(*mac, &vnet.name, domain)?,
+            };
+            if macs.contains(&mac) || mac == vnet.mac {
+                let (vnet, domain) = (vnet.name.clone(), domain.clone());
+                return Err(DomainError::MacTaken { mac, vnet, domain });
+            }
+            macs.push(mac);
+        }
+        Ok(macs)
+    }
+
+    fn check_id(&self, id: u32, domain: &Name, name: &Name) -> Result<u32, DomainError> {
+        if id >= Vnet::MOST {
+            return Err(DomainError::value("id", &id.to_string(), "0 to 15"));
+        }
+        match self.domain(domain)?.vnets.iter().find(|vnet| vnet.id == id && vnet.name != *name) {
+            Some(other) => Err(DomainError::IdTaken { id, vnet: other.name.clone(), domain: domain.clone() }),
+            None => Ok(id),
+        }
+    }
+
+    /// Adds a console service.
+    pub fn add_console_service(&mut self, name: &Name, domain: &Name, ports: PortRange) -> Result<(), DomainError> {
+        self.service_domain(domain)?;
+        if self.consoles.contains_key(name) {
+            return Err(DomainError::Exists { what: "console service", name: name.clone() });
+        }
+        self.check_ports(name, ports)?;
+        self.consoles.insert(name.clone(), ConsoleService { domain: domain.clone(), ports });
+        Ok(())
+    }
+
+    /// Changes the ports of a console service.
+    pub fn set_console_service(&mut self, name: &Name, ports: PortRange) -> Result<(), DomainError> {
+        self.console_service(name)?;
+        self.check_ports(name, ports)?;
+        self.consoles.get_mut(name).expect("it exists").ports = ports;
+        Ok(())
+    }
+
+    /// Removes a console service that no domain names.
+    pub fn remove_console_service(&mut self, name: &Name) -> Result<(), DomainError> {
+        self.console_service(name)?;
+        let user = self.domains.iter().find(|(_, domain)| domain.console.service.as_ref() == Some(name));
+        if let Some((domain, _)) = user {
+            return Err(DomainError::ConsoleInUse { service: name.clone(), domain: domain.clone() });
+        }
+        self.consoles.remove(name);
+        Ok(())
+    }
+
+    /// The console service of this name.
+    pub fn console_service(&self, name: &Name) -> Result<&ConsoleService, DomainError> {
+        self.consoles.get(name).ok_or_else(|| DomainError::unknown("console service", name, self.consoles.keys()))
+    }
+
+    fn check_ports(&self, name: &Name, ports: PortRange) -> Result<(), DomainError> {
+        let clash = self.consoles.iter().find(|(other, service)| *other != name && service.ports.overlaps(ports));
+        match clash {
+            Some((service, _)) => Err(DomainError::PortsTaken { ports, service: service.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Says how the console of a domain is reached: only what is present is changed.
+    pub fn set_console(&mut self, name: &Name, change: VirtualConsole) -> Result<(), DomainError> {
+        if let Some(service) = &change.service {
+            self.console_service(service)?;
+        }
+        let mut console = self.domain(name)?.console.clone();
+        console.service = change.service.or(console.service);
+        console.group = change.group.or(console.group);
+        console.port = change.port.or(console.port);
+        self.check_port(name, &console)?;
+        self.guest_mut(name)?.console = console;
+        Ok(())
+    }
+
+    /// One port belongs to one group of consoles.
+    fn check_port(&self, name: &Name, console: &VirtualConsole) -> Result<(), DomainError> {
+        let Some(port) = console.port else { return Ok(()) };
+        if port < PortRange::LEAST {
+            return Err(DomainError::value("port", &port.to_string(), "1024 to 65535"));
+        }
+        let group = console.group.as_ref().unwrap_or(name);
+        let other = self.domains.iter().find(|(other, domain)| {
+            domain.console.port == Some(port) && domain.console.group.as_ref().unwrap_or(other) != group
+        });
+        match other {
+            Some((domain, _)) if domain != name => Err(DomainError::PortTaken { port, domain: domain.clone() }),
+            _ => Ok(()),
+        }
+    }
+}

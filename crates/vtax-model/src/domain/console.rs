@@ -1,0 +1,79 @@
+//! Consoles of domains, and the services by which they are reached.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
+
+use super::DomainError;
+use crate::topology::Name;
+
+/// A console service (vcc): it listens at one port for each group of consoles.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsoleService {
+    /// The domain that it runs in.
+    pub domain: Name,
+    /// The ports that it may take.
+    pub ports: PortRange,
+}
+
+/// How the console of a domain is reached.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VirtualConsole {
+    /// The service; the only one if absent.
+    pub service: Option<Name>,
+    /// The group whose port it shares; one of its own with the domain's name if absent.
+    pub group: Option<Name>,
+    /// The port; the first free one of the service's when the domain is bound, if absent.
+    pub port: Option<u16>,
+}
+
+/// TCP ports, from the first to the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
+pub struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+impl PortRange {
+    /// Ports below it belong to the system.
+    pub const LEAST: u16 = 1024;
+    /// The ports that an article of 2012 shows, and as many more as a host can have domains.
+    pub const USUAL: PortRange = PortRange { first: 5000, last: 5255 };
+
+    /// Whether the port is one of these.
+    pub fn contains(self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+
+    /// All of them.
+    pub fn ports(self) -> impl Iterator<Item = u16> {
+        self.first..=self.last
+    }
+
+    /// Whether a port is one of both.
+    pub fn overlaps(self, other: PortRange) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
+impl FromStr for PortRange {
+    type Err = DomainError;
+
+    fn from_str(text: &str) -> Result<PortRange, DomainError> {
+        let range = || {
+            let (first, last) = text.split_once('-')?;
+            let range = PortRange { first: first.parse().ok()?, last: last.parse().ok()? };
+            (range.first >= PortRange::LEAST && range.first <= range.last).then_some(range)
+        };
+        range().ok_or_else(|| DomainError::value("port-range", text, "two ports from 1024 to 65535, as 5000-5100"))
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}

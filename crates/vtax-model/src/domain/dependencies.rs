@@ -1,0 +1,98 @@
+//! Which domains depend on which.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use strum::Display;
+
+use super::{Configuration, DomainError, PRIMARY};
+use crate::topology::Name;
+
+/// That a domain depends on another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Dependency {
+    /// The domain that depends.
+    pub domain: Name,
+    /// The domain that it depends on.
+    pub on: Name,
+    /// Why.
+    #[serde(rename = "type")]
+    pub kind: DependencyKind,
+    /// The device by which it depends.
+    pub device: String,
+}
+
+/// Why a domain depends on another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
+#[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE")]
+pub enum DependencyKind {
+    /// It has a virtual disk of the other one's service.
+    Vdisk,
+    /// It has a virtual NIC at the other one's switch.
+    Vnet,
+    /// It has a virtual function of a NIC of the other one.
+    Iov,
+}
+
+impl Configuration {
+    /// What each domain depends on by its virtual NICs, by names.
+    pub fn dependencies(&self) -> Vec<Dependency> {
+        let of_domain = |(domain, constraints): (&Name, &super::Domain)| {
+            let vnets = constraints.vnets.iter().filter_map(|vnet| {
+                let switch = self.switches.get(&vnet.switch)?;
+                let device = format!("{}/{}", vnet.switch, vnet.name);
+                Some(Dependency {
+                    domain: domain.clone(),
+                    on: switch.service.clone(),
+                    kind: DependencyKind::Vnet,
+                    device,
+                })
+            });
+            vnets.collect::<Vec<_>>()
+        };
+        let mut all: Vec<Dependency> = self.domains.iter().flat_map(of_domain).collect();
+        all.sort();
+        all
+    }
+
+    /// Makes these the masters of a domain.
+    pub fn set_masters(&mut self, domain: &Name, masters: Vec<Name>) -> Result<(), DomainError> {
+        if masters.len() > super::Domain::MOST_MASTERS {
+            return Err(DomainError::TooManyMasters { domain: domain.clone(), count: masters.len() });
+        }
+        self.existing(domain)?;
+        for master in &masters {
+            self.existing(master)?;
+            if master == domain || self.all_masters(master).contains(domain) {
+                return Err(DomainError::Cycle { domain: master.clone(), master: domain.clone() });
+            }
+        }
+        self.domain_mut(domain)?.masters = masters;
+        Ok(())
+    }
+
+    /// The masters of a domain, and theirs.
+    fn all_masters(&self, domain: &Name) -> BTreeSet<Name> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![domain.clone()];
+        while let Some(domain) = open.pop() {
+            let masters = self.domains.get(&domain).map(|domain| domain.masters.clone()).unwrap_or_default();
+            open.extend(masters.into_iter().filter(|master| found.insert(master.clone())));
+        }
+        found
+    }
+
+    /// The domains that have this one as a master.
+    pub fn slaves<'a>(&'a self, master: &'a Name) -> impl Iterator<Item = &'a Name> {
+        self.domains.iter().filter(|(_, domain)| domain.masters.contains(master)).map(|(name, _)| name)
+    }
+
+    /// That a domain exists; `primary` does.
+    pub(super) fn existing(&self, domain: &Name) -> Result<(), DomainError> {
+        match domain.as_str() == PRIMARY || self.domains.contains_key(domain) {
+            true => Ok(()),
+            false => Err(DomainError::no_domain(domain, self)),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Why a change of a configuration is refused. Nothing has been changed then.
+
+use super::{Configuration, Domain, PortRange};
+use crate::{guest::Mac, spelling::there_are, topology::Name};
+
+/// Why a change of a configuration is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum DomainError {
+    #[error("there is no {what} `{name}`; {there}")]
+    #[diagnostic(code("no-such-object"))]
+    Unknown { what: &'static str, name: Name, there: String },
+    #[error("the {what} `{name}` exists already; choose another name")]
+    #[diagnostic(code("name-taken"))]
+    Exists { what: &'static str, name: Name },
+    #[error("{domain} has a vnet `{vnet}` already; change it (set-vnet), or choose another name")]
+    #[diagnostic(code("name-taken"))]
+    VnetExists { vnet: Name, domain: Name },
+    #[error("there can be {most} {what} at most; remove one first")]
+    #[diagnostic(code("too-many-objects"))]
+    TooMany { what: &'static str, most: usize },
+    #[error("`{value}` can't be the {what}: it takes {range}")]
+    #[diagnostic(code("bad-value"))]
+    Value { what: &'static str, value: String, range: &'static str },
+    #[error("primary is this host itself: it has what no other domain has, and can't be created, sized or removed")]
+    #[diagnostic(code("is-primary"))]
+    Primary,
+    #[error(
+        "{domain} can't run a service: switches and consoles are those of primary; name primary, or leave the service out"
+    )]
+    #[diagnostic(code("service-in-guest"))]
+    ServiceInGuest { domain: Name },
+    #[error("{domain} still runs the service {service}; remove that first")]
+    #[diagnostic(code("object-in-use"))]
+    Serves { domain: Name, service: Name },
+    #[error("{slave} has {master} as a master; take it away first (set-domain master= {slave})")]
+    #[diagnostic(code("object-in-use"))]
+    IsMaster { master: Name, slave: Name },
+    #[error("the switch {switch} has the vnet {vnet} of {domain}; remove that first (rm-vnet {vnet} {domain})")]
+    #[diagnostic(code("object-in-use"))]
+    SwitchInUse { switch: Name, vnet: Name, domain: Name },
+    #[error("the console of {domain} is at the service {service}; set another first (set-vcons service=… {domain})")]
+    #[diagnostic(code("object-in-use"))]
+    ConsoleInUse { service: Name, domain: Name },
+    #[error("the switch {switch} is one of {service}, not of {named}; name {service}, or leave the domain out")]
+    #[diagnostic(code("no-such-object"))]
+    OtherService { switch: Name, service: Name, named: Name },
+    #[error("the link {link} connects the switch {switch} already; a link can be in one switch")]
+    #[diagnostic(code("object-in-use"))]
+    NetDevTaken { link: String, switch: Name },
+    #[error("the vnet {vnet} of {domain} has the address {mac} already; choose another, or leave it out")]
+    #[diagnostic(code("address-taken"))]
+    MacTaken { mac: Mac, vnet: Name, domain: Name },
+    #[error("the vnet {vnet} of {domain} has id {id} already; choose another, or leave it out")]
+    #[diagnostic(code("name-taken"))]
+    IdTaken { id: u32, vnet: Name, domain: Name },
+    #[error("ports of {ports} are those of the console service {service}; choose others")]
+    #[diagnostic(code("port-taken"))]
+    PortsTaken { ports: PortRange, service: Name },
+    #[error(
+        "port {port} is that of the console of {domain}; choose another, or put both into one group (set-vcons group=…)"
+    )]
+    #[diagnostic(code("port-taken"))]
+    PortTaken { port: u16, domain: Name },
+    #[error("Dependency cycle detected: LDom \"{domain}\" indicates \"{master}\" as its master")]
+    #[diagnostic(code("dependency-cycle"))]
+    Cycle { domain: Name, master: Name },
+    #[error("{domain} would have {count} masters; a domain has {} at most", Domain::MOST_MASTERS)]
+    #[diagnostic(code("too-many-objects"))]
+    TooManyMasters { domain: Name, count: usize },
+}
+
+impl DomainError {
+    pub(super) fn value(what: &'static str, value: &str, range: &'static str) -> DomainError {
+        DomainError::Value { what, value: value.to_owned(), range }
+    }
+
+    pub(super) fn unknown<'a>(what: &'static str, name: &Name, known: impl Iterator<Item = &'a Name>) -> DomainError {
+        let known: Vec<&str> = known.map(Name::as_str).collect();
+        let there = match known.as_slice() {
+            [] => "there is none".to_owned(),
+            _ => there_are(name.as_str(), &known),
+        };
+        DomainError::Unknown { what, name: name.clone(), there }
+    }
+
+    pub(super) fn no_domain(name: &Name, configuration: &Configuration) -> DomainError {
+        DomainError::unknown("domain", name, configuration.domains.keys())
+    }
+}

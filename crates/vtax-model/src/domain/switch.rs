@@ -1,0 +1,91 @@
+//! Virtual switches.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+use super::DomainError;
+use crate::{guest::Mac, topology::Name, units::Mtu, vf::Vlan};
+
+/// A virtual switch (vsw) of a service domain.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    /// The domain that it runs in.
+    pub service: Name,
+    /// The link of that domain that connects it with the outside; it has no outside if absent.
+    pub net_dev: Option<String>,
+    /// The Ethernet address by which the service domain itself is reached; that of the link to the outside if absent.
+    pub mac: Option<Mac>,
+    /// The MTU of the switch and of every vnet that has none of its own.
+    pub mtu: Mtu,
+    /// The VLAN of frames without a tag, at ports that name none.
+    pub default_vlan: Vlan,
+    /// The VLAN in which the service domain itself sends and receives frames without a tag.
+    pub pvid: Vlan,
+    /// The VLANs in which it sends and receives frames with their tags.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub vids: BTreeSet<Vlan>,
+}
+
+impl Switch {
+    /// The MTUs that a switch can have.
+    pub const MTUS: std::ops::RangeInclusive<u32> = 1500..=16_000;
+
+    /// Checks an MTU of a switch or a vnet.
+    pub(super) fn check_mtu(mtu: Mtu) -> Result<(), DomainError> {
+        match Switch::MTUS.contains(&mtu.get()) {
+            true => Ok(()),
+            false => Err(DomainError::value("mtu", &mtu.to_string(), "1500 to 16000")),
+        }
+    }
+}
+
+/// A switch as it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as of `Switch`")]
+pub struct NewSwitch {
+    pub name: Name,
+    pub service: Name,
+    pub default_vlan: Option<Vlan>,
+    pub change: SwitchChange,
+}
+
+/// What is to be changed in a switch: only what is present.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as of `Switch`")]
+pub struct SwitchChange {
+    /// An empty name takes the link away.
+    pub net_dev: Option<String>,
+    pub mac: Option<Mac>,
+    pub mtu: Option<Mtu>,
+    pub pvid: Option<Vlan>,
+    pub vids: Option<BTreeSet<Vlan>>,
+}
+
+impl NewSwitch {
+    /// What asks for this switch.
+    pub(super) fn of(name: Name, switch: Switch) -> NewSwitch {
+        let Switch { service, net_dev, mac, mtu, default_vlan, pvid, vids } = switch;
+        let change = SwitchChange { net_dev, mac, mtu: Some(mtu), pvid: Some(pvid), vids: Some(vids) };
+        NewSwitch { name, service, default_vlan: Some(default_vlan), change }
+    }
+}
+
+impl SwitchChange {
+    pub(super) fn apply(self, switch: &mut Switch) -> Result<(), DomainError> {
+        let SwitchChange { net_dev, mac, mtu, pvid, vids } = self;
+        if let Some(mtu) = mtu {
+            Switch::check_mtu(mtu)?;
+            switch.mtu = mtu;
+        }
+        if let Some(link) = net_dev {
+            switch.net_dev = Some(link).filter(|link| !link.is_empty());
+        }
+        switch.mac = mac.or(switch.mac);
+        switch.pvid = pvid.unwrap_or(switch.pvid);
+        switch.vids = vids.unwrap_or_else(|| std::mem::take(&mut switch.vids));
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{guest::Mac, units::Mtu, vf::Vlan};
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn vlan(number: i64) -> Vlan {
+    Vlan::try_from(number).expect("a VLAN")
+}
+
+fn switch(name_: &str, net_dev: Option<&str>) -> NewSwitch {
+    let change = SwitchChange { net_dev: net_dev.map(str::to_owned), ..SwitchChange::default() };
+    NewSwitch { name: name(name_), service: name(PRIMARY), default_vlan: None, change }
+}
+
+fn vnet(name_: &str, switch: &str, domain: &str, change: VnetChange) -> NewVnet {
+    NewVnet { name: name(name_), switch: name(switch), domain: name(domain), change }
+}
+
+/// The domains, switch and vnets of the article on virtual networks.
+fn planets() -> Configuration {
+    let mut all = Configuration::new("sun");
+    for domain in ["mars", "venus"] {
+        all.add_domain(&name(domain)).expect("it is new");
+        all.add_vnet(vnet("admin-net", "admin-vsw", domain, VnetChange::default())).expect_err("no switch yet");
+    }
+    all.add_switch(switch("admin-vsw", Some("nxge2"))).expect("it is new");
+    for domain in ["mars", "venus"] {
+        all.add_vnet(vnet("admin-net", "admin-vsw", domain, VnetChange::default())).expect("it is new");
+    }
+    all
+}
+
+#[test]
+fn addresses_are_chosen_kept_and_given_again() {
+    let mut all = planets();
+    let mac = |all: &Configuration, domain: &str| all.vnet(&name(domain), &name("admin-net")).expect("it is there").mac;
+    let (mars, venus) = (mac(&all, "mars"), mac(&all, "venus"));
+    assert_ne!(mars, venus);
+    all.remove_vnet(&name("mars"), &name("admin-net")).expect("it is there");
+    all.add_vnet(vnet("admin-net", "admin-vsw", "mars", VnetChange::default())).expect("it is new");
+    assert_eq!(mac(&all, "mars"), mars);
+    let given: Mac = "0:14:4f:f9:c4:13".parse().expect("digits may be single");
+    let change = VnetChange { mac: Some(given), ..VnetChange::default() };
+    all.set_vnet(&name("mars"), &name("admin-net"), change.clone()).expect("nobody has it");
+    assert_eq!(mac(&all, "mars").to_string(), "00:14:4f:f9:c4:13");
+    let error = all.set_vnet(&name("venus"), &name("admin-net"), change).expect_err("mars has it");
+    assert!(error.to_string().contains("admin-net of mars has the address 00:14:4f:f9:c4:13"), "{error}");
+}
+
+#[test]
+fn further_addresses_stay_when_they_are_asked_for_again() {
+    let mut all = planets();
+    let ask = |all: &mut Configuration| {
+        let change = VnetChange { alt_macs: Some(vec![AltMac::Auto, AltMac::Auto]), ..VnetChange::default() };
+        all.set_vnet(&name("mars"), &name("admin-net"), change).expect("they are free");
+        all.vnet(&name("mars"), &name("admin-net")).expect("it is there").macs().collect::<Vec<_>>()
+    };
+    let first = ask(&mut all);
+    assert_eq!(first.len(), 3);
+    assert_eq!(ask(&mut all), first);
+}
+
+#[test]
+fn a_vnet_has_the_mtu_and_vlan_of_its_switch_unless_it_has_its_own() {
+    let mut all = planets();
+    let change = SwitchChange { mtu: Some(Mtu::try_from(9000).expect("an MTU")), ..SwitchChange::default() };
+    all.set_switch(&name("admin-vsw"), change).expect("it is possible");
+    let of = |all: &Configuration| {
+        let vnet = all.vnet(&name("venus"), &name("admin-net")).expect("it is there");
+        let switch = all.switch(&vnet.switch).expect("it is there");
+        (vnet.mtu_on(switch).get(), vnet.pvid_on(switch).get())
+    };
+    assert_eq!(of(&all), (9000, 1));
+    let own = VnetChange {
+        mtu: Some(Mtu::ETHERNET),
+        pvid: Some(vlan(33)),
+        vids: Some([vlan(44)].into()),
+        ..VnetChange::default()
+    };
+    all.set_vnet(&name("venus"), &name("admin-net"), own).expect("it is possible");
+    assert_eq!(of(&all), (1500, 33));
+}
+
+#[test]
+fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
+    let mut all = planets();
+    all.add_console_service(&name("console"), &name(PRIMARY), PortRange::USUAL).expect("it is new");
+    let console = |group: &str, port| VirtualConsole { service: None, group: Some(name(group)), port };
+    all.set_console(&name("mars"), console("planets", Some(5002))).expect("it is free");
+    let before = all.clone();
+    let mtu = |mtu: i64| SwitchChange { mtu: Mtu::try_from(mtu).ok(), ..SwitchChange::default() };
+    let id = |id| VnetChange { id: Some(id), ..VnetChange::default() };
+    let gib = ByteSize(1 << 30);
+    type Refused<'a> = Box<dyn FnOnce(&mut Configuration) -> Result<(), DomainError> + 'a>;
+    let refused: Vec<Refused> = vec![
+        Box::new(|all| all.add_domain(&name("mars"))),
+        Box::new(|all| all.add_domain(&name(PRIMARY))),
+        Box::new(|all| all.remove_domain(&name("mras"))),
+        Box::new(|all| all.set_memory(&name(PRIMARY), gib)),
+        Box::new(|all| all.set_memory(&name("mars"), ByteSize(1 << 20))),
+        Box::new(|all| all.set_cpus(&name("mars"), CpuDemand::Cores(0))),
+        Box::new(|all| all.set_variable(&name("mars"), Variable::AutoBoot, "maybe".to_owned())),
+        Box::new(|all| all.add_switch(switch("admin-vsw", None))),
+        Box::new(|all| all.add_switch(switch("other-vsw", Some("nxge2")))),
+        Box::new(|all| all.add_switch(NewSwitch { service: name("mars"), ..switch("mars-vsw", None) })),
+        Box::new(|all| all.set_switch(&name("admin-vsw"), mtu(1499))),
+        Box::new(|all| all.set_switch(&name("admin-vsw"), mtu(16_001))),
+        Box::new(|all| all.remove_switch(&name("admin-vsw"))),
+        Box::new(|all| all.add_vnet(vnet("admin-net", "admin-vsw", "mars", VnetChange::default()))),
+        Box::new(|all| all.add_vnet(vnet("net1", "admin-wsv", "mars", VnetChange::default()))),
+        Box::new(|all| all.add_vnet(vnet("net1", "admin-vsw", "mars", id(0)))),
+        Box::new(|all| all.add_vnet(vnet("net1", "admin-vsw", "mars", id(16)))),
+        Box::new(|all| all.add_console_service(&name("other"), &name(PRIMARY), "5100-5300".parse()?)),
+        Box::new(|all| all.set_console_service(&name("console"), "5100-5000".parse()?)),
+        Box::new(|all| all.set_console(&name("venus"), console("venus", Some(5002)))),
+        Box::new(|all| all.set_console(&name("venus"), console("venus", Some(80)))),
+        Box::new(|all| all.set_masters(&name("venus"), vec![name("mars"); 5])),
+        Box::new(|all| all.set_masters(&name("venus"), vec![name("venus")])),
+    ];
+    let told: Vec<String> = refused.into_iter().map(|edit| edit(&mut all).expect_err("refused").to_string()).collect();
+    assert_eq!(all, before);
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn masters_in_a_circle_are_refused() {
+    let mut all = Configuration::new("sun");
+    for domain in ["counter", "other"] {
+        all.add_domain(&name(domain)).expect("it is new");
+    }
+    all.set_masters(&name("counter"), vec![name(PRIMARY)]).expect("primary has no master");
+    all.set_masters(&name("other"), vec![name("counter")]).expect("no circle");
+    let error = all.set_masters(&name(PRIMARY), vec![name("counter")]).expect_err("a circle").to_string();
+    assert_eq!(error, "Dependency cycle detected: LDom \"counter\" indicates \"primary\" as its master");
+    all.set_masters(&name(PRIMARY), vec![name("other")]).expect_err("a longer circle");
+    let error = all.remove_domain(&name("counter")).expect_err("it is a master").to_string();
+    assert!(error.contains("other has counter as a master"), "{error}");
+}
+
+#[test]
+fn who_depends_on_whom_is_known_from_the_switches() {
+    let told: Vec<String> = planets()
+        .dependencies()
+        .iter()
+        .map(|it| format!("{} {} {} {}", it.domain, it.on, it.kind, it.device))
+        .collect();
+    assert_eq!(told, ["mars primary VNET admin-vsw/admin-net", "venus primary VNET admin-vsw/admin-net"]);
+}
+
+/// A change out of few names, so that most meet what other changes have made.
+fn any_change() -> impl Strategy<Value = (u8, u8, u8, u8)> {
+    (0u8..9, 0u8..3, 0u8..3, 0u8..4)
+}
+
+fn attempt(all: &mut Configuration, (what, domain, object, value): (u8, u8, u8, u8)) -> Result<(), DomainError> {
+    let (domain, object) = (name(["mars", "venus", PRIMARY][domain as usize]), name(["a", "b", "c"][object as usize]));
+    let mac = Mac::of(&["m", &value.to_string()]);
+    let auto = vec![AltMac::Auto; value.into()];
+    match what {
+        0 => all.add_domain(&domain),
+        1 => all.remove_domain(&domain),
+        2 => all
+            .add_switch(NewSwitch { service: domain, ..switch(object.as_str(), Some(["x", "y"][value as usize % 2])) }),
+        3 => all.remove_switch(&object),
+        4 => all.add_vnet(vnet(
+            object.as_str(),
+            "a",
+            domain.as_str(),
+            VnetChange { id: Some(value.into()), ..VnetChange::default() },
+        )),
+        5 => {
+            all.set_vnet(&domain, &object, VnetChange { mac: Some(mac), alt_macs: Some(auto), ..VnetChange::default() })
+        }
+        6 => all.remove_vnet(&domain, &object),
+        7 => all.set_masters(&domain, vec![object]),
+        _ => all
+            .set_console(&domain, VirtualConsole { port: Some(5000 + u16::from(value)), ..VirtualConsole::default() }),
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_change_makes_two_the_same(changes in prop::collection::vec(any_change(), 0..60)) {
+        let mut all = Configuration::new("sun");
+        for change in changes {
+            let before = all.clone();
+            if attempt(&mut all, change).is_err() {
+                prop_assert_eq!(&all, &before, "a refused change has changed something");
+            }
+            let mut macs: Vec<Mac> = all.domains.values().flat_map(|it| &it.vnets).flat_map(Vnet::macs).collect();
+            let count = macs.len();
+            macs.sort();
+            macs.dedup();
+            prop_assert_eq!(macs.len(), count);
+            for domain in all.domains.values() {
+                let mut ids: Vec<u32> = domain.vnets.iter().map(|vnet| vnet.id).collect();
+                ids.sort_unstable();
+                ids.dedup();
+                prop_assert_eq!(ids.len(), domain.vnets.len());
+                prop_assert!(domain.vnets.iter().all(|vnet| all.switches.contains_key(&vnet.switch)));
+            }
+        }
+        prop_assert_eq!(all.clone().rebuilt("sun"), Ok(all.clone()));
+        let json = serde_json::to_string(&all).expect("it can be written");
+        prop_assert_eq!(serde_json::from_str::<Configuration>(&json).expect("it can be read"), all);
+    }
+}

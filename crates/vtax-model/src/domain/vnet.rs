@@ -1,0 +1,175 @@
+//! Virtual NICs of domains.
+
+use std::{collections::BTreeSet, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+use super::{DomainError, Switch};
+use crate::{
+    guest::Mac,
+    topology::Name,
+    units::{BitRate, Mtu},
+    vf::Vlan,
+};
+
+/// A virtual NIC (vnet) of a domain: a port of a switch.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vnet {
+    /// Its name, unlike that of any other vnet of its domain.
+    pub name: Name,
+    /// The switch that it is a port of.
+    pub switch: Name,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// Further addresses that the domain may send from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alt_macs: Vec<Mac>,
+    /// Its VLANs.
+    #[serde(flatten)]
+    pub vlans: VnetVlans,
+    /// Its MTU; that of the switch if absent.
+    pub mtu: Option<Mtu>,
+    /// Its number among the NICs of the domain, which keeps its place on the domain's PCI bus.
+    pub id: u32,
+    /// The most that it sends, and the most that it receives.
+    pub maxbw: Option<BitRate>,
+    /// Whether the domain sees its link go down when the switch's link to the outside does.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub linkprop: LinkProp,
+}
+
+/// The VLANs of a vnet.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VnetVlans {
+    /// The VLAN in which it sends and receives frames without a tag; the switch's default if absent.
+    pub pvid: Option<Vlan>,
+    /// The VLANs in which it sends and receives frames with their tags.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub vids: BTreeSet<Vlan>,
+}
+
+/// Whether a vnet follows the state of the switch's link to the outside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkProp {
+    /// No.
+    #[default]
+    None,
+    /// Yes.
+    PhysState,
+}
+
+/// A further address of a vnet, as it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AltMac {
+    /// One that vtax chooses.
+    Auto,
+    /// This one.
+    Given(Mac),
+}
+
+/// A vnet as it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as of `Vnet`")]
+pub struct NewVnet {
+    pub name: Name,
+    pub switch: Name,
+    pub domain: Name,
+    pub change: VnetChange,
+}
+
+/// What is to be changed in a vnet: only what is present.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as of `Vnet`")]
+pub struct VnetChange {
+    pub mac: Option<Mac>,
+    pub alt_macs: Option<Vec<AltMac>>,
+    pub pvid: Option<Vlan>,
+    pub vids: Option<BTreeSet<Vlan>>,
+    pub mtu: Option<Mtu>,
+    pub id: Option<u32>,
+    pub maxbw: Option<BitRate>,
+    pub linkprop: Option<LinkProp>,
+}
+
+impl NewVnet {
+    /// What asks for this vnet.
+    pub(super) fn of(domain: &Name, vnet: &Vnet) -> NewVnet {
+        let change = VnetChange {
+            mac: Some(vnet.mac),
+            alt_macs: Some(vnet.alt_macs.iter().copied().map(AltMac::Given).collect()),
+            pvid: vnet.vlans.pvid,
+            vids: Some(vnet.vlans.vids.clone()),
+            mtu: vnet.mtu,
+            id: Some(vnet.id),
+            maxbw: vnet.maxbw,
+            linkprop: Some(vnet.linkprop),
+        };
+        NewVnet { name: vnet.name.clone(), switch: vnet.switch.clone(), domain: domain.clone(), change }
+    }
+}
+
+impl Vnet {
+    /// The most vnets of a domain: each has a slot of the PCI bus, from [`Vnet::FIRST_SLOT`] on.
+    pub const MOST: u32 = 16;
+    /// The PCI slot of the vnet with number 0.
+    pub const FIRST_SLOT: u32 = 8;
+
+    /// All addresses that it may send from.
+    pub fn macs(&self) -> impl Iterator<Item = Mac> {
+        std::iter::once(self.mac).chain(self.alt_macs.iter().copied())
+    }
+
+    /// Its MTU, if its switch is this one.
+    pub fn mtu_on(&self, switch: &Switch) -> Mtu {
+        self.mtu.unwrap_or(switch.mtu)
+    }
+
+    /// The VLAN of its frames without a tag, if its switch is this one.
+    pub fn pvid_on(&self, switch: &Switch) -> Vlan {
+        self.vlans.pvid.unwrap_or(switch.default_vlan)
+    }
+
+    /// Applies what needs no knowledge of others: all but addresses and the number.
+    pub(super) fn apply(&mut self, change: VnetChange) -> Result<(), DomainError> {
+        let VnetChange { pvid, vids, mtu, maxbw, linkprop, .. } = change;
+        if let Some(mtu) = mtu {
+            Switch::check_mtu(mtu)?;
+        }
+        self.mtu = mtu.or(self.mtu);
+        self.maxbw = maxbw.or(self.maxbw);
+        self.vlans.pvid = pvid.or(self.vlans.pvid);
+        self.vlans.vids = vids.unwrap_or_else(|| std::mem::take(&mut self.vlans.vids));
+        self.linkprop = linkprop.unwrap_or(self.linkprop);
+        Ok(())
+    }
+}
+
+impl FromStr for AltMac {
+    type Err = DomainError;
+
+    fn from_str(text: &str) -> Result<AltMac, DomainError> {
+        match text {
+            "auto" => Ok(AltMac::Auto),
+            other => other.parse().map(AltMac::Given).map_err(|_| {
+                DomainError::value("alt-mac-addrs", text, "`auto` and addresses, with commas between them")
+            }),
+        }
+    }
+}
+
+impl FromStr for LinkProp {
+    type Err = DomainError;
+
+    fn from_str(text: &str) -> Result<LinkProp, DomainError> {
+        match text {
+            "phys-state" => Ok(LinkProp::PhysState),
+            "" => Ok(LinkProp::None),
+            _ => Err(DomainError::value("linkprop", text, "`phys-state`, or nothing to switch it off")),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `vtax ldm`.
+
+mod configure;
+mod host;
+mod layout;
+mod show;
+mod verbs;
+mod words;
+
+use vtax_model::domain::CpuDemand;
+use vtax_run::Locations;
+
+pub(crate) use self::verbs::LdmVerb;
+use self::{
+    host::LdmHost,
+    verbs::{ConfigureVerb, ShowVerb, Words},
+};
+use crate::exit::{Exit, Stop};
+
+pub(super) fn ldm(verb: LdmVerb, places: &Locations) -> Result<Exit, Stop> {
+    let host = &LdmHost::new(places)?;
+    match verb {
+        LdmVerb::Configure(verb) => configure(verb, host),
+        LdmVerb::Show(verb) => show(verb, host),
+    }
+}
+
+fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
+    match verb {
+        ConfigureVerb::AddDomain { domains } => configure::add_domains(host, &domains),
+        ConfigureVerb::RemoveDomain { domains } => configure::remove_domains(host, &domains),
+        ConfigureVerb::SetDomain(Words { words }) => configure::set_domain(host, &words),
+        ConfigureVerb::SetCore { cores, domain } => configure::set_cpus(host, &domain, CpuDemand::Cores(cores)),
+        ConfigureVerb::SetVcpu { vcpus, domain } => configure::set_cpus(host, &domain, CpuDemand::Vcpus(vcpus)),
+        ConfigureVerb::SetMemory { memory, domain } => configure::set_memory(host, &domain, memory),
+        ConfigureVerb::SetVariable { assignment, domain } => configure::set_variable(host, &assignment, &domain),
+        ConfigureVerb::RemoveVariable { variable, domain } => configure::remove_variable(host, &variable, &domain),
+        ConfigureVerb::AddVsw(Words { words }) => configure::add_switch(host, &words),
+        ConfigureVerb::SetVsw(Words { words }) => configure::set_switch(host, &words),
+        ConfigureVerb::RemoveVsw { switch } => configure::remove_switch(host, &switch),
+        ConfigureVerb::AddVnet(Words { words }) => configure::add_vnet(host, &words),
+        ConfigureVerb::SetVnet(Words { words }) => configure::set_vnet(host, &words),
+        ConfigureVerb::RemoveVnet { vnet, domain } => configure::remove_vnet(host, &vnet, &domain),
+        ConfigureVerb::AddVcc(Words { words }) => configure::add_console_service(host, &words),
+        ConfigureVerb::SetVcc(Words { words }) => configure::set_console_service(host, &words),
+        ConfigureVerb::RemoveVcc { service } => configure::remove_console_service(host, &service),
+        ConfigureVerb::SetVcons(Words { words }) => configure::set_console(host, &words),
+        ConfigureVerb::AddSpconfig { name } => configure::save_configuration(host, &name),
+        ConfigureVerb::SetSpconfig { name } => configure::set_saved(host, &name),
+        ConfigureVerb::RemoveSpconfig { name } => configure::remove_saved(host, &name),
+        ConfigureVerb::InitSystem { input } => configure::init_system(host, &input),
+    }
+}
+
+fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {
+    match verb {
+        ShowVerb::List(args) => show::list(host, &args),
+        ShowVerb::ListConstraints { format, domains } => show::constraints(host, &format, &domains),
+        ShowVerb::ListServices { parseable } => show::services(host, parseable),
+        ShowVerb::ListDependencies { long } => show::dependencies(host, long),
+        ShowVerb::ListVariable { domain } => show::variables(host, &domain),
+        ShowVerb::ListSpconfig => show::saved(host),
+    }
+}

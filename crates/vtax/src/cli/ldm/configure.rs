@@ -1,0 +1,244 @@
+//! The verbs that say what domains are to have.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use miette::miette;
+use vtax_domain::ConfigName;
+use vtax_model::{
+    domain::{
+        AltMac, Configuration, CpuDemand, DomainError, FailurePolicy, NewSwitch, NewVnet, PortRange, SwitchChange,
+        Variable, VirtualConsole, VnetChange,
+    },
+    spelling::there_are,
+    topology::Name,
+    units::ByteSize,
+    vf::Vlan,
+};
+
+use super::{
+    host::LdmHost,
+    words::{Grammar, LdmWords},
+};
+use crate::exit::{Blamed, Exit, Stop};
+
+const VNET_KEYS: &[&str] = &["mac-addr", "alt-mac-addrs", "pvid", "vid", "mtu", "id", "maxbw", "linkprop"];
+const ADD_VNET: Grammar = Grammar::new("add-vnet", VNET_KEYS, &["VNET", "SWITCH", "DOMAIN"]);
+const SET_VNET: Grammar = Grammar::new("set-vnet", VNET_KEYS, &["VNET", "DOMAIN"]);
+const ADD_VSW: Grammar =
+    Grammar::new("add-vsw", &["net-dev", "mac-addr", "mtu", "default-vlan-id", "pvid", "vid"], &["SWITCH", "DOMAIN"]);
+const SET_VSW: Grammar =
+    Grammar::new("set-vsw", &["net-dev", "mac-addr", "mtu", "pvid", "vid"], &["SWITCH", "DOMAIN"]).or_one_less();
+const ADD_VCC: Grammar = Grammar::new("add-vcc", &["port-range"], &["SERVICE", "DOMAIN"]);
+const SET_VCC: Grammar = Grammar::new("set-vcc", &["port-range"], &["SERVICE"]);
+const SET_VCONS: Grammar = Grammar::new("set-vcons", &["port", "group", "service"], &["DOMAIN"]);
+const SET_DOMAIN: Grammar = Grammar::new("set-domain", &["failure-policy", "master"], &["DOMAIN"]);
+
+/// Makes a change and keeps it.
+fn edit(host: &LdmHost, change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>) -> Result<Exit, Stop> {
+    host.edit(change)?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn add_domains(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
+    edit(host, |all| names.iter().try_for_each(|name| all.add_domain(name)))
+}
+
+pub(super) fn remove_domains(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
+    edit(host, |all| names.iter().try_for_each(|name| all.remove_domain(name)))
+}
+
+pub(super) fn set_cpus(host: &LdmHost, domain: &Name, cpus: CpuDemand) -> Result<Exit, Stop> {
+    edit(host, |all| all.set_cpus(domain, cpus))
+}
+
+pub(super) fn set_memory(host: &LdmHost, domain: &Name, memory: ByteSize) -> Result<Exit, Stop> {
+    edit(host, |all| all.set_memory(domain, memory))
+}
+
+/// `auto-boot?=false` and the like.
+pub(super) fn set_variable(host: &LdmHost, assignment: &str, domain: &Name) -> Result<Exit, Stop> {
+    let (variable, value) = assignment.split_once('=').ok_or_else(|| {
+        Stop::input(miette!(code = "usage", "`{assignment}` sets nothing; write VARIABLE=VALUE, as auto-boot?=false"))
+    })?;
+    let variable = variable_of(variable)?;
+    edit(host, |all| all.set_variable(domain, variable, value.to_owned()))
+}
+
+pub(super) fn remove_variable(host: &LdmHost, variable: &str, domain: &Name) -> Result<Exit, Stop> {
+    let variable = variable_of(variable)?;
+    edit(host, |all| all.remove_variable(domain, variable))
+}
+
+fn variable_of(written: &str) -> Result<Variable, Stop> {
+    use strum::VariantArray;
+    let known: Vec<&str> = Variable::VARIANTS.iter().map(Into::into).collect();
+    written.parse().map_err(|_| {
+        let there = there_are(written, &known);
+        Stop::input(miette!(code = "no-such-object", "there is no variable `{written}`; {there}"))
+    })
+}
+
+pub(super) fn set_domain(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    let words = SET_DOMAIN.read(words)?;
+    words.some_property()?;
+    let domain: Name = words.name(0)?;
+    let policy: Option<FailurePolicy> = words.property("failure-policy")?;
+    let masters: Option<Vec<Name>> = words.list("master")?;
+    edit(host, |all| {
+        policy.map_or(Ok(()), |policy| all.set_failure_policy(&domain, policy))?;
+        masters.map_or(Ok(()), |masters| all.set_masters(&domain, masters))
+    })
+}
+
+pub(super) fn add_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    let words = ADD_VSW.read(words)?;
+    let new = NewSwitch {
+        name: words.name(0)?,
+        service: words.name(1)?,
+        default_vlan: words.property("default-vlan-id")?,
+        change: switch_change(&words)?,
+    };
+    edit(host, |all| all.add_switch(new))
+}
+
+pub(super) fn set_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    let words = SET_VSW.read(words)?;
+    words.some_property()?;
+    let name: Name = words.name(0)?;
+    let service: Option<Name> = words.optional_name(1)?;
+    let change = switch_change(&words)?;
+    edit(host, |all| {
+        let found = &all.switch(&name)?.service;
+        match service {
+            Some(service) if service != *found => {
+                Err(DomainError::OtherService { switch: name.clone(), service: found.clone(), named: service })
+            }
+            _ => all.set_switch(&name, change),
+        }
+    })
+}
+
+fn switch_change(words: &LdmWords<'_>) -> Result<SwitchChange, Stop> {
+    Ok(SwitchChange {
+        net_dev: words.property("net-dev")?,
+        mac: words.property("mac-addr")?,
+        mtu: words.property("mtu")?,
+        pvid: words.property("pvid")?,
+        vids: vids(words)?,
+    })
+}
+
+fn vids(words: &LdmWords<'_>) -> Result<Option<BTreeSet<Vlan>>, Stop> {
+    Ok(words.list("vid")?.map(|vids: Vec<Vlan>| vids.into_iter().collect()))
+}
+
+pub(super) fn remove_switch(host: &LdmHost, name: &Name) -> Result<Exit, Stop> {
+    edit(host, |all| all.remove_switch(name))
+}
+
+pub(super) fn add_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    let words = ADD_VNET.read(words)?;
+    let new =
+        NewVnet { name: words.name(0)?, switch: words.name(1)?, domain: words.name(2)?, change: vnet_change(&words)? };
+    edit(host, |all| all.add_vnet(new))
+}
+
+pub(super) fn set_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    let words = SET_VNET.read(words)?;
+    words.some_property()?;
+    let (name, domain): (Name, Name) = (words.name(0)?, words.name(1)?);
+    let change = vnet_change(&words)?;
+    edit(host, |all| all.set_vnet(&domain, &name, change))
+}
+
+fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
+    Ok(VnetChange {
+        mac: words.property("mac-addr")?,
+        alt_macs: words.list::<AltMac>("alt-mac-addrs")?,
+        pvid: words.property("pvid")?,
+        vids: vids(words)?,
+        mtu: words.property("mtu")?,
+        id: words.property("id")?,
+        maxbw: words.property("maxbw")?,
+        linkprop: words.property("linkprop")?,
+    })
+}
+
+pub(super) fn remove_vnet(host: &LdmHost, name: &Name, domain: &Name) -> Result<Exit, Stop> {
+    edit(host, |all| all.remove_vnet(domain, name))
+}
+
+pub(super) fn add_console_service(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    let words = ADD_VCC.read(words)?;
+    let (name, domain): (Name, Name) = (words.name(0)?, words.name(1)?);
+    let ports = words.property("port-range")?.unwrap_or(PortRange::USUAL);
+    edit(host, |all| all.add_console_service(&name, &domain, ports))
+}
+
+pub(super) fn set_console_service(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    let words = SET_VCC.read(words)?;
+    words.some_property()?;
+    let name: Name = words.name(0)?;
+    let ports = words.property("port-range")?.unwrap_or(PortRange::USUAL);
+    edit(host, |all| all.set_console_service(&name, ports))
+}
+
+pub(super) fn remove_console_service(host: &LdmHost, name: &Name) -> Result<Exit, Stop> {
+    edit(host, |all| all.remove_console_service(name))
+}
+
+pub(super) fn set_console(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    let words = SET_VCONS.read(words)?;
+    words.some_property()?;
+    let domain: Name = words.name(0)?;
+    let change = VirtualConsole {
+        service: words.property("service")?,
+        group: words.property("group")?,
+        port: words.property("port")?,
+    };
+    edit(host, |all| all.set_console(&domain, change))
+}
+
+pub(super) fn save_configuration(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop> {
+    host.lock()?.save(host.id(), name).or_input()?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn remove_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop> {
+    host.lock()?.remove_saved(host.id(), name).or_input()?;
+    Ok(Exit::Done)
+}
+
+/// Brings a saved configuration into force. All domains have to be inactive: nothing that they have may be lost.
+pub(super) fn set_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop> {
+    let locked = host.lock()?;
+    let mut state = locked.read(host.id()).or_infrastructure()?;
+    state.configuration = locked.read_saved(host.id(), name).or_input()?;
+    state.current = Some(name.clone()).filter(|name| !name.is_factory_default());
+    locked.write(&state).or_infrastructure()?;
+    Ok(Exit::Done)
+}
+
+/// Adds the domains and services of a file to a configuration that has none yet.
+pub(super) fn init_system(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
+    let text = fs::read_to_string(file)
+        .map_err(|error| Stop::input(miette!(code = "file", "can't read {}: {error}", file.display())))?;
+    let configuration: Configuration = serde_json::from_str(&text).map_err(|error| {
+        let file = file.display();
+        Stop::input(miette!(
+            code = "bad-constraints",
+            "{file}: {error}; the file has to be one that vtax ldm list-constraints --json has written"
+        ))
+    })?;
+    let locked = host.lock()?;
+    let mut state = locked.read(host.id()).or_infrastructure()?;
+    if state.configuration != Configuration::new(host.id()) {
+        return Err(Stop::input(miette!(
+            code = "not-factory-default",
+            "init-system needs a host without domains and services, and this one has some; set-spconfig factory-default first"
+        )));
+    }
+    state.configuration = configuration.rebuilt(host.id()).or_input()?;
+    locked.write(&state).or_infrastructure()?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,191 @@
+//! The verbs that show domains, and change nothing.
+
+mod resources;
+
+use std::fmt::Write;
+
+use clap::Args;
+use miette::miette;
+use serde::Serialize;
+use vtax_domain::{ConfigName, ConsolePlace, DomainFlags, DomainRow, Machine, RunningSystem};
+use vtax_model::{
+    domain::{Configuration, Domain, DomainState, PRIMARY},
+    topology::Name,
+    units::ByteSize,
+};
+
+pub(crate) use self::resources::Resource;
+use super::{host::LdmHost, layout};
+use crate::{
+    cli::answer,
+    exit::{Blamed, Exit, Stop},
+    terminal::print,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Show what each domain has, too
+    #[arg(short)]
+    long: bool,
+    /// Print them for programs, in fields with | between them
+    #[arg(short, conflicts_with = "json")]
+    parseable: bool,
+    /// Show only these resources of each domain
+    #[arg(short, value_delimiter = ',', value_name = "RESOURCE,…")]
+    output: Vec<Resource>,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// Only these domains
+    domains: Vec<Name>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConstraintFormat {
+    /// Print them as JSON, as init-system reads it
+    #[arg(long, short = 'x', visible_alias = "xml")]
+    json: bool,
+}
+
+/// A domain in a list, with its constraints.
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    row: DomainRow,
+    constraints: &'a Domain,
+}
+
+pub(super) fn list(host: &LdmHost, args: &ListArgs) -> Result<Exit, Stop> {
+    let all = host.read()?.configuration;
+    let rows = rows(&all, &Machine::look(), &args.domains)?;
+    if args.json {
+        let listed = rows.into_iter().map(|row| {
+            let constraints = all.domain(&row.name).or_infrastructure()?;
+            Ok(Listed { row, constraints })
+        });
+        return answer(true, &listed.collect::<Result<Vec<_>, Stop>>()?, |_| String::new());
+    }
+    let resources = match args.output.as_slice() {
+        [] if args.long => Resource::ALL,
+        chosen => chosen,
+    };
+    print(&match (resources, args.parseable) {
+        ([], false) => layout::domains(&rows),
+        ([], true) => layout::parseable_domains(&rows),
+        (resources, false) => resources::blocks(&rows, &all, resources, args.long),
+        (resources, true) => resources::parseable(&rows, &all, resources),
+    })?;
+    Ok(Exit::Done)
+}
+
+/// The domains that a list has, in its order. Those that are named must exist.
+fn rows(all: &Configuration, machine: &Machine, named: &[Name]) -> Result<Vec<DomainRow>, Stop> {
+    named.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
+    let mut rows = vec![primary(all, machine)];
+    rows.extend(all.domains.iter().map(|(name, domain)| inactive(name, domain, machine)));
+    rows.retain(|row| named.is_empty() || named.contains(&row.name));
+    DomainRow::sort(&mut rows);
+    Ok(rows)
+}
+
+fn primary(all: &Configuration, machine: &Machine) -> DomainRow {
+    let service = !all.switches.is_empty() || !all.consoles.is_empty();
+    DomainRow {
+        name: PRIMARY.parse().expect("a name"),
+        state: DomainState::Active,
+        flags: DomainFlags { running: Some(RunningSystem::Normal), control: true, service, ..DomainFlags::default() },
+        console: Some(ConsolePlace::Uart),
+        vcpus: machine.cpus().len() as u32,
+        memory: machine.memory,
+        utilization: machine.utilization,
+        uptime: Some(machine.uptime),
+    }
+}
+
+fn inactive(name: &Name, domain: &Domain, machine: &Machine) -> DomainRow {
+    DomainRow {
+        name: name.clone(),
+        state: DomainState::Inactive,
+        flags: DomainFlags::default(),
+        console: None,
+        vcpus: domain.vcpus(machine.threads_per_core()),
+        memory: domain.memory.unwrap_or(ByteSize(0)),
+        utilization: None,
+        uptime: None,
+    }
+}
+
+pub(super) fn constraints(host: &LdmHost, format: &ConstraintFormat, domains: &[Name]) -> Result<Exit, Stop> {
+    let mut all = host.read()?.configuration;
+    domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
+    all.domains.retain(|name, _| domains.is_empty() || domains.contains(name));
+    answer(format.json, &all, |all| {
+        let of = |(name, domain): (&Name, &Domain)| resources::constraints(name, domain, all);
+        all.domains.iter().map(of).collect::<Vec<_>>().join("\n")
+    })
+}
+
+pub(super) fn services(host: &LdmHost, parseable: bool) -> Result<Exit, Stop> {
+    let all = host.read()?.configuration;
+    print(&if parseable { resources::parseable_services(&all) } else { resources::services(&all) })?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn dependencies(host: &LdmHost, long: bool) -> Result<Exit, Stop> {
+    let all = host.read()?.configuration;
+    let mut text = if long {
+        format!("{:<16} {:<16} {:<9} {}\n", "DOMAIN", "DEPENDENCY", "TYPE", "DEVICE")
+    } else {
+        format!("{:<16} {:<16} {}\n", "DOMAIN", "DEPENDENCY", "TYPE")
+    };
+    let mut told: Vec<String> = Vec::new();
+    for found in all.dependencies() {
+        let (domain, on, kind) = (found.domain, found.on, found.kind);
+        let line = match long {
+            true => format!("{domain:<16} {on:<16} {kind:<9} {}\n", found.device),
+            false => format!("{domain:<16} {on:<16} {kind}\n"),
+        };
+        if !told.contains(&line) {
+            text += &line;
+            told.push(line);
+        }
+    }
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn variables(host: &LdmHost, domain: &Name) -> Result<Exit, Stop> {
+    let all = host.read()?.configuration;
+    let variables = &all.domain(domain).or_input()?.variables;
+    let mut text = String::new();
+    for (variable, value) in variables {
+        let _ = writeln!(text, "{variable}={value}");
+    }
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn saved(host: &LdmHost) -> Result<Exit, Stop> {
+    let current = host.read()?.current.unwrap_or_else(ConfigName::factory_default);
+    let saved = host.store().saved().or_infrastructure()?;
+    let mut text = String::new();
+    for name in [ConfigName::factory_default()].into_iter().chain(saved) {
+        let mark = if name == current { " [current]" } else { "" };
+        let _ = writeln!(text, "{name}{mark}");
+    }
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+/// The resource of this name.
+impl std::str::FromStr for Resource {
+    type Err = miette::Report;
+
+    fn from_str(text: &str) -> Result<Resource, miette::Report> {
+        Resource::named(text).ok_or_else(|| {
+            let known: Vec<&str> = Resource::ALL.iter().map(|resource| resource.name()).collect();
+            let there = vtax_model::spelling::there_are(text, &known);
+            miette!("there is no resource `{text}`; {there}")
+        })
+    }
+}

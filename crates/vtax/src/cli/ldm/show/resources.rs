@@ -1,0 +1,263 @@
+//! What domains are to have, resource by resource.
+
+use std::fmt::Write;
+
+use strum::{IntoStaticStr, VariantArray};
+use vtax_domain::DomainRow;
+use vtax_model::{
+    domain::{Configuration, CpuDemand, Domain, PRIMARY, Switch, Vnet},
+    topology::Name,
+    vf::Vlan,
+};
+
+use super::layout;
+
+/// What lists can be limited to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
+pub(crate) enum Resource {
+    /// The domain itself: its failure policy and masters.
+    Domain,
+    Cpu,
+    Memory,
+    Network,
+    Physio,
+    Console,
+}
+
+impl Resource {
+    pub(super) const ALL: &[Resource] = Resource::VARIANTS;
+
+    pub(super) fn name(self) -> &'static str {
+        self.into()
+    }
+
+    pub(super) fn named(text: &str) -> Option<Resource> {
+        Resource::ALL.iter().copied().find(|resource| resource.name() == text)
+    }
+}
+
+/// For each domain its name, or its whole line, and the blocks of these resources.
+pub(super) fn blocks(rows: &[DomainRow], all: &Configuration, resources: &[Resource], long: bool) -> String {
+    let block = |row: &DomainRow| {
+        let head = if long { layout::domains(std::slice::from_ref(row)) } else { format!("NAME\n{}\n", row.name) };
+        let domain = all.domain(&row.name).expect("rows are of domains");
+        head + "\n" + &of_domain(&row.name, domain, all, resources)
+    };
+    rows.iter()
+        .map(block)
+        .collect::<Vec<_>>()
+        .join("------------------------------------------------------------------------------\n")
+}
+
+/// All that a domain is to have.
+pub(super) fn constraints(name: &Name, domain: &Domain, all: &Configuration) -> String {
+    format!("DOMAIN\n{name}\n\n{}", of_domain(name, domain, all, Resource::ALL))
+}
+
+fn of_domain(name: &Name, domain: &Domain, all: &Configuration, resources: &[Resource]) -> String {
+    resources.iter().map(|resource| of_resource(*resource, name, domain, all)).filter(|text| !text.is_empty()).collect()
+}
+
+/// A block with an empty line behind it; empty if the domain has nothing of the resource.
+fn of_resource(resource: Resource, name: &Name, domain: &Domain, all: &Configuration) -> String {
+    match resource {
+        Resource::Domain => control(domain),
+        Resource::Cpu => domain.cpus.map(cpus).unwrap_or_default(),
+        Resource::Memory => {
+            domain.memory.map(|size| format!("MEMORY\n    SIZE\n    {}\n\n", layout::memory(size))).unwrap_or_default()
+        }
+        Resource::Network => network(&domain.vnets, all),
+        Resource::Physio => devices(&domain.devices),
+        Resource::Console if name.as_str() == PRIMARY => String::new(),
+        Resource::Console => console(name, domain, all),
+    }
+}
+
+fn control(domain: &Domain) -> String {
+    let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
+    let mut text =
+        format!("CONTROL\n    failure-policy={}\n\nDEPENDENCY\n    master={masters}\n\n", domain.failure_policy);
+    if !domain.variables.is_empty() {
+        text += "VARIABLES\n";
+        for (variable, value) in &domain.variables {
+            let _ = writeln!(text, "    {variable}={value}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn cpus(cpus: CpuDemand) -> String {
+    match cpus {
+        CpuDemand::Cores(count) => format!("CORE\n    COUNT\n    {count}\n\n"),
+        CpuDemand::Vcpus(count) => format!("VCPU\n    COUNT\n    {count}\n\n"),
+    }
+}
+
+fn network(vnets: &[Vnet], all: &Configuration) -> String {
+    if vnets.is_empty() {
+        return String::new();
+    }
+    let service = |vnet: &Vnet| match all.switches.get(&vnet.switch) {
+        Some(switch) => format!("{}@{}", vnet.switch, switch.service),
+        None => vnet.switch.to_string(),
+    };
+    let mut text = "NETWORK
+"
+    .to_owned();
+    vnet_line(&mut text, ["NAME", "SERVICE", "MACADDRESS", "PVID|PVLAN|VIDs"]);
+    vnet_line(&mut text, ["----", "-------", "----------", "---------------"]);
+    for vnet in vnets {
+        let vlans = vlans(vnet, all.switches.get(&vnet.switch));
+        vnet_line(&mut text, [vnet.name.as_str(), &service(vnet), &vnet.mac.to_string(), &vlans]);
+        for mac in &vnet.alt_macs {
+            vnet_line(&mut text, ["", "", &mac.to_string(), ""]);
+        }
+    }
+    text + "\n"
+}
+
+fn vnet_line(text: &mut String, cells: [&str; 4]) {
+    let [name, service, mac, vlans] = cells;
+    let line = format!("    {name:<16} {service:<28} {mac:<17}   {vlans}");
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
+/// The VLAN without tags, private VLANs, which Linux has none of, and those with tags.
+fn vlans(vnet: &Vnet, switch: Option<&Switch>) -> String {
+    let pvid = switch.map(|switch| vnet.pvid_on(switch)).or(vnet.vlans.pvid).unwrap_or_default();
+    let vids = list(vnet.vlans.vids.iter());
+    format!("{pvid}|--|{}", if vids.is_empty() { "--" } else { &vids })
+}
+
+fn list<'a>(vlans: impl Iterator<Item = &'a Vlan>) -> String {
+    vlans.map(Vlan::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn devices(devices: &[String]) -> String {
+    if devices.is_empty() {
+        return String::new();
+    }
+    let lines: String = devices.iter().map(|device| format!("    {device}\n")).collect();
+    format!("IO\n    DEVICE\n{lines}\n")
+}
+
+fn console(name: &Name, domain: &Domain, all: &Configuration) -> String {
+    let service = domain.console.service.as_ref().or(all.consoles.keys().next().filter(|_| all.consoles.len() == 1));
+    let service = service.map(Name::to_string).unwrap_or_default();
+    let group = domain.console.group.as_ref().unwrap_or(name);
+    let port = domain.console.port.map(|port| port.to_string()).unwrap_or_default();
+    format!("VCONS\n    {:<16} {:<28} {}\n    {:<16} {:<28} {port}\n\n", "NAME", "SERVICE", "PORT", group, service)
+}
+
+/// The lines of domains and of their resources.
+pub(super) fn parseable(rows: &[DomainRow], all: &Configuration, resources: &[Resource]) -> String {
+    let mut text = layout::parseable_head();
+    for row in rows {
+        text += &layout::parseable_domain(row, &row.flags.words().join(","));
+        let domain = all.domain(&row.name).expect("rows are of domains");
+        for resource in resources {
+            text += &parseable_resource(*resource, domain, all);
+        }
+    }
+    text
+}
+
+fn parseable_resource(resource: Resource, domain: &Domain, all: &Configuration) -> String {
+    match resource {
+        Resource::Domain => {
+            let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
+            format!("CONTROL|failure-policy={}\nDEPENDENCY|master={masters}\n", domain.failure_policy)
+        }
+        Resource::Network => domain.vnets.iter().map(|vnet| parseable_vnet(vnet, all)).collect(),
+        Resource::Physio => domain.devices.iter().map(|device| format!("IO|dev={device}\n")).collect(),
+        Resource::Memory => domain.memory.map(|size| format!("MEMORY|size={}\n", size.0)).unwrap_or_default(),
+        Resource::Cpu => match domain.cpus {
+            Some(CpuDemand::Cores(count)) => format!("CORE|count={count}\n"),
+            Some(CpuDemand::Vcpus(count)) => format!("VCPU|count={count}\n"),
+            None => String::new(),
+        },
+        Resource::Console => {
+            let port = domain.console.port.map(|port| port.to_string()).unwrap_or_default();
+            let group = domain.console.group.as_ref().map(Name::as_str).unwrap_or_default();
+            format!("VCONS|group={group}|port={port}\n")
+        }
+    }
+}
+
+fn parseable_vnet(vnet: &Vnet, all: &Configuration) -> String {
+    let switch = all.switches.get(&vnet.switch);
+    let service = switch.map(|switch| format!("@{}", switch.service)).unwrap_or_default();
+    let pvid = switch.map(|switch| vnet.pvid_on(switch)).unwrap_or_default();
+    let mtu = switch.map(|switch| vnet.mtu_on(switch).to_string()).unwrap_or_default();
+    let alts = vnet.alt_macs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    format!(
+        "VNET|name={}|service={}{service}|mac-addr={}|alt-mac-addrs={alts}|pvid={pvid}|vid={}|mtu={mtu}|id={}\n",
+        vnet.name,
+        vnet.switch,
+        vnet.mac,
+        list(vnet.vlans.vids.iter()),
+        vnet.id
+    )
+}
+
+/// The console services and the switches.
+pub(super) fn services(all: &Configuration) -> String {
+    let mut text = String::new();
+    if !all.consoles.is_empty() {
+        text += "VCC\n    NAME             LDOM             PORT-RANGE\n";
+        for (name, service) in &all.consoles {
+            let _ = writeln!(text, "    {name:<16} {:<16} {}", service.domain, service.ports);
+        }
+        text.push('\n');
+    }
+    if !all.switches.is_empty() {
+        text += "VSW\n";
+        switch_line(&mut text, ["NAME", "LDOM", "MACADDRESS", "NET-DEV", "DEFAULT-VLAN-ID", "PVID", "VID", "MTU"]);
+        for (name, switch) in &all.switches {
+            switch_line(
+                &mut text,
+                [
+                    name.as_str(),
+                    switch.service.as_str(),
+                    &switch.mac.map(|mac| mac.to_string()).unwrap_or_default(),
+                    switch.net_dev.as_deref().unwrap_or_default(),
+                    &switch.default_vlan.to_string(),
+                    &switch.pvid.to_string(),
+                    &list(switch.vids.iter()),
+                    &switch.mtu.to_string(),
+                ],
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn switch_line(text: &mut String, cells: [&str; 8]) {
+    let [name, domain, mac, link, default, pvid, vids, mtu] = cells;
+    let line = format!("    {name:<16} {domain:<16} {mac:<17} {link:<9} {default:<15} {pvid:<4} {vids:<20} {mtu}");
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
+/// The same for programs.
+pub(super) fn parseable_services(all: &Configuration) -> String {
+    let mut text = layout::parseable_head();
+    for (name, service) in &all.consoles {
+        let _ = writeln!(text, "VCC|name={name}|ldom={}|port-range={}", service.domain, service.ports);
+    }
+    for (name, switch) in &all.switches {
+        let _ = writeln!(
+            text,
+            "VSW|name={name}|ldom={}|net-dev={}|default-vlan-id={}|pvid={}|vid={}|mtu={}",
+            switch.service,
+            switch.net_dev.as_deref().unwrap_or_default(),
+            switch.default_vlan,
+            switch.pvid,
+            list(switch.vids.iter()),
+            switch.mtu
+        );
+    }
+    text
+}

@@ -1,0 +1,219 @@
+//! The words of `vtax ldm`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use vtax_domain::ConfigName;
+use vtax_model::{topology::Name, units::ByteSize};
+
+use super::show::{ConstraintFormat, ListArgs};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LdmVerb {
+    #[command(flatten)]
+    Configure(ConfigureVerb),
+    #[command(flatten)]
+    Show(ShowVerb),
+}
+
+/// Words of which some are `key=value`.
+#[derive(Debug, Args)]
+pub(crate) struct Words {
+    /// Names in this order, and properties anywhere among them
+    #[arg(required = true, value_name = "KEY=VALUE|NAME")]
+    pub(super) words: Vec<String>,
+}
+
+/// The verbs that say what domains are to have.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigureVerb {
+    /// Add domains that have nothing yet
+    #[command(name = "add-domain", visible_alias = "create")]
+    AddDomain {
+        /// Their names
+        #[arg(required = true)]
+        domains: Vec<Name>,
+    },
+    /// Remove inactive domains, and all that they were to have
+    #[command(name = "remove-domain", visible_aliases = ["rm-domain", "destroy"])]
+    RemoveDomain {
+        /// Their names
+        #[arg(required = true)]
+        domains: Vec<Name>,
+    },
+    /// Say what a domain's failure does to others, and which domains it depends on
+    ///
+    /// ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] DOMAIN
+    ///
+    /// The failure policy belongs to the master: it says what happens to the domains that depend on it.
+    #[command(name = "set-domain")]
+    SetDomain(Words),
+    /// Give a domain whole cores, which no other domain uses
+    #[command(name = "set-core")]
+    SetCore {
+        /// How many
+        cores: u32,
+        /// The domain
+        domain: Name,
+    },
+    /// Give a domain virtual CPUs, which share the host's CPUs with other domains
+    #[command(name = "set-vcpu")]
+    SetVcpu {
+        /// How many
+        vcpus: u32,
+        /// The domain
+        domain: Name,
+    },
+    /// Give a domain memory
+    #[command(name = "set-memory", visible_alias = "set-mem")]
+    SetMemory {
+        /// How much, as 8G or 512M
+        memory: ByteSize,
+        /// The domain
+        domain: Name,
+    },
+    /// Set a variable of a domain: auto-boot?, kernel, image, boot-args
+    #[command(name = "set-variable", visible_alias = "set-var")]
+    SetVariable {
+        /// The variable and its value
+        #[arg(value_name = "VARIABLE=VALUE")]
+        assignment: String,
+        /// The domain
+        domain: Name,
+    },
+    /// Take a variable of a domain away
+    #[command(name = "remove-variable", visible_aliases = ["rm-variable", "rm-var"])]
+    RemoveVariable {
+        /// The variable
+        variable: String,
+        /// The domain
+        domain: Name,
+    },
+    /// Add a virtual switch
+    ///
+    /// ldm add-vsw [net-dev=LINK] [mac-addr=MAC] [mtu=BYTES] [default-vlan-id=VLAN] [pvid=VLAN] [vid=VLAN,…] SWITCH primary
+    ///
+    /// The switch connects the vnets of domains with each other, with primary, and by net-dev with the outside.
+    #[command(name = "add-vsw")]
+    AddVsw(Words),
+    /// Change a virtual switch
+    ///
+    /// ldm set-vsw [net-dev=[LINK]] [mac-addr=MAC] [mtu=BYTES] [pvid=VLAN] [vid=[VLAN,…]] SWITCH [primary]
+    #[command(name = "set-vsw")]
+    SetVsw(Words),
+    /// Remove a virtual switch that no vnet uses
+    #[command(name = "remove-vsw", visible_alias = "rm-vsw")]
+    RemoveVsw {
+        /// The switch
+        switch: Name,
+    },
+    /// Add a virtual NIC to a domain
+    ///
+    /// ldm add-vnet [mac-addr=MAC] [alt-mac-addrs=auto|MAC,…] [pvid=VLAN] [vid=VLAN,…] [mtu=BYTES] [id=NUMBER]
+    /// [maxbw=RATE] [linkprop=phys-state] VNET SWITCH DOMAIN
+    ///
+    /// vtax chooses the MAC address if none is given, and gives the same again to a vnet of the same name.
+    #[command(name = "add-vnet")]
+    AddVnet(Words),
+    /// Change a virtual NIC of a domain
+    ///
+    /// ldm set-vnet [mac-addr=MAC] [alt-mac-addrs=auto|MAC,…] [pvid=VLAN] [vid=[VLAN,…]] [mtu=BYTES] [id=NUMBER]
+    /// [maxbw=RATE] [linkprop=[phys-state]] VNET DOMAIN
+    #[command(name = "set-vnet")]
+    SetVnet(Words),
+    /// Remove a virtual NIC of a domain
+    #[command(name = "remove-vnet", visible_alias = "rm-vnet")]
+    RemoveVnet {
+        /// The vnet
+        vnet: Name,
+        /// Its domain
+        domain: Name,
+    },
+    /// Add a console service
+    ///
+    /// ldm add-vcc [port-range=FIRST-LAST] SERVICE primary
+    #[command(name = "add-vcc", visible_alias = "add-vconscon")]
+    AddVcc(Words),
+    /// Change the ports of a console service
+    ///
+    /// ldm set-vcc port-range=FIRST-LAST SERVICE
+    #[command(name = "set-vcc", visible_alias = "set-vconscon")]
+    SetVcc(Words),
+    /// Remove a console service that no domain names
+    #[command(name = "remove-vcc", visible_aliases = ["rm-vcc", "rm-vconscon"])]
+    RemoveVcc {
+        /// The service
+        service: Name,
+    },
+    /// Say how the console of a domain is reached
+    ///
+    /// ldm set-vcons [port=PORT] [group=GROUP] [service=SERVICE] DOMAIN
+    ///
+    /// Domains of one group share a port and a menu.
+    #[command(name = "set-vcons", visible_alias = "set-vconsole")]
+    SetVcons(Words),
+    /// Save what all domains are to have under a name
+    #[command(name = "add-spconfig")]
+    AddSpconfig {
+        /// A new name
+        name: ConfigName,
+    },
+    /// Bring a saved configuration into force; factory-default has no domains
+    #[command(name = "set-spconfig")]
+    SetSpconfig {
+        /// The name
+        name: ConfigName,
+    },
+    /// Remove a saved configuration
+    #[command(name = "remove-spconfig", visible_alias = "rm-spconfig")]
+    RemoveSpconfig {
+        /// The name
+        name: ConfigName,
+    },
+    /// Add all domains and services that a file has (list-constraints --json)
+    #[command(name = "init-system")]
+    InitSystem {
+        /// The file
+        #[arg(short, value_name = "FILE")]
+        input: PathBuf,
+    },
+}
+
+/// The verbs that change nothing.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ShowVerb {
+    /// List the domains, and how each is
+    #[command(name = "list-domain", visible_aliases = ["list", "ls", "ls-domain"])]
+    List(ListArgs),
+    /// Show what domains are to have
+    #[command(name = "list-constraints", visible_alias = "ls-constraints")]
+    ListConstraints {
+        #[command(flatten)]
+        format: ConstraintFormat,
+        /// Only these domains
+        domains: Vec<Name>,
+    },
+    /// List the switches and console services
+    #[command(name = "list-services", visible_alias = "ls-services")]
+    ListServices {
+        /// Print them for programs, in fields with | between them
+        #[arg(short)]
+        parseable: bool,
+    },
+    /// List which domains depend on which
+    #[command(name = "list-dependencies", visible_alias = "ls-dependencies")]
+    ListDependencies {
+        /// Show the devices by which they depend
+        #[arg(short)]
+        long: bool,
+    },
+    /// Show the variables of a domain
+    #[command(name = "list-variable", visible_aliases = ["ls-variable", "list-var", "ls-var"])]
+    ListVariable {
+        /// A domain
+        domain: Name,
+    },
+    /// List the saved configurations
+    #[command(name = "list-spconfig", visible_alias = "ls-spconfig")]
+    ListSpconfig,
+}

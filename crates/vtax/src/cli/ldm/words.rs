@@ -1,0 +1,177 @@
+//! The words of an `ldm` command: names in their order, and `key=value` among them.
+
+use std::{collections::BTreeMap, fmt::Display, str::FromStr};
+
+use miette::miette;
+use vtax_model::spelling::suggestion;
+
+use crate::exit::Stop;
+
+/// What a verb takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grammar {
+    pub(super) verb: &'static str,
+    /// The keys of its properties.
+    pub(super) keys: &'static [&'static str],
+    /// What its names are, in their order.
+    pub(super) names: &'static [&'static str],
+    /// How many of the names may be left out at the end.
+    pub(super) optional: usize,
+}
+
+/// The words of one command.
+#[derive(Debug)]
+pub(super) struct LdmWords<'a> {
+    grammar: Grammar,
+    properties: BTreeMap<&'static str, &'a str>,
+    names: Vec<&'a str>,
+}
+
+impl Grammar {
+    pub(super) const fn new(
+        verb: &'static str,
+        keys: &'static [&'static str],
+        names: &'static [&'static str],
+    ) -> Grammar {
+        Grammar { verb, keys, names, optional: 0 }
+    }
+
+    /// The last name may be left out.
+    pub(super) const fn or_one_less(self) -> Grammar {
+        Grammar { optional: 1, ..self }
+    }
+
+    /// Sorts the words into properties and names.
+    pub(super) fn read<'a>(self, words: &'a [String]) -> Result<LdmWords<'a>, Stop> {
+        let mut properties = BTreeMap::new();
+        let mut names = Vec::new();
+        for word in words {
+            match word.split_once('=') {
+                Some((key, value)) => {
+                    let key = self.key(key)?;
+                    if properties.insert(key, value).is_some() {
+                        return Err(self.usage(format!("`{key}=` is there twice")));
+                    }
+                }
+                None => names.push(word.as_str()),
+            }
+        }
+        let expected = self.names.len() - self.optional..=self.names.len();
+        if names.len() > self.names.len() {
+            return Err(self.usage(format!("`{}` is one name too many", names[self.names.len()])));
+        }
+        if !expected.contains(&names.len()) {
+            return Err(self.usage(format!("{} is missing", self.names[names.len()])));
+        }
+        Ok(LdmWords { grammar: self, properties, names })
+    }
+
+    fn key(self, written: &str) -> Result<&'static str, Stop> {
+        let known = self.keys.iter().copied().find(|key| *key == written);
+        known.ok_or_else(|| {
+            let near = suggestion(written, self.keys.iter().copied());
+            self.usage(format!("there is no property `{written}`{near}"))
+        })
+    }
+
+    fn usage(self, what: String) -> Stop {
+        let keys = self.keys.iter().map(|key| format!("[{key}=…] ")).collect::<String>();
+        let names = self.names.join(" ");
+        let verb = self.verb;
+        Stop::input(miette!(code = "usage", "{verb}: {what}; write {verb} {keys}{names}"))
+    }
+}
+
+impl LdmWords<'_> {
+    /// The value of a property, if it is there.
+    pub(super) fn property<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<T>, Stop> {
+        let parse = |value: &&str| value.parse().map_err(|error| self.bad(key, &error));
+        self.properties.get(key).map(parse).transpose()
+    }
+
+    /// The values of a property that is a list with commas; none if its text is empty.
+    pub(super) fn list<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<Vec<T>>, Stop> {
+        let parse = |value: &&str| {
+            let parts = value.split(',').filter(|part| !part.is_empty());
+            parts.map(|part| part.parse().map_err(|error| self.bad(key, &error))).collect()
+        };
+        self.properties.get(key).map(parse).transpose()
+    }
+
+    /// The name at a place, which is there.
+    pub(super) fn name<T: FromStr<Err: Display>>(&self, place: usize) -> Result<T, Stop> {
+        self.names[place].parse().map_err(|error| self.bad(self.grammar.names[place], &error))
+    }
+
+    /// The name at a place, if it is there.
+    pub(super) fn optional_name<T: FromStr<Err: Display>>(&self, place: usize) -> Result<Option<T>, Stop> {
+        if place < self.names.len() { self.name(place).map(Some) } else { Ok(None) }
+    }
+
+    /// That at least one property is there, for a verb that changes something.
+    pub(super) fn some_property(&self) -> Result<(), Stop> {
+        match self.properties.is_empty() {
+            true => Err(self.grammar.usage("nothing is to be changed: no property is there".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn bad(&self, of: &str, error: &dyn Display) -> Stop {
+        Stop::input(miette!(code = "usage", "{} {of}: {error}", self.grammar.verb))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use vtax_model::{topology::Name, vf::Vlan};
+
+    use super::*;
+
+    const ADD_VNET: Grammar = Grammar::new("add-vnet", &["mac-addr", "pvid", "vid"], &["VNET", "SWITCH", "DOMAIN"]);
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn properties_may_stand_anywhere_among_the_names() {
+        let words = words("admin-net pvid=1 vid=11,22,33 admin-vsw mars");
+        let read = ADD_VNET.read(&words).expect("as in the article");
+        assert_eq!(read.property::<Vlan>("pvid").expect("a VLAN").map(Vlan::get), Some(1));
+        let vids = read.list::<Vlan>("vid").expect("VLANs").expect("it is there");
+        assert_eq!(vids.iter().map(|vlan| vlan.get()).collect::<Vec<_>>(), [11, 22, 33]);
+        assert_eq!(read.name::<Name>(2).expect("a name").as_str(), "mars");
+        assert_eq!(read.property::<Vlan>("mac-addr").expect("nothing"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let told: Vec<String> = [
+            "admin-net admin-vsw",
+            "admin-net admin-vsw mars venus",
+            "admin-net pvdi=1 admin-vsw mars",
+            "admin-net pvid=1 pvid=2 admin-vsw mars",
+        ]
+        .iter()
+        .map(|text| ADD_VNET.read(&words(text)).expect_err(text).to_string())
+        .collect();
+        insta::assert_snapshot!(told.join("\n"));
+        let words = words("a pvid=4095 vid=x b c");
+        let read = ADD_VNET.read(&words).expect("the words are right");
+        let told = [
+            read.property::<Vlan>("pvid").expect_err("too large").to_string(),
+            read.list::<Vlan>("vid").expect_err("no number").to_string(),
+        ];
+        insta::assert_snapshot!(told.join("\n"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_words_are_too_odd(words in prop::collection::vec("[a-z=,0-9-]{0,12}", 0..8)) {
+            if let Ok(read) = ADD_VNET.read(&words) {
+                let _ = (read.name::<Name>(0), read.list::<Vlan>("vid"), read.property::<Vlan>("pvid"));
+            }
+        }
+    }
+}
