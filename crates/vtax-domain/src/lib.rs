@@ -9,8 +9,8 @@ mod machine;
 mod row;
 mod store;
 
-pub use machine::Machine;
+pub use machine::HostCapacity;
 pub use row::{ConsolePlace, DomainFlags, DomainRow, RunningSystem};
 pub use store::{
-    BadConfigName, ConfigName, DomainStore, EditError, LockedStore, Reconfiguration, StoreError, StoredState,
+    BadConfigName, ConfigName, DomainStore, DomainStoreError, EditError, LockedStore, Reconfiguration, StoredState,
 };

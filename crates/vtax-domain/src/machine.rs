@@ -9,7 +9,7 @@ use vtax_sys::cpu::{MachineTimes, machine_times};
 
 /// The machine as a host of domains.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct HostCapacity {
     /// Its cores: the CPUs of each.
     pub cores: Vec<Vec<u32>>,
     /// All of its memory, in whole MiB.
@@ -22,13 +22,13 @@ pub struct Machine {
     pub utilization: Option<f64>,
 }
 
-impl Machine {
+impl HostCapacity {
     /// Looks at this machine.
-    pub fn look() -> Machine {
+    pub fn look() -> HostCapacity {
         let topology = CpuTopology::of(&SystemRoot::live());
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
-        Machine {
+        HostCapacity {
             cores: topology.cores.iter().map(|core| core.iter().collect()).collect(),
             memory: whole_mib(kib(&meminfo, "MemTotal")),
             available: kib(&meminfo, "MemAvailable"),
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_cpus_and_memory() {
-        let machine = Machine::look();
+        let machine = HostCapacity::look();
         assert!(!machine.cpus().is_empty() && machine.threads_per_core() > 0);
         assert!(machine.memory > machine.available && machine.available > ByteSize(0));
         assert!(machine.utilization.is_some_and(|share| (0.0..=100.0).contains(&share)));

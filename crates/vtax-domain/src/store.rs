@@ -21,7 +21,7 @@ use vtax_sys::directory;
 
 pub use self::{
     config_name::{BadConfigName, ConfigName},
-    error::{EditError, StoreError},
+    error::{DomainStoreError, EditError},
 };
 
 const STATE: &str = "state.json";
@@ -85,32 +85,32 @@ impl DomainStore {
     }
 
     /// What is kept. `host` is what tells this host from others, for a store that is new.
-    pub fn read(&self, host: &str) -> Result<StoredState, StoreError> {
+    pub fn read(&self, host: &str) -> Result<StoredState, DomainStoreError> {
         let path = self.folder.join(STATE);
         let state = read_json(&path)?.unwrap_or_else(|| StoredState::new(host));
         match state.format {
             FORMAT => Ok(state),
-            format => Err(StoreError::Format { path, format }),
+            format => Err(DomainStoreError::Format { path, format }),
         }
     }
 
     /// Waits until no other process changes the store.
-    pub fn lock(&self) -> Result<LockedStore, StoreError> {
+    pub fn lock(&self) -> Result<LockedStore, DomainStoreError> {
         directory::make_private(&self.folder)
-            .map_err(|error| StoreError::Folder { path: self.folder.clone(), error: Box::new(error) })?;
+            .map_err(|error| DomainStoreError::Folder { path: self.folder.clone(), error: Box::new(error) })?;
         let path = self.folder.join(LOCK);
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(StoreError::file("open", &path))?;
-        file.lock().map_err(StoreError::file("lock", &path))?;
+        let file = file.map_err(DomainStoreError::file("open", &path))?;
+        file.lock().map_err(DomainStoreError::file("lock", &path))?;
         Ok(LockedStore { store: self.clone(), _lock: file })
     }
 
     /// The names of the saved configurations.
-    pub fn saved(&self) -> Result<Vec<ConfigName>, StoreError> {
+    pub fn saved(&self) -> Result<Vec<ConfigName>, DomainStoreError> {
         let folder = self.folder.join(SAVED);
         let entries = match fs::read_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(StoreError::file("read", &folder))?,
+            entries => entries.map_err(DomainStoreError::file("read", &folder))?,
         };
         let name = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".json")?.parse().ok();
         let mut names: Vec<ConfigName> = entries.flatten().filter_map(name).collect();
@@ -125,7 +125,7 @@ impl DomainStore {
 
 impl LockedStore {
     /// What is kept.
-    pub fn read(&self, host: &str) -> Result<StoredState, StoreError> {
+    pub fn read(&self, host: &str) -> Result<StoredState, DomainStoreError> {
         self.store.read(host)
     }
 
@@ -142,26 +142,26 @@ impl LockedStore {
     }
 
     /// Keeps this.
-    pub fn write(&self, state: &StoredState) -> Result<(), StoreError> {
+    pub fn write(&self, state: &StoredState) -> Result<(), DomainStoreError> {
         replace(&self.store.folder, STATE, state)
     }
 
     /// Saves the configuration in force under a new name.
-    pub fn save(&self, host: &str, name: &ConfigName) -> Result<(), StoreError> {
+    pub fn save(&self, host: &str, name: &ConfigName) -> Result<(), DomainStoreError> {
         if self.store.saved_path(name).exists() {
-            return Err(StoreError::SavedExists { name: name.clone() });
+            return Err(DomainStoreError::SavedExists { name: name.clone() });
         }
         let mut state = self.read(host)?;
         let folder = self.store.folder.join(SAVED);
         directory::make_private(&folder)
-            .map_err(|error| StoreError::Folder { path: folder.clone(), error: Box::new(error) })?;
+            .map_err(|error| DomainStoreError::Folder { path: folder.clone(), error: Box::new(error) })?;
         replace(&folder, &format!("{name}.json"), &state.configuration)?;
         state.current = Some(name.clone());
         self.write(&state)
     }
 
     /// Reads a saved configuration; the one of a new host for `factory-default`.
-    pub fn read_saved(&self, host: &str, name: &ConfigName) -> Result<Configuration, StoreError> {
+    pub fn read_saved(&self, host: &str, name: &ConfigName) -> Result<Configuration, DomainStoreError> {
         if name.is_factory_default() {
             return Ok(Configuration::new(host));
         }
@@ -170,12 +170,12 @@ impl LockedStore {
     }
 
     /// Removes a saved configuration.
-    pub fn remove_saved(&self, host: &str, name: &ConfigName) -> Result<(), StoreError> {
+    pub fn remove_saved(&self, host: &str, name: &ConfigName) -> Result<(), DomainStoreError> {
         let mut state = self.read(host)?;
         let path = self.store.saved_path(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(self.no_saved(name)),
-            removed => removed.map_err(StoreError::file("remove", &path))?,
+            removed => removed.map_err(DomainStoreError::file("remove", &path))?,
         }
         sync(&self.store.folder.join(SAVED))?;
         if state.current.as_ref() == Some(name) {
@@ -185,30 +185,30 @@ impl LockedStore {
         Ok(())
     }
 
-    fn no_saved(&self, name: &ConfigName) -> StoreError {
+    fn no_saved(&self, name: &ConfigName) -> DomainStoreError {
         let known = self.store.saved().unwrap_or_default();
-        StoreError::NoSaved { name: name.clone(), known: known.iter().map(ConfigName::to_string).collect() }
+        DomainStoreError::NoSaved { name: name.clone(), known: known.iter().map(ConfigName::to_string).collect() }
     }
 }
 
 /// None if there is no such file.
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreError> {
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DomainStoreError> {
     let size = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        found => found.map_err(StoreError::file("look at", path))?.len(),
+        found => found.map_err(DomainStoreError::file("look at", path))?.len(),
     };
     if size > LONGEST {
-        return Err(StoreError::TooLong { path: path.to_owned(), longest: LONGEST });
+        return Err(DomainStoreError::TooLong { path: path.to_owned(), longest: LONGEST });
     }
-    let text = fs::read(path).map_err(StoreError::file("read", path))?;
+    let text = fs::read(path).map_err(DomainStoreError::file("read", path))?;
     let read = serde_json::from_slice(&text);
-    read.map(Some).map_err(|error| StoreError::Damaged { path: path.to_owned(), why: error.to_string() })
+    read.map(Some).map_err(|error| DomainStoreError::Damaged { path: path.to_owned(), why: error.to_string() })
 }
 
 /// Writes a file beside, syncs it, and puts it in the place of the old one.
-fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), StoreError> {
+fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), DomainStoreError> {
     let path = folder.join(name);
-    let failed = StoreError::file("write", &path);
+    let failed = DomainStoreError::file("write", &path);
     let written = || {
         let mut draft = tempfile::NamedTempFile::new_in(folder)?;
         serde_json::to_writer_pretty(&mut draft, content)?;
@@ -221,6 +221,6 @@ fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), S
 }
 
 /// Makes the names in a folder survive a power cut.
-fn sync(folder: &Path) -> Result<(), StoreError> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(StoreError::file("sync", folder))
+fn sync(folder: &Path) -> Result<(), DomainStoreError> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(DomainStoreError::file("sync", folder))
 }

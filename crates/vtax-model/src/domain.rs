@@ -23,10 +23,10 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 pub use self::{
     configuration::Configuration,
     console::{ConsoleService, PortRange, VirtualConsole},
-    dependencies::{Dependency, DependencyKind},
+    dependencies::{DependencyKind, DomainDependency},
     error::DomainError,
     switch::{NewSwitch, Switch, SwitchChange},
-    vnet::{AltMac, LinkProp, NewVnet, Vnet, VnetChange, VnetVlans},
+    vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},
 };
 use crate::{topology::Name, units::ByteSize};
 
@@ -35,7 +35,7 @@ pub const PRIMARY: &str = "primary";
 
 /// What a domain is to have: its constraints. They hold even while the domain has nothing of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Domain {
+pub struct Constraints {
     /// Its CPUs; none yet if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuDemand>,
@@ -47,7 +47,7 @@ pub struct Domain {
     pub variables: BTreeMap<Variable, String>,
     /// Its virtual NICs, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub vnets: Vec<Vnet>,
+    pub vnets: Vec<VirtualNic>,
     /// The devices of the host that it has for itself: buses, slots and virtual functions, by the names of `ls-io`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
@@ -57,12 +57,12 @@ pub struct Domain {
     /// What happens to the domains that have it as a master, when it fails.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub failure_policy: FailurePolicy,
-    /// The domains that it depends on, at most [`Domain::MOST_MASTERS`].
+    /// The domains that it depends on, at most [`Constraints::MOST_MASTERS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
 }
 
-impl Domain {
+impl Constraints {
     /// The most masters that a domain can have.
     pub const MOST_MASTERS: usize = 4;
 
@@ -76,7 +76,7 @@ impl Domain {
     }
 
     /// The virtual NIC of this name.
-    pub fn vnet(&self, name: &Name) -> Option<&Vnet> {
+    pub fn vnet(&self, name: &Name) -> Option<&VirtualNic> {
         self.vnets.iter().find(|vnet| vnet.name == *name)
     }
 }

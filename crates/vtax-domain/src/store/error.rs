@@ -10,7 +10,7 @@ use super::ConfigName;
 /// Why something can't be kept or read.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
-pub enum StoreError {
+pub enum DomainStoreError {
     #[error("can't {operation} {}: {error}", path.display())]
     #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },
@@ -30,7 +30,7 @@ pub enum StoreError {
     #[diagnostic(code("no-such-object"))]
     NoSaved { name: ConfigName, known: Vec<String> },
     #[error("the saved configuration `{name}` exists already; choose another name, or remove it (rm-spconfig {name})")]
-    #[diagnostic(code("name-taken"))]
+    #[diagnostic(code("object-exists"))]
     SavedExists { name: ConfigName },
 }
 
@@ -40,16 +40,16 @@ pub enum StoreError {
 pub enum EditError {
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] DomainStoreError),
     #[error(transparent)]
     #[diagnostic(transparent)]
     Domain(#[from] DomainError),
 }
 
-impl StoreError {
-    pub(super) fn file(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> StoreError + use<> {
+impl DomainStoreError {
+    pub(super) fn file(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> DomainStoreError + use<> {
         let path = path.to_owned();
-        move |error| StoreError::File { operation, path: path.clone(), error }
+        move |error| DomainStoreError::File { operation, path: path.clone(), error }
     }
 }
 

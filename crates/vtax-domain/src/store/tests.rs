@@ -40,7 +40,7 @@ fn configurations_are_saved_under_names() {
     let initial: ConfigName = "initial".parse().expect("a name");
     locked.edit("sun", |all| all.add_domain(&name("mars"))).expect("it is new");
     locked.save("sun", &initial).expect("it is new");
-    assert!(matches!(locked.save("sun", &initial), Err(StoreError::SavedExists { .. })));
+    assert!(matches!(locked.save("sun", &initial), Err(DomainStoreError::SavedExists { .. })));
     assert_eq!(locked.read("sun").expect("there").current, Some(initial.clone()));
     locked.edit("sun", |all| all.add_domain(&name("venus"))).expect("it is new");
     assert_eq!(locked.read_saved("sun", &initial).expect("there").domains.len(), 1);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AltMac, ConsoleService, CpuDemand, Domain, DomainError, FailurePolicy, NewSwitch, NewVnet, PRIMARY, PortRange,
-    Switch, SwitchChange, Variable, VirtualConsole, Vnet, VnetChange,
+    AltMac, ConsoleService, Constraints, CpuDemand, DomainError, FailurePolicy, NewSwitch, NewVnet, PRIMARY, PortRange,
+    Switch, SwitchChange, Variable, VirtualConsole, VirtualNic, VnetChange,
 };
 use crate::{
     guest::{GuestSize, Mac},
@@ -21,10 +21,10 @@ pub struct Configuration {
     pub host: String,
     /// The domain that is the host.
     #[serde(default)]
-    pub primary: Domain,
+    pub primary: Constraints,
     /// The other domains.
     #[serde(default)]
-    pub domains: BTreeMap<Name, Domain>,
+    pub domains: BTreeMap<Name, Constraints>,
     /// The virtual switches.
     #[serde(default)]
     pub switches: BTreeMap<Name, Switch>,
@@ -64,7 +64,7 @@ impl Configuration {
         Ok(all)
     }
 
-    fn rebuild_domain(&mut self, name: &Name, domain: &Domain) -> Result<(), DomainError> {
+    fn rebuild_domain(&mut self, name: &Name, domain: &Constraints) -> Result<(), DomainError> {
         domain.cpus.map_or(Ok(()), |cpus| self.set_cpus(name, cpus))?;
         domain.memory.map_or(Ok(()), |memory| self.set_memory(name, memory))?;
         for (variable, value) in &domain.variables {
@@ -79,14 +79,18 @@ impl Configuration {
     }
 
     /// The constraints of a domain; `primary` has some too.
-    pub fn domain(&self, name: &Name) -> Result<&Domain, DomainError> {
+    pub fn domain(&self, name: &Name) -> Result<&Constraints, DomainError> {
         match name.as_str() {
             PRIMARY => Ok(&self.primary),
-            _ => self.domains.get(name).ok_or_else(|| DomainError::no_domain(name, self)),
+            _ => self.domains.get(name).ok_or_else(|| self.no_domain(name)),
         }
     }
 
-    pub(super) fn domain_mut(&mut self, name: &Name) -> Result<&mut Domain, DomainError> {
+    pub(super) fn no_domain(&self, name: &Name) -> DomainError {
+        DomainError::unknown("domain", name, self.domains.keys())
+    }
+
+    pub(super) fn domain_mut(&mut self, name: &Name) -> Result<&mut Constraints, DomainError> {
         self.existing(name)?;
         match name.as_str() {
             PRIMARY => Ok(&mut self.primary),
@@ -95,7 +99,7 @@ impl Configuration {
     }
 
     /// A domain that is not `primary`.
-    fn guest_mut(&mut self, name: &Name) -> Result<&mut Domain, DomainError> {
+    fn guest_mut(&mut self, name: &Name) -> Result<&mut Constraints, DomainError> {
         match name.as_str() {
             PRIMARY => Err(DomainError::Primary),
             _ => self.domain_mut(name),
@@ -110,7 +114,7 @@ impl Configuration {
         if self.domains.len() >= Configuration::MOST_DOMAINS {
             return Err(DomainError::TooMany { what: "domains", most: Configuration::MOST_DOMAINS });
         }
-        self.domains.insert(name.clone(), Domain::default());
+        self.domains.insert(name.clone(), Constraints::default());
         Ok(())
     }
 
@@ -264,7 +268,7 @@ impl Configuration {
             Some(id) => id,
             None => (0..).find(|id| constraints.vnets.iter().all(|vnet| vnet.id != *id)).expect("there is a free one"),
         };
-        constraints.vnets.push(Vnet {
+        constraints.vnets.push(VirtualNic {
             name: name.clone(),
             switch,
             mac,
@@ -310,14 +314,14 @@ impl Configuration {
     }
 
     /// The virtual NIC of a domain.
-    pub fn vnet(&self, domain: &Name, name: &Name) -> Result<&Vnet, DomainError> {
+    pub fn vnet(&self, domain: &Name, name: &Name) -> Result<&VirtualNic, DomainError> {
         let vnets = &self.domain(domain)?.vnets;
         let found = vnets.iter().find(|vnet| vnet.name == *name);
         found.ok_or_else(|| DomainError::unknown("vnet", name, vnets.iter().map(|vnet| &vnet.name)))
     }
 
     /// The further addresses of a vnet. An address that it has already as one that vtax chose stays.
-    fn alt_macs(&self, wanted: &[AltMac], vnet: &Vnet, domain: &Name) -> Result<Vec<Mac>, DomainError> {
+    fn alt_macs(&self, wanted: &[AltMac], vnet: &VirtualNic, domain: &Name) -> Result<Vec<Mac>, DomainError> {
         let mut macs: Vec<Mac> = Vec::new();
         for alt in wanted {
             let mac = match alt {
@@ -337,7 +341,7 @@ impl Configuration {
     }
 
     fn check_id(&self, id: u32, domain: &Name, name: &Name) -> Result<u32, DomainError> {
-        if id >= Vnet::MOST {
+        if id >= VirtualNic::MOST {
             return Err(DomainError::value("id", &id.to_string(), "0 to 15"));
         }
         match self.domain(domain)?.vnets.iter().find(|vnet| vnet.id == id && vnet.name != *name) {
@@ -384,7 +388,7 @@ impl Configuration {
     fn check_ports(&self, name: &Name, ports: PortRange) -> Result<(), DomainError> {
         let clash = self.consoles.iter().find(|(other, service)| *other != name && service.ports.overlaps(ports));
         match clash {
-            Some((service, _)) => Err(DomainError::PortsTaken { ports, service: service.clone() }),
+            Some((service, _)) => Err(DomainError::PortsTaken { ports: ports.to_string(), service: service.clone() }),
             None => Ok(()),
         }
     }

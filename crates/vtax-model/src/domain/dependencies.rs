@@ -10,7 +10,7 @@ use crate::topology::Name;
 
 /// That a domain depends on another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Dependency {
+pub struct DomainDependency {
     /// The domain that depends.
     pub domain: Name,
     /// The domain that it depends on.
@@ -30,36 +30,37 @@ pub enum DependencyKind {
     /// It has a virtual disk of the other one's service.
     Vdisk,
     /// It has a virtual NIC at the other one's switch.
-    Vnet,
+    VirtualNic,
     /// It has a virtual function of a NIC of the other one.
     Iov,
 }
 
 impl Configuration {
     /// What each domain depends on by its virtual NICs, by names.
-    pub fn dependencies(&self) -> Vec<Dependency> {
-        let of_domain = |(domain, constraints): (&Name, &super::Domain)| {
+    pub fn dependencies(&self) -> Vec<DomainDependency> {
+        let of_domain = |(domain, constraints): (&Name, &super::Constraints)| {
             let vnets = constraints.vnets.iter().filter_map(|vnet| {
                 let switch = self.switches.get(&vnet.switch)?;
                 let device = format!("{}/{}", vnet.switch, vnet.name);
-                Some(Dependency {
+                Some(DomainDependency {
                     domain: domain.clone(),
                     on: switch.service.clone(),
-                    kind: DependencyKind::Vnet,
+                    kind: DependencyKind::VirtualNic,
                     device,
                 })
             });
             vnets.collect::<Vec<_>>()
         };
-        let mut all: Vec<Dependency> = self.domains.iter().flat_map(of_domain).collect();
+        let mut all: Vec<DomainDependency> = self.domains.iter().flat_map(of_domain).collect();
         all.sort();
         all
     }
 
     /// Makes these the masters of a domain.
     pub fn set_masters(&mut self, domain: &Name, masters: Vec<Name>) -> Result<(), DomainError> {
-        if masters.len() > super::Domain::MOST_MASTERS {
-            return Err(DomainError::TooManyMasters { domain: domain.clone(), count: masters.len() });
+        if masters.len() > super::Constraints::MOST_MASTERS {
+            let (domain, count, most) = (domain.clone(), masters.len(), super::Constraints::MOST_MASTERS);
+            return Err(DomainError::TooManyMasters { domain, count, most });
         }
         self.existing(domain)?;
         for master in &masters {
@@ -92,7 +93,7 @@ impl Configuration {
     pub(super) fn existing(&self, domain: &Name) -> Result<(), DomainError> {
         match domain.as_str() == PRIMARY || self.domains.contains_key(domain) {
             true => Ok(()),
-            false => Err(DomainError::no_domain(domain, self)),
+            false => Err(self.no_domain(domain)),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Why a change of a configuration is refused. Nothing has been changed then.
 
-use super::{Configuration, Domain, PortRange};
 use crate::{guest::Mac, spelling::there_are, topology::Name};
 
 /// Why a change of a configuration is refused.
@@ -11,16 +10,16 @@ pub enum DomainError {
     #[diagnostic(code("no-such-object"))]
     Unknown { what: &'static str, name: Name, there: String },
     #[error("the {what} `{name}` exists already; choose another name")]
-    #[diagnostic(code("name-taken"))]
+    #[diagnostic(code("object-exists"))]
     Exists { what: &'static str, name: Name },
     #[error("{domain} has a vnet `{vnet}` already; change it (set-vnet), or choose another name")]
-    #[diagnostic(code("name-taken"))]
+    #[diagnostic(code("object-exists"))]
     VnetExists { vnet: Name, domain: Name },
     #[error("there can be {most} {what} at most; remove one first")]
     #[diagnostic(code("too-many-objects"))]
     TooMany { what: &'static str, most: usize },
     #[error("`{value}` can't be the {what}: it takes {range}")]
-    #[diagnostic(code("bad-value"))]
+    #[diagnostic(code("bad-property"))]
     Value { what: &'static str, value: String, range: &'static str },
     #[error("primary is this host itself: it has what no other domain has, and can't be created, sized or removed")]
     #[diagnostic(code("is-primary"))]
@@ -52,22 +51,22 @@ pub enum DomainError {
     #[diagnostic(code("address-taken"))]
     MacTaken { mac: Mac, vnet: Name, domain: Name },
     #[error("the vnet {vnet} of {domain} has id {id} already; choose another, or leave it out")]
-    #[diagnostic(code("name-taken"))]
+    #[diagnostic(code("object-exists"))]
     IdTaken { id: u32, vnet: Name, domain: Name },
     #[error("ports of {ports} are those of the console service {service}; choose others")]
-    #[diagnostic(code("port-taken"))]
-    PortsTaken { ports: PortRange, service: Name },
+    #[diagnostic(code("console-port-taken"))]
+    PortsTaken { ports: String, service: Name },
     #[error(
         "port {port} is that of the console of {domain}; choose another, or put both into one group (set-vcons group=…)"
     )]
-    #[diagnostic(code("port-taken"))]
+    #[diagnostic(code("console-port-taken"))]
     PortTaken { port: u16, domain: Name },
-    #[error("Dependency cycle detected: LDom \"{domain}\" indicates \"{master}\" as its master")]
+    #[error("DomainDependency cycle detected: LDom \"{domain}\" indicates \"{master}\" as its master")]
     #[diagnostic(code("dependency-cycle"))]
     Cycle { domain: Name, master: Name },
-    #[error("{domain} would have {count} masters; a domain has {} at most", Domain::MOST_MASTERS)]
+    #[error("{domain} would have {count} masters; a domain has {most} at most")]
     #[diagnostic(code("too-many-objects"))]
-    TooManyMasters { domain: Name, count: usize },
+    TooManyMasters { domain: Name, count: usize, most: usize },
 }
 
 impl DomainError {
@@ -82,9 +81,5 @@ impl DomainError {
             _ => there_are(name.as_str(), &known),
         };
         DomainError::Unknown { what, name: name.clone(), there }
-    }
-
-    pub(super) fn no_domain(name: &Name, configuration: &Configuration) -> DomainError {
-        DomainError::unknown("domain", name, configuration.domains.keys())
     }
 }

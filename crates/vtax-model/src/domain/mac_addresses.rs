@@ -9,7 +9,7 @@ type MacOwner<'a> = (&'a Name, &'a Name);
 impl Configuration {
     /// The vnet that has this address, and its domain.
     pub(super) fn mac_owner(&self, mac: Mac) -> Option<MacOwner<'_>> {
-        let of_domain = |(domain, constraints): (&'_ Name, &'_ super::Domain)| {
+        let of_domain = |(domain, constraints): (&'_ Name, &'_ super::Constraints)| {
             let vnet = constraints.vnets.iter().find(|vnet| vnet.macs().any(|other| other == mac))?;
             Some((vnet.name.clone(), domain.clone()))
         };

@@ -135,7 +135,7 @@ fn masters_in_a_circle_are_refused() {
     all.set_masters(&name("counter"), vec![name(PRIMARY)]).expect("primary has no master");
     all.set_masters(&name("other"), vec![name("counter")]).expect("no circle");
     let error = all.set_masters(&name(PRIMARY), vec![name("counter")]).expect_err("a circle").to_string();
-    assert_eq!(error, "Dependency cycle detected: LDom \"counter\" indicates \"primary\" as its master");
+    assert_eq!(error, "DomainDependency cycle detected: LDom \"counter\" indicates \"primary\" as its master");
     all.set_masters(&name(PRIMARY), vec![name("other")]).expect_err("a longer circle");
     let error = all.remove_domain(&name("counter")).expect_err("it is a master").to_string();
     assert!(error.contains("other has counter as a master"), "{error}");
@@ -191,7 +191,7 @@ proptest! {
             if attempt(&mut all, change).is_err() {
                 prop_assert_eq!(&all, &before, "a refused change has changed something");
             }
-            let mut macs: Vec<Mac> = all.domains.values().flat_map(|it| &it.vnets).flat_map(Vnet::macs).collect();
+            let mut macs: Vec<Mac> = all.domains.values().flat_map(|it| &it.vnets).flat_map(VirtualNic::macs).collect();
             let count = macs.len();
             macs.sort();
             macs.dedup();

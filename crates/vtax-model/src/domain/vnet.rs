@@ -16,7 +16,7 @@ use crate::{
 /// A virtual NIC (vnet) of a domain: a port of a switch.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Vnet {
+pub struct VirtualNic {
     /// Its name, unlike that of any other vnet of its domain.
     pub name: Name,
     /// The switch that it is a port of.
@@ -74,7 +74,7 @@ pub enum AltMac {
 
 /// A vnet as it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as of `Vnet`")]
+#[expect(missing_docs, reason = "as of `VirtualNic`")]
 pub struct NewVnet {
     pub name: Name,
     pub switch: Name,
@@ -84,7 +84,7 @@ pub struct NewVnet {
 
 /// What is to be changed in a vnet: only what is present.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as of `Vnet`")]
+#[expect(missing_docs, reason = "as of `VirtualNic`")]
 pub struct VnetChange {
     pub mac: Option<Mac>,
     pub alt_macs: Option<Vec<AltMac>>,
@@ -98,7 +98,7 @@ pub struct VnetChange {
 
 impl NewVnet {
     /// What asks for this vnet.
-    pub(super) fn of(domain: &Name, vnet: &Vnet) -> NewVnet {
+    pub(super) fn of(domain: &Name, vnet: &VirtualNic) -> NewVnet {
         let change = VnetChange {
             mac: Some(vnet.mac),
             alt_macs: Some(vnet.alt_macs.iter().copied().map(AltMac::Given).collect()),
@@ -113,8 +113,8 @@ impl NewVnet {
     }
 }
 
-impl Vnet {
-    /// The most vnets of a domain: each has a slot of the PCI bus, from [`Vnet::FIRST_SLOT`] on.
+impl VirtualNic {
+    /// The most vnets of a domain: each has a slot of the PCI bus, from [`VirtualNic::FIRST_SLOT`] on.
     pub const MOST: u32 = 16;
     /// The PCI slot of the vnet with number 0.
     pub const FIRST_SLOT: u32 = 8;

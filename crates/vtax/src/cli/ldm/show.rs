@@ -7,9 +7,9 @@ use std::fmt::Write;
 use clap::Args;
 use miette::miette;
 use serde::Serialize;
-use vtax_domain::{ConfigName, ConsolePlace, DomainFlags, DomainRow, Machine, RunningSystem};
+use vtax_domain::{ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem};
 use vtax_model::{
-    domain::{Configuration, Domain, DomainState, PRIMARY},
+    domain::{Configuration, Constraints, DomainState, PRIMARY},
     topology::Name,
     units::ByteSize,
 };
@@ -23,7 +23,7 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct LdmListArgs {
     /// Show what each domain has, too
     #[arg(short)]
     long: bool,
@@ -52,12 +52,12 @@ pub(crate) struct ConstraintFormat {
 struct Listed<'a> {
     #[serde(flatten)]
     row: DomainRow,
-    constraints: &'a Domain,
+    constraints: &'a Constraints,
 }
 
-pub(super) fn list(host: &LdmHost, args: &ListArgs) -> Result<Exit, Stop> {
+pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     let all = host.read()?.configuration;
-    let rows = rows(&all, &Machine::look(), &args.domains)?;
+    let rows = rows(&all, &HostCapacity::look(), &args.domains)?;
     if args.json {
         let listed = rows.into_iter().map(|row| {
             let constraints = all.domain(&row.name).or_infrastructure()?;
@@ -79,7 +79,7 @@ pub(super) fn list(host: &LdmHost, args: &ListArgs) -> Result<Exit, Stop> {
 }
 
 /// The domains that a list has, in its order. Those that are named must exist.
-fn rows(all: &Configuration, machine: &Machine, named: &[Name]) -> Result<Vec<DomainRow>, Stop> {
+fn rows(all: &Configuration, machine: &HostCapacity, named: &[Name]) -> Result<Vec<DomainRow>, Stop> {
     named.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
     let mut rows = vec![primary(all, machine)];
     rows.extend(all.domains.iter().map(|(name, domain)| inactive(name, domain, machine)));
@@ -88,7 +88,7 @@ fn rows(all: &Configuration, machine: &Machine, named: &[Name]) -> Result<Vec<Do
     Ok(rows)
 }
 
-fn primary(all: &Configuration, machine: &Machine) -> DomainRow {
+fn primary(all: &Configuration, machine: &HostCapacity) -> DomainRow {
     let service = !all.switches.is_empty() || !all.consoles.is_empty();
     DomainRow {
         name: PRIMARY.parse().expect("a name"),
@@ -102,7 +102,7 @@ fn primary(all: &Configuration, machine: &Machine) -> DomainRow {
     }
 }
 
-fn inactive(name: &Name, domain: &Domain, machine: &Machine) -> DomainRow {
+fn inactive(name: &Name, domain: &Constraints, machine: &HostCapacity) -> DomainRow {
     DomainRow {
         name: name.clone(),
         state: DomainState::Inactive,
@@ -120,7 +120,7 @@ pub(super) fn constraints(host: &LdmHost, format: &ConstraintFormat, domains: &[
     domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
     all.domains.retain(|name, _| domains.is_empty() || domains.contains(name));
     answer(format.json, &all, |all| {
-        let of = |(name, domain): (&Name, &Domain)| resources::constraints(name, domain, all);
+        let of = |(name, domain): (&Name, &Constraints)| resources::constraints(name, domain, all);
         all.domains.iter().map(of).collect::<Vec<_>>().join("\n")
     })
 }

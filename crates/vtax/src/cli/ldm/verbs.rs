@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use vtax_domain::ConfigName;
 use vtax_model::{topology::Name, units::ByteSize};
 
-use super::show::{ConstraintFormat, ListArgs};
+use super::show::{ConstraintFormat, LdmListArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LdmVerb {
@@ -184,7 +184,7 @@ pub(crate) enum ConfigureVerb {
 pub(crate) enum ShowVerb {
     /// List the domains, and how each is
     #[command(name = "list-domain", visible_aliases = ["list", "ls", "ls-domain"])]
-    List(ListArgs),
+    List(LdmListArgs),
     /// Show what domains are to have
     #[command(name = "list-constraints", visible_alias = "ls-constraints")]
     ListConstraints {

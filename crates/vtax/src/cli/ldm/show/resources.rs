@@ -5,7 +5,7 @@ use std::fmt::Write;
 use strum::{IntoStaticStr, VariantArray};
 use vtax_domain::DomainRow;
 use vtax_model::{
-    domain::{Configuration, CpuDemand, Domain, PRIMARY, Switch, Vnet},
+    domain::{Configuration, Constraints, CpuDemand, PRIMARY, Switch, VirtualNic},
     topology::Name,
     vf::Vlan,
 };
@@ -51,16 +51,16 @@ pub(super) fn blocks(rows: &[DomainRow], all: &Configuration, resources: &[Resou
 }
 
 /// All that a domain is to have.
-pub(super) fn constraints(name: &Name, domain: &Domain, all: &Configuration) -> String {
+pub(super) fn constraints(name: &Name, domain: &Constraints, all: &Configuration) -> String {
     format!("DOMAIN\n{name}\n\n{}", of_domain(name, domain, all, Resource::ALL))
 }
 
-fn of_domain(name: &Name, domain: &Domain, all: &Configuration, resources: &[Resource]) -> String {
+fn of_domain(name: &Name, domain: &Constraints, all: &Configuration, resources: &[Resource]) -> String {
     resources.iter().map(|resource| of_resource(*resource, name, domain, all)).filter(|text| !text.is_empty()).collect()
 }
 
 /// A block with an empty line behind it; empty if the domain has nothing of the resource.
-fn of_resource(resource: Resource, name: &Name, domain: &Domain, all: &Configuration) -> String {
+fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Configuration) -> String {
     match resource {
         Resource::Domain => control(domain),
         Resource::Cpu => domain.cpus.map(cpus).unwrap_or_default(),
@@ -74,7 +74,7 @@ fn of_resource(resource: Resource, name: &Name, domain: &Domain, all: &Configura
     }
 }
 
-fn control(domain: &Domain) -> String {
+fn control(domain: &Constraints) -> String {
     let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
     let mut text =
         format!("CONTROL\n    failure-policy={}\n\nDEPENDENCY\n    master={masters}\n\n", domain.failure_policy);
@@ -95,11 +95,11 @@ fn cpus(cpus: CpuDemand) -> String {
     }
 }
 
-fn network(vnets: &[Vnet], all: &Configuration) -> String {
+fn network(vnets: &[VirtualNic], all: &Configuration) -> String {
     if vnets.is_empty() {
         return String::new();
     }
-    let service = |vnet: &Vnet| match all.switches.get(&vnet.switch) {
+    let service = |vnet: &VirtualNic| match all.switches.get(&vnet.switch) {
         Some(switch) => format!("{}@{}", vnet.switch, switch.service),
         None => vnet.switch.to_string(),
     };
@@ -125,7 +125,7 @@ fn vnet_line(text: &mut String, cells: [&str; 4]) {
 }
 
 /// The VLAN without tags, private VLANs, which Linux has none of, and those with tags.
-fn vlans(vnet: &Vnet, switch: Option<&Switch>) -> String {
+fn vlans(vnet: &VirtualNic, switch: Option<&Switch>) -> String {
     let pvid = switch.map(|switch| vnet.pvid_on(switch)).or(vnet.vlans.pvid).unwrap_or_default();
     let vids = list(vnet.vlans.vids.iter());
     format!("{pvid}|--|{}", if vids.is_empty() { "--" } else { &vids })
@@ -143,7 +143,7 @@ fn devices(devices: &[String]) -> String {
     format!("IO\n    DEVICE\n{lines}\n")
 }
 
-fn console(name: &Name, domain: &Domain, all: &Configuration) -> String {
+fn console(name: &Name, domain: &Constraints, all: &Configuration) -> String {
     let service = domain.console.service.as_ref().or(all.consoles.keys().next().filter(|_| all.consoles.len() == 1));
     let service = service.map(Name::to_string).unwrap_or_default();
     let group = domain.console.group.as_ref().unwrap_or(name);
@@ -164,7 +164,7 @@ pub(super) fn parseable(rows: &[DomainRow], all: &Configuration, resources: &[Re
     text
 }
 
-fn parseable_resource(resource: Resource, domain: &Domain, all: &Configuration) -> String {
+fn parseable_resource(resource: Resource, domain: &Constraints, all: &Configuration) -> String {
     match resource {
         Resource::Domain => {
             let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
@@ -186,7 +186,7 @@ fn parseable_resource(resource: Resource, domain: &Domain, all: &Configuration) 
     }
 }
 
-fn parseable_vnet(vnet: &Vnet, all: &Configuration) -> String {
+fn parseable_vnet(vnet: &VirtualNic, all: &Configuration) -> String {
     let switch = all.switches.get(&vnet.switch);
     let service = switch.map(|switch| format!("@{}", switch.service)).unwrap_or_default();
     let pvid = switch.map(|switch| vnet.pvid_on(switch)).unwrap_or_default();
