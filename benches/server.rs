@@ -16,7 +16,7 @@ use std::{
 
 use tempfile::TempDir;
 use vtax_agent::locate;
-use vtax_lab::guest::kernel::Kernel;
+use vtax_guest::kernel::Kernel;
 use vtax_model::server::ServerSpec;
 use vtax_stats::{Confidence, Pair, PairedTax, Summary};
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::Value;
-use vtax_lab::guest::{arguments::nic_id, qmp::Monitor};
+use vtax_guest::{arguments::nic_id, qmp::Monitor};
 
 use super::{
     Bench,

@@ -8,6 +8,7 @@ use std::{fmt, net::Ipv4Addr};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+use vtax_guest::{LinkName, launch::Launch, threads::GuestPins};
 use vtax_model::{
     guest::{Attach, Flavour, Mac},
     method::{DomainKind, IoMethod},
@@ -15,10 +16,7 @@ use vtax_model::{
     units::Mtu,
 };
 
-use crate::{
-    guest::{launch::Launch, threads::GuestPins},
-    place::{LinkName, Place},
-};
+use crate::place::Place;
 
 /// What a lab consists of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

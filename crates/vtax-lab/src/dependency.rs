@@ -6,6 +6,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use vtax_guest::{
+    LinkName,
+    launch::{Boot, Launch, NicKind},
+};
 use vtax_model::{
     guest::{Accelerator, Attach},
     topology::Name,
@@ -14,8 +18,6 @@ use vtax_sys::pci::PciAddress;
 
 use crate::{
     blueprint::{Blueprint, PlannedGuest},
-    guest::launch::{Boot, Launch, NicKind},
-    place::LinkName,
     plan::Plan,
     step::LabStep,
 };

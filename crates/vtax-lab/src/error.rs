@@ -4,11 +4,12 @@ use std::{fmt, io, path::PathBuf};
 
 use ipnet::Ipv4Net;
 use vtax_change::pci::PciChangeError;
+use vtax_guest::GuestError;
 use vtax_journal::{ExecuteError, JournalError, JournalState, StepCause, UndoErrors};
 use vtax_model::topology::Name;
 use vtax_sys::SysError;
 
-use crate::{guest::GuestError, place::Place};
+use crate::place::Place;
 
 /// Why something could not be done with a lab.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]

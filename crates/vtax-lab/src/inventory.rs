@@ -4,6 +4,7 @@ use std::{collections::HashSet, fmt, path::PathBuf};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+use vtax_guest::{accel, launch::Launch, process::Qemu};
 use vtax_journal::{DamagedJournal, Journal, JournalError, JournalState, Opened, Owner, Record, Snapshot, scan};
 use vtax_model::{guest::Accelerator, server::ServerSpec, topology::Name, units::ByteSize};
 use vtax_sys::pci::PciAddress;
@@ -12,7 +13,6 @@ use crate::{
     blueprint::Blueprint,
     dependency::Ties,
     error::LabError,
-    guest::{accel, launch::Launch, process::Qemu},
     record::LabRecord,
     site::{self, Receipt, Site},
     step::LabStep,

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use vtax_guest::process::Qemu;
 use vtax_journal::{ExecuteError, Journal, JournalState, Snapshot};
 use vtax_model::{options::CongestionControl, run::Hop, topology::Name, units::Mtu};
 use vtax_sys::{netlink::QdiscStats, netns::Outlive};
@@ -14,7 +15,6 @@ use vtax_sys::{netlink::QdiscStats, netns::Outlive};
 use crate::{
     blueprint::{Blueprint, LabEndpoint, PlannedGuest},
     error::LabError,
-    guest::process::Qemu,
     inventory, path,
     place::Place,
     plan::Plan,

@@ -3,50 +3,8 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use vtax_guest::LinkName;
 use vtax_model::topology::Name;
-
-/// The name of a link of a lab, such as `wire0`: the planner makes these names short enough for the kernel.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LinkName(String);
-
-impl LinkName {
-    /// The link of a zone that has its own network stack.
-    pub(crate) fn zone() -> LinkName {
-        LinkName("eth0".to_owned())
-    }
-
-    /// The `index`-th end of a wire in a host.
-    pub(crate) fn wire(index: usize) -> LinkName {
-        LinkName(format!("wire{index}"))
-    }
-
-    /// The virtual switch on the `index`-th wire of a host.
-    pub(crate) fn switch(index: usize) -> LinkName {
-        LinkName(format!("vsw{index}"))
-    }
-
-    /// The host's end of its `index`-th vnet: one end of a zone's veth pair, or a guest's tap.
-    pub(crate) fn vnet(index: usize) -> LinkName {
-        LinkName(format!("vnet{index}"))
-    }
-
-    /// The host's own end of a tunnel.
-    pub(crate) fn tunnel(vni: u32) -> LinkName {
-        LinkName(format!("vxlan{vni}"))
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for LinkName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
 
 /// A link in a namespace, written `sut/wire0`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -60,6 +18,31 @@ pub struct Place {
 impl Place {
     pub(crate) fn new(namespace: &Name, link: LinkName) -> Place {
         Place { namespace: namespace.clone(), link }
+    }
+
+    /// The link of a zone that has its own network stack.
+    pub(crate) fn zone(zone: &Name) -> Place {
+        Place::new(zone, LinkName::new("eth0"))
+    }
+
+    /// The `index`-th end of a wire in a host.
+    pub(crate) fn wire(host: &Name, index: usize) -> Place {
+        Place::new(host, LinkName::new(format!("wire{index}")))
+    }
+
+    /// The virtual switch on the `index`-th wire of a host.
+    pub(crate) fn switch(host: &Name, index: usize) -> Place {
+        Place::new(host, LinkName::new(format!("vsw{index}")))
+    }
+
+    /// The host's end of its `index`-th vnet: one end of a zone's veth pair, or a guest's tap.
+    pub(crate) fn vnet(host: &Name, index: usize) -> Place {
+        Place::new(host, LinkName::new(format!("vnet{index}")))
+    }
+
+    /// The host's own end of a tunnel.
+    pub(crate) fn tunnel(host: &Name, vni: u32) -> Place {
+        Place::new(host, LinkName::new(format!("vxlan{vni}")))
     }
 }
 

@@ -23,7 +23,8 @@ use serde::{Deserialize, Serialize};
 use vtax_model::topology::Topology;
 
 use self::draft::Draft;
-use crate::{blueprint::Blueprint, facts::Facts, guest::seed::SeedText, script::PlanScript, step::LabStep};
+use crate::{blueprint::Blueprint, facts::Facts, script::PlanScript, step::LabStep};
+use vtax_guest::seed::SeedText;
 
 pub use error::{NicError, PlanError};
 

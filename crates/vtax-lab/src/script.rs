@@ -7,13 +7,14 @@ use std::{
 
 use ipnet::Ipv4Net;
 use vtax_change::pci::LinkState;
+use vtax_guest::LinkName;
 use vtax_model::{method::IoMethod, topology::Name, units::Mtu};
 use vtax_sys::pci::PciAddress;
 
 use crate::{
     blueprint::{Blueprint, PlannedLink},
     mark::mark,
-    place::{LinkName, Place},
+    place::Place,
     step::{LabStep, LinkRecipe},
 };
 
@@ -92,7 +93,7 @@ impl PlanScript {
     pub(crate) fn vnet(&mut self, host: &Name) -> Place {
         let next = self.vnets.entry(host.clone()).or_default();
         *next += 1;
-        Place::new(host, LinkName::vnet(*next - 1))
+        Place::vnet(host, *next - 1)
     }
 
     fn plan_link(&mut self, place: &Place, kind: &str, less: u32, object: &Name) {

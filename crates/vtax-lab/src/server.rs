@@ -5,20 +5,20 @@
 
 use std::path::{Path, PathBuf};
 
+use vtax_guest::{
+    GuestError,
+    image::{self, Tools},
+    kernel::Kernel,
+    launch::{Boot, Launch, server_drivers},
+    process::Qemu,
+    threads::GuestPins,
+};
 use vtax_model::{guest::System, method::Unsupported, server::ServerSpec, topology::Name, units::ByteSize};
 
 use crate::{
     blueprint::Blueprint,
     error::LabError,
     facts::{GuestFacts, QemuFacts},
-    guest::{
-        GuestError,
-        image::{self, Tools},
-        kernel::Kernel,
-        launch::{Boot, Launch, server_drivers},
-        process::Qemu,
-        threads::GuestPins,
-    },
     lab::Lab,
     plan::Plan,
     step::LabStep,
@@ -153,7 +153,7 @@ mod tests {
     use vtax_model::guest::Accelerator;
 
     use super::*;
-    use crate::guest::launch::{QemuProgram, Version};
+    use vtax_guest::launch::{QemuProgram, Version};
 
     fn facts() -> GuestFacts {
         let program = QemuProgram {

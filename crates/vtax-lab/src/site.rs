@@ -17,6 +17,7 @@ use std::{
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
+use vtax_guest::{LinkName, process::Qemu};
 use vtax_journal::{JournalError, LockHolder, Record, Undone};
 use vtax_model::{guest::Mac, nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{
@@ -34,9 +35,8 @@ pub(crate) use apply::undo;
 use crate::{
     blueprint::Blueprint,
     error::LabError,
-    guest::process::Qemu,
     mark::mark,
-    place::{LinkName, Place},
+    place::Place,
     processes::{self, Census},
     step::{LabStep, LinkRecipe},
 };

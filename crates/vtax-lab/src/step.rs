@@ -12,20 +12,18 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 use vtax_change::pci::{DriverState, LinkState, VfSettings};
+use vtax_guest::{
+    LinkName,
+    arguments::{arguments, open_files},
+    launch::Launch,
+    threads::GuestPins,
+};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu};
 use vtax_sys::{netlink::Tbf, pci::PciAddress};
 
 pub use pci::{LentVf, VfState};
 
-use crate::{
-    facts::VFIO,
-    guest::{
-        arguments::{arguments, open_files},
-        launch::Launch,
-        threads::GuestPins,
-    },
-    place::{LinkName, Place},
-};
+use crate::{facts::VFIO, place::Place};
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

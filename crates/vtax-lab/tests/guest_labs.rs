@@ -2,7 +2,7 @@
 //! (`make kernel`, or `VTAX_KERNEL`), `/dev/net/tun` and the agent (`cargo build`, or `VTAX_AGENT`);
 //! without them they fail.
 
-#[path = "shared/agent.rs"]
+#[path = "../../vtax-guest/tests/shared/agent.rs"]
 mod agent;
 #[path = "shared/build.rs"]
 mod build;

@@ -1,7 +1,7 @@
 //! Guests on macvtaps, on the running kernel: these tests need what `guest_labs` needs, and to be root
 //! of the machine, with a `/dev` that the kernel keeps.
 
-#[path = "shared/agent.rs"]
+#[path = "../../vtax-guest/tests/shared/agent.rs"]
 mod agent;
 #[path = "shared/build.rs"]
 mod build;

@@ -9,11 +9,8 @@ use std::{
 
 use miette::miette;
 use vtax_agent::link::{AgentError, AgentLink};
-use vtax_lab::{
-    Facts, GuestNeeds, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean,
-    guest::{GuestError, process::Qemu},
-    list, plan,
-};
+use vtax_guest::{GuestError, process::Qemu};
+use vtax_lab::{Facts, GuestNeeds, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean, list, plan};
 use vtax_model::{
     foreign::ForeignText,
     topology::{Name, Topology},

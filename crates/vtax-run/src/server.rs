@@ -27,10 +27,9 @@ use vtax_agent::{
     link::AgentLink,
     protocol::{Signal, Stream},
 };
+use vtax_guest::process::Qemu;
 use vtax_lab::{
-    GuestState, Lab, LabState, LabSummary, Lifetime, World,
-    guest::process::Qemu,
-    list,
+    GuestState, Lab, LabState, LabSummary, Lifetime, World, list,
     server::{self, ServerPlan},
 };
 use vtax_model::{foreign::ForeignText, run::EmulatedServer, server::ServerSpec, topology::Name, units::Span};

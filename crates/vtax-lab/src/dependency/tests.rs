@@ -48,7 +48,7 @@ fn what_the_other_machine_must_have_blocks_nothing() {
     assert_eq!(migration(&launch), Migration { live: true, blocked_by: Vec::new(), needs: Vec::new() });
     launch.accel = Accelerator::Kvm;
     launch.hugepages = true;
-    launch.boot = Boot::Disk { disk: "a.qcow2".into(), format: crate::guest::launch::DiskFormat::Qcow2, keep: false };
+    launch.boot = Boot::Disk { disk: "a.qcow2".into(), format: vtax_guest::launch::DiskFormat::Qcow2, keep: false };
     let found = migration(&launch);
     assert!(found.live);
     assert_eq!(found.needs.len(), 3, "{:?}", found.needs);

@@ -3,13 +3,12 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
+use vtax_guest::launch::{Boot, QemuProgram};
 use vtax_model::{
     guest::{Accelerator, System},
     method::Unsupported,
     units::ByteSize,
 };
-
-use crate::guest::launch::{Boot, QemuProgram};
 
 /// What this machine has for guests. For what it lacks, the reason and the remedy are here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use vtax_guest::launch::{Launch, NicKind};
 use vtax_journal::{Record, StepProgress, scan};
 use vtax_model::topology::Name;
 use vtax_sys::{
@@ -13,7 +14,6 @@ use vtax_sys::{
 use crate::{
     error::LabError,
     facts::{Netdev, PciFacts},
-    guest::launch::{Launch, NicKind},
     place::Place,
     site::PINS,
     step::LabStep,

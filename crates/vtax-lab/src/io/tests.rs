@@ -9,7 +9,7 @@ fn at(text: &str) -> PciAddress {
 fn taken(device: &str, host: &str) -> LabStep {
     LabStep::TakeNic {
         device: at(device),
-        at: Place { namespace: host.parse().expect("a name"), link: crate::place::LinkName::wire(0) },
+        at: Place::wire(&host.parse().expect("a name"), 0),
         mtu: 1500.try_into().expect("an MTU"),
         was: None,
     }

@@ -13,10 +13,8 @@ use super::{
     method::{Claim, Handler},
     paravirtual,
 };
-use crate::{
-    facts::{Facts, GuestFacts, QemuFacts},
-    guest::launch::Boot,
-};
+use crate::facts::{Facts, GuestFacts, QemuFacts};
+use vtax_guest::launch::Boot;
 
 /// What a guest gets on this machine.
 #[derive(Debug, Clone)]

@@ -16,13 +16,13 @@ use super::{fitting::Fitting, method::Uplink};
 use crate::{
     blueprint::{LabEndpoint, PlannedGuest},
     facts::{PciDevice, VFIO},
-    guest::{
-        launch::{Boot, Launch, NicKind, NicLaunch, Seed},
-        threads::GuestPins,
-    },
     place::Place,
     script::PlanScript,
     step::{LabStep, LentVf, LinkRecipe},
+};
+use vtax_guest::{
+    launch::{Boot, Launch, NicKind, NicLaunch, Seed},
+    threads::GuestPins,
 };
 
 pub(crate) struct GuestAttachment<'a> {

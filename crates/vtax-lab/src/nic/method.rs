@@ -7,7 +7,7 @@ use vtax_model::{method::DomainKind, topology::Zone};
 
 use crate::{
     blueprint::LabEndpoint,
-    place::{LinkName, Place},
+    place::Place,
     script::PlanScript,
     step::{LentVf, LinkRecipe},
 };
@@ -112,7 +112,7 @@ pub(crate) struct ZoneAttachment<'a> {
 impl ZoneAttachment<'_> {
     /// The link of a zone with a network stack of its own.
     pub(super) fn link(&self) -> Place {
-        Place::new(&self.zone.name, LinkName::zone())
+        Place::zone(&self.zone.name)
     }
 
     /// Adds a zone that has one link, which stands on the wire's end.

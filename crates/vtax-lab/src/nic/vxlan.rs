@@ -5,12 +5,7 @@
 //! route leads there, so that the zone also reaches the host by the address that the host has on the wire.
 
 use super::method::{AddressOf, AttachZone, Claim, Far, Tunnel, ZoneAttachment, ZoneMethod};
-use crate::{
-    blueprint::TunnelEnd,
-    place::{LinkName, Place},
-    script::PlanScript,
-    step::LinkRecipe,
-};
+use crate::{blueprint::TunnelEnd, place::Place, script::PlanScript, step::LinkRecipe};
 
 pub(super) const NIC: ZoneMethod = ZoneMethod {
     link: Some("vxlan"),
@@ -35,7 +30,7 @@ fn attach(zone: &ZoneAttachment<'_>, tunnel: &Tunnel, script: &mut PlanScript) {
 }
 
 fn far_end(zone: &ZoneAttachment<'_>, tunnel: &Tunnel, parent: Place, script: &mut PlanScript) -> Place {
-    let outer = Place::new(&parent.namespace, LinkName::tunnel(tunnel.vni));
+    let outer = Place::tunnel(&parent.namespace, tunnel.vni);
     let swapped = Tunnel { local: tunnel.remote, remote: tunnel.local, ..tunnel.clone() };
     script.link(&outer, end(&swapped, parent), &zone.zone.name);
     script.enable(&outer, None, &zone.zone.name);

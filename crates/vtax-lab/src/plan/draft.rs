@@ -29,7 +29,7 @@ use crate::{
     nic::{
         self, AddressOf, AttachZone, Claim, Far, GuestAttachment, Handler, Tunnel, Uplink, ZoneAttachment, ZoneMethod,
     },
-    place::{LinkName, Place},
+    place::Place,
     script::PlanScript,
     step::{LabStep, LinkRecipe},
 };
@@ -154,7 +154,7 @@ impl<'a> Draft<'a> {
         let end = WireEnd::of(host, &wire.name);
         match self.uplinks.get(&end) {
             Some(uplink) => uplink.wire.clone(),
-            None => Place::new(host, LinkName::wire(wire_index(self.topology, host, &wire.name))),
+            None => Place::wire(host, wire_index(self.topology, host, &wire.name)),
         }
     }
 
@@ -304,16 +304,16 @@ fn uplink(topology: &Topology, members: &[Member<'_>], end: &WireEnd) -> Uplink 
     let claimed = |claim| members.iter().find(|member| member.is_at(end) && member.claim == claim);
     let index = wire_index(topology, &end.host, &end.wire);
     let wire = match claimed(Claim::All) {
-        Some(zone) => Place::new(zone.name, LinkName::zone()),
-        None => Place::new(&end.host, LinkName::wire(index)),
+        Some(zone) => Place::zone(zone.name),
+        None => Place::wire(&end.host, index),
     };
-    let bridge = claimed(Claim::Receive(Handler::Bridge)).map(|_| Place::new(&end.host, LinkName::switch(index)));
+    let bridge = claimed(Claim::Receive(Handler::Bridge)).map(|_| Place::switch(&end.host, index));
     let stack = bridge.into_iter().chain([wire.clone()]).collect();
     Uplink { wire, stack }
 }
 
 fn switch_place(host: &Name) -> Place {
-    Place::new(host, LinkName::switch(0))
+    Place::switch(host, 0)
 }
 
 /// The place of a wire among those of a host.

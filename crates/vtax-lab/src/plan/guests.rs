@@ -14,9 +14,9 @@ use vtax_model::{
 use super::{error::PlanError, functions::Functions, ports::Port, segment::WireEnd};
 use crate::{
     facts::{Facts, GuestFacts},
-    guest::threads::GuestPins,
     nic::{self, Fitting},
 };
+use vtax_guest::threads::GuestPins;
 
 /// What a guest gets on this machine, and the address of its NIC.
 #[derive(Debug, Clone)]

@@ -9,8 +9,11 @@ use super::*;
 use crate::{
     blueprint::LabEndpoint,
     facts::{GuestFacts, InUse, PciFacts, QemuFacts, SystemFacts},
-    guest::launch::{Boot, QemuProgram, Version},
-    place::{LinkName, Place},
+    place::Place,
+};
+use vtax_guest::{
+    LinkName,
+    launch::{Boot, QemuProgram, Version},
 };
 
 mod guests;

@@ -12,16 +12,12 @@ use vtax_sys::{
 };
 
 use super::{Receipt, Site, kernel_name};
-use crate::{
-    error::LabError,
-    guest::{
-        home,
-        launch::{Launch, NicLaunch},
-        process::Qemu,
-        threads::GuestPins,
-    },
-    place::Place,
-    processes,
+use crate::{error::LabError, place::Place, processes};
+use vtax_guest::{
+    home,
+    launch::{Launch, NicLaunch},
+    process::Qemu,
+    threads::GuestPins,
 };
 
 /// QEMU needs seconds with a PCI device: it maps all memory in the IOMMU, in the emulated server page by page.

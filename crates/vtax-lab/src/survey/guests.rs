@@ -21,13 +21,13 @@ use vtax_sys::{
 use super::{needs::GuestNeeds, vhost_user};
 use crate::{
     facts::{GuestFacts, QemuFacts, SystemFacts},
-    guest::{
-        GuestError, accel, disk,
-        image::{self, Tools},
-        kernel::Kernel,
-        launch::{Boot, PORT_DRIVERS, QemuProgram},
-    },
     world::World,
+};
+use vtax_guest::{
+    GuestError, accel, disk,
+    image::{self, Tools},
+    kernel::Kernel,
+    launch::{Boot, PORT_DRIVERS, QemuProgram},
 };
 
 impl GuestFacts {
@@ -189,7 +189,7 @@ mod tests {
     use vtax_model::guest::{Attach, EmulatedNic};
 
     use super::*;
-    use crate::guest::MissingForGuests;
+    use vtax_guest::MissingForGuests;
 
     #[test]
     fn figures_of_memory_are_found_by_their_whole_name() {

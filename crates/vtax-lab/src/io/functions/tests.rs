@@ -1,10 +1,5 @@
 use super::*;
-use crate::{
-    facts::PciFacts,
-    io::owners::Owners,
-    place::{LinkName, Place},
-    survey::pci_tests::facts,
-};
+use crate::{facts::PciFacts, io::owners::Owners, place::Place, survey::pci_tests::facts};
 
 const PF: &str = "pci_0/slot2/PF1";
 
@@ -66,7 +61,7 @@ fn what_cant_be_made_is_refused_with_why() {
     let rate = |text: &str| with(VfOptions { rate: text.parse().ok(), ..VfOptions::default() });
     let lent = {
         let mut owners = Owners::default();
-        let at = Place { namespace: "sut".parse().expect("a name"), link: LinkName::wire(0) };
+        let at = Place::wire(&"sut".parse().expect("a name"), 0);
         let device = "0000:01:00.1".parse().expect("an address");
         let step = LabStep::TakeNic { device, at, mtu: Mtu::ETHERNET, was: None };
         owners.take(&"rack".parse().expect("a name"), &step);

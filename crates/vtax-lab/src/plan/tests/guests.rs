@@ -6,12 +6,10 @@ use vtax_model::{
 };
 
 use super::*;
-use crate::{
-    guest::{
-        arguments::arguments,
-        launch::{DiskFormat, Seed},
-    },
-    nic::guest_availability,
+use crate::nic::guest_availability;
+use vtax_guest::{
+    arguments::arguments,
+    launch::{DiskFormat, Seed},
 };
 
 fn guest(name: &str, host: &str, more: &str) -> String {

@@ -120,7 +120,7 @@ fn a_whole_nic_goes_to_a_zone_or_a_guest() {
     let guest = cabled(&domain("guest", "web", "sut", "assigned"));
     insta::assert_snapshot!("assigned-guest", without_arguments(&guest));
     assert_eq!(guest.blueprint.guests[0].mac.to_string(), "02:00:00:00:01:00");
-    assert!(guest.blueprint.ends_in_guest(&Place::new(&"peer".parse().unwrap(), LinkName::wire(0))));
+    assert!(guest.blueprint.ends_in_guest(&Place::wire(&"peer".parse().unwrap(), 0)));
     let all = cabled(&domain("guest", "web", "peer", "root-domain"));
     insta::assert_snapshot!("root-domain", without_arguments(&all));
     let text = all.to_string();

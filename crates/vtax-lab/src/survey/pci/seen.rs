@@ -9,6 +9,7 @@ use std::{
     path::Path,
 };
 
+use vtax_guest::launch::AGENT_PORT;
 use vtax_model::method::Unsupported;
 use vtax_sys::{
     SysError,
@@ -16,10 +17,7 @@ use vtax_sys::{
     pci::{Device, PciAddress, PciSlot, PciTree},
 };
 
-use crate::{
-    facts::{Netdev, VFIO},
-    guest::launch::AGENT_PORT,
-};
+use crate::facts::{Netdev, VFIO};
 
 /// This machine as sysfs, procfs and rtnetlink show it.
 #[derive(Debug, Default)]

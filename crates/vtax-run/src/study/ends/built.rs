@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
 
 use miette::miette;
-use vtax_lab::{Lab, LabEndpoint, LabError, guest::GuestError};
+use vtax_guest::GuestError;
+use vtax_lab::{Lab, LabEndpoint, LabError};
 use vtax_model::{
     endpoint::Ends,
     run::RunHeader,

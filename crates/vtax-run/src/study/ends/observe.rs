@@ -11,7 +11,7 @@ use std::{
 };
 
 use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, measure_watched};
-use vtax_lab::guest::threads::Threads;
+use vtax_guest::threads::Threads;
 use vtax_model::{
     guest::Accelerator,
     run::{ClockReading, GuestCpu, HostCpu},

@@ -12,10 +12,8 @@ use rustix::{
     io::Errno,
     termios::{OptionalActions, Termios, tcgetattr, tcsetattr},
 };
-use vtax_lab::{
-    Lab, PlannedGuest,
-    guest::{launch::Boot, process::Qemu},
-};
+use vtax_guest::{launch::Boot, process::Qemu};
+use vtax_lab::{Lab, PlannedGuest};
 use vtax_run::LockFile;
 
 use super::guest;

@@ -19,7 +19,8 @@ use signal_hook::{
     iterator::{Handle, Signals},
 };
 use vtax_agent::{link::AgentLink, protocol::LinkSetup};
-use vtax_lab::{Lab, PlannedGuest, guest::process::Qemu};
+use vtax_guest::process::Qemu;
+use vtax_lab::{Lab, PlannedGuest};
 use vtax_model::{topology::Name, units::Mtu};
 use vtax_run::{
     labs,

@@ -7,11 +7,11 @@ use std::{
 
 use miette::miette;
 use serde::Serialize;
+use vtax_guest::home;
 use vtax_lab::{
     Facts, GuestNeeds, Lab, LabEndpoint, Lifetime, Plan, World,
     dependency::{self, GuestTies},
     facts::QemuFacts,
-    guest::home,
     plan,
 };
 use vtax_model::{

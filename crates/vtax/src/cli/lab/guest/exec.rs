@@ -14,10 +14,8 @@ use vtax_agent::{
     link::{AgentError, AgentLink},
     protocol::{FaultKind, SessionId, Signal},
 };
-use vtax_lab::{
-    Lab, PlannedGuest,
-    guest::{launch::Boot, process::Qemu},
-};
+use vtax_guest::{launch::Boot, process::Qemu};
+use vtax_lab::{Lab, PlannedGuest};
 use vtax_run::{labs::explain, remote_command::word, threads::start_in};
 
 use super::{EndOfSignals, connect, running};

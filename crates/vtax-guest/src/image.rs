@@ -97,7 +97,7 @@ fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Res
 }
 
 /// The agent's program, if it runs in any system.
-pub(crate) fn agent(path: &Path) -> Result<Vec<u8>, GuestError> {
+pub fn agent(path: &Path) -> Result<Vec<u8>, GuestError> {
     let program = fs::read(path).map_err(GuestError::file("read", path))?;
     let why = match Elf::parse(&program) {
         None => "is no x86-64 program",
@@ -158,7 +158,7 @@ fn prune(folder: &Path, kept: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guest::elf::object;
+    use crate::elf::object;
 
     fn kernel(base: &Path) -> Kernel {
         fs::create_dir_all(base.join("kernel")).expect("a folder");

@@ -1,8 +1,11 @@
 //! Guests: virtual machines under QEMU, from a kernel to an agent that answers.
 //!
-//! Nothing here knows of plans, journals or taps: a [`Launch`](launch::Launch) comes in, and a
-//! running guest with an agent's socket comes out. What QEMU is told is a pure function of the
-//! launch ([`arguments()`](arguments::arguments)).
+//! QEMU is a process with a user, a cgroup and files of its own. Nothing here knows of labs, plans or
+//! journals, and nothing makes a tap: a [`Launch`](launch::Launch) comes in, and a running guest with an
+//! agent's socket comes out. What QEMU is told is a pure function of the launch
+//! ([`arguments()`](arguments::arguments)).
+
+#![forbid(unsafe_code)]
 
 pub mod accel;
 pub mod arguments;
@@ -17,6 +20,7 @@ pub mod kernel;
 pub mod last_words;
 pub mod launch;
 mod limits;
+mod link;
 pub mod memory;
 pub mod modules;
 pub mod process;
@@ -27,3 +31,4 @@ pub mod threads;
 mod vmlinux;
 
 pub use error::{GuestError, MissingForGuests};
+pub use link::LinkName;

@@ -123,7 +123,8 @@ fn network(launch: &Launch, seed: &Seed) -> String {
 }
 
 /// Prints the seed of a launch for the dry run; prints nothing if there is none.
-pub(crate) struct SeedText<'a>(pub(crate) &'a Launch);
+#[derive(Debug)]
+pub struct SeedText<'a>(pub &'a Launch);
 
 impl fmt::Display for SeedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,14 +141,14 @@ impl fmt::Display for SeedText<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guest::launch::{Boot, DiskFormat, NicKind, NicLaunch, QemuProgram, Version};
-    use crate::place::LinkName;
+    use crate::LinkName;
+    use crate::launch::{Boot, DiskFormat, NicKind, NicLaunch, QemuProgram, Version};
     use vtax_model::guest::{Accelerator, EmulatedNic};
 
     fn launch(directory: &Path, agent: &Path) -> Launch {
         let nic = NicLaunch {
             mac: "02:00:5e:10:00:01".parse().expect("an address"),
-            kind: NicKind::Emulated { tap: LinkName::vnet(0), model: EmulatedNic::E1000e },
+            kind: NicKind::Emulated { tap: LinkName::new("vnet0"), model: EmulatedNic::E1000e },
         };
         Launch {
             name: "web".parse().expect("a name"),

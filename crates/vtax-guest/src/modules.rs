@@ -207,7 +207,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::guest::elf::object;
+    use crate::elf::object;
 
     fn kernel(base: &Path, built_in: &str, modules: &[(&str, &str)]) -> Kernel {
         let kernel = Kernel { image: base.join("vmlinuz"), modules: base.to_owned(), release: "6.12.0".to_owned() };

@@ -84,7 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::guest::elf::object;
+    use crate::elf::object;
 
     fn note(kind: u32) -> Vec<u8> {
         let header = [4u32, 8, kind].map(u32::to_le_bytes).concat();
@@ -137,7 +137,7 @@ mod tests {
     /// Bare, packed, or in a bzImage: the first byte says as what it is read.
     #[test]
     fn fuzz_boot_files() {
-        use crate::guest::{kernel, modules};
+        use crate::{kernel, modules};
         let info = object(".modinfo", b"depends=a,b\0softdep=pre: c\0");
         let notes = object(".notes", &[note(7), note(PVH_ENTRY)].concat());
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());

@@ -177,7 +177,7 @@ impl Scratch {
 }
 
 /// Removes the directories that killed probes of this user have left.
-pub(crate) fn remove_abandoned() {
+pub fn remove_abandoned() {
     remove_old(&env::temp_dir());
 }
 

@@ -17,13 +17,14 @@ use vtax_model::{
 };
 use vtax_sys::{netlink::MacAddr, pci};
 
-use crate::place::LinkName;
+use crate::LinkName;
 
 /// The name of the virtio-serial port of the agent in a guest.
 pub const AGENT_PORT: &str = "org.vtax.agent.0";
 /// The name by which a server mounts the host's files.
 pub const ROOT_TAG: &str = "vtax-root";
-pub(crate) const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
+/// The modules that drive the agent's port in a guest: its bus and the device.
+pub const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
 /// be missing, or fail because it is for other CPUs.
@@ -237,13 +238,13 @@ impl Launch {
 }
 
 /// The kernel modules that a server needs.
-pub(crate) fn server_drivers() -> Vec<&'static str> {
+pub fn server_drivers() -> Vec<&'static str> {
     PORT_DRIVERS.into_iter().chain(SERVER_DRIVERS).collect()
 }
 
 impl NicKind {
     /// How many queues of its tap or macvtap QEMU gets open.
-    pub(crate) fn queues(&self) -> u32 {
+    pub fn queues(&self) -> u32 {
         match self {
             NicKind::Virtio { nic, .. } => nic.queues,
             NicKind::Emulated { .. } => 1,
@@ -260,7 +261,7 @@ impl NicKind {
     }
 
     /// Whether its tap is a macvtap.
-    pub(crate) fn is_macvtap(&self) -> bool {
+    pub fn is_macvtap(&self) -> bool {
         matches!(self, NicKind::Virtio { nic, .. } if nic.vnet == Vnet::Macvtap)
     }
 

@@ -7,8 +7,8 @@ use vtax_model::{
 
 use super::*;
 use crate::{
-    guest::launch::{DiskFormat, QemuProgram, Seed},
-    place::LinkName,
+    LinkName,
+    launch::{DiskFormat, QemuProgram, Seed},
 };
 
 fn launch() -> Launch {
@@ -43,7 +43,7 @@ fn with_nic(kind: NicKind) -> Launch {
 }
 
 fn tap() -> LinkName {
-    LinkName::vnet(0)
+    LinkName::new("vnet0")
 }
 
 /// An option a line.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use agent::agent;
-use vtax_lab::guest::{
+use vtax_guest::{
     home,
     image::{self, Tools},
     kernel::Kernel,

@@ -23,18 +23,15 @@ use std::{
 
 use agent::agent;
 use tempfile::TempDir;
-use vtax_lab::{
-    LinkName,
-    guest::{
-        GuestError, accel,
-        arguments::nic_id,
-        home::{self, MOST_LOGGED},
-        image::{self, Tools},
-        kernel::Kernel,
-        launch::{Boot, DiskFormat, Launch, NicKind, NicLaunch, QemuProgram, Seed},
-        process::Qemu,
-        threads::GuestPins,
-    },
+use vtax_guest::{
+    GuestError, LinkName, accel,
+    arguments::nic_id,
+    home::{self, MOST_LOGGED},
+    image::{self, Tools},
+    kernel::Kernel,
+    launch::{Boot, DiskFormat, Launch, NicKind, NicLaunch, QemuProgram, Seed},
+    process::Qemu,
+    threads::GuestPins,
 };
 use vtax_model::{
     guest::{Accelerator, EmulatedNic, VirtioNic},

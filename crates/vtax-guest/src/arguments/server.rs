@@ -7,7 +7,7 @@
 use vtax_model::{guest::Mac, server::ServerSpec};
 
 use super::{Arguments, pci};
-use crate::guest::launch::ROOT_TAG;
+use crate::launch::ROOT_TAG;
 
 pub(super) const MACHINE: &str = ",kernel-irqchip=split";
 /// The CPU has AMD's virtualization. QEMU can emulate that with nested pages, and can't emulate Intel's.

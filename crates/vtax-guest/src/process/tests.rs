@@ -7,8 +7,8 @@ use vtax_model::guest::{Accelerator, VirtioNic, Vnet};
 
 use super::*;
 use crate::{
-    guest::launch::{Boot, NicKind, NicLaunch, QemuProgram, Version},
-    place::LinkName,
+    LinkName,
+    launch::{Boot, NicKind, NicLaunch, QemuProgram, Version},
 };
 
 fn launch(directory: &Path) -> Launch {
@@ -110,7 +110,7 @@ fn a_launch_without_its_open_queues_is_refused_before_anything_starts() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut launch = launch(folder.path());
     let nic = VirtioNic { vnet: Vnet::Macvtap, ..VirtioNic::default() };
-    let kind = NicKind::Virtio { tap: LinkName::vnet(0), nic };
+    let kind = NicKind::Virtio { tap: LinkName::new("vnet0"), nic };
     launch.nics.push(NicLaunch { mac: "02:00:5e:10:00:01".parse().expect("an address"), kind });
     let error = Qemu::start(launch, Vec::new(), Outlive::No, |_| panic!("started")).expect_err("no queue").to_string();
     assert_eq!(error, "guest `web`: nic0 has 1 queues to be opened for it and was given 0");
