@@ -4,11 +4,12 @@
 //! wakes its threads. QEMU has a user of its own, so it gets files open that only root may open, and its own files
 //! have names relative to its working directory, above which it may not look.
 
+mod device;
 mod server;
 #[cfg(test)]
 mod tests;
 
-use std::os::fd::RawFd;
+use std::{fmt::Display, os::fd::RawFd};
 
 use vtax_model::guest::{Accelerator, VirtioNic};
 use vtax_sys::pci;
@@ -20,6 +21,8 @@ use super::{
         SEED_SERIAL, Version,
     },
 };
+
+pub use device::DeviceOptions;
 
 /// The label of the agent's character device in QEMU.
 pub(super) const AGENT_CHARDEV: &str = "agent";
@@ -58,7 +61,7 @@ pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<S
         network(&mut list, index, nic, files, launch.qemu.version);
     }
     for device in &launch.devices {
-        list.add("-device", assigned(*device));
+        list.add("-device", assigned(*device).to_string());
     }
     if let Some(spec) = &launch.server {
         server::devices(&mut list, spec);
@@ -69,6 +72,11 @@ pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<S
 /// The name by which QEMU's monitor knows the `index`-th NIC.
 pub fn nic_id(index: usize) -> String {
     format!("nic{index}")
+}
+
+/// The name by which QEMU's monitor knows the host's side of the `index`-th NIC.
+pub(super) fn netdev_id(index: usize) -> String {
+    format!("net{index}")
 }
 
 #[derive(Default)]
@@ -101,6 +109,9 @@ fn identity(list: &mut Arguments, launch: &Launch) {
     list.add("-msg", "timestamp=on");
     list.list.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
     list.add("-display", "none");
+    if launch.paused {
+        list.list.push("-S".to_owned());
+    }
     if launch.qemu.sandbox {
         list.add("-sandbox", SANDBOX);
     }
@@ -262,51 +273,57 @@ fn seed_disk(list: &mut Arguments) {
 }
 
 fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &NicFiles<RawFd>, version: Version) {
-    let address = format!("netdev=net{index},id={},mac={}", nic_id(index), nic.mac);
+    // A device of the host has no tap.
+    if nic.kind.tap().is_some() {
+        list.add("-netdev", netdev(index, files).to_string());
+    }
+    list.add("-device", device(index, nic, version).to_string());
+}
+
+/// The guest's side of its `index`-th NIC.
+pub(super) fn device(index: usize, nic: &NicLaunch, version: Version) -> DeviceOptions {
+    let served = |driver: &str| {
+        let device = DeviceOptions::new(driver).with("netdev", netdev_id(index));
+        device.with("id", nic_id(index)).with("mac", nic.mac.to_string())
+    };
     match &nic.kind {
-        NicKind::Virtio { nic, .. } => {
-            list.add("-netdev", netdev(index, files));
-            list.add("-device", virtio(&address, nic, version));
-        }
-        NicKind::Emulated { model, .. } => {
-            list.add("-netdev", netdev(index, files));
-            list.add("-device", format!("{model},{address},romfile="));
-        }
+        NicKind::Virtio { nic, .. } => virtio(served("virtio-net-pci"), nic, version),
+        NicKind::Emulated { model, .. } => served((*model).into()).with("romfile", ""),
         // The device has its own address. A virtual function got its address from the host's physical function.
-        NicKind::Vfio { device, .. } => list.add("-device", format!("{},id={}", assigned(*device), nic_id(index))),
+        NicKind::Vfio { device, .. } => assigned(*device).with("id", nic_id(index)),
     }
 }
 
-/// The open queues of a tap or a macvtap. The host's kernel serves the NIC's rings if there are files of vhost.
-fn netdev(index: usize, files: &NicFiles<RawFd>) -> String {
-    let of = |option: &str, numbers: &[RawFd]| {
-        let several = if numbers.len() > 1 { "s" } else { "" };
-        let numbers: Vec<String> = numbers.iter().map(RawFd::to_string).collect();
-        format!("{option}{several}={}", numbers.join(":"))
+/// The host's side of the `index`-th NIC: the open queues of a tap or a macvtap, by their numbers or names. The host's
+/// kernel serves the NIC's rings if there are files of vhost.
+pub(super) fn netdev<F: Display>(index: usize, files: &NicFiles<F>) -> DeviceOptions {
+    let of = |one: &'static str, several: &'static str, files: &[F]| {
+        let names: Vec<String> = files.iter().map(F::to_string).collect();
+        (if files.len() > 1 { several } else { one }, names.join(":"))
     };
-    let vhost = match files.vhost.as_slice() {
-        [] => "vhost=off".to_owned(),
-        numbers => format!("vhost=on,{}", of("vhostfd", numbers)),
-    };
-    format!("tap,id=net{index},{},{vhost}", of("fd", &files.queues))
+    let (queues, open) = of("fd", "fds", &files.queues);
+    let tap = DeviceOptions::new("tap").with("id", netdev_id(index)).with(queues, open);
+    match files.vhost.as_slice() {
+        [] => tap.with("vhost", false),
+        vhost => {
+            let (vhost, open) = of("vhostfd", "vhostfds", vhost);
+            tap.with("vhost", true).with(vhost, open)
+        }
+    }
 }
 
-fn virtio(address: &str, nic: &VirtioNic, version: Version) -> String {
-    let mut device = pci(&format!("virtio-net-pci,{address}"));
-    device += &format!(",mq={},vectors={}", on_off(nic.queues > 1), vectors(nic));
-    device += &format!(",packed={},mrg_rxbuf={}", on_off(nic.packed), on_off(nic.mrg_rxbuf));
-    for (property, ring) in [("rx_queue_size", nic.rx_ring), ("tx_queue_size", nic.tx_ring)] {
-        if let Some(size) = ring {
-            device += &format!(",{property}={size}");
-        }
-    }
-    if !nic.offloads {
-        let newer: &[&str] = if version >= Version::USO { &USO } else { &[] };
-        for offload in OFFLOADS.iter().chain(newer) {
-            device += &format!(",{offload}=off");
-        }
-    }
-    device
+/// A virtio device of the current standard, without a boot ROM.
+fn virtio(device: DeviceOptions, nic: &VirtioNic, version: Version) -> DeviceOptions {
+    let device = device.with("disable-legacy", "on").with("romfile", "");
+    let device = device.with("mq", nic.queues > 1).with("vectors", vectors(nic));
+    let device = device.with("packed", nic.packed).with("mrg_rxbuf", nic.mrg_rxbuf);
+    let device = device.with_some("rx_queue_size", nic.rx_ring).with_some("tx_queue_size", nic.tx_ring);
+    let off: &[&[&str]] = match (nic.offloads, version >= Version::USO) {
+        (true, _) => &[],
+        (false, false) => &[&OFFLOADS],
+        (false, true) => &[&OFFLOADS, &USO],
+    };
+    off.iter().copied().flatten().fold(device, |device, offload| device.with(offload, false))
 }
 
 /// Unless the user gives a number, a vector for each queue and two for the rest, so that none is shared.
@@ -332,17 +349,12 @@ const OFFLOADS: [&str; 11] = [
 /// Only later versions of QEMU know segmentation of UDP.
 const USO: [&str; 3] = ["host_uso", "guest_uso4", "guest_uso6"];
 
-/// A virtio device of the current standard, without a boot ROM.
+/// A virtio device of the current standard.
 fn pci(device: &str) -> String {
-    let rom = if device.starts_with("virtio-net") { ",romfile=" } else { "" };
-    format!("{device},disable-legacy=on{rom}")
+    format!("{device},disable-legacy=on")
 }
 
 /// It has no boot ROM: only a BIOS that looks for a disk on the network would run one.
-fn assigned(device: pci::PciAddress) -> String {
-    format!("vfio-pci,host={device},rombar=0")
-}
-
-fn on_off(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
+fn assigned(device: pci::PciAddress) -> DeviceOptions {
+    DeviceOptions::new("vfio-pci").with("host", device.to_string()).with("rombar", 0)
 }

@@ -4,7 +4,7 @@
 //! directory has the sockets and logs of the running guest under fixed names, so that another process finds
 //! them after this one has ended.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, ops::Not, path::PathBuf, time::Duration};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -102,6 +102,9 @@ pub struct Launch {
     pub server: Option<ServerSpec>,
     /// What brings the agent into the system of a disk image.
     pub seed: Option<Seed>,
+    /// Whether its processors stand still until [`Monitor::resume`](super::qmp::Monitor::resume).
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub paused: bool,
 }
 
 /// The contents of a second, small disk with the volume name `CIDATA`: cloud-init's seed.

@@ -5,6 +5,10 @@
 //! in QEMU). The socket serves one client at a time; others wait without any answer. So a [`Monitor`] should
 //! be short-lived, and every wait has a deadline.
 
+mod devices;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::VecDeque,
     io::{self, Read, Write},
@@ -143,6 +147,22 @@ impl Monitor {
         self.command("set_link", json!({ "name": nic, "up": up }))
     }
 
+    /// Lets the guest's processors run, after a start with [`paused`](super::launch::Launch::paused) or after
+    /// [`Monitor::pause`].
+    pub fn resume(&mut self) -> Result<(), GuestError> {
+        self.command("cont", json!({}))
+    }
+
+    /// Stops the guest's processors. The guest notices nothing but a jump of its clocks.
+    pub fn pause(&mut self) -> Result<(), GuestError> {
+        self.command("stop", json!({}))
+    }
+
+    /// Presses the guest's power button. Its system may power itself off then, which ends QEMU, or ignore the button.
+    pub fn power_down(&mut self) -> Result<(), GuestError> {
+        self.command("system_powerdown", json!({}))
+    }
+
     /// Ends QEMU, as if the plug were pulled.
     pub fn quit(&mut self) -> Result<(), GuestError> {
         self.command("quit", json!({}))
@@ -166,9 +186,19 @@ impl Monitor {
     }
 
     fn ask<T: DeserializeOwned>(&mut self, command: &str, arguments: Value, by: Instant) -> Result<T, GuestError> {
+        let request = self.request(command, &arguments);
+        self.send(command, request.as_bytes(), by)?;
+        self.answer(command, by)
+    }
+
+    /// The line of a command, with a number of its own.
+    fn request(&mut self, command: &str, arguments: &Value) -> String {
         self.last += 1;
-        let request = json!({ "execute": command, "arguments": arguments, "id": self.last });
-        self.send(command, &request, by)?;
+        format!("{}\n", json!({ "execute": command, "arguments": arguments, "id": self.last }))
+    }
+
+    /// The answer to the last command.
+    fn answer<T: DeserializeOwned>(&mut self, command: &str, by: Instant) -> Result<T, GuestError> {
         loop {
             let line: Line = self.line(command, by)?;
             match line {
@@ -187,11 +217,19 @@ impl Monitor {
         }
     }
 
-    fn send(&mut self, command: &str, request: &Value, deadline: Instant) -> Result<(), GuestError> {
+    fn send(&mut self, command: &str, request: &[u8], deadline: Instant) -> Result<(), GuestError> {
+        let sent = self.write_until(deadline).and_then(|()| self.stream.write_all(request));
+        sent.map_err(|error| self.takes_nothing(command, &error))
+    }
+
+    /// Writing fails after the deadline.
+    fn write_until(&self, deadline: Instant) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let sent = self.stream.set_write_timeout(Some(left));
-        sent.and_then(|()| self.stream.write_all(format!("{request}\n").as_bytes()))
-            .map_err(|error| self.fail(command, format!("takes no command: {error}")))
+        self.stream.set_write_timeout(Some(left))
+    }
+
+    fn takes_nothing(&self, command: &str, error: &io::Error) -> GuestError {
+        self.fail(command, format!("takes no command: {error}"))
     }
 
     fn keep(&mut self, event: Option<QmpEvent>) {
@@ -259,121 +297,4 @@ fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
 
 fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{
-        io::{BufRead, BufReader},
-        thread,
-    };
-
-    use super::*;
-
-    const GREETING: &str =
-        r#"{"QMP": {"version": {"qemu": {"micro": 2, "minor": 0, "major": 10}}, "capabilities": ["oob"]}}"#;
-
-    fn name() -> Name {
-        "web".parse().expect("a name")
-    }
-
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(5)
-    }
-
-    /// A monitor whose other end says `replies`, one to each command, and then closes.
-    fn monitor(replies: &'static [&'static str]) -> Result<Monitor, GuestError> {
-        let (ours, theirs) = UnixStream::pair().expect("a pair");
-        thread::spawn(move || {
-            let mut commands = BufReader::new(theirs.try_clone().expect("a copy"));
-            let say = |text: &str| writeln!(&theirs, "{text}\r");
-            let _ = say(GREETING);
-            for reply in std::iter::once(&r#"{"return": {}, "id": 1}"#).chain(replies) {
-                let mut command = String::new();
-                if commands.read_line(&mut command).is_err() || say(reply).is_err() {
-                    return;
-                }
-            }
-        });
-        Monitor::greet(&name(), ours, soon())
-    }
-
-    #[test]
-    fn replies_are_told_from_events_and_from_late_replies() {
-        let replies = concat!(
-            r#"{"timestamp": {"seconds": 1, "microseconds": 2}, "event": "VSERPORT_CHANGE", "data": {"open": true, "id": "port"}}"#,
-            "\r\n",
-            r#"{"return": {"running": false, "status": "prelaunch"}, "id": 77}"#,
-            "\r\n",
-            r#"{"return": {"running": true, "status": "running", "singlestep": false}, "id": 2}"#,
-        );
-        let mut monitor = monitor(Box::leak(Box::new([replies]))).expect("greeted");
-        assert_eq!(monitor.status().expect("an answer"), Status { running: true, status: "running".to_owned() });
-        let event = monitor.event(soon()).expect("open").expect("one has come");
-        assert_eq!((event.name.as_str(), &event.data["open"]), ("VSERPORT_CHANGE", &Value::Bool(true)));
-    }
-
-    #[test]
-    fn cpus_and_ports_are_read_by_the_real_schema() {
-        const CPUS: &str = r#"{"return": [{"thread-id": 25627, "props": {"core-id": 0, "thread-id": 0, "socket-id": 0}, "qom-path": "/machine/unattached/device[0]", "cpu-index": 0, "target": "x86_64"}], "id": 2}"#;
-        const PORTS: &str = r#"{"return": [{"frontend-open": true, "filename": "disconnected:unix:/run/x", "label": "agent"}], "id": 3}"#;
-        let mut monitor = monitor(&[CPUS, PORTS]).expect("greeted");
-        assert_eq!(monitor.vcpus().expect("an answer"), [Vcpu { index: 0, thread: 25627 }]);
-        assert!(monitor.is_port_open("agent").expect("an answer"));
-    }
-
-    #[test]
-    fn a_refusal_names_guest_command_and_qemus_words() {
-        let replies = &[r#"{"id": 2, "error": {"class": "DeviceNotFound", "desc": "Device 'nic9' not found"}}"#];
-        let error = monitor(replies).expect("greeted").set_link("nic9", false).expect_err("refused").to_string();
-        assert_eq!(error, "guest `web`: QEMU refuses `set_link`: Device 'nic9' not found (DeviceNotFound)");
-    }
-
-    #[test]
-    fn an_end_and_a_stranger_are_told() {
-        let error = monitor(&[]).expect("greeted").quit().expect_err("it is gone").to_string();
-        assert!(error.starts_with("guest `web`: QEMU's monitor ") && error.ends_with("at `quit`"), "{error}");
-        let error = monitor(&["SSH-2.0"]).expect("greeted").quit().expect_err("no QEMU").to_string();
-        assert!(error.contains("SSH-2.0"), "{error}");
-    }
-
-    #[test]
-    fn a_monitor_that_is_silent_is_waited_for_no_longer_than_asked() {
-        let (ours, _theirs) = UnixStream::pair().expect("a pair");
-        let error = Monitor::greet(&name(), ours, Instant::now() + Duration::from_millis(80)).expect_err("silence");
-        assert!(error.to_string().contains("serves another client"), "{error}");
-    }
-
-    #[test]
-    fn no_socket_is_told() {
-        let error = Monitor::connect(&name(), Path::new("/no/such"), Duration::from_secs(1)).expect_err("none");
-        assert!(error.to_string().contains("can't be reached"), "{error}");
-    }
-
-    /// A guest that has broken out of its machine speaks in QEMU's place.
-    #[test]
-    fn fuzz_qmp() {
-        let seed = [
-            GREETING,
-            r#"{"return": {}, "id": 1}"#,
-            r#"{"timestamp": {"seconds": 1, "microseconds": 2}, "event": "VSERPORT_CHANGE", "data": {"open": true}}"#,
-            r#"{"return": {"running": true, "status": "running"}, "id": 2}"#,
-            r#"{"return": [{"thread-id": 25627, "cpu-index": 0}], "id": 3}"#,
-            r#"{"return": [{"frontend-open": true, "filename": "disconnected:unix:/run/x", "label": "agent"}], "id": 4}"#,
-            r#"{"id": 5, "error": {"class": "DeviceNotFound", "desc": "Device 'nic9' not found"}}"#,
-        ];
-        vtax_fuzz::fuzz("qmp", &[seed.join("\r\n") + "\r\n"], |bytes| {
-            let (ours, mut theirs) = UnixStream::pair().expect("a pair");
-            theirs.write_all(bytes).expect("there is room");
-            theirs.shutdown(std::net::Shutdown::Write).expect("shut");
-            let told = |error: GuestError| assert!(error.to_string().contains("guest `web`"), "{error}");
-            let mut monitor = Monitor::greet(&name(), ours, soon()).map_err(told).ok()?;
-            let _ = monitor.status().map_err(told);
-            let _ = monitor.vcpus().map_err(told);
-            let _ = monitor.is_port_open("agent").map_err(told);
-            let _ = monitor.set_link("nic9", true).map_err(told);
-            while let Ok(Some(_)) = monitor.event(soon()) {}
-            Some(())
-        });
-    }
 }

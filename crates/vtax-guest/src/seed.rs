@@ -164,6 +164,7 @@ mod tests {
             devices: Vec::new(),
             server: None,
             seed: Some(Seed { agent: agent.to_owned(), address: "198.18.0.3/24".parse().expect("an address") }),
+            paused: false,
         }
     }
 

@@ -84,6 +84,7 @@ impl Bench {
             devices: Vec::new(),
             server: None,
             seed: None,
+            paused: false,
         };
         let initramfs = image::build(&self.kernel, init, &drivers(&launch), Tools::None).expect("an image");
         launch.boot = Boot::Kernel { kernel: self.kernel.bootable().expect("a kernel"), initramfs, append: Vec::new() };
@@ -126,7 +127,7 @@ impl Drop for Guest {
 }
 
 fn tap(index: u32) -> LinkName {
-    serde_json::from_value(format!("vnet{index}").into()).expect("a name")
+    LinkName::new(format!("vnet{index}"))
 }
 
 fn nic(index: u32, kind: NicKind) -> NicLaunch {

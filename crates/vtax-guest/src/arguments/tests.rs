@@ -34,6 +34,7 @@ fn launch() -> Launch {
         devices: Vec::new(),
         server: None,
         seed: None,
+        paused: false,
     }
 }
 

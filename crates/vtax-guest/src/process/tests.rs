@@ -28,6 +28,7 @@ fn launch(directory: &Path) -> Launch {
         devices: Vec::new(),
         server: None,
         seed: None,
+        paused: false,
     }
 }
 

@@ -134,6 +134,7 @@ impl GuestAttachment<'_> {
                 Boot::Kernel { .. } => None,
                 Boot::Disk { .. } => Some(Seed { agent: fitting.agent.clone(), address: *address }),
             },
+            paused: false,
         }
     }
 }

@@ -1,0 +1,81 @@
+//! Devices that come and go while the guest runs, and the open files that they need.
+//!
+//! A device belongs to the guest until its system has let it go. So [`Monitor::remove_device`] only asks, and
+//! [`Monitor::wait_removed`] waits.
+
+use std::{
+    io::{self, IoSlice, Write},
+    mem::MaybeUninit,
+    os::fd::BorrowedFd,
+    time::Instant,
+};
+
+use rustix::{
+    cmsg_space,
+    net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
+};
+use serde_json::{Value, json};
+
+use super::{Monitor, PATIENCE};
+use crate::{arguments::DeviceOptions, error::GuestError};
+
+impl Monitor {
+    /// Gives QEMU a copy of an open file under a name, by which a new device can take it.
+    pub fn give_file(&mut self, name: &str, file: BorrowedFd<'_>) -> Result<(), GuestError> {
+        const COMMAND: &str = "getfd";
+        let deadline = Instant::now() + PATIENCE;
+        let request = self.request(COMMAND, &json!({ "fdname": name }));
+        let sent = self.write_until(deadline).and_then(|()| self.write_with(request.as_bytes(), file));
+        sent.map_err(|error| self.takes_nothing(COMMAND, &error))?;
+        self.answer::<Value>(COMMAND, deadline).map(|_| ())
+    }
+
+    /// Makes QEMU close a file that no device has taken.
+    pub fn close_file(&mut self, name: &str) -> Result<(), GuestError> {
+        self.command("closefd", json!({ "fdname": name }))
+    }
+
+    /// Adds the host's side of a NIC. Its open files are given before, by [`Monitor::give_file`].
+    pub fn add_netdev(&mut self, netdev: &DeviceOptions) -> Result<(), GuestError> {
+        self.command("netdev_add", netdev.json("type"))
+    }
+
+    /// Removes the host's side of a NIC that is gone.
+    pub fn remove_netdev(&mut self, id: &str) -> Result<(), GuestError> {
+        self.command("netdev_del", json!({ "id": id }))
+    }
+
+    /// Plugs in a device.
+    pub fn add_device(&mut self, device: &DeviceOptions) -> Result<(), GuestError> {
+        self.command("device_add", device.json("driver"))
+    }
+
+    /// Asks the guest's system to let a device go.
+    pub fn remove_device(&mut self, id: &str) -> Result<(), GuestError> {
+        self.command("device_del", json!({ "id": id }))
+    }
+
+    /// Waits until a device that was asked for is gone. `false` means that the guest's system still has it, or
+    /// refuses to let it go. Other events that come meanwhile are dropped.
+    pub fn wait_removed(&mut self, id: &str, deadline: Instant) -> Result<bool, GuestError> {
+        while let Some(event) = self.event(deadline)? {
+            let ours = event.data.get("device").and_then(Value::as_str) == Some(id);
+            match event.name.as_str() {
+                "DEVICE_DELETED" if ours => return Ok(true),
+                "DEVICE_UNPLUG_GUEST_ERROR" if ours => return Ok(false),
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// The file goes with the first byte.
+    fn write_with(&mut self, request: &[u8], file: BorrowedFd<'_>) -> io::Result<()> {
+        let files = [file];
+        let mut space = [const { MaybeUninit::uninit() }; cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&files));
+        let sent = sendmsg(&self.stream, &[IoSlice::new(request)], &mut control, SendFlags::NOSIGNAL)?;
+        self.stream.write_all(&request[sent..])
+    }
+}
