@@ -79,6 +79,7 @@ fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
         devices: Vec::new(),
         server: None,
         seed: None,
+        spare_ports: 0,
         paused: false,
     };
     let up = try_launch(launch.clone());

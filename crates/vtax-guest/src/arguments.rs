@@ -11,7 +11,10 @@ mod tests;
 
 use std::{fmt::Display, os::fd::RawFd};
 
-use vtax_model::guest::{Accelerator, VirtioNic};
+use vtax_model::{
+    guest::{Accelerator, VirtioNic},
+    units::Mtu,
+};
 use vtax_sys::pci;
 
 use super::{
@@ -63,6 +66,8 @@ pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<S
     for device in &launch.devices {
         list.add("-device", assigned(*device).to_string());
     }
+    // They come after all devices that have a slot, so that no device's slot depends on them.
+    (0..launch.spare_ports).for_each(|port| spare_port(&mut list, port));
     if let Some(spec) = &launch.server {
         server::devices(&mut list, spec);
     }
@@ -72,6 +77,11 @@ pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<S
 /// The name by which QEMU's monitor knows the `index`-th NIC.
 pub fn nic_id(index: usize) -> String {
     format!("nic{index}")
+}
+
+/// The name of the `port`-th empty slot.
+pub(super) fn spare_id(port: u32) -> String {
+    format!("spare{port}")
 }
 
 /// The name by which QEMU's monitor knows the host's side of the `index`-th NIC.
@@ -277,7 +287,17 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &NicFiles
     if nic.kind.tap().is_some() {
         list.add("-netdev", netdev(index, files).to_string());
     }
-    list.add("-device", device(index, nic, version).to_string());
+    // The first root complex is the default bus until there is another.
+    let device = device(index, nic, version).with_some("addr", nic.slot.map(|slot| format!("{slot:#x}")));
+    list.add("-device", device.to_string());
+}
+
+/// An empty slot. A server's NICs have the lower numbers of a chassis.
+fn spare_port(list: &mut Arguments, port: u32) {
+    const FIRST_CHASSIS: u32 = 100;
+    let number = FIRST_CHASSIS + port;
+    let device = DeviceOptions::new("pcie-root-port").with("id", spare_id(port));
+    list.add("-device", device.with("bus", "pcie.0").with("chassis", number).with("slot", number).to_string());
 }
 
 /// The guest's side of its `index`-th NIC.
@@ -287,7 +307,10 @@ pub(super) fn device(index: usize, nic: &NicLaunch, version: Version) -> DeviceO
         device.with("id", nic_id(index)).with("mac", nic.mac.to_string())
     };
     match &nic.kind {
-        NicKind::Virtio { nic, .. } => virtio(served("virtio-net-pci"), nic, version),
+        NicKind::Virtio { nic: options, .. } => {
+            let device = virtio(served("virtio-net-pci"), options, version);
+            device.with_some("host_mtu", nic.host_mtu.map(Mtu::get))
+        }
         NicKind::Emulated { model, .. } => served((*model).into()).with("romfile", ""),
         // The device has its own address. A virtual function got its address from the host's physical function.
         NicKind::Vfio { device, .. } => assigned(*device).with("id", nic_id(index)),

@@ -12,13 +12,13 @@ use std::{
 };
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use vtax_model::guest::Accelerator;
+use vtax_model::{guest::Accelerator, topology::Name};
 
 use super::{
     arguments::nic_id,
     disk,
     error::GuestError,
-    launch::{Boot, DiskFormat, Launch, Version},
+    launch::{Boot, DiskFormat, Launch, NicLaunch, Version},
 };
 
 const KVM: &str = "/dev/kvm";
@@ -64,18 +64,13 @@ pub(super) struct NicFiles<F> {
 impl QemuFiles<OwnedFd> {
     /// Opens all files but the queues, which the caller has opened where their links are.
     pub(super) fn open(launch: &Launch, queues: Vec<Vec<OwnedFd>>) -> Result<QemuFiles<OwnedFd>, GuestError> {
-        check_queues(launch, &queues)?;
-        let device = |path: &str| {
-            let file = File::options().read(true).write(true).open(path);
-            file.map(OwnedFd::from).map_err(GuestError::file("open", path))
-        };
-        let nics = queues.into_iter().zip(vhost_queues(launch)).map(|(queues, vhost)| {
-            Ok(NicFiles { queues, vhost: (0..vhost).map(|_| device(VHOST)).collect::<Result<_, _>>()? })
-        });
+        let queues = queues.into_iter().chain(std::iter::repeat_with(Vec::new));
+        let nics = launch.nics.iter().enumerate().zip(queues);
+        let nics = nics.map(|((index, nic), queues)| NicFiles::open(&launch.name, index, nic, queues));
         Ok(QemuFiles {
+            nics: nics.collect::<Result<_, _>>()?,
             kvm: takes_kvm(launch).then(|| device(KVM)).transpose()?,
             boot: BootFiles::open(&launch.boot)?,
-            nics: nics.collect::<Result<_, GuestError>>()?,
         })
     }
 
@@ -142,12 +137,44 @@ impl<F> QemuFiles<F> {
                     .collect(),
             ),
         };
-        let nics = self.nics.iter().map(|nic| NicFiles {
-            queues: nic.queues.iter().map(&mut *of).collect(),
-            vhost: nic.vhost.iter().map(&mut *of).collect(),
-        });
-        QemuFiles { kvm, boot, nics: nics.collect() }
+        QemuFiles { kvm, boot, nics: self.nics.iter().map(|nic| nic.map(of)).collect() }
     }
+}
+
+impl NicFiles<OwnedFd> {
+    /// Opens what vhost needs, beside the queues that the caller has opened.
+    pub(super) fn open(
+        guest: &Name,
+        index: usize,
+        nic: &NicLaunch,
+        queues: Vec<OwnedFd>,
+    ) -> Result<NicFiles<OwnedFd>, GuestError> {
+        let (wanted, given) = (nic.kind.queues() as usize, queues.len());
+        if wanted != given {
+            return Err(GuestError::OpenQueues { guest: guest.clone(), nic: nic_id(index), wanted, given });
+        }
+        let vhost = (0..nic.kind.vhost_threads()).map(|_| device(VHOST)).collect::<Result<_, _>>()?;
+        Ok(NicFiles { queues, vhost })
+    }
+}
+
+impl<F> NicFiles<F> {
+    pub(super) fn map<G>(&self, of: &mut impl FnMut(&F) -> G) -> NicFiles<G> {
+        NicFiles {
+            queues: self.queues.iter().map(&mut *of).collect(),
+            vhost: self.vhost.iter().map(&mut *of).collect(),
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &F> {
+        self.queues.iter().chain(&self.vhost)
+    }
+}
+
+/// Opens a device of the host.
+fn device(path: &str) -> Result<OwnedFd, GuestError> {
+    let file = File::options().read(true).write(true).open(path);
+    file.map(OwnedFd::from).map_err(GuestError::file("open", path))
 }
 
 impl BootFiles<OwnedFd> {
@@ -222,23 +249,4 @@ pub(super) fn kvm_group() -> Option<u32> {
 
 fn is_for_all(found: fs::Metadata) -> bool {
     found.mode() & 0o006 == 0o006
-}
-
-/// For each NIC how many queues vhost serves.
-fn vhost_queues(launch: &Launch) -> Vec<usize> {
-    launch.nics.iter().map(|nic| nic.kind.vhost_threads() as usize).collect()
-}
-
-fn check_queues(launch: &Launch, queues: &[Vec<OwnedFd>]) -> Result<(), GuestError> {
-    let wanted = launch.handed_queues();
-    let given = |nic: usize| queues.get(nic).map_or(0, Vec::len);
-    match wanted.iter().enumerate().find(|(nic, wanted)| given(*nic) != **wanted as usize) {
-        Some((nic, wanted)) => Err(GuestError::OpenQueues {
-            guest: launch.name.clone(),
-            nic: nic_id(nic),
-            wanted: *wanted as usize,
-            given: given(nic),
-        }),
-        None => Ok(()),
-    }
 }

@@ -4,7 +4,7 @@
 //! directory has the sockets and logs of the running guest under fixed names, so that another process finds
 //! them after this one has ended.
 
-use std::{fmt, ops::Not, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use vtax_model::{
     guest::{Accelerator, Backend, EmulatedNic, VirtioNic, Vnet},
     server::ServerSpec,
     topology::Name,
-    units::ByteSize,
+    units::{ByteSize, Mtu},
 };
 use vtax_sys::{netlink::MacAddr, pci};
 
@@ -102,8 +102,11 @@ pub struct Launch {
     pub server: Option<ServerSpec>,
     /// What brings the agent into the system of a disk image.
     pub seed: Option<Seed>,
+    /// How many empty slots it has for NICs that are plugged in while it runs ([`Qemu::plug`](super::process::Qemu::plug)).
+    #[serde(default)]
+    pub spare_ports: u32,
     /// Whether its processors stand still until [`Monitor::resume`](super::qmp::Monitor::resume).
-    #[serde(default, skip_serializing_if = "Not::not")]
+    #[serde(default)]
     pub paused: bool,
 }
 
@@ -158,6 +161,20 @@ pub struct NicLaunch {
     pub mac: MacAddr,
     /// What it is.
     pub kind: NicKind,
+    /// Its slot on the first root complex, such as 16. QEMU gives the lowest free slots to the devices before it, so a
+    /// fixed one has to be above those. Without it QEMU chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u8>,
+    /// The largest MTU that a virtio NIC tells the guest's driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_mtu: Option<Mtu>,
+}
+
+impl NicLaunch {
+    /// One in a slot that QEMU chooses.
+    pub fn new(mac: MacAddr, kind: NicKind) -> NicLaunch {
+        NicLaunch { mac, kind, slot: None, host_mtu: None }
+    }
 }
 
 /// What a NIC is and how the host serves it.

@@ -1,5 +1,7 @@
 //! A running QEMU, from its start to its end.
 
+mod plug;
+
 use std::{
     fs::File,
     os::{fd::OwnedFd, unix::process::CommandExt},

@@ -146,10 +146,8 @@ mod tests {
     use vtax_model::guest::{Accelerator, EmulatedNic};
 
     fn launch(directory: &Path, agent: &Path) -> Launch {
-        let nic = NicLaunch {
-            mac: "02:00:5e:10:00:01".parse().expect("an address"),
-            kind: NicKind::Emulated { tap: LinkName::new("vnet0"), model: EmulatedNic::E1000e },
-        };
+        let kind = NicKind::Emulated { tap: LinkName::new("vnet0"), model: EmulatedNic::E1000e };
+        let nic = NicLaunch::new("02:00:5e:10:00:01".parse().expect("an address"), kind);
         Launch {
             name: "web".parse().expect("a name"),
             directory: directory.to_owned(),
@@ -164,6 +162,7 @@ mod tests {
             devices: Vec::new(),
             server: None,
             seed: Some(Seed { agent: agent.to_owned(), address: "198.18.0.3/24".parse().expect("an address") }),
+            spare_ports: 0,
             paused: false,
         }
     }

@@ -84,6 +84,7 @@ impl Bench {
             devices: Vec::new(),
             server: None,
             seed: None,
+            spare_ports: 0,
             paused: false,
         };
         let initramfs = image::build(&self.kernel, init, &drivers(&launch), Tools::None).expect("an image");
@@ -91,12 +92,14 @@ impl Bench {
         launch
     }
 
-    /// The taps are made as they are opened, in the namespace.
+    /// A tap is made as it is opened, in the namespace.
+    fn queues(&self, nic: &NicLaunch) -> Vec<OwnedFd> {
+        let tap = nic.kind.tap().expect("each has one").as_str().parse().expect("a name");
+        open_tap(&self.namespace, &tap, nic.kind.queues()).expect("the right to make taps")
+    }
+
     fn start(&self, launch: Launch) -> Guest {
-        let queues = launch.nics.iter().zip(launch.handed_queues()).map(|(nic, queues)| {
-            let tap = nic.kind.tap().expect("each has one").as_str().parse().expect("a name");
-            open_tap(&self.namespace, &tap, queues).expect("the right to make taps")
-        });
+        let queues = launch.nics.iter().map(|nic| self.queues(nic));
         Guest::start(launch.clone(), queues.collect(), |command| self.namespace.place(command))
     }
 }
@@ -131,7 +134,7 @@ fn tap(index: u32) -> LinkName {
 }
 
 fn nic(index: u32, kind: NicKind) -> NicLaunch {
-    NicLaunch { mac: format!("02:00:5e:10:00:{index:02x}").parse().expect("an address"), kind }
+    NicLaunch::new(format!("02:00:5e:10:00:{index:02x}").parse().expect("an address"), kind)
 }
 
 /// Every kind of NIC that needs no other program, and that this QEMU has.
@@ -186,6 +189,32 @@ fn a_guest_with_every_kind_of_nic_comes_up_is_known_by_its_threads_and_ends() {
     let process = guest.0.process();
     guest.0.stop(END).expect("it ends");
     assert!(!process.exists(), "neither running nor a zombie");
+}
+
+#[test]
+fn nics_come_and_go_in_a_guest_that_was_started_with_its_processors_stopped() {
+    let bench = Bench::new();
+    let virtio = |index| nic(index, NicKind::Virtio { tap: tap(index), nic: VirtioNic::default() });
+    let mtu = Some(9000.try_into().expect("an MTU"));
+    let nics = vec![NicLaunch { slot: Some(16), host_mtu: mtu, ..virtio(0) }];
+    let mut guest = bench.start(Launch { spare_ports: 2, paused: true, ..bench.launch(&agent(), nics) });
+    guest.0.wait_ready(PATIENCE).expect("QEMU answers");
+    assert!(!guest.0.monitor(END).and_then(|mut monitor| monitor.status()).expect("QEMU answers").running);
+    guest.0.monitor(END).and_then(|mut monitor| monitor.resume()).expect("QEMU answers");
+    guest.0.wait_agent(PATIENCE).expect("the agent opens its port");
+
+    let several = VirtioNic { queues: 2, ..VirtioNic::default() };
+    let second = nic(2, NicKind::Virtio { tap: tap(2), nic: several });
+    let open = |nic: &NicLaunch| bench.queues(nic);
+    guest.0.plug(0, 1, &virtio(1), open(&virtio(1)), END).expect("an empty slot");
+    let error = guest.0.plug(0, 2, &second, open(&second), END).expect_err("the slot is taken");
+    assert!(matches!(error, GuestError::Refused { .. }), "{error}");
+    guest.0.plug(1, 2, &second, open(&second), END).expect("nothing is left of the first try");
+    // The guest's system lets a NIC go only if it has seen it.
+    guest.0.unplug(1, PATIENCE).expect("the guest lets it go");
+    guest.0.unplug(2, PATIENCE).expect("the guest lets it go");
+    guest.0.plug(0, 1, &virtio(1), open(&virtio(1)), END).expect("the slot is empty again");
+    guest.0.stop(END).expect("it ends");
 }
 
 /// Each thread has a user of its own, no privilege and a filter of system calls, and nobody else has its files.

@@ -109,6 +109,7 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
         devices: Vec::new(),
         server: None,
         seed: Some(Seed { agent: agent(), address: "198.18.0.3/24".parse().expect("an address") }),
+        spare_ports: 0,
         paused: false,
     };
     let mut guest = Guest(Qemu::start(launch, Vec::new(), Outlive::No, |_| Ok(())).expect("QEMU starts"));

@@ -131,6 +131,7 @@ fn launch(spec: &ServerSpec, qemu: &QemuFacts, boot: Boot, directory: PathBuf) -
         devices: Vec::new(),
         server: Some(*spec),
         seed: None,
+        spare_ports: 0,
         paused: false,
     }
 }

@@ -34,13 +34,14 @@ fn launch() -> Launch {
         devices: Vec::new(),
         server: None,
         seed: None,
+        spare_ports: 0,
         paused: false,
     }
 }
 
 fn with_nic(kind: NicKind) -> Launch {
     let mac = "02:00:5e:10:00:01".parse().expect("an address");
-    Launch { nics: vec![NicLaunch { mac, kind }], ..launch() }
+    Launch { nics: vec![NicLaunch::new(mac, kind)], ..launch() }
 }
 
 fn tap() -> LinkName {
@@ -116,6 +117,29 @@ fn every_option_of_virtio() {
         tx_ring: Some(512),
     };
     insta::assert_snapshot!(nic(NicKind::Virtio { tap: tap(), nic: vhost(options) }));
+}
+
+#[test]
+fn a_virtio_nic_in_a_slot_of_its_own_with_the_largest_mtu_and_empty_slots() {
+    let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: VirtioNic::default() });
+    launch.nics[0] =
+        NicLaunch { slot: Some(16), host_mtu: Some(9000.try_into().expect("an MTU")), ..launch.nics[0].clone() };
+    launch.spare_ports = 2;
+    let text = lines(&launch);
+    assert!(text.contains("mrg_rxbuf=on,host_mtu=9000,addr=0x10\n"), "{text}");
+    assert!(
+        text.ends_with(
+            "\n-device pcie-root-port,id=spare0,bus=pcie.0,chassis=100,slot=100\
+         \n-device pcie-root-port,id=spare1,bus=pcie.0,chassis=101,slot=101"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_guest_can_be_started_with_its_processors_stopped() {
+    let launch = Launch { paused: true, ..launch() };
+    assert!(lines(&launch).contains("\n-S\n"));
 }
 
 #[test]

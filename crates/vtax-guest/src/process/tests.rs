@@ -28,6 +28,7 @@ fn launch(directory: &Path) -> Launch {
         devices: Vec::new(),
         server: None,
         seed: None,
+        spare_ports: 0,
         paused: false,
     }
 }
@@ -112,7 +113,7 @@ fn a_launch_without_its_open_queues_is_refused_before_anything_starts() {
     let mut launch = launch(folder.path());
     let nic = VirtioNic { vnet: Vnet::Macvtap, ..VirtioNic::default() };
     let kind = NicKind::Virtio { tap: LinkName::new("vnet0"), nic };
-    launch.nics.push(NicLaunch { mac: "02:00:5e:10:00:01".parse().expect("an address"), kind });
+    launch.nics.push(NicLaunch::new("02:00:5e:10:00:01".parse().expect("an address"), kind));
     let error = Qemu::start(launch, Vec::new(), Outlive::No, |_| panic!("started")).expect_err("no queue").to_string();
     assert_eq!(error, "guest `web`: nic0 has 1 queues to be opened for it and was given 0");
 }

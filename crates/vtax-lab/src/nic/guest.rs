@@ -126,7 +126,7 @@ impl GuestAttachment<'_> {
             hugepages: size.hugepages,
             node: size.node,
             boot: fitting.boot.clone(),
-            nics: vec![NicLaunch { mac: MacAddr(mac.octets()), kind: nic }],
+            nics: vec![NicLaunch::new(MacAddr(mac.octets()), nic)],
             devices,
             server: None,
             seed: match fitting.boot {
@@ -134,6 +134,7 @@ impl GuestAttachment<'_> {
                 Boot::Kernel { .. } => None,
                 Boot::Disk { .. } => Some(Seed { agent: fitting.agent.clone(), address: *address }),
             },
+            spare_ports: 0,
             paused: false,
         }
     }

@@ -1,0 +1,66 @@
+//! NICs that are plugged in and pulled out while the guest runs.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use super::Qemu;
+use crate::{
+    arguments::{DeviceOptions, device, netdev, netdev_id, nic_id, spare_id},
+    error::GuestError,
+    files::NicFiles,
+    launch::NicLaunch,
+    qmp::Monitor,
+};
+
+impl Qemu {
+    /// Plugs a NIC on a tap or a macvtap into the `port`-th of the launch's empty slots. `index` is its number among the
+    /// guest's NICs, which no other one has, and `queues` are open queues as for [`Qemu::start`]. If this fails, nothing
+    /// of the NIC is left in QEMU.
+    pub fn plug(
+        &mut self,
+        port: u32,
+        index: usize,
+        nic: &NicLaunch,
+        queues: Vec<OwnedFd>,
+        patience: Duration,
+    ) -> Result<(), GuestError> {
+        let files = NicFiles::open(&self.launch().name, index, nic, queues)?;
+        let device = device(index, nic, self.launch().qemu.version).with("bus", spare_id(port));
+        let mut monitor = self.monitor(patience)?;
+        let plugged = add_nic(&mut monitor, index, &files, &device);
+        plugged.map_err(|error| self.explain(error))
+    }
+
+    /// Pulls out the `index`-th NIC, which is on a tap or a macvtap in one of the launch's slots for that. The guest's
+    /// system has to let it go.
+    pub fn unplug(&mut self, index: usize, patience: Duration) -> Result<(), GuestError> {
+        let deadline = Instant::now() + patience;
+        let mut monitor = self.monitor(patience)?;
+        let nic = nic_id(index);
+        let removed = monitor.remove_device(&nic).and_then(|()| monitor.wait_removed(&nic, deadline));
+        match removed.map_err(|error| self.explain(error))? {
+            true => monitor.remove_netdev(&netdev_id(index)).map_err(|error| self.explain(error)),
+            false => Err(self.late("doesn't let its NIC go", patience)),
+        }
+    }
+}
+
+fn add_nic(
+    monitor: &mut Monitor,
+    index: usize,
+    files: &NicFiles<OwnedFd>,
+    device: &DeviceOptions,
+) -> Result<(), GuestError> {
+    let mut numbers = 0..;
+    let names = files.map(&mut |_: &OwnedFd| format!("{}-{}", netdev_id(index), numbers.next().unwrap_or(0)));
+    let mut given = files.all().zip(names.all());
+    let added = given.try_for_each(|(file, name)| monitor.give_file(name, file.as_fd()));
+    if let Err(error) = added.and_then(|()| monitor.add_netdev(&netdev(index, &names))) {
+        // The first error tells more. Files that the netdev has taken are closed with it.
+        names.all().for_each(|name| drop(monitor.close_file(name)));
+        return Err(error);
+    }
+    monitor.add_device(device).inspect_err(|_| drop(monitor.remove_netdev(&netdev_id(index))))
+}
