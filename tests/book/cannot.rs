@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 20] = [
+const CANNOT: [(&str, &str); 24] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -21,6 +21,10 @@ const CANNOT: [(&str, &str); 20] = [
     ("vtax tune revert 2", "there is no second change"),
     ("vtax tune prove", "no setting is bad here; tests/kernel/proofs.rs makes some bad"),
     ("--file proved.toml", "the same"),
+    ("vtax ldm bind-domain", "starts QEMU; tests/kernel/domains.rs does"),
+    ("vtax ldm start-domain", "the same"),
+    ("vtax ldm stop-domain", "the same"),
+    ("vtax ldm unbind-domain", "the same"),
     ("vtax job", "vtax starts it itself, in the emulated server"),
     ("--agent agent.sh", "tells how a benchmark was made, with a script that isn't here"),
     ("--kernel kernel", "needs a kernel for guests"),

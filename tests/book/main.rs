@@ -44,7 +44,8 @@ fn main() -> ExitCode {
 /// This program again, in a network namespace whose loopback has the MTU of a wire and the pages' addresses.
 fn in_own_network() -> Command {
     const PREPARED: &str = r#"ip link set lo mtu 1500 up && ip address add 192.0.2.1/24 dev lo &&
-        ip address add 192.0.2.7/24 dev lo && exec "$0" "$@""#;
+        ip address add 192.0.2.7/24 dev lo &&
+        ip link add eno2 mtu 9000 type veth peer eno3 && exec "$0" "$@""#;
     let mut command = Command::new("unshare");
     command.args(["--net", "sh", "-c", PREPARED]).arg(env::current_exe().expect("a path")).args(env::args_os().skip(1));
     command.env(INSIDE, "1");

@@ -1,16 +1,30 @@
 //! Logical domains of this host.
 //!
-//! The [`DomainStore`] keeps what the user has asked for, from boot to boot. A [`DomainRow`] says how a domain is at the
-//! moment.
+//! The [`DomainStore`] keeps what the user has asked for, from boot to boot. [`Domains`] binds, starts, stops and unbinds
+//! them. A [`DomainRow`] says how a domain is at the moment.
 
 #![forbid(unsafe_code)]
 
-mod machine;
+mod bindings;
+mod bound;
+mod capacity;
+mod domains;
+mod error;
+mod plan;
 mod row;
+mod site;
+mod step;
 mod store;
+mod supervisor;
+mod switch;
 
-pub use machine::HostCapacity;
+pub use bindings::{Bindings, BoundConsole, BoundNic};
+pub use bound::BoundDomain;
+pub use capacity::HostCapacity;
+pub use domains::{Domains, StopMode};
+pub use error::BindError;
 pub use row::{ConsolePlace, DomainFlags, DomainRow, RunningSystem};
 pub use store::{
     BadConfigName, ConfigName, DomainStore, DomainStoreError, EditError, LockedStore, Reconfiguration, StoredState,
 };
+pub use supervisor::Supervisor;

@@ -81,6 +81,7 @@ fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
         seed: None,
         spare_ports: 0,
         paused: false,
+        has_events: false,
     };
     let up = try_launch(launch.clone());
     home::remove(&launch)?;

@@ -20,8 +20,8 @@ use vtax_sys::pci;
 use super::{
     files::{BootFiles, ImageFile, NicFiles, QemuFiles},
     launch::{
-        AGENT_PORT, AGENT_SOCKET, Boot, CONSOLE_LOG, CONSOLE_SOCKET, Launch, NicKind, NicLaunch, QMP_SOCKET, SEED,
-        SEED_SERIAL, Version,
+        AGENT_PORT, AGENT_PORT_ID, AGENT_SOCKET, Boot, CONSOLE_LOG, CONSOLE_SOCKET, EVENTS_SOCKET, Launch, NicKind,
+        NicLaunch, QMP_SOCKET, SEED, SEED_SERIAL, Version,
     },
 };
 
@@ -55,7 +55,7 @@ pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<S
     identity(&mut list, launch);
     machine(&mut list, launch, files.kvm);
     // The first devices go to the first root complex, whose bus is the default until there is another.
-    control(&mut list);
+    control(&mut list, launch);
     boot(&mut list, launch, &files.boot);
     if launch.seed.is_some() {
         seed_disk(&mut list);
@@ -183,14 +183,21 @@ fn memory(launch: &Launch) -> String {
     object
 }
 
-fn control(list: &mut Arguments) {
+fn control(list: &mut Arguments, launch: &Launch) {
     list.add("-chardev", format!("{},logfile={},logappend=off", socket(CONSOLE_CHARDEV, CONSOLE_SOCKET), CONSOLE_LOG));
     list.add("-serial", format!("chardev:{CONSOLE_CHARDEV}"));
     list.add("-chardev", socket("qmp", QMP_SOCKET));
     list.add("-mon", "chardev=qmp,mode=control");
+    if launch.has_events {
+        list.add("-chardev", socket("events", EVENTS_SOCKET));
+        list.add("-mon", "chardev=events,mode=control");
+    }
     list.add("-chardev", socket(AGENT_CHARDEV, AGENT_SOCKET));
     list.add("-device", pci("virtio-serial-pci,id=ports,max_ports=2"));
-    list.add("-device", format!("virtserialport,bus=ports.0,nr=1,chardev={AGENT_CHARDEV},id=port,name={AGENT_PORT}"));
+    list.add(
+        "-device",
+        format!("virtserialport,bus=ports.0,nr=1,chardev={AGENT_CHARDEV},id={AGENT_PORT_ID},name={AGENT_PORT}"),
+    );
 }
 
 fn socket(id: &str, name: &str) -> String {

@@ -21,6 +21,8 @@ use crate::LinkName;
 
 /// The name of the virtio-serial port of the agent in a guest.
 pub const AGENT_PORT: &str = "org.vtax.agent.0";
+/// The name by which QEMU's monitor knows that port.
+pub const AGENT_PORT_ID: &str = "port";
 /// The name by which a server mounts the host's files.
 pub const ROOT_TAG: &str = "vtax-root";
 /// The modules that drive the agent's port in a guest: its bus and the device.
@@ -57,6 +59,7 @@ pub(super) const AGENT_SOCKET: &str = "agent.sock";
 pub(super) const CONSOLE_SOCKET: &str = "console.sock";
 pub(super) const CONSOLE_LOG: &str = "console.log";
 pub(super) const QMP_SOCKET: &str = "qmp.sock";
+pub(super) const EVENTS_SOCKET: &str = "events.sock";
 pub(super) const SEED: &str = "seed";
 /// The serial number of the seed's disk, by which it is found in the guest.
 pub(super) const SEED_SERIAL: &str = "vtax-seed";
@@ -108,6 +111,9 @@ pub struct Launch {
     /// Whether its processors stand still until [`Monitor::resume`](super::qmp::Monitor::resume).
     #[serde(default)]
     pub paused: bool,
+    /// Whether it has a second monitor, for one who stays connected to hear its events.
+    #[serde(default)]
+    pub has_events: bool,
 }
 
 /// The contents of a second, small disk with the volume name `CIDATA`: cloud-init's seed.
@@ -219,6 +225,11 @@ impl Launch {
     /// The socket of QEMU's monitor, for one client at a time.
     pub fn qmp_socket(&self) -> PathBuf {
         self.directory.join(QMP_SOCKET)
+    }
+
+    /// The socket of QEMU's second monitor, for one client at a time, if it has one.
+    pub fn events_socket(&self) -> PathBuf {
+        self.directory.join(EVENTS_SOCKET)
     }
 
     /// The log of QEMU's own messages.

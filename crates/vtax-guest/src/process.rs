@@ -3,8 +3,9 @@
 mod plug;
 
 use std::{
-    fs::File,
+    fs::{self, File},
     os::{fd::OwnedFd, unix::process::CommandExt},
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -15,7 +16,7 @@ use vtax_sys::{
     SysError,
     inherit::{die_with_parent, inherit},
     netns::Outlive,
-    process::{Pid, ProcessId, Signal},
+    process::{Pid, ProcessId, Signal, all_pids, kill_all},
 };
 
 use super::{
@@ -41,6 +42,8 @@ const OFTEN: Duration = Duration::from_secs(15);
 const STARTING: &str = "prelaunch";
 /// A process ends within this time after SIGKILL, a part of which frees the guest's memory.
 const KILLED: Duration = Duration::from_secs(10);
+/// The kernel frees a guest's memory within this time, even if VFIO has locked it.
+const FREED: Duration = Duration::from_secs(60);
 /// When a living QEMU closes its monitor, it ends within this time.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -262,6 +265,21 @@ impl Qemu {
         }
         Err(GuestError::Unkillable { guest: self.launch.name.clone(), pid: self.process.pid.0 })
     }
+}
+
+/// Kills the QEMUs that work in this directory or below it, wherever they run: a guest's QEMU never leaves the guest's
+/// directory. They may hold a device, whose driver would wait. True if there was one.
+pub fn end_below(directory: &Path) -> Result<bool, SysError> {
+    let is_guest = |pid: &Pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word.starts_with(b"guest="))
+            && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(directory))
+    };
+    // A process that has ended meanwhile is left out.
+    let running: Vec<ProcessId> =
+        all_pids()?.into_iter().filter(is_guest).filter_map(|pid| ProcessId::of(pid).ok()).collect();
+    kill_all(&running, FREED)?;
+    Ok(!running.is_empty())
 }
 
 /// QEMU is in a process group of its own, so that Ctrl-C at the terminal reaches only vtax.

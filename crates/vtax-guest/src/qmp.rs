@@ -168,6 +168,17 @@ impl Monitor {
         self.command("quit", json!({}))
     }
 
+    /// Resets the guest, as its reset button would.
+    pub fn reset(&mut self) -> Result<(), GuestError> {
+        self.command("system_reset", json!({}))
+    }
+
+    /// Sends all processors of the guest a non-maskable interrupt. Linux panics at it if it has been told to
+    /// (`unknown_nmi_panic`).
+    pub fn inject_nmi(&mut self) -> Result<(), GuestError> {
+        self.command("inject-nmi", json!({}))
+    }
+
     /// The next event that has come or comes before the deadline. `None` means that no event came.
     pub fn event(&mut self, deadline: Instant) -> Result<Option<QmpEvent>, GuestError> {
         while self.events.is_empty() {

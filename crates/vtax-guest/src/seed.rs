@@ -164,6 +164,7 @@ mod tests {
             seed: Some(Seed { agent: agent.to_owned(), address: "198.18.0.3/24".parse().expect("an address") }),
             spare_ports: 0,
             paused: false,
+            has_events: false,
         }
     }
 

@@ -86,6 +86,7 @@ impl Bench {
             seed: None,
             spare_ports: 0,
             paused: false,
+            has_events: false,
         };
         let initramfs = image::build(&self.kernel, init, &drivers(&launch), Tools::None).expect("an image");
         launch.boot = Boot::Kernel { kernel: self.kernel.bootable().expect("a kernel"), initramfs, append: Vec::new() };

@@ -111,6 +111,7 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
         seed: Some(Seed { agent: agent(), address: "198.18.0.3/24".parse().expect("an address") }),
         spare_ports: 0,
         paused: false,
+        has_events: false,
     };
     let mut guest = Guest(Qemu::start(launch, Vec::new(), Outlive::No, |_| Ok(())).expect("QEMU starts"));
     guest.0.wait_agent(PATIENCE).expect("the agent opens its port");

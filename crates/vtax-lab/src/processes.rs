@@ -3,13 +3,13 @@
 //! A process is the lab's if it is in a namespace that the lab's journal names *and* has the lab's mark in its
 //! environment. Every program that is started through the lab gets the mark, and hands it on to its children.
 
-use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, path::Path, process::Command, time::Duration};
+use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
 
 use vtax_model::topology::Name;
 use vtax_sys::{
     SysError,
     netns::{NetNs, NsId},
-    process::{Pid, ProcessId, Signal, all_pids},
+    process::{Pid, ProcessId, kill_all},
 };
 
 /// The variable that marks the processes of a lab; its value is the lab's name.
@@ -17,8 +17,6 @@ pub(crate) const MARK: &str = "VTAX_LAB";
 
 /// A killed process ends within this time, unless the kernel holds it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The kernel frees a guest's memory within this time, even if VFIO has locked it.
-const GUEST: Duration = Duration::from_secs(60);
 /// A process may fork during the search, so the search is repeated.
 const ROUNDS: usize = 3;
 
@@ -58,30 +56,9 @@ pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<String>, SysErr
         if ours.is_empty() {
             return Ok(strangers.iter().map(|process| holder(*process)).collect());
         }
-        kill(&ours, PATIENCE)?;
+        kill_all(&ours, PATIENCE)?;
     }
     Ok(namespace.processes()?.into_iter().map(holder).collect())
-}
-
-/// Ends the QEMUs that work in this directory or below it, wherever they run: a guest's QEMU never leaves the guest's
-/// directory. They may hold a device, whose driver would wait.
-pub(crate) fn end_guests(directory: &Path) -> Result<bool, SysError> {
-    let is_guest = |pid: &Pid| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|word| word.starts_with(b"guest="))
-            && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(directory))
-    };
-    // A process that has ended meanwhile is left out.
-    let running: Vec<ProcessId> =
-        all_pids()?.into_iter().filter(is_guest).filter_map(|pid| ProcessId::of(pid).ok()).collect();
-    kill(&running, GUEST)?;
-    Ok(!running.is_empty())
-}
-
-/// All of them get the signal before the first is waited for.
-fn kill(processes: &[ProcessId], patience: Duration) -> Result<(), SysError> {
-    processes.iter().try_for_each(|process| process.signal(Signal::KILL).map(drop))?;
-    processes.iter().try_for_each(|process| process.wait_end(patience).map(drop))
 }
 
 fn is_marked(pid: Pid, lab: &Name) -> bool {

@@ -133,6 +133,7 @@ fn launch(spec: &ServerSpec, qemu: &QemuFacts, boot: Boot, directory: PathBuf) -
         seed: None,
         spare_ports: 0,
         paused: false,
+        has_events: false,
     }
 }
 

@@ -72,6 +72,11 @@ impl World {
         self.run.join("journals")
     }
 
+    /// A folder of somebody's own beside those of labs. It needn't exist.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        self.run.join(name)
+    }
+
     /// Where labs have their directories.
     pub(crate) fn labs(&self) -> PathBuf {
         self.run.join("labs")

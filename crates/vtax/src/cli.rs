@@ -106,8 +106,7 @@ enum Verb {
     #[command(subcommand)]
     Lab(lab::LabVerb),
     /// Keep logical domains, their virtual switches and consoles, with the verbs of Oracle's ldm
-    #[command(subcommand)]
-    Ldm(ldm::LdmVerb),
+    Ldm(ldm::LdmArgs),
     /// Keep an emulated server up, for several commands with --server emulated
     #[command(subcommand)]
     Server(server::ServerVerb),
@@ -203,7 +202,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Methods(args) => methods::methods(&args, places),
         Verb::Io(verb) => io::io(&verb),
         Verb::Lab(verb) => lab::lab(verb, places),
-        Verb::Ldm(verb) => ldm::ldm(verb, places),
+        Verb::Ldm(args) => ldm::ldm(args, places),
         Verb::Server(verb) => server::server(verb, places),
         Verb::Results(verb) => results::results(verb, places),
         Verb::Report(args) => report::report(&args, places),

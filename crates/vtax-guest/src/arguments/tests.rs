@@ -36,6 +36,7 @@ fn launch() -> Launch {
         seed: None,
         spare_ports: 0,
         paused: false,
+        has_events: false,
     }
 }
 

@@ -30,6 +30,7 @@ fn launch(directory: &Path) -> Launch {
         seed: None,
         spare_ports: 0,
         paused: false,
+        has_events: false,
     }
 }
 

@@ -58,7 +58,7 @@ pub struct SystemFacts {
 
 impl GuestFacts {
     /// What a guest boots.
-    pub(crate) fn boot(&self, system: &System, driver: &str) -> Result<Boot, Unsupported> {
+    pub fn boot(&self, system: &System, driver: &str) -> Result<Boot, Unsupported> {
         let found = self.systems.iter().find(|facts| facts.system == *system && facts.driver == driver);
         let why = || format!("nobody has looked for a system with the driver `{driver}`");
         let unknown = || Err(Unsupported::new(why(), "ask for guests by the name of their method"));

@@ -136,6 +136,7 @@ impl GuestAttachment<'_> {
             },
             spare_ports: 0,
             paused: false,
+            has_events: false,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{error::LabError, place::Place, processes};
 use vtax_guest::{
     home,
     launch::{Launch, NicLaunch},
-    process::Qemu,
+    process::{Qemu, end_below},
     threads::GuestPins,
 };
 
@@ -79,7 +79,7 @@ impl Site {
 
     /// Ends all guests whose QEMUs work in the lab's directory. True if there was one.
     pub(crate) fn end_guests(&self) -> Result<bool, LabError> {
-        processes::end_guests(&self.guests_directory()).map_err(LabError::kernel(&self.lab))
+        end_below(&self.guests_directory()).map_err(LabError::kernel(&self.lab))
     }
 
     /// Ends a guest. If the journal doesn't know its process, the guest's directory tells it.
@@ -98,7 +98,7 @@ impl Site {
             }
             qemu.stop(STOP)?;
         } else {
-            let ended = processes::end_guests(&launch.directory).map_err(LabError::kernel(host))?;
+            let ended = end_below(&launch.directory).map_err(LabError::kernel(host))?;
             undone = if ended { Undone::Reverted } else { undone };
         }
         self.remove_guest_directory(launch)?;

@@ -117,7 +117,7 @@ impl VirtualNic {
     /// The most vnets of a domain: each has a slot of the PCI bus, from [`VirtualNic::FIRST_SLOT`] on.
     pub const MOST: u32 = 16;
     /// The PCI slot of the vnet with number 0.
-    pub const FIRST_SLOT: u32 = 8;
+    pub const FIRST_SLOT: u32 = 12;
 
     /// All addresses that it may send from.
     pub fn macs(&self) -> impl Iterator<Item = Mac> {

@@ -15,7 +15,7 @@ use vtax_model::topology::Name;
 
 use self::wanted::lab_name;
 pub(super) use self::{show::servers, up::accelerator};
-use super::{Locations, answer, io};
+use super::{Locations, answer, io, ldm};
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
     terminal::print,
@@ -103,7 +103,9 @@ fn down(lab: &str) -> Result<Exit, Stop> {
     if let Some(functions) = made.and_then(|lab| lab.functions) {
         return io::destroy_record(functions.device);
     }
-    labs::open(&world, &name)?.down().or_infrastructure()?;
+    let lab = labs::open(&world, &name)?;
+    ldm::release_hosts(&world, &lab)?;
+    lab.down().or_infrastructure()?;
     Ok(Exit::Done)
 }
 

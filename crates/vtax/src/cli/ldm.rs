@@ -3,6 +3,7 @@
 mod configure;
 mod host;
 mod layout;
+mod lifecycle;
 mod show;
 mod verbs;
 mod words;
@@ -10,17 +11,19 @@ mod words;
 use vtax_model::domain::CpuDemand;
 use vtax_run::Locations;
 
-pub(crate) use self::verbs::LdmVerb;
+pub(super) use self::host::release_hosts;
+pub(crate) use self::verbs::LdmArgs;
 use self::{
     host::LdmHost,
-    verbs::{ConfigureVerb, ShowVerb, Words},
+    verbs::{ConfigureVerb, LdmVerb, LifecycleVerb, ShowVerb, Words},
 };
 use crate::exit::{Exit, Stop};
 
-pub(super) fn ldm(verb: LdmVerb, places: &Locations) -> Result<Exit, Stop> {
-    let host = &LdmHost::new(places)?;
-    match verb {
+pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
+    let host = &LdmHost::new(places, args.within)?;
+    match args.verb {
         LdmVerb::Configure(verb) => configure(verb, host),
+        LdmVerb::Live(verb) => live(verb, host),
         LdmVerb::Show(verb) => show(verb, host),
     }
 }
@@ -49,6 +52,17 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ConfigureVerb::SetSpconfig { name } => configure::set_saved(host, &name),
         ConfigureVerb::RemoveSpconfig { name } => configure::remove_saved(host, &name),
         ConfigureVerb::InitSystem { input } => configure::init_system(host, &input),
+    }
+}
+
+fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
+    match verb {
+        LifecycleVerb::Bind { domains } => lifecycle::bind(host, &domains),
+        LifecycleVerb::Unbind { domains } => lifecycle::unbind(host, &domains),
+        LifecycleVerb::Start { domains } => lifecycle::start(host, &domains),
+        LifecycleVerb::Stop { force, domains } => lifecycle::stop(host, &domains, force),
+        LifecycleVerb::Supervise { domain } => lifecycle::supervise(host, &domain),
+        LifecycleVerb::Release => lifecycle::release(host),
     }
 }
 

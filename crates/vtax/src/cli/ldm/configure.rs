@@ -44,6 +44,14 @@ pub(super) fn add_domains(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> 
 }
 
 pub(super) fn remove_domains(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
+    let bound = host.bound()?;
+    if let Some(bound) = bound.iter().find(|bound| names.contains(bound.name())) {
+        let (name, state) = (bound.name(), bound.state());
+        return Err(Stop::input(miette!(
+            code = "domain-state",
+            "{name} is {state}; only an inactive domain can be removed: stop it and unbind it first"
+        )));
+    }
     edit(host, |all| names.iter().try_for_each(|name| all.remove_domain(name)))
 }
 
@@ -98,7 +106,8 @@ pub(super) fn add_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop>
         default_vlan: words.property("default-vlan-id")?,
         change: switch_change(&words)?,
     };
-    edit(host, |all| all.add_switch(new))
+    let name = new.name.clone();
+    host.edit_switch(&name, |all| all.add_switch(new))
 }
 
 pub(super) fn set_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
@@ -107,7 +116,7 @@ pub(super) fn set_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop>
     let name: Name = words.name(0)?;
     let service: Option<Name> = words.optional_name(1)?;
     let change = switch_change(&words)?;
-    edit(host, |all| {
+    host.edit_switch(&name, |all| {
         let found = &all.switch(&name)?.service;
         match service {
             Some(service) if service != *found => {
@@ -133,7 +142,7 @@ fn vids(words: &LdmWords<'_>) -> Result<Option<BTreeSet<Vlan>>, Stop> {
 }
 
 pub(super) fn remove_switch(host: &LdmHost, name: &Name) -> Result<Exit, Stop> {
-    edit(host, |all| all.remove_switch(name))
+    host.edit_switch(name, |all| all.remove_switch(name))
 }
 
 pub(super) fn add_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
@@ -211,6 +220,13 @@ pub(super) fn remove_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, St
 
 /// Brings a saved configuration into force. All domains have to be inactive: nothing that they have may be lost.
 pub(super) fn set_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop> {
+    if let Some(bound) = host.bound()?.first() {
+        let (name, state) = (bound.name(), bound.state());
+        return Err(Stop::input(miette!(
+            code = "domain-state",
+            "{name} is {state}; a saved configuration comes into force when all domains are inactive"
+        )));
+    }
     let locked = host.lock()?;
     let mut state = locked.read(host.id()).or_infrastructure()?;
     state.configuration = locked.read_saved(host.id(), name).or_input()?;

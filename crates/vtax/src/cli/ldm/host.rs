@@ -1,31 +1,113 @@
-//! The host whose domains a command is about: this machine.
+//! The host whose domains a command is about: this machine, or a host of a lab.
 
-use std::fs;
+use std::{env, ffi::OsString, fmt, fs, path::PathBuf, process::Command, str::FromStr};
 
 use miette::miette;
-use vtax_domain::{DomainStore, EditError, LockedStore, StoredState};
-use vtax_model::domain::{Configuration, DomainError};
-use vtax_run::Locations;
-use vtax_sys::state;
+use vtax_domain::{BindError, BoundDomain, DomainStore, Domains, EditError, LockedStore, StoredState, Supervisor};
+use vtax_lab::{Lab, LabEndpoint, Lifetime, World};
+use vtax_model::{
+    domain::{Configuration, DomainError},
+    method::DomainKind,
+    topology::Name,
+};
+use vtax_run::{Locations, labs};
+use vtax_sys::userns;
 
-use crate::exit::{Blamed, Stop};
+use crate::exit::{Blamed, Exit, Stop};
+
+/// Set where the network namespace is that of the host that is meant.
+const INSIDE: &str = "VTAX_LDM_INSIDE";
+
+/// A host of a lab, `LAB/HOST`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LabHost {
+    lab: Name,
+    host: Name,
+}
 
 /// The host, and where it keeps what domains are to have.
 #[derive(Debug)]
 pub(super) struct LdmHost {
+    places: Locations,
+    within: Option<LabHost>,
     store: DomainStore,
     id: String,
 }
 
-impl LdmHost {
-    pub(super) fn new(places: &Locations) -> Result<LdmHost, Stop> {
-        let folder = state::folder(places.state.as_deref()).ok_or_else(|| {
-            Stop::infrastructure(miette!(
-                code = "no-home",
-                "domains have no place to be kept: the user has no home directory; name a folder (--state DIR)"
-            ))
+impl FromStr for LabHost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LabHost, String> {
+        let parts = || {
+            let (lab, host) = text.split_once('/')?;
+            Some(LabHost { lab: lab.parse().ok()?, host: host.parse().ok()? })
+        };
+        parts().ok_or_else(|| format!("`{text}` is no host of a lab; write LAB/HOST, as rack/sut"))
+    }
+}
+
+impl fmt::Display for LabHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.lab, self.host)
+    }
+}
+
+impl LabHost {
+    /// Names of folders: no name of a lab or host has a point.
+    fn folder(&self, base: &str) -> String {
+        format!("{base}.{}.{}", self.lab, self.host)
+    }
+
+    /// Runs this command again in the host's network namespace. It returns only if that fails.
+    fn enter(&self) -> Result<(), Stop> {
+        let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
+        let lab = labs::open(&world, &self.lab)?;
+        let host = |it: &&LabEndpoint| it.kind == DomainKind::Primary && it.name == self.host;
+        let endpoint = lab.endpoints().iter().find(host).ok_or_else(|| {
+            let (lab, host) = (&self.lab, &self.host);
+            Stop::input(miette!(code = "no-such-object", "lab {lab} has no host `{host}` that is an end of a wire"))
         })?;
-        Ok(LdmHost { store: DomainStore::new(&folder.join("ldm")), id: machine_id() })
+        let mut command = own_program()?;
+        command.args(env::args_os().skip(1)).env(INSIDE, "1");
+        Err(Stop::infrastructure(lab.exec(endpoint, command)))
+    }
+}
+
+/// Takes back what domains of the lab's hosts have, before the lab goes down.
+pub(in crate::cli) fn release_hosts(world: &World, lab: &Lab) -> Result<(), Stop> {
+    let name = &lab.blueprint().lab;
+    for host in &lab.blueprint().hosts {
+        let host = LabHost { lab: name.clone(), host: host.clone() };
+        if world.folder(&host.folder("domains")).exists() {
+            let mut command = own_program()?;
+            command.args(["ldm", "--in", &host.to_string(), "release"]);
+            let status = command.status();
+            if !status.as_ref().is_ok_and(|status| status.success()) {
+                return Err(Stop::infrastructure(miette!(
+                    code = "not-unbound",
+                    "the domains of {host} can't be taken back; the lab stays"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn own_program() -> Result<Command, Stop> {
+    let program = env::current_exe()
+        .map_err(|error| Stop::infrastructure(miette!(code = "file", "vtax doesn't find itself: {error}")))?;
+    Ok(Command::new(program))
+}
+
+impl LdmHost {
+    pub(super) fn new(places: &Locations, within: Option<LabHost>) -> Result<LdmHost, Stop> {
+        if let Some(host) = within.as_ref().filter(|_| env::var_os(INSIDE).is_none()) {
+            host.enter()?;
+        }
+        let folder = within.as_ref().map_or("ldm".to_owned(), |host| host.folder("ldm"));
+        let store = DomainStore::new(&places.state_dir()?.join(folder));
+        let id = within.as_ref().map_or_else(machine_id, LabHost::to_string);
+        Ok(LdmHost { places: places.clone(), within, store, id })
     }
 
     /// What tells it from other hosts.
@@ -45,6 +127,10 @@ impl LdmHost {
         self.store.read(&self.id).or_infrastructure()
     }
 
+    pub(super) fn agent(&self) -> Result<PathBuf, Stop> {
+        self.places.agent_program()
+    }
+
     /// Makes a change of the configuration, and keeps it.
     pub(super) fn edit(
         &self,
@@ -55,6 +141,69 @@ impl LdmHost {
             EditError::Store(error) => Stop::infrastructure(error),
         })
     }
+
+    /// Makes a change of a switch, on the host too: a refusal of the kernel leaves all as it was. For an ordinary user, who
+    /// has no bound domains, only the configuration is changed.
+    pub(super) fn edit_switch(
+        &self,
+        switch: &Name,
+        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+    ) -> Result<Exit, Stop> {
+        let domains = if is_root() { Some(self.domains()?) } else { None };
+        let locked = self.lock()?;
+        let mut state = locked.read(&self.id).or_infrastructure()?;
+        let was = state.configuration.clone();
+        change(&mut state.configuration).or_input()?;
+        if let Some(domains) = domains {
+            domains.follow_switch(switch, &was, &state.configuration).map_err(blamed)?;
+        }
+        locked.write(&state).or_infrastructure()?;
+        Ok(Exit::Done)
+    }
+
+    /// The domains that are bound, to change something. That takes root: cores and memory are the whole host's.
+    pub(super) fn domains(&self) -> Result<Domains, Stop> {
+        if !is_root() {
+            return Err(Stop::infrastructure(miette!(
+                code = "not-root",
+                "domains are bound, started, stopped and unbound by root; run this command with sudo"
+            )));
+        }
+        let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
+        let folder = self.within.as_ref().map_or("domains".to_owned(), |host| host.folder("domains"));
+        Ok(Domains::new(&world, &folder, self.supervise_words()?))
+    }
+
+    /// The bound domains, to show them. An ordinary user has none.
+    pub(super) fn bound(&self) -> Result<Vec<BoundDomain>, Stop> {
+        if is_root() { self.domains()?.bound().map_err(blamed) } else { Ok(Vec::new()) }
+    }
+
+    pub(super) fn supervisor<'a>(&'a self, domains: &'a Domains, agent: &'a std::path::Path) -> Supervisor<'a> {
+        Supervisor { domains, store: &self.store, host: &self.id, agent }
+    }
+
+    fn supervise_words(&self) -> Result<Vec<OsString>, Stop> {
+        let mut words: Vec<OsString> = vec!["--state".into(), self.places.state_dir()?.into()];
+        if let Some(agent) = &self.places.agent {
+            words.extend(["--agent".into(), agent.into()]);
+        }
+        words.push("ldm".into());
+        if let Some(host) = &self.within {
+            words.extend(["--in".into(), host.to_string().into()]);
+        }
+        words.push("supervise".into());
+        Ok(words)
+    }
+}
+
+fn is_root() -> bool {
+    userns::is_initial() && userns::have_net_admin()
+}
+
+/// Says who can mend it.
+pub(super) fn blamed(error: BindError) -> Stop {
+    if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
 }
 
 /// The number of this installation (machine-id(5)); its name where there is none.

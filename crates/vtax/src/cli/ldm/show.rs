@@ -7,7 +7,7 @@ use std::fmt::Write;
 use clap::Args;
 use miette::miette;
 use serde::Serialize;
-use vtax_domain::{ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem};
+use vtax_domain::{BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem};
 use vtax_model::{
     domain::{Configuration, Constraints, DomainState, PRIMARY},
     topology::Name,
@@ -57,7 +57,7 @@ struct Listed<'a> {
 
 pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     let all = host.read()?.configuration;
-    let rows = rows(&all, &HostCapacity::look(), &args.domains)?;
+    let rows = rows(&all, &host.bound()?, &HostCapacity::look(), &args.domains)?;
     if args.json {
         let listed = rows.into_iter().map(|row| {
             let constraints = all.domain(&row.name).or_infrastructure()?;
@@ -79,26 +79,53 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
 }
 
 /// The domains that a list has, in its order. Those that are named must exist.
-fn rows(all: &Configuration, machine: &HostCapacity, named: &[Name]) -> Result<Vec<DomainRow>, Stop> {
+fn rows(
+    all: &Configuration,
+    bound: &[BoundDomain],
+    host: &HostCapacity,
+    named: &[Name],
+) -> Result<Vec<DomainRow>, Stop> {
     named.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
-    let mut rows = vec![primary(all, machine)];
-    rows.extend(all.domains.iter().map(|(name, domain)| inactive(name, domain, machine)));
+    let mut rows = vec![primary(all, bound, host)];
+    rows.extend(all.domains.iter().map(|(name, domain)| match bound.iter().find(|bound| bound.name() == name) {
+        Some(bound) => with_resources(bound),
+        None => inactive(name, domain, host),
+    }));
     rows.retain(|row| named.is_empty() || named.contains(&row.name));
     DomainRow::sort(&mut rows);
     Ok(rows)
 }
 
-fn primary(all: &Configuration, machine: &HostCapacity) -> DomainRow {
+/// What is no other domain's is that of the host.
+fn primary(all: &Configuration, bound: &[BoundDomain], host: &HostCapacity) -> DomainRow {
     let service = !all.switches.is_empty() || !all.consoles.is_empty();
+    let cpus: usize = bound.iter().map(|bound| bound.bindings.cpus.len()).sum();
+    let memory: u64 = bound.iter().map(|bound| bound.bindings.memory.0).sum();
     DomainRow {
         name: PRIMARY.parse().expect("a name"),
         state: DomainState::Active,
         flags: DomainFlags { running: Some(RunningSystem::Normal), control: true, service, ..DomainFlags::default() },
         console: Some(ConsolePlace::Uart),
-        vcpus: machine.cpus().len() as u32,
-        memory: machine.memory,
-        utilization: machine.utilization,
-        uptime: Some(machine.uptime),
+        vcpus: host.cpus().len().saturating_sub(cpus) as u32,
+        memory: ByteSize(host.memory.0.saturating_sub(memory)),
+        utilization: host.utilization,
+        uptime: Some(host.uptime),
+    }
+}
+
+fn with_resources(bound: &BoundDomain) -> DomainRow {
+    let state = bound.state();
+    let system = if bound.is_up() { RunningSystem::Normal } else { RunningSystem::Transition };
+    let used = bound.use_since_start();
+    DomainRow {
+        name: bound.name().clone(),
+        state,
+        flags: DomainFlags { running: Some(system).filter(|_| state == DomainState::Active), ..DomainFlags::default() },
+        console: bound.bindings.console.as_ref().map(|console| ConsolePlace::Port(console.port)),
+        vcpus: bound.bindings.vcpus,
+        memory: bound.bindings.memory,
+        utilization: used.map(|(share, _)| share),
+        uptime: used.map(|(_, uptime)| uptime),
     }
 }
 

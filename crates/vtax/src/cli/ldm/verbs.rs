@@ -6,14 +6,78 @@ use clap::{Args, Subcommand};
 use vtax_domain::ConfigName;
 use vtax_model::{topology::Name, units::ByteSize};
 
-use super::show::{ConstraintFormat, LdmListArgs};
+use super::{
+    host::LabHost,
+    show::{ConstraintFormat, LdmListArgs},
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct LdmArgs {
+    /// Act on this host of a lab instead of this machine: its wires are the links for net-dev
+    #[arg(long = "in", global = true, value_name = "LAB/HOST", help_heading = "Places")]
+    pub(super) within: Option<LabHost>,
+    #[command(subcommand)]
+    pub(super) verb: LdmVerb,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LdmVerb {
     #[command(flatten)]
     Configure(ConfigureVerb),
     #[command(flatten)]
+    Live(LifecycleVerb),
+    #[command(flatten)]
     Show(ShowVerb),
+}
+
+/// The verbs that bind, start, stop and unbind domains.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LifecycleVerb {
+    /// Give domains all that they are to have, without starting them
+    ///
+    /// A domain gets its CPUs, its memory, its virtual NICs and the port of its console; QEMU is there, with its CPUs
+    /// stopped. If something can't be had, the domain gets nothing. Needs root.
+    #[command(name = "bind-domain", visible_alias = "bind")]
+    Bind {
+        /// The domains
+        #[arg(required = true)]
+        domains: Vec<Name>,
+    },
+    /// Take back what domains have; they must not run
+    #[command(name = "unbind-domain", visible_alias = "unbind")]
+    Unbind {
+        /// The domains
+        #[arg(required = true)]
+        domains: Vec<Name>,
+    },
+    /// Start domains that are bound
+    ///
+    /// A domain runs on when this command has ended. When it reboots, it gets what it is to have by then.
+    #[command(name = "start-domain", visible_alias = "start")]
+    Start {
+        /// The domains
+        #[arg(required = true)]
+        domains: Vec<Name>,
+    },
+    /// Stop domains; they stay bound
+    #[command(name = "stop-domain", visible_alias = "stop")]
+    Stop {
+        /// Stop them at once; otherwise their systems are asked to shut down, and have a minute for that
+        #[arg(short)]
+        force: bool,
+        /// The domains
+        #[arg(required = true)]
+        domains: Vec<Name>,
+    },
+    /// Watch a domain as long as it runs (started by `vtax ldm start`)
+    #[command(hide = true)]
+    Supervise {
+        /// The domain
+        domain: Name,
+    },
+    /// Take back what all domains of a lab's host have (started by `vtax lab down`)
+    #[command(hide = true)]
+    Release,
 }
 
 /// Words of which some are `key=value`.

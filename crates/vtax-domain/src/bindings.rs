@@ -1,0 +1,57 @@
+//! What a domain has while it is bound.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use vtax_guest::threads::GuestPins;
+use vtax_model::{domain::Constraints, topology::Name, units::ByteSize};
+
+/// What a domain has. It is stored with the domain's journal, and gone with the next boot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bindings {
+    /// The domain.
+    pub domain: Name,
+    /// Its number, which no other bound domain has.
+    pub id: u32,
+    /// What it was to have when it was bound. What was changed since is pending.
+    pub constraints: Constraints,
+    /// Its virtual CPUs.
+    pub vcpus: u32,
+    /// The host's CPUs that it has for itself; it shares CPUs if there are none.
+    pub cpus: BTreeSet<u32>,
+    /// Its memory.
+    pub memory: ByteSize,
+    /// The host's ends of its virtual NICs.
+    pub nics: Vec<BoundNic>,
+    /// Where its console is.
+    pub console: Option<BoundConsole>,
+}
+
+/// The host's end of a virtual NIC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundNic {
+    /// The vnet.
+    pub vnet: Name,
+    /// Its link on the host.
+    pub tap: String,
+    /// The link of its switch.
+    pub switch: String,
+}
+
+/// Where a console is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundConsole {
+    /// The console service.
+    pub service: Name,
+    /// The group of consoles.
+    pub group: Name,
+    /// The port of the group.
+    pub port: u16,
+}
+
+impl Bindings {
+    /// Where its vCPUs run: on its own CPUs, if it has some.
+    pub fn pins(&self) -> GuestPins {
+        GuestPins { cpus: self.cpus.iter().copied().collect(), ..GuestPins::default() }
+    }
+}

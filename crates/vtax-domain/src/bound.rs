@@ -1,0 +1,126 @@
+//! The domains that have something of this host, as their journals tell.
+
+use std::{fs, path::Path, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use vtax_guest::{launch::Launch, process::Qemu};
+use vtax_journal::{BatchState, JournalState, Snapshot};
+use vtax_model::{domain::DomainState, topology::Name};
+use vtax_sys::{clock::boottime_ns, cpu::program_times, process::ProcessId};
+
+use crate::{bindings::Bindings, error::BindError, step::DomainStep};
+
+/// A domain that is bound, or was while a vtax that bound or unbound it was killed.
+#[derive(Debug)]
+pub struct BoundDomain {
+    /// What it has.
+    pub bindings: Bindings,
+    /// Whether a vtax that bound or unbound it was killed on the way.
+    pub(crate) is_abandoned: bool,
+    /// Its QEMU as it was started last.
+    pub(crate) guest: Option<RecordedGuest>,
+    /// Since when it runs.
+    pub(crate) started: Option<Started>,
+}
+
+/// QEMU as the journal has it.
+#[derive(Debug, Clone)]
+pub(crate) struct RecordedGuest {
+    pub(crate) launch: Launch,
+    pub(crate) process: Option<ProcessId>,
+}
+
+/// What is written down when a domain is started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Started {
+    /// The time since the host's boot.
+    pub(crate) at: Duration,
+    /// Whether the system in it has spoken up.
+    pub(crate) is_up: bool,
+}
+
+impl BoundDomain {
+    pub(crate) fn of(snapshot: Snapshot<DomainStep>, directory: &Path) -> Option<BoundDomain> {
+        let about = snapshot.header.as_ref()?.about.clone();
+        let bindings: Bindings = serde_json::from_value(about).ok()?;
+        let guest = snapshot.batches().rev().filter(|batch| batch.state() != BatchState::Undone).find_map(|batch| {
+            batch.records.iter().find_map(|record| match &record.step {
+                DomainStep::StartGuest { launch, .. } => {
+                    let receipt = record.progress.receipt();
+                    let process = receipt.and_then(|receipt| receipt.0.as_ref()?.parse().ok());
+                    Some(RecordedGuest { launch: (**launch).clone(), process })
+                }
+                _ => None,
+            })
+        });
+        let started = Started::read(&directory.join(bindings.domain.as_str()));
+        let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
+        Some(BoundDomain { bindings, is_abandoned, guest, started })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Name {
+        &self.bindings.domain
+    }
+
+    /// Its QEMU, if that runs.
+    pub fn qemu(&self) -> Option<Qemu> {
+        let RecordedGuest { launch, process } = self.guest.clone()?;
+        Some(Qemu::attach(launch, process?)).filter(Qemu::is_alive)
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> DomainState {
+        match (&self.guest, &self.started, self.qemu()) {
+            (_, Some(_), Some(_)) => DomainState::Active,
+            (None, ..) => DomainState::Binding,
+            _ => DomainState::Bound,
+        }
+    }
+
+    /// The share of its CPUs' time that it has used since it was started, in percent, and that time.
+    pub fn use_since_start(&self) -> Option<(f64, Duration)> {
+        let (started, qemu) = (self.started.as_ref()?, self.qemu()?);
+        let uptime = since_boot().saturating_sub(started.at);
+        let used = program_times(qemu.process().pid.0).ok()?.busy();
+        let all = uptime.as_secs_f64() * f64::from(self.bindings.vcpus);
+        Some((if all > 0.0 { (100.0 * used.as_secs_f64() / all).min(100.0) } else { 0.0 }, uptime))
+    }
+
+    /// Whether the system in it has spoken up.
+    pub fn is_up(&self) -> bool {
+        self.started.as_ref().is_some_and(|started| started.is_up)
+    }
+}
+
+impl Started {
+    const FILE: &str = "started.json";
+
+    pub(crate) fn now() -> Started {
+        Started { at: since_boot(), is_up: false }
+    }
+
+    fn read(directory: &Path) -> Option<Started> {
+        serde_json::from_slice(&fs::read(directory.join(Started::FILE)).ok()?).ok()
+    }
+
+    /// Replaces the file as a whole: `list` may read it at any moment.
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), BindError> {
+        let path = directory.join(Started::FILE);
+        let written = || {
+            let mut draft = tempfile::NamedTempFile::new_in(directory)?;
+            serde_json::to_writer(&mut draft, self)?;
+            draft.persist(&path).map(drop).map_err(|error| error.error)
+        };
+        written().map_err(BindError::file("write", &path))
+    }
+
+    pub(crate) fn remove(directory: &Path) {
+        // It needn't be there.
+        let _ = fs::remove_file(directory.join(Started::FILE));
+    }
+}
+
+fn since_boot() -> Duration {
+    Duration::from_nanos(boottime_ns())
+}

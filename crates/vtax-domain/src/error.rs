@@ -1,0 +1,123 @@
+//! Why a domain can't be bound, started, stopped or unbound.
+
+use std::{fmt, io, path::Path, path::PathBuf};
+
+use vtax_guest::GuestError;
+use vtax_journal::{ExecuteError, JournalError, UndoBatchError, UndoErrors};
+use vtax_lab::LabError;
+use vtax_model::{
+    domain::{DomainError, DomainState, PortRange},
+    method::Unsupported,
+    topology::Name,
+    units::ByteSize,
+};
+use vtax_sys::SysError;
+
+/// Why a domain can't be bound, started, stopped or unbound.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum BindError {
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Domain(#[from] DomainError),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Store(#[from] crate::store::DomainStoreError),
+    #[error("{domain} is {state}; {remedy}")]
+    #[diagnostic(code("domain-state"))]
+    State { domain: Name, state: DomainState, remedy: &'static str },
+    #[error("{domain} has no memory yet; give it some: vtax ldm set-memory 1G {domain}")]
+    #[diagnostic(code("domain-incomplete"))]
+    NoMemory { domain: Name },
+    #[error("{domain} has no CPUs yet; give it some: vtax ldm set-vcpu 1 {domain}, or set-core for whole cores")]
+    #[diagnostic(code("domain-incomplete"))]
+    NoCpus { domain: Name },
+    #[error("{domain} can't have {wanted} of memory: {available} can be had{who}; give it less, or unbind another")]
+    #[diagnostic(code("not-enough-memory"))]
+    Memory { domain: Name, wanted: ByteSize, available: ByteSize, who: String },
+    #[error("{domain} can't have {wanted} {what}: {free} can be had{who}; give it fewer, or unbind another")]
+    #[diagnostic(code("not-enough-cpus"))]
+    Cpus { domain: Name, wanted: u32, free: usize, what: &'static str, who: String },
+    #[error("the console service {service} has no free port in {ports}; give it more (set-vcc port-range=…)")]
+    #[diagnostic(code("console-port-taken"))]
+    NoPort { service: Name, ports: PortRange },
+    #[error(
+        "{domain} can't have its console at port {port}: the group {group} has it; choose another (set-vcons port=…)"
+    )]
+    #[diagnostic(code("console-port-taken"))]
+    PortInUse { domain: Name, port: u16, group: Name },
+    #[error("{domain} can't run on this host: {0}", unsupported, domain = domain)]
+    #[diagnostic(code("no-guests"))]
+    Unsupported { domain: Name, unsupported: Unsupported },
+    #[error("the link {link} isn't there; plug it in, or name another (set-vsw net-dev=…)")]
+    #[diagnostic(code("no-such-link"))]
+    NoLink { link: String },
+    #[error("the link {link} must stay as it is: {why}; name another (set-vsw net-dev=…)")]
+    #[diagnostic(code("link-in-use"))]
+    LinkInUse { link: String, why: String },
+    #[error("the link {link} has mtu {has}, and the switch {wanted}; first: ip link set {link} mtu {wanted}")]
+    #[diagnostic(code("mtu-too-large"))]
+    LinkMtu { link: String, has: u32, wanted: u32 },
+    #[error("there is a link {link} already that isn't vtax's; rename it, or give the switch another name")]
+    #[diagnostic(code("link-in-use"))]
+    LinkName { link: String },
+    #[error("{object}: {error}")]
+    #[diagnostic(forward(error))]
+    Kernel { object: String, error: Box<SysError> },
+    #[error("can't {operation} {}: {error}", path.display())]
+    #[diagnostic(code("file"))]
+    File { operation: &'static str, path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Guest(#[from] GuestError),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Lab(#[from] LabError),
+    #[error("{object}: {error}")]
+    #[diagnostic(code("not-bound"))]
+    Build { object: Name, error: Box<ExecuteError<BindError>> },
+    #[error(transparent)]
+    #[diagnostic(code("not-unbound"))]
+    Undo(#[from] Box<UndoErrors<BindError>>),
+    #[error(transparent)]
+    #[diagnostic(code("not-unbound"))]
+    UndoBatch(#[from] Box<UndoBatchError<BindError>>),
+    #[error("{domain}: what watches it {why}")]
+    #[diagnostic(code("no-supervisor"))]
+    Supervisor { domain: Name, why: String },
+}
+
+impl BindError {
+    pub(crate) fn kernel(object: impl fmt::Display) -> impl FnOnce(SysError) -> BindError {
+        let object = object.to_string();
+        move |error| BindError::Kernel { object, error: Box::new(error) }
+    }
+
+    pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BindError {
+        let path = path.to_owned();
+        move |error| BindError::File { operation, path, error }
+    }
+
+    /// Whether the user's input is wrong, and not the host.
+    pub fn is_of_input(&self) -> bool {
+        use BindError::*;
+        matches!(
+            self,
+            Domain(_)
+                | State { .. }
+                | NoMemory { .. }
+                | NoCpus { .. }
+                | Memory { .. }
+                | Cpus { .. }
+                | NoPort { .. }
+                | PortInUse { .. }
+                | NoLink { .. }
+                | LinkInUse { .. }
+                | LinkMtu { .. }
+                | LinkName { .. }
+        )
+    }
+}

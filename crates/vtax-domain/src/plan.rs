@@ -1,0 +1,215 @@
+//! What a domain gets when it is bound: a pure function of what it is to have, and of what there is.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use vtax_guest::{
+    LinkName,
+    launch::{Boot, Launch, NicKind, NicLaunch, QemuProgram},
+};
+use vtax_model::{
+    domain::{Configuration, Constraints, CpuDemand, PRIMARY, Switch, VirtualConsole, VirtualNic},
+    guest::{Accelerator, Backend, VirtioNic},
+    topology::Name,
+    units::ByteSize,
+};
+use vtax_sys::netlink::MacAddr;
+
+use crate::{
+    bindings::{Bindings, BoundConsole, BoundNic},
+    capacity::HostCapacity,
+    error::BindError,
+    step::DomainStep,
+    switch,
+};
+
+/// The host's CPUs that no domain can have for itself: something has to run the host.
+const CPUS_OF_PRIMARY: usize = 1;
+/// Memory that no domain can have.
+const MEMORY_OF_PRIMARY: ByteSize = ByteSize(256 << 20);
+/// NICs that can be plugged in while the domain runs.
+const SPARE_PORTS: u32 = 4;
+
+/// What a plan is made from.
+pub(crate) struct BindRequest<'a> {
+    pub(crate) domain: &'a Name,
+    pub(crate) configuration: &'a Configuration,
+    pub(crate) capacity: &'a HostCapacity,
+    /// What the other domains have.
+    pub(crate) others: &'a [Bindings],
+    /// What the domain itself has already, if it is bound anew.
+    pub(crate) own: Option<&'a Bindings>,
+    /// Ports of the host on which somebody else listens.
+    pub(crate) is_free: &'a dyn Fn(u16) -> bool,
+}
+
+/// What runs the domain on this host.
+#[derive(Debug, Clone)]
+pub(crate) struct Engine {
+    pub(crate) qemu: QemuProgram,
+    pub(crate) accel: Accelerator,
+    pub(crate) backend: Backend,
+    pub(crate) boot: Boot,
+    /// The directory of QEMU's files.
+    pub(crate) directory: PathBuf,
+}
+
+/// What the domain gets. Nothing is claimed yet.
+pub(crate) fn bindings(request: &BindRequest<'_>) -> Result<Bindings, BindError> {
+    let BindRequest { domain, configuration, capacity, others, .. } = *request;
+    let constraints = configuration.domain(domain)?;
+    let free_id = || (2..).find(|id| others.iter().all(|other| other.id != *id)).expect("there is a free number");
+    let id = request.own.map_or_else(free_id, |own| own.id);
+    let memory = memory(domain, constraints, request)?;
+    let cpus = cpus(domain, constraints, request)?;
+    let vcpus = match cpus.len() {
+        0 => constraints.vcpus(capacity.threads_per_core()),
+        own => own as u32,
+    };
+    let nics = constraints.vnets.iter().map(|vnet| BoundNic {
+        vnet: vnet.name.clone(),
+        tap: format!("vnet{id}.{}", vnet.id),
+        switch: switch::link_name(&vnet.switch),
+    });
+    Ok(Bindings {
+        domain: domain.clone(),
+        id,
+        constraints: constraints.clone(),
+        vcpus,
+        cpus,
+        memory,
+        nics: nics.collect(),
+        console: console(request, constraints)?,
+    })
+}
+
+/// The steps that give it the host's ends of its virtual NICs.
+pub(crate) fn nic_steps(bindings: &Bindings, configuration: &Configuration) -> Result<Vec<DomainStep>, BindError> {
+    let step = |(vnet, nic): (&VirtualNic, &BoundNic)| {
+        let switch = configuration.switch(&vnet.switch)?;
+        Ok(DomainStep::CreateTap {
+            link: nic.tap.clone(),
+            switch: nic.switch.clone(),
+            mtu: vnet.mtu_on(switch),
+            mark: switch::mark(&bindings.domain),
+        })
+    };
+    bindings.constraints.vnets.iter().zip(&bindings.nics).map(step).collect()
+}
+
+/// How QEMU is started: with its CPUs stopped.
+pub(crate) fn launch(bindings: &Bindings, configuration: &Configuration, engine: Engine) -> Result<Launch, BindError> {
+    let Engine { qemu, accel, backend, boot, directory } = engine;
+    let nics = bindings.constraints.vnets.iter().zip(&bindings.nics);
+    let nics = nics.map(|(vnet, bound)| Ok(nic(vnet, bound, configuration.switch(&vnet.switch)?, backend)));
+    Ok(Launch {
+        name: bindings.domain.clone(),
+        directory,
+        qemu,
+        accel,
+        vcpus: bindings.vcpus,
+        memory: bindings.memory,
+        hugepages: false,
+        node: None,
+        boot,
+        nics: nics.collect::<Result<_, BindError>>()?,
+        devices: Vec::new(),
+        server: None,
+        seed: None,
+        spare_ports: SPARE_PORTS,
+        paused: true,
+        has_events: true,
+    })
+}
+
+fn nic(vnet: &VirtualNic, bound: &BoundNic, switch: &Switch, backend: Backend) -> NicLaunch {
+    let nic = VirtioNic { backend: Some(backend), ..VirtioNic::default() };
+    let slot = u8::try_from(VirtualNic::FIRST_SLOT + vnet.id).expect("there are 16 numbers");
+    NicLaunch {
+        mac: MacAddr(vnet.mac.octets()),
+        kind: NicKind::Virtio { tap: LinkName::new(&bound.tap), nic },
+        slot: Some(slot),
+        host_mtu: Some(vnet.mtu_on(switch)),
+    }
+}
+
+fn memory(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -> Result<ByteSize, BindError> {
+    let wanted = constraints.memory.ok_or_else(|| BindError::NoMemory { domain: domain.clone() })?;
+    let own = request.own.map_or(0, |own| own.memory.0);
+    let available = ByteSize((request.capacity.available.0 + own).saturating_sub(MEMORY_OF_PRIMARY.0));
+    if wanted <= available {
+        return Ok(wanted);
+    }
+    let has = |other: &Bindings| format!("{} has {}", other.domain, other.memory);
+    let who = request.others.iter().map(has).collect::<Vec<_>>().join(", ");
+    Err(BindError::Memory { domain: domain.clone(), wanted, available, who: after_colon(&who) })
+}
+
+/// The CPUs of whole cores that nobody has.
+fn cpus(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -> Result<BTreeSet<u32>, BindError> {
+    let taken: BTreeSet<u32> = request.others.iter().flat_map(|other| &other.cpus).copied().collect();
+    let free: Vec<&Vec<u32>> =
+        request.capacity.cores.iter().filter(|core| core.iter().all(|cpu| !taken.contains(cpu))).collect();
+    match constraints.cpus {
+        None => Err(BindError::NoCpus { domain: domain.clone() }),
+        Some(CpuDemand::Cores(wanted)) => {
+            // The first core stays with the host: much of the kernel's own work runs there.
+            let can_be = free.len().saturating_sub(CPUS_OF_PRIMARY);
+            if wanted as usize > can_be {
+                return Err(no_cpus(domain, wanted, can_be, "cores", request));
+            }
+            Ok(free[free.len() - wanted as usize..].iter().flat_map(|core| core.iter().copied()).collect())
+        }
+        Some(CpuDemand::Vcpus(wanted)) => {
+            let shared = request.capacity.cpus().difference(&taken).count();
+            match wanted as usize > shared {
+                true => Err(no_cpus(domain, wanted, shared, "CPUs", request)),
+                false => Ok(BTreeSet::new()),
+            }
+        }
+    }
+}
+
+fn no_cpus(domain: &Name, wanted: u32, free: usize, what: &'static str, request: &BindRequest<'_>) -> BindError {
+    let own = request.others.iter().filter(|other| !other.cpus.is_empty());
+    let who: Vec<String> = own.map(|other| format!("{} has {} CPUs", other.domain, other.cpus.len())).collect();
+    BindError::Cpus { domain: domain.clone(), wanted, free, what, who: after_colon(&who.join(", ")) }
+}
+
+fn after_colon(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {text}") }
+}
+
+/// The port of the domain's group: the one that it names, the one that the group has, or the first free one.
+fn console(request: &BindRequest<'_>, constraints: &Constraints) -> Result<Option<BoundConsole>, BindError> {
+    let BindRequest { domain, configuration, others, is_free, .. } = *request;
+    let VirtualConsole { service, group, port } = &constraints.console;
+    let only = configuration.consoles.iter().next().filter(|_| configuration.consoles.len() == 1);
+    let found = match service {
+        Some(name) => Some((name, configuration.console_service(name)?)),
+        None => only,
+    };
+    let Some((service, serves)) = found.filter(|(_, serves)| serves.domain.as_str() == PRIMARY) else {
+        return Ok(None);
+    };
+    let group = group.as_ref().unwrap_or(domain);
+    let bound = || others.iter().filter_map(|other| other.console.as_ref());
+    let own = request.own.and_then(|own| own.console.as_ref());
+    let of_group = bound().chain(own).find(|console| console.group == *group && console.service == *service);
+    let reserved = configuration.domains.values().filter_map(|other| other.console.port);
+    let reserved: BTreeSet<u16> = reserved.collect();
+    let port = match (port, of_group) {
+        (Some(port), _) => *port,
+        (None, Some(console)) => console.port,
+        (None, None) => {
+            let taken = |port: &u16| bound().any(|console| console.port == *port) || reserved.contains(port);
+            let mut ports = serves.ports.ports().filter(|port| !taken(port));
+            let free = ports.find(|port| is_free(*port));
+            free.ok_or_else(|| BindError::NoPort { service: service.clone(), ports: serves.ports })?
+        }
+    };
+    let other = bound().find(|console| console.port == port && console.group != *group);
+    if let Some(other) = other {
+        return Err(BindError::PortInUse { domain: domain.clone(), port, group: other.group.clone() });
+    }
+    Ok(Some(BoundConsole { service: service.clone(), group: group.clone(), port }))
+}

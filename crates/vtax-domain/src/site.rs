@@ -1,0 +1,218 @@
+//! The kernel as the steps of domains see it: links of this process's network namespace, and QEMUs.
+
+use std::{fs, io, net::IpAddr, time::Duration};
+
+use vtax_guest::{home, launch::Launch, process::Qemu, threads::GuestPins};
+use vtax_journal::Undone;
+use vtax_model::{guest::Mac, units::Mtu};
+use vtax_sys::{
+    netlink::{IfName, Link, LinkChange, LinkKind, MacAddr, NewLink, NewTap, Rtnl, open_tap},
+    netns::{NetNs, Outlive},
+    process::ProcessId,
+};
+
+use crate::{error::BindError, step::StepReceipt};
+
+/// QEMU needs seconds with a PCI device: it maps all memory in the IOMMU, in an emulated server page by page.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// A domain gets this much time to end when what it has is taken back.
+const STOP: Duration = Duration::from_secs(4);
+
+/// The links and QEMUs of this host's domains.
+#[derive(Debug)]
+pub(crate) struct DomainSite {
+    namespace: NetNs,
+    rtnl: Rtnl,
+}
+
+impl DomainSite {
+    /// Works in the network namespace of this process.
+    pub(crate) fn open() -> Result<DomainSite, BindError> {
+        let open = || Ok(DomainSite { namespace: NetNs::current()?, rtnl: Rtnl::open()? });
+        open().map_err(BindError::kernel("the host's network"))
+    }
+
+    /// The link of this name.
+    pub(crate) fn link(&mut self, name: &str) -> Result<Option<Link>, BindError> {
+        let known = if_name(name)?;
+        self.rtnl.link(&known).map_err(BindError::kernel(name))
+    }
+
+    pub(crate) fn create_switch(
+        &mut self,
+        link: &str,
+        mac: Option<Mac>,
+        mtu: Mtu,
+        mark: &str,
+    ) -> Result<StepReceipt, BindError> {
+        let name = if_name(link)?;
+        let new = NewLink {
+            mtu: Some(mtu.get()),
+            mac: mac.map(|mac| MacAddr(mac.octets())),
+            ..NewLink::new(name.clone(), LinkKind::Bridge)
+        };
+        self.rtnl.create_link(&new).map_err(BindError::kernel(link))?;
+        let change = LinkChange { up: Some(true), alias: Some(mark.to_owned()), ..LinkChange::default() };
+        self.rtnl.set_link(&name, &change).map_err(BindError::kernel(link))?;
+        self.receipt(link)
+    }
+
+    /// Checks that a link of the host may become a port of a switch: its addresses would stop working. Returns whether it
+    /// is switched on.
+    pub(crate) fn check_uplink(&mut self, link: &str, mtu: Mtu) -> Result<bool, BindError> {
+        let links = self.rtnl.links().map_err(BindError::kernel(link))?;
+        let addresses = self.rtnl.addresses().map_err(BindError::kernel(link))?;
+        let no_link = || BindError::NoLink { link: link.to_owned() };
+        let found = links.iter().find(|found| found.name.as_str() == link).ok_or_else(no_link)?;
+        let own = addresses.iter().find(|it| it.link == found.index && !is_link_local(it.net.addr()));
+        let above =
+            links.iter().find(|it| it.parent == Some(found.index) && !it.parent_elsewhere && it.index != found.index);
+        let why = match (own, above, found.master) {
+            _ if link == "lo" => Some("it is the loopback".to_owned()),
+            (Some(address), ..) => Some(format!("it has the address {}, which would stop working", address.net)),
+            (_, Some(above), _) => Some(format!("{} stands on it", above.name)),
+            (_, _, Some(master)) => {
+                let name = links.iter().find(|it| it.index == master).map_or(String::new(), |it| it.name.to_string());
+                Some(format!("it is a port of {name}"))
+            }
+            _ => None,
+        };
+        if let Some(why) = why {
+            return Err(BindError::LinkInUse { link: link.to_owned(), why });
+        }
+        self.check_mtu(link, mtu)?;
+        Ok(found.up)
+    }
+
+    /// Checks that a link of the host carries packets of this size.
+    pub(crate) fn check_mtu(&mut self, link: &str, mtu: Mtu) -> Result<(), BindError> {
+        let has = self.link(link)?.ok_or_else(|| BindError::NoLink { link: link.to_owned() })?.mtu;
+        match has < mtu.get() {
+            true => Err(BindError::LinkMtu { link: link.to_owned(), has, wanted: mtu.get() }),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn take_uplink(&mut self, link: &str, switch: &str) -> Result<StepReceipt, BindError> {
+        let bridge = self.existing(switch)?.index;
+        let change = LinkChange { master: Some(Some(bridge)), up: Some(true), ..LinkChange::default() };
+        self.rtnl.set_link(&if_name(link)?, &change).map_err(BindError::kernel(link))?;
+        self.receipt(link)
+    }
+
+    pub(crate) fn return_uplink(&mut self, link: &str, switch: &str, was_up: bool) -> Result<Undone, BindError> {
+        let (Some(found), Some(bridge)) = (self.link(link)?, self.link(switch)?) else {
+            return Ok(Undone::AlreadyGone);
+        };
+        if found.master != Some(bridge.index) {
+            return Ok(Undone::AlreadyGone);
+        }
+        let change = LinkChange { master: Some(None), up: Some(was_up), ..LinkChange::default() };
+        self.rtnl.set_link(found.index, &change).map_err(BindError::kernel(link))?;
+        Ok(Undone::Reverted)
+    }
+
+    pub(crate) fn create_tap(
+        &mut self,
+        link: &str,
+        switch: &str,
+        mtu: Mtu,
+        mark: &str,
+    ) -> Result<StepReceipt, BindError> {
+        let name = if_name(link)?;
+        let tap = NewTap { name: name.clone(), multi_queue: false };
+        tap.create_in(&self.namespace).map_err(BindError::kernel(link))?;
+        let bridge = self.existing(switch)?.index;
+        let change = LinkChange {
+            alias: Some(mark.to_owned()),
+            mtu: Some(mtu.get()),
+            master: Some(Some(bridge)),
+            up: Some(true),
+            ..LinkChange::default()
+        };
+        self.rtnl.set_link(&name, &change).map_err(BindError::kernel(link))?;
+        self.receipt(link)
+    }
+
+    /// Gives a link of ours another MTU.
+    pub(crate) fn set_mtu(&mut self, link: &str, mtu: Mtu) -> Result<(), BindError> {
+        let change = LinkChange { mtu: Some(mtu.get()), ..LinkChange::default() };
+        self.rtnl.set_link(&if_name(link)?, &change).map_err(BindError::kernel(link))
+    }
+
+    /// Removes a link of ours. Without a receipt the step was interrupted: then a link of this name and kind is ours if
+    /// it has our mark, or none and was never switched on.
+    pub(crate) fn remove_link(
+        &mut self,
+        link: &str,
+        kind: &str,
+        mark: &str,
+        receipt: Option<&StepReceipt>,
+    ) -> Result<Undone, BindError> {
+        let Some(found) = self.link(link)? else { return Ok(Undone::AlreadyGone) };
+        let is_marked = found.alias.as_deref() == Some(mark);
+        let is_new = receipt.is_none() && found.alias.is_none() && !found.up;
+        let is_same = receipt.is_none_or(|receipt| receipt.0 == Some(found.index.0.to_string()));
+        if found.kind.as_deref() != Some(kind) || !(is_marked || is_new) || !is_same {
+            let found = found.alias.unwrap_or_else(|| "a link without a mark".to_owned());
+            return Ok(Undone::Foreign { found });
+        }
+        self.rtnl.delete_link(found.index).map_err(BindError::kernel(link))?;
+        Ok(Undone::Reverted)
+    }
+
+    pub(crate) fn start_guest(&mut self, launch: &Launch, pins: &GuestPins) -> Result<StepReceipt, BindError> {
+        fs::create_dir_all(&launch.directory).map_err(BindError::file("create", &launch.directory))?;
+        let queues = launch.nics.iter().map(|nic| {
+            let Some(tap) = nic.kind.tap() else { return Ok(Vec::new()) };
+            let opened = open_tap(&self.namespace, &if_name(tap.as_str())?, nic.kind.queues());
+            opened.map_err(BindError::kernel(tap.as_str()))
+        });
+        let queues = queues.collect::<Result<Vec<_>, BindError>>()?;
+        let mut qemu = Qemu::start(launch.clone(), queues, Outlive::Yes, |_| Ok(()))?;
+        qemu.wait_ready(PATIENCE)?;
+        if !pins.is_empty() {
+            qemu.pin(pins, PATIENCE)?;
+        }
+        Ok(StepReceipt(Some(qemu.process().to_string())))
+    }
+
+    /// Ends QEMU, and removes its files.
+    pub(crate) fn remove_guest(&mut self, launch: &Launch, receipt: Option<&StepReceipt>) -> Result<Undone, BindError> {
+        let process: Option<ProcessId> = receipt.and_then(|receipt| receipt.0.as_ref()?.parse().ok());
+        let ended = match process {
+            Some(process) => {
+                let mut qemu = Qemu::attach(launch.clone(), process);
+                let was_alive = qemu.is_alive();
+                qemu.stop(STOP)?;
+                was_alive
+            }
+            None => {
+                vtax_guest::process::end_below(&launch.directory).map_err(BindError::kernel(launch.name.as_str()))?
+            }
+        };
+        home::remove(launch)?;
+        match fs::remove_dir_all(&launch.directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(BindError::file("remove", &launch.directory)(error))
+            }
+            _ => Ok(if ended { Undone::Reverted } else { Undone::AlreadyGone }),
+        }
+    }
+
+    fn existing(&mut self, link: &str) -> Result<Link, BindError> {
+        self.rtnl.existing_link(&if_name(link)?).map_err(BindError::kernel(link))
+    }
+
+    fn receipt(&mut self, link: &str) -> Result<StepReceipt, BindError> {
+        Ok(StepReceipt(Some(self.existing(link)?.index.0.to_string())))
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+fn if_name(name: &str) -> Result<IfName, BindError> {
+    name.parse().map_err(BindError::kernel(name))
+}

@@ -1,0 +1,241 @@
+//! The process that watches a running domain: one for each, so that the end of one touches no other.
+//!
+//! It hears from QEMU why the domain stops. A domain that reboots is started anew with what it is to have now; one that
+//! shuts down stays bound. If a domain fails, its failure policy acts on the domains that have it as a master. Without a
+//! supervisor a domain runs on; the next command that changes something gives it another one.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use vtax_guest::{
+    launch::AGENT_PORT_ID,
+    process::Qemu,
+    qmp::{Monitor, QmpEvent},
+};
+use vtax_model::{
+    domain::{Configuration, DomainState, FailurePolicy},
+    topology::Name,
+};
+use vtax_sys::process::{Pid, ProcessId, Signal};
+
+use crate::{
+    bound::Started,
+    domains::{Domains, StopMode},
+    error::BindError,
+    store::DomainStore,
+};
+
+/// What the supervisor prints when the domain runs.
+const READY: &str = "ready";
+/// QEMU answers within this time.
+const ANSWER: Duration = Duration::from_secs(10);
+/// The supervisor looks up this often, even if QEMU says nothing.
+const GLANCE: Duration = Duration::from_secs(3600);
+/// A killed supervisor ends within this time.
+const KILLED: Duration = Duration::from_secs(2);
+
+/// Why a domain has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Its system has asked for a reboot.
+    Reboot,
+    /// Its system has shut down.
+    Shutdown,
+    /// Its QEMU ended in another way.
+    Failure,
+}
+
+/// What the supervisor works with.
+#[derive(Debug)]
+pub struct Supervisor<'a> {
+    /// The host's domains.
+    pub domains: &'a Domains,
+    /// What they are to have.
+    pub store: &'a DomainStore,
+    /// What tells the host from others.
+    pub host: &'a str,
+    /// The program that becomes the first process in a domain without an image.
+    pub agent: &'a Path,
+}
+
+/// Starts a supervisor, and with it the domain.
+pub(crate) fn start(domains: &Domains, domain: &Name) -> Result<(), BindError> {
+    let failed = |why: String| BindError::Supervisor { domain: domain.clone(), why };
+    let program = std::env::current_exe().map_err(|error| failed(format!("has no program ({error})")))?;
+    let mut command = Command::new(program);
+    command.args(domains.supervise()).arg(domain.as_str());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Ctrl-C in the terminal of `ldm start` must not end it.
+    command.process_group(0);
+    let child = command.spawn().map_err(|error| failed(format!("can't be started ({error})")))?;
+    wait_ready(child).map_err(failed)
+}
+
+fn wait_ready(mut child: Child) -> Result<(), String> {
+    let mut line = String::new();
+    let output = child.stdout.take().map(BufReader::new);
+    let heard = output.is_some_and(|mut output| output.read_line(&mut line).is_ok());
+    if heard && line.trim() == READY {
+        return Ok(());
+    }
+    let mut told = String::new();
+    if let Some(mut errors) = child.stderr.take() {
+        // If this can't be read, the exit status below still says something.
+        let _ = errors.read_to_string(&mut told);
+    }
+    let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+    Err(format!("did not start ({status}): {}", told.trim()))
+}
+
+/// Ends the supervisor of a domain. The domain runs on.
+pub(crate) fn end(directory: &Path) {
+    if let Some(process) = living(directory) {
+        // It may have ended by itself meanwhile.
+        let _ = process.signal(Signal::KILL);
+        let _ = process.wait_end(KILLED);
+    }
+    let _ = fs::remove_file(pid_file(directory));
+}
+
+/// The supervisor of a domain, if it lives.
+pub(crate) fn living(directory: &Path) -> Option<ProcessId> {
+    let process: ProcessId = fs::read_to_string(pid_file(directory)).ok()?.trim().parse().ok()?;
+    matches!(process.wait_end(Duration::ZERO), Ok(false)).then_some(process)
+}
+
+fn pid_file(directory: &Path) -> PathBuf {
+    directory.join("supervisor")
+}
+
+/// The command line of a supervisor, but for the domain.
+pub(crate) type SuperviseWords = Vec<OsString>;
+
+impl Supervisor<'_> {
+    /// Starts the domain, unless it runs, and watches it to its end.
+    pub fn supervise(&self, domain: &Name) -> Result<(), BindError> {
+        let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the supervisor"))?;
+        let path = pid_file(&self.domains.directory(domain));
+        fs::write(&path, own.to_string()).map_err(BindError::file("write", &path))?;
+        let mut is_told = false;
+        loop {
+            let (mut qemu, mut events) = self.connect(domain)?;
+            if self.domains.existing(domain)?.state() != DomainState::Active {
+                self.domains.run(domain)?;
+            }
+            if !is_told {
+                // The command that started this process may be gone already.
+                let _ = writeln!(io::stdout(), "{READY}");
+                is_told = true;
+            }
+            let ending = self.watch(domain, &mut events);
+            drop(events);
+            if !self.after(domain, ending, &mut qemu)? {
+                return fs::remove_file(&path).map_err(BindError::file("remove", &path));
+            }
+        }
+    }
+
+    fn connect(&self, domain: &Name) -> Result<(Qemu, Monitor), BindError> {
+        let none = || BindError::Supervisor { domain: domain.clone(), why: "finds no QEMU that runs".to_owned() };
+        let qemu = self.domains.existing(domain)?.qemu().ok_or_else(none)?;
+        let events = Monitor::connect(domain, &qemu.launch().events_socket(), ANSWER)?;
+        Ok((qemu, events))
+    }
+
+    /// Listens until QEMU has ended, and says why.
+    fn watch(&self, domain: &Name, events: &mut Monitor) -> Ending {
+        let mut ending = Ending::Failure;
+        loop {
+            match events.event(Instant::now() + GLANCE) {
+                Ok(Some(event)) if event.name == "SHUTDOWN" => ending = ending_of(&event),
+                Ok(Some(event)) if is_agent(&event) => self.is_up(domain),
+                Ok(_) => {}
+                Err(_) => return ending,
+            }
+        }
+    }
+
+    fn is_up(&self, domain: &Name) {
+        let started = self.domains.existing(domain).ok().and_then(|bound| bound.started);
+        if let Some(started) = started {
+            // It is only shown.
+            let _ = Started { is_up: true, ..started }.write(&self.domains.directory(domain));
+        }
+    }
+
+    /// Whether the domain is started again.
+    fn after(&self, domain: &Name, ending: Ending, qemu: &mut Qemu) -> Result<bool, BindError> {
+        let _ = qemu.death(ANSWER);
+        // Whoever holds the lock has ended this process, if it wanted to do something with the domain.
+        let _lock = self.store.lock().map_err(BindError::Store)?;
+        let configuration = self.store.read(self.host).map_err(BindError::Store)?.configuration;
+        if ending == Ending::Failure {
+            self.act_on_slaves(domain, &configuration);
+        }
+        self.domains.renew(domain, &configuration, self.agent)?;
+        Ok(ending == Ending::Reboot)
+    }
+
+    /// What the failure policy of a domain does to those that have it as a master. One that can't be reached is
+    /// none that could be harmed by it.
+    fn act_on_slaves(&self, domain: &Name, configuration: &Configuration) {
+        let Ok(constraints) = configuration.domain(domain) else { return };
+        for slave in configuration.slaves(domain) {
+            let _ = self.act_on(slave, constraints.failure_policy, configuration);
+        }
+    }
+
+    fn act_on(&self, slave: &Name, policy: FailurePolicy, configuration: &Configuration) -> Result<(), BindError> {
+        let bound = self.domains.existing(slave)?;
+        let (DomainState::Active, Some(mut qemu)) = (bound.state(), bound.qemu()) else { return Ok(()) };
+        match policy {
+            FailurePolicy::Ignore => Ok(()),
+            FailurePolicy::Panic => Ok(qemu.monitor(ANSWER)?.inject_nmi()?),
+            FailurePolicy::Reset => Ok(qemu.monitor(ANSWER)?.reset()?),
+            FailurePolicy::Stop => self.domains.stop(slave, StopMode::Hard, configuration, self.agent),
+        }
+    }
+}
+
+/// Why QEMU ends, as it says (`ShutdownCause`).
+fn ending_of(event: &QmpEvent) -> Ending {
+    match event.data.get("reason").and_then(|reason| reason.as_str()) {
+        Some("guest-reset" | "host-qmp-system-reset" | "subsystem-reset") => Ending::Reboot,
+        Some("guest-shutdown" | "host-qmp-quit") => Ending::Shutdown,
+        _ => Ending::Failure,
+    }
+}
+
+/// Whether a program in the domain has opened the agent's port.
+fn is_agent(event: &QmpEvent) -> bool {
+    let is = |key: &str, wanted: &serde_json::Value| event.data.get(key) == Some(wanted);
+    event.name == "VSERPORT_CHANGE" && is("id", &AGENT_PORT_ID.into()) && is("open", &true.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(text: &str) -> QmpEvent {
+        serde_json::from_str(text).expect("an event")
+    }
+
+    #[test]
+    fn qemu_says_why_it_ends() {
+        let shutdown = |reason| ending_of(&event(&format!(r#"{{"event":"SHUTDOWN","data":{{"reason":"{reason}"}}}}"#)));
+        assert_eq!(shutdown("guest-reset"), Ending::Reboot);
+        assert_eq!(shutdown("guest-shutdown"), Ending::Shutdown);
+        assert_eq!(shutdown("guest-panic"), Ending::Failure);
+        assert_eq!(shutdown("host-signal"), Ending::Failure);
+        assert_eq!(ending_of(&event(r#"{"event":"SHUTDOWN"}"#)), Ending::Failure);
+        assert!(is_agent(&event(r#"{"event":"VSERPORT_CHANGE","data":{"open":true,"id":"port"}}"#)));
+        assert!(!is_agent(&event(r#"{"event":"VSERPORT_CHANGE","data":{"open":false,"id":"port"}}"#)));
+    }
+}
