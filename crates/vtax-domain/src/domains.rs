@@ -344,7 +344,12 @@ impl Domains {
                 name.parse().map_or(Ok(()), |name| self.remove_switch(&name))?;
             }
         }
-        Ok(())
+        match fs::remove_dir_all(&self.folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(BindError::file("remove", &self.folder)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes the link of a switch, if it isn't there yet.

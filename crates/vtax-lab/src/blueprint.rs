@@ -134,23 +134,6 @@ impl PlannedLink {
 }
 
 impl Blueprint {
-    /// A lab without hosts, links and addresses.
-    pub(crate) fn bare(lab: Name) -> Blueprint {
-        const NO_ADDRESSES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 32);
-        Blueprint {
-            lab,
-            mtu: Mtu::ETHERNET,
-            addresses: NO_ADDRESSES,
-            hosts: Vec::new(),
-            zones: Vec::new(),
-            guests: Vec::new(),
-            links: Vec::new(),
-            wires: Vec::new(),
-            endpoints: Vec::new(),
-            tunnels: Vec::new(),
-        }
-    }
-
     /// Whether a link is one end of a cable and a guest has the other end to itself.
     pub(crate) fn ends_in_guest(&self, place: &Place) -> bool {
         let far = |wire: &PlannedWire| {

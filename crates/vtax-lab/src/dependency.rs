@@ -92,11 +92,20 @@ impl Ties {
         let attached = planned.and_then(|guest| service(guest, blueprint, steps));
         let masters = planned.map_or(&[][..], |guest| &guest.masters).iter();
         let masters = masters.map(|guest| Dependency::Master { guest: guest.clone() });
-        let blocked_by = blockers(launch, planned.map(|guest| &guest.attach));
-        Ties {
-            depends_on: attached.into_iter().chain(masters).collect(),
-            migration: Migration { live: blocked_by.is_empty(), blocked_by, needs: needs(launch) },
-        }
+        let migration = Migration::of(launch, planned.map(|guest| &guest.attach));
+        Ties { depends_on: attached.into_iter().chain(masters).collect(), migration }
+    }
+
+    /// The ties of a guest that is in no lab.
+    pub(crate) fn alone(launch: &Launch) -> Ties {
+        Ties { depends_on: Vec::new(), migration: Migration::of(launch, None) }
+    }
+}
+
+impl Migration {
+    fn of(launch: &Launch, attach: Option<&Attach>) -> Migration {
+        let blocked_by = blockers(launch, attach);
+        Migration { live: blocked_by.is_empty(), blocked_by, needs: needs(launch) }
     }
 }
 

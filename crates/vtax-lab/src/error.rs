@@ -24,6 +24,9 @@ pub enum LabError {
     #[error("lab `{lab}` has no guest `{guest}` that was started; vtax lab list shows its guests")]
     #[diagnostic(code("no-such-guest"))]
     NoGuest { lab: Name, guest: Name },
+    #[error("`{name}` is {what} and no lab; vtax lab list shows the labs")]
+    #[diagnostic(code("no-such-lab"))]
+    NoLab { name: Name, what: &'static str },
     #[error("cannot {operation} {path}: {error}")]
     #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },

@@ -30,17 +30,18 @@ pub mod blueprint;
 pub mod dependency;
 pub mod error;
 pub mod facts;
+mod holding;
 pub mod inventory;
 pub mod io;
 pub mod lab;
 mod limit;
+mod live_holding;
 mod mark;
 mod nic;
 mod path;
 pub mod place;
 pub mod plan;
 mod processes;
-mod record;
 mod script;
 pub mod server;
 mod site;
@@ -52,8 +53,13 @@ pub mod world;
 pub use blueprint::{LabEndpoint, PlannedGuest};
 pub use error::LabError;
 pub use facts::Facts;
-pub use inventory::{CleanNote, CleanReport, GuestState, GuestSummary, LabState, LabSummary, clean, keeper_main, list};
+pub use holding::MadeVfs;
+pub use inventory::{
+    CleanNote, CleanReport, GuestState, GuestSummary, HoldingSummary, HoldingWhat, LabState, LabSummary, clean,
+    keeper_main, list,
+};
 pub use lab::Lab;
+pub use live_holding::LiveHolding;
 pub use nic::{availability, guest_availability, no_cable};
 pub use place::Place;
 pub use plan::{NicError, Plan, PlanError, plan};

@@ -1,7 +1,7 @@
-//! The emulated server: a lab of one guest, which is a whole machine with NICs that are cabled in pairs.
+//! The emulated server: a guest that is a whole machine with NICs that are cabled in pairs.
 //!
-//! The lab has no wires and no endpoints here: the vtax that runs in the server builds labs of its own. Like
-//! any other lab it has a journal, an owner and last words, and can be an ordinary user's.
+//! The vtax that runs in the server builds the labs in it. Like a lab, the server has a journal, an owner and last
+//! words, and can be an ordinary user's.
 
 use std::path::{Path, PathBuf};
 
@@ -16,17 +16,16 @@ use vtax_guest::{
 use vtax_model::{guest::System, method::Unsupported, server::ServerSpec, topology::Name, units::ByteSize};
 
 use crate::{
-    blueprint::Blueprint,
     error::LabError,
     facts::{GuestFacts, QemuFacts},
-    lab::Lab,
-    plan::Plan,
+    holding::Holding,
+    live_holding::LiveHolding,
     step::LabStep,
     survey::GuestNeeds,
-    world::World,
+    world::{Lifetime, World},
 };
 
-/// The name of the kept server's lab.
+/// The name of the kept server.
 pub const KEPT: &str = "emulated";
 const GUEST: &str = "server";
 /// The namespace that QEMU runs in. It has no links, since QEMU itself connects the NICs.
@@ -67,13 +66,15 @@ pub enum ServerError {
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct ServerPlan {
-    pub plan: Plan,
+    pub name: Name,
+    pub spec: ServerSpec,
     pub qemu: QemuFacts,
+    launch: Launch,
 }
 
 /// Plans a server. What it and its guests boot is put into the cache, since unpacking takes long in the server.
 pub fn plan(
-    lab: &Name,
+    name: &Name,
     spec: &ServerSpec,
     world: &World,
     agent: &Path,
@@ -87,13 +88,21 @@ pub fn plan(
     let qemu = check(spec, &facts)?;
     let boot = facts.boot(&system, "virtio_net").map_err(ServerError::Unsupported)?;
     let initramfs = image::build(&Kernel::find(kernel)?, agent, &server_drivers(), Tools::None)?;
-    let directory = facts.labs.join(lab.as_str()).join("guests").join(GUEST);
-    Ok(ServerPlan { plan: lab_of(lab, launch(spec, &qemu, with_initramfs(boot, initramfs), directory)), qemu })
+    let directory = facts.labs.join(name.as_str()).join("guests").join(GUEST);
+    let launch = launch(spec, &qemu, with_initramfs(boot, initramfs), directory);
+    Ok(ServerPlan { name: name.clone(), spec: *spec, qemu, launch })
 }
 
-/// The server's QEMU; [`LabError::NoGuest`] if the lab is no emulated server.
-pub fn server(lab: &Lab) -> Result<Qemu, LabError> {
-    lab.guest(&name(GUEST))
+impl ServerPlan {
+    /// Starts the server.
+    pub fn up(self, world: &World, lifetime: Lifetime) -> Result<LiveHolding, LabError> {
+        LiveHolding::up(world, &self.name, Holding::Server(self.spec), steps(self.launch), lifetime)
+    }
+}
+
+/// The server's QEMU; [`LabError::NoGuest`] if this is no emulated server.
+pub fn server(held: &LiveHolding) -> Result<Qemu, LabError> {
+    held.guest(&name(GUEST))
 }
 
 /// Checks that this machine can have such a server.
@@ -137,12 +146,11 @@ fn launch(spec: &ServerSpec, qemu: &QemuFacts, boot: Boot, directory: PathBuf) -
     }
 }
 
-fn lab_of(lab: &Name, launch: Launch) -> Plan {
+fn steps(launch: Launch) -> Vec<LabStep> {
     let host = name(HOST);
-    let blueprint = Blueprint { hosts: vec![host.clone()], ..Blueprint::bare(lab.clone()) };
     let namespace = LabStep::CreateNamespace { namespace: host.clone() };
     let start = LabStep::StartGuest { host, launch: Box::new(launch), pins: GuestPins::default() };
-    Plan { blueprint, steps: vec![namespace, start] }
+    vec![namespace, start]
 }
 
 fn name(text: &str) -> Name {
@@ -202,17 +210,16 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_lab_of_one_guest_that_fits_every_other() {
+    fn it_is_one_guest_in_a_namespace_of_its_own() {
         let spec = ServerSpec::default();
         let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
         let qemu = facts().qemu.expect("there is one");
-        let plan = lab_of(&name(KEPT), launch(&spec, &qemu, with_initramfs(boot, "/server".into()), "/run/g".into()));
-        let [LabStep::CreateNamespace { namespace }, LabStep::StartGuest { host, launch, .. }] = &plan.steps[..] else {
-            panic!("{plan}")
+        let steps = steps(launch(&spec, &qemu, with_initramfs(boot, "/server".into()), "/run/g".into()));
+        let [LabStep::CreateNamespace { namespace }, start @ LabStep::StartGuest { host, launch, .. }] = &steps[..]
+        else {
+            panic!("{steps:?}")
         };
         assert_eq!((namespace, launch.server, launch.vcpus), (host, Some(spec), spec.cpus));
-        assert!(plan.to_string().contains(" 10</k 11</server\n"), "{plan}");
-        let other: ipnet::Ipv4Net = "198.18.0.0/24".parse().expect("a range");
-        assert!(!other.contains(&plan.blueprint.addresses) && !plan.blueprint.addresses.contains(&other));
+        assert!(start.to_string().ends_with(" 10</k 11</server"), "{start}");
     }
 }

@@ -28,7 +28,7 @@ impl Facts {
         let labs = inventory::list(world)?;
         let mut in_use = own_networks().map_err(LabError::kernel("this machine"))?;
         in_use.extend(
-            labs.iter().filter_map(|lab| Some(InUse { net: lab.addresses?, by: format!("lab `{}`", lab.name) })),
+            labs.iter().filter_map(|lab| Some(InUse { net: lab.addresses()?, by: format!("lab `{}`", lab.name) })),
         );
         let rate_limit = vtax_sys::netlink::probe_tbf().err().map(|error| error.to_string());
         let kinds = Self::KINDS.into_iter().map(|kind| (kind.to_owned(), why_not(kind)));

@@ -77,6 +77,12 @@ impl World {
         self.run.join(name)
     }
 
+    /// The names of all folders beside those of labs.
+    pub fn folders(&self) -> Result<Vec<String>, LabError> {
+        let entries = fs::read_dir(&self.run).map_err(LabError::file("read", &self.run))?;
+        Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    }
+
     /// Where labs have their directories.
     pub(crate) fn labs(&self) -> PathBuf {
         self.run.join("labs")

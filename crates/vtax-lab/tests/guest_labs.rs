@@ -88,7 +88,7 @@ fn guests_come_with_their_lab_and_go_with_it() {
     let mut lab = up(&world, &topology, Lifetime::Kept);
 
     let summary = list(&world).expect("a list").into_iter().find(|lab| lab.name == name("guests")).expect("it is up");
-    let [web, db] = summary.guests.as_slice() else { panic!("two guests: {:?}", summary.guests) };
+    let [web, db] = summary.guests() else { panic!("two guests: {:?}", summary.guests()) };
     assert_eq!((&web.name, web.state, web.memory), (&name("web"), GuestState::Running, ByteSize(192 << 20)));
     assert_eq!((web.vcpus, web.cpus.as_slice(), db.host.as_str()), (2, &[0][..], "peer"));
     assert_eq!(processes("guests").len(), 2);
@@ -187,7 +187,7 @@ fn guests_of_a_killed_process_go(lab: &str, when: &str) {
     let guests = processes(lab);
     assert_eq!(guests.len(), 8, "guests outlive who made them");
     let summary = list(&world).expect("a list").into_iter().find(|known| known.name == name(lab)).expect("known");
-    assert_eq!((summary.state, summary.guests.len()), (LabState::Abandoned, 8));
+    assert_eq!((&summary.state, summary.guests().len()), (&LabState::Abandoned, 8));
     let report = clean(&world, Some(&name(lab))).expect("a report");
     assert!(report.failures.is_empty(), "{:?}", report.failures);
     assert_eq!(report.removed, [name(lab)]);

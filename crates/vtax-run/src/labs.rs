@@ -10,7 +10,9 @@ use std::{
 use miette::miette;
 use vtax_agent::link::{AgentError, AgentLink};
 use vtax_guest::{GuestError, process::Qemu};
-use vtax_lab::{Facts, GuestNeeds, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean, list, plan};
+use vtax_lab::{
+    Facts, GuestNeeds, HoldingSummary, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean, list, plan,
+};
 use vtax_model::{
     foreign::ForeignText,
     topology::{Name, Topology},
@@ -30,15 +32,24 @@ pub(crate) const DYING: Duration = Duration::from_secs(1);
 
 /// A lab that is up.
 pub fn open(world: &World, name: &Name) -> Result<Lab, Stop> {
-    let labs = list(world).or_infrastructure()?;
-    if !labs.iter().any(|lab| lab.name == *name) {
-        return Err(Stop::input(miette!(
+    find(world, name)?;
+    Lab::open(world, name).map_err(|error| match error {
+        LabError::NoLab { .. } => Stop::input(error),
+        error => Stop::infrastructure(error),
+    })
+}
+
+/// A lab, or something else that has a journal.
+pub fn find(world: &World, name: &Name) -> Result<HoldingSummary, Stop> {
+    let mut held = list(world).or_infrastructure()?;
+    match held.iter().position(|other| other.name == *name) {
+        Some(index) => Ok(held.swap_remove(index)),
+        None => Err(Stop::input(miette!(
             code = "no-such-lab",
             "there is no lab `{name}`; {}",
-            there_is(labs.iter().map(|lab| &lab.name))
-        )));
+            there_is(held.iter().map(|other| &other.name))
+        ))),
     }
-    Lab::open(world, name).or_infrastructure()
 }
 
 /// The names that there are, for an error about one that is missing.

@@ -28,10 +28,7 @@ use vtax_agent::{
     protocol::{Signal, Stream},
 };
 use vtax_guest::process::Qemu;
-use vtax_lab::{
-    GuestState, Lab, LabState, LabSummary, Lifetime, World, list,
-    server::{self, ServerPlan},
-};
+use vtax_lab::{GuestState, GuestSummary, HoldingSummary, LabState, Lifetime, LiveHolding, World, list, server};
 use vtax_model::{foreign::ForeignText, run::EmulatedServer, server::ServerSpec, topology::Name, units::Span};
 
 use crate::{
@@ -91,7 +88,7 @@ pub struct ServerSite {
 /// A server that is up, for this process alone.
 pub struct EmulatedServerUp {
     /// Removed with this value, unless it is kept.
-    lab: Lab,
+    held: LiveHolding,
     qemu: Qemu,
     link: Arc<AgentLink>,
     events: RunEvents,
@@ -132,11 +129,12 @@ impl ServerRequest<'_> {
     }
 
     fn find(&self, world: &World) -> Result<Option<EmulatedServerUp>, Stop> {
-        let kept = list(world).or_infrastructure()?.into_iter().filter(|lab| lab.name.as_str() == server::KEPT);
-        let kept = kept.filter(|lab| lab.state == LabState::Kept).flat_map(|lab| lab.guests);
-        let Some(kept) = kept.filter(|guest| guest.state == GuestState::Running).find_map(|guest| guest.server) else {
-            return Ok(None);
+        let runs = |guest: &GuestSummary| guest.state == GuestState::Running;
+        let is_up = |held: &HoldingSummary| {
+            held.name.as_str() == server::KEPT && held.state == LabState::Kept && held.guests().iter().any(runs)
         };
+        let held = list(world).or_infrastructure()?.into_iter().find(is_up);
+        let Some(kept) = held.and_then(|held| held.server()) else { return Ok(None) };
         let any = self.spec.is_any() && !self.exact;
         if self.spec != kept && !any {
             return match self.stay {
@@ -147,8 +145,8 @@ impl ServerRequest<'_> {
                 ))),
             };
         }
-        let lab = Lab::open(world, &kept_name()).or_infrastructure()?;
-        let server = self.attach(lab, true)?;
+        let held = LiveHolding::open(world, &kept_name()).or_infrastructure()?;
+        let server = self.attach(held, true)?;
         self.events.tell(format_args!("server: {kept} is up already and is used"));
         Ok(Some(server))
     }
@@ -162,37 +160,37 @@ impl ServerRequest<'_> {
         remove_abandoned_servers(world, self.events)?;
         let phases = Phases::of("server", self.events);
         let agent = self.locations.agent_program()?;
-        let planned = server::plan(&name, &self.spec, world, &agent, self.kernel);
-        let ServerPlan { plan, qemu: facts } = planned.or_infrastructure()?;
+        let plan = server::plan(&name, &self.spec, world, &agent, self.kernel).or_infrastructure()?;
+        let no_kvm = plan.qemu.no_kvm.clone();
         phases.done("images made");
-        let lab = Lab::up(world, plan, lifetime).or_infrastructure()?;
-        let mut qemu = server::server(&lab).or_infrastructure()?;
+        let held = plan.up(world, lifetime).or_infrastructure()?;
+        let mut qemu = server::server(&held).or_infrastructure()?;
         let process = qemu.process();
         interrupt.on_ask(move || {
             // One that has ended already needs no signal.
             let _ = process.signal(vtax_sys::process::Signal::TERM);
         });
         wait_for_agent(&mut qemu, None, self.events).or_infrastructure()?;
-        write_machine(&qemu, facts.no_kvm).or_infrastructure()?;
-        let server = self.attach(lab, false)?;
+        write_machine(&qemu, no_kvm).or_infrastructure()?;
+        let server = self.attach(held, false)?;
         server.write_own_description().or_infrastructure()?;
         server.make_functions(self.spec.vfs).or_infrastructure()?;
         phases.done(&format!("{} booted", self.spec));
         Ok(server)
     }
 
-    fn attach(&self, lab: Lab, found: bool) -> Result<EmulatedServerUp, Stop> {
-        let qemu = server::server(&lab).or_infrastructure()?;
+    fn attach(&self, held: LiveHolding, found: bool) -> Result<EmulatedServerUp, Stop> {
+        let qemu = server::server(&held).or_infrastructure()?;
         let lock = take_lock(&qemu).or_infrastructure()?;
         let machine = read_machine(&qemu).or_infrastructure()?;
         let spec = qemu
             .launch()
             .server
-            .ok_or_else(|| miette!(code = "defect", "the lab is no emulated server"))
+            .ok_or_else(|| miette!(code = "defect", "the guest is no emulated server"))
             .or_infrastructure()?;
         let link = Arc::new(connect("the emulated server", &qemu).or_infrastructure()?);
         let events = self.events.clone();
-        Ok(EmulatedServerUp { lab, qemu, link, events, spec, machine, found, _lock: lock })
+        Ok(EmulatedServerUp { held, qemu, link, events, spec, machine, found, _lock: lock })
     }
 }
 
@@ -255,13 +253,13 @@ impl EmulatedServerUp {
 
     /// Lets it stay up when this process ends.
     pub fn keep(&mut self) -> Result<(), Stop> {
-        self.lab.keep().or_infrastructure()
+        self.held.keep().or_infrastructure()
     }
 
     pub(crate) fn leave(self) -> miette::Result<()> {
-        let EmulatedServerUp { lab, link, found, .. } = self;
+        let EmulatedServerUp { held, link, found, .. } = self;
         drop(link);
-        if found { Ok(()) } else { Ok(lab.down()?) }
+        if found { Ok(()) } else { Ok(held.down()?) }
     }
 
     /// Writes into the server what it is, so that every result that is measured in it says so.
@@ -317,10 +315,9 @@ fn none_up() -> Stop {
 
 /// Removes the servers of killed vtaxes, which would take memory and CPUs from a new one.
 fn remove_abandoned_servers(world: &World, events: &RunEvents) -> Result<(), Stop> {
-    let is_server = |lab: &LabSummary| lab.guests.iter().any(|guest| guest.server.is_some());
-    let labs = list(world).or_infrastructure()?.into_iter();
-    let mut abandoned = labs.filter(|lab| lab.state == LabState::Abandoned && is_server(lab));
-    abandoned.try_for_each(|lab| remove_abandoned(world, &lab.name, events))
+    let held = list(world).or_infrastructure()?.into_iter();
+    let mut abandoned = held.filter(|held| held.state == LabState::Abandoned && held.server().is_some());
+    abandoned.try_for_each(|server| remove_abandoned(world, &server.name, events))
 }
 
 fn kept_name() -> Name {

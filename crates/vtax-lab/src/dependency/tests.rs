@@ -62,6 +62,6 @@ fn an_emulated_server_lives_in_files_of_its_host() {
         name: "server".parse().expect("a name"),
         ..plan.blueprint.guests[0].launch.clone()
     };
-    let ties = Ties::of(&launch, &plan.blueprint, &plan.steps);
+    let ties = Ties::alone(&launch);
     assert_eq!(told(&ties), " | no: its files, by 9p");
 }

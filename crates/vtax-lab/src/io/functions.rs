@@ -1,6 +1,6 @@
 //! Virtual functions that a user makes and removes by hand, as `ldm create-vf` and `destroy-vf` do.
 //!
-//! A record among the labs says what was made and what the state was before. To remove the functions is to
+//! A record beside those of labs says what was made and what the state was before. To remove the functions is to
 //! undo the record. What a killed vtax left is found and removed as with any lab.
 
 #[cfg(test)]
@@ -17,12 +17,11 @@ use vtax_sys::pci::{PciAddress, PciTree, Sriov};
 
 use super::{IoList, owners::PRIMARY};
 use crate::{
-    blueprint::Blueprint,
     error::LabError,
     facts::{NoDevice, PciDevice, VFIO},
-    inventory::{self, LabState, LabSummary},
-    lab::Lab,
-    plan::Plan,
+    holding::{Holding, MadeVfs},
+    inventory::{self, HoldingSummary, LabState},
+    live_holding::LiveHolding,
     step::LabStep,
     world::{Lifetime, World},
 };
@@ -42,11 +41,11 @@ pub struct NewVfs {
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct VfPlan {
-    pub device: PciAddress,
+    pub made: MadeVfs,
     pub name: String,
     /// Why somebody may notice that they are made, if there is a reason.
     pub warning: Option<String>,
-    pub plan: Plan,
+    pub steps: Vec<LabStep>,
 }
 
 /// Virtual functions that may be removed.
@@ -57,7 +56,7 @@ pub struct Removal {
     /// The names of the functions. The list is empty if only the record is left.
     pub names: Vec<String>,
     /// The record, if vtax made them.
-    record: Option<LabSummary>,
+    record: Option<HoldingSummary>,
 }
 
 /// Why virtual functions can't be made or removed. Nothing has been changed.
@@ -139,18 +138,15 @@ impl IoList {
         mtu(device, sriov, wish.mtu)?;
         let warning = device.kept.as_ref();
         Ok(VfPlan {
-            device: device.device,
+            made: MadeVfs { device: device.device, count },
             name: device.name.clone(),
             warning: warning.map(|why| format!("{why}: its driver may interrupt it for some seconds")),
-            plan: Plan {
-                blueprint: Blueprint::bare(record(device.device)),
-                steps: steps(device.device, sriov, count, set, wish.mtu),
-            },
+            steps: steps(device.device, sriov, count, set, wish.mtu),
         })
     }
 
     /// Checks that all functions of a physical function can be removed. `name` is that, or its only virtual one.
-    pub fn removal(&self, name: &str, labs: &[LabSummary]) -> Result<Removal, VfError> {
+    pub fn removal(&self, name: &str, records: &[HoldingSummary]) -> Result<Removal, VfError> {
         let named = self.facts.find(name).map_err(VfError::Unknown)?;
         let device = named.physfn.and_then(|pf| self.facts.device(pf)).unwrap_or(named);
         physical(device)?;
@@ -165,7 +161,7 @@ impl IoList {
                 return Err(VfError::InUse { name: function.name.clone(), by });
             }
         }
-        let record = labs.iter().find(|lab| lab.name == record(device.device)).cloned();
+        let record = records.iter().find(|other| other.name == record(device.device)).cloned();
         if functions.is_empty() && record.is_none() {
             return Err(VfError::NoneThere { name: device.name.clone() });
         }
@@ -211,8 +207,9 @@ impl IoList {
 impl VfPlan {
     /// Makes them, and leaves them there. After an error all is as before.
     pub fn make(self, world: &World) -> Result<(), LabError> {
-        cleaned(world, &self.plan.blueprint.lab)?;
-        Lab::up(world, self.plan, Lifetime::Kept)?.keep()
+        let name = record(self.made.device);
+        cleaned(world, &name)?;
+        LiveHolding::up(world, &name, Holding::Functions(self.made), self.steps, Lifetime::Kept)?.keep()
     }
 }
 
@@ -225,13 +222,13 @@ impl Removal {
         let Some(record) = &self.record else { return Ok(()) };
         match record.state {
             LabState::Abandoned | LabState::Damaged { .. } => cleaned(world, &record.name),
-            _ => Lab::open(world, &record.name)?.down(),
+            _ => LiveHolding::open(world, &record.name)?.down(),
         }
     }
 
     /// Whether the functions are those that vtax made. If not, somebody has removed those and made others.
     fn is_as_recorded(&self) -> bool {
-        let made = self.record.as_ref().and_then(|record| record.functions);
+        let made = self.record.as_ref().and_then(HoldingSummary::functions);
         made.is_some_and(|made| made.count as usize == self.names.len())
     }
 }

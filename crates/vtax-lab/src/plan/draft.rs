@@ -287,11 +287,16 @@ impl<'a> Draft<'a> {
 
 fn blueprint(topology: &Topology, addresses: Ipv4Net) -> Blueprint {
     Blueprint {
+        lab: topology.name.clone(),
         mtu: topology.mtu,
         addresses,
         hosts: topology.hosts.iter().map(|host| host.name.clone()).collect(),
         zones: topology.zones.iter().map(|zone| zone.name.clone()).collect(),
-        ..Blueprint::bare(topology.name.clone())
+        guests: Vec::new(),
+        links: Vec::new(),
+        wires: Vec::new(),
+        endpoints: Vec::new(),
+        tunnels: Vec::new(),
     }
 }
 

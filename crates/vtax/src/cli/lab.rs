@@ -10,7 +10,7 @@ use std::{ffi::OsString, process::Command};
 
 use clap::Subcommand;
 use miette::{bail, miette};
-use vtax_lab::{CleanReport, Lab, LabEndpoint, Lifetime, World, clean, list};
+use vtax_lab::{CleanReport, Lab, LabEndpoint, Lifetime, LiveHolding, World, clean, list};
 use vtax_model::topology::Name;
 
 use self::wanted::lab_name;
@@ -99,13 +99,11 @@ pub(crate) fn keeper() -> Result<Exit, Stop> {
 fn down(lab: &str) -> Result<Exit, Stop> {
     let name = lab_name(lab)?;
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
-    let made = list(&world).or_infrastructure()?.into_iter().find(|lab| lab.name == name);
-    if let Some(functions) = made.and_then(|lab| lab.functions) {
+    if let Some(functions) = labs::find(&world, &name)?.functions() {
         return io::destroy_record(functions.device);
     }
-    let lab = labs::open(&world, &name)?;
-    ldm::release_hosts(&world, &lab)?;
-    lab.down().or_infrastructure()?;
+    ldm::release_hosts(&world, &name)?;
+    LiveHolding::open(&world, &name).and_then(LiveHolding::down).or_infrastructure()?;
     Ok(Exit::Done)
 }
 

@@ -5,12 +5,9 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::Subcommand;
 use miette::miette;
 use serde::Serialize;
-use vtax_lab::{LabSummary, Lifetime, World, list, server};
+use vtax_lab::{HoldingSummary, Lifetime, LiveHolding, World, list, server};
 use vtax_model::server::ServerSpec;
-use vtax_run::{
-    labs,
-    server::{ServerRequest, Stay},
-};
+use vtax_run::server::{ServerRequest, Stay};
 
 use super::{Locations, answer, in_server, lab};
 use crate::{
@@ -70,29 +67,27 @@ fn up(request: &ServerRequest<'_>) -> Result<Exit, Stop> {
 fn down() -> Result<Exit, Stop> {
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let name = server::KEPT.parse().expect("it is a name");
-    if !list(&world).or_infrastructure()?.iter().any(|lab| lab.name == name) {
+    if !list(&world).or_infrastructure()?.iter().any(|held| held.name == name) {
         let none = "no emulated server is kept; vtax server list shows those that are up";
         return Err(Stop::input(miette!(code = "no-server-up", "{none}")));
     }
-    labs::open(&world, &name)?.down().or_infrastructure()?;
+    LiveHolding::open(&world, &name).and_then(LiveHolding::down).or_infrastructure()?;
     Ok(Exit::Done)
 }
 
 #[derive(Serialize)]
 struct Listed {
     spec: ServerSpec,
-    /// The lab that it is.
     #[serde(flatten)]
-    lab: LabSummary,
+    held: HoldingSummary,
 }
 
 fn show(json: bool) -> Result<Exit, Stop> {
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
-    let labs = list(&world).or_infrastructure()?;
-    let server = |lab: LabSummary| Some(Listed { spec: lab.guests.iter().find_map(|guest| guest.server)?, lab });
-    let servers: Vec<Listed> = labs.into_iter().filter_map(server).collect();
+    let server = |held: HoldingSummary| Some(Listed { spec: held.server()?, held });
+    let servers: Vec<Listed> = list(&world).or_infrastructure()?.into_iter().filter_map(server).collect();
     answer(json, &servers, |servers| match servers.is_empty() {
         true => "There are no emulated servers.\n".to_owned(),
-        false => lab::servers(servers.iter().map(|server| (&server.spec, &server.lab))),
+        false => lab::servers(servers.iter().map(|server| (&server.spec, &server.held))),
     })
 }

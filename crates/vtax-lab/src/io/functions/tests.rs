@@ -18,14 +18,14 @@ fn some(count: u32) -> NewVfs {
 }
 
 fn steps_of(list: &IoList, wish: &NewVfs) -> String {
-    let plan = list.new_vfs(PF, wish).expect("they can be made").plan;
+    let plan = list.new_vfs(PF, wish).expect("they can be made");
     plan.steps.iter().map(|step| format!("{step}\n")).collect()
 }
 
 #[test]
 fn what_is_made_is_recorded_by_its_physical_function() {
     let plan = list(|_| {}).new_vfs(PF, &some(2)).expect("they can be made");
-    assert_eq!(plan.plan.blueprint.lab.as_str(), "io-0000-01-00-1");
+    assert_eq!((record(plan.made.device).as_str(), plan.made.count), ("io-0000-01-00-1", 2));
     assert_eq!((plan.name.as_str(), plan.warning), (PF, None));
 }
 

@@ -13,18 +13,18 @@ use crate::{
 
 /// The only lab that has such a zone, host or guest.
 pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
-    let labs = list(world).or_infrastructure()?;
-    let up = |lab: &&LabSummary| matches!(lab.state, LabState::Kept | LabState::Alive);
-    let has = |lab: &&LabSummary| {
+    let held = list(world).or_infrastructure()?;
+    let up = held.iter().filter(|held| matches!(held.state, LabState::Kept | LabState::Alive));
+    let up: Vec<(&Name, &LabSummary)> = up.filter_map(|held| Some((&held.name, held.lab()?))).collect();
+    let has = |lab: &LabSummary| {
         lab.zones.contains(domain) || lab.hosts.contains(domain) || lab.guests.iter().any(|guest| guest.name == *domain)
     };
-    let up: Vec<&LabSummary> = labs.iter().filter(up).collect();
-    let having: Vec<&Name> = up.iter().copied().filter(has).map(|lab| &lab.name).collect();
+    let having: Vec<&Name> = up.iter().filter(|(_, lab)| has(lab)).map(|(name, _)| *name).collect();
     match having.as_slice() {
         [only] => Ok((*only).clone()),
         [] => {
-            let guests = up.iter().flat_map(|lab| &lab.guests).map(|guest| &guest.name);
-            let domains = up.iter().flat_map(|lab| lab.hosts.iter().chain(&lab.zones)).chain(guests);
+            let guests = up.iter().flat_map(|(_, lab)| &lab.guests).map(|guest| &guest.name);
+            let domains = up.iter().flat_map(|(_, lab)| lab.hosts.iter().chain(&lab.zones)).chain(guests);
             Err(Stop::input(miette!(
                 code = "no-such-domain",
                 "no lab that is up has a zone, host or guest `{domain}`; {}",

@@ -93,7 +93,7 @@ pub(super) fn create(args: &CreateArgs) -> Result<Exit, Stop> {
     if let Some(warning) = &plan.warning {
         tell!("warning: {}: {warning}", plan.name);
     }
-    let device = plan.device;
+    let device = plan.made.device;
     plan.make(&world).or_infrastructure()?;
     tell(device)
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use jiff::Timestamp;
 use vtax_journal::Owner;
-use vtax_lab::{GuestState, GuestSummary, LabState, LabSummary, dependency::Ties};
+use vtax_lab::{GuestState, GuestSummary, HoldingSummary, LabState, dependency::Ties};
 use vtax_model::server::ServerSpec;
 use vtax_report::Column;
 
@@ -13,21 +13,22 @@ use crate::cli::lists::list;
 const MIB: u64 = 1 << 20;
 
 /// The labs, their guests with ties, and virtual functions that were made by hand, as far as there are any.
-pub(super) fn labs(labs: &[LabSummary]) -> String {
-    let (functions, labs): (Vec<&LabSummary>, Vec<&LabSummary>) = labs.iter().partition(|lab| lab.functions.is_some());
+pub(super) fn labs(held: &[HoldingSummary]) -> String {
+    let (functions, labs): (Vec<&HoldingSummary>, Vec<&HoldingSummary>) =
+        held.iter().partition(|held| held.functions().is_some());
     let tables = [labs_table(&labs), guests_table(&labs), ties_table(&labs), functions_table(&functions)];
     tables.into_iter().filter(|table| !table.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-fn labs_table(labs: &[&LabSummary]) -> String {
-    let row = |lab: &&LabSummary| {
+fn labs_table(labs: &[&HoldingSummary]) -> String {
+    let row = |lab: &&HoldingSummary| {
         [
             lab.name.to_string(),
             state(&lab.state).to_owned(),
-            lab.hosts.len().to_string(),
-            lab.zones.len().to_string(),
-            lab.guests.len().to_string(),
-            or_dash(lab.addresses),
+            lab.hosts().len().to_string(),
+            lab.zones().len().to_string(),
+            lab.guests().len().to_string(),
+            or_dash(lab.addresses()),
             or_dash(lab.owner.as_ref().and_then(since)),
             or_dash(lab.owner.as_ref().map(maker)),
         ]
@@ -69,8 +70,8 @@ pub(super) fn state(state: &LabState) -> &'static str {
     }
 }
 
-fn guests_table(labs: &[&LabSummary]) -> String {
-    let row = |(lab, guest): (&LabSummary, &GuestSummary)| {
+fn guests_table(labs: &[&HoldingSummary]) -> String {
+    let row = |(lab, guest): (&HoldingSummary, &GuestSummary)| {
         [
             guest.name.to_string(),
             lab.name.to_string(),
@@ -103,12 +104,12 @@ fn guests_table(labs: &[&LabSummary]) -> String {
     }
 }
 
-fn guests<'a>(labs: &'a [&LabSummary]) -> impl Iterator<Item = (&'a LabSummary, &'a GuestSummary)> {
-    labs.iter().flat_map(|lab| lab.guests.iter().map(move |guest| (*lab, guest)))
+fn guests<'a>(labs: &'a [&HoldingSummary]) -> impl Iterator<Item = (&'a HoldingSummary, &'a GuestSummary)> {
+    labs.iter().flat_map(|lab| lab.guests().iter().map(move |guest| (*lab, guest)))
 }
 
-fn ties_table(labs: &[&LabSummary]) -> String {
-    let row = |(lab, guest): (&LabSummary, &GuestSummary)| {
+fn ties_table(labs: &[&HoldingSummary]) -> String {
+    let row = |(lab, guest): (&HoldingSummary, &GuestSummary)| {
         let [on, migration] = ties(&guest.ties);
         [guest.name.to_string(), lab.name.to_string(), on, migration]
     };
@@ -129,9 +130,9 @@ pub(super) fn ties(ties: &Ties) -> [String; 2] {
 }
 
 /// What `vtax io create-vf` made.
-fn functions_table(records: &[&LabSummary]) -> String {
-    let row = |record: &&LabSummary| {
-        let made = record.functions?;
+fn functions_table(records: &[&HoldingSummary]) -> String {
+    let row = |record: &&HoldingSummary| {
+        let made = record.functions()?;
         Some([
             made.device.to_string(),
             made.count.to_string(),
@@ -153,9 +154,9 @@ fn functions_table(records: &[&LabSummary]) -> String {
 }
 
 /// The labs that are emulated servers, with what kind they are.
-pub(in crate::cli) fn servers<'a>(servers: impl Iterator<Item = (&'a ServerSpec, &'a LabSummary)>) -> String {
-    let row = |(spec, lab): (&ServerSpec, &LabSummary)| {
-        let guest = lab.guests.first()?;
+pub(in crate::cli) fn servers<'a>(servers: impl Iterator<Item = (&'a ServerSpec, &'a HoldingSummary)>) -> String {
+    let row = |(spec, lab): (&ServerSpec, &HoldingSummary)| {
+        let guest = lab.guests().first()?;
         Some([
             spec.to_string(),
             lab.name.to_string(),

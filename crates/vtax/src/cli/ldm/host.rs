@@ -4,7 +4,7 @@ use std::{env, ffi::OsString, fmt, fs, path::PathBuf, process::Command, str::Fro
 
 use miette::miette;
 use vtax_domain::{BindError, BoundDomain, DomainStore, Domains, EditError, LockedStore, StoredState, Supervisor};
-use vtax_lab::{Lab, LabEndpoint, Lifetime, World};
+use vtax_lab::{LabEndpoint, Lifetime, World};
 use vtax_model::{
     domain::{Configuration, DomainError},
     method::DomainKind,
@@ -17,6 +17,9 @@ use crate::exit::{Blamed, Exit, Stop};
 
 /// Set where the network namespace is that of the host that is meant.
 const INSIDE: &str = "VTAX_LDM_INSIDE";
+
+/// The folder of the run-time files of domains.
+const DOMAINS: &str = "domains";
 
 /// A host of a lab, `LAB/HOST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,20 +77,17 @@ impl LabHost {
 }
 
 /// Takes back what domains of the lab's hosts have, before the lab goes down.
-pub(in crate::cli) fn release_hosts(world: &World, lab: &Lab) -> Result<(), Stop> {
-    let name = &lab.blueprint().lab;
-    for host in &lab.blueprint().hosts {
-        let host = LabHost { lab: name.clone(), host: host.clone() };
-        if world.folder(&host.folder("domains")).exists() {
-            let mut command = own_program()?;
-            command.args(["ldm", "--in", &host.to_string(), "release"]);
-            let status = command.status();
-            if !status.as_ref().is_ok_and(|status| status.success()) {
-                return Err(Stop::infrastructure(miette!(
-                    code = "not-unbound",
-                    "the domains of {host} can't be taken back; the lab stays"
-                )));
-            }
+pub(in crate::cli) fn release_hosts(world: &World, lab: &Name) -> Result<(), Stop> {
+    let begin = format!("{DOMAINS}.{lab}.");
+    for folder in world.folders().or_infrastructure()? {
+        let Some(host) = folder.strip_prefix(&begin) else { continue };
+        let within = format!("{lab}/{host}");
+        let status = own_program()?.args(["ldm", "--in", &within, "release"]).status();
+        if !status.is_ok_and(|status| status.success()) {
+            return Err(Stop::infrastructure(miette!(
+                code = "not-unbound",
+                "the domains of {within} can't be taken back, so the lab stays"
+            )));
         }
     }
     Ok(())
@@ -170,7 +170,7 @@ impl LdmHost {
             )));
         }
         let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
-        let folder = self.within.as_ref().map_or("domains".to_owned(), |host| host.folder("domains"));
+        let folder = self.within.as_ref().map_or(DOMAINS.to_owned(), |host| host.folder(DOMAINS));
         Ok(Domains::new(&world, &folder, self.supervise_words()?))
     }
 

@@ -1,0 +1,312 @@
+//! What a journal holds, for a list.
+
+use std::slice;
+
+use ipnet::Ipv4Net;
+use serde::{Serialize, Serializer};
+use vtax_guest::{launch::Launch, process::Qemu, threads::GuestPins};
+use vtax_journal::{JournalError, JournalState, Owner, Record, Snapshot};
+use vtax_model::{guest::Accelerator, server::ServerSpec, topology::Name, units::ByteSize};
+
+use crate::{
+    dependency::Ties,
+    holding::{Holding, HoldingRecord, MadeVfs},
+    site::Receipt,
+    step::LabStep,
+};
+
+/// What a journal holds, in a list.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct HoldingSummary {
+    pub name: Name,
+    pub state: LabState,
+    /// Who made it and since when, as far as its journal says.
+    pub owner: Option<Owner>,
+    pub what: HoldingWhat,
+}
+
+/// What it is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HoldingWhat {
+    /// A lab.
+    Lab(LabSummary),
+    /// Virtual functions that were made by hand (`vtax io create-vf`).
+    Functions(MadeVfs),
+    /// An emulated server.
+    Server {
+        /// What was asked for.
+        spec: ServerSpec,
+        /// The guest that it is. Its journal doesn't have it yet if its vtax was killed at the beginning.
+        guest: Option<Box<GuestSummary>>,
+    },
+    /// Its journal doesn't say.
+    Unknown,
+}
+
+/// A lab in a list.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct LabSummary {
+    pub hosts: Vec<Name>,
+    pub zones: Vec<Name>,
+    pub guests: Vec<GuestSummary>,
+    pub addresses: Ipv4Net,
+}
+
+/// A guest in a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct GuestSummary {
+    pub name: Name,
+    pub host: Name,
+    pub state: GuestState,
+    /// QEMU's process, as long as it runs.
+    pub pid: Option<u32>,
+    pub memory: ByteSize,
+    /// The host's memory that QEMU takes beside the guest's RAM, as long as QEMU runs.
+    pub overhead: Option<ByteSize>,
+    pub vcpus: u32,
+    /// The host's CPUs that they are pinned to.
+    pub cpus: Vec<u32>,
+    pub accel: Accelerator,
+    /// What was asked for, if this guest is an emulated server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerSpec>,
+    /// What it depends on, and whether it could migrate live.
+    #[serde(flatten)]
+    pub ties: Ties,
+}
+
+/// The state of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum GuestState {
+    Running,
+    Ended,
+    Planned,
+}
+
+/// The state of a lab, or of something else that has a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum LabState {
+    /// A living process holds its journal.
+    Alive,
+    /// It stays until it is taken down by name.
+    Kept,
+    /// Its maker is dead; `clean` removes it.
+    Abandoned,
+    /// Its journal can't be read.
+    Damaged {
+        /// Why not, with file and line.
+        why: String,
+    },
+}
+
+impl HoldingSummary {
+    pub(super) fn of(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> HoldingSummary {
+        let none = HoldingSummary::unknown(name);
+        let snapshot = match snapshot {
+            Ok(snapshot) => snapshot,
+            Err(error) => return HoldingSummary { state: LabState::Damaged { why: error.to_string() }, ..none },
+        };
+        let owner = snapshot.header.as_ref().map(|header| header.owner.clone());
+        match HoldingRecord::read(&snapshot.id, snapshot.header.as_ref()) {
+            Ok(record) => {
+                let state = record.state(snapshot.state).into();
+                HoldingSummary { state, owner, what: HoldingWhat::of(record.holding, &snapshot.records), ..none }
+            }
+            Err(_) => HoldingSummary { state: snapshot.state.into(), owner, ..none },
+        }
+    }
+
+    /// Something of which nothing but its name is known.
+    pub(super) fn unknown(name: Name) -> HoldingSummary {
+        HoldingSummary { name, state: LabState::Abandoned, owner: None, what: HoldingWhat::Unknown }
+    }
+
+    /// The lab, if it is one.
+    pub fn lab(&self) -> Option<&LabSummary> {
+        if let HoldingWhat::Lab(lab) = &self.what { Some(lab) } else { None }
+    }
+
+    /// The virtual functions, if it is some.
+    pub fn functions(&self) -> Option<MadeVfs> {
+        if let HoldingWhat::Functions(made) = &self.what { Some(*made) } else { None }
+    }
+
+    /// What was asked for, if it is an emulated server.
+    pub fn server(&self) -> Option<ServerSpec> {
+        if let HoldingWhat::Server { spec, .. } = &self.what { Some(*spec) } else { None }
+    }
+
+    /// Its hosts, switches among them. An emulated server has the one that QEMU runs in.
+    pub fn hosts(&self) -> &[Name] {
+        match &self.what {
+            HoldingWhat::Lab(lab) => &lab.hosts,
+            _ => self.guests().first().map_or(&[], |server| slice::from_ref(&server.host)),
+        }
+    }
+
+    /// Its zones.
+    pub fn zones(&self) -> &[Name] {
+        self.lab().map_or(&[], |lab| &lab.zones)
+    }
+
+    /// Its guests. An emulated server is one.
+    pub fn guests(&self) -> &[GuestSummary] {
+        match &self.what {
+            HoldingWhat::Lab(lab) => &lab.guests,
+            HoldingWhat::Server { guest, .. } => guest.as_deref().map_or(&[], slice::from_ref),
+            HoldingWhat::Functions(_) | HoldingWhat::Unknown => &[],
+        }
+    }
+
+    /// The range that its addresses are from. Only a lab has one here.
+    pub fn addresses(&self) -> Option<Ipv4Net> {
+        self.lab().map(|lab| lab.addresses)
+    }
+}
+
+/// Everything in a list has the same fields, whatever it is.
+impl Serialize for HoldingSummary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Fields<'a> {
+            name: &'a Name,
+            #[serde(flatten)]
+            state: &'a LabState,
+            owner: &'a Option<Owner>,
+            hosts: &'a [Name],
+            zones: &'a [Name],
+            guests: &'a [GuestSummary],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            functions: Option<MadeVfs>,
+            addresses: Option<Ipv4Net>,
+        }
+        let HoldingSummary { name, state, owner, .. } = self;
+        let (hosts, zones, guests) = (self.hosts(), self.zones(), self.guests());
+        let (functions, addresses) = (self.functions(), self.addresses());
+        Fields { name, state, owner, hosts, zones, guests, functions, addresses }.serialize(serializer)
+    }
+}
+
+impl HoldingWhat {
+    fn of(holding: Holding, records: &[Record<LabStep>]) -> HoldingWhat {
+        match holding {
+            Holding::Lab(blueprint) => HoldingWhat::Lab(LabSummary {
+                guests: guests(records, |launch| Ties::of(launch, &blueprint, steps(records))).collect(),
+                hosts: blueprint.hosts,
+                zones: blueprint.zones,
+                addresses: blueprint.addresses,
+            }),
+            Holding::Functions(made) => HoldingWhat::Functions(made),
+            Holding::Server(spec) => {
+                HoldingWhat::Server { spec, guest: guests(records, Ties::alone).next().map(Box::new) }
+            }
+        }
+    }
+}
+
+fn steps(records: &[Record<LabStep>]) -> impl Iterator<Item = &LabStep> {
+    records.iter().map(|record| &record.step)
+}
+
+fn guests(records: &[Record<LabStep>], ties: impl Fn(&Launch) -> Ties) -> impl Iterator<Item = GuestSummary> {
+    records.iter().filter_map(move |record| {
+        let LabStep::StartGuest { host, launch, pins } = &record.step else { return None };
+        let receipt = record.progress.receipt();
+        Some(GuestSummary::of(host, launch, pins, receipt, ties(launch)))
+    })
+}
+
+impl GuestSummary {
+    fn of(host: &Name, launch: &Launch, pins: &GuestPins, receipt: Option<&Receipt>, ties: Ties) -> GuestSummary {
+        let process = receipt.and_then(Receipt::process);
+        let qemu = process.map(|process| Qemu::attach(launch.clone(), process)).filter(Qemu::is_alive);
+        let state = match (process, &qemu) {
+            (_, Some(_)) => GuestState::Running,
+            (Some(_), None) => GuestState::Ended,
+            (None, None) => GuestState::Planned,
+        };
+        GuestSummary {
+            name: launch.name.clone(),
+            host: host.clone(),
+            state,
+            pid: qemu.as_ref().map(|qemu| qemu.process().pid.0),
+            memory: launch.memory,
+            overhead: qemu.and_then(|qemu| qemu.overhead().ok()),
+            vcpus: launch.vcpus,
+            cpus: pins.cpus.clone(),
+            accel: launch.accel,
+            server: launch.server,
+            ties,
+        }
+    }
+}
+
+impl From<JournalState> for LabState {
+    fn from(state: JournalState) -> LabState {
+        match state {
+            JournalState::Alive => LabState::Alive,
+            JournalState::Kept => LabState::Kept,
+            JournalState::Abandoned => LabState::Abandoned,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_guest::launch::{Boot, QemuProgram, Version};
+
+    use super::*;
+
+    fn json(what: HoldingWhat) -> String {
+        let unknown = HoldingSummary::unknown("rack".parse().expect("a name"));
+        serde_json::to_string(&HoldingSummary { what, state: LabState::Kept, ..unknown }).expect("it can be written")
+    }
+
+    fn server(spec: ServerSpec) -> GuestSummary {
+        let launch = Launch {
+            name: "server".parse().expect("a name"),
+            directory: "/run/g".into(),
+            qemu: QemuProgram { path: "/bin/false".into(), version: Version::LEAST, sandbox: true },
+            accel: Accelerator::Tcg,
+            vcpus: 1,
+            memory: spec.memory,
+            hugepages: false,
+            node: None,
+            boot: Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() },
+            nics: Vec::new(),
+            devices: Vec::new(),
+            server: Some(spec),
+            seed: None,
+            spare_ports: 0,
+            paused: false,
+        };
+        let host = "host".parse().expect("a name");
+        GuestSummary::of(&host, &launch, &GuestPins::default(), None, Ties::alone(&launch))
+    }
+
+    #[test]
+    fn everything_in_a_list_has_the_same_fields() {
+        let spec = ServerSpec::default();
+        let lab = LabSummary {
+            hosts: vec!["sut".parse().expect("a name")],
+            zones: vec!["web".parse().expect("a name")],
+            guests: Vec::new(),
+            addresses: "198.18.0.0/24".parse().expect("a range"),
+        };
+        let made = MadeVfs { device: "0000:01:00.1".parse().expect("an address"), count: 2 };
+        let all = [
+            HoldingWhat::Lab(lab),
+            HoldingWhat::Functions(made),
+            HoldingWhat::Server { spec, guest: Some(Box::new(server(spec))) },
+            HoldingWhat::Server { spec, guest: None },
+            HoldingWhat::Unknown,
+        ];
+        insta::assert_snapshot!(all.map(json).join("\n"));
+    }
+}

@@ -1,0 +1,147 @@
+//! What a journal holds, while it is up: a lab, an emulated server, or virtual functions.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ipnet::Ipv4Net;
+use vtax_guest::process::Qemu;
+use vtax_journal::{ExecuteError, Journal, JournalState, Snapshot};
+use vtax_model::topology::Name;
+
+use crate::{
+    error::LabError,
+    holding::{Holding, HoldingRecord},
+    inventory,
+    site::{self, Site},
+    step::LabStep,
+    world::{Lifetime, World},
+};
+
+/// Something that is up and has a journal. When this is dropped, it is taken down unless it is kept. [`LiveHolding::down`]
+/// tells of failures.
+#[derive(Debug)]
+pub struct LiveHolding {
+    world: World,
+    name: Name,
+    site: Mutex<Site>,
+    /// Held until it is kept. The journal's lock says that a living process owns it.
+    journal: Option<Journal<LabStep>>,
+}
+
+impl LiveHolding {
+    /// Takes the steps. If one fails, the steps before it are undone, and the error tells of every failure of that.
+    pub(crate) fn up(
+        world: &World,
+        name: &Name,
+        holding: Holding,
+        steps: Vec<LabStep>,
+        lifetime: Lifetime,
+    ) -> Result<LiveHolding, LabError> {
+        let mut site = Site::new(name, &world.lab_directory(name));
+        if let Holding::Lab(blueprint) = &holding {
+            site = site.building(&Arc::new((**blueprint).clone()));
+        }
+        let journal = register(world, name, holding, lifetime)?;
+        if let Err(error) = site.make_directory().and_then(|()| site.check_empty()) {
+            journal.discard_if_empty()?;
+            return Err(error);
+        }
+        let built = build(journal, steps, &mut site);
+        let journal = built.map_err(|error| LabError::Build { lab: name.clone(), error })?;
+        Ok(LiveHolding { world: world.clone(), name: name.clone(), site: Mutex::new(site), journal: Some(journal) })
+    }
+
+    /// Opens what is up, to look at it or to take it down.
+    pub fn open(world: &World, name: &Name) -> Result<LiveHolding, LabError> {
+        LiveHolding::open_as(world, name).map(|(held, _)| held)
+    }
+
+    /// As [`LiveHolding::open`], with what it is.
+    pub(crate) fn open_as(world: &World, name: &Name) -> Result<(LiveHolding, Holding), LabError> {
+        let snapshot = Snapshot::<LabStep>::read(&world.journals(), name.as_str())?;
+        let record = HoldingRecord::read(name.as_str(), snapshot.header.as_ref())?;
+        if record.state(snapshot.state) == JournalState::Abandoned {
+            let remedy = "remove it with vtax lab clean";
+            return Err(LabError::State { lab: name.clone(), state: JournalState::Abandoned, remedy });
+        }
+        let mut site = Site::new(name, &world.lab_directory(name));
+        site.recall(&snapshot.records);
+        let held = LiveHolding { world: world.clone(), name: name.clone(), site: Mutex::new(site), journal: None };
+        Ok((held, record.holding))
+    }
+
+    /// Makes it permanent until somebody takes it down by name. Call this once everything in it is there, its guests
+    /// too: before, `clean` removes what a killed process has made. If the journal can't be written, nothing has
+    /// changed.
+    pub fn keep(&mut self) -> Result<(), LabError> {
+        if let Some(journal) = &mut self.journal {
+            journal.keep()?;
+            self.journal = None;
+            self.site().release();
+        }
+        Ok(())
+    }
+
+    /// Takes it down and ends the processes that were started in it. [`LabError::Remove`] has all that could not be
+    /// removed; the next `clean` or `down` tries it again. What another living process holds and doesn't keep stays.
+    pub fn down(mut self) -> Result<(), LabError> {
+        let journal = match self.journal.take() {
+            Some(journal) => journal,
+            None => Journal::open(&self.world.journals(), self.name.as_str())?,
+        };
+        site::undo(journal, &mut self.site()).map(drop)
+    }
+
+    /// The QEMU of one of its guests. Each call gives a handle of its own, so that several guests can be waited for at
+    /// once.
+    pub fn guest(&self, guest: &Name) -> Result<Qemu, LabError> {
+        let site = self.site();
+        let found = site.guest(guest).map(|qemu| Qemu::attach(qemu.launch().clone(), qemu.process()));
+        found.ok_or_else(|| LabError::NoGuest { lab: self.name.clone(), guest: guest.clone() })
+    }
+
+    /// If a thread panicked while it held the lock, at worst the index of a link is unknown.
+    pub(crate) fn site(&self) -> MutexGuard<'_, Site> {
+        self.site.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for LiveHolding {
+    fn drop(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            // What could not be undone stays in the journal for the next `clean`.
+            let _ = site::undo(journal, &mut self.site());
+        }
+    }
+}
+
+/// Takes the name and the addresses. No other vtax of this user can take any at the same time.
+fn register(world: &World, name: &Name, holding: Holding, lifetime: Lifetime) -> Result<Journal<LabStep>, LabError> {
+    let _admission = world.admission()?;
+    if let Some(range) = holding.addresses() {
+        let clash = |other: &Ipv4Net| range.contains(other) || other.contains(&range);
+        let others = inventory::list(world)?.into_iter().filter(|other| other.name != *name);
+        if let Some(other) = others.into_iter().find(|other| other.addresses().as_ref().is_some_and(clash)) {
+            return Err(LabError::RangeTaken { range, by: other.name });
+        }
+    }
+    let keeper = match lifetime {
+        Lifetime::Kept => world.living_keeper()?,
+        Lifetime::Ephemeral => None,
+    };
+    let kind = holding.kind();
+    Ok(Journal::create(&world.journals(), name.as_str(), kind, &HoldingRecord::new(holding, keeper))?)
+}
+
+/// Carries out the steps. If one fails, nothing of them is left. What could not be undone stays in the journal for the
+/// next `clean`.
+fn build(
+    mut journal: Journal<LabStep>,
+    steps: Vec<LabStep>,
+    site: &mut Site,
+) -> Result<Journal<LabStep>, Box<ExecuteError<LabError>>> {
+    let Err(mut error) = journal.execute(steps, site) else { return Ok(journal) };
+    if error.left.is_none() {
+        error.left = journal.undo(site).err().map(Box::new);
+    }
+    Err(error.into())
+}
