@@ -60,6 +60,9 @@ pub enum SysError {
     #[error("this kernel has no link kind {kind}: use a kernel that has it built in, or install its module")]
     #[diagnostic(code("no-such-link-kind"))]
     NoSuchKind { kind: String },
+    #[error("this kernel has no {feature}: use a kernel with {}", feature.options())]
+    #[diagnostic(code("no-such-kernel-feature"))]
+    NoFeature { feature: Feature },
     #[error("cannot open a queue of {link} at {}: {why}; {remedy}", file.display())]
     #[diagnostic(code("no-macvtap-queue"))]
     NoQueue { link: String, file: PathBuf, why: String, foreign: bool, remedy: &'static str },
@@ -90,6 +93,33 @@ pub enum SysError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Pci(#[from] PciError),
+}
+
+/// A part of the kernel that may be left out when it is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+pub enum Feature {
+    /// Bridges that know which port is in which VLAN.
+    #[strum(serialize = "VLAN filtering of bridges")]
+    VlanFiltering,
+    /// Rules for the frames that bridges forward.
+    #[strum(serialize = "nftables for bridges")]
+    BridgeFilter,
+    /// What a port receives can be sent through another link first.
+    #[strum(serialize = "redirection of what a link receives")]
+    Redirection,
+}
+
+impl Feature {
+    /// The options with which a kernel has it.
+    pub fn options(self) -> &'static str {
+        match self {
+            Self::VlanFiltering => "CONFIG_BRIDGE_VLAN_FILTERING",
+            Self::BridgeFilter => "CONFIG_NF_TABLES and CONFIG_NF_TABLES_BRIDGE, or load the module nf_tables",
+            Self::Redirection => {
+                "CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_U32 and CONFIG_NET_ACT_MIRRED, or load the modules sch_ingress, cls_u32 and act_mirred"
+            }
+        }
+    }
 }
 
 impl SysError {

@@ -52,4 +52,4 @@ pub mod sysctl;
 pub mod tree;
 pub mod userns;
 
-pub use error::{Result, SysError};
+pub use error::{Feature, Result, SysError};

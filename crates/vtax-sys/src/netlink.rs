@@ -25,6 +25,7 @@
 //! ```
 
 mod address;
+mod bridge;
 mod change;
 mod create;
 #[cfg(test)]
@@ -32,8 +33,10 @@ mod fuzz;
 mod link;
 mod macvtap;
 mod name;
+mod nft;
 mod probe;
 mod qdisc;
+mod redirect;
 mod reply;
 mod request;
 mod route;
@@ -42,14 +45,17 @@ mod tun;
 mod vf;
 
 pub use address::InterfaceAddress;
+pub use bridge::{BridgeSettings, NewVlanBridge, PortVlans, VlanEnd, VlanMembership, probe_vlan_bridge};
 pub use change::LinkChange;
 pub use create::{LinkKind, NewLink};
 pub use link::Link;
 pub use macvtap::{NewMacvtap, open_macvtap, probe_macvtap};
 pub(crate) use name::ioctl_request;
 pub use name::{IfIndex, IfName, LinkRef, MacAddr};
+pub use nft::{Dropped, MacChange, MacFilter, Nft, SwitchName, probe_mac_filter};
 pub use probe::probe_kind;
 pub use qdisc::{Qdisc, QdiscStats, Tbf, probe_tbf};
+pub use redirect::probe_redirection;
 pub use route::{NewRoute, NextHop, Route};
 pub use socket::Rtnl;
 pub use tun::{NewTap, open_tap, probe_tap};

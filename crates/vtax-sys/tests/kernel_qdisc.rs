@@ -6,7 +6,11 @@ use std::time::Duration;
 use vtax_model::units::{BitRate, ByteSize};
 use vtax_sys::netlink::{IfIndex, IfName, LinkChange, LinkKind, NewLink, QdiscStats, Rtnl, Tbf, probe_tbf};
 use vtax_sys::netns::NetNs;
-use vtax_sys::sysctl;
+
+use port::silent;
+
+#[allow(dead_code, reason = "the tests of switches use the rest of it")]
+mod port;
 
 fn name(text: &str) -> IfName {
     text.parse().unwrap()
@@ -19,15 +23,6 @@ fn configure(ns: &NetNs, device: &str, address: &str) -> (Rtnl, IfIndex) {
     let index = rtnl.existing_link(&name(device)).unwrap().index;
     rtnl.add_address(index, address.parse().unwrap()).unwrap();
     (rtnl, index)
-}
-
-/// A namespace whose links send nothing by themselves. With IPv6 on, they would send messages to their neighbours.
-fn silent() -> NetNs {
-    let ns = NetNs::scratch().expect("these tests need root");
-    match sysctl::write(&ns, &"net.ipv6.conf.default.disable_ipv6".parse().unwrap(), "1") {
-        Err(error) if error.errno() != Some(libc::ENOENT) => panic!("{error}"),
-        _ => ns,
-    }
 }
 
 fn tbf(bits: u64, burst: u64, queue: u64) -> Tbf {

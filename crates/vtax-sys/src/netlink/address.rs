@@ -10,7 +10,7 @@ use netlink_packet_route::address::{
 
 use super::name::IfIndex;
 use super::reply::attribute;
-use super::request::RtnlRequest;
+use super::request::NetlinkRequest;
 use super::socket::{CREATE, Rtnl, Subject};
 use crate::error::Result;
 
@@ -44,13 +44,13 @@ impl Rtnl {
             message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
         let subject = Subject { operation: "add address", object: &format_args!("{address} to link number {link}") };
-        self.change(&RtnlRequest::new(libc::RTM_NEWADDR, &message), CREATE, subject)
+        self.change(&NetlinkRequest::new(libc::RTM_NEWADDR, &message), CREATE, subject)
     }
 
     /// All addresses of all links of the namespace.
     pub fn addresses(&mut self) -> Result<Vec<InterfaceAddress>> {
         let subject = Subject { operation: "list addresses", object: &"of this network namespace" };
-        let all = RtnlRequest::new(libc::RTM_GETADDR, &AddressMessage::default());
+        let all = NetlinkRequest::new(libc::RTM_GETADDR, &AddressMessage::default());
         self.dump(&all, subject, InterfaceAddress::parse)
     }
 }

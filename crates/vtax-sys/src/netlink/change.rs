@@ -6,7 +6,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 
 use super::link::addressed_to;
 use super::name::{IfIndex, IfName, LinkRef, MacAddr};
-use super::request::RtnlRequest;
+use super::request::NetlinkRequest;
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
@@ -79,7 +79,7 @@ impl Rtnl {
         let mut message = addressed_to(&self.by_index_if_renamed(&link, change)?);
         change.apply(&mut message);
         let subject = Subject { operation: "change link", object: &link };
-        self.change(&RtnlRequest::new(libc::RTM_SETLINK, &message), CHANGE, subject)
+        self.change(&NetlinkRequest::new(libc::RTM_SETLINK, &message), CHANGE, subject)
     }
 
     /// A request has only one attribute for a name. It names the link, or its new name if the request gives

@@ -10,7 +10,7 @@ use netlink_packet_route::link::{
 use strum::IntoStaticStr;
 
 use super::name::{IfIndex, IfName, MacAddr};
-use super::request::RtnlRequest;
+use super::request::NetlinkRequest;
 use super::socket::{CREATE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
@@ -75,6 +75,8 @@ pub enum LinkKind<'a> {
     },
     /// A link that drops what is sent to it.
     Dummy,
+    /// A detour for what another link receives: see [`Rtnl::redirect_received`].
+    Ifb,
 }
 
 impl<'a> NewLink<'a> {
@@ -116,7 +118,7 @@ impl LinkKind<'_> {
             Self::Macvtap { .. } => InfoData::MacVtap(vec![InfoMacVtap::Mode(MacVtapMode::Bridge)]),
             Self::Ipvlan { .. } => InfoData::IpVlan(vec![InfoIpVlan::Mode(IpVlanMode::L2)]),
             Self::Vxlan { .. } => InfoData::Vxlan(self.vxlan_data()),
-            Self::Dummy => return None,
+            Self::Dummy | Self::Ifb => return None,
         })
     }
 
@@ -177,7 +179,7 @@ impl Rtnl {
         let mut message = LinkMessage::default();
         message.header.index = index.0;
         message.attributes = attributes;
-        let made = self.change(&RtnlRequest::new(libc::RTM_NEWLINK, &message), CREATE, subject);
+        let made = self.change(&NetlinkRequest::new(libc::RTM_NEWLINK, &message), CREATE, subject);
         made.map_err(|error| match error.errno() {
             // `rtnl_newlink` returns this if no driver has registered the kind.
             Some(libc::EOPNOTSUPP) => SysError::NoSuchKind { kind: kind.into() },

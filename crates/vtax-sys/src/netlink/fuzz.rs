@@ -6,14 +6,20 @@ use netlink_packet_core::Emitable;
 use netlink_packet_route::{
     AddressFamily,
     address::{AddressAttribute, AddressMessage},
-    link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage, LinkVfInfo, VfInfo, VfInfoMac, VfInfoVlan},
+    link::{
+        AfSpecBridge, BridgeVlanInfo, BridgeVlanInfoFlags, InfoKind, LinkAttribute, LinkInfo, LinkMessage, LinkVfInfo,
+        VfInfo, VfInfoMac, VfInfoVlan,
+    },
     route::{RouteAttribute, RouteMessage},
 };
 
 use super::{
     address::InterfaceAddress,
+    bridge::{BridgeSettings, PortVlans},
     link::Link,
+    nft::{self, MacFilter},
     qdisc::Qdisc,
+    redirect::redirection,
     reply::{Expected, NetlinkReply, each_attribute, replies, text},
     route::{Route, next_hops},
     vf::Vf,
@@ -65,6 +71,15 @@ fn route() -> RouteMessage {
     message
 }
 
+fn bridge_port() -> LinkMessage {
+    let range = |flags, vid| AfSpecBridge::VlanInfo(BridgeVlanInfo { flags, vid });
+    let range = vec![range(BridgeVlanInfoFlags::RangeBegin, 11), range(BridgeVlanInfoFlags::RangeEnd, 13)];
+    let mut message = LinkMessage::default();
+    message.header.interface_family = AddressFamily::Bridge;
+    message.attributes = vec![LinkAttribute::Controller(3), LinkAttribute::AfSpecBridge(range)];
+    message
+}
+
 /// Every object of a datagram is read as each kind: the kinds are told apart by the request only.
 #[test]
 fn fuzz_netlink() {
@@ -73,6 +88,8 @@ fn fuzz_netlink() {
         datagram(16, &link()),
         datagram(20, &address()),
         datagram(24, &route()),
+        datagram(16, &bridge_port()),
+        nft::seeds(OURS).concat(),
         [datagram(24, &route()), datagram(3, &address()), status].concat(),
     ];
     vtax_fuzz::fuzz("netlink", &seeds, |bytes| {
@@ -83,6 +100,11 @@ fn fuzz_netlink() {
             each_attribute(body).for_each(|(_, value)| drop(text(value)));
             let _ = (Qdisc::parse(body), InterfaceAddress::parse(body), Vf::parse_all(body), Link::parse(body));
             let _ = (Route::parse(body, AddressFamily::Inet), Route::parse(body, AddressFamily::Inet6));
+            let _ = (BridgeSettings::parse(body), redirection(body));
+            if let Some((_, Some(port))) = PortVlans::parse(body) {
+                assert!(port.vlans.is_sorted_by(|a, b| a.vlan < b.vlan));
+            }
+            let _ = (MacFilter::parse(body), nft::report::owners(body), nft::report::counters(body));
             assert!(next_hops(body).len() <= body.len() / 8);
             let _ = Route::taken(body);
             understood = Some(());

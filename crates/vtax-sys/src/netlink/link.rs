@@ -4,7 +4,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkHeader, LinkMessa
 
 use super::name::{IfIndex, IfName, LinkRef, MacAddr};
 use super::reply::{attribute, number32, text};
-use super::request::RtnlRequest;
+use super::request::NetlinkRequest;
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 
@@ -53,7 +53,7 @@ impl Rtnl {
     /// All links of the namespace.
     pub fn links(&mut self) -> Result<Vec<Link>> {
         let subject = Subject { operation: "list links", object: &"of this network namespace" };
-        let all = RtnlRequest::new(libc::RTM_GETLINK, &LinkMessage::default());
+        let all = NetlinkRequest::new(libc::RTM_GETLINK, &LinkMessage::default());
         self.dump(&all, subject, |body| Link::parse(body).map(Some).ok_or("a link without a name or MTU"))
     }
 
@@ -61,7 +61,7 @@ impl Rtnl {
     pub fn link(&mut self, link: impl Into<LinkRef>) -> Result<Option<Link>> {
         let link = link.into();
         let subject = Subject { operation: "look up link", object: &link };
-        let message = RtnlRequest::new(libc::RTM_GETLINK, &addressed_to(&link));
+        let message = NetlinkRequest::new(libc::RTM_GETLINK, &addressed_to(&link));
         self.get(&message, subject, Link::parse)
     }
 
@@ -75,7 +75,7 @@ impl Rtnl {
     pub fn delete_link(&mut self, link: impl Into<LinkRef>) -> Result<()> {
         let link = link.into();
         let subject = Subject { operation: "delete link", object: &link };
-        let message = RtnlRequest::new(libc::RTM_DELLINK, &addressed_to(&link));
+        let message = NetlinkRequest::new(libc::RTM_DELLINK, &addressed_to(&link));
         self.change(&message, CHANGE, subject)
     }
 }

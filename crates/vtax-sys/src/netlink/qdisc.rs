@@ -2,22 +2,22 @@
 //!
 //! Each packet that a link sends passes its root qdisc, so the qdisc's drops are exactly the link's losses.
 
-use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_REPLACE};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage};
 use vtax_model::units::{BitRate, ByteSize};
 
 use super::name::IfIndex;
 use super::reply::{attribute, number32, text};
-use super::request::RtnlRequest;
-use super::socket::{Rtnl, Subject};
+use super::request::{NetlinkRequest, emitted};
+use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::Result;
 use crate::netns::NetNs;
 
 /// Length of `struct tcmsg`, behind which the attributes begin.
-const HEADER: usize = 20;
+pub(super) const HEADER: usize = 20;
 /// From `linux/rtnetlink.h`, `linux/pkt_sched.h` and `linux/gen_stats.h`.
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
+pub(super) const TCA_KIND: u16 = 1;
+pub(super) const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
@@ -89,7 +89,18 @@ impl Rtnl {
             vec![TcAttribute::Kind("tbf".into()), TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, tbf.options()))];
         let subject = Subject { operation: "limit the rate of", object: &format_args!("link number {link}") };
         let flags = NLM_F_CREATE | NLM_F_REPLACE;
-        self.change(&RtnlRequest::new(libc::RTM_NEWQDISC, &message), flags, subject)
+        self.change(&NetlinkRequest::new(libc::RTM_NEWQDISC, &message), flags, subject)
+    }
+
+    /// Removes the token bucket of a link: it sends at its own speed again. What waits is lost.
+    ///
+    /// # Errors
+    /// `EINVAL` or `ENOENT` if the link has none from here.
+    pub fn remove_tbf(&mut self, link: IfIndex) -> Result<()> {
+        let mut message = root_of(link);
+        message.header.handle = HANDLE;
+        let subject = Subject { operation: "remove the rate limit of", object: &format_args!("link number {link}") };
+        self.change(&NetlinkRequest::new(libc::RTM_DELQDISC, &message), CHANGE, subject)
     }
 
     /// The root qdisc of a link. None if there is no such link, or if it has only the default one of a link
@@ -99,7 +110,7 @@ impl Rtnl {
     /// listen for changes (`qdisc_get_notify`).
     pub fn root_qdisc(&mut self, link: IfIndex) -> Result<Option<Qdisc>> {
         let subject = Subject { operation: "read the qdisc of", object: &format_args!("link number {link}") };
-        let all = RtnlRequest::new(libc::RTM_GETQDISC, &TcMessage::default());
+        let all = NetlinkRequest::new(libc::RTM_GETQDISC, &TcMessage::default());
         let found = self.dump(&all, subject, |body| match is_root_of(body, link) {
             true => Qdisc::parse(body).map(Some).ok_or("a qdisc without a kind"),
             false => Ok(None),
@@ -145,9 +156,7 @@ impl Tbf {
             DefaultNla::new(TCA_TBF_RATE64, rate.to_ne_bytes().to_vec()),
             DefaultNla::new(TCA_TBF_BURST, burst.to_ne_bytes().to_vec()),
         ];
-        let mut bytes = vec![0; options.as_slice().buffer_len()];
-        options.as_slice().emit(&mut bytes);
-        bytes
+        emitted(&options.as_slice())
     }
 
     fn limit(&self) -> u32 {
@@ -237,21 +246,15 @@ mod tests {
         DefaultNla::new(kind, value.to_vec())
     }
 
-    fn emitted(nlas: &[DefaultNla]) -> Vec<u8> {
-        let mut bytes = vec![0; nlas.buffer_len()];
-        nlas.emit(&mut bytes);
-        bytes
-    }
-
     #[test]
     fn a_report_is_read() {
         let basic = [7_u64.to_ne_bytes().as_slice(), &5_u32.to_ne_bytes()].concat();
         let queue: Vec<u8> = [1_u32, 2, 3, 4, 6].into_iter().flat_map(u32::to_ne_bytes).collect();
-        let stats = emitted(&[nla(TCA_STATS_BASIC, &basic), nla(TCA_STATS_QUEUE, &queue)]);
+        let stats = emitted(&[nla(TCA_STATS_BASIC, &basic), nla(TCA_STATS_QUEUE, &queue)].as_slice());
         let asked = tbf(100_000_000, 25_000, 65_536);
         let mut body = vec![0; HEADER];
         let attributes = [nla(TCA_KIND, b"tbf\0"), nla(TCA_OPTIONS, &asked.options()), nla(TCA_STATS2, &stats)];
-        body.extend(emitted(&attributes));
+        body.extend(emitted(&attributes.as_slice()));
         let qdisc = Qdisc::parse(&body).unwrap();
         assert!(qdisc.kind == "tbf" && qdisc.tbf.is_some_and(|found| found.is(&asked)), "{qdisc:?}");
         let stats = QdiscStats { packets: 5, bytes: 7, drops: 3, overlimits: 6 };

@@ -82,6 +82,10 @@ pub(super) fn text(value: &[u8]) -> Option<String> {
     String::from_utf8(text.to_vec()).ok()
 }
 
+pub(super) fn number16(value: &[u8]) -> Option<u16> {
+    Some(u16::from_ne_bytes(value.get(..2)?.try_into().ok()?))
+}
+
 pub(super) fn number32(value: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(value.get(..4)?.try_into().ok()?))
 }

@@ -1,21 +1,24 @@
 //! A request in the form in which the kernel reads it.
 
-use netlink_packet_core::{Emitable, NLM_F_REQUEST, NetlinkHeader};
+use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NLM_F_REQUEST, NetlinkHeader};
 
 /// The kind of a message and its bytes.
 ///
 /// This replaces the library's own enum of all kinds. That would put the code for writing and copying every
 /// kind, also rules and neighbours, into the agent, which must be small.
-pub(super) struct RtnlRequest {
+pub(super) struct NetlinkRequest {
     kind: u16,
     body: Vec<u8>,
 }
 
-impl RtnlRequest {
+impl NetlinkRequest {
     /// `kind` is the `RTM_…` of rtnetlink(7).
     pub(super) fn new(kind: u16, message: &impl Emitable) -> Self {
-        let mut body = vec![0; message.buffer_len()];
-        message.emit(&mut body);
+        Self { kind, body: emitted(message) }
+    }
+
+    /// A request of which the bytes behind the header are known.
+    pub(super) fn raw(kind: u16, body: Vec<u8>) -> Self {
         Self { kind, body }
     }
 
@@ -33,4 +36,21 @@ impl RtnlRequest {
         bytes.extend(&self.body);
         bytes
     }
+}
+
+/// The bytes of a message or of a list of attributes.
+pub(super) fn emitted(message: &impl Emitable) -> Vec<u8> {
+    let mut bytes = vec![0; message.buffer_len()];
+    message.emit(&mut bytes);
+    bytes
+}
+
+/// An attribute that holds other attributes.
+pub(super) fn nested(kind: u16, attributes: &[DefaultNla]) -> DefaultNla {
+    DefaultNla::new(kind | NLA_F_NESTED, emitted(&attributes))
+}
+
+/// An attribute that holds a text, with the zero that the kernel wants at its end.
+pub(super) fn text_attribute(kind: u16, text: &str) -> DefaultNla {
+    DefaultNla::new(kind, [text.as_bytes(), &[0]].concat())
 }

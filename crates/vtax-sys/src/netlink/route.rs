@@ -13,7 +13,7 @@ use vtax_model::options::CongestionControl;
 use super::address::{family, ip};
 use super::name::IfIndex;
 use super::reply::{attribute, number32};
-use super::request::RtnlRequest;
+use super::request::NetlinkRequest;
 use super::socket::{CREATE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 
@@ -68,7 +68,7 @@ impl Rtnl {
     pub fn add_route(&mut self, route: &NewRoute) -> Result<()> {
         route.check()?;
         let subject = Subject { operation: "add route", object: &format_args!("to {}", route.dest) };
-        self.change(&RtnlRequest::new(libc::RTM_NEWROUTE, &route.message()), CREATE, subject)
+        self.change(&NetlinkRequest::new(libc::RTM_NEWROUTE, &route.message()), CREATE, subject)
     }
 
     /// The routes to other machines, from *all* tables: VPNs and policy routing use other tables than the
@@ -96,7 +96,7 @@ impl Rtnl {
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut message = RouteMessage::default();
             message.header.address_family = family;
-            let all = RtnlRequest::new(libc::RTM_GETROUTE, &message);
+            let all = NetlinkRequest::new(libc::RTM_GETROUTE, &message);
             routes.extend(self.dump(&all, subject, |body| parse(body, family))?);
         }
         Ok(routes)
@@ -117,7 +117,7 @@ impl Rtnl {
     pub fn route_to(&mut self, from: Option<IpAddr>, to: IpAddr, link: Option<IfIndex>) -> Result<Option<Route>> {
         one_family(to, from)?;
         let subject = Subject { operation: "look up the route", object: &format_args!("to {to}") };
-        let request = RtnlRequest::new(libc::RTM_GETROUTE, &lookup(from, to, link));
+        let request = NetlinkRequest::new(libc::RTM_GETROUTE, &lookup(from, to, link));
         let found = self.get(&request, subject, Route::taken);
         match found {
             Err(error) if matches!(error.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH)) => Ok(None),

@@ -10,7 +10,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use socket2::SockRef;
 
 use super::reply::{Expected, NetlinkReply, replies};
-use super::request::RtnlRequest;
+use super::request::NetlinkRequest;
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
@@ -31,6 +31,12 @@ pub(super) const CHANGE: u16 = 0;
 /// network namespace: the one that the opening thread was in.
 #[derive(Debug)]
 pub struct Rtnl {
+    channel: Channel,
+}
+
+/// A connection to one of the kernel's netlink protocols.
+#[derive(Debug)]
+pub(super) struct Channel {
     socket: Socket,
     port: u32,
     sequence: u32,
@@ -47,8 +53,8 @@ pub(super) struct Subject<'a> {
 impl Rtnl {
     /// Opens a connection in the calling thread's network namespace.
     pub fn open() -> Result<Self> {
-        let (socket, port) = connect().map_err(|e| SysError::os("open", "an rtnetlink socket", e))?;
-        Ok(Self { socket, port, sequence: 0, buffer: vec![0; BUFFER] })
+        let channel = Channel::open(NETLINK_ROUTE).map_err(|e| SysError::os("open", "an rtnetlink socket", e))?;
+        Ok(Self { channel })
     }
 
     /// Opens a connection in `namespace`. The socket stays there, whatever thread uses it.
@@ -56,8 +62,41 @@ impl Rtnl {
         namespace.run(Self::open)?
     }
 
+    /// See [`Channel::change`].
+    pub(super) fn change(&mut self, request: &NetlinkRequest, flags: u16, subject: Subject<'_>) -> Result<()> {
+        self.channel.change(request, flags, subject)
+    }
+
+    /// See [`Channel::get`].
+    pub(super) fn get<T>(
+        &mut self,
+        request: &NetlinkRequest,
+        subject: Subject<'_>,
+        parse: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>> {
+        self.channel.get(request, subject, parse)
+    }
+
+    /// See [`Channel::dump`].
+    pub(super) fn dump<T>(
+        &mut self,
+        request: &NetlinkRequest,
+        subject: Subject<'_>,
+        parse: impl Fn(&[u8]) -> Result<Option<T>, &'static str>,
+    ) -> Result<Vec<T>> {
+        self.channel.dump(request, subject, parse)
+    }
+}
+
+impl Channel {
+    /// Opens a connection in the calling thread's network namespace.
+    pub(super) fn open(protocol: isize) -> io::Result<Self> {
+        let (socket, port) = connect(protocol)?;
+        Ok(Self { socket, port, sequence: 0, buffer: vec![0; BUFFER] })
+    }
+
     /// Sends a change, and waits until the kernel has acknowledged it.
-    pub(super) fn change(&mut self, request: &RtnlRequest, flags: u16, subject: Subject<'_>) -> Result<()> {
+    pub(super) fn change(&mut self, request: &NetlinkRequest, flags: u16, subject: Subject<'_>) -> Result<()> {
         let expected = self.send(request, flags | NLM_F_ACK, subject)?;
         self.collect(expected, subject, &mut |_| Ok(())).map(|_| ())
     }
@@ -65,7 +104,7 @@ impl Rtnl {
     /// Reads one object, which the request names. None if the kernel says that it doesn't exist (`ENODEV`).
     pub(super) fn get<T>(
         &mut self,
-        request: &RtnlRequest,
+        request: &NetlinkRequest,
         subject: Subject<'_>,
         parse: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<Option<T>> {
@@ -84,7 +123,7 @@ impl Rtnl {
     /// Reads the whole list, again if it changed meanwhile. `parse` returns `Ok(None)` for objects that aren't needed.
     pub(super) fn dump<T>(
         &mut self,
-        request: &RtnlRequest,
+        request: &NetlinkRequest,
         subject: Subject<'_>,
         parse: impl Fn(&[u8]) -> Result<Option<T>, &'static str>,
     ) -> Result<Vec<T>> {
@@ -102,13 +141,29 @@ impl Rtnl {
         Err(SysError::Unstable { operation: subject.operation, attempts: DUMP_ATTEMPTS })
     }
 
-    fn send(&mut self, request: &RtnlRequest, flags: u16, subject: Subject<'_>) -> Result<Expected> {
+    /// Sends several requests at once, of which the last asks for the only acknowledgement, and waits for it. The
+    /// kernel reports each refusal, whatever the request asked for, and before that acknowledgement.
+    pub(super) fn change_together(&mut self, requests: &[(NetlinkRequest, u16)], subject: Subject<'_>) -> Result<()> {
+        let expected = self.expect_next();
+        let all = requests.iter().map(|(request, flags)| request.bytes(*flags, expected.sequence, expected.port));
+        self.send_bytes(&all.collect::<Vec<_>>().concat(), subject)?;
+        self.collect(expected, subject, &mut |_| Ok(())).map(|_| ())
+    }
+
+    fn send(&mut self, request: &NetlinkRequest, flags: u16, subject: Subject<'_>) -> Result<Expected> {
+        let expected = self.expect_next();
+        self.send_bytes(&request.bytes(flags, expected.sequence, expected.port), subject)?;
+        Ok(expected)
+    }
+
+    fn expect_next(&mut self) -> Expected {
         self.sequence = self.sequence.wrapping_add(1);
-        let bytes = request.bytes(flags, self.sequence, self.port);
+        Expected { sequence: self.sequence, port: self.port }
+    }
+
+    fn send_bytes(&self, bytes: &[u8], subject: Subject<'_>) -> Result<()> {
         let kernel = SocketAddr::new(0, 0);
-        let sent = retry(|| self.socket.send_to(&bytes, &kernel, 0));
-        sent.map_err(|e| subject.os(e))?;
-        Ok(Expected { sequence: self.sequence, port: self.port })
+        retry(|| self.socket.send_to(bytes, &kernel, 0)).map(drop).map_err(|e| subject.os(e))
     }
 
     /// Reads answers until the last one. Returns whether the list changed meanwhile. If an object is
@@ -183,8 +238,8 @@ impl Subject<'_> {
     }
 }
 
-fn connect() -> io::Result<(Socket, u32)> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
+fn connect(protocol: isize) -> io::Result<(Socket, u32)> {
+    let mut socket = Socket::new(protocol)?;
     let address = socket.bind_auto()?;
     // These options make errors carry the kernel's text and leave our request out. They also make the kernel
     // refuse queries that an old kernel would partly ignore. Kernels before 4.12 and 4.20 lack them; their

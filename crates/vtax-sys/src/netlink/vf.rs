@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::link::{HEADER, addressed_to};
 use super::name::{LinkRef, MacAddr};
 use super::reply::{attribute, each_attribute, number32};
-use super::request::RtnlRequest;
+use super::request::NetlinkRequest;
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 
@@ -83,7 +83,7 @@ impl Rtnl {
         let mut message = addressed_to(&link);
         // Without this, counters would be most of the answer, whose nested lists hold at most 64 KiB.
         message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::Vf, LinkExtentMask::SkipStats]));
-        let found = self.get(&RtnlRequest::new(libc::RTM_GETLINK, &message), subject, Vf::parse_all)?;
+        let found = self.get(&NetlinkRequest::new(libc::RTM_GETLINK, &message), subject, Vf::parse_all)?;
         found.ok_or_else(|| SysError::NoSuchLink { name: link.to_string() })
     }
 
@@ -99,7 +99,7 @@ impl Rtnl {
             let mut message: LinkMessage = addressed_to(&link);
             message.attributes.push(LinkAttribute::VfInfoList(vec![LinkVfInfo(vec![info])]));
             let subject = Subject { operation, object: &format_args!("VF {index} of link {link}") };
-            self.change(&RtnlRequest::new(libc::RTM_SETLINK, &message), CHANGE, subject).map_err(explain)?;
+            self.change(&NetlinkRequest::new(libc::RTM_SETLINK, &message), CHANGE, subject).map_err(explain)?;
         }
         Ok(())
     }

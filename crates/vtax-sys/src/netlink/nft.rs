@@ -1,0 +1,96 @@
+//! Which MAC addresses guests may send from: one table of nftables for each virtual switch.
+//!
+//! Each table has a set of pairs of port and address, and a set of ports. A frame whose pair isn't in the first set,
+//! but whose port is in the second one, is dropped, and counted at the port's element. So the number of guests doesn't
+//! change how many rules a frame passes, and a port that isn't listed, such as the uplink, isn't restricted.
+//!
+//! The frames are looked at when a port has received them, before the bridge learns their address. Frames to the
+//! addresses that bridges keep for their own protocols (01-80-C2-00-00-0X) don't pass there (`br_handle_frame`). They
+//! aren't forwarded either, and a [`NewVlanBridge`](super::NewVlanBridge) learns nothing from them.
+
+mod change;
+mod message;
+pub(super) mod report;
+mod table;
+
+use netlink_packet_core::NLM_F_ACK;
+use netlink_sys::protocols::NETLINK_NETFILTER;
+
+use super::request::NetlinkRequest;
+use super::socket::{Channel, Subject};
+use crate::error::{Feature, Result, SysError};
+use crate::netns::NetNs;
+
+pub use change::MacChange;
+pub use report::{Dropped, MacFilter};
+pub use table::SwitchName;
+
+/// A connection to nftables of *one* network namespace: the one that the opening thread was in.
+#[derive(Debug)]
+pub struct Nft {
+    channel: Channel,
+}
+
+impl Nft {
+    /// Opens a connection in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`SysError::NoFeature`] if this kernel has no netfilter.
+    pub fn open() -> Result<Self> {
+        let channel = Channel::open(NETLINK_NETFILTER);
+        let channel = channel.map_err(|e| feature(SysError::os("open", "an nftables socket", e)))?;
+        Ok(Self { channel })
+    }
+
+    /// Opens a connection in `namespace`. The socket stays there, whatever thread uses it.
+    pub fn open_in(namespace: &NetNs) -> Result<Self> {
+        namespace.run(Self::open)?
+    }
+
+    /// Makes all of these changes, or none.
+    fn transact(&mut self, mut changes: Vec<(NetlinkRequest, u16)>, subject: Subject<'_>) -> Result<()> {
+        let Some((_, flags)) = changes.last_mut() else { return Ok(()) };
+        *flags |= NLM_F_ACK;
+        changes.insert(0, (message::batch(libc::NFNL_MSG_BATCH_BEGIN), 0));
+        changes.push((message::batch(libc::NFNL_MSG_BATCH_END), 0));
+        self.channel.change_together(&changes, subject).map_err(feature)
+    }
+
+    fn list<T>(
+        &mut self,
+        request: &NetlinkRequest,
+        subject: Subject<'_>,
+        parse: impl Fn(&[u8]) -> Result<Option<T>, &'static str>,
+    ) -> Result<Vec<T>> {
+        self.channel.dump(request, subject, parse).map_err(feature)
+    }
+}
+
+/// Makes a table in a temporary namespace, to find out whether this kernel has nftables for bridges. The kernel may
+/// load modules for it.
+///
+/// # Errors
+/// [`SysError::NoFeature`] if it hasn't; on any other error, the privilege is missing.
+pub fn probe_mac_filter() -> Result<()> {
+    Nft::open_in(&NetNs::scratch()?)?.create_mac_filter(&"probe".parse()?, "probe")
+}
+
+/// A kernel without nf_tables, or without its bridge family, says one of these. To a list it says that the request is
+/// invalid (`nfnetlink_rcv_msg`), which none of ours is.
+fn feature(error: SysError) -> SysError {
+    match error.errno() {
+        Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::EINVAL) => {
+            SysError::NoFeature { feature: Feature::BridgeFilter }
+        }
+        _ => error,
+    }
+}
+
+/// What the kernel may report.
+#[cfg(test)]
+pub(super) fn seeds(expected: super::reply::Expected) -> Vec<Vec<u8>> {
+    let owner = MacChange::Allow("v0".parse().expect("a name"), super::MacAddr([2, 0, 0, 0, 0, 1]));
+    let (table, _) = table::creation("vtax-a", "b").swap_remove(0);
+    let reports = [table, owner.request("vtax-a").0, report::counted()];
+    reports.map(|report| report.bytes(0, expected.sequence, expected.port)).to_vec()
+}

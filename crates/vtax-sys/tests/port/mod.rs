@@ -1,0 +1,98 @@
+//! Ports of virtual switches, with this test in the place of their guests: it writes and reads their frames.
+
+use std::{fs::File, io::Write, os::fd::OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use vtax_sys::{
+    netlink::{IfIndex, IfName, LinkChange, MacAddr, NewTap, Rtnl, open_tap},
+    netns::NetNs,
+    sysctl,
+};
+
+/// Of a kernel for experiments; nobody else sends it (IEEE 802, local experimental EtherType 1).
+const ETHERTYPE: [u8; 2] = 0x88b5_u16.to_be_bytes();
+const VLAN: [u8; 2] = 0x8100_u16.to_be_bytes();
+/// A virtio-net header of ten bytes precedes each frame.
+const VNET_HEADER: usize = 10;
+const BROADCAST: MacAddr = MacAddr([0xff; 6]);
+
+/// A tap that is a port of a bridge, switched on.
+pub(crate) struct Port {
+    pub(crate) name: IfName,
+    pub(crate) index: IfIndex,
+    queue: File,
+}
+
+/// A frame as a guest sees it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Frame {
+    /// The number in its tag, if it has one.
+    pub(crate) tag: Option<u16>,
+    pub(crate) text: String,
+}
+
+/// A namespace whose links send nothing by themselves. With IPv6 on, they would send messages to their neighbours.
+pub(crate) fn silent() -> NetNs {
+    let ns = NetNs::scratch().expect("these tests need root");
+    match sysctl::write(&ns, &"net.ipv6.conf.default.disable_ipv6".parse().unwrap(), "1") {
+        Err(error) if error.errno() != Some(libc::ENOENT) => panic!("{error}"),
+        _ => ns,
+    }
+}
+
+impl Port {
+    pub(crate) fn of(ns: &NetNs, bridge: IfIndex, name: &str, mtu: u32) -> Port {
+        let name: IfName = name.parse().unwrap();
+        NewTap { name: name.clone(), multi_queue: false }.create_in(ns).unwrap();
+        let queue: OwnedFd = open_tap(ns, &name, 1).unwrap().pop().unwrap();
+        let mut rtnl = Rtnl::open_in(ns).unwrap();
+        let change = LinkChange { up: Some(true), mtu: Some(mtu), master: Some(Some(bridge)), ..LinkChange::default() };
+        rtnl.set_link(&name, &change).unwrap();
+        let index = rtnl.existing_link(&name).unwrap().index;
+        Port { name, index, queue: queue.into() }
+    }
+
+    /// To all, in the VLAN of the tag.
+    pub(crate) fn broadcast(&self, from: MacAddr, tag: Option<u16>, text: &str) {
+        self.send(BROADCAST, from, tag, text.as_bytes());
+    }
+
+    pub(crate) fn send(&self, to: MacAddr, from: MacAddr, tag: Option<u16>, payload: &[u8]) {
+        let tag = tag.map(|vlan| [VLAN, vlan.to_be_bytes()].concat()).unwrap_or_default();
+        let parts = [&[0; VNET_HEADER][..], &to.0, &from.0, &tag, &ETHERTYPE, payload];
+        (&self.queue).write_all(&parts.concat()).unwrap();
+    }
+
+    /// What came, until nothing comes for so long.
+    pub(crate) fn received(&self, silence: Timespec) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        while let mut ready = [PollFd::new(&self.queue, PollFlags::IN)]
+            && poll(&mut ready, Some(&silence)).unwrap() == 1
+        {
+            let mut bytes = [0; 10_000];
+            let length = rustix::io::read(&self.queue, &mut bytes).unwrap();
+            frames.extend(Frame::read(&bytes[VNET_HEADER..length]));
+        }
+        frames.sort();
+        frames
+    }
+
+    /// The texts of what came.
+    #[allow(dead_code, reason = "some tests look at the tags")]
+    pub(crate) fn texts(&self) -> Vec<String> {
+        let silence = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+        self.received(silence).into_iter().map(|frame| frame.text).collect()
+    }
+}
+
+impl Frame {
+    /// None if somebody else sent it.
+    fn read(bytes: &[u8]) -> Option<Frame> {
+        let (tag, rest) = match bytes.get(12..)? {
+            [a, b, high, low, rest @ ..] if [*a, *b] == VLAN => (Some(u16::from_be_bytes([*high, *low]) & 0xfff), rest),
+            rest => (None, rest),
+        };
+        let text = rest.strip_prefix(&ETHERTYPE)?;
+        Some(Frame { tag, text: String::from_utf8_lossy(text).into_owned() })
+    }
+}
