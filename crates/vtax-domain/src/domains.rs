@@ -31,9 +31,9 @@ use crate::{
     error::BindError,
     plan::{self, BindRequest, Engine},
     site::DomainSite,
-    step::DomainStep,
+    step::{DomainStep, PortVlanSet},
     supervisor::{self, SuperviseWords},
-    switch,
+    switch::{self, SwitchAbilities},
 };
 
 const KIND: &str = "domain";
@@ -169,7 +169,7 @@ impl Domains {
             return Err(BindError::State { domain: domain.clone(), state, remedy });
         }
         let (bindings, launch) = self.plan(domain, configuration, agent)?;
-        self.claim(&bindings, plan::nic_steps(&bindings, configuration)?, launch)
+        self.claim(&bindings, plan::nic_steps(&bindings, configuration, SwitchAbilities::probe())?, launch)
     }
 
     /// What the domain gets, beside what others have, and how it is started. Its switches are there afterwards.
@@ -286,7 +286,7 @@ impl Domains {
         {
             let journal = Journal::open(&self.journals(), domain.as_str())?;
             self.undo_all(journal, &mut DomainSite::open()?, domain)?;
-            return self.claim(&pending, plan::nic_steps(&pending, configuration)?, launch);
+            return self.claim(&pending, plan::nic_steps(&pending, configuration, SwitchAbilities::probe())?, launch);
         }
         let launch = self.launch(&bindings, configuration, agent)?;
         Started::remove(&self.directory(domain));
@@ -323,6 +323,19 @@ impl Domains {
         plan::launch(bindings, configuration, engine)
     }
 
+    /// How many frames each NIC of a domain has sent from an address that isn't its own. They were dropped. Empty if this
+    /// kernel's switches don't guard addresses.
+    pub fn dropped(&self, bindings: &Bindings) -> Result<Vec<(Name, u64)>, BindError> {
+        let mut site = DomainSite::open()?;
+        let mut dropped = Vec::new();
+        for nic in &bindings.nics {
+            let of_switch = site.dropped(&nic.switch)?;
+            let own = of_switch.into_iter().find(|(port, _)| port.as_str() == nic.tap);
+            dropped.extend(own.map(|(_, dropped)| (nic.vnet.clone(), dropped.frames)));
+        }
+        Ok(dropped)
+    }
+
     /// Makes the switch of the host as the configuration has it now.
     pub fn follow_switch(&self, name: &Name, was: &Configuration, now: &Configuration) -> Result<(), BindError> {
         match (was.switches.get(name), now.switches.get(name)) {
@@ -355,6 +368,8 @@ impl Domains {
     /// Makes the link of a switch, if it isn't there yet.
     fn realize(&self, name: &Name, configuration: &Configuration) -> Result<(), BindError> {
         let wanted = configuration.switch(name)?;
+        let abilities = SwitchAbilities::probe();
+        abilities.check(name, configuration)?;
         let link = switch::link_name(name);
         let mut site = DomainSite::open()?;
         let is_ours = self.switches().join(format!("{name}.journal")).exists();
@@ -365,15 +380,21 @@ impl Domains {
             None if is_ours => self.remove_switch(name)?,
             None => {}
         }
+        let own = PortVlanSet { pvid: wanted.pvid, vids: wanted.vids.clone() };
+        let outside =
+            PortVlanSet { pvid: wanted.default_vlan, vids: own.vids.iter().copied().chain([own.pvid]).collect() };
         let mut steps = vec![DomainStep::CreateSwitch {
             link: link.clone(),
             mac: wanted.mac,
             mtu: wanted.mtu,
             mark: switch::mark(name),
+            vlans: abilities.vlans.then_some(own),
+            guards_addresses: abilities.guards_addresses,
         }];
         if let Some(uplink) = &wanted.net_dev {
             let was_up = site.check_uplink(uplink, wanted.mtu)?;
-            steps.push(DomainStep::TakeUplink { link: uplink.clone(), switch: link, was_up });
+            let vlans = abilities.vlans.then_some(outside);
+            steps.push(DomainStep::TakeUplink { link: uplink.clone(), switch: link, was_up, vlans });
         }
         let mut journal = Journal::<DomainStep>::create(&self.switches(), name.as_str(), "switch", wanted)?;
         if let Err(error) = journal.execute(steps, &mut site) {
@@ -404,7 +425,8 @@ impl Domains {
         if site.link(&link)?.is_none() {
             return self.realize(name, configuration);
         }
-        if wanted.net_dev != was.net_dev || wanted.mac != was.mac {
+        let same = |one: &Switch, other: &Switch| Switch { mtu: one.mtu, ..other.clone() } == *one;
+        if !same(was, wanted) {
             let users =
                 self.bound()?.into_iter().filter(|bound| bound.bindings.nics.iter().any(|nic| nic.switch == link));
             if let Some(user) = users.into_iter().next() {

@@ -61,6 +61,12 @@ pub enum BindError {
     #[error("there is a link {link} already that isn't vtax's; rename it, or give the switch another name")]
     #[diagnostic(code("link-in-use"))]
     LinkName { link: String },
+    #[error(
+        "the switch {switch} or one of its vnets names VLANs, and this kernel's bridges can't keep VLANs apart; leave pvid and \
+         vid out, or use a kernel with CONFIG_BRIDGE_VLAN_FILTERING"
+    )]
+    #[diagnostic(code("no-vlans"))]
+    NoVlans { switch: Name },
     #[error("{object}: {error}")]
     #[diagnostic(forward(error))]
     Kernel { object: String, error: Box<SysError> },

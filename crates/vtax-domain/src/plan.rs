@@ -18,8 +18,8 @@ use crate::{
     bindings::{Bindings, BoundConsole, BoundNic},
     capacity::HostCapacity,
     error::BindError,
-    step::DomainStep,
-    switch,
+    step::{DomainStep, PortVlanSet},
+    switch::{self, SwitchAbilities},
 };
 
 /// The host's CPUs that no domain can have for itself: something has to run the host.
@@ -83,14 +83,22 @@ pub(crate) fn bindings(request: &BindRequest<'_>) -> Result<Bindings, BindError>
 }
 
 /// The steps that give it the host's ends of its virtual NICs.
-pub(crate) fn nic_steps(bindings: &Bindings, configuration: &Configuration) -> Result<Vec<DomainStep>, BindError> {
+pub(crate) fn nic_steps(
+    bindings: &Bindings,
+    configuration: &Configuration,
+    abilities: SwitchAbilities,
+) -> Result<Vec<DomainStep>, BindError> {
     let step = |(vnet, nic): (&VirtualNic, &BoundNic)| {
         let switch = configuration.switch(&vnet.switch)?;
+        let vlans = PortVlanSet { pvid: vnet.pvid_on(switch), vids: vnet.vlans.vids.clone() };
         Ok(DomainStep::CreateTap {
             link: nic.tap.clone(),
             switch: nic.switch.clone(),
             mtu: vnet.mtu_on(switch),
             mark: switch::mark(&bindings.domain),
+            vlans: abilities.vlans.then_some(vlans),
+            macs: if abilities.guards_addresses { vnet.macs().collect() } else { Vec::new() },
+            uplink: switch.net_dev.clone(),
         })
     };
     bindings.constraints.vnets.iter().zip(&bindings.nics).map(step).collect()

@@ -1,17 +1,23 @@
 //! The kernel as the steps of domains see it: links of this process's network namespace, and QEMUs.
 
-use std::{fs, io, net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, fs, io, net::IpAddr, time::Duration};
 
 use vtax_guest::{home, launch::Launch, process::Qemu, threads::GuestPins};
 use vtax_journal::Undone;
 use vtax_model::{guest::Mac, units::Mtu};
 use vtax_sys::{
-    netlink::{IfName, Link, LinkChange, LinkKind, MacAddr, NewLink, NewTap, Rtnl, open_tap},
+    netlink::{
+        Dropped, IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, MacChange, NewLink, NewTap, NewVlanBridge, Nft,
+        Rtnl, SwitchName, VlanEnd, VlanMembership, open_tap,
+    },
     netns::{NetNs, Outlive},
     process::ProcessId,
 };
 
-use crate::{error::BindError, step::StepReceipt};
+use crate::{
+    error::BindError,
+    step::{PortVlanSet, StepReceipt},
+};
 
 /// QEMU needs seconds with a PCI device: it maps all memory in the IOMMU, in an emulated server page by page.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -44,17 +50,92 @@ impl DomainSite {
         mac: Option<Mac>,
         mtu: Mtu,
         mark: &str,
+        vlans: Option<&PortVlanSet>,
+        guards_addresses: bool,
     ) -> Result<StepReceipt, BindError> {
         let name = if_name(link)?;
-        let new = NewLink {
-            mtu: Some(mtu.get()),
-            mac: mac.map(|mac| MacAddr(mac.octets())),
-            ..NewLink::new(name.clone(), LinkKind::Bridge)
+        let mac = mac.map(|mac| MacAddr(mac.octets()));
+        let made = match vlans {
+            Some(_) => {
+                let bridge = NewVlanBridge { name: name.clone(), mtu: mtu.get(), mac, multicast_snooping: false };
+                self.rtnl.create_vlan_bridge(&bridge).map(drop)
+            }
+            None => {
+                let plain = NewLink::new(name.clone(), LinkKind::Bridge);
+                self.rtnl.create_link(&NewLink { mtu: Some(mtu.get()), mac, ..plain })
+            }
         };
-        self.rtnl.create_link(&new).map_err(BindError::kernel(link))?;
-        let change = LinkChange { up: Some(true), alias: Some(mark.to_owned()), ..LinkChange::default() };
-        self.rtnl.set_link(&name, &change).map_err(BindError::kernel(link))?;
+        made.map_err(BindError::kernel(link))?;
+        let marked = LinkChange { alias: Some(mark.to_owned()), ..LinkChange::default() };
+        self.rtnl.set_link(&name, &marked).map_err(BindError::kernel(link))?;
+        if guards_addresses {
+            let table = switch_name(link)?;
+            let made = self.nft()?.create_mac_filter(&table, mark);
+            made.map_err(BindError::kernel(link))?;
+        }
+        let bridge = self.existing(link)?.index;
+        if let Some(vlans) = vlans {
+            let own = self.rtnl.add_vlans(VlanEnd::Bridge(bridge), &vlans.memberships());
+            own.map_err(BindError::kernel(link))?;
+        }
+        let up = LinkChange { up: Some(true), ..LinkChange::default() };
+        self.rtnl.set_link(bridge, &up).map_err(BindError::kernel(link))?;
         self.receipt(link)
+    }
+
+    /// Removes the table of a switch, if it has one.
+    pub(crate) fn remove_guard(&mut self, switch: &str) -> Result<(), BindError> {
+        let table = switch_name(switch)?;
+        let mut nft = self.nft()?;
+        // A kernel without such tables has none of ours.
+        let tables = nft.mac_filters().unwrap_or_default();
+        match tables.iter().any(|found| found.switch == table) {
+            true => nft.delete_mac_filter(&table).map_err(BindError::kernel(switch)),
+            false => Ok(()),
+        }
+    }
+
+    /// From now on a port may send only from these addresses. Without addresses it may send from any.
+    pub(crate) fn guard(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), BindError> {
+        if macs.is_empty() {
+            return Ok(());
+        }
+        let (table, port) = (switch_name(switch)?, if_name(port)?);
+        let owned = macs.iter().map(|mac| MacChange::Allow(port.clone(), MacAddr(mac.octets())));
+        let changes: Vec<MacChange> = owned.chain([MacChange::Restrict(port.clone())]).collect();
+        self.nft()?.change_mac_filter(&table, &changes).map_err(BindError::kernel(switch))
+    }
+
+    /// Forgets a port and its addresses. What isn't there any more is no error.
+    pub(crate) fn unguard(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), BindError> {
+        let (table, port) = (switch_name(switch)?, if_name(port)?);
+        let mut nft = self.nft()?;
+        let known = nft.mac_filters().unwrap_or_default().iter().any(|found| found.switch == table);
+        if macs.is_empty() || !known {
+            return Ok(());
+        }
+        let owners = nft.owners(&table).map_err(BindError::kernel(switch))?;
+        let restricted = nft.dropped(&table).map_err(BindError::kernel(switch))?;
+        let owned = owners.into_iter().filter(|(owner, _)| *owner == port);
+        let mut changes: Vec<MacChange> = owned.map(|(owner, mac)| MacChange::Forbid(owner, mac)).collect();
+        changes.extend(restricted.contains_key(&port).then(|| MacChange::Free(port)));
+        match changes.is_empty() {
+            true => Ok(()),
+            false => nft.change_mac_filter(&table, &changes).map_err(BindError::kernel(switch)),
+        }
+    }
+
+    /// What each port of a switch has sent from addresses that aren't its own; nothing if the switch doesn't guard them.
+    pub(crate) fn dropped(&mut self, switch: &str) -> Result<BTreeMap<IfName, Dropped>, BindError> {
+        let (table, mut nft) = (switch_name(switch)?, self.nft()?);
+        match nft.mac_filters().unwrap_or_default().iter().any(|found| found.switch == table) {
+            true => nft.dropped(&table).map_err(BindError::kernel(switch)),
+            false => Ok(BTreeMap::new()),
+        }
+    }
+
+    fn nft(&self) -> Result<Nft, BindError> {
+        Nft::open_in(&self.namespace).map_err(BindError::kernel("the host's network"))
     }
 
     /// Checks that a link of the host may become a port of a switch: its addresses would stop working. Returns whether it
@@ -93,11 +174,47 @@ impl DomainSite {
         }
     }
 
-    pub(crate) fn take_uplink(&mut self, link: &str, switch: &str) -> Result<StepReceipt, BindError> {
-        let bridge = self.existing(switch)?.index;
-        let change = LinkChange { master: Some(Some(bridge)), up: Some(true), ..LinkChange::default() };
-        self.rtnl.set_link(&if_name(link)?, &change).map_err(BindError::kernel(link))?;
+    pub(crate) fn take_uplink(
+        &mut self,
+        link: &str,
+        switch: &str,
+        vlans: Option<&PortVlanSet>,
+    ) -> Result<StepReceipt, BindError> {
+        self.join(link, switch, vlans, None)
+    }
+
+    /// Makes a link a port of a switch, and switches it on when its VLANs are set.
+    pub(crate) fn join(
+        &mut self,
+        link: &str,
+        switch: &str,
+        vlans: Option<&PortVlanSet>,
+        uplink: Option<&str>,
+    ) -> Result<StepReceipt, BindError> {
+        let (bridge, port) = (self.existing(switch)?.index, self.existing(link)?.index);
+        let change = LinkChange { master: Some(Some(bridge)), ..LinkChange::default() };
+        self.rtnl.set_link(port, &change).map_err(BindError::kernel(link))?;
+        if let Some(vlans) = vlans {
+            self.rtnl.add_vlans(VlanEnd::Port(port), &vlans.memberships()).map_err(BindError::kernel(link))?;
+            self.let_through(uplink, bridge, vlans)?;
+        }
+        let up = LinkChange { up: Some(true), ..LinkChange::default() };
+        self.rtnl.set_link(port, &up).map_err(BindError::kernel(link))?;
         self.receipt(link)
+    }
+
+    /// The link to the outside takes part in the VLANs of a port, with tags; in one of them already without.
+    fn let_through(&mut self, uplink: Option<&str>, bridge: IfIndex, vlans: &PortVlanSet) -> Result<(), BindError> {
+        let Some(uplink) = uplink else { return Ok(()) };
+        let port = self.existing(uplink)?.index;
+        let members = self.rtnl.bridge_vlans(bridge).map_err(BindError::kernel(uplink))?;
+        let has: Vec<_> = members.iter().filter(|it| it.link == port).flat_map(|it| &it.vlans).collect();
+        let missing = vlans.vids.iter().chain([&vlans.pvid]).filter(|vlan| has.iter().all(|it| it.vlan != **vlan));
+        let missing: Vec<VlanMembership> = missing.map(|vlan| VlanMembership::tagged(*vlan)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.rtnl.add_vlans(VlanEnd::Port(port), &missing).map_err(BindError::kernel(uplink))
     }
 
     pub(crate) fn return_uplink(&mut self, link: &str, switch: &str, was_up: bool) -> Result<Undone, BindError> {
@@ -112,26 +229,12 @@ impl DomainSite {
         Ok(Undone::Reverted)
     }
 
-    pub(crate) fn create_tap(
-        &mut self,
-        link: &str,
-        switch: &str,
-        mtu: Mtu,
-        mark: &str,
-    ) -> Result<StepReceipt, BindError> {
+    pub(crate) fn create_tap(&mut self, link: &str, mtu: Mtu, mark: &str) -> Result<(), BindError> {
         let name = if_name(link)?;
         let tap = NewTap { name: name.clone(), multi_queue: false };
         tap.create_in(&self.namespace).map_err(BindError::kernel(link))?;
-        let bridge = self.existing(switch)?.index;
-        let change = LinkChange {
-            alias: Some(mark.to_owned()),
-            mtu: Some(mtu.get()),
-            master: Some(Some(bridge)),
-            up: Some(true),
-            ..LinkChange::default()
-        };
-        self.rtnl.set_link(&name, &change).map_err(BindError::kernel(link))?;
-        self.receipt(link)
+        let change = LinkChange { alias: Some(mark.to_owned()), mtu: Some(mtu.get()), ..LinkChange::default() };
+        self.rtnl.set_link(&name, &change).map_err(BindError::kernel(link))
     }
 
     /// Gives a link of ours another MTU.
@@ -211,6 +314,17 @@ impl DomainSite {
 
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+fn switch_name(link: &str) -> Result<SwitchName, BindError> {
+    link.parse().map_err(BindError::kernel(link))
+}
+
+impl PortVlanSet {
+    fn memberships(&self) -> Vec<VlanMembership> {
+        let tagged = self.vids.iter().filter(|vlan| **vlan != self.pvid).map(|vlan| VlanMembership::tagged(*vlan));
+        tagged.chain([VlanMembership::native(self.pvid)]).collect()
+    }
 }
 
 fn if_name(name: &str) -> Result<IfName, BindError> {

@@ -1,11 +1,11 @@
 //! The steps by which domains and switches get what they have, and how they are undone.
 
-use std::{fmt, path::PathBuf};
+use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use vtax_guest::{launch::Launch, threads::GuestPins};
 use vtax_journal::{Step, Undone};
-use vtax_model::{guest::Mac, units::Mtu};
+use vtax_model::{guest::Mac, units::Mtu, vf::Vlan};
 
 use crate::{error::BindError, site::DomainSite};
 
@@ -16,17 +16,48 @@ pub(crate) enum DomainStep {
     /// The domain's own directory, which is removed last.
     Begin { directory: PathBuf },
     /// Makes a switch, marks it, and switches it on.
-    CreateSwitch { link: String, mac: Option<Mac>, mtu: Mtu, mark: String },
+    CreateSwitch {
+        link: String,
+        mac: Option<Mac>,
+        mtu: Mtu,
+        mark: String,
+        /// The VLANs of the host itself, if the switch keeps VLANs apart.
+        vlans: Option<PortVlanSet>,
+        /// Whether its ports may send only from addresses that they own.
+        #[serde(default)]
+        guards_addresses: bool,
+    },
     /// Makes a link of the host a port of a switch.
-    TakeUplink { link: String, switch: String, was_up: bool },
+    TakeUplink { link: String, switch: String, was_up: bool, vlans: Option<PortVlanSet> },
     /// Makes the host's end of a virtual NIC, marks it, makes it a port of a switch, and switches it on.
-    CreateTap { link: String, switch: String, mtu: Mtu, mark: String },
+    CreateTap {
+        link: String,
+        switch: String,
+        mtu: Mtu,
+        mark: String,
+        /// Its VLANs, if the switch keeps VLANs apart.
+        vlans: Option<PortVlanSet>,
+        /// The addresses that it may send from, if the switch guards that.
+        #[serde(default)]
+        macs: Vec<Mac>,
+        /// The switch's link to the outside, which takes part in the same VLANs.
+        uplink: Option<String>,
+    },
     /// Starts QEMU with its CPUs stopped, and pins its threads.
     StartGuest {
         launch: Box<Launch>,
         #[serde(flatten)]
         pins: GuestPins,
     },
+}
+
+/// The VLANs of a port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PortVlanSet {
+    /// That of frames without a tag.
+    pub(crate) pvid: Vlan,
+    /// Those of frames with tags.
+    pub(crate) vids: BTreeSet<Vlan>,
 }
 
 /// What the kernel called what a step has made: the index of a link, or a process.
@@ -46,9 +77,15 @@ impl Step for DomainStep {
     fn apply(&self, site: &mut DomainSite) -> Result<StepReceipt, BindError> {
         match self {
             DomainStep::Begin { .. } => Ok(StepReceipt::default()),
-            DomainStep::CreateSwitch { link, mac, mtu, mark } => site.create_switch(link, *mac, *mtu, mark),
-            DomainStep::TakeUplink { link, switch, .. } => site.take_uplink(link, switch),
-            DomainStep::CreateTap { link, switch, mtu, mark } => site.create_tap(link, switch, *mtu, mark),
+            DomainStep::CreateSwitch { link, mac, mtu, mark, vlans, guards_addresses } => {
+                site.create_switch(link, *mac, *mtu, mark, vlans.as_ref(), *guards_addresses)
+            }
+            DomainStep::TakeUplink { link, switch, vlans, .. } => site.take_uplink(link, switch, vlans.as_ref()),
+            DomainStep::CreateTap { link, switch, mtu, mark, vlans, macs, uplink } => {
+                site.create_tap(link, *mtu, mark)?;
+                site.guard(switch, link, macs)?;
+                site.join(link, switch, vlans.as_ref(), uplink.as_deref())
+            }
             DomainStep::StartGuest { launch, pins } => site.start_guest(launch, pins),
         }
     }
@@ -56,9 +93,15 @@ impl Step for DomainStep {
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut DomainSite) -> Result<Undone, BindError> {
         match self {
             DomainStep::Begin { .. } => Ok(Undone::Reverted),
-            DomainStep::CreateSwitch { link, mark, .. } => site.remove_link(link, "bridge", mark, receipt),
-            DomainStep::TakeUplink { link, switch, was_up } => site.return_uplink(link, switch, *was_up),
-            DomainStep::CreateTap { link, mark, .. } => site.remove_link(link, "tun", mark, receipt),
+            DomainStep::CreateSwitch { link, mark, .. } => {
+                site.remove_guard(link)?;
+                site.remove_link(link, "bridge", mark, receipt)
+            }
+            DomainStep::TakeUplink { link, switch, was_up, .. } => site.return_uplink(link, switch, *was_up),
+            DomainStep::CreateTap { link, switch, mark, macs, .. } => {
+                site.unguard(switch, link, macs)?;
+                site.remove_link(link, "tun", mark, receipt)
+            }
             DomainStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
         }
     }

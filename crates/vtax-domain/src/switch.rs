@@ -1,7 +1,41 @@
 //! Virtual switches as links of this host.
 
-use vtax_model::topology::Name;
+use std::collections::BTreeSet;
+
+use vtax_model::{domain::Configuration, topology::Name, vf::Vlan};
+use vtax_sys::netlink::{probe_mac_filter, probe_vlan_bridge};
 use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::BindError;
+
+/// What this kernel's switches can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SwitchAbilities {
+    /// Keep VLANs apart.
+    pub(crate) vlans: bool,
+    /// Drop frames from addresses that the sender doesn't own.
+    pub(crate) guards_addresses: bool,
+}
+
+impl SwitchAbilities {
+    pub(crate) fn probe() -> SwitchAbilities {
+        SwitchAbilities { vlans: probe_vlan_bridge().is_ok(), guards_addresses: probe_mac_filter().is_ok() }
+    }
+
+    /// Without VLANs, a switch and its vnets must not need any: their frames would get to everybody.
+    pub(crate) fn check(self, name: &Name, configuration: &Configuration) -> Result<(), BindError> {
+        if self.vlans {
+            return Ok(());
+        }
+        let switch = configuration.switch(name)?;
+        let is_plain = |pvid: Vlan, vids: &BTreeSet<Vlan>| pvid == switch.default_vlan && vids.is_empty();
+        let vnets = configuration.domains.values().flat_map(|domain| &domain.vnets);
+        let mut of_switch = vnets.filter(|vnet| vnet.switch == *name);
+        let all_plain = is_plain(switch.pvid, &switch.vids)
+            && of_switch.all(|vnet| is_plain(vnet.pvid_on(switch), &vnet.vlans.vids));
+        if all_plain { Ok(()) } else { Err(BindError::NoVlans { switch: name.clone() }) }
+    }
+}
 
 /// The longest name of a link: `IFNAMSIZ` without its zero.
 const LONGEST: usize = 15;

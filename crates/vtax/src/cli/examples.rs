@@ -73,6 +73,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm start-domain", &[("vtax ldm start-domain mars", "its CPUs run")]),
     ("ldm stop-domain", &[("vtax ldm stop-domain -f mars", "its CPUs stop at once")]),
     ("ldm list-domain", &[("vtax ldm list -o network mars", "its virtual NICs")]),
+    ("ldm list-bindings", &[("vtax ldm list-bindings mars", "which CPUs, links and port mars has")]),
     ("ldm list-constraints", &[("vtax ldm list-constraints --json", "as init-system reads them")]),
     ("ldm list-services", &[("vtax ldm list-services", "switches and console services")]),
     ("ldm list-dependencies", &[("vtax ldm list-dependencies -l", "who depends on whom, and by what")]),

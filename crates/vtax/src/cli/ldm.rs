@@ -69,6 +69,7 @@ fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
 fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
         ShowVerb::List(args) => show::list(host, &args),
+        ShowVerb::ListBindings { json, domains } => show::bindings(host, json, &domains),
         ShowVerb::ListConstraints { format, domains } => show::constraints(host, &format, &domains),
         ShowVerb::ListServices { parseable } => show::services(host, parseable),
         ShowVerb::ListDependencies { long } => show::dependencies(host, long),

@@ -7,7 +7,9 @@ use std::fmt::Write;
 use clap::Args;
 use miette::miette;
 use serde::Serialize;
-use vtax_domain::{BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem};
+use vtax_domain::{
+    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem,
+};
 use vtax_model::{
     domain::{Configuration, Constraints, DomainState, PRIMARY},
     topology::Name,
@@ -15,7 +17,10 @@ use vtax_model::{
 };
 
 pub(crate) use self::resources::Resource;
-use super::{host::LdmHost, layout};
+use super::{
+    host::{LdmHost, blamed},
+    layout,
+};
 use crate::{
     cli::answer,
     exit::{Blamed, Exit, Stop},
@@ -140,6 +145,34 @@ fn inactive(name: &Name, domain: &Constraints, machine: &HostCapacity) -> Domain
         utilization: None,
         uptime: None,
     }
+}
+
+/// A bound domain, with what it has.
+#[derive(Debug, Serialize)]
+struct ListedBindings {
+    #[serde(flatten)]
+    row: DomainRow,
+    bindings: Bindings,
+    /// Frames that a vnet sent from an address that isn't its own.
+    dropped: Vec<(Name, u64)>,
+}
+
+pub(super) fn bindings(host: &LdmHost, json: bool, domains: &[Name]) -> Result<Exit, Stop> {
+    let all = host.read()?.configuration;
+    domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
+    let wanted = |bound: &BoundDomain| domains.is_empty() || domains.contains(bound.name());
+    let mut listed = Vec::new();
+    for bound in host.bound()?.into_iter().filter(wanted) {
+        let dropped = host.domains()?.dropped(&bound.bindings).map_err(blamed)?;
+        listed.push(ListedBindings { row: with_resources(&bound), bindings: bound.bindings, dropped });
+    }
+    answer(json, &listed, |listed| {
+        listed
+            .iter()
+            .map(|it| resources::bindings(&it.row, &it.bindings, &it.dropped, &all))
+            .collect::<Vec<_>>()
+            .join("\n")
+    })
 }
 
 pub(super) fn constraints(host: &LdmHost, format: &ConstraintFormat, domains: &[Name]) -> Result<Exit, Stop> {

@@ -249,6 +249,15 @@ pub(crate) enum ShowVerb {
     /// List the domains, and how each is
     #[command(name = "list-domain", visible_aliases = ["list", "ls", "ls-domain"])]
     List(LdmListArgs),
+    /// Show what bound domains have: CPUs, links, ports, and frames that were dropped
+    #[command(name = "list-bindings", visible_alias = "ls-bindings")]
+    ListBindings {
+        /// Print them as JSON
+        #[arg(long)]
+        json: bool,
+        /// Only these domains
+        domains: Vec<Name>,
+    },
     /// Show what domains are to have
     #[command(name = "list-constraints", visible_alias = "ls-constraints")]
     ListConstraints {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use strum::{IntoStaticStr, VariantArray};
-use vtax_domain::DomainRow;
+use vtax_domain::{Bindings, DomainRow};
 use vtax_model::{
     domain::{Configuration, Constraints, CpuDemand, PRIMARY, Switch, VirtualNic},
     topology::Name,
@@ -53,6 +53,27 @@ pub(super) fn blocks(rows: &[DomainRow], all: &Configuration, resources: &[Resou
 /// All that a domain is to have.
 pub(super) fn constraints(name: &Name, domain: &Constraints, all: &Configuration) -> String {
     format!("DOMAIN\n{name}\n\n{}", of_domain(name, domain, all, Resource::ALL))
+}
+
+/// What a domain has: its line, its constraints as they were when it was bound, and where each of them is.
+pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u64)], all: &Configuration) -> String {
+    let mut text = layout::domains(std::slice::from_ref(row)) + "\n";
+    text += &of_domain(&row.name, &bindings.constraints, all, Resource::ALL);
+    let cpus: Vec<String> = bindings.cpus.iter().map(u32::to_string).collect();
+    let cpus = if cpus.is_empty() { "shared with others".to_owned() } else { cpus.join(",") };
+    let _ = writeln!(text, "BINDINGS\n    host's CPUs: {cpus}");
+    for nic in &bindings.nics {
+        let frames = dropped.iter().find(|(vnet, _)| *vnet == nic.vnet).map_or(0, |(_, frames)| *frames);
+        let _ = writeln!(
+            text,
+            "    {}: link {}, port of {}; {frames} frames from addresses that aren't its own were dropped",
+            nic.vnet, nic.tap, nic.switch
+        );
+    }
+    if let Some(console) = &bindings.console {
+        let _ = writeln!(text, "    console: port {} of {}, group {}", console.port, console.service, console.group);
+    }
+    text
 }
 
 fn of_domain(name: &Name, domain: &Constraints, all: &Configuration, resources: &[Resource]) -> String {
