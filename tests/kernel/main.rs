@@ -9,6 +9,7 @@ mod bench;
 mod crash;
 mod crashes;
 mod deaths;
+mod domains;
 mod guests;
 mod host;
 mod journals;

@@ -1,0 +1,215 @@
+//! `vtax ldm` on hosts of labs: domains that are bound, run, die and go, and a vtax that is killed on the way.
+//!
+//! Needs QEMU and a kernel for guests (`make kernel`). No test touches a link of the machine.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+use super::{
+    Bench,
+    bench::{printed, wait_until},
+    crash::{Ending, kill_at},
+    lab_guests::{Down, lab_file},
+};
+
+/// A host of a lab whose wire is free to be a switch's link to the outside.
+struct Host<'a> {
+    bench: &'a Bench,
+    lab: &'a str,
+    _down: Down<'a>,
+}
+
+impl Host<'_> {
+    fn new<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
+        fs::write(bench.path().join("lab.toml"), lab_file(lab, "")).expect("a file of the test");
+        let down = Down(bench, lab);
+        bench.printed(&["lab", "up", "lab.toml"]);
+        bench.printed(&["lab", "exec", lab, "sut", "--", "ip", "address", "flush", "dev", "wire0"]);
+        Host { bench, lab, _down: down }
+    }
+
+    fn command(&self, words: &str) -> Command {
+        let within = format!("{}/sut", self.lab);
+        let words: Vec<&str> = ["ldm", "--in", &within].into_iter().chain(words.split(' ')).collect();
+        self.bench.command(&words)
+    }
+
+    fn try_ldm(&self, words: &str) -> Output {
+        self.command(words).output().expect("vtax runs")
+    }
+
+    fn ldm(&self, words: &str) -> String {
+        printed(&self.try_ldm(words))
+    }
+
+    /// What vtax says when it refuses something.
+    fn refused(&self, words: &str) -> String {
+        let output = self.try_ldm(words);
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        String::from_utf8(output.stderr).expect("text")
+    }
+
+    /// A domain with a virtual NIC.
+    fn add(&self, domain: &str) {
+        for words in ["create DOMAIN", "set-vcpu 1 DOMAIN", "set-memory 128m DOMAIN", "add-vnet net0 vsw0 DOMAIN"] {
+            self.ldm(&words.replace("DOMAIN", domain));
+        }
+    }
+
+    fn domain(&self, domain: &str) -> Value {
+        let list: Value = serde_json::from_str(&self.ldm(&format!("list --json {domain}"))).expect("JSON");
+        list[0].clone()
+    }
+
+    fn state(&self, domain: &str) -> String {
+        self.domain(domain)["state"].as_str().expect("a text").to_owned()
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.bench.labs().join(format!("domains.{}.sut", self.lab))
+    }
+
+    /// The QEMUs of this host's domains.
+    fn qemus(&self) -> Vec<u32> {
+        let is_ours = |pid: &u32| {
+            let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            name.starts_with("vtax-") && cwd.is_ok_and(|cwd| cwd.starts_with(self.folder()))
+        };
+        let entries = fs::read_dir("/proc").expect("processes").flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_ours).collect()
+    }
+
+    fn links(&self) -> String {
+        self.bench.printed(&["lab", "exec", self.lab, "sut", "--", "ip", "-brief", "link"])
+    }
+}
+
+fn kill(pid: u32) {
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kill runs").success());
+}
+
+#[test]
+fn a_domain_is_bound_runs_and_goes() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm");
+    host.ldm("add-vcc port-range=5000-5010 console primary");
+    host.ldm("add-vsw net-dev=wire0 vsw0 primary");
+    host.add("mars");
+    assert_eq!(host.state("mars"), "inactive");
+    assert!(host.refused("start mars").contains("mars is inactive; bind it first"));
+
+    host.ldm("bind mars");
+    let mars = host.domain("mars");
+    assert_eq!((&mars["state"], &mars["console"]["port"]), (&"bound".into(), &5000.into()));
+    assert_eq!(host.qemus().len(), 1);
+    assert!(host.links().contains("vnet2.0") && host.links().contains("vsw0"), "{}", host.links());
+    assert!(host.refused("remove-domain mars").contains("only an inactive domain can be removed"));
+    assert!(host.refused("remove-vsw vsw0").contains("has the vnet net0 of mars"));
+
+    assert_eq!(host.ldm("start mars"), "LDom mars started\n");
+    assert_eq!(host.state("mars"), "active");
+    wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
+    assert!(host.refused("unbind mars").contains("stop it first"));
+
+    // What is changed while it runs, it has from its next start on.
+    host.ldm("set-memory 160m mars");
+    assert_eq!(host.domain("mars")["memory"], 128 << 20);
+    host.ldm("stop mars");
+    assert_eq!((host.state("mars"), host.domain("mars")["memory"].clone()), ("bound".to_owned(), (160 << 20).into()));
+
+    host.ldm("unbind mars");
+    assert_eq!(host.state("mars"), "inactive");
+    assert!(host.qemus().is_empty() && !host.links().contains("vnet2.0"));
+    host.ldm("rm-vnet net0 mars");
+    host.ldm("remove-vsw vsw0");
+    assert!(!host.links().contains("vsw0"));
+}
+
+#[test]
+fn a_domain_that_dies_acts_on_those_that_depend_on_it() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-m");
+    host.ldm("add-vsw vsw0 primary");
+    for domain in ["mars", "venus"] {
+        host.add(domain);
+    }
+    host.ldm("set-domain failure-policy=stop mars");
+    host.ldm("set-domain master=mars venus");
+    host.ldm("bind mars venus");
+    host.ldm("start mars");
+    let mars = host.qemus();
+    host.ldm("start venus");
+    assert_eq!(host.state("venus"), "active");
+    let pid =
+        fs::read_to_string(host.folder().join("mars/qemu/qemu.pid")).ok().and_then(|text| text.trim().parse().ok());
+    let of_mars = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.ends_with("mars/qemu"));
+    kill(pid.or_else(|| mars.into_iter().find(of_mars)).expect("mars has a QEMU"));
+    wait_until("mars and venus have stopped", || host.state("mars") == "bound" && host.state("venus") == "bound");
+    wait_until("both have a QEMU that waits", || host.qemus().len() == 2);
+}
+
+#[test]
+fn a_supervisor_that_dies_is_started_again() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-s");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    host.ldm("bind mars");
+    host.ldm("start mars");
+    let supervisor = || -> u32 {
+        let text = fs::read_to_string(host.folder().join("mars/supervisor")).expect("there is one");
+        text.split('@').next().and_then(|pid| pid.parse().ok()).expect("a process")
+    };
+    let first = supervisor();
+    kill(first);
+    assert_eq!(host.state("mars"), "active");
+    // Whoever changes something mends that.
+    host.add("venus");
+    host.ldm("bind venus");
+    assert_ne!(supervisor(), first);
+    let qemu = host.qemus();
+    host.ldm("stop -f mars");
+    assert!(host.qemus().iter().all(|pid| *pid != qemu[0]) || host.qemus().len() == 2);
+    assert_eq!(host.state("mars"), "bound");
+}
+
+/// A vtax that is killed while it binds a domain leaves nothing that the next command doesn't remove or use.
+#[test]
+fn bind_killed_at_any_call_leaves_nothing_half() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-k");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    let mut at = 1;
+    loop {
+        let ending = kill_at(&host.command("bind mars"), at);
+        if matches!(ending, Ending::Itself { .. }) {
+            break;
+        }
+        // Whatever is there, it is whole, or the next command removes it.
+        host.try_ldm("unbind mars");
+        assert_eq!(host.state("mars"), "inactive", "killed at call {at}: {ending:?}");
+        wait_until("no QEMU is left", || host.qemus().is_empty());
+        assert!(!host.links().contains("vnet2.0"), "killed at call {at}: {ending:?}");
+        at += 1 + at / 3;
+    }
+    assert!(at > 10, "it made only {at} calls");
+    assert_eq!(host.state("mars"), "bound");
+}
+
+#[test]
+fn two_commands_at_once_take_turns() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-2");
+    let mut started: Vec<_> =
+        (0..12).map(|number| host.command(&format!("create d{number}")).spawn().expect("vtax runs")).collect();
+    assert!(started.iter_mut().all(|child| child.wait().is_ok_and(|status| status.success())));
+    let list: Value = serde_json::from_str(&host.ldm("list --json")).expect("JSON");
+    assert_eq!(list.as_array().map(Vec::len), Some(13), "primary, and twelve others");
+}
