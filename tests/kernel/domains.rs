@@ -117,6 +117,13 @@ fn a_domain_is_bound_runs_and_goes() {
     wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
     assert!(host.refused("unbind mars").contains("stop it first"));
 
+    // A NIC comes and goes while it runs, and one that it was started with goes with its next start.
+    host.ldm("add-vnet net1 vsw0 mars");
+    assert!(host.links().contains("vnet2.1"), "{}", host.links());
+    host.ldm("set-vnet alt-mac-addrs=auto net1 mars");
+    host.ldm("rm-vnet net1 mars");
+    assert!(!host.links().contains("vnet2.1"), "{}", host.links());
+
     // What is changed while it runs, it has from its next start on.
     host.ldm("set-memory 160m mars");
     assert_eq!(host.domain("mars")["memory"], 128 << 20);
@@ -146,10 +153,8 @@ fn a_domain_that_dies_acts_on_those_that_depend_on_it() {
     let mars = host.qemus();
     host.ldm("start venus");
     assert_eq!(host.state("venus"), "active");
-    let pid =
-        fs::read_to_string(host.folder().join("mars/qemu/qemu.pid")).ok().and_then(|text| text.trim().parse().ok());
     let of_mars = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.ends_with("mars/qemu"));
-    kill(pid.or_else(|| mars.into_iter().find(of_mars)).expect("mars has a QEMU"));
+    kill(mars.into_iter().find(of_mars).expect("mars has a QEMU"));
     wait_until("mars and venus have stopped", || host.state("mars") == "bound" && host.state("venus") == "bound");
     wait_until("both have a QEMU that waits", || host.qemus().len() == 2);
 }

@@ -4,11 +4,15 @@ use std::{fs, path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use vtax_guest::{launch::Launch, process::Qemu};
-use vtax_journal::{BatchState, JournalState, Snapshot};
+use vtax_journal::{Batch, BatchId, BatchState, JournalState, Snapshot};
 use vtax_model::{domain::DomainState, topology::Name};
 use vtax_sys::{clock::boottime_ns, cpu::program_times, process::ProcessId};
 
-use crate::{bindings::Bindings, error::BindError, step::DomainStep};
+use crate::{
+    bindings::{Bindings, BoundNic},
+    error::BindError,
+    step::DomainStep,
+};
 
 /// A domain that is bound, or was while a vtax that bound or unbound it was killed.
 #[derive(Debug)]
@@ -21,6 +25,16 @@ pub struct BoundDomain {
     pub(crate) guest: Option<RecordedGuest>,
     /// Since when it runs.
     pub(crate) started: Option<Started>,
+    /// The virtual NICs that were plugged in while it ran.
+    pub(crate) plugged: Vec<PluggedNic>,
+}
+
+/// A virtual NIC that was plugged into a running domain.
+#[derive(Debug, Clone)]
+pub(crate) struct PluggedNic {
+    pub(crate) nic: BoundNic,
+    pub(crate) port: u32,
+    pub(crate) batch: BatchId,
 }
 
 /// QEMU as the journal has it.
@@ -42,7 +56,9 @@ pub(crate) struct Started {
 impl BoundDomain {
     pub(crate) fn of(snapshot: Snapshot<DomainStep>, directory: &Path) -> Option<BoundDomain> {
         let about = snapshot.header.as_ref()?.about.clone();
-        let bindings: Bindings = serde_json::from_value(about).ok()?;
+        let mut bindings: Bindings = serde_json::from_value(about).ok()?;
+        let plugged = plugged(&snapshot);
+        bindings.nics.extend(plugged.iter().map(|plugged| plugged.nic.clone()));
         let guest = snapshot.batches().rev().filter(|batch| batch.state() != BatchState::Undone).find_map(|batch| {
             batch.records.iter().find_map(|record| match &record.step {
                 DomainStep::StartGuest { launch, .. } => {
@@ -55,7 +71,7 @@ impl BoundDomain {
         });
         let started = Started::read(&directory.join(bindings.domain.as_str()));
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
-        Some(BoundDomain { bindings, is_abandoned, guest, started })
+        Some(BoundDomain { bindings, is_abandoned, guest, started, plugged })
     }
 
     /// Its name.
@@ -91,6 +107,21 @@ impl BoundDomain {
     pub fn is_up(&self) -> bool {
         self.started.as_ref().is_some_and(|started| started.is_up)
     }
+}
+
+/// A batch that plugs a NIC has its tap and then the NIC.
+fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedNic> {
+    let of_batch = |batch: Batch<'_, DomainStep>| match batch.records {
+        [tap, nic] if batch.state() != BatchState::Undone => match (&tap.step, &nic.step) {
+            (DomainStep::CreateTap { vnet, link, switch, .. }, DomainStep::PlugNic { port, .. }) => {
+                let nic = BoundNic { vnet: vnet.clone(), tap: link.clone(), switch: switch.clone() };
+                Some(PluggedNic { nic, port: *port, batch: batch.id })
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    snapshot.batches().filter_map(of_batch).collect()
 }
 
 impl Started {

@@ -72,7 +72,7 @@ impl Domains {
         &self.supervise
     }
 
-    fn journals(&self) -> PathBuf {
+    pub(crate) fn journals(&self) -> PathBuf {
         self.folder.join("journals")
     }
 
@@ -235,8 +235,9 @@ impl Domains {
             let remedy = "there is nothing to do";
             return Err(BindError::State { domain: domain.clone(), state: DomainState::Active, remedy });
         }
-        if bound.qemu().is_none() {
-            // It has ended by itself while nobody watched it.
+        let is_changed = configuration.domain(domain)? != &bound.bindings.constraints;
+        if bound.qemu().is_none() || is_changed {
+            // It has ended by itself while nobody watched it, or is to have something else than it has.
             self.renew(domain, configuration, agent)?;
         }
         supervisor::start(self, domain)
@@ -366,7 +367,7 @@ impl Domains {
     }
 
     /// Makes the link of a switch, if it isn't there yet.
-    fn realize(&self, name: &Name, configuration: &Configuration) -> Result<(), BindError> {
+    pub(crate) fn realize(&self, name: &Name, configuration: &Configuration) -> Result<(), BindError> {
         let wanted = configuration.switch(name)?;
         let abilities = SwitchAbilities::probe();
         abilities.check(name, configuration)?;

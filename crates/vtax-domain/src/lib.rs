@@ -10,6 +10,7 @@ mod bound;
 mod capacity;
 mod domains;
 mod error;
+mod hot_plug;
 mod plan;
 mod row;
 mod site;
@@ -23,6 +24,7 @@ pub use bound::BoundDomain;
 pub use capacity::HostCapacity;
 pub use domains::{Domains, StopMode};
 pub use error::BindError;
+pub use hot_plug::Effect;
 pub use row::{ConsolePlace, DomainFlags, DomainRow, RunningSystem};
 pub use store::{
     BadConfigName, ConfigName, DomainStore, DomainStoreError, EditError, LockedStore, Reconfiguration, StoredState,

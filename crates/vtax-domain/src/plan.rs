@@ -27,7 +27,7 @@ const CPUS_OF_PRIMARY: usize = 1;
 /// Memory that no domain can have.
 const MEMORY_OF_PRIMARY: ByteSize = ByteSize(256 << 20);
 /// NICs that can be plugged in while the domain runs.
-const SPARE_PORTS: u32 = 4;
+pub(crate) const SPARE_PORTS: u32 = 4;
 
 /// What a plan is made from.
 pub(crate) struct BindRequest<'a> {
@@ -65,11 +65,7 @@ pub(crate) fn bindings(request: &BindRequest<'_>) -> Result<Bindings, BindError>
         0 => constraints.vcpus(capacity.threads_per_core()),
         own => own as u32,
     };
-    let nics = constraints.vnets.iter().map(|vnet| BoundNic {
-        vnet: vnet.name.clone(),
-        tap: format!("vnet{id}.{}", vnet.id),
-        switch: switch::link_name(&vnet.switch),
-    });
+    let nics = constraints.vnets.iter().map(|vnet| bound_nic(id, vnet));
     Ok(Bindings {
         domain: domain.clone(),
         id,
@@ -88,20 +84,38 @@ pub(crate) fn nic_steps(
     configuration: &Configuration,
     abilities: SwitchAbilities,
 ) -> Result<Vec<DomainStep>, BindError> {
-    let step = |(vnet, nic): (&VirtualNic, &BoundNic)| {
-        let switch = configuration.switch(&vnet.switch)?;
-        let vlans = PortVlanSet { pvid: vnet.pvid_on(switch), vids: vnet.vlans.vids.clone() };
-        Ok(DomainStep::CreateTap {
-            link: nic.tap.clone(),
-            switch: nic.switch.clone(),
-            mtu: vnet.mtu_on(switch),
-            mark: switch::mark(&bindings.domain),
-            vlans: abilities.vlans.then_some(vlans),
-            macs: if abilities.guards_addresses { vnet.macs().collect() } else { Vec::new() },
-            uplink: switch.net_dev.clone(),
-        })
-    };
-    bindings.constraints.vnets.iter().zip(&bindings.nics).map(step).collect()
+    let nics = bindings.constraints.vnets.iter().zip(&bindings.nics);
+    nics.map(|(vnet, nic)| nic_step(&bindings.domain, vnet, nic, configuration, abilities)).collect()
+}
+
+pub(crate) fn nic_step(
+    domain: &Name,
+    vnet: &VirtualNic,
+    nic: &BoundNic,
+    configuration: &Configuration,
+    abilities: SwitchAbilities,
+) -> Result<DomainStep, BindError> {
+    let switch = configuration.switch(&vnet.switch)?;
+    Ok(DomainStep::CreateTap {
+        vnet: vnet.name.clone(),
+        link: nic.tap.clone(),
+        switch: nic.switch.clone(),
+        mtu: vnet.mtu_on(switch),
+        mark: switch::mark(domain),
+        vlans: abilities.vlans.then(|| port_vlans(vnet, switch)),
+        macs: if abilities.guards_addresses { vnet.macs().collect() } else { Vec::new() },
+        uplink: switch.net_dev.clone(),
+    })
+}
+
+/// The VLANs of a vnet's port.
+pub(crate) fn port_vlans(vnet: &VirtualNic, switch: &Switch) -> PortVlanSet {
+    PortVlanSet { pvid: vnet.pvid_on(switch), vids: vnet.vlans.vids.clone() }
+}
+
+/// The host's end of a vnet of a domain with this number.
+pub(crate) fn bound_nic(id: u32, vnet: &VirtualNic) -> BoundNic {
+    BoundNic { vnet: vnet.name.clone(), tap: format!("vnet{id}.{}", vnet.id), switch: switch::link_name(&vnet.switch) }
 }
 
 /// How QEMU is started: with its CPUs stopped.
@@ -129,7 +143,7 @@ pub(crate) fn launch(bindings: &Bindings, configuration: &Configuration, engine:
     })
 }
 
-fn nic(vnet: &VirtualNic, bound: &BoundNic, switch: &Switch, backend: Backend) -> NicLaunch {
+pub(crate) fn nic(vnet: &VirtualNic, bound: &BoundNic, switch: &Switch, backend: Backend) -> NicLaunch {
     let nic = VirtioNic { backend: Some(backend), ..VirtioNic::default() };
     let slot = u8::try_from(VirtualNic::FIRST_SLOT + vnet.id).expect("there are 16 numbers");
     NicLaunch {

@@ -1,10 +1,15 @@
 //! The kernel as the steps of domains see it: links of this process's network namespace, and QEMUs.
 
-use std::{collections::BTreeMap, fs, io, net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, fs, io, net::IpAddr, os::fd::OwnedFd, time::Duration};
 
-use vtax_guest::{home, launch::Launch, process::Qemu, threads::GuestPins};
+use vtax_guest::{
+    home,
+    launch::{Launch, NicLaunch},
+    process::Qemu,
+    threads::GuestPins,
+};
 use vtax_journal::Undone;
-use vtax_model::{guest::Mac, units::Mtu};
+use vtax_model::{domain::VirtualNic, guest::Mac, units::Mtu, vf::Vlan};
 use vtax_sys::{
     netlink::{
         Dropped, IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, MacChange, NewLink, NewTap, NewVlanBridge, Nft,
@@ -21,6 +26,8 @@ use crate::{
 
 /// QEMU needs seconds with a PCI device: it maps all memory in the IOMMU, in an emulated server page by page.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// QEMU answers at its monitor, and a guest lets a NIC go, within this time.
+const ANSWER: Duration = Duration::from_secs(10);
 /// A domain gets this much time to end when what it has is taken back.
 const STOP: Duration = Duration::from_secs(4);
 
@@ -106,6 +113,22 @@ impl DomainSite {
         self.nft()?.change_mac_filter(&table, &changes).map_err(BindError::kernel(switch))
     }
 
+    /// The same, and other addresses are not its own any more. In between, none of its frames is dropped that is of an
+    /// address that it keeps.
+    pub(crate) fn guard_only(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), BindError> {
+        self.guard(switch, port, macs)?;
+        let (table, port) = (switch_name(switch)?, if_name(port)?);
+        let mut nft = self.nft()?;
+        let owners = nft.owners(&table).map_err(BindError::kernel(switch))?;
+        let kept = |mac: &MacAddr| macs.iter().any(|kept| kept.octets() == mac.0);
+        let surplus = owners.into_iter().filter(|(owner, mac)| *owner == port && !kept(mac));
+        let changes: Vec<MacChange> = surplus.map(|(owner, mac)| MacChange::Forbid(owner, mac)).collect();
+        match changes.is_empty() {
+            true => Ok(()),
+            false => nft.change_mac_filter(&table, &changes).map_err(BindError::kernel(switch)),
+        }
+    }
+
     /// Forgets a port and its addresses. What isn't there any more is no error.
     pub(crate) fn unguard(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), BindError> {
         let (table, port) = (switch_name(switch)?, if_name(port)?);
@@ -118,7 +141,7 @@ impl DomainSite {
         let restricted = nft.dropped(&table).map_err(BindError::kernel(switch))?;
         let owned = owners.into_iter().filter(|(owner, _)| *owner == port);
         let mut changes: Vec<MacChange> = owned.map(|(owner, mac)| MacChange::Forbid(owner, mac)).collect();
-        changes.extend(restricted.contains_key(&port).then(|| MacChange::Free(port)));
+        changes.extend(restricted.contains_key(&port).then_some(MacChange::Free(port)));
         match changes.is_empty() {
             true => Ok(()),
             false => nft.change_mac_filter(&table, &changes).map_err(BindError::kernel(switch)),
@@ -266,18 +289,65 @@ impl DomainSite {
 
     pub(crate) fn start_guest(&mut self, launch: &Launch, pins: &GuestPins) -> Result<StepReceipt, BindError> {
         fs::create_dir_all(&launch.directory).map_err(BindError::file("create", &launch.directory))?;
-        let queues = launch.nics.iter().map(|nic| {
-            let Some(tap) = nic.kind.tap() else { return Ok(Vec::new()) };
-            let opened = open_tap(&self.namespace, &if_name(tap.as_str())?, nic.kind.queues());
-            opened.map_err(BindError::kernel(tap.as_str()))
-        });
-        let queues = queues.collect::<Result<Vec<_>, BindError>>()?;
+        let queues = launch.nics.iter().map(|nic| self.queues(nic)).collect::<Result<Vec<_>, BindError>>()?;
         let mut qemu = Qemu::start(launch.clone(), queues, Outlive::Yes, |_| Ok(()))?;
         qemu.wait_ready(PATIENCE)?;
         if !pins.is_empty() {
             qemu.pin(pins, PATIENCE)?;
         }
         Ok(StepReceipt(Some(qemu.process().to_string())))
+    }
+
+    /// Plugs a NIC into a domain that runs. Its number for QEMU is above those of all NICs that it was started with.
+    pub(crate) fn plug(
+        &mut self,
+        launch: &Launch,
+        process: &str,
+        port: u32,
+        nic: &NicLaunch,
+    ) -> Result<StepReceipt, BindError> {
+        let mut qemu = attached(launch, process)?;
+        let queues = self.queues(nic)?;
+        qemu.plug(port, plugged_index(port), nic, queues, ANSWER)?;
+        Ok(StepReceipt::default())
+    }
+
+    pub(crate) fn unplug(&mut self, launch: &Launch, process: &str, port: u32) -> Result<Undone, BindError> {
+        let mut qemu = attached(launch, process)?;
+        if !qemu.is_alive() {
+            return Ok(Undone::AlreadyGone);
+        }
+        qemu.unplug(plugged_index(port), ANSWER)?;
+        Ok(Undone::Reverted)
+    }
+
+    /// Open queues of the tap of a NIC.
+    fn queues(&mut self, nic: &NicLaunch) -> Result<Vec<OwnedFd>, BindError> {
+        let Some(tap) = nic.kind.tap() else { return Ok(Vec::new()) };
+        let opened = open_tap(&self.namespace, &if_name(tap.as_str())?, nic.kind.queues());
+        opened.map_err(BindError::kernel(tap.as_str()))
+    }
+
+    /// Gives a port other VLANs.
+    pub(crate) fn set_vlans(
+        &mut self,
+        link: &str,
+        switch: &str,
+        vlans: &PortVlanSet,
+        uplink: Option<&str>,
+    ) -> Result<(), BindError> {
+        let (bridge, port) = (self.existing(switch)?.index, self.existing(link)?.index);
+        let members = self.rtnl.bridge_vlans(bridge).map_err(BindError::kernel(link))?;
+        let wanted = vlans.memberships();
+        let has = members.iter().filter(|it| it.link == port).flat_map(|it| &it.vlans);
+        let surplus: Vec<Vlan> =
+            has.filter(|it| wanted.iter().all(|wanted| wanted.vlan != it.vlan)).map(|it| it.vlan).collect();
+        // The new ones first: the port is never without a VLAN.
+        self.rtnl.add_vlans(VlanEnd::Port(port), &wanted).map_err(BindError::kernel(link))?;
+        if !surplus.is_empty() {
+            self.rtnl.remove_vlans(VlanEnd::Port(port), &surplus).map_err(BindError::kernel(link))?;
+        }
+        self.let_through(uplink, bridge, vlans)
     }
 
     /// Ends QEMU, and removes its files.
@@ -314,6 +384,16 @@ impl DomainSite {
 
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+fn attached(launch: &Launch, process: &str) -> Result<Qemu, BindError> {
+    let process = process.parse().map_err(BindError::kernel(&launch.name))?;
+    Ok(Qemu::attach(launch.clone(), process))
+}
+
+/// The number of a plugged NIC for QEMU.
+fn plugged_index(port: u32) -> usize {
+    (VirtualNic::MOST + port) as usize
 }
 
 fn switch_name(link: &str) -> Result<SwitchName, BindError> {

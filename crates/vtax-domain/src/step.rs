@@ -3,9 +3,12 @@
 use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vtax_guest::{launch::Launch, threads::GuestPins};
+use vtax_guest::{
+    launch::{Launch, NicLaunch},
+    threads::GuestPins,
+};
 use vtax_journal::{Step, Undone};
-use vtax_model::{guest::Mac, units::Mtu, vf::Vlan};
+use vtax_model::{guest::Mac, topology::Name, units::Mtu, vf::Vlan};
 
 use crate::{error::BindError, site::DomainSite};
 
@@ -31,6 +34,7 @@ pub(crate) enum DomainStep {
     TakeUplink { link: String, switch: String, was_up: bool, vlans: Option<PortVlanSet> },
     /// Makes the host's end of a virtual NIC, marks it, makes it a port of a switch, and switches it on.
     CreateTap {
+        vnet: Name,
         link: String,
         switch: String,
         mtu: Mtu,
@@ -42,6 +46,15 @@ pub(crate) enum DomainStep {
         macs: Vec<Mac>,
         /// The switch's link to the outside, which takes part in the same VLANs.
         uplink: Option<String>,
+    },
+    /// Plugs a virtual NIC into a domain that runs.
+    PlugNic {
+        launch: Box<Launch>,
+        /// QEMU's process.
+        process: String,
+        /// The empty slot that it gets.
+        port: u32,
+        nic: Box<NicLaunch>,
     },
     /// Starts QEMU with its CPUs stopped, and pins its threads.
     StartGuest {
@@ -81,11 +94,12 @@ impl Step for DomainStep {
                 site.create_switch(link, *mac, *mtu, mark, vlans.as_ref(), *guards_addresses)
             }
             DomainStep::TakeUplink { link, switch, vlans, .. } => site.take_uplink(link, switch, vlans.as_ref()),
-            DomainStep::CreateTap { link, switch, mtu, mark, vlans, macs, uplink } => {
+            DomainStep::CreateTap { link, switch, mtu, mark, vlans, macs, uplink, .. } => {
                 site.create_tap(link, *mtu, mark)?;
                 site.guard(switch, link, macs)?;
                 site.join(link, switch, vlans.as_ref(), uplink.as_deref())
             }
+            DomainStep::PlugNic { launch, process, port, nic } => site.plug(launch, process, *port, nic),
             DomainStep::StartGuest { launch, pins } => site.start_guest(launch, pins),
         }
     }
@@ -102,6 +116,7 @@ impl Step for DomainStep {
                 site.unguard(switch, link, macs)?;
                 site.remove_link(link, "tun", mark, receipt)
             }
+            DomainStep::PlugNic { launch, process, port, .. } => site.unplug(launch, process, *port),
             DomainStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
         }
     }
@@ -114,6 +129,7 @@ impl fmt::Display for DomainStep {
             DomainStep::CreateSwitch { link, mtu, .. } => write!(f, "switch {link}, mtu {mtu}"),
             DomainStep::TakeUplink { link, switch, .. } => write!(f, "link {link} becomes a port of {switch}"),
             DomainStep::CreateTap { link, switch, mtu, .. } => write!(f, "tap {link}, port of {switch}, mtu {mtu}"),
+            DomainStep::PlugNic { launch, port, .. } => write!(f, "NIC in slot {port} of {}", launch.name),
             DomainStep::StartGuest { launch, .. } => write!(f, "QEMU of {}", launch.name),
         }
     }

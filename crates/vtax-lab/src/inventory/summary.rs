@@ -285,6 +285,7 @@ mod tests {
             seed: None,
             spare_ports: 0,
             paused: false,
+            has_events: false,
         };
         let host = "host".parse().expect("a name");
         GuestSummary::of(&host, &launch, &GuestPins::default(), None, Ties::alone(&launch))

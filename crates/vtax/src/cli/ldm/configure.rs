@@ -149,7 +149,8 @@ pub(super) fn add_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
     let words = ADD_VNET.read(words)?;
     let new =
         NewVnet { name: words.name(0)?, switch: words.name(1)?, domain: words.name(2)?, change: vnet_change(&words)? };
-    edit(host, |all| all.add_vnet(new))
+    let (domain, vnet) = (new.domain.clone(), new.name.clone());
+    host.edit_vnet(&domain, &vnet, |all| all.add_vnet(new))
 }
 
 pub(super) fn set_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
@@ -157,7 +158,7 @@ pub(super) fn set_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
     words.some_property()?;
     let (name, domain): (Name, Name) = (words.name(0)?, words.name(1)?);
     let change = vnet_change(&words)?;
-    edit(host, |all| all.set_vnet(&domain, &name, change))
+    host.edit_vnet(&domain, &name, |all| all.set_vnet(&domain, &name, change))
 }
 
 fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
@@ -174,7 +175,7 @@ fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
 }
 
 pub(super) fn remove_vnet(host: &LdmHost, name: &Name, domain: &Name) -> Result<Exit, Stop> {
-    edit(host, |all| all.remove_vnet(domain, name))
+    host.edit_vnet(domain, name, |all| all.remove_vnet(domain, name))
 }
 
 pub(super) fn add_console_service(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {

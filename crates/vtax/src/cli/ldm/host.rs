@@ -3,7 +3,9 @@
 use std::{env, ffi::OsString, fmt, fs, path::PathBuf, process::Command, str::FromStr};
 
 use miette::miette;
-use vtax_domain::{BindError, BoundDomain, DomainStore, Domains, EditError, LockedStore, StoredState, Supervisor};
+use vtax_domain::{
+    BindError, BoundDomain, DomainStore, Domains, EditError, Effect, LockedStore, StoredState, Supervisor,
+};
 use vtax_lab::{LabEndpoint, Lifetime, World};
 use vtax_model::{
     domain::{Configuration, DomainError},
@@ -156,6 +158,28 @@ impl LdmHost {
         change(&mut state.configuration).or_input()?;
         if let Some(domains) = domains {
             domains.follow_switch(switch, &was, &state.configuration).map_err(blamed)?;
+        }
+        locked.write(&state).or_infrastructure()?;
+        Ok(Exit::Done)
+    }
+
+    /// Makes a change of a domain's virtual NIC, on the host too.
+    pub(super) fn edit_vnet(
+        &self,
+        domain: &Name,
+        vnet: &Name,
+        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+    ) -> Result<Exit, Stop> {
+        let domains = if is_root() { Some(self.domains()?) } else { None };
+        let locked = self.lock()?;
+        let mut state = locked.read(&self.id).or_infrastructure()?;
+        let was = state.configuration.clone();
+        change(&mut state.configuration).or_input()?;
+        if let Some(domains) = domains {
+            let effect = domains.follow_vnet(domain, vnet, &was, &state.configuration).map_err(blamed)?;
+            if effect == Effect::AtBoot {
+                tell!("{domain} gets this when it is started or boots again");
+            }
         }
         locked.write(&state).or_infrastructure()?;
         Ok(Exit::Done)

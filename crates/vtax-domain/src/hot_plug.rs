@@ -1,0 +1,126 @@
+//! Changes of the virtual NICs of domains that are bound or run.
+
+use vtax_journal::Journal;
+use vtax_model::{
+    domain::{Configuration, DomainState, VirtualNic},
+    guest::Backend,
+    topology::Name,
+};
+
+use crate::{
+    bound::BoundDomain,
+    domains::Domains,
+    error::BindError,
+    plan::{self, SPARE_PORTS},
+    site::DomainSite,
+    step::DomainStep,
+    switch::SwitchAbilities,
+};
+
+/// When a change is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Now, or the domain isn't bound.
+    Now,
+    /// When the domain boots again.
+    AtBoot,
+}
+
+impl Domains {
+    /// Makes the virtual NIC of a domain as the configuration has it now.
+    pub fn follow_vnet(
+        &self,
+        domain: &Name,
+        vnet: &Name,
+        was: &Configuration,
+        now: &Configuration,
+    ) -> Result<Effect, BindError> {
+        let Some(bound) = self.find(domain)? else { return Ok(Effect::Now) };
+        if bound.state() != DomainState::Active {
+            // It is bound anew before it is started.
+            return Ok(Effect::AtBoot);
+        }
+        match (was.vnet(domain, vnet).ok(), now.vnet(domain, vnet).ok()) {
+            (None, Some(new)) => self.plug(&bound, new, now),
+            (Some(_), None) => self.unplug(&bound, vnet),
+            (Some(was), Some(new)) => self.change(&bound, was, new, now),
+            (None, None) => Ok(Effect::Now),
+        }
+    }
+
+    fn plug(&self, bound: &BoundDomain, vnet: &VirtualNic, configuration: &Configuration) -> Result<Effect, BindError> {
+        let taken = |port: &u32| bound.plugged.iter().any(|plugged| plugged.port == *port);
+        let Some(port) = (0..SPARE_PORTS).find(|port| !taken(port)) else { return Ok(Effect::AtBoot) };
+        let Some(guest) = bound.guest.clone() else { return Ok(Effect::AtBoot) };
+        let Some(process) = guest.process else { return Ok(Effect::AtBoot) };
+        self.realize(&vnet.switch, configuration)?;
+        let nic = plan::bound_nic(bound.bindings.id, vnet);
+        let switch = configuration.switch(&vnet.switch)?;
+        // Its slot is one of those for plugging.
+        let mut launch = plan::nic(vnet, &nic, switch, backend(bound));
+        launch.slot = None;
+        let steps = vec![
+            plan::nic_step(bound.name(), vnet, &nic, configuration, SwitchAbilities::probe())?,
+            DomainStep::PlugNic {
+                launch: Box::new(guest.launch),
+                process: process.to_string(),
+                port,
+                nic: Box::new(launch),
+            },
+        ];
+        let mut journal = Journal::<DomainStep>::open(&self.journals(), bound.name().as_str())?;
+        let plugged = journal.execute(steps, &mut DomainSite::open()?);
+        plugged.map_err(|error| BindError::Build { object: bound.name().clone(), error: Box::new(error) })?;
+        journal.keep()?;
+        Ok(Effect::Now)
+    }
+
+    /// A NIC that the domain was started with is at a place where nothing can be pulled out.
+    fn unplug(&self, bound: &BoundDomain, vnet: &Name) -> Result<Effect, BindError> {
+        let Some(plugged) = bound.plugged.iter().find(|plugged| plugged.nic.vnet == *vnet) else {
+            return Ok(Effect::AtBoot);
+        };
+        let mut journal = Journal::<DomainStep>::open(&self.journals(), bound.name().as_str())?;
+        journal.undo_batch(plugged.batch, &mut DomainSite::open()?).map_err(Box::new)?;
+        journal.keep()?;
+        Ok(Effect::Now)
+    }
+
+    /// VLANs and further addresses change at once, and the MTU on the host. The domain itself sees another address, MTU or
+    /// number only when it boots.
+    fn change(
+        &self,
+        bound: &BoundDomain,
+        was: &VirtualNic,
+        new: &VirtualNic,
+        configuration: &Configuration,
+    ) -> Result<Effect, BindError> {
+        let Some(nic) = bound.bindings.nics.iter().find(|nic| nic.vnet == new.name) else { return Ok(Effect::AtBoot) };
+        let abilities = SwitchAbilities::probe();
+        abilities.check(&new.switch, configuration)?;
+        let switch = configuration.switch(&new.switch)?;
+        let mut site = DomainSite::open()?;
+        if abilities.vlans {
+            let vlans = plan::port_vlans(new, switch);
+            site.set_vlans(&nic.tap, &nic.switch, &vlans, switch.net_dev.as_deref())?;
+        }
+        if abilities.guards_addresses {
+            // Until it boots, it has the address that it was started with.
+            let macs: Vec<_> = new.macs().chain([was.mac]).collect();
+            site.guard_only(&nic.switch, &nic.tap, &macs)?;
+        }
+        site.set_mtu(&nic.tap, new.mtu_on(switch))?;
+        let live = VirtualNic { alt_macs: new.alt_macs.clone(), vlans: new.vlans.clone(), ..was.clone() };
+        Ok(if live == *new { Effect::Now } else { Effect::AtBoot })
+    }
+}
+
+/// What serves the rings of its other NICs.
+fn backend(bound: &BoundDomain) -> Backend {
+    let nics = bound.guest.iter().flat_map(|guest| &guest.launch.nics);
+    let backends = nics.filter_map(|nic| match &nic.kind {
+        vtax_guest::launch::NicKind::Virtio { nic, .. } => nic.backend,
+        _ => None,
+    });
+    backends.into_iter().next().unwrap_or(Backend::Userspace)
+}
