@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 24] = [
+const CANNOT: [(&str, &str); 25] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -25,6 +25,7 @@ const CANNOT: [(&str, &str); 24] = [
     ("vtax ldm start-domain", "the same"),
     ("vtax ldm stop-domain", "the same"),
     ("vtax ldm unbind-domain", "the same"),
+    ("vtax ldm vntsd", "serves for ever; the tests of vtax-console do"),
     ("vtax job", "vtax starts it itself, in the emulated server"),
     ("--agent agent.sh", "tells how a benchmark was made, with a script that isn't here"),
     ("--kernel kernel", "needs a kernel for guests"),

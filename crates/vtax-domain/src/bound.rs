@@ -1,6 +1,10 @@
 //! The domains that have something of this host, as their journals tell.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use vtax_guest::{launch::Launch, process::Qemu};
@@ -83,6 +87,11 @@ impl BoundDomain {
     pub fn qemu(&self) -> Option<Qemu> {
         let RecordedGuest { launch, process } = self.guest.clone()?;
         Some(Qemu::attach(launch, process?)).filter(Qemu::is_alive)
+    }
+
+    /// The socket behind its serial port.
+    pub fn console_socket(&self) -> Option<PathBuf> {
+        self.guest.as_ref().map(|guest| guest.launch.console_socket())
     }
 
     /// How far it is.

@@ -5,10 +5,10 @@
 
 use std::{
     ffi::OsString,
-    fs,
+    fs::{self, File, TryLockError},
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use vtax_guest::{
@@ -24,6 +24,8 @@ use vtax_model::{
     units::Mtu,
 };
 
+use vtax_sys::process::{Pid, ProcessId, Signal};
+
 use crate::{
     bindings::Bindings,
     bound::{BoundDomain, Started},
@@ -37,6 +39,8 @@ use crate::{
 };
 
 const KIND: &str = "domain";
+/// The file with the process of the console service, which holds its lock.
+const SERVICE: &str = "vntsd";
 /// The module of a virtio NIC.
 const DRIVER: &str = "virtio_net";
 /// QEMU answers at its monitor within this time.
@@ -92,6 +96,42 @@ impl Domains {
         }
         let found = scan::<DomainStep>(&self.journals())?;
         Ok(found.into_iter().filter_map(|(_, snapshot)| BoundDomain::of(snapshot.ok()?, &self.folder)).collect())
+    }
+
+    /// When a domain was bound or unbound the last time. None if none ever was.
+    pub fn changed(&self) -> Option<SystemTime> {
+        fs::metadata(self.journals()).and_then(|found| found.modified()).ok()
+    }
+
+    /// Where what a domain prints on its console is kept.
+    pub fn console_log(&self, domain: &Name) -> PathBuf {
+        self.directory(domain).join("console.log")
+    }
+
+    /// The right to be the console service of this host, as long as the file is open. None if another process has it.
+    pub fn lock_service(&self) -> Result<Option<File>, BindError> {
+        fs::create_dir_all(&self.folder).map_err(BindError::file("create", &self.folder))?;
+        let path = self.folder.join(SERVICE);
+        let file = File::options().write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(BindError::file("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => {
+                let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the console service"))?;
+                fs::write(&path, own.to_string()).map_err(BindError::file("write", &path))?;
+                Ok(Some(file))
+            }
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(BindError::file("lock", &path)(error)),
+        }
+    }
+
+    fn end_service(&self) {
+        let process = fs::read_to_string(self.folder.join(SERVICE)).ok();
+        if let Some(process) = process.and_then(|text| text.trim().parse::<ProcessId>().ok()) {
+            // It may have ended by itself.
+            let _ = process.signal(Signal::KILL);
+            let _ = process.wait_end(ANSWER);
+        }
     }
 
     /// The bound domain of this name.
@@ -348,6 +388,7 @@ impl Domains {
 
     /// Takes back all that domains have, whatever they do at the moment, and the links of all switches.
     pub fn release(&self) -> Result<(), BindError> {
+        self.end_service();
         for bound in self.bound()? {
             supervisor::end(&self.directory(bound.name()));
             let journal = Journal::open(&self.journals(), bound.name().as_str())?;

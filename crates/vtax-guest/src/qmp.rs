@@ -179,6 +179,11 @@ impl Monitor {
         self.command("inject-nmi", json!({}))
     }
 
+    /// Sends a break to the guest's serial port.
+    pub fn send_break(&mut self) -> Result<(), GuestError> {
+        self.command("chardev-send-break", json!({ "id": CONSOLE_CHARDEV }))
+    }
+
     /// The next event that has come or comes before the deadline. `None` means that no event came.
     pub fn event(&mut self, deadline: Instant) -> Result<Option<QmpEvent>, GuestError> {
         while self.events.is_empty() {

@@ -72,6 +72,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm unbind-domain", &[("vtax ldm unbind-domain mars", "all of it goes back to the host")]),
     ("ldm start-domain", &[("vtax ldm start-domain mars", "its CPUs run")]),
     ("ldm stop-domain", &[("vtax ldm stop-domain -f mars", "its CPUs stop at once")]),
+    ("ldm vntsd", &[("vtax ldm vntsd --idle 10m", "end sessions that type nothing for ten minutes")]),
     ("ldm list-domain", &[("vtax ldm list -o network mars", "its virtual NICs")]),
     ("ldm list-bindings", &[("vtax ldm list-bindings mars", "which CPUs, links and port mars has")]),
     ("ldm list-constraints", &[("vtax ldm list-constraints --json", "as init-system reads them")]),

@@ -6,6 +6,7 @@ mod layout;
 mod lifecycle;
 mod show;
 mod verbs;
+mod vntsd;
 mod words;
 
 use vtax_model::domain::CpuDemand;
@@ -61,6 +62,7 @@ fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
         LifecycleVerb::Unbind { domains } => lifecycle::unbind(host, &domains),
         LifecycleVerb::Start { domains } => lifecycle::start(host, &domains),
         LifecycleVerb::Stop { force, domains } => lifecycle::stop(host, &domains, force),
+        LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),
         LifecycleVerb::Supervise { domain } => lifecycle::supervise(host, &domain),
         LifecycleVerb::Release => lifecycle::release(host),
     }

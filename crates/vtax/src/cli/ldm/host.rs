@@ -95,7 +95,7 @@ pub(in crate::cli) fn release_hosts(world: &World, lab: &Name) -> Result<(), Sto
     Ok(())
 }
 
-fn own_program() -> Result<Command, Stop> {
+pub(super) fn own_program() -> Result<Command, Stop> {
     let program = env::current_exe()
         .map_err(|error| Stop::infrastructure(miette!(code = "file", "vtax doesn't find itself: {error}")))?;
     Ok(Command::new(program))
@@ -195,7 +195,8 @@ impl LdmHost {
         }
         let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
         let folder = self.within.as_ref().map_or(DOMAINS.to_owned(), |host| host.folder(DOMAINS));
-        Ok(Domains::new(&world, &folder, self.supervise_words()?))
+        let supervise = self.words()?.into_iter().chain(["supervise".into()]).collect();
+        Ok(Domains::new(&world, &folder, supervise))
     }
 
     /// The bound domains, to show them. An ordinary user has none.
@@ -207,7 +208,8 @@ impl LdmHost {
         Supervisor { domains, store: &self.store, host: &self.id, agent }
     }
 
-    fn supervise_words(&self) -> Result<Vec<OsString>, Stop> {
+    /// The words by which this program acts on the same host.
+    pub(super) fn words(&self) -> Result<Vec<OsString>, Stop> {
         let mut words: Vec<OsString> = vec!["--state".into(), self.places.state_dir()?.into()];
         if let Some(agent) = &self.places.agent {
             words.extend(["--agent".into(), agent.into()]);
@@ -216,7 +218,6 @@ impl LdmHost {
         if let Some(host) = &self.within {
             words.extend(["--in".into(), host.to_string().into()]);
         }
-        words.push("supervise".into());
         Ok(words)
     }
 }

@@ -3,7 +3,10 @@
 use vtax_domain::StopMode;
 use vtax_model::topology::Name;
 
-use super::host::{LdmHost, blamed};
+use super::{
+    host::{LdmHost, blamed},
+    vntsd,
+};
 use crate::exit::{Blamed, Exit, Stop};
 
 pub(super) fn bind(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
@@ -11,7 +14,10 @@ pub(super) fn bind(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
     let locked = host.lock()?;
     let configuration = locked.read(host.id()).or_infrastructure()?.configuration;
     names.iter().try_for_each(|name| domains.bind(name, &configuration, &agent)).map_err(blamed)?;
-    Ok(Exit::Done)
+    match configuration.consoles.is_empty() {
+        true => Ok(Exit::Done),
+        false => vntsd::start_beside(host).map(|()| Exit::Done),
+    }
 }
 
 pub(super) fn unbind(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {

@@ -9,6 +9,7 @@ use vtax_model::{topology::Name, units::ByteSize};
 use super::{
     host::LabHost,
     show::{ConstraintFormat, LdmListArgs},
+    vntsd::VntsdArgs,
 };
 
 #[derive(Debug, Args)]
@@ -69,6 +70,11 @@ pub(crate) enum LifecycleVerb {
         #[arg(required = true)]
         domains: Vec<Name>,
     },
+    /// Serve the consoles of bound domains at their ports, to telnet
+    ///
+    /// A group of consoles has one port of 127.0.0.1. The first session at a console writes, others read. ~? at the
+    /// beginning of a line shows what else can be done. bind starts this service if it doesn't run.
+    Vntsd(VntsdArgs),
     /// Watch a domain as long as it runs (started by `vtax ldm start`)
     #[command(hide = true)]
     Supervise {
