@@ -11,7 +11,11 @@ mod bench;
 mod crash;
 mod deaths;
 mod guests;
+#[path = "../../crates/vtax-sys/tests/port/mod.rs"]
+#[allow(dead_code, reason = "the tests of vtax-sys use more of it")]
+mod port;
 mod refusals;
+mod switches;
 mod tuning;
 mod zones;
 
@@ -39,7 +43,7 @@ const NEAR_NAME: &str = "pci_0/slot1/PF0";
 type Test = fn(&Server);
 
 /// The longest come first, so that both servers are done at about the same time.
-const TESTS: [(&str, &str, Test); 12] = [
+const TESTS: [(&str, &str, Test); 13] = [
     ("tuning::bad_placement_and_bad_settings_of_a_nic_are_found_changed_and_brought_back", tuning::SPEC, tuning::tuned),
     ("guests::a_study_comes_home", SPEC, guests::study),
     ("guests::a_function_goes_to_a_guest_and_back_to_its_driver", SPEC, guests::function),
@@ -51,6 +55,7 @@ const TESTS: [(&str, &str, Test); 12] = [
     ("guests::a_root_complex_goes_to_a_guest", SPEC, guests::root_complex),
     ("zones::functions_have_the_address_and_the_vlan_that_they_were_given", SPEC, zones::functions),
     ("zones::functions_made_by_hand_are_lent_and_come_back", SPEC, zones::lent),
+    ("switches::each_frame_comes_where_its_vlan_is_and_nowhere_else", SPEC, switches::separated),
     ("refusals::what_cant_be_is_refused_before_anything_is_changed", SPEC, refusals::refused),
 ];
 
@@ -60,6 +65,9 @@ fn main() {
     }
     if let Ok(link) = env::var(tuning::TELL) {
         return tuning::tell_driver(&link);
+    }
+    if env::var_os(switches::TRY).is_some() {
+        return switches::try_switch();
     }
     let mut arguments = Arguments::from_args();
     let cpus = thread::available_parallelism().map_or(1, usize::from);

@@ -30,7 +30,7 @@ pub const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
 /// be missing, or fail because it is for other CPUs.
-const SERVER_DRIVERS: [&str; 22] = [
+const SERVER_DRIVERS: [&str; 29] = [
     "9p",
     "9pnet_virtio",
     "overlay",
@@ -51,6 +51,14 @@ const SERVER_DRIVERS: [&str; 22] = [
     "dummy",
     "sch_tbf",
     "sch_netem",
+    // Without it libcrc32c fails, which nf_tables needs: no module names the other.
+    "-crc32c_generic",
+    "-nf_tables",
+    "-nft_meta_bridge",
+    "-ifb",
+    "-sch_ingress",
+    "-cls_u32",
+    "-act_mirred",
     "-kvm_amd",
     "-kvm_intel",
 ];

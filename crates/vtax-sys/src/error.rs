@@ -114,7 +114,9 @@ impl Feature {
     pub fn options(self) -> &'static str {
         match self {
             Self::VlanFiltering => "CONFIG_BRIDGE_VLAN_FILTERING",
-            Self::BridgeFilter => "CONFIG_NF_TABLES and CONFIG_NF_TABLES_BRIDGE, or load the module nf_tables",
+            Self::BridgeFilter => {
+                "CONFIG_NF_TABLES and CONFIG_NF_TABLES_BRIDGE, or load the modules nf_tables and nft_meta_bridge"
+            }
             Self::Redirection => {
                 "CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_U32 and CONFIG_NET_ACT_MIRRED, or load the modules sch_ingress, cls_u32 and act_mirred"
             }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`netns`] | network namespaces: make, pin, enter, start processes in them |
 //! | [`userns`] | getting by without root |
-//! | [`netlink`] | links, addresses, routes, and virtual functions of NICs |
+//! | [`netlink`] | links, addresses, routes, virtual functions of NICs, virtual switches and their rules |
 //! | [`ethtool`] | what a link's driver can be told |
 //! | [`pci`] | PCI devices, their drivers and virtual functions |
 //! | [`clock`], [`cpu`], [`idle`] | time, pins, where CPU time went, keeping CPUs awake |

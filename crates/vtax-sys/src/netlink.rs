@@ -1,4 +1,5 @@
-//! A small synchronous rtnetlink, with only the requests that a lab needs.
+//! A small synchronous rtnetlink, with only the requests that a lab needs, and the few of nftables that a virtual
+//! switch needs.
 //!
 //! Requests are written with the types of `netlink-packet-route`. These change with every release of that
 //! crate, so this interface doesn't show them. Answers are read attribute by attribute, and only the

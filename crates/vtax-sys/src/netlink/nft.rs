@@ -62,7 +62,11 @@ impl Nft {
         subject: Subject<'_>,
         parse: impl Fn(&[u8]) -> Result<Option<T>, &'static str>,
     ) -> Result<Vec<T>> {
-        self.channel.dump(request, subject, parse).map_err(feature)
+        // A kernel without nf_tables says that the request is invalid (`nfnetlink_rcv_msg`), which none of ours is.
+        self.channel.dump(request, subject, parse).map_err(|error| match error.errno() {
+            Some(libc::EINVAL) => SysError::NoFeature { feature: Feature::BridgeFilter },
+            _ => feature(error),
+        })
     }
 }
 
@@ -75,11 +79,10 @@ pub fn probe_mac_filter() -> Result<()> {
     Nft::open_in(&NetNs::scratch()?)?.create_mac_filter(&"probe".parse()?, "probe")
 }
 
-/// A kernel without nf_tables, or without its bridge family, says one of these. To a list it says that the request is
-/// invalid (`nfnetlink_rcv_msg`), which none of ours is.
+/// A kernel without netfilter, nf_tables or its bridge family says one of these.
 fn feature(error: SysError) -> SysError {
     match error.errno() {
-        Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::EINVAL) => {
+        Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT) => {
             SysError::NoFeature { feature: Feature::BridgeFilter }
         }
         _ => error,

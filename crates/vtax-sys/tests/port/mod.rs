@@ -11,6 +11,7 @@ use vtax_sys::{
 
 /// Of a kernel for experiments; nobody else sends it (IEEE 802, local experimental EtherType 1).
 const ETHERTYPE: [u8; 2] = 0x88b5_u16.to_be_bytes();
+const IPV4: [u8; 2] = 0x0800_u16.to_be_bytes();
 const VLAN: [u8; 2] = 0x8100_u16.to_be_bytes();
 /// A virtio-net header of ten bytes precedes each frame.
 const VNET_HEADER: usize = 10;
@@ -35,7 +36,7 @@ pub(crate) struct Frame {
 pub(crate) fn silent() -> NetNs {
     let ns = NetNs::scratch().expect("these tests need root");
     match sysctl::write(&ns, &"net.ipv6.conf.default.disable_ipv6".parse().unwrap(), "1") {
-        Err(error) if error.errno() != Some(libc::ENOENT) => panic!("{error}"),
+        Err(error) if !error.is_missing() => panic!("{error}"),
         _ => ns,
     }
 }
@@ -65,13 +66,23 @@ impl Port {
 
     /// What came, until nothing comes for so long.
     pub(crate) fn received(&self, silence: Timespec) -> Vec<Frame> {
+        self.read(silence, Frame::read)
+    }
+
+    /// The datagrams that the host sent.
+    #[allow(dead_code, reason = "some tests have no host that sends")]
+    pub(crate) fn datagrams(&self, silence: Timespec) -> Vec<Frame> {
+        self.read(silence, Frame::read_datagram)
+    }
+
+    fn read(&self, silence: Timespec, read: fn(&[u8]) -> Option<Frame>) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let mut ready = [PollFd::new(&self.queue, PollFlags::IN)]
             && poll(&mut ready, Some(&silence)).unwrap() == 1
         {
             let mut bytes = [0; 10_000];
             let length = rustix::io::read(&self.queue, &mut bytes).unwrap();
-            frames.extend(Frame::read(&bytes[VNET_HEADER..length]));
+            frames.extend(read(&bytes[VNET_HEADER..length]));
         }
         frames.sort();
         frames
@@ -88,11 +99,27 @@ impl Port {
 impl Frame {
     /// None if somebody else sent it.
     fn read(bytes: &[u8]) -> Option<Frame> {
-        let (tag, rest) = match bytes.get(12..)? {
-            [a, b, high, low, rest @ ..] if [*a, *b] == VLAN => (Some(u16::from_be_bytes([*high, *low]) & 0xfff), rest),
-            rest => (None, rest),
-        };
-        let text = rest.strip_prefix(&ETHERTYPE)?;
-        Some(Frame { tag, text: String::from_utf8_lossy(text).into_owned() })
+        let (tag, rest) = untagged(bytes)?;
+        Some(Frame::new(tag, rest.strip_prefix(&ETHERTYPE)?))
     }
+
+    /// None if it is no UDP over IPv4.
+    fn read_datagram(bytes: &[u8]) -> Option<Frame> {
+        const UDP: u8 = 17;
+        let (tag, rest) = untagged(bytes)?;
+        let packet = rest.strip_prefix(&IPV4)?;
+        (*packet.get(9)? == UDP).then(|| packet.get(28..)).flatten().map(|text| Frame::new(tag, text))
+    }
+
+    fn new(tag: Option<u16>, text: &[u8]) -> Frame {
+        Frame { tag, text: String::from_utf8_lossy(text).into_owned() }
+    }
+}
+
+/// The number in the tag, and what is behind addresses and tag.
+fn untagged(bytes: &[u8]) -> Option<(Option<u16>, &[u8])> {
+    Some(match bytes.get(12..)? {
+        [a, b, high, low, rest @ ..] if [*a, *b] == VLAN => (Some(u16::from_be_bytes([*high, *low]) & 0xfff), rest),
+        rest => (None, rest),
+    })
 }

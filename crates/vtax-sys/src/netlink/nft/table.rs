@@ -7,7 +7,7 @@ use netlink_packet_core::{DefaultNla, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL};
 
 use super::Nft;
 use super::message::{Verdict, decide, is_in, load_port, load_source, named, number, request};
-use crate::error::{Result, SysError};
+use crate::error::{Feature, Result, SysError};
 use crate::netlink::request::{NetlinkRequest, nested, text_attribute};
 use crate::netlink::socket::Subject;
 
@@ -100,7 +100,11 @@ impl Nft {
             return Err(SysError::invalid("mark", mark, "it must have at most 127 bytes and no zero byte"));
         }
         let subject = Subject { operation: "create", object: &format_args!("nftables table {}", switch.table()) };
-        self.transact(creation(&switch.table(), mark), subject)
+        self.transact(creation(&switch.table(), mark), subject).map_err(|error| match error.is_missing() {
+            // All that the table needs is in the request, so a part of the kernel is missing.
+            true => SysError::NoFeature { feature: Feature::BridgeFilter },
+            false => error,
+        })
     }
 
     /// Deletes the table of a switch, with all that is in it.
