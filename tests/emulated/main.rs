@@ -11,7 +11,7 @@ mod bench;
 mod crash;
 mod deaths;
 mod guests;
-#[path = "../../crates/vtax-sys/tests/port/mod.rs"]
+#[path = "../port.rs"]
 #[allow(dead_code, reason = "the tests of vtax-sys use more of it")]
 mod port;
 mod refusals;

@@ -9,6 +9,7 @@ use vtax_sys::netns::NetNs;
 
 use port::silent;
 
+#[path = "../../../tests/port.rs"]
 #[allow(dead_code, reason = "the tests of switches use the rest of it")]
 mod port;
 

@@ -13,6 +13,8 @@ use vtax_sys::{Feature, netns::NetNs};
 
 use port::{Port, silent};
 
+#[path = "../../../tests/port.rs"]
+#[allow(dead_code, reason = "the test of VLANs uses more of it")]
 mod port;
 
 const MINE: MacAddr = MacAddr([0, 0x14, 0x4f, 0xf9, 0xc4, 0x13]);

@@ -37,7 +37,7 @@ const SOURCE_LENGTH: u32 = 6;
 
 /// What a rule does with a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum FrameVerdict {
     Drop = libc::NF_DROP as isize,
     Accept = libc::NF_ACCEPT as isize,
 }
@@ -102,7 +102,7 @@ pub(super) fn is_in(set: &str) -> DefaultNla {
     expression("lookup", &[text_attribute(LOOKUP_SET, set), number(LOOKUP_SREG, FIRST)])
 }
 
-pub(super) fn decide(verdict: Verdict) -> DefaultNla {
+pub(super) fn decide(verdict: FrameVerdict) -> DefaultNla {
     let code = nested(DATA_VERDICT, &[number(VERDICT_CODE, verdict as u32)]);
     let register = number(IMMEDIATE_DREG, libc::NFT_REG_VERDICT as u32);
     expression("immediate", &[register, nested(IMMEDIATE_DATA, &[code])])

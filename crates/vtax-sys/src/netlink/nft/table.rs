@@ -6,7 +6,7 @@ use std::str::FromStr;
 use netlink_packet_core::{DefaultNla, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL};
 
 use super::Nft;
-use super::message::{Verdict, decide, is_in, load_port, load_source, named, number, request};
+use super::message::{FrameVerdict, decide, is_in, load_port, load_source, named, number, request};
 use crate::error::{Feature, Result, SysError};
 use crate::netlink::request::{NetlinkRequest, nested, text_attribute};
 use crate::netlink::socket::Subject;
@@ -128,8 +128,8 @@ pub(super) fn creation(table: &str, mark: &str) -> Vec<(NetlinkRequest, u16)> {
     changes.push((set(table, OWNERS, 1, TYPE_PAIR, PAIR_LENGTH, &[]), new));
     changes.push((set(table, PORTS, 2, TYPE_IFNAME, PORT_LENGTH, &[counter]), new));
     changes.push((chain(table), new));
-    let owner = [load_port(), load_source(), is_in(OWNERS), decide(Verdict::Accept)];
-    let stranger = [load_port(), is_in(PORTS), decide(Verdict::Drop)];
+    let owner = [load_port(), load_source(), is_in(OWNERS), decide(FrameVerdict::Accept)];
+    let stranger = [load_port(), is_in(PORTS), decide(FrameVerdict::Drop)];
     for expressions in [&owner[..], &stranger] {
         changes.push((rule(table, expressions), NLM_F_CREATE | NLM_F_APPEND));
     }
@@ -150,7 +150,7 @@ fn chain(table: &str) -> NetlinkRequest {
         text_attribute(CHAIN_TABLE, table),
         text_attribute(CHAIN_NAME, CHAIN),
         nested(CHAIN_HOOK, &[number(HOOK_NUMBER, libc::NF_BR_PRE_ROUTING as u32), priority]),
-        number(CHAIN_POLICY, Verdict::Accept as u32),
+        number(CHAIN_POLICY, FrameVerdict::Accept as u32),
         text_attribute(CHAIN_TYPE, "filter"),
     ];
     request(libc::NFT_MSG_NEWCHAIN, &attributes)

@@ -70,7 +70,6 @@ impl Port {
     }
 
     /// The datagrams that the host sent.
-    #[allow(dead_code, reason = "some tests have no host that sends")]
     pub(crate) fn datagrams(&self, silence: Timespec) -> Vec<Frame> {
         self.read(silence, Frame::read_datagram)
     }
@@ -89,7 +88,6 @@ impl Port {
     }
 
     /// The texts of what came.
-    #[allow(dead_code, reason = "some tests look at the tags")]
     pub(crate) fn texts(&self) -> Vec<String> {
         let silence = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
         self.received(silence).into_iter().map(|frame| frame.text).collect()
