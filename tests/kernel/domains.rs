@@ -218,3 +218,34 @@ fn two_commands_at_once_take_turns() {
     let list: Value = serde_json::from_str(&host.ldm("list --json")).expect("JSON");
     assert_eq!(list.as_array().map(Vec::len), Some(13), "primary, and twelve others");
 }
+
+/// The consoles of two domains, by Debian's telnet, as an article of 2012 shows it.
+#[test]
+fn consoles_are_reached_by_telnet() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-c");
+    host.ldm("add-vcc port-range=5000-5100 console primary");
+    host.ldm("add-vsw vsw0 primary");
+    for domain in ["jupiter", "pluto"] {
+        host.add(domain);
+        host.ldm(&format!("set-vcons group=planets service=console {domain}"));
+    }
+    host.ldm("bind jupiter");
+    host.ldm("bind pluto");
+    for domain in ["jupiter", "pluto"] {
+        assert_eq!(host.domain(domain)["console"]["port"], 5000, "one port for the group");
+    }
+    let script = bench.path().join("telnet.exp");
+    fs::write(&script, include_str!("consoles.exp")).expect("a file of the test");
+    let script = script.to_str().expect("text");
+    // A bound domain that isn't started answers already.
+    bench.printed(&["lab", "exec", "t-ldm-c", "sut", "--", "expect", script, "5000", "jupiter"]);
+    host.ldm("start pluto");
+    wait_until("the system in it speaks up", || host.domain("pluto")["flags"]["running"] == "normal");
+    bench.printed(&["lab", "exec", "t-ldm-c", "sut", "--", "expect", script, "5000", "pluto"]);
+    host.ldm("stop pluto");
+    host.ldm("unbind pluto jupiter");
+    host.ldm("set-vcons port=5044 group=pluto pluto");
+    host.ldm("bind pluto");
+    assert_eq!(host.domain("pluto")["console"]["port"], 5044);
+}
