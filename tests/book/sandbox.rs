@@ -44,6 +44,9 @@ impl Sandbox {
         if is_verb(words, "ldm") && words.get(2).is_some_and(|word| word != "init-system") {
             sandbox.prepare(&["ldm", "init-system", "-i", "domains.json"]);
             sandbox.prepare(&["ldm", "add-spconfig", "initial"]);
+            if !["create", "add-domain"].contains(&words[2].as_str()) {
+                sandbox.prepare(&["ldm", "create", "pluto"]);
+            }
         }
         sandbox
     }

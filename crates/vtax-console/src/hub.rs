@@ -120,7 +120,7 @@ fn read(hub: &Weak<ConsoleHub>, mut log: ConsoleLog) {
     let mut buffer = [0; 4096];
     while let Some(living) = hub.upgrade() {
         let connected = UnixStream::connect(&living.socket);
-        let Ok(serial) = connected.and_then(|serial| prepared(serial)) else {
+        let Ok(serial) = connected.and_then(prepared) else {
             drop(living);
             thread::sleep(PAUSE);
             continue;

@@ -7,7 +7,7 @@ pub(crate) const LONGEST_LINE: usize = 64;
 
 /// What a user wants who is at the menu.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum MenuChoice {
     Help,
     List,
     Connect(Console),
@@ -22,20 +22,23 @@ pub(crate) fn prompt(host: &str, group: &str) -> String {
     format!("{host}-vnts-{group}: h, l, c{{id}}, n{{name}}, q:")
 }
 
-pub(crate) fn choice(line: &str, group: &ConsoleGroup) -> Choice {
+pub(crate) fn choice(line: &str, group: &ConsoleGroup) -> MenuChoice {
     let line = line.trim();
     let found = |is: &dyn Fn(&Console) -> bool| {
         let console = group.consoles.iter().find(|console| is(console)).cloned();
-        console.map_or_else(|| Choice::Unknown(format!("There is no console `{}` here.", &line[1..])), Choice::Connect)
+        console.map_or_else(
+            || MenuChoice::Unknown(format!("There is no console `{}` here.", &line[1..])),
+            MenuChoice::Connect,
+        )
     };
     match line.as_bytes() {
-        [] => Choice::Nothing,
-        b"h" => Choice::Help,
-        b"l" => Choice::List,
-        b"q" => Choice::Quit,
+        [] => MenuChoice::Nothing,
+        b"h" => MenuChoice::Help,
+        b"l" => MenuChoice::List,
+        b"q" => MenuChoice::Quit,
         [b'c', ..] => found(&|console| line[1..].trim().parse() == Ok(console.id)),
         [b'n', ..] => found(&|console| console.domain == line[1..].trim()),
-        _ => Choice::Unknown("Write h for help.".to_owned()),
+        _ => MenuChoice::Unknown("Write h for help.".to_owned()),
     }
 }
 
@@ -111,17 +114,17 @@ DOMAIN ID           DOMAIN NAME                   DOMAIN STATE             \r
     fn a_console_is_chosen_by_number_or_name() {
         let planets = planets();
         let chosen = |line: &str| match choice(line, &planets) {
-            Choice::Connect(console) => console.domain,
+            MenuChoice::Connect(console) => console.domain,
             other => format!("{other:?}"),
         };
         assert_eq!([chosen("c2"), chosen("npluto"), chosen(" n pluto ")], ["jupiter", "pluto", "pluto"]);
         assert_eq!(
             [choice("l", &planets), choice("h", &planets), choice("q", &planets)],
-            [Choice::List, Choice::Help, Choice::Quit]
+            [MenuChoice::List, MenuChoice::Help, MenuChoice::Quit]
         );
-        assert_eq!(choice("", &planets), Choice::Nothing);
+        assert_eq!(choice("", &planets), MenuChoice::Nothing);
         for odd in ["c9", "nmars", "x", "c", "n", "cé", "~", "C2"] {
-            assert!(matches!(choice(odd, &planets), Choice::Unknown(_)), "{odd}");
+            assert!(matches!(choice(odd, &planets), MenuChoice::Unknown(_)), "{odd}");
         }
     }
 }

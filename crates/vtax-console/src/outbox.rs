@@ -11,12 +11,12 @@ pub(crate) const MOST: usize = 64 << 10;
 /// What waits for a session that may not read.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<OutboxState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct OutboxState {
     bytes: VecDeque<u8>,
     lost: u64,
     is_closed: bool,
@@ -59,7 +59,7 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, OutboxState> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -41,12 +41,12 @@ pub struct ConsoleOptions {
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ConsoleError {
     #[error("can't start a thread: {0}; the limit of processes may be reached (ulimit -u)")]
-    #[diagnostic(code("too-many-processes"))]
+    #[diagnostic(code("too-many-threads"))]
     Thread(io::Error),
 }
 
 /// What all sessions know.
-pub(crate) struct Shared {
+pub(crate) struct SharedConsoles {
     pub(crate) options: ConsoleOptions,
     table: Mutex<ConsoleTable>,
     hubs: Mutex<HashMap<PathBuf, Arc<ConsoleHub>>>,
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
 }
 
 /// A port at which somebody listens, as long as the group is there.
-struct Listening(#[expect(dead_code, reason = "the thread ends when it is dropped")] Arc<()>);
+struct OpenPort(#[expect(dead_code, reason = "the thread ends when it is dropped")] Arc<()>);
 
 /// Serves for ever. `table` is asked for the consoles again and again; `problem` is told why a port can't be opened.
 pub fn serve(
@@ -62,9 +62,13 @@ pub fn serve(
     options: ConsoleOptions,
     mut problem: impl FnMut(String),
 ) -> Result<(), ConsoleError> {
-    let shared =
-        Arc::new(Shared { options, table: Mutex::default(), hubs: Mutex::default(), sessions: AtomicUsize::new(0) });
-    let mut listening: BTreeMap<(u16, String), Listening> = BTreeMap::new();
+    let shared = Arc::new(SharedConsoles {
+        options,
+        table: Mutex::default(),
+        hubs: Mutex::default(),
+        sessions: AtomicUsize::new(0),
+    });
+    let mut listening: BTreeMap<(u16, String), OpenPort> = BTreeMap::new();
     let mut told: Vec<(u16, String)> = Vec::new();
     loop {
         let now = table();
@@ -90,16 +94,16 @@ pub fn serve(
 }
 
 /// Accepts clients at a port, until the result is dropped.
-fn listen(port: u16, group: &str, shared: &Arc<Shared>) -> io::Result<Listening> {
+fn listen(port: u16, group: &str, shared: &Arc<SharedConsoles>) -> io::Result<OpenPort> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     listener.set_nonblocking(true)?;
     let alive = Arc::new(());
     let (weak, shared, group) = (Arc::downgrade(&alive), Arc::clone(shared), group.to_owned());
     thread::Builder::new().name("console-port".to_owned()).spawn(move || accept(&listener, &group, &shared, &weak))?;
-    Ok(Listening(alive))
+    Ok(OpenPort(alive))
 }
 
-fn accept(listener: &TcpListener, group: &str, shared: &Arc<Shared>, alive: &Weak<()>) {
+fn accept(listener: &TcpListener, group: &str, shared: &Arc<SharedConsoles>, alive: &Weak<()>) {
     while alive.strong_count() > 0 {
         match listener.accept() {
             Ok((stream, _)) => admit(stream, group, shared),
@@ -109,7 +113,7 @@ fn accept(listener: &TcpListener, group: &str, shared: &Arc<Shared>, alive: &Wea
 }
 
 /// Gives a client a thread, unless there are too many. A client that gets none is disconnected.
-fn admit(stream: TcpStream, group: &str, shared: &Arc<Shared>) {
+fn admit(stream: TcpStream, group: &str, shared: &Arc<SharedConsoles>) {
     if shared.sessions.fetch_add(1, Ordering::SeqCst) >= MOST_SESSIONS {
         shared.sessions.fetch_sub(1, Ordering::SeqCst);
         return;
@@ -125,7 +129,7 @@ fn admit(stream: TcpStream, group: &str, shared: &Arc<Shared>) {
     }
 }
 
-impl Shared {
+impl SharedConsoles {
     /// Begins to read new consoles, and lets go of those that are gone.
     fn follow(&self, table: &ConsoleTable) -> Result<(), ConsoleError> {
         let mut hubs = self.hubs();

@@ -11,9 +11,9 @@ use std::{
 use crate::{
     escape::{EscapeReader, Wish},
     hub::{ConsoleHub, Typed},
-    menu::{self, Choice, LONGEST_LINE},
+    menu::{self, LONGEST_LINE, MenuChoice},
     outbox::Outbox,
-    server::Shared,
+    server::SharedConsoles,
     table::{Console, ConsoleGroup},
     telnet::{GREETING, TelnetInput, TelnetReader, escaped},
 };
@@ -26,11 +26,11 @@ const NO_ACCESS: &[u8] = b"\r\nYou do not have write access\r\n";
 const BACKSPACE: [u8; 2] = [8, 127];
 
 /// A connection, and what is waiting to be sent to it.
-struct Session {
+struct ConsoleSession {
     stream: TcpStream,
     telnet: TelnetReader,
     outbox: Arc<Outbox>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedConsoles>,
     group: String,
     /// What was received and not yet read.
     received: Vec<u8>,
@@ -44,14 +44,14 @@ enum Left {
 }
 
 /// Serves a client until it goes, or says nothing for too long.
-pub(crate) fn serve(stream: TcpStream, group: &str, shared: Arc<Shared>) -> io::Result<()> {
+pub(crate) fn serve(stream: TcpStream, group: &str, shared: Arc<SharedConsoles>) -> io::Result<()> {
     stream.set_read_timeout(shared.options.idle)?;
     stream.set_write_timeout(Some(SEND))?;
     // A key is sent as it is typed.
     stream.set_nodelay(true)?;
     let outbox = Arc::new(Outbox::default());
     let sender = send(stream.try_clone()?, Arc::clone(&outbox))?;
-    let mut session = Session {
+    let mut session = ConsoleSession {
         stream,
         telnet: TelnetReader::default(),
         outbox,
@@ -81,7 +81,7 @@ fn send(mut stream: TcpStream, outbox: Arc<Outbox>) -> io::Result<thread::JoinHa
     thread::Builder::new().name("console-send".to_owned()).spawn(work)
 }
 
-impl Session {
+impl ConsoleSession {
     /// Commands of the protocol must not be escaped, and nothing else is being sent yet.
     fn shared_greeting(&mut self) {
         let _ = self.stream.write_all(&GREETING);
@@ -113,12 +113,12 @@ impl Session {
             self.say(&menu::prompt(&self.shared.options.host, &group.name));
             let line = self.line()?;
             match menu::choice(&line, group) {
-                Choice::Help => self.say(menu::HELP),
-                Choice::List => self.say(&menu::list(group)),
-                Choice::Connect(console) => return Some(console),
-                Choice::Quit => return None,
-                Choice::Unknown(why) => self.say(&format!("{why}\r\n")),
-                Choice::Nothing => {}
+                MenuChoice::Help => self.say(menu::HELP),
+                MenuChoice::List => self.say(&menu::list(group)),
+                MenuChoice::Connect(console) => return Some(console),
+                MenuChoice::Quit => return None,
+                MenuChoice::Unknown(why) => self.say(&format!("{why}\r\n")),
+                MenuChoice::Nothing => {}
             }
         }
     }
@@ -191,10 +191,8 @@ impl Session {
                     self.say("\r\n");
                     return Some(String::from_utf8_lossy(&line).into_owned());
                 }
-                TelnetInput::Byte(byte) if BACKSPACE.contains(&byte) => {
-                    if line.pop().is_some() {
-                        self.say("\u{8} \u{8}");
-                    }
+                TelnetInput::Byte(byte) if BACKSPACE.contains(&byte) && line.pop().is_some() => {
+                    self.say("\u{8} \u{8}");
                 }
                 TelnetInput::Byte(byte @ b' '..=b'~') if line.len() < LONGEST_LINE => {
                     line.push(byte);

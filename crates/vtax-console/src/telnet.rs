@@ -26,7 +26,7 @@ pub(crate) enum TelnetInput {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum TelnetState {
     #[default]
     Data,
     /// After a carriage return, which clients send as CR LF or CR NUL.
@@ -40,7 +40,7 @@ enum State {
 /// Reads what a client sends, however it is cut into pieces. It keeps no bytes, so nobody can fill it.
 #[derive(Debug, Default)]
 pub(crate) struct TelnetReader {
-    state: State,
+    state: TelnetState,
     /// The options that were refused, each once: two that answer each other's refusals would never end.
     refused: [u64; 4],
     refused_offers: [u64; 4],
@@ -50,23 +50,23 @@ impl TelnetReader {
     /// What one byte means; bytes of an answer are appended to `reply`.
     pub(crate) fn read(&mut self, byte: u8, reply: &mut Vec<u8>) -> Option<TelnetInput> {
         let (next, input) = match (self.state, byte) {
-            (State::Data | State::Return, IAC) => (State::Command, None),
-            (State::Return, b'\n' | 0) => (State::Data, None),
-            (State::Data | State::Return, b'\r') => (State::Return, Some(TelnetInput::Byte(b'\r'))),
-            (State::Data | State::Return, byte) => (State::Data, Some(TelnetInput::Byte(byte))),
-            (State::Command, IAC) => (State::Data, Some(TelnetInput::Byte(IAC))),
-            (State::Command, BREAK) => (State::Data, Some(TelnetInput::Break)),
-            (State::Command, SB) => (State::Sub, None),
-            (State::Command, WILL | WONT | DO | DONT) => (State::Option(byte), None),
-            (State::Command, _) => (State::Data, None),
-            (State::Option(command), option) => {
+            (TelnetState::Data | TelnetState::Return, IAC) => (TelnetState::Command, None),
+            (TelnetState::Return, b'\n' | 0) => (TelnetState::Data, None),
+            (TelnetState::Data | TelnetState::Return, b'\r') => (TelnetState::Return, Some(TelnetInput::Byte(b'\r'))),
+            (TelnetState::Data | TelnetState::Return, byte) => (TelnetState::Data, Some(TelnetInput::Byte(byte))),
+            (TelnetState::Command, IAC) => (TelnetState::Data, Some(TelnetInput::Byte(IAC))),
+            (TelnetState::Command, BREAK) => (TelnetState::Data, Some(TelnetInput::Break)),
+            (TelnetState::Command, SB) => (TelnetState::Sub, None),
+            (TelnetState::Command, WILL | WONT | DO | DONT) => (TelnetState::Option(byte), None),
+            (TelnetState::Command, _) => (TelnetState::Data, None),
+            (TelnetState::Option(command), option) => {
                 self.answer(command, option, reply);
-                (State::Data, None)
+                (TelnetState::Data, None)
             }
-            (State::Sub, IAC) => (State::SubCommand, None),
-            (State::Sub, _) => (State::Sub, None),
-            (State::SubCommand, SE) => (State::Data, None),
-            (State::SubCommand, _) => (State::Sub, None),
+            (TelnetState::Sub, IAC) => (TelnetState::SubCommand, None),
+            (TelnetState::Sub, _) => (TelnetState::Sub, None),
+            (TelnetState::SubCommand, SE) => (TelnetState::Data, None),
+            (TelnetState::SubCommand, _) => (TelnetState::Sub, None),
         };
         self.state = next;
         input

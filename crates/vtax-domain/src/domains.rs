@@ -31,7 +31,7 @@ use crate::{
     bound::{BoundDomain, Started},
     capacity::HostCapacity,
     error::BindError,
-    plan::{self, BindRequest, Engine},
+    plan::{self, BindRequest, GuestEngine},
     site::DomainSite,
     step::{DomainStep, PortVlanSet},
     supervisor::{self, SuperviseWords},
@@ -360,7 +360,7 @@ impl Domains {
         let boot = guests.boot(&system, DRIVER).map_err(unsupported)?;
         let backend = if guests.vhost.is_ok() { Backend::Vhost } else { Backend::Userspace };
         let directory = self.directory(domain).join("qemu");
-        let engine = Engine { qemu: qemu.program, accel: qemu.accel, backend, boot, directory };
+        let engine = GuestEngine { qemu: qemu.program, accel: qemu.accel, backend, boot, directory };
         plan::launch(bindings, configuration, engine)
     }
 

@@ -19,7 +19,7 @@ use crate::{
 
 /// When a change is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum ChangeEffect {
     /// Now, or the domain isn't bound.
     Now,
     /// When the domain boots again.
@@ -34,25 +34,30 @@ impl Domains {
         vnet: &Name,
         was: &Configuration,
         now: &Configuration,
-    ) -> Result<Effect, BindError> {
-        let Some(bound) = self.find(domain)? else { return Ok(Effect::Now) };
+    ) -> Result<ChangeEffect, BindError> {
+        let Some(bound) = self.find(domain)? else { return Ok(ChangeEffect::Now) };
         if bound.state() != DomainState::Active {
             // It is bound anew before it is started.
-            return Ok(Effect::AtBoot);
+            return Ok(ChangeEffect::AtBoot);
         }
         match (was.vnet(domain, vnet).ok(), now.vnet(domain, vnet).ok()) {
             (None, Some(new)) => self.plug(&bound, new, now),
             (Some(_), None) => self.unplug(&bound, vnet),
             (Some(was), Some(new)) => self.change(&bound, was, new, now),
-            (None, None) => Ok(Effect::Now),
+            (None, None) => Ok(ChangeEffect::Now),
         }
     }
 
-    fn plug(&self, bound: &BoundDomain, vnet: &VirtualNic, configuration: &Configuration) -> Result<Effect, BindError> {
+    fn plug(
+        &self,
+        bound: &BoundDomain,
+        vnet: &VirtualNic,
+        configuration: &Configuration,
+    ) -> Result<ChangeEffect, BindError> {
         let taken = |port: &u32| bound.plugged.iter().any(|plugged| plugged.port == *port);
-        let Some(port) = (0..SPARE_PORTS).find(|port| !taken(port)) else { return Ok(Effect::AtBoot) };
-        let Some(guest) = bound.guest.clone() else { return Ok(Effect::AtBoot) };
-        let Some(process) = guest.process else { return Ok(Effect::AtBoot) };
+        let Some(port) = (0..SPARE_PORTS).find(|port| !taken(port)) else { return Ok(ChangeEffect::AtBoot) };
+        let Some(guest) = bound.guest.clone() else { return Ok(ChangeEffect::AtBoot) };
+        let Some(process) = guest.process else { return Ok(ChangeEffect::AtBoot) };
         self.realize(&vnet.switch, configuration)?;
         let nic = plan::bound_nic(bound.bindings.id, vnet);
         let switch = configuration.switch(&vnet.switch)?;
@@ -72,18 +77,18 @@ impl Domains {
         let plugged = journal.execute(steps, &mut DomainSite::open()?);
         plugged.map_err(|error| BindError::Build { object: bound.name().clone(), error: Box::new(error) })?;
         journal.keep()?;
-        Ok(Effect::Now)
+        Ok(ChangeEffect::Now)
     }
 
     /// A NIC that the domain was started with is at a place where nothing can be pulled out.
-    fn unplug(&self, bound: &BoundDomain, vnet: &Name) -> Result<Effect, BindError> {
+    fn unplug(&self, bound: &BoundDomain, vnet: &Name) -> Result<ChangeEffect, BindError> {
         let Some(plugged) = bound.plugged.iter().find(|plugged| plugged.nic.vnet == *vnet) else {
-            return Ok(Effect::AtBoot);
+            return Ok(ChangeEffect::AtBoot);
         };
         let mut journal = Journal::<DomainStep>::open(&self.journals(), bound.name().as_str())?;
         journal.undo_batch(plugged.batch, &mut DomainSite::open()?).map_err(Box::new)?;
         journal.keep()?;
-        Ok(Effect::Now)
+        Ok(ChangeEffect::Now)
     }
 
     /// VLANs and further addresses change at once, and the MTU on the host. The domain itself sees another address, MTU or
@@ -94,8 +99,10 @@ impl Domains {
         was: &VirtualNic,
         new: &VirtualNic,
         configuration: &Configuration,
-    ) -> Result<Effect, BindError> {
-        let Some(nic) = bound.bindings.nics.iter().find(|nic| nic.vnet == new.name) else { return Ok(Effect::AtBoot) };
+    ) -> Result<ChangeEffect, BindError> {
+        let Some(nic) = bound.bindings.nics.iter().find(|nic| nic.vnet == new.name) else {
+            return Ok(ChangeEffect::AtBoot);
+        };
         let abilities = SwitchAbilities::probe();
         abilities.check(&new.switch, configuration)?;
         let switch = configuration.switch(&new.switch)?;
@@ -111,7 +118,7 @@ impl Domains {
         }
         site.set_mtu(&nic.tap, new.mtu_on(switch))?;
         let live = VirtualNic { alt_macs: new.alt_macs.clone(), vlans: new.vlans.clone(), ..was.clone() };
-        Ok(if live == *new { Effect::Now } else { Effect::AtBoot })
+        Ok(if live == *new { ChangeEffect::Now } else { ChangeEffect::AtBoot })
     }
 }
 

@@ -24,7 +24,7 @@ pub use bound::BoundDomain;
 pub use capacity::HostCapacity;
 pub use domains::{Domains, StopMode};
 pub use error::BindError;
-pub use hot_plug::Effect;
+pub use hot_plug::ChangeEffect;
 pub use row::{ConsolePlace, DomainFlags, DomainRow, RunningSystem};
 pub use store::{
     BadConfigName, ConfigName, DomainStore, DomainStoreError, EditError, LockedStore, Reconfiguration, StoredState,

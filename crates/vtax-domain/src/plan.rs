@@ -44,7 +44,7 @@ pub(crate) struct BindRequest<'a> {
 
 /// What runs the domain on this host.
 #[derive(Debug, Clone)]
-pub(crate) struct Engine {
+pub(crate) struct GuestEngine {
     pub(crate) qemu: QemuProgram,
     pub(crate) accel: Accelerator,
     pub(crate) backend: Backend,
@@ -119,8 +119,12 @@ pub(crate) fn bound_nic(id: u32, vnet: &VirtualNic) -> BoundNic {
 }
 
 /// How QEMU is started: with its CPUs stopped.
-pub(crate) fn launch(bindings: &Bindings, configuration: &Configuration, engine: Engine) -> Result<Launch, BindError> {
-    let Engine { qemu, accel, backend, boot, directory } = engine;
+pub(crate) fn launch(
+    bindings: &Bindings,
+    configuration: &Configuration,
+    engine: GuestEngine,
+) -> Result<Launch, BindError> {
+    let GuestEngine { qemu, accel, backend, boot, directory } = engine;
     let nics = bindings.constraints.vnets.iter().zip(&bindings.nics);
     let nics = nics.map(|(vnet, bound)| Ok(nic(vnet, bound, configuration.switch(&vnet.switch)?, backend)));
     Ok(Launch {

@@ -169,8 +169,10 @@ impl DomainSite {
         let no_link = || BindError::NoLink { link: link.to_owned() };
         let found = links.iter().find(|found| found.name.as_str() == link).ok_or_else(no_link)?;
         let own = addresses.iter().find(|it| it.link == found.index && !is_link_local(it.net.addr()));
-        let above =
-            links.iter().find(|it| it.parent == Some(found.index) && !it.parent_elsewhere && it.index != found.index);
+        // The two ends of a veth pair each have the other as what is below.
+        let is_above =
+            |it: &&Link| it.parent == Some(found.index) && !it.parent_elsewhere && found.parent != Some(it.index);
+        let above = links.iter().filter(|it| it.index != found.index).find(is_above);
         let why = match (own, above, found.master) {
             _ if link == "lo" => Some("it is the loopback".to_owned()),
             (Some(address), ..) => Some(format!("it has the address {}, which would stop working", address.net)),

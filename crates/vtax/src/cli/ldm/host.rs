@@ -4,7 +4,7 @@ use std::{env, ffi::OsString, fmt, fs, path::PathBuf, process::Command, str::Fro
 
 use miette::miette;
 use vtax_domain::{
-    BindError, BoundDomain, DomainStore, Domains, EditError, Effect, LockedStore, StoredState, Supervisor,
+    BindError, BoundDomain, ChangeEffect, DomainStore, Domains, EditError, LockedStore, StoredState, Supervisor,
 };
 use vtax_lab::{LabEndpoint, Lifetime, World};
 use vtax_model::{
@@ -177,7 +177,7 @@ impl LdmHost {
         change(&mut state.configuration).or_input()?;
         if let Some(domains) = domains {
             let effect = domains.follow_vnet(domain, vnet, &was, &state.configuration).map_err(blamed)?;
-            if effect == Effect::AtBoot {
+            if effect == ChangeEffect::AtBoot {
                 tell!("{domain} gets this when it is started or boots again");
             }
         }

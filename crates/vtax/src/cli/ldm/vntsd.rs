@@ -47,7 +47,7 @@ pub(super) fn vntsd(host: &LdmHost, args: &VntsdArgs) -> Result<Exit, Stop> {
         idle: args.idle.map(|span| span.0),
         send_break: Box::new(move |domain| send_break(&for_breaks, domain)),
     };
-    let tables = Tables { domains, while_bound: args.while_bound, last: RefCell::new(None) };
+    let tables = BoundConsoles { domains, while_bound: args.while_bound, last: RefCell::new(None) };
     serve(|| tables.now(), options, |why| tell!("{why}")).or_infrastructure()?;
     Ok(Exit::Done)
 }
@@ -66,19 +66,19 @@ pub(super) fn start_beside(host: &LdmHost) -> Result<(), Stop> {
 }
 
 /// The consoles of the bound domains. The journals are read again only when one has come or gone.
-struct Tables {
+struct BoundConsoles {
     domains: Domains,
     while_bound: bool,
-    last: RefCell<Option<Read>>,
+    last: RefCell<Option<ConsolesAsRead>>,
 }
 
-struct Read {
+struct ConsolesAsRead {
     changed: Option<SystemTime>,
     table: ConsoleTable,
     idle_since: Option<Instant>,
 }
 
-impl Tables {
+impl BoundConsoles {
     fn now(&self) -> ConsoleTable {
         let changed = self.domains.changed();
         let mut last = self.last.borrow_mut();
@@ -88,7 +88,7 @@ impl Tables {
             let bound = self.domains.bound().unwrap_or_default();
             let idle_since =
                 bound.is_empty().then(|| last.as_ref().and_then(|read| read.idle_since).unwrap_or_else(Instant::now));
-            *last = Some(Read { changed, table: table(&bound, &self.domains), idle_since });
+            *last = Some(ConsolesAsRead { changed, table: table(&bound, &self.domains), idle_since });
         }
         let read = last.as_ref().expect("it has just been read");
         if self.while_bound && read.idle_since.is_some_and(|since| since.elapsed() > GRACE) {
