@@ -118,11 +118,11 @@ fn a_domain_is_bound_runs_and_goes() {
     assert!(host.refused("unbind mars").contains("stop it first"));
 
     // A NIC comes and goes while it runs, and one that it was started with goes with its next start.
-    host.ldm("add-vnet net1 vsw0 mars");
-    assert!(host.links().contains("vnet2.1"), "{}", host.links());
+    host.ldm("add-vnet maxbw=100M net1 vsw0 mars");
+    assert!(host.links().contains("vnet2.1") && host.links().contains("ifb2.1"), "{}", host.links());
     host.ldm("set-vnet alt-mac-addrs=auto net1 mars");
     host.ldm("rm-vnet net1 mars");
-    assert!(!host.links().contains("vnet2.1"), "{}", host.links());
+    assert!(!host.links().contains("vnet2.1") && !host.links().contains("ifb2.1"), "{}", host.links());
 
     // What is changed while it runs, it has from its next start on.
     host.ldm("set-memory 160m mars");

@@ -93,7 +93,7 @@ impl Client {
             if let Some(place) = seen.find(text) {
                 let (before, _) = seen.split_at(place + text.len());
                 let before = before.to_owned();
-                self.seen = seen[before.len()..].as_bytes().to_vec();
+                self.seen = seen.as_bytes()[before.len()..].to_vec();
                 return before;
             }
             let length = self.stream.read(&mut buffer).unwrap_or(0);

@@ -120,15 +120,19 @@ impl BoundDomain {
 
 /// A batch that plugs a NIC has its tap and then the NIC.
 fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedNic> {
-    let of_batch = |batch: Batch<'_, DomainStep>| match batch.records {
-        [tap, nic] if batch.state() != BatchState::Undone => match (&tap.step, &nic.step) {
-            (DomainStep::CreateTap { vnet, link, switch, .. }, DomainStep::PlugNic { port, .. }) => {
-                let nic = BoundNic { vnet: vnet.clone(), tap: link.clone(), switch: switch.clone() };
-                Some(PluggedNic { nic, port: *port, batch: batch.id })
+    let of_batch = |batch: Batch<'_, DomainStep>| {
+        let steps = || batch.records.iter().map(|record| &record.step);
+        let port = steps().find_map(|step| match step {
+            DomainStep::PlugNic { port, .. } => Some(*port),
+            _ => None,
+        })?;
+        let nic = steps().find_map(|step| match step {
+            DomainStep::CreateTap { vnet, link, switch, .. } => {
+                Some(BoundNic { vnet: vnet.clone(), tap: link.clone(), switch: switch.clone() })
             }
             _ => None,
-        },
-        _ => None,
+        })?;
+        (batch.state() != BatchState::Undone).then_some(PluggedNic { nic, port, batch: batch.id })
     };
     snapshot.batches().filter_map(of_batch).collect()
 }

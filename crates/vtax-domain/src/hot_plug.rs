@@ -64,15 +64,13 @@ impl Domains {
         // Its slot is one of those for plugging.
         let mut launch = plan::nic(vnet, &nic, switch, backend(bound));
         launch.slot = None;
-        let steps = vec![
-            plan::nic_step(bound.name(), vnet, &nic, configuration, SwitchAbilities::probe())?,
-            DomainStep::PlugNic {
-                launch: Box::new(guest.launch),
-                process: process.to_string(),
-                port,
-                nic: Box::new(launch),
-            },
-        ];
+        let mut steps = plan::steps_of(bound.name(), vnet, &nic, configuration, SwitchAbilities::probe())?;
+        steps.push(DomainStep::PlugNic {
+            launch: Box::new(guest.launch),
+            process: process.to_string(),
+            port,
+            nic: Box::new(launch),
+        });
         let mut journal = Journal::<DomainStep>::open(&self.journals(), bound.name().as_str())?;
         let plugged = journal.execute(steps, &mut DomainSite::open()?);
         plugged.map_err(|error| BindError::Build { object: bound.name().clone(), error: Box::new(error) })?;

@@ -6,10 +6,11 @@ use vtax_guest::{
     LinkName,
     launch::{Boot, Launch, NicKind, NicLaunch, QemuProgram},
 };
+use vtax_lab::limit::bucket;
 use vtax_model::{
     domain::{Configuration, Constraints, CpuDemand, PRIMARY, Switch, VirtualConsole, VirtualNic},
     guest::{Accelerator, Backend, VirtioNic},
-    topology::Name,
+    topology::{Name, Shape},
     units::ByteSize,
 };
 use vtax_sys::netlink::MacAddr;
@@ -85,18 +86,20 @@ pub(crate) fn nic_steps(
     abilities: SwitchAbilities,
 ) -> Result<Vec<DomainStep>, BindError> {
     let nics = bindings.constraints.vnets.iter().zip(&bindings.nics);
-    nics.map(|(vnet, nic)| nic_step(&bindings.domain, vnet, nic, configuration, abilities)).collect()
+    let steps = nics.map(|(vnet, nic)| steps_of(&bindings.domain, vnet, nic, configuration, abilities));
+    Ok(steps.collect::<Result<Vec<_>, BindError>>()?.into_iter().flatten().collect())
 }
 
-pub(crate) fn nic_step(
+/// The tap of a virtual NIC, and its limit if it has one.
+pub(crate) fn steps_of(
     domain: &Name,
     vnet: &VirtualNic,
     nic: &BoundNic,
     configuration: &Configuration,
     abilities: SwitchAbilities,
-) -> Result<DomainStep, BindError> {
+) -> Result<Vec<DomainStep>, BindError> {
     let switch = configuration.switch(&vnet.switch)?;
-    Ok(DomainStep::CreateTap {
+    let mut steps = vec![DomainStep::CreateTap {
         vnet: vnet.name.clone(),
         link: nic.tap.clone(),
         switch: nic.switch.clone(),
@@ -105,7 +108,13 @@ pub(crate) fn nic_step(
         vlans: abilities.vlans.then(|| port_vlans(vnet, switch)),
         macs: if abilities.guards_addresses { vnet.macs().collect() } else { Vec::new() },
         uplink: switch.net_dev.clone(),
-    })
+    }];
+    if let Some(rate) = vnet.maxbw {
+        let limit = bucket(&Shape { rate, queue: None }, vnet.mtu_on(switch));
+        let through = nic.tap.replacen("vnet", "ifb", 1);
+        steps.push(DomainStep::LimitTap { tap: nic.tap.clone(), through, mark: switch::mark(domain), limit });
+    }
+    Ok(steps)
 }
 
 /// The VLANs of a vnet's port.

@@ -13,7 +13,7 @@ use vtax_model::{domain::VirtualNic, guest::Mac, units::Mtu, vf::Vlan};
 use vtax_sys::{
     netlink::{
         Dropped, IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, MacChange, NewLink, NewTap, NewVlanBridge, Nft,
-        Rtnl, SwitchName, VlanEnd, VlanMembership, open_tap,
+        Rtnl, SwitchName, Tbf, VlanEnd, VlanMembership, open_tap,
     },
     netns::{NetNs, Outlive},
     process::ProcessId,
@@ -298,6 +298,43 @@ impl DomainSite {
             qemu.pin(pins, PATIENCE)?;
         }
         Ok(StepReceipt(Some(qemu.process().to_string())))
+    }
+
+    pub(crate) fn limit(
+        &mut self,
+        tap: &str,
+        through: &str,
+        mark: &str,
+        limit: &Tbf,
+    ) -> Result<StepReceipt, BindError> {
+        let (name, tap_index) = (if_name(through)?, self.existing(tap)?.index);
+        let new = NewLink::new(name.clone(), LinkKind::Ifb);
+        self.rtnl.create_link(&new).map_err(BindError::kernel(through))?;
+        let change = LinkChange { alias: Some(mark.to_owned()), up: Some(true), ..LinkChange::default() };
+        self.rtnl.set_link(&name, &change).map_err(BindError::kernel(through))?;
+        let detour = self.existing(through)?.index;
+        self.rtnl.set_tbf(detour, limit).map_err(BindError::kernel(through))?;
+        self.rtnl.set_tbf(tap_index, limit).map_err(BindError::kernel(tap))?;
+        self.rtnl.redirect_received(tap_index, detour).map_err(BindError::kernel(tap))?;
+        self.receipt(through)
+    }
+
+    /// The tap itself goes soon, and its bucket with it. Its frames have to take the direct way before the other link
+    /// goes.
+    pub(crate) fn remove_limit(
+        &mut self,
+        tap: &str,
+        through: &str,
+        mark: &str,
+        receipt: Option<&StepReceipt>,
+    ) -> Result<Undone, BindError> {
+        if let Some(found) = self.link(tap)? {
+            let detour = self.rtnl.redirected_to(found.index).map_err(BindError::kernel(tap))?;
+            if detour.is_some() {
+                self.rtnl.stop_redirecting(found.index).map_err(BindError::kernel(tap))?;
+            }
+        }
+        self.remove_link(through, "ifb", mark, receipt)
     }
 
     /// Plugs a NIC into a domain that runs. Its number for QEMU is above those of all NICs that it was started with.

@@ -9,6 +9,7 @@ use vtax_guest::{
 };
 use vtax_journal::{Step, Undone};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu, vf::Vlan};
+use vtax_sys::netlink::Tbf;
 
 use crate::{error::BindError, site::DomainSite};
 
@@ -47,6 +48,9 @@ pub(crate) enum DomainStep {
         /// The switch's link to the outside, which takes part in the same VLANs.
         uplink: Option<String>,
     },
+    /// Limits what a virtual NIC receives, by a bucket at the tap, and what it sends, by a bucket at a link that the
+    /// tap's frames go through.
+    LimitTap { tap: String, through: String, mark: String, limit: Tbf },
     /// Plugs a virtual NIC into a domain that runs.
     PlugNic {
         launch: Box<Launch>,
@@ -99,6 +103,7 @@ impl Step for DomainStep {
                 site.guard(switch, link, macs)?;
                 site.join(link, switch, vlans.as_ref(), uplink.as_deref())
             }
+            DomainStep::LimitTap { tap, through, mark, limit } => site.limit(tap, through, mark, limit),
             DomainStep::PlugNic { launch, process, port, nic } => site.plug(launch, process, *port, nic),
             DomainStep::StartGuest { launch, pins } => site.start_guest(launch, pins),
         }
@@ -116,6 +121,7 @@ impl Step for DomainStep {
                 site.unguard(switch, link, macs)?;
                 site.remove_link(link, "tun", mark, receipt)
             }
+            DomainStep::LimitTap { tap, through, mark, .. } => site.remove_limit(tap, through, mark, receipt),
             DomainStep::PlugNic { launch, process, port, .. } => site.unplug(launch, process, *port),
             DomainStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
         }
@@ -129,6 +135,7 @@ impl fmt::Display for DomainStep {
             DomainStep::CreateSwitch { link, mtu, .. } => write!(f, "switch {link}, mtu {mtu}"),
             DomainStep::TakeUplink { link, switch, .. } => write!(f, "link {link} becomes a port of {switch}"),
             DomainStep::CreateTap { link, switch, mtu, .. } => write!(f, "tap {link}, port of {switch}, mtu {mtu}"),
+            DomainStep::LimitTap { tap, limit, .. } => write!(f, "limit of {tap}: {}", limit.rate),
             DomainStep::PlugNic { launch, port, .. } => write!(f, "NIC in slot {port} of {}", launch.name),
             DomainStep::StartGuest { launch, .. } => write!(f, "QEMU of {}", launch.name),
         }

@@ -34,7 +34,7 @@ mod holding;
 pub mod inventory;
 pub mod io;
 pub mod lab;
-mod limit;
+pub mod limit;
 mod live_holding;
 mod mark;
 mod nic;

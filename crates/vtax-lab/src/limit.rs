@@ -16,7 +16,7 @@ const BURST_MS: u64 = 2;
 const BURST_PACKETS: u64 = 2;
 
 /// The bucket for packets of this MTU. The burst is not longer than the queue: packets up to it aren't cut up.
-pub(crate) fn bucket(shape: &Shape, mtu: Mtu) -> Tbf {
+pub fn bucket(shape: &Shape, mtu: Mtu) -> Tbf {
     let packet = u64::from(mtu.get() + Shape::HEADER);
     let brings = |ms: u64| (u128::from(shape.rate.bytes()) * u128::from(ms) / 1000).min(u32::MAX.into()) as u64;
     let usual = brings(QUEUE_MS).max(QUEUE_PACKETS * packet);
