@@ -148,6 +148,7 @@ impl Verb {
             Verb::Demo(_) | Verb::Run(_) | Verb::Measure(_) | Verb::Job { .. } => Ok(None),
             Verb::Lab(verb) => Ok(Some(verb.stay())),
             Verb::Tune(verb) => verb.stay().map(Some),
+            Verb::Ldm(args) => Ok(Some(args.stay())),
             // Virtual functions are made to be there afterwards.
             Verb::Io(verb) if !matches!(verb, io::IoVerb::List(_)) => Ok(Some(Stay::Kept)),
             Verb::Results(_) | Verb::Report(_) | Verb::Ui(_) => Err(Stop::input(miette::miette!(

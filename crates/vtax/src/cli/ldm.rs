@@ -18,6 +18,7 @@ use self::{
     host::LdmHost,
     verbs::{ConfigureVerb, LdmVerb, LifecycleVerb, ShowVerb, Words},
 };
+use super::io;
 use crate::exit::{Exit, Stop};
 
 pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
@@ -63,6 +64,8 @@ fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
         LifecycleVerb::Start { domains } => lifecycle::start(host, &domains),
         LifecycleVerb::Stop { force, domains } => lifecycle::stop(host, &domains, force),
         LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),
+        LifecycleVerb::CreateVf(args) => io::create(&args),
+        LifecycleVerb::DestroyVf(args) => io::destroy(&args),
         LifecycleVerb::Supervise { domain } => lifecycle::supervise(host, &domain),
         LifecycleVerb::Release => lifecycle::release(host),
     }
@@ -74,6 +77,7 @@ fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ShowVerb::ListBindings { json, domains } => show::bindings(host, json, &domains),
         ShowVerb::ListConstraints { format, domains } => show::constraints(host, &format, &domains),
         ShowVerb::ListServices { parseable } => show::services(host, parseable),
+        ShowVerb::ListIo(args) => show::devices(&args),
         ShowVerb::ListDependencies { long } => show::dependencies(host, long),
         ShowVerb::ListVariable { domain } => show::variables(host, &domain),
         ShowVerb::ListSpconfig => show::saved(host),

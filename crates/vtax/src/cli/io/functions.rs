@@ -87,7 +87,7 @@ impl CreateArgs {
     }
 }
 
-pub(super) fn create(args: &CreateArgs) -> Result<Exit, Stop> {
+pub(in crate::cli) fn create(args: &CreateArgs) -> Result<Exit, Stop> {
     let (list, world) = look()?;
     let plan = list.new_vfs(&args.pf, &args.wish()).or_input()?;
     if let Some(warning) = &plan.warning {
@@ -111,7 +111,7 @@ fn tell(device: PciAddress) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-pub(super) fn destroy(args: &DestroyArgs) -> Result<Exit, Stop> {
+pub(in crate::cli) fn destroy(args: &DestroyArgs) -> Result<Exit, Stop> {
     let (devices, world) = look()?;
     let labs = list(&world).or_infrastructure()?;
     let removal = devices.removal(&args.pf, &labs).or_input()?;

@@ -1,5 +1,6 @@
 //! The verbs that show domains, and change nothing.
 
+mod devices;
 mod resources;
 
 use std::fmt::Write;
@@ -16,7 +17,8 @@ use vtax_model::{
     units::ByteSize,
 };
 
-pub(crate) use self::resources::Resource;
+pub(super) use self::devices::devices;
+pub(crate) use self::{devices::ListIoArgs, resources::Resource};
 use super::{
     host::{LdmHost, blamed},
     layout,

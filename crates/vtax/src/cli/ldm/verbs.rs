@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use vtax_domain::ConfigName;
 use vtax_model::{topology::Name, units::ByteSize};
+use vtax_run::server::Stay;
 
 use super::{
+    super::io::{CreateArgs, DestroyArgs},
     host::LabHost,
-    show::{ConstraintFormat, LdmListArgs},
+    show::{ConstraintFormat, LdmListArgs, ListIoArgs},
     vntsd::VntsdArgs,
 };
 
@@ -19,6 +21,16 @@ pub(crate) struct LdmArgs {
     pub(super) within: Option<LabHost>,
     #[command(subcommand)]
     pub(super) verb: LdmVerb,
+}
+
+impl LdmArgs {
+    /// How long the verb needs the emulated server that carries it out: domains are there to stay.
+    pub(in crate::cli) fn stay(&self) -> Stay {
+        match self.verb {
+            LdmVerb::Show(_) => Stay::Found,
+            LdmVerb::Configure(_) | LdmVerb::Live(_) => Stay::Kept,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -75,6 +87,12 @@ pub(crate) enum LifecycleVerb {
     /// A group of consoles has one port of 127.0.0.1. The first session at a console writes, others read. ~? at the
     /// beginning of a line shows what else can be done. bind starts this service if it doesn't run.
     Vntsd(VntsdArgs),
+    /// Make virtual functions of a physical function, and keep them
+    #[command(name = "create-vf")]
+    CreateVf(CreateArgs),
+    /// Remove all virtual functions of a physical function
+    #[command(name = "destroy-vf")]
+    DestroyVf(DestroyArgs),
     /// Watch a domain as long as it runs (started by `vtax ldm start`)
     #[command(hide = true)]
     Supervise {
@@ -279,6 +297,9 @@ pub(crate) enum ShowVerb {
         #[arg(short)]
         parseable: bool,
     },
+    /// List root complexes, slots, physical and virtual functions, with the domains that have them
+    #[command(name = "list-io", visible_alias = "ls-io")]
+    ListIo(ListIoArgs),
     /// List which domains depend on which
     #[command(name = "list-dependencies", visible_alias = "ls-dependencies")]
     ListDependencies {

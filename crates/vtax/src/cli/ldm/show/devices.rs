@@ -1,0 +1,120 @@
+//! PCI devices, in the columns of `ldm list-io`.
+
+use std::fmt::Write;
+
+use clap::Args;
+use vtax_lab::{
+    Lifetime, World,
+    facts::{PciDevice, PciFacts},
+    io::{IoEntry, IoKind, IoList},
+};
+
+use crate::{
+    exit::{Blamed, Exit, Stop},
+    terminal::print,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct ListIoArgs {
+    /// Show the path and the settings of each, too
+    #[arg(short, conflicts_with = "details")]
+    long: bool,
+    /// Show what a physical function can do
+    #[arg(short, requires = "name")]
+    details: bool,
+    /// Only this device and what is below it
+    name: Option<String>,
+}
+
+pub(in crate::cli::ldm) fn devices(args: &ListIoArgs) -> Result<Exit, Stop> {
+    let facts = PciFacts::gather().or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
+    let list = IoList::new(facts, &world).or_infrastructure()?;
+    let entries: Vec<&IoEntry> = match &args.name {
+        Some(name) => list.select(name).or_input()?,
+        None => list.entries.iter().collect(),
+    };
+    if args.details {
+        let physical = entries.iter().find_map(|entry| entry.function.as_ref().filter(|it| it.is_pf()));
+        let physical = physical.ok_or_else(|| {
+            Stop::input(miette::miette!(code = "no-sriov", "only a physical function (TYPE PF) has such parameters"))
+        })?;
+        print(&parameters(physical))?;
+    } else {
+        print(&table(&entries, args.long))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn table(entries: &[&IoEntry], long: bool) -> String {
+    let mut text =
+        line(["NAME", "TYPE", "BUS", "DOMAIN", "STATUS"]) + &line(["----", "----", "---", "------", "------"]);
+    for entry in entries {
+        let status = entry.status.map_or("", Into::into);
+        text += &line([&entry.name, entry.kind.into(), &entry.bus, &entry.domain, status]);
+        if let Some(function) = entry.function.as_ref().filter(|_| long) {
+            text += &properties(function, entry.kind);
+        }
+    }
+    text
+}
+
+fn line(cells: [&str; 5]) -> String {
+    let [name, kind, bus, domain, status] = cells;
+    format!("{name:<41} {kind:<6} {bus:<8} {domain:<8} {status:<9}\n")
+}
+
+fn properties(function: &PciDevice, kind: IoKind) -> String {
+    let mut text = format!("[{}]\n", function.device);
+    match (kind, &function.sriov, &function.netdev) {
+        (IoKind::Pf, Some(sriov), _) => {
+            let _ = writeln!(text, "    maxvfs = {}", sriov.total);
+        }
+        (IoKind::Vf, _, netdev) => {
+            let own = netdev.as_ref().and_then(|netdev| netdev.mac);
+            let mac = own.or(function.vf.as_ref().map(|vf| vf.mac)).map_or("unknown".to_owned(), |mac| mac.to_string());
+            let mtu = netdev.as_ref().map_or("unknown".to_owned(), |netdev| netdev.mtu.to_string());
+            let _ = writeln!(text, "    Class properties [NETWORK]\n        mac-addr = {mac}\n        mtu = {mtu}");
+        }
+        _ => {}
+    }
+    text
+}
+
+/// What a physical function can do. Linux tells the first two; the others are settings of the NIC's firmware that it has no
+/// file for.
+fn parameters(function: &PciDevice) -> String {
+    const UNKNOWN: &str = "unknown";
+    let known = |value: Option<u32>| value.map_or(UNKNOWN.to_owned(), |value| value.to_string());
+    let most = known(function.sriov.as_ref().map(|sriov| sriov.total));
+    let mtu = known(function.netdev.as_ref().and_then(|netdev| netdev.max_mtu));
+    let mut text = "Device-specific Parameters\n--------------------------\n".to_owned();
+    for (name, flags, default, what) in [
+        ("max-config-vfs", "PR", most.as_str(), "Max number of configurable VFs"),
+        ("max-vf-mtu", "VR", mtu.as_str(), "Max MTU supported for a VF"),
+        ("max-vlans", "VR", UNKNOWN, "Max number of VLAN filters supported"),
+        ("pvid-exclusive", "VR", UNKNOWN, "Exclusive configuration of pvid required"),
+        ("unicast-slots", "PV", UNKNOWN, "Number of unicast mac-address slots"),
+    ] {
+        let _ = writeln!(text, "{name}\n    Flags = {flags}\n    Default = {default}\n    Descr = {what}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As an article of 2014 shows it.
+    #[test]
+    fn the_columns_are_those_of_ldm() {
+        let head = line(["NAME", "TYPE", "BUS", "DOMAIN", "STATUS"]);
+        assert_eq!(head, "NAME                                      TYPE   BUS      DOMAIN   STATUS   \n");
+        let offsets = ["NAME", "TYPE", "BUS", "DOMAIN", "STATUS"].map(|name| head.find(name).unwrap_or_default());
+        assert_eq!(offsets, [0, 42, 49, 58, 67]);
+        assert_eq!(
+            line(["/SYS/MB/NET2/IOVNET.PF1.VF0", "VF", "pci_1", "mars", ""]),
+            "/SYS/MB/NET2/IOVNET.PF1.VF0               VF     pci_1    mars              \n"
+        );
+    }
+}
