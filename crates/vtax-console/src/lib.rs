@@ -4,7 +4,7 @@
 //! ports. For each console, one thread reads what the domain prints, keeps a log, and hands it to everybody who is
 //! connected. One who doesn't read loses bytes and is told so; nobody else waits for that, least of all the domain.
 //!
-//! There is no well-kept crate that reads telnet as a server needs it, so [`telnet`] does; it needs five commands of the
+//! There is no well-kept crate that reads telnet as a server needs it, so `telnet` does; it needs five commands of the
 //! protocol.
 
 #![forbid(unsafe_code)]

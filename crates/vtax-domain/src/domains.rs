@@ -357,7 +357,7 @@ impl Domains {
         let guests = facts.guests.expect("they were looked for");
         guests.tap.clone().map_err(unsupported)?;
         let qemu = guests.qemu.clone().map_err(unsupported)?;
-        let boot = guests.boot(&system, DRIVER).map_err(unsupported)?;
+        let boot = with_arguments(guests.boot(&system, DRIVER).map_err(unsupported)?, &bindings.constraints);
         let backend = if guests.vhost.is_ok() { Backend::Vhost } else { Backend::Userspace };
         let directory = self.directory(domain).join("qemu");
         let engine = GuestEngine { qemu: qemu.program, accel: qemu.accel, backend, boot, directory };
@@ -523,6 +523,17 @@ fn system(constraints: &Constraints) -> System {
     match path(Variable::Image) {
         Some(image) => System::Disk { image },
         None => System::Own { kernel: path(Variable::Kernel) },
+    }
+}
+
+/// Adds the parameters that the user has given the kernel.
+fn with_arguments(boot: Boot, constraints: &Constraints) -> Boot {
+    match (boot, constraints.variables.get(&Variable::BootArgs)) {
+        (Boot::Kernel { kernel, initramfs, mut append }, Some(arguments)) => {
+            append.extend(arguments.split_whitespace().map(str::to_owned));
+            Boot::Kernel { kernel, initramfs, append }
+        }
+        (boot, _) => boot,
     }
 }
 

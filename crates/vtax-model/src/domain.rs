@@ -116,10 +116,6 @@ impl CpuDemand {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Variable {
-    /// `true`: the domain boots when it is started; `false`: it waits in its firmware.
-    #[serde(rename = "auto-boot?")]
-    #[strum(serialize = "auto-boot?")]
-    AutoBoot,
     /// The kernel that it boots, a bzImage; that of the host if neither this nor an image is set.
     Kernel,
     /// The disk image that it boots, qcow2 or raw.

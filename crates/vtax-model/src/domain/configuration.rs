@@ -161,9 +161,6 @@ impl Configuration {
 
     /// Sets a variable; an empty value is one too.
     pub fn set_variable(&mut self, name: &Name, variable: Variable, value: String) -> Result<(), DomainError> {
-        if variable == Variable::AutoBoot && !["true", "false"].contains(&value.as_str()) {
-            return Err(DomainError::value("auto-boot?", &value, "true or false"));
-        }
         if value.chars().any(char::is_control) {
             return Err(DomainError::value(variable.into(), &value, "text of one line"));
         }

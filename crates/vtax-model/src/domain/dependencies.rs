@@ -30,7 +30,7 @@ pub enum DependencyKind {
     /// It has a virtual disk of the other one's service.
     Vdisk,
     /// It has a virtual NIC at the other one's switch.
-    VirtualNic,
+    Vnet,
     /// It has a virtual function of a NIC of the other one.
     Iov,
 }
@@ -45,7 +45,7 @@ impl Configuration {
                 Some(DomainDependency {
                     domain: domain.clone(),
                     on: switch.service.clone(),
-                    kind: DependencyKind::VirtualNic,
+                    kind: DependencyKind::Vnet,
                     device,
                 })
             });

@@ -103,7 +103,7 @@ fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
         Box::new(|all| all.set_memory(&name(PRIMARY), gib)),
         Box::new(|all| all.set_memory(&name("mars"), ByteSize(1 << 20))),
         Box::new(|all| all.set_cpus(&name("mars"), CpuDemand::Cores(0))),
-        Box::new(|all| all.set_variable(&name("mars"), Variable::AutoBoot, "maybe".to_owned())),
+        Box::new(|all| all.set_variable(&name("mars"), Variable::BootArgs, "two\nlines".to_owned())),
         Box::new(|all| all.add_switch(switch("admin-vsw", None))),
         Box::new(|all| all.add_switch(switch("other-vsw", Some("nxge2")))),
         Box::new(|all| all.add_switch(NewSwitch { service: name("mars"), ..switch("mars-vsw", None) })),

@@ -47,7 +47,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm set-core", &[("vtax ldm set-core 8 mars", "eight cores for mars alone")]),
     ("ldm set-vcpu", &[("vtax ldm set-vcpu 2 mars", "two virtual CPUs")]),
     ("ldm set-memory", &[("vtax ldm set-memory 8g mars", "8 GiB of memory")]),
-    ("ldm set-variable", &[("vtax ldm set-variable auto-boot?=false mars", "wait in the firmware at the start")]),
+    ("ldm set-variable", &[("vtax ldm set-variable image=debian.qcow2 mars", "boot the system of a disk image")]),
     ("ldm remove-variable", &[("vtax ldm remove-variable kernel mars", "boot the host's kernel again")]),
     ("ldm add-vsw", &[("vtax ldm add-vsw net-dev=eno3 test-vsw primary", "a switch with the outside at eno3")]),
     ("ldm set-vsw", &[("vtax ldm set-vsw mtu=9000 admin-vsw", "jumbo frames for the switch and its vnets")]),

@@ -6,8 +6,8 @@ use miette::miette;
 use vtax_domain::ConfigName;
 use vtax_model::{
     domain::{
-        AltMac, Configuration, CpuDemand, DomainError, FailurePolicy, NewSwitch, NewVnet, PortRange, SwitchChange,
-        Variable, VirtualConsole, VnetChange,
+        AltMac, Configuration, CpuDemand, DomainError, FailurePolicy, LinkProp, NewSwitch, NewVnet, PortRange,
+        SwitchChange, Variable, VirtualConsole, VnetChange,
     },
     spelling::there_are,
     topology::Name,
@@ -63,10 +63,10 @@ pub(super) fn set_memory(host: &LdmHost, domain: &Name, memory: ByteSize) -> Res
     edit(host, |all| all.set_memory(domain, memory))
 }
 
-/// `auto-boot?=false` and the like.
+/// `image=debian.qcow2` and the like.
 pub(super) fn set_variable(host: &LdmHost, assignment: &str, domain: &Name) -> Result<Exit, Stop> {
     let (variable, value) = assignment.split_once('=').ok_or_else(|| {
-        Stop::input(miette!(code = "usage", "`{assignment}` sets nothing; write VARIABLE=VALUE, as auto-boot?=false"))
+        Stop::input(miette!(code = "usage", "`{assignment}` sets nothing; write VARIABLE=VALUE, as image=debian.qcow2"))
     })?;
     let variable = variable_of(variable)?;
     edit(host, |all| all.set_variable(domain, variable, value.to_owned()))
@@ -162,6 +162,10 @@ pub(super) fn set_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
 }
 
 fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
+    let linkprop = words.property("linkprop")?;
+    if linkprop == Some(LinkProp::PhysState) {
+        tell!("linkprop is kept, and has no effect yet");
+    }
     Ok(VnetChange {
         mac: words.property("mac-addr")?,
         alt_macs: words.list::<AltMac>("alt-mac-addrs")?,
@@ -170,7 +174,7 @@ fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
         mtu: words.property("mtu")?,
         id: words.property("id")?,
         maxbw: words.property("maxbw")?,
-        linkprop: words.property("linkprop")?,
+        linkprop,
     })
 }
 

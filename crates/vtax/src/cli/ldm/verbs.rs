@@ -131,10 +131,11 @@ pub(crate) enum ConfigureVerb {
     },
     /// Say what a domain's failure does to others, and which domains it depends on
     ///
-    /// ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] DOMAIN
-    ///
     /// The failure policy belongs to the master: it says what happens to the domains that depend on it.
-    #[command(name = "set-domain")]
+    #[command(
+        override_usage = "vtax ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] DOMAIN",
+        name = "set-domain"
+    )]
     SetDomain(Words),
     /// Give a domain whole cores, which no other domain uses
     #[command(name = "set-core")]
@@ -160,7 +161,7 @@ pub(crate) enum ConfigureVerb {
         /// The domain
         domain: Name,
     },
-    /// Set a variable of a domain: auto-boot?, kernel, image, boot-args
+    /// Set a variable of a domain: kernel, image, boot-args
     #[command(name = "set-variable", visible_alias = "set-var")]
     SetVariable {
         /// The variable and its value
@@ -179,15 +180,17 @@ pub(crate) enum ConfigureVerb {
     },
     /// Add a virtual switch
     ///
-    /// ldm add-vsw [net-dev=LINK] [mac-addr=MAC] [mtu=BYTES] [default-vlan-id=VLAN] [pvid=VLAN] [vid=VLAN,…] SWITCH primary
-    ///
     /// The switch connects the vnets of domains with each other, with primary, and by net-dev with the outside.
-    #[command(name = "add-vsw")]
+    #[command(
+        override_usage = "vtax ldm add-vsw [net-dev=LINK] [mac-addr=MAC] [mtu=BYTES] [default-vlan-id=VLAN] [pvid=VLAN] [vid=VLAN,…] SWITCH primary",
+        name = "add-vsw"
+    )]
     AddVsw(Words),
     /// Change a virtual switch
-    ///
-    /// ldm set-vsw [net-dev=[LINK]] [mac-addr=MAC] [mtu=BYTES] [pvid=VLAN] [vid=[VLAN,…]] SWITCH [primary]
-    #[command(name = "set-vsw")]
+    #[command(
+        override_usage = "vtax ldm set-vsw [net-dev=[LINK]] [mac-addr=MAC] [mtu=BYTES] [pvid=VLAN] [vid=[VLAN,…]] SWITCH [primary]",
+        name = "set-vsw"
+    )]
     SetVsw(Words),
     /// Remove a virtual switch that no vnet uses
     #[command(name = "remove-vsw", visible_alias = "rm-vsw")]
@@ -197,17 +200,17 @@ pub(crate) enum ConfigureVerb {
     },
     /// Add a virtual NIC to a domain
     ///
-    /// ldm add-vnet [mac-addr=MAC] [alt-mac-addrs=auto|MAC,…] [pvid=VLAN] [vid=VLAN,…] [mtu=BYTES] [id=NUMBER]
-    /// [maxbw=RATE] [linkprop=phys-state] VNET SWITCH DOMAIN
-    ///
     /// vtax chooses the MAC address if none is given, and gives the same again to a vnet of the same name.
-    #[command(name = "add-vnet")]
+    #[command(
+        override_usage = "vtax ldm add-vnet [mac-addr=MAC] [alt-mac-addrs=auto|MAC,…] [pvid=VLAN] [vid=VLAN,…] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=phys-state] VNET SWITCH DOMAIN",
+        name = "add-vnet"
+    )]
     AddVnet(Words),
     /// Change a virtual NIC of a domain
-    ///
-    /// ldm set-vnet [mac-addr=MAC] [alt-mac-addrs=auto|MAC,…] [pvid=VLAN] [vid=[VLAN,…]] [mtu=BYTES] [id=NUMBER]
-    /// [maxbw=RATE] [linkprop=[phys-state]] VNET DOMAIN
-    #[command(name = "set-vnet")]
+    #[command(
+        override_usage = "vtax ldm set-vnet [mac-addr=MAC] [alt-mac-addrs=auto|MAC,…] [pvid=VLAN] [vid=[VLAN,…]] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=[phys-state]] VNET DOMAIN",
+        name = "set-vnet"
+    )]
     SetVnet(Words),
     /// Remove a virtual NIC of a domain
     #[command(name = "remove-vnet", visible_alias = "rm-vnet")]
@@ -218,14 +221,18 @@ pub(crate) enum ConfigureVerb {
         domain: Name,
     },
     /// Add a console service
-    ///
-    /// ldm add-vcc [port-range=FIRST-LAST] SERVICE primary
-    #[command(name = "add-vcc", visible_alias = "add-vconscon")]
+    #[command(
+        override_usage = "vtax ldm add-vcc [port-range=FIRST-LAST] SERVICE primary",
+        name = "add-vcc",
+        visible_alias = "add-vconscon"
+    )]
     AddVcc(Words),
     /// Change the ports of a console service
-    ///
-    /// ldm set-vcc port-range=FIRST-LAST SERVICE
-    #[command(name = "set-vcc", visible_alias = "set-vconscon")]
+    #[command(
+        override_usage = "vtax ldm set-vcc port-range=FIRST-LAST SERVICE",
+        name = "set-vcc",
+        visible_alias = "set-vconscon"
+    )]
     SetVcc(Words),
     /// Remove a console service that no domain names
     #[command(name = "remove-vcc", visible_aliases = ["rm-vcc", "rm-vconscon"])]
@@ -235,10 +242,12 @@ pub(crate) enum ConfigureVerb {
     },
     /// Say how the console of a domain is reached
     ///
-    /// ldm set-vcons [port=PORT] [group=GROUP] [service=SERVICE] DOMAIN
-    ///
     /// Domains of one group share a port and a menu.
-    #[command(name = "set-vcons", visible_alias = "set-vconsole")]
+    #[command(
+        override_usage = "vtax ldm set-vcons [port=PORT] [group=GROUP] [service=SERVICE] DOMAIN",
+        name = "set-vcons",
+        visible_alias = "set-vconsole"
+    )]
     SetVcons(Words),
     /// Save what all domains are to have under a name
     #[command(name = "add-spconfig")]
