@@ -185,10 +185,10 @@ impl Domains {
         Ok(())
     }
 
+    /// Takes back all that a domain has, and removes its files.
     fn undo_all(&self, journal: Journal<DomainStep>, site: &mut DomainSite, domain: &Name) -> Result<(), BindError> {
-        journal.undo(site).map_err(Box::new)?;
         let directory = self.directory(domain);
-        Started::remove(&directory);
+        journal.undo(site).map_err(Box::new)?;
         match fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(BindError::file("remove", &directory)(error))
@@ -325,8 +325,10 @@ impl Domains {
         if configuration.domain(domain)? != &bindings.constraints
             && let Ok((pending, launch)) = self.plan(domain, configuration, agent)
         {
-            let journal = Journal::open(&self.journals(), domain.as_str())?;
-            self.undo_all(journal, &mut DomainSite::open()?, domain)?;
+            // The files of its console and supervisor stay.
+            Started::remove(&self.directory(domain));
+            let journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
+            journal.undo(&mut DomainSite::open()?).map_err(Box::new)?;
             return self.claim(&pending, plan::nic_steps(&pending, configuration, SwitchAbilities::probe())?, launch);
         }
         let launch = self.launch(&bindings, configuration, agent)?;

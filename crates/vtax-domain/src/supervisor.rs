@@ -7,10 +7,8 @@
 use std::{
     ffi::OsString,
     fs,
-    io::{self, BufRead, BufReader, Read, Write},
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -23,7 +21,10 @@ use vtax_model::{
     domain::{Configuration, DomainState, FailurePolicy},
     topology::Name,
 };
-use vtax_sys::process::{Pid, ProcessId, Signal};
+use vtax_sys::{
+    background,
+    process::{Pid, ProcessId, Signal},
+};
 
 use crate::{
     bound::Started,
@@ -32,8 +33,6 @@ use crate::{
     store::DomainStore,
 };
 
-/// What the supervisor prints when the domain runs.
-const READY: &str = "ready";
 /// QEMU answers within this time.
 const ANSWER: Duration = Duration::from_secs(10);
 /// The supervisor looks up this often, even if QEMU says nothing.
@@ -71,27 +70,7 @@ pub(crate) fn start(domains: &Domains, domain: &Name) -> Result<(), BindError> {
     let program = std::env::current_exe().map_err(|error| failed(format!("has no program ({error})")))?;
     let mut command = Command::new(program);
     command.args(domains.supervise()).arg(domain.as_str());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Ctrl-C in the terminal of `ldm start` must not end it.
-    command.process_group(0);
-    let child = command.spawn().map_err(|error| failed(format!("can't be started ({error})")))?;
-    wait_ready(child).map_err(failed)
-}
-
-fn wait_ready(mut child: Child) -> Result<(), String> {
-    let mut line = String::new();
-    let output = child.stdout.take().map(BufReader::new);
-    let heard = output.is_some_and(|mut output| output.read_line(&mut line).is_ok());
-    if heard && line.trim() == READY {
-        return Ok(());
-    }
-    let mut told = String::new();
-    if let Some(mut errors) = child.stderr.take() {
-        // If this can't be read, the exit status below still says something.
-        let _ = errors.read_to_string(&mut told);
-    }
-    let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-    Err(format!("did not start ({status}): {}", told.trim()))
+    background::start(command).map_err(failed)
 }
 
 /// Ends the supervisor of a domain. The domain runs on.
@@ -130,8 +109,7 @@ impl Supervisor<'_> {
                 self.domains.run(domain)?;
             }
             if !is_told {
-                // The command that started this process may be gone already.
-                let _ = writeln!(io::stdout(), "{READY}");
+                background::say_ready();
                 is_told = true;
             }
             let ending = self.watch(domain, &mut events);

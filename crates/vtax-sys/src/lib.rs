@@ -24,6 +24,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("vtax-sys speaks to the Linux kernel and to nothing else");
 
+pub mod background;
 pub mod children;
 pub mod clock;
 pub mod confine;

@@ -3,15 +3,14 @@
 
 use std::{
     env, fs,
-    io::{BufRead, BufReader, Read, Write},
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use vtax_sys::{
+    background,
     process::{Pid, ProcessId},
     userns,
 };
@@ -21,8 +20,6 @@ use crate::error::LabError;
 
 /// The argument that makes a keeper of vtax.
 const VERB: &str = "lab-keeper";
-/// What the keeper says when its namespaces are there.
-const READY: &str = "ready";
 /// A keeper without labs waits this long for its first.
 const GRACE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(300);
@@ -43,29 +40,9 @@ pub(super) fn start(run: &Path) -> Result<ProcessId, LabError> {
     let failed = |why: String| LabError::Keeper { why };
     let program = env::current_exe().map_err(|error| failed(format!("has no program ({error})")))?;
     let mut command = Command::new(program);
-    command.arg(VERB).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Ctrl-C in the terminal that started the keeper must not end it.
-    command.process_group(0);
-    let child = command.spawn().map_err(|error| failed(format!("can't be started ({error})")))?;
-    wait_ready(child)?;
+    command.arg(VERB);
+    background::start(command).map_err(failed)?;
     living(run).ok_or_else(|| failed("has just ended".to_owned()))
-}
-
-/// Waits until the keeper says that it is ready, or its output ends because it has ended.
-fn wait_ready(mut child: Child) -> Result<(), LabError> {
-    let mut line = String::new();
-    let output = child.stdout.take().map(BufReader::new);
-    let heard = output.is_some_and(|mut output| output.read_line(&mut line).is_ok());
-    if heard && line.trim() == READY {
-        return Ok(());
-    }
-    let mut told = String::new();
-    if let Some(mut errors) = child.stderr.take() {
-        // If this can't be read, the exit status below still says something.
-        let _ = errors.read_to_string(&mut told);
-    }
-    let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-    Err(LabError::Keeper { why: format!("did not start ({status}): {}", told.trim()) })
 }
 
 /// Enters a user namespace and becomes the keeper. Returns the run-time directory with the keeper's number.
@@ -75,8 +52,7 @@ pub(super) fn begin() -> Result<(PathBuf, ProcessId), LabError> {
     userns::enter_own().map_err(|error| LabError::Privilege(Box::new(error)))?;
     // Only now: a process that reads the keeper's name joins its namespaces at once.
     register(&run, own)?;
-    // The process that started the keeper may be gone already; the keeper stays either way.
-    let _ = writeln!(std::io::stdout(), "{READY}");
+    background::say_ready();
     Ok((run, own))
 }
 

@@ -144,23 +144,13 @@ impl LdmHost {
         })
     }
 
-    /// Makes a change of a switch, on the host too: a refusal of the kernel leaves all as it was. For an ordinary user, who
-    /// has no bound domains, only the configuration is changed.
+    /// Makes a change of a switch, on the host too.
     pub(super) fn edit_switch(
         &self,
         switch: &Name,
         change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
     ) -> Result<Exit, Stop> {
-        let domains = if is_root() { Some(self.domains()?) } else { None };
-        let locked = self.lock()?;
-        let mut state = locked.read(&self.id).or_infrastructure()?;
-        let was = state.configuration.clone();
-        change(&mut state.configuration).or_input()?;
-        if let Some(domains) = domains {
-            domains.follow_switch(switch, &was, &state.configuration).map_err(blamed)?;
-        }
-        locked.write(&state).or_infrastructure()?;
-        Ok(Exit::Done)
+        self.edit_live(change, |domains, was, now| domains.follow_switch(switch, was, now))
     }
 
     /// Makes a change of a domain's virtual NIC, on the host too.
@@ -170,16 +160,28 @@ impl LdmHost {
         vnet: &Name,
         change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
     ) -> Result<Exit, Stop> {
+        self.edit_live(change, |domains, was, now| {
+            if domains.follow_vnet(domain, vnet, was, now)? == ChangeEffect::AtBoot {
+                tell!("{domain} gets this when it is started or boots again");
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes a change that the host follows at once. If the host refuses it, all stays as it was. For an ordinary user,
+    /// who has no bound domains, only the configuration is changed.
+    fn edit_live(
+        &self,
+        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+        follow: impl FnOnce(&Domains, &Configuration, &Configuration) -> Result<(), BindError>,
+    ) -> Result<Exit, Stop> {
         let domains = if is_root() { Some(self.domains()?) } else { None };
         let locked = self.lock()?;
         let mut state = locked.read(&self.id).or_infrastructure()?;
         let was = state.configuration.clone();
         change(&mut state.configuration).or_input()?;
         if let Some(domains) = domains {
-            let effect = domains.follow_vnet(domain, vnet, &was, &state.configuration).map_err(blamed)?;
-            if effect == ChangeEffect::AtBoot {
-                tell!("{domain} gets this when it is started or boots again");
-            }
+            follow(&domains, &was, &state.configuration).map_err(blamed)?;
         }
         locked.write(&state).or_infrastructure()?;
         Ok(Exit::Done)
