@@ -1,6 +1,7 @@
 //! One user who is connected to a group of consoles.
 
 use std::{
+    collections::VecDeque,
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},
     sync::Arc,
@@ -33,7 +34,7 @@ struct ConsoleSession {
     shared: Arc<SharedConsoles>,
     group: String,
     /// What was received and not yet read.
-    received: Vec<u8>,
+    received: VecDeque<u8>,
 }
 
 /// How a stay at a console ended.
@@ -57,7 +58,7 @@ pub(crate) fn serve(stream: TcpStream, group: &str, shared: Arc<SharedConsoles>)
         outbox,
         shared,
         group: group.to_owned(),
-        received: Vec::new(),
+        received: VecDeque::new(),
     };
     session.shared_greeting();
     session.run();
@@ -207,8 +208,7 @@ impl ConsoleSession {
     fn input(&mut self) -> Option<TelnetInput> {
         loop {
             let mut reply = Vec::new();
-            while !self.received.is_empty() {
-                let byte = self.received.remove(0);
+            while let Some(byte) = self.received.pop_front() {
                 let input = self.telnet.read(byte, &mut reply);
                 self.reply(&mut reply);
                 if input.is_some() {
@@ -218,7 +218,7 @@ impl ConsoleSession {
             let mut buffer = [0; 1024];
             match self.stream.read(&mut buffer) {
                 Ok(0) | Err(_) => return None,
-                Ok(length) => self.received.extend_from_slice(&buffer[..length]),
+                Ok(length) => self.received.extend(&buffer[..length]),
             }
         }
     }
