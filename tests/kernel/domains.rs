@@ -259,3 +259,27 @@ fn consoles_are_reached_by_telnet() {
     host.ldm("bind pluto");
     assert_eq!(host.domain("pluto")["console"]["port"], 5044);
 }
+
+/// A journal that can't be read is no reason to leave what it says, nor to refuse the domain for ever.
+#[test]
+fn a_damaged_journal_is_set_aside_and_what_it_says_is_found_by_marks() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-d");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    host.ldm("bind mars");
+    host.ldm("start mars");
+    let qemu = host.qemus();
+    let journal = |of: &str| host.folder().join(of);
+    for damaged in ["journals/mars.journal", "switches/vsw0.journal"] {
+        let path = journal(damaged);
+        let text = fs::read_to_string(&path).expect("it is there");
+        fs::write(&path, text.replacen("intend", "int end", 1)).expect("ours");
+    }
+    host.ldm("bind mars");
+    assert_eq!(host.state("mars"), "bound");
+    assert!(host.qemus().len() == 1 && host.qemus() != qemu);
+    let kept = fs::read_dir(journal("journals")).expect("there").flatten().map(|entry| entry.file_name());
+    assert!(kept.into_iter().any(|name| name.to_string_lossy().contains("damaged")), "the journal is kept");
+    host.ldm("unbind mars");
+}

@@ -12,10 +12,11 @@ use std::{
 };
 
 use vtax_guest::{
+    home::remove_of,
     launch::{Boot, Launch},
-    process::Qemu,
+    process::{Qemu, end_below},
 };
-use vtax_journal::{Batch, BatchState, Journal, JournalError, Snapshot, scan};
+use vtax_journal::{Batch, BatchState, Journal, JournalError, Opened, Snapshot, scan};
 use vtax_lab::{Facts, GuestNeeds, World};
 use vtax_model::{
     domain::{Configuration, Constraints, DomainState, PRIMARY, Switch, Variable},
@@ -39,6 +40,8 @@ use crate::{
 };
 
 const KIND: &str = "domain";
+/// The folder of QEMU's files in that of a domain.
+const QEMU: &str = "qemu";
 /// The file with the process of the console service, which holds its lock.
 const SERVICE: &str = "vntsd";
 /// The module of a virtio NIC.
@@ -157,6 +160,8 @@ impl Domains {
 
     /// Removes what a killed vtax has left half done. The caller holds the store's lock, so nobody is at work.
     pub fn clean(&self) -> Result<(), BindError> {
+        self.clean_damaged(&self.journals(), Domains::remove_marked_domain)?;
+        self.clean_damaged(&self.switches(), |_, object, site| site.remove_marked(object))?;
         for bound in self.bound()?.into_iter().filter(|bound| bound.is_abandoned) {
             self.mend(bound.name())?;
         }
@@ -166,6 +171,39 @@ impl Domains {
             }
         }
         Ok(())
+    }
+
+    /// Removes by its marks what a journal says that can't be read. The journal is kept under another name.
+    fn clean_damaged(
+        &self,
+        journals: &Path,
+        remove: impl Fn(&Domains, &Name, &mut DomainSite) -> Result<(), BindError>,
+    ) -> Result<(), BindError> {
+        if !journals.exists() {
+            return Ok(());
+        }
+        for (id, snapshot) in scan::<DomainStep>(journals)? {
+            let (Err(JournalError::Corrupt { .. }), Ok(object)) = (snapshot, id.parse::<Name>()) else { continue };
+            if let Opened::Damaged(damaged) = Journal::<DomainStep>::open_any(journals, &id)? {
+                remove(self, &object, &mut DomainSite::open()?)?;
+                damaged.set_aside()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_marked_domain(&self, domain: &Name, site: &mut DomainSite) -> Result<(), BindError> {
+        let directory = self.directory(domain);
+        supervisor::end(&directory);
+        end_below(&directory).map_err(BindError::kernel(domain))?;
+        remove_of(domain, &directory.join(QEMU))?;
+        site.remove_marked(domain)?;
+        match fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(BindError::file("remove", &directory)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Undoes the batches that somebody was interrupted in. If the first one is among them, the domain is inactive.
@@ -361,7 +399,7 @@ impl Domains {
         let qemu = guests.qemu.clone().map_err(unsupported)?;
         let boot = with_arguments(guests.boot(&system, DRIVER).map_err(unsupported)?, &bindings.constraints);
         let backend = if guests.vhost.is_ok() { Backend::Vhost } else { Backend::Userspace };
-        let directory = self.directory(domain).join("qemu");
+        let directory = self.directory(domain).join(QEMU);
         let engine = GuestEngine { qemu: qemu.program, accel: qemu.accel, backend, boot, directory };
         plan::launch(bindings, configuration, engine)
     }
@@ -391,6 +429,8 @@ impl Domains {
     /// Takes back all that domains have, whatever they do at the moment, and the links of all switches.
     pub fn release(&self) -> Result<(), BindError> {
         self.end_service();
+        self.clean_damaged(&self.journals(), Domains::remove_marked_domain)?;
+        self.clean_damaged(&self.switches(), |_, object, site| site.remove_marked(object))?;
         for bound in self.bound()? {
             supervisor::end(&self.directory(bound.name()));
             let journal = Journal::open(&self.journals(), bound.name().as_str())?;

@@ -9,7 +9,7 @@ use vtax_guest::{
     threads::GuestPins,
 };
 use vtax_journal::Undone;
-use vtax_model::{domain::VirtualNic, guest::Mac, units::Mtu, vf::Vlan};
+use vtax_model::{domain::VirtualNic, guest::Mac, topology::Name, units::Mtu, vf::Vlan};
 use vtax_sys::{
     netlink::{
         Dropped, IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, MacChange, NewLink, NewTap, NewVlanBridge, Nft,
@@ -22,6 +22,7 @@ use vtax_sys::{
 use crate::{
     error::BindError,
     step::{PortVlanSet, StepReceipt},
+    switch,
 };
 
 /// QEMU needs seconds with a PCI device: it maps all memory in the IOMMU, in an emulated server page by page.
@@ -103,7 +104,7 @@ impl DomainSite {
     }
 
     /// From now on a port may send only from these addresses. Without addresses it may send from any.
-    pub(crate) fn guard(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), BindError> {
+    fn guard(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), BindError> {
         if macs.is_empty() {
             return Ok(());
         }
@@ -116,6 +117,9 @@ impl DomainSite {
     /// The same, and other addresses are not its own any more. In between, none of its frames is dropped that is of an
     /// address that it keeps.
     pub(crate) fn guard_only(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), BindError> {
+        if macs.is_empty() {
+            return Ok(());
+        }
         self.guard(switch, port, macs)?;
         let (table, port) = (switch_name(switch)?, if_name(port)?);
         let mut nft = self.nft()?;
@@ -266,6 +270,18 @@ impl DomainSite {
     pub(crate) fn set_mtu(&mut self, link: &str, mtu: Mtu) -> Result<(), BindError> {
         let change = LinkChange { mtu: Some(mtu.get()), ..LinkChange::default() };
         self.rtnl.set_link(&if_name(link)?, &change).map_err(BindError::kernel(link))
+    }
+
+    /// Removes all links that have the mark of a domain or switch, and the table of the switch.
+    pub(crate) fn remove_marked(&mut self, object: &Name) -> Result<(), BindError> {
+        let mark = switch::mark(object);
+        self.remove_guard(&switch::link_name(object))?;
+        for link in self.rtnl.links().map_err(BindError::kernel(object))? {
+            if link.alias.as_deref() == Some(&mark) {
+                self.rtnl.delete_link(link.index).map_err(BindError::kernel(&link.name))?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes a link of ours. Without a receipt the step was interrupted: then a link of this name and kind is ours if

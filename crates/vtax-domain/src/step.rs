@@ -100,7 +100,7 @@ impl Step for DomainStep {
             DomainStep::TakeUplink { link, switch, vlans, .. } => site.take_uplink(link, switch, vlans.as_ref()),
             DomainStep::CreateTap { link, switch, mtu, mark, vlans, macs, uplink, .. } => {
                 site.create_tap(link, *mtu, mark)?;
-                site.guard(switch, link, macs)?;
+                site.guard_only(switch, link, macs)?;
                 site.join(link, switch, vlans.as_ref(), uplink.as_deref())
             }
             DomainStep::LimitTap { tap, through, mark, limit } => site.limit(tap, through, mark, limit),

@@ -73,8 +73,8 @@ pub fn remove(launch: &Launch) -> Result<(), GuestError> {
     remove_of(&launch.name, &launch.directory)
 }
 
-/// Removes the cgroup and the file system of a guest of which only this is known.
-pub(super) fn remove_of(guest: &Name, directory: &Path) -> Result<(), GuestError> {
+/// Removes the cgroup and the file system of a guest of which only this is known. The guest must have ended.
+pub fn remove_of(guest: &Name, directory: &Path) -> Result<(), GuestError> {
     if let Some(cgroup) = GuestCgroup::of(guest, directory) {
         cgroup.remove();
     }
