@@ -18,6 +18,7 @@ use super::{
     bridge::{BridgeSettings, PortVlans},
     link::Link,
     nft::{self, MacFilter},
+    owner,
     qdisc::Qdisc,
     redirect::redirection,
     reply::{Expected, NetlinkReply, each_attribute, replies, text},
@@ -89,6 +90,7 @@ fn fuzz_netlink() {
         datagram(20, &address()),
         datagram(24, &route()),
         datagram(16, &bridge_port()),
+        datagram(20, &owner::seed().0),
         nft::seeds(OURS).concat(),
         [datagram(24, &route()), datagram(3, &address()), status].concat(),
     ];
@@ -105,6 +107,7 @@ fn fuzz_netlink() {
                 assert!(port.vlans.is_sorted_by(|a, b| a.vlan < b.vlan));
             }
             let _ = (MacFilter::parse(body), nft::report::owners(body), nft::report::counters(body));
+            let _ = owner::owner(body, &owner::seed().1);
             assert!(next_hops(body).len() <= body.len() / 8);
             let _ = Route::taken(body);
             understood = Some(());
