@@ -18,10 +18,10 @@ fn metadata() -> Metadata {
 
 /// Lower layers first: a crate may use those of lower layers only.
 const LAYERS: [&[&str]; 9] = [
-    &["vtax-console", "vtax-fuzz", "vtax-plot", "vtax-stats"],
+    &["vtax-fuzz", "vtax-plot", "vtax-stats"],
     &["vtax-model"],
     &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic", "vtax-sys"],
-    &["vtax-change", "vtax-engine", "vtax-guest", "vtax-host"],
+    &["vtax-change", "vtax-console", "vtax-engine", "vtax-guest", "vtax-host"],
     &["vtax-lab", "vtax-tune"],
     &["vtax-agent", "vtax-domain"],
     &["vtax-run"],

@@ -1,97 +1,167 @@
-//! What a tilde at the beginning of a line means.
+//! Keys with which a user commands the server while a console has the others: `~` at the beginning of a line, and one
+//! more.
 
-use crate::telnet::TelnetInput;
-
-/// What a user wants who is connected to a console.
+/// What a key means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// The domain gets this byte.
-    Send(u8),
+pub(crate) enum Pressed {
+    /// The next key decides.
+    Undecided,
+    /// The key goes to the guest.
+    Key(u8),
+    /// The tilde before it was no escape, so both go to the guest.
+    KeyAfterTilde(u8),
+    Escape(Escape),
+}
+
+/// What the server is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Escape {
     Leave,
     TakeWriting,
     Break,
-    /// The magic key of Linux: a break, and then the next key is a command.
     AlternateBreak,
     Next,
     Previous,
     Help,
 }
 
-/// Ctrl-B.
-const CTRL_B: u8 = 2;
+impl Escape {
+    const CTRL_B: u8 = 0x02;
 
-/// Reads what a user types.
-#[derive(Debug)]
-pub(crate) struct EscapeReader {
-    at_line_start: bool,
-    after_tilde: bool,
-}
-
-impl Default for EscapeReader {
-    fn default() -> Self {
-        EscapeReader { at_line_start: true, after_tilde: false }
+    fn of(key: u8) -> Option<Escape> {
+        match key {
+            b'.' => Some(Escape::Leave),
+            b'w' => Some(Escape::TakeWriting),
+            b'#' => Some(Escape::Break),
+            Escape::CTRL_B => Some(Escape::AlternateBreak),
+            b'n' => Some(Escape::Next),
+            b'p' => Some(Escape::Previous),
+            b'?' => Some(Escape::Help),
+            _ => None,
+        }
     }
 }
 
-impl EscapeReader {
-    /// Nothing if the byte is part of a command that isn't complete. A tilde that begins no command is sent with the
-    /// byte behind it.
-    pub(crate) fn read(&mut self, input: TelnetInput) -> Vec<Wish> {
-        let TelnetInput::Byte(byte) = input else { return vec![Wish::Break] };
-        if !self.after_tilde {
-            if self.at_line_start && byte == b'~' {
-                self.after_tilde = true;
-                return Vec::new();
+/// What `~?` prints.
+pub(crate) const HELP: &str = "
+  ~~   send one ~ to the domain
+  ~.   leave this console
+  ~w   take write access from who has it
+  ~#   send a break
+  ~^B  send the alternate break (Ctrl-B after the ~)
+  ~n   go to the next console of the group
+  ~p   go to the previous console of the group
+  ~?   show this help
+The ~ has to be the first key of a line.
+";
+
+/// Finds escapes among the keys of a session.
+#[derive(Debug)]
+pub(crate) struct Escapes {
+    at: At,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    LineStart,
+    Tilde,
+    Within,
+}
+
+impl Escapes {
+    /// A session that has just begun is at the beginning of a line.
+    pub(crate) fn new() -> Escapes {
+        Escapes { at: At::LineStart }
+    }
+
+    pub(crate) fn press(&mut self, key: u8) -> Pressed {
+        let after = if matches!(key, b'\r' | b'\n') { At::LineStart } else { At::Within };
+        let before = std::mem::replace(&mut self.at, after);
+        match (before, key) {
+            (At::LineStart, b'~') => {
+                self.at = At::Tilde;
+                Pressed::Undecided
             }
-            self.at_line_start = matches!(byte, b'\r' | b'\n');
-            return vec![Wish::Send(byte)];
-        }
-        self.after_tilde = false;
-        // A command leaves the line as empty as it was.
-        let command = match byte {
-            b'~' => None,
-            b'.' => Some(Wish::Leave),
-            b'w' => Some(Wish::TakeWriting),
-            b'#' => Some(Wish::Break),
-            CTRL_B => Some(Wish::AlternateBreak),
-            b'n' => Some(Wish::Next),
-            b'p' => Some(Wish::Previous),
-            b'?' => Some(Wish::Help),
-            other => {
-                self.at_line_start = matches!(other, b'\r' | b'\n');
-                return vec![Wish::Send(b'~'), Wish::Send(other)];
-            }
-        };
-        command.map_or_else(
-            || {
-                self.at_line_start = false;
-                vec![Wish::Send(b'~')]
+            (At::Tilde, b'~') => Pressed::Key(b'~'),
+            (At::Tilde, key) => match Escape::of(key) {
+                Some(escape) => {
+                    self.at = At::LineStart;
+                    Pressed::Escape(escape)
+                }
+                None => Pressed::KeyAfterTilde(key),
             },
-            |wish| vec![wish],
-        )
+            _ => Pressed::Key(key),
+        }
+    }
+
+    /// The keys went nowhere, so that a line is still to begin.
+    pub(crate) fn restart(&mut self) {
+        if self.at == At::Within {
+            self.at = At::LineStart;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn wishes(typed: &str) -> Vec<Wish> {
-        let mut reader = EscapeReader::default();
-        typed.bytes().flat_map(|byte| reader.read(TelnetInput::Byte(byte))).collect()
+    /// What the guest gets, and the escapes.
+    fn pressed(keys: &[u8]) -> (Vec<u8>, Vec<Escape>) {
+        let (mut sent, mut found, mut escapes) = (Vec::new(), Vec::new(), Escapes::new());
+        for key in keys {
+            match escapes.press(*key) {
+                Pressed::Undecided => {}
+                Pressed::Key(key) => sent.push(key),
+                Pressed::KeyAfterTilde(key) => sent.extend([b'~', key]),
+                Pressed::Escape(escape) => found.push(escape),
+            }
+        }
+        (sent, found)
     }
 
     #[test]
-    fn a_tilde_is_a_command_only_at_the_beginning_of_a_line() {
-        assert_eq!(wishes("~."), [Wish::Leave]);
-        assert_eq!(wishes("a~."), [Wish::Send(b'a'), Wish::Send(b'~'), Wish::Send(b'.')]);
-        assert_eq!(wishes("\r~?"), [Wish::Send(b'\r'), Wish::Help]);
-        assert_eq!(wishes("~~."), [Wish::Send(b'~'), Wish::Send(b'.')]);
-        assert_eq!(wishes("~x"), [Wish::Send(b'~'), Wish::Send(b'x')]);
-        assert_eq!(
-            wishes("~w~#~n~p~\u{2}"),
-            [Wish::TakeWriting, Wish::Break, Wish::Next, Wish::Previous, Wish::AlternateBreak]
-        );
-        assert_eq!(EscapeReader::default().read(TelnetInput::Break), [Wish::Break]);
+    fn a_tilde_is_an_escape_only_at_the_beginning_of_a_line() {
+        assert_eq!(pressed(b"~."), (vec![], vec![Escape::Leave]));
+        assert_eq!(pressed(b"ls ~.\r~#"), (b"ls ~.\r".to_vec(), vec![Escape::Break]));
+        assert_eq!(pressed(b"\n~w~n~p~?~\x02"), {
+            use Escape::*;
+            (b"\n".to_vec(), vec![TakeWriting, Next, Previous, Help, AlternateBreak])
+        });
+    }
+
+    #[test]
+    fn two_tildes_are_one_and_what_is_no_escape_is_sent() {
+        assert_eq!(pressed(b"~~."), (b"~.".to_vec(), vec![]));
+        assert_eq!(pressed(b"~/bin\r"), (b"~/bin\r".to_vec(), vec![]));
+        assert_eq!(pressed(b"~\r~."), (b"~\r".to_vec(), vec![Escape::Leave]));
+    }
+
+    #[test]
+    fn keys_that_went_nowhere_begin_no_line() {
+        let mut escapes = Escapes::new();
+        escapes.press(b'x');
+        escapes.restart();
+        assert_eq!(escapes.press(b'~'), Pressed::Undecided);
+        escapes.restart();
+        assert_eq!(escapes.press(b'.'), Pressed::Escape(Escape::Leave));
+    }
+
+    proptest! {
+        #[test]
+        fn keys_without_a_tilde_are_all_sent(keys in any::<Vec<u8>>()) {
+            let keys: Vec<u8> = keys.into_iter().filter(|key| *key != b'~').collect();
+            prop_assert_eq!(pressed(&keys), (keys, vec![]));
+        }
+
+        #[test]
+        fn doubled_tildes_bring_any_line_to_the_guest(lines in proptest::collection::vec("[ -~]{0,20}", 0..10)) {
+            let text: String = lines.iter().map(|line| format!("{line}\r")).collect();
+            let double = |line: &String| if line.starts_with('~') { format!("~{line}\r") } else { format!("{line}\r") };
+            let typed: String = lines.iter().map(double).collect();
+            prop_assert_eq!(pressed(typed.as_bytes()), (text.into_bytes(), vec![]));
+        }
     }
 }

@@ -1,57 +1,54 @@
-//! The log of a console: the last that its domain has printed.
+//! The log of a console: a file and an older one, of a bounded size.
 
 use std::{
+    ffi::OsString,
     fs::{self, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
-/// A file is no longer than this; then it becomes the older one, and the older one goes.
-pub(crate) const LONGEST: u64 = 1 << 20;
+use rustix::fs::OFlags;
 
-/// The log of a console.
 #[derive(Debug)]
 pub(crate) struct ConsoleLog {
     path: PathBuf,
-    file: Option<File>,
-    length: u64,
+    file: File,
+    size: u64,
+    most: u64,
 }
 
 impl ConsoleLog {
-    pub(crate) fn new(path: &Path) -> ConsoleLog {
-        ConsoleLog { path: path.to_owned(), file: None, length: 0 }
+    /// Goes on with the file that is there. Only who runs the server can read it: what a guest says may be secret.
+    pub(crate) fn open(path: &Path, most: u64) -> io::Result<ConsoleLog> {
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let file = options.open(path)?;
+        let size = file.metadata()?.len();
+        Ok(ConsoleLog { path: path.to_owned(), file, size, most })
     }
 
-    /// Appends bytes. If the disk is full, the console goes on without a log.
-    pub(crate) fn write(&mut self, bytes: &[u8]) {
-        if self.append(bytes).is_err() {
-            self.file = None;
-        }
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.length + bytes.len() as u64 > LONGEST {
-            self.file = None;
-            fs::rename(&self.path, self.older())?;
+    /// Adds what a guest said. If it doesn't fit, the file becomes the older one.
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let kept = &bytes[bytes.len().saturating_sub(usize::try_from(self.most).unwrap_or(usize::MAX))..];
+        if self.size > 0 && self.size + kept.len() as u64 > self.most {
+            fs::rename(&self.path, older(&self.path))?;
+            *self = ConsoleLog::open(&self.path, self.most)?;
         }
-        if self.file.is_none() {
-            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
-            self.length = file.metadata()?.len();
-            self.file = Some(file);
-        }
-        if let Some(file) = &mut self.file {
-            file.write_all(bytes)?;
-            self.length += bytes.len() as u64;
-        }
+        self.file.write_all(kept)?;
+        self.size += kept.len() as u64;
         Ok(())
     }
+}
 
-    fn older(&self) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(".1");
-        PathBuf::from(name)
-    }
+fn older(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".1");
+    name.into()
 }
 
 #[cfg(test)]
@@ -59,18 +56,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_has_one_older_file_and_a_bound() {
+    fn a_log_and_the_older_one_have_a_bounded_size() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("mars.log");
-        let mut log = ConsoleLog::new(&path);
-        for _ in 0..40 {
-            log.write(&[b'x'; 100 << 10]);
+        let path = folder.path().join("pluto.log");
+        let mut log = ConsoleLog::open(&path, 100).expect("a log");
+        for number in 0..50 {
+            log.add(format!("line {number:02}\n").as_bytes()).expect("space");
         }
-        let files: Vec<u64> = fs::read_dir(folder.path())
-            .expect("ours")
-            .map(|entry| entry.expect("ours").metadata().expect("ours").len())
-            .collect();
-        assert_eq!(files.len(), 2);
-        assert!(files.iter().all(|length| *length <= LONGEST && *length > 0), "{files:?}");
+        let read = |path: &Path| fs::read_to_string(path).expect("a file");
+        let both = read(&older(&path)) + &read(&path);
+        assert!(both.len() <= 200 && both.len() > 100 && both.ends_with("line 49\n"), "{both}");
+        log.add(&[b'x'; 1000]).expect("space");
+        assert_eq!(read(&path), "x".repeat(100));
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+    }
+
+    #[test]
+    fn a_log_goes_on_with_what_is_there_and_follows_no_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pluto.log");
+        ConsoleLog::open(&path, 100).and_then(|mut log| log.add(b"one ")).expect("space");
+        ConsoleLog::open(&path, 100).and_then(|mut log| log.add(b"two")).expect("space");
+        assert_eq!(fs::read(&path).expect("a file"), b"one two");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        assert!(ConsoleLog::open(&link, 100).is_err());
     }
 }

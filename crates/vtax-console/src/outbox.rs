@@ -1,85 +1,159 @@
-//! What waits to be sent to one session.
+//! What waits to be sent to a session.
 
-use std::{
-    collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, io, sync::Mutex};
 
-/// The most that waits for one session. What comes on top is lost for it.
-pub(crate) const MOST: usize = 64 << 10;
+use crate::{lock::locked, waker::Waker};
 
-/// What waits for a session that may not read.
-#[derive(Debug, Default)]
+/// What the server itself says fits even if a guest's text doesn't, and takes nothing of the guest's space.
+pub(crate) const OWN_MOST: usize = 4 << 10;
+
+/// Bytes for one session. Others put them in; the session's thread takes them out.
+#[derive(Debug)]
 pub(crate) struct Outbox {
-    waiting: Mutex<OutboxState>,
-    changed: Condvar,
+    pending: Mutex<Pending>,
+    most: usize,
+    waker: Waker,
 }
 
 #[derive(Debug, Default)]
-struct OutboxState {
+struct Pending {
     bytes: VecDeque<u8>,
+    /// The session doesn't read. Until it has read everything, it gets nothing of the guest's.
+    given_up: bool,
+    /// Bytes of the guest's that it didn't get.
     lost: u64,
-    is_closed: bool,
 }
 
 impl Outbox {
-    /// Adds bytes, all of them or none. It never waits.
-    pub(crate) fn push(&self, bytes: &[u8]) {
-        let mut waiting = self.lock();
-        // Once bytes are lost, all are until the session has read what waits: no hole is in the middle of a line.
-        if waiting.lost > 0 || waiting.bytes.len() + bytes.len() > MOST {
-            waiting.lost += bytes.len() as u64;
-        } else {
-            waiting.bytes.extend(bytes);
+    pub(crate) fn new(most: usize) -> io::Result<Outbox> {
+        Ok(Outbox { pending: Mutex::default(), most, waker: Waker::new()? })
+    }
+
+    /// Wakes the session's thread.
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// How many bytes of the guest's fit. None if it doesn't matter, because the session has been given up.
+    pub(crate) fn room(&self) -> Option<usize> {
+        let pending = locked(&self.pending);
+        (!pending.given_up).then(|| self.most.saturating_sub(pending.bytes.len()))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        locked(&self.pending).bytes.is_empty()
+    }
+
+    /// Whether there is much space for what the server says.
+    pub(crate) fn has_space(&self) -> bool {
+        locked(&self.pending).bytes.len() <= self.most / 2
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        locked(&self.pending).bytes.len()
+    }
+
+    /// Nobody waits for this session any longer.
+    pub(crate) fn give_up(&self) {
+        locked(&self.pending).given_up = true;
+    }
+
+    /// Puts in what a guest said: `bytes` of it, which are `encoded`.
+    pub(crate) fn put(&self, encoded: &[u8], bytes: usize) {
+        let mut pending = locked(&self.pending);
+        if pending.given_up || pending.bytes.len() + encoded.len() > self.most + OWN_MOST {
+            pending.given_up = true;
+            pending.lost += bytes as u64;
+            return;
         }
-        drop(waiting);
-        self.changed.notify_all();
+        pending.bytes.extend(encoded);
+        drop(pending);
+        self.waker.wake();
     }
 
-    /// Takes what waits, and waits for it. None when it is closed and empty.
-    pub(crate) fn take(&self) -> Option<Vec<u8>> {
-        let mut waiting = self.lock();
-        loop {
-            if !waiting.bytes.is_empty() {
-                return Some(waiting.bytes.drain(..).collect());
+    /// Puts in what the server says. A session that leaves even that unread doesn't get it.
+    pub(crate) fn say(&self, text: &str) {
+        self.put_own(text.replace('\n', "\r\n").as_bytes());
+    }
+
+    /// As [`Outbox::say`], with bytes of telnet's.
+    pub(crate) fn put_own(&self, bytes: &[u8]) {
+        let mut pending = locked(&self.pending);
+        if pending.bytes.len() + bytes.len() <= self.most + OWN_MOST {
+            pending.bytes.extend(bytes);
+        }
+        drop(pending);
+        self.waker.wake();
+    }
+
+    /// Moves up to `most` bytes into `unsent`.
+    pub(crate) fn take(&self, unsent: &mut Vec<u8>, most: usize) {
+        let mut pending = locked(&self.pending);
+        let count = pending.bytes.len().min(most);
+        unsent.extend(pending.bytes.drain(..count));
+        if pending.bytes.is_empty() && pending.given_up {
+            pending.given_up = false;
+            let lost = std::mem::take(&mut pending.lost);
+            if lost > 0 {
+                pending.bytes.extend(told_lost(lost).as_bytes());
             }
-            if waiting.lost > 0 {
-                let lost = std::mem::take(&mut waiting.lost);
-                return Some(format!("\r\n[{lost} bytes were lost: this session reads too slowly]\r\n").into_bytes());
-            }
-            if waiting.is_closed {
-                return None;
-            }
-            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
 
-    pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
-        self.changed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, OutboxState> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn told_lost(bytes: u64) -> String {
+    format!("\r\n[vtax: {bytes} bytes of the console's output were lost here, because this session did not read]\r\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn who_does_not_read_loses_bytes_and_is_told() {
-        let outbox = Outbox::default();
-        for _ in 0..70 {
-            outbox.push(&[b'x'; 1024]);
+    fn taken(outbox: &Outbox) -> String {
+        let mut unsent = Vec::new();
+        while !outbox.is_empty() {
+            outbox.take(&mut unsent, 7);
         }
-        assert_eq!(outbox.take().map(|bytes| bytes.len()), Some(MOST));
-        let told = String::from_utf8(outbox.take().expect("a message")).expect("text");
-        assert!(told.contains("[6144 bytes were lost"), "{told}");
-        outbox.push(b"again");
-        assert_eq!(outbox.take().as_deref(), Some(b"again".as_slice()));
-        outbox.close();
-        assert_eq!(outbox.take(), None);
+        String::from_utf8(unsent).expect("text")
+    }
+
+    #[test]
+    fn what_fits_comes_in_order() {
+        let outbox = Outbox::new(10).expect("an eventfd");
+        outbox.put(b"abc", 3);
+        outbox.say("d\n");
+        assert_eq!(outbox.room(), Some(4));
+        outbox.put(b"efgh", 4);
+        assert_eq!(taken(&outbox), "abcd\r\nefgh");
+        assert_eq!(outbox.room(), Some(10));
+    }
+
+    #[test]
+    fn a_session_that_does_not_read_is_told_what_it_lost_where_it_lost_it() {
+        let outbox = Outbox::new(10).expect("an eventfd");
+        outbox.put(b"01234567", 8);
+        outbox.put(&[b'x'; OWN_MOST + 3], 4);
+        outbox.put(b"!", 1);
+        assert_eq!(outbox.room(), None);
+        assert_eq!(taken(&outbox), format!("01234567{}", told_lost(5)));
+        outbox.put(b"here", 4);
+        assert_eq!(taken(&outbox), "here");
+    }
+
+    #[test]
+    fn who_was_given_up_and_lost_nothing_is_told_nothing() {
+        let outbox = Outbox::new(10).expect("an eventfd");
+        outbox.put(b"0123456789", 10);
+        outbox.give_up();
+        assert_eq!(taken(&outbox), "0123456789");
+        assert_eq!(outbox.room(), Some(10));
+    }
+
+    #[test]
+    fn what_the_server_says_has_a_bound_too() {
+        let outbox = Outbox::new(10).expect("an eventfd");
+        (0..1000).for_each(|_| outbox.say("0123456789012345678901234567890123456789"));
+        assert!(taken(&outbox).len() <= 10 + OWN_MOST);
     }
 }

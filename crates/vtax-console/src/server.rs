@@ -1,167 +1,116 @@
-//! Listens at the ports of all groups, and follows the table of consoles.
+//! The server, and the thread that takes connections.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    fmt, io,
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-    time::Duration,
+    io,
+    net::TcpListener,
+    os::fd::AsFd as _,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
+
+use rustix::event::PollFlags;
 
 use crate::{
-    hub::ConsoleHub,
-    session,
-    table::{Console, ConsoleGroup, ConsoleTable},
+    bounds::Bounds,
+    event::Attendant,
+    registry::{Registry, start},
+    session::{ConsoleSession, LAST_WORDS, refuse},
+    table::ConsoleTable,
 };
 
-/// The table is asked for anew this often.
-const REFRESH: Duration = Duration::from_millis(500);
-/// The pause between two looks for a new client.
-const GLANCE: Duration = Duration::from_millis(20);
-/// The most sessions of all consoles together. Each has two threads and at most 128 KiB.
-pub(crate) const MOST_SESSIONS: usize = 128;
+/// How often a port is tried again that another program has.
+const RETRY: Duration = Duration::from_secs(1);
 
-/// How the server behaves.
-pub struct ConsoleOptions {
-    /// The name of this host in prompts.
-    pub host: String,
-    /// A session that says nothing for so long is ended; none if absent.
-    pub idle: Option<Duration>,
-    /// Sends a break to the serial port of a domain.
-    pub send_break: Box<dyn Fn(&str) + Send + Sync>,
+/// How long connections wait when the kernel can't give one, for example because of too many open files.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// What keeps the server from starting.
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+pub enum ConsoleServerError {
+    /// The kernel refuses something.
+    #[error("the console server can't be started: {0}")]
+    #[diagnostic(code("kernel"))]
+    Kernel(#[from] io::Error),
 }
 
-/// Why the server can't go on.
-#[derive(Debug, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
-pub enum ConsoleError {
-    #[error("can't start a thread: {0}; the limit of processes may be reached (ulimit -u)")]
-    #[diagnostic(code("too-many-threads"))]
-    Thread(io::Error),
+/// A running console server. It ends, with all its sessions, when this is dropped.
+pub struct ConsoleServer {
+    registry: Arc<Registry>,
+    accepts: Option<JoinHandle<()>>,
 }
 
-/// What all sessions know.
-pub(crate) struct SharedConsoles {
-    pub(crate) options: ConsoleOptions,
-    table: Mutex<ConsoleTable>,
-    hubs: Mutex<HashMap<PathBuf, Arc<ConsoleHub>>>,
-    sessions: AtomicUsize,
-}
+impl ConsoleServer {
+    /// A server that has no consoles yet. `host` is what this host is called in prompts.
+    ///
+    /// # Errors
+    /// The kernel gives no thread.
+    pub fn start(
+        host: &str,
+        bounds: Bounds,
+        attendant: Arc<dyn Attendant>,
+    ) -> Result<ConsoleServer, ConsoleServerError> {
+        let registry = Arc::new(Registry::new(host.to_owned(), bounds, attendant)?);
+        let accepting = Arc::clone(&registry);
+        let accepts = start("consoles", move || accept(&accepting))?;
+        Ok(ConsoleServer { registry, accepts: Some(accepts) })
+    }
 
-/// A port at which somebody listens, as long as the group is there.
-struct OpenPort(#[expect(dead_code, reason = "the thread ends when it is dropped")] Arc<()>);
-
-/// Serves for ever. `table` is asked for the consoles again and again; `problem` is told why a port can't be opened.
-pub fn serve(
-    mut table: impl FnMut() -> ConsoleTable,
-    options: ConsoleOptions,
-    mut problem: impl FnMut(String),
-) -> Result<(), ConsoleError> {
-    let shared = Arc::new(SharedConsoles {
-        options,
-        table: Mutex::default(),
-        hubs: Mutex::default(),
-        sessions: AtomicUsize::new(0),
-    });
-    let mut listening: BTreeMap<(u16, String), OpenPort> = BTreeMap::new();
-    let mut told: Vec<(u16, String)> = Vec::new();
-    loop {
-        let now = table();
-        shared.follow(&now)?;
-        let wanted: Vec<(u16, String)> = now.groups.iter().map(|group| (group.port, group.name.clone())).collect();
-        listening.retain(|key, _| wanted.contains(key));
-        told.retain(|key| wanted.contains(key));
-        for key in wanted {
-            if listening.contains_key(&key) {
-                continue;
-            }
-            match listen(key.0, &key.1, &shared) {
-                Ok(port) => drop(listening.insert(key, port)),
-                Err(error) if !told.contains(&key) => {
-                    problem(format!("port {} of the group {} can't be opened: {error}", key.0, key.1));
-                    told.push(key);
-                }
-                Err(_) => {}
-            }
-        }
-        thread::sleep(REFRESH);
+    /// Serves these consoles, and no others. The ports are open when this returns, except those that can't be: the
+    /// [`Attendant`] hears of them. A session stays if its group stays, whatever the port, and stays at its console if
+    /// that is still in the group. If nothing has changed, nothing is done: it may be called again and again.
+    pub fn replace(&self, table: ConsoleTable) {
+        self.registry.replace(table);
     }
 }
 
-/// Accepts clients at a port, until the result is dropped.
-fn listen(port: u16, group: &str, shared: &Arc<SharedConsoles>) -> io::Result<OpenPort> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
-    listener.set_nonblocking(true)?;
-    let alive = Arc::new(());
-    let (weak, shared, group) = (Arc::downgrade(&alive), Arc::clone(shared), group.to_owned());
-    thread::Builder::new().name("console-port".to_owned()).spawn(move || accept(&listener, &group, &shared, &weak))?;
-    Ok(OpenPort(alive))
-}
-
-fn accept(listener: &TcpListener, group: &str, shared: &Arc<SharedConsoles>, alive: &Weak<()>) {
-    while alive.strong_count() > 0 {
-        match listener.accept() {
-            Ok((stream, _)) => admit(stream, group, shared),
-            Err(_) => thread::sleep(GLANCE),
+impl Drop for ConsoleServer {
+    fn drop(&mut self) {
+        self.registry.stop(2 * LAST_WORDS);
+        if let Some(accepts) = self.accepts.take() {
+            let _ = accepts.join();
         }
     }
 }
 
-/// Gives a client a thread, unless there are too many. A client that gets none is disconnected.
-fn admit(stream: TcpStream, group: &str, shared: &Arc<SharedConsoles>) {
-    if shared.sessions.fetch_add(1, Ordering::SeqCst) >= MOST_SESSIONS {
-        shared.sessions.fetch_sub(1, Ordering::SeqCst);
-        return;
+/// Takes connections until the server ends.
+fn accept(registry: &Arc<Registry>) {
+    let mut settled = Instant::now();
+    while !registry.is_stopping() {
+        let listeners = registry.listeners();
+        let asked: Vec<_> = listeners.iter().map(|listener| (listener.as_fd(), PollFlags::IN)).collect();
+        let Ok(happened) = registry.waker.wait(&asked, Some(RETRY)) else {
+            thread::sleep(BREATH);
+            continue;
+        };
+        let ready = listeners.iter().zip(&happened).filter(|(_, happened)| !happened.is_empty());
+        let failed = ready.filter(|(listener, _)| take(registry, listener).is_err()).count();
+        if failed > 0 {
+            thread::sleep(BREATH);
+        }
+        if settled.elapsed() >= RETRY {
+            registry.settle();
+            settled = Instant::now();
+        }
     }
-    let (for_session, group) = (Arc::clone(shared), group.to_owned());
-    let work = move || {
-        // Whatever happens to its connection, the session has ended.
-        let _ = stream.set_nonblocking(false).and_then(|()| session::serve(stream, &group, Arc::clone(&for_session)));
-        for_session.sessions.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Takes one connection. The others' ports get their turn before the next one.
+fn take(registry: &Arc<Registry>, listener: &TcpListener) -> io::Result<()> {
+    let (stream, peer) = match listener.accept() {
+        // The client has gone already.
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {
+            return Ok(());
+        }
+        taken => taken?,
     };
-    if thread::Builder::new().name("console-session".to_owned()).spawn(work).is_err() {
-        shared.sessions.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl SharedConsoles {
-    /// Begins to read new consoles, and lets go of those that are gone.
-    fn follow(&self, table: &ConsoleTable) -> Result<(), ConsoleError> {
-        let mut hubs = self.hubs();
-        let consoles: Vec<&Console> = table.groups.iter().flat_map(|group| &group.consoles).collect();
-        hubs.retain(|socket, _| consoles.iter().any(|console| console.socket == *socket));
-        for console in consoles {
-            if !hubs.contains_key(&console.socket) {
-                let hub = ConsoleHub::start(&console.socket, &console.log).map_err(ConsoleError::Thread)?;
-                hubs.insert(console.socket.clone(), hub);
-            }
-        }
-        drop(hubs);
-        *self.table.lock().unwrap_or_else(PoisonError::into_inner) = table.clone();
-        Ok(())
-    }
-
-    pub(crate) fn group(&self, name: &str) -> Option<ConsoleGroup> {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.groups.iter().find(|group| group.name == name).cloned()
-    }
-
-    pub(crate) fn hub(&self, console: &Console) -> Option<Arc<ConsoleHub>> {
-        self.hubs().get(&console.socket).cloned()
-    }
-
-    fn hubs(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<ConsoleHub>>> {
-        self.hubs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for ConsoleOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConsoleOptions").field("host", &self.host).field("idle", &self.idle).finish_non_exhaustive()
-    }
+    let port = listener.local_addr()?.port();
+    // The group may have gone a moment ago.
+    let Some(group) = registry.group_at(port) else { return Ok(()) };
+    let Some(ticket) = registry.admit(peer)? else {
+        refuse(&stream);
+        return Ok(());
+    };
+    let session = ConsoleSession::new(stream, ticket, group)?;
+    start("console-session", move || session.run()).map(drop)
 }

@@ -1,245 +1,227 @@
-//! One user who is connected to a group of consoles.
+//! The thread of a session: a client's socket, and the time that it has.
 
 use std::{
-    collections::VecDeque,
-    io::{self, Read, Write},
-    net::{Shutdown, TcpStream},
-    sync::Arc,
-    thread,
-    time::Duration,
+    io::{self, Read as _, Write as _},
+    net::{Shutdown, SocketAddr, SocketAddrV4, TcpStream},
+    os::fd::AsFd as _,
+    time::{Duration, Instant},
 };
+
+use rustix::event::PollFlags;
+use socket2::SockRef;
+use vtax_sys::netlink::{UserId, owner_of_peer};
 
 use crate::{
-    escape::{EscapeReader, Wish},
-    hub::{ConsoleHub, Typed},
-    menu::{self, LONGEST_LINE, MenuChoice},
-    outbox::Outbox,
-    server::SharedConsoles,
-    table::{Console, ConsoleGroup},
-    telnet::{GREETING, TelnetInput, TelnetReader, escaped},
+    console::is_momentary,
+    dialogue::Dialogue,
+    event::ServerEvent,
+    registry::Ticket,
+    table::{ConsoleAccess, GroupName},
 };
 
-/// A client takes what is sent within this time, or its session ends.
-const SEND: Duration = Duration::from_secs(30);
-const WARNING: &str = "\r\nWarning: another session may be writing at this console. It will lose its write access.\r\n\
-                       Would you like to continue? [y/n] ";
-const NO_ACCESS: &[u8] = b"\r\nYou do not have write access\r\n";
-const BACKSPACE: [u8; 2] = [8, 127];
+/// What is read from a client at once.
+const KEYS: usize = 4 << 10;
 
-/// A connection, and what is waiting to be sent to it.
-struct ConsoleSession {
+/// What is written to a client at once, and what the kernel keeps for it.
+const PIECE: usize = 16 << 10;
+/// After so many pieces the client's keys get their turn, or else nobody could interrupt a guest that never pauses.
+const PIECES: usize = 8;
+const KERNEL_SPACE: usize = 64 << 10;
+
+/// How long a client may take to read the last that it is told.
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A client and what it is at.
+pub(crate) struct ConsoleSession {
     stream: TcpStream,
-    telnet: TelnetReader,
-    outbox: Arc<Outbox>,
-    shared: Arc<SharedConsoles>,
-    group: String,
-    /// What was received and not yet read.
-    received: VecDeque<u8>,
-}
-
-/// How a stay at a console ended.
-enum Left {
-    ToMenu,
-    To(Console),
-    Gone,
-}
-
-/// Serves a client until it goes, or says nothing for too long.
-pub(crate) fn serve(stream: TcpStream, group: &str, shared: Arc<SharedConsoles>) -> io::Result<()> {
-    stream.set_read_timeout(shared.options.idle)?;
-    stream.set_write_timeout(Some(SEND))?;
-    // A key is sent as it is typed.
-    stream.set_nodelay(true)?;
-    let outbox = Arc::new(Outbox::default());
-    let sender = send(stream.try_clone()?, Arc::clone(&outbox))?;
-    let mut session = ConsoleSession {
-        stream,
-        telnet: TelnetReader::default(),
-        outbox,
-        shared,
-        group: group.to_owned(),
-        received: VecDeque::new(),
-    };
-    session.shared_greeting();
-    session.run();
-    session.outbox.close();
-    let _ = sender.join();
-    let _ = session.stream.shutdown(Shutdown::Both);
-    Ok(())
-}
-
-/// The thread that sends, so that a client that doesn't read keeps nobody waiting.
-fn send(mut stream: TcpStream, outbox: Arc<Outbox>) -> io::Result<thread::JoinHandle<()>> {
-    let work = move || {
-        while let Some(bytes) = outbox.take() {
-            if stream.write_all(&escaped(&bytes)).is_err() {
-                // The thread that receives notices it.
-                let _ = stream.shutdown(Shutdown::Both);
-                return;
-            }
-        }
-    };
-    thread::Builder::new().name("console-send".to_owned()).spawn(work)
+    dialogue: Dialogue,
+    group: GroupName,
+    unsent: Vec<u8>,
+    last_key: Instant,
+    /// How many keys wait for the guest, and since when it has taken none of them.
+    held: Option<(usize, Instant)>,
+    over_since: Option<Instant>,
+    table: u64,
 }
 
 impl ConsoleSession {
-    /// Commands of the protocol must not be escaped, and nothing else is being sent yet.
-    fn shared_greeting(&mut self) {
-        let _ = self.stream.write_all(&GREETING);
+    pub(crate) fn new(stream: TcpStream, ticket: Ticket, group: GroupName) -> io::Result<ConsoleSession> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let socket = SockRef::from(&stream);
+        // A client marks a break as urgent. Out of its place, its mark would be missing among the commands.
+        socket.set_out_of_band_inline(true)?;
+        socket.set_send_buffer_size(KERNEL_SPACE)?;
+        socket.set_recv_buffer_size(KERNEL_SPACE)?;
+        let table = ticket.registry.table_number();
+        let dialogue = Dialogue::new(ticket, group.clone());
+        let now = Instant::now();
+        let unsent = Vec::new();
+        Ok(ConsoleSession { stream, dialogue, group, unsent, last_key: now, held: None, over_since: None, table })
     }
 
-    fn run(&mut self) {
-        let mut next = None;
-        loop {
-            // It may have changed while somebody was at a console.
-            let Some(group) = self.shared.group(&self.group) else { return };
-            let console = match (next.take(), group.consoles.as_slice()) {
-                (Some(console), _) => Some(console),
-                (None, [only]) => Some(only.clone()),
-                (None, _) => self.choose(&group),
-            };
-            let Some(console) = console else { return };
-            match self.stay(&console, &group) {
-                Left::To(console) => next = Some(console),
-                Left::ToMenu if group.consoles.len() > 1 => {}
-                Left::ToMenu | Left::Gone => return,
+    /// Serves the client until one of both ends it.
+    pub(crate) fn run(mut self) {
+        if self.check_access() {
+            self.dialogue.begin();
+        }
+        while let Ok(true) = self.turn() {}
+    }
+
+    /// One wait, and what has happened then. Returns whether the session goes on.
+    fn turn(&mut self) -> io::Result<bool> {
+        self.flush()?;
+        if self.dialogue.is_over() && self.over_since.is_none() {
+            self.over_since = Some(Instant::now());
+        }
+        if self.over_since.is_some() && self.is_sent() {
+            // The client notices that, and ends its half. If it were cut off, it could lose what it hasn't read.
+            let _ = self.stream.shutdown(Shutdown::Write);
+        }
+        let flags = self.flags();
+        let asked = [(self.stream.as_fd(), flags)];
+        let happened = self.dialogue.outbox().waker().wait(&asked, self.timeout())?[0];
+        if happened.contains(PollFlags::IN) {
+            if !self.read()? {
+                return Ok(false);
+            }
+        } else if happened.intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Ok(false);
+        }
+        self.look_around();
+        Ok(self.over_since.is_none_or(|since| since.elapsed() < LAST_WORDS))
+    }
+
+    fn flags(&self) -> PollFlags {
+        let (mut flags, reads) = (PollFlags::empty(), self.dialogue.is_over() || !self.dialogue.is_held());
+        flags.set(PollFlags::IN, reads);
+        flags.set(PollFlags::OUT, !self.is_sent());
+        flags
+    }
+
+    /// Writes what the client takes now.
+    fn flush(&mut self) -> io::Result<()> {
+        for _ in 0..PIECES {
+            if self.unsent.is_empty() {
+                self.dialogue.outbox().take(&mut self.unsent, PIECE);
+                self.dialogue.has_read();
+            }
+            if self.unsent.is_empty() {
+                return Ok(());
+            }
+            match self.stream.write(&self.unsent) {
+                Err(error) if is_momentary(&error) => return Ok(()),
+                written => drop(self.unsent.drain(..written?)),
             }
         }
+        Ok(())
     }
 
-    /// Asks until a console is chosen. None if the user goes.
-    fn choose(&mut self, group: &ConsoleGroup) -> Option<Console> {
-        loop {
-            self.say("\r\n");
-            self.say(&menu::prompt(&self.shared.options.host, &group.name));
-            let line = self.line()?;
-            match menu::choice(&line, group) {
-                MenuChoice::Help => self.say(menu::HELP),
-                MenuChoice::List => self.say(&menu::list(group)),
-                MenuChoice::Connect(console) => return Some(console),
-                MenuChoice::Quit => return None,
-                MenuChoice::Unknown(why) => self.say(&format!("{why}\r\n")),
-                MenuChoice::Nothing => {}
-            }
-        }
+    fn is_sent(&self) -> bool {
+        self.unsent.is_empty() && self.dialogue.outbox().is_empty()
     }
 
-    /// Is at a console until the user leaves it.
-    fn stay(&mut self, console: &Console, group: &ConsoleGroup) -> Left {
-        let Some(hub) = self.shared.hub(console) else {
-            self.say("\r\nThis console can't be opened.\r\n");
-            return Left::ToMenu;
-        };
-        self.say(&menu::connecting(&console.domain, &group.name));
-        let Some(number) = hub.join(&self.outbox) else {
-            self.say("\r\nToo many sessions are at this console.\r\n");
-            return Left::ToMenu;
-        };
-        if !hub.is_writer(number) {
-            self.say("You can only read: another session has write access.\r\n");
-        }
-        let left = self.at_console(&hub, number, console, group);
-        hub.leave(number);
-        left
-    }
-
-    fn at_console(&mut self, hub: &ConsoleHub, number: u64, console: &Console, group: &ConsoleGroup) -> Left {
-        let mut escapes = EscapeReader::default();
-        while let Some(input) = self.input() {
-            for wish in escapes.read(input) {
-                match wish {
-                    Wish::Send(byte) => match hub.type_byte(number, byte) {
-                        Typed::Sent => {}
-                        Typed::NoWriteAccess => self.outbox.push(NO_ACCESS),
-                        Typed::NoDomain => self.say("\r\nThe domain doesn't take what is typed.\r\n"),
-                    },
-                    Wish::Leave => return Left::ToMenu,
-                    Wish::TakeWriting => match self.agrees() {
-                        Some(true) => hub.take_writing(number),
-                        Some(false) => {}
-                        None => return Left::Gone,
-                    },
-                    Wish::Break | Wish::AlternateBreak if hub.is_writer(number) => {
-                        (self.shared.options.send_break)(&console.domain);
-                    }
-                    Wish::Break | Wish::AlternateBreak => self.outbox.push(NO_ACCESS),
-                    Wish::Next | Wish::Previous => {
-                        if let Some(other) = neighbour(group, console, wish == Wish::Next) {
-                            return Left::To(other);
-                        }
-                    }
-                    Wish::Help => self.say(menu::CONTROL_OPTIONS),
+    /// Returns whether there is still a client.
+    fn read(&mut self) -> io::Result<bool> {
+        let mut keys = [0; KEYS];
+        match self.stream.read(&mut keys) {
+            Ok(0) => Ok(false),
+            Err(error) if is_momentary(&error) => Ok(true),
+            count => {
+                self.last_key = Instant::now();
+                if !self.dialogue.is_over() {
+                    self.dialogue.receive(&keys[..count?]);
                 }
-            }
-        }
-        Left::Gone
-    }
-
-    /// None if the user has gone.
-    fn agrees(&mut self) -> Option<bool> {
-        self.say(WARNING);
-        let input = self.input()?;
-        self.say("\r\n");
-        Some(matches!(input, TelnetInput::Byte(b'y' | b'Y')))
-    }
-
-    /// A line that is typed, as the user sees it. None if the user has gone.
-    fn line(&mut self) -> Option<String> {
-        let mut line = Vec::new();
-        loop {
-            match self.input()? {
-                TelnetInput::Byte(b'\r' | b'\n') => {
-                    self.say("\r\n");
-                    return Some(String::from_utf8_lossy(&line).into_owned());
-                }
-                TelnetInput::Byte(byte) if BACKSPACE.contains(&byte) && line.pop().is_some() => {
-                    self.say("\u{8} \u{8}");
-                }
-                TelnetInput::Byte(byte @ b' '..=b'~') if line.len() < LONGEST_LINE => {
-                    line.push(byte);
-                    self.outbox.push(&[byte]);
-                }
-                _ => {}
+                Ok(true)
             }
         }
     }
 
-    /// The next thing that the client has sent. None if it has gone, or has said nothing for too long.
-    fn input(&mut self) -> Option<TelnetInput> {
-        loop {
-            let mut reply = Vec::new();
-            while let Some(byte) = self.received.pop_front() {
-                let input = self.telnet.read(byte, &mut reply);
-                self.reply(&mut reply);
-                if input.is_some() {
-                    return input;
-                }
-            }
-            let mut buffer = [0; 1024];
-            match self.stream.read(&mut buffer) {
-                Ok(0) | Err(_) => return None,
-                Ok(length) => self.received.extend(&buffer[..length]),
-            }
+    /// Whether the table has changed, and whether the client's time is over.
+    fn look_around(&mut self) {
+        self.dialogue.send_held();
+        self.look_at_held();
+        if self.dialogue.is_over() {
+            return;
+        }
+        let table = self.dialogue.registry().table_number();
+        if table != self.table {
+            self.table = table;
+            self.check_access();
+            self.dialogue.look_around();
+        }
+        let now = Instant::now();
+        let is_past = |by: Option<Instant>| by.is_some_and(|by| by <= now);
+        if is_past(self.held_by()) {
+            self.held = None;
+            self.dialogue.give_up_keys();
+        }
+        if self.dialogue.is_ended() {
+            self.dialogue.end("\nToo many sessions have not chosen a console: this one waited longest, and ends.\n");
+        } else if is_past(self.choosing_by()) {
+            self.dialogue.end("\nNo console was chosen in time.\n");
+        } else if is_past(self.idle_by()) {
+            self.dialogue.end("\nNo key was pressed for too long.\n");
         }
     }
 
-    /// Answers of the protocol go beside what waits: they are few and short.
-    fn reply(&mut self, reply: &mut Vec<u8>) {
-        if !reply.is_empty() {
-            let _ = self.stream.write_all(reply);
-            reply.clear();
-        }
+    fn look_at_held(&mut self) {
+        let keys = self.dialogue.held_keys();
+        let before = self.held.filter(|(before, _)| *before == keys);
+        self.held = self.dialogue.is_held().then(|| before.unwrap_or_else(|| (keys, Instant::now())));
     }
 
-    fn say(&self, text: &str) {
-        self.outbox.push(text.as_bytes());
+    fn held_by(&self) -> Option<Instant> {
+        Some(self.held?.1 + self.dialogue.registry().bounds.input_patience)
+    }
+
+    fn choosing_by(&self) -> Option<Instant> {
+        Some(self.dialogue.choosing_since()? + self.dialogue.registry().bounds.choosing_time)
+    }
+
+    fn idle_by(&self) -> Option<Instant> {
+        Some(self.last_key + self.dialogue.registry().bounds.idle?)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let last_words = self.over_since.map(|since| since + LAST_WORDS);
+        let times = [last_words, self.held_by(), self.choosing_by(), self.idle_by()];
+        let first = if last_words.is_some() { last_words } else { times.into_iter().flatten().min() };
+        first.map(|first| first.saturating_duration_since(Instant::now()))
+    }
+
+    /// Ends the session of a user who may not use the group. Returns whether this one may.
+    fn check_access(&mut self) -> bool {
+        let Some(group) = self.dialogue.registry().group(&self.group) else { return true };
+        let ConsoleAccess::Users(users) = &group.access else { return true };
+        let user = user(&self.stream);
+        if user.is_some_and(|user| users.contains(&user)) {
+            return true;
+        }
+        if let Ok(peer) = self.stream.peer_addr() {
+            let event = ServerEvent::NotAllowed { peer, user, group: self.group.name.clone() };
+            self.dialogue.registry().attendant.hear(&event);
+        }
+        self.dialogue.end("\nYou may not use this console group.\n");
+        false
     }
 }
 
-/// The console before or behind this one; none if it is the only one.
-fn neighbour(group: &ConsoleGroup, console: &Console, next: bool) -> Option<Console> {
-    let count = group.consoles.len();
-    let place = group.consoles.iter().position(|other| other.id == console.id)?;
-    let step = if next { 1 } else { count - 1 };
-    (count > 1).then(|| group.consoles[(place + step) % count].clone())
+/// The client's user, if the kernel knows it.
+fn user(stream: &TcpStream) -> Option<UserId> {
+    let own = v4(stream.local_addr().ok()?)?;
+    let peer = v4(stream.peer_addr().ok()?)?;
+    owner_of_peer(own, peer).ok()?
+}
+
+fn v4(address: SocketAddr) -> Option<SocketAddrV4> {
+    if let SocketAddr::V4(address) = address { Some(address) } else { None }
+}
+
+/// Tells a client that there are too many. It gets no thread, so it isn't waited for.
+pub(crate) fn refuse(stream: &TcpStream) {
+    let _ = stream.set_nonblocking(true);
+    let mut stream = stream;
+    let _ = stream.write(b"\r\nThere are too many sessions; try again later.\r\n");
+    let _ = stream.shutdown(Shutdown::Write);
 }

@@ -1,98 +1,165 @@
-//! What of the telnet protocol (RFC 854, 855) a console needs: commands are taken out of what a client sends, options are
-//! refused but for two, and a break is heard.
+//! Telnet as a server speaks it with a client that sends each key as it is pressed (RFC 854, 855, 857, 858).
 
-/// "Interpret as command".
+/// A sub-negotiation is skipped. None that a client sends without being asked is as long.
+pub(crate) const SUBNEGOTIATION_MOST: u16 = 1024;
+
 const IAC: u8 = 255;
 const DONT: u8 = 254;
 const DO: u8 = 253;
 const WONT: u8 = 252;
 const WILL: u8 = 251;
-/// The beginning and the end of a subnegotiation.
-const SB: u8 = 250;
-const SE: u8 = 240;
+const SUBNEGOTIATION: u8 = 250;
+const ERASE_LINE: u8 = 248;
+const ERASE_CHARACTER: u8 = 247;
+const ARE_YOU_THERE: u8 = 246;
+const INTERRUPT: u8 = 244;
 const BREAK: u8 = 243;
+const END_OF_SUBNEGOTIATION: u8 = 240;
+
+/// The options without which a client would send whole lines, and show what is typed by itself.
 const ECHO: u8 = 1;
 const SUPPRESS_GO_AHEAD: u8 = 3;
 
-/// The first bytes to a client: the server echoes, and sends byte by byte. So the client shows nothing by itself, and
-/// sends each key at once.
-pub(crate) const GREETING: [u8; 6] = [IAC, WILL, ECHO, IAC, WILL, SUPPRESS_GO_AHEAD];
+/// What the server asks first: it shows what is typed, and each key comes at once.
+pub(crate) const OPENING: [u8; 9] = [IAC, WILL, ECHO, IAC, WILL, SUPPRESS_GO_AHEAD, IAC, DO, SUPPRESS_GO_AHEAD];
 
-/// What a client has sent.
+/// What a byte of the client's means, together with those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TelnetInput {
-    Byte(u8),
+pub(crate) enum Received {
+    /// More has to come, or nothing follows from it.
+    Nothing,
+    /// A key. The line's end is always a carriage return.
+    Key(u8),
+    /// The line's break signal.
     Break,
+    /// Bytes that have to be answered to the client.
+    Answer([u8; 3]),
+    /// The client wants a sign of life.
+    AreYouThere,
+    /// That can't be a telnet client.
+    Nonsense,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum TelnetState {
-    #[default]
-    Data,
-    /// After a carriage return, which clients send as CR LF or CR NUL.
-    Return,
+/// Reads what a client sends, byte by byte.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    expects: Expects,
+    after_return: bool,
+    echo: Setting,
+    own_go_ahead: Setting,
+    their_go_ahead: Setting,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expects {
+    Key,
     Command,
     Option(u8),
-    Sub,
-    SubCommand,
+    Subnegotiation { left: u16, after_iac: bool },
 }
 
-/// Reads what a client sends, however it is cut into pieces. It keeps no bytes, so nobody can fill it.
-#[derive(Debug, Default)]
-pub(crate) struct TelnetReader {
-    state: TelnetState,
-    /// The options that were refused, each once: two that answer each other's refusals would never end.
-    refused: [u64; 4],
-    refused_offers: [u64; 4],
+/// An option of one side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Setting {
+    /// We have asked for it, and the next word about it is the answer.
+    Asked,
+    On,
+    Off,
 }
 
-impl TelnetReader {
-    /// What one byte means; bytes of an answer are appended to `reply`.
-    pub(crate) fn read(&mut self, byte: u8, reply: &mut Vec<u8>) -> Option<TelnetInput> {
-        let (next, input) = match (self.state, byte) {
-            (TelnetState::Data | TelnetState::Return, IAC) => (TelnetState::Command, None),
-            (TelnetState::Return, b'\n' | 0) => (TelnetState::Data, None),
-            (TelnetState::Data | TelnetState::Return, b'\r') => (TelnetState::Return, Some(TelnetInput::Byte(b'\r'))),
-            (TelnetState::Data | TelnetState::Return, byte) => (TelnetState::Data, Some(TelnetInput::Byte(byte))),
-            (TelnetState::Command, IAC) => (TelnetState::Data, Some(TelnetInput::Byte(IAC))),
-            (TelnetState::Command, BREAK) => (TelnetState::Data, Some(TelnetInput::Break)),
-            (TelnetState::Command, SB) => (TelnetState::Sub, None),
-            (TelnetState::Command, WILL | WONT | DO | DONT) => (TelnetState::Option(byte), None),
-            (TelnetState::Command, _) => (TelnetState::Data, None),
-            (TelnetState::Option(command), option) => {
-                self.answer(command, option, reply);
-                (TelnetState::Data, None)
-            }
-            (TelnetState::Sub, IAC) => (TelnetState::SubCommand, None),
-            (TelnetState::Sub, _) => (TelnetState::Sub, None),
-            (TelnetState::SubCommand, SE) => (TelnetState::Data, None),
-            (TelnetState::SubCommand, _) => (TelnetState::Sub, None),
-        };
-        self.state = next;
-        input
-    }
-
-    fn answer(&mut self, command: u8, option: u8, reply: &mut Vec<u8>) {
-        match command {
-            DO if option != ECHO && option != SUPPRESS_GO_AHEAD && is_new(&mut self.refused, option) => {
-                reply.extend([IAC, WONT, option]);
-            }
-            WILL if is_new(&mut self.refused_offers, option) => reply.extend([IAC, DONT, option]),
-            _ => {}
+impl Decoder {
+    /// A client that was sent the [`OPENING`].
+    pub(crate) fn new() -> Decoder {
+        Decoder {
+            expects: Expects::Key,
+            after_return: false,
+            echo: Setting::Asked,
+            own_go_ahead: Setting::Asked,
+            their_go_ahead: Setting::Asked,
         }
     }
+
+    pub(crate) fn receive(&mut self, byte: u8) -> Received {
+        match self.expects {
+            Expects::Key if byte == IAC => self.expect(Expects::Command),
+            Expects::Key => self.key(byte),
+            Expects::Command => self.command(byte),
+            Expects::Option(command) => {
+                self.expects = Expects::Key;
+                self.negotiate(command, byte)
+            }
+            Expects::Subnegotiation { left, after_iac } => self.skip(byte, left, after_iac),
+        }
+    }
+
+    fn expect(&mut self, expects: Expects) -> Received {
+        self.expects = expects;
+        Received::Nothing
+    }
+
+    /// The Enter key comes as CR NUL or as CR LF.
+    fn key(&mut self, byte: u8) -> Received {
+        let ends_return = self.after_return && matches!(byte, 0 | b'\n');
+        self.after_return = byte == b'\r';
+        if ends_return { Received::Nothing } else { Received::Key(byte) }
+    }
+
+    fn command(&mut self, command: u8) -> Received {
+        self.expects = Expects::Key;
+        match command {
+            IAC => self.key(IAC),
+            WILL | WONT | DO | DONT => self.expect(Expects::Option(command)),
+            SUBNEGOTIATION => self.expect(Expects::Subnegotiation { left: SUBNEGOTIATION_MOST, after_iac: false }),
+            BREAK => Received::Break,
+            // What these ask for is the guest's to do, and so they are the keys that ask it.
+            INTERRUPT => self.key(0x03),
+            ERASE_CHARACTER => self.key(0x7f),
+            ERASE_LINE => self.key(0x15),
+            ARE_YOU_THERE => Received::AreYouThere,
+            _ => Received::Nothing,
+        }
+    }
+
+    fn skip(&mut self, byte: u8, left: u16, after_iac: bool) -> Received {
+        match (after_iac, byte, left) {
+            (true, END_OF_SUBNEGOTIATION, _) => self.expect(Expects::Key),
+            (_, _, 0) => Received::Nonsense,
+            _ => self.expect(Expects::Subnegotiation { left: left - 1, after_iac: !after_iac && byte == IAC }),
+        }
+    }
+
+    /// Only a change is answered, or else two sides could answer each other for ever.
+    fn negotiate(&mut self, command: u8, option: u8) -> Received {
+        let setting = match (command, option) {
+            (DO | DONT, ECHO) => &mut self.echo,
+            (DO | DONT, SUPPRESS_GO_AHEAD) => &mut self.own_go_ahead,
+            (WILL | WONT, SUPPRESS_GO_AHEAD) => &mut self.their_go_ahead,
+            (DO, _) => return Received::Answer([IAC, WONT, option]),
+            (WILL, _) => return Received::Answer([IAC, DONT, option]),
+            _ => return Received::Nothing,
+        };
+        let (wanted, answer) = match command {
+            DO => (Setting::On, WILL),
+            DONT => (Setting::Off, WONT),
+            WILL => (Setting::On, DO),
+            _ => (Setting::Off, DONT),
+        };
+        let before = std::mem::replace(setting, wanted);
+        let changed = before != Setting::Asked && before != wanted;
+        if changed { Received::Answer([IAC, answer, option]) } else { Received::Nothing }
+    }
 }
 
-fn is_new(seen: &mut [u64; 4], option: u8) -> bool {
-    let (word, bit) = (usize::from(option / 64), 1 << (option % 64));
-    let is_new = seen[word] & bit == 0;
-    seen[word] |= bit;
-    is_new
-}
-
-/// Text as a client has to get it: a byte that would be a command is doubled.
-pub(crate) fn escaped(bytes: &[u8]) -> Vec<u8> {
-    bytes.iter().flat_map(|byte| std::iter::repeat_n(*byte, if *byte == IAC { 2 } else { 1 })).collect()
+/// Text of a guest as telnet carries it.
+pub(crate) fn encode(bytes: &[u8]) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(bytes.len() + 16);
+    for part in bytes.split_inclusive(|byte| *byte == IAC) {
+        encoded.extend_from_slice(part);
+        if part.last() == Some(&IAC) {
+            encoded.push(IAC);
+        }
+    }
+    encoded
 }
 
 #[cfg(test)]
@@ -101,39 +168,69 @@ mod tests {
 
     use super::*;
 
-    fn read(bytes: &[u8]) -> (Vec<TelnetInput>, Vec<u8>) {
-        let (mut reader, mut reply) = (TelnetReader::default(), Vec::new());
-        let input = bytes.iter().filter_map(|byte| reader.read(*byte, &mut reply)).collect();
-        (input, reply)
+    fn received(bytes: &[u8]) -> Vec<Received> {
+        let mut decoder = Decoder::new();
+        bytes.iter().map(|byte| decoder.receive(*byte)).filter(|received| *received != Received::Nothing).collect()
+    }
+
+    fn keys(bytes: &[u8]) -> Vec<u8> {
+        let key = |received| if let Received::Key(key) = received { Some(key) } else { None };
+        received(bytes).into_iter().filter_map(key).collect()
     }
 
     #[test]
-    fn commands_are_taken_out_and_options_refused_once() {
-        let (input, reply) = read(&[b'a', IAC, DO, 24, IAC, DO, 24, IAC, WILL, 31, IAC, DO, ECHO, b'b']);
-        assert_eq!(input, [TelnetInput::Byte(b'a'), TelnetInput::Byte(b'b')]);
-        assert_eq!(reply, [IAC, WONT, 24, IAC, DONT, 31]);
-        let (input, reply) = read(&[IAC, SB, 24, 0, IAC, IAC, b'x', IAC, SE, IAC, BREAK, IAC, IAC]);
-        assert_eq!((input, reply), (vec![TelnetInput::Break, TelnetInput::Byte(IAC)], Vec::new()));
+    fn what_a_client_agrees_to_is_not_answered() {
+        let agreed = [IAC, DO, ECHO, IAC, DO, SUPPRESS_GO_AHEAD, IAC, WILL, SUPPRESS_GO_AHEAD];
+        assert_eq!(received(&agreed), []);
+        assert_eq!(received(&[IAC, DONT, ECHO, IAC, WONT, SUPPRESS_GO_AHEAD]), []);
     }
 
     #[test]
-    fn a_return_is_one_byte_however_a_client_writes_it() {
-        for text in [b"l\r\n".as_slice(), b"l\r\0", b"l\r"] {
-            assert_eq!(read(text).0, [TelnetInput::Byte(b'l'), TelnetInput::Byte(b'\r')]);
-        }
+    fn a_change_is_answered_once() {
+        let off = [IAC, DO, ECHO, IAC, DONT, ECHO, IAC, DONT, ECHO];
+        assert_eq!(received(&off), [Received::Answer([IAC, WONT, ECHO])]);
+        let off_and_on = [IAC, DONT, ECHO, IAC, DO, ECHO, IAC, DO, ECHO];
+        assert_eq!(received(&off_and_on), [Received::Answer([IAC, WILL, ECHO])]);
+    }
+
+    #[test]
+    fn options_that_the_server_lacks_are_refused() {
+        const WINDOW_SIZE: u8 = 31;
+        assert_eq!(received(&[IAC, WILL, WINDOW_SIZE]), [Received::Answer([IAC, DONT, WINDOW_SIZE])]);
+        assert_eq!(received(&[IAC, DO, WINDOW_SIZE]), [Received::Answer([IAC, WONT, WINDOW_SIZE])]);
+        assert_eq!(received(&[IAC, WONT, WINDOW_SIZE, IAC, DONT, WINDOW_SIZE]), []);
+    }
+
+    #[test]
+    fn enter_is_one_key() {
+        assert_eq!(keys(b"a\r\0b\r\nc\rd\n\n"), b"a\rb\rc\rd\n\n");
+    }
+
+    #[test]
+    fn commands_are_no_keys_and_a_doubled_iac_is_one() {
+        assert_eq!(received(&[IAC, BREAK, IAC, ARE_YOU_THERE]), [Received::Break, Received::AreYouThere]);
+        assert_eq!(keys(&[b'a', IAC, IAC, IAC, 241, b'b', IAC, INTERRUPT]), [b'a', IAC, b'b', 3]);
+    }
+
+    #[test]
+    fn a_subnegotiation_is_skipped_and_has_a_bound() {
+        let inside = [&[IAC, SUBNEGOTIATION, 24][..], b"xterm", &[IAC, IAC, IAC, END_OF_SUBNEGOTIATION, b'x']].concat();
+        assert_eq!(received(&inside), [Received::Key(b'x')]);
+        let endless = [vec![IAC, SUBNEGOTIATION], vec![b'x'; usize::from(SUBNEGOTIATION_MOST) + 1]].concat();
+        assert_eq!(received(&endless), [Received::Nonsense]);
     }
 
     proptest! {
         #[test]
-        fn what_is_escaped_is_read_back(bytes in prop::collection::vec(any::<u8>().prop_filter("no return", |byte| *byte != b'\r'), 0..64)) {
-            let (input, reply) = read(&escaped(&bytes));
-            prop_assert_eq!(input, bytes.into_iter().map(TelnetInput::Byte).collect::<Vec<_>>());
-            prop_assert!(reply.is_empty());
+        fn any_keys_come_as_they_were_sent(bytes in any::<Vec<u8>>()) {
+            let sent: Vec<u8> = bytes.iter().copied().filter(|byte| !matches!(byte, 0 | b'\r' | b'\n')).collect();
+            prop_assert_eq!(keys(&encode(&sent)), sent);
         }
 
         #[test]
-        fn answers_are_bounded(bytes in prop::collection::vec(any::<u8>(), 0..4096)) {
-            prop_assert!(read(&bytes).1.len() <= 2 * 256 * 3);
+        fn text_grows_by_one_byte_for_each_iac(bytes in any::<Vec<u8>>()) {
+            let iacs = bytes.iter().filter(|byte| **byte == IAC).count();
+            prop_assert_eq!(encode(&bytes).len(), bytes.len() + iacs);
         }
     }
 }

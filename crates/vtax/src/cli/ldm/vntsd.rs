@@ -1,22 +1,27 @@
 //! `vtax ldm vntsd`: the console service of bound domains.
 
 use std::{
-    cell::RefCell,
     fs,
     os::unix::process::CommandExt,
-    path::PathBuf,
     process::Stdio,
+    sync::Arc,
+    thread,
     time::{Duration, Instant, SystemTime},
 };
 
 use clap::Args;
-use vtax_console::{Console, ConsoleGroup, ConsoleOptions, ConsoleTable, serve};
+use vtax_console::{
+    Attendant, Bounds, Console, ConsoleAccess, ConsoleGroup, ConsoleId, ConsoleServer, ConsoleTable, GroupName,
+    ServerEvent,
+};
 use vtax_domain::{BoundDomain, Domains};
-use vtax_model::units::Span;
+use vtax_model::{foreign::ForeignText, topology::Name, units::Span};
 
 use super::host::{LdmHost, own_program};
 use crate::exit::{Blamed, Exit, Stop};
 
+/// How often the service looks which domains are bound.
+const REFRESH: Duration = Duration::from_millis(500);
 /// QEMU answers within this time.
 const ANSWER: Duration = Duration::from_secs(2);
 /// A service that a command has started ends so long after the last domain was unbound.
@@ -41,14 +46,18 @@ pub(super) fn vntsd(host: &LdmHost, args: &VntsdArgs) -> Result<Exit, Stop> {
         tell!("the console service of this host runs already");
         return Ok(Exit::Done);
     };
-    let for_breaks = domains.clone();
-    let options = ConsoleOptions {
-        host: host_name(),
-        idle: args.idle.map(|span| span.0),
-        send_break: Box::new(move |domain| send_break(&for_breaks, domain)),
-    };
-    let tables = BoundConsoles { domains, while_bound: args.while_bound, last: RefCell::new(None) };
-    serve(|| tables.now(), options, |why| tell!("{why}")).or_infrastructure()?;
+    let bounds = Bounds { idle: args.idle.map(|span| span.0), ..Bounds::default() };
+    let server = ConsoleServer::start(&host_name(), bounds, Arc::new(Caretaker { domains: domains.clone() }));
+    let server = server.or_infrastructure()?;
+    let mut consoles = BoundConsoles { domains, changed: None, groups: Vec::new(), idle_since: None };
+    while !(consoles.are_gone() && args.while_bound) {
+        match consoles.change().map(ConsoleTable::new) {
+            Some(Ok(table)) => server.replace(table),
+            Some(Err(error)) => tell!("{error}"),
+            None => {}
+        }
+        thread::sleep(REFRESH);
+    }
     Ok(Exit::Done)
 }
 
@@ -68,66 +77,78 @@ pub(super) fn start_beside(host: &LdmHost) -> Result<(), Stop> {
 /// The consoles of the bound domains. The journals are read again only when one has come or gone.
 struct BoundConsoles {
     domains: Domains,
-    while_bound: bool,
-    last: RefCell<Option<ConsolesAsRead>>,
-}
-
-struct ConsolesAsRead {
     changed: Option<SystemTime>,
-    table: ConsoleTable,
+    groups: Vec<ConsoleGroup>,
+    /// Since when no domain is bound.
     idle_since: Option<Instant>,
 }
 
 impl BoundConsoles {
-    fn now(&self) -> ConsoleTable {
+    /// The groups, if they are others than before. While the journals can't be read, they are as before.
+    fn change(&mut self) -> Option<Vec<ConsoleGroup>> {
         let changed = self.domains.changed();
-        let mut last = self.last.borrow_mut();
         // A domain that has just come has its QEMU a moment later.
         let is_fresh = changed.is_none_or(|at| at.elapsed().is_ok_and(|age| age < SETTLED));
-        if last.as_ref().is_none_or(|read| read.changed != changed || is_fresh) {
-            let bound = self.domains.bound().unwrap_or_default();
-            let idle_since =
-                bound.is_empty().then(|| last.as_ref().and_then(|read| read.idle_since).unwrap_or_else(Instant::now));
-            *last = Some(ConsolesAsRead { changed, table: table(&bound, &self.domains), idle_since });
+        if self.changed == changed && !is_fresh {
+            return None;
         }
-        let read = last.as_ref().expect("it has just been read");
-        if self.while_bound && read.idle_since.is_some_and(|since| since.elapsed() > GRACE) {
-            std::process::exit(0);
-        }
-        read.table.clone()
+        let bound = self.domains.bound().ok()?;
+        self.changed = changed;
+        self.idle_since = bound.is_empty().then(|| self.idle_since.unwrap_or_else(Instant::now));
+        let groups = groups(&bound, &self.domains);
+        let is_new = groups != self.groups;
+        self.groups = groups;
+        is_new.then(|| self.groups.clone())
+    }
+
+    fn are_gone(&self) -> bool {
+        self.idle_since.is_some_and(|since| since.elapsed() > GRACE)
     }
 }
 
-fn table(bound: &[BoundDomain], domains: &Domains) -> ConsoleTable {
+fn groups(bound: &[BoundDomain], domains: &Domains) -> Vec<ConsoleGroup> {
     let mut groups: Vec<ConsoleGroup> = Vec::new();
     for domain in bound {
-        let (Some(place), Some(socket)) = (&domain.bindings.console, domain.console_socket()) else { continue };
+        let (Some(place), Some(serial)) = (&domain.bindings.console, domain.console_socket()) else { continue };
         let console = Console {
-            id: domain.bindings.id,
-            domain: domain.name().to_string(),
-            socket,
-            log: domains.console_log(domain.name()),
+            id: ConsoleId(domain.bindings.id),
+            domain: domain.name().clone(),
+            serial,
+            log: Some(domains.console_log(domain.name())),
         };
         match groups.iter_mut().find(|group| group.port == place.port) {
             Some(group) => group.consoles.push(console),
-            None => {
-                groups.push(ConsoleGroup { name: place.group.to_string(), port: place.port, consoles: vec![console] })
-            }
+            None => groups.push(ConsoleGroup {
+                name: GroupName { service: place.service.clone(), name: place.group.clone() },
+                port: place.port,
+                access: ConsoleAccess::Everybody,
+                consoles: vec![console],
+            }),
         }
     }
-    ConsoleTable { groups }
+    groups
 }
 
-/// A break that can't be sent is none.
-fn send_break(domains: &Domains, domain: &str) {
-    let found = domain.parse().ok().and_then(|name| domains.find(&name).ok()?);
-    if let Some(mut qemu) = found.and_then(|bound| bound.qemu()) {
-        let _ = qemu.monitor(ANSWER).and_then(|mut monitor| monitor.send_break());
+/// Does for the console server what only who runs the domains can.
+struct Caretaker {
+    domains: Domains,
+}
+
+impl Attendant for Caretaker {
+    fn send_break(&self, domain: &Name) -> Result<(), ForeignText> {
+        let found = self.domains.find(domain).map_err(|error| error.to_string())?;
+        let mut qemu = found.and_then(|bound| bound.qemu()).ok_or("the domain has no QEMU")?;
+        let sent = qemu.monitor(ANSWER).and_then(|mut monitor| monitor.send_break());
+        sent.map_err(|error| error.to_string().into())
+    }
+
+    fn hear(&self, event: &ServerEvent) {
+        tell!("{event}");
     }
 }
 
 /// The name of this host without its domain.
 fn host_name() -> String {
-    let name = fs::read_to_string(PathBuf::from("/proc/sys/kernel/hostname")).unwrap_or_default();
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().split('.').next().filter(|name| !name.is_empty()).unwrap_or("host").to_owned()
 }

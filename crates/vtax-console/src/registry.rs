@@ -1,0 +1,311 @@
+//! What the server's threads share: the table, what serves it, and the sessions.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use vtax_model::topology::Name;
+
+use crate::{
+    bounds::Bounds,
+    console::{Hub, SeatId},
+    event::{Attendant, ServerEvent},
+    lock::locked,
+    outbox::Outbox,
+    table::{Console, ConsoleAccess, ConsoleGroup, ConsoleId, ConsoleTable, GroupName},
+    waker::Waker,
+};
+
+/// Threads of this server do little, and there may be a thousand of them.
+const STACK: usize = 256 << 10;
+
+/// Starts a thread.
+pub(crate) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).stack_size(STACK).spawn(run)
+}
+
+/// The state of a server.
+pub(crate) struct Registry {
+    /// What this host is called in prompts.
+    pub(crate) host: String,
+    pub(crate) bounds: Bounds,
+    pub(crate) attendant: Arc<dyn Attendant>,
+    /// Wakes the thread that takes connections.
+    pub(crate) waker: Waker,
+    serving: Mutex<Serving>,
+    sessions: Mutex<Sessions>,
+    session_gone: Condvar,
+    stopping: AtomicBool,
+    /// Counts the tables, so that sessions notice a new one.
+    tables: AtomicU64,
+}
+
+/// The table and what serves it.
+#[derive(Default)]
+struct Serving {
+    table: ConsoleTable,
+    hubs: BTreeMap<(ConsoleId, Name), Arc<Hub>>,
+    listeners: BTreeMap<u16, Arc<TcpListener>>,
+    /// Ports and domains of which the owner has been told that they can't be served.
+    troubles: BTreeSet<String>,
+}
+
+#[derive(Default)]
+struct Sessions {
+    last: u64,
+    places: BTreeMap<SeatId, Place>,
+}
+
+struct Place {
+    outbox: Arc<Outbox>,
+    choosing_since: Option<Instant>,
+    ended: Arc<AtomicBool>,
+}
+
+/// A console as a session sees it.
+#[derive(Clone)]
+pub(crate) struct GroupMember {
+    pub(crate) console: Console,
+    /// None if no thread can be started for it.
+    pub(crate) hub: Option<Arc<Hub>>,
+}
+
+/// A group as a session sees it.
+pub(crate) struct GroupView {
+    pub(crate) access: ConsoleAccess,
+    pub(crate) members: Vec<GroupMember>,
+}
+
+impl Registry {
+    pub(crate) fn new(host: String, bounds: Bounds, attendant: Arc<dyn Attendant>) -> io::Result<Registry> {
+        Ok(Registry {
+            host,
+            bounds,
+            attendant,
+            waker: Waker::new()?,
+            serving: Mutex::default(),
+            sessions: Mutex::default(),
+            session_gone: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            tables: AtomicU64::new(0),
+        })
+    }
+
+    /// Serves what is in this table, and nothing else.
+    pub(crate) fn replace(&self, table: ConsoleTable) {
+        let mut serving = locked(&self.serving);
+        // Under the lock, or else a table could come behind that of the end.
+        if self.is_stopping() || serving.table == table {
+            return;
+        }
+        serving.table = table;
+        drop(serving);
+        self.settle();
+        self.tell_sessions();
+    }
+
+    /// Which table it is.
+    pub(crate) fn table_number(&self) -> u64 {
+        self.tables.load(Ordering::SeqCst)
+    }
+
+    fn tell_sessions(&self) {
+        self.tables.fetch_add(1, Ordering::SeqCst);
+        locked(&self.sessions).places.values().for_each(|place| place.outbox.waker().wake());
+    }
+
+    /// Opens and closes what the table says. What can't be opened is tried again at the next call.
+    pub(crate) fn settle(&self) {
+        let mut serving = locked(&self.serving);
+        let closed = serving.leave();
+        let opened = serving.open_ports(self);
+        serving.start_consoles(self);
+        drop(serving);
+        if closed || opened {
+            self.waker.wake();
+        }
+    }
+
+    /// The group that has a port.
+    pub(crate) fn group_at(&self, port: u16) -> Option<GroupName> {
+        let serving = locked(&self.serving);
+        serving.table.groups().find(|group| group.port == port).map(|group| group.name.clone())
+    }
+
+    pub(crate) fn group(&self, name: &GroupName) -> Option<GroupView> {
+        let serving = locked(&self.serving);
+        let group = serving.table.group(name)?;
+        let member = |console: &Console| GroupMember {
+            hub: serving.hubs.get(&(console.id, console.domain.clone())).map(Arc::clone),
+            console: console.clone(),
+        };
+        Some(GroupView { access: group.access.clone(), members: group.consoles.iter().map(member).collect() })
+    }
+
+    pub(crate) fn listeners(&self) -> Vec<Arc<TcpListener>> {
+        locked(&self.serving).listeners.values().map(Arc::clone).collect()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Ends everything, and waits a little for sessions to read their last.
+    pub(crate) fn stop(&self, patience: Duration) {
+        let mut serving = locked(&self.serving);
+        self.stopping.store(true, Ordering::SeqCst);
+        serving.table = ConsoleTable::default();
+        drop(serving);
+        self.settle();
+        self.tell_sessions();
+        self.waker.wake();
+        let sessions = locked(&self.sessions);
+        let still_there = |sessions: &mut Sessions| !sessions.places.is_empty();
+        let _ = self.session_gone.wait_timeout_while(sessions, patience, still_there);
+    }
+
+    /// A new session, which hasn't chosen a console yet. None if there are too many.
+    pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr) -> io::Result<Option<Ticket>> {
+        let outbox = Arc::new(Outbox::new(self.bounds.output)?);
+        let mut sessions = locked(&self.sessions);
+        if sessions.places.len() >= self.bounds.sessions {
+            drop(sessions);
+            self.attendant.hear(&ServerEvent::TooManySessions { peer });
+            return Ok(None);
+        }
+        sessions.last += 1;
+        let (id, ended) = (SeatId(sessions.last), Arc::new(AtomicBool::new(false)));
+        let place =
+            Place { outbox: Arc::clone(&outbox), choosing_since: Some(Instant::now()), ended: Arc::clone(&ended) };
+        sessions.places.insert(id, place);
+        sessions.end_the_oldest(self.bounds.choosing);
+        Ok(Some(Ticket { registry: Arc::clone(self), id, outbox, ended }))
+    }
+}
+
+impl Serving {
+    /// Closes what isn't in the table any longer. Returns whether a port is among it.
+    fn leave(&mut self) -> bool {
+        let ports: BTreeSet<u16> = self.table.groups().map(|group| group.port).collect();
+        let consoles: BTreeSet<_> = self.table.consoles().map(|console| (console.id, &console.domain)).collect();
+        let before = self.listeners.len();
+        self.listeners.retain(|port, _| ports.contains(port));
+        self.hubs.retain(|(id, domain), hub| {
+            let stays = consoles.contains(&(*id, domain));
+            if !stays {
+                hub.close();
+            }
+            stays
+        });
+        before != self.listeners.len()
+    }
+
+    /// Returns whether one was opened.
+    fn open_ports(&mut self, registry: &Registry) -> bool {
+        let before = self.listeners.len();
+        let is_missing = |group: &&ConsoleGroup| !self.listeners.contains_key(&group.port);
+        let missing: Vec<u16> = self.table.groups().filter(is_missing).map(|group| group.port).collect();
+        for port in &missing {
+            match listen(*port) {
+                Ok(listener) => {
+                    self.listeners.insert(*port, Arc::new(listener));
+                    if self.troubles.remove(&port.to_string()) {
+                        registry.attendant.hear(&ServerEvent::PortOpen { port: *port });
+                    }
+                }
+                Err(why) if self.troubles.insert(port.to_string()) => {
+                    registry.attendant.hear(&ServerEvent::PortClosed { port: *port, why });
+                }
+                Err(_) => {}
+            }
+        }
+        before != self.listeners.len()
+    }
+
+    fn start_consoles(&mut self, registry: &Registry) {
+        for console in self.table.consoles() {
+            let key = (console.id, console.domain.clone());
+            if let Some(hub) = self.hubs.get(&key) {
+                hub.change(console);
+                continue;
+            }
+            match start_console(console, registry) {
+                Ok(hub) => {
+                    self.troubles.remove(console.domain.as_str());
+                    self.hubs.insert(key, hub);
+                }
+                Err(why) if self.troubles.insert(console.domain.to_string()) => {
+                    registry.attendant.hear(&ServerEvent::NoThread { domain: console.domain.clone(), why });
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+fn listen(port: u16) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn start_console(console: &Console, registry: &Registry) -> io::Result<Arc<Hub>> {
+    let hub = Arc::new(Hub::new(console.clone(), &registry.bounds)?);
+    let (held, bounds, attendant) = (Arc::clone(&hub), registry.bounds.clone(), Arc::clone(&registry.attendant));
+    start("console", move || held.run(&bounds, &*attendant))?;
+    Ok(hub)
+}
+
+impl Sessions {
+    /// Ends those that have been choosing for longest, if more than so many are.
+    fn end_the_oldest(&self, most: usize) {
+        let is_choosing = |place: &&Place| place.choosing_since.is_some() && !place.ended.load(Ordering::SeqCst);
+        let mut choosing: Vec<&Place> = self.places.values().filter(is_choosing).collect();
+        choosing.sort_by_key(|place| place.choosing_since);
+        let too_many = choosing.len().saturating_sub(most);
+        for place in &choosing[..too_many] {
+            place.ended.store(true, Ordering::SeqCst);
+            place.outbox.waker().wake();
+        }
+    }
+}
+
+/// The place of one session among all. It is free again when this is dropped.
+pub(crate) struct Ticket {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) id: SeatId,
+    pub(crate) outbox: Arc<Outbox>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Ticket {
+    /// Since when the session has no console, or that it has one.
+    pub(crate) fn set_choosing(&self, since: Option<Instant>) {
+        let mut sessions = locked(&self.registry.sessions);
+        if let Some(place) = sessions.places.get_mut(&self.id) {
+            place.choosing_since = since;
+            // It has chosen before it noticed.
+            place.ended.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether this session has to make room for others.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        locked(&self.registry.sessions).places.remove(&self.id);
+        self.registry.session_gone.notify_all();
+    }
+}

@@ -1,0 +1,55 @@
+//! Wakes a thread that waits in `poll`.
+
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+/// A counter of the kernel's, of which `poll` knows whether it is 0.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    counter: OwnedFd,
+}
+
+impl Waker {
+    pub(crate) fn new() -> io::Result<Waker> {
+        Ok(Waker { counter: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+    }
+
+    /// The counter can't be full, since it isn't only counted up.
+    pub(crate) fn wake(&self) {
+        let _ = rustix::io::write(&self.counter, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits until somebody wakes this thread, or one of these has what is asked for, at most so long. Returns what
+    /// each of them has.
+    pub(crate) fn wait(
+        &self,
+        others: &[(BorrowedFd<'_>, PollFlags)],
+        timeout: Option<Duration>,
+    ) -> io::Result<Vec<PollFlags>> {
+        let mut fds = vec![PollFd::new(&self.counter, PollFlags::IN)];
+        fds.extend(others.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
+        wait_for(&mut fds, timeout)?;
+        self.clear();
+        Ok(fds[1..].iter().map(PollFd::revents).collect())
+    }
+
+    fn clear(&self) {
+        let _ = rustix::io::read(&self.counter, &mut [0; 8]);
+    }
+}
+
+/// Waits until something happens to one of these. A signal ends the wait, as if the time was over.
+fn wait_for(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    let timeout = timeout.map(|timeout| timeout.min(Duration::from_secs(3600)));
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match poll(fds, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

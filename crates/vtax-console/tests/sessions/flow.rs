@@ -1,0 +1,160 @@
+//! Much output, many readers, one who doesn't read; and clients that send anything.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+    os::unix::net::UnixStream,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rand::{Rng as _, SeedableRng as _};
+use vtax_console::Bounds;
+
+use super::rig::{Client, PATIENCE, Rig};
+
+const SAID: usize = 10 << 20;
+/// What a guest says last, with no byte that telnet doubles.
+const LAST: &[u8] = b"<the end>";
+
+fn said(seed: u64) -> Vec<u8> {
+    let mut said = vec![0; SAID];
+    rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed).fill_bytes(&mut said);
+    said.iter_mut().for_each(|byte| *byte &= 0x7f);
+    said.extend(LAST);
+    said
+}
+
+/// How long the guest takes to say it.
+fn say(mut guest: UnixStream, said: &[u8]) -> Duration {
+    guest.set_write_timeout(Some(PATIENCE)).expect("a socket");
+    let start = Instant::now();
+    guest.write_all(said).expect("the guest isn't stalled");
+    start.elapsed()
+}
+
+/// What a client reads, up to the end.
+fn read(mut stream: &TcpStream) -> Vec<u8> {
+    let (mut all, mut piece) = (Vec::with_capacity(SAID + 1000), vec![0; 64 << 10]);
+    while !all.ends_with(LAST) {
+        let count = stream.read(&mut piece).expect("more comes");
+        assert!(count > 0, "the session ended after {} bytes", all.len());
+        all.extend(&piece[..count]);
+    }
+    all
+}
+
+#[test]
+fn a_reader_who_stops_stalls_neither_the_guest_nor_the_others() {
+    // A machine that is busy may give a thread that reads no time for a while.
+    let bounds = Bounds { patience: Duration::from_secs(3), ..Bounds::default() };
+    let (rig, port) = Rig::of(bounds, "mars", &["mars"]);
+    let mars = rig.guest("mars");
+    let mut clients: Vec<Client> = (0..22).map(|_| Client::to(port)).collect();
+    clients.iter_mut().for_each(|client| drop(client.reads("options ..")));
+    let mut stalled = clients.pop().expect("one of them");
+    let said = said(1);
+    thread::scope(|scope| {
+        let reads: Vec<_> = clients.iter().map(|client| scope.spawn(|| read(&client.stream))).collect();
+        let took = say(mars.stream.try_clone().expect("a socket"), &said);
+        assert!(took < PATIENCE, "{took:?}");
+        for read in reads {
+            let read = read.join().expect("it reads all");
+            assert!(read.ends_with(&said), "a session that reads gets each byte");
+        }
+    });
+    // What the stalled one has got is what was said first, and the line says how much is missing.
+    let got = stalled.reads("bytes of the console's output were lost here");
+    let lost: usize = got.rsplit("[vtax: ").next().and_then(|text| text.trim().parse().ok()).expect("a number");
+    let end = got.rfind("\r\n[vtax: ").expect("the line");
+    let start = got.find(&String::from_utf8_lossy(&said[..64]).into_owned()).expect("what was said first");
+    assert_eq!(end - start + lost, said.len());
+    let mut mars = mars;
+    mars.say(b"and on it goes");
+    stalled.reads("and on it goes");
+}
+
+/// As the patience is used up, the others go on at once.
+#[test]
+fn a_guest_that_nobody_reads_is_not_slowed() {
+    let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
+    let mars = rig.guest("mars");
+    let mut stalled: Vec<Client> = (0..20).map(|_| Client::with_little_space(port)).collect();
+    stalled.iter_mut().for_each(|client| drop(client.reads("options ..")));
+    let took = say(mars.stream.try_clone().expect("a socket"), &said(2));
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+/// Who reads a little from time to time isn't given up, and yet the guest waits for no more than its patience says.
+#[test]
+fn readers_who_trickle_slow_a_guest_to_a_known_rate_only() {
+    let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
+    let mars = rig.guest("mars");
+    let clients: Vec<Client> = (0..10).map(|_| Client::with_little_space(port)).collect();
+    let (said, over) = (vec![b'x'; 2 << 20], AtomicBool::new(false));
+    let took = thread::scope(|scope| {
+        for client in &clients {
+            scope.spawn(|| {
+                while !over.load(Ordering::SeqCst) {
+                    let _ = (&client.stream).read(&mut [0; 4096]);
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+        }
+        let took = say(mars.stream.try_clone().expect("a socket"), &said);
+        over.store(true, Ordering::SeqCst);
+        took
+    });
+    // 2 MiB at 64 KiB in 200 ms are 6.4 s.
+    assert!(took < Duration::from_secs(15), "{took:?}");
+}
+
+#[test]
+fn keys_come_to_a_guest_that_never_pauses() {
+    let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
+    let mut mars = rig.guest("mars");
+    let mut client = Client::to(port);
+    client.reads("options ..");
+    thread::scope(|scope| {
+        let mut says = mars.stream.try_clone().expect("a socket");
+        scope.spawn(move || while says.write_all(&[b'x'; 16 << 10]).is_ok() {});
+        let mut reads = client.stream.try_clone().expect("a socket");
+        scope.spawn(move || while reads.read(&mut [0; 64 << 10]).is_ok_and(|count| count > 0) {});
+        thread::sleep(Duration::from_millis(300));
+        client.types([3]);
+        mars.hears(&[3]);
+        mars.stream
+            .shutdown(Shutdown::Both)
+            .and_then(|()| client.stream.shutdown(Shutdown::Both))
+            .expect("both are there");
+    });
+}
+
+/// The tests of the crate itself read ten million such bytes. Here they come by sockets, from clients that are cut off
+/// for nonsense, and from clients that read nothing.
+#[test]
+fn hostile_clients_leave_a_server_that_answers() {
+    let (rig, port) = Rig::of(Bounds::default(), "planets", &["jupiter", "pluto"]);
+    let mut pluto = rig.guest("pluto");
+    let mut guest = pluto.stream.try_clone().expect("a socket");
+    thread::spawn(move || while guest.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {});
+    let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(854);
+    let mut bytes = vec![0; 32 << 10];
+    for number in 0..100 {
+        let mut stream = Client::to(port).stream;
+        stream.set_write_timeout(Some(Duration::from_millis(50))).expect("a socket");
+        let _ = stream.write_all(b"npluto\r\n");
+        random.fill_bytes(&mut bytes);
+        // A few commands that are asked again and again, and answered to nobody.
+        if number % 2 == 0 {
+            bytes.chunks_exact_mut(3).for_each(|three| three.copy_from_slice(&[255, 253, three[2]]));
+        }
+        let _ = stream.write_all(&bytes);
+    }
+    let mut client = Client::to(port);
+    client.types("npluto\r\n");
+    client.reads("options ..");
+    pluto.say(b"still here");
+    client.reads("still here");
+}
