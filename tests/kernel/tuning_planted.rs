@@ -4,25 +4,15 @@ use std::{fs, path::Path};
 
 use vtax_sys::{ethtool::Ethtool, netns::NetNs, tree::FileTree};
 
-use super::{Bench, json, labs::Up};
+use super::{
+    Bench, json,
+    labs::{Up, lab_file},
+};
 
 const LAB: &str = "t-planted";
 const DOMAINS: [&str; 6] = ["sut", "peer", "web-1", "web-2", "lan", "tun"];
-const FILE: &str = r#"
-[lab]
-name = "t-planted"
-[[host]]
-name = "sut"
-[[host]]
-name = "peer"
-[[wire]]
-name = "w0"
-ends = ["sut", "peer"]
-[[zone]]
-name = "web"
-host = "sut"
-method = "bridge"
-count = 2
+/// Beside the zones behind a bridge.
+const MORE: &str = r#"
 [[zone]]
 name = "lan"
 host = "peer"
@@ -71,7 +61,7 @@ const PLANTED: [(&str, &str, Plant); 16] = [
 
 #[test]
 fn each_planted_setting_of_a_zone_is_found_and_nothing_where_all_is_well() {
-    let bench = Bench::with("lab.toml", FILE);
+    let bench = Bench::with("lab.toml", &(lab_file(LAB, "") + MORE));
     let _up = Up::new(&bench, LAB);
     NETFILTER.change(&bench, "sut", "0");
     let all_is_well = || {

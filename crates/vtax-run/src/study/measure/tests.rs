@@ -1,0 +1,96 @@
+use vtax_model::{endpoint::Control, workload::Warmup};
+
+use super::*;
+
+fn asked(test: &str) -> MeasureRequest {
+    let sampling = SamplingPlan { samples: 0, duration: Span::from_millis(1000), warmup: Warmup::NONE, slices: None };
+    MeasureRequest {
+        endpoints: vec![Endpoint::new(End::Responder, Control::Local), Endpoint::new(End::Initiator, Control::Local)],
+        tests: test.split(',').map(|test| test.parse().expect("a test")).collect(),
+        engines: vec![Engine::Blocking],
+        streams: vec![1],
+        sizes: GivenSizes::default(),
+        gaps: vec![None],
+        options: TestOptions::default(),
+        samples: None,
+        sampling,
+        quick: false,
+        seed: None,
+        stopping: None,
+        steps: Vec::new(),
+        instrument: Instrument::System,
+        goal: None,
+    }
+}
+
+fn study(asked: &MeasureRequest, mtu: i64, ipv6: bool) -> Study {
+    let mtu = Mtu::try_from(mtu).expect("possible");
+    asked.study(KnownPath { mtu, ipv6 }).expect("a good order")
+}
+
+#[test]
+fn tests_are_named_as_ours_or_as_netperf_s() {
+    let read = |text: &str| text.parse::<Test>();
+    assert_eq!(read("tcp-rr"), Ok(Test { transport: Transport::Tcp, kind: TestKind::Rr }));
+    assert_eq!(read("UDP_STREAM"), Ok(Test { transport: Transport::Udp, kind: TestKind::Stream }));
+    assert_eq!(read("vsock-bidirectional").map(|test| test.transport), Ok(Transport::Vsock));
+    for text in ["", "rr", "tcp", "tcp-", "sctp-rr", "tcp-file", "tcp rr"] {
+        assert_eq!(read(text), Err(UnknownTest(text.to_owned())));
+    }
+}
+
+#[test]
+fn one_test_is_one_cell() {
+    let study = study(&asked("tcp-rr"), 1500, false);
+    assert_eq!((study.cells.len(), study.plan.samples), (1, 5));
+    assert_eq!(study.cells[0].workload, Workload::Rr { request: BYTE, response: BYTE });
+    assert_eq!(study.title, "TCP RR, local to local");
+}
+
+#[test]
+fn engines_are_rows_with_rounds_enough_to_compare_them() {
+    let asked = MeasureRequest { engines: Engine::ALL.to_vec(), ..asked("tcp-rr,udp-rr") };
+    let study = study(&asked, 1500, false);
+    assert_eq!((study.cells.len(), study.baseline), (8, Row::Engine(Engine::Blocking)));
+    assert_eq!(study.plan.samples, 8, "six comparisons: 12/2^8 is below 5 %");
+}
+
+#[test]
+fn a_sweep_has_a_variant_a_point() {
+    let sizes = vec![ByteSize(64), ByteSize(1024)];
+    let gaps = vec![None, Some(Span::from_millis(1)), Some(Span::from_millis(10))];
+    let asked = MeasureRequest {
+        sizes: GivenSizes { sizes, ..GivenSizes::default() },
+        gaps,
+        ..asked("tcp-rr,tcp-stream,tcp-cc")
+    };
+    let cells = study(&asked, 1500, false).cells;
+    let count = |kind| cells.iter().filter(|cell| cell.workload.kind() == kind).count();
+    assert_eq!((count(TestKind::Rr), count(TestKind::Stream), count(TestKind::Cc)), (6, 2, 1));
+}
+
+#[test]
+fn a_datagram_is_as_large_as_the_path_carries() {
+    let message = |asked: &MeasureRequest, mtu, ipv6| match study(asked, mtu, ipv6).cells[0].workload {
+        Workload::Stream { message, .. } => message.0,
+        _ => 0,
+    };
+    let mut asked = asked("udp-stream");
+    assert_eq!(message(&asked, 1500, false), 1472);
+    assert_eq!(message(&asked, 1500, true), 1452);
+    assert_eq!(message(&asked, 65535, false), 65_507);
+    asked.options.gso = Some(Segments::MOST);
+    assert_eq!(message(&asked, 65535, false), 65_507 / 64);
+}
+
+#[test]
+fn gso_does_not_shorten_datagrams_silently() {
+    let way = |mtu| KnownPath { mtu: Mtu::try_from(mtu).expect("possible"), ipv6: false };
+    let mut asked = asked("udp-stream");
+    asked.options.gso = Segments::try_from(16).ok();
+    let told = asked.shortened(way(65_535)).expect("shorter");
+    assert!(told.contains("--gso 16") && told.contains("4094 B and not 65507 B"), "{told}");
+    assert_eq!(asked.shortened(way(1500)), None);
+    asked.sizes.message = Some(ByteSize(512));
+    assert_eq!(asked.shortened(way(65_535)), None);
+}
