@@ -1,9 +1,11 @@
 //! `vtax tune prove`, between a zone of a lab and the host at the other end of its wire.
 
-use std::{fs, thread, time::Duration};
+use std::fs;
 
 use super::{
-    Bench, json,
+    Bench,
+    bench::wait_until,
+    json,
     labs::Up,
     tuning::{SMALL, WMEM, bench, inside, mtu, sysctl},
 };
@@ -60,18 +62,38 @@ fn a_killed_proof_leaves_no_setting_changed_and_goes_on() {
     let command = prove("t-prove-kill", &["tcp-buffers", "--budget", "60s", "--keep-none"]);
     let mut vtax = bench.command(&words(&command)).spawn().expect("vtax starts");
     // It is killed while the setting is changed.
-    let changed = || sysctl(&bench, "t-prove-kill", WMEM) != SMALL;
-    let seen = (0..2000).any(|_| {
-        thread::sleep(Duration::from_millis(2));
-        changed()
-    });
+    await_change(&bench, "t-prove-kill");
     vtax.kill().expect("it is ours");
     vtax.wait().expect("it ends");
-    assert!(seen, "the step was never in force");
     let proved = json(&bench, &["tune", "prove", "--resume", "last", "--keep-none", "--budget", "60s", "--json"]);
     assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");
     assert_eq!((sysctl(&bench, "t-prove-kill", WMEM).as_str(), &proved["changes"]), (SMALL, &serde_json::json!([])));
     assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
+}
+
+/// Waits until the setting is changed.
+fn await_change(bench: &Bench, lab: &str) {
+    wait_until("the step is in force", || sysctl(bench, lab, WMEM) != SMALL);
+}
+
+#[test]
+fn the_round_trip_of_another_zone_is_measured_meanwhile() {
+    let bench = bench("t-prove-guard");
+    let _up = Up::new(&bench, "t-prove-guard");
+    spoil(&bench, "t-prove-guard");
+    let other = ["zone:t-prove-guard/web-2", "zone:t-prove-guard/peer,zone:t-prove-guard/web-2"];
+    let options = ["tcp-buffers", "--guard", other[0], "--guard", other[1], "--budget", "30s", "--keep-none", "--json"];
+    let proved = json(&bench, &words(&prove("t-prove-guard", &options)));
+    let guards = proved["proof"]["steps"][0]["guards"].as_array().expect("a list").iter();
+    let guards: Vec<_> = guards.filter(|guard| guard["path"] == "zone:t-prove-guard/web-2").collect();
+    let figures: Vec<_> = guards.iter().map(|guard| guard["guard"].as_str().expect("a name")).collect();
+    assert_eq!(figures, ["median", "p99", "median", "p99"], "{proved}");
+    assert!(guards.iter().all(|guard| guard["ratio"].as_f64().is_some_and(|ratio| (0.05..20.0).contains(&ratio))));
+    let refused = |more: &[&str]| bench.refused(&words(&prove("t-prove-guard", more)));
+    assert!(refused(&["tcp-buffers", "--guard", "zone:t-prove-guard/web-9"]).contains("web-9"));
+    assert!(
+        refused(&[&["tcp-buffers"][..], &["--guard", "local"].repeat(5)].concat()).contains("--guard is given 5 times")
+    );
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! Endpoints that exist already: where a study measures instead of in a lab of its own.
 
+mod other_path;
+
 use std::{fmt, net::IpAddr, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
 use strum::Display;
 use toml::Spanned;
+
+pub use other_path::OtherPath;
 
 use crate::{
     located::{FileError, Source},

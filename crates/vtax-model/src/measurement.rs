@@ -162,6 +162,14 @@ pub struct IntervalRtt {
     pub max: u64,
 }
 
+impl IntervalRtt {
+    /// The percentiles of a histogram.
+    pub fn of(histogram: &Histogram) -> IntervalRtt {
+        let [p50, p90, p99] = [50.0, 90.0, 99.0].map(|percent| histogram.percentile(percent));
+        IntervalRtt { p50, p90, p99, max: histogram.max() }
+    }
+}
+
 /// Where the time of one end's messages went, each in nanoseconds as a histogram, or as figures of it, by the kernel's time stamps
 /// (SO_TIMESTAMPING; timestamping.rst of the kernel's documentation). All differences are between
 /// readings of one machine's clock.

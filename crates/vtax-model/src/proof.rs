@@ -60,7 +60,7 @@ pub enum StepVerdict {
     TooSmall,
     /// No effect is shown.
     NoEffectShown,
-    /// A test is slower with it.
+    /// A test is slower with it, or the round trip of a guarded path.
     Harmful,
     /// It helps, and something else is worse for it.
     GuardBroken,
@@ -126,7 +126,7 @@ fn step_proof(run: &RunReadings, cells: &[CellRecord], step: StepName, margin: D
         Some(StepEffect { block: record.cell.block(), tax: record.tax.clone()? })
     };
     let effects: Vec<StepEffect> = of_step.iter().filter_map(effect).collect();
-    let guards: Vec<GuardFinding> = of_step.iter().flat_map(|index| guard::findings(run, *index)).collect();
+    let guards: Vec<GuardFinding> = of_step.iter().flat_map(|index| guard::findings(run, *index, margin)).collect();
     let complete = !effects.is_empty() && effects.len() == of_step.len();
     let verdict = if complete { verdict(&effects, &guards, margin) } else { StepVerdict::NotMeasured };
     StepProof { step, effects, guards, verdict }
@@ -136,7 +136,7 @@ fn verdict(effects: &[StepEffect], guards: &[GuardFinding], margin: Difference) 
     let any = |wanted: Verdict| effects.iter().any(|effect| effect.tax.verdict == wanted);
     let clears = |effect: &&StepEffect| effect.tax.verdict == Verdict::Faster && effect.clears(margin);
     match () {
-        () if any(Verdict::Slower) => StepVerdict::Harmful,
+        () if any(Verdict::Slower) || guards.iter().any(GuardFinding::is_of_harmed_path) => StepVerdict::Harmful,
         () if !any(Verdict::Faster) => StepVerdict::NoEffectShown,
         () if !effects.iter().any(|effect| clears(&effect)) => StepVerdict::TooSmall,
         () if guards.iter().any(|guard| guard.broken) => StepVerdict::GuardBroken,

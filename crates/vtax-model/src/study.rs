@@ -20,7 +20,7 @@ pub use step::{BadStepName, StepName, StepRecord, TuningStep};
 
 use crate::{
     cell::{Cell, Instrument},
-    endpoint::Endpoint,
+    endpoint::{Control, Endpoint, Ends},
     foreign::ForeignText,
     guest::{Attach, GuestDefaults},
     located::{FileError, Source},
@@ -70,6 +70,10 @@ pub struct Study {
     /// What the rows change that are named after steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<TuningStep>,
+    /// Other paths of the same machines, each from the end that asks to the one that answers. Their round trips are
+    /// measured at the same time as each sample, and a step must not make them worse.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarded: Vec<Ends<Control>>,
     /// Every cell, row by row.
     pub cells: Vec<Cell>,
     /// The plan of the cells that are measured as the machine runs; the published one in a classic study.

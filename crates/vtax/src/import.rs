@@ -311,6 +311,7 @@ fn of_tests<'a>(
     let [hostname, kernel] = first.machine.clone().unwrap_or_default().map(ForeignText::from);
     let study = Study {
         steps: Vec::new(),
+        guarded: Vec::new(),
         id: first.format.parse().expect("a name"),
         title: title(&cells, &first.program).into(),
         question: ForeignText::default(),

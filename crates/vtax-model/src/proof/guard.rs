@@ -8,13 +8,17 @@ use vtax_stats::{Confidence, Pair, PairedTax};
 use super::readings;
 use crate::{
     cell::{Arm, Block},
-    run::{RunReadings, SampleReading},
+    foreign::ForeignText,
+    run::{Difference, RunReadings, SampleReading},
 };
 
 /// A figure that must not be worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::Display, strum::EnumIter)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guard {
+    /// The median round trip. Only of a guarded path: that of the measured one is judged as its test.
+    #[strum(to_string = "round trip")]
+    Median,
     /// The time of the slowest of a hundred transactions.
     #[strum(to_string = "p99")]
     P99,
@@ -33,6 +37,9 @@ pub struct GuardFinding {
     pub block: Block,
     /// Which figure.
     pub guard: Guard,
+    /// The end that answers on the guarded path whose figure it is. Absent if it is of the measured path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<ForeignText>,
     /// The figure with the step over the figure without it.
     pub ratio: f64,
     /// Lower end of the 95 % interval.
@@ -43,18 +50,26 @@ pub struct GuardFinding {
     pub broken: bool,
 }
 
+impl GuardFinding {
+    /// Whether a path that the user wants guarded is worse.
+    pub(super) fn is_of_harmed_path(&self) -> bool {
+        self.broken && self.path.is_some()
+    }
+}
+
 impl Guard {
-    /// By how much the figure may be worse. The tail and the CPU time differ more between rounds than means do, and
-    /// losses come in bursts.
+    /// By how much a figure of the measured path may be worse. The tail and the CPU time differ more between rounds than
+    /// means do, and losses come in bursts.
     fn allowed(self) -> f64 {
         match self {
-            Guard::P99 | Guard::Cpu => 1.05,
+            Guard::Median | Guard::P99 | Guard::Cpu => 1.05,
             Guard::Losses => 2.0,
         }
     }
 
     fn value(self, reading: &SampleReading) -> Option<f64> {
         match self {
+            Guard::Median => None,
             Guard::P99 => reading.rtt.map(|rtt| rtt.p99 as f64),
             Guard::Cpu => {
                 let of_machine =
@@ -69,27 +84,44 @@ impl Guard {
             }
         }
     }
+
+    /// The figure of a guarded path.
+    fn value_of_path(self, reading: &SampleReading, path: usize) -> Option<f64> {
+        let rtt = reading.guarded.get(path)?;
+        match self {
+            Guard::Median => Some(rtt.p50 as f64),
+            Guard::P99 => Some(rtt.p99 as f64),
+            Guard::Cpu | Guard::Losses => None,
+        }
+    }
 }
 
-/// The guards of a step's cell, as far as its samples tell them.
-pub(super) fn findings(run: &RunReadings, cell: usize) -> Vec<GuardFinding> {
-    let cells = &run.header.study.cells;
-    let block = cells[cell].block();
-    let reference = run.header.study.compared_with(cells[cell].row);
+/// The guards of a step's cell, as far as its samples tell them. A guarded path may be worse by the margin.
+pub(super) fn findings(run: &RunReadings, cell: usize, margin: Difference) -> Vec<GuardFinding> {
+    let study = &run.header.study;
+    let (cells, block) = (&study.cells, study.cells[cell].block());
+    let reference = study.compared_with(cells[cell].row);
     let Some(against) = cells.iter().position(|other| other.row == reference && other.block() == block) else {
         return Vec::new();
     };
-    let finding = |guard: Guard| {
+    let finding = &|guard: Guard, path: Option<usize>| {
+        let value = |reading: &SampleReading| match path {
+            None => guard.value(reading),
+            Some(path) => guard.value_of_path(reading, path),
+        };
         let PairedTax { ratio, low, high, .. } =
-            PairedTax::of(&pairs(run, guard, against, cell), Confidence::P95).ok()?;
-        Some(GuardFinding { block, guard, ratio, low, high, broken: low > guard.allowed() })
+            PairedTax::of(&pairs(run, value, against, cell), Confidence::P95).ok()?;
+        let allowed = path.map_or(guard.allowed(), |_| margin.log().exp());
+        let path = path.map(|path| study.guarded[path].responder.to_string().into());
+        Some(GuardFinding { block, guard, path, ratio, low, high, broken: low > allowed })
     };
-    <Guard as strum::IntoEnumIterator>::iter().filter_map(finding).collect()
+    let paths = std::iter::once(None).chain((0..study.guarded.len()).map(Some));
+    let guards = |path| <Guard as strum::IntoEnumIterator>::iter().filter_map(move |guard| finding(guard, path));
+    paths.flat_map(guards).collect()
 }
 
-fn pairs(run: &RunReadings, guard: Guard, against: usize, cell: usize) -> Vec<Pair> {
-    let of =
-        |cell: usize| readings(run, cell, Arm::A).filter_map(|reading| Some((reading.round, guard.value(reading)?)));
+fn pairs(run: &RunReadings, value: impl Fn(&SampleReading) -> Option<f64>, against: usize, cell: usize) -> Vec<Pair> {
+    let of = |cell: usize| readings(run, cell, Arm::A).filter_map(|reading| Some((reading.round, value(reading)?)));
     let with: BTreeMap<u32, f64> = of(cell).collect();
     let pair = |(round, baseline): (u32, f64)| Some(Pair { baseline, cell: *with.get(&round)? });
     of(against).filter_map(pair).filter(|pair| pair.baseline > 0.0 && pair.cell > 0.0).collect()

@@ -5,7 +5,8 @@ use vtax_stats::histogram::Histogram;
 use super::*;
 use crate::{
     analysis::tests::demo_run,
-    measurement::{EndReport, MachineCpu},
+    endpoint::Ends,
+    measurement::{EndReport, IntervalRtt, MachineCpu},
     run::{Figures, Run, RunHeader, RunState, Sample},
     study::{StepRecord, TuningStep},
     workload::{TestKind, Transport},
@@ -107,6 +108,31 @@ fn what_helps_is_kept_and_all_else_is_not() {
     ];
     assert_eq!(verdicts(&run), expected.map(|(name, verdict)| (name.to_owned(), verdict)));
     assert_eq!(Proof::of(&run, margin()).kept(), [step("helps")]);
+}
+
+/// A step that speeds the measured path up and slows another guest down was kept.
+#[test]
+fn a_step_that_slows_a_guarded_path_is_harmful() {
+    let run = |median: u64, p99: u64| {
+        let mut run = run(&["helps"], 40, 7, |row, _| if row == Row::AsIs { SAME } else { faster(0.1) });
+        let end = |name: &str| name.parse().expect("an end");
+        run.header.study.guarded = vec![Ends { initiator: end("local"), responder: end("zone:web-2") }];
+        for (nth, sample) in (0..).zip(&mut run.samples) {
+            let is_step = run.header.study.cells[sample.cell].row.step().is_some();
+            let (median, p99) = if is_step { (median, p99) } else { (50_000, 90_000) };
+            let noise = nth % 7 * 100;
+            sample.guarded = vec![IntervalRtt { p50: median + noise, p99: p99 + noise, ..IntervalRtt::default() }];
+        }
+        run
+    };
+    let verdict = |median, p99| Proof::of(&run(median, p99), margin()).steps[0].verdict;
+    assert_eq!(verdict(50_000, 90_000), StepVerdict::Kept);
+    assert_eq!(verdict(50_500, 90_500), StepVerdict::Kept, "within the margin");
+    assert_eq!(verdict(53_000, 90_000), StepVerdict::Harmful);
+    assert_eq!(verdict(50_000, 99_000), StepVerdict::Harmful);
+    let broken =
+        Proof::of(&run(53_000, 90_000), margin()).steps.remove(0).guards.into_iter().find(|guard| guard.broken);
+    assert_eq!(broken.and_then(|guard| guard.path), Some("zone:web-2".into()));
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl RunHeader {
         };
         let of_ends = |header: &RunHeader| {
             let study = &header.study;
-            let named = (study.endpoints.clone(), study.cables.clone());
+            let named = (study.endpoints.clone(), study.cables.clone(), study.guarded.clone());
             (study.both, study.pairs, study.domains, study.guest.clone(), named)
         };
         let all_here = || self.study.cells.iter().filter(|cell| self.runs_here(cell.row));

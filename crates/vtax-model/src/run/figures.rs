@@ -7,7 +7,9 @@ use super::{HostCpu, Parallel};
 use crate::{
     endpoint::Ends,
     foreign::ForeignText,
-    measurement::{EndReport, FileReport, Interval, MachineCpu, SessionCpu, Slice, Stages, ThreadCpu, WarmupReport},
+    measurement::{
+        EndReport, FileReport, Interval, IntervalRtt, MachineCpu, SessionCpu, Slice, Stages, ThreadCpu, WarmupReport,
+    },
     workload::{TestKind, TestSpec},
 };
 use vtax_stats::histogram::{self, Histogram, SparseHistogram};
@@ -46,6 +48,9 @@ pub struct Figures {
     /// The slices, if the sample was cut into some. A figure of the sample is then the median of its slices' figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
+    /// The round trips of the study's guarded paths at the same time, in its order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarded: Vec<IntervalRtt>,
 }
 
 /// What each end reports beyond the joined figures.
@@ -195,6 +200,7 @@ impl Figures {
             parallel: None,
             host_cpu: None,
             slices: slices(kind, initiator, responder),
+            guarded: Vec::new(),
         }
     }
 

@@ -110,6 +110,7 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         parallel: Some(Parallel::of(skew, joined)),
         host_cpu: None,
         slices: Vec::new(),
+        guarded: Vec::new(),
     }
 }
 

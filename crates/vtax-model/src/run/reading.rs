@@ -9,7 +9,7 @@ use crate::{
     cell::{Arm, Turn},
     endpoint::Ends,
     foreign::ForeignText,
-    measurement::{FileReport, Interval, MachineCpu, SessionCpu, WarmupReport},
+    measurement::{FileReport, Interval, IntervalRtt, MachineCpu, SessionCpu, WarmupReport},
     result::Metric,
     workload::TestKind,
 };
@@ -60,6 +60,7 @@ pub struct SampleReading {
     pub host_cpu: Option<Box<HostCpu>>,
     /// Whether the sample was cut into slices.
     pub sliced: bool,
+    pub guarded: Vec<IntervalRtt>,
 }
 
 /// Round-trip times of a sample in nanoseconds.
@@ -163,6 +164,7 @@ impl SampleReading {
             parallel: figures.parallel.clone().map(Box::new),
             host_cpu: figures.host_cpu.clone().map(Box::new),
             sliced: !figures.slices.is_empty(),
+            guarded: figures.guarded.clone(),
         }
     }
 

@@ -117,6 +117,7 @@ impl Reader<'_> {
             extra: self.extra(&rows, baseline)?,
             cables: Vec::new(),
             steps: self.steps()?,
+            guarded: Vec::new(),
             domains: DomainKind::Guest,
             id: self.file.id,
             title: self.file.title.into(),

@@ -7,6 +7,7 @@ mod built;
 mod end;
 mod endpoints;
 mod failure;
+mod guarded;
 pub(crate) mod lookup;
 mod mtu;
 mod observe;
@@ -58,6 +59,8 @@ const VSOCK_ANY: u32 = u32::MAX;
 
 pub(crate) struct ConnectedEnds {
     rows: Vec<ConnectedRow>,
+    /// The ends of the study's guarded paths.
+    guarded: Vec<[ConnectedEnd; 2]>,
     /// The lab that was built for this run.
     lab: Option<Arc<Lab>>,
     /// Why ends can't have the MTU in force, by their names.
@@ -75,8 +78,9 @@ pub(crate) struct ConnectedEnds {
 
 impl ConnectedEnds {
     fn new(rows: Vec<ConnectedRow>, lab: Option<Arc<Lab>>, directory: &Path) -> ConnectedEnds {
-        let (unfit, mtu, first_sample, gaps, shared_cpu, steps) = Default::default();
-        ConnectedEnds { rows, lab, unfit, directory: directory.to_owned(), mtu, first_sample, gaps, shared_cpu, steps }
+        let (guarded, unfit, mtu, first_sample, gaps, shared_cpu, steps) = Default::default();
+        let directory = directory.to_owned();
+        ConnectedEnds { rows, guarded, lab, unfit, directory, mtu, first_sample, gaps, shared_cpu, steps }
     }
 
     pub(crate) fn first_sample(&self) -> Option<Instant> {
@@ -131,7 +135,7 @@ impl ConnectedEnds {
 
     fn agents(&self) -> Vec<&Arc<Agent>> {
         let mut agents: Vec<&Arc<Agent>> = Vec::new();
-        for ConnectedEnd { agent, .. } in self.ends() {
+        for ConnectedEnd { agent, .. } in self.ends().chain(self.guarded.iter().flatten()) {
             if !agents.iter().any(|known| Arc::ptr_eq(known, agent)) {
                 agents.push(agent);
             }
@@ -142,7 +146,7 @@ impl ConnectedEnds {
     /// Brings settings back, ends the agents, and removes the lab if it was built for the run.
     pub(crate) fn down(self) -> miette::Result<()> {
         let settings = self.steps.map_or(Ok(()), StepSwitch::end);
-        drop(self.rows);
+        drop((self.rows, self.guarded));
         let lab = match self.lab.and_then(Arc::into_inner) {
             Some(lab) => lab.down().context("removing the lab"),
             None => Ok(()),

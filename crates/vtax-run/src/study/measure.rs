@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
     cell::{Cell, Instrument},
-    endpoint::{End, Endpoint},
+    endpoint::{Control, End, Endpoint, Ends, OtherPath},
     foreign::ForeignText,
     guest::GuestDefaults,
     method::DomainKind,
@@ -59,6 +59,9 @@ pub struct MeasureRequest {
     /// Settings that are tried: each against the settings as they are. Then there is one engine.
     #[serde(default)]
     pub steps: Vec<TuningStep>,
+    /// Other paths whose round trips are measured at the same time, and must not become worse with a step.
+    #[serde(default)]
+    pub guarded: Vec<OtherPath>,
     /// Under which conditions.
     #[serde(default)]
     pub instrument: Instrument,
@@ -165,6 +168,7 @@ impl MeasureRequest {
             seed: Some(header.seed.wrapping_add(1)),
             stopping: None,
             steps,
+            guarded: study.guarded.iter().map(OtherPath::between).collect(),
             instrument,
             goal: Some(goal),
         }
@@ -180,6 +184,17 @@ impl MeasureRequest {
         }
         let tuned = self.steps.iter().map(|step| Row::Tuned { path: None, step: step.name });
         std::iter::once(Row::AsIs).chain(tuned).collect()
+    }
+
+    /// The guarded paths. One for which no first end is named begins where the measured path does.
+    pub(crate) fn guarded_paths(&self) -> Vec<Ends<Control>> {
+        let near = self.endpoints.iter().find(|endpoint| endpoint.end == End::Initiator);
+        let near = near.map_or(Control::Local, |endpoint| endpoint.control.clone());
+        let path = |OtherPath { from, to }: &OtherPath| Ends {
+            initiator: from.clone().unwrap_or_else(|| near.clone()),
+            responder: to.clone(),
+        };
+        self.guarded.iter().map(path).collect()
     }
 
     fn baseline(&self) -> Row {
@@ -240,6 +255,7 @@ impl MeasureRequest {
             domains: DomainKind::Guest,
             guest: GuestDefaults::default(),
             steps: self.steps.clone(),
+            guarded: self.guarded_paths(),
             cells,
             plan,
             quick: plan,

@@ -7,7 +7,7 @@ use vtax_engine::{EngineError, check_congestion_control};
 use vtax_host::inspect;
 use vtax_lab::{GuestNeeds, Lifetime, World};
 use vtax_model::{
-    endpoint::{Control, Endpoint, Pins},
+    endpoint::{Control, Endpoint, Ends, Pins},
     options::CongestionControl,
     proof::{FloorProof, floors},
     run::{Environment, RunHeader, RunReadings, RunState, UnavailableRow},
@@ -107,6 +107,14 @@ impl RunSource {
     }
 
     /// Checks that there are the rules that tuning steps name.
+    fn guarded(&self) -> Vec<Ends<Control>> {
+        match self {
+            RunSource::Study(wanted) => wanted.study.guarded.clone(),
+            RunSource::Measure(asked) => asked.guarded_paths(),
+            RunSource::Old(run) => run.header.study.guarded.clone(),
+        }
+    }
+
     fn check_rules(&self) -> miette::Result<()> {
         match self {
             RunSource::Study(wanted) => check_rules(&wanted.study.steps),
@@ -143,8 +151,11 @@ impl RunSource {
 
     /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege.
     pub(super) fn world(&self) -> Result<Option<World>, Stop> {
-        let in_lab = |endpoint: &Endpoint| matches!(endpoint.control, Control::Zone { .. });
-        match self.endpoints().is_empty() || self.endpoints().iter().any(in_lab) {
+        let in_lab = |control: &Control| matches!(control, Control::Zone { .. });
+        let guarded = self.guarded();
+        let guarded = guarded.iter().flat_map(|path| [&path.initiator, &path.responder]);
+        let mut controls = self.endpoints().iter().map(|endpoint| &endpoint.control).chain(guarded);
+        match self.endpoints().is_empty() || controls.any(in_lab) {
             true => World::enter(Lifetime::Ephemeral).map(Some).or_infrastructure(),
             false => Ok(None),
         }
@@ -200,7 +211,8 @@ impl RunSetup<'_> {
                 let mut connector = EndpointConnector::new(self.world, self.agent, self.events);
                 asked.endpoints = connector.complete(asked.endpoints)?;
                 let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[MeasureRequest::ANY_MTU]).or_input()?;
-                let mut ends = connector.connect(&pairs, &self.conditions.directory)?;
+                let guarded = asked.guarded_paths();
+                let mut ends = connector.connect(&pairs, &guarded, &self.conditions.directory)?;
                 let wanted = asked.wanted(asked.on(ends.mtu(), ends.speaks_ipv6(), self.events))?;
                 let mut header = header(wanted, Vec::new())?;
                 if asked.steps.is_empty() {
@@ -281,7 +293,7 @@ impl RunSetup<'_> {
                     .or_input()?,
             );
         }
-        EndpointConnector::new(self.world, self.agent, self.events).connect(&pairs, directory)
+        EndpointConnector::new(self.world, self.agent, self.events).connect(&pairs, &study.guarded, directory)
     }
 
     pub(super) fn in_world(&self) -> Result<&World, Stop> {

@@ -92,7 +92,8 @@ impl<'a> Timetable<'a> {
         }
     }
 
-    fn ends(&self) -> Duration {
+    /// When the last slice of the last row is over.
+    pub(crate) fn ends(&self) -> Duration {
         self.begins(self.orders.len(), 0)
     }
 

@@ -160,6 +160,10 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax tune prove --all-safe --from zone:rack/web --to zone:rack/db", "keep what is shown to help"),
             ("vtax tune prove tcp-buffers rps --to ssh:vm1 --budget 20m", "two rules, on the path to another host"),
             ("vtax tune prove --bundle rps,xps --to ssh:vm1 --keep-none", "two rules as one, and only to know"),
+            (
+                "vtax tune prove rps --to zone:rack/db --guard zone:rack/web",
+                "keep nothing that slows another zone down",
+            ),
             ("vtax tune prove --resume last", "go on with a proof that was stopped"),
         ],
     ),

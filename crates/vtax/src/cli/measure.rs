@@ -255,6 +255,7 @@ impl MeasureArgs {
             seed: self.sampling.seed,
             stopping: self.sampling.precision.rule()?,
             steps: Vec::new(),
+            guarded: Vec::new(),
             instrument: Instrument::System,
             goal: None,
         })
@@ -289,11 +290,7 @@ impl Sizes {
 
 impl MeasuredEnds {
     pub(super) fn endpoints(&self) -> Result<Vec<Endpoint>, Stop> {
-        for control in self.to.iter().chain(&self.from) {
-            if let Control::Ssh(host) = control {
-                ssh::check(host).or_input()?;
-            }
-        }
+        check_ssh(self.to.iter().chain(&self.from))?;
         check_count("to", "to-address", self.to.len(), self.to_address.len())?;
         check_count("to", "to-cid", self.to.len(), self.to_cid.len())?;
         check_count("to", "to-device", self.to.len(), self.to_device.len())?;
@@ -316,6 +313,14 @@ impl MeasuredEnds {
         });
         Ok(to.chain(from).collect())
     }
+}
+
+/// Refuses what ssh would take for an option.
+pub(super) fn check_ssh<'a>(mut controls: impl Iterator<Item = &'a Control>) -> Result<(), Stop> {
+    controls.try_for_each(|control| match control {
+        Control::Ssh(host) => ssh::check(host).or_input(),
+        Control::Local | Control::Zone { .. } | Control::Libvirt { .. } => Ok(()),
+    })
 }
 
 fn check_count(ends: &str, option: &str, wanted: usize, given: usize) -> Result<(), Stop> {

@@ -12,7 +12,7 @@ use miette::miette;
 use vtax_agent::protocol::LinkAddress;
 use vtax_lab::{Lab, LabEndpoint, World};
 use vtax_model::{
-    endpoint::{Control, End, Endpoint, NoPairs, pairs},
+    endpoint::{Control, End, Endpoint, Ends, NoPairs, pairs},
     method::DomainKind,
     study::Row,
     topology::Name,
@@ -111,14 +111,26 @@ impl<'a> EndpointConnector<'a> {
         Ok(control)
     }
 
-    /// Starts the agents and finds out how the ends reach each other.
-    pub(crate) fn connect(mut self, rows: &[RowPairs<'_>], directory: &Path) -> Result<ConnectedEnds, Stop> {
+    /// Starts the agents and finds out how the ends reach each other: those of the rows, and those of guarded paths.
+    pub(crate) fn connect(
+        mut self,
+        rows: &[RowPairs<'_>],
+        guarded: &[Ends<Control>],
+        directory: &Path,
+    ) -> Result<ConnectedEnds, Stop> {
         let mut connected = Vec::new();
         for RowPairs { row, mtu, pairs } in rows {
             let pairs = pairs.iter().map(|pair| self.pair(*pair)).collect::<Result<_, _>>()?;
             connected.push(ConnectedRow { row: *row, mtu: *mtu, pairs });
         }
-        Ok(ConnectedEnds::new(connected, None, directory))
+        let guarded = guarded.iter().map(|path| self.guarded(path)).collect::<Result<_, _>>()?;
+        Ok(ConnectedEnds { guarded, ..ConnectedEnds::new(connected, None, directory) })
+    }
+
+    fn guarded(&mut self, Ends { initiator, responder }: &Ends<Control>) -> Result<[ConnectedEnd; 2], Stop> {
+        let [from, to] = [(End::Initiator, initiator), (End::Responder, responder)];
+        let [from, to] = [from, to].map(|(end, control)| Endpoint::new(end, control.clone()));
+        self.pair([&from, &to])
     }
 
     /// The host of an endpoint, to be tuned. A host or zone of a lab is a namespace of this machine and needs no agent.

@@ -1,10 +1,10 @@
 //! Measures rows that take turns: their samples are cut into slices. All rows connect before the first slice. From then
 //! on nothing is sent on the control streams: each initiator keeps to a schedule by its own clock.
 
-use std::mem;
+use std::{mem, time::Duration};
 
 use vtax_agent::measure::{AgentPair, ParallelReports, measure_all};
-use vtax_model::{run::Figures, study::Row, workload::TestSpec};
+use vtax_model::{run::Figures, study::Row, units::Span, workload::TestSpec};
 
 use super::{ConnectedEnds, blame, end::ConnectedRow, failure::with_links, figures};
 use crate::study::{
@@ -20,10 +20,17 @@ impl ConnectedEnds {
         orders: &[Vec<usize>],
     ) -> Result<Vec<Figures>, BrokenTurns> {
         let Some((_, spec)) = rows.first() else { return Ok(Vec::new()) };
-        let mut gaps = mem::take(&mut self.gaps);
-        let taken = gaps.measure(spec, orders, |timetable| self.measure_turns(rows, timetable));
+        let (mut gaps, mut guarded) = (mem::take(&mut self.gaps), Vec::new());
+        let taken = gaps.measure(spec, orders, |timetable| {
+            let mut taken = self.measure_turns(rows, timetable)?;
+            guarded = taken.reports.split_off(rows.len());
+            Ok(taken)
+        });
         self.gaps = gaps;
-        self.figures_of_turns(rows, taken?)
+        let mut figures = self.figures_of_turns(rows, taken?)?;
+        let guarded = self.guarded_rtt(&guarded).map_err(|error| BrokenTurns { index: 0, error })?;
+        figures.iter_mut().for_each(|figures| figures.guarded.clone_from(&guarded));
+        Ok(figures)
     }
 
     fn measure_turns(&self, rows: &[(Row, TestSpec)], timetable: &Timetable) -> Result<ParallelReports, BrokenTurns> {
@@ -34,9 +41,14 @@ impl ConnectedEnds {
             pair.order.turns = Some(timetable.turns(index));
             pairs.push(pair);
         }
-        measure_all(&pairs).map_err(|error| {
-            let index = error.pair;
-            BrokenTurns { index, error: self.explain(blame(error), connected[index]) }
+        let warmup = rows.first().map_or(Span(Duration::ZERO), |(_, spec)| spec.warmup.most());
+        pairs.extend(self.guarded_pairs(warmup, timetable));
+        measure_all(&pairs).map_err(|error| match error.pair.checked_sub(rows.len()) {
+            None => {
+                let index = error.pair;
+                BrokenTurns { index, error: self.explain(blame(error), connected[index]) }
+            }
+            Some(nth) => BrokenTurns { index: 0, error: self.of_guarded(nth, blame(error)) },
         })
     }
 

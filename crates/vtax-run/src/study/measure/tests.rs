@@ -18,6 +18,7 @@ fn asked(test: &str) -> MeasureRequest {
         seed: None,
         stopping: None,
         steps: Vec::new(),
+        guarded: Vec::new(),
         instrument: Instrument::System,
         goal: None,
     }

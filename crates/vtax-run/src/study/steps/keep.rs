@@ -52,7 +52,7 @@ pub fn keep(
     let mut connector = EndpointConnector::new(world.as_ref(), &agent, events);
     let endpoints = connector.complete(asked.endpoints.clone())?;
     let pairs = row_pairs(&endpoints, &asked.rows()[..1], &[MeasureRequest::ANY_MTU]).or_input()?;
-    let ends = connector.connect(&pairs, &std::env::temp_dir())?;
+    let ends = connector.connect(&pairs, &[], &std::env::temp_dir())?;
     let goal = goal_of(asked.tests.iter().map(|test| test.kind));
     let places = ends.tuned_places(&tuner)?;
     let PlannedSteps { switch, without } = StepSwitch::plan(std::slice::from_ref(step), goal, places, events)?;

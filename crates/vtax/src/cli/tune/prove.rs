@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use vtax_model::{
     cell::Instrument,
+    endpoint::OtherPath,
     options::{Engine, TestOptions},
     proof::{Proof, StepComparison, against},
     run::{Difference, Goal, RunHeader, RunReadings, RunState},
@@ -45,7 +46,7 @@ struct Tried {
     #[arg(long, value_name = "RULE,RULE…")]
     bundle: Vec<String>,
     /// Go on with a run of `vtax tune prove` that was stopped or killed. ID is its id, the beginning of its id, or `last`
-    #[arg(long, value_name = "ID", conflicts_with_all = ["rules", "all_safe", "bundle", "to", "from", "test", "seed", "label"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["rules", "all_safe", "bundle", "to", "from", "guard", "test", "seed", "label"])]
     resume: Option<String>,
 }
 
@@ -57,6 +58,11 @@ pub(crate) struct ProveArgs {
     ends: measure::MeasuredEnds,
     #[arg(long, value_name = "TEST,…", value_delimiter = ',', default_value = "tcp-rr,tcp-stream", help = measure::values::tests_help(), help_heading = "Test")]
     test: Vec<Test>,
+    /// Also measure the round trip to this end while each sample is taken, and keep no change that makes its median or
+    /// 99th percentile worse by more than --margin: a zone, guest or host that shares the machine. Ends are spelled as those
+    /// of --to; without FROM, it is measured from where --from is. Can be given four times
+    #[arg(long, value_name = "[FROM,]TO", help_heading = "Proof")]
+    guard: Vec<OtherPath>,
     /// Keep a change only if it surely helps by more than this
     #[arg(long, value_name = "PERCENT", default_value = "2%", help_heading = "Proof")]
     margin: Difference,
@@ -259,16 +265,33 @@ impl ProveArgs {
             seed: self.seed,
             stopping: None,
             steps: self.tried.steps()?,
+            guarded: self.guarded()?,
             instrument: self.instrument,
             goal: Some(self.goal(FIRST)),
         })
     }
 }
 
+/// Each guarded path takes some per cent of a CPU at both of its ends.
+const MOST_GUARDED: usize = 4;
+
 /// Slices of a sample. What disturbs one of them, as another program does for a moment, doesn't move their median.
 const SLICES: u32 = 10;
 
 impl ProveArgs {
+    fn guarded(&self) -> Result<Vec<OtherPath>, Stop> {
+        let given = self.guard.len();
+        if given > MOST_GUARDED {
+            return Err(Stop::input(miette::miette!(
+                code = "option-count",
+                "--guard is given {given} times, and each is one more load; give it {MOST_GUARDED} times at most"
+            )));
+        }
+        let controls = self.guard.iter().flat_map(|path| path.from.iter().chain([&path.to]));
+        measure::check_ssh(controls)?;
+        Ok(self.guard.clone())
+    }
+
     fn sampling(&self) -> SamplingPlan {
         let slice = Span(self.duration.0 / SLICES);
         let slices = Some(Slices { passes: SLICES, stream: slice });

@@ -142,7 +142,10 @@ fn p(p: f64) -> Value {
 fn told_guards<'a>(guards: impl Iterator<Item = &'a GuardFinding>) -> Value {
     let broken: Vec<String> = guards
         .filter(|guard| guard.broken)
-        .map(|GuardFinding { guard, ratio, .. }| format!("{guard} {:+.0} %", (ratio - 1.0) * 100.0))
+        .map(|GuardFinding { guard, ratio, path, .. }| {
+            let to = path.as_ref().map(|path| format!(" to {path}")).unwrap_or_default();
+            format!("{guard}{to} {:+.0} %", (ratio - 1.0) * 100.0)
+        })
         .collect();
     if broken.is_empty() { "hold".into() } else { broken.join(", ").into() }
 }
