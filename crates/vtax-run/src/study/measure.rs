@@ -391,6 +391,7 @@ impl MeasureRequest {
         match error {
             LimitError::Spec(SpecError::Workload(error)) => self.size_flag(error),
             LimitError::Spec(SpecError::Options(error)) => option_flag(error),
+            LimitError::Spec(SpecError::NoSlices) => "test",
             LimitError::NoInterval | LimitError::Intervals { .. } => "interval",
             LimitError::NoTime | LimitError::Time { .. } => "duration",
             _ => "streams",

@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use vtax_model::{
     cell::Instrument,
-    endpoint::OtherPath,
+    endpoint::{End, Endpoint, OtherPath},
     options::{Engine, TestOptions},
     proof::{Proof, StepComparison, against},
     run::{Difference, Goal, RunHeader, RunReadings, RunState},
@@ -252,7 +252,7 @@ impl ProveArgs {
 
     fn request(&self) -> Result<MeasureRequest, Stop> {
         Ok(MeasureRequest {
-            endpoints: self.ends.endpoints()?,
+            endpoints: self.endpoints()?,
             tests: self.test.clone(),
             engines: vec![Engine::default()],
             streams: vec![1],
@@ -279,6 +279,22 @@ const MOST_GUARDED: usize = 4;
 const SLICES: u32 = 10;
 
 impl ProveArgs {
+    /// The two ends of the path. Rows that are measured one after the other, as steps are, have one pair.
+    fn endpoints(&self) -> Result<Vec<Endpoint>, Stop> {
+        let endpoints = self.ends.endpoints()?;
+        let of = |end: End| endpoints.iter().filter(move |endpoint| endpoint.end == end).count();
+        let several =
+            [("to", of(End::Responder)), ("from", of(End::Initiator))].into_iter().find(|(_, ends)| *ends > 1);
+        match several {
+            None => Ok(endpoints),
+            Some((option, ends)) => Err(Stop::input(miette::miette!(
+                code = "option-count",
+                "--{option} is given {ends} times, but settings are proved on one path at a time; give it once, and name \
+                 the others by --guard: their round trips must not become worse"
+            ))),
+        }
+    }
+
     fn guarded(&self) -> Result<Vec<OtherPath>, Stop> {
         let given = self.guard.len();
         if given > MOST_GUARDED {
