@@ -1,6 +1,15 @@
 //! `vtax tune prove`, between a zone of a lab and the host at the other end of its wire.
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 use super::{
     Bench,
@@ -74,6 +83,27 @@ fn a_killed_proof_leaves_no_setting_changed_and_goes_on() {
 /// Waits until the setting is changed.
 fn await_change(bench: &Bench, lab: &str) {
     wait_until("the step is in force", || sysctl(bench, lab, WMEM) != SMALL);
+}
+
+#[test]
+fn ctrl_c_in_the_confirmation_keeps_nothing() {
+    let bench = bench("t-prove-stop");
+    let _up = Up::new(&bench, "t-prove-stop");
+    spoil(&bench, "t-prove-stop");
+    let command = prove("t-prove-stop", &["tcp-buffers", "--budget", "60s"]);
+    let mut command = bench.command(&words(&command));
+    let mut vtax = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax starts");
+    let mut told = BufReader::new(vtax.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    let runs = told.by_ref().filter(|line| line.contains("samples to take")).take(2).count();
+    assert_eq!(runs, 2, "the second run is the confirmation");
+    await_change(&bench, "t-prove-stop");
+    kill(Pid::from_raw(vtax.id().cast_signed()), Signal::SIGINT).expect("it is ours");
+    let rest: Vec<String> = told.collect();
+    assert_eq!(vtax.wait().expect("it ends").code(), Some(130), "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("nothing is kept without its confirmation")), "{rest:?}");
+    assert_eq!(sysctl(&bench, "t-prove-stop", WMEM), SMALL);
+    assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
+    assert!(!bench.state().join("proved").exists() && bench.printed(&["results", "list"]).contains("stopped"));
 }
 
 #[test]
