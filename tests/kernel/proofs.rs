@@ -127,6 +127,24 @@ fn the_round_trip_of_another_zone_is_measured_meanwhile() {
 }
 
 #[test]
+fn what_a_budget_can_show_is_told_before_the_first_sample_that_counts() {
+    let bench = bench("t-prove-told");
+    let _up = Up::new(&bench, "t-prove-told");
+    spoil(&bench, "t-prove-told");
+    let command = prove("t-prove-told", &["tcp-buffers", "--budget", "60s", "--keep-none"]);
+    let mut command = bench.command(&words(&command));
+    let mut vtax = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("vtax starts");
+    let mut told = BufReader::new(vtax.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    let forecast = told.by_ref().find(|line| line.contains("forecast for")).expect("it is told");
+    assert!(forecast.contains("rounds") && forecast.contains("TCP stream"), "{forecast}");
+    assert!(bench.landed() < 6, "it comes before the first rounds are over: {} samples", bench.landed());
+    kill(Pid::from_raw(vtax.id().cast_signed()), Signal::SIGINT).expect("it is ours");
+    drop(told);
+    assert_eq!(vtax.wait().expect("it ends").code(), Some(130));
+    assert_eq!(sysctl(&bench, "t-prove-told", WMEM), SMALL);
+}
+
+#[test]
 fn what_cannot_be_proved_is_refused_before_anything_is_measured() {
     let bench = bench("t-prove-no");
     let _up = Up::new(&bench, "t-prove-no");

@@ -7,6 +7,7 @@ mod draft;
 mod dry_run;
 mod ends;
 mod forecast;
+mod foretell;
 mod measure;
 mod options;
 mod precision;

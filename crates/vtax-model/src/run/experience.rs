@@ -186,6 +186,13 @@ impl Experience {
         Some(Experience { around: known.around.max(run.wall_seconds - rounds), ..known })
     }
 
+    /// The same for a run whose samples begin so many seconds later, and take so much longer each.
+    pub fn delayed(mut self, begin: f64, each: f64) -> Experience {
+        self.around += begin;
+        self.turn.values_mut().for_each(|seconds| *seconds += each);
+        self
+    }
+
     /// Seconds of all rounds of a plan.
     fn rounds(&self, header: &RunHeader) -> f64 {
         let of = |instrument| self.round(header, instrument) * f64::from(header.rounds_of(instrument));

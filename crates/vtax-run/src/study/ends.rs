@@ -21,7 +21,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use miette::{Context, miette};
@@ -179,6 +179,11 @@ impl ConnectedEnds {
         tell_changes(&header.steps, events);
         self.steps = Some(switch);
         Ok(())
+    }
+
+    /// How much longer a sample takes because settings are changed before it.
+    pub(crate) fn switch_time(&self) -> Duration {
+        self.steps.as_ref().map_or(Duration::ZERO, StepSwitch::time_of_sample)
     }
 
     /// The network stacks that the packets of the paths go through, each once.

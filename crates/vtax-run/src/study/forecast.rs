@@ -166,10 +166,30 @@ fn reach(run: &mut RunReadings, known: &Experience, goal: Goal) -> Piloted {
     }
 }
 
+/// What a goal has room for, told before the first sample by what is `known` of the path as it is.
+pub(super) fn foretold(header: &RunHeader, known: &Experience, goal: Goal) -> String {
+    match known.rounds_for(header, goal) {
+        Ok(rounds) => {
+            let mut planned = RunHeader { unsettled: None, ..header.clone() };
+            planned.set_rounds(rounds.max(PILOT));
+            let few = too_few(&planned).map(|few| format!("\n{few}")).unwrap_or_default();
+            format!(
+                "forecast for {goal}, by {PILOT} pairs of samples of the unchanged path: {}{few}",
+                planned_rounds(&planned, known)
+            )
+        }
+        Err(error) => format!("warning: {error}"),
+    }
+}
+
 fn after_pilot(header: &RunHeader, known: &Experience) -> String {
+    format!("after {PILOT} rounds: {}", planned_rounds(header, known))
+}
+
+fn planned_rounds(header: &RunHeader, known: &Experience) -> String {
     let forecast = known.forecast(header);
     let shows = told(header, &forecast.shown).map(|shows| format!("; {shows}")).unwrap_or_default();
-    format!("after {PILOT} rounds: {}{} in all{shows}", rounds(header), about(forecast.seconds))
+    format!("{}{} in all{shows}", rounds(header), about(forecast.seconds))
 }
 
 /// `50 rounds`, or the rounds of both instruments if both are measured.

@@ -19,6 +19,7 @@ use super::{
     draft::{available, facts_for, header, mtus_of, unavailable, without_endpoints},
     ends::{ConnectedEnds, EndpointConnector, RowPairs, row_pairs},
     forecast::{self, PILOT, PlanForecast},
+    foretell,
     measure::MeasureRequest,
     options::ChangedStudy,
     runner::{self, Ended, Pace, RunSurroundings},
@@ -106,7 +107,6 @@ impl RunSource {
         }
     }
 
-    /// Checks that there are the rules that tuning steps name.
     fn guarded(&self) -> Vec<Ends<Control>> {
         match self {
             RunSource::Study(wanted) => wanted.study.guarded.clone(),
@@ -115,6 +115,7 @@ impl RunSource {
         }
     }
 
+    /// Checks that there are the rules that tuning steps name.
     fn check_rules(&self) -> miette::Result<()> {
         match self {
             RunSource::Study(wanted) => check_rules(&wanted.study.steps),
@@ -378,8 +379,20 @@ impl PreparedRun {
     }
 
     fn rounds(&mut self, mut around: RunSurroundings<'_>) -> Ended {
+        self.foretell(&around);
         let early = if self.needs_pilot { self.pilot(&mut around) } else { None };
         early.unwrap_or_else(|| self.run_rounds(&mut around))
+    }
+
+    /// Before the first sample of a run that tries settings: what its budget can show.
+    fn foretell(&mut self, around: &RunSurroundings<'_>) {
+        let header = &self.run.header;
+        let Some(goal) = header.unsettled.filter(|_| self.run.samples.is_empty()) else { return };
+        let Some(plan) = foretell::plan(header, goal) else { return };
+        let begun = Instant::now();
+        let Some(known) = foretell::measure(plan, &mut self.ends, around.stop_asked) else { return };
+        let known = known.delayed(begun.elapsed().as_secs_f64(), self.ends.switch_time().as_secs_f64());
+        around.events.tell(forecast::foretold(header, &known, goal));
     }
 
     fn run_rounds(&mut self, around: &mut RunSurroundings<'_>) -> Ended {

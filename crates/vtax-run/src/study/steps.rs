@@ -6,7 +6,10 @@
 mod keep;
 mod places;
 
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use miette::{Context, miette};
 use vtax_agent::protocol::WantedChanges;
@@ -39,6 +42,8 @@ struct PlannedStep {
     /// One for each place.
     wanted: Vec<WantedChanges>,
     changes: Vec<ForeignText>,
+    /// How long it took to make the changes and to take them back, when that was tried.
+    took: Duration,
 }
 
 /// Changes that are tried out at one place.
@@ -116,8 +121,10 @@ impl StepSwitch {
         if changes.is_empty() {
             return Err(nothing_found(step, seen));
         }
-        self.steps.push(PlannedStep { name: step.name, wanted, changes });
+        self.steps.push(PlannedStep { name: step.name, wanted, changes, took: Duration::ZERO });
+        let begun = Instant::now();
         let tried = self.try_out(step.name).and_then(|()| self.revert());
+        self.steps.last_mut().expect("just pushed").took = begun.elapsed();
         tried.map(drop).map_err(|error| {
             self.steps.pop();
             cannot(error.into_report().to_string())
@@ -127,6 +134,13 @@ impl StepSwitch {
     pub(super) fn records(&self) -> Vec<StepRecord> {
         let record = |step: &PlannedStep| StepRecord { step: step.name, changes: step.changes.clone() };
         self.steps.iter().map(record).collect()
+    }
+
+    /// How long the changes before a sample take on average: in a round each step is made and taken back for its own sample
+    /// and for one of the two of the settings as they are.
+    pub(super) fn time_of_sample(&self) -> Duration {
+        let once: Duration = self.steps.iter().map(|step| step.took).sum();
+        once * 2 / u32::try_from(self.steps.len() + 2).unwrap_or(u32::MAX) + SETTLE
     }
 
     pub(super) fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError> {

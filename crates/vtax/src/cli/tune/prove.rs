@@ -69,7 +69,8 @@ pub(crate) struct ProveArgs {
     /// Take as many rounds as it takes to show a difference of this size, in four of five such runs
     #[arg(long, value_name = "PERCENT", default_value = "3%", help_heading = "Proof")]
     show: Difference,
-    /// Take no longer than about this in all. What can be shown in it is told after the first rounds
+    /// Take no longer than about this in all. What can be shown in it is told before the first round, if the samples that
+    /// tell it take less than a tenth of this
     #[arg(long, value_name = "TIME", default_value = "10m", help_heading = "Proof")]
     budget: Span,
     /// Under which conditions the path is measured
