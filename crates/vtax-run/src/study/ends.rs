@@ -4,6 +4,7 @@
 mod agent;
 mod attachment;
 mod built;
+mod carrier;
 mod end;
 mod endpoints;
 mod failure;
@@ -18,9 +19,10 @@ mod round_trip;
 mod turns;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -57,6 +59,9 @@ pub(crate) use path::room_of;
 const VSOCK_LOCAL: u32 = 1;
 const VSOCK_ANY: u32 = u32::MAX;
 
+/// How long nothing is measured after settings were changed, so that queues and caches are as they stay.
+const SETTLE: Duration = Duration::from_millis(20);
+
 pub(crate) struct ConnectedEnds {
     rows: Vec<ConnectedRow>,
     /// The ends of the study's guarded paths.
@@ -72,15 +77,17 @@ pub(crate) struct ConnectedEnds {
     gaps: Gaps,
     /// The one CPU of both ends of rows that take turns, if they share one.
     shared_cpu: Option<u32>,
+    /// The links that carried no packets before any setting was changed.
+    dead_before: BTreeSet<String>,
     /// Changes the settings of rows that have steps.
     steps: Option<StepSwitch>,
 }
 
 impl ConnectedEnds {
     fn new(rows: Vec<ConnectedRow>, lab: Option<Arc<Lab>>, directory: &Path) -> ConnectedEnds {
-        let (guarded, unfit, mtu, first_sample, gaps, shared_cpu, steps) = Default::default();
+        let (guarded, unfit, mtu, first_sample, gaps, shared_cpu, dead_before, steps) = Default::default();
         let directory = directory.to_owned();
-        ConnectedEnds { rows, guarded, lab, unfit, directory, mtu, first_sample, gaps, shared_cpu, steps }
+        ConnectedEnds { rows, guarded, lab, unfit, directory, mtu, first_sample, gaps, shared_cpu, dead_before, steps }
     }
 
     pub(crate) fn first_sample(&self) -> Option<Instant> {
@@ -165,6 +172,7 @@ impl ConnectedEnds {
         if study.steps.is_empty() {
             return Ok(());
         }
+        self.note_dead_links();
         let goal = goal_of(study.cells.iter().map(|cell| cell.workload.kind()));
         let PlannedSteps { switch, without } = StepSwitch::plan(&study.steps, goal, self.tuned_places(tuner)?, events)?;
         header.steps = switch.records();
@@ -177,13 +185,15 @@ impl ConnectedEnds {
             header.unavailable.extend(rows.map(row));
         }
         tell_changes(&header.steps, events);
+        // Each step was made and taken back.
+        let reset = if switch.may_reset_links() { self.await_carriers() } else { Ok(()) };
         self.steps = Some(switch);
-        Ok(())
+        reset.map_err(|why| Stop::infrastructure(miette!(code = "no-carrier", "{why}")))
     }
 
     /// How much longer a sample takes because settings are changed before it.
     pub(crate) fn switch_time(&self) -> Duration {
-        self.steps.as_ref().map_or(Duration::ZERO, StepSwitch::time_of_sample)
+        self.steps.as_ref().map_or(Duration::ZERO, |steps| steps.time_of_sample() + SETTLE)
     }
 
     /// The network stacks that the packets of the paths go through, each once.
@@ -259,7 +269,14 @@ fn figures(connected: &ConnectedRow, spec: &TestSpec, taken: &ParallelReports) -
 
 impl Sampler for ConnectedEnds {
     fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError> {
-        self.steps.as_mut().map_or(Ok(()), |steps| steps.use_settings(settings))
+        let Some(steps) = &mut self.steps else { return Ok(()) };
+        if steps.use_settings(settings)? {
+            if steps.may_reset_links() {
+                self.await_carriers().map_err(SampleError::cell)?;
+            }
+            thread::sleep(SETTLE);
+        }
+        Ok(())
     }
 
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError> {

@@ -6,10 +6,7 @@
 mod keep;
 mod places;
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use miette::{Context, miette};
 use vtax_agent::protocol::WantedChanges;
@@ -20,15 +17,12 @@ use vtax_model::{
     study::{StepName, StepRecord, TuningStep},
     workload::TestKind,
 };
-use vtax_tune::{ChangeRisk, HostCheck, RULES, TuningGoal, TuningRule};
+use vtax_tune::{ChangeRisk, HostCheck, HostSetting, RULES, TuningGoal, TuningRule};
 
 use super::runner::{SampleError, Settings};
 use crate::{events::RunEvents, stop::Stop};
 pub use keep::{KeptBatch, KeptChanges, keep};
 pub(super) use places::TunedPlace;
-
-/// How long nothing is measured after settings were changed, so that queues and caches are as they stay.
-const SETTLE: Duration = Duration::from_millis(20);
 
 /// Brings the settings of steps into force, one step at a time.
 pub(super) struct StepSwitch {
@@ -136,17 +130,24 @@ impl StepSwitch {
         self.steps.iter().map(record).collect()
     }
 
+    /// Whether a step changes what may reset a link.
+    pub(super) fn may_reset_links(&self) -> bool {
+        let wanted = self.steps.iter().flat_map(|step| &step.wanted).flat_map(|wanted| &wanted.proposals);
+        { wanted }.any(|proposal| may_reset_link(&proposal.setting))
+    }
+
     /// How long the changes before a sample take on average: in a round each step is made and taken back for its own sample
     /// and for one of the two of the settings as they are.
     pub(super) fn time_of_sample(&self) -> Duration {
         let once: Duration = self.steps.iter().map(|step| step.took).sum();
-        once * 2 / u32::try_from(self.steps.len() + 2).unwrap_or(u32::MAX) + SETTLE
+        once * 2 / u32::try_from(self.steps.len() + 2).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError> {
+    /// Brings settings into force. Returns whether anything was changed.
+    pub(super) fn use_settings(&mut self, settings: Settings) -> Result<bool, SampleError> {
         let wanted = if let Settings::Of(step) = settings { Some(step) } else { None };
         if wanted.is_some() && self.in_force.as_ref().map(|(step, _)| *step) == wanted {
-            return Ok(());
+            return Ok(false);
         }
         let mut changed = self.revert()?;
         if settings == Settings::Rewritten {
@@ -162,10 +163,7 @@ impl StepSwitch {
             self.try_out(step)?;
             changed = true;
         }
-        if changed {
-            thread::sleep(SETTLE);
-        }
-        Ok(())
+        Ok(changed)
     }
 
     fn try_out(&mut self, step: StepName) -> Result<(), SampleError> {
@@ -221,6 +219,10 @@ impl StepSwitch {
     pub(super) fn end(mut self) -> miette::Result<()> {
         self.revert().map(drop).map_err(SampleError::into_report).context("taking the settings of the last step back")
     }
+}
+
+fn may_reset_link(setting: &HostSetting) -> bool {
+    matches!(setting, HostSetting::LinkMtu { .. } | HostSetting::LinkFeature { .. } | HostSetting::LinkRxRing { .. })
 }
 
 /// What tests are about.

@@ -4,7 +4,8 @@
 //! have no carrier while its tap has one.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     thread,
     time::{Duration, Instant},
 };
@@ -50,16 +51,22 @@ impl ConnectedEnds {
 /// The error, with the links between these ends that are known to carry no packets now.
 pub(super) fn with_links(error: SampleError, connected: &ConnectedRow) -> SampleError {
     let SampleError::Cell { error, partial } = error else { return error };
-    let mut ends: Vec<&ConnectedEnd> = connected.ends().collect();
-    ends.sort_by_key(|end| (&end.name, end.address));
-    ends.dedup_by_key(|end| (&end.name, end.address));
-    let between = connected.pairs.iter().filter_map(down_between);
-    let down: BTreeSet<String> = between.chain(ends.into_iter().filter_map(down_at)).collect();
-    let down: Vec<String> = down.into_iter().collect();
+    let down: Vec<String> = dead_links(connected.pairs.iter()).into_iter().collect();
     match down.is_empty() {
         true => SampleError::Cell { error, partial },
         false => SampleError::Cell { error: format!("{error}. A link is down: {}", down.join("; ")), partial },
     }
+}
+
+/// The links between these ends that are known to carry no packets now. Pairs of the same ends are asked once.
+pub(super) fn dead_links<'a>(pairs: impl Iterator<Item = &'a [ConnectedEnd; 2]>) -> BTreeSet<String> {
+    fn place(end: &ConnectedEnd) -> (&str, IpAddr) {
+        (&end.name, end.address)
+    }
+    let pairs: BTreeMap<_, _> = pairs.map(|pair| (pair.each_ref().map(place), pair)).collect();
+    let ends: BTreeMap<_, _> = pairs.values().flat_map(|pair| pair.iter()).map(|end| (place(end), end)).collect();
+    let between = pairs.into_values().filter_map(down_between);
+    between.chain(ends.into_values().filter_map(down_at)).collect()
 }
 
 /// The first link of a lab between these ends that carries no packets.
