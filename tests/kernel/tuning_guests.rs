@@ -56,3 +56,25 @@ fn settings_of_a_guest_are_changed_in_it_and_brought_back() {
     assert_eq!(tune(&bench, &["revert"])["reverted"], settings);
     assert_eq!(wmem(&bench), SMALL);
 }
+
+/// Under QEMU's emulation samples differ much, so what is bad has to cost much: a window of a segment or two.
+#[test]
+fn what_is_bad_in_a_guest_is_proved_and_kept_in_it() {
+    let bench = Bench::with("lab.toml", &lab_file("t-prove-vm", GUEST));
+    let _down = Down(&bench, "t-prove-vm");
+    bench.printed(&["lab", "up", "lab.toml"]);
+    let inside = |command: &str| bench.printed(&["lab", "exec", "t-prove-vm", "db", "--", "sh", "-c", command]);
+    let file = "/proc/sys/net/ipv4/tcp_rmem";
+    let rmem = || inside(&format!("cat {file}")).split_whitespace().collect::<Vec<_>>().join(" ");
+    inside(&format!("echo {SMALL} > {file}"));
+
+    let path = ["--from", "zone:t-prove-vm/peer", "--to", "zone:t-prove-vm/db", "--test", "tcp-stream"];
+    let options = ["tune", "prove", "tcp-buffers", "--budget", "60s", "--json"];
+    let proved = json(&bench, &[&options[..], &path].concat());
+    assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");
+    assert_eq!(proved["changes"][0]["host"], path[3], "it is kept in the journal of the guest: {proved}");
+    assert_ne!(rmem(), SMALL);
+    assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"), "the host is as it was");
+    bench.printed(&["tune", "revert", "--host", path[3]]);
+    assert_eq!(rmem(), SMALL);
+}
