@@ -87,6 +87,12 @@ impl Host<'_> {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_ours).collect()
     }
 
+    fn qemu(&self, domain: &str) -> u32 {
+        let folder = self.folder().join(domain).join("qemu");
+        let is_its = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder);
+        self.qemus().into_iter().find(is_its).expect("the domain has a QEMU")
+    }
+
     fn links(&self) -> String {
         self.bench.printed(&["lab", "exec", self.lab, "sut", "--", "ip", "-brief", "link"])
     }
@@ -160,11 +166,9 @@ fn a_domain_that_dies_acts_on_those_that_depend_on_it() {
     host.ldm("set-domain master=mars venus");
     host.ldm("bind mars venus");
     host.ldm("start mars");
-    let mars = host.qemus();
     host.ldm("start venus");
     assert_eq!(host.state("venus"), "active");
-    let of_mars = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.ends_with("mars/qemu"));
-    kill(mars.into_iter().find(of_mars).expect("mars has a QEMU"));
+    kill(host.qemu("mars"));
     wait_until("mars and venus have stopped", || host.state("mars") == "bound" && host.state("venus") == "bound");
     wait_until("both have a QEMU that waits", || host.qemus().len() == 2);
 }
@@ -188,9 +192,9 @@ fn a_supervisor_that_dies_is_started_again() {
     host.add("venus");
     host.ldm("bind venus");
     assert_ne!(supervisor(), first);
-    let qemu = host.qemus();
+    let before = host.qemu("mars");
     host.ldm("stop -f mars");
-    assert!(host.qemus().iter().all(|pid| *pid != qemu[0]) || host.qemus().len() == 2);
+    assert_ne!(host.qemu("mars"), before);
     assert_eq!(host.state("mars"), "bound");
 }
 

@@ -9,13 +9,13 @@
 //!
 //! | module | for |
 //! |---|---|
-//! | [`table`] | which consoles there are |
-//! | [`telnet`], [`escape`], [`line`], [`menu`] | what a client's bytes mean, and what is answered; no I/O |
-//! | [`outbox`], [`patience`] | output that waits for a session, and how long a guest waits for it |
-//! | [`console`], [`log`] | the thread that holds a guest's serial socket |
-//! | [`registry`] | which consoles, ports and sessions there are at the moment |
-//! | [`dialogue`], [`session`] | the thread of a session |
-//! | [`server`] | the thread that takes connections |
+//! | `table` | which consoles there are |
+//! | `telnet`, `escape`, `line`, `menu` | what a client's bytes mean, and what is answered; no I/O |
+//! | `outbox`, `patience` | output that waits for a session, and how long a guest waits for it |
+//! | `console`, `log` | the thread that holds a guest's serial socket |
+//! | `registry` | which consoles, ports and sessions there are at the moment |
+//! | `dialogue`, `session` | the thread of a session |
+//! | `server` | the thread that takes connections |
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

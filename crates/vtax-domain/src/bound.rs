@@ -94,7 +94,7 @@ impl BoundDomain {
         self.guest.as_ref().map(|guest| guest.launch.console_socket())
     }
 
-    /// How far it is.
+    /// Its state.
     pub fn state(&self) -> DomainState {
         match (&self.guest, &self.started, self.qemu()) {
             (_, Some(_), Some(_)) => DomainState::Active,

@@ -5,27 +5,23 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File, TryLockError},
+    fs, io,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use vtax_guest::{
-    home::remove_of,
     launch::{Boot, Launch},
-    process::{Qemu, end_below},
+    process::Qemu,
 };
-use vtax_journal::{Batch, BatchState, Journal, JournalError, Opened, Snapshot, scan};
+use vtax_journal::{BatchState, Journal, JournalError, Snapshot, scan};
 use vtax_lab::{Facts, GuestNeeds, World};
 use vtax_model::{
-    domain::{Configuration, Constraints, DomainState, PRIMARY, Switch, Variable},
+    domain::{Configuration, Constraints, DomainError, DomainState, PRIMARY, Variable},
     guest::{Backend, System},
     topology::Name,
-    units::Mtu,
 };
-
-use vtax_sys::process::{Pid, ProcessId, Signal};
 
 use crate::{
     bindings::Bindings,
@@ -34,16 +30,14 @@ use crate::{
     error::BindError,
     plan::{self, BindRequest, GuestEngine},
     site::DomainSite,
-    step::{DomainStep, PortVlanSet},
+    step::DomainStep,
     supervisor::{self, SuperviseWords},
-    switch::{self, SwitchAbilities},
+    switch::SwitchAbilities,
 };
 
 const KIND: &str = "domain";
 /// The folder of QEMU's files in that of a domain.
-const QEMU: &str = "qemu";
-/// The file with the process of the console service, which holds its lock.
-const SERVICE: &str = "vntsd";
+pub(crate) const QEMU: &str = "qemu";
 /// The module of a virtio NIC.
 const DRIVER: &str = "virtio_net";
 /// QEMU answers at its monitor within this time.
@@ -79,11 +73,16 @@ impl Domains {
         &self.supervise
     }
 
+    /// The folder of all run-time files.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub(crate) fn journals(&self) -> PathBuf {
         self.folder.join("journals")
     }
 
-    fn switches(&self) -> PathBuf {
+    pub(crate) fn switches(&self) -> PathBuf {
         self.folder.join("switches")
     }
 
@@ -111,32 +110,6 @@ impl Domains {
         self.directory(domain).join("console.log")
     }
 
-    /// The right to be the console service of this host, as long as the file is open. None if another process has it.
-    pub fn lock_service(&self) -> Result<Option<File>, BindError> {
-        fs::create_dir_all(&self.folder).map_err(BindError::file("create", &self.folder))?;
-        let path = self.folder.join(SERVICE);
-        let file = File::options().write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(BindError::file("open", &path))?;
-        match file.try_lock() {
-            Ok(()) => {
-                let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the console service"))?;
-                fs::write(&path, own.to_string()).map_err(BindError::file("write", &path))?;
-                Ok(Some(file))
-            }
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(BindError::file("lock", &path)(error)),
-        }
-    }
-
-    fn end_service(&self) {
-        let process = fs::read_to_string(self.folder.join(SERVICE)).ok();
-        if let Some(process) = process.and_then(|text| text.trim().parse::<ProcessId>().ok()) {
-            // It may have ended by itself.
-            let _ = process.signal(Signal::KILL);
-            let _ = process.wait_end(ANSWER);
-        }
-    }
-
     /// The bound domain of this name.
     pub fn find(&self, domain: &Name) -> Result<Option<BoundDomain>, BindError> {
         if !self.journals().exists() {
@@ -158,88 +131,23 @@ impl Domains {
         })
     }
 
-    /// Removes what a killed vtax has left half done. The caller holds the store's lock, so nobody is at work.
-    pub fn clean(&self) -> Result<(), BindError> {
-        self.clean_damaged(&self.journals(), Domains::remove_marked_domain)?;
-        self.clean_damaged(&self.switches(), |_, object, site| site.remove_marked(object))?;
-        for bound in self.bound()?.into_iter().filter(|bound| bound.is_abandoned) {
-            self.mend(bound.name())?;
-        }
-        for bound in self.bound()?.into_iter().filter(|bound| bound.state() == DomainState::Active) {
-            if supervisor::living(&self.directory(bound.name())).is_none() {
-                supervisor::start(self, bound.name())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes by its marks what a journal says that can't be read. The journal is kept under another name.
-    fn clean_damaged(
-        &self,
-        journals: &Path,
-        remove: impl Fn(&Domains, &Name, &mut DomainSite) -> Result<(), BindError>,
-    ) -> Result<(), BindError> {
-        if !journals.exists() {
-            return Ok(());
-        }
-        for (id, snapshot) in scan::<DomainStep>(journals)? {
-            let (Err(JournalError::Corrupt { .. }), Ok(object)) = (snapshot, id.parse::<Name>()) else { continue };
-            if let Opened::Damaged(damaged) = Journal::<DomainStep>::open_any(journals, &id)? {
-                remove(self, &object, &mut DomainSite::open()?)?;
-                damaged.set_aside()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn remove_marked_domain(&self, domain: &Name, site: &mut DomainSite) -> Result<(), BindError> {
-        let directory = self.directory(domain);
-        supervisor::end(&directory);
-        end_below(&directory).map_err(BindError::kernel(domain))?;
-        remove_of(domain, &directory.join(QEMU))?;
-        site.remove_marked(domain)?;
-        match fs::remove_dir_all(&directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(BindError::file("remove", &directory)(error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Undoes the batches that somebody was interrupted in. If the first one is among them, the domain is inactive.
-    fn mend(&self, domain: &Name) -> Result<(), BindError> {
-        let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
-        let mut site = DomainSite::open()?;
-        let first_is_whole =
-            journal.batches().next().is_some_and(|batch| !batch.is_abandoned() && has_ended(&batch) == Some(false));
-        if !first_is_whole {
-            return self.undo_all(journal, &mut site, domain);
-        }
-        let abandoned: Vec<_> = journal.batches().rev().filter(Batch::is_abandoned).map(|batch| batch.id).collect();
-        for batch in abandoned {
-            journal.undo_batch(batch, &mut site).map_err(Box::new)?;
-        }
-        journal.keep()?;
-        Ok(())
-    }
-
     /// Takes back all that a domain has, and removes its files.
-    fn undo_all(&self, journal: Journal<DomainStep>, site: &mut DomainSite, domain: &Name) -> Result<(), BindError> {
+    pub(crate) fn undo_all(
+        &self,
+        journal: Journal<DomainStep>,
+        site: &mut DomainSite,
+        domain: &Name,
+    ) -> Result<(), BindError> {
         let directory = self.directory(domain);
         journal.undo(site).map_err(Box::new)?;
-        match fs::remove_dir_all(&directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(BindError::file("remove", &directory)(error))
-            }
-            _ => Ok(()),
-        }
+        remove_folder(&directory)
     }
 
     /// Gives a domain all that it is to have. If something can't be had, it gets nothing.
     pub fn bind(&self, domain: &Name, configuration: &Configuration, agent: &Path) -> Result<(), BindError> {
         configuration.domain(domain)?;
         if domain.as_str() == PRIMARY {
-            return Err(vtax_model::domain::DomainError::Primary.into());
+            return Err(DomainError::Primary.into());
         }
         self.clean()?;
         if let Some(bound) = self.find(domain)? {
@@ -404,140 +312,25 @@ impl Domains {
         plan::launch(bindings, configuration, engine)
     }
 
-    /// How many frames each NIC of a domain has sent from an address that isn't its own. They were dropped. Empty if this
-    /// kernel's switches don't guard addresses.
-    pub fn dropped(&self, bindings: &Bindings) -> Result<Vec<(Name, u64)>, BindError> {
-        let mut site = DomainSite::open()?;
-        let mut dropped = Vec::new();
-        for nic in &bindings.nics {
-            let of_switch = site.dropped(&nic.switch)?;
-            let own = of_switch.into_iter().find(|(port, _)| port.as_str() == nic.tap);
-            dropped.extend(own.map(|(_, dropped)| (nic.vnet.clone(), dropped.frames)));
-        }
-        Ok(dropped)
-    }
-
-    /// Makes the switch of the host as the configuration has it now.
-    pub fn follow_switch(&self, name: &Name, was: &Configuration, now: &Configuration) -> Result<(), BindError> {
-        match (was.switches.get(name), now.switches.get(name)) {
-            (_, None) => self.remove_switch(name),
-            (None, Some(_)) => self.realize(name, now),
-            (Some(was), Some(_)) => self.change_switch(name, was, now),
-        }
-    }
-
     /// Takes back all that domains have, whatever they do at the moment, and the links of all switches.
     pub fn release(&self) -> Result<(), BindError> {
         self.end_service();
-        self.clean_damaged(&self.journals(), Domains::remove_marked_domain)?;
-        self.clean_damaged(&self.switches(), |_, object, site| site.remove_marked(object))?;
+        self.clean_damaged()?;
         for bound in self.bound()? {
             supervisor::end(&self.directory(bound.name()));
             let journal = Journal::open(&self.journals(), bound.name().as_str())?;
             self.undo_all(journal, &mut DomainSite::open()?, bound.name())?;
         }
-        if self.switches().exists() {
-            for (name, _) in scan::<DomainStep>(&self.switches())? {
-                name.parse().map_or(Ok(()), |name| self.remove_switch(&name))?;
-            }
-        }
-        match fs::remove_dir_all(&self.folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(BindError::file("remove", &self.folder)(error))
-            }
-            _ => Ok(()),
-        }
+        self.remove_switches()?;
+        remove_folder(&self.folder)
     }
+}
 
-    /// Makes the link of a switch, if it isn't there yet.
-    pub(crate) fn realize(&self, name: &Name, configuration: &Configuration) -> Result<(), BindError> {
-        let wanted = configuration.switch(name)?;
-        let abilities = SwitchAbilities::probe();
-        abilities.check(name, configuration)?;
-        let link = switch::link_name(name);
-        let mut site = DomainSite::open()?;
-        let is_ours = self.switches().join(format!("{name}.journal")).exists();
-        match site.link(&link)? {
-            Some(_) if is_ours => return Ok(()),
-            Some(_) => return Err(BindError::LinkName { link }),
-            // It was removed by somebody else.
-            None if is_ours => self.remove_switch(name)?,
-            None => {}
-        }
-        let own = PortVlanSet { pvid: wanted.pvid, vids: wanted.vids.clone() };
-        let outside =
-            PortVlanSet { pvid: wanted.default_vlan, vids: own.vids.iter().copied().chain([own.pvid]).collect() };
-        let mut steps = vec![DomainStep::CreateSwitch {
-            link: link.clone(),
-            mac: wanted.mac,
-            mtu: wanted.mtu,
-            mark: switch::mark(name),
-            vlans: abilities.vlans.then_some(own),
-            guards_addresses: abilities.guards_addresses,
-        }];
-        if let Some(uplink) = &wanted.net_dev {
-            let was_up = site.check_uplink(uplink, wanted.mtu)?;
-            let vlans = abilities.vlans.then_some(outside);
-            steps.push(DomainStep::TakeUplink { link: uplink.clone(), switch: link, was_up, vlans });
-        }
-        let mut journal = Journal::<DomainStep>::create(&self.switches(), name.as_str(), "switch", wanted)?;
-        if let Err(error) = journal.execute(steps, &mut site) {
-            journal.undo(&mut site).map_err(Box::new)?;
-            return Err(BindError::Build { object: name.clone(), error: Box::new(error) });
-        }
-        journal.keep()?;
-        Ok(())
-    }
-
-    /// Removes the link of a switch, and gives the host's link back.
-    fn remove_switch(&self, name: &Name) -> Result<(), BindError> {
-        if !self.switches().exists() {
-            return Ok(());
-        }
-        match Journal::<DomainStep>::open(&self.switches(), name.as_str()) {
-            Ok(journal) => journal.undo(&mut DomainSite::open()?).map(drop).map_err(|errors| Box::new(errors).into()),
-            Err(JournalError::Missing { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Makes the switch as it was changed. Its link to the outside is another one, or the MTU.
-    fn change_switch(&self, name: &Name, was: &Switch, configuration: &Configuration) -> Result<(), BindError> {
-        let wanted = configuration.switch(name)?;
-        let link = switch::link_name(name);
-        let mut site = DomainSite::open()?;
-        if site.link(&link)?.is_none() {
-            return self.realize(name, configuration);
-        }
-        let same = |one: &Switch, other: &Switch| Switch { mtu: one.mtu, ..other.clone() } == *one;
-        if !same(was, wanted) {
-            let users =
-                self.bound()?.into_iter().filter(|bound| bound.bindings.nics.iter().any(|nic| nic.switch == link));
-            if let Some(user) = users.into_iter().next() {
-                let remedy = "stop and unbind it first: its switch is to be made anew";
-                return Err(BindError::State { domain: user.name().clone(), state: user.state(), remedy });
-            }
-            self.remove_switch(name)?;
-            return self.realize(name, configuration);
-        }
-        if let Some(uplink) = &wanted.net_dev {
-            site.check_mtu(uplink, wanted.mtu)?;
-        }
-        self.set_mtus(name, configuration, &mut site)
-    }
-
-    /// The MTU of a switch reaches the host's ends of its vnets at once, and the domains when they boot again.
-    fn set_mtus(&self, name: &Name, configuration: &Configuration, site: &mut DomainSite) -> Result<(), BindError> {
-        let wanted = configuration.switch(name)?;
-        let link = switch::link_name(name);
-        for bound in self.bound()? {
-            for nic in bound.bindings.nics.iter().filter(|nic| nic.switch == link) {
-                let vnet = configuration.vnet(bound.name(), &nic.vnet).ok();
-                let mtu: Mtu = vnet.map_or(wanted.mtu, |vnet| vnet.mtu_on(wanted));
-                site.set_mtu(&nic.tap, mtu)?;
-            }
-        }
-        site.set_mtu(&link, wanted.mtu)
+/// It is no error if there is none.
+pub(crate) fn remove_folder(folder: &Path) -> Result<(), BindError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(BindError::file("remove", folder)(error)),
+        _ => Ok(()),
     }
 }
 
@@ -548,15 +341,6 @@ fn start_step(launch: Launch, bindings: &Bindings) -> DomainStep {
 /// A domain without an image has only memory, and no power button either.
 fn has_something_to_save(qemu: &Qemu) -> bool {
     matches!(qemu.launch().boot, Boot::Disk { .. })
-}
-
-/// None if the batch is partly undone.
-fn has_ended(batch: &Batch<'_, DomainStep>) -> Option<bool> {
-    match batch.state() {
-        BatchState::Done => Some(false),
-        BatchState::Undone => Some(true),
-        BatchState::Partial => None,
-    }
 }
 
 /// What the domain boots.

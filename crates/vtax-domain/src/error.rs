@@ -91,7 +91,7 @@ pub enum BindError {
     #[error(transparent)]
     #[diagnostic(code("not-unbound"))]
     UndoBatch(#[from] Box<UndoBatchError<BindError>>),
-    #[error("{domain}: what watches it {why}")]
+    #[error("{domain}: its supervisor {why}")]
     #[diagnostic(code("no-supervisor"))]
     Supervisor { domain: Name, why: String },
 }

@@ -8,16 +8,19 @@
 mod bindings;
 mod bound;
 mod capacity;
+mod clean;
 mod domains;
 mod error;
 mod hot_plug;
 mod plan;
 mod row;
+mod service;
 mod site;
 mod step;
 mod store;
 mod supervisor;
 mod switch;
+mod switches;
 
 pub use bindings::{Bindings, BoundConsole, BoundNic};
 pub use bound::BoundDomain;
@@ -26,7 +29,5 @@ pub use domains::{Domains, StopMode};
 pub use error::BindError;
 pub use hot_plug::ChangeEffect;
 pub use row::{ConsolePlace, DomainFlags, DomainRow, RunningSystem};
-pub use store::{
-    BadConfigName, ConfigName, DomainStore, DomainStoreError, EditError, LockedStore, Reconfiguration, StoredState,
-};
+pub use store::{BadConfigName, ConfigName, DomainStore, DomainStoreError, EditError, LockedStore, StoredState};
 pub use supervisor::Supervisor;

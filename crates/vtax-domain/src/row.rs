@@ -10,7 +10,7 @@ use vtax_model::{domain::DomainState, topology::Name, units::ByteSize};
 pub struct DomainRow {
     /// Its name.
     pub name: Name,
-    /// How far it is.
+    /// Its state.
     pub state: DomainState,
     /// What more there is to say of its state.
     pub flags: DomainFlags,
@@ -36,16 +36,13 @@ pub enum ConsolePlace {
     Port(u16),
 }
 
-/// The six flags of a domain, each `-` if it is not set.
+/// The flags of a domain. Of the six letters of `ldm`, the first, third and sixth are always `-`: vtax has no state that
+/// they would tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DomainFlags {
-    /// `s`: it is being started or stopped.
-    pub changing: bool,
     /// `n` or `t`: it runs.
     pub running: Option<RunningSystem>,
-    /// `d`: it has a delayed reconfiguration.
-    pub delayed: bool,
     /// `c`: it controls the other domains.
     pub control: bool,
     /// `v`: it serves others with virtual devices.
@@ -69,12 +66,7 @@ impl DomainFlags {
             RunningSystem::Normal => "normal",
             RunningSystem::Transition => "transition",
         });
-        let others = [
-            (self.changing, "starting"),
-            (self.delayed, "delayed-reconfiguration"),
-            (self.control, "control"),
-            (self.service, "vio-service"),
-        ];
+        let others = [(self.control, "control"), (self.service, "vio-service")];
         running.into_iter().chain(others.into_iter().filter(|(set, _)| *set).map(|(_, word)| word)).collect()
     }
 }
@@ -87,14 +79,7 @@ impl fmt::Display for DomainFlags {
             Some(RunningSystem::Transition) => 't',
             None => '-',
         };
-        let letters = [
-            flag(self.changing, 's'),
-            running,
-            flag(self.delayed, 'd'),
-            flag(self.control, 'c'),
-            flag(self.service, 'v'),
-            '-',
-        ];
+        let letters = ['-', running, '-', flag(self.control, 'c'), flag(self.service, 'v'), '-'];
         f.pad(&String::from_iter(letters))
     }
 }

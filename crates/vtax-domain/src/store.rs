@@ -1,5 +1,4 @@
-//! What is kept of the domains from boot to boot: the configuration in force, what waits for the next boot, and the
-//! configurations that were saved under a name.
+//! What is kept of the domains from boot to boot: the configuration in force, and those that were saved under a name.
 //!
 //! Each file is only ever replaced as a whole, after the new one is on the disk: a power cut leaves the old or the new
 //! one. A lock makes one process at a time change them; who only reads needs none.
@@ -50,26 +49,14 @@ pub struct StoredState {
     format: u32,
     /// The configuration in force.
     pub configuration: Configuration,
-    /// The delayed reconfiguration of `primary`, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reconfiguration: Option<Reconfiguration>,
     /// The saved configuration that was the last to be saved or set; `factory-default` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<ConfigName>,
 }
 
-/// What comes into force when this host boots again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reconfiguration {
-    /// The boot in which it was asked for, as `/proc/sys/kernel/random/boot_id` names it.
-    pub boot: String,
-    /// The configuration as it will be.
-    pub configuration: Configuration,
-}
-
 impl StoredState {
     fn new(host: &str) -> StoredState {
-        StoredState { format: FORMAT, configuration: Configuration::new(host), reconfiguration: None, current: None }
+        StoredState { format: FORMAT, configuration: Configuration::new(host), current: None }
     }
 }
 

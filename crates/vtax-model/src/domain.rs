@@ -48,9 +48,6 @@ pub struct Constraints {
     /// Its virtual NICs, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vnets: Vec<VirtualNic>,
-    /// The devices of the host that it has for itself: buses, slots and virtual functions, by the names of `ls-io`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub devices: Vec<String>,
     /// How its console is reached.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub console: VirtualConsole,
@@ -142,7 +139,7 @@ pub enum FailurePolicy {
     Stop,
 }
 
-/// How far a domain is.
+/// The state of a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -151,14 +148,8 @@ pub enum DomainState {
     Inactive,
     /// It gets what its constraints say.
     Binding,
-    /// What it has is given back.
-    Unbinding,
     /// It has all that its constraints say, and doesn't run.
     Bound,
-    /// It is being started.
-    Starting,
-    /// It is being stopped.
-    Stopping,
     /// It runs.
     Active,
 }

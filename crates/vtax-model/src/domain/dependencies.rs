@@ -27,12 +27,8 @@ pub struct DomainDependency {
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE")]
 pub enum DependencyKind {
-    /// It has a virtual disk of the other one's service.
-    Vdisk,
     /// It has a virtual NIC at the other one's switch.
     Vnet,
-    /// It has a virtual function of a NIC of the other one.
-    Iov,
 }
 
 impl Configuration {

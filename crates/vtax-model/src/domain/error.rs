@@ -24,9 +24,7 @@ pub enum DomainError {
     #[error("primary is this host itself: it has what no other domain has, and can't be created, sized or removed")]
     #[diagnostic(code("is-primary"))]
     Primary,
-    #[error(
-        "{domain} can't run a service: switches and consoles are those of primary; name primary, or leave the service out"
-    )]
+    #[error("{domain} can't run a switch or a console service: only primary runs them; name primary")]
     #[diagnostic(code("service-in-guest"))]
     ServiceInGuest { domain: Name },
     #[error("{domain} still runs the service {service}; remove that first")]
@@ -44,7 +42,7 @@ pub enum DomainError {
     #[error("the switch {switch} is one of {service}, not of {named}; name {service}, or leave the domain out")]
     #[diagnostic(code("no-such-object"))]
     OtherService { switch: Name, service: Name, named: Name },
-    #[error("the link {link} connects the switch {switch} already; a link can be in one switch")]
+    #[error("the link {link} is a port of the switch {switch} already; a link can be a port of one switch only")]
     #[diagnostic(code("object-in-use"))]
     NetDevTaken { link: String, switch: Name },
     #[error("the vnet {vnet} of {domain} has the address {mac} already; choose another, or leave it out")]
@@ -53,7 +51,7 @@ pub enum DomainError {
     #[error("the vnet {vnet} of {domain} has id {id} already; choose another, or leave it out")]
     #[diagnostic(code("object-exists"))]
     IdTaken { id: u32, vnet: Name, domain: Name },
-    #[error("ports of {ports} are those of the console service {service}; choose others")]
+    #[error("the ports {ports} overlap with those of the console service {service}; choose others")]
     #[diagnostic(code("console-port-taken"))]
     PortsTaken { ports: String, service: Name },
     #[error(
@@ -77,7 +75,7 @@ impl DomainError {
     pub(super) fn unknown<'a>(what: &'static str, name: &Name, known: impl Iterator<Item = &'a Name>) -> DomainError {
         let known: Vec<&str> = known.map(Name::as_str).collect();
         let there = match known.as_slice() {
-            [] => "there is none".to_owned(),
+            [] => "none exists yet".to_owned(),
             _ => there_are(name.as_str(), &known),
         };
         DomainError::Unknown { what, name: name.clone(), there }

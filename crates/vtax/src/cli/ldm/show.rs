@@ -6,7 +6,6 @@ mod resources;
 use std::fmt::Write;
 
 use clap::Args;
-use miette::miette;
 use serde::Serialize;
 use vtax_domain::{
     Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem,
@@ -38,7 +37,7 @@ pub(crate) struct LdmListArgs {
     #[arg(short, conflicts_with = "json")]
     parseable: bool,
     /// Show only these resources of each domain
-    #[arg(short, value_delimiter = ',', value_name = "RESOURCE,…")]
+    #[arg(short, value_enum, value_delimiter = ',', value_name = "RESOURCE,…")]
     output: Vec<Resource>,
     /// Print everything as JSON
     #[arg(long)]
@@ -50,7 +49,7 @@ pub(crate) struct LdmListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ConstraintFormat {
     /// Print them as JSON, as init-system reads it
-    #[arg(long, short = 'x', visible_alias = "xml")]
+    #[arg(long, short = 'x')]
     json: bool,
 }
 
@@ -111,7 +110,7 @@ fn primary(all: &Configuration, bound: &[BoundDomain], host: &HostCapacity) -> D
     DomainRow {
         name: PRIMARY.parse().expect("a name"),
         state: DomainState::Active,
-        flags: DomainFlags { running: Some(RunningSystem::Normal), control: true, service, ..DomainFlags::default() },
+        flags: DomainFlags { running: Some(RunningSystem::Normal), control: true, service },
         console: Some(ConsolePlace::Uart),
         vcpus: host.cpus().len().saturating_sub(cpus) as u32,
         memory: ByteSize(host.memory.0.saturating_sub(memory)),
@@ -237,17 +236,4 @@ pub(super) fn saved(host: &LdmHost) -> Result<Exit, Stop> {
     }
     print(&text)?;
     Ok(Exit::Done)
-}
-
-/// The resource of this name.
-impl std::str::FromStr for Resource {
-    type Err = miette::Report;
-
-    fn from_str(text: &str) -> Result<Resource, miette::Report> {
-        Resource::named(text).ok_or_else(|| {
-            let known: Vec<&str> = Resource::ALL.iter().map(|resource| resource.name()).collect();
-            let there = vtax_model::spelling::there_are(text, &known);
-            miette!("there is no resource `{text}`; {there}")
-        })
-    }
 }

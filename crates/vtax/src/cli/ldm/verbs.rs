@@ -46,7 +46,7 @@ pub(crate) enum LdmVerb {
 /// The verbs that bind, start, stop and unbind domains.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LifecycleVerb {
-    /// Give domains all that they are to have, without starting them
+    /// Give domains all that they are to have, and don't start them yet
     ///
     /// A domain gets its CPUs, its memory, its virtual NICs and the port of its console; QEMU is there, with its CPUs
     /// stopped. If something can't be had, the domain gets nothing. Needs root.
@@ -75,7 +75,7 @@ pub(crate) enum LifecycleVerb {
     /// Stop domains; they stay bound
     #[command(name = "stop-domain", visible_alias = "stop")]
     Stop {
-        /// Stop them at once; otherwise their systems are asked to shut down, and have a minute for that
+        /// Stop them at once. Without this, a domain with a disk image is asked to shut down, and has a minute for it
         #[arg(short)]
         force: bool,
         /// The domains
@@ -279,7 +279,7 @@ pub(crate) enum ConfigureVerb {
 /// The verbs that change nothing.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ShowVerb {
-    /// List the domains, and how each is
+    /// List the domains: state, console, CPUs, memory, use, time since the start
     #[command(name = "list-domain", visible_aliases = ["list", "ls", "ls-domain"])]
     List(LdmListArgs),
     /// Show what bound domains have: CPUs, links, ports, and frames that were dropped

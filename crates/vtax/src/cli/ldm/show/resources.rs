@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use strum::{IntoStaticStr, VariantArray};
+use clap::ValueEnum;
+use strum::VariantArray;
 use vtax_domain::{Bindings, DomainRow};
 use vtax_model::{
     domain::{Configuration, Constraints, CpuDemand, PRIMARY, Switch, VirtualNic},
@@ -13,28 +14,22 @@ use vtax_model::{
 use super::layout;
 
 /// What lists can be limited to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, VariantArray)]
 pub(crate) enum Resource {
     /// The domain itself: its failure policy and masters.
     Domain,
+    /// Its CPUs.
     Cpu,
+    /// Its memory.
     Memory,
+    /// Its virtual NICs.
     Network,
-    Physio,
+    /// How its console is reached.
     Console,
 }
 
 impl Resource {
     pub(super) const ALL: &[Resource] = Resource::VARIANTS;
-
-    pub(super) fn name(self) -> &'static str {
-        self.into()
-    }
-
-    pub(super) fn named(text: &str) -> Option<Resource> {
-        Resource::ALL.iter().copied().find(|resource| resource.name() == text)
-    }
 }
 
 /// For each domain its name, or its whole line, and the blocks of these resources.
@@ -89,7 +84,6 @@ fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Conf
             domain.memory.map(|size| format!("MEMORY\n    SIZE\n    {}\n\n", layout::memory(size))).unwrap_or_default()
         }
         Resource::Network => network(&domain.vnets, all),
-        Resource::Physio => devices(&domain.devices),
         Resource::Console if name.as_str() == PRIMARY => String::new(),
         Resource::Console => console(name, domain, all),
     }
@@ -156,14 +150,6 @@ fn list<'a>(vlans: impl Iterator<Item = &'a Vlan>) -> String {
     vlans.map(Vlan::to_string).collect::<Vec<_>>().join(",")
 }
 
-fn devices(devices: &[String]) -> String {
-    if devices.is_empty() {
-        return String::new();
-    }
-    let lines: String = devices.iter().map(|device| format!("    {device}\n")).collect();
-    format!("IO\n    DEVICE\n{lines}\n")
-}
-
 fn console(name: &Name, domain: &Constraints, all: &Configuration) -> String {
     let service = domain.console.service.as_ref().or(all.consoles.keys().next().filter(|_| all.consoles.len() == 1));
     let service = service.map(Name::to_string).unwrap_or_default();
@@ -192,7 +178,6 @@ fn parseable_resource(resource: Resource, domain: &Constraints, all: &Configurat
             format!("CONTROL|failure-policy={}\nDEPENDENCY|master={masters}\n", domain.failure_policy)
         }
         Resource::Network => domain.vnets.iter().map(|vnet| parseable_vnet(vnet, all)).collect(),
-        Resource::Physio => domain.devices.iter().map(|device| format!("IO|dev={device}\n")).collect(),
         Resource::Memory => domain.memory.map(|size| format!("MEMORY|size={}\n", size.0)).unwrap_or_default(),
         Resource::Cpu => match domain.cpus {
             Some(CpuDemand::Cores(count)) => format!("CORE|count={count}\n"),

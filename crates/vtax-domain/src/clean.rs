@@ -1,0 +1,82 @@
+//! What a killed vtax has left: half of a domain, a domain without a supervisor, a journal that can't be read.
+
+use std::path::Path;
+
+use vtax_guest::{home::remove_of, process::end_below};
+use vtax_journal::{Batch, BatchState, Journal, JournalError, Opened, scan};
+use vtax_model::{domain::DomainState, topology::Name};
+
+use crate::{
+    domains::{Domains, QEMU, remove_folder},
+    error::BindError,
+    site::DomainSite,
+    step::DomainStep,
+    supervisor,
+};
+
+impl Domains {
+    /// Removes what a killed vtax has left half done. The caller holds the store's lock, so nobody is at work.
+    pub fn clean(&self) -> Result<(), BindError> {
+        self.clean_damaged()?;
+        for bound in self.bound()?.into_iter().filter(|bound| bound.is_abandoned) {
+            self.mend(bound.name())?;
+        }
+        for bound in self.bound()?.into_iter().filter(|bound| bound.state() == DomainState::Active) {
+            if supervisor::living(&self.directory(bound.name())).is_none() {
+                supervisor::start(self, bound.name())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes by their marks the domains and switches whose journals can't be read. The journals are kept under other
+    /// names.
+    pub(crate) fn clean_damaged(&self) -> Result<(), BindError> {
+        self.set_aside(&self.journals(), |domain, site| self.remove_marked_domain(domain, site))?;
+        self.set_aside(&self.switches(), |switch, site| site.remove_marked(switch))
+    }
+
+    fn set_aside(
+        &self,
+        journals: &Path,
+        remove: impl Fn(&Name, &mut DomainSite) -> Result<(), BindError>,
+    ) -> Result<(), BindError> {
+        if !journals.exists() {
+            return Ok(());
+        }
+        for (id, snapshot) in scan::<DomainStep>(journals)? {
+            let (Err(JournalError::Corrupt { .. }), Ok(object)) = (snapshot, id.parse::<Name>()) else { continue };
+            if let Opened::Damaged(damaged) = Journal::<DomainStep>::open_any(journals, &id)? {
+                remove(&object, &mut DomainSite::open()?)?;
+                damaged.set_aside()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_marked_domain(&self, domain: &Name, site: &mut DomainSite) -> Result<(), BindError> {
+        let directory = self.directory(domain);
+        supervisor::end(&directory);
+        end_below(&directory).map_err(BindError::kernel(domain))?;
+        remove_of(domain, &directory.join(QEMU))?;
+        site.remove_marked(domain)?;
+        remove_folder(&directory)
+    }
+
+    /// Undoes the batches that somebody was interrupted in. If the first one is among them, the domain is inactive.
+    fn mend(&self, domain: &Name) -> Result<(), BindError> {
+        let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
+        let mut site = DomainSite::open()?;
+        let is_whole = |batch: Batch<'_, DomainStep>| batch.state() == BatchState::Done && batch.is_kept();
+        let first_is_whole = journal.batches().next().is_some_and(is_whole);
+        if !first_is_whole {
+            return self.undo_all(journal, &mut site, domain);
+        }
+        let abandoned: Vec<_> = journal.batches().rev().filter(Batch::is_abandoned).map(|batch| batch.id).collect();
+        for batch in abandoned {
+            journal.undo_batch(batch, &mut site).map_err(Box::new)?;
+        }
+        journal.keep()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! The switches of a host: made, changed and removed as the configuration has them.
+
+use vtax_journal::{Journal, JournalError, scan};
+use vtax_model::{
+    domain::{Configuration, Switch},
+    topology::Name,
+    units::Mtu,
+};
+
+use crate::{
+    bindings::Bindings,
+    domains::Domains,
+    error::BindError,
+    site::DomainSite,
+    step::{DomainStep, PortVlanSet},
+    switch::{self, SwitchAbilities},
+};
+
+impl Domains {
+    /// How many frames each NIC of a domain has sent from an address that isn't its own. They were dropped. Empty if this
+    /// kernel's switches don't guard addresses.
+    pub fn dropped(&self, bindings: &Bindings) -> Result<Vec<(Name, u64)>, BindError> {
+        let mut site = DomainSite::open()?;
+        let mut dropped = Vec::new();
+        for nic in &bindings.nics {
+            let of_switch = site.dropped(&nic.switch)?;
+            let own = of_switch.into_iter().find(|(port, _)| port.as_str() == nic.tap);
+            dropped.extend(own.map(|(_, dropped)| (nic.vnet.clone(), dropped.frames)));
+        }
+        Ok(dropped)
+    }
+
+    /// Makes the switch of the host as the configuration has it now.
+    pub fn follow_switch(&self, name: &Name, was: &Configuration, now: &Configuration) -> Result<(), BindError> {
+        match (was.switches.get(name), now.switches.get(name)) {
+            (_, None) => self.remove_switch(name),
+            (None, Some(_)) => self.realize(name, now),
+            (Some(was), Some(_)) => self.change_switch(name, was, now),
+        }
+    }
+
+    /// Makes the link of a switch, if it isn't there yet.
+    pub(crate) fn realize(&self, name: &Name, configuration: &Configuration) -> Result<(), BindError> {
+        let wanted = configuration.switch(name)?;
+        let abilities = SwitchAbilities::probe();
+        abilities.check(name, configuration)?;
+        let link = switch::link_name(name);
+        let mut site = DomainSite::open()?;
+        let is_ours = self.switches().join(format!("{name}.journal")).exists();
+        match site.link(&link)? {
+            Some(_) if is_ours => return Ok(()),
+            Some(_) => return Err(BindError::LinkName { link }),
+            // It was removed by somebody else.
+            None if is_ours => self.remove_switch(name)?,
+            None => {}
+        }
+        let own = PortVlanSet { pvid: wanted.pvid, vids: wanted.vids.clone() };
+        let outside =
+            PortVlanSet { pvid: wanted.default_vlan, vids: own.vids.iter().copied().chain([own.pvid]).collect() };
+        let mut steps = vec![DomainStep::CreateSwitch {
+            link: link.clone(),
+            mac: wanted.mac,
+            mtu: wanted.mtu,
+            mark: switch::mark(name),
+            vlans: abilities.vlans.then_some(own),
+            guards_addresses: abilities.guards_addresses,
+        }];
+        if let Some(uplink) = &wanted.net_dev {
+            let was_up = site.check_uplink(uplink, wanted.mtu)?;
+            let vlans = abilities.vlans.then_some(outside);
+            steps.push(DomainStep::TakeUplink { link: uplink.clone(), switch: link, was_up, vlans });
+        }
+        let mut journal = Journal::<DomainStep>::create(&self.switches(), name.as_str(), "switch", wanted)?;
+        if let Err(error) = journal.execute(steps, &mut site) {
+            journal.undo(&mut site).map_err(Box::new)?;
+            return Err(BindError::Build { object: name.clone(), error: Box::new(error) });
+        }
+        journal.keep()?;
+        Ok(())
+    }
+
+    /// Removes the links of all switches.
+    pub(crate) fn remove_switches(&self) -> Result<(), BindError> {
+        if !self.switches().exists() {
+            return Ok(());
+        }
+        let named = scan::<DomainStep>(&self.switches())?.into_iter().filter_map(|(name, _)| name.parse().ok());
+        named.collect::<Vec<Name>>().iter().try_for_each(|name| self.remove_switch(name))
+    }
+
+    /// Removes the link of a switch, and gives the host's link back.
+    fn remove_switch(&self, name: &Name) -> Result<(), BindError> {
+        if !self.switches().exists() {
+            return Ok(());
+        }
+        match Journal::<DomainStep>::open(&self.switches(), name.as_str()) {
+            Ok(journal) => journal.undo(&mut DomainSite::open()?).map(drop).map_err(|errors| Box::new(errors).into()),
+            Err(JournalError::Missing { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes the switch as it was changed. Its link to the outside is another one, or the MTU.
+    fn change_switch(&self, name: &Name, was: &Switch, configuration: &Configuration) -> Result<(), BindError> {
+        let wanted = configuration.switch(name)?;
+        let link = switch::link_name(name);
+        let mut site = DomainSite::open()?;
+        if site.link(&link)?.is_none() {
+            return self.realize(name, configuration);
+        }
+        let same = |one: &Switch, other: &Switch| Switch { mtu: one.mtu, ..other.clone() } == *one;
+        if !same(was, wanted) {
+            let users =
+                self.bound()?.into_iter().filter(|bound| bound.bindings.nics.iter().any(|nic| nic.switch == link));
+            if let Some(user) = users.into_iter().next() {
+                let remedy = "stop and unbind it first: its switch is to be made anew";
+                return Err(BindError::State { domain: user.name().clone(), state: user.state(), remedy });
+            }
+            self.remove_switch(name)?;
+            return self.realize(name, configuration);
+        }
+        if let Some(uplink) = &wanted.net_dev {
+            site.check_mtu(uplink, wanted.mtu)?;
+        }
+        self.set_mtus(name, configuration, &mut site)
+    }
+
+    /// The MTU of a switch reaches the host's ends of its vnets at once, and the domains when they boot again.
+    fn set_mtus(&self, name: &Name, configuration: &Configuration, site: &mut DomainSite) -> Result<(), BindError> {
+        let wanted = configuration.switch(name)?;
+        let link = switch::link_name(name);
+        for bound in self.bound()? {
+            for nic in bound.bindings.nics.iter().filter(|nic| nic.switch == link) {
+                let vnet = configuration.vnet(bound.name(), &nic.vnet).ok();
+                let mtu: Mtu = vnet.map_or(wanted.mtu, |vnet| vnet.mtu_on(wanted));
+                site.set_mtu(&nic.tap, mtu)?;
+            }
+        }
+        site.set_mtu(&link, wanted.mtu)
+    }
+}
