@@ -10,6 +10,7 @@ use crate::{
     cell::{Arm, Block},
     foreign::ForeignText,
     run::{Difference, RunReadings, SampleReading},
+    units::Mtu,
 };
 
 /// A figure that must not be worse.
@@ -29,6 +30,10 @@ pub enum Guard {
     #[strum(to_string = "losses")]
     Losses,
 }
+
+/// The share of lost packets that every sample has at least, for the guard. A path that loses nothing as it is would otherwise break the
+/// guard with its first retransmit. A step may double it, so it breaks the guard with more than 1 %.
+const FEW_LOSSES: f64 = 0.005;
 
 /// A guard of one test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,7 +72,7 @@ impl Guard {
         }
     }
 
-    fn value(self, reading: &SampleReading) -> Option<f64> {
+    fn value(self, reading: &SampleReading, mtu: Mtu) -> Option<f64> {
         match self {
             Guard::Median => None,
             Guard::P99 => reading.rtt.map(|rtt| rtt.p99 as f64),
@@ -76,11 +81,12 @@ impl Guard {
                     if reading.rtt.is_some() { reading.cpu_us_per_transaction } else { reading.cpu_us_per_kb };
                 reading.cpu.tells_machines.then_some(of_machine)
             }
-            // One more, so that rounds without any can be compared.
             Guard::Losses => {
                 let drops = reading.ends.initiator.socket_drops.saturating_add(reading.ends.responder.socket_drops);
                 let lost = reading.lost.saturating_add(reading.retransmits).saturating_add(drops);
-                Some(lost.saturating_add(1) as f64 / reading.bytes.max(1) as f64)
+                let full = reading.bytes as f64 / f64::from(mtu.get());
+                let packets = full.max(reading.transactions as f64).max(1.0);
+                Some((lost as f64 / packets).max(FEW_LOSSES))
             }
         }
     }
@@ -106,7 +112,7 @@ pub(super) fn findings(run: &RunReadings, cell: usize, margin: Difference) -> Ve
     };
     let finding = &|guard: Guard, path: Option<usize>| {
         let value = |reading: &SampleReading| match path {
-            None => guard.value(reading),
+            None => guard.value(reading, cells[cell].mtu),
             Some(path) => guard.value_of_path(reading, path),
         };
         let PairedTax { ratio, low, high, .. } =

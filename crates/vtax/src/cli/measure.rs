@@ -62,8 +62,8 @@ pub(crate) struct MeasureArgs {
 #[command(next_help_heading = "Ends")]
 pub(super) struct MeasuredEnds {
     /// The end that answers or receives: local, ssh:HOST, libvirt:NAME (a virtual machine that libvirt runs),
-    /// zone:NAME or zone:LAB/NAME (a zone, host or guest of a lab that is up). Give the option several times and
-    /// as many pairs measure at the same time
+    /// zone:NAME or zone:LAB/NAME (a zone, host or guest of a lab that is up). `vtax measure` takes the
+    /// option several times, and as many pairs measure at the same time
     #[arg(long, value_name = "END", default_value = "local")]
     to: Vec<Control>,
     /// The end that connects, asks or sends [default: local; with --to zone:NAME the other end of its wire]
