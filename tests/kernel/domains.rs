@@ -93,6 +93,15 @@ impl Host<'_> {
         self.qemus().into_iter().find(is_its).expect("the domain has a QEMU")
     }
 
+    /// Unbinds mars, whatever it does, after which it has nothing.
+    fn taken_back(&self, told: &str) {
+        self.try_ldm("stop -f mars");
+        self.try_ldm("unbind mars");
+        assert_eq!(self.state("mars"), "inactive", "{told}");
+        wait_until("no QEMU is left", || self.qemus().is_empty());
+        assert!(!self.links().contains("vnet2.0"), "{told}: {}", self.links());
+    }
+
     fn links(&self) -> String {
         self.bench.printed(&["lab", "exec", self.lab, "sut", "--", "ip", "-brief", "link"])
     }
@@ -198,28 +207,81 @@ fn a_supervisor_that_dies_is_started_again() {
     assert_eq!(host.state("mars"), "bound");
 }
 
-/// A vtax that is killed while it binds a domain leaves nothing that the next command doesn't remove or use.
+/// A vtax that is killed at any call that changes something, with what `words` asks for. The next command finds a domain
+/// in one of the states, and what is `left` of it can be taken back.
+fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], prepare: impl Fn()) {
+    let mut at = 1;
+    loop {
+        prepare();
+        let ending = kill_at(&host.command(words), at);
+        // Whoever changes something next mends what was left half done.
+        host.ldm("set-domain failure-policy=ignore mars");
+        let told = format!("`{words}` killed at call {at}: {ending:?}");
+        let state = host.state("mars");
+        assert!(states.contains(&&*state), "{told}: {state}");
+        if matches!(ending, Ending::Itself { .. }) {
+            assert_eq!(state, states[1], "{told}");
+            break;
+        }
+        host.taken_back(&told);
+        at += 1 + at / 3;
+    }
+    assert!(at > 3, "`{words}` made only {at} calls");
+    host.taken_back(words);
+}
+
+/// A vtax that is killed while it binds, starts, stops or unbinds a domain leaves nothing that the next command doesn't
+/// remove or use.
 #[test]
-fn bind_killed_at_any_call_leaves_nothing_half() {
+fn a_command_killed_at_any_call_leaves_nothing_half() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-k");
     host.ldm("add-vsw vsw0 primary");
     host.add("mars");
-    let mut at = 1;
-    loop {
-        let ending = kill_at(&host.command("bind mars"), at);
-        if matches!(ending, Ending::Itself { .. }) {
-            break;
+    let bound = || drop(host.ldm("bind mars"));
+    let active = || {
+        bound();
+        host.ldm("start mars");
+    };
+    killed_at_any_call(&host, "bind mars", ["inactive", "bound"], || {});
+    killed_at_any_call(&host, "unbind mars", ["bound", "inactive"], bound);
+    killed_at_any_call(&host, "start mars", ["bound", "active"], bound);
+    killed_at_any_call(&host, "stop -f mars", ["active", "bound"], active);
+}
+
+/// The same for a virtual NIC that comes into a domain that runs, and goes: the domain has none that isn't in the
+/// configuration, and the same command or its opposite can follow.
+#[test]
+fn a_hot_plug_killed_at_any_call_leaves_no_nic_that_nobody_asked_for() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-h");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    host.ldm("bind mars");
+    host.ldm("start mars");
+    wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
+    let has_link = || host.links().contains("vnet2.1");
+    let is_wanted = || host.ldm("list-constraints --json mars").contains("\"net1\"");
+    let (add, remove) = ("add-vnet net1 vsw0 mars", "rm-vnet net1 mars");
+    for (words, before) in [(add, remove), (remove, add)] {
+        let mut at = 1;
+        loop {
+            let ending = kill_at(&host.command(words), at);
+            // Whoever changes a NIC next mends what was left half done.
+            host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
+            assert_eq!(host.state("mars"), "active");
+            assert!(is_wanted() || !has_link(), "`{words}` killed at call {at}: {ending:?}");
+            if matches!(ending, Ending::Itself { .. }) {
+                break;
+            }
+            host.try_ldm(words);
+            host.ldm(before);
+            assert_eq!(has_link(), before == add, "after `{words}` was killed at call {at}: {ending:?}");
+            at += 1 + at / 3;
         }
-        // Whatever is there, it is whole, or the next command removes it.
-        host.try_ldm("unbind mars");
-        assert_eq!(host.state("mars"), "inactive", "killed at call {at}: {ending:?}");
-        wait_until("no QEMU is left", || host.qemus().is_empty());
-        assert!(!host.links().contains("vnet2.0"), "killed at call {at}: {ending:?}");
-        at += 1 + at / 3;
+        assert_eq!(has_link(), words == add);
+        assert!(at > 3, "`{words}` made only {at} calls");
     }
-    assert!(at > 10, "it made only {at} calls");
-    assert_eq!(host.state("mars"), "bound");
 }
 
 #[test]

@@ -150,7 +150,8 @@ impl LdmHost {
         switch: &Name,
         change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
     ) -> Result<Exit, Stop> {
-        self.edit_live(change, |domains, was, now| domains.follow_switch(switch, was, now))
+        let is_there = |configuration: &Configuration| configuration.switches.contains_key(switch);
+        self.edit_live(is_there, change, |domains, was, now| domains.follow_switch(switch, was, now))
     }
 
     /// Makes a change of a domain's virtual NIC, on the host too.
@@ -160,7 +161,8 @@ impl LdmHost {
         vnet: &Name,
         change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
     ) -> Result<Exit, Stop> {
-        self.edit_live(change, |domains, was, now| {
+        let is_there = |configuration: &Configuration| configuration.vnet(domain, vnet).is_ok();
+        self.edit_live(is_there, change, |domains, was, now| {
             if domains.follow_vnet(domain, vnet, was, now)? == ChangeEffect::AtBoot {
                 tell!("{domain} gets this when it is started or boots again");
             }
@@ -170,20 +172,34 @@ impl LdmHost {
 
     /// Makes a change that the host follows at once. If the host refuses it, all stays as it was. For an ordinary user,
     /// who has no bound domains, only the configuration is changed.
+    ///
+    /// What is new is written before the host has it, and what goes is written when it is gone. So a domain has nothing that
+    /// the configuration doesn't have, whenever vtax is killed.
     fn edit_live(
         &self,
+        is_there: impl Fn(&Configuration) -> bool,
         change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
         follow: impl FnOnce(&Domains, &Configuration, &Configuration) -> Result<(), BindError>,
     ) -> Result<Exit, Stop> {
         let domains = if is_root() { Some(self.domains()?) } else { None };
         let locked = self.lock()?;
-        let mut state = locked.read(&self.id).or_infrastructure()?;
-        let was = state.configuration.clone();
+        let was = locked.read(&self.id).or_infrastructure()?;
+        let mut state = was.clone();
         change(&mut state.configuration).or_input()?;
-        if let Some(domains) = domains {
-            follow(&domains, &was, &state.configuration).map_err(blamed)?;
+        let is_new = !is_there(&was.configuration);
+        if is_new {
+            locked.write(&state).or_infrastructure()?;
         }
-        locked.write(&state).or_infrastructure()?;
+        if let Some(domains) = domains {
+            let followed = domains.clean().and_then(|()| follow(&domains, &was.configuration, &state.configuration));
+            if followed.is_err() && is_new {
+                locked.write(&was).or_infrastructure()?;
+            }
+            followed.map_err(blamed)?;
+        }
+        if !is_new {
+            locked.write(&state).or_infrastructure()?;
+        }
         Ok(Exit::Done)
     }
 
