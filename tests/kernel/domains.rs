@@ -254,7 +254,7 @@ fn a_command_killed_at_any_call_leaves_nothing_half() {
 #[test]
 fn a_hot_plug_killed_at_any_call_leaves_no_nic_that_nobody_asked_for() {
     let bench = Bench::new();
-    let host = Host::new(&bench, "t-ldm-h");
+    let host = Host::new(&bench, "t-ldm-plug");
     host.ldm("add-vsw vsw0 primary");
     host.add("mars");
     host.ldm("bind mars");
