@@ -163,23 +163,46 @@ fn a_domain_is_bound_runs_and_goes() {
     assert!(!host.links().contains("vsw0"));
 }
 
+/// What becomes of venus when the QEMU of its master is killed, with each failure policy.
 #[test]
 fn a_domain_that_dies_acts_on_those_that_depend_on_it() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-m");
+    host.ldm("add-vcc console primary");
     host.ldm("add-vsw vsw0 primary");
     for domain in ["mars", "venus"] {
         host.add(domain);
     }
-    host.ldm("set-domain failure-policy=stop mars");
     host.ldm("set-domain master=mars venus");
     host.ldm("bind mars venus");
-    host.ldm("start mars");
     host.ldm("start venus");
-    assert_eq!(host.state("venus"), "active");
-    kill(host.qemu("mars"));
-    wait_until("mars and venus have stopped", || host.state("mars") == "bound" && host.state("venus") == "bound");
-    wait_until("both have a QEMU that waits", || host.qemus().len() == 2);
+    let is_up = || host.domain("venus")["flags"]["running"] == "normal";
+    let panics = || {
+        let log = fs::read_to_string(host.folder().join("venus/console.log")).expect("a log");
+        log.matches("Kernel panic - not syncing: NMI").count()
+    };
+    // Has it been booted anew, has it panicked, and does it run?
+    for (policy, boots, count, state) in [
+        ("ignore", false, 0, "active"),
+        ("reset", true, 0, "active"),
+        ("panic", true, 1, "active"),
+        ("stop", true, 1, "bound"),
+    ] {
+        wait_until("the system in venus speaks up", is_up);
+        let before = host.qemu("venus");
+        host.ldm(&format!("set-domain failure-policy={policy} mars"));
+        host.ldm("start mars");
+        kill(host.qemu("mars"));
+        wait_until("mars has stopped, and has a QEMU that waits", || {
+            host.state("mars") == "bound" && host.qemus().len() == 2
+        });
+        if boots {
+            wait_until("venus has another QEMU", || host.qemus().len() == 2 && host.qemu("venus") != before);
+        }
+        assert_eq!(host.qemu("venus") != before, boots, "{policy}");
+        wait_until("venus is as it should be", || host.state("venus") == state);
+        wait_until("its console says why", || panics() == count);
+    }
 }
 
 #[test]

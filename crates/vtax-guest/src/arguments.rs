@@ -252,6 +252,8 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
         "loglevel=4",
         // At a panic the kernel restarts at once, and QEMU is told to end instead of restarting.
         "panic=-1",
+        // So that a failure policy of logical domains can stop a guest with a panic.
+        "unknown_nmi_panic",
         "reboot=t",
         "net.ifnames=0",
         "random.trust_cpu=on",
