@@ -349,6 +349,33 @@ fn consoles_are_reached_by_telnet() {
     assert_eq!(host.domain("pluto")["console"]["port"], 5044);
 }
 
+/// Whom a console service is for: it asks the kernel who is at the other end. Who isn't named any more has to go.
+#[test]
+fn consoles_are_for_the_users_that_a_service_names() {
+    const NOT_ALLOWED: &str = "You may not use this console group.";
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-u");
+    host.ldm("add-vcc users=daemon console primary");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    host.ldm("bind mars");
+    assert!(host.refused("set-vcc users=daemon,daemno console").contains("this host has no user `daemno`"));
+    // It says who it is at once, and ends a second later.
+    let connect = |user: &str| {
+        let words = format!("sleep 2 | setpriv --reuid {user} --clear-groups busybox nc 127.0.0.1 5000");
+        let output = bench.vtax(&["lab", "exec", "t-ldm-u", "sut", "--", "sh", "-c", &words]);
+        // Telnet's own commands are no text.
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    wait_until("the service lets daemon in", || connect("daemon").contains("Connecting to console"));
+    assert!(connect("root").contains(NOT_ALLOWED));
+    host.ldm("set-vcc users=root console");
+    wait_until("the service lets root in", || connect("root").contains("Connecting to console"));
+    assert!(connect("daemon").contains(NOT_ALLOWED));
+    host.ldm("set-vcc users= console");
+    wait_until("the service lets everybody in", || connect("daemon").contains("Connecting to console"));
+}
+
 /// A journal that can't be read is no reason to leave what it says, nor to refuse the domain for ever.
 #[test]
 fn a_damaged_journal_is_set_aside_and_what_it_says_is_found_by_marks() {

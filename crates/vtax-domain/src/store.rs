@@ -12,6 +12,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -69,6 +70,11 @@ impl DomainStore {
     /// Its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// When what is kept was changed the last time. None if nothing is kept yet.
+    pub fn changed(&self) -> Option<SystemTime> {
+        fs::metadata(self.folder.join(STATE)).and_then(|found| found.modified()).ok()
     }
 
     /// What is kept. `host` is what tells this host from others, for a store that is new.

@@ -22,7 +22,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 pub use self::{
     configuration::Configuration,
-    console::{ConsoleService, PortRange, VirtualConsole},
+    console::{ConsoleService, PortRange, UserName, VirtualConsole},
     dependencies::{DependencyKind, DomainDependency},
     error::DomainError,
     switch::{NewSwitch, Switch, SwitchChange},

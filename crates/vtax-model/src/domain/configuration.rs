@@ -1,12 +1,12 @@
 //! All that the user has asked for, and the changes to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     AltMac, ConsoleService, Constraints, CpuDemand, DomainError, FailurePolicy, NewSwitch, NewVnet, PRIMARY, PortRange,
-    Switch, SwitchChange, Variable, VirtualConsole, VirtualNic, VnetChange,
+    Switch, SwitchChange, UserName, Variable, VirtualConsole, VirtualNic, VnetChange,
 };
 use crate::{
     guest::{GuestSize, Mac},
@@ -50,7 +50,7 @@ impl Configuration {
             all.add_domain(name)?;
         }
         for (name, service) in &self.consoles {
-            all.add_console_service(name, &service.domain, service.ports)?;
+            all.add_console_service(name, service.clone())?;
         }
         for (name, switch) in self.switches {
             all.add_switch(NewSwitch::of(name, switch))?;
@@ -348,21 +348,31 @@ impl Configuration {
     }
 
     /// Adds a console service.
-    pub fn add_console_service(&mut self, name: &Name, domain: &Name, ports: PortRange) -> Result<(), DomainError> {
-        self.service_domain(domain)?;
+    pub fn add_console_service(&mut self, name: &Name, service: ConsoleService) -> Result<(), DomainError> {
+        self.service_domain(&service.domain)?;
         if self.consoles.contains_key(name) {
             return Err(DomainError::Exists { what: "console service", name: name.clone() });
         }
-        self.check_ports(name, ports)?;
-        self.consoles.insert(name.clone(), ConsoleService { domain: domain.clone(), ports });
+        self.check_ports(name, service.ports)?;
+        self.consoles.insert(name.clone(), service);
         Ok(())
     }
 
-    /// Changes the ports of a console service.
-    pub fn set_console_service(&mut self, name: &Name, ports: PortRange) -> Result<(), DomainError> {
-        self.console_service(name)?;
-        self.check_ports(name, ports)?;
-        self.consoles.get_mut(name).expect("it exists").ports = ports;
+    /// Changes a console service: the ports that it may take, and who may use its consoles (if nobody is named, everybody).
+    /// Only what is present is changed.
+    pub fn set_console_service(
+        &mut self,
+        name: &Name,
+        ports: Option<PortRange>,
+        users: Option<BTreeSet<UserName>>,
+    ) -> Result<(), DomainError> {
+        let mut service = self.console_service(name)?.clone();
+        service.ports = ports.unwrap_or(service.ports);
+        self.check_ports(name, service.ports)?;
+        if let Some(users) = users {
+            service.users = Some(users).filter(|users| !users.is_empty());
+        }
+        self.consoles.insert(name.clone(), service);
         Ok(())
     }
 

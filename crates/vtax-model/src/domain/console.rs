@@ -1,6 +1,6 @@
 //! Consoles of domains, and the services by which they are reached.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
@@ -9,12 +9,44 @@ use super::DomainError;
 use crate::topology::Name;
 
 /// A console service (vcc): it listens at one port for each group of consoles.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsoleService {
     /// The domain that it runs in.
     pub domain: Name,
     /// The ports that it may take.
     pub ports: PortRange,
+    /// Who may use its consoles: these users of the host; if absent, all of them.
+    #[serde(default)]
+    pub users: Option<BTreeSet<UserName>>,
+}
+
+/// The name of a user of the host, as POSIX has it for every system: letters, digits, `.`, `_` and `-`, which isn't the
+/// first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
+pub struct UserName(String);
+
+impl UserName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for UserName {
+    type Err = DomainError;
+
+    fn from_str(text: &str) -> Result<UserName, DomainError> {
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+        let is_name = !text.is_empty() && text.len() <= 32 && !text.starts_with('-') && text.chars().all(allowed);
+        is_name.then(|| UserName(text.to_owned())).ok_or_else(|| DomainError::value("users", text, "names of users"))
+    }
+}
+
+impl fmt::Display for UserName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// How the console of a domain is reached.

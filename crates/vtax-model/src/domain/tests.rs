@@ -3,6 +3,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::{guest::Mac, units::Mtu, vf::Vlan};
 
+fn console_service(ports: PortRange) -> ConsoleService {
+    ConsoleService { domain: name(PRIMARY), ports, users: None }
+}
+
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
@@ -88,7 +92,7 @@ fn a_vnet_has_the_mtu_and_vlan_of_its_switch_unless_it_has_its_own() {
 #[test]
 fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
     let mut all = planets();
-    all.add_console_service(&name("console"), &name(PRIMARY), PortRange::USUAL).expect("it is new");
+    all.add_console_service(&name("console"), console_service(PortRange::USUAL)).expect("it is new");
     let console = |group: &str, port| VirtualConsole { service: None, group: Some(name(group)), port };
     all.set_console(&name("mars"), console("planets", Some(5002))).expect("it is free");
     let before = all.clone();
@@ -114,8 +118,9 @@ fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
         Box::new(|all| all.add_vnet(vnet("net1", "admin-wsv", "mars", VnetChange::default()))),
         Box::new(|all| all.add_vnet(vnet("net1", "admin-vsw", "mars", id(0)))),
         Box::new(|all| all.add_vnet(vnet("net1", "admin-vsw", "mars", id(16)))),
-        Box::new(|all| all.add_console_service(&name("other"), &name(PRIMARY), "5100-5300".parse()?)),
-        Box::new(|all| all.set_console_service(&name("console"), "5100-5000".parse()?)),
+        Box::new(|all| all.add_console_service(&name("other"), console_service("5100-5300".parse()?))),
+        Box::new(|all| all.set_console_service(&name("console"), Some("5100-5000".parse()?), None)),
+        Box::new(|all| all.set_console_service(&name("console"), None, Some([": passwd".parse::<UserName>()?].into()))),
         Box::new(|all| all.set_console(&name("venus"), console("venus", Some(5002)))),
         Box::new(|all| all.set_console(&name("venus"), console("venus", Some(80)))),
         Box::new(|all| all.set_masters(&name("venus"), vec![name("mars"); 5])),

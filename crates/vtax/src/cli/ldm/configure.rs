@@ -6,8 +6,8 @@ use miette::miette;
 use vtax_domain::ConfigName;
 use vtax_model::{
     domain::{
-        AltMac, Configuration, CpuDemand, DomainError, FailurePolicy, LinkProp, NewSwitch, NewVnet, PortRange,
-        SwitchChange, Variable, VirtualConsole, VnetChange,
+        AltMac, Configuration, ConsoleService, CpuDemand, DomainError, FailurePolicy, LinkProp, NewSwitch, NewVnet,
+        PortRange, SwitchChange, UserName, Variable, VirtualConsole, VnetChange,
     },
     spelling::there_are,
     topology::Name,
@@ -17,6 +17,7 @@ use vtax_model::{
 
 use super::{
     host::LdmHost,
+    vntsd,
     words::{Grammar, LdmWords},
 };
 use crate::exit::{Blamed, Exit, Stop};
@@ -28,8 +29,8 @@ const ADD_VSW: Grammar =
     Grammar::new("add-vsw", &["net-dev", "mac-addr", "mtu", "default-vlan-id", "pvid", "vid"], &["SWITCH", "DOMAIN"]);
 const SET_VSW: Grammar =
     Grammar::new("set-vsw", &["net-dev", "mac-addr", "mtu", "pvid", "vid"], &["SWITCH", "DOMAIN"]).or_one_less();
-const ADD_VCC: Grammar = Grammar::new("add-vcc", &["port-range"], &["SERVICE", "DOMAIN"]);
-const SET_VCC: Grammar = Grammar::new("set-vcc", &["port-range"], &["SERVICE"]);
+const ADD_VCC: Grammar = Grammar::new("add-vcc", &["port-range", "users"], &["SERVICE", "DOMAIN"]);
+const SET_VCC: Grammar = Grammar::new("set-vcc", &["port-range", "users"], &["SERVICE"]);
 const SET_VCONS: Grammar = Grammar::new("set-vcons", &["port", "group", "service"], &["DOMAIN"]);
 const SET_DOMAIN: Grammar = Grammar::new("set-domain", &["failure-policy", "master"], &["DOMAIN"]);
 
@@ -186,15 +187,28 @@ pub(super) fn add_console_service(host: &LdmHost, words: &[String]) -> Result<Ex
     let words = ADD_VCC.read(words)?;
     let (name, domain): (Name, Name) = (words.name(0)?, words.name(1)?);
     let ports = words.property("port-range")?.unwrap_or(PortRange::USUAL);
-    edit(host, |all| all.add_console_service(&name, &domain, ports))
+    let users = users(&words)?.filter(|users| !users.is_empty());
+    edit(host, |all| all.add_console_service(&name, ConsoleService { domain, ports, users }))
 }
 
 pub(super) fn set_console_service(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_VCC.read(words)?;
     words.some_property()?;
     let name: Name = words.name(0)?;
-    let ports = words.property("port-range")?.unwrap_or(PortRange::USUAL);
-    edit(host, |all| all.set_console_service(&name, ports))
+    let (ports, users) = (words.property("port-range")?, users(&words)?);
+    edit(host, |all| all.set_console_service(&name, ports, users))
+}
+
+/// Who may use the consoles of a service. Each has to be a user of this host.
+fn users(words: &LdmWords<'_>) -> Result<Option<BTreeSet<UserName>>, Stop> {
+    let Some(users) = words.list::<UserName>("users")? else { return Ok(None) };
+    match users.iter().find(|user| vntsd::user_id(user).is_none()) {
+        Some(nobody) => Err(Stop::input(miette!(
+            code = "no-such-user",
+            "users: this host has no user `{nobody}`; see getent passwd"
+        ))),
+        None => Ok(Some(users.into_iter().collect())),
+    }
 }
 
 pub(super) fn remove_console_service(host: &LdmHost, name: &Name) -> Result<Exit, Stop> {

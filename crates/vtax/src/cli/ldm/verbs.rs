@@ -222,14 +222,14 @@ pub(crate) enum ConfigureVerb {
     },
     /// Add a console service
     #[command(
-        override_usage = "vtax ldm add-vcc [port-range=FIRST-LAST] SERVICE primary",
+        override_usage = "vtax ldm add-vcc [port-range=FIRST-LAST] [users=USER,…] SERVICE primary",
         name = "add-vcc",
         visible_alias = "add-vconscon"
     )]
     AddVcc(Words),
-    /// Change the ports of a console service
+    /// Change a console service: its ports, and which users of this host may use its consoles
     #[command(
-        override_usage = "vtax ldm set-vcc port-range=FIRST-LAST SERVICE",
+        override_usage = "vtax ldm set-vcc [port-range=FIRST-LAST] [users=[USER,…]] SERVICE",
         name = "set-vcc",
         visible_alias = "set-vconscon"
     )]

@@ -1,9 +1,10 @@
 //! `vtax ldm vntsd`: the console service of bound domains.
 
 use std::{
+    collections::BTreeSet,
     fs,
     os::unix::process::CommandExt,
-    process::Stdio,
+    process::{Command, Stdio},
     sync::Arc,
     thread,
     time::{Duration, Instant, SystemTime},
@@ -15,7 +16,13 @@ use vtax_console::{
     ServerEvent,
 };
 use vtax_domain::{BoundDomain, Domains};
-use vtax_model::{foreign::ForeignText, topology::Name, units::Span};
+use vtax_model::{
+    domain::{Configuration, UserName},
+    foreign::ForeignText,
+    topology::Name,
+    units::Span,
+};
+use vtax_sys::netlink::UserId;
 
 use super::host::{LdmHost, own_program};
 use crate::exit::{Blamed, Exit, Stop};
@@ -49,7 +56,7 @@ pub(super) fn vntsd(host: &LdmHost, args: &VntsdArgs) -> Result<Exit, Stop> {
     let bounds = Bounds { idle: args.idle.map(|span| span.0), ..Bounds::default() };
     let server = ConsoleServer::start(&host_name(), bounds, Arc::new(Caretaker { domains: domains.clone() }));
     let server = server.or_infrastructure()?;
-    let mut consoles = BoundConsoles { domains, changed: None, groups: Vec::new(), idle_since: None };
+    let mut consoles = BoundConsoles { host, domains, changed: (None, None), groups: Vec::new(), idle_since: None };
     while !(consoles.are_gone() && args.while_bound) {
         match consoles.change().map(ConsoleTable::new) {
             Some(Ok(table)) => server.replace(table),
@@ -74,28 +81,31 @@ pub(super) fn start_beside(host: &LdmHost) -> Result<(), Stop> {
     })
 }
 
-/// The consoles of the bound domains. The journals are read again only when one has come or gone.
-struct BoundConsoles {
+/// The consoles of the bound domains. The journals and the configuration are read again only when they have changed.
+struct BoundConsoles<'a> {
+    host: &'a LdmHost,
     domains: Domains,
-    changed: Option<SystemTime>,
+    /// When a domain came or went, and when the configuration was changed.
+    changed: (Option<SystemTime>, Option<SystemTime>),
     groups: Vec<ConsoleGroup>,
     /// Since when no domain is bound.
     idle_since: Option<Instant>,
 }
 
-impl BoundConsoles {
+impl BoundConsoles<'_> {
     /// The groups, if they are others than before. While the journals can't be read, they are as before.
     fn change(&mut self) -> Option<Vec<ConsoleGroup>> {
-        let changed = self.domains.changed();
+        let changed = (self.domains.changed(), self.host.store().changed());
         // A domain that has just come has its QEMU a moment later.
-        let is_fresh = changed.is_none_or(|at| at.elapsed().is_ok_and(|age| age < SETTLED));
+        let is_fresh = changed.0.is_none_or(|at| at.elapsed().is_ok_and(|age| age < SETTLED));
         if self.changed == changed && !is_fresh {
             return None;
         }
         let bound = self.domains.bound().ok()?;
         self.changed = changed;
         self.idle_since = bound.is_empty().then(|| self.idle_since.unwrap_or_else(Instant::now));
-        let groups = groups(&bound, &self.domains);
+        let configuration = self.host.read().ok()?.configuration;
+        let groups = groups(&bound, &self.domains, &configuration);
         let is_new = groups != self.groups;
         self.groups = groups;
         is_new.then(|| self.groups.clone())
@@ -106,7 +116,7 @@ impl BoundConsoles {
     }
 }
 
-fn groups(bound: &[BoundDomain], domains: &Domains) -> Vec<ConsoleGroup> {
+fn groups(bound: &[BoundDomain], domains: &Domains, configuration: &Configuration) -> Vec<ConsoleGroup> {
     let mut groups: Vec<ConsoleGroup> = Vec::new();
     for domain in bound {
         let (Some(place), Some(serial)) = (&domain.bindings.console, domain.console_socket()) else { continue };
@@ -121,12 +131,29 @@ fn groups(bound: &[BoundDomain], domains: &Domains) -> Vec<ConsoleGroup> {
             None => groups.push(ConsoleGroup {
                 name: GroupName { service: place.service.clone(), name: place.group.clone() },
                 port: place.port,
-                access: ConsoleAccess::Everybody,
+                access: access(configuration, &place.service),
                 consoles: vec![console],
             }),
         }
     }
     groups
+}
+
+/// Who may use the consoles of a service. A user who is named and doesn't exist any more is nobody.
+fn access(configuration: &Configuration, service: &Name) -> ConsoleAccess {
+    match configuration.consoles.get(service).and_then(|service| service.users.as_ref()) {
+        Some(users) => ConsoleAccess::Users(users.iter().filter_map(user_id).collect::<BTreeSet<_>>()),
+        None => ConsoleAccess::Everybody,
+    }
+}
+
+/// The number of a user of this host, if there is such a user. A program that is linked statically can't load what reads
+/// the users of a directory service (nsswitch.conf(5)), so `getent` is asked.
+pub(super) fn user_id(name: &UserName) -> Option<UserId> {
+    let output = Command::new("getent").args(["passwd", "--", name.as_str()]).stdin(Stdio::null()).output().ok()?;
+    let line = String::from_utf8(output.stdout).ok()?;
+    let mut fields = line.lines().next()?.split(':');
+    (fields.next()? == name.as_str()).then(|| fields.nth(1)?.parse().ok().map(UserId)).flatten()
 }
 
 /// Does for the console server what only who runs the domains can.

@@ -1,6 +1,6 @@
 //! What domains are to have, resource by resource.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use clap::ValueEnum;
 use strum::VariantArray;
@@ -8,7 +8,6 @@ use vtax_domain::{Bindings, DomainRow};
 use vtax_model::{
     domain::{Configuration, Constraints, CpuDemand, PRIMARY, Switch, VirtualNic},
     topology::Name,
-    vf::Vlan,
 };
 
 use super::layout;
@@ -146,8 +145,8 @@ fn vlans(vnet: &VirtualNic, switch: Option<&Switch>) -> String {
     format!("{pvid}|--|{}", if vids.is_empty() { "--" } else { &vids })
 }
 
-fn list<'a>(vlans: impl Iterator<Item = &'a Vlan>) -> String {
-    vlans.map(Vlan::to_string).collect::<Vec<_>>().join(",")
+fn list<'a, T: Display + 'a>(values: impl Iterator<Item = &'a T>) -> String {
+    values.map(T::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn console(name: &Name, domain: &Constraints, all: &Configuration) -> String {
@@ -212,9 +211,10 @@ fn parseable_vnet(vnet: &VirtualNic, all: &Configuration) -> String {
 pub(super) fn services(all: &Configuration) -> String {
     let mut text = String::new();
     if !all.consoles.is_empty() {
-        text += "VCC\n    NAME             LDOM             PORT-RANGE\n";
+        text += "VCC\n    NAME             LDOM             PORT-RANGE    USERS\n";
         for (name, service) in &all.consoles {
-            let _ = writeln!(text, "    {name:<16} {:<16} {}", service.domain, service.ports);
+            let users = service.users.as_ref().map_or("all".to_owned(), |users| list(users.iter()));
+            let _ = writeln!(text, "    {name:<16} {:<16} {:<13} {users}", service.domain, service.ports.to_string());
         }
         text.push('\n');
     }
