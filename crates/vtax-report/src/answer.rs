@@ -120,8 +120,17 @@ impl<'a> Effects<'a> {
         rows.retain(|(row, effects)| wanted(*row) && !effects.is_empty());
         rows.sort_by(|(_, one), (_, other)| size(other).total_cmp(&size(one)));
         let (quiet, told): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, effects)| effects.iter().all(is_quiet));
-        let mut lines: Vec<String> = told.iter().map(|(row, effects)| format!("{row}: {}", of_row(effects))).collect();
+        let (noisy, told): (Vec<_>, Vec<_>) = told.into_iter().partition(|(_, effects)| effects.iter().all(is_noisy));
+        let line = |row: &Row, effects: &[&Effect<'_>]| format!("{row}: {}", of_row(effects));
+        let mut lines: Vec<String> = told.iter().map(|(row, effects)| line(row, effects)).collect();
         lines.extend(of_quiet(&quiet));
+        match &noisy[..] {
+            [(row, effects)] => lines.push(line(row, effects)),
+            several => lines.extend(
+                words::list(several.iter().map(|(row, _)| row.to_string()), ", ")
+                    .map(|rows| format!("{rows}: too noisy to tell")),
+            ),
+        }
         lines
     }
 
@@ -194,6 +203,10 @@ fn size(effects: &[&Effect<'_>]) -> f64 {
 
 fn is_quiet(effect: &&Effect<'_>) -> bool {
     effect.tax.verdict == Verdict::NoneLarger
+}
+
+fn is_noisy(effect: &&Effect<'_>) -> bool {
+    effect.tax.verdict == Verdict::TooNoisy
 }
 
 /// `RTT +27 % [+25, +29] (TCP), +37 % [+36, +38] (UDP); bandwidth …`

@@ -151,6 +151,20 @@ fn the_answer_is_first() {
     }
 }
 
+/// A study with 24 rows of which nothing could be told printed 24 such lines.
+#[test]
+fn rows_of_which_nothing_can_be_told_share_a_line() {
+    let mut document = analyse(&built_in("demo"));
+    for record in
+        document.cells.iter_mut().filter(|record| ["bridge", "macvlan"].contains(&&*record.cell.row.to_string()))
+    {
+        record.taxes.iter_mut().for_each(|tax| tax.verdict = vtax_stats::Verdict::TooNoisy);
+    }
+    let text = render(&document, &TERMINAL);
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("- ") && line.contains("too noisy")).collect();
+    assert_eq!(lines, ["- bridge, macvlan: too noisy to tell"]);
+}
+
 /// It printed 127 lines at 100 columns, and of the figures one in five.
 #[test]
 fn the_demo_is_short_and_fits_into_80_columns() {
