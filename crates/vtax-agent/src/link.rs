@@ -280,6 +280,8 @@ fn verb(request: &Request) -> &'static str {
         Request::Tune(TuningOrder::Keep { .. }) => "keep changes",
         Request::Tune(TuningOrder::Revert { .. } | TuningOrder::RevertAll) => "bring settings back",
         Request::Attach { .. } => "set up its link",
+        Request::Lend { .. } => "take an address",
+        Request::TakeBack => "give its addresses back",
         Request::Run(_) => "run a program",
         Request::More { .. } => "send more of a program's outputs",
         Request::Signal { .. } => "signal a program",

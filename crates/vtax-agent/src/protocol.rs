@@ -116,6 +116,11 @@ pub enum Request {
     /// Set up a link of the agent's guest. If it is set up again with another MTU or more addresses, only
     /// these change. It is a session until the link has a carrier. Answer: [`Reply::Link`].
     Attach { session: SessionId, attachment: LinkSetup },
+    /// Give a link of the agent's guest an address, until [`Request::TakeBack`] or the end of the conversation. It is a
+    /// session until the link has a carrier. Answer: [`Reply::Link`].
+    Lend { session: SessionId, loan: AddressLoan },
+    /// Take back all that was lent. Answer: [`Reply::Done`].
+    TakeBack,
     /// Run a program in the agent's guest, in its own process group. It is a session until the program has
     /// ended. Answer: [`Reply::Ran`], and before that [`CallOutcome::Output`]s if there is a window.
     Run(ProgramSpec),
@@ -164,6 +169,16 @@ pub struct LinkSetup {
     pub mtu: Mtu,
     /// The addresses to add. IPv6 is off if none of them is an IPv6 address.
     pub addresses: Vec<IpNet>,
+}
+
+/// An address for a link of a guest. A link that is off is switched on as long as it has the address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddressLoan {
+    /// The link's hardware address, written `02:00:5e:10:00:01`.
+    pub mac: String,
+    /// The address.
+    pub address: IpNet,
 }
 
 /// How long a program may run if [`Request::Run`] doesn't say.
@@ -355,6 +370,9 @@ pub struct AgentFacts {
 #[expect(missing_docs, reason = "the names say it")]
 pub struct LinkAddress {
     pub link: ForeignText,
+    /// The hardware address of the interface, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<ForeignText>,
     pub address: IpAddr,
     pub prefix: u8,
     /// Whether the interface is on and has a carrier.

@@ -8,6 +8,7 @@ mod attach;
 mod desk;
 mod engine;
 mod facts;
+mod loan;
 mod orders;
 mod program;
 mod session;

@@ -18,6 +18,7 @@ impl Domains {
     /// Removes what a killed vtax has left half done. The caller holds the store's lock, so nobody is at work.
     pub fn clean(&self) -> Result<(), BindError> {
         self.clean_damaged()?;
+        self.clean_loans()?;
         for bound in self.bound()?.into_iter().filter(|bound| bound.is_abandoned) {
             self.mend(bound.name())?;
         }

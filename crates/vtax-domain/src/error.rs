@@ -13,6 +13,8 @@ use vtax_model::{
 };
 use vtax_sys::SysError;
 
+use crate::switch_port::PortsApart;
+
 /// Why a domain can't be bound, started, stopped or unbound.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
@@ -91,6 +93,37 @@ pub enum BindError {
     #[error(transparent)]
     #[diagnostic(code("not-unbound"))]
     UndoBatch(#[from] Box<UndoBatchError<BindError>>),
+    #[error("{domain} has no virtual NIC; give it one (vtax ldm add-vnet NAME SWITCH {domain}), and start it anew")]
+    #[diagnostic(code("no-shared-switch"))]
+    NoNic { domain: Name },
+    #[error(
+        "{domain} doesn't have the vnet {vnet} yet, or not any more: it gets what was changed when it boots again; stop and start it"
+    )]
+    #[diagnostic(code("domain-state"))]
+    PendingNic { vnet: Name, domain: Name },
+    #[error(
+        "{} is at the switch {}, and {} at {}: no frame gets from one to the other; give one of them a vnet at the other's \
+         switch: {}",
+        .0.one, .0.one_switch, .0.other, .0.other_switch, .0.remedy
+    )]
+    #[diagnostic(code("no-shared-switch"))]
+    NoSharedSwitch(Box<PortsApart>),
+    #[error(
+        "{} is in VLAN {} of the switch {}, and {} in VLAN {}: no frame gets from one to the other; name other vnets, or put \
+         both into one VLAN: {}",
+        .0.one, .0.one_vlan, .0.one_switch, .0.other, .0.other_vlan, .0.remedy
+    )]
+    #[diagnostic(code("no-shared-vlan"))]
+    VlansApart(Box<PortsApart>),
+    #[error(
+        "198.18.0.0/15 has no network of two addresses that the ends don't use or route to; give them addresses of one \
+         network, and vtax measures on these"
+    )]
+    #[diagnostic(code("no-free-addresses"))]
+    NoFreeNet,
+    #[error("{object}: {error}")]
+    #[diagnostic(code("kernel"))]
+    Lend { object: String, error: Box<ExecuteError<BindError>> },
     #[error("{domain}: its supervisor {why}")]
     #[diagnostic(code("no-supervisor"))]
     Supervisor { domain: Name, why: String },
@@ -124,6 +157,10 @@ impl BindError {
                 | LinkInUse { .. }
                 | LinkMtu { .. }
                 | LinkName { .. }
+                | NoNic { .. }
+                | PendingNic { .. }
+                | NoSharedSwitch(_)
+                | VlansApart(_)
         )
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, path::PathBuf};
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use vtax_guest::{
     launch::{Launch, NicLaunch},
@@ -60,6 +61,8 @@ pub(crate) enum DomainStep {
         port: u32,
         nic: Box<NicLaunch>,
     },
+    /// Gives a link of the host an address for a measurement.
+    LendAddress { link: String, net: IpNet },
     /// Starts QEMU with its CPUs stopped, and pins its threads.
     StartGuest {
         launch: Box<Launch>,
@@ -105,6 +108,7 @@ impl Step for DomainStep {
             }
             DomainStep::LimitTap { tap, through, mark, limit } => site.limit(tap, through, mark, limit),
             DomainStep::PlugNic { launch, process, port, nic } => site.plug(launch, process, *port, nic),
+            DomainStep::LendAddress { link, net } => site.add_address(link, *net),
             DomainStep::StartGuest { launch, pins } => site.start_guest(launch, pins),
         }
     }
@@ -123,6 +127,7 @@ impl Step for DomainStep {
             }
             DomainStep::LimitTap { tap, through, mark, .. } => site.remove_limit(tap, through, mark, receipt),
             DomainStep::PlugNic { launch, process, port, .. } => site.unplug(launch, process, *port),
+            DomainStep::LendAddress { net, .. } => site.remove_address(*net),
             DomainStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
         }
     }
@@ -137,6 +142,7 @@ impl fmt::Display for DomainStep {
             DomainStep::CreateTap { link, switch, mtu, .. } => write!(f, "tap {link}, port of {switch}, mtu {mtu}"),
             DomainStep::LimitTap { tap, limit, .. } => write!(f, "limit of {tap}: {}", limit.rate),
             DomainStep::PlugNic { launch, port, .. } => write!(f, "NIC in slot {port} of {}", launch.name),
+            DomainStep::LendAddress { link, net } => write!(f, "address {net} of {link}"),
             DomainStep::StartGuest { launch, .. } => write!(f, "QEMU of {}", launch.name),
         }
     }

@@ -35,7 +35,7 @@ mod source;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use domain::{DomainNic, DomainRecord};
+pub use domain::{DomainKeeper, DomainNic, DomainRecord};
 pub use environment::{EmulatedServer, Environment, IdleFacts, IdleState};
 pub use experience::{Experience, Forecast, Resolution, Unreachable};
 pub use extend::ExtendError;

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use vtax_model::units::{ByteSize, Span};
 
 use super::{AgentError, AgentLink, PendingReply};
-use crate::protocol::{Attached, CallOutcome, LinkSetup, ProgramSpec, Ran, Reply, Request, SessionId, Signal, Stream};
+use crate::protocol::{
+    AddressLoan, Attached, CallOutcome, LinkSetup, ProgramSpec, Ran, Reply, Request, SessionId, Signal, Stream,
+};
 
 /// How long an agent takes to report that a link doesn't exist or has no carrier, with a margin.
 const ATTACHED: Duration = Duration::from_secs(20);
@@ -25,6 +27,23 @@ impl AgentLink {
         match self.call(request)?.wait(ATTACHED)? {
             Reply::Link(attached) => Ok(attached),
             _ => Err(self.odd("set up its link")),
+        }
+    }
+
+    /// Gives a link of the guest an address for as long as this link lasts, and waits until it has a carrier.
+    pub fn lend(&self, loan: &AddressLoan) -> Result<Attached, AgentError> {
+        let request = Request::Lend { session: self.new_session(), loan: loan.clone() };
+        match self.call(request)?.wait(ATTACHED)? {
+            Reply::Link(attached) => Ok(attached),
+            _ => Err(self.odd("take an address")),
+        }
+    }
+
+    /// Takes back all that was lent.
+    pub fn take_back(&self) -> Result<(), AgentError> {
+        match self.call(Request::TakeBack)?.wait(ATTACHED)? {
+            Reply::Done => Ok(()),
+            _ => Err(self.odd("give its addresses back")),
         }
     }
 

@@ -56,15 +56,24 @@ impl From<AttachError> for Fault {
 pub(super) fn attach(wanted: &LinkSetup, cancel: &Cancel) -> Result<Attached, AttachError> {
     let mac: MacAddr = wanted.mac.parse()?;
     let mut kernel = Rtnl::open()?;
-    let link = await_some(cancel, || find(&mut kernel, mac))?;
-    let link = match link {
-        Some(link) => link,
-        None => return Err(AttachError::NoLink { mac, present: listed(&kernel.links()?) }),
-    };
+    let link = existing(&mut kernel, mac, cancel)?;
     allow_ipv6(&link.name, wanted.addresses.iter().any(|net| net.addr().is_ipv6()))?;
     change(&mut kernel, &link, wanted.mtu.get())?;
     add_addresses(&mut kernel, link.index, &wanted.addresses)?;
-    let carried = await_some(cancel, || carrier(&mut kernel, link.index))?;
+    carried(&mut kernel, &link, mac, cancel)
+}
+
+/// Waits for the link with this address.
+pub(super) fn existing(kernel: &mut Rtnl, mac: MacAddr, cancel: &Cancel) -> Result<Link, AttachError> {
+    match await_some(cancel, || find(kernel, mac))? {
+        Some(link) => Ok(link),
+        None => Err(AttachError::NoLink { mac, present: listed(&kernel.links()?) }),
+    }
+}
+
+/// Waits until the link has a carrier, and describes it.
+pub(super) fn carried(kernel: &mut Rtnl, link: &Link, mac: MacAddr, cancel: &Cancel) -> Result<Attached, AttachError> {
+    let carried = await_some(cancel, || carrier(kernel, link.index))?;
     carried.ok_or_else(|| AttachError::NoCarrier { link: link.name.clone(), mac })?;
     Ok(Attached { name: link.name.to_string().into(), driver: nic::describe(&link.name).driver })
 }

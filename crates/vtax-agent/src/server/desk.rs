@@ -19,6 +19,7 @@ use super::{
     AgentRights, Parting,
     engine::{TestEngine, TestPart},
     facts,
+    loan::{LoanError, Loans},
     orders::{self, OrderSender, ProgramOrder},
     session::{self, Task},
     tuning::TuningThread,
@@ -55,6 +56,9 @@ enum OrderError {
     )]
     #[diagnostic(code("no-state-dir"))]
     NoTuning,
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Loan(#[from] LoanError),
     #[error("no descriptor for the program's session: {0}")]
     #[diagnostic(code("too-many-files"))]
     Descriptor(io::Error),
@@ -74,6 +78,7 @@ impl From<OrderError> for Fault {
         let kind = match error {
             OrderError::Misread(_) => FaultKind::BadRequest,
             OrderError::Session { .. } => FaultKind::Session,
+            OrderError::Loan(_) => FaultKind::System,
             OrderError::Unsendable(_) => FaultKind::Engine,
             _ => FaultKind::Refused,
         };
@@ -108,6 +113,8 @@ pub(super) struct SessionOwner<W> {
     sessions: BTreeMap<SessionId, Session>,
     /// Started with the first order to tune.
     tuning: Option<TuningThread>,
+    /// Addresses that links have for this conversation.
+    loans: Loans,
 }
 
 /// A session that runs, or that has ended before anyone asked for its outcome.
@@ -149,7 +156,8 @@ impl<W: Write> SessionOwner<W> {
         standing: AgentRights,
         events: SyncSender<OwnerEvent>,
     ) -> Self {
-        SessionOwner { writer, engine: Arc::new(engine), standing, events, sessions: BTreeMap::new(), tuning: None }
+        let (sessions, tuning, loans) = Default::default();
+        SessionOwner { writer, engine: Arc::new(engine), standing, events, sessions, tuning, loans }
     }
 
     /// Runs until the stream ends or can't be written to.
@@ -188,8 +196,15 @@ impl<W: Write> SessionOwner<W> {
         }
     }
 
-    /// Whatever ends the conversation: the settings are put back that were tried out and not kept.
+    /// Whatever ends the conversation: what was lent is taken back, and the settings are put back that were tried out and
+    /// not kept.
     fn farewell(&mut self, inbox: &Receiver<OwnerEvent>) {
+        self.end_sessions(inbox);
+        // Nobody is left who could be told.
+        let _ = self.loans.take_back();
+    }
+
+    fn end_sessions(&mut self, inbox: &Receiver<OwnerEvent>) {
         self.cancel_all();
         let begun = Instant::now();
         let mut tunes = self.tuning.take().is_some();
@@ -225,10 +240,17 @@ impl<W: Write> SessionOwner<W> {
             Request::Prepare { session, directory, size } => {
                 self.open(id, session, Task::Prepare { directory, size }, Line::None)
             }
-            Request::Attach { .. } | Request::Run(_) if self.standing == AgentRights::Visitor => {
+            Request::Attach { .. } | Request::Lend { .. } | Request::Run(_)
+                if self.standing == AgentRights::Visitor =>
+            {
                 Err(OrderError::NotAGuest)
             }
             Request::Attach { session, attachment } => self.open(id, session, Task::Attach(attachment), Line::None),
+            Request::Lend { session, loan } => self.open(id, session, Task::Lend(loan, self.loans.clone()), Line::None),
+            Request::TakeBack => {
+                self.loans.take_back()?;
+                reply(Reply::Done)
+            }
             Request::Run(program) => {
                 let (sender, orders) = orders::channel().map_err(OrderError::Descriptor)?;
                 self.open(id, program.session, Task::Run { program, orders }, Line::Program(sender))
@@ -277,7 +299,7 @@ impl<W: Write> SessionOwner<W> {
             }
             Task::Respond(part) | Task::Initiate { part, .. } => Load::of(&part.spec)?,
             Task::Prepare { size, .. } => Load::of_file(*size)?,
-            Task::Attach(_) => Load { flows: 1, ..Load::NONE },
+            Task::Attach(_) | Task::Lend(..) => Load { flows: 1, ..Load::NONE },
             Task::Run { program, .. } => Load::of_program(program)?,
         };
         if self.sessions.len() >= SESSIONS_MOST {

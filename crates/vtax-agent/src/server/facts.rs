@@ -66,7 +66,8 @@ fn addresses() -> SysResult<Vec<LinkAddress>> {
     let named = addresses.filter_map(|address| {
         let link = links.iter().find(|link| link.index == address.link)?;
         let (name, address, prefix) = (link.name.to_string(), address.net.addr(), address.net.prefix_len());
-        Some(LinkAddress { link: name.into(), address, prefix, running: link.up && link.running })
+        let mac = link.mac.map(|mac| mac.to_string().into());
+        Some(LinkAddress { link: name.into(), mac, address, prefix, running: link.up && link.running })
     });
     Ok(named.collect())
 }

@@ -18,10 +18,11 @@ use super::{
     attach,
     desk::OwnerEvent,
     engine::{TestEngine, TestPart},
+    loan::{self, Loans},
     orders::OrderReceiver,
     program,
 };
-use crate::protocol::{CallOutcome, Fault, FaultKind, LinkSetup, ProgramSpec, Reply, SessionId};
+use crate::protocol::{AddressLoan, CallOutcome, Fault, FaultKind, LinkSetup, ProgramSpec, Reply, SessionId};
 
 /// The task of a session.
 pub(super) enum Task {
@@ -37,6 +38,7 @@ pub(super) enum Task {
         size: ByteSize,
     },
     Attach(LinkSetup),
+    Lend(AddressLoan, Loans),
     Run {
         program: ProgramSpec,
         /// The coordinator's orders while the program runs.
@@ -80,6 +82,7 @@ fn run_task(task: Task, engine: &dyn TestEngine, cancel: &Cancel, tell: impl Fn(
             Reply::Done
         }
         Task::Attach(attachment) => Reply::Link(attach::attach(&attachment, cancel)?),
+        Task::Lend(loan, loans) => Reply::Link(loan::lend(&loan, &loans, cancel)?),
         Task::Run { program, orders } => {
             Reply::Ran(program::run(program, &orders, cancel, |output| tell(CallOutcome::Output(output)))?)
         }

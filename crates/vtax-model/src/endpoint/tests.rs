@@ -12,6 +12,29 @@ fn an_endpoint_is_local_a_host_or_a_zone() {
 }
 
 #[test]
+fn a_logical_domain_is_of_this_machine_or_of_a_host_of_a_lab() {
+    let read = |text: &str| match text.parse::<Control>() {
+        Ok(Control::Domain(end)) => {
+            (end.within.map(|host| host.to_string()), end.domain.to_string(), end.nic.map(|nic| nic.to_string()))
+        }
+        other => panic!("{text}: {other:?}"),
+    };
+    let of = |within: Option<&str>, domain: &str, nic: Option<&str>| {
+        (within.map(str::to_owned), domain.to_owned(), nic.map(str::to_owned))
+    };
+    assert_eq!(read("ldm:mars"), of(None, "mars", None));
+    assert_eq!(read("ldm:mars/net0"), of(None, "mars", Some("net0")));
+    assert_eq!(read("ldm:rack/sut/mars"), of(Some("rack/sut"), "mars", None));
+    assert_eq!(read("ldm:rack/sut/mars/net0"), of(Some("rack/sut"), "mars", Some("net0")));
+    for text in ["ldm:mars", "ldm:mars/net0", "ldm:rack/sut/mars", "ldm:rack/sut/mars/net0", "ldm:primary"] {
+        assert_eq!(text.parse::<Control>().map(|control| control.to_string()), Ok(text.to_owned()));
+    }
+    for text in ["ldm:", "ldm:Mars", "ldm:mars/", "ldm:/mars", "ldm:a/b/c/d/e", "ldm:a//b"] {
+        assert!(text.parse::<Control>().is_err(), "{text}");
+    }
+}
+
+#[test]
 fn a_libvirt_domain_has_whatever_name_it_has() {
     let read = |text: &str| match text.parse::<Control>() {
         Ok(Control::Libvirt { user, domain }) => Ok((user, domain)),

@@ -1,25 +1,46 @@
-//! A virtual machine that was there before the run, as libvirt describes it.
+//! A virtual machine that was there before the run, as who runs it describes it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
+use strum::Display;
 
 use crate::{
+    endpoint::LabHost,
     foreign::ForeignText,
     guest::{Accelerator, Flavour},
     method::IoMethod,
     study::Row,
     units::ByteSize,
+    vf::Vlan,
 };
 
-/// A domain of libvirt's.
+/// Who keeps a virtual machine, and describes it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Display)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum DomainKeeper {
+    /// libvirt.
+    #[default]
+    Libvirt,
+    /// vtax itself, as a logical domain (`vtax ldm`).
+    Ldm,
+}
+
+/// A domain of libvirt's, or a logical domain.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainRecord {
-    /// Its name in libvirt.
+    /// Who keeps it.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub keeper: DomainKeeper,
+    /// The host of a lab that it runs on, `LAB/HOST`; absent if it is the machine of vtax.
+    pub within: Option<LabHost>,
+    /// Its name there.
     pub name: ForeignText,
-    /// What no other domain has.
+    /// What no other domain has; empty of a logical domain, whose name is enough.
+    #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub uuid: ForeignText,
     /// What runs its instructions.
     pub accel: Accelerator,
@@ -50,7 +71,9 @@ pub struct DomainRecord {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DomainNic {
-    /// The type of libvirt's `<interface>`: `network`, `bridge`, `direct`, `hostdev`, `vhostuser`,
+    /// What the domain's keeper calls it, if it has names for NICs.
+    pub name: Option<ForeignText>,
+    /// `vnet` of a logical domain. Else the type of libvirt's `<interface>`: `network`, `bridge`, `direct`, `hostdev`, `vhostuser`,
     /// `user`, …; `pci` is a device that was handed over as a whole (`<hostdev>`).
     #[serde(rename = "type")]
     pub kind: ForeignText,
@@ -71,7 +94,9 @@ pub struct DomainNic {
     /// The packed ring of virtio 1.1.
     #[serde(default)]
     pub packed: bool,
-    /// Its MTU, if libvirt says it.
+    /// The VLAN of its frames without a tag, if its switch keeps VLANs apart.
+    pub vlan: Option<Vlan>,
+    /// Its MTU, if it is told.
     pub mtu: Option<u32>,
     /// What it is connected to: a bridge, a network, a link, a socket.
     pub source: Option<ForeignText>,

@@ -8,8 +8,8 @@ use vtax_model::{
     nic::{Channels, Coalescing, IrqFacts, Rings},
     options::{ArrivalProcess, Arrivals, Burst, RequestRate, TestOptions},
     run::{
-        DomainNic, DomainRecord, EndRecord, Environment, Hop, IdleFacts, IdleState, PairFigures, PairRecord, Parallel,
-        PartialRecord, PathRecord, PlacementNote, RowEnds,
+        DomainKeeper, DomainNic, DomainRecord, EndRecord, Environment, Hop, IdleFacts, IdleState, PairFigures,
+        PairRecord, Parallel, PartialRecord, PathRecord, PlacementNote, RowEnds,
     },
     study::Study,
     units::{ByteSize, Span},
@@ -84,6 +84,8 @@ fn pair(name: &str, address: &str) -> PairRecord {
 /// Of libvirt's, with all that can be said of one.
 fn domain(name: &str) -> DomainRecord {
     let nic = DomainNic {
+        name: None,
+        vlan: None,
         kind: "bridge".into(),
         mac: Some("52:54:00:aa:00:02".into()),
         model: Some("virtio".into()),
@@ -99,6 +101,8 @@ fn domain(name: &str) -> DomainRecord {
         pci: Some("0000:3b:02.1".into()),
     };
     DomainRecord {
+        keeper: DomainKeeper::Libvirt,
+        within: None,
         name: name.into(),
         uuid: "0a9f3c1e-4a53-4bd1-8a4d-0d3f4f6b1f10".into(),
         accel: Accelerator::Kvm,

@@ -1,14 +1,17 @@
 //! The ends of a run, each with a connected agent: in a lab that was built for the run ([`built`]), or endpoints that
 //! existed before ([`endpoints`]), which the run doesn't change.
 
+mod addresses;
 mod agent;
 mod attachment;
 mod built;
 mod carrier;
+mod domain_host;
 mod end;
 mod endpoints;
 mod failure;
 mod guarded;
+mod loans;
 pub(crate) mod lookup;
 mod mtu;
 mod observe;
@@ -53,6 +56,7 @@ pub(crate) use agent::Agent;
 pub(super) use built::lab_name;
 use end::{ConnectedEnd, ConnectedRow};
 pub(crate) use endpoints::{EndpointConnector, RowPairs, row_pairs};
+use loans::Loans;
 pub(crate) use path::room_of;
 
 /// vsock(7): the context identifier of the machine itself, and of any machine.
@@ -81,13 +85,28 @@ pub(crate) struct ConnectedEnds {
     dead_before: BTreeSet<String>,
     /// Changes the settings of rows that have steps.
     steps: Option<StepSwitch>,
+    /// The addresses that ends have for the run.
+    loans: Loans,
 }
 
 impl ConnectedEnds {
     fn new(rows: Vec<ConnectedRow>, lab: Option<Arc<Lab>>, directory: &Path) -> ConnectedEnds {
         let (guarded, unfit, mtu, first_sample, gaps, shared_cpu, dead_before, steps) = Default::default();
-        let directory = directory.to_owned();
-        ConnectedEnds { rows, guarded, lab, unfit, directory, mtu, first_sample, gaps, shared_cpu, dead_before, steps }
+        let (directory, loans) = (directory.to_owned(), Loans::default());
+        ConnectedEnds {
+            rows,
+            guarded,
+            lab,
+            unfit,
+            directory,
+            mtu,
+            first_sample,
+            gaps,
+            shared_cpu,
+            dead_before,
+            steps,
+            loans,
+        }
     }
 
     pub(crate) fn first_sample(&self) -> Option<Instant> {
@@ -153,12 +172,15 @@ impl ConnectedEnds {
     /// Brings settings back, ends the agents, and removes the lab if it was built for the run.
     pub(crate) fn down(self) -> miette::Result<()> {
         let settings = self.steps.map_or(Ok(()), StepSwitch::end);
+        let ends = self.rows.iter().flat_map(ConnectedRow::ends).chain(self.guarded.iter().flatten());
+        let on_switches = ends.filter(|end| end.attachment.switch_end().is_some_and(|end| end.port.nic.is_some()));
+        let loans = self.loans.give_back(on_switches.map(|end| &*end.agent));
         drop((self.rows, self.guarded));
         let lab = match self.lab.and_then(Arc::into_inner) {
             Some(lab) => lab.down().context("removing the lab"),
             None => Ok(()),
         };
-        [settings.err(), lab.err()].into_iter().flatten().reduce(and_then).map_or(Ok(()), Err)
+        [settings.err(), loans, lab.err()].into_iter().flatten().reduce(and_then).map_or(Ok(()), Err)
     }
 
     /// Plans what the study's steps change, and records it. Rows whose step changes nothing are unavailable.

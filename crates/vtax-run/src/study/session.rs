@@ -60,6 +60,7 @@ impl Runner for LocalRunner<'_> {
         let setup = RunSetup {
             world: world.as_ref(),
             agent: &agent,
+            locations: self.locations,
             tuner: &tuner,
             needs: GuestNeeds::new(&agent, job.conditions.kernel.as_deref()),
             conditions: &job.conditions,
@@ -134,7 +135,11 @@ impl RunSource {
             RunSource::Old(_) => BTreeSet::new(),
         };
         let builds = self.endpoints().is_empty();
-        let is_here = |endpoint: &Endpoint| matches!(endpoint.control, Control::Local | Control::Zone { .. });
+        let is_here = |endpoint: &Endpoint| match &endpoint.control {
+            Control::Local | Control::Zone { .. } => true,
+            Control::Domain(end) => end.is_primary(),
+            Control::Ssh(_) | Control::Libvirt { .. } => false,
+        };
         for name in names.into_iter().filter(|_| builds || self.endpoints().iter().any(is_here)) {
             match check_congestion_control(name) {
                 // In a lab an ordinary user is root, and may use each of them.
@@ -152,7 +157,7 @@ impl RunSource {
 
     /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege.
     pub(super) fn world(&self) -> Result<Option<World>, Stop> {
-        let in_lab = |control: &Control| matches!(control, Control::Zone { .. });
+        let in_lab = |control: &Control| matches!(control, Control::Zone { .. } | Control::Domain(_));
         let guarded = self.guarded();
         let guarded = guarded.iter().flat_map(|path| [&path.initiator, &path.responder]);
         let mut controls = self.endpoints().iter().map(|endpoint| &endpoint.control).chain(guarded);
@@ -174,6 +179,7 @@ struct PreparedRun {
 pub(super) struct RunSetup<'a> {
     world: Option<&'a World>,
     pub(super) agent: &'a Path,
+    locations: &'a Locations,
     /// The changed settings of this machine.
     tuner: &'a SharedTuner,
     pub(super) needs: GuestNeeds,
@@ -209,7 +215,7 @@ impl RunSetup<'_> {
                 Ok(PreparedRun { needs_pilot, ..prepared })
             }
             RunSource::Measure(mut asked) => {
-                let mut connector = EndpointConnector::new(self.world, self.agent, self.events);
+                let mut connector = EndpointConnector::new(self.world, self.agent, self.locations, self.events);
                 asked.endpoints = connector.complete(asked.endpoints)?;
                 let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[MeasureRequest::ANY_MTU]).or_input()?;
                 let guarded = asked.guarded_paths();
@@ -294,7 +300,11 @@ impl RunSetup<'_> {
                     .or_input()?,
             );
         }
-        EndpointConnector::new(self.world, self.agent, self.events).connect(&pairs, &study.guarded, directory)
+        EndpointConnector::new(self.world, self.agent, self.locations, self.events).connect(
+            &pairs,
+            &study.guarded,
+            directory,
+        )
     }
 
     pub(super) fn in_world(&self) -> Result<&World, Stop> {

@@ -19,22 +19,28 @@ impl TuningHost {
     /// The host that `control` names. A host or zone of a lab is a namespace of this machine, so it needs no agent.
     pub fn reach(control: &Control, places: &Locations, events: &RunEvents) -> Result<TuningHost, Stop> {
         let tuner = SharedTuner::new(places)?;
-        let in_lab = matches!(control, Control::Zone { .. });
-        let world = in_lab.then(|| World::enter(Lifetime::Ephemeral)).transpose().or_infrastructure()?;
+        let world = needs_world(control).then(|| World::enter(Lifetime::Ephemeral)).transpose().or_infrastructure()?;
         // No agent is started on this machine, so its program may be missing.
         let program = match control {
             Control::Ssh(_) | Control::Libvirt { .. } => places.agent_program()?,
-            Control::Local | Control::Zone { .. } => PathBuf::new(),
+            Control::Local | Control::Zone { .. } | Control::Domain(_) => PathBuf::new(),
         };
-        EndpointConnector::new(world.as_ref(), &program, events).tuned(control, &tuner)
+        EndpointConnector::new(world.as_ref(), &program, places, events).tuned(control, &tuner)
     }
 
     /// The median of 1-byte requests from a host to another end, by vtax's agents at both. They are gone afterwards.
     pub fn round_trip(from: &Control, to: &Control, places: &Locations, events: &RunEvents) -> Result<Duration, Stop> {
-        let in_lab = [from, to].iter().any(|control| matches!(control, Control::Zone { .. }));
-        let world = in_lab.then(|| World::enter(Lifetime::Ephemeral)).transpose().or_infrastructure()?;
-        EndpointConnector::new(world.as_ref(), &places.agent_program()?, events).round_trip(from, to)
+        let world = (needs_world(from) || needs_world(to))
+            .then(|| World::enter(Lifetime::Ephemeral))
+            .transpose()
+            .or_infrastructure()?;
+        EndpointConnector::new(world.as_ref(), &places.agent_program()?, places, events).round_trip(from, to)
     }
+}
+
+/// Labs and logical domains are found in it.
+fn needs_world(control: &Control) -> bool {
+    matches!(control, Control::Zone { .. } | Control::Domain(_))
 }
 
 /// The links under a zone or guest of a lab.

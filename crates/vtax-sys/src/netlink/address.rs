@@ -11,7 +11,7 @@ use netlink_packet_route::address::{
 use super::name::IfIndex;
 use super::reply::attribute;
 use super::request::NetlinkRequest;
-use super::socket::{CREATE, Rtnl, Subject};
+use super::socket::{CHANGE, CREATE, Rtnl, Subject};
 use crate::error::Result;
 
 /// Length of `struct ifaddrmsg`, behind which the attributes begin.
@@ -34,11 +34,7 @@ impl Rtnl {
     /// # Errors
     /// `EEXIST` if the link has it already.
     pub fn add_address(&mut self, link: IfIndex, address: IpNet) -> Result<()> {
-        let mut message = AddressMessage::default();
-        message.header.family = family(address.addr());
-        message.header.prefix_len = address.prefix_len();
-        message.header.index = link.0;
-        message.attributes = vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
+        let mut message = of_link(link, address);
         if address.addr().is_ipv6() {
             message.header.flags = AddressHeaderFlags::Nodad;
             message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
@@ -47,12 +43,30 @@ impl Rtnl {
         self.change(&NetlinkRequest::new(libc::RTM_NEWADDR, &message), CREATE, subject)
     }
 
+    /// Takes an address from a link.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` if the link doesn't have it; `ENODEV` if there is no such link.
+    pub fn delete_address(&mut self, link: IfIndex, address: IpNet) -> Result<()> {
+        let subject = Subject { operation: "delete address", object: &format_args!("{address} of link number {link}") };
+        self.change(&NetlinkRequest::new(libc::RTM_DELADDR, &of_link(link, address)), CHANGE, subject)
+    }
+
     /// All addresses of all links of the namespace.
     pub fn addresses(&mut self) -> Result<Vec<InterfaceAddress>> {
         let subject = Subject { operation: "list addresses", object: &"of this network namespace" };
         let all = NetlinkRequest::new(libc::RTM_GETADDR, &AddressMessage::default());
         self.dump(&all, subject, InterfaceAddress::parse)
     }
+}
+
+fn of_link(link: IfIndex, address: IpNet) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = family(address.addr());
+    message.header.prefix_len = address.prefix_len();
+    message.header.index = link.0;
+    message.attributes = vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
+    message
 }
 
 impl InterfaceAddress {

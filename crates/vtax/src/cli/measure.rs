@@ -9,7 +9,7 @@ use miette::miette;
 use vtax_agent::ssh;
 use vtax_model::{
     cell::Instrument,
-    endpoint::{Control, DeviceName, End, Endpoint},
+    endpoint::{Control, DeviceName, End, Endpoint, LabHost, OtherPath},
     options::{
         ArrivalProcess, Arrivals, Burst, CongestionControl, Dscp, Idle, RequestRate, Segments, Sending, SocketOptions,
         TestOptions,
@@ -62,11 +62,13 @@ pub(crate) struct MeasureArgs {
 #[command(next_help_heading = "Ends")]
 pub(super) struct MeasuredEnds {
     /// The end that answers or receives: local, ssh:HOST, libvirt:NAME (a virtual machine that libvirt runs),
-    /// zone:NAME or zone:LAB/NAME (a zone, host or guest of a lab that is up). `vtax measure` takes the
-    /// option several times, and as many pairs measure at the same time
+    /// zone:NAME or zone:LAB/NAME (a zone, host or guest of a lab that is up), ldm:DOMAIN or ldm:DOMAIN/NIC (a logical
+    /// domain that runs, by one of its virtual NICs). `vtax measure` takes the option several times, and as many pairs
+    /// measure at the same time
     #[arg(long, value_name = "END", default_value = "local")]
     to: Vec<Control>,
-    /// The end that connects, asks or sends [default: local; with --to zone:NAME the other end of its wire]
+    /// The end that connects, asks or sends [default: local; with --to zone:NAME the other end of its wire; with
+    /// --to ldm:DOMAIN the host of the domain]
     #[arg(long, value_name = "END")]
     from: Vec<Control>,
     /// The address that --to measures on; one for each --to [default: the address that ssh connected to; that of
@@ -86,6 +88,9 @@ pub(super) struct MeasuredEnds {
     /// vsock: the context identifier by which --from reaches --to; one for each --to. Two ends on one machine need none
     #[arg(long, value_name = "CID", value_parser = whole::<u32>)]
     to_cid: Vec<u32>,
+    /// The host of a lab that has the logical domains of ldm:DOMAIN, as for `vtax ldm --in`
+    #[arg(long = "in", value_name = "LAB/HOST")]
+    within: Option<LabHost>,
     #[command(flatten)]
     pub(super) pinned: run::Pinned,
 }
@@ -311,7 +316,34 @@ impl MeasuredEnds {
             device: self.from_device.get(nth).cloned(),
             ..Endpoint::new(End::Initiator, control.clone())
         });
-        Ok(to.chain(from).collect())
+        self.on_host(to.chain(from).collect())
+    }
+
+    /// The domains that name no host are those of `--in`.
+    fn on_host(&self, mut endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Stop> {
+        let Some(host) = &self.within else { return Ok(endpoints) };
+        let mut named = false;
+        for endpoint in &mut endpoints {
+            named |= endpoint.control.place_in(host);
+        }
+        match named {
+            true => Ok(endpoints),
+            false => Err(Stop::input(miette!(
+                code = "option-not-for-this",
+                "--in {host}: no end is a logical domain of it; name one as --to ldm:DOMAIN, or leave --in out"
+            ))),
+        }
+    }
+
+    /// The same for another path.
+    pub(super) fn on_host_too(&self, path: &OtherPath) -> OtherPath {
+        let mut path = path.clone();
+        for control in path.from.iter_mut().chain([&mut path.to]) {
+            if let Some(host) = &self.within {
+                control.place_in(host);
+            }
+        }
+        path
     }
 }
 
@@ -319,7 +351,7 @@ impl MeasuredEnds {
 pub(super) fn check_ssh<'a>(mut controls: impl Iterator<Item = &'a Control>) -> Result<(), Stop> {
     controls.try_for_each(|control| match control {
         Control::Ssh(host) => ssh::check(host).or_input(),
-        Control::Local | Control::Zone { .. } | Control::Libvirt { .. } => Ok(()),
+        Control::Local | Control::Zone { .. } | Control::Libvirt { .. } | Control::Domain(_) => Ok(()),
     })
 }
 

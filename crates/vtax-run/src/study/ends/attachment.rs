@@ -2,14 +2,22 @@
 
 pub(super) mod lab_domain;
 pub(super) mod lab_guest;
+pub(super) mod ldm_domain;
 pub(super) mod libvirt;
 pub(super) mod machine;
+pub(super) mod switch_end;
+mod told;
 
-use std::{net::IpAddr, path::Path, sync::Arc};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use vtax_agent::protocol::LinkSetup;
 use vtax_lab::{Lab, LabEndpoint};
 use vtax_model::{
+    foreign::ForeignText,
     guest::{Accelerator, Flavour},
     run::{DomainRecord, GuestMachine, Hop, PlacementNote},
     study::Row,
@@ -17,6 +25,7 @@ use vtax_model::{
 };
 use vtax_sys::process::ProcessId;
 
+use self::switch_end::SwitchEnd;
 use super::agent::Agent;
 use crate::{events::RunEvents, stop::Stop};
 
@@ -30,6 +39,16 @@ pub(super) trait Attachment {
     }
 
     fn place(&self) -> Option<&LabPlace> {
+        None
+    }
+
+    /// The port of a virtual switch that it is at, if it is a logical domain or the host of one.
+    fn switch_end(&self) -> Option<&SwitchEnd> {
+        None
+    }
+
+    /// The stack of the host that has the switch.
+    fn host_stack(&self) -> Option<HostStack> {
         None
     }
 
@@ -85,7 +104,7 @@ pub(super) trait Attachment {
         None
     }
 
-    /// What libvirt says of the domain that the end is.
+    /// What is known of the domain that the end is.
     fn domain(&self) -> Option<&DomainRecord> {
         None
     }
@@ -101,6 +120,13 @@ pub(super) trait Attachment {
 pub(super) struct LabPlace {
     pub(super) lab: Arc<Lab>,
     pub(super) endpoint: LabEndpoint,
+}
+
+/// The network stack of a host with logical domains, and the link there that belongs to the path.
+pub(super) struct HostStack {
+    /// Where its namespace is pinned. None if it is that of vtax.
+    pub(super) namespace: Option<PathBuf>,
+    pub(super) link: ForeignText,
 }
 
 #[derive(Debug, Clone)]

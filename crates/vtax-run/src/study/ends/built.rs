@@ -119,8 +119,8 @@ impl AgentStarter<'_> {
                 agent
             }
         };
-        let (device, route, cid, pin, cpus) = Default::default();
-        Ok(ConnectedEnd { agent, name, address, device, attachment, route, cid, pin, cpus })
+        let (is_lent, device, route, cid, pin, cpus) = Default::default();
+        Ok(ConnectedEnd { agent, name, address, is_lent, device, attachment, route, cid, pin, cpus })
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct ConnectedEnd {
     pub(super) name: String,
     /// The address that its sockets are bound to.
     pub(super) address: IpAddr,
+    /// Whether vtax has chosen the address, which may be another one in the next run.
+    pub(super) is_lent: bool,
     /// The device that its sockets are bound to.
     pub(super) device: Option<DeviceName>,
     pub(super) attachment: Box<dyn Attachment>,
@@ -76,6 +78,14 @@ impl ConnectedEnd {
             let host = TuningHost::by_agent(self.agent.clone());
             TunedPlace::other(host, &self.name, link)
         };
+        if let Some(stack) = self.attachment.host_stack() {
+            let host = match &stack.namespace {
+                Some(path) => TunedPlace::namespace(tuner, path)?,
+                None => TunedPlace::machine(tuner, &stack.link),
+            };
+            let inside = self.attachment.has_links_of_its_own().then(|| by_agent(link));
+            return Ok(inside.into_iter().chain([host]).collect());
+        }
         let Some(place) = self.attachment.place() else {
             return Ok(match (self.attachment.is_in_stack_of_vtax(), link) {
                 (true, Some(link)) => vec![TunedPlace::machine(tuner, &link)],

@@ -1,18 +1,11 @@
 //! Connects endpoints that exist already: starts their agents, finds their addresses and the links at both ends.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr, UdpSocket},
-    path::Path,
-    rc::Rc,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, net::IpAddr, path::Path, rc::Rc, sync::Arc};
 
 use miette::miette;
-use vtax_agent::protocol::LinkAddress;
 use vtax_lab::{Lab, LabEndpoint, World};
 use vtax_model::{
-    endpoint::{Control, End, Endpoint, Ends, NoPairs, pairs},
+    endpoint::{Control, DomainEnd, End, Endpoint, Ends, NoPairs, pairs},
     method::DomainKind,
     study::Row,
     topology::Name,
@@ -21,19 +14,23 @@ use vtax_model::{
 
 use super::{
     ConnectedEnds,
+    addresses::{addresses, check_address, on_device},
     agent::{ANSWER, Agent},
     attachment::{
-        Attachment, LabPlace, lab_guest,
+        Attachment, LabPlace, lab_guest, ldm_domain,
         libvirt::{Domain, LibvirtEnd},
         machine::MachineEnd,
     },
+    domain_host::DomainPlace,
     end::{ConnectedEnd, ConnectedRow},
+    loans::Loans,
     lookup,
 };
 use crate::{
     events::RunEvents,
     labs,
-    stop::{Blamed, Coded, Stop},
+    locations::Locations,
+    stop::{Blamed, Stop},
     tuning::{SharedTuner, TuningHost},
 };
 
@@ -71,20 +68,31 @@ pub(crate) struct EndpointConnector<'a> {
     /// Only if an endpoint is in a lab.
     world: Option<&'a World>,
     program: &'a Path,
-    events: &'a RunEvents,
+    /// Where logical domains are kept. Only if an endpoint is one.
+    pub(super) locations: &'a Locations,
+    pub(super) events: &'a RunEvents,
     labs: Vec<Arc<Lab>>,
     agents: BTreeMap<(Control, End), Arc<Agent>>,
     /// The domains of libvirt, by their names.
     domains: BTreeMap<String, Rc<Domain>>,
+    /// The hosts of logical domains.
+    pub(super) hosts: Vec<Rc<DomainPlace>>,
+    loans: Loans,
 }
 
 impl<'a> EndpointConnector<'a> {
-    pub(crate) fn new(world: Option<&'a World>, program: &'a Path, events: &'a RunEvents) -> EndpointConnector<'a> {
-        let (labs, agents, domains) = Default::default();
-        EndpointConnector { world, program, events, labs, agents, domains }
+    pub(crate) fn new(
+        world: Option<&'a World>,
+        program: &'a Path,
+        locations: &'a Locations,
+        events: &'a RunEvents,
+    ) -> EndpointConnector<'a> {
+        let (labs, agents, domains, hosts, loans) = Default::default();
+        EndpointConnector { world, program, locations, events, labs, agents, domains, hosts, loans }
     }
 
-    /// Adds missing initiators: for a zone, the domain at the other end of its wire, otherwise this machine.
+    /// Adds missing initiators: for a zone, the domain at the other end of its wire; for a logical domain, its host;
+    /// otherwise this machine.
     pub(crate) fn complete(&mut self, mut endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Stop> {
         if endpoints.iter().any(|endpoint| endpoint.end == End::Initiator) {
             return Ok(endpoints);
@@ -93,6 +101,7 @@ impl<'a> EndpointConnector<'a> {
         for responder in &endpoints {
             let control = match &responder.control {
                 Control::Zone { lab, domain } => self.across(lab.as_ref(), domain, responder.address)?,
+                Control::Domain(end) => Control::Domain(DomainEnd::primary(end.within.clone())),
                 Control::Local | Control::Ssh(_) | Control::Libvirt { .. } => Control::Local,
             };
             initiators.push(Endpoint::new(End::Initiator, control));
@@ -118,23 +127,27 @@ impl<'a> EndpointConnector<'a> {
         guarded: &[Ends<Control>],
         directory: &Path,
     ) -> Result<ConnectedEnds, Stop> {
+        // Whatever would be refused is refused before an end gets an address.
+        let guarded_ends = guarded.iter().map(guarded_endpoints).collect::<Vec<_>>();
+        let of_rows = rows.iter().flat_map(|row| &row.pairs).copied();
+        for pair in of_rows.chain(guarded_ends.iter().map(|[from, to]| [from, to])) {
+            self.reach(pair)?;
+        }
         let mut connected = Vec::new();
         for RowPairs { row, mtu, pairs } in rows {
             let pairs = pairs.iter().map(|pair| self.pair(*pair)).collect::<Result<_, _>>()?;
             connected.push(ConnectedRow { row: *row, mtu: *mtu, pairs });
         }
-        let guarded = guarded.iter().map(|path| self.guarded(path)).collect::<Result<_, _>>()?;
-        Ok(ConnectedEnds { guarded, ..ConnectedEnds::new(connected, None, directory) })
-    }
-
-    fn guarded(&mut self, Ends { initiator, responder }: &Ends<Control>) -> Result<[ConnectedEnd; 2], Stop> {
-        let [from, to] = [(End::Initiator, initiator), (End::Responder, responder)];
-        let [from, to] = [from, to].map(|(end, control)| Endpoint::new(end, control.clone()));
-        self.pair([&from, &to])
+        let guarded = guarded_ends.iter().map(|[from, to]| self.pair([from, to])).collect::<Result<_, _>>()?;
+        let loans = self.loans;
+        Ok(ConnectedEnds { guarded, loans, ..ConnectedEnds::new(connected, None, directory) })
     }
 
     /// The host of an endpoint, to be tuned. A host or zone of a lab is a namespace of this machine and needs no agent.
     pub(crate) fn tuned(mut self, control: &Control, tuner: &SharedTuner) -> Result<TuningHost, Stop> {
+        if let Control::Domain(end) = control {
+            return self.tuned_domain(end, tuner);
+        }
         let endpoint = Endpoint::new(End::Responder, control.clone());
         let found = self.candidates(&endpoint)?;
         let place = found.and_then(|(lab, found)| Some(LabPlace { lab, endpoint: found.into_iter().next()? }));
@@ -152,24 +165,52 @@ impl<'a> EndpointConnector<'a> {
         }
     }
 
+    fn tuned_domain(mut self, end: &DomainEnd, tuner: &SharedTuner) -> Result<TuningHost, Stop> {
+        let place = self.domain_place(end.within.as_ref())?;
+        match (end.is_primary(), place.namespace_path()) {
+            (true, None) => Ok(TuningHost::here(tuner)),
+            (true, Some(path)) => TuningHost::in_namespace(tuner, &path),
+            (false, _) => {
+                let agent = ldm_domain::agent_of(&place, end, self.events)?;
+                Ok(TuningHost::by_agent(Arc::new(agent)))
+            }
+        }
+    }
+
     pub(super) fn pair(&mut self, endpoints: [&Endpoint; 2]) -> Result<[ConnectedEnd; 2], Stop> {
-        let [here, there] = self.places(endpoints)?;
-        let attachment = [self.attach(endpoints[0], here)?, self.attach(endpoints[1], there)?];
-        let agents = [self.agent(endpoints[0], &*attachment[0])?, self.agent(endpoints[1], &*attachment[1])?];
-        let known = |end: usize| -> Result<Option<IpAddr>, Stop> {
-            let of_lab = attachment[end].place().map(|place| IpAddr::V4(place.endpoint.address));
-            let on_device = on_device(endpoints[end], &agents[end])?;
-            Ok(endpoints[end].address.or(on_device).or(of_lab).or(agents[end].facts.ssh_address))
+        let (attachment, agents) = self.reach(endpoints)?;
+        let on_switch = match (attachment[0].switch_end(), attachment[1].switch_end()) {
+            (Some(from), Some(to)) if endpoints.iter().all(|endpoint| endpoint.address.is_none()) => {
+                Some(self.loans.on_switch([from, to], agents.each_ref(), self.events)?)
+            }
+            _ => None,
         };
-        let [from, to] = addresses(endpoints, [known(0)?, known(1)?])?;
-        check_address(endpoints[0], &agents[0], from)?;
-        check_address(endpoints[1], &agents[1], to)?;
+        let is_lent = on_switch.is_some();
+        let [from, to] = match on_switch {
+            Some(addresses) => addresses,
+            None => known_addresses(endpoints, &attachment, &agents)?,
+        };
         let ([first, second], [initiator, responder]) = (agents, attachment);
-        Ok([end(endpoints[0], first, initiator, [from, to])?, end(endpoints[1], second, responder, [to, from])?])
+        let ends =
+            [end(endpoints[0], first, initiator, [from, to])?, end(endpoints[1], second, responder, [to, from])?];
+        Ok(ends.map(|end| ConnectedEnd { is_lent, ..end }))
+    }
+
+    /// Starts the agents of two ends. Nothing is changed there.
+    fn reach(&mut self, endpoints: [&Endpoint; 2]) -> Result<ReachedEnds, Stop> {
+        let attachment = match self.domains_at(endpoints)? {
+            Some(ends) => ends,
+            None => {
+                let [here, there] = self.places(endpoints)?;
+                [self.attach(endpoints[0], here)?, self.attach(endpoints[1], there)?]
+            }
+        };
+        let agents = [self.agent(endpoints[0], &*attachment[0])?, self.agent(endpoints[1], &*attachment[1])?];
+        Ok((attachment, agents))
     }
 
     /// The places in labs of the two endpoints that are in labs.
-    fn places(&mut self, ends: [&Endpoint; 2]) -> Result<[Option<LabPlace>; 2], Stop> {
+    pub(super) fn places(&mut self, ends: [&Endpoint; 2]) -> Result<[Option<LabPlace>; 2], Stop> {
         let one = self.candidates(ends[0])?;
         let other = self.candidates(ends[1])?;
         if let (Some((lab, ones)), Some((same, others))) = (&one, &other)
@@ -191,11 +232,14 @@ impl<'a> EndpointConnector<'a> {
         Ok(Some((lab, candidates)))
     }
 
-    fn lab(&mut self, named: Option<&Name>, domain: &Name) -> Result<Arc<Lab>, Stop> {
-        let world = self
-            .world
+    pub(super) fn world(&self) -> Result<&'a World, Stop> {
+        self.world
             .ok_or_else(|| miette!(code = "no-privilege", "a zone needs the privilege to enter labs"))
-            .or_infrastructure()?;
+            .or_infrastructure()
+    }
+
+    pub(super) fn lab(&mut self, named: Option<&Name>, domain: &Name) -> Result<Arc<Lab>, Stop> {
+        let world = self.world()?;
         let name = match named {
             Some(name) => name.clone(),
             None => lookup::lab_of(world, domain)?,
@@ -208,14 +252,14 @@ impl<'a> EndpointConnector<'a> {
         Ok(lab)
     }
 
-    fn attach(&mut self, endpoint: &Endpoint, place: Option<LabPlace>) -> Result<Box<dyn Attachment>, Stop> {
+    pub(super) fn attach(&mut self, endpoint: &Endpoint, place: Option<LabPlace>) -> Result<Box<dyn Attachment>, Stop> {
         Ok(match (&endpoint.control, place) {
             (Control::Zone { .. }, Some(place)) => place.attach(false).or_infrastructure()?,
             (Control::Ssh(host), _) => Box::new(MachineEnd::Ssh(host.clone())),
             (Control::Libvirt { user, domain }, _) => {
                 Box::new(LibvirtEnd::new(self.domain(domain)?, user.as_deref(), endpoint.address))
             }
-            (Control::Local | Control::Zone { .. }, _) => Box::new(MachineEnd::Local),
+            (Control::Local | Control::Zone { .. } | Control::Domain(_), _) => Box::new(MachineEnd::Local),
         })
     }
 
@@ -230,7 +274,12 @@ impl<'a> EndpointConnector<'a> {
 
     fn agent(&mut self, endpoint: &Endpoint, attachment: &dyn Attachment) -> Result<Arc<Agent>, Stop> {
         let end = if attachment.has_one_agent() { End::Responder } else { endpoint.end };
-        let key = (endpoint.control.clone(), end);
+        // Whichever NIC is measured, a logical domain has one agent.
+        let control = match &endpoint.control {
+            Control::Domain(end) => Control::Domain(DomainEnd { nic: None, ..end.clone() }),
+            control => control.clone(),
+        };
+        let key = (control, end);
         if let Some(agent) = self.agents.get(&key) {
             return Ok(Arc::clone(agent));
         }
@@ -238,6 +287,33 @@ impl<'a> EndpointConnector<'a> {
         self.agents.insert(key, Arc::clone(&agent));
         Ok(agent)
     }
+}
+
+/// How two ends are attached, and their agents.
+type ReachedEnds = ([Box<dyn Attachment>; 2], [Arc<Agent>; 2]);
+
+fn guarded_endpoints(Ends { initiator, responder }: &Ends<Control>) -> [Endpoint; 2] {
+    [(End::Initiator, initiator), (End::Responder, responder)].map(|(end, control)| Endpoint::new(end, control.clone()))
+}
+
+/// The addresses that the ends have anyway.
+fn known_addresses(
+    endpoints: [&Endpoint; 2],
+    attachment: &[Box<dyn Attachment>; 2],
+    agents: &[Arc<Agent>; 2],
+) -> Result<[IpAddr; 2], Stop> {
+    let known = |end: usize| -> Result<Option<IpAddr>, Stop> {
+        let of_lab = attachment[end].place().map(|place| IpAddr::V4(place.endpoint.address));
+        let on_device = on_device(endpoints[end], &agents[end])?;
+        let of_switch = attachment[end].switch_end().and_then(|end_of| end_of.own_addresses(&agents[end]).next());
+        let of_switch = of_switch.map(|net| net.addr());
+        let ssh = agents[end].facts.ssh_address;
+        Ok(endpoints[end].address.or(on_device).or(of_lab).or(of_switch).or(ssh))
+    };
+    let [from, to] = addresses(endpoints, [known(0)?, known(1)?])?;
+    check_address(endpoints[0], &agents[0], from)?;
+    check_address(endpoints[1], &agents[1], to)?;
+    Ok([from, to])
 }
 
 fn end(
@@ -250,91 +326,8 @@ fn end(
     let route = agent.link.route(Some(address), peer, device.clone(), ANSWER).or_infrastructure()?;
     attachment.measure_on(address);
     let (name, cid, pin) = (endpoint.control.to_string(), endpoint.cid, endpoint.pin.clone());
-    Ok(ConnectedEnd { agent, name, address, device, attachment, route, cid, pin, cpus: Vec::new() })
-}
-
-/// The address of the device to which an end is to be bound, if it is bound to one.
-fn on_device(endpoint: &Endpoint, agent: &Agent) -> Result<Option<IpAddr>, Stop> {
-    let Some(device) = &endpoint.device else { return Ok(None) };
-    let (control, has) = (&endpoint.control, &agent.facts.addresses);
-    if let Control::Zone { .. } = control {
-        return Err(Stop::input(miette!(
-            code = "option-not-for-this",
-            "{control}: the wires of a lab tell on which device an end measures; choose one by its address"
-        )));
-    }
-    let of_device = |own: &&LinkAddress| own.link == device.as_str();
-    let fits = |own: &&LinkAddress| endpoint.address.is_none_or(|address| address == own.address);
-    match has.iter().filter(of_device).find(fits) {
-        Some(own) => Ok(Some(own.address)),
-        None => {
-            let has: Vec<String> = has.iter().map(|own| format!("{} ({})", own.link, own.address)).collect();
-            let address = endpoint.address.map(|address| format!("the address {address}"));
-            let what = address.unwrap_or("an address".to_owned());
-            let has = has.join(", ");
-            Err(Stop::input(miette!(
-                code = "no-such-link",
-                "{control} has no device {device} with {what} to measure on; it has {has}"
-            )))
-        }
-    }
-}
-
-/// Refuses an address that an end doesn't have: each of its samples would fail to bind it.
-fn check_address(endpoint: &Endpoint, agent: &Agent, address: IpAddr) -> Result<(), Stop> {
-    let has = &agent.facts.addresses;
-    if address.is_loopback() || has.is_empty() || has.iter().any(|own| own.address == address) {
-        return Ok(());
-    }
-    let has: Vec<String> = has.iter().map(|own| format!("{} ({})", own.address, own.link)).collect();
-    let control = &endpoint.control;
-    Err(Stop::input(miette!(
-        code = "no-such-address",
-        "{control} has no address {address} to measure on; it has {}",
-        has.join(", ")
-    )))
-}
-
-/// The addresses of a pair. The kernel chooses an unknown address of an end on this machine.
-fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Result<[IpAddr; 2], Stop> {
-    let missing = |endpoint: &Endpoint| {
-        let (control, option) =
-            (&endpoint.control, if endpoint.end == End::Initiator { "--from-address" } else { "--to-address" });
-        Stop::input(miette!(
-            code = "no-address",
-            "{control}: ssh doesn't tell at which address it is reached; give its `address` ({option})"
-        ))
-    };
-    let local = |endpoint: &Endpoint, peer: Option<IpAddr>| match (&endpoint.control, peer) {
-        (Control::Local, None) => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        (Control::Local, Some(peer)) => source_address(peer).or_input(),
-        (Control::Ssh(_) | Control::Zone { .. } | Control::Libvirt { .. }, _) => Err(missing(endpoint)),
-    };
-    let responder = known[1].map_or_else(|| local(ends[1], known[0]), Ok)?;
-    let initiator = known[0].map_or_else(|| local(ends[0], Some(responder)), Ok)?;
-    if initiator.is_ipv4() != responder.is_ipv4() {
-        let [from, to] = ends.map(|end| &end.control);
-        return Err(Stop::input(miette!(
-            code = "address-families",
-            "{from} at {initiator} and {to} at {responder} are of two address families; give both ends an `address` of one"
-        )));
-    }
-    Ok([initiator, responder])
-}
-
-/// The address by which this machine reaches another. Connecting a UDP socket sends nothing (udp(7)).
-fn source_address(peer: IpAddr) -> miette::Result<IpAddr> {
-    let any: IpAddr = match peer {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    const DISCARD: u16 = 9;
-    let source = || -> std::io::Result<IpAddr> {
-        let socket = UdpSocket::bind((any, 0))?;
-        socket.connect((peer, DISCARD))?;
-        Ok(socket.local_addr()?.ip())
-    };
-    source().coded("no-route", || format!("this machine has no way to {peer}"))
+    let (cpus, is_lent) = Default::default();
+    Ok(ConnectedEnd { agent, name, address, is_lent, device, attachment, route, cid, pin, cpus })
 }
 
 #[cfg(test)]
@@ -343,30 +336,6 @@ mod tests {
 
     fn end(end: End, control: &str) -> Endpoint {
         Endpoint::new(end, control.parse().expect("a control"))
-    }
-
-    fn found(from: &str, to: &str, known: [Option<&str>; 2]) -> Result<[String; 2], String> {
-        let ends = [&end(End::Initiator, from), &end(End::Responder, to)];
-        let known = known.map(|known| known.map(|address| address.parse().expect("an address")));
-        addresses(ends, known).map(|both| both.map(|one| one.to_string())).map_err(|stop| stop.to_string())
-    }
-
-    #[test]
-    fn addresses_are_those_by_which_the_ends_reach_each_other() {
-        let both = |one: &str, other: &str| Ok([one.to_owned(), other.to_owned()]);
-        assert_eq!(found("local", "local", [None, None]), both("127.0.0.1", "127.0.0.1"));
-        assert_eq!(found("local", "local", [None, Some("127.0.0.5")]), both("127.0.0.1", "127.0.0.5"));
-        assert_eq!(found("local", "ssh:a", [None, Some("127.0.0.7")]), both("127.0.0.1", "127.0.0.7"));
-        let vms = [Some("192.0.2.1"), Some("192.0.2.2")];
-        assert_eq!(found("ssh:a", "ssh:b", vms), both("192.0.2.1", "192.0.2.2"));
-    }
-
-    #[test]
-    fn addresses_that_are_unknown_or_of_two_families_are_refused() {
-        let refused = |from, to, known| insta::assert_snapshot!(found(from, to, known).expect_err("refused"));
-        refused("local", "ssh:a", [None, None]);
-        refused("ssh:a", "local", [None, Some("127.0.0.1")]);
-        refused("ssh:a", "ssh:b", [Some("192.0.2.1"), Some("2001:db8::1")]);
     }
 
     #[test]

@@ -30,14 +30,15 @@ impl ConnectedEnds {
 }
 
 fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> miette::Result<()> {
-    if then.name != *now.name || then.address != *now.address.to_string() {
+    let is_elsewhere = !now.is_lent && then.address != *now.address.to_string();
+    if then.name != *now.name || is_elsewhere {
         let (was, name, address) = (format!("{} at {}", then.name, then.address), &now.name, now.address);
         return Err(other(header, &format!("the end {was}, which is {name} at {address} now")));
     }
     if let (Some(domain), Some(before)) = (now.attachment.domain(), &then.domain)
         && !domain.is_same_as(before)
     {
-        return Err(other(header, &format!("the end {}, whose machine or NIC libvirt has changed since", then.name)));
+        return Err(other(header, &format!("the end {}, whose machine or NIC was changed since", then.name)));
     }
     match (now.agent.elsewhere(), &then.environment) {
         (Some(now), Some(before)) => same_machine(&header.id, Some(&then.name.to_string()), before, now),

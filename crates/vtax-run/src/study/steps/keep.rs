@@ -49,7 +49,7 @@ pub fn keep(
 ) -> Result<KeptChanges, Stop> {
     let (agent, tuner) = (locations.agent_program()?, SharedTuner::new(locations)?);
     let world = RunSource::Measure(Box::new(asked.clone())).world()?;
-    let mut connector = EndpointConnector::new(world.as_ref(), &agent, events);
+    let mut connector = EndpointConnector::new(world.as_ref(), &agent, locations, events);
     let endpoints = connector.complete(asked.endpoints.clone())?;
     let pairs = row_pairs(&endpoints, &asked.rows()[..1], &[MeasureRequest::ANY_MTU]).or_input()?;
     let ends = connector.connect(&pairs, &[], &std::env::temp_dir())?;

@@ -1,14 +1,16 @@
 //! The host whose domains a command is about: this machine, or a host of a lab.
 
-use std::{env, ffi::OsString, fmt, fs, path::PathBuf, process::Command, str::FromStr};
+use std::{env, ffi::OsString, path::PathBuf, process::Command};
 
 use miette::miette;
 use vtax_domain::{
-    BindError, BoundDomain, ChangeEffect, DomainStore, Domains, EditError, LockedStore, StoredState, Supervisor,
+    BindError, BoundDomain, ChangeEffect, DomainHost, DomainStore, Domains, EditError, LockedStore, StoredState,
+    Supervisor,
 };
 use vtax_lab::{LabEndpoint, Lifetime, World};
 use vtax_model::{
     domain::{Configuration, DomainError},
+    endpoint::LabHost,
     method::DomainKind,
     topology::Name,
 };
@@ -20,67 +22,32 @@ use crate::exit::{Blamed, Exit, Stop};
 /// Set where the network namespace is that of the host that is meant.
 const INSIDE: &str = "VTAX_LDM_INSIDE";
 
-/// The folder of the run-time files of domains.
-const DOMAINS: &str = "domains";
-
-/// A host of a lab, `LAB/HOST`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LabHost {
-    lab: Name,
-    host: Name,
-}
-
 /// The host, and where it keeps what domains are to have.
 #[derive(Debug)]
 pub(super) struct LdmHost {
     places: Locations,
-    within: Option<LabHost>,
+    host: DomainHost,
     store: DomainStore,
     id: String,
 }
 
-impl FromStr for LabHost {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<LabHost, String> {
-        let parts = || {
-            let (lab, host) = text.split_once('/')?;
-            Some(LabHost { lab: lab.parse().ok()?, host: host.parse().ok()? })
-        };
-        parts().ok_or_else(|| format!("`{text}` is no host of a lab; write LAB/HOST, as rack/sut"))
-    }
-}
-
-impl fmt::Display for LabHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.lab, self.host)
-    }
-}
-
-impl LabHost {
-    /// Names of folders: no name of a lab or host has a point.
-    fn folder(&self, base: &str) -> String {
-        format!("{base}.{}.{}", self.lab, self.host)
-    }
-
-    /// Runs this command again in the host's network namespace. It returns only if that fails.
-    fn enter(&self) -> Result<(), Stop> {
-        let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
-        let lab = labs::open(&world, &self.lab)?;
-        let host = |it: &&LabEndpoint| it.kind == DomainKind::Primary && it.name == self.host;
-        let endpoint = lab.endpoints().iter().find(host).ok_or_else(|| {
-            let (lab, host) = (&self.lab, &self.host);
-            Stop::input(miette!(code = "no-such-object", "lab {lab} has no host `{host}` that is an end of a wire"))
-        })?;
-        let mut command = own_program()?;
-        command.args(env::args_os().skip(1)).env(INSIDE, "1");
-        Err(Stop::infrastructure(lab.exec(endpoint, command)))
-    }
+/// Runs this command again in the network namespace of a host of a lab. It returns only if that fails.
+fn enter(within: &LabHost) -> Result<(), Stop> {
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
+    let lab = labs::open(&world, &within.lab)?;
+    let host = |it: &&LabEndpoint| it.kind == DomainKind::Primary && it.name == within.host;
+    let endpoint = lab.endpoints().iter().find(host).ok_or_else(|| {
+        let LabHost { lab, host } = within;
+        Stop::input(miette!(code = "no-such-object", "lab {lab} has no host `{host}` that is an end of a wire"))
+    })?;
+    let mut command = own_program()?;
+    command.args(env::args_os().skip(1)).env(INSIDE, "1");
+    Err(Stop::infrastructure(lab.exec(endpoint, command)))
 }
 
 /// Takes back what domains of the lab's hosts have, before the lab goes down.
 pub(in crate::cli) fn release_hosts(world: &World, lab: &Name) -> Result<(), Stop> {
-    let begin = format!("{DOMAINS}.{lab}.");
+    let begin = DomainHost::folders_of(lab);
     for folder in world.folders().or_infrastructure()? {
         let Some(host) = folder.strip_prefix(&begin) else { continue };
         let within = format!("{lab}/{host}");
@@ -104,12 +71,12 @@ pub(super) fn own_program() -> Result<Command, Stop> {
 impl LdmHost {
     pub(super) fn new(places: &Locations, within: Option<LabHost>) -> Result<LdmHost, Stop> {
         if let Some(host) = within.as_ref().filter(|_| env::var_os(INSIDE).is_none()) {
-            host.enter()?;
+            enter(host)?;
         }
-        let folder = within.as_ref().map_or("ldm".to_owned(), |host| host.folder("ldm"));
-        let store = DomainStore::new(&places.state_dir()?.join(folder));
-        let id = within.as_ref().map_or_else(machine_id, LabHost::to_string);
-        Ok(LdmHost { places: places.clone(), within, store, id })
+        let host = DomainHost { within };
+        let store = host.store(&places.state_dir()?);
+        let id = host.id();
+        Ok(LdmHost { places: places.clone(), host, store, id })
     }
 
     /// What tells it from other hosts.
@@ -212,9 +179,8 @@ impl LdmHost {
             )));
         }
         let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
-        let folder = self.within.as_ref().map_or(DOMAINS.to_owned(), |host| host.folder(DOMAINS));
         let supervise = self.words()?.into_iter().chain(["supervise".into()]).collect();
-        Ok(Domains::new(&world, &folder, supervise))
+        Ok(Domains::new(&world, &self.host.folder(), supervise))
     }
 
     /// The bound domains, to show them. An ordinary user has none.
@@ -233,7 +199,7 @@ impl LdmHost {
             words.extend(["--agent".into(), agent.into()]);
         }
         words.push("ldm".into());
-        if let Some(host) = &self.within {
+        if let Some(host) = &self.host.within {
             words.extend(["--in".into(), host.to_string().into()]);
         }
         Ok(words)
@@ -247,10 +213,4 @@ fn is_root() -> bool {
 /// Says who can mend it.
 pub(super) fn blamed(error: BindError) -> Stop {
     if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
-}
-
-/// The number of this installation (machine-id(5)); its name where there is none.
-fn machine_id() -> String {
-    let read = |path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    read("/etc/machine-id").or_else(|| read("/proc/sys/kernel/hostname")).unwrap_or_else(|| "host".to_owned())
 }

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use vtax_domain::ConfigName;
-use vtax_model::{topology::Name, units::ByteSize};
+use vtax_model::{endpoint::LabHost, topology::Name, units::ByteSize};
 use vtax_run::server::Stay;
 
 use super::{
     super::io::{CreateArgs, DestroyArgs},
-    host::LabHost,
     show::{ConstraintFormat, LdmListArgs, ListIoArgs},
     vntsd::VntsdArgs,
 };

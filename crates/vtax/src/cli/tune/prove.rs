@@ -46,7 +46,7 @@ struct Tried {
     #[arg(long, value_name = "RULE,RULE…")]
     bundle: Vec<String>,
     /// Go on with a run of `vtax tune prove` that was stopped or killed. ID is its id, the beginning of its id, or `last`
-    #[arg(long, value_name = "ID", conflicts_with_all = ["rules", "all_safe", "bundle", "to", "from", "guard", "test", "seed", "label"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["rules", "all_safe", "bundle", "to", "from", "within", "guard", "test", "seed", "label"])]
     resume: Option<String>,
 }
 
@@ -306,7 +306,7 @@ impl ProveArgs {
         }
         let controls = self.guard.iter().flat_map(|path| path.from.iter().chain([&path.to]));
         measure::check_ssh(controls)?;
-        Ok(self.guard.clone())
+        Ok(self.guard.iter().map(|path| self.ends.on_host_too(path)).collect())
     }
 
     fn sampling(&self) -> SamplingPlan {

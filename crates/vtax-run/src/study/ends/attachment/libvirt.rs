@@ -3,7 +3,6 @@
 
 mod error;
 mod host;
-mod told;
 mod virsh;
 mod xml;
 
@@ -18,7 +17,7 @@ use vtax_model::{
 };
 use vtax_sys::process::ProcessId;
 
-use super::{super::agent::Agent, Attachment, GuestProcess};
+use super::{super::agent::Agent, Attachment, GuestProcess, told};
 use crate::{events::RunEvents, stop::Stop};
 use error::LibvirtError;
 use host::{LibvirtQemu, neighbours};
@@ -96,7 +95,7 @@ impl Attachment for LibvirtEnd {
 
     fn notes(&self, row: Row, name: &str) -> Vec<PlacementNote> {
         let Some(domain) = &self.measured else { return Vec::new() };
-        told::notes(row, domain).into_iter().chain(told::wrong_label(row, name, domain)).collect()
+        notes(row, domain).into_iter().chain(told::wrong_label(row, name, &domain.record)).collect()
     }
 }
 
@@ -218,18 +217,42 @@ impl DomainQuery<'_> {
                 Ok(new) if !new.is_empty() => found.extend(new),
                 _ if !own.is_empty() => found.extend(own),
                 Ok(_) => silent.push((source, "none".to_owned())),
-                Err(refusal) => silent.push((source, told(refusal))),
+                Err(refusal) => silent.push((source, said(refusal))),
             }
         }
         (found, silent)
     }
 }
 
+/// What a domain is and what isn't known of it, a sentence each.
+fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
+    let record = &measured.record;
+    let (name, nic) = (&record.name, record.nic.as_ref());
+    let names_an_end = !matches!(row, Row::Engine(_) | Row::AsIs | Row::Tuned { .. });
+    let unlabelled = names_an_end && nic.is_some_and(|nic| nic.is_as(row).is_none());
+    let unknown = [
+        nic.is_none().then(|| {
+            format!(
+                "which of its NICs was measured, as it has several and libvirt has seen {} at none",
+                measured.address
+            )
+        }),
+        unlabelled
+            .then(|| format!("whether `{row}` is the right word for it, as its XML leaves open who serves the NIC")),
+        measured
+            .process
+            .is_none()
+            .then(|| "its CPU time on the host, as no QEMU of it is seen on this machine".to_owned()),
+    ];
+    let unknown = unknown.into_iter().flatten().map(|what| format!("Not known of libvirt's {name}: {what}"));
+    std::iter::once(told::whole(record)).chain(unknown).map(PlacementNote::Remark).collect()
+}
+
 fn macs(nics: &[XmlNic]) -> Vec<&str> {
     nics.iter().filter_map(|nic| nic.facts.mac.as_ref().map(ForeignText::raw)).collect()
 }
 
-fn told(refusal: VirshRefusal) -> String {
+fn said(refusal: VirshRefusal) -> String {
     match refusal {
         VirshRefusal::NoProgram(source) => source.to_string(),
         VirshRefusal::Said(text) => words(&text),

@@ -149,10 +149,10 @@ fn domains_are_told_and_a_wrong_label_loudly() {
     let fake = Fake { addresses: [Ok(ONE), Ok(TWO), Ok("")], ..Fake::of("db", VHOST) };
     let domain = Domain::of(&fake, "db").expect("it is there");
     let (open, vhost) = (domain.at(address("192.0.2.1")), domain.at(address("198.51.100.1")));
-    let mut told = told::notes(row("paravirtual:vhost"), &vhost);
-    told.extend(told::notes(row("paravirtual:vhost"), &open));
-    told.extend(told::notes(row("paravirtual"), &domain.at(address("203.0.113.1"))));
-    let wrong = |row_: &str, measured| told::wrong_label(row(row_), "libvirt:db", measured);
+    let mut told = notes(row("paravirtual:vhost"), &vhost);
+    told.extend(notes(row("paravirtual:vhost"), &open));
+    told.extend(notes(row("paravirtual"), &domain.at(address("203.0.113.1"))));
+    let wrong = |row_: &str, measured: &MeasuredDomain| told::wrong_label(row(row_), "libvirt:db", &measured.record);
     told.extend(wrong("paravirtual:userspace", &vhost));
     told.extend(wrong("emulated", &open));
     let told: Vec<String> = told.iter().map(ToString::to_string).collect();

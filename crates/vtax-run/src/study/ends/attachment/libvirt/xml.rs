@@ -7,7 +7,7 @@ use vtax_model::{
     foreign::ForeignText,
     guest::{Accelerator, Backend, Flavour},
     method::IoMethod,
-    run::{DomainNic, DomainRecord},
+    run::{DomainKeeper, DomainNic, DomainRecord},
     units::ByteSize,
 };
 
@@ -75,6 +75,8 @@ fn described(domain: Node<'_, '_>) -> Result<Described, XmlError> {
     let everywhere = vcpus.and_then(|vcpus| vcpus.attribute("cpuset")).map(str::to_owned);
     let backing = child(domain, "memoryBacking");
     let record = DomainRecord {
+        keeper: DomainKeeper::Libvirt,
+        within: None,
         name: text_of(domain, "name").ok_or(XmlError::Missing("<name>"))?.into(),
         uuid: text_of(domain, "uuid").unwrap_or_default().into(),
         accel,
@@ -173,6 +175,8 @@ fn interface(interface: Node<'_, '_>) -> Result<XmlNic, XmlError> {
     let open = backend.is_none() && method == Some(IoMethod::Paravirtual) && has_tap(&kind);
     let source = child(interface, "source");
     let facts = DomainNic {
+        name: None,
+        vlan: None,
         mac: child(interface, "mac")
             .and_then(|mac| owned(mac, "address"))
             .map(|mac| mac.to_ascii_lowercase())

@@ -52,6 +52,8 @@ fn multiqueue_vhost_with_pins_is_read() {
         (Some("virbr0"), 1, true)
     );
     let expected = DomainNic {
+        name: None,
+        vlan: None,
         kind: "bridge".into(),
         mac: Some("52:54:00:aa:00:02".into()),
         model: Some("virtio".into()),

@@ -5,42 +5,23 @@ use std::collections::BTreeMap;
 use vtax_model::{
     foreign::ForeignText,
     method::IoMethod,
-    run::{DomainNic, DomainRecord, PlacementNote},
+    run::{DomainKeeper, DomainNic, DomainRecord, PlacementNote},
     study::Row,
 };
 
-use super::MeasuredDomain;
-
-/// What a domain is and what isn't known of it, a sentence each.
-pub(super) fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
-    let record = &measured.record;
-    let name = &record.name;
-    let nic = record.nic.as_ref();
-    let served = nic.map_or(String::new(), |nic| format!("; its NIC is {}", described(nic)));
-    let whole = format!("libvirt's {name} is {}{served}; its threads: {}", machine(record), threads(record));
-    let names_an_end = !matches!(row, Row::Engine(_) | Row::AsIs | Row::Tuned { .. });
-    let unlabelled = names_an_end && nic.is_some_and(|nic| nic.is_as(row).is_none());
-    let unknown = [
-        nic.is_none().then(|| {
-            format!(
-                "which of its NICs was measured, as it has several and libvirt has seen {} at none",
-                measured.address
-            )
-        }),
-        unlabelled
-            .then(|| format!("whether `{row}` is the right word for it, as its XML leaves open who serves the NIC")),
-        measured
-            .process
-            .is_none()
-            .then(|| "its CPU time on the host, as no QEMU of it is seen on this machine".to_owned()),
-    ];
-    let unknown = unknown.into_iter().flatten().map(|what| format!("Not known of libvirt's {name}: {what}"));
-    std::iter::once(whole).chain(unknown).map(PlacementNote::Remark).collect()
+/// What a domain is, and which of its NICs is measured.
+pub(super) fn whole(record: &DomainRecord) -> String {
+    let served = record.nic.as_ref().map_or(String::new(), |nic| format!("; its NIC is {}", described(nic)));
+    let whose = match record.keeper {
+        DomainKeeper::Libvirt => "libvirt's",
+        DomainKeeper::Ldm => "the domain",
+    };
+    format!("{whose} {} is {}{served}; its threads: {}", record.name, machine(record), threads(record))
 }
 
 /// The warning that the study calls the end by another method than its NIC has.
-pub(super) fn wrong_label(row: Row, end: &str, measured: &MeasuredDomain) -> Option<PlacementNote> {
-    let nic = measured.record.nic.as_ref()?;
+pub(super) fn wrong_label(row: Row, end: &str, record: &DomainRecord) -> Option<PlacementNote> {
+    let nic = record.nic.as_ref()?;
     (nic.is_as(row) == Some(false)).then(|| {
         let label = nic.label().unwrap_or_else(|| "of a method that vtax has no word for".to_owned());
         PlacementNote::WrongLabel(format!(
@@ -105,10 +86,12 @@ fn described(nic: &DomainNic) -> String {
         texts.push(format!("rings of {} rx and {} tx", ring(nic.rx_ring), ring(nic.tx_ring)));
     }
     texts.extend(nic.packed.then(|| "packed".to_owned()));
+    texts.extend(nic.vlan.map(|vlan| format!("VLAN {vlan}")));
     texts.extend(nic.mtu.map(|mtu| format!("MTU {mtu}")));
-    texts.push(match &nic.source {
-        Some(source) => format!("{} {source}", nic.kind),
-        None => nic.kind.to_string(),
+    texts.push(match (&nic.name, &nic.source) {
+        (Some(name), Some(source)) => format!("{} {name} of {source}", nic.kind),
+        (None, Some(source)) => format!("{} {source}", nic.kind),
+        (_, None) => nic.kind.to_string(),
     });
     texts.extend(nic.target.as_ref().map(|target| format!("link {target}")));
     texts.extend(nic.pci.as_ref().map(|pci| format!("at {pci}")));

@@ -1,0 +1,99 @@
+//! Addresses that links of the agent's guest have for one conversation.
+//!
+//! The agent takes them back itself, so that they are gone also if vtax is killed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ipnet::IpNet;
+use vtax_engine::Cancel;
+use vtax_sys::{
+    SysError,
+    netlink::{IfIndex, LinkChange, MacAddr, Rtnl},
+    netns::NetNs,
+    sysctl::{self, SysctlKey},
+};
+
+use super::attach::{self, AttachError};
+use crate::protocol::{AddressLoan, Attached};
+
+/// A link answers for its own addresses only. Otherwise each of two NICs on one switch would answer for the addresses of
+/// both, and the wrong one would get the packets (`arp_ignore`, ip-sysctl of the kernel).
+const OWN_ONLY: &str = "1";
+/// "Cannot assign requested address": the link doesn't have it. "No such device": the link is gone.
+const GONE: [i32; 2] = [99, 19];
+
+/// What can't be taken back.
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[error("what was lent can't be taken back: {0}")]
+#[diagnostic(code("kernel"))]
+pub(super) struct LoanError(#[from] SysError);
+
+/// What was changed for the conversation, the first change first.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Loans(Arc<Mutex<Vec<LinkDebt>>>);
+
+/// What is to be put back.
+#[derive(Debug)]
+enum LinkDebt {
+    Address(IfIndex, IpNet),
+    SwitchedOn(IfIndex),
+    Setting(SysctlKey, String),
+}
+
+/// Makes the changes, each noted before the next one.
+pub(super) fn lend(loan: &AddressLoan, loans: &Loans, cancel: &Cancel) -> Result<Attached, AttachError> {
+    let mac: MacAddr = loan.mac.parse()?;
+    let mut kernel = Rtnl::open()?;
+    let link = attach::existing(&mut kernel, mac, cancel)?;
+    let key: SysctlKey = format!("net/ipv4/conf/{}/arp_ignore", link.name).parse()?;
+    let here = NetNs::current()?;
+    let before = sysctl::read(&here, &key)?;
+    if before != OWN_ONLY {
+        sysctl::write(&here, &key, OWN_ONLY)?;
+        loans.note(LinkDebt::Setting(key, before));
+    }
+    if !link.up {
+        kernel.set_link(link.index, &LinkChange { up: Some(true), ..LinkChange::default() })?;
+        loans.note(LinkDebt::SwitchedOn(link.index));
+    }
+    kernel.add_address(link.index, loan.address)?;
+    loans.note(LinkDebt::Address(link.index, loan.address));
+    attach::carried(&mut kernel, &link, mac, cancel)
+}
+
+impl Loans {
+    fn note(&self, debt: LinkDebt) {
+        self.debts().push(debt);
+    }
+
+    fn debts(&self) -> MutexGuard<'_, Vec<LinkDebt>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts everything back, the last change first. What can't be put back is tried no more.
+    pub(super) fn take_back(&self) -> Result<(), LoanError> {
+        let debts = std::mem::take(&mut *self.debts());
+        if debts.is_empty() {
+            return Ok(());
+        }
+        let mut kernel = Rtnl::open()?;
+        let failed = debts.into_iter().rev().filter_map(|debt| debt.settle(&mut kernel).err());
+        failed.reduce(|first, _| first).map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+impl LinkDebt {
+    fn settle(self, kernel: &mut Rtnl) -> Result<(), SysError> {
+        let settled = match self {
+            LinkDebt::Address(link, address) => kernel.delete_address(link, address),
+            LinkDebt::SwitchedOn(link) => {
+                kernel.set_link(link, &LinkChange { up: Some(false), ..LinkChange::default() })
+            }
+            LinkDebt::Setting(key, before) => sysctl::write(&NetNs::current()?, &key, &before).map(drop),
+        };
+        match settled {
+            Err(error) if error.errno().is_some_and(|errno| GONE.contains(&errno)) => Ok(()),
+            settled => settled,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Addresses that a measurement has on a switch: a network of two addresses out of 198.18.0.0/15, which is there for
+//! benchmarks (RFC 2544, RFC 6890).
+//!
+//! Each network in use has a journal, also if the host has no address in it: so two measurements at once have different
+//! ones. If vtax is killed, the next command that changes something of the domains takes the host's address back. The
+//! addresses in domains are taken back by their agents.
+
+use std::{path::PathBuf, sync::Arc};
+
+use ipnet::{IpNet, Ipv4Net};
+use vtax_journal::{Journal, JournalError, JournalState, Opened, scan};
+use vtax_sys::netns::NetNs;
+
+use crate::{domains::Domains, error::BindError, site::DomainSite, step::DomainStep};
+
+const KIND: &str = "loan";
+/// The length of the prefix of a network of two addresses.
+const PREFIX: u8 = 30;
+
+/// A network that only one measurement uses, as long as this is there.
+#[derive(Debug)]
+pub struct LentNet {
+    net: Ipv4Net,
+    namespace: Arc<NetNs>,
+    /// None once it was given back.
+    journal: Option<Journal<DomainStep>>,
+}
+
+impl Domains {
+    fn loans(&self) -> PathBuf {
+        self.folder().join("loans")
+    }
+
+    /// A network of two addresses that neither the host nor anybody in `in_use` has. If `host_link` is a link of the host,
+    /// that gets the first of the two. `host` is the host's network namespace.
+    pub fn lend(&self, host: &Arc<NetNs>, host_link: Option<&str>, in_use: &[IpNet]) -> Result<LentNet, BindError> {
+        let mut site = DomainSite::open_in(host)?;
+        let taken: Vec<IpNet> = in_use.iter().copied().chain(site.nets()?).collect();
+        for net in candidates(&taken) {
+            let Some(mut journal) = self.claim_net(net, &mut site)? else { continue };
+            let steps = host_link.map(|link| DomainStep::LendAddress { link: link.to_owned(), net: near(net) });
+            if let Err(error) = journal.execute(steps.into_iter().collect(), &mut site) {
+                journal.undo(&mut site).map_err(Box::new)?;
+                let object = "an address for the measurement".to_owned();
+                return Err(BindError::Lend { object, error: Box::new(error) });
+            }
+            return Ok(LentNet { net, namespace: Arc::clone(host), journal: Some(journal) });
+        }
+        Err(BindError::NoFreeNet)
+    }
+
+    /// None if a living vtax has it.
+    fn claim_net(&self, net: Ipv4Net, site: &mut DomainSite) -> Result<Option<Journal<DomainStep>>, BindError> {
+        let (folder, id) = (self.loans(), net.network().to_string().replace('.', "-"));
+        match Journal::create(&folder, &id, KIND, &net) {
+            Err(JournalError::Taken { state: JournalState::Alive, .. }) => Ok(None),
+            Err(JournalError::Taken { .. }) => {
+                self.end_loan(&id, site)?;
+                Ok(Some(Journal::create(&folder, &id, KIND, &net)?))
+            }
+            created => Ok(Some(created?)),
+        }
+    }
+
+    /// Takes back what killed measurements have left on links of the host.
+    pub(crate) fn clean_loans(&self) -> Result<(), BindError> {
+        if !self.loans().exists() {
+            return Ok(());
+        }
+        for (id, snapshot) in scan::<DomainStep>(&self.loans())? {
+            let is_alive = snapshot.as_ref().is_ok_and(|snapshot| snapshot.state == JournalState::Alive);
+            if !is_alive {
+                self.end_loan(&id, &mut DomainSite::open()?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_loan(&self, id: &str, site: &mut DomainSite) -> Result<(), BindError> {
+        match Journal::<DomainStep>::open_any(&self.loans(), id) {
+            Ok(Opened::Whole(journal)) => drop(journal.undo(site).map_err(Box::new)?),
+            Ok(Opened::Damaged(damaged)) => {
+                if let Ok(network) = id.replace('-', ".").parse() {
+                    site.remove_address(near(Ipv4Net::new(network, PREFIX).expect("a prefix of IPv4")))?;
+                }
+                damaged.set_aside()?;
+            }
+            // Somebody else has just ended it, or begun it anew.
+            Err(JournalError::Missing { .. } | JournalError::Busy { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+impl LentNet {
+    /// Its two addresses. The host has the first, if it has one.
+    pub fn addresses(&self) -> [IpNet; 2] {
+        [near(self.net), far(self.net)]
+    }
+
+    /// Takes the host's address back, and lets others have the network.
+    pub fn give_back(mut self) -> Result<(), BindError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), BindError> {
+        let Some(journal) = self.journal.take() else { return Ok(()) };
+        journal.undo(&mut DomainSite::open_in(&self.namespace)?).map_err(Box::new)?;
+        Ok(())
+    }
+}
+
+impl Drop for LentNet {
+    fn drop(&mut self) {
+        // What can't be given back is in the journal.
+        let _ = self.end();
+    }
+}
+
+/// From the end of the range, because labs take their ranges from its beginning.
+fn candidates(taken: &[IpNet]) -> impl Iterator<Item = Ipv4Net> {
+    let range: Ipv4Net = "198.18.0.0/15".parse().expect("a range");
+    let nets: Vec<Ipv4Net> = range.subnets(PREFIX).expect("a longer prefix").collect();
+    let is_free = |net: &Ipv4Net| {
+        let net = IpNet::V4(*net);
+        !taken.iter().any(|other| other.contains(&net) || net.contains(other))
+    };
+    nets.into_iter().rev().filter(is_free)
+}
+
+fn near(net: Ipv4Net) -> IpNet {
+    nth(net, 1)
+}
+
+fn far(net: Ipv4Net) -> IpNet {
+    nth(net, 2)
+}
+
+fn nth(net: Ipv4Net, nth: u32) -> IpNet {
+    let address = u32::from(net.network()) + nth;
+    IpNet::V4(Ipv4Net::new(address.into(), net.prefix_len()).expect("the prefix of a network"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(taken: &[&str]) -> Option<String> {
+        let taken: Vec<IpNet> = taken.iter().map(|net| net.parse().expect("a network")).collect();
+        candidates(&taken).next().map(|net| net.to_string())
+    }
+
+    #[test]
+    fn a_network_that_somebody_has_is_passed_over() {
+        assert_eq!(first(&[]).as_deref(), Some("198.19.255.252/30"));
+        assert_eq!(first(&["198.19.255.254/30", "10.0.0.0/8"]).as_deref(), Some("198.19.255.248/30"));
+        assert_eq!(first(&["198.19.0.0/16"]).as_deref(), Some("198.18.255.252/30"));
+        assert_eq!(first(&["198.18.0.0/15"]), None);
+    }
+
+    #[test]
+    fn the_two_addresses_are_those_of_hosts() {
+        let net = "198.18.0.4/30".parse().expect("a network");
+        assert_eq!([near(net), far(net)].map(|net| net.to_string()), ["198.18.0.5/30", "198.18.0.6/30"]);
+    }
+}

@@ -1,0 +1,138 @@
+//! The addresses on which two ends measure.
+
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+
+use miette::miette;
+use vtax_agent::protocol::LinkAddress;
+use vtax_model::endpoint::{Control, End, Endpoint};
+
+use super::agent::Agent;
+use crate::stop::{Blamed, Coded, Stop};
+
+/// The address of the device to which an end is to be bound, if it is bound to one.
+pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent) -> Result<Option<IpAddr>, Stop> {
+    let Some(device) = &endpoint.device else { return Ok(None) };
+    let (control, has) = (&endpoint.control, &agent.facts.addresses);
+    let instead = match control {
+        Control::Zone { .. } => {
+            Some("the wires of a lab tell on which device an end measures; choose one by its address")
+        }
+        Control::Domain(_) => Some("name the virtual NIC with the domain, as ldm:mars/net0"),
+        Control::Local | Control::Ssh(_) | Control::Libvirt { .. } => None,
+    };
+    if let Some(instead) = instead {
+        return Err(Stop::input(miette!(
+            code = "option-not-for-this",
+            "{control}: no device is named here: {instead}"
+        )));
+    }
+    let of_device = |own: &&LinkAddress| own.link == device.as_str();
+    let fits = |own: &&LinkAddress| endpoint.address.is_none_or(|address| address == own.address);
+    match has.iter().filter(of_device).find(fits) {
+        Some(own) => Ok(Some(own.address)),
+        None => {
+            let has: Vec<String> = has.iter().map(|own| format!("{} ({})", own.link, own.address)).collect();
+            let address = endpoint.address.map(|address| format!("the address {address}"));
+            let what = address.unwrap_or("an address".to_owned());
+            let has = has.join(", ");
+            Err(Stop::input(miette!(
+                code = "no-such-link",
+                "{control} has no device {device} with {what} to measure on; it has {has}"
+            )))
+        }
+    }
+}
+
+/// Refuses an address that an end doesn't have: each of its samples would fail to bind it.
+pub(super) fn check_address(endpoint: &Endpoint, agent: &Agent, address: IpAddr) -> Result<(), Stop> {
+    let has = &agent.facts.addresses;
+    if address.is_loopback() || has.is_empty() || has.iter().any(|own| own.address == address) {
+        return Ok(());
+    }
+    let has: Vec<String> = has.iter().map(|own| format!("{} ({})", own.address, own.link)).collect();
+    let control = &endpoint.control;
+    Err(Stop::input(miette!(
+        code = "no-such-address",
+        "{control} has no address {address} to measure on; it has {}",
+        has.join(", ")
+    )))
+}
+
+/// The addresses of a pair. The kernel chooses an unknown address of an end on this machine.
+pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Result<[IpAddr; 2], Stop> {
+    let missing = |endpoint: &Endpoint| {
+        let (control, option) =
+            (&endpoint.control, if endpoint.end == End::Initiator { "--from-address" } else { "--to-address" });
+        let why = match control {
+            Control::Domain(_) => {
+                "vtax lends addresses only if both ends are domains of one host, or one is a domain and the other its host; \
+                 give the domain an address that the other end reaches, and name it with"
+            }
+            _ => "ssh doesn't tell at which address it is reached; give",
+        };
+        Stop::input(miette!(code = "no-address", "{control}: {why} its `address` ({option})"))
+    };
+    let local = |endpoint: &Endpoint, peer: Option<IpAddr>| match (&endpoint.control, peer) {
+        (Control::Local, None) => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        (Control::Local, Some(peer)) => source_address(peer).or_input(),
+        (_, _) => Err(missing(endpoint)),
+    };
+    let responder = known[1].map_or_else(|| local(ends[1], known[0]), Ok)?;
+    let initiator = known[0].map_or_else(|| local(ends[0], Some(responder)), Ok)?;
+    if initiator.is_ipv4() != responder.is_ipv4() {
+        let [from, to] = ends.map(|end| &end.control);
+        return Err(Stop::input(miette!(
+            code = "address-families",
+            "{from} at {initiator} and {to} at {responder} are of two address families; give both ends an `address` of one"
+        )));
+    }
+    Ok([initiator, responder])
+}
+
+/// The address by which this machine reaches another. Connecting a UDP socket sends nothing (udp(7)).
+fn source_address(peer: IpAddr) -> miette::Result<IpAddr> {
+    let any: IpAddr = match peer {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    const DISCARD: u16 = 9;
+    let source = || -> std::io::Result<IpAddr> {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect((peer, DISCARD))?;
+        Ok(socket.local_addr()?.ip())
+    };
+    source().coded("no-route", || format!("this machine has no way to {peer}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(end: End, control: &str) -> Endpoint {
+        Endpoint::new(end, control.parse().expect("a control"))
+    }
+
+    fn found(from: &str, to: &str, known: [Option<&str>; 2]) -> Result<[String; 2], String> {
+        let ends = [&end(End::Initiator, from), &end(End::Responder, to)];
+        let known = known.map(|known| known.map(|address| address.parse().expect("an address")));
+        addresses(ends, known).map(|both| both.map(|one| one.to_string())).map_err(|stop| stop.to_string())
+    }
+
+    #[test]
+    fn addresses_are_those_by_which_the_ends_reach_each_other() {
+        let both = |one: &str, other: &str| Ok([one.to_owned(), other.to_owned()]);
+        assert_eq!(found("local", "local", [None, None]), both("127.0.0.1", "127.0.0.1"));
+        assert_eq!(found("local", "local", [None, Some("127.0.0.5")]), both("127.0.0.1", "127.0.0.5"));
+        assert_eq!(found("local", "ssh:a", [None, Some("127.0.0.7")]), both("127.0.0.1", "127.0.0.7"));
+        let vms = [Some("192.0.2.1"), Some("192.0.2.2")];
+        assert_eq!(found("ssh:a", "ssh:b", vms), both("192.0.2.1", "192.0.2.2"));
+    }
+
+    #[test]
+    fn addresses_that_are_unknown_or_of_two_families_are_refused() {
+        let refused = |from, to, known| insta::assert_snapshot!(found(from, to, known).expect_err("refused"));
+        refused("local", "ssh:a", [None, None]);
+        refused("ssh:a", "local", [None, Some("127.0.0.1")]);
+        refused("ssh:a", "ssh:b", [Some("192.0.2.1"), Some("2001:db8::1")]);
+    }
+}

@@ -1,0 +1,214 @@
+//! A logical domain, or its host. Its agent is reached by the domain's agent port; nothing is changed of the domain but the
+//! address that it has for the run.
+
+use std::{path::Path, rc::Rc, time::Duration};
+
+use miette::miette;
+use vtax_domain::{BoundDomain, SwitchPort};
+use vtax_guest::launch::Boot;
+use vtax_host::inspect::link_hops;
+use vtax_model::{
+    endpoint::DomainEnd,
+    foreign::ForeignText,
+    guest::Flavour,
+    method::IoMethod,
+    run::{DomainKeeper, DomainNic, DomainRecord, GuestMachine, Hop, PlacementNote},
+    study::Row,
+};
+
+use super::{
+    super::{agent::Agent, domain_host::DomainPlace},
+    Attachment, GuestProcess, HostStack,
+    switch_end::SwitchEnd,
+    told,
+};
+use crate::{
+    events::RunEvents,
+    labs::{self, wait_for_agent},
+    stop::{Blamed, Stop},
+};
+
+/// A system of its own has opened the agent's port long before it is measured.
+const OPEN_ALREADY: Duration = Duration::from_secs(2);
+
+/// A logical domain with the virtual NIC that is measured on.
+pub(in crate::study::ends) struct LdmEnd {
+    end: SwitchEnd,
+    bound: BoundDomain,
+    record: DomainRecord,
+    /// The host's links that its packets take, from the domain outwards.
+    links: Vec<Hop>,
+}
+
+/// The host of logical domains at one of its switches.
+pub(in crate::study::ends) struct PrimaryEnd {
+    end: SwitchEnd,
+    stack: Box<dyn Attachment>,
+}
+
+/// The agent of a domain of which no NIC is measured.
+pub(in crate::study::ends) fn agent_of(
+    place: &DomainPlace,
+    end: &DomainEnd,
+    events: &RunEvents,
+) -> Result<Agent, Stop> {
+    connect(&place.active(end)?, &format!("ldm:{end}"), events)
+}
+
+fn connect(bound: &BoundDomain, name: &str, events: &RunEvents) -> Result<Agent, Stop> {
+    let ended = || miette!(code = "domain-state", "{} has just stopped; start it (vtax ldm start)", bound.name());
+    let mut qemu = bound.qemu().ok_or_else(ended).or_input()?;
+    if let Boot::Disk { .. } = qemu.launch().boot {
+        qemu.wait_agent(OPEN_ALREADY).map_err(|_| no_agent(bound, name))?;
+    }
+    let mut connected = || -> miette::Result<Agent> {
+        wait_for_agent(&mut qemu, None, events)?;
+        Agent::greeted(labs::connect(name, &qemu)?)
+    };
+    connected().or_infrastructure()
+}
+
+fn no_agent(bound: &BoundDomain, name: &str) -> Stop {
+    let domain = bound.name();
+    Stop::input(miette!(
+        code = "no-domain-agent",
+        "{name}: {domain} boots an image with a system of its own, and no agent of vtax has opened its port there; start \
+         `vtax-agent --port` of this version in {domain} at boot, or name {domain} by an address that it has, as \
+         ssh:root@ADDRESS"
+    ))
+}
+
+impl LdmEnd {
+    pub(in crate::study::ends) fn new(
+        host: Rc<DomainPlace>,
+        bound: BoundDomain,
+        port: SwitchPort,
+    ) -> Result<LdmEnd, Stop> {
+        let tap = port.nic.as_ref().map(|nic| nic.bound.tap.clone()).unwrap_or_default();
+        let links = host.namespace.run(|| link_hops(&tap)).or_infrastructure()?;
+        let record = record(&host, &bound, &port);
+        Ok(LdmEnd { end: SwitchEnd { host, port }, bound, record, links })
+    }
+}
+
+/// What the domain has: its bindings.
+fn record(host: &DomainPlace, bound: &BoundDomain, port: &SwitchPort) -> DomainRecord {
+    let bindings = &bound.bindings;
+    let nic = port.nic.as_ref().map(|nic| DomainNic {
+        name: Some(nic.bound.vnet.to_string().into()),
+        kind: "vnet".into(),
+        mac: Some(nic.mac.to_string().into()),
+        model: Some("virtio".into()),
+        method: Some(IoMethod::Paravirtual),
+        backend: nic.backend.map(Flavour::Backend),
+        queues: 1,
+        vlan: Some(port.vlan),
+        mtu: nic.mtu.map(|mtu| mtu.get()),
+        source: Some(port.switch.to_string().into()),
+        target: Some(nic.bound.tap.as_str().into()),
+        ..DomainNic::default()
+    });
+    let pins = (0..).zip(&bindings.cpus).map(|(vcpu, cpu)| (vcpu, cpu.to_string().into()));
+    DomainRecord {
+        keeper: DomainKeeper::Ldm,
+        within: host.host.within.clone(),
+        name: bindings.domain.to_string().into(),
+        uuid: ForeignText::default(),
+        accel: bound.qemu().map(|qemu| qemu.launch().accel).unwrap_or(vtax_model::guest::Accelerator::Tcg),
+        machine: ForeignText::default(),
+        vcpus: bindings.vcpus,
+        memory: bindings.memory,
+        hugepages: false,
+        nodes: None,
+        vcpu_pins: pins.collect(),
+        emulator_pin: None,
+        io_pins: Default::default(),
+        nic,
+    }
+}
+
+impl Attachment for LdmEnd {
+    fn start_agent(&self, name: &str, _: &Path, events: &RunEvents) -> Result<Agent, Stop> {
+        connect(&self.bound, name, events)
+    }
+
+    fn has_one_agent(&self) -> bool {
+        true
+    }
+
+    fn switch_end(&self) -> Option<&SwitchEnd> {
+        Some(&self.end)
+    }
+
+    fn host_stack(&self) -> Option<HostStack> {
+        let link = self.end.port.nic.as_ref()?.bound.tap.as_str().into();
+        Some(HostStack { namespace: self.end.host.namespace_path(), link })
+    }
+
+    fn host_links(&self) -> &[Hop] {
+        &self.links
+    }
+
+    fn nic(&self) -> Option<Flavour> {
+        self.record.nic.as_ref()?.backend
+    }
+
+    fn qemu(&self) -> Option<GuestProcess> {
+        let qemu = self.bound.qemu()?;
+        Some(GuestProcess { name: self.record.name.to_string(), process: qemu.process(), accel: qemu.launch().accel })
+    }
+
+    fn guest_machine(&self) -> Option<GuestMachine> {
+        let qemu = self.bound.qemu()?;
+        let launch = qemu.launch();
+        Some(GuestMachine { accel: launch.accel, no_kvm: None, qemu: launch.qemu.version.to_string().into() })
+    }
+
+    fn death(&self) -> Option<miette::Report> {
+        let domain = self.bound.name();
+        let same = self.bound.qemu().is_some() && self.end.host.runs(&self.bound);
+        (!same).then(|| miette!(code = "domain-state", "{domain} has stopped or booted again while it was measured"))
+    }
+
+    fn domain(&self) -> Option<&DomainRecord> {
+        Some(&self.record)
+    }
+
+    fn notes(&self, row: Row, name: &str) -> Vec<PlacementNote> {
+        let whole = PlacementNote::Remark(told::whole(&self.record));
+        std::iter::once(whole).chain(told::wrong_label(row, name, &self.record)).collect()
+    }
+}
+
+impl PrimaryEnd {
+    pub(in crate::study::ends) fn new(
+        host: Rc<DomainPlace>,
+        port: SwitchPort,
+        stack: Box<dyn Attachment>,
+    ) -> PrimaryEnd {
+        PrimaryEnd { end: SwitchEnd { host, port }, stack }
+    }
+}
+
+impl Attachment for PrimaryEnd {
+    fn start_agent(&self, name: &str, program: &Path, events: &RunEvents) -> Result<Agent, Stop> {
+        self.stack.start_agent(name, program, events)
+    }
+
+    fn switch_end(&self) -> Option<&SwitchEnd> {
+        Some(&self.end)
+    }
+
+    fn host_stack(&self) -> Option<HostStack> {
+        let link = self.end.port.link.as_str().into();
+        Some(HostStack { namespace: self.end.host.namespace_path(), link })
+    }
+
+    fn is_in_stack_of_vtax(&self) -> bool {
+        self.stack.is_in_stack_of_vtax()
+    }
+
+    fn has_links_of_its_own(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,209 @@
+//! A host with logical domains, as it is when a run begins, and which of them are the ends of a pair.
+
+use std::{path::PathBuf, rc::Rc, sync::Arc};
+
+use miette::miette;
+use vtax_domain::{BindError, BoundDomain, DomainHost, Domains, LentNet, SwitchPort};
+use vtax_lab::{LabEndpoint, World};
+use vtax_model::{
+    domain::{Configuration, DomainState},
+    endpoint::{Control, DomainEnd, Endpoint, LabHost},
+    method::DomainKind,
+};
+use vtax_sys::{netns::NetNs, userns};
+
+use super::{
+    attachment::{
+        Attachment, LabPlace,
+        ldm_domain::{LdmEnd, PrimaryEnd},
+        machine::MachineEnd,
+    },
+    endpoints::EndpointConnector,
+};
+use crate::{
+    locations::Locations,
+    stop::{Blamed, Stop},
+};
+
+/// A host with logical domains.
+pub(super) struct DomainPlace {
+    pub(super) host: DomainHost,
+    domains: Domains,
+    configuration: Configuration,
+    pub(super) namespace: Arc<NetNs>,
+    /// If it is a host of a lab.
+    pub(super) lab: Option<LabPlace>,
+}
+
+impl DomainPlace {
+    fn open(
+        world: &World,
+        locations: &Locations,
+        within: Option<&LabHost>,
+        lab: Option<LabPlace>,
+    ) -> Result<DomainPlace, Stop> {
+        if !(userns::is_initial() && userns::have_net_admin()) {
+            return Err(Stop::infrastructure(miette!(
+                code = "not-root",
+                "logical domains are root's, and so is measuring them; run this command with sudo"
+            )));
+        }
+        let host = DomainHost { within: within.cloned() };
+        let store = host.store(&locations.state_dir()?);
+        let configuration = store.read(&host.id()).or_infrastructure()?.configuration;
+        let namespace = match &lab {
+            Some(place) => NetNs::open(&place.lab.namespace_path(&place.endpoint)),
+            None => NetNs::current(),
+        };
+        let domains = Domains::new(world, &host.folder(), Vec::new());
+        Ok(DomainPlace { host, domains, configuration, namespace: Arc::new(namespace.or_infrastructure()?), lab })
+    }
+
+    /// Where its network namespace is pinned, if it isn't that of vtax.
+    pub(super) fn namespace_path(&self) -> Option<PathBuf> {
+        self.lab.as_ref().map(|place| place.lab.namespace_path(&place.endpoint))
+    }
+
+    /// The domain, which must run.
+    pub(super) fn active(&self, end: &DomainEnd) -> Result<BoundDomain, Stop> {
+        self.configuration.domain(&end.domain).or_input()?;
+        let bound = self.domains.find(&end.domain).map_err(blamed)?;
+        let state = bound.as_ref().map_or(DomainState::Inactive, BoundDomain::state);
+        match bound.filter(|_| state == DomainState::Active) {
+            Some(bound) => Ok(bound),
+            None => {
+                let remedy = match state {
+                    DomainState::Inactive => "bind and start it first (vtax ldm bind, vtax ldm start)",
+                    _ => "start it first (vtax ldm start)",
+                };
+                Err(Stop::input(BindError::State { domain: end.domain.clone(), state, remedy }))
+            }
+        }
+    }
+
+    /// Whether the domain is still there.
+    pub(super) fn runs(&self, bound: &BoundDomain) -> bool {
+        self.domains.find(bound.name()).is_ok_and(|found| found.is_some_and(|found| found.qemu().is_some()))
+    }
+
+    fn ports(&self, end: &DomainEnd) -> Result<Vec<SwitchPort>, Stop> {
+        let ports = match end.is_primary() {
+            true => SwitchPort::of_primary(end.nic.as_ref(), &self.configuration),
+            false => SwitchPort::of(&self.active(end)?, end.nic.as_ref(), &self.configuration),
+        };
+        ports.map_err(blamed)
+    }
+
+    /// A network of two addresses; the host has the first if `host_link` is a link of it.
+    pub(super) fn lend(&self, host_link: Option<&str>, in_use: &[ipnet::IpNet]) -> Result<LentNet, Stop> {
+        self.domains.lend(&self.namespace, host_link, in_use).map_err(blamed)
+    }
+
+    /// The host, `LAB/HOST` if it is one of a lab, for texts.
+    pub(super) fn prefix(&self) -> String {
+        self.host.within.as_ref().map(|host| format!("{host}/")).unwrap_or_default()
+    }
+}
+
+/// Says who can mend it.
+pub(super) fn blamed(error: BindError) -> Stop {
+    if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
+}
+
+impl EndpointConnector<'_> {
+    /// Two ends of which one at least is a logical domain. Both are checked, and nothing is changed.
+    pub(super) fn domains_at(&mut self, endpoints: [&Endpoint; 2]) -> Result<Option<[Box<dyn Attachment>; 2]>, Stop> {
+        let ends = match endpoints.map(|endpoint| &endpoint.control) {
+            [Control::Domain(one), Control::Domain(other)] => [Some(one.clone()), Some(other.clone())],
+            [Control::Domain(one), _] => [Some(one.clone()), self.as_primary(one, endpoints[1])?],
+            [_, Control::Domain(other)] => [self.as_primary(other, endpoints[0])?, Some(other.clone())],
+            _ => return Ok(None),
+        };
+        if let [Some(one), Some(other)] = &ends
+            && one.within == other.within
+        {
+            return self.on_one_switch([one, other]).map(Some);
+        }
+        let mut places = self.places(endpoints)?.into_iter();
+        let mut attached = Vec::new();
+        for (endpoint, end) in endpoints.into_iter().zip(ends) {
+            let place = places.next().flatten();
+            attached.push(match end {
+                Some(end) => {
+                    let host = self.domain_place(end.within.as_ref())?;
+                    let port = host.ports(&end)?.into_iter().next();
+                    let none = || blamed(BindError::NoNic { domain: end.domain.clone() });
+                    self.switch_end(&host, &end, port.ok_or_else(none)?)?
+                }
+                None => self.attach(endpoint, place)?,
+            });
+        }
+        Ok(attached.try_into().ok())
+    }
+
+    /// The end, if it is the host of the domain and no address says otherwise.
+    fn as_primary(&mut self, domain: &DomainEnd, other: &Endpoint) -> Result<Option<DomainEnd>, Stop> {
+        let is_host = match (&other.control, &domain.within) {
+            (Control::Local, None) => true,
+            (Control::Zone { lab, domain }, Some(within)) if *domain == within.host => {
+                self.lab(lab.as_ref(), domain)?.blueprint().lab == within.lab
+            }
+            _ => false,
+        };
+        Ok((is_host && other.address.is_none()).then(|| DomainEnd::primary(domain.within.clone())))
+    }
+
+    fn on_one_switch(&mut self, ends: [&DomainEnd; 2]) -> Result<[Box<dyn Attachment>; 2], Stop> {
+        let host = self.domain_place(ends[0].within.as_ref())?;
+        if ends[0].domain == ends[1].domain {
+            let domain = &ends[0].domain;
+            return Err(Stop::input(miette!(
+                code = "ends-not-paired",
+                "both ends are {domain}, and its packets to itself leave by no NIC; name another domain as one of them"
+            )));
+        }
+        let [ones, others] = [host.ports(ends[0])?, host.ports(ends[1])?];
+        let [one, other] = SwitchPort::pair(&ones, &others).map_err(blamed)?;
+        Ok([self.switch_end(&host, ends[0], one)?, self.switch_end(&host, ends[1], other)?])
+    }
+
+    fn switch_end(
+        &mut self,
+        host: &Rc<DomainPlace>,
+        end: &DomainEnd,
+        port: SwitchPort,
+    ) -> Result<Box<dyn Attachment>, Stop> {
+        if end.is_primary() {
+            let stack: Box<dyn Attachment> = match &host.lab {
+                Some(place) => place.clone().attach(false).or_infrastructure()?,
+                None => Box::new(MachineEnd::Local),
+            };
+            return Ok(Box::new(PrimaryEnd::new(Rc::clone(host), port, stack)));
+        }
+        Ok(Box::new(LdmEnd::new(Rc::clone(host), host.active(end)?, port)?))
+    }
+
+    pub(super) fn domain_place(&mut self, within: Option<&LabHost>) -> Result<Rc<DomainPlace>, Stop> {
+        if let Some(place) = self.hosts.iter().find(|place| place.host.within.as_ref() == within) {
+            return Ok(Rc::clone(place));
+        }
+        let lab = within.map(|host| self.lab_host(host)).transpose()?;
+        let place = Rc::new(DomainPlace::open(self.world()?, self.locations, within, lab)?);
+        self.hosts.push(Rc::clone(&place));
+        Ok(place)
+    }
+
+    fn lab_host(&mut self, host: &LabHost) -> Result<LabPlace, Stop> {
+        let lab = self.lab(Some(&host.lab), &host.host)?;
+        let is_it = |it: &&LabEndpoint| it.kind == DomainKind::Primary && it.name == host.host;
+        match lab.endpoints().iter().find(is_it).cloned() {
+            Some(endpoint) => Ok(LabPlace { lab, endpoint }),
+            None => Err(Stop::input(miette!(
+                code = "no-such-object",
+                "lab {} has no host `{}` that is an end of a wire",
+                host.lab,
+                host.host
+            ))),
+        }
+    }
+}
