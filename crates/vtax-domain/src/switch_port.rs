@@ -1,8 +1,9 @@
 //! The ports of switches by which two domains, or a domain and the host, reach each other.
 
 use vtax_model::{
-    domain::{Configuration, PRIMARY},
+    domain::{Configuration, PRIMARY, Switch},
     topology::Name,
+    units::BitRate,
     vf::Vlan,
 };
 
@@ -21,6 +22,8 @@ pub struct SwitchPort {
     pub link: String,
     /// The VLAN in which it sends and receives frames without a tag.
     pub vlan: Vlan,
+    /// The most that it sends, and the most that it receives.
+    pub maxbw: Option<BitRate>,
 }
 
 impl SwitchPort {
@@ -55,7 +58,9 @@ impl SwitchPort {
         };
         let switch = configuration.switch(&vnet.switch)?;
         let (vlan, link) = (vnet.pvid_on(switch), nic.bound.switch.clone());
-        Ok(SwitchPort { domain: domain.clone(), switch: vnet.switch.clone(), link, vlan, nic: Some(nic) })
+        // A limit is changed when the domain boots.
+        let maxbw = bound.bindings.constraints.vnet(name).unwrap_or(vnet).maxbw;
+        Ok(SwitchPort { domain: domain.clone(), switch: vnet.switch.clone(), link, vlan, maxbw, nic: Some(nic) })
     }
 
     /// The ports of the host itself: the one of the named switch, or all.
@@ -65,12 +70,13 @@ impl SwitchPort {
             Some(name) => vec![(name, configuration.switch(name)?)],
             None => configuration.switches.iter().collect(),
         };
-        let port = |(name, switch): (&Name, &vtax_model::domain::Switch)| SwitchPort {
+        let port = |(name, switch): (&Name, &Switch)| SwitchPort {
             domain: primary.clone(),
             nic: None,
             switch: name.clone(),
             link: switch::link_name(name),
             vlan: switch.pvid,
+            maxbw: None,
         };
         Ok(switches.into_iter().map(port).collect())
     }
@@ -150,8 +156,15 @@ mod tests {
         let (tap, link) = (format!("{domain}.{vnet}"), switch.to_owned());
         let bound = BoundNic { vnet: name(vnet), tap, switch: link.clone() };
         let nic = LiveNic { bound, mac: MacAddr([2, 0, 0, 0, 0, 1]), mtu: None, backend: None };
-        let nic = Some(nic).filter(|_| domain != PRIMARY);
-        SwitchPort { domain: name(domain), nic, switch: name(switch), link, vlan: vlan.try_into().expect("a VLAN") }
+        let (nic, maxbw) = (Some(nic).filter(|_| domain != PRIMARY), None);
+        SwitchPort {
+            maxbw,
+            domain: name(domain),
+            nic,
+            switch: name(switch),
+            link,
+            vlan: vlan.try_into().expect("a VLAN"),
+        }
     }
 
     fn paired(ones: &[SwitchPort], others: &[SwitchPort]) -> Result<[String; 2], String> {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use miette::{Report, miette};
+use vtax_domain::BindError;
 use vtax_lab::{PlanError, no_cable};
 use vtax_store::StoreError;
 
@@ -95,6 +96,12 @@ impl From<StoreError> for Stop {
             Complete { .. } | Extend(_) | InUse { .. } => Stop::input(error),
             _ => Stop::infrastructure(error),
         }
+    }
+}
+
+impl From<BindError> for Stop {
+    fn from(error: BindError) -> Stop {
+        if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     guest::{Accelerator, Flavour},
     method::IoMethod,
     study::Row,
-    units::ByteSize,
+    units::{BitRate, ByteSize},
     vf::Vlan,
 };
 
@@ -94,8 +94,10 @@ pub struct DomainNic {
     /// The packed ring of virtio 1.1.
     #[serde(default)]
     pub packed: bool,
-    /// The VLAN of its frames without a tag, if its switch keeps VLANs apart.
+    /// The VLAN of its frames without a tag, if that is known.
     pub vlan: Option<Vlan>,
+    /// The most bits a second that it sends, and the most that it receives.
+    pub maxbw: Option<BitRate>,
     /// Its MTU, if it is told.
     pub mtu: Option<u32>,
     /// What it is connected to: a bridge, a network, a link, a socket.
@@ -127,7 +129,7 @@ impl DomainNic {
             Row::Device(_) => Some(false),
             Row::Queue(_) => Some(self.method? == IoMethod::Paravirtual),
             Row::Zones { .. } => Some(false),
-            Row::Path(_) | Row::Engine(_) | Row::AsIs | Row::Tuned { .. } => None,
+            Row::Path(_) | Row::Engine(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. } => None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use strum::{Display, EnumString, IntoStaticStr};
 
-use super::step::StepName;
+use super::{nic_label::NicLabel, step::StepName};
 use crate::{guest::Flavour, method::IoMethod, options::Engine, spelling::nearest};
 
 /// What one row of a table stands for.
@@ -28,6 +28,8 @@ pub enum Row {
     },
     /// One path, measured by this engine.
     Engine(Engine),
+    /// A machine that is there already, by the NIC of this name: `nic:net0`.
+    Nic(NicLabel),
     /// One path, with the settings that its machines have.
     AsIs,
     /// A path whose machines have settings of a tuning step.
@@ -100,6 +102,7 @@ impl fmt::Display for Row {
             Row::Path(path) => path.fmt(f),
             Row::Zones { from, to } => f.pad(&format!("{from}-to-{to}")),
             Row::Engine(engine) => engine.fmt(f),
+            Row::Nic(nic) => f.pad(&format!("{NIC}{nic}")),
             Row::AsIs => f.pad(AS_IS),
             Row::Tuned { path: None, step } => f.pad(&format!("+{step}")),
             Row::Tuned { path: Some(path), step } => f.pad(&format!("{path}+{step}")),
@@ -108,6 +111,7 @@ impl fmt::Display for Row {
 }
 
 const AS_IS: &str = "as-is";
+const NIC: &str = "nic:";
 
 impl Row {
     /// The step whose settings are in force while the row is measured.
@@ -142,7 +146,7 @@ impl Row {
             Row::Device(flavour) => Some(flavour.method()),
             Row::Queue(Queueing::Function) => Some(IoMethod::SrIov),
             Row::Queue(_) => Some(IoMethod::Paravirtual),
-            Row::Path(_) | Row::Zones { .. } | Row::Engine(_) | Row::AsIs | Row::Tuned { .. } => None,
+            Row::Path(_) | Row::Zones { .. } | Row::Engine(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. } => None,
         }
     }
 
@@ -178,6 +182,7 @@ impl Row {
             Row::Path(_) | Row::Tuned { path: Some(_), .. } => RowKind::Paths,
             Row::Zones { .. } => RowKind::Zones,
             Row::Engine(_) => RowKind::Engines,
+            Row::Nic(_) => RowKind::Nics,
             Row::AsIs | Row::Tuned { path: None, .. } => RowKind::Settings,
         }
     }
@@ -194,6 +199,8 @@ pub(super) enum RowKind {
     Zones,
     #[strum(to_string = "engines share one path")]
     Engines,
+    #[strum(to_string = "NICs are those of machines that are there already")]
+    Nics,
     #[strum(to_string = "tuning steps share one path")]
     Settings,
 }
@@ -244,6 +251,9 @@ impl FromStr for Row {
         if let Ok(path) = text.parse() {
             return Ok(Row::Path(path));
         }
+        if let Some(nic) = text.strip_prefix(NIC).and_then(|nic| nic.parse().ok()) {
+            return Ok(Row::Nic(nic));
+        }
         if text == AS_IS {
             return Ok(Row::AsIs);
         }
@@ -278,6 +288,14 @@ mod tests {
             assert_eq!(text.parse::<Row>().map(|row| row.to_string()), Ok(text.to_owned()));
         }
         for text in ["+", "+GRO", "bridge+gro", "host-to-guest+"] {
+            assert!(text.parse::<Row>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_nic_is_read_as_it_is_written() {
+        assert_eq!("nic:net0".parse::<Row>().map(|row| row.to_string()), Ok("nic:net0".to_owned()));
+        for text in ["nic:", "nic:net 0", "nic", "nic:abcdefghijklmnopqrstuvwxyz-0123456"] {
             assert!(text.parse::<Row>().is_err(), "{text}");
         }
     }

@@ -86,6 +86,7 @@ fn domain(name: &str) -> DomainRecord {
     let nic = DomainNic {
         name: None,
         vlan: None,
+        maxbw: None,
         kind: "bridge".into(),
         mac: Some("52:54:00:aa:00:02".into()),
         model: Some("virtio".into()),

@@ -30,7 +30,9 @@ pub(super) fn cabling(study: &Study, rows: &[Row]) -> Cabling {
             _ if count == 0 => cabling.lacking.extend(without(*row)),
             (Some(shared), _) => drop(cabling.of.insert(*row, shared)),
             // Engines and settings are compared on one path.
-            (None, Row::Engine(_) | Row::AsIs | Row::Tuned { path: None, .. }) => drop(cabling.of.insert(*row, 0)),
+            (None, Row::Engine(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { path: None, .. }) => {
+                cabling.of.insert(*row, 0);
+            }
             (None, _) if next < count => {
                 cabling.of.insert(*row, next);
                 next += 1;

@@ -76,6 +76,9 @@ pub fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
     let uncabled = cabling(study, &study.rows).lacking;
     let cabled = |row: &Row| uncabled.iter().find(|lacking| lacking.method == *row);
     let of_row = |row: &Row| -> Option<Unsupported> {
+        if let Row::Nic(_) = row {
+            return Some(lacks(*row).unsupported);
+        }
         if let Some(unsupported) = of_guests_only(study, *row) {
             return Some(unsupported);
         }
@@ -103,7 +106,7 @@ fn needed(row: Row) -> Vec<IoMethod> {
         Row::Queue(_) => row.method().into_iter().collect(),
         // The switch outside the host is a bridge.
         Row::Zones { from, to } => vec![zone(from), zone(to), IoMethod::Bridge],
-        Row::Path(_) | Row::Engine(_) | Row::AsIs | Row::Tuned { .. } => vec![IoMethod::Native],
+        Row::Path(_) | Row::Engine(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. } => vec![IoMethod::Native],
     }
 }
 

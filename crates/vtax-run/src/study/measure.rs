@@ -1,5 +1,7 @@
 //! `vtax measure` as a study: its rows are engines, its matrix the tests and what is swept.
 
+mod rows;
+
 use std::str::FromStr;
 
 use miette::bail;
@@ -178,14 +180,6 @@ impl MeasureRequest {
         self.wanted(KnownPath { mtu: MeasureRequest::ANY_MTU, ipv6: false }).map(drop)
     }
 
-    pub(crate) fn rows(&self) -> Vec<Row> {
-        if self.steps.is_empty() {
-            return self.engines.iter().copied().map(Row::Engine).collect();
-        }
-        let tuned = self.steps.iter().map(|step| Row::Tuned { path: None, step: step.name });
-        std::iter::once(Row::AsIs).chain(tuned).collect()
-    }
-
     /// The guarded paths. One for which no first end is named begins where the measured path does.
     pub(crate) fn guarded_paths(&self) -> Vec<Ends<Control>> {
         let near = self.endpoints.iter().find(|endpoint| endpoint.end == End::Initiator);
@@ -195,14 +189,6 @@ impl MeasureRequest {
             responder: to.clone(),
         };
         self.guarded.iter().map(path).collect()
-    }
-
-    fn baseline(&self) -> Row {
-        match self.rows()[..] {
-            [Row::AsIs, ..] => Row::AsIs,
-            _ if self.engines.contains(&Engine::Blocking) => Row::Engine(Engine::Blocking),
-            _ => Row::Engine(self.engines[0]),
-        }
     }
 
     pub(crate) fn on(&self, mtu: Option<Mtu>, ipv6: bool, events: &RunEvents) -> KnownPath {
@@ -238,6 +224,12 @@ impl MeasureRequest {
 
     fn study(&self, way: KnownPath) -> miette::Result<Study> {
         self.check_use()?;
+        if let (Some(nic), [_, engine, ..]) = (self.nics().first(), &self.engines[..]) {
+            bail!(
+                code = "option-not-for-this",
+                "--engine {engine}: the rows are NICs already ({nic}), and one engine measures all of them; name one"
+            );
+        }
         let cells = self.cells(way)?;
         let plan = self.plan(&cells)?;
         Ok(Study {
@@ -271,7 +263,9 @@ impl MeasureRequest {
         let tests: Vec<String> = self.tests.iter().map(|test| format!("{} {}", test.transport, test.kind)).collect();
         let ends = |end: End| {
             let of_end = self.endpoints.iter().filter(|endpoint| endpoint.end == end);
-            of_end.map(|endpoint| endpoint.control.to_string()).collect::<Vec<_>>().join(", ")
+            let mut names: Vec<String> = of_end.map(|endpoint| endpoint.control.to_string()).collect();
+            names.dedup();
+            names.join(", ")
         };
         format!("{}, {} to {}", tests.join(", "), ends(End::Initiator), ends(End::Responder))
     }

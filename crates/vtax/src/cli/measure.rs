@@ -9,13 +9,14 @@ use miette::miette;
 use vtax_agent::ssh;
 use vtax_model::{
     cell::Instrument,
-    endpoint::{Control, DeviceName, End, Endpoint, LabHost, OtherPath},
+    endpoint::{Control, DeviceName, DomainEnd, End, Endpoint, LabHost, OtherPath},
     options::{
         ArrivalProcess, Arrivals, Burst, CongestionControl, Dscp, Idle, RequestRate, Segments, Sending, SocketOptions,
         TestOptions,
     },
     server::ServerSpec,
-    study::SamplingPlan,
+    study::{NicLabel, Row, SamplingPlan},
+    topology::Name,
     units::{BitRate, ByteSize, Span},
     workload::Warmup,
 };
@@ -41,6 +42,10 @@ const DURATION: Span = Span::from_millis(1000);
 pub(crate) struct MeasureArgs {
     #[command(flatten)]
     ends: MeasuredEnds,
+    /// Measure the logical domain of --to by these of its virtual NICs. They take turns in one run, and each is compared
+    /// with the first
+    #[arg(long, value_name = "NIC,…", value_delimiter = ',', help_heading = "Ends")]
+    nic: Vec<Name>,
     #[command(flatten)]
     what: What,
     #[command(flatten)]
@@ -247,7 +252,7 @@ pub(crate) fn measure(args: MeasureArgs, places: &Locations, server: Option<Serv
 impl MeasureArgs {
     fn asked(&self) -> Result<MeasureRequest, Stop> {
         Ok(MeasureRequest {
-            endpoints: self.ends.endpoints()?,
+            endpoints: self.compared(self.ends.endpoints()?)?,
             tests: distinct("test", &self.what.test)?,
             engines: self.what.engine.0.clone(),
             streams: distinct("streams", &self.what.streams)?,
@@ -264,6 +269,29 @@ impl MeasureArgs {
             instrument: Instrument::System,
             goal: None,
         })
+    }
+
+    /// The end that answers, once by each NIC that is named.
+    fn compared(&self, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Stop> {
+        if self.nic.is_empty() {
+            return Ok(endpoints);
+        }
+        let (to, from): (Vec<_>, Vec<_>) = endpoints.into_iter().partition(|endpoint| endpoint.end == End::Responder);
+        let [Endpoint { control: Control::Domain(DomainEnd { nic: None, .. }), address: None, .. }] = &to[..] else {
+            return Err(Stop::input(miette!(
+                code = "option-not-for-this",
+                "--nic names virtual NICs of one logical domain: give --to once, as --to ldm:DOMAIN, and no --to-address"
+            )));
+        };
+        let by_nic = distinct("nic", &self.nic)?.into_iter().map(|nic| {
+            let mut end = to[0].clone();
+            end.method = Some(Row::Nic(NicLabel::from(&nic)));
+            if let Control::Domain(domain) = &mut end.control {
+                domain.nic = Some(nic);
+            }
+            end
+        });
+        Ok(by_nic.chain(from).collect())
     }
 
     fn options(&self) -> TestOptions {

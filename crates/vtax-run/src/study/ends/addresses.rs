@@ -13,19 +13,6 @@ use crate::stop::{Blamed, Coded, Stop};
 pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent) -> Result<Option<IpAddr>, Stop> {
     let Some(device) = &endpoint.device else { return Ok(None) };
     let (control, has) = (&endpoint.control, &agent.facts.addresses);
-    let instead = match control {
-        Control::Zone { .. } => {
-            Some("the wires of a lab tell on which device an end measures; choose one by its address")
-        }
-        Control::Domain(_) => Some("name the virtual NIC with the domain, as ldm:mars/net0"),
-        Control::Local | Control::Ssh(_) | Control::Libvirt { .. } => None,
-    };
-    if let Some(instead) = instead {
-        return Err(Stop::input(miette!(
-            code = "option-not-for-this",
-            "{control}: no device is named here: {instead}"
-        )));
-    }
     let of_device = |own: &&LinkAddress| own.link == device.as_str();
     let fits = |own: &&LinkAddress| endpoint.address.is_none_or(|address| address == own.address);
     match has.iter().filter(of_device).find(fits) {
@@ -40,6 +27,22 @@ pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent) -> Result<Option<IpA
                 "{control} has no device {device} with {what} to measure on; it has {has}"
             )))
         }
+    }
+}
+
+/// Refuses a device at an end that is bound to none.
+pub(super) fn refuse_device(endpoint: &Endpoint) -> Result<(), Stop> {
+    let control = &endpoint.control;
+    let instead = match control {
+        Control::Zone { .. } => {
+            Some("the wires of a lab tell on which device an end measures; choose one by its address")
+        }
+        Control::Domain(_) => Some("name the virtual NIC with the domain, as ldm:mars/net0"),
+        Control::Local | Control::Ssh(_) | Control::Libvirt { .. } => None,
+    };
+    match instead.filter(|_| endpoint.device.is_some()) {
+        None => Ok(()),
+        Some(instead) => Err(Stop::input(miette!(code = "option-not-for-this", "{control}: {instead}"))),
     }
 }
 
@@ -65,8 +68,8 @@ pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Res
             (&endpoint.control, if endpoint.end == End::Initiator { "--from-address" } else { "--to-address" });
         let why = match control {
             Control::Domain(_) => {
-                "vtax lends addresses only if both ends are domains of one host, or one is a domain and the other its host; \
-                 give the domain an address that the other end reaches, and name it with"
+                "it has no address there, and vtax lends one only between two domains of one host, or a domain and its host, if \
+                 neither has an `address`; give"
             }
             _ => "ssh doesn't tell at which address it is reached; give",
         };

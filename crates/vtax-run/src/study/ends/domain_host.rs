@@ -67,7 +67,7 @@ impl DomainPlace {
     /// The domain, which must run.
     pub(super) fn active(&self, end: &DomainEnd) -> Result<BoundDomain, Stop> {
         self.configuration.domain(&end.domain).or_input()?;
-        let bound = self.domains.find(&end.domain).map_err(blamed)?;
+        let bound = self.domains.find(&end.domain).map_err(Stop::from)?;
         let state = bound.as_ref().map_or(DomainState::Inactive, BoundDomain::state);
         match bound.filter(|_| state == DomainState::Active) {
             Some(bound) => Ok(bound),
@@ -91,23 +91,18 @@ impl DomainPlace {
             true => SwitchPort::of_primary(end.nic.as_ref(), &self.configuration),
             false => SwitchPort::of(&self.active(end)?, end.nic.as_ref(), &self.configuration),
         };
-        ports.map_err(blamed)
+        ports.map_err(Stop::from)
     }
 
     /// A network of two addresses; the host has the first if `host_link` is a link of it.
     pub(super) fn lend(&self, host_link: Option<&str>, in_use: &[ipnet::IpNet]) -> Result<LentNet, Stop> {
-        self.domains.lend(&self.namespace, host_link, in_use).map_err(blamed)
+        self.domains.lend(&self.namespace, host_link, in_use).map_err(Stop::from)
     }
 
     /// The host, `LAB/HOST` if it is one of a lab, for texts.
     pub(super) fn prefix(&self) -> String {
         self.host.within.as_ref().map(|host| format!("{host}/")).unwrap_or_default()
     }
-}
-
-/// Says who can mend it.
-pub(super) fn blamed(error: BindError) -> Stop {
-    if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
 }
 
 impl EndpointConnector<'_> {
@@ -132,7 +127,7 @@ impl EndpointConnector<'_> {
                 Some(end) => {
                     let host = self.domain_place(end.within.as_ref())?;
                     let port = host.ports(&end)?.into_iter().next();
-                    let none = || blamed(BindError::NoNic { domain: end.domain.clone() });
+                    let none = || Stop::from(BindError::NoNic { domain: end.domain.clone() });
                     self.switch_end(&host, &end, port.ok_or_else(none)?)?
                 }
                 None => self.attach(endpoint, place)?,
@@ -157,13 +152,14 @@ impl EndpointConnector<'_> {
         let host = self.domain_place(ends[0].within.as_ref())?;
         if ends[0].domain == ends[1].domain {
             let domain = &ends[0].domain;
+            let instead = if ends[0].is_primary() { "a domain" } else { "another domain, or primary," };
             return Err(Stop::input(miette!(
                 code = "ends-not-paired",
-                "both ends are {domain}, and its packets to itself leave by no NIC; name another domain as one of them"
+                "both ends are {domain}, and its packets to itself leave by no NIC; name {instead} as one of them"
             )));
         }
         let [ones, others] = [host.ports(ends[0])?, host.ports(ends[1])?];
-        let [one, other] = SwitchPort::pair(&ones, &others).map_err(blamed)?;
+        let [one, other] = SwitchPort::pair(&ones, &others).map_err(Stop::from)?;
         Ok([self.switch_end(&host, ends[0], one)?, self.switch_end(&host, ends[1], other)?])
     }
 

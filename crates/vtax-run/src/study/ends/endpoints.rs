@@ -14,7 +14,7 @@ use vtax_model::{
 
 use super::{
     ConnectedEnds,
-    addresses::{addresses, check_address, on_device},
+    addresses::{addresses, check_address, on_device, refuse_device},
     agent::{ANSWER, Agent},
     attachment::{
         Attachment, LabPlace, lab_guest, ldm_domain,
@@ -104,7 +104,8 @@ impl<'a> EndpointConnector<'a> {
                 Control::Domain(end) => Control::Domain(DomainEnd::primary(end.within.clone())),
                 Control::Local | Control::Ssh(_) | Control::Libvirt { .. } => Control::Local,
             };
-            initiators.push(Endpoint::new(End::Initiator, control));
+            let method = responder.method;
+            initiators.push(Endpoint { method, ..Endpoint::new(End::Initiator, control) });
         }
         endpoints.extend(initiators);
         Ok(endpoints)
@@ -198,6 +199,7 @@ impl<'a> EndpointConnector<'a> {
 
     /// Starts the agents of two ends. Nothing is changed there.
     fn reach(&mut self, endpoints: [&Endpoint; 2]) -> Result<ReachedEnds, Stop> {
+        endpoints.into_iter().try_for_each(refuse_device)?;
         let attachment = match self.domains_at(endpoints)? {
             Some(ends) => ends,
             None => {

@@ -212,5 +212,5 @@ fn is_root() -> bool {
 
 /// Says who can mend it.
 pub(super) fn blamed(error: BindError) -> Stop {
-    if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
+    Stop::from(error)
 }

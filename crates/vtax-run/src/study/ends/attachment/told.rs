@@ -86,6 +86,7 @@ fn described(nic: &DomainNic) -> String {
         texts.push(format!("rings of {} rx and {} tx", ring(nic.rx_ring), ring(nic.tx_ring)));
     }
     texts.extend(nic.packed.then(|| "packed".to_owned()));
+    texts.extend(nic.maxbw.map(|rate| format!("at most {rate}")));
     texts.extend(nic.vlan.map(|vlan| format!("VLAN {vlan}")));
     texts.extend(nic.mtu.map(|mtu| format!("MTU {mtu}")));
     texts.push(match (&nic.name, &nic.source) {

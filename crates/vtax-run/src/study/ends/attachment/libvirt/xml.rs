@@ -177,6 +177,7 @@ fn interface(interface: Node<'_, '_>) -> Result<XmlNic, XmlError> {
     let facts = DomainNic {
         name: None,
         vlan: None,
+        maxbw: None,
         mac: child(interface, "mac")
             .and_then(|mac| owned(mac, "address"))
             .map(|mac| mac.to_ascii_lowercase())

@@ -54,6 +54,7 @@ fn multiqueue_vhost_with_pins_is_read() {
     let expected = DomainNic {
         name: None,
         vlan: None,
+        maxbw: None,
         kind: "bridge".into(),
         mac: Some("52:54:00:aa:00:02".into()),
         model: Some("virtio".into()),

@@ -1,0 +1,46 @@
+//! The name of a NIC in a row.
+
+use std::{fmt, str::FromStr};
+
+use arrayvec::ArrayString;
+
+use crate::topology::Name;
+
+/// The name of a NIC. A row is copied wherever it is named, so the text lies in the name itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NicLabel(ArrayString<{ NicLabel::LONGEST }>);
+
+/// A text that names no NIC.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
+#[error("`{0}` can't name a NIC: use 1 to 32 letters, digits, `-`, `_` and `.`")]
+#[diagnostic(code("bad-name"))]
+pub struct BadNicLabel(String);
+
+impl NicLabel {
+    /// Bytes, as many as a [`Name`] has at most.
+    pub const LONGEST: usize = 32;
+}
+
+impl From<&Name> for NicLabel {
+    fn from(name: &Name) -> NicLabel {
+        NicLabel(ArrayString::from(name.as_str()).expect("no name is longer"))
+    }
+}
+
+impl FromStr for NicLabel {
+    type Err = BadNicLabel;
+
+    fn from_str(text: &str) -> Result<NicLabel, BadNicLabel> {
+        let good = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        match ArrayString::from(text) {
+            Ok(name) if !text.is_empty() && text.chars().all(good) => Ok(NicLabel(name)),
+            _ => Err(BadNicLabel(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for NicLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
