@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 27] = [
+const CANNOT: [(&str, &str); 28] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -16,6 +16,7 @@ const CANNOT: [(&str, &str); 27] = [
     ("--cable eno1,eno2", "needs two NICs that a cable joins"),
     ("--pin 0,1:2,3", "needs four CPUs"),
     ("libvirt:", "needs libvirt with a domain"),
+    ("ldm:", "needs a logical domain that runs; tests/kernel/domain_paths.rs has some"),
     ("vtax lab exec rack db-1", "boots a guest; tests/kernel/lab_guests.rs does"),
     ("vtax lab console rack", "the same"),
     ("vtax tune revert 2", "there is no second change"),

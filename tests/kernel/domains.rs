@@ -20,14 +20,14 @@ use super::{
 };
 
 /// A host of a lab whose wire is free to be a switch's link to the outside.
-struct Host<'a> {
-    bench: &'a Bench,
-    lab: &'a str,
+pub(super) struct Host<'a> {
+    pub(super) bench: &'a Bench,
+    pub(super) lab: &'a str,
     _down: Down<'a>,
 }
 
 impl Host<'_> {
-    fn new<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
+    pub(super) fn new<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
         fs::write(bench.path().join("lab.toml"), lab_file(lab, "")).expect("a file of the test");
         let down = Down(bench, lab);
         bench.printed(&["lab", "up", "lab.toml"]);
@@ -45,7 +45,7 @@ impl Host<'_> {
         self.command(words).output().expect("vtax runs")
     }
 
-    fn ldm(&self, words: &str) -> String {
+    pub(super) fn ldm(&self, words: &str) -> String {
         printed(&self.try_ldm(words))
     }
 
@@ -57,13 +57,13 @@ impl Host<'_> {
     }
 
     /// A domain with a virtual NIC.
-    fn add(&self, domain: &str) {
+    pub(super) fn add(&self, domain: &str) {
         for words in ["create DOMAIN", "set-vcpu 1 DOMAIN", "set-memory 128m DOMAIN", "add-vnet net0 vsw0 DOMAIN"] {
             self.ldm(&words.replace("DOMAIN", domain));
         }
     }
 
-    fn domain(&self, domain: &str) -> Value {
+    pub(super) fn domain(&self, domain: &str) -> Value {
         let list: Value = serde_json::from_str(&self.ldm(&format!("list --json {domain}"))).expect("JSON");
         list[0].clone()
     }
@@ -72,7 +72,7 @@ impl Host<'_> {
         self.domain(domain)["state"].as_str().expect("a text").to_owned()
     }
 
-    fn folder(&self) -> PathBuf {
+    pub(super) fn folder(&self) -> PathBuf {
         self.bench.labs().join(format!("domains.{}.sut", self.lab))
     }
 

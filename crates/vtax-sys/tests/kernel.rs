@@ -68,6 +68,23 @@ fn exchange(left: &UdpSocket, right: &UdpSocket) {
 }
 
 #[test]
+fn an_address_is_given_and_taken_back() {
+    const GONE: i32 = 99;
+    let ns = scratch();
+    let mut rtnl = Rtnl::open_in(&ns).unwrap();
+    rtnl.set_link(&name("lo"), &up()).unwrap();
+    let lo = link(&mut rtnl, "lo").index;
+    let has = |rtnl: &mut Rtnl, net| rtnl.addresses().unwrap().iter().any(|own| own.net == net);
+    for net in ["192.0.2.1/30", "2001:db8::1/64"].map(|net| net.parse().unwrap()) {
+        rtnl.add_address(lo, net).unwrap();
+        assert!(has(&mut rtnl, net), "{net}");
+        rtnl.delete_address(lo, net).unwrap();
+        assert!(!has(&mut rtnl, net), "{net}");
+        assert_eq!(rtnl.delete_address(lo, net).unwrap_err().errno(), Some(GONE), "{net}");
+    }
+}
+
+#[test]
 fn datagrams_cross_a_wire_between_two_namespaces() {
     let (left, right) = wired();
     configure(&left, "w0", "192.0.2.1/30");

@@ -25,8 +25,8 @@ use crate::{
     frame::{MAGIC, REPLY_MOST, encode},
     limits::{BUFFERS_MOST, FLOWS_MOST, Load},
     protocol::{
-        ProgramSpec, Request, RevertReport, SessionId, Signal, TriedOut, TuningOrder, TuningReply, TuningStatus,
-        WantedChanges,
+        AddressLoan, ProgramSpec, Request, RevertReport, SessionId, Signal, TriedOut, TuningOrder, TuningReply,
+        TuningStatus, WantedChanges,
     },
     tuning::{TunedMachine, TuningError},
 };
@@ -71,12 +71,15 @@ fn orders() -> Vec<Request> {
         limit: Span::from_millis(1),
         window: Some(ByteSize(64)),
     };
+    let loan = AddressLoan { mac: "02:00:00:00:00:01".into(), address: "198.18.0.1/30".parse().expect("an address") };
     vec![
         Request::Connect { session, spec, setup: setup.clone(), target, token },
         Request::Start { session, schedule: Schedule { at: Some(7), ..Schedule::default() } },
         Request::Listen { session: SessionId(3), spec, setup, token },
         Request::Finish { session: SessionId(3) },
         Request::Prepare { session: SessionId(4), directory: "/tmp".into(), size: ByteSize(1) },
+        Request::Lend { session: SessionId(5), loan },
+        Request::TakeBack,
         Request::Run(program),
         Request::More { session: SessionId(2), taken: ByteSize(1) },
         Request::Signal { session: SessionId(2), signal: Signal::Int },

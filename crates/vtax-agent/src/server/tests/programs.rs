@@ -19,8 +19,8 @@ use crate::{
     limits::{INPUT_MOST, WATCHED_MOST, WINDOW_MOST},
     link::AgentError,
     protocol::{
-        Answer, Call, CallId, CallOutcome, FaultKind, LinkSetup, ProgramSpec, RUN_LIMIT, Ran, Request, SessionId,
-        Signal, Stream,
+        AddressLoan, Answer, Call, CallId, CallOutcome, FaultKind, LinkSetup, ProgramSpec, RUN_LIMIT, Ran, Request,
+        SessionId, Signal, Stream,
     },
     server::AgentRights,
 };
@@ -30,8 +30,11 @@ fn a_visitor_changes_nothing() {
     let stage = stage();
     let link = stage.link();
     let attachment = LinkSetup { mac: "02:00:00:00:00:01".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
+    let loan = AddressLoan { mac: attachment.mac.clone(), address: "198.18.0.1/30".parse().expect("an address") };
+    link.take_back().expect("nothing was lent");
     for refused in [
         link.attach(&attachment).expect_err("no guest"),
+        link.lend(&loan).expect_err("no guest"),
         link.run(&["true".into()], &[], RUN_LIMIT).expect_err("no guest"),
     ] {
         let AgentError::Refused { fault, .. } = refused else { panic!("{refused:?}") };
@@ -66,6 +69,10 @@ fn a_guest_runs_programs_and_finds_its_links() {
     let misread = LinkSetup { mac: "02-00".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
     let misread = link.attach(&misread).expect_err("no address").to_string();
     assert!(misread.contains("set up its link") && misread.contains("02-00"), "{misread}");
+    let loan = AddressLoan { mac: "02-00".into(), address: "198.18.0.1/30".parse().expect("an address") };
+    let misread = link.lend(&loan).expect_err("no address").to_string();
+    assert!(misread.contains("take an address") && misread.contains("02-00"), "{misread}");
+    link.take_back().expect("nothing was lent");
 }
 
 fn sh(script: &str) -> Vec<String> {

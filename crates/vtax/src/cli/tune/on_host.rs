@@ -9,7 +9,7 @@ use crate::{exit::Stop, progress};
 #[derive(Debug, Args)]
 pub(super) struct HostArgs {
     /// Another host: ssh:HOST, libvirt:NAME (a virtual machine that libvirt runs), zone:NAME or zone:LAB/NAME (a zone,
-    /// host or guest of a lab that is up) [default: this machine]
+    /// host or guest of a lab that is up), ldm:DOMAIN (a logical domain that runs) [default: this machine]
     #[arg(long, value_name = "HOST")]
     host: Option<Control>,
 }
