@@ -96,6 +96,9 @@ pub enum BindError {
     #[error("{domain} has no virtual NIC; give it one (vtax ldm add-vnet NAME SWITCH {domain}), and start it anew")]
     #[diagnostic(code("no-shared-switch"))]
     NoNic { domain: Name },
+    #[error("this host has no virtual switch; make one: vtax ldm add-vsw NAME primary")]
+    #[diagnostic(code("no-shared-switch"))]
+    NoSwitch,
     #[error(
         "{domain} doesn't have the vnet {vnet} yet, or not any more: it gets what was changed when it boots again; stop and start it"
     )]
@@ -158,6 +161,7 @@ impl BindError {
                 | LinkMtu { .. }
                 | LinkName { .. }
                 | NoNic { .. }
+                | NoSwitch
                 | PendingNic { .. }
                 | NoSharedSwitch(_)
                 | VlansApart(_)
