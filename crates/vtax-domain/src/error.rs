@@ -13,7 +13,7 @@ use vtax_model::{
 };
 use vtax_sys::SysError;
 
-use crate::switch_port::PortsApart;
+use crate::ports_apart::PortsApart;
 
 /// Why a domain can't be bound, started, stopped or unbound.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]

@@ -35,6 +35,7 @@ impl Domains {
     /// that gets the first of the two. `host` is the host's network namespace.
     pub fn lend(&self, host: &Arc<NetNs>, host_link: Option<&str>, in_use: &[IpNet]) -> Result<LentNet, BindError> {
         let mut site = DomainSite::open_in(host)?;
+        self.end_abandoned_loans(&mut site)?;
         let taken: Vec<IpNet> = in_use.iter().copied().chain(site.nets()?).collect();
         for net in candidates(&taken) {
             let Some(mut journal) = self.claim_net(net, &mut site)? else { continue };
@@ -64,13 +65,17 @@ impl Domains {
 
     /// Takes back what killed measurements have left on links of the host.
     pub(crate) fn clean_loans(&self) -> Result<(), BindError> {
+        self.end_abandoned_loans(&mut DomainSite::open()?)
+    }
+
+    fn end_abandoned_loans(&self, site: &mut DomainSite) -> Result<(), BindError> {
         if !self.loans().exists() {
             return Ok(());
         }
         for (id, snapshot) in scan::<DomainStep>(&self.loans())? {
             let is_alive = snapshot.as_ref().is_ok_and(|snapshot| snapshot.state == JournalState::Alive);
             if !is_alive {
-                self.end_loan(&id, &mut DomainSite::open()?)?;
+                self.end_loan(&id, site)?;
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use vtax_model::{
     vf::Vlan,
 };
 
-use crate::{bound::BoundDomain, error::BindError, live_nic::LiveNic, switch};
+use crate::{bound::BoundDomain, error::BindError, live_nic::LiveNic, ports_apart::PortsApart, switch};
 
 /// A port of a switch, and who is behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,8 +90,8 @@ impl SwitchPort {
             return Ok(pair.map(Clone::clone));
         }
         let [one, other] = of_one_switch().chain(pairs()).next().expect("an end without a port was refused before");
-        let apart = Box::new(PortsApart::of(one, other));
-        Err(if one.link == other.link { BindError::VlansApart(apart) } else { BindError::NoSharedSwitch(apart) })
+        let why = Box::new(apart(one, other));
+        Err(if one.link == other.link { BindError::VlansApart(why) } else { BindError::NoSharedSwitch(why) })
     }
 
     /// What the user calls it: `mars/net0`, or of the host `primary/vsw0`.
@@ -101,39 +101,24 @@ impl SwitchPort {
     }
 }
 
-/// Two ports that don't reach each other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct PortsApart {
-    pub one: String,
-    pub one_switch: Name,
-    pub one_vlan: Vlan,
-    pub other: String,
-    pub other_switch: Name,
-    pub other_vlan: Vlan,
-    /// The command that would let them reach each other.
-    pub remedy: String,
-}
-
-impl PortsApart {
-    fn of(one: &SwitchPort, other: &SwitchPort) -> PortsApart {
-        // The VLAN of a vnet is changed more easily than that of the host.
-        let (changed, kept) = if other.nic.is_some() { (other, one) } else { (one, other) };
-        let remedy = match &changed.nic {
-            Some(nic) if one.link == other.link => {
-                format!("vtax ldm set-vnet pvid={} {} {}", kept.vlan, nic.bound.vnet, changed.domain)
-            }
-            _ => format!("vtax ldm add-vnet NAME {} {}", kept.switch, changed.domain),
-        };
-        PortsApart {
-            one: one.name(),
-            one_switch: one.switch.clone(),
-            one_vlan: one.vlan,
-            other: other.name(),
-            other_switch: other.switch.clone(),
-            other_vlan: other.vlan,
-            remedy,
+/// Why two ports don't reach each other.
+fn apart(one: &SwitchPort, other: &SwitchPort) -> PortsApart {
+    // The VLAN of a vnet is changed more easily than that of the host.
+    let (changed, kept) = if other.nic.is_some() { (other, one) } else { (one, other) };
+    let remedy = match &changed.nic {
+        Some(nic) if one.link == other.link => {
+            format!("vtax ldm set-vnet pvid={} {} {}", kept.vlan, nic.bound.vnet, changed.domain)
         }
+        _ => format!("vtax ldm add-vnet NAME {} {}", kept.switch, changed.domain),
+    };
+    PortsApart {
+        one: one.name(),
+        one_switch: one.switch.clone(),
+        one_vlan: one.vlan,
+        other: other.name(),
+        other_switch: other.switch.clone(),
+        other_vlan: other.vlan,
+        remedy,
     }
 }
 

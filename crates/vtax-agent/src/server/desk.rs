@@ -19,7 +19,7 @@ use super::{
     AgentRights, Parting,
     engine::{TestEngine, TestPart},
     facts,
-    loan::{LoanError, Loans},
+    loan::{LoanError, OpenLoans},
     orders::{self, OrderSender, ProgramOrder},
     session::{self, Task},
     tuning::TuningThread,
@@ -114,7 +114,7 @@ pub(super) struct SessionOwner<W> {
     /// Started with the first order to tune.
     tuning: Option<TuningThread>,
     /// Addresses that links have for this conversation.
-    loans: Loans,
+    loans: OpenLoans,
 }
 
 /// A session that runs, or that has ended before anyone asked for its outcome.

@@ -30,7 +30,7 @@ pub(super) struct LoanError(#[from] SysError);
 
 /// What was changed for the conversation, the first change first.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Loans(Arc<Mutex<Vec<LinkDebt>>>);
+pub(super) struct OpenLoans(Arc<Mutex<Vec<LinkDebt>>>);
 
 /// What is to be put back.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ enum LinkDebt {
 }
 
 /// Makes the changes, each noted before the next one.
-pub(super) fn lend(loan: &AddressLoan, loans: &Loans, cancel: &Cancel) -> Result<Attached, AttachError> {
+pub(super) fn lend(loan: &AddressLoan, loans: &OpenLoans, cancel: &Cancel) -> Result<Attached, AttachError> {
     let mac: MacAddr = loan.mac.parse()?;
     let mut kernel = Rtnl::open()?;
     let link = attach::existing(&mut kernel, mac, cancel)?;
@@ -61,7 +61,7 @@ pub(super) fn lend(loan: &AddressLoan, loans: &Loans, cancel: &Cancel) -> Result
     attach::carried(&mut kernel, &link, mac, cancel)
 }
 
-impl Loans {
+impl OpenLoans {
     fn note(&self, debt: LinkDebt) {
         self.debts().push(debt);
     }

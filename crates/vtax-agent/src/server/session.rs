@@ -18,7 +18,7 @@ use super::{
     attach,
     desk::OwnerEvent,
     engine::{TestEngine, TestPart},
-    loan::{self, Loans},
+    loan::{self, OpenLoans},
     orders::OrderReceiver,
     program,
 };
@@ -38,7 +38,7 @@ pub(super) enum Task {
         size: ByteSize,
     },
     Attach(LinkSetup),
-    Lend(AddressLoan, Loans),
+    Lend(AddressLoan, OpenLoans),
     Run {
         program: ProgramSpec,
         /// The coordinator's orders while the program runs.

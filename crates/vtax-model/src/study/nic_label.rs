@@ -4,8 +4,6 @@ use std::{fmt, str::FromStr};
 
 use arrayvec::ArrayString;
 
-use crate::topology::Name;
-
 /// The name of a NIC. A row is copied wherever it is named, so the text lies in the name itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NicLabel(ArrayString<{ NicLabel::LONGEST }>);
@@ -17,14 +15,8 @@ pub struct NicLabel(ArrayString<{ NicLabel::LONGEST }>);
 pub struct BadNicLabel(String);
 
 impl NicLabel {
-    /// Bytes, as many as a [`Name`] has at most.
+    /// Bytes, as many as the name of a virtual NIC has at most.
     pub const LONGEST: usize = 32;
-}
-
-impl From<&Name> for NicLabel {
-    fn from(name: &Name) -> NicLabel {
-        NicLabel(ArrayString::from(name.as_str()).expect("no name is longer"))
-    }
 }
 
 impl FromStr for NicLabel {

@@ -15,7 +15,7 @@ use vtax_model::{
         TestOptions,
     },
     server::ServerSpec,
-    study::{NicLabel, Row, SamplingPlan},
+    study::{Row, SamplingPlan},
     topology::Name,
     units::{BitRate, ByteSize, Span},
     workload::Warmup,
@@ -285,13 +285,13 @@ impl MeasureArgs {
         };
         let by_nic = distinct("nic", &self.nic)?.into_iter().map(|nic| {
             let mut end = to[0].clone();
-            end.method = Some(Row::Nic(NicLabel::from(&nic)));
+            end.method = Some(Row::Nic(nic.as_str().parse().or_input()?));
             if let Control::Domain(domain) = &mut end.control {
                 domain.nic = Some(nic);
             }
-            end
+            Ok(end)
         });
-        Ok(by_nic.chain(from).collect())
+        by_nic.chain(from.into_iter().map(Ok)).collect()
     }
 
     fn options(&self) -> TestOptions {

@@ -2,6 +2,7 @@
 
 pub(super) mod lab_domain;
 pub(super) mod lab_guest;
+pub(super) mod lab_place;
 pub(super) mod ldm_domain;
 pub(super) mod libvirt;
 pub(super) mod machine;
@@ -11,11 +12,9 @@ mod told;
 use std::{
     net::IpAddr,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use vtax_agent::protocol::LinkSetup;
-use vtax_lab::{Lab, LabEndpoint};
 use vtax_model::{
     foreign::ForeignText,
     guest::{Accelerator, Flavour},
@@ -25,6 +24,7 @@ use vtax_model::{
 };
 use vtax_sys::process::ProcessId;
 
+pub(super) use self::lab_place::LabPlace;
 use self::switch_end::SwitchEnd;
 use super::agent::Agent;
 use crate::{events::RunEvents, stop::Stop};
@@ -113,13 +113,6 @@ pub(super) trait Attachment {
     fn notes(&self, _row: Row, _name: &str) -> Vec<PlacementNote> {
         Vec::new()
     }
-}
-
-/// An endpoint of a lab: a host on one of its wires, a zone or a guest.
-#[derive(Clone)]
-pub(super) struct LabPlace {
-    pub(super) lab: Arc<Lab>,
-    pub(super) endpoint: LabEndpoint,
 }
 
 /// The network stack of a host with logical domains, and the link there that belongs to the path.

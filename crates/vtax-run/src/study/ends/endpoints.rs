@@ -21,7 +21,7 @@ use super::{
         libvirt::{Domain, LibvirtEnd},
         machine::MachineEnd,
     },
-    domain_host::DomainPlace,
+    domain_place::DomainPlace,
     end::{ConnectedEnd, ConnectedRow},
     loans::Loans,
     lookup,

@@ -17,7 +17,7 @@ use vtax_model::{
 };
 
 use super::{
-    super::{agent::Agent, domain_host::DomainPlace},
+    super::{agent::Agent, domain_place::DomainPlace},
     Attachment, GuestProcess, HostStack,
     switch_end::SwitchEnd,
     told,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ipnet::IpNet;
 use vtax_domain::SwitchPort;
 
-use super::super::{agent::Agent, domain_host::DomainPlace};
+use super::super::{agent::Agent, domain_place::DomainPlace};
 
 /// A port of a switch, and the host that has the switch.
 pub(in crate::study::ends) struct SwitchEnd {

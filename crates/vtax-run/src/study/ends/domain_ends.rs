@@ -1,109 +1,26 @@
-//! A host with logical domains, as it is when a run begins, and which of them are the ends of a pair.
+//! The ends of a pair that are logical domains, or the host of one.
 
-use std::{path::PathBuf, rc::Rc, sync::Arc};
+use std::rc::Rc;
 
 use miette::miette;
-use vtax_domain::{BindError, BoundDomain, DomainHost, Domains, LentNet, SwitchPort};
-use vtax_lab::{LabEndpoint, World};
+use vtax_domain::{BindError, SwitchPort};
+use vtax_lab::LabEndpoint;
 use vtax_model::{
-    domain::{Configuration, DomainState},
     endpoint::{Control, DomainEnd, Endpoint, LabHost},
     method::DomainKind,
 };
-use vtax_sys::{netns::NetNs, userns};
 
 use super::{
     attachment::{
-        Attachment, LabPlace,
+        Attachment,
+        lab_place::LabPlace,
         ldm_domain::{LdmEnd, PrimaryEnd},
         machine::MachineEnd,
     },
+    domain_place::DomainPlace,
     endpoints::EndpointConnector,
 };
-use crate::{
-    locations::Locations,
-    stop::{Blamed, Stop},
-};
-
-/// A host with logical domains.
-pub(super) struct DomainPlace {
-    pub(super) host: DomainHost,
-    domains: Domains,
-    configuration: Configuration,
-    pub(super) namespace: Arc<NetNs>,
-    /// If it is a host of a lab.
-    pub(super) lab: Option<LabPlace>,
-}
-
-impl DomainPlace {
-    fn open(
-        world: &World,
-        locations: &Locations,
-        within: Option<&LabHost>,
-        lab: Option<LabPlace>,
-    ) -> Result<DomainPlace, Stop> {
-        if !(userns::is_initial() && userns::have_net_admin()) {
-            return Err(Stop::infrastructure(miette!(
-                code = "not-root",
-                "logical domains are root's, and so is measuring them; run this command with sudo"
-            )));
-        }
-        let host = DomainHost { within: within.cloned() };
-        let store = host.store(&locations.state_dir()?);
-        let configuration = store.read(&host.id()).or_infrastructure()?.configuration;
-        let namespace = match &lab {
-            Some(place) => NetNs::open(&place.lab.namespace_path(&place.endpoint)),
-            None => NetNs::current(),
-        };
-        let domains = Domains::new(world, &host.folder(), Vec::new());
-        Ok(DomainPlace { host, domains, configuration, namespace: Arc::new(namespace.or_infrastructure()?), lab })
-    }
-
-    /// Where its network namespace is pinned, if it isn't that of vtax.
-    pub(super) fn namespace_path(&self) -> Option<PathBuf> {
-        self.lab.as_ref().map(|place| place.lab.namespace_path(&place.endpoint))
-    }
-
-    /// The domain, which must run.
-    pub(super) fn active(&self, end: &DomainEnd) -> Result<BoundDomain, Stop> {
-        self.configuration.domain(&end.domain).or_input()?;
-        let bound = self.domains.find(&end.domain).map_err(Stop::from)?;
-        let state = bound.as_ref().map_or(DomainState::Inactive, BoundDomain::state);
-        match bound.filter(|_| state == DomainState::Active) {
-            Some(bound) => Ok(bound),
-            None => {
-                let remedy = match state {
-                    DomainState::Inactive => "bind and start it first (vtax ldm bind, vtax ldm start)",
-                    _ => "start it first (vtax ldm start)",
-                };
-                Err(Stop::input(BindError::State { domain: end.domain.clone(), state, remedy }))
-            }
-        }
-    }
-
-    /// Whether the domain is still there.
-    pub(super) fn runs(&self, bound: &BoundDomain) -> bool {
-        self.domains.find(bound.name()).is_ok_and(|found| found.is_some_and(|found| found.qemu().is_some()))
-    }
-
-    fn ports(&self, end: &DomainEnd) -> Result<Vec<SwitchPort>, Stop> {
-        let ports = match end.is_primary() {
-            true => SwitchPort::of_primary(end.nic.as_ref(), &self.configuration),
-            false => SwitchPort::of(&self.active(end)?, end.nic.as_ref(), &self.configuration),
-        };
-        ports.map_err(Stop::from)
-    }
-
-    /// A network of two addresses; the host has the first if `host_link` is a link of it.
-    pub(super) fn lend(&self, host_link: Option<&str>, in_use: &[ipnet::IpNet]) -> Result<LentNet, Stop> {
-        self.domains.lend(&self.namespace, host_link, in_use).map_err(Stop::from)
-    }
-
-    /// The host, `LAB/HOST` if it is one of a lab, for texts.
-    pub(super) fn prefix(&self) -> String {
-        self.host.within.as_ref().map(|host| format!("{host}/")).unwrap_or_default()
-    }
-}
+use crate::stop::{Blamed, Stop};
 
 impl EndpointConnector<'_> {
     /// Two ends of which one at least is a logical domain. Both are checked, and nothing is changed.
