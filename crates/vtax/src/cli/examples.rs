@@ -86,6 +86,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm add-spconfig", &[("vtax ldm add-spconfig before-change", "all domains as they are configured now")]),
     ("ldm set-spconfig", &[("vtax ldm set-spconfig initial", "all as it was saved")]),
     ("ldm remove-spconfig", &[("vtax ldm remove-spconfig initial", "the saved configuration goes")]),
+    ("ldm import", &[("vtax ldm import libvirt:web --as mars", "mars is to have what libvirt's domain web has")]),
     ("ldm init-system", &[("vtax ldm init-system -i domains.json", "the domains of another host")]),
     ("server", &[("vtax server up", "an emulated server with eight NICs")]),
     (

@@ -2,6 +2,7 @@
 
 mod configure;
 mod host;
+mod import;
 mod layout;
 mod lifecycle;
 mod show;
@@ -53,6 +54,7 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ConfigureVerb::AddSpconfig { name } => configure::save_configuration(host, &name),
         ConfigureVerb::SetSpconfig { name } => configure::set_saved(host, &name),
         ConfigureVerb::RemoveSpconfig { name } => configure::remove_saved(host, &name),
+        ConfigureVerb::Import(args) => import::import(host, &args),
         ConfigureVerb::InitSystem { input } => configure::init_system(host, &input),
     }
 }

@@ -10,6 +10,7 @@ use vtax_run::server::Stay;
 use super::{
     super::io::{CreateArgs, DestroyArgs},
     host::LabHost,
+    import::ImportArgs,
     show::{ConstraintFormat, LdmListArgs, ListIoArgs},
     vntsd::VntsdArgs,
 };
@@ -267,6 +268,11 @@ pub(crate) enum ConfigureVerb {
         /// The name
         name: ConfigName,
     },
+    /// Add a domain that is to have what one of libvirt has, and say line by line what it can't have
+    ///
+    /// virsh is asked, over a read-only connection: nothing of libvirt's domain is changed. Each interface becomes a vnet at
+    /// the switch that has the name of its bridge or network, or its link as net-dev. Where there is none, a switch is added.
+    Import(ImportArgs),
     /// Add all domains and services that a file has (list-constraints --json)
     #[command(name = "init-system")]
     InitSystem {

@@ -1,0 +1,83 @@
+//! `vtax ldm` where nothing is bound: what domains are to have, and how it is shown. No privilege is needed.
+
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    process::{Command, Output},
+};
+
+use super::bench::{Bench, printed};
+
+const WEB: &str = include_str!("../../crates/vtax-run/src/libvirt/fixtures/kinds.xml");
+
+/// A bench with a virsh that knows one domain, `zoo`.
+struct Libvirt(Bench);
+
+impl Libvirt {
+    fn new() -> Libvirt {
+        let bench = Bench::with("zoo.xml", WEB);
+        let script = "#!/bin/sh\ncase \"$*\" in\n\
+            *'dumpxml -- zoo') cat zoo.xml ;;\n\
+            *dumpxml*) echo \"error: failed to get domain '$5'\" >&2; exit 1 ;;\n\
+            *'list --all --name') echo zoo ;;\n\
+            *) exit 1 ;;\nesac\n";
+        let folder = bench.path().join("bin");
+        fs::create_dir(&folder).expect("a folder");
+        fs::write(folder.join("virsh"), script).expect("a file of the test");
+        fs::set_permissions(folder.join("virsh"), fs::Permissions::from_mode(0o755)).expect("it is ours");
+        Libvirt(bench)
+    }
+
+    fn command(&self, words: &str) -> Command {
+        let words: Vec<&str> = words.split(' ').collect();
+        let mut command = self.0.command(&words);
+        let path = env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.0.path().join("bin").display()));
+        command
+    }
+
+    fn output(&self, words: &str) -> Output {
+        self.command(words).output().expect("vtax runs")
+    }
+
+    fn refused(&self, words: &str, status: i32) -> String {
+        let output = self.output(words);
+        assert_eq!(output.status.code(), Some(status), "{words}");
+        String::from_utf8(output.stderr).expect("text")
+    }
+}
+
+#[test]
+fn a_domain_of_libvirt_is_imported() {
+    let libvirt = Libvirt::new();
+    let told = printed(&libvirt.output("ldm import libvirt:zoo --as mars"));
+    assert!(told.starts_with("mars is to have, as zoo of libvirt has:\n    2 vCPUs\n    memory 512M\n"), "{told}");
+    assert!(told.contains("    the PCI device 0000:af:00.0\n"), "{told}");
+    let json = printed(&libvirt.output("ldm list-constraints --json"));
+    let all: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let vnet = &all["domains"]["mars"]["vnets"][0];
+    assert_eq!((&vnet["switch"], &vnet["mac"]), (&"eno1-vsw".into(), &"52:54:00:00:00:01".into()));
+    assert_eq!(all["switches"]["eno1-vsw"]["net_dev"], "eno1");
+    // Its own name is one too, and its addresses are taken now.
+    assert!(libvirt.refused("ldm import libvirt:zoo", 2).contains("error[address-taken]"));
+    assert!(libvirt.refused("ldm import libvirt:zoo --as mars", 2).contains("error[object-exists]"));
+    assert_eq!(printed(&libvirt.output("ldm list-constraints --json")), json);
+}
+
+#[test]
+fn what_cannot_be_imported_is_refused_and_nothing_is_added() {
+    let libvirt = Libvirt::new();
+    let told = libvirt.refused("ldm import libvirt:zooo", 2);
+    assert!(told.contains("error[no-such-domain]") && told.contains("there is zoo"), "{told}");
+    assert!(libvirt.refused("ldm import web", 2).contains("write libvirt:NAME"));
+    assert!(libvirt.refused("ldm import libvirt:zoo --as Mars", 2).contains("`Mars` is not a name"));
+    let mut bare = libvirt.command("ldm import libvirt:zoo");
+    let output = bare.env("PATH", libvirt.0.path()).output().expect("vtax runs");
+    assert_eq!(output.status.code(), Some(69));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("error[no-virsh]"));
+    fs::write(libvirt.0.path().join("zoo.xml"), WEB.replace("<name>zoo</name>", "<name>zoo")).expect("ours");
+    assert!(libvirt.refused("ldm import libvirt:zoo", 69).contains("error[libvirt-xml]"));
+    let all: serde_json::Value =
+        serde_json::from_str(&printed(&libvirt.output("ldm list-constraints --json"))).expect("JSON");
+    assert_eq!((&all["domains"], &all["switches"]), (&serde_json::json!({}), &serde_json::json!({})));
+}
