@@ -2,7 +2,7 @@
 
 use std::{
     env, fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{PermissionsExt, symlink},
     process::{Command, Output},
 };
 
@@ -62,6 +62,38 @@ fn a_domain_of_libvirt_is_imported() {
     assert!(libvirt.refused("ldm import libvirt:zoo", 2).contains("error[address-taken]"));
     assert!(libvirt.refused("ldm import libvirt:zoo --as mars", 2).contains("error[object-exists]"));
     assert_eq!(printed(&libvirt.output("ldm list-constraints --json")), json);
+}
+
+/// A link of the name `ldm` is `vtax ldm`, and says so of itself.
+#[test]
+fn a_link_called_ldm_is_vtax_ldm() {
+    let bench = Bench::new();
+    let link = bench.path().join("ldm");
+    symlink(env!("CARGO_BIN_EXE_vtax"), &link).expect("a link of the test");
+    let ldm = |words: &[&str]| {
+        let vtax = bench.command(words);
+        let mut command = Command::new(&link);
+        command.args(words).current_dir(bench.path());
+        command.envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.output().expect("ldm runs")
+    };
+    assert_eq!(printed(&ldm(&["create", "mars"])), "");
+    assert!(printed(&ldm(&["list"])).contains("\nmars "));
+    let help = printed(&ldm(&["set-vcpu", "--help"]));
+    assert!(help.contains("Usage: ldm set-vcpu ") && !help.contains("vtax ldm"), "{help}");
+    for (words, expected) in [
+        (&["create", "mars"][..], "ldm: error[object-exists]: "),
+        (&["set-vcpu", "2"], "Usage: ldm set-vcpu "),
+        (&["add-vnet", "x"], "ldm: error[usage]: add-vnet: "),
+        (&["create", "--in", "rack", "x"], "ldm: error[usage]: "),
+        (&["init-system", "-i", "bad.json"], "one that ldm list-constraints --json has written"),
+    ] {
+        fs::write(bench.path().join("bad.json"), "{").expect("a file of the test");
+        let refused = ldm(words);
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{words:?}");
+        assert!(told.contains(expected) && !told.contains("vtax ldm"), "{words:?}: {told}");
+    }
 }
 
 #[test]

@@ -66,6 +66,8 @@ fn what_is_installed_is_complete_and_works() {
     ] {
         assert!(files.contains(file), "{file} is missing: {files:#?}");
     }
+    let ldm = Command::new(usr.join("libexec/vtax/ldm")).arg("--help").output().expect("it leads to vtax");
+    assert!(String::from_utf8_lossy(&ldm.stdout).contains("Usage: ldm "), "{ldm:?}");
     // A shell reads what completes its words.
     printed(
         Command::new("bash").args(["-n", &usr.join("share/bash-completion/completions/vtax").display().to_string()]),
