@@ -10,6 +10,8 @@ use super::bench::{Bench, printed};
 
 const WEB: &str = include_str!("../../crates/vtax-run/src/libvirt/fixtures/kinds.xml");
 
+const ALL: &str = include_str!("../book/files/domains.json");
+
 /// A bench with a virsh that knows one domain, `zoo`.
 struct Libvirt(Bench);
 
@@ -86,7 +88,7 @@ fn a_link_called_ldm_is_vtax_ldm() {
         (&["set-vcpu", "2"], "Usage: ldm set-vcpu "),
         (&["add-vnet", "x"], "ldm: error[usage]: add-vnet: "),
         (&["create", "--in", "rack", "x"], "ldm: error[usage]: "),
-        (&["init-system", "-i", "bad.json"], "one that ldm list-constraints --json has written"),
+        (&["init-system", "-i", "bad.json"], "one that ldm list-constraints has written"),
     ] {
         fs::write(bench.path().join("bad.json"), "{").expect("a file of the test");
         let refused = ldm(words);
@@ -94,6 +96,38 @@ fn a_link_called_ldm_is_vtax_ldm() {
         assert_eq!(refused.status.code(), Some(2), "{words:?}");
         assert!(told.contains(expected) && !told.contains("vtax ldm"), "{words:?}: {told}");
     }
+}
+
+/// What one host prints, another reads, as JSON and as XML.
+#[test]
+fn what_domains_are_to_have_goes_from_host_to_host() {
+    let first = Bench::with("all.json", ALL);
+    first.printed(&["ldm", "init-system", "-i", "all.json"]);
+    for words in ["set-variable boot-args=<quiet&> mars", "set-domain master=mars venus"] {
+        first.printed(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
+    }
+    let mut services: serde_json::Value = serde_json::from_str(ALL).expect("JSON");
+    services["domains"] = serde_json::json!({});
+    for format in ["--json", "-x"] {
+        let text = first.printed(&["ldm", "list-constraints", format]);
+        let all = Bench::with("domains", &text);
+        all.printed(&["ldm", "init-system", "-i", "domains"]);
+        assert_eq!(all.printed(&["ldm", "list-constraints", format]), text);
+        let told = all.refused(&["ldm", "add-domain", "-i", "domains"]);
+        assert!(told.contains("the domain `mars` exists already"), "{told}");
+
+        let domains = Bench::with("domains", &text);
+        let told = domains.refused(&["ldm", "add-domain", "-i", "domains"]);
+        assert!(told.contains("there is no switch `admin-vsw`"), "{told}");
+        fs::write(domains.path().join("services"), services.to_string()).expect("a file of the test");
+        domains.printed(&["ldm", "init-system", "-i", "services"]);
+        domains.printed(&["ldm", "add-domain", "-i", "domains"]);
+        assert!(domains.printed(&["ldm", "list-constraints", "mars"]).contains("admin-net"));
+    }
+    let bomb = "<!DOCTYPE d [<!ENTITY a \"aaaa\">]>\n<LDM_interface>&a;</LDM_interface>";
+    let told = Bench::with("bomb.xml", bomb).refused(&["ldm", "init-system", "-i", "bomb.xml"]);
+    assert!(told.contains("error[bad-constraints]: bomb.xml: line 1: a document type"), "{told}");
+    assert!(first.refused(&["ldm", "add-domain"]).contains("required arguments were not provided"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod clean;
 mod domains;
 mod error;
 mod hot_plug;
+pub mod ldm_xml;
 mod plan;
 mod row;
 mod service;

@@ -42,6 +42,12 @@ impl Configuration {
         Configuration { host: host.to_owned(), ..Configuration::default() }
     }
 
+    /// Adds all domains of another configuration, each with what it is to have. The services that they use must be there.
+    pub fn add_domains_of(&mut self, other: &Configuration) -> Result<(), DomainError> {
+        other.domains.keys().try_for_each(|name| self.add_domain(name))?;
+        other.domains.iter().try_for_each(|(name, domain)| self.rebuild_domain(name, domain))
+    }
+
     /// The same, made anew by one change after the other for a host. So what somebody has written by hand is checked
     /// as a command is.
     pub fn rebuilt(self, host: &str) -> Result<Configuration, DomainError> {
@@ -161,7 +167,8 @@ impl Configuration {
 
     /// Sets a variable; an empty value is one too.
     pub fn set_variable(&mut self, name: &Name, variable: Variable, value: String) -> Result<(), DomainError> {
-        if value.chars().any(char::is_control) {
+        // No text file of the usual kinds has the last two, and XML has no form for them.
+        if value.chars().any(|letter| letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}')) {
             return Err(DomainError::value(variable.into(), &value, "text of one line"));
         }
         self.guest_mut(name)?.variables.insert(variable, value);

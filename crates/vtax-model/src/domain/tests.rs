@@ -104,8 +104,10 @@ fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
         Box::new(|all| all.set_memory(&name("mars"), ByteSize(1 << 20))),
         Box::new(|all| all.set_cpus(&name("mars"), CpuDemand::Cores(0))),
         Box::new(|all| all.set_variable(&name("mars"), Variable::BootArgs, "two\nlines".to_owned())),
+        Box::new(|all| all.set_variable(&name("mars"), Variable::BootArgs, "no\u{ffff}text".to_owned())),
         Box::new(|all| all.add_switch(switch("admin-vsw", None))),
         Box::new(|all| all.add_switch(switch("other-vsw", Some("nxge2")))),
+        Box::new(|all| all.add_switch(switch("other-vsw", Some("no link")))),
         Box::new(|all| all.add_switch(NewSwitch { service: name("mars"), ..switch("mars-vsw", None) })),
         Box::new(|all| all.set_switch(&name("admin-vsw"), mtu(1499))),
         Box::new(|all| all.set_switch(&name("admin-vsw"), mtu(16_001))),
@@ -124,6 +126,19 @@ fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
     let told: Vec<String> = refused.into_iter().map(|edit| edit(&mut all).expect_err("refused").to_string()).collect();
     assert_eq!(all, before);
     insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn domains_of_another_configuration_are_added_all_or_none() {
+    let all = planets();
+    let mut here = Configuration::new("sun");
+    let error = here.clone().add_domains_of(&all).expect_err("their switch isn't here").to_string();
+    assert!(error.contains("there is no switch `admin-vsw`"), "{error}");
+    here.add_switch(switch("admin-vsw", None)).expect("it is new");
+    here.add_domains_of(&all).expect("their names and addresses are free");
+    assert_eq!(here.domains, all.domains);
+    let error = here.add_domains_of(&all).expect_err("they are there").to_string();
+    assert!(error.contains("the domain `mars` exists already"), "{error}");
 }
 
 #[test]

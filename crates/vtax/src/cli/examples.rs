@@ -38,7 +38,13 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax ldm list", "all domains"),
         ],
     ),
-    ("ldm add-domain", &[("vtax ldm add-domain jupiter pluto", "two domains without CPUs and memory")]),
+    (
+        "ldm add-domain",
+        &[
+            ("vtax ldm add-domain jupiter pluto", "two domains without CPUs and memory"),
+            ("vtax ldm add-domain -i jupiter.xml", "the domains of a file"),
+        ],
+    ),
     ("ldm remove-domain", &[("vtax ldm remove-domain mars", "the domain and its constraints go")]),
     (
         "ldm set-domain",
@@ -78,7 +84,13 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm list-io", &[("vtax ldm list-io", "every PCI device")]),
     ("ldm list-domain", &[("vtax ldm list -o network mars", "its virtual NICs")]),
     ("ldm list-bindings", &[("vtax ldm list-bindings mars", "which CPUs, links and port mars has")]),
-    ("ldm list-constraints", &[("vtax ldm list-constraints --json", "as init-system reads them")]),
+    (
+        "ldm list-constraints",
+        &[
+            ("vtax ldm list-constraints --json", "as init-system reads them"),
+            ("vtax ldm list-constraints -x", "as XML"),
+        ],
+    ),
     ("ldm list-services", &[("vtax ldm list-services", "switches and console services")]),
     ("ldm list-dependencies", &[("vtax ldm list-dependencies -l", "who depends on whom, and by what")]),
     ("ldm list-variable", &[("vtax ldm list-variable mars", "what it boots")]),

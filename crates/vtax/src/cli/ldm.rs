@@ -1,6 +1,7 @@
 //! `vtax ldm`.
 
 mod configure;
+mod constraint_file;
 mod host;
 mod import;
 mod layout;
@@ -33,7 +34,8 @@ pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
 
 fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
-        ConfigureVerb::AddDomain { domains } => configure::add_domains(host, &domains),
+        ConfigureVerb::AddDomain { input: Some(file), .. } => constraint_file::add_domains(host, &file),
+        ConfigureVerb::AddDomain { domains, input: None } => configure::add_domains(host, &domains),
         ConfigureVerb::RemoveDomain { domains } => configure::remove_domains(host, &domains),
         ConfigureVerb::SetDomain(Words { words }) => configure::set_domain(host, &words),
         ConfigureVerb::SetCore { cores, domain } => configure::set_cpus(host, &domain, CpuDemand::Cores(cores)),
@@ -55,7 +57,7 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ConfigureVerb::SetSpconfig { name } => configure::set_saved(host, &name),
         ConfigureVerb::RemoveSpconfig { name } => configure::remove_saved(host, &name),
         ConfigureVerb::Import(args) => import::import(host, &args),
-        ConfigureVerb::InitSystem { input } => configure::init_system(host, &input),
+        ConfigureVerb::InitSystem { input } => constraint_file::init_system(host, &input),
     }
 }
 
@@ -77,7 +79,7 @@ fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
         ShowVerb::List(args) => show::list(host, &args),
         ShowVerb::ListBindings { json, domains } => show::bindings(host, json, &domains),
-        ShowVerb::ListConstraints { format, domains } => show::constraints(host, &format, &domains),
+        ShowVerb::ListConstraints { format, domains } => show::constraints(host, format, &domains),
         ShowVerb::ListServices { parseable } => show::services(host, parseable),
         ShowVerb::ListIo(args) => show::devices(&args),
         ShowVerb::ListDependencies { long } => show::dependencies(host, long),

@@ -1,6 +1,6 @@
 //! The verbs that say what domains are to have.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::collections::BTreeSet;
 
 use miette::miette;
 use vtax_domain::ConfigName;
@@ -236,30 +236,6 @@ pub(super) fn set_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop>
     let mut state = locked.read(host.id()).or_infrastructure()?;
     state.configuration = locked.read_saved(host.id(), name).or_input()?;
     state.current = Some(name.clone()).filter(|name| !name.is_factory_default());
-    locked.write(&state).or_infrastructure()?;
-    Ok(Exit::Done)
-}
-
-/// Adds the domains and services of a file to a configuration that has none yet.
-pub(super) fn init_system(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
-    let text = fs::read_to_string(file)
-        .map_err(|error| Stop::input(miette!(code = "file", "can't read {}: {error}", file.display())))?;
-    let configuration: Configuration = serde_json::from_str(&text).map_err(|error| {
-        let file = file.display();
-        Stop::input(miette!(
-            code = "bad-constraints",
-            "{file}: {error}; the file has to be one that vtax ldm list-constraints --json has written"
-        ))
-    })?;
-    let locked = host.lock()?;
-    let mut state = locked.read(host.id()).or_infrastructure()?;
-    if state.configuration != Configuration::new(host.id()) {
-        return Err(Stop::input(miette!(
-            code = "not-factory-default",
-            "init-system needs a host without domains and services, and this one has some; set-spconfig factory-default first"
-        )));
-    }
-    state.configuration = configuration.rebuilt(host.id()).or_input()?;
     locked.write(&state).or_infrastructure()?;
     Ok(Exit::Done)
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use clap::Args;
 use serde::Serialize;
 use vtax_domain::{
-    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem,
+    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem, ldm_xml,
 };
 use vtax_model::{
     domain::{Configuration, Constraints, DomainState, PRIMARY},
@@ -46,11 +46,14 @@ pub(crate) struct LdmListArgs {
     domains: Vec<Name>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ConstraintFormat {
-    /// Print them as JSON, as init-system reads it
-    #[arg(long, short = 'x')]
+    /// Print them as JSON, as init-system and add-domain read it
+    #[arg(long, conflicts_with = "xml")]
     json: bool,
+    /// Print them as XML like that of Oracle's ldm, as init-system and add-domain read it
+    #[arg(short = 'x')]
+    xml: bool,
 }
 
 /// A domain in a list, with its constraints.
@@ -176,10 +179,14 @@ pub(super) fn bindings(host: &LdmHost, json: bool, domains: &[Name]) -> Result<E
     })
 }
 
-pub(super) fn constraints(host: &LdmHost, format: &ConstraintFormat, domains: &[Name]) -> Result<Exit, Stop> {
+pub(super) fn constraints(host: &LdmHost, format: ConstraintFormat, domains: &[Name]) -> Result<Exit, Stop> {
     let mut all = host.read()?.configuration;
     domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
     all.domains.retain(|name, _| domains.is_empty() || domains.contains(name));
+    if format.xml {
+        print(&ldm_xml::write(&all))?;
+        return Ok(Exit::Done);
+    }
     answer(format.json, &all, |all| {
         let of = |(name, domain): (&Name, &Constraints)| resources::constraints(name, domain, all);
         all.domains.iter().map(of).collect::<Vec<_>>().join("\n")

@@ -116,11 +116,14 @@ pub(crate) struct Words {
 /// The verbs that say what domains are to have.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigureVerb {
-    /// Add domains that have nothing yet
+    /// Add domains that have nothing yet, or those of a file with what they are to have
     #[command(name = "add-domain", visible_alias = "create")]
     AddDomain {
+        /// Add all domains of this file, which list-constraints has written with --json or -x
+        #[arg(short, value_name = "FILE", conflicts_with = "domains")]
+        input: Option<PathBuf>,
         /// Their names
-        #[arg(required = true)]
+        #[arg(required_unless_present = "input")]
         domains: Vec<Name>,
     },
     /// Remove inactive domains, and all that they were to have
@@ -273,7 +276,7 @@ pub(crate) enum ConfigureVerb {
     /// virsh is asked, over a read-only connection: nothing of libvirt's domain is changed. Each interface becomes a vnet at
     /// the switch that has the name of its bridge or network, or its link as net-dev. Where there is none, a switch is added.
     Import(ImportArgs),
-    /// Add all domains and services that a file has (list-constraints --json)
+    /// Add all domains and services that a file has (list-constraints --json or -x)
     #[command(name = "init-system")]
     InitSystem {
         /// The file
