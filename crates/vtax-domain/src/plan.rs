@@ -24,9 +24,9 @@ use crate::{
 };
 
 /// The host's CPUs that no domain can have for itself: something has to run the host.
-const CPUS_OF_PRIMARY: usize = 1;
+pub(crate) const CPUS_OF_PRIMARY: usize = 1;
 /// Memory that no domain can have.
-const MEMORY_OF_PRIMARY: ByteSize = ByteSize(256 << 20);
+pub(crate) const MEMORY_OF_PRIMARY: ByteSize = ByteSize(256 << 20);
 /// NICs that can be plugged in while the domain runs.
 pub(crate) const SPARE_PORTS: u32 = 4;
 

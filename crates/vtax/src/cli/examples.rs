@@ -82,6 +82,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm create-vf", &[("vtax ldm create-vf pci_0/net0.pf0", "one virtual function")]),
     ("ldm destroy-vf", &[("vtax ldm destroy-vf pci_0/net0.pf0", "all of them go")]),
     ("ldm list-io", &[("vtax ldm list-io", "every PCI device")]),
+    ("ldm list-devices", &[("vtax ldm list-devices -a memory", "who has the memory")]),
     ("ldm list-domain", &[("vtax ldm list -o network mars", "its virtual NICs")]),
     ("ldm list-bindings", &[("vtax ldm list-bindings mars", "which CPUs, links and port mars has")]),
     (

@@ -81,6 +81,7 @@ fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ShowVerb::ListBindings { json, domains } => show::bindings(host, json, &domains),
         ShowVerb::ListConstraints { format, domains } => show::constraints(host, format, &domains),
         ShowVerb::ListServices { parseable } => show::services(host, parseable),
+        ShowVerb::ListDevices(args) => show::host_devices(host, &args),
         ShowVerb::ListIo(args) => show::devices(&args),
         ShowVerb::ListDependencies { long } => show::dependencies(host, long),
         ShowVerb::ListVariable { domain } => show::variables(host, &domain),

@@ -1,6 +1,7 @@
 //! The verbs that show domains, and change nothing.
 
 mod devices;
+mod host_devices;
 mod resources;
 
 use std::fmt::Write;
@@ -16,8 +17,8 @@ use vtax_model::{
     units::ByteSize,
 };
 
-pub(super) use self::devices::devices;
-pub(crate) use self::{devices::ListIoArgs, resources::Resource};
+pub(crate) use self::{devices::ListIoArgs, host_devices::ListDevicesArgs, resources::Resource};
+pub(super) use self::{devices::devices, host_devices::host_devices};
 use super::{
     host::{LdmHost, blamed},
     layout,

@@ -11,7 +11,7 @@ use super::{
     super::io::{CreateArgs, DestroyArgs},
     host::LabHost,
     import::ImportArgs,
-    show::{ConstraintFormat, LdmListArgs, ListIoArgs},
+    show::{ConstraintFormat, LdmListArgs, ListDevicesArgs, ListIoArgs},
     vntsd::VntsdArgs,
 };
 
@@ -315,6 +315,12 @@ pub(crate) enum ShowVerb {
         #[arg(short)]
         parseable: bool,
     },
+    /// List the cores, CPUs, memory and PCI devices that domains can have, and with -a who has the others
+    ///
+    /// Memory that the kernel has taken for itself when it booted is bound to _sys_. What a domain has has no address (PA):
+    /// Linux gives it pages from anywhere.
+    #[command(name = "list-devices", visible_aliases = ["ls-devices"])]
+    ListDevices(ListDevicesArgs),
     /// List root complexes, slots, physical and virtual functions, with the domains that have them
     #[command(name = "list-io", visible_alias = "ls-io")]
     ListIo(ListIoArgs),
