@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use vtax_guest::qmp::Monitor;
 
 use super::{
@@ -129,12 +129,25 @@ fn a_domain_is_bound_runs_and_goes() {
     host.ldm("add-vnet maxbw=100M net1 vsw0 mars");
     assert!(host.links().contains("vnet2.1") && host.links().contains("ifb2.1"), "{}", host.links());
     host.ldm("set-vnet alt-mac-addrs=auto net1 mars");
+    assert_eq!(host.domain("mars")["pending"], Value::Null, "all of it is in force");
     host.ldm("rm-vnet net1 mars");
     assert!(!host.links().contains("vnet2.1") && !host.links().contains("ifb2.1"), "{}", host.links());
 
     // What is changed while it runs, it has when it boots again, also by itself.
     host.ldm("set-memory 160m mars");
-    assert_eq!(host.domain("mars")["memory"], 128 << 20);
+    host.ldm("set-vnet maxbw=50M net0 mars");
+    let mars = host.domain("mars");
+    assert_eq!((&mars["memory"], &mars["now"]["memory"]), (&(128 << 20).into(), &(128 << 20).into()));
+    assert_eq!(
+        (&mars["constraints"]["memory"], &mars["pending"]),
+        (&(160 << 20).into(), &json!(["memory", "network"]))
+    );
+    let told = host.ldm("list -o memory,network mars");
+    assert!(
+        told.contains("MEMORY now\n    SIZE\n    128M\n") && told.contains("MEMORY pending\n    SIZE\n    160M\n"),
+        "{told}"
+    );
+    assert!(host.ldm("list -p -o memory mars").contains("MEMORY|size=134217728\nPENDING|MEMORY|size=167772160\n"));
     let qmp = host.folder().join("mars/qemu/qmp.sock");
     let monitor = Monitor::connect(&"mars".parse().expect("a name"), &qmp, Duration::from_secs(5));
     monitor.expect("QEMU runs").reset().expect("it is reset");
@@ -142,6 +155,7 @@ fn a_domain_is_bound_runs_and_goes() {
         let mars = host.domain("mars");
         mars["state"] == "active" && mars["memory"] == 160 << 20
     });
+    assert_eq!(host.domain("mars")["pending"], Value::Null);
     wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
     host.ldm("stop mars");
     assert_eq!(host.state("mars"), "bound");

@@ -7,7 +7,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use vtax_guest::{launch::Launch, process::Qemu};
+use vtax_guest::{
+    launch::{Launch, NicLaunch},
+    process::Qemu,
+};
 use vtax_journal::{Batch, BatchId, BatchState, JournalState, Snapshot};
 use vtax_model::{domain::DomainState, topology::Name};
 use vtax_sys::{clock::boottime_ns, cpu::program_times, process::ProcessId};
@@ -37,6 +40,7 @@ pub struct BoundDomain {
 #[derive(Debug, Clone)]
 pub(crate) struct PluggedNic {
     pub(crate) nic: BoundNic,
+    pub(crate) launch: NicLaunch,
     pub(crate) port: u32,
     pub(crate) batch: BatchId,
 }
@@ -122,8 +126,8 @@ impl BoundDomain {
 fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedNic> {
     let of_batch = |batch: Batch<'_, DomainStep>| {
         let steps = || batch.records.iter().map(|record| &record.step);
-        let port = steps().find_map(|step| match step {
-            DomainStep::PlugNic { port, .. } => Some(*port),
+        let (port, launch) = steps().find_map(|step| match step {
+            DomainStep::PlugNic { port, nic, .. } => Some((*port, (**nic).clone())),
             _ => None,
         })?;
         let nic = steps().find_map(|step| match step {
@@ -132,7 +136,7 @@ fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedNic> {
             }
             _ => None,
         })?;
-        (batch.state() != BatchState::Undone).then_some(PluggedNic { nic, port, batch: batch.id })
+        (batch.state() != BatchState::Undone).then_some(PluggedNic { nic, launch, port, batch: batch.id })
     };
     snapshot.batches().filter_map(of_batch).collect()
 }

@@ -14,6 +14,7 @@ mod domains;
 mod error;
 mod hot_plug;
 pub mod ldm_xml;
+mod pending;
 mod plan;
 mod row;
 mod service;

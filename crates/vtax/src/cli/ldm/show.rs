@@ -2,6 +2,7 @@
 
 mod devices;
 mod host_devices;
+mod pending;
 mod resources;
 
 use std::fmt::Write;
@@ -17,6 +18,7 @@ use vtax_model::{
     units::ByteSize,
 };
 
+use self::pending::{NowByDomain, pending};
 pub(crate) use self::{devices::ListIoArgs, host_devices::ListDevicesArgs, resources::Resource};
 pub(super) use self::{devices::devices, host_devices::host_devices};
 use super::{
@@ -63,15 +65,25 @@ struct Listed<'a> {
     #[serde(flatten)]
     row: DomainRow,
     constraints: &'a Constraints,
+    /// What it has at the moment, if it is bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<&'a Constraints>,
+    /// The resources of which it gets something else when it boots again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pending: Vec<Resource>,
 }
 
 pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     let all = host.read()?.configuration;
-    let rows = rows(&all, &host.bound()?, &HostCapacity::look(), &args.domains)?;
+    let bound = host.bound()?;
+    let rows = rows(&all, &bound, &HostCapacity::look(), &args.domains)?;
+    let now: NowByDomain = bound.iter().map(|bound| (bound.name().clone(), bound.constraints_now(&all))).collect();
     if args.json {
         let listed = rows.into_iter().map(|row| {
             let constraints = all.domain(&row.name).or_infrastructure()?;
-            Ok(Listed { row, constraints })
+            let now = now.get(&row.name);
+            let pending = now.map(|now| pending(now, constraints)).unwrap_or_default();
+            Ok(Listed { row, constraints, now, pending })
         });
         return answer(true, &listed.collect::<Result<Vec<_>, Stop>>()?, |_| String::new());
     }
@@ -82,8 +94,8 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     print(&match (resources, args.parseable) {
         ([], false) => layout::domains(&rows),
         ([], true) => layout::parseable_domains(&rows),
-        (resources, false) => resources::blocks(&rows, &all, resources, args.long),
-        (resources, true) => resources::parseable(&rows, &all, resources),
+        (resources, false) => resources::blocks(&rows, &all, &now, resources, args.long),
+        (resources, true) => resources::parseable(&rows, &all, &now, resources),
     })?;
     Ok(Exit::Done)
 }
