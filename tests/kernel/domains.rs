@@ -212,6 +212,36 @@ fn a_supervisor_that_dies_is_started_again() {
     assert_eq!(host.state("mars"), "bound");
 }
 
+/// A boot of the host takes everything from domains but what they are to have.
+#[test]
+fn domains_with_autostart_come_back_after_a_boot() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-a");
+    host.ldm("add-vsw net-dev=wire0 vsw0 primary");
+    ["mars", "venus", "pluto"].iter().for_each(|domain| host.add(domain));
+    for words in ["autostart=yes master=venus mars", "autostart=yes venus"] {
+        host.ldm(&format!("set-domain {words}"));
+    }
+    assert!(host.refused("set-domain autostart=often mars").contains("`often` is neither yes nor no"));
+    host.ldm("release");
+    assert!(!host.links().contains("vsw0"));
+
+    assert_eq!(host.ldm("autostart"), "LDom venus started\nLDom mars started\n");
+    assert!(host.links().contains("vsw0"), "{}", host.links());
+    let states = ["mars", "venus", "pluto"].map(|domain| host.state(domain));
+    assert_eq!(states, ["active", "active", "inactive"]);
+    assert_eq!(host.ldm("autostart"), "", "they run already");
+
+    // What can't be started keeps nobody else from it.
+    host.ldm("release");
+    host.ldm("set-memory 1000g venus");
+    let output = host.try_ldm("autostart");
+    assert_eq!(output.status.code(), Some(69));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("error[not-all-started]") && told.contains("venus can't have"), "{told}");
+    assert_eq!((host.state("mars"), host.state("venus")), ("active".to_owned(), "inactive".to_owned()));
+}
+
 /// A vtax that is killed while it binds a domain leaves nothing that the next command doesn't remove or use.
 #[test]
 fn bind_killed_at_any_call_leaves_nothing_half() {

@@ -56,6 +56,7 @@ fn what_is_installed_is_complete_and_works() {
     for file in [
         "bin/vtax",
         "bin/vtax-agent",
+        "lib/systemd/system/vtax-domains.service",
         "share/bash-completion/completions/vtax",
         "share/doc/vtax/LICENCES.txt",
         "share/doc/vtax/LICENSE-MIT",

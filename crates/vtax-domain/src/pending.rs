@@ -31,6 +31,7 @@ impl BoundDomain {
             vnets: in_order_of(wanted, vnets.chain(plugged).collect()),
             failure_policy: wanted.failure_policy,
             masters: wanted.masters.clone(),
+            autostart: wanted.autostart,
             ..was.clone()
         }
     }

@@ -114,6 +114,11 @@ fn of_item(
         kind::DOMAIN => {
             domain.failure_policy = item.optional("failure-policy")?.unwrap_or_default();
             domain.masters = item.list("master")?;
+            domain.autostart = match item.optional::<String>("autostart")?.as_deref() {
+                None | Some("no") => false,
+                Some("yes") => true,
+                Some(other) => return Err(item.error(format!("has autostart `{other}`; it takes yes or no"))),
+            };
         }
         kind::VCPUS => domain.cpus = Some(CpuDemand::Vcpus(item.units()?)),
         kind::CORES => domain.cpus = Some(CpuDemand::Cores(item.units()?)),

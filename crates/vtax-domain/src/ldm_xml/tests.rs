@@ -55,6 +55,7 @@ fn planets() -> Configuration {
     all.set_console(&name("mars"), console).expect("possible");
     all.set_failure_policy(&name(PRIMARY), FailurePolicy::Stop).expect("possible");
     all.set_masters(&name("mars"), vec![name(PRIMARY)]).expect("possible");
+    all.set_autostart(&name("mars"), true).expect("possible");
     all.add_domain(&name("venus")).expect("it is new");
     all
 }
@@ -96,6 +97,7 @@ fn what_is_wrong_is_named_with_its_line() {
         with("key=\"vid\">44,45<", "key=\"vid\">44,4095<"),
         with("key=\"pvid\">33<", "key=\"pvid\">33</gprop:GenericProperty><gprop:GenericProperty key=\"pvid\">34<"),
         with("key=\"maxbw\">1234567<", "key=\"maxbw\">0<"),
+        with("key=\"autostart\">yes<", "key=\"autostart\">often<"),
         with("key=\"linkprop\"", "key=\"linkporp\""),
         with("key=\"id\"", "kye=\"id\""),
         with("<rasd:AllocationUnits>8<", "<rasd:AllocationUnits><a/>8<"),

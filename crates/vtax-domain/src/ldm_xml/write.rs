@@ -85,6 +85,9 @@ impl Document {
         self.item(kind::DOMAIN, |item| {
             item.property("failure-policy", domain.failure_policy);
             item.list("master", &domain.masters);
+            if domain.autostart {
+                item.property("autostart", "yes");
+            }
         });
         match domain.cpus {
             Some(CpuDemand::Vcpus(count)) => self.item(kind::VCPUS, |item| item.units(count.into())),

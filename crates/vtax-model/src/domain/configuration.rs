@@ -81,6 +81,9 @@ impl Configuration {
         }
         self.set_console(name, domain.console.clone())?;
         self.set_failure_policy(name, domain.failure_policy)?;
+        if domain.autostart {
+            self.set_autostart(name, true)?;
+        }
         self.set_masters(name, domain.masters.clone())
     }
 
@@ -184,6 +187,12 @@ impl Configuration {
     /// Says what happens to the domains that have this one as a master.
     pub fn set_failure_policy(&mut self, name: &Name, policy: FailurePolicy) -> Result<(), DomainError> {
         self.domain_mut(name)?.failure_policy = policy;
+        Ok(())
+    }
+
+    /// Says whether a domain is bound and started when the host has booted. `primary` always runs then.
+    pub fn set_autostart(&mut self, name: &Name, autostart: bool) -> Result<(), DomainError> {
+        self.guest_mut(name)?.autostart = autostart;
         Ok(())
     }
 

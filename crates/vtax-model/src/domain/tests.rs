@@ -157,6 +157,20 @@ fn masters_in_a_circle_are_refused() {
 }
 
 #[test]
+fn masters_are_started_before_those_that_depend_on_them() {
+    let mut all = Configuration::new("sun");
+    for domain in ["a", "b", "c", "d"] {
+        all.add_domain(&name(domain)).expect("it is new");
+        all.set_autostart(&name(domain), domain != "d").expect("possible");
+    }
+    all.set_masters(&name("a"), vec![name("d"), name("c")]).expect("no circle");
+    all.set_masters(&name("c"), vec![name("b"), name(PRIMARY)]).expect("no circle");
+    assert_eq!(all.autostarted(), [&name("b"), &name("c"), &name("a")]);
+    assert_eq!(all.set_autostart(&name(PRIMARY), true), Err(DomainError::Primary));
+    assert_eq!(all.clone().rebuilt("sun"), Ok(all));
+}
+
+#[test]
 fn who_depends_on_whom_is_known_from_the_switches() {
     let told: Vec<String> = planets()
         .dependencies()

@@ -77,6 +77,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm bind-domain", &[("vtax ldm bind-domain mars", "CPUs, memory, NICs and a console port for mars")]),
     ("ldm unbind-domain", &[("vtax ldm unbind-domain mars", "all of it goes back to the host")]),
     ("ldm start-domain", &[("vtax ldm start-domain mars", "its CPUs run")]),
+    ("ldm autostart", &[("vtax ldm autostart", "all that is to run when the host has booted")]),
     ("ldm stop-domain", &[("vtax ldm stop-domain -f mars", "its CPUs stop at once")]),
     ("ldm vntsd", &[("vtax ldm vntsd --idle 10m", "end sessions that type nothing for ten minutes")]),
     ("ldm create-vf", &[("vtax ldm create-vf pci_0/net0.pf0", "one virtual function")]),

@@ -65,6 +65,7 @@ fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
         LifecycleVerb::Bind { domains } => lifecycle::bind(host, &domains),
         LifecycleVerb::Unbind { domains } => lifecycle::unbind(host, &domains),
+        LifecycleVerb::Autostart => lifecycle::autostart(host),
         LifecycleVerb::Start { domains } => lifecycle::start(host, &domains),
         LifecycleVerb::Stop { force, domains } => lifecycle::stop(host, &domains, force),
         LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),

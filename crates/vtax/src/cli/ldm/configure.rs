@@ -17,7 +17,7 @@ use vtax_model::{
 
 use super::{
     host::LdmHost,
-    words::{Grammar, LdmWords},
+    words::{Grammar, LdmWords, YesOrNo},
 };
 use crate::exit::{Blamed, Exit, Stop};
 
@@ -31,7 +31,7 @@ const SET_VSW: Grammar =
 const ADD_VCC: Grammar = Grammar::new("add-vcc", &["port-range"], &["SERVICE", "DOMAIN"]);
 const SET_VCC: Grammar = Grammar::new("set-vcc", &["port-range"], &["SERVICE"]);
 const SET_VCONS: Grammar = Grammar::new("set-vcons", &["port", "group", "service"], &["DOMAIN"]);
-const SET_DOMAIN: Grammar = Grammar::new("set-domain", &["failure-policy", "master"], &["DOMAIN"]);
+const SET_DOMAIN: Grammar = Grammar::new("set-domain", &["failure-policy", "master", "autostart"], &["DOMAIN"]);
 
 /// Makes a change and keeps it.
 fn edit(host: &LdmHost, change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>) -> Result<Exit, Stop> {
@@ -92,8 +92,10 @@ pub(super) fn set_domain(host: &LdmHost, words: &[String]) -> Result<Exit, Stop>
     let domain: Name = words.name(0)?;
     let policy: Option<FailurePolicy> = words.property("failure-policy")?;
     let masters: Option<Vec<Name>> = words.list("master")?;
+    let autostart: Option<YesOrNo> = words.property("autostart")?;
     edit(host, |all| {
         policy.map_or(Ok(()), |policy| all.set_failure_policy(&domain, policy))?;
+        autostart.map_or(Ok(()), |YesOrNo(yes)| all.set_autostart(&domain, yes))?;
         masters.map_or(Ok(()), |masters| all.set_masters(&domain, masters))
     })
 }

@@ -73,6 +73,11 @@ pub(crate) enum LifecycleVerb {
         #[arg(required = true)]
         domains: Vec<Name>,
     },
+    /// Make all switches, and bind and start the domains that have autostart=yes
+    ///
+    /// The unit vtax-domains.service does this when the host has booted. Masters come before those that depend on them. A
+    /// domain that can't be started keeps no other from it. Needs root.
+    Autostart,
     /// Stop domains; they stay bound
     #[command(name = "stop-domain", visible_alias = "stop")]
     Stop {
@@ -133,11 +138,11 @@ pub(crate) enum ConfigureVerb {
         #[arg(required = true)]
         domains: Vec<Name>,
     },
-    /// Say what a domain's failure does to others, and which domains it depends on
+    /// Say what a domain's failure does to others, which domains it depends on, and whether it starts with the host
     ///
     /// The failure policy belongs to the master: it says what happens to the domains that depend on it.
     #[command(
-        override_usage = "vtax ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] DOMAIN",
+        override_usage = "vtax ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] [autostart=yes|no] DOMAIN",
         name = "set-domain"
     )]
     SetDomain(Words),

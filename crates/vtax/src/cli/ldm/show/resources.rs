@@ -122,7 +122,8 @@ fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Conf
 
 fn control(domain: &Constraints) -> String {
     let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
-    format!("CONTROL\n    failure-policy={}\n\nDEPENDENCY\n    master={masters}\n\n", domain.failure_policy)
+    let autostart = if domain.autostart { "    autostart=yes\n" } else { "" };
+    format!("CONTROL\n    failure-policy={}\n{autostart}\nDEPENDENCY\n    master={masters}\n\n", domain.failure_policy)
 }
 
 fn variables(domain: &Constraints) -> String {
@@ -217,7 +218,8 @@ pub(super) fn parseable(rows: &[DomainRow], all: &Configuration, now: &NowByDoma
 
 fn parseable_control(domain: &Constraints) -> String {
     let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
-    format!("CONTROL|failure-policy={}\nDEPENDENCY|master={masters}\n", domain.failure_policy)
+    let autostart = if domain.autostart { "yes" } else { "no" };
+    format!("CONTROL|failure-policy={}|autostart={autostart}\nDEPENDENCY|master={masters}\n", domain.failure_policy)
 }
 
 fn parseable_resource(resource: Resource, domain: &Constraints, all: &Configuration) -> String {
