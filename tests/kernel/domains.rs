@@ -10,7 +10,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use vtax_agent::{link::AgentLink, protocol::LinkSetup};
 use vtax_guest::qmp::Monitor;
+use vtax_model::units::Mtu;
 
 use super::{
     Bench,
@@ -240,6 +242,47 @@ fn domains_with_autostart_come_back_after_a_boot() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("error[not-all-started]") && told.contains("venus can't have"), "{told}");
     assert_eq!((host.state("mars"), host.state("venus")), ("active".to_owned(), "inactive".to_owned()));
+}
+
+/// Where the wire loses its carrier, the domain's NIC does too, if it is to follow it.
+#[test]
+fn a_vnet_follows_the_carrier_of_its_switch() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-l");
+    host.ldm("add-vsw net-dev=wire0 vsw0 primary");
+    host.add("mars");
+    host.ldm("set-vnet linkprop=phys-state net0 mars");
+    host.ldm("add-vnet net1 vsw0 mars");
+    host.ldm("bind mars");
+    host.ldm("start mars");
+    wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
+    let agent = host.folder().join("mars/qemu/agent.sock");
+    let agent = AgentLink::connect_unix("mars", &agent, Duration::from_secs(60)).expect("an agent");
+    let switch_on = |vnet: usize| {
+        let mac = host.domain("mars")["constraints"]["vnets"][vnet]["mac"].as_str().expect("a text").to_owned();
+        let addresses = vec![format!("10.66.{vnet}.1/24").parse().expect("an address")];
+        let link = agent.attach(&LinkSetup { mac, mtu: Mtu::ETHERNET, addresses });
+        link.expect("it has a carrier").name.raw().to_owned()
+    };
+    let [following, other] = [switch_on(0), switch_on(1)];
+    let has_carrier = |link: &str| {
+        let facts = agent.describe(Duration::from_secs(60)).expect("it answers");
+        facts.addresses.iter().find(|address| address.link == *link).expect("it is there").running
+    };
+    let wire = |state: &str| {
+        bench.printed(&["lab", "exec", "t-ldm-l", "peer", "--", "ip", "link", "set", "wire0", state]);
+    };
+    assert!(has_carrier(&following) && has_carrier(&other));
+    wire("down");
+    wait_until("mars sees no carrier", || !has_carrier(&following));
+    assert!(has_carrier(&other), "it isn't to follow");
+    // A supervisor that is started anew shows what it finds.
+    host.ldm("add-vnet linkprop=phys-state net2 vsw0 mars");
+    wire("up");
+    wait_until("mars sees the carrier again", || has_carrier(&following));
+    assert_eq!(switch_on(2), "eth2");
+    wire("down");
+    wait_until("mars sees none at both", || !has_carrier(&following) && !has_carrier("eth2"));
 }
 
 /// A vtax that is killed while it binds a domain leaves nothing that the next command doesn't remove or use.

@@ -8,6 +8,7 @@
 mod bindings;
 mod bound;
 mod capacity;
+mod carrier;
 mod clean;
 mod devices;
 mod domains;

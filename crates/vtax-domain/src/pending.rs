@@ -24,7 +24,8 @@ impl BoundDomain {
         let plugged = self.plugged.iter().filter_map(|plugged| {
             let vnet = wanted.vnet(&plugged.nic.vnet)?;
             let mac: Mac = plugged.launch.mac.to_string().parse().ok()?;
-            let started_with = VirtualNic { mac, ..vnet.clone() };
+            let carrier = self.carriers.iter().find(|carrier| carrier.tap == plugged.nic.tap)?;
+            let started_with = VirtualNic { mac, linkprop: carrier.linkprop, ..vnet.clone() };
             Some(self.vnet_now(started_with, Some(vnet), Some(&plugged.launch), all))
         });
         Constraints {

@@ -108,6 +108,7 @@ pub(crate) fn steps_of(
         vlans: abilities.vlans.then(|| port_vlans(vnet, switch)),
         macs: if abilities.guards_addresses { vnet.macs().collect() } else { Vec::new() },
         uplink: switch.net_dev.clone(),
+        linkprop: vnet.linkprop,
     }];
     if let Some(rate) = vnet.maxbw {
         let limit = bucket(&Shape { rate, queue: None }, vnet.mtu_on(switch));

@@ -6,8 +6,8 @@ use miette::miette;
 use vtax_domain::ConfigName;
 use vtax_model::{
     domain::{
-        AltMac, Configuration, CpuDemand, DomainError, FailurePolicy, LinkProp, NewSwitch, NewVnet, PortRange,
-        SwitchChange, Variable, VirtualConsole, VnetChange,
+        AltMac, Configuration, CpuDemand, DomainError, FailurePolicy, NewSwitch, NewVnet, PortRange, SwitchChange,
+        Variable, VirtualConsole, VnetChange,
     },
     spelling::there_are,
     topology::Name,
@@ -164,10 +164,6 @@ pub(super) fn set_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
 }
 
 fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
-    let linkprop = words.property("linkprop")?;
-    if linkprop == Some(LinkProp::PhysState) {
-        tell!("linkprop is kept, and has no effect yet");
-    }
     Ok(VnetChange {
         mac: words.property("mac-addr")?,
         alt_macs: words.list::<AltMac>("alt-mac-addrs")?,
@@ -176,7 +172,7 @@ fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
         mtu: words.property("mtu")?,
         id: words.property("id")?,
         maxbw: words.property("maxbw")?,
-        linkprop,
+        linkprop: words.property("linkprop")?,
     })
 }
 
