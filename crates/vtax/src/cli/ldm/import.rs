@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
-pub(crate) struct ImportArgs {
+pub(crate) struct ImportDomainArgs {
     /// The domain of libvirt; it needn't run
     #[arg(value_name = "libvirt:NAME")]
     source: LibvirtName,
@@ -43,7 +43,7 @@ impl FromStr for LibvirtName {
     }
 }
 
-pub(super) fn import(host: &LdmHost, args: &ImportArgs) -> Result<Exit, Stop> {
+pub(super) fn import(host: &LdmHost, args: &ImportDomainArgs) -> Result<Exit, Stop> {
     let machine = libvirt::machine(&args.source.0)?;
     let name = match &args.name {
         Some(name) => name.clone(),

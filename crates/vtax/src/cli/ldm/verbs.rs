@@ -10,7 +10,7 @@ use vtax_run::server::Stay;
 use super::{
     super::io::{CreateArgs, DestroyArgs},
     host::LabHost,
-    import::ImportArgs,
+    import::ImportDomainArgs,
     show::{ConstraintFormat, LdmListArgs, ListDevicesArgs, ListIoArgs},
     vntsd::VntsdArgs,
 };
@@ -280,7 +280,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// virsh is asked, over a read-only connection: nothing of libvirt's domain is changed. Each interface becomes a vnet at
     /// the switch that has the name of its bridge or network, or its link as net-dev. Where there is none, a switch is added.
-    Import(ImportArgs),
+    Import(ImportDomainArgs),
     /// Add all domains and services that a file has (list-constraints --json or -x)
     #[command(name = "init-system")]
     InitSystem {
