@@ -9,6 +9,10 @@ cd "$(dirname "$0")/.."
 
 install -D "$vtax" "$to/bin/vtax"
 install -D "$agent" "$to/bin/vtax-agent"
+# For those who know Oracle's ldm. It isn't where shells look, because other programs have that name too.
+install -d "$to/libexec/vtax"
+ln -sf ../../bin/vtax "$to/libexec/vtax/ldm"
+install -D -m 644 scripts/vtax-domains.service "$to/lib/systemd/system/vtax-domains.service"
 share=$to/share
 "$vtax" man --dir "$share/man/man1"
 for shell in bash:bash-completion/completions/vtax zsh:zsh/site-functions/_vtax fish:fish/vendor_completions.d/vtax.fish; do

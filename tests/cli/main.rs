@@ -4,6 +4,7 @@
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the kernel tests use more of it")]
 mod bench;
+mod ldm;
 mod measure;
 
 use std::{fs, process::Command};

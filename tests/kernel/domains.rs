@@ -9,8 +9,10 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use vtax_agent::{link::AgentLink, protocol::LinkSetup};
 use vtax_guest::qmp::Monitor;
+use vtax_model::units::Mtu;
 
 use super::{
     Bench,
@@ -138,12 +140,25 @@ fn a_domain_is_bound_runs_and_goes() {
     host.ldm("add-vnet maxbw=100M net1 vsw0 mars");
     assert!(host.links().contains("vnet2.1") && host.links().contains("ifb2.1"), "{}", host.links());
     host.ldm("set-vnet alt-mac-addrs=auto net1 mars");
+    assert_eq!(host.domain("mars")["pending"], Value::Null, "all of it is in force");
     host.ldm("rm-vnet net1 mars");
     assert!(!host.links().contains("vnet2.1") && !host.links().contains("ifb2.1"), "{}", host.links());
 
     // What is changed while it runs, it has when it boots again, also by itself.
     host.ldm("set-memory 160m mars");
-    assert_eq!(host.domain("mars")["memory"], 128 << 20);
+    host.ldm("set-vnet maxbw=50M net0 mars");
+    let mars = host.domain("mars");
+    assert_eq!((&mars["memory"], &mars["now"]["memory"]), (&(128 << 20).into(), &(128 << 20).into()));
+    assert_eq!(
+        (&mars["constraints"]["memory"], &mars["pending"]),
+        (&(160 << 20).into(), &json!(["memory", "network"]))
+    );
+    let told = host.ldm("list -o memory,network mars");
+    assert!(
+        told.contains("MEMORY now\n    SIZE\n    128M\n") && told.contains("MEMORY pending\n    SIZE\n    160M\n"),
+        "{told}"
+    );
+    assert!(host.ldm("list -p -o memory mars").contains("MEMORY|size=134217728\nPENDING|MEMORY|size=167772160\n"));
     let qmp = host.folder().join("mars/qemu/qmp.sock");
     let monitor = Monitor::connect(&"mars".parse().expect("a name"), &qmp, Duration::from_secs(5));
     monitor.expect("QEMU runs").reset().expect("it is reset");
@@ -151,6 +166,7 @@ fn a_domain_is_bound_runs_and_goes() {
         let mars = host.domain("mars");
         mars["state"] == "active" && mars["memory"] == 160 << 20
     });
+    assert_eq!(host.domain("mars")["pending"], Value::Null);
     wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
     host.ldm("stop mars");
     assert_eq!(host.state("mars"), "bound");
@@ -228,6 +244,77 @@ fn a_supervisor_that_dies_is_started_again() {
     host.ldm("stop -f mars");
     assert_ne!(host.qemu("mars"), before);
     assert_eq!(host.state("mars"), "bound");
+}
+
+/// A boot of the host takes everything from domains but what they are to have.
+#[test]
+fn domains_with_autostart_come_back_after_a_boot() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-a");
+    host.ldm("add-vsw net-dev=wire0 vsw0 primary");
+    ["mars", "venus", "pluto"].iter().for_each(|domain| host.add(domain));
+    for words in ["autostart=yes master=venus mars", "autostart=yes venus"] {
+        host.ldm(&format!("set-domain {words}"));
+    }
+    assert!(host.refused("set-domain autostart=often mars").contains("`often` is neither yes nor no"));
+    host.ldm("release");
+    assert!(!host.links().contains("vsw0"));
+
+    assert_eq!(host.ldm("autostart"), "LDom venus started\nLDom mars started\n");
+    assert!(host.links().contains("vsw0"), "{}", host.links());
+    let states = ["mars", "venus", "pluto"].map(|domain| host.state(domain));
+    assert_eq!(states, ["active", "active", "inactive"]);
+    assert_eq!(host.ldm("autostart"), "", "they run already");
+
+    // What can't be started keeps nobody else from it.
+    host.ldm("release");
+    host.ldm("set-memory 1000g venus");
+    let output = host.try_ldm("autostart");
+    assert_eq!(output.status.code(), Some(69));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("error[not-all-started]") && told.contains("venus can't have"), "{told}");
+    assert_eq!((host.state("mars"), host.state("venus")), ("active".to_owned(), "inactive".to_owned()));
+}
+
+/// Where the wire loses its carrier, the domain's NIC does too, if it is to follow it.
+#[test]
+fn a_vnet_follows_the_carrier_of_its_switch() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-l");
+    host.ldm("add-vsw net-dev=wire0 vsw0 primary");
+    host.add("mars");
+    host.ldm("set-vnet linkprop=phys-state net0 mars");
+    host.ldm("add-vnet net1 vsw0 mars");
+    host.ldm("bind mars");
+    host.ldm("start mars");
+    wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
+    let agent = host.folder().join("mars/qemu/agent.sock");
+    let agent = AgentLink::connect_unix("mars", &agent, Duration::from_secs(60)).expect("an agent");
+    let switch_on = |vnet: usize| {
+        let mac = host.domain("mars")["constraints"]["vnets"][vnet]["mac"].as_str().expect("a text").to_owned();
+        let addresses = vec![format!("10.66.{vnet}.1/24").parse().expect("an address")];
+        let link = agent.attach(&LinkSetup { mac, mtu: Mtu::ETHERNET, addresses });
+        link.expect("it has a carrier").name.raw().to_owned()
+    };
+    let [following, other] = [switch_on(0), switch_on(1)];
+    let has_carrier = |link: &str| {
+        let facts = agent.describe(Duration::from_secs(60)).expect("it answers");
+        facts.addresses.iter().find(|address| address.link == *link).expect("it is there").running
+    };
+    let wire = |state: &str| {
+        bench.printed(&["lab", "exec", "t-ldm-l", "peer", "--", "ip", "link", "set", "wire0", state]);
+    };
+    assert!(has_carrier(&following) && has_carrier(&other));
+    wire("down");
+    wait_until("mars sees no carrier", || !has_carrier(&following));
+    assert!(has_carrier(&other), "it isn't to follow");
+    // A supervisor that is started anew shows what it finds.
+    host.ldm("add-vnet linkprop=phys-state net2 vsw0 mars");
+    wire("up");
+    wait_until("mars sees the carrier again", || has_carrier(&following));
+    assert_eq!(switch_on(2), "eth2");
+    wire("down");
+    wait_until("mars sees none at both", || !has_carrier(&following) && !has_carrier("eth2"));
 }
 
 /// A vtax that is killed at any call that changes something, with what `words` asks for. The next command finds a domain

@@ -17,6 +17,7 @@ use vtax_sys::{clock::boottime_ns, cpu::program_times, process::ProcessId};
 
 use crate::{
     bindings::{Bindings, BoundNic},
+    carrier::TapCarrier,
     error::BindError,
     step::DomainStep,
 };
@@ -34,6 +35,8 @@ pub struct BoundDomain {
     pub(crate) started: Option<Started>,
     /// The virtual NICs that were plugged in while it ran.
     pub(crate) plugged: Vec<PluggedNic>,
+    /// Which links of the host its virtual NICs follow.
+    pub(crate) carriers: Vec<TapCarrier>,
 }
 
 /// A virtual NIC that was plugged into a running domain.
@@ -79,7 +82,8 @@ impl BoundDomain {
         });
         let started = Started::read(&directory.join(bindings.domain.as_str()));
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
-        Some(BoundDomain { bindings, is_abandoned, guest, started, plugged })
+        let carriers = carriers(&snapshot);
+        Some(BoundDomain { bindings, is_abandoned, guest, started, plugged, carriers })
     }
 
     /// Its name.
@@ -139,6 +143,18 @@ fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedNic> {
         (batch.state() != BatchState::Undone).then_some(PluggedNic { nic, launch, port, batch: batch.id })
     };
     snapshot.batches().filter_map(of_batch).collect()
+}
+
+fn carriers(snapshot: &Snapshot<DomainStep>) -> Vec<TapCarrier> {
+    let batches = snapshot.batches().filter(|batch| batch.state() != BatchState::Undone);
+    let records = batches.flat_map(|batch| batch.records.iter());
+    let of_step = |step: &DomainStep| match step {
+        DomainStep::CreateTap { link, uplink, linkprop, .. } => {
+            Some(TapCarrier { tap: link.clone(), uplink: uplink.clone(), linkprop: *linkprop })
+        }
+        _ => None,
+    };
+    records.filter_map(|record| of_step(&record.step)).collect()
 }
 
 impl Started {

@@ -2,7 +2,7 @@
 
 use vtax_journal::Journal;
 use vtax_model::{
-    domain::{Configuration, DomainState, VirtualNic},
+    domain::{Configuration, DomainState, LinkProp, VirtualNic},
     guest::Backend,
     topology::Name,
 };
@@ -14,6 +14,7 @@ use crate::{
     plan::{self, SPARE_PORTS},
     site::DomainSite,
     step::DomainStep,
+    supervisor,
     switch::SwitchAbilities,
 };
 
@@ -75,6 +76,11 @@ impl Domains {
         let plugged = journal.execute(steps, &mut DomainSite::open()?);
         plugged.map_err(|error| BindError::Build { object: bound.name().clone(), error: Box::new(error) })?;
         journal.keep()?;
+        if vnet.linkprop == LinkProp::PhysState {
+            // A supervisor looks only at its beginning which NICs follow a carrier.
+            supervisor::end(&self.directory(bound.name()));
+            supervisor::start(self, bound.name())?;
+        }
         Ok(ChangeEffect::Now)
     }
 

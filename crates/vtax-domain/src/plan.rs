@@ -24,9 +24,9 @@ use crate::{
 };
 
 /// The host's CPUs that no domain can have for itself: something has to run the host.
-const CPUS_OF_PRIMARY: usize = 1;
+pub(crate) const CPUS_OF_PRIMARY: usize = 1;
 /// Memory that no domain can have.
-const MEMORY_OF_PRIMARY: ByteSize = ByteSize(256 << 20);
+pub(crate) const MEMORY_OF_PRIMARY: ByteSize = ByteSize(256 << 20);
 /// NICs that can be plugged in while the domain runs.
 pub(crate) const SPARE_PORTS: u32 = 4;
 
@@ -108,6 +108,7 @@ pub(crate) fn steps_of(
         vlans: abilities.vlans.then(|| port_vlans(vnet, switch)),
         macs: if abilities.guards_addresses { vnet.macs().collect() } else { Vec::new() },
         uplink: switch.net_dev.clone(),
+        linkprop: vnet.linkprop,
     }];
     if let Some(rate) = vnet.maxbw {
         let limit = bucket(&Shape { rate, queue: None }, vnet.mtu_on(switch));

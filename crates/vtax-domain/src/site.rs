@@ -449,7 +449,7 @@ fn attached(launch: &Launch, process: &str) -> Result<Qemu, BindError> {
 }
 
 /// The number of a plugged NIC for QEMU.
-fn plugged_index(port: u32) -> usize {
+pub(crate) fn plugged_index(port: u32) -> usize {
     (VirtualNic::MOST + port) as usize
 }
 

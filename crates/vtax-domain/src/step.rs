@@ -9,7 +9,7 @@ use vtax_guest::{
     threads::GuestPins,
 };
 use vtax_journal::{Step, Undone};
-use vtax_model::{guest::Mac, topology::Name, units::Mtu, vf::Vlan};
+use vtax_model::{domain::LinkProp, guest::Mac, topology::Name, units::Mtu, vf::Vlan};
 use vtax_sys::netlink::Tbf;
 
 use crate::{error::BindError, site::DomainSite};
@@ -48,6 +48,9 @@ pub(crate) enum DomainStep {
         macs: Vec<Mac>,
         /// The switch's link to the outside, which takes part in the same VLANs.
         uplink: Option<String>,
+        /// Whether the domain sees the carrier of that link.
+        #[serde(default)]
+        linkprop: LinkProp,
     },
     /// Limits what a virtual NIC receives, by a bucket at the tap, and what it sends, by a bucket at a link that the
     /// tap's frames go through.

@@ -28,6 +28,7 @@ use vtax_sys::{
 
 use crate::{
     bound::Started,
+    carrier::CarrierFollower,
     domains::{Domains, StopMode},
     error::BindError,
     store::DomainStore,
@@ -37,6 +38,8 @@ use crate::{
 const ANSWER: Duration = Duration::from_secs(10);
 /// The supervisor looks up this often, even if QEMU says nothing.
 const GLANCE: Duration = Duration::from_secs(3600);
+/// And this often, where a NIC of the domain follows a carrier.
+const CARRIER_GLANCE: Duration = Duration::from_millis(250);
 /// A killed supervisor ends within this time.
 const KILLED: Duration = Duration::from_secs(2);
 
@@ -105,14 +108,18 @@ impl Supervisor<'_> {
         let mut is_told = false;
         loop {
             let (mut qemu, mut events) = self.connect(domain)?;
-            if self.domains.existing(domain)?.state() != DomainState::Active {
+            let bound = self.domains.existing(domain)?;
+            let mut carriers = CarrierFollower::new(&bound);
+            // The domain sees the carriers from its beginning on.
+            carriers.follow(|nic, up| Ok(qemu.monitor(ANSWER)?.set_link(nic, up)?))?;
+            if bound.state() != DomainState::Active {
                 self.domains.run(domain)?;
             }
             if !is_told {
                 background::say_ready();
                 is_told = true;
             }
-            let ending = self.watch(domain, &mut events);
+            let ending = self.watch(domain, &mut events, &mut qemu, &mut carriers);
             drop(events);
             if !self.after(domain, ending, &mut qemu)? {
                 return fs::remove_file(&path).map_err(BindError::file("remove", &path));
@@ -128,10 +135,13 @@ impl Supervisor<'_> {
     }
 
     /// Listens until QEMU has ended, and says why.
-    fn watch(&self, domain: &Name, events: &mut Monitor) -> Ending {
+    fn watch(&self, domain: &Name, events: &mut Monitor, qemu: &mut Qemu, carriers: &mut CarrierFollower) -> Ending {
         let mut ending = Ending::Failure;
+        let glance = if carriers.is_idle() { GLANCE } else { CARRIER_GLANCE };
         loop {
-            match events.event(Instant::now() + GLANCE) {
+            // Somebody else may be at QEMU's monitor just now; the next glance is soon.
+            let _ = carriers.follow(|nic, up| Ok(qemu.monitor(ANSWER)?.set_link(nic, up)?));
+            match events.event(Instant::now() + glance) {
                 Ok(Some(event)) if event.name == "SHUTDOWN" => ending = ending_of(&event),
                 Ok(Some(event)) if is_agent(&event) => self.is_up(domain),
                 Ok(_) => {}

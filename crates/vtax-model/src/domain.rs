@@ -57,6 +57,9 @@ pub struct Constraints {
     /// The domains that it depends on, at most [`Constraints::MOST_MASTERS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
+    /// Whether it is bound and started when the host has booted.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub autostart: bool,
 }
 
 impl Constraints {

@@ -15,6 +15,7 @@ mod interrupt;
 mod job;
 mod keeper;
 pub mod labs;
+pub mod libvirt;
 mod live_run;
 mod locations;
 mod lock_file;

@@ -26,7 +26,7 @@ mod studies;
 mod tune;
 mod ui;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
@@ -37,9 +37,13 @@ use vtax_run::{
 };
 
 use crate::{
+    called_as,
     exit::{Blamed, Coded, Exit, Stop},
     terminal::{Voice, choose_voice, print},
 };
+
+/// The program's name.
+const PROGRAM: &str = "vtax";
 
 /// Measures what virtualization costs a network, for every way to attach a zone or a guest.
 ///
@@ -171,7 +175,7 @@ impl Verb {
 
 /// Reads the command line, and ends the program where it can't be read.
 pub(crate) fn parse() -> CommandLine {
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let words = called_as::words();
     let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
     let matches = arguments::read(words).unwrap_or_else(|error| arguments::end(&error, json));
     let line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| arguments::end(&error, json));

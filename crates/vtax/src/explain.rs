@@ -7,16 +7,17 @@ use std::io::IsTerminal;
 
 use serde::Serialize;
 
-use crate::terminal::tell_always;
+use crate::{called_as, terminal::tell_always};
 
 /// The code of an error that no user can cause.
 pub(crate) const DEFECT: &str = "defect";
 /// The code of a command line that can't be read.
 pub(crate) const USAGE_CODE: &str = "usage";
 
-const TEXTS: [&str; 6] = [
+const TEXTS: [&str; 7] = [
     include_str!("../../../docs/errors/agent.md"),
     include_str!("../../../docs/errors/commands.md"),
+    include_str!("../../../docs/errors/domains.md"),
     include_str!("../../../docs/errors/lab.md"),
     include_str!("../../../docs/errors/plots.md"),
     include_str!("../../../docs/errors/study.md"),
@@ -69,13 +70,14 @@ struct ErrorFacts<'a> {
 
 /// Says on standard error what is wrong, as a line for people or as JSON.
 pub(crate) fn tell(code: &str, message: &str, exit_code: u8, json: bool) {
+    let message = &*called_as::as_called(message);
     if json {
         let explanation = Explanation::find(code).map(|explanation| explanation.text);
         let document = ErrorDocument { error: ErrorFacts { code, message, exit_code, explanation } };
         tell_always(format_args!("{}", serde_json::to_string_pretty(&document).unwrap_or_else(|_| message.to_owned())));
         return;
     }
-    tell_always(format_args!("vtax: error[{code}]: {message}"));
+    tell_always(format_args!("{}: error[{code}]: {message}", called_as::program()));
     if std::io::stderr().is_terminal() {
         tell!("vtax explain {code} says more");
     }
@@ -90,6 +92,16 @@ mod tests {
         let explanation = Explanation { code: "x", text: "One\nthing. Another.\n\nMore." };
         assert_eq!(explanation.summary(), "One thing.");
         assert_eq!(Explanation { code: "x", text: "One thing." }.summary(), "One thing.");
+    }
+
+    #[test]
+    fn every_file_of_the_explanations_is_there() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
+        for entry in std::fs::read_dir(folder).expect("the explanations") {
+            let path = entry.expect("an entry").path();
+            let text = std::fs::read_to_string(&path).expect("text");
+            assert!(TEXTS.contains(&text.as_str()), "{} is missing", path.display());
+        }
     }
 
     #[test]

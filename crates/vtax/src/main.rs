@@ -8,6 +8,7 @@
 mod terminal;
 
 mod calibrate;
+mod called_as;
 mod cli;
 mod crosscheck;
 mod exit;

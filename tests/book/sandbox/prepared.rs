@@ -23,12 +23,13 @@ const STUDY: &str = include_str!("../files/my-study.toml");
 const LAB: &str = include_str!("../files/rack.toml");
 
 /// Each file with its text.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 12] = [
     ("my-study.toml", STUDY),
     ("mine.toml", STUDY),
     ("rack.toml", LAB),
     ("lab.toml", LAB),
     ("domains.json", include_str!("../files/domains.json")),
+    ("jupiter.xml", include_str!("../files/jupiter.xml")),
     ("vms.toml", include_str!("../files/vms.toml")),
     ("before.json", IPERF3),
     ("published.toml", include_str!("../../../crates/vtax-model/data/published/sparc-t7-1.toml")),

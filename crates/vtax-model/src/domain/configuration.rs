@@ -42,6 +42,12 @@ impl Configuration {
         Configuration { host: host.to_owned(), ..Configuration::default() }
     }
 
+    /// Adds all domains of another configuration, each with what it is to have. The services that they use must be there.
+    pub fn add_domains_of(&mut self, other: &Configuration) -> Result<(), DomainError> {
+        other.domains.keys().try_for_each(|name| self.add_domain(name))?;
+        other.domains.iter().try_for_each(|(name, domain)| self.rebuild_domain(name, domain))
+    }
+
     /// The same, made anew by one change after the other for a host. So what somebody has written by hand is checked
     /// as a command is.
     pub fn rebuilt(self, host: &str) -> Result<Configuration, DomainError> {
@@ -75,6 +81,9 @@ impl Configuration {
         }
         self.set_console(name, domain.console.clone())?;
         self.set_failure_policy(name, domain.failure_policy)?;
+        if domain.autostart {
+            self.set_autostart(name, true)?;
+        }
         self.set_masters(name, domain.masters.clone())
     }
 
@@ -161,7 +170,8 @@ impl Configuration {
 
     /// Sets a variable; an empty value is one too.
     pub fn set_variable(&mut self, name: &Name, variable: Variable, value: String) -> Result<(), DomainError> {
-        if value.chars().any(char::is_control) {
+        // No text file of the usual kinds has the last two, and XML has no form for them.
+        if value.chars().any(|letter| letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}')) {
             return Err(DomainError::value(variable.into(), &value, "text of one line"));
         }
         self.guest_mut(name)?.variables.insert(variable, value);
@@ -177,6 +187,12 @@ impl Configuration {
     /// Says what happens to the domains that have this one as a master.
     pub fn set_failure_policy(&mut self, name: &Name, policy: FailurePolicy) -> Result<(), DomainError> {
         self.domain_mut(name)?.failure_policy = policy;
+        Ok(())
+    }
+
+    /// Says whether a domain is bound and started when the host has booted. `primary` always runs then.
+    pub fn set_autostart(&mut self, name: &Name, autostart: bool) -> Result<(), DomainError> {
+        self.guest_mut(name)?.autostart = autostart;
         Ok(())
     }
 

@@ -32,6 +32,23 @@ pub enum DependencyKind {
 }
 
 impl Configuration {
+    /// The domains that are started when the host has booted: masters before those that depend on them.
+    pub fn autostarted(&self) -> Vec<&Name> {
+        let (mut seen, mut ordered) = (BTreeSet::new(), Vec::new());
+        self.domains.keys().for_each(|name| self.masters_first(name, &mut seen, &mut ordered));
+        ordered.retain(|name| self.domains[*name].autostart);
+        ordered
+    }
+
+    fn masters_first<'a>(&'a self, name: &'a Name, seen: &mut BTreeSet<&'a Name>, ordered: &mut Vec<&'a Name>) {
+        if !seen.insert(name) {
+            return;
+        }
+        let masters = self.domains[name].masters.iter().filter(|master| self.domains.contains_key(*master));
+        masters.for_each(|master| self.masters_first(master, seen, ordered));
+        ordered.push(name);
+    }
+
     /// What each domain depends on by its virtual NICs, by names.
     pub fn dependencies(&self) -> Vec<DomainDependency> {
         let of_domain = |(domain, constraints): (&Name, &super::Constraints)| {

@@ -33,6 +33,20 @@ impl Switch {
     /// The MTUs that a switch can have.
     pub const MTUS: std::ops::RangeInclusive<u32> = 1500..=16_000;
 
+    /// Checks the name of a link; an empty one means none.
+    fn check_link(link: &str) -> Result<(), DomainError> {
+        // IFNAMSIZ without its zero.
+        const LONGEST: usize = 15;
+        let is_odd =
+            |letter: char| letter.is_whitespace() || letter.is_control() || "/:\u{fffe}\u{ffff}".contains(letter);
+        match link.len() <= LONGEST && !link.contains(is_odd) && ![".", ".."].contains(&link) {
+            true => Ok(()),
+            false => {
+                Err(DomainError::value("net-dev", link, "the name of a link: 15 bytes at most, without / : and spaces"))
+            }
+        }
+    }
+
     /// Checks an MTU of a switch or a vnet.
     pub(super) fn check_mtu(mtu: Mtu) -> Result<(), DomainError> {
         match Switch::MTUS.contains(&mtu.get()) {
@@ -81,6 +95,7 @@ impl SwitchChange {
             switch.mtu = mtu;
         }
         if let Some(link) = net_dev {
+            Switch::check_link(&link)?;
             switch.net_dev = Some(link).filter(|link| !link.is_empty());
         }
         switch.mac = mac.or(switch.mac);

@@ -108,8 +108,10 @@ fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
         Box::new(|all| all.set_memory(&name("mars"), ByteSize(1 << 20))),
         Box::new(|all| all.set_cpus(&name("mars"), CpuDemand::Cores(0))),
         Box::new(|all| all.set_variable(&name("mars"), Variable::BootArgs, "two\nlines".to_owned())),
+        Box::new(|all| all.set_variable(&name("mars"), Variable::BootArgs, "no\u{ffff}text".to_owned())),
         Box::new(|all| all.add_switch(switch("admin-vsw", None))),
         Box::new(|all| all.add_switch(switch("other-vsw", Some("nxge2")))),
+        Box::new(|all| all.add_switch(switch("other-vsw", Some("no link")))),
         Box::new(|all| all.add_switch(NewSwitch { service: name("mars"), ..switch("mars-vsw", None) })),
         Box::new(|all| all.set_switch(&name("admin-vsw"), mtu(1499))),
         Box::new(|all| all.set_switch(&name("admin-vsw"), mtu(16_001))),
@@ -132,6 +134,19 @@ fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
 }
 
 #[test]
+fn domains_of_another_configuration_are_added_all_or_none() {
+    let all = planets();
+    let mut here = Configuration::new("sun");
+    let error = here.clone().add_domains_of(&all).expect_err("their switch isn't here").to_string();
+    assert!(error.contains("there is no switch `admin-vsw`"), "{error}");
+    here.add_switch(switch("admin-vsw", None)).expect("it is new");
+    here.add_domains_of(&all).expect("their names and addresses are free");
+    assert_eq!(here.domains, all.domains);
+    let error = here.add_domains_of(&all).expect_err("they are there").to_string();
+    assert!(error.contains("the domain `mars` exists already"), "{error}");
+}
+
+#[test]
 fn masters_in_a_circle_are_refused() {
     let mut all = Configuration::new("sun");
     for domain in ["counter", "other"] {
@@ -144,6 +159,20 @@ fn masters_in_a_circle_are_refused() {
     all.set_masters(&name(PRIMARY), vec![name("other")]).expect_err("a longer circle");
     let error = all.remove_domain(&name("counter")).expect_err("it is a master").to_string();
     assert!(error.contains("other has counter as a master"), "{error}");
+}
+
+#[test]
+fn masters_are_started_before_those_that_depend_on_them() {
+    let mut all = Configuration::new("sun");
+    for domain in ["a", "b", "c", "d"] {
+        all.add_domain(&name(domain)).expect("it is new");
+        all.set_autostart(&name(domain), domain != "d").expect("possible");
+    }
+    all.set_masters(&name("a"), vec![name("d"), name("c")]).expect("no circle");
+    all.set_masters(&name("c"), vec![name("b"), name(PRIMARY)]).expect("no circle");
+    assert_eq!(all.autostarted(), [&name("b"), &name("c"), &name("a")]);
+    assert_eq!(all.set_autostart(&name(PRIMARY), true), Err(DomainError::Primary));
+    assert_eq!(all.clone().rebuilt("sun"), Ok(all));
 }
 
 #[test]

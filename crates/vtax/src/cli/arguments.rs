@@ -5,7 +5,7 @@ use std::{any::TypeId, ffi::OsString, path::PathBuf};
 use clap::{Arg, ArgMatches, Command, CommandFactory, error::ContextKind};
 
 use super::{CommandLine, examples::with_examples};
-use crate::explain;
+use crate::{called_as, explain, terminal::print};
 
 /// As clap ends, and as vtax does for input that is wrong.
 const USAGE_EXIT: u8 = 2;
@@ -25,8 +25,13 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatch
 
 /// Says what clap couldn't read, or the help that was asked for, and ends the program.
 pub(super) fn end(error: &clap::Error, json: bool) -> ! {
-    if !error.use_stderr() {
+    if !error.use_stderr() && called_as::program() == super::PROGRAM {
         error.exit();
+    }
+    if !error.use_stderr() {
+        // clap knows only one name of the program.
+        let told = print(&called_as::as_called(&error.render().to_string()));
+        std::process::exit(told.map_or_else(|stop| stop.status(), |()| 0).into());
     }
     let text = error.render().to_string();
     let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();

@@ -38,7 +38,13 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax ldm list", "all domains"),
         ],
     ),
-    ("ldm add-domain", &[("vtax ldm add-domain jupiter pluto", "two domains without CPUs and memory")]),
+    (
+        "ldm add-domain",
+        &[
+            ("vtax ldm add-domain jupiter pluto", "two domains without CPUs and memory"),
+            ("vtax ldm add-domain -i jupiter.xml", "the domains of a file"),
+        ],
+    ),
     ("ldm remove-domain", &[("vtax ldm remove-domain mars", "the domain and its constraints go")]),
     (
         "ldm set-domain",
@@ -71,14 +77,22 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm bind-domain", &[("vtax ldm bind-domain mars", "CPUs, memory, NICs and a console port for mars")]),
     ("ldm unbind-domain", &[("vtax ldm unbind-domain mars", "all of it goes back to the host")]),
     ("ldm start-domain", &[("vtax ldm start-domain mars", "its CPUs run")]),
+    ("ldm autostart", &[("vtax ldm autostart", "all that is to run when the host has booted")]),
     ("ldm stop-domain", &[("vtax ldm stop-domain -f mars", "its CPUs stop at once")]),
     ("ldm vntsd", &[("vtax ldm vntsd --idle 10m", "end sessions that type nothing for ten minutes")]),
     ("ldm create-vf", &[("vtax ldm create-vf pci_0/net0.pf0", "one virtual function")]),
     ("ldm destroy-vf", &[("vtax ldm destroy-vf pci_0/net0.pf0", "all of them go")]),
     ("ldm list-io", &[("vtax ldm list-io", "every PCI device")]),
+    ("ldm list-devices", &[("vtax ldm list-devices -a memory", "who has the memory")]),
     ("ldm list-domain", &[("vtax ldm list -o network mars", "its virtual NICs")]),
     ("ldm list-bindings", &[("vtax ldm list-bindings mars", "which CPUs, links and port mars has")]),
-    ("ldm list-constraints", &[("vtax ldm list-constraints --json", "as init-system reads them")]),
+    (
+        "ldm list-constraints",
+        &[
+            ("vtax ldm list-constraints --json", "as init-system reads them"),
+            ("vtax ldm list-constraints -x", "as XML"),
+        ],
+    ),
     ("ldm list-services", &[("vtax ldm list-services", "switches and console services")]),
     ("ldm list-dependencies", &[("vtax ldm list-dependencies -l", "who depends on whom, and by what")]),
     ("ldm list-variable", &[("vtax ldm list-variable mars", "what it boots")]),
@@ -86,6 +100,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm add-spconfig", &[("vtax ldm add-spconfig before-change", "all domains as they are configured now")]),
     ("ldm set-spconfig", &[("vtax ldm set-spconfig initial", "all as it was saved")]),
     ("ldm remove-spconfig", &[("vtax ldm remove-spconfig initial", "the saved configuration goes")]),
+    ("ldm import", &[("vtax ldm import libvirt:web --as mars", "mars is to have what libvirt's domain web has")]),
     ("ldm init-system", &[("vtax ldm init-system -i domains.json", "the domains of another host")]),
     ("server", &[("vtax server up", "an emulated server with eight NICs")]),
     (

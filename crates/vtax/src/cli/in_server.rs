@@ -1,12 +1,13 @@
 //! A command that is handed over to an emulated server.
 
-use std::{env, ffi::OsString};
+use std::ffi::OsString;
 
 use vtax_model::server::ServerSpec;
 use vtax_run::server::{ServerCommand, ServerRequest, Stay};
 
 use super::Locations;
 use crate::{
+    called_as,
     exit::{Blamed, Exit, Stop},
     progress,
     remote_command::{read_input_for, show},
@@ -14,7 +15,7 @@ use crate::{
 
 /// Has the command line of this process carried out in the server. A vtax in a server doesn't look at `--server`.
 pub(super) fn carry_out(spec: ServerSpec, stay: Stay, places: &Locations, has_input: bool) -> Result<Exit, Stop> {
-    run(spec, stay, places, ServerCommand::of_vtax(env::args_os().skip(1)), has_input)
+    run(spec, stay, places, ServerCommand::of_vtax(called_as::words().into_iter().skip(1)), has_input)
 }
 
 /// Runs any command in the server that is up.

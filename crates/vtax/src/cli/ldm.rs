@@ -1,7 +1,9 @@
 //! `vtax ldm`.
 
 mod configure;
+mod constraint_file;
 mod host;
+mod import;
 mod layout;
 mod lifecycle;
 mod show;
@@ -32,7 +34,8 @@ pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
 
 fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
-        ConfigureVerb::AddDomain { domains } => configure::add_domains(host, &domains),
+        ConfigureVerb::AddDomain { input: Some(file), .. } => constraint_file::add_domains(host, &file),
+        ConfigureVerb::AddDomain { domains, input: None } => configure::add_domains(host, &domains),
         ConfigureVerb::RemoveDomain { domains } => configure::remove_domains(host, &domains),
         ConfigureVerb::SetDomain(Words { words }) => configure::set_domain(host, &words),
         ConfigureVerb::SetCore { cores, domain } => configure::set_cpus(host, &domain, CpuDemand::Cores(cores)),
@@ -53,7 +56,8 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ConfigureVerb::AddSpconfig { name } => configure::save_configuration(host, &name),
         ConfigureVerb::SetSpconfig { name } => configure::set_saved(host, &name),
         ConfigureVerb::RemoveSpconfig { name } => configure::remove_saved(host, &name),
-        ConfigureVerb::InitSystem { input } => configure::init_system(host, &input),
+        ConfigureVerb::Import(args) => import::import(host, &args),
+        ConfigureVerb::InitSystem { input } => constraint_file::init_system(host, &input),
     }
 }
 
@@ -61,6 +65,7 @@ fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
         LifecycleVerb::Bind { domains } => lifecycle::bind(host, &domains),
         LifecycleVerb::Unbind { domains } => lifecycle::unbind(host, &domains),
+        LifecycleVerb::Autostart => lifecycle::autostart(host),
         LifecycleVerb::Start { domains } => lifecycle::start(host, &domains),
         LifecycleVerb::Stop { force, domains } => lifecycle::stop(host, &domains, force),
         LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),
@@ -75,8 +80,9 @@ fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
         ShowVerb::List(args) => show::list(host, &args),
         ShowVerb::ListBindings { json, domains } => show::bindings(host, json, &domains),
-        ShowVerb::ListConstraints { format, domains } => show::constraints(host, &format, &domains),
+        ShowVerb::ListConstraints { format, domains } => show::constraints(host, format, &domains),
         ShowVerb::ListServices { parseable } => show::services(host, parseable),
+        ShowVerb::ListDevices(args) => show::host_devices(host, &args),
         ShowVerb::ListIo(args) => show::devices(&args),
         ShowVerb::ListDependencies { long } => show::dependencies(host, long),
         ShowVerb::ListVariable { domain } => show::variables(host, &domain),

@@ -5,13 +5,11 @@ use std::{fs, path::PathBuf};
 use clap::Args;
 use clap_complete::Shell;
 
-use super::arguments;
+use super::{PROGRAM, arguments};
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
     terminal::print,
 };
-
-const PROGRAM: &str = "vtax";
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {

@@ -1,13 +1,13 @@
 //! The verbs that say what domains are to have.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::collections::BTreeSet;
 
 use miette::miette;
 use vtax_domain::ConfigName;
 use vtax_model::{
     domain::{
-        AltMac, Configuration, ConsoleService, CpuDemand, DomainError, FailurePolicy, LinkProp, NewSwitch, NewVnet,
-        PortRange, SwitchChange, UserName, Variable, VirtualConsole, VnetChange,
+        AltMac, Configuration, ConsoleService, CpuDemand, DomainError, FailurePolicy, NewSwitch, NewVnet, PortRange,
+        SwitchChange, UserName, Variable, VirtualConsole, VnetChange,
     },
     spelling::there_are,
     topology::Name,
@@ -18,7 +18,7 @@ use vtax_model::{
 use super::{
     host::LdmHost,
     vntsd,
-    words::{Grammar, LdmWords},
+    words::{Grammar, LdmWords, YesOrNo},
 };
 use crate::exit::{Blamed, Exit, Stop};
 
@@ -32,7 +32,7 @@ const SET_VSW: Grammar =
 const ADD_VCC: Grammar = Grammar::new("add-vcc", &["port-range", "users"], &["SERVICE", "DOMAIN"]);
 const SET_VCC: Grammar = Grammar::new("set-vcc", &["port-range", "users"], &["SERVICE"]);
 const SET_VCONS: Grammar = Grammar::new("set-vcons", &["port", "group", "service"], &["DOMAIN"]);
-const SET_DOMAIN: Grammar = Grammar::new("set-domain", &["failure-policy", "master"], &["DOMAIN"]);
+const SET_DOMAIN: Grammar = Grammar::new("set-domain", &["failure-policy", "master", "autostart"], &["DOMAIN"]);
 
 /// Makes a change and keeps it.
 fn edit(host: &LdmHost, change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>) -> Result<Exit, Stop> {
@@ -93,8 +93,10 @@ pub(super) fn set_domain(host: &LdmHost, words: &[String]) -> Result<Exit, Stop>
     let domain: Name = words.name(0)?;
     let policy: Option<FailurePolicy> = words.property("failure-policy")?;
     let masters: Option<Vec<Name>> = words.list("master")?;
+    let autostart: Option<YesOrNo> = words.property("autostart")?;
     edit(host, |all| {
         policy.map_or(Ok(()), |policy| all.set_failure_policy(&domain, policy))?;
+        autostart.map_or(Ok(()), |YesOrNo(yes)| all.set_autostart(&domain, yes))?;
         masters.map_or(Ok(()), |masters| all.set_masters(&domain, masters))
     })
 }
@@ -163,10 +165,6 @@ pub(super) fn set_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
 }
 
 fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
-    let linkprop = words.property("linkprop")?;
-    if linkprop == Some(LinkProp::PhysState) {
-        tell!("linkprop is kept, and has no effect yet");
-    }
     Ok(VnetChange {
         mac: words.property("mac-addr")?,
         alt_macs: words.list::<AltMac>("alt-mac-addrs")?,
@@ -175,7 +173,7 @@ fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
         mtu: words.property("mtu")?,
         id: words.property("id")?,
         maxbw: words.property("maxbw")?,
-        linkprop,
+        linkprop: words.property("linkprop")?,
     })
 }
 
@@ -250,30 +248,6 @@ pub(super) fn set_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop>
     let mut state = locked.read(host.id()).or_infrastructure()?;
     state.configuration = locked.read_saved(host.id(), name).or_input()?;
     state.current = Some(name.clone()).filter(|name| !name.is_factory_default());
-    locked.write(&state).or_infrastructure()?;
-    Ok(Exit::Done)
-}
-
-/// Adds the domains and services of a file to a configuration that has none yet.
-pub(super) fn init_system(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
-    let text = fs::read_to_string(file)
-        .map_err(|error| Stop::input(miette!(code = "file", "can't read {}: {error}", file.display())))?;
-    let configuration: Configuration = serde_json::from_str(&text).map_err(|error| {
-        let file = file.display();
-        Stop::input(miette!(
-            code = "bad-constraints",
-            "{file}: {error}; the file has to be one that vtax ldm list-constraints --json has written"
-        ))
-    })?;
-    let locked = host.lock()?;
-    let mut state = locked.read(host.id()).or_infrastructure()?;
-    if state.configuration != Configuration::new(host.id()) {
-        return Err(Stop::input(miette!(
-            code = "not-factory-default",
-            "init-system needs a host without domains and services, and this one has some; set-spconfig factory-default first"
-        )));
-    }
-    state.configuration = configuration.rebuilt(host.id()).or_input()?;
     locked.write(&state).or_infrastructure()?;
     Ok(Exit::Done)
 }

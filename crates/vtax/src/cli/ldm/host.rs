@@ -17,7 +17,10 @@ use vtax_model::{
 use vtax_run::{Locations, labs};
 use vtax_sys::userns;
 
-use crate::exit::{Blamed, Exit, Stop};
+use crate::{
+    called_as,
+    exit::{Blamed, Exit, Stop},
+};
 
 /// Set where the network namespace is that of the host that is meant.
 const INSIDE: &str = "VTAX_LDM_INSIDE";
@@ -41,7 +44,7 @@ fn enter(within: &LabHost) -> Result<(), Stop> {
         Stop::input(miette!(code = "no-such-object", "lab {lab} has no host `{host}` that is an end of a wire"))
     })?;
     let mut command = own_program()?;
-    command.args(env::args_os().skip(1)).env(INSIDE, "1");
+    command.args(called_as::words().into_iter().skip(1)).env(INSIDE, "1");
     Err(Stop::infrastructure(lab.exec(endpoint, command)))
 }
 

@@ -1,7 +1,13 @@
 //! The verbs that bind, start, stop and unbind domains.
 
-use vtax_domain::StopMode;
-use vtax_model::topology::Name;
+use std::path::Path;
+
+use miette::miette;
+use vtax_domain::{BindError, Domains, StopMode};
+use vtax_model::{
+    domain::{Configuration, DomainState},
+    topology::Name,
+};
 
 use super::{
     host::{LdmHost, blamed},
@@ -36,6 +42,53 @@ pub(super) fn start(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
         crate::terminal::print(&format!("LDom {name} started\n"))?;
     }
     Ok(Exit::Done)
+}
+
+/// Makes the switches, and starts the domains that are to run when the host has booted. What fails keeps nothing else from
+/// it.
+pub(super) fn autostart(host: &LdmHost) -> Result<Exit, Stop> {
+    let (domains, agent) = (host.domains()?, host.agent()?);
+    let locked = host.lock()?;
+    let configuration = locked.read(host.id()).or_infrastructure()?.configuration;
+    let none = Configuration::new(host.id());
+    let mut failed = Vec::new();
+    for name in configuration.switches.keys() {
+        let made = domains.follow_switch(name, &none, &configuration);
+        failed.extend(made.err().map(|error| format!("the switch {name}: {error}")));
+    }
+    for name in configuration.autostarted() {
+        match start_if_needed(&domains, name, &configuration, &agent) {
+            Ok(true) => crate::terminal::print(&format!("LDom {name} started\n"))?,
+            Ok(false) => {}
+            Err(error) => failed.push(error.to_string()),
+        }
+    }
+    if !configuration.consoles.is_empty() && !domains.bound().map_err(blamed)?.is_empty() {
+        vntsd::start_beside(host)?;
+    }
+    match failed.is_empty() {
+        true => Ok(Exit::Done),
+        false => Err(Stop::infrastructure(miette!(
+            code = "not-all-started",
+            "not everything could be started: {}; the rest runs",
+            failed.join("; ")
+        ))),
+    }
+}
+
+/// Whether it had to be started.
+fn start_if_needed(
+    domains: &Domains,
+    name: &Name,
+    configuration: &Configuration,
+    agent: &Path,
+) -> Result<bool, BindError> {
+    match domains.find(name)?.map(|bound| bound.state()) {
+        Some(DomainState::Active) => return Ok(false),
+        Some(_) => {}
+        None => domains.bind(name, configuration, agent)?,
+    }
+    domains.start(name, configuration, agent).map(|()| true)
 }
 
 pub(super) fn stop(host: &LdmHost, names: &[Name], hard: bool) -> Result<Exit, Stop> {

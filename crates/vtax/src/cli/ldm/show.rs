@@ -1,6 +1,8 @@
 //! The verbs that show domains, and change nothing.
 
 mod devices;
+mod host_devices;
+mod pending;
 mod resources;
 
 use std::fmt::Write;
@@ -8,7 +10,7 @@ use std::fmt::Write;
 use clap::Args;
 use serde::Serialize;
 use vtax_domain::{
-    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem,
+    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem, ldm_xml,
 };
 use vtax_model::{
     domain::{Configuration, Constraints, DomainState, PRIMARY},
@@ -16,8 +18,9 @@ use vtax_model::{
     units::ByteSize,
 };
 
-pub(super) use self::devices::devices;
-pub(crate) use self::{devices::ListIoArgs, resources::Resource};
+use self::pending::{NowByDomain, pending};
+pub(crate) use self::{devices::ListIoArgs, host_devices::ListDevicesArgs, resources::Resource};
+pub(super) use self::{devices::devices, host_devices::host_devices};
 use super::{
     host::{LdmHost, blamed},
     layout,
@@ -46,11 +49,14 @@ pub(crate) struct LdmListArgs {
     domains: Vec<Name>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ConstraintFormat {
-    /// Print them as JSON, as init-system reads it
-    #[arg(long, short = 'x')]
+    /// Print them as JSON, as init-system and add-domain read it
+    #[arg(long, conflicts_with = "xml")]
     json: bool,
+    /// Print them as XML like that of Oracle's ldm, as init-system and add-domain read it
+    #[arg(short = 'x')]
+    xml: bool,
 }
 
 /// A domain in a list, with its constraints.
@@ -59,15 +65,25 @@ struct Listed<'a> {
     #[serde(flatten)]
     row: DomainRow,
     constraints: &'a Constraints,
+    /// What it has at the moment, if it is bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<&'a Constraints>,
+    /// The resources of which it gets something else when it boots again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pending: Vec<Resource>,
 }
 
 pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     let all = host.read()?.configuration;
-    let rows = rows(&all, &host.bound()?, &HostCapacity::look(), &args.domains)?;
+    let bound = host.bound()?;
+    let rows = rows(&all, &bound, &HostCapacity::look(), &args.domains)?;
+    let now: NowByDomain = bound.iter().map(|bound| (bound.name().clone(), bound.constraints_now(&all))).collect();
     if args.json {
         let listed = rows.into_iter().map(|row| {
             let constraints = all.domain(&row.name).or_infrastructure()?;
-            Ok(Listed { row, constraints })
+            let now = now.get(&row.name);
+            let pending = now.map(|now| pending(now, constraints)).unwrap_or_default();
+            Ok(Listed { row, constraints, now, pending })
         });
         return answer(true, &listed.collect::<Result<Vec<_>, Stop>>()?, |_| String::new());
     }
@@ -78,8 +94,8 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     print(&match (resources, args.parseable) {
         ([], false) => layout::domains(&rows),
         ([], true) => layout::parseable_domains(&rows),
-        (resources, false) => resources::blocks(&rows, &all, resources, args.long),
-        (resources, true) => resources::parseable(&rows, &all, resources),
+        (resources, false) => resources::blocks(&rows, &all, &now, resources, args.long),
+        (resources, true) => resources::parseable(&rows, &all, &now, resources),
     })?;
     Ok(Exit::Done)
 }
@@ -176,10 +192,14 @@ pub(super) fn bindings(host: &LdmHost, json: bool, domains: &[Name]) -> Result<E
     })
 }
 
-pub(super) fn constraints(host: &LdmHost, format: &ConstraintFormat, domains: &[Name]) -> Result<Exit, Stop> {
+pub(super) fn constraints(host: &LdmHost, format: ConstraintFormat, domains: &[Name]) -> Result<Exit, Stop> {
     let mut all = host.read()?.configuration;
     domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
     all.domains.retain(|name, _| domains.is_empty() || domains.contains(name));
+    if format.xml {
+        print(&ldm_xml::write(&all))?;
+        return Ok(Exit::Done);
+    }
     answer(format.json, &all, |all| {
         let of = |(name, domain): (&Name, &Constraints)| resources::constraints(name, domain, all);
         all.domains.iter().map(of).collect::<Vec<_>>().join("\n")

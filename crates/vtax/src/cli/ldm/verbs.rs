@@ -9,7 +9,8 @@ use vtax_run::server::Stay;
 
 use super::{
     super::io::{CreateArgs, DestroyArgs},
-    show::{ConstraintFormat, LdmListArgs, ListIoArgs},
+    import::ImportDomainArgs,
+    show::{ConstraintFormat, LdmListArgs, ListDevicesArgs, ListIoArgs},
     vntsd::VntsdArgs,
 };
 
@@ -71,6 +72,11 @@ pub(crate) enum LifecycleVerb {
         #[arg(required = true)]
         domains: Vec<Name>,
     },
+    /// Make all switches, and bind and start the domains that have autostart=yes
+    ///
+    /// The unit vtax-domains.service does this when the host has booted. Masters come before those that depend on them. A
+    /// domain that can't be started keeps no other from it. Needs root.
+    Autostart,
     /// Stop domains; they stay bound
     #[command(name = "stop-domain", visible_alias = "stop")]
     Stop {
@@ -114,11 +120,14 @@ pub(crate) struct Words {
 /// The verbs that say what domains are to have.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigureVerb {
-    /// Add domains that have nothing yet
+    /// Add domains that have nothing yet, or those of a file with what they are to have
     #[command(name = "add-domain", visible_alias = "create")]
     AddDomain {
+        /// Add all domains of this file, which list-constraints has written with --json or -x
+        #[arg(short, value_name = "FILE", conflicts_with = "domains")]
+        input: Option<PathBuf>,
         /// Their names
-        #[arg(required = true)]
+        #[arg(required_unless_present = "input")]
         domains: Vec<Name>,
     },
     /// Remove inactive domains, and all that they were to have
@@ -128,11 +137,11 @@ pub(crate) enum ConfigureVerb {
         #[arg(required = true)]
         domains: Vec<Name>,
     },
-    /// Say what a domain's failure does to others, and which domains it depends on
+    /// Say what a domain's failure does to others, which domains it depends on, and whether it starts with the host
     ///
     /// The failure policy belongs to the master: it says what happens to the domains that depend on it.
     #[command(
-        override_usage = "vtax ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] DOMAIN",
+        override_usage = "vtax ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] [autostart=yes|no] DOMAIN",
         name = "set-domain"
     )]
     SetDomain(Words),
@@ -266,7 +275,12 @@ pub(crate) enum ConfigureVerb {
         /// The name
         name: ConfigName,
     },
-    /// Add all domains and services that a file has (list-constraints --json)
+    /// Add a domain that is to have what one of libvirt has, and say line by line what it can't have
+    ///
+    /// virsh is asked, over a read-only connection: nothing of libvirt's domain is changed. Each interface becomes a vnet at
+    /// the switch that has the name of its bridge or network, or its link as net-dev. Where there is none, a switch is added.
+    Import(ImportDomainArgs),
+    /// Add all domains and services that a file has (list-constraints --json or -x)
     #[command(name = "init-system")]
     InitSystem {
         /// The file
@@ -305,6 +319,12 @@ pub(crate) enum ShowVerb {
         #[arg(short)]
         parseable: bool,
     },
+    /// List the cores, CPUs, memory and PCI devices that domains can have, and with -a who has the others
+    ///
+    /// Memory that the kernel has taken for itself when it booted is bound to _sys_. What a domain has has no address (PA):
+    /// Linux gives it pages from anywhere.
+    #[command(name = "list-devices", visible_aliases = ["ls-devices"])]
+    ListDevices(ListDevicesArgs),
     /// List root complexes, slots, physical and virtual functions, with the domains that have them
     #[command(name = "list-io", visible_alias = "ls-io")]
     ListIo(ListIoArgs),

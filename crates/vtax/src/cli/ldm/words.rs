@@ -27,6 +27,22 @@ pub(super) struct LdmWords<'a> {
     names: Vec<&'a str>,
 }
 
+/// A property that is on or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct YesOrNo(pub(super) bool);
+
+impl FromStr for YesOrNo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<YesOrNo, String> {
+        match text {
+            "yes" => Ok(YesOrNo(true)),
+            "no" => Ok(YesOrNo(false)),
+            _ => Err(format!("`{text}` is neither yes nor no")),
+        }
+    }
+}
+
 impl Grammar {
     pub(super) const fn new(
         verb: &'static str,

@@ -1,10 +1,7 @@
 //! A domain that libvirt runs. The agent goes in by ssh. libvirt's XML, QEMU's arguments and the host's links tell what
 //! lies between the guest's NIC and the host's wire. Nothing of a domain is changed.
 
-mod error;
 mod host;
-mod virsh;
-mod xml;
 
 use std::{net::IpAddr, path::Path, rc::Rc};
 
@@ -18,11 +15,15 @@ use vtax_model::{
 use vtax_sys::process::ProcessId;
 
 use super::{super::agent::Agent, Attachment, GuestProcess, told};
-use crate::{events::RunEvents, stop::Stop};
-use error::LibvirtError;
+use crate::{
+    events::RunEvents,
+    libvirt::{
+        AddressSource, Described, DomainQuery, Lease, LibvirtError, Question, Virsh, VirshProgram, VirshRefusal,
+        XmlNic, leases, qemu_version, words,
+    },
+    stop::Stop,
+};
 use host::{LibvirtQemu, neighbours};
-use virsh::{AddressSource, Lease, Question, Virsh, VirshProgram, VirshRefusal, leases, qemu_version, words};
-use xml::{Described, XmlNic};
 
 pub(in crate::study::ends) struct LibvirtEnd {
     domain: Rc<Domain>,
@@ -108,7 +109,7 @@ impl Domain {
         let asked = DomainQuery { virsh, name };
         let described = asked.described()?;
         asked.check_state()?;
-        let (leases, silent) = asked.leases(&described.nics);
+        let (leases, silent) = known_leases(&asked, &described.nics);
         let version = virsh.ask(Question::Versions).ok().and_then(|text| qemu_version(&text));
         let qemu = LibvirtQemu::find(described.record.uuid.raw());
         Ok(Domain { described, leases, silent, version, qemu })
@@ -164,64 +165,23 @@ impl Domain {
     }
 }
 
-struct DomainQuery<'a> {
-    virsh: &'a dyn Virsh,
-    name: &'a str,
-}
-
-impl DomainQuery<'_> {
-    fn described(&self) -> Result<Described, LibvirtError> {
-        let text = self.virsh.ask(Question::Xml(self.name)).map_err(|refusal| self.refused(refusal))?;
-        let domain = || self.name.to_owned();
-        let described = xml::read(&text).map_err(|source| LibvirtError::Xml { domain: domain(), source })?;
-        match described.record.name == self.name {
-            true => Ok(described),
-            false => Err(LibvirtError::NoName { domain: domain(), name: described.record.name.to_string() }),
+/// The guest's agent is asked last, and only if something isn't known yet: an agent that hangs takes seconds.
+fn known_leases(query: &DomainQuery<'_>, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(AddressSource, String)>) {
+    let (mut found, mut silent) = (Vec::new(), Vec::new());
+    for source in [AddressSource::Lease, AddressSource::Arp, AddressSource::Agent] {
+        if source == AddressSource::Agent && !found.is_empty() && nics.len() < 2 {
+            break;
+        }
+        let answer = query.virsh.ask(Question::Addresses(query.name, source)).map(|text| leases(&text));
+        let own = if source == AddressSource::Arp { neighbours(&macs(nics)) } else { Vec::new() };
+        match answer {
+            Ok(new) if !new.is_empty() => found.extend(new),
+            _ if !own.is_empty() => found.extend(own),
+            Ok(_) => silent.push((source, "none".to_owned())),
+            Err(refusal) => silent.push((source, said(refusal))),
         }
     }
-
-    /// The error of a question that virsh refused. That libvirt doesn't know the domain is an answer too.
-    fn refused(&self, refusal: VirshRefusal) -> LibvirtError {
-        if !matches!(&refusal, VirshRefusal::Said(text) if text.contains("failed to get domain")) {
-            return LibvirtError::refused(self.name, refusal);
-        }
-        match self.virsh.ask(Question::Names) {
-            Ok(names) => {
-                let names = names.lines().filter(|name| !name.is_empty()).map(str::to_owned).collect();
-                LibvirtError::NoDomain { domain: self.name.to_owned(), names }
-            }
-            Err(refusal) => LibvirtError::refused(self.name, refusal),
-        }
-    }
-
-    fn check_state(&self) -> Result<(), LibvirtError> {
-        let state = self.virsh.ask(Question::State(self.name));
-        let state = state.map_err(|refusal| LibvirtError::refused(self.name, refusal))?.trim().to_owned();
-        // Some versions of libvirt say `idle` of a domain that runs and does nothing just now.
-        match ["running", "idle"].contains(&state.as_str()) {
-            true => Ok(()),
-            false => Err(LibvirtError::NotRunning { domain: self.name.to_owned(), state }),
-        }
-    }
-
-    /// The guest's agent is asked last, and only if something isn't known yet: an agent that hangs takes seconds.
-    fn leases(&self, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(AddressSource, String)>) {
-        let (mut found, mut silent) = (Vec::new(), Vec::new());
-        for source in [AddressSource::Lease, AddressSource::Arp, AddressSource::Agent] {
-            if source == AddressSource::Agent && !found.is_empty() && nics.len() < 2 {
-                break;
-            }
-            let answer = self.virsh.ask(Question::Addresses(self.name, source)).map(|text| leases(&text));
-            let own = if source == AddressSource::Arp { neighbours(&macs(nics)) } else { Vec::new() };
-            match answer {
-                Ok(new) if !new.is_empty() => found.extend(new),
-                _ if !own.is_empty() => found.extend(own),
-                Ok(_) => silent.push((source, "none".to_owned())),
-                Err(refusal) => silent.push((source, said(refusal))),
-            }
-        }
-        (found, silent)
-    }
+    (found, silent)
 }
 
 /// What a domain is and what isn't known of it, a sentence each.

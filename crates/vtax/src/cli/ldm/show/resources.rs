@@ -3,17 +3,22 @@
 use std::fmt::{Display, Write};
 
 use clap::ValueEnum;
+use serde::Serialize;
 use strum::VariantArray;
 use vtax_domain::{Bindings, DomainRow};
 use vtax_model::{
-    domain::{Configuration, Constraints, CpuDemand, PRIMARY, Switch, VirtualNic},
+    domain::{Configuration, Constraints, CpuDemand, LinkProp, PRIMARY, Switch, VirtualNic},
     topology::Name,
 };
 
-use super::layout;
+use super::{
+    layout,
+    pending::{NowByDomain, both, details, differs},
+};
 
 /// What lists can be limited to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, VariantArray, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Resource {
     /// The domain itself: its failure policy and masters.
     Domain,
@@ -32,11 +37,19 @@ impl Resource {
 }
 
 /// For each domain its name, or its whole line, and the blocks of these resources.
-pub(super) fn blocks(rows: &[DomainRow], all: &Configuration, resources: &[Resource], long: bool) -> String {
+pub(super) fn blocks(
+    rows: &[DomainRow],
+    all: &Configuration,
+    now: &NowByDomain,
+    resources: &[Resource],
+    long: bool,
+) -> String {
     let block = |row: &DomainRow| {
         let head = if long { layout::domains(std::slice::from_ref(row)) } else { format!("NAME\n{}\n", row.name) };
         let domain = all.domain(&row.name).expect("rows are of domains");
-        head + "\n" + &of_domain(&row.name, domain, all, resources)
+        let now = now.get(&row.name);
+        head + "\n"
+            + &resources.iter().map(|resource| with_pending(*resource, &row.name, now, domain, all)).collect::<String>()
     };
     rows.iter()
         .map(block)
@@ -70,6 +83,24 @@ pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u
     text
 }
 
+/// A block of a resource; two if the domain has something else than it is to have.
+fn with_pending(
+    resource: Resource,
+    name: &Name,
+    now: Option<&Constraints>,
+    domain: &Constraints,
+    all: &Configuration,
+) -> String {
+    match now.filter(|now| differs(resource, now, domain)) {
+        None => of_resource(resource, name, domain, all),
+        Some(now) if resource == Resource::Domain => control(domain) + &both(&variables(now), &variables(domain)),
+        Some(now) if resource == Resource::Network => {
+            both(&network(&now.vnets, all, true), &network(&domain.vnets, all, true))
+        }
+        Some(now) => both(&of_resource(resource, name, now, all), &of_resource(resource, name, domain, all)),
+    }
+}
+
 fn of_domain(name: &Name, domain: &Constraints, all: &Configuration, resources: &[Resource]) -> String {
     resources.iter().map(|resource| of_resource(*resource, name, domain, all)).filter(|text| !text.is_empty()).collect()
 }
@@ -77,12 +108,12 @@ fn of_domain(name: &Name, domain: &Constraints, all: &Configuration, resources: 
 /// A block with an empty line behind it; empty if the domain has nothing of the resource.
 fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Configuration) -> String {
     match resource {
-        Resource::Domain => control(domain),
+        Resource::Domain => control(domain) + &variables(domain),
         Resource::Cpu => domain.cpus.map(cpus).unwrap_or_default(),
         Resource::Memory => {
             domain.memory.map(|size| format!("MEMORY\n    SIZE\n    {}\n\n", layout::memory(size))).unwrap_or_default()
         }
-        Resource::Network => network(&domain.vnets, all),
+        Resource::Network => network(&domain.vnets, all, false),
         Resource::Console if name.as_str() == PRIMARY => String::new(),
         Resource::Console => console(name, domain, all),
     }
@@ -90,16 +121,19 @@ fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Conf
 
 fn control(domain: &Constraints) -> String {
     let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
-    let mut text =
-        format!("CONTROL\n    failure-policy={}\n\nDEPENDENCY\n    master={masters}\n\n", domain.failure_policy);
-    if !domain.variables.is_empty() {
-        text += "VARIABLES\n";
-        for (variable, value) in &domain.variables {
-            let _ = writeln!(text, "    {variable}={value}");
-        }
-        text.push('\n');
+    let autostart = if domain.autostart { "    autostart=yes\n" } else { "" };
+    format!("CONTROL\n    failure-policy={}\n{autostart}\nDEPENDENCY\n    master={masters}\n\n", domain.failure_policy)
+}
+
+fn variables(domain: &Constraints) -> String {
+    if domain.variables.is_empty() {
+        return String::new();
     }
-    text
+    let mut text = "VARIABLES\n".to_owned();
+    for (variable, value) in &domain.variables {
+        let _ = writeln!(text, "    {variable}={value}");
+    }
+    text + "\n"
 }
 
 fn cpus(cpus: CpuDemand) -> String {
@@ -109,7 +143,8 @@ fn cpus(cpus: CpuDemand) -> String {
     }
 }
 
-fn network(vnets: &[VirtualNic], all: &Configuration) -> String {
+/// The vnets; with what isn't in their lines, if that may be what differs.
+fn network(vnets: &[VirtualNic], all: &Configuration, has_details: bool) -> String {
     if vnets.is_empty() {
         return String::new();
     }
@@ -117,9 +152,7 @@ fn network(vnets: &[VirtualNic], all: &Configuration) -> String {
         Some(switch) => format!("{}@{}", vnet.switch, switch.service),
         None => vnet.switch.to_string(),
     };
-    let mut text = "NETWORK
-"
-    .to_owned();
+    let mut text = "NETWORK\n".to_owned();
     vnet_line(&mut text, ["NAME", "SERVICE", "MACADDRESS", "PVID|PVLAN|VIDs"]);
     vnet_line(&mut text, ["----", "-------", "----------", "---------------"]);
     for vnet in vnets {
@@ -127,6 +160,9 @@ fn network(vnets: &[VirtualNic], all: &Configuration) -> String {
         vnet_line(&mut text, [vnet.name.as_str(), &service(vnet), &vnet.mac.to_string(), &vlans]);
         for mac in &vnet.alt_macs {
             vnet_line(&mut text, ["", "", &mac.to_string(), ""]);
+        }
+        if has_details {
+            let _ = writeln!(text, "        {}", details(vnet, all));
         }
     }
     text + "\n"
@@ -158,23 +194,37 @@ fn console(name: &Name, domain: &Constraints, all: &Configuration) -> String {
 }
 
 /// The lines of domains and of their resources.
-pub(super) fn parseable(rows: &[DomainRow], all: &Configuration, resources: &[Resource]) -> String {
+pub(super) fn parseable(rows: &[DomainRow], all: &Configuration, now: &NowByDomain, resources: &[Resource]) -> String {
     let mut text = layout::parseable_head();
     for row in rows {
         text += &layout::parseable_domain(row, &row.flags.words().join(","));
         let domain = all.domain(&row.name).expect("rows are of domains");
+        let now = now.get(&row.name);
         for resource in resources {
-            text += &parseable_resource(*resource, domain, all);
+            if *resource == Resource::Domain {
+                text += &parseable_control(domain);
+            }
+            let now = now.filter(|now| differs(*resource, now, domain));
+            text += &parseable_resource(*resource, now.unwrap_or(domain), all);
+            if now.is_some() {
+                let pending = parseable_resource(*resource, domain, all);
+                text.extend(pending.lines().map(|line| format!("PENDING|{line}\n")));
+            }
         }
     }
     text
 }
 
+fn parseable_control(domain: &Constraints) -> String {
+    let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
+    let autostart = if domain.autostart { "yes" } else { "no" };
+    format!("CONTROL|failure-policy={}|autostart={autostart}\nDEPENDENCY|master={masters}\n", domain.failure_policy)
+}
+
 fn parseable_resource(resource: Resource, domain: &Constraints, all: &Configuration) -> String {
     match resource {
         Resource::Domain => {
-            let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
-            format!("CONTROL|failure-policy={}\nDEPENDENCY|master={masters}\n", domain.failure_policy)
+            domain.variables.iter().map(|(variable, value)| format!("VARIABLES|{variable}={value}\n")).collect()
         }
         Resource::Network => domain.vnets.iter().map(|vnet| parseable_vnet(vnet, all)).collect(),
         Resource::Memory => domain.memory.map(|size| format!("MEMORY|size={}\n", size.0)).unwrap_or_default(),
@@ -198,12 +248,14 @@ fn parseable_vnet(vnet: &VirtualNic, all: &Configuration) -> String {
     let mtu = switch.map(|switch| vnet.mtu_on(switch).to_string()).unwrap_or_default();
     let alts = vnet.alt_macs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     format!(
-        "VNET|name={}|service={}{service}|mac-addr={}|alt-mac-addrs={alts}|pvid={pvid}|vid={}|mtu={mtu}|id={}\n",
+        "VNET|name={}|service={}{service}|mac-addr={}|alt-mac-addrs={alts}|pvid={pvid}|vid={}|mtu={mtu}|id={}|maxbw={}|linkprop={}\n",
         vnet.name,
         vnet.switch,
         vnet.mac,
         list(vnet.vlans.vids.iter()),
-        vnet.id
+        vnet.id,
+        vnet.maxbw.map(|rate| rate.bits().to_string()).unwrap_or_default(),
+        if vnet.linkprop == LinkProp::PhysState { "phys-state" } else { "" },
     )
 }
 
@@ -266,4 +318,68 @@ pub(super) fn parseable_services(all: &Configuration) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use vtax_domain::DomainFlags;
+    use vtax_model::domain::{DomainState, NewSwitch, NewVnet, SwitchChange, Variable, VnetChange};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().expect("a name")
+    }
+
+    /// mars has been bound; what was changed since isn't in force yet.
+    fn changed_since() -> (Configuration, NowByDomain) {
+        let mut all = Configuration::new("sun");
+        let (mars, service) = (name("mars"), name(PRIMARY));
+        let change = SwitchChange::default();
+        all.add_switch(NewSwitch { name: name("vsw0"), service, default_vlan: None, change }).expect("it is new");
+        all.add_domain(&mars).expect("it is new");
+        all.set_cpus(&mars, CpuDemand::Vcpus(1)).expect("possible");
+        all.set_memory(&mars, "128M".parse().expect("a size")).expect("possible");
+        let change = VnetChange { mac: "2:0:0:0:0:1".parse().ok(), ..VnetChange::default() };
+        let new = NewVnet { name: name("net0"), switch: name("vsw0"), domain: mars.clone(), change };
+        all.add_vnet(new).expect("it is new");
+        let now = [(mars.clone(), all.domain(&mars).expect("it is there").clone())].into();
+        all.set_memory(&mars, "160M".parse().expect("a size")).expect("possible");
+        all.set_variable(&mars, Variable::BootArgs, "quiet".to_owned()).expect("possible");
+        all.set_masters(&mars, vec![name(PRIMARY)]).expect("no circle");
+        let change = VnetChange { mtu: "9000".parse().ok(), ..VnetChange::default() };
+        all.set_vnet(&mars, &name("net0"), change).expect("possible");
+        (all, now)
+    }
+
+    fn row() -> DomainRow {
+        DomainRow {
+            name: name("mars"),
+            state: DomainState::Active,
+            flags: DomainFlags::default(),
+            console: None,
+            vcpus: 1,
+            memory: "128M".parse().expect("a size"),
+            utilization: Some(0.5),
+            uptime: Some(Duration::from_secs(60)),
+        }
+    }
+
+    #[test]
+    fn what_is_pending_stands_beside_what_is_now() {
+        let (all, now) = changed_since();
+        insta::assert_snapshot!(blocks(&[row()], &all, &now, Resource::ALL, true));
+        insta::assert_snapshot!(parseable(&[row()], &all, &now, Resource::ALL));
+    }
+
+    #[test]
+    fn nothing_is_pending_where_nothing_was_changed() {
+        let (all, _) = changed_since();
+        let same: NowByDomain = all.domains.clone();
+        let told = blocks(&[row()], &all, &same, Resource::ALL, true);
+        assert_eq!(told, blocks(&[row()], &all, &NowByDomain::new(), Resource::ALL, true));
+        assert!(!told.contains("pending") && !told.contains(" now"), "{told}");
+    }
 }

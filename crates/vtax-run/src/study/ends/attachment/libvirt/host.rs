@@ -5,7 +5,7 @@ use std::{fs, net::Ipv4Addr, path::Path};
 use serde_json::Value;
 use vtax_sys::process::{Pid, ProcessId};
 
-use super::virsh::Lease;
+use crate::libvirt::Lease;
 
 /// The IPv4 neighbours of this machine that have one of these Ethernet addresses. libvirt 9.0 can't read them on newer
 /// kernels (`virNetlinkGetNeighbor`: "wrong nlmsg len").

@@ -4,9 +4,9 @@ use vtax_model::{foreign::ForeignText, run::DomainNic};
 
 use super::*;
 
-const REAL: &str = include_str!("fixtures/real.xml");
-const VHOST: &str = include_str!("fixtures/vhost.xml");
-const KINDS: &str = include_str!("fixtures/kinds.xml");
+const REAL: &str = include_str!("../../../../libvirt/fixtures/real.xml");
+const VHOST: &str = include_str!("../../../../libvirt/fixtures/vhost.xml");
+const KINDS: &str = include_str!("../../../../libvirt/fixtures/kinds.xml");
 
 /// A libvirt with one domain.
 struct Fake {

@@ -1,4 +1,4 @@
-//! Why a domain of libvirt can't be an end.
+//! Why a domain of libvirt can't be an end, or can't be imported.
 
 use std::{io, time::Duration};
 
@@ -9,9 +9,9 @@ use super::{
 use crate::stop::Stop;
 
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-pub(super) enum LibvirtError {
+pub(crate) enum LibvirtError {
     #[error(
-        "libvirt:{domain}: `virsh` can't be started: {source}; install libvirt's client (libvirt-clients), or name the domain's system as ssh:HOST"
+        "libvirt:{domain}: `virsh` can't be started: {source}; install libvirt's client (libvirt-clients); to measure, its system can be named as ssh:HOST instead"
     )]
     #[diagnostic(code("no-virsh"))]
     NoVirsh { domain: String, source: io::Error },
@@ -44,7 +44,7 @@ pub(super) enum LibvirtError {
 }
 
 impl LibvirtError {
-    pub(super) fn refused(domain: &str, refusal: VirshRefusal) -> LibvirtError {
+    pub(crate) fn refused(domain: &str, refusal: VirshRefusal) -> LibvirtError {
         let domain = domain.to_owned();
         match refusal {
             VirshRefusal::NoProgram(source) => LibvirtError::NoVirsh { domain, source },

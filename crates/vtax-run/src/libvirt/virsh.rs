@@ -18,7 +18,7 @@ use vtax_sys::deadline::{OutputError, output_within};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Question<'a> {
+pub(crate) enum Question<'a> {
     /// The names of all domains, a line each.
     Names,
     Xml(&'a str),
@@ -32,7 +32,7 @@ pub(super) enum Question<'a> {
 /// Who knows a domain's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum AddressSource {
+pub(crate) enum AddressSource {
     /// The DHCP server of libvirt's own networks.
     Lease,
     /// The host's neighbours.
@@ -59,12 +59,12 @@ impl Question<'_> {
     }
 }
 
-pub(super) trait Virsh {
+pub(crate) trait Virsh {
     fn ask(&self, question: Question<'_>) -> Result<String, VirshRefusal>;
 }
 
 #[derive(Debug)]
-pub(super) enum VirshRefusal {
+pub(crate) enum VirshRefusal {
     NoProgram(io::Error),
     /// In virsh's own words.
     Said(String),
@@ -72,14 +72,14 @@ pub(super) enum VirshRefusal {
     Silent(Duration),
 }
 
-pub(super) struct VirshProgram {
+pub(crate) struct VirshProgram {
     program: OsString,
     patience: Duration,
 }
 
 impl VirshProgram {
     /// The one in the PATH.
-    pub(super) fn user() -> VirshProgram {
+    pub(crate) fn user() -> VirshProgram {
         VirshProgram { program: "virsh".into(), patience: PATIENCE }
     }
 }
@@ -104,20 +104,20 @@ impl Virsh for VirshProgram {
 }
 
 /// The errors of virsh in one line, without the word `error:`.
-pub(super) fn words(text: &str) -> String {
+pub(crate) fn words(text: &str) -> String {
     let lines = text.lines().map(|line| line.trim().trim_start_matches("error: ")).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(": ")
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lease {
+pub(crate) struct Lease {
     /// The NIC's Ethernet address, in lower case.
-    pub(super) mac: String,
-    pub(super) address: IpAddr,
+    pub(crate) mac: String,
+    pub(crate) address: IpAddr,
 }
 
 /// Reads lines such as `vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24`, without addresses that can't be reached.
-pub(super) fn leases(text: &str) -> Vec<Lease> {
+pub(crate) fn leases(text: &str) -> Vec<Lease> {
     text.lines().filter_map(lease).filter(|lease| is_reachable(lease.address)).collect()
 }
 
@@ -137,7 +137,7 @@ fn is_reachable(address: IpAddr) -> bool {
 }
 
 /// The version of QEMU in `Running hypervisor: QEMU 10.0.2`.
-pub(super) fn qemu_version(text: &str) -> Option<String> {
+pub(crate) fn qemu_version(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("Running hypervisor: QEMU "));
     line.map(|version| version.trim().to_owned()).filter(|version| !version.is_empty())
 }

@@ -23,7 +23,7 @@ fn with(text: &str, from: &str, to: &str) -> String {
 
 #[test]
 fn a_domain_of_a_real_libvirt_is_read() {
-    let Described { record, nics } = good(REAL);
+    let Described { record, nics, .. } = good(REAL);
     assert_eq!((record.name.raw(), record.accel, record.vcpus), ("web server.v1", Accelerator::Tcg, 2));
     assert_eq!((record.machine.raw(), record.memory), ("pc-q35-10.0", ByteSize(256 << 20)));
     assert_eq!(record.vcpu_pins, [(0, "1".into()), (1, "0".into())].into());
@@ -38,7 +38,7 @@ fn a_domain_of_a_real_libvirt_is_read() {
 
 #[test]
 fn multiqueue_vhost_with_pins_is_read() {
-    let Described { record, nics } = good(VHOST);
+    let Described { record, nics, .. } = good(VHOST);
     assert!(record.hugepages && record.accel == Accelerator::Kvm);
     assert_eq!((record.vcpus, record.nodes.as_ref().map(ForeignText::raw)), (4, Some("0")));
     assert_eq!(record.vcpu_pins, [(0, "2"), (1, "3"), (2, "4,20")].map(|(vcpu, cpus)| (vcpu, cpus.into())).into());
@@ -75,7 +75,7 @@ fn multiqueue_vhost_with_pins_is_read() {
 
 #[test]
 fn each_kind_of_nic_is_of_its_method() {
-    let Described { record, nics } = good(KINDS);
+    let Described { record, nics, .. } = good(KINDS);
     let shown: Vec<String> = nics
         .iter()
         .map(|XmlNic { facts, open, .. }| {
@@ -92,7 +92,7 @@ fn each_kind_of_nic_is_of_its_method() {
 #[test]
 fn an_option_that_is_missing_is_usual_and_one_that_is_wrong_is_named() {
     let plain = "<domain type='qemu'><name>a</name><memory>1024</memory></domain>";
-    let Described { record, nics } = good(plain);
+    let Described { record, nics, .. } = good(plain);
     assert_eq!((record.vcpus, record.memory, nics.len()), (1, ByteSize(1 << 20), 0));
     assert!(refused(&with(plain, "<name>a</name>", "")).contains("no <name>"));
     assert!(refused(&with(plain, "<memory>1024</memory>", "")).contains("no <memory>"));
@@ -117,6 +117,27 @@ fn hostile_xml_is_refused() {
     assert!(refused(&" ".repeat(BYTES_MOST + 1)).contains("no domain has more"));
     let many = with(KINDS, "<vcpu placement='static' cpuset='0-1'>2<", "<vcpu cpuset='0'>4294967295<");
     assert!(good(&many).record.vcpu_pins.len() < 10_000);
+}
+
+#[test]
+fn what_a_domain_is_made_of_is_read() {
+    let told = [REAL, VHOST, KINDS].map(|text| format!("{:#?}", good(text).machine));
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn vlans_are_those_of_one_tag_or_of_a_trunk() {
+    let vlans = |vlan: &str| {
+        let text = with(KINDS, "<source dev='eno1' mode='bridge'/>", &format!("<source dev='eno1'/>{vlan}"));
+        let found = good(&text).machine.links[0].vlans.clone();
+        (found.native, found.tagged)
+    };
+    assert_eq!(vlans("<vlan><tag id='42'/></vlan>"), (Some(42), vec![]));
+    assert_eq!(vlans("<vlan trunk='yes'><tag id='42'/></vlan>"), (None, vec![42]));
+    let native = "<vlan trunk='yes'><tag id='42'/><tag id='123' nativeMode='untagged'/><tag id='7'/></vlan>";
+    assert_eq!(vlans(native), (Some(123), vec![42, 7]));
+    let text = with(KINDS, "<source dev='eno1' mode='bridge'/>", "<vlan><tag id='x'/></vlan>");
+    assert!(refused(&text).contains("`x` in its XML is no VLAN"));
 }
 
 /// It doesn't take stack by depth.
@@ -150,9 +171,10 @@ proptest! {
 #[test]
 fn fuzz_domain_xml() {
     vtax_fuzz::fuzz_text("domain-xml", &[REAL, VHOST, KINDS], |text| {
-        let Described { record, nics } = read(text).inspect_err(|error| drop(error.to_string())).ok()?;
+        let Described { record, nics, machine } = read(text).inspect_err(|error| drop(error.to_string())).ok()?;
         let written = serde_json::to_string(&record).expect("it can be written");
         assert_eq!(serde_json::from_str::<DomainRecord>(&written).expect("it can be read"), record);
+        assert!(machine.others.len() + machine.links.len() + machine.disks.len() <= NODES_MOST as usize);
         nics.iter().for_each(|nic| drop(serde_json::to_string(&nic.facts).expect("it can be written")));
         // A control character takes six bytes in JSON.
         let most = 6 * (BYTES_MOST + text.len());

@@ -11,30 +11,33 @@ use vtax_model::{
     units::ByteSize,
 };
 
+use super::machine::LibvirtMachine;
+
 /// A domain with hundreds of devices has some 100 KiB.
 const BYTES_MOST: usize = 4 << 20;
 const NODES_MOST: u32 = 100_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Described {
+pub(crate) struct Described {
     /// The domain, without its NIC.
-    pub(super) record: DomainRecord,
-    pub(super) nics: Vec<XmlNic>,
+    pub(crate) record: DomainRecord,
+    pub(crate) nics: Vec<XmlNic>,
+    pub(crate) machine: LibvirtMachine,
 }
 
 /// A NIC, or what may be one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct XmlNic {
-    pub(super) facts: DomainNic,
+pub(crate) struct XmlNic {
+    pub(crate) facts: DomainNic,
     /// libvirt's name of the NIC, as `net0`. The name of QEMU's backend is `host` followed by it.
-    pub(super) alias: Option<String>,
+    pub(crate) alias: Option<String>,
     /// Whether the XML leaves the backend of a virtio-net tap open: vhost, unless QEMU or the host couldn't use it.
-    pub(super) open: bool,
+    pub(crate) open: bool,
 }
 
 /// Why vtax doesn't understand the XML.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum XmlError {
+pub(crate) enum XmlError {
     #[error("{bytes} bytes of XML; no domain has more than {BYTES_MOST}")]
     Long { bytes: usize },
     #[error("{0}")]
@@ -50,7 +53,7 @@ pub(super) enum XmlError {
 }
 
 /// Reads what `virsh dumpxml` prints. Document types are refused, and so are all entities but the five of XML itself.
-pub(super) fn read(text: &str) -> Result<Described, XmlError> {
+pub(crate) fn read(text: &str) -> Result<Described, XmlError> {
     if text.len() > BYTES_MOST {
         return Err(XmlError::Long { bytes: text.len() });
     }
@@ -95,7 +98,8 @@ fn described(domain: Node<'_, '_>) -> Result<Described, XmlError> {
     };
     let devices = child(domain, "devices");
     let nics = devices.into_iter().flat_map(|devices| devices.children()).filter_map(nic);
-    Ok(Described { record, nics: nics.collect::<Result<_, _>>()? })
+    let machine = LibvirtMachine::of(domain, &record)?;
+    Ok(Described { nics: nics.collect::<Result<_, _>>()?, record, machine })
 }
 
 /// The number of virtual CPUs that have the `cpuset` of `<vcpu>`.
@@ -232,7 +236,7 @@ fn has_tap(kind: &str) -> bool {
 }
 
 /// `0000:3b:02.1` of `<source><address domain='0x0000' bus='0x3b' slot='0x02' function='0x1'/>`.
-fn source_pci(device: Node<'_, '_>) -> Option<String> {
+pub(super) fn source_pci(device: Node<'_, '_>) -> Option<String> {
     let address = at(device, &["source", "address"])?;
     let part = |name: &str| u32::from_str_radix(address.attribute(name)?.trim_start_matches("0x"), 16).ok();
     let (domain, bus) = (part("domain").unwrap_or(0), part("bus")?);
@@ -243,23 +247,23 @@ fn alias(device: Node<'_, '_>) -> Option<String> {
     owned(child(device, "alias")?, "name")
 }
 
-fn child<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'input>> {
+pub(super) fn child<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'input>> {
     node.children().find(|child| child.has_tag_name(name))
 }
 
-fn at<'a, 'input>(node: Node<'a, 'input>, path: &[&str]) -> Option<Node<'a, 'input>> {
+pub(super) fn at<'a, 'input>(node: Node<'a, 'input>, path: &[&str]) -> Option<Node<'a, 'input>> {
     path.iter().try_fold(node, |node, name| child(node, name))
 }
 
-fn text_of(node: Node<'_, '_>, name: &str) -> Option<String> {
+pub(super) fn text_of(node: Node<'_, '_>, name: &str) -> Option<String> {
     child(node, name)?.text().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-fn owned(node: Node<'_, '_>, attribute: &str) -> Option<String> {
+pub(super) fn owned(node: Node<'_, '_>, attribute: &str) -> Option<String> {
     node.attribute(attribute).map(str::to_owned)
 }
 
-fn number<N: FromStr>(text: Option<&str>, what: &'static str) -> Result<Option<N>, XmlError> {
+pub(super) fn number<N: FromStr>(text: Option<&str>, what: &'static str) -> Result<Option<N>, XmlError> {
     let parsed = text.map(|text| text.trim().parse().map_err(|_| XmlError::Value { what, value: text.to_owned() }));
     parsed.transpose()
 }

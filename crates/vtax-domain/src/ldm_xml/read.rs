@@ -1,0 +1,199 @@
+//! Reads such a document.
+
+use std::collections::BTreeSet;
+
+use roxmltree::{Document, Error, Node, ParsingOptions};
+use vtax_model::{
+    domain::{
+        Configuration, ConsoleService, Constraints, CpuDemand, LinkProp, PRIMARY, Switch, Variable, VirtualConsole,
+        VirtualNic, VnetVlans,
+    },
+    topology::Name,
+    units::{BitRate, ByteSize, Mtu},
+};
+
+use super::{
+    LONGEST, LdmXmlError, NODES_MOST,
+    item::{LdmItem, elements, wrong},
+    kind,
+};
+
+/// Reads what [`write`](super::write()) has written. Whether all of it can be had together, `rebuilt` of the configuration
+/// says. Document types are refused, and so are all entities but the five of XML itself.
+pub fn read(text: &str) -> Result<Configuration, LdmXmlError> {
+    if text.len() as u64 > LONGEST {
+        return Err(LdmXmlError { line: 1, why: format!("the file has {} bytes, and {LONGEST} at most", text.len()) });
+    }
+    let options = ParsingOptions { nodes_limit: NODES_MOST, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(text, options).map_err(|error| broken(&error, text))?;
+    let mut all = Configuration::default();
+    for content in contents(document.root_element())? {
+        domain(content, &mut all)?;
+    }
+    Ok(all)
+}
+
+/// The parser has no place for some of its errors.
+fn broken(error: &Error, text: &str) -> LdmXmlError {
+    let line_of = |place: usize| 1 + text[..place].matches('\n').count() as u32;
+    match error {
+        Error::DtdDetected => {
+            let why = "a document type (<!DOCTYPE>) is refused".to_owned();
+            LdmXmlError { line: line_of(text.find("<!DOCTYPE").unwrap_or(0)), why }
+        }
+        Error::NodesLimitReached => {
+            LdmXmlError { line: 1, why: format!("the file has more than {NODES_MOST} elements and texts") }
+        }
+        Error::UnclosedRootNode | Error::UnexpectedEndOfStream | Error::NoRootNode => {
+            LdmXmlError { line: line_of(text.trim_end().len()), why: error.to_string() }
+        }
+        _ => LdmXmlError { line: error.pos().row, why: error.to_string() },
+    }
+}
+
+/// The only element of this name in another one.
+fn only<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Result<Node<'a, 'input>, LdmXmlError> {
+    match elements(node)?.as_slice() {
+        [only] if only.tag_name().name() == name => Ok(*only),
+        [first, ..] if first.tag_name().name() != name => {
+            Err(wrong(*first, format!("there is a <{}> where a <{name}> has to be", first.tag_name().name())))
+        }
+        [_, second, ..] => Err(wrong(*second, format!("there is more than one <{name}>"))),
+        [] => Err(wrong(node, format!("there is no <{name}> in it"))),
+        [_] => unreachable!("it has another name, and that was refused"),
+    }
+}
+
+fn contents<'a, 'input>(root: Node<'a, 'input>) -> Result<Vec<Node<'a, 'input>>, LdmXmlError> {
+    let name = root.tag_name().name();
+    if name != "LDM_interface" {
+        return Err(wrong(root, format!("it is a <{name}>, not an <LDM_interface>")));
+    }
+    let mut contents = Vec::new();
+    for element in elements(only(only(root, "data")?, "Envelope")?)? {
+        match element.tag_name().name() {
+            "References" => drop(elements(element)?),
+            "Content" => contents.push(element),
+            other => return Err(wrong(element, format!("an Envelope has no <{other}>"))),
+        }
+    }
+    Ok(contents)
+}
+
+fn domain(content: Node<'_, '_>, all: &mut Configuration) -> Result<(), LdmXmlError> {
+    let id = content.attributes().find(|attribute| attribute.name() == "id");
+    let id = id.ok_or_else(|| wrong(content, "a Content has no id: the name of the domain".to_owned()))?;
+    let name: Name = id.value().parse().map_err(|error| wrong(content, format!("{error}")))?;
+    let mut read = Constraints::default();
+    for section in elements(content)? {
+        if section.tag_name().name() != "Section" {
+            return Err(wrong(section, format!("a Content has no <{}>", section.tag_name().name())));
+        }
+        for item in elements(section)? {
+            if item.tag_name().name() != "Item" {
+                return Err(wrong(item, format!("a Section has no <{}>", item.tag_name().name())));
+            }
+            let mut item = LdmItem::of(item)?;
+            of_item(&mut item, &name, &mut read, all)?;
+            item.finish()?;
+        }
+    }
+    match name.as_str() {
+        PRIMARY => all.primary = read,
+        _ if all.domains.contains_key(&name) => return Err(wrong(content, format!("{name} is there twice"))),
+        _ => drop(all.domains.insert(name, read)),
+    }
+    Ok(())
+}
+
+fn of_item(
+    item: &mut LdmItem<'_>,
+    name: &Name,
+    domain: &mut Constraints,
+    all: &mut Configuration,
+) -> Result<(), LdmXmlError> {
+    match item.kind {
+        kind::DOMAIN => {
+            domain.failure_policy = item.optional("failure-policy")?.unwrap_or_default();
+            domain.masters = item.list("master")?;
+            domain.autostart = match item.optional::<String>("autostart")?.as_deref() {
+                None | Some("no") => false,
+                Some("yes") => true,
+                Some(other) => return Err(item.error(format!("has autostart `{other}`; it takes yes or no"))),
+            };
+        }
+        kind::VCPUS => domain.cpus = Some(CpuDemand::Vcpus(item.units()?)),
+        kind::CORES => domain.cpus = Some(CpuDemand::Cores(item.units()?)),
+        kind::MEMORY => domain.memory = Some(ByteSize(item.units()?)),
+        kind::VARIABLE => {
+            let variable: Variable = item.needed("name")?;
+            let value: String = item.needed("value")?;
+            if domain.variables.insert(variable, value).is_some() {
+                return Err(item.error(format!("says a second time what `{variable}` is")));
+            }
+        }
+        kind::VNET => domain.vnets.push(vnet(item)?),
+        kind::CONSOLE => {
+            domain.console = VirtualConsole {
+                service: item.optional("service_name")?,
+                group: item.optional("group")?,
+                port: item.number("port")?,
+            }
+        }
+        kind::SWITCH | kind::CONSOLE_SERVICE if name.as_str() != PRIMARY => {
+            return Err(item.error(format!("is in {name}; services are in {PRIMARY}")));
+        }
+        kind::SWITCH => {
+            let service: Name = item.needed("service_name")?;
+            let read = switch(item)?;
+            if all.switches.insert(service.clone(), read).is_some() {
+                return Err(item.error(format!("is there twice with the name {service}")));
+            }
+        }
+        kind::CONSOLE_SERVICE => {
+            let service: Name = item.needed("service_name")?;
+            let ports =
+                format!("{}-{}", item.needed_number::<u16>("min_port")?, item.needed_number::<u16>("max_port")?);
+            let ports = ports.parse().map_err(|error| item.error(format!("has other ports: {error}")))?;
+            let users: BTreeSet<_> = item.list("users")?;
+            let users = Some(users).filter(|users| !users.is_empty());
+            let read = ConsoleService { domain: item.needed("ldom")?, ports, users };
+            if all.consoles.insert(service.clone(), read).is_some() {
+                return Err(item.error(format!("is there twice with the name {service}")));
+            }
+        }
+        other => return Err(item.error(format!("is of an unknown kind: no domain of vtax has a `{other}`"))),
+    }
+    Ok(())
+}
+
+fn vnet(item: &mut LdmItem<'_>) -> Result<VirtualNic, LdmXmlError> {
+    let mac = item.address()?.ok_or_else(|| item.error("has no <Address>".to_owned()))?;
+    let maxbw: Option<u64> = item.number("maxbw")?;
+    let rate = |bits| BitRate::new(bits).ok_or_else(|| item.error("has a `maxbw` of 0".to_owned()));
+    let maxbw = maxbw.map(rate).transpose()?;
+    Ok(VirtualNic {
+        name: item.needed("vnet_name")?,
+        switch: item.needed("service_name")?,
+        mac,
+        alt_macs: item.list("alt-mac-addrs")?,
+        vlans: VnetVlans { pvid: item.optional("pvid")?, vids: item.list("vid")? },
+        mtu: item.optional("mtu")?,
+        id: item.needed_number("id")?,
+        maxbw,
+        linkprop: item.optional::<LinkProp>("linkprop")?.unwrap_or_default(),
+    })
+}
+
+fn switch(item: &mut LdmItem<'_>) -> Result<Switch, LdmXmlError> {
+    let default_vlan = item.optional("default-vlan-id")?.unwrap_or_default();
+    Ok(Switch {
+        service: item.needed("ldom")?,
+        net_dev: item.optional("net-dev")?,
+        mac: item.address()?,
+        mtu: item.optional("mtu")?.unwrap_or(Mtu::ETHERNET),
+        default_vlan,
+        pvid: item.optional("pvid")?.unwrap_or(default_vlan),
+        vids: item.list("vid")?,
+    })
+}

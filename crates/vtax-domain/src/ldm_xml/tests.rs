@@ -1,0 +1,209 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use vtax_model::{
+    domain::{
+        AltMac, Configuration, ConsoleService, CpuDemand, FailurePolicy, LinkProp, NewSwitch, NewVnet, PRIMARY,
+        SwitchChange, Variable, VirtualConsole, VnetChange,
+    },
+    topology::Name,
+    units::{BitRate, ByteSize, Mtu},
+    vf::Vlan,
+};
+
+use super::*;
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn vlan(number: u16) -> Vlan {
+    Vlan::try_from(i64::from(number)).expect("a VLAN")
+}
+
+/// The host is none of the document's business.
+fn anywhere(all: Configuration) -> Configuration {
+    Configuration { host: String::new(), ..all }
+}
+
+fn planets() -> Configuration {
+    let mut all = Configuration::new("");
+    let change = SwitchChange {
+        net_dev: Some("nxge2".to_owned()),
+        mtu: Mtu::try_from(9000).ok(),
+        vids: Some([vlan(44)].into()),
+        ..SwitchChange::default()
+    };
+    let service = name(PRIMARY);
+    all.add_switch(NewSwitch { name: name("admin-vsw"), service, default_vlan: None, change }).expect("it is new");
+    let users = ["anna", "ben"].map(|user| user.parse().expect("a user"));
+    let ports = "5000-5100".parse().expect("ports");
+    let service = ConsoleService { domain: name(PRIMARY), ports, users: Some(users.into()) };
+    all.add_console_service(&name("console"), service).expect("it is new");
+    all.add_domain(&name("mars")).expect("it is new");
+    all.set_cpus(&name("mars"), CpuDemand::Cores(8)).expect("possible");
+    all.set_memory(&name("mars"), ByteSize(8 << 30)).expect("possible");
+    all.set_variable(&name("mars"), Variable::BootArgs, " a<b>&\"'c' ".to_owned()).expect("possible");
+    let change = VnetChange {
+        alt_macs: Some(vec![AltMac::Auto, AltMac::Auto]),
+        pvid: Some(vlan(33)),
+        vids: Some([vlan(44), vlan(45)].into()),
+        maxbw: BitRate::new(1_234_567),
+        linkprop: Some(LinkProp::PhysState),
+        ..VnetChange::default()
+    };
+    let new = NewVnet { name: name("admin-net"), switch: name("admin-vsw"), domain: name("mars"), change };
+    all.add_vnet(new).expect("it is new");
+    let console = VirtualConsole { group: Some(name("planets")), port: Some(5002), service: Some(name("console")) };
+    all.set_console(&name("mars"), console).expect("possible");
+    all.set_failure_policy(&name(PRIMARY), FailurePolicy::Stop).expect("possible");
+    all.set_masters(&name("mars"), vec![name(PRIMARY)]).expect("possible");
+    all.set_autostart(&name("mars"), true).expect("possible");
+    all.add_domain(&name("venus")).expect("it is new");
+    all
+}
+
+#[test]
+fn a_document_is_like_that_of_ldm_and_is_read_again() {
+    let text = write(&planets());
+    insta::assert_snapshot!(text);
+    assert_eq!(read(&text), Ok(planets()));
+    let empty = Configuration::new("");
+    assert_eq!(read(&write(&empty)), Ok(empty));
+}
+
+fn refused(text: &str) -> String {
+    read(text).expect_err("refused").to_string()
+}
+
+/// The document of the planets with something else in it.
+fn with(from: &str, to: &str) -> String {
+    let text = write(&planets());
+    assert!(text.contains(from), "{from}");
+    refused(&text.replacen(from, to, 1))
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    let told = [
+        refused(""),
+        refused("{}"),
+        refused("<domain/>"),
+        refused("<LDM_interface/>"),
+        refused("<LDM_interface>\n<data/>\n<data/>\n</LDM_interface>"),
+        refused("<LDM_interface>\n<data>\n<Envelope>\n"),
+        with("ovf:id=\"mars\"", "ovf:id=\"Mars\""),
+        with("ovf:id=\"mars\"", "ovf:id=\"venus\""),
+        with(" ovf:id=\"mars\"", ""),
+        with(">8</rasd:AllocationUnits>", ">-8</rasd:AllocationUnits>"),
+        with(">core<", ">crypto<"),
+        with("key=\"vid\">44,45<", "key=\"vid\">44,4095<"),
+        with("key=\"pvid\">33<", "key=\"pvid\">33</gprop:GenericProperty><gprop:GenericProperty key=\"pvid\">34<"),
+        with("key=\"maxbw\">1234567<", "key=\"maxbw\">0<"),
+        with("key=\"autostart\">yes<", "key=\"autostart\">often<"),
+        with("key=\"linkprop\"", "key=\"linkporp\""),
+        with("key=\"id\"", "kye=\"id\""),
+        with("<rasd:AllocationUnits>8<", "<rasd:AllocationUnits><a/>8<"),
+        with("<References/>", "<References/>text"),
+        with("key=\"min_port\">5000<", "key=\"min_port\">80<"),
+        with("<gprop:GenericProperty key=\"vnet_name\">admin-net</gprop:GenericProperty>", ""),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn hostile_documents_are_refused_with_a_line() {
+    let bomb = "<?xml version=\"1.0\"?>\n<!DOCTYPE d [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;\">]>\n\
+        <LDM_interface>&b;</LDM_interface>";
+    assert!(refused(bomb).starts_with("line 2: a document type"), "{}", refused(bomb));
+    assert!(with("<References/>", "<References>&a;</References>").contains("line 5: unknown entity reference"));
+    let deep = "<Item>\n".repeat(90_000) + &"</Item>".repeat(90_000);
+    assert!(with("<References/>", &deep).starts_with("line 5: an Envelope has no <Item>"));
+    let told = with("<rasd:OtherResourceType>ldom_info", &format!("{deep}<rasd:OtherResourceType>ldom_info"));
+    assert!(told.starts_with("line 9: an Item has no <Item>"), "{told}");
+    let wide = "<References/>".repeat(NODES_MOST as usize);
+    assert!(with("<References/>", &wide).contains("more than 1000000 elements"));
+    let long = " ".repeat(LONGEST as usize + 1);
+    assert!(refused(&long).contains("33554432 at most"));
+}
+
+/// Its number, its VLANs with and without tags, its rate, and whether it follows the carrier.
+type AnyVnet = (u8, BTreeSet<u16>, Option<u16>, Option<u64>, bool);
+
+#[derive(Debug, Clone)]
+struct AnyDomain {
+    cpus: Option<(bool, u32)>,
+    memory: Option<u64>,
+    arguments: Option<String>,
+    vnets: Vec<AnyVnet>,
+    port: Option<u16>,
+    policy: u8,
+}
+
+fn any_domain() -> impl Strategy<Value = AnyDomain> {
+    let vlans = prop::collection::btree_set(1u16..4095, 0..4);
+    let vnet = (0u8..3, vlans, prop::option::of(1u16..4095), prop::option::of(1u64..u64::MAX), any::<bool>());
+    let size = (prop::option::of((any::<bool>(), 1u32..=256)), prop::option::of(96u64..1 << 30));
+    let rest = (prop::option::of(any::<String>()), prop::collection::vec(vnet, 0..5));
+    (size, rest, prop::option::of(1024u16..), 0u8..4).prop_map(|((cpus, memory), (arguments, vnets), port, policy)| {
+        AnyDomain { cpus, memory, arguments, vnets, port, policy }
+    })
+}
+
+/// What is refused is left out.
+fn configured(domains: &[AnyDomain]) -> Configuration {
+    let mut all = planets();
+    for (number, any) in domains.iter().enumerate() {
+        let domain = name(&format!("d{number}"));
+        all.add_domain(&domain).expect("it is new");
+        if let Some((whole, count)) = any.cpus {
+            let cpus = if whole { CpuDemand::Cores(count) } else { CpuDemand::Vcpus(count) };
+            all.set_cpus(&domain, cpus).expect("possible");
+        }
+        let _ = any.memory.map(|mib| all.set_memory(&domain, ByteSize(mib << 20)));
+        let _ = any.arguments.clone().map(|text| all.set_variable(&domain, Variable::BootArgs, text));
+        for (number, vids, pvid, rate, follows) in &any.vnets {
+            let change = VnetChange {
+                pvid: pvid.map(vlan),
+                vids: Some(vids.iter().copied().map(vlan).collect()),
+                maxbw: rate.and_then(BitRate::new),
+                alt_macs: Some(vec![AltMac::Auto; usize::from(*number)]),
+                linkprop: follows.then_some(LinkProp::PhysState),
+                ..VnetChange::default()
+            };
+            let vnet = name(&format!("net{number}"));
+            let _ = all.add_vnet(NewVnet { name: vnet, switch: name("admin-vsw"), domain: domain.clone(), change });
+        }
+        let _ = all.set_console(&domain, VirtualConsole { port: any.port, ..VirtualConsole::default() });
+        let policies = [FailurePolicy::Ignore, FailurePolicy::Panic, FailurePolicy::Reset, FailurePolicy::Stop];
+        all.set_failure_policy(&domain, policies[usize::from(any.policy)]).expect("possible");
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_again(domains in prop::collection::vec(any_domain(), 0..6)) {
+        let all = configured(&domains);
+        let again = read(&write(&all));
+        prop_assert_eq!(again.clone(), Ok(anywhere(all.clone())));
+        prop_assert_eq!(again.expect("it was read").rebuilt(""), Ok(anywhere(all)));
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text: String) {
+        let _ = read(&text);
+    }
+}
+
+#[test]
+fn fuzz_ldm_xml() {
+    let seeds = [write(&planets()), write(&Configuration::new(""))];
+    vtax_fuzz::fuzz_text("ldm-xml", &[seeds[0].as_str(), seeds[1].as_str()], |text| {
+        let all = read(text).ok()?;
+        // What no change could have made may have texts that XML has no form for.
+        let all = all.rebuilt("").ok()?;
+        assert_eq!(read(&write(&all)), Ok(all));
+        Some(())
+    });
+}

@@ -1,0 +1,147 @@
+//! Writes such a document.
+
+use std::fmt::{Display, Write};
+
+use vtax_model::{
+    domain::{Configuration, Constraints, CpuDemand, LinkProp, PRIMARY, Switch, VirtualNic},
+    topology::Name,
+};
+
+use super::kind;
+
+const HEAD: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<LDM_interface version="1.3" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:ovf="./schemas/envelope" xmlns:rasd="./schemas/CIM_ResourceAllocationSettingData" xmlns:gprop="./schemas/GenericProperty">
+  <data version="3.0">
+    <Envelope>
+      <References/>
+"#;
+const FOOT: &str = "    </Envelope>\n  </data>\n</LDM_interface>\n";
+
+/// All of it, as XML.
+pub fn write(all: &Configuration) -> String {
+    let mut document = Document(HEAD.to_owned());
+    document.content(PRIMARY, |items| {
+        items.of_domain(&all.primary);
+        all.switches.iter().for_each(|(name, switch)| items.switch(name, switch));
+        for (name, service) in &all.consoles {
+            let mut ports = service.ports.ports();
+            let first = ports.next().expect("a range isn't empty");
+            let properties = [("min_port", first), ("max_port", ports.last().unwrap_or(first))];
+            items.item(kind::CONSOLE_SERVICE, |item| {
+                item.property("service_name", name);
+                item.property("ldom", &service.domain);
+                properties.iter().for_each(|(key, port)| item.property(key, port));
+                item.list("users", service.users.iter().flatten());
+            });
+        }
+    });
+    for (name, domain) in &all.domains {
+        document.content(name.as_str(), |items| items.of_domain(domain));
+    }
+    document.0 + FOOT
+}
+
+struct Document(String);
+
+impl Document {
+    fn content(&mut self, id: &str, items: impl FnOnce(&mut Document)) {
+        let _ = writeln!(self.0, "      <Content xsi:type=\"ovf:VirtualSystem_Type\" ovf:id=\"{id}\">");
+        items(self);
+        self.0 += "      </Content>\n";
+    }
+
+    fn item(&mut self, kind: &str, parts: impl FnOnce(&mut Document)) {
+        let section =
+            if kind == kind::DOMAIN { "ovf:ResourceAllocationSection_Type" } else { "ovf:VirtualHardwareSection_Type" };
+        let _ = writeln!(self.0, "        <Section xsi:type=\"{section}\">\n          <Item>");
+        self.element("rasd:OtherResourceType", "", kind);
+        parts(self);
+        self.0 += "          </Item>\n        </Section>\n";
+    }
+
+    fn units(&mut self, count: u64) {
+        self.element("rasd:AllocationUnits", "", count);
+    }
+
+    fn property(&mut self, key: &str, value: impl Display) {
+        self.element("gprop:GenericProperty", &format!(" key=\"{key}\""), value);
+    }
+
+    fn optional(&mut self, key: &str, value: Option<impl Display>) {
+        value.into_iter().for_each(|value| self.property(key, value));
+    }
+
+    /// A property that is left out if the list is empty.
+    fn list<T: Display>(&mut self, key: &str, values: impl IntoIterator<Item = T>) {
+        let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
+        self.optional(key, Some(values.join(",")).filter(|_| !values.is_empty()));
+    }
+
+    fn element(&mut self, name: &str, attributes: &str, text: impl Display) {
+        let text = text.to_string().replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let _ = writeln!(self.0, "            <{name}{attributes}>{text}</{name}>");
+    }
+
+    fn of_domain(&mut self, domain: &Constraints) {
+        self.item(kind::DOMAIN, |item| {
+            item.property("failure-policy", domain.failure_policy);
+            item.list("master", &domain.masters);
+            if domain.autostart {
+                item.property("autostart", "yes");
+            }
+        });
+        match domain.cpus {
+            Some(CpuDemand::Vcpus(count)) => self.item(kind::VCPUS, |item| item.units(count.into())),
+            Some(CpuDemand::Cores(count)) => self.item(kind::CORES, |item| item.units(count.into())),
+            None => {}
+        }
+        if let Some(memory) = domain.memory {
+            self.item(kind::MEMORY, |item| item.units(memory.0));
+        }
+        for (variable, value) in &domain.variables {
+            self.item(kind::VARIABLE, |item| {
+                item.property("name", variable);
+                item.property("value", value);
+            });
+        }
+        domain.vnets.iter().for_each(|vnet| self.vnet(vnet));
+        let console = &domain.console;
+        if *console != Default::default() {
+            self.item(kind::CONSOLE, |item| {
+                item.optional("service_name", console.service.as_ref());
+                item.optional("group", console.group.as_ref());
+                item.optional("port", console.port);
+            });
+        }
+    }
+
+    fn vnet(&mut self, vnet: &VirtualNic) {
+        self.item(kind::VNET, |item| {
+            item.element("rasd:Address", "", vnet.mac);
+            item.property("vnet_name", &vnet.name);
+            item.property("service_name", &vnet.switch);
+            item.list("alt-mac-addrs", &vnet.alt_macs);
+            item.optional("pvid", vnet.vlans.pvid);
+            item.list("vid", &vnet.vlans.vids);
+            item.optional("mtu", vnet.mtu);
+            item.property("id", vnet.id);
+            item.optional("maxbw", vnet.maxbw.map(|rate| rate.bits()));
+            if vnet.linkprop == LinkProp::PhysState {
+                item.property("linkprop", "phys-state");
+            }
+        });
+    }
+
+    fn switch(&mut self, name: &Name, switch: &Switch) {
+        self.item(kind::SWITCH, |item| {
+            switch.mac.iter().for_each(|mac| item.element("rasd:Address", "", mac));
+            item.property("service_name", name);
+            item.property("ldom", &switch.service);
+            item.optional("net-dev", switch.net_dev.as_ref());
+            item.property("mtu", switch.mtu);
+            item.property("default-vlan-id", switch.default_vlan);
+            item.property("pvid", switch.pvid);
+            item.list("vid", &switch.vids);
+        });
+    }
+}

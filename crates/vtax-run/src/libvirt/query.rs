@@ -1,0 +1,48 @@
+//! Asks libvirt for one domain.
+
+use super::{
+    error::LibvirtError,
+    virsh::{Question, Virsh, VirshRefusal},
+    xml::{self, Described},
+};
+
+pub(crate) struct DomainQuery<'a> {
+    pub(crate) virsh: &'a dyn Virsh,
+    pub(crate) name: &'a str,
+}
+
+impl DomainQuery<'_> {
+    pub(crate) fn described(&self) -> Result<Described, LibvirtError> {
+        let text = self.virsh.ask(Question::Xml(self.name)).map_err(|refusal| self.refused(refusal))?;
+        let domain = || self.name.to_owned();
+        let described = xml::read(&text).map_err(|source| LibvirtError::Xml { domain: domain(), source })?;
+        match described.record.name == self.name {
+            true => Ok(described),
+            false => Err(LibvirtError::NoName { domain: domain(), name: described.record.name.to_string() }),
+        }
+    }
+
+    /// The error of a question that virsh refused. That libvirt doesn't know the domain is an answer too.
+    fn refused(&self, refusal: VirshRefusal) -> LibvirtError {
+        if !matches!(&refusal, VirshRefusal::Said(text) if text.contains("failed to get domain")) {
+            return LibvirtError::refused(self.name, refusal);
+        }
+        match self.virsh.ask(Question::Names) {
+            Ok(names) => {
+                let names = names.lines().filter(|name| !name.is_empty()).map(str::to_owned).collect();
+                LibvirtError::NoDomain { domain: self.name.to_owned(), names }
+            }
+            Err(refusal) => LibvirtError::refused(self.name, refusal),
+        }
+    }
+
+    pub(crate) fn check_state(&self) -> Result<(), LibvirtError> {
+        let state = self.virsh.ask(Question::State(self.name));
+        let state = state.map_err(|refusal| LibvirtError::refused(self.name, refusal))?.trim().to_owned();
+        // Some versions of libvirt say `idle` of a domain that runs and does nothing just now.
+        match ["running", "idle"].contains(&state.as_str()) {
+            true => Ok(()),
+            false => Err(LibvirtError::NotRunning { domain: self.name.to_owned(), state }),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! `vtax ldm list-devices`: what domains can have, in the blocks of `ldm`.
+
+use std::fmt::Write;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use vtax_domain::{CoreOwner, HostCapacity, HostDevices, MemoryMap, MemoryOwner, MemoryUser};
+use vtax_lab::{
+    Lifetime, World,
+    facts::PciFacts,
+    io::{IoEntry, IoList},
+};
+use vtax_model::{domain::PRIMARY, topology::Name};
+
+use super::{super::host::LdmHost, layout};
+use crate::{
+    cli::answer,
+    exit::{Blamed, Exit, Stop},
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct ListDevicesArgs {
+    /// Show also what domains have
+    #[arg(short)]
+    all: bool,
+    /// Print them for programs, in fields with | between them
+    #[arg(short, conflicts_with = "json")]
+    parseable: bool,
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
+    /// Only these [default: all]
+    #[arg(value_enum)]
+    kinds: Vec<DeviceKind>,
+}
+
+/// Kinds of devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceKind {
+    /// Whole cores
+    Core,
+    /// CPUs
+    #[value(alias = "vcpu")]
+    Cpu,
+    /// Memory
+    #[value(alias = "mem")]
+    Memory,
+    /// PCI devices
+    Io,
+}
+
+impl DeviceKind {
+    const ALL: &[DeviceKind] = &[DeviceKind::Core, DeviceKind::Cpu, DeviceKind::Memory, DeviceKind::Io];
+}
+
+/// A PCI device with the domain that has it; `primary` has those that nobody else has.
+#[derive(Debug, Serialize)]
+struct OwnedDevice {
+    name: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    bound: Option<String>,
+}
+
+/// What is shown.
+#[derive(Debug, Serialize)]
+struct ShownDevices {
+    #[serde(flatten)]
+    host: HostDevices,
+    io: Vec<OwnedDevice>,
+    #[serde(skip)]
+    kinds: Vec<DeviceKind>,
+}
+
+pub(in crate::cli::ldm) fn host_devices(host: &LdmHost, args: &ListDevicesArgs) -> Result<Exit, Stop> {
+    let bound: Vec<_> = host.bound()?.into_iter().map(|bound| bound.bindings).collect();
+    let kinds = if args.kinds.is_empty() { DeviceKind::ALL } else { &args.kinds };
+    let io = if kinds.contains(&DeviceKind::Io) { io()? } else { Vec::new() };
+    let host = HostDevices::new(&HostCapacity::look(), &MemoryMap::look(), &bound);
+    let shown = ShownDevices { host, io, kinds: kinds.to_vec() }.only_free(!args.all);
+    answer(args.json, &shown, |shown| if args.parseable { shown.parseable() } else { shown.blocks() })
+}
+
+fn io() -> Result<Vec<OwnedDevice>, Stop> {
+    let facts = PciFacts::gather().or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
+    let owned = |entry: IoEntry| OwnedDevice {
+        kind: entry.kind.into(),
+        bound: Some(entry.domain).filter(|domain| !domain.is_empty() && domain != PRIMARY),
+        name: entry.name,
+    };
+    Ok(IoList::new(facts, &world).or_infrastructure()?.entries.into_iter().map(owned).collect())
+}
+
+/// A core of which nobody but shared work has the time.
+fn free(bound: Option<&Name>) -> u8 {
+    if bound.is_none() { 100 } else { 0 }
+}
+
+fn shown(bound: Option<&Name>) -> &str {
+    bound.map_or("", Name::as_str)
+}
+
+fn user(memory: &MemoryOwner) -> &str {
+    match &memory.bound {
+        MemoryUser::System => "_sys_",
+        MemoryUser::Domain(name) => name.as_str(),
+        MemoryUser::Free => "",
+    }
+}
+
+fn address(memory: &MemoryOwner) -> String {
+    memory.address.map_or("-".to_owned(), |address| format!("{address:#x}"))
+}
+
+impl ShownDevices {
+    /// Without what some domain has, if only the rest is asked for; and without the kinds that aren't asked for.
+    fn only_free(mut self, only: bool) -> ShownDevices {
+        if only {
+            self.host.cores.retain(|core| core.bound.is_none());
+            self.host.memory.retain(|memory| memory.bound == MemoryUser::Free);
+            self.io.retain(|device| device.bound.is_none());
+        }
+        if !self.has(DeviceKind::Core) && !self.has(DeviceKind::Cpu) {
+            self.host.cores.clear();
+        }
+        if !self.has(DeviceKind::Memory) {
+            self.host.memory.clear();
+        }
+        self
+    }
+
+    fn has(&self, kind: DeviceKind) -> bool {
+        self.kinds.contains(&kind)
+    }
+
+    fn blocks(&self) -> String {
+        let mut text = String::new();
+        for kind in DeviceKind::ALL.iter().filter(|kind| self.has(**kind)) {
+            match kind {
+                DeviceKind::Core => {
+                    row(&mut text, "CORE", [("ID", 6), ("%FREE", 7), ("CPUSET", 24), ("BOUND", 0)]);
+                    self.host.cores.iter().for_each(|core| core_row(&mut text, core));
+                }
+                DeviceKind::Cpu => {
+                    row(&mut text, "VCPU", [("PID", 7), ("%FREE", 7), ("BOUND", 0)]);
+                    for (core, cpu) in self.cpus() {
+                        let free = free(core.bound.as_ref()).to_string();
+                        row(&mut text, "", [(&cpu.to_string(), 7), (&free, 7), (shown(core.bound.as_ref()), 0)]);
+                    }
+                }
+                DeviceKind::Memory => {
+                    row(&mut text, "MEMORY", [("PA", 20), ("SIZE", 15), ("BOUND", 0)]);
+                    for memory in &self.host.memory {
+                        let size = layout::memory(memory.size);
+                        row(&mut text, "", [(&address(memory), 20), (&size, 15), (user(memory), 0)]);
+                    }
+                }
+                DeviceKind::Io => {
+                    row(&mut text, "IO", [("DEVICE", 41), ("TYPE", 6), ("BOUND", 0)]);
+                    for device in &self.io {
+                        let bound = device.bound.as_deref().unwrap_or_default();
+                        row(&mut text, "", [(&device.name, 41), (device.kind, 6), (bound, 0)]);
+                    }
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn parseable(&self) -> String {
+        let mut text = layout::parseable_head();
+        for core in self.host.cores.iter().filter(|_| self.has(DeviceKind::Core)) {
+            let (free, bound) = (free(core.bound.as_ref()), shown(core.bound.as_ref()));
+            let _ = writeln!(text, "CORE|id={}|free={free}|cpuset={}|bound={bound}", core.id, cpuset(core));
+        }
+        for (core, cpu) in self.cpus().filter(|_| self.has(DeviceKind::Cpu)) {
+            let (free, bound) = (free(core.bound.as_ref()), shown(core.bound.as_ref()));
+            let _ = writeln!(text, "VCPU|pid={cpu}|free={free}|bound={bound}");
+        }
+        for memory in &self.host.memory {
+            let address = memory.address.map(|address| format!("{address:#x}")).unwrap_or_default();
+            let _ = writeln!(text, "MEMORY|pa={address}|size={}|bound={}", memory.size.0, user(memory));
+        }
+        for device in &self.io {
+            let bound = device.bound.as_deref().unwrap_or_default();
+            let _ = writeln!(text, "IO|dev={}|type={}|bound={bound}", device.name, device.kind);
+        }
+        text
+    }
+
+    fn cpus(&self) -> impl Iterator<Item = (&CoreOwner, u32)> {
+        self.host.cores.iter().flat_map(|core| core.cpus.iter().map(move |cpu| (core, *cpu)))
+    }
+}
+
+fn core_row(text: &mut String, core: &CoreOwner) {
+    let free = free(core.bound.as_ref()).to_string();
+    let set = format!("({})", cpuset(core));
+    row(text, "", [(&core.id.to_string(), 6), (&free, 7), (&set, 24), (shown(core.bound.as_ref()), 0)]);
+}
+
+fn cpuset(core: &CoreOwner) -> String {
+    core.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A line of a block, below its name if it is the first one.
+fn row<const N: usize>(text: &mut String, name: &str, cells: [(&str, usize); N]) {
+    if !name.is_empty() {
+        let _ = writeln!(text, "{name}");
+    }
+    let line: String = cells.iter().map(|(cell, width)| format!("{cell:<width$} ")).collect();
+    let _ = writeln!(text, "    {}", line.trim_end());
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::units::ByteSize;
+
+    use super::*;
+
+    fn devices(kinds: &[DeviceKind]) -> ShownDevices {
+        let name = |text: &str| -> Name { text.parse().expect("a name") };
+        let core =
+            |id, cpus: [u32; 2], bound: Option<&str>| CoreOwner { id, cpus: cpus.into(), bound: bound.map(name) };
+        let memory = |address, mib: u64, bound| MemoryOwner { address, size: ByteSize(mib << 20), bound };
+        let device = |name: &str, kind, bound: Option<&str>| OwnedDevice {
+            name: name.to_owned(),
+            kind,
+            bound: bound.map(str::to_owned),
+        };
+        ShownDevices {
+            host: HostDevices {
+                cores: vec![core(0, [0, 4], Some("primary")), core(1, [1, 5], None), core(2, [2, 6], Some("mars"))],
+                memory: vec![
+                    memory(Some(0x100_0000), 512, MemoryUser::System),
+                    memory(None, 7680, MemoryUser::Domain(name("primary"))),
+                    memory(None, 8192, MemoryUser::Domain(name("mars"))),
+                    memory(None, 1024, MemoryUser::Free),
+                ],
+            },
+            io: vec![device("pci_0", "BUS", None), device("/SYS/MB/NET0/IOVNET.PF0.VF0", "VF", Some("mars"))],
+            kinds: kinds.to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_blocks_are_those_of_ldm() {
+        insta::assert_snapshot!(devices(DeviceKind::ALL).only_free(false).blocks());
+        let head = devices(&[DeviceKind::Memory]).only_free(false).blocks();
+        let head = head.lines().nth(1).expect("a head");
+        assert_eq!(["PA", "SIZE", "BOUND"].map(|it| head.find(it)), [Some(4), Some(25), Some(41)]);
+    }
+
+    #[test]
+    fn only_what_is_free_is_shown_unless_all_is_asked_for() {
+        insta::assert_snapshot!(devices(DeviceKind::ALL).only_free(true).blocks());
+        let memory = devices(&[DeviceKind::Memory]).only_free(true);
+        assert_eq!(
+            memory.blocks(),
+            "MEMORY\n    PA                   SIZE            BOUND\n    -                    1G\n\n"
+        );
+    }
+
+    #[test]
+    fn programs_get_a_line_for_each() {
+        insta::assert_snapshot!(devices(DeviceKind::ALL).only_free(false).parseable());
+    }
+}
