@@ -128,6 +128,9 @@ fn a_domain_is_bound_runs_and_goes() {
     assert_eq!((&mars["state"], &mars["console"]["port"]), (&"bound".into(), &5000.into()));
     assert_eq!(host.qemus().len(), 1);
     assert!(host.links().contains("vnet2.0") && host.links().contains("vsw0"), "{}", host.links());
+    let devices: Value = serde_json::from_str(&host.ldm("list-devices -a --json memory")).expect("JSON");
+    let of_mars = devices["memory"].as_array().expect("a list").iter().find(|it| it["bound"] == "mars");
+    assert_eq!(of_mars.map(|it| &it["size"]), Some(&(128 << 20).into()), "{devices}");
     assert!(host.refused("remove-domain mars").contains("only an inactive domain can be removed"));
     assert!(host.refused("remove-vsw vsw0").contains("has the vnet net0 of mars"));
 

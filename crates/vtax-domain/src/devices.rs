@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use vtax_model::{domain::PRIMARY, topology::Name, units::ByteSize};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What a domain can have, and who has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostDevices {
     /// The cores, in their order.
     pub cores: Vec<CoreOwner>,
@@ -21,7 +21,7 @@ pub struct HostDevices {
 }
 
 /// A core with the domain that has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CoreOwner {
     /// Its number.
     pub id: usize,
@@ -32,7 +32,7 @@ pub struct CoreOwner {
 }
 
 /// A piece of memory with its owner.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MemoryOwner {
     /// Where it begins. Linux gives domains pages from anywhere, so what they have has no address.
     pub address: Option<u64>,
@@ -43,8 +43,8 @@ pub struct MemoryOwner {
 }
 
 /// Who has a piece of memory.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(into = "Option<String>")]
 pub enum MemoryUser {
     /// The kernel has taken it for itself when it booted.
     System,
@@ -52,6 +52,17 @@ pub enum MemoryUser {
     Domain(Name),
     /// Nobody: a domain can have it.
     Free,
+}
+
+/// As lists show it: `_sys_`, a domain, or nothing.
+impl From<MemoryUser> for Option<String> {
+    fn from(user: MemoryUser) -> Option<String> {
+        match user {
+            MemoryUser::System => Some("_sys_".to_owned()),
+            MemoryUser::Domain(name) => Some(name.to_string()),
+            MemoryUser::Free => None,
+        }
+    }
 }
 
 /// The machine's memory as `/proc/iomem` shows it to root.

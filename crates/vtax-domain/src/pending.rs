@@ -17,16 +17,18 @@ impl BoundDomain {
     pub fn constraints_now(&self, all: &Configuration) -> Constraints {
         let was = &self.bindings.constraints;
         let Ok(wanted) = all.domain(self.name()) else { return was.clone() };
+        let is_live = self.state() == DomainState::Active;
+        let now = |was, wanted, launched| vnet_now(is_live, was, wanted, launched, all);
         let vnets = was.vnets.iter().enumerate().map(|(place, vnet)| {
             let launched = self.guest.as_ref().and_then(|guest| guest.launch.nics.get(place));
-            self.vnet_now(vnet.clone(), wanted.vnet(&vnet.name), launched, all)
+            now(vnet.clone(), wanted.vnet(&vnet.name), launched)
         });
         let plugged = self.plugged.iter().filter_map(|plugged| {
             let vnet = wanted.vnet(&plugged.nic.vnet)?;
             let mac: Mac = plugged.launch.mac.to_string().parse().ok()?;
             let carrier = self.carriers.iter().find(|carrier| carrier.tap == plugged.nic.tap)?;
             let started_with = VirtualNic { mac, linkprop: carrier.linkprop, ..vnet.clone() };
-            Some(self.vnet_now(started_with, Some(vnet), Some(&plugged.launch), all))
+            Some(now(started_with, Some(vnet), Some(&plugged.launch)))
         });
         Constraints {
             vnets: in_order_of(wanted, vnets.chain(plugged).collect()),
@@ -36,28 +38,28 @@ impl BoundDomain {
             ..was.clone()
         }
     }
+}
 
-    fn vnet_now(
-        &self,
-        was: VirtualNic,
-        wanted: Option<&VirtualNic>,
-        launched: Option<&NicLaunch>,
-        all: &Configuration,
-    ) -> VirtualNic {
-        let Some(wanted) = wanted else { return was };
-        let is_live = self.state() == DomainState::Active;
-        let (alt_macs, vlans) = match is_live {
-            true => (wanted.alt_macs.clone(), wanted.vlans.clone()),
-            false => (was.alt_macs.clone(), was.vlans.clone()),
-        };
-        // The MTU of its switch may have changed, which the domain learns at its boot.
-        let mtu = match (launched.and_then(|nic| nic.host_mtu), all.switch(&wanted.switch)) {
-            (Some(mtu), Ok(switch)) if mtu == wanted.mtu_on(switch) => wanted.mtu,
-            (Some(mtu), _) => Some(mtu),
-            (None, _) => was.mtu,
-        };
-        VirtualNic { alt_macs, vlans, mtu, ..was }
-    }
+/// A vnet of a domain, which runs if `is_live`, and was started with this.
+fn vnet_now(
+    is_live: bool,
+    was: VirtualNic,
+    wanted: Option<&VirtualNic>,
+    launched: Option<&NicLaunch>,
+    all: &Configuration,
+) -> VirtualNic {
+    let Some(wanted) = wanted else { return was };
+    let (alt_macs, vlans) = match is_live {
+        true => (wanted.alt_macs.clone(), wanted.vlans.clone()),
+        false => (was.alt_macs.clone(), was.vlans.clone()),
+    };
+    // The MTU of its switch may have changed, which the domain learns at its boot.
+    let mtu = match (launched.and_then(|nic| nic.host_mtu), all.switch(&wanted.switch)) {
+        (Some(mtu), Ok(switch)) if mtu == wanted.mtu_on(switch) => wanted.mtu,
+        (Some(mtu), _) => Some(mtu),
+        (None, _) => was.mtu,
+    };
+    VirtualNic { alt_macs, vlans, mtu, ..was }
 }
 
 /// As the configuration has them, so that only a real difference is one.
@@ -65,4 +67,68 @@ fn in_order_of(wanted: &Constraints, mut vnets: Vec<VirtualNic>) -> Vec<VirtualN
     let place = |name: &Name| wanted.vnets.iter().position(|vnet| vnet.name == *name).unwrap_or(usize::MAX);
     vnets.sort_by_key(|vnet| place(&vnet.name));
     vnets
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_guest::launch::NicKind;
+    use vtax_model::{
+        domain::{AltMac, NewSwitch, NewVnet, PRIMARY, SwitchChange, VnetChange},
+        units::Mtu,
+    };
+    use vtax_sys::netlink::MacAddr;
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().expect("a name")
+    }
+
+    fn mtu(bytes: i64) -> Option<Mtu> {
+        Mtu::try_from(bytes).ok()
+    }
+
+    /// A vnet as a domain was bound with it, and the configuration after a change of it and of its switch.
+    fn changed(change: VnetChange, of_switch: SwitchChange) -> (VirtualNic, Configuration) {
+        let mut all = Configuration::new("sun");
+        let new = NewSwitch {
+            name: name("vsw0"),
+            service: name(PRIMARY),
+            default_vlan: None,
+            change: SwitchChange::default(),
+        };
+        all.add_switch(new).expect("it is new");
+        all.add_domain(&name("mars")).expect("it is new");
+        let new =
+            NewVnet { name: name("net0"), switch: name("vsw0"), domain: name("mars"), change: VnetChange::default() };
+        all.add_vnet(new).expect("it is new");
+        let was = all.vnet(&name("mars"), &name("net0")).expect("it is there").clone();
+        all.set_vnet(&name("mars"), &name("net0"), change).expect("possible");
+        all.set_switch(&name("vsw0"), of_switch).expect("possible");
+        (was, all)
+    }
+
+    fn is_pending(is_live: bool, change: VnetChange, of_switch: SwitchChange) -> bool {
+        let (was, all) = changed(change, of_switch);
+        let wanted = all.vnet(&name("mars"), &name("net0")).expect("it is there");
+        let nic = NicLaunch::new(
+            MacAddr([2, 0, 0, 0, 0, 1]),
+            NicKind::Emulated { tap: vtax_guest::LinkName::new("t"), model: Default::default() },
+        );
+        let launched = NicLaunch { host_mtu: mtu(1500), ..nic };
+        vnet_now(is_live, was, Some(wanted), Some(&launched), &all) != *wanted
+    }
+
+    #[test]
+    fn only_what_is_not_in_force_is_pending() {
+        let none = SwitchChange::default;
+        let alt = || VnetChange { alt_macs: Some(vec![AltMac::Auto]), ..VnetChange::default() };
+        assert!(!is_pending(true, alt(), none()), "it changes at once");
+        assert!(is_pending(false, alt(), none()), "a domain that doesn't run gets it when it is started");
+        assert!(is_pending(true, VnetChange { mtu: mtu(9000), ..VnetChange::default() }, none()));
+        assert!(!is_pending(true, VnetChange { mtu: mtu(1500), ..VnetChange::default() }, none()), "it has that");
+        assert!(is_pending(true, VnetChange { id: Some(3), ..VnetChange::default() }, none()));
+        let larger = SwitchChange { mtu: mtu(9000), ..SwitchChange::default() };
+        assert!(is_pending(true, VnetChange::default(), larger), "the switch's is that of the vnet");
+    }
 }

@@ -77,8 +77,10 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     let all = host.read()?.configuration;
     let bound = host.bound()?;
     let rows = rows(&all, &bound, &HostCapacity::look(), &args.domains)?;
-    let now: NowByDomain = bound.iter().map(|bound| (bound.name().clone(), bound.constraints_now(&all))).collect();
+    let now =
+        || -> NowByDomain { bound.iter().map(|bound| (bound.name().clone(), bound.constraints_now(&all))).collect() };
     if args.json {
+        let now = now();
         let listed = rows.into_iter().map(|row| {
             let constraints = all.domain(&row.name).or_infrastructure()?;
             let now = now.get(&row.name);
@@ -94,8 +96,8 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     print(&match (resources, args.parseable) {
         ([], false) => layout::domains(&rows),
         ([], true) => layout::parseable_domains(&rows),
-        (resources, false) => resources::blocks(&rows, &all, &now, resources, args.long),
-        (resources, true) => resources::parseable(&rows, &all, &now, resources),
+        (resources, false) => resources::blocks(&rows, &all, &now(), resources, args.long),
+        (resources, true) => resources::parseable(&rows, &all, &now(), resources),
     })?;
     Ok(Exit::Done)
 }

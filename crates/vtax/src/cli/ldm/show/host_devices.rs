@@ -101,12 +101,8 @@ fn shown(bound: Option<&Name>) -> &str {
     bound.map_or("", Name::as_str)
 }
 
-fn user(memory: &MemoryOwner) -> &str {
-    match &memory.bound {
-        MemoryUser::System => "_sys_",
-        MemoryUser::Domain(name) => name.as_str(),
-        MemoryUser::Free => "",
-    }
+fn user(memory: &MemoryOwner) -> String {
+    Option::<String>::from(memory.bound.clone()).unwrap_or_default()
 }
 
 fn address(memory: &MemoryOwner) -> String {
@@ -153,7 +149,7 @@ impl ShownDevices {
                     row(&mut text, "MEMORY", [("PA", 20), ("SIZE", 15), ("BOUND", 0)]);
                     for memory in &self.host.memory {
                         let size = layout::memory(memory.size);
-                        row(&mut text, "", [(&address(memory), 20), (&size, 15), (user(memory), 0)]);
+                        row(&mut text, "", [(&address(memory), 20), (&size, 15), (&user(memory), 0)]);
                     }
                 }
                 DeviceKind::Io => {
