@@ -128,6 +128,17 @@ fn refusals(host: &Host<'_>) {
     told("--from zone:t-ldm-p/peer --to ldm:mars", "no-address", &["--to-address"]);
     told("--to ldm:mars --to-device eth0", "option-not-for-this", &["ldm:mars/net0"]);
     told("--to zone:t-ldm-p/peer", "option-not-for-this", &["--in t-ldm-p/sut"]);
+    for words in ["create earth", "set-vcpu 1 earth", "set-memory 128m earth", "add-vnet net0 vsw0 earth"] {
+        host.ldm(words);
+    }
+    // A disk with a boot record that boots nothing.
+    let mut disk = vec![0; 1 << 20];
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    fs::write(host.bench.path().join("earth.raw"), disk).expect("a file of the test");
+    host.ldm(&format!("set-variable image={} earth", host.bench.path().join("earth.raw").display()));
+    host.ldm("bind earth");
+    host.ldm("start earth");
+    told("--to ldm:earth", "no-domain-agent", &["vtax-agent --port", "ssh:root@"]);
     // One pair that can be measured and one that can't.
     told("--to ldm:mars --to ldm:pluto", "domain-state", &["pluto is bound"]);
     let elsewhere = host.bench.refused(&["measure", "--in", "t-ldm-p/mars", "--to", "ldm:mars"]);

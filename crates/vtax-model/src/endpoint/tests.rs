@@ -35,6 +35,21 @@ fn a_logical_domain_is_of_this_machine_or_of_a_host_of_a_lab() {
 }
 
 #[test]
+fn a_domain_without_a_host_is_of_the_one_that_is_named() {
+    let host: LabHost = "rack/sut".parse().expect("a host");
+    let placed = |text: &str| {
+        let mut control: Control = text.parse().expect("an end");
+        (control.place_in(&host), control.to_string())
+    };
+    assert_eq!(placed("ldm:mars/net0"), (true, "ldm:rack/sut/mars/net0".to_owned()));
+    assert_eq!(placed("ldm:rack/peer/mars"), (false, "ldm:rack/peer/mars".to_owned()));
+    assert_eq!(placed("local"), (false, "local".to_owned()));
+    for text in ["", "rack", "rack/", "/sut", "rack/sut/mars", "Rack/sut"] {
+        assert!(text.parse::<LabHost>().is_err(), "{text}");
+    }
+}
+
+#[test]
 fn a_libvirt_domain_has_whatever_name_it_has() {
     let read = |text: &str| match text.parse::<Control>() {
         Ok(Control::Libvirt { user, domain }) => Ok((user, domain)),

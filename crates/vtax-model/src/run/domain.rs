@@ -152,6 +152,36 @@ mod tests {
     }
 
     #[test]
+    fn another_start_of_a_domain_is_the_same_and_another_binding_is_not() {
+        let of = |change: &str, json: &str| -> DomainRecord {
+            let nic = r#"{"name":"net0","type":"vnet","queues":1,"mac":"a","mtu":1500,"vlan":1,"source":"vsw0","target":"t1"}"#;
+            let whole = format!(
+                r#"{{"keeper":"ldm","within":"rack/sut","name":"mars","accel":"tcg","machine":"","vcpus":1,"memory":1024,"nic":{nic}}}"#
+            );
+            assert!(whole.contains(change), "{change}");
+            serde_json::from_str(&whole.replace(change, json)).expect("a record")
+        };
+        let mars = of("", "");
+        assert!(mars.is_same_as(&of(r#""t1""#, r#""t2""#)));
+        let others = [
+            (r#""vsw0""#, r#""vsw1""#),
+            (r#""net0""#, r#""net1""#),
+            (r#""mac":"a""#, r#""mac":"b""#),
+            ("1500", "9000"),
+            (r#""vlan":1"#, r#""vlan":2"#),
+            (r#""queues":1"#, r#""queues":1,"maxbw":"100M""#),
+            (r#""vcpus":1"#, r#""vcpus":2"#),
+            (r#""rack/sut""#, r#""rack/peer""#),
+            (r#""keeper":"ldm""#, r#""keeper":"libvirt""#),
+        ];
+        for (change, json) in others {
+            assert!(!mars.is_same_as(&of(change, json)), "{json}");
+        }
+        let text = serde_json::to_string(&mars).expect("JSON");
+        assert_eq!(serde_json::from_str::<DomainRecord>(&text).expect("its own"), mars);
+    }
+
+    #[test]
     fn a_row_calls_a_nic_by_its_name_or_not() {
         let backend = Some(Flavour::Backend(Backend::Vhost));
         let nic = DomainNic { method: Some(IoMethod::Paravirtual), backend, ..DomainNic::default() };

@@ -95,3 +95,21 @@ fn gso_does_not_shorten_datagrams_silently() {
     asked.sizes.message = Some(ByteSize(512));
     assert_eq!(asked.shortened(way(65_535)), None);
 }
+
+#[test]
+fn nics_are_rows_that_are_compared_with_the_first() {
+    let by_nic = |nic: &str| {
+        let control: Control = format!("ldm:mars/{nic}").parse().expect("an end");
+        let method = Some(format!("nic:{nic}").parse().expect("a row"));
+        Endpoint { method, ..Endpoint::new(End::Responder, control) }
+    };
+    let mut asked = asked("tcp-rr");
+    asked.endpoints = vec![by_nic("net1"), by_nic("net0"), Endpoint::new(End::Initiator, Control::Local)];
+    let study = study(&asked, 1500, false);
+    assert_eq!(study.rows.iter().map(ToString::to_string).collect::<Vec<_>>(), ["nic:net1", "nic:net0"]);
+    assert_eq!((study.baseline.to_string(), study.cells.len()), ("nic:net1".to_owned(), 2));
+    assert_eq!(study.title.raw(), "TCP RR, local to ldm:mars/net1, ldm:mars/net0");
+    asked.engines = vec![Engine::Blocking, Engine::Epoll];
+    let refused = asked.check().expect_err("two kinds of rows").to_string();
+    assert!(refused.contains("--engine epoll") && refused.contains("nic:net1"), "{refused}");
+}
