@@ -427,6 +427,13 @@ fn consoles_are_reached_by_telnet() {
     let script = bench.path().join("telnet.exp");
     fs::write(&script, include_str!("consoles.exp")).expect("a file of the test");
     let script = script.to_str().expect("text");
+    // The service looks twice a second who is bound. Until it knows both, the group has no menu.
+    let menu = || {
+        let words = "sleep 1 | busybox nc 127.0.0.1 5000";
+        let output = bench.vtax(&["lab", "exec", "t-ldm-c", "sut", "--", "sh", "-c", words]);
+        String::from_utf8_lossy(&output.stdout).contains("h, l, c{id}, n{name}, q:")
+    };
+    wait_until("the group has a menu", menu);
     // A bound domain that isn't started answers already.
     bench.printed(&["lab", "exec", "t-ldm-c", "sut", "--", "expect", script, "5000", "jupiter"]);
     host.ldm("start pluto");
