@@ -320,8 +320,8 @@ fn a_vnet_follows_the_carrier_of_its_switch() {
     wait_until("mars sees none at both", || !has_carrier(&following) && !has_carrier("eth2"));
 }
 
-/// A vtax that is killed at any call that changes something, with what `words` asks for. The next command finds a domain
-/// in one of the states, and what is `left` of it can be taken back.
+/// Runs `vtax ldm` with these words again and again, and kills it each time before a later call that changes something.
+/// The next command has to find mars in one of the two states, and must be able to take back what mars has.
 fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], prepare: impl Fn()) {
     let mut at = 1;
     loop {

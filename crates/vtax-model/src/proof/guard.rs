@@ -31,8 +31,8 @@ pub enum Guard {
     Losses,
 }
 
-/// The share of lost packets that every sample has at least, for the guard. A path that loses nothing as it is would otherwise break the
-/// guard with its first retransmit. A step may double it, so it breaks the guard with more than 1 %.
+/// A sample with a smaller share of lost packets counts as if it had this share. Otherwise a step would break the guard with
+/// the first retransmit on a path that loses nothing. A step may double the share, so more than 1 % breaks the guard.
 const FEW_LOSSES: f64 = 0.005;
 
 /// A guard of one test.
