@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use vtax_guest::{launch::Launch, process::Qemu};
 use vtax_journal::{Batch, BatchId, BatchState, JournalState, Snapshot};
 use vtax_model::{domain::DomainState, topology::Name};
-use vtax_sys::{clock::boottime_ns, cpu::program_times, process::ProcessId};
+use vtax_sys::{clock::boottime_ns, cpu::program_times, pci::PciAddress, process::ProcessId};
 
 use crate::{
-    bindings::{Bindings, BoundNic},
+    bindings::{Bindings, BoundDevice, BoundNic},
     error::BindError,
     step::DomainStep,
 };
@@ -31,6 +31,18 @@ pub struct BoundDomain {
     pub(crate) started: Option<Started>,
     /// The virtual NICs that were plugged in while it ran.
     pub(crate) plugged: Vec<PluggedNic>,
+    /// The PCI devices that were plugged in while it ran.
+    pub(crate) plugged_devices: Vec<PluggedDevice>,
+}
+
+/// A PCI device that was plugged into a running domain.
+#[derive(Debug, Clone)]
+pub(crate) struct PluggedDevice {
+    /// Its name in `list-io`.
+    pub(crate) name: String,
+    pub(crate) device: PciAddress,
+    pub(crate) port: u32,
+    pub(crate) batch: BatchId,
 }
 
 /// A virtual NIC that was plugged into a running domain.
@@ -63,6 +75,10 @@ impl BoundDomain {
         let mut bindings: Bindings = serde_json::from_value(about).ok()?;
         let plugged = plugged(&snapshot);
         bindings.nics.extend(plugged.iter().map(|plugged| plugged.nic.clone()));
+        let plugged_devices = plugged_devices(&snapshot);
+        let bound =
+            |plugged: &PluggedDevice| BoundDevice { name: plugged.name.clone(), functions: vec![plugged.device] };
+        bindings.devices.extend(plugged_devices.iter().map(bound));
         let guest = snapshot.batches().rev().filter(|batch| batch.state() != BatchState::Undone).find_map(|batch| {
             batch.records.iter().find_map(|record| match &record.step {
                 DomainStep::StartGuest { launch, .. } => {
@@ -75,7 +91,7 @@ impl BoundDomain {
         });
         let started = Started::read(&directory.join(bindings.domain.as_str()));
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
-        Some(BoundDomain { bindings, is_abandoned, guest, started, plugged })
+        Some(BoundDomain { bindings, is_abandoned, guest, started, plugged, plugged_devices })
     }
 
     /// Its name.
@@ -133,6 +149,19 @@ fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedNic> {
             _ => None,
         })?;
         (batch.state() != BatchState::Undone).then_some(PluggedNic { nic, port, batch: batch.id })
+    };
+    snapshot.batches().filter_map(of_batch).collect()
+}
+
+fn plugged_devices(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedDevice> {
+    let of_batch = |batch: Batch<'_, DomainStep>| {
+        let there = batch.state() != BatchState::Undone;
+        batch.records.iter().filter(|_| there).find_map(|record| match &record.step {
+            DomainStep::PlugDevice { port, name, device, .. } => {
+                Some(PluggedDevice { name: name.clone(), device: *device, port: *port, batch: batch.id })
+            }
+            _ => None,
+        })
     };
     snapshot.batches().filter_map(of_batch).collect()
 }

@@ -1,14 +1,15 @@
-//! Changes of the virtual NICs of domains that are bound or run.
+//! Changes of the virtual NICs and virtual functions of domains that are bound or run.
 
-use vtax_journal::Journal;
+use vtax_journal::{BatchId, Journal};
 use vtax_model::{
-    domain::{Configuration, DomainState, VirtualNic},
+    domain::{Configuration, DeviceKind, DomainDevice, DomainState, VirtualNic},
     guest::Backend,
     topology::Name,
 };
 
 use crate::{
-    bound::BoundDomain,
+    bound::{BoundDomain, RecordedGuest},
+    devices::{self, HostIo},
     domains::Domains,
     error::BindError,
     plan::{self, SPARE_PORTS},
@@ -48,14 +49,64 @@ impl Domains {
         }
     }
 
+    /// Gives a domain the device as the configuration has it now, or takes it away. Only virtual functions come and go while
+    /// it runs.
+    pub fn follow_device(
+        &self,
+        domain: &Name,
+        device: &str,
+        was: &Configuration,
+        now: &Configuration,
+    ) -> Result<ChangeEffect, BindError> {
+        let of = |all: &Configuration| {
+            let found = all.domain(domain).ok()?.io.iter().find(|found| found.name == device);
+            found.cloned()
+        };
+        let (was, now) = (of(was), of(now));
+        if let (None, Some(new)) = (&was, &now) {
+            devices::check(self.world(), domain, new)?;
+        }
+        let Some(bound) = self.find(domain)? else { return Ok(ChangeEffect::Now) };
+        if bound.state() != DomainState::Active {
+            return Ok(ChangeEffect::AtBoot);
+        }
+        match (was, now) {
+            (None, Some(new)) if new.kind == DeviceKind::Vf => self.plug_device(&bound, &new),
+            (Some(_), None) => self.unplug_device(&bound, device),
+            (was, now) if was == now => Ok(ChangeEffect::Now),
+            _ => Ok(ChangeEffect::AtBoot),
+        }
+    }
+
+    fn plug_device(&self, bound: &BoundDomain, new: &DomainDevice) -> Result<ChangeEffect, BindError> {
+        let Some(port) = free_port(bound) else { return Ok(ChangeEffect::AtBoot) };
+        let Some(RecordedGuest { launch, process: Some(process) }) = bound.guest.clone() else {
+            return Ok(ChangeEffect::AtBoot);
+        };
+        let host = HostIo::look(self.world())?;
+        let mut steps = host.steps(bound.name(), new)?;
+        for device in host.functions(bound.name(), new)? {
+            let (launch, process, name) = (Box::new(launch.clone()), process.to_string(), new.name.clone());
+            steps.push(DomainStep::PlugDevice { launch, process, port, name, device });
+        }
+        self.extend(bound.name(), steps)
+    }
+
+    /// One that the domain was started with stays until it boots again.
+    fn unplug_device(&self, bound: &BoundDomain, name: &str) -> Result<ChangeEffect, BindError> {
+        match bound.plugged_devices.iter().find(|plugged| plugged.name == name) {
+            Some(plugged) => self.undo_plugged(bound.name(), plugged.batch),
+            None => Ok(ChangeEffect::AtBoot),
+        }
+    }
+
     fn plug(
         &self,
         bound: &BoundDomain,
         vnet: &VirtualNic,
         configuration: &Configuration,
     ) -> Result<ChangeEffect, BindError> {
-        let taken = |port: &u32| bound.plugged.iter().any(|plugged| plugged.port == *port);
-        let Some(port) = (0..SPARE_PORTS).find(|port| !taken(port)) else { return Ok(ChangeEffect::AtBoot) };
+        let Some(port) = free_port(bound) else { return Ok(ChangeEffect::AtBoot) };
         let Some(guest) = bound.guest.clone() else { return Ok(ChangeEffect::AtBoot) };
         let Some(process) = guest.process else { return Ok(ChangeEffect::AtBoot) };
         self.realize(&vnet.switch, configuration)?;
@@ -71,9 +122,21 @@ impl Domains {
             port,
             nic: Box::new(launch),
         });
-        let mut journal = Journal::<DomainStep>::open(&self.journals(), bound.name().as_str())?;
+        self.extend(bound.name(), steps)
+    }
+
+    /// Takes more steps for a domain, and none of them if one fails.
+    fn extend(&self, domain: &Name, steps: Vec<DomainStep>) -> Result<ChangeEffect, BindError> {
+        let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
         let plugged = journal.execute(steps, &mut DomainSite::open()?);
-        plugged.map_err(|error| BindError::Build { object: bound.name().clone(), error: Box::new(error) })?;
+        plugged.map_err(|error| BindError::Build { object: domain.clone(), error: Box::new(error) })?;
+        journal.keep()?;
+        Ok(ChangeEffect::Now)
+    }
+
+    fn undo_plugged(&self, domain: &Name, batch: BatchId) -> Result<ChangeEffect, BindError> {
+        let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
+        journal.undo_batch(batch, &mut DomainSite::open()?).map_err(Box::new)?;
         journal.keep()?;
         Ok(ChangeEffect::Now)
     }
@@ -83,10 +146,7 @@ impl Domains {
         let Some(plugged) = bound.plugged.iter().find(|plugged| plugged.nic.vnet == *vnet) else {
             return Ok(ChangeEffect::AtBoot);
         };
-        let mut journal = Journal::<DomainStep>::open(&self.journals(), bound.name().as_str())?;
-        journal.undo_batch(plugged.batch, &mut DomainSite::open()?).map_err(Box::new)?;
-        journal.keep()?;
-        Ok(ChangeEffect::Now)
+        self.undo_plugged(bound.name(), plugged.batch)
     }
 
     /// VLANs and further addresses change at once, and the MTU on the host. The domain itself sees another address, MTU or
@@ -118,6 +178,13 @@ impl Domains {
         let live = VirtualNic { alt_macs: new.alt_macs.clone(), vlans: new.vlans.clone(), ..was.clone() };
         Ok(if live == *new { ChangeEffect::Now } else { ChangeEffect::AtBoot })
     }
+}
+
+/// An empty slot.
+fn free_port(bound: &BoundDomain) -> Option<u32> {
+    let nics = bound.plugged.iter().map(|plugged| plugged.port);
+    let taken: Vec<u32> = nics.chain(bound.plugged_devices.iter().map(|plugged| plugged.port)).collect();
+    (0..SPARE_PORTS).find(|port| !taken.contains(port))
 }
 
 /// What serves the rings of its other NICs.

@@ -9,6 +9,7 @@ mod bindings;
 mod bound;
 mod capacity;
 mod clean;
+mod devices;
 mod domains;
 mod error;
 mod hot_plug;
@@ -22,7 +23,7 @@ mod supervisor;
 mod switch;
 mod switches;
 
-pub use bindings::{Bindings, BoundConsole, BoundNic};
+pub use bindings::{Bindings, BoundConsole, BoundDevice, BoundNic};
 pub use bound::BoundDomain;
 pub use capacity::HostCapacity;
 pub use domains::{Domains, StopMode};

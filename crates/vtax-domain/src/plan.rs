@@ -16,7 +16,7 @@ use vtax_model::{
 use vtax_sys::netlink::MacAddr;
 
 use crate::{
-    bindings::{Bindings, BoundConsole, BoundNic},
+    bindings::{Bindings, BoundConsole, BoundDevice, BoundNic},
     capacity::HostCapacity,
     error::BindError,
     step::{DomainStep, PortVlanSet},
@@ -39,6 +39,8 @@ pub(crate) struct BindRequest<'a> {
     pub(crate) others: &'a [Bindings],
     /// What the domain itself has already, if it is bound anew.
     pub(crate) own: Option<&'a Bindings>,
+    /// The PCI devices that it is to have, as they are found on this machine.
+    pub(crate) devices: Vec<BoundDevice>,
     /// Ports of the host on which somebody else listens.
     pub(crate) is_free: &'a dyn Fn(u16) -> bool,
 }
@@ -75,6 +77,7 @@ pub(crate) fn bindings(request: &BindRequest<'_>) -> Result<Bindings, BindError>
         cpus,
         memory,
         nics: nics.collect(),
+        devices: request.devices.clone(),
         console: console(request, constraints)?,
     })
 }
@@ -135,6 +138,9 @@ pub(crate) fn launch(
 ) -> Result<Launch, BindError> {
     let GuestEngine { qemu, accel, backend, boot, directory } = engine;
     let nics = bindings.constraints.vnets.iter().zip(&bindings.nics);
+    // What was plugged in while it ran is no part of what it is started with.
+    let is_own = |device: &&BoundDevice| bindings.constraints.io.iter().any(|own| own.name == device.name);
+    let devices = bindings.devices.iter().filter(is_own);
     let nics = nics.map(|(vnet, bound)| Ok(nic(vnet, bound, configuration.switch(&vnet.switch)?, backend)));
     Ok(Launch {
         name: bindings.domain.clone(),
@@ -147,7 +153,7 @@ pub(crate) fn launch(
         node: None,
         boot,
         nics: nics.collect::<Result<_, BindError>>()?,
-        devices: Vec::new(),
+        devices: devices.flat_map(|device| device.functions.iter().copied()).collect(),
         server: None,
         seed: None,
         spare_ports: SPARE_PORTS,

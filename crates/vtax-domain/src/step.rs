@@ -3,15 +3,17 @@
 use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
+use vtax_change::pci::VfSettings;
 use vtax_guest::{
     launch::{Launch, NicLaunch},
     threads::GuestPins,
 };
 use vtax_journal::{Step, Undone};
+use vtax_lab::io::{DeviceClaim, DeviceClaims};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu, vf::Vlan};
-use vtax_sys::netlink::Tbf;
+use vtax_sys::{netlink::Tbf, pci::PciAddress};
 
-use crate::{error::BindError, site::DomainSite};
+use crate::{devices, error::BindError, site::DomainSite};
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +62,19 @@ pub(crate) enum DomainStep {
         port: u32,
         nic: Box<NicLaunch>,
     },
+    /// Claims a PCI function, sets it, and gives it to vfio-pci.
+    AssignFunction { claims: DeviceClaims, claim: Box<DeviceClaim>, set: VfSettings },
+    /// Plugs a PCI function, which vfio-pci has, into a domain that runs.
+    PlugDevice {
+        launch: Box<Launch>,
+        /// QEMU's process.
+        process: String,
+        /// The empty slot that it gets.
+        port: u32,
+        /// The name of the device in `list-io`.
+        name: String,
+        device: PciAddress,
+    },
     /// Starts QEMU with its CPUs stopped, and pins its threads.
     StartGuest {
         launch: Box<Launch>,
@@ -105,6 +120,10 @@ impl Step for DomainStep {
             }
             DomainStep::LimitTap { tap, through, mark, limit } => site.limit(tap, through, mark, limit),
             DomainStep::PlugNic { launch, process, port, nic } => site.plug(launch, process, *port, nic),
+            DomainStep::AssignFunction { claims, claim, set } => devices::assign(claims, claim, set),
+            DomainStep::PlugDevice { launch, process, port, device, .. } => {
+                devices::plug(launch, process, *port, *device)
+            }
             DomainStep::StartGuest { launch, pins } => site.start_guest(launch, pins),
         }
     }
@@ -123,6 +142,10 @@ impl Step for DomainStep {
             }
             DomainStep::LimitTap { tap, through, mark, .. } => site.remove_limit(tap, through, mark, receipt),
             DomainStep::PlugNic { launch, process, port, .. } => site.unplug(launch, process, *port),
+            DomainStep::AssignFunction { claims, claim, .. } => devices::give_back(claims, claim),
+            DomainStep::PlugDevice { launch, process, port, device, .. } => {
+                devices::unplug(launch, process, *port, *device)
+            }
             DomainStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
         }
     }
@@ -137,6 +160,10 @@ impl fmt::Display for DomainStep {
             DomainStep::CreateTap { link, switch, mtu, .. } => write!(f, "tap {link}, port of {switch}, mtu {mtu}"),
             DomainStep::LimitTap { tap, limit, .. } => write!(f, "limit of {tap}: {}", limit.rate),
             DomainStep::PlugNic { launch, port, .. } => write!(f, "NIC in slot {port} of {}", launch.name),
+            DomainStep::AssignFunction { claim, .. } => write!(f, "{} for {}", claim.device, claim.owner),
+            DomainStep::PlugDevice { launch, port, device, .. } => {
+                write!(f, "{device} in slot {port} of {}", launch.name)
+            }
             DomainStep::StartGuest { launch, .. } => write!(f, "QEMU of {}", launch.name),
         }
     }

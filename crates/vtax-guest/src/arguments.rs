@@ -385,6 +385,6 @@ fn pci(device: &str) -> String {
 }
 
 /// It has no boot ROM: only a BIOS that looks for a disk on the network would run one.
-fn assigned(device: pci::PciAddress) -> DeviceOptions {
+pub(super) fn assigned(device: pci::PciAddress) -> DeviceOptions {
     DeviceOptions::new("vfio-pci").with("host", device.to_string()).with("rombar", 0)
 }

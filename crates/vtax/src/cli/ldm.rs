@@ -1,5 +1,6 @@
 //! `vtax ldm`.
 
+mod assign;
 mod configure;
 mod host;
 mod layout;
@@ -46,6 +47,8 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ConfigureVerb::AddVnet(Words { words }) => configure::add_vnet(host, &words),
         ConfigureVerb::SetVnet(Words { words }) => configure::set_vnet(host, &words),
         ConfigureVerb::RemoveVnet { vnet, domain } => configure::remove_vnet(host, &vnet, &domain),
+        ConfigureVerb::AddIo { device, domain } => assign::add_device(host, &device, &domain),
+        ConfigureVerb::RemoveIo { device, domain } => assign::remove_device(host, &device, &domain),
         ConfigureVerb::AddVcc(Words { words }) => configure::add_console_service(host, &words),
         ConfigureVerb::SetVcc(Words { words }) => configure::set_console_service(host, &words),
         ConfigureVerb::RemoveVcc { service } => configure::remove_console_service(host, &service),
@@ -77,7 +80,7 @@ fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ShowVerb::ListBindings { json, domains } => show::bindings(host, json, &domains),
         ShowVerb::ListConstraints { format, domains } => show::constraints(host, &format, &domains),
         ShowVerb::ListServices { parseable } => show::services(host, parseable),
-        ShowVerb::ListIo(args) => show::devices(&args),
+        ShowVerb::ListIo(args) => show::devices(host, &args),
         ShowVerb::ListDependencies { long } => show::dependencies(host, long),
         ShowVerb::ListVariable { domain } => show::variables(host, &domain),
         ShowVerb::ListSpconfig => show::saved(host),

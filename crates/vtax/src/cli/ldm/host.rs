@@ -168,6 +168,26 @@ impl LdmHost {
         })
     }
 
+    /// Makes a change of what devices a domain is to have, on the host too.
+    pub(super) fn edit_device(
+        &self,
+        domain: &Name,
+        device: &str,
+        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+    ) -> Result<Exit, Stop> {
+        self.edit_live(change, |domains, was, now| {
+            if domains.follow_device(domain, device, was, now)? == ChangeEffect::AtBoot {
+                tell!("{domain} gets this when it is started or boots again");
+            }
+            Ok(())
+        })
+    }
+
+    /// Whether it is a host of a lab.
+    pub(super) fn within(&self) -> Option<&LabHost> {
+        self.within.as_ref()
+    }
+
     /// Makes a change that the host follows at once. If the host refuses it, all stays as it was. For an ordinary user,
     /// who has no bound domains, only the configuration is changed.
     fn edit_live(

@@ -220,6 +220,26 @@ pub(crate) enum ConfigureVerb {
         /// Its domain
         domain: Name,
     },
+    /// Give a domain a PCI device for itself: a root complex, what is in a slot, or a virtual function
+    ///
+    /// A running domain gets a virtual function at once, anything else when it boots again. primary must have given a
+    /// root complex or a slot up before (start-reconf, rm-io). The driver of the host lets go of the device when the
+    /// domain is bound, and has it again when the domain is unbound.
+    #[command(name = "add-io")]
+    AddIo {
+        /// The device: its name in list-io, PCI address, link or MAC address
+        device: String,
+        /// The domain
+        domain: Name,
+    },
+    /// Take a PCI device from a domain; from primary, so that other domains can have it
+    #[command(name = "remove-io", visible_alias = "rm-io")]
+    RemoveIo {
+        /// The device, as for add-io
+        device: String,
+        /// The domain
+        domain: Name,
+    },
     /// Add a console service
     #[command(
         override_usage = "vtax ldm add-vcc [port-range=FIRST-LAST] SERVICE primary",
