@@ -9,9 +9,9 @@ use vtax_model::{
 
 use crate::{
     bound::{BoundDomain, RecordedGuest},
-    devices::{self, HostIo},
     domains::Domains,
     error::BindError,
+    host_io::{self, HostIo},
     plan::{self, SPARE_PORTS},
     site::DomainSite,
     step::DomainStep,
@@ -64,7 +64,7 @@ impl Domains {
         };
         let (was, now) = (of(was), of(now));
         if let (None, Some(new)) = (&was, &now) {
-            devices::check(self.world(), domain, new)?;
+            host_io::check(self.world(), domain, new)?;
         }
         let Some(bound) = self.find(domain)? else { return Ok(ChangeEffect::Now) };
         if bound.state() != DomainState::Active {
@@ -73,8 +73,12 @@ impl Domains {
         match (was, now) {
             (None, Some(new)) if new.kind == DeviceKind::Vf => self.plug_device(&bound, &new),
             (Some(_), None) => self.unplug_device(&bound, device),
-            (was, now) if was == now => Ok(ChangeEffect::Now),
-            _ => Ok(ChangeEffect::AtBoot),
+            (Some(was), Some(now)) => host_io::change(self.world(), &was, &now).map(|is_now| match is_now {
+                true => ChangeEffect::Now,
+                false => ChangeEffect::AtBoot,
+            }),
+            (None, None) => Ok(ChangeEffect::Now),
+            (None, Some(_)) => Ok(ChangeEffect::AtBoot),
         }
     }
 

@@ -12,6 +12,7 @@ mod clean;
 mod devices;
 mod domains;
 mod error;
+mod host_io;
 mod hot_plug;
 mod plan;
 mod row;
@@ -30,5 +31,8 @@ pub use domains::{Domains, StopMode};
 pub use error::BindError;
 pub use hot_plug::ChangeEffect;
 pub use row::{ConsolePlace, DomainFlags, DomainRow, RunningSystem};
-pub use store::{BadConfigName, ConfigName, DomainStore, DomainStoreError, EditError, LockedStore, StoredState};
+pub use store::{
+    BadConfigName, ConfigName, DelayedReconfiguration, DomainStore, DomainStoreError, EditError, LockedStore,
+    PrimaryChange, StoredState,
+};
 pub use supervisor::Supervisor;

@@ -120,9 +120,11 @@ impl Step for DomainStep {
             }
             DomainStep::LimitTap { tap, through, mark, limit } => site.limit(tap, through, mark, limit),
             DomainStep::PlugNic { launch, process, port, nic } => site.plug(launch, process, *port, nic),
-            DomainStep::AssignFunction { claims, claim, set } => devices::assign(claims, claim, set),
+            DomainStep::AssignFunction { claims, claim, set } => {
+                devices::assign(claims, claim, set).map(|()| StepReceipt::default())
+            }
             DomainStep::PlugDevice { launch, process, port, device, .. } => {
-                devices::plug(launch, process, *port, *device)
+                devices::plug(launch, process, *port, *device).map(|()| StepReceipt::default())
             }
             DomainStep::StartGuest { launch, pins } => site.start_guest(launch, pins),
         }

@@ -25,7 +25,7 @@ pub use self::{
     configuration::Configuration,
     console::{ConsoleService, PortRange, VirtualConsole},
     dependencies::{DependencyKind, DomainDependency},
-    device::{DeviceKind, DeviceOwner, DomainDevice, FunctionSettings, HostDevices, contains},
+    device::{DeviceKind, DeviceOwner, DomainDevice, FunctionChange, FunctionSettings, HostDevices, contains},
     error::DomainError,
     switch::{NewSwitch, Switch, SwitchChange},
     vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},

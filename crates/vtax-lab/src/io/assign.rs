@@ -20,7 +20,7 @@ pub struct AssignableDevice {
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AssignError {
-    #[error("there is no device `{name}`{near}; vtax ldm list-io shows them all")]
+    #[error("there is no device `{name}`; {near}vtax ldm list-io shows them all")]
     #[diagnostic(code("no-such-device"))]
     Unknown { name: String, near: String },
     #[error(transparent)]
@@ -33,13 +33,13 @@ pub enum AssignError {
         "{name} is a physical function, which no domain gets alone; name {endpoint} for the whole device, or a virtual \
          function (vtax ldm create-vf {name})"
     )]
-    #[diagnostic(code("not-assignable"))]
+    #[diagnostic(code("device-not-assignable"))]
     Physical { name: String, endpoint: String },
     #[error("{name} is no {wanted}; vtax ldm list-io shows the type of each device")]
-    #[diagnostic(code("not-assignable"))]
+    #[diagnostic(code("device-not-assignable"))]
     OtherKind { name: String, wanted: &'static str },
     #[error("nothing is in {name}; choose an occupied slot (STATUS OCC in vtax ldm list-io)")]
-    #[diagnostic(code("not-assignable"))]
+    #[diagnostic(code("device-not-assignable"))]
     Empty { name: String },
     #[error("{name} must stay with primary: {device}: {why}")]
     #[diagnostic(code("device-kept"))]
@@ -122,9 +122,8 @@ impl IoList {
             return AssignError::NotMade { physical: physical.to_owned(), function: function.to_owned() };
         }
         let near = nearest(name, self.entries.iter().map(|entry| entry.name.as_str()));
-        let near = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
-        // One question is enough.
-        AssignError::Unknown { name: name.to_owned(), near: near.trim_end_matches(';').to_owned() }
+        let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
+        AssignError::Unknown { name: name.to_owned(), near }
     }
 
     /// Checks that the host can spare a device now, and that VFIO can hand it to this domain, which may have it already.

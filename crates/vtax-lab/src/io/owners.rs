@@ -49,9 +49,14 @@ impl Owners {
             }
         }
         for claim in DeviceClaims::of(world).all()? {
-            owners.0.insert(claim.device, FunctionOwner { lab: None, domain: claim.owner, at: None });
+            owners.claim(claim.device, claim.owner);
         }
         Ok(owners)
+    }
+
+    /// A logical domain has the device.
+    pub(super) fn claim(&mut self, device: PciAddress, domain: Name) {
+        self.0.insert(device, FunctionOwner { lab: None, domain, at: None });
     }
 
     /// The later step counts: a NIC belongs to the host before a guest gets it.

@@ -87,15 +87,29 @@ fn physical(function: &str) -> &str {
     function.rsplit_once('.').map_or(function, |(physical, _)| physical)
 }
 
+/// What is to be changed of a virtual function: only what is present.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as of `FunctionSettings`")]
+pub struct FunctionChange {
+    pub mac_addr: Option<Mac>,
+    /// `Some(None)` takes the VLAN away.
+    pub pvid: Option<Option<Vlan>>,
+    pub mtu: Option<Mtu>,
+}
+
 impl FunctionSettings {
-    /// What is given in `change` counts, and the rest stays.
-    #[must_use]
-    pub fn changed_by(self, change: FunctionSettings) -> FunctionSettings {
+    fn changed_by(self, change: FunctionChange) -> FunctionSettings {
         FunctionSettings {
             mac_addr: change.mac_addr.or(self.mac_addr),
-            pvid: change.pvid.or(self.pvid),
+            pvid: change.pvid.unwrap_or(self.pvid),
             mtu: change.mtu.or(self.mtu),
         }
+    }
+}
+
+impl From<FunctionSettings> for FunctionChange {
+    fn from(settings: FunctionSettings) -> FunctionChange {
+        FunctionChange { mac_addr: settings.mac_addr, pvid: Some(settings.pvid), mtu: settings.mtu }
     }
 }
 
@@ -215,7 +229,7 @@ impl Configuration {
     }
 
     /// Sets a virtual function, whoever has it.
-    pub fn set_function(&mut self, name: &str, change: FunctionSettings) -> Result<(), DomainError> {
+    pub fn set_function(&mut self, name: &str, change: FunctionChange) -> Result<(), DomainError> {
         let owner = match self.owner_of(name) {
             DeviceOwner::Domain(domain) => Some(domain.clone()),
             _ => None,
@@ -242,7 +256,7 @@ impl Configuration {
     pub(super) fn rebuild_devices(&mut self, from: &HostDevices) -> Result<(), DomainError> {
         from.released.iter().try_for_each(|name| self.release_device(name))?;
         from.iov.iter().try_for_each(|(bus, on)| self.set_iov(bus, *on))?;
-        from.functions.iter().try_for_each(|(name, settings)| self.set_function(name, *settings))
+        from.functions.iter().try_for_each(|(name, settings)| self.set_function(name, (*settings).into()))
     }
 
     pub(super) fn rebuild_device(&mut self, domain: &Name, device: &DomainDevice) -> Result<(), DomainError> {

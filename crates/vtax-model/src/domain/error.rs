@@ -74,6 +74,26 @@ pub enum DomainError {
     #[error("{name} is below {bus}, which has iov=off; first: vtax ldm set-io iov=on {bus}")]
     #[diagnostic(code("iov"))]
     IovOff { name: String, bus: String },
+    #[error(
+        "primary is in a delayed reconfiguration already; change it, or end that (apply-reconf, cancel-reconf primary)"
+    )]
+    #[diagnostic(code("delayed-reconfiguration"))]
+    Reconfiguring,
+    #[error("primary is in no delayed reconfiguration; begin one first: vtax ldm start-reconf primary")]
+    #[diagnostic(code("delayed-reconfiguration"))]
+    NotReconfiguring,
+    #[error(
+        "primary is in a delayed reconfiguration, and no other domain can be changed before it ends; reboot the host, or \
+         vtax ldm apply-reconf, or vtax ldm cancel-reconf primary"
+    )]
+    #[diagnostic(code("delayed-reconfiguration"))]
+    OthersWait,
+    #[error(
+        "Delayed reconfiguration of LDom {domain} is not permitted: only primary waits for a reboot; change {domain} as it \
+         is, and it has that when it boots again"
+    )]
+    #[diagnostic(code("delayed-reconfiguration"))]
+    OnlyPrimary { domain: Name },
     #[error("{bus} has iov={iov} already; there is nothing to do")]
     #[diagnostic(code("iov"))]
     IovThere { bus: String, iov: &'static str },

@@ -5,6 +5,7 @@ mod configure;
 mod host;
 mod layout;
 mod lifecycle;
+mod reconf;
 mod show;
 mod verbs;
 mod vntsd;
@@ -19,7 +20,6 @@ use self::{
     host::LdmHost,
     verbs::{ConfigureVerb, LdmVerb, LifecycleVerb, ShowVerb, Words},
 };
-use super::io;
 use crate::exit::{Exit, Stop};
 
 pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
@@ -49,6 +49,10 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ConfigureVerb::RemoveVnet { vnet, domain } => configure::remove_vnet(host, &vnet, &domain),
         ConfigureVerb::AddIo { device, domain } => assign::add_device(host, &device, &domain),
         ConfigureVerb::RemoveIo { device, domain } => assign::remove_device(host, &device, &domain),
+        ConfigureVerb::SetIo(Words { words }) => assign::set_device(host, &words),
+        ConfigureVerb::StartReconf { domain } => reconf::start(host, &domain),
+        ConfigureVerb::CancelReconf { domain } => reconf::cancel(host, &domain),
+        ConfigureVerb::ApplyReconf => reconf::apply(host),
         ConfigureVerb::AddVcc(Words { words }) => configure::add_console_service(host, &words),
         ConfigureVerb::SetVcc(Words { words }) => configure::set_console_service(host, &words),
         ConfigureVerb::RemoveVcc { service } => configure::remove_console_service(host, &service),
@@ -67,8 +71,8 @@ fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
         LifecycleVerb::Start { domains } => lifecycle::start(host, &domains),
         LifecycleVerb::Stop { force, domains } => lifecycle::stop(host, &domains, force),
         LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),
-        LifecycleVerb::CreateVf(args) => io::create(&args),
-        LifecycleVerb::DestroyVf(args) => io::destroy(&args),
+        LifecycleVerb::CreateVf(args) => assign::create_functions(host, &args),
+        LifecycleVerb::DestroyVf(args) => assign::destroy_functions(host, &args),
         LifecycleVerb::Supervise { domain } => lifecycle::supervise(host, &domain),
         LifecycleVerb::Release => lifecycle::release(host),
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use miette::miette;
-use vtax_domain::ConfigName;
+use vtax_domain::{ConfigName, StoredState};
 use vtax_model::{
     domain::{
         AltMac, Configuration, CpuDemand, DomainError, FailurePolicy, LinkProp, NewSwitch, NewVnet, PortRange,
@@ -234,10 +234,15 @@ pub(super) fn set_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop>
     }
     let locked = host.lock()?;
     let mut state = locked.read(host.id()).or_infrastructure()?;
+    no_pending(&state)?;
     state.configuration = locked.read_saved(host.id(), name).or_input()?;
     state.current = Some(name.clone()).filter(|name| !name.is_factory_default());
     locked.write(&state).or_infrastructure()?;
     Ok(Exit::Done)
+}
+
+fn no_pending(state: &StoredState) -> Result<(), Stop> {
+    if state.pending.is_some() { Err(Stop::input(DomainError::Reconfiguring)) } else { Ok(()) }
 }
 
 /// Adds the domains and services of a file to a configuration that has none yet.
@@ -253,6 +258,7 @@ pub(super) fn init_system(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
     })?;
     let locked = host.lock()?;
     let mut state = locked.read(host.id()).or_infrastructure()?;
+    no_pending(&state)?;
     if state.configuration != Configuration::new(host.id()) {
         return Err(Stop::input(miette!(
             code = "not-factory-default",

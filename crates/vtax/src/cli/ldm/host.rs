@@ -15,10 +15,21 @@ use vtax_model::{
 use vtax_run::{Locations, labs};
 use vtax_sys::userns;
 
-use crate::exit::{Blamed, Exit, Stop};
+use crate::{
+    exit::{Blamed, Exit, Stop},
+    terminal::print,
+};
 
 /// Set where the network namespace is that of the host that is meant.
 const INSIDE: &str = "VTAX_LDM_INSIDE";
+
+/// What is said of a change that waits for the host's next boot.
+const NOTICE: &str = "\
+------------------------------------------------------------------------------
+Notice: The primary domain is in the process of a delayed reconfiguration.
+Any changes made to the primary domain will only take effect after it reboots.
+------------------------------------------------------------------------------
+";
 
 /// The folder of the run-time files of domains.
 const DOMAINS: &str = "domains";
@@ -134,14 +145,12 @@ impl LdmHost {
     }
 
     /// Makes a change of the configuration, and keeps it.
-    pub(super) fn edit(
-        &self,
-        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
-    ) -> Result<Configuration, Stop> {
-        self.lock()?.edit(&self.id, change).map_err(|error| match error {
+    pub(super) fn edit(&self, change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>) -> Result<(), Stop> {
+        let state = self.lock()?.edit(&self.id, change).map_err(|error| match error {
             EditError::Domain(error) => Stop::input(error),
             EditError::Store(error) => Stop::infrastructure(error),
-        })
+        })?;
+        if state.pending.is_some() { print(NOTICE) } else { Ok(()) }
     }
 
     /// Makes a change of a switch, on the host too.
@@ -176,14 +185,22 @@ impl LdmHost {
         change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
     ) -> Result<Exit, Stop> {
         self.edit_live(change, |domains, was, now| {
-            if domains.follow_device(domain, device, was, now)? == ChangeEffect::AtBoot {
-                tell!("{domain} gets this when it is started or boots again");
+            let keeps = now.domain(domain)?.io.iter().all(|own| own.name != device);
+            match domains.follow_device(domain, device, was, now)? {
+                ChangeEffect::AtBoot if keeps => tell!("{domain} keeps {device} until it is started or boots again"),
+                ChangeEffect::AtBoot => tell!("{domain} gets this when it is started or boots again"),
+                ChangeEffect::Now => {}
             }
             Ok(())
         })
     }
 
-    /// Whether it is a host of a lab.
+    /// Whether this user can have bound domains.
+    pub(super) fn has_domains(&self) -> bool {
+        is_root()
+    }
+
+    /// The host of a lab, if it is one.
     pub(super) fn within(&self) -> Option<&LabHost> {
         self.within.as_ref()
     }
@@ -199,7 +216,12 @@ impl LdmHost {
         let locked = self.lock()?;
         let mut state = locked.read(&self.id).or_infrastructure()?;
         let was = state.configuration.clone();
-        change(&mut state.configuration).or_input()?;
+        state.change(change).or_input()?;
+        if state.pending.is_some() {
+            locked.write(&state).or_infrastructure()?;
+            print(NOTICE)?;
+            return Ok(Exit::Done);
+        }
         if let Some(domains) = domains {
             follow(&domains, &was, &state.configuration).map_err(blamed)?;
         }

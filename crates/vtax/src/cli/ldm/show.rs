@@ -8,7 +8,7 @@ use std::fmt::Write;
 use clap::Args;
 use serde::Serialize;
 use vtax_domain::{
-    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem,
+    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem, StoredState,
 };
 use vtax_model::{
     domain::{Configuration, Constraints, DomainState, PRIMARY},
@@ -62,8 +62,9 @@ struct Listed<'a> {
 }
 
 pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
-    let all = host.read()?.configuration;
-    let rows = rows(&all, &host.bound()?, &HostCapacity::look(), &args.domains)?;
+    let StoredState { configuration: all, pending, .. } = host.read()?;
+    let mut rows = rows(&all, &host.bound()?, &HostCapacity::look(), &args.domains)?;
+    rows.iter_mut().filter(|row| row.flags.control).for_each(|row| row.flags.delayed = pending.is_some());
     if args.json {
         let listed = rows.into_iter().map(|row| {
             let constraints = all.domain(&row.name).or_infrastructure()?;
@@ -110,7 +111,7 @@ fn primary(all: &Configuration, bound: &[BoundDomain], host: &HostCapacity) -> D
     DomainRow {
         name: PRIMARY.parse().expect("a name"),
         state: DomainState::Active,
-        flags: DomainFlags { running: Some(RunningSystem::Normal), control: true, service },
+        flags: DomainFlags { running: Some(RunningSystem::Normal), delayed: false, control: true, service },
         console: Some(ConsolePlace::Uart),
         vcpus: host.cpus().len().saturating_sub(cpus) as u32,
         memory: ByteSize(host.memory.0.saturating_sub(memory)),

@@ -240,6 +240,33 @@ pub(crate) enum ConfigureVerb {
         /// The domain
         domain: Name,
     },
+    /// Say for a root complex whether domains may have what is below it, or set a virtual function
+    ///
+    /// iov is of a root complex, and waits for the host's next boot (start-reconf). The other properties are of a virtual
+    /// function. Its VLAN changes at once, its address when its domain boots again. The NIC keeps the function to both. mtu is
+    /// what its domain should use: only that sets it.
+    #[command(
+        override_usage = "vtax ldm set-io iov=on|off BUS\n       vtax ldm set-io [mac-addr=MAC] [pvid=[VLAN]] [mtu=BYTES] VF",
+        name = "set-io"
+    )]
+    SetIo(Words),
+    /// Begin a delayed reconfiguration: what is changed of primary waits for the host's next boot
+    ///
+    /// Until then no other domain can be changed. apply-reconf applies what needs no boot, cancel-reconf forgets all.
+    #[command(name = "start-reconf", visible_alias = "start-reconfig")]
+    StartReconf {
+        /// primary
+        domain: Name,
+    },
+    /// Forget what is pending in the delayed reconfiguration
+    #[command(name = "cancel-reconf", visible_alias = "cancel-reconfig")]
+    CancelReconf {
+        /// primary
+        domain: Name,
+    },
+    /// Apply what is pending as far as it needs no boot of the host, and say what does
+    #[command(name = "apply-reconf")]
+    ApplyReconf,
     /// Add a console service
     #[command(
         override_usage = "vtax ldm add-vcc [port-range=FIRST-LAST] SERVICE primary",
