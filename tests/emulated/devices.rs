@@ -73,10 +73,24 @@ pub(crate) fn function(server: &Server) {
     domain.ldm("stop mars");
     domain.start();
     assert_eq!(domain.nics(), "igbvf virtio_net");
+    // It goes at once, too. It comes again, and is there when mars starts as it was bound.
+    domain.ldm(&format!("rm-io {vf} mars"));
+    assert_eq!(domain.nics(), "virtio_net");
+    server.assert_as(&made);
+    domain.ldm(&format!("add-io {vf} mars"));
     domain.ldm("stop mars");
+    domain.start();
+    assert_eq!(domain.nics(), "igbvf virtio_net");
+    domain.ldm(&format!("rm-io {vf} mars"));
+    domain.ldm("stop mars");
+    // A function without its physical one is of no use.
+    domain.ldm(&format!("add-io {vf} mars"));
+    server.shell(&format!("ip link set {near} down"));
+    assert!(domain.refused("start mars").contains(&format!("first: ip link set {near} up")));
+    server.shell(&format!("ip link set {near} up"));
+    domain.ldm(&format!("rm-io {vf} mars"));
     domain.ldm("unbind mars");
     server.assert_as(&made);
-    domain.ldm(&format!("rm-io {vf} mars"));
     domain.ldm(&format!("destroy-vf {NEAR_NAME}"));
     domain.ldm("rm-vnet admin-net mars");
     domain.ldm("remove-vsw admin-vsw");
@@ -113,7 +127,9 @@ pub(crate) fn root_domain(server: &Server) {
     assert_eq!(domain.ldm("rm-io pci_1 primary"), NOTICE);
     assert_eq!(domain.ldm("set-io iov=on pci_0"), NOTICE);
     assert!(domain.refused("set-io iov=on pci_0").contains("pci_0 has iov=on already"));
-    assert!(domain.refused("create venus").contains("no other domain can be changed"));
+    for words in ["create venus", "add-io pci_1 mars"] {
+        assert!(domain.refused(words).contains("no other domain can be changed"), "{words}");
+    }
     let flags = |listed: &str| listed.lines().nth(1).map(|line| line[28..34].to_owned());
     assert_eq!(flags(&domain.ldm("list")).as_deref(), Some("-ndcv-"));
     assert_eq!([owner("pci_0"), owner("pci_1")], [has("primary", ""), has("primary", "")]);

@@ -38,6 +38,9 @@ pub struct BoundDevice {
     pub name: String,
     /// The functions that it is made of, by their addresses at this boot.
     pub functions: Vec<PciAddress>,
+    /// The slot for plugging that it is in, if it can be pulled out while the domain runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u32>,
 }
 
 /// The host's end of a virtual NIC.

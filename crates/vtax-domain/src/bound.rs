@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use vtax_guest::{launch::Launch, process::Qemu};
 use vtax_journal::{Batch, BatchId, BatchState, JournalState, Snapshot};
 use vtax_model::{domain::DomainState, topology::Name};
-use vtax_sys::{clock::boottime_ns, cpu::program_times, pci::PciAddress, process::ProcessId};
+use vtax_sys::{clock::boottime_ns, cpu::program_times, process::ProcessId};
 
 use crate::{
     bindings::{Bindings, BoundDevice, BoundNic},
@@ -33,6 +33,8 @@ pub struct BoundDomain {
     pub(crate) plugged: Vec<PluggedNic>,
     /// The PCI devices that were plugged in while it ran.
     pub(crate) plugged_devices: Vec<PluggedDevice>,
+    /// Whether PCI devices have come or gone since it was bound.
+    pub(crate) devices_moved: bool,
 }
 
 /// A PCI device that was plugged into a running domain.
@@ -40,8 +42,6 @@ pub struct BoundDomain {
 pub(crate) struct PluggedDevice {
     /// Its name in `list-io`.
     pub(crate) name: String,
-    pub(crate) device: PciAddress,
-    pub(crate) port: u32,
     pub(crate) batch: BatchId,
 }
 
@@ -76,9 +76,7 @@ impl BoundDomain {
         let plugged = plugged(&snapshot);
         bindings.nics.extend(plugged.iter().map(|plugged| plugged.nic.clone()));
         let plugged_devices = plugged_devices(&snapshot);
-        let bound =
-            |plugged: &PluggedDevice| BoundDevice { name: plugged.name.clone(), functions: vec![plugged.device] };
-        bindings.devices.extend(plugged_devices.iter().map(bound));
+        let devices_moved = follow_devices(&mut bindings.devices, &snapshot);
         let guest = snapshot.batches().rev().filter(|batch| batch.state() != BatchState::Undone).find_map(|batch| {
             batch.records.iter().find_map(|record| match &record.step {
                 DomainStep::StartGuest { launch, .. } => {
@@ -91,7 +89,7 @@ impl BoundDomain {
         });
         let started = Started::read(&directory.join(bindings.domain.as_str()));
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
-        Some(BoundDomain { bindings, is_abandoned, guest, started, plugged, plugged_devices })
+        Some(BoundDomain { bindings, is_abandoned, guest, started, plugged, plugged_devices, devices_moved })
     }
 
     /// Its name.
@@ -157,13 +155,29 @@ fn plugged_devices(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedDevice> {
     let of_batch = |batch: Batch<'_, DomainStep>| {
         let there = batch.state() != BatchState::Undone;
         batch.records.iter().filter(|_| there).find_map(|record| match &record.step {
-            DomainStep::PlugDevice { port, name, device, .. } => {
-                Some(PluggedDevice { name: name.clone(), device: *device, port: *port, batch: batch.id })
-            }
+            DomainStep::PlugDevice { name, .. } => Some(PluggedDevice { name: name.clone(), batch: batch.id }),
             _ => None,
         })
     };
     snapshot.batches().filter_map(of_batch).collect()
+}
+
+/// What has come to a domain's devices and gone from them since it was bound, in this order. Returns whether there was
+/// anything.
+fn follow_devices(devices: &mut Vec<BoundDevice>, snapshot: &Snapshot<DomainStep>) -> bool {
+    let mut moved = false;
+    let batches = snapshot.batches().filter(|batch| batch.state() != BatchState::Undone);
+    for record in batches.flat_map(|batch| batch.records) {
+        match &record.step {
+            DomainStep::PlugDevice { name, device, port, .. } => {
+                devices.push(BoundDevice { name: name.clone(), functions: vec![*device], port: Some(*port) });
+            }
+            DomainStep::ReturnFunction { name, .. } => devices.retain(|device| device.name != *name),
+            _ => continue,
+        }
+        moved = true;
+    }
+    moved
 }
 
 impl Started {

@@ -254,6 +254,10 @@ impl Domains {
             return Err(BindError::State { domain: domain.clone(), state: DomainState::Active, remedy });
         }
         let is_changed = configuration.domain(domain)? != &bound.bindings.constraints;
+        if is_changed {
+            // Who starts it can mend what can't be had. A domain that boots again has to go on with what it has.
+            self.plan(domain, configuration, agent)?;
+        }
         if bound.qemu().is_none() || is_changed {
             // It has ended by itself while nobody watched it, or is to have something else than it has.
             self.renew(domain, configuration, agent)?;
@@ -299,10 +303,9 @@ impl Domains {
 
     /// Ends the domain's QEMU, and starts another one with its CPUs stopped. It has what the domain is to have now.
     pub(crate) fn renew(&self, domain: &Name, configuration: &Configuration, agent: &Path) -> Result<(), BindError> {
-        let bindings = self.existing(domain)?.bindings;
-        if configuration.domain(domain)? != &bindings.constraints
-            && let Ok((pending, launch)) = self.plan(domain, configuration, agent)
-        {
+        let BoundDomain { bindings, devices_moved, .. } = self.existing(domain)?;
+        let is_changed = devices_moved || configuration.domain(domain)? != &bindings.constraints;
+        if is_changed && let Ok((pending, launch)) = self.plan(domain, configuration, agent) {
             // The files of its console and supervisor stay.
             Started::remove(&self.directory(domain));
             self.end_qemu(domain)?;

@@ -1,6 +1,7 @@
 //! The PCI devices of the host as domains can have them.
 
 use vtax_change::pci::{DriverState, PciChangeError, PhysicalLink, VfSettings};
+use vtax_guest::launch::Launch;
 use vtax_lab::{
     World,
     facts::{PciDevice, PciFacts},
@@ -8,17 +9,25 @@ use vtax_lab::{
     step::VfState,
 };
 use vtax_model::{
-    domain::{Constraints, DomainDevice, FunctionSettings},
+    domain::{Constraints, DeviceKind, DomainDevice, FunctionSettings},
     topology::Name,
 };
-use vtax_sys::{netlink::MacAddr, pci::PciAddress};
+use vtax_sys::{netlink::MacAddr, pci::PciAddress, process::ProcessId};
 
-use crate::{bindings::BoundDevice, error::BindError, step::DomainStep};
+use crate::{bindings::BoundDevice, error::BindError, plan::REMOVABLE, step::DomainStep};
 
 /// The PCI devices of this machine, with who has them.
 pub(crate) struct HostIo {
     list: IoList,
     claims: DeviceClaims,
+}
+
+/// How a virtual function of a NIC is to be set.
+struct FunctionSetting {
+    /// Its physical function, and its number there.
+    of: (PciAddress, u32),
+    was: VfSettings,
+    set: VfSettings,
 }
 
 impl HostIo {
@@ -29,12 +38,28 @@ impl HostIo {
 
     /// What the domain's devices are at this boot. Each of them can be had, or is the domain's already.
     pub(crate) fn devices(&self, domain: &Name, constraints: &Constraints) -> Result<Vec<BoundDevice>, BindError> {
-        let bound = |device: &DomainDevice| {
+        let mut ports = 0..REMOVABLE;
+        let mut bound = |device: &DomainDevice| {
             // What they are to be set to must be possible, too.
             let functions = self.steps(domain, device).and_then(|_| self.functions(domain, device))?;
-            Ok(BoundDevice { name: device.name.clone(), functions })
+            let port = if device.kind == DeviceKind::Vf { ports.next() } else { None };
+            Ok(BoundDevice { name: device.name.clone(), functions, port })
         };
-        constraints.io.iter().map(bound).collect()
+        constraints.io.iter().map(&mut bound).collect()
+    }
+
+    /// The step that takes a function from a domain that runs. None if the domain doesn't have it.
+    pub(crate) fn return_step(
+        &self,
+        device: PciAddress,
+        guest: (Launch, ProcessId),
+        port: u32,
+        name: &str,
+    ) -> Result<Option<DomainStep>, BindError> {
+        let (launch, process) = (Box::new(guest.0), guest.1.to_string());
+        let (name, claims) = (name.to_owned(), self.claims.clone());
+        let step = |claim| DomainStep::ReturnFunction { launch, process, port, name, claims, claim: Box::new(claim) };
+        Ok(self.claims.find(device)?.map(step))
     }
 
     /// The steps that take a device for a domain.
@@ -57,9 +82,11 @@ impl HostIo {
 
     fn step(&self, domain: &Name, function: &PciDevice, wanted: FunctionSettings) -> Result<DomainStep, BindError> {
         let driver = DriverState::from(function);
-        let (function_of, settings, set) = match function.physfn {
-            Some(physical) => self.virtual_function(function, physical, wanted)?,
-            None => (None, VfSettings::default(), VfSettings::default()),
+        let nic = function.physfn.filter(|_| function.is_nic());
+        let change = nic.map(|physical| self.virtual_function(function, physical, wanted)).transpose()?;
+        let (function_of, settings, set) = match change {
+            Some(FunctionSetting { of, was, set }) => (Some(of), was, set),
+            None => Default::default(),
         };
         // What the domain has already was otherwise before.
         let own = self.claims.find(function.device)?.filter(|claim| claim.owner == *domain);
@@ -68,23 +95,18 @@ impl HostIo {
         Ok(DomainStep::AssignFunction { claims: self.claims.clone(), claim: Box::new(claim), set })
     }
 
-    /// Where a virtual function is set, how it is set now, and what is to be set. Without a link of its physical function it
-    /// can't be set.
-    #[expect(clippy::type_complexity, reason = "three parts of one step")]
+    /// How a virtual function is to be set. Only the link of its physical function can do that.
     fn virtual_function(
         &self,
         function: &PciDevice,
         physical: PciAddress,
         wanted: FunctionSettings,
-    ) -> Result<(Option<(PciAddress, u32)>, VfSettings, VfSettings), BindError> {
+    ) -> Result<FunctionSetting, BindError> {
         let name = || function.name.clone();
         let physical = self.list.facts().device(physical);
         let link = physical.and_then(|physical| physical.netdev.as_ref());
         let (Some(physical), Some(link), Some(vf)) = (physical, link, &function.vf) else {
-            return match wanted == FunctionSettings::default() {
-                true => Ok((None, VfSettings::default(), VfSettings::default())),
-                false => Err(BindError::NoFunctionLink { function: name() }),
-            };
+            return Err(BindError::NoFunctionLink { function: name() });
         };
         if !link.up {
             return Err(BindError::PhysicalDown { function: name(), link: link.name.clone() });
@@ -94,7 +116,7 @@ impl HostIo {
             vlan: Some((wanted.pvid.map_or(0, |vlan| vlan.get()), 0)),
             ..VfSettings::default()
         };
-        Ok((Some((physical.device, vf.index)), VfSettings::found(vf), set))
+        Ok(FunctionSetting { of: (physical.device, vf.index), was: VfSettings::found(vf), set })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     domains::Domains,
     error::BindError,
     host_io::{self, HostIo},
-    plan::{self, SPARE_PORTS},
+    plan,
     site::DomainSite,
     step::DomainStep,
     switch::SwitchAbilities,
@@ -70,7 +70,10 @@ impl Domains {
         if bound.state() != DomainState::Active {
             return Ok(ChangeEffect::AtBoot);
         }
+        let has = bound.bindings.devices.iter().any(|own| own.name == device);
         match (was, now) {
+            // It was to go at the next boot, and stays.
+            (None, Some(_)) if has => Ok(ChangeEffect::Now),
             (None, Some(new)) if new.kind == DeviceKind::Vf => self.plug_device(&bound, &new),
             (Some(_), None) => self.unplug_device(&bound, device),
             (Some(was), Some(now)) => host_io::change(self.world(), &was, &now).map(|is_now| match is_now {
@@ -96,12 +99,20 @@ impl Domains {
         self.extend(bound.name(), steps)
     }
 
-    /// One that the domain was started with stays until it boots again.
+    /// Only what is in a slot for plugging can be pulled out: virtual functions. The rest stays until the domain boots again.
     fn unplug_device(&self, bound: &BoundDomain, name: &str) -> Result<ChangeEffect, BindError> {
-        match bound.plugged_devices.iter().find(|plugged| plugged.name == name) {
-            Some(plugged) => self.undo_plugged(bound.name(), plugged.batch),
-            None => Ok(ChangeEffect::AtBoot),
+        if let Some(plugged) = bound.plugged_devices.iter().find(|plugged| plugged.name == name) {
+            return self.undo_plugged(bound.name(), plugged.batch);
         }
+        let Some(found) = bound.bindings.devices.iter().find(|device| device.name == name) else {
+            return Ok(ChangeEffect::Now);
+        };
+        let (Some(port), [device]) = (found.port, found.functions.as_slice()) else { return Ok(ChangeEffect::AtBoot) };
+        let Some(RecordedGuest { launch, process: Some(process) }) = bound.guest.clone() else {
+            return Ok(ChangeEffect::AtBoot);
+        };
+        let step = HostIo::look(self.world())?.return_step(*device, (launch, process), port, name)?;
+        step.map_or(Ok(ChangeEffect::Now), |step| self.extend(bound.name(), vec![step]))
     }
 
     fn plug(
@@ -187,8 +198,9 @@ impl Domains {
 /// An empty slot.
 fn free_port(bound: &BoundDomain) -> Option<u32> {
     let nics = bound.plugged.iter().map(|plugged| plugged.port);
-    let taken: Vec<u32> = nics.chain(bound.plugged_devices.iter().map(|plugged| plugged.port)).collect();
-    (0..SPARE_PORTS).find(|port| !taken.contains(port))
+    let taken: Vec<u32> = nics.chain(bound.bindings.devices.iter().filter_map(|device| device.port)).collect();
+    let ports = bound.guest.as_ref().map_or(0, |guest| guest.launch.spare_ports);
+    (0..ports).find(|port| !taken.contains(port))
 }
 
 /// What serves the rings of its other NICs.

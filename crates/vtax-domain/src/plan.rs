@@ -27,8 +27,10 @@ use crate::{
 const CPUS_OF_PRIMARY: usize = 1;
 /// Memory that no domain can have.
 const MEMORY_OF_PRIMARY: ByteSize = ByteSize(256 << 20);
-/// NICs that can be plugged in while the domain runs.
+/// NICs and virtual functions that can be plugged in while the domain runs.
 pub(crate) const SPARE_PORTS: u32 = 4;
+/// Virtual functions that a domain is started with and that can be pulled out. The bus has room for 32 devices.
+pub(crate) const REMOVABLE: u32 = 4;
 
 /// What a plan is made from.
 pub(crate) struct BindRequest<'a> {
@@ -140,7 +142,9 @@ pub(crate) fn launch(
     let nics = bindings.constraints.vnets.iter().zip(&bindings.nics);
     // What was plugged in while it ran is no part of what it is started with.
     let is_own = |device: &&BoundDevice| bindings.constraints.io.iter().any(|own| own.name == device.name);
-    let devices = bindings.devices.iter().filter(is_own);
+    let (removable, devices): (Vec<&BoundDevice>, Vec<&BoundDevice>) =
+        bindings.devices.iter().filter(is_own).partition(|device| device.port.is_some());
+    let functions = |devices: Vec<&BoundDevice>| devices.iter().flat_map(|device| device.functions.clone()).collect();
     let nics = nics.map(|(vnet, bound)| Ok(nic(vnet, bound, configuration.switch(&vnet.switch)?, backend)));
     Ok(Launch {
         name: bindings.domain.clone(),
@@ -153,10 +157,11 @@ pub(crate) fn launch(
         node: None,
         boot,
         nics: nics.collect::<Result<_, BindError>>()?,
-        devices: devices.flat_map(|device| device.functions.iter().copied()).collect(),
+        devices: functions(devices),
         server: None,
         seed: None,
-        spare_ports: SPARE_PORTS,
+        spare_ports: SPARE_PORTS + removable.len() as u32,
+        removable: functions(removable),
         paused: true,
         has_events: true,
     })

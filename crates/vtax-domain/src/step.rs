@@ -75,6 +75,19 @@ pub(crate) enum DomainStep {
         name: String,
         device: PciAddress,
     },
+    /// Pulls a PCI function that the domain was started with out while it runs, and gives it back. Nothing of it is to be
+    /// undone: the step that took it finds it returned.
+    ReturnFunction {
+        launch: Box<Launch>,
+        /// QEMU's process.
+        process: String,
+        /// The slot that it is in.
+        port: u32,
+        /// The name of the device in `list-io`.
+        name: String,
+        claims: DeviceClaims,
+        claim: Box<DeviceClaim>,
+    },
     /// Starts QEMU with its CPUs stopped, and pins its threads.
     StartGuest {
         launch: Box<Launch>,
@@ -126,6 +139,10 @@ impl Step for DomainStep {
             DomainStep::PlugDevice { launch, process, port, device, .. } => {
                 devices::plug(launch, process, *port, *device).map(|()| StepReceipt::default())
             }
+            DomainStep::ReturnFunction { launch, process, port, claims, claim, .. } => {
+                devices::unplug(launch, process, *port, claim.device)?;
+                devices::give_back(claims, claim).map(|_| StepReceipt::default())
+            }
             DomainStep::StartGuest { launch, pins } => site.start_guest(launch, pins),
         }
     }
@@ -148,6 +165,7 @@ impl Step for DomainStep {
             DomainStep::PlugDevice { launch, process, port, device, .. } => {
                 devices::unplug(launch, process, *port, *device)
             }
+            DomainStep::ReturnFunction { .. } => Ok(Undone::AlreadyGone),
             DomainStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
         }
     }
@@ -166,6 +184,7 @@ impl fmt::Display for DomainStep {
             DomainStep::PlugDevice { launch, port, device, .. } => {
                 write!(f, "{device} in slot {port} of {}", launch.name)
             }
+            DomainStep::ReturnFunction { claim, .. } => write!(f, "{} back from {}", claim.device, claim.owner),
             DomainStep::StartGuest { launch, .. } => write!(f, "QEMU of {}", launch.name),
         }
     }

@@ -55,7 +55,7 @@ impl Limits {
     pub(super) fn of(launch: &Launch) -> Limits {
         let devices = launch.assigned().count() as u64;
         let translated = if launch.accel == Accelerator::Tcg { TRANSLATED } else { 0 };
-        let nics = (launch.nics.len() + launch.devices.len()) as u64;
+        let nics = (launch.nics.len() + launch.devices.len() + launch.removable.len()) as u64;
         let memory = launch.memory.0.saturating_add(OWN + translated + nics * DEVICE);
         Limits {
             memory: ByteSize(memory),

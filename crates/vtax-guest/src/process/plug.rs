@@ -9,7 +9,7 @@ use vtax_sys::pci::PciAddress;
 
 use super::Qemu;
 use crate::{
-    arguments::{DeviceOptions, assigned, device, netdev, netdev_id, nic_id, spare_id},
+    arguments::{DeviceOptions, device, netdev, netdev_id, nic_id, plugged, plugged_id, spare_id},
     error::GuestError,
     files::NicFiles,
     home,
@@ -55,12 +55,11 @@ impl Qemu {
         let fail = GuestError::process(&self.launch().name);
         home::admit(self.process().pid, device).map_err(fail)?;
         limits::lock_all(self.process().pid, self.launch()).map_err(GuestError::process(&self.launch().name))?;
-        let options = assigned(device).with("id", plugged_id(port)).with("bus", spare_id(port));
         let mut monitor = self.monitor(patience)?;
-        monitor.add_device_slowly(&options, patience).map_err(|error| self.explain(error))
+        monitor.add_device_slowly(&plugged(port, device), patience).map_err(|error| self.explain(error))
     }
 
-    /// Pulls out the device that was plugged into this slot. The guest's system has to let it go. `false` means that there
+    /// Pulls out the device in this slot. The guest's system has to let it go. `false` means that there
     /// is none.
     pub fn unplug_device(&mut self, port: u32, device: PciAddress, patience: Duration) -> Result<bool, GuestError> {
         let deadline = Instant::now() + patience;
@@ -82,10 +81,6 @@ impl Qemu {
 
 /// The class of QEMU's error if there is no such device.
 const NOT_FOUND: &str = "DeviceNotFound";
-
-fn plugged_id(port: u32) -> String {
-    format!("plugged{port}")
-}
 
 fn add_nic(
     monitor: &mut Monitor,

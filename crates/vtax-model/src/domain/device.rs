@@ -206,7 +206,8 @@ impl Configuration {
         Ok(())
     }
 
-    fn return_device(&mut self, name: &str) -> Result<(), DomainError> {
+    /// Gives `primary` back what it has given up.
+    pub fn return_device(&mut self, name: &str) -> Result<(), DomainError> {
         let primary: Name = PRIMARY.parse().expect("a name");
         self.check_free(name, &primary)?;
         match self.devices.released.remove(name) {
@@ -221,8 +222,8 @@ impl Configuration {
             return Err(DomainError::IovThere { bus: bus.to_owned(), iov: if on { "on" } else { "off" } });
         }
         if let Some((domain, device)) = self.all_devices().find(|(_, device)| !on && contains(bus, &device.name)) {
-            let (name, has) = (bus.to_owned(), device.name.clone());
-            return Err(DomainError::DeviceTaken { name, domain: domain.clone(), has });
+            let (bus, has) = (bus.to_owned(), device.name.clone());
+            return Err(DomainError::IovUsed { bus, domain: domain.clone(), has });
         }
         self.devices.iov.insert(bus.to_owned(), on);
         Ok(())

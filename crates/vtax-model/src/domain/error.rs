@@ -94,6 +94,9 @@ pub enum DomainError {
     )]
     #[diagnostic(code("delayed-reconfiguration"))]
     OnlyPrimary { domain: Name },
+    #[error("{bus} can't have iov=off: {domain} has {has}; first: vtax ldm rm-io {has} {domain}")]
+    #[diagnostic(code("iov"))]
+    IovUsed { bus: String, domain: Name, has: String },
     #[error("{bus} has iov={iov} already; there is nothing to do")]
     #[diagnostic(code("iov"))]
     IovThere { bus: String, iov: &'static str },

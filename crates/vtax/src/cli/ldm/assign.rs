@@ -24,15 +24,20 @@ const SET_IO: Grammar = Grammar::new("set-io", &["iov", "mac-addr", "pvid", "vid
 
 pub(super) fn add_device(host: &LdmHost, device: &str, domain: &Name) -> Result<Exit, Stop> {
     let list = look(host)?;
-    let found = list.assignable(device).or_input()?;
-    if domain.as_str() != PRIMARY {
-        let mut all = host.read()?.configuration;
-        all.add_device(domain, &found.name, found.kind).or_input()?;
-        list.check_assignable(&found, domain).or_input()?;
-    } else {
-        reconfiguring(host)?;
+    if domain.as_str() == PRIMARY {
+        // The device itself may be gone.
+        let name = match reconfiguring(host)?.devices.released.contains(device) {
+            true => device.to_owned(),
+            false => list.assignable(device).or_input()?.name,
+        };
+        return host.edit_device(domain, &name, |all| all.return_device(&name));
     }
-    host.edit_device(domain, &found.name, |all| all.add_device(domain, &found.name, found.kind))
+    let found = list.assignable(device).or_input()?;
+    let add = |all: &mut Configuration| all.add_device(domain, &found.name, found.kind);
+    // Who is to have it says more than what it is made of.
+    host.read()?.change(add).or_input()?;
+    list.check_assignable(&found, domain).or_input()?;
+    host.edit_device(domain, &found.name, add)
 }
 
 pub(super) fn remove_device(host: &LdmHost, device: &str, domain: &Name) -> Result<Exit, Stop> {
@@ -44,7 +49,7 @@ pub(super) fn remove_device(host: &LdmHost, device: &str, domain: &Name) -> Resu
                 (found.name, "root complex or slot: a virtual function goes from primary without that");
             return Err(Stop::input(AssignError::OtherKind { name, wanted }));
         }
-        // Who is to have it says more than what it is made of.
+        // As above.
         reconfiguring(host)?.remove_device(domain, &found.name).or_input()?;
         list.check_spared(&found, None).or_input()?;
         return host.edit_device(domain, &found.name, |all| all.remove_device(domain, &found.name));
