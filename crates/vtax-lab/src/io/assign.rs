@@ -1,6 +1,6 @@
 //! Which devices a logical domain can have for itself, and what it gets with each.
 
-use vtax_model::{domain::DeviceKind, spelling::nearest, topology::Name};
+use vtax_model::{domain::DeviceKind, method::Unsupported, spelling::nearest, topology::Name};
 
 use super::{IoEntry, IoKind, IoList, owners::PRIMARY};
 use crate::facts::{NoDevice, PciDevice, VFIO};
@@ -47,9 +47,12 @@ pub enum AssignError {
     #[error("{name} can't be given away: {owner} has {device}; take it from there first")]
     #[diagnostic(code("device-taken"))]
     Lent { name: String, device: String, owner: String },
-    #[error("{name} can't be given away: {device} {why}")]
+    #[error("{name} can't be given away: {why}")]
     #[diagnostic(code("no-iommu-group"))]
-    NoGroup { name: String, device: String, why: String },
+    NoVfio { name: String, why: Unsupported },
+    #[error("{name} can't be given away: {device} has no IOMMU group; choose a device in another slot")]
+    #[diagnostic(code("no-iommu-group"))]
+    NoGroup { name: String, device: String },
     #[error(
         "{name} can't be given away alone: {other} is in the IOMMU group of {device}, and the hardware doesn't keep the two \
          apart; give away what has both, or leave it"
@@ -130,18 +133,11 @@ impl IoList {
     pub fn check_assignable(&self, wanted: &AssignableDevice, domain: &Name) -> Result<(), AssignError> {
         self.check_spared(wanted, Some(domain))?;
         let name = || wanted.name.clone();
+        self.facts.for_guests().map_err(|why| AssignError::NoVfio { name: name(), why })?;
         for function in &wanted.functions {
             let device = || called(wanted, function);
             if function.group.is_none() {
-                let why = "has no IOMMU group".to_owned();
-                return Err(AssignError::NoGroup { name: name(), device: device(), why });
-            }
-            if let Err(why) = self.facts.for_guests() {
-                return Err(AssignError::NoGroup {
-                    name: name(),
-                    device: device(),
-                    why: format!("can't be lent: {why}"),
-                });
+                return Err(AssignError::NoGroup { name: name(), device: device() });
             }
             let goes = |other: &PciDevice| wanted.functions.iter().any(|it| it.device == other.device);
             if let Some(other) = self.facts.group_of(function.device).find(|other| !goes(other)) {
