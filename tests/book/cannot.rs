@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 29] = [
+const CANNOT: [(&str, &str); 33] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -30,6 +30,10 @@ const CANNOT: [(&str, &str); 29] = [
     ("vtax ldm vntsd", "serves for ever; the tests of vtax-console do"),
     ("vtax ldm create-vf", "needs a NIC that has virtual functions; tests/emulated has one"),
     ("vtax ldm destroy-vf", "the same"),
+    ("vtax ldm add-io", "needs a PCI device of this name; tests/emulated has one"),
+    ("vtax ldm rm-io", "the same"),
+    ("vtax ldm remove-io", "the same"),
+    ("vtax ldm set-io", "the same"),
     ("vtax job", "vtax starts it itself, in the emulated server"),
     ("--agent agent.sh", "tells how a benchmark was made, with a script that isn't here"),
     ("--kernel kernel", "needs a kernel for guests"),

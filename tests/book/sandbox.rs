@@ -47,6 +47,9 @@ impl Sandbox {
             if !["create", "add-domain"].contains(&words[2].as_str()) {
                 sandbox.prepare(&["ldm", "create", "pluto"]);
             }
+            if ["apply-reconf", "cancel-reconf"].contains(&words[2].as_str()) {
+                sandbox.prepare(&["ldm", "start-reconf", "primary"]);
+            }
         }
         sandbox
     }

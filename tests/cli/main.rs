@@ -45,6 +45,45 @@ fn the_studies_are_listed() {
     assert_eq!(json.as_array().map(Vec::len), Some(5));
 }
 
+/// To the letter as an article of 2014 shows it.
+#[test]
+fn a_delayed_reconfiguration_says_what_it_is_and_is_seen_in_the_list() {
+    let bench = Bench::new();
+    let ldm = |words: &str| bench.printed(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
+    let refused = |words: &str| bench.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
+    ldm("create mars");
+    assert_eq!(
+        ldm("start-reconf primary"),
+        "Initiating a delayed reconfiguration operation on the primary domain.\n\
+         All configuration changes for other domains are disabled until the primary\n\
+         domain reboots, at which time the new configuration for the primary domain\n\
+         will also take effect.\n"
+    );
+    let notice = "------------------------------------------------------------------------------\n\
+        Notice: The primary domain is in the process of a delayed reconfiguration.\n\
+        Any changes made to the primary domain will only take effect after it reboots.\n\
+        ------------------------------------------------------------------------------\n";
+    assert_eq!(ldm("set-domain failure-policy=reset primary"), notice);
+    let flags = || ldm("list -p primary").split('|').find_map(|field| field.strip_prefix("flags=").map(str::to_owned));
+    assert_eq!(flags().as_deref(), Some("-ndc--"));
+    let told = [
+        "set-vcpu 2 mars",
+        "create venus",
+        "set-spconfig factory-default",
+        "start-reconf primary",
+        "start-reconf mars",
+        "start-reconf mras",
+        "cancel-reconf mars",
+    ];
+    insta::assert_snapshot!("delayed_reconfiguration", told.map(refused).concat());
+    assert!(ldm("list-constraints --json").contains("\"mars\"") && !ldm("list-constraints --json").contains("reset"));
+    assert_eq!(ldm("apply-reconf"), "Applied: what else was changed of primary\n");
+    assert!(ldm("list-constraints --json").contains("reset"));
+    assert_eq!(flags().as_deref(), Some("-n-c--"));
+    assert!(refused("apply-reconf").contains("primary is in no delayed reconfiguration"));
+    ldm("set-vcpu 2 mars");
+}
+
 #[test]
 fn a_broken_study_is_refused_with_file_and_line() {
     let broken = |from: &str, to: &str| {

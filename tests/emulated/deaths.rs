@@ -71,16 +71,7 @@ pub(crate) fn lost(server: &Server) {
 pub(crate) fn crashes(server: &Server) {
     let step: usize = env::var("VTAX_CRASH").map_or(1, |step| step.parse().expect("a number"));
     let before = server.inventory();
-    let program = env::current_exe().expect("this test");
-    let killed = |at: usize| {
-        let told = server.shell(&format!(
-            "{KILL_AT}={at} {} {} io create-vf -n 2 {NEAR}",
-            program.display(),
-            env!("CARGO_BIN_EXE_vtax")
-        ));
-        let (ending, number) = told.trim().split_once(' ').expect("two words");
-        (ending == "killed").then_some(()).ok_or_else(|| number.parse::<usize>().expect("a number"))
-    };
+    let killed = |at: usize| killed_at(server, at, &format!("io create-vf -n 2 {NEAR}"));
     let put_back = || {
         server.printed(&["lab", "clean"]);
         // Functions whose last line was written are kept.
@@ -100,6 +91,16 @@ pub(crate) fn crashes(server: &Server) {
     put_back();
     println!("crash-create-vf: {kills} kills at {calls} calls");
     assert!(2 * kills * step >= calls, "{kills} kills of {calls}");
+}
+
+/// Kills vtax with these arguments in the server before its `at`-th call that changes something. The error is the number of
+/// all calls, if it has ended before.
+pub(crate) fn killed_at(server: &Server, at: usize, arguments: &str) -> Result<(), usize> {
+    let program = env::current_exe().expect("this test");
+    let vtax = env!("CARGO_BIN_EXE_vtax");
+    let told = server.shell(&format!("{KILL_AT}={at} {} {vtax} {arguments}", program.display()));
+    let (ending, number) = told.trim().split_once(' ').expect("two words");
+    (ending == "killed").then_some(()).ok_or_else(|| number.parse().expect("a number"))
 }
 
 /// This program in the server.

@@ -10,6 +10,7 @@ mod bench;
 #[path = "../crash.rs"]
 mod crash;
 mod deaths;
+mod devices;
 mod domains;
 mod guests;
 #[path = "../port.rs"]
@@ -44,7 +45,7 @@ const NEAR_NAME: &str = "pci_0/slot1/PF0";
 type Test = fn(&Server);
 
 /// The longest come first, so that both servers are done at about the same time.
-const TESTS: [(&str, &str, Test); 14] = [
+const TESTS: [(&str, &str, Test); 19] = [
     ("tuning::bad_placement_and_bad_settings_of_a_nic_are_found_changed_and_brought_back", tuning::SPEC, tuning::tuned),
     ("guests::a_study_comes_home", SPEC, guests::study),
     ("guests::a_function_goes_to_a_guest_and_back_to_its_driver", SPEC, guests::function),
@@ -52,12 +53,17 @@ const TESTS: [(&str, &str, Test); 14] = [
     ("deaths::a_killed_vtax_leaves_nothing_that_clean_does_not_put_back", SPEC, deaths::killed),
     ("deaths::a_lab_without_its_journal_gives_its_nics_back", SPEC, deaths::lost),
     ("deaths::crashes_of_create_vf_leave_nothing_that_clean_does_not_put_back", SPEC, deaths::crashes),
+    ("devices::a_root_complex_and_a_slot_go_to_a_domain_and_come_back", SPEC, devices::root_domain),
+    ("devices::a_function_comes_into_a_domain_that_runs_and_goes", SPEC, devices::function),
     ("domains::domains_have_their_vlans_and_run", SPEC, domains::domains),
     ("guests::a_whole_nic_goes_to_a_guest", SPEC, guests::whole_nic),
     ("guests::a_root_complex_goes_to_a_guest", SPEC, guests::root_complex),
     ("zones::functions_have_the_address_and_the_vlan_that_they_were_given", SPEC, zones::functions),
     ("zones::functions_made_by_hand_are_lent_and_come_back", SPEC, zones::lent),
     ("switches::each_frame_comes_where_its_vlan_is_and_nowhere_else", SPEC, switches::separated),
+    ("devices::crashes_of_bind_leave_no_device_with_a_domain", SPEC, devices::crashes),
+    ("devices::a_killed_vtax_leaves_no_device_with_a_domain", SPEC, devices::killed),
+    ("devices::what_cant_be_is_refused", SPEC, devices::refusals),
     ("refusals::what_cant_be_is_refused_before_anything_is_changed", SPEC, refusals::refused),
 ];
 
@@ -67,6 +73,9 @@ fn main() {
     }
     if let Ok(link) = env::var(tuning::TELL) {
         return tuning::tell_driver(&link);
+    }
+    if let Ok(command) = env::var(devices::TELL) {
+        return devices::tell_domain(&command);
     }
     if env::var_os(switches::TRY).is_some() {
         return switches::try_switch();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use vtax_guest::threads::GuestPins;
 use vtax_model::{domain::Constraints, topology::Name, units::ByteSize};
+use vtax_sys::pci::PciAddress;
 
 /// What a domain has. It is stored with the domain's journal, and gone with the next boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,8 +24,23 @@ pub struct Bindings {
     pub memory: ByteSize,
     /// The host's ends of its virtual NICs.
     pub nics: Vec<BoundNic>,
+    /// The PCI devices of the host that it has for itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<BoundDevice>,
     /// Where its console is.
     pub console: Option<BoundConsole>,
+}
+
+/// A PCI device that a domain has for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundDevice {
+    /// Its name in `list-io`.
+    pub name: String,
+    /// The functions that it is made of, by their addresses at this boot.
+    pub functions: Vec<PciAddress>,
+    /// The slot for plugging that it is in, if it can be pulled out while the domain runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u32>,
 }
 
 /// The host's end of a virtual NIC.

@@ -16,7 +16,7 @@ use vtax_model::{domain::DomainState, topology::Name};
 use vtax_sys::{clock::boottime_ns, cpu::program_times, process::ProcessId};
 
 use crate::{
-    bindings::{Bindings, BoundNic},
+    bindings::{Bindings, BoundDevice, BoundNic},
     carrier::TapCarrier,
     error::BindError,
     step::DomainStep,
@@ -37,6 +37,18 @@ pub struct BoundDomain {
     pub(crate) plugged: Vec<PluggedNic>,
     /// Which links of the host its virtual NICs follow.
     pub(crate) carriers: Vec<TapCarrier>,
+    /// The PCI devices that were plugged in while it ran.
+    pub(crate) plugged_devices: Vec<PluggedDevice>,
+    /// Whether PCI devices have come or gone since it was bound.
+    pub(crate) devices_moved: bool,
+}
+
+/// A PCI device that was plugged into a running domain.
+#[derive(Debug, Clone)]
+pub(crate) struct PluggedDevice {
+    /// Its name in `list-io`.
+    pub(crate) name: String,
+    pub(crate) batch: BatchId,
 }
 
 /// A virtual NIC that was plugged into a running domain.
@@ -70,6 +82,8 @@ impl BoundDomain {
         let mut bindings: Bindings = serde_json::from_value(about).ok()?;
         let plugged = plugged(&snapshot);
         bindings.nics.extend(plugged.iter().map(|plugged| plugged.nic.clone()));
+        let plugged_devices = plugged_devices(&snapshot);
+        let devices_moved = follow_devices(&mut bindings.devices, &snapshot);
         let guest = snapshot.batches().rev().filter(|batch| batch.state() != BatchState::Undone).find_map(|batch| {
             batch.records.iter().find_map(|record| match &record.step {
                 DomainStep::StartGuest { launch, .. } => {
@@ -83,7 +97,7 @@ impl BoundDomain {
         let started = Started::read(&directory.join(bindings.domain.as_str()));
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
         let carriers = carriers(&snapshot);
-        Some(BoundDomain { bindings, is_abandoned, guest, started, plugged, carriers })
+        Some(BoundDomain { bindings, is_abandoned, guest, started, plugged, carriers, plugged_devices, devices_moved })
     }
 
     /// Its name.
@@ -155,6 +169,35 @@ fn carriers(snapshot: &Snapshot<DomainStep>) -> Vec<TapCarrier> {
         _ => None,
     };
     records.filter_map(|record| of_step(&record.step)).collect()
+}
+
+fn plugged_devices(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedDevice> {
+    let of_batch = |batch: Batch<'_, DomainStep>| {
+        let there = batch.state() != BatchState::Undone;
+        batch.records.iter().filter(|_| there).find_map(|record| match &record.step {
+            DomainStep::PlugDevice { name, .. } => Some(PluggedDevice { name: name.clone(), batch: batch.id }),
+            _ => None,
+        })
+    };
+    snapshot.batches().filter_map(of_batch).collect()
+}
+
+/// What has come to a domain's devices and gone from them since it was bound, in this order. Returns whether there was
+/// anything.
+fn follow_devices(devices: &mut Vec<BoundDevice>, snapshot: &Snapshot<DomainStep>) -> bool {
+    let mut moved = false;
+    let batches = snapshot.batches().filter(|batch| batch.state() != BatchState::Undone);
+    for record in batches.flat_map(|batch| batch.records) {
+        match &record.step {
+            DomainStep::PlugDevice { name, device, port, .. } => {
+                devices.push(BoundDevice { name: name.clone(), functions: vec![*device], port: Some(*port) });
+            }
+            DomainStep::ReturnFunction { name, .. } => devices.retain(|device| device.name != *name),
+            _ => continue,
+        }
+        moved = true;
+    }
+    moved
 }
 
 impl Started {

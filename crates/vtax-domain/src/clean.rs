@@ -7,6 +7,7 @@ use vtax_journal::{Batch, BatchState, Journal, JournalError, Opened, scan};
 use vtax_model::{domain::DomainState, topology::Name};
 
 use crate::{
+    devices,
     domains::{Domains, QEMU, remove_folder},
     error::BindError,
     site::DomainSite,
@@ -60,6 +61,7 @@ impl Domains {
         supervisor::end(&directory);
         end_below(&directory).map_err(BindError::kernel(domain))?;
         remove_of(domain, &directory.join(QEMU))?;
+        devices::give_back_all(self.world(), domain)?;
         site.remove_marked(domain)?;
         remove_folder(&directory)
     }

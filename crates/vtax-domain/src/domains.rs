@@ -28,6 +28,7 @@ use crate::{
     bound::{BoundDomain, Started},
     capacity::HostCapacity,
     error::BindError,
+    host_io::HostIo,
     plan::{self, BindRequest, GuestEngine},
     site::DomainSite,
     step::DomainStep,
@@ -40,6 +41,8 @@ const KIND: &str = "domain";
 pub(crate) const QEMU: &str = "qemu";
 /// The module of a virtio NIC.
 const DRIVER: &str = "virtio_net";
+/// A domain gets this much time to end when what it has is taken back.
+const STOP: Duration = Duration::from_secs(4);
 /// QEMU answers at its monitor within this time.
 const ANSWER: Duration = Duration::from_secs(10);
 /// A guest's system shuts down within this time, or is stopped hard.
@@ -67,6 +70,10 @@ impl Domains {
     /// by which this program supervises a domain, whose name follows.
     pub fn new(world: &World, name: &str, supervise: Vec<OsString>) -> Domains {
         Domains { world: world.clone(), folder: world.folder(name), supervise }
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.world
     }
 
     pub(crate) fn supervise(&self) -> &SuperviseWords {
@@ -155,7 +162,7 @@ impl Domains {
             return Err(BindError::State { domain: domain.clone(), state, remedy });
         }
         let (bindings, launch) = self.plan(domain, configuration, agent)?;
-        self.claim(&bindings, plan::nic_steps(&bindings, configuration, SwitchAbilities::probe())?, launch)
+        self.claim(&bindings, configuration, launch)
     }
 
     /// What the domain gets, beside what others have, and how it is started. Its switches are there afterwards.
@@ -169,8 +176,20 @@ impl Domains {
             self.bound()?.into_iter().map(|bound| bound.bindings).partition(|bindings| bindings.domain == *domain);
         let capacity = HostCapacity::look();
         let own = own.first();
-        let request =
-            BindRequest { domain, configuration, capacity: &capacity, others: &others, own, is_free: &is_free };
+        let constraints = configuration.domain(domain)?;
+        let devices = match constraints.io.is_empty() {
+            true => Vec::new(),
+            false => HostIo::look(&self.world)?.devices(domain, constraints)?,
+        };
+        let request = BindRequest {
+            domain,
+            configuration,
+            capacity: &capacity,
+            others: &others,
+            own,
+            devices,
+            is_free: &is_free,
+        };
         let bindings = plan::bindings(&request)?;
         let launch = self.launch(&bindings, configuration, agent)?;
         for vnet in &bindings.constraints.vnets {
@@ -180,13 +199,15 @@ impl Domains {
     }
 
     /// Two batches: what stays while the domain is stopped and started, and QEMU.
-    fn claim(&self, bindings: &Bindings, nics: Vec<DomainStep>, launch: Launch) -> Result<(), BindError> {
+    fn claim(&self, bindings: &Bindings, configuration: &Configuration, launch: Launch) -> Result<(), BindError> {
         let domain = &bindings.domain;
+        let mut parts = self.device_steps(bindings)?;
+        parts.extend(plan::nic_steps(bindings, configuration, SwitchAbilities::probe())?);
         let directory = self.directory(domain);
         fs::create_dir_all(&directory).map_err(BindError::file("create", &directory))?;
         let mut journal = Journal::<DomainStep>::create(&self.journals(), domain.as_str(), KIND, bindings)?;
         let mut site = DomainSite::open()?;
-        let begin = vec![DomainStep::Begin { directory: directory.clone() }].into_iter().chain(nics).collect();
+        let begin = vec![DomainStep::Begin { directory: directory.clone() }].into_iter().chain(parts).collect();
         let mut built = journal.execute(begin, &mut site).map(drop);
         if built.is_ok() {
             built = journal.execute(vec![start_step(launch, bindings)], &mut site).map(drop);
@@ -198,6 +219,17 @@ impl Domains {
         }
         journal.keep()?;
         Ok(())
+    }
+
+    /// What takes its devices.
+    fn device_steps(&self, bindings: &Bindings) -> Result<Vec<DomainStep>, BindError> {
+        let devices = &bindings.constraints.io;
+        if devices.is_empty() {
+            return Ok(Vec::new());
+        }
+        let host = HostIo::look(&self.world)?;
+        let steps = devices.iter().map(|device| host.steps(&bindings.domain, device));
+        Ok(steps.collect::<Result<Vec<_>, BindError>>()?.into_iter().flatten().collect())
     }
 
     /// Takes back all that a domain has. It must not run.
@@ -222,6 +254,10 @@ impl Domains {
             return Err(BindError::State { domain: domain.clone(), state: DomainState::Active, remedy });
         }
         let is_changed = configuration.domain(domain)? != &bound.bindings.constraints;
+        if is_changed {
+            // Who starts it can mend what can't be had. A domain that boots again has to go on with what it has.
+            self.plan(domain, configuration, agent)?;
+        }
         if bound.qemu().is_none() || is_changed {
             // It has ended by itself while nobody watched it, or is to have something else than it has.
             self.renew(domain, configuration, agent)?;
@@ -267,18 +303,19 @@ impl Domains {
 
     /// Ends the domain's QEMU, and starts another one with its CPUs stopped. It has what the domain is to have now.
     pub(crate) fn renew(&self, domain: &Name, configuration: &Configuration, agent: &Path) -> Result<(), BindError> {
-        let bindings = self.existing(domain)?.bindings;
-        if configuration.domain(domain)? != &bindings.constraints
-            && let Ok((pending, launch)) = self.plan(domain, configuration, agent)
-        {
+        let BoundDomain { bindings, devices_moved, .. } = self.existing(domain)?;
+        let is_changed = devices_moved || configuration.domain(domain)? != &bindings.constraints;
+        if is_changed && let Ok((pending, launch)) = self.plan(domain, configuration, agent) {
             // The files of its console and supervisor stay.
             Started::remove(&self.directory(domain));
+            self.end_qemu(domain)?;
             let journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
             journal.undo(&mut DomainSite::open()?).map_err(Box::new)?;
-            return self.claim(&pending, plan::nic_steps(&pending, configuration, SwitchAbilities::probe())?, launch);
+            return self.claim(&pending, configuration, launch);
         }
         let launch = self.launch(&bindings, configuration, agent)?;
         Started::remove(&self.directory(domain));
+        self.end_qemu(domain)?;
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
         let mut site = DomainSite::open()?;
         let running: Vec<_> = journal
@@ -296,16 +333,26 @@ impl Domains {
         Ok(())
     }
 
+    /// Its system need not let go what was plugged in.
+    fn end_qemu(&self, domain: &Name) -> Result<(), BindError> {
+        match self.existing(domain)?.qemu() {
+            Some(mut qemu) => Ok(qemu.stop(STOP)?),
+            None => Ok(()),
+        }
+    }
+
     fn launch(&self, bindings: &Bindings, configuration: &Configuration, agent: &Path) -> Result<Launch, BindError> {
         let domain = &bindings.domain;
         let system = system(&bindings.constraints);
-        let needs = GuestNeeds::new(agent, None).with_driver(&system, DRIVER);
-        let facts = Facts::gather(&self.world)?.with_guests(&self.world, &needs);
+        let facts = Facts::gather(&self.world)?;
+        let drivers = [DRIVER.to_owned()].into_iter().chain(facts.pci.guest_drivers()).collect::<Vec<_>>().join(",");
+        let needs = GuestNeeds::new(agent, None).with_driver(&system, &drivers);
+        let facts = facts.with_guests(&self.world, &needs);
         let unsupported = |unsupported| BindError::Unsupported { domain: domain.clone(), unsupported };
         let guests = facts.guests.expect("they were looked for");
         guests.tap.clone().map_err(unsupported)?;
         let qemu = guests.qemu.clone().map_err(unsupported)?;
-        let boot = with_arguments(guests.boot(&system, DRIVER).map_err(unsupported)?, &bindings.constraints);
+        let boot = with_arguments(guests.boot(&system, &drivers).map_err(unsupported)?, &bindings.constraints);
         let backend = if guests.vhost.is_ok() { Backend::Vhost } else { Backend::Userspace };
         let directory = self.directory(domain).join(QEMU);
         let engine = GuestEngine { qemu: qemu.program, accel: qemu.accel, backend, boot, directory };
@@ -318,6 +365,7 @@ impl Domains {
         self.clean_damaged()?;
         for bound in self.bound()? {
             supervisor::end(&self.directory(bound.name()));
+            self.end_qemu(bound.name())?;
             let journal = Journal::open(&self.journals(), bound.name().as_str())?;
             self.undo_all(journal, &mut DomainSite::open()?, bound.name())?;
         }

@@ -2,9 +2,10 @@
 
 use std::{fmt, io, path::Path, path::PathBuf};
 
+use vtax_change::pci::PciChangeError;
 use vtax_guest::GuestError;
 use vtax_journal::{ExecuteError, JournalError, UndoBatchError, UndoErrors};
-use vtax_lab::LabError;
+use vtax_lab::{LabError, io::AssignError};
 use vtax_model::{
     domain::{DomainError, DomainState, PortRange},
     method::Unsupported,
@@ -69,6 +70,20 @@ pub enum BindError {
     )]
     #[diagnostic(code("no-vlans"))]
     NoVlans { switch: Name },
+    #[error("{domain} can't have its device: {error}")]
+    #[diagnostic(forward(error))]
+    Assign { domain: Name, error: Box<AssignError> },
+    #[error(
+        "{function} can't be set: its physical function has no link in this network namespace; let that have its usual driver"
+    )]
+    #[diagnostic(code("no-network-link"))]
+    NoFunctionLink { function: String },
+    #[error("{function} answers only while the link of its physical function is up; first: ip link set {link} up")]
+    #[diagnostic(code("nic-down"))]
+    PhysicalDown { function: String, link: String },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Device(#[from] PciChangeError),
     #[error("{object}: {error}")]
     #[diagnostic(forward(error))]
     Kernel { object: String, error: Box<SysError> },
@@ -165,6 +180,9 @@ impl BindError {
                 | PendingNic { .. }
                 | NoSharedSwitch(_)
                 | VlansApart(_)
+                | Assign { .. }
+                | NoFunctionLink { .. }
+                | PhysicalDown { .. }
         )
     }
 }

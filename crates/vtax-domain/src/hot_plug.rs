@@ -1,17 +1,18 @@
-//! Changes of the virtual NICs of domains that are bound or run.
+//! Changes of the virtual NICs and virtual functions of domains that are bound or run.
 
-use vtax_journal::Journal;
+use vtax_journal::{BatchId, Journal};
 use vtax_model::{
-    domain::{Configuration, DomainState, LinkProp, VirtualNic},
+    domain::{Configuration, DeviceKind, DomainDevice, DomainState, LinkProp, VirtualNic},
     guest::Backend,
     topology::Name,
 };
 
 use crate::{
-    bound::BoundDomain,
+    bound::{BoundDomain, RecordedGuest},
     domains::Domains,
     error::BindError,
-    plan::{self, SPARE_PORTS},
+    host_io::{self, HostIo},
+    plan,
     site::DomainSite,
     step::DomainStep,
     supervisor,
@@ -49,14 +50,79 @@ impl Domains {
         }
     }
 
+    /// Gives a domain the device as the configuration has it now, or takes it away. Only virtual functions come and go while
+    /// it runs.
+    pub fn follow_device(
+        &self,
+        domain: &Name,
+        device: &str,
+        was: &Configuration,
+        now: &Configuration,
+    ) -> Result<ChangeEffect, BindError> {
+        let of = |all: &Configuration| {
+            let found = all.domain(domain).ok()?.io.iter().find(|found| found.name == device);
+            found.cloned()
+        };
+        let (was, now) = (of(was), of(now));
+        if let (None, Some(new)) = (&was, &now) {
+            host_io::check(self.world(), domain, new)?;
+        }
+        let Some(bound) = self.find(domain)? else { return Ok(ChangeEffect::Now) };
+        if bound.state() != DomainState::Active {
+            return Ok(ChangeEffect::AtBoot);
+        }
+        let has = bound.bindings.devices.iter().any(|own| own.name == device);
+        match (was, now) {
+            // It was to go at the next boot, and stays.
+            (None, Some(_)) if has => Ok(ChangeEffect::Now),
+            (None, Some(new)) if new.kind == DeviceKind::Vf => self.plug_device(&bound, &new),
+            (Some(_), None) => self.unplug_device(&bound, device),
+            (Some(was), Some(now)) => host_io::change(self.world(), &was, &now).map(|is_now| match is_now {
+                true => ChangeEffect::Now,
+                false => ChangeEffect::AtBoot,
+            }),
+            (None, None) => Ok(ChangeEffect::Now),
+            (None, Some(_)) => Ok(ChangeEffect::AtBoot),
+        }
+    }
+
+    fn plug_device(&self, bound: &BoundDomain, new: &DomainDevice) -> Result<ChangeEffect, BindError> {
+        let Some(port) = free_port(bound) else { return Ok(ChangeEffect::AtBoot) };
+        let Some(RecordedGuest { launch, process: Some(process) }) = bound.guest.clone() else {
+            return Ok(ChangeEffect::AtBoot);
+        };
+        let host = HostIo::look(self.world())?;
+        let mut steps = host.steps(bound.name(), new)?;
+        for device in host.functions(bound.name(), new)? {
+            let (launch, process, name) = (Box::new(launch.clone()), process.to_string(), new.name.clone());
+            steps.push(DomainStep::PlugDevice { launch, process, port, name, device });
+        }
+        self.extend(bound.name(), steps)
+    }
+
+    /// Only what is in a slot for plugging can be pulled out: virtual functions. The rest stays until the domain boots again.
+    fn unplug_device(&self, bound: &BoundDomain, name: &str) -> Result<ChangeEffect, BindError> {
+        if let Some(plugged) = bound.plugged_devices.iter().find(|plugged| plugged.name == name) {
+            return self.undo_plugged(bound.name(), plugged.batch);
+        }
+        let Some(found) = bound.bindings.devices.iter().find(|device| device.name == name) else {
+            return Ok(ChangeEffect::Now);
+        };
+        let (Some(port), [device]) = (found.port, found.functions.as_slice()) else { return Ok(ChangeEffect::AtBoot) };
+        let Some(RecordedGuest { launch, process: Some(process) }) = bound.guest.clone() else {
+            return Ok(ChangeEffect::AtBoot);
+        };
+        let step = HostIo::look(self.world())?.return_step(*device, (launch, process), port, name)?;
+        step.map_or(Ok(ChangeEffect::Now), |step| self.extend(bound.name(), vec![step]))
+    }
+
     fn plug(
         &self,
         bound: &BoundDomain,
         vnet: &VirtualNic,
         configuration: &Configuration,
     ) -> Result<ChangeEffect, BindError> {
-        let taken = |port: &u32| bound.plugged.iter().any(|plugged| plugged.port == *port);
-        let Some(port) = (0..SPARE_PORTS).find(|port| !taken(port)) else { return Ok(ChangeEffect::AtBoot) };
+        let Some(port) = free_port(bound) else { return Ok(ChangeEffect::AtBoot) };
         let Some(guest) = bound.guest.clone() else { return Ok(ChangeEffect::AtBoot) };
         let Some(process) = guest.process else { return Ok(ChangeEffect::AtBoot) };
         self.realize(&vnet.switch, configuration)?;
@@ -72,15 +138,28 @@ impl Domains {
             port,
             nic: Box::new(launch),
         });
-        let mut journal = Journal::<DomainStep>::open(&self.journals(), bound.name().as_str())?;
-        let plugged = journal.execute(steps, &mut DomainSite::open()?);
-        plugged.map_err(|error| BindError::Build { object: bound.name().clone(), error: Box::new(error) })?;
-        journal.keep()?;
+        let effect = self.extend(bound.name(), steps)?;
         if vnet.linkprop == LinkProp::PhysState {
             // A supervisor looks only at its beginning which NICs follow a carrier.
             supervisor::end(&self.directory(bound.name()));
             supervisor::start(self, bound.name())?;
         }
+        Ok(effect)
+    }
+
+    /// Takes more steps for a domain, and none of them if one fails.
+    fn extend(&self, domain: &Name, steps: Vec<DomainStep>) -> Result<ChangeEffect, BindError> {
+        let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
+        let plugged = journal.execute(steps, &mut DomainSite::open()?);
+        plugged.map_err(|error| BindError::Build { object: domain.clone(), error: Box::new(error) })?;
+        journal.keep()?;
+        Ok(ChangeEffect::Now)
+    }
+
+    fn undo_plugged(&self, domain: &Name, batch: BatchId) -> Result<ChangeEffect, BindError> {
+        let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
+        journal.undo_batch(batch, &mut DomainSite::open()?).map_err(Box::new)?;
+        journal.keep()?;
         Ok(ChangeEffect::Now)
     }
 
@@ -89,10 +168,7 @@ impl Domains {
         let Some(plugged) = bound.plugged.iter().find(|plugged| plugged.nic.vnet == *vnet) else {
             return Ok(ChangeEffect::AtBoot);
         };
-        let mut journal = Journal::<DomainStep>::open(&self.journals(), bound.name().as_str())?;
-        journal.undo_batch(plugged.batch, &mut DomainSite::open()?).map_err(Box::new)?;
-        journal.keep()?;
-        Ok(ChangeEffect::Now)
+        self.undo_plugged(bound.name(), plugged.batch)
     }
 
     /// VLANs and further addresses change at once, and the MTU on the host. The domain itself sees another address, MTU or
@@ -124,6 +200,14 @@ impl Domains {
         let live = VirtualNic { alt_macs: new.alt_macs.clone(), vlans: new.vlans.clone(), ..was.clone() };
         Ok(if live == *new { ChangeEffect::Now } else { ChangeEffect::AtBoot })
     }
+}
+
+/// An empty slot.
+fn free_port(bound: &BoundDomain) -> Option<u32> {
+    let nics = bound.plugged.iter().map(|plugged| plugged.port);
+    let taken: Vec<u32> = nics.chain(bound.bindings.devices.iter().filter_map(|device| device.port)).collect();
+    let ports = bound.guest.as_ref().map_or(0, |guest| guest.launch.spare_ports);
+    (0..ports).find(|port| !taken.contains(port))
 }
 
 /// What serves the rings of its other NICs.

@@ -39,7 +39,11 @@ mod kind {
     pub(super) const MEMORY: &str = "memory";
     pub(super) const VARIABLE: &str = "var";
     pub(super) const VNET: &str = "network";
+    pub(super) const DEVICE: &str = "physio_device";
     pub(super) const CONSOLE: &str = "console";
     pub(super) const SWITCH: &str = "vsw";
     pub(super) const CONSOLE_SERVICE: &str = "vcc";
+    pub(super) const RELEASED: &str = "physio_released";
+    pub(super) const BUS_IOV: &str = "physio_iov";
+    pub(super) const FUNCTION: &str = "physio_function";
 }

@@ -14,6 +14,7 @@ mod devices;
 mod domains;
 mod error;
 mod host;
+mod host_io;
 mod hot_plug;
 pub mod ldm_xml;
 mod live_nic;
@@ -21,6 +22,7 @@ mod loan;
 mod pending;
 mod plan;
 mod ports_apart;
+mod resources;
 mod row;
 mod service;
 mod site;
@@ -31,10 +33,9 @@ mod switch;
 mod switch_port;
 mod switches;
 
-pub use bindings::{Bindings, BoundConsole, BoundNic};
+pub use bindings::{Bindings, BoundConsole, BoundDevice, BoundNic};
 pub use bound::BoundDomain;
 pub use capacity::HostCapacity;
-pub use devices::{CoreOwner, HostDevices, MemoryMap, MemoryOwner, MemoryUser};
 pub use domains::{Domains, StopMode};
 pub use error::BindError;
 pub use host::DomainHost;
@@ -42,7 +43,11 @@ pub use hot_plug::ChangeEffect;
 pub use live_nic::LiveNic;
 pub use loan::LentNet;
 pub use ports_apart::PortsApart;
+pub use resources::{CoreOwner, HostResources, MemoryMap, MemoryOwner, MemoryUser};
 pub use row::{ConsolePlace, DomainFlags, DomainRow, RunningSystem};
-pub use store::{BadConfigName, ConfigName, DomainStore, DomainStoreError, EditError, LockedStore, StoredState};
+pub use store::{
+    BadConfigName, ConfigName, DelayedReconfiguration, DomainStore, DomainStoreError, EditError, LockedStore,
+    PrimaryChange, StoredState,
+};
 pub use supervisor::Supervisor;
 pub use switch_port::SwitchPort;

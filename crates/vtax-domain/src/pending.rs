@@ -2,7 +2,7 @@
 
 use vtax_guest::launch::NicLaunch;
 use vtax_model::{
-    domain::{Configuration, Constraints, DomainState, VirtualNic},
+    domain::{Configuration, Constraints, DomainDevice, DomainState, VirtualNic},
     guest::Mac,
     topology::Name,
 };
@@ -30,7 +30,12 @@ impl BoundDomain {
             let started_with = VirtualNic { mac, linkprop: carrier.linkprop, ..vnet.clone() };
             Some(now(started_with, Some(vnet), Some(&plugged.launch)))
         });
+        let devices = self.bindings.devices.iter().filter_map(|device| {
+            let known = |io: &[DomainDevice]| io.iter().find(|known| known.name == device.name).cloned();
+            known(&wanted.io).or_else(|| known(&was.io))
+        });
         Constraints {
+            io: devices.collect(),
             vnets: in_order_of(wanted, vnets.chain(plugged).collect()),
             failure_policy: wanted.failure_policy,
             masters: wanted.masters.clone(),

@@ -16,7 +16,7 @@ use vtax_model::{
 use vtax_sys::netlink::MacAddr;
 
 use crate::{
-    bindings::{Bindings, BoundConsole, BoundNic},
+    bindings::{Bindings, BoundConsole, BoundDevice, BoundNic},
     capacity::HostCapacity,
     error::BindError,
     step::{DomainStep, PortVlanSet},
@@ -27,8 +27,10 @@ use crate::{
 pub(crate) const CPUS_OF_PRIMARY: usize = 1;
 /// Memory that no domain can have.
 pub(crate) const MEMORY_OF_PRIMARY: ByteSize = ByteSize(256 << 20);
-/// NICs that can be plugged in while the domain runs.
+/// NICs and virtual functions that can be plugged in while the domain runs.
 pub(crate) const SPARE_PORTS: u32 = 4;
+/// Virtual functions that a domain is started with and that can be pulled out. The bus has room for 32 devices.
+pub(crate) const REMOVABLE: u32 = 4;
 
 /// What a plan is made from.
 pub(crate) struct BindRequest<'a> {
@@ -39,6 +41,8 @@ pub(crate) struct BindRequest<'a> {
     pub(crate) others: &'a [Bindings],
     /// What the domain itself has already, if it is bound anew.
     pub(crate) own: Option<&'a Bindings>,
+    /// The PCI devices that it is to have, as they are found on this machine.
+    pub(crate) devices: Vec<BoundDevice>,
     /// Ports of the host on which somebody else listens.
     pub(crate) is_free: &'a dyn Fn(u16) -> bool,
 }
@@ -75,6 +79,7 @@ pub(crate) fn bindings(request: &BindRequest<'_>) -> Result<Bindings, BindError>
         cpus,
         memory,
         nics: nics.collect(),
+        devices: request.devices.clone(),
         console: console(request, constraints)?,
     })
 }
@@ -136,6 +141,11 @@ pub(crate) fn launch(
 ) -> Result<Launch, BindError> {
     let GuestEngine { qemu, accel, backend, boot, directory } = engine;
     let nics = bindings.constraints.vnets.iter().zip(&bindings.nics);
+    // What was plugged in while it ran is no part of what it is started with.
+    let is_own = |device: &&BoundDevice| bindings.constraints.io.iter().any(|own| own.name == device.name);
+    let (removable, devices): (Vec<&BoundDevice>, Vec<&BoundDevice>) =
+        bindings.devices.iter().filter(is_own).partition(|device| device.port.is_some());
+    let functions = |devices: Vec<&BoundDevice>| devices.iter().flat_map(|device| device.functions.clone()).collect();
     let nics = nics.map(|(vnet, bound)| Ok(nic(vnet, bound, configuration.switch(&vnet.switch)?, backend)));
     Ok(Launch {
         name: bindings.domain.clone(),
@@ -148,10 +158,11 @@ pub(crate) fn launch(
         node: None,
         boot,
         nics: nics.collect::<Result<_, BindError>>()?,
-        devices: Vec::new(),
+        devices: functions(devices),
         server: None,
         seed: None,
-        spare_ports: SPARE_PORTS,
+        spare_ports: SPARE_PORTS + removable.len() as u32,
+        removable: functions(removable),
         paused: true,
         has_events: true,
     })

@@ -36,13 +36,15 @@ pub enum ConsolePlace {
     Port(u16),
 }
 
-/// The flags of a domain. Of the six letters of `ldm`, the first, third and sixth are always `-`: vtax has no state that
-/// they would tell.
+/// The flags of a domain. Of the six letters of `ldm`, the first and sixth are always `-`: vtax has no state that they would
+/// tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DomainFlags {
     /// `n` or `t`: it runs.
     pub running: Option<RunningSystem>,
+    /// `d`: it is in a delayed reconfiguration.
+    pub delayed: bool,
     /// `c`: it controls the other domains.
     pub control: bool,
     /// `v`: it serves others with virtual devices.
@@ -66,7 +68,8 @@ impl DomainFlags {
             RunningSystem::Normal => "normal",
             RunningSystem::Transition => "transition",
         });
-        let others = [(self.control, "control"), (self.service, "vio-service")];
+        let others =
+            [(self.delayed, "delayed-reconfiguration"), (self.control, "control"), (self.service, "vio-service")];
         running.into_iter().chain(others.into_iter().filter(|(set, _)| *set).map(|(_, word)| word)).collect()
     }
 }
@@ -79,7 +82,7 @@ impl fmt::Display for DomainFlags {
             Some(RunningSystem::Transition) => 't',
             None => '-',
         };
-        let letters = ['-', running, '-', flag(self.control, 'c'), flag(self.service, 'v'), '-'];
+        let letters = ['-', running, flag(self.delayed, 'd'), flag(self.control, 'c'), flag(self.service, 'v'), '-'];
         f.pad(&String::from_iter(letters))
     }
 }

@@ -4,15 +4,17 @@ use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use vtax_change::pci::VfSettings;
 use vtax_guest::{
     launch::{Launch, NicLaunch},
     threads::GuestPins,
 };
 use vtax_journal::{Step, Undone};
+use vtax_lab::io::{DeviceClaim, DeviceClaims};
 use vtax_model::{domain::LinkProp, guest::Mac, topology::Name, units::Mtu, vf::Vlan};
-use vtax_sys::netlink::Tbf;
+use vtax_sys::{netlink::Tbf, pci::PciAddress};
 
-use crate::{error::BindError, site::DomainSite};
+use crate::{devices, error::BindError, site::DomainSite};
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +68,32 @@ pub(crate) enum DomainStep {
     },
     /// Gives a link of the host an address for a measurement.
     LendAddress { link: String, net: IpNet },
+    /// Claims a PCI function, sets it, and gives it to vfio-pci.
+    AssignFunction { claims: DeviceClaims, claim: Box<DeviceClaim>, set: VfSettings },
+    /// Plugs a PCI function, which vfio-pci has, into a domain that runs.
+    PlugDevice {
+        launch: Box<Launch>,
+        /// QEMU's process.
+        process: String,
+        /// The empty slot that it gets.
+        port: u32,
+        /// The name of the device in `list-io`.
+        name: String,
+        device: PciAddress,
+    },
+    /// Pulls a PCI function that the domain was started with out while it runs, and gives it back. Nothing of it is to be
+    /// undone: the step that took it finds it returned.
+    ReturnFunction {
+        launch: Box<Launch>,
+        /// QEMU's process.
+        process: String,
+        /// The slot that it is in.
+        port: u32,
+        /// The name of the device in `list-io`.
+        name: String,
+        claims: DeviceClaims,
+        claim: Box<DeviceClaim>,
+    },
     /// Starts QEMU with its CPUs stopped, and pins its threads.
     StartGuest {
         launch: Box<Launch>,
@@ -112,6 +140,16 @@ impl Step for DomainStep {
             DomainStep::LimitTap { tap, through, mark, limit } => site.limit(tap, through, mark, limit),
             DomainStep::PlugNic { launch, process, port, nic } => site.plug(launch, process, *port, nic),
             DomainStep::LendAddress { link, net } => site.add_address(link, *net),
+            DomainStep::AssignFunction { claims, claim, set } => {
+                devices::assign(claims, claim, set).map(|()| StepReceipt::default())
+            }
+            DomainStep::PlugDevice { launch, process, port, device, .. } => {
+                devices::plug(launch, process, *port, *device).map(|()| StepReceipt::default())
+            }
+            DomainStep::ReturnFunction { launch, process, port, claims, claim, .. } => {
+                devices::unplug(launch, process, *port, claim.device)?;
+                devices::give_back(claims, claim).map(|_| StepReceipt::default())
+            }
             DomainStep::StartGuest { launch, pins } => site.start_guest(launch, pins),
         }
     }
@@ -131,6 +169,11 @@ impl Step for DomainStep {
             DomainStep::LimitTap { tap, through, mark, .. } => site.remove_limit(tap, through, mark, receipt),
             DomainStep::PlugNic { launch, process, port, .. } => site.unplug(launch, process, *port),
             DomainStep::LendAddress { net, .. } => site.remove_address(*net),
+            DomainStep::AssignFunction { claims, claim, .. } => devices::give_back(claims, claim),
+            DomainStep::PlugDevice { launch, process, port, device, .. } => {
+                devices::unplug(launch, process, *port, *device)
+            }
+            DomainStep::ReturnFunction { .. } => Ok(Undone::AlreadyGone),
             DomainStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
         }
     }
@@ -146,6 +189,11 @@ impl fmt::Display for DomainStep {
             DomainStep::LimitTap { tap, limit, .. } => write!(f, "limit of {tap}: {}", limit.rate),
             DomainStep::PlugNic { launch, port, .. } => write!(f, "NIC in slot {port} of {}", launch.name),
             DomainStep::LendAddress { link, net } => write!(f, "address {net} of {link}"),
+            DomainStep::AssignFunction { claim, .. } => write!(f, "{} for {}", claim.device, claim.owner),
+            DomainStep::PlugDevice { launch, port, device, .. } => {
+                write!(f, "{device} in slot {port} of {}", launch.name)
+            }
+            DomainStep::ReturnFunction { claim, .. } => write!(f, "{} back from {}", claim.device, claim.owner),
             DomainStep::StartGuest { launch, .. } => write!(f, "QEMU of {}", launch.name),
         }
     }

@@ -5,6 +5,7 @@
 
 mod config_name;
 mod error;
+mod reconfiguration;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ use vtax_sys::directory;
 pub use self::{
     config_name::{BadConfigName, ConfigName},
     error::{DomainStoreError, EditError},
+    reconfiguration::{DelayedReconfiguration, PrimaryChange},
 };
 
 const STATE: &str = "state.json";
@@ -53,11 +55,14 @@ pub struct StoredState {
     /// The saved configuration that was the last to be saved or set; `factory-default` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<ConfigName>,
+    /// What is in force from the next boot on, if `primary` is in a delayed reconfiguration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<DelayedReconfiguration>,
 }
 
 impl StoredState {
     fn new(host: &str) -> StoredState {
-        StoredState { format: FORMAT, configuration: Configuration::new(host), current: None }
+        StoredState { format: FORMAT, configuration: Configuration::new(host), current: None, pending: None }
     }
 }
 
@@ -82,7 +87,7 @@ impl DomainStore {
         let path = self.folder.join(STATE);
         let state = read_json(&path)?.unwrap_or_else(|| StoredState::new(host));
         match state.format {
-            FORMAT => Ok(state),
+            FORMAT => Ok(state.at_boot(&reconfiguration::boot())),
             format => Err(DomainStoreError::Format { path, format }),
         }
     }
@@ -127,11 +132,11 @@ impl LockedStore {
         &self,
         host: &str,
         change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
-    ) -> Result<Configuration, EditError> {
+    ) -> Result<StoredState, EditError> {
         let mut state = self.read(host)?;
-        change(&mut state.configuration)?;
+        state.change(change)?;
         self.write(&state)?;
-        Ok(state.configuration)
+        Ok(state)
     }
 
     /// Keeps this.

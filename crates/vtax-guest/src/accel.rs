@@ -80,6 +80,7 @@ fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
         server: None,
         seed: None,
         spare_ports: 0,
+        removable: Vec::new(),
         paused: false,
         has_events: false,
     };

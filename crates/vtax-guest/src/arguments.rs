@@ -68,6 +68,9 @@ pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<S
     }
     // They come after all devices that have a slot, so that no device's slot depends on them.
     (0..launch.spare_ports).for_each(|port| spare_port(&mut list, port));
+    for (port, device) in (0..).zip(&launch.removable) {
+        list.add("-device", plugged(port, *device).to_string());
+    }
     if let Some(spec) = &launch.server {
         server::devices(&mut list, spec);
     }
@@ -307,6 +310,16 @@ fn spare_port(list: &mut Arguments, port: u32) {
     let number = FIRST_CHASSIS + port;
     let device = DeviceOptions::new("pcie-root-port").with("id", spare_id(port));
     list.add("-device", device.with("bus", "pcie.0").with("chassis", number).with("slot", number).to_string());
+}
+
+/// The name of a device in the `port`-th slot for plugging.
+pub(super) fn plugged_id(port: u32) -> String {
+    format!("plugged{port}")
+}
+
+/// A device of the host in that slot.
+pub(super) fn plugged(port: u32, device: pci::PciAddress) -> DeviceOptions {
+    assigned(device).with("id", plugged_id(port)).with("bus", spare_id(port))
 }
 
 /// The guest's side of its `index`-th NIC.

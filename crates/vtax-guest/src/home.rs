@@ -15,9 +15,11 @@ use std::{
 use rustix::fs::{FallocateFlags, fallocate};
 use vtax_model::{guest::Accelerator, topology::Name};
 use vtax_sys::{
+    SysError,
     confine::{Confinement, OwnUsers},
     mount::{small_tmpfs, unmount_all},
     pci,
+    process::Pid,
 };
 
 use super::{
@@ -117,6 +119,19 @@ fn vfio_node(device: pci::PciAddress) -> Option<PathBuf> {
     let group = fs::read_link(format!("/sys/bus/pci/devices/{device}/iommu_group")).ok()?;
     let node = Path::new("/dev/vfio").join(group.file_name()?);
     node.exists().then_some(node)
+}
+
+/// Lets a running QEMU open a device that it gets later.
+pub(super) fn admit(qemu: Pid, device: pci::PciAddress) -> Result<(), SysError> {
+    let Some(node) = vfio_node(device) else { return Ok(()) };
+    let user = fs::metadata(format!("/proc/{qemu}")).map(|found| (found.uid(), found.gid()));
+    let given = user.and_then(|(uid, gid)| std::os::unix::fs::chown(&node, Some(uid), Some(gid)));
+    given.map_err(|errno| SysError::plain("give to a guest's user", node.display(), errno))
+}
+
+/// Takes back what [`admit`] gave.
+pub(super) fn dismiss(device: pci::PciAddress) {
+    vfio_node(device).iter().for_each(|node| return_node(node));
 }
 
 /// Gives the node back to root, unless it has never been a guest's.

@@ -116,6 +116,10 @@ pub struct Launch {
     /// How many empty slots it has for NICs that are plugged in while it runs ([`Qemu::plug`](super::process::Qemu::plug)).
     #[serde(default)]
     pub spare_ports: u32,
+    /// Devices of the host that are in the first of those slots from the start, so that they can be pulled out
+    /// ([`Qemu::unplug_device`](super::process::Qemu::unplug_device)). Each is bound to vfio-pci.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removable: Vec<pci::PciAddress>,
     /// Whether its processors stand still until [`Monitor::resume`](super::qmp::Monitor::resume).
     #[serde(default)]
     pub paused: bool,
@@ -272,7 +276,7 @@ impl Launch {
             NicKind::Vfio { device, .. } => Some(device),
             _ => None,
         };
-        self.nics.iter().filter_map(of_nic).chain(self.devices.iter().copied())
+        self.nics.iter().filter_map(of_nic).chain(self.devices.iter().chain(&self.removable).copied())
     }
 }
 

@@ -15,9 +15,10 @@ use std::{
 
 use rustix::{
     fs::{Access, access},
-    process::Resource,
+    process::{Resource, Rlimit},
 };
 use vtax_model::{guest::Accelerator, topology::Name, units::ByteSize};
+use vtax_sys::{SysError, process::Pid};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::launch::Launch;
@@ -54,7 +55,7 @@ impl Limits {
     pub(super) fn of(launch: &Launch) -> Limits {
         let devices = launch.assigned().count() as u64;
         let translated = if launch.accel == Accelerator::Tcg { TRANSLATED } else { 0 };
-        let nics = (launch.nics.len() + launch.devices.len()) as u64;
+        let nics = (launch.nics.len() + launch.devices.len() + launch.removable.len()) as u64;
         let memory = launch.memory.0.saturating_add(OWN + translated + nics * DEVICE);
         Limits {
             memory: ByteSize(memory),
@@ -76,6 +77,15 @@ impl Limits {
         }
         list
     }
+}
+
+/// Raises the limit of locked memory of a running QEMU, for a device that it gets later.
+pub(super) fn lock_all(qemu: Pid, launch: &Launch) -> Result<(), SysError> {
+    let devices = u64::from(launch.spare_ports) + launch.assigned().count() as u64;
+    let most = Some(launch.memory.0.saturating_add(devices * LOCKED));
+    let pid = rustix::process::Pid::from_raw(qemu.0.cast_signed());
+    let raised = rustix::process::prlimit(pid, Resource::Memlock, Rlimit { current: most, maximum: most });
+    raised.map(drop).map_err(|errno| SysError::plain("raise RLIMIT_MEMLOCK of", qemu, errno.into()))
 }
 
 /// The cgroup of one guest.

@@ -163,6 +163,7 @@ mod tests {
             server: None,
             seed: Some(Seed { agent: agent.to_owned(), address: "198.18.0.3/24".parse().expect("an address") }),
             spare_ports: 0,
+            removable: Vec::new(),
             paused: false,
             has_events: false,
         }

@@ -85,6 +85,7 @@ impl Bench {
             server: None,
             seed: None,
             spare_ports: 0,
+            removable: Vec::new(),
             paused: false,
             has_events: false,
         };

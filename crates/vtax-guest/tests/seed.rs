@@ -110,6 +110,7 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
         server: None,
         seed: Some(Seed { agent: agent(), address: "198.18.0.3/24".parse().expect("an address") }),
         spare_ports: 0,
+        removable: Vec::new(),
         paused: false,
         has_events: false,
     };

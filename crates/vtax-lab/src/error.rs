@@ -7,7 +7,7 @@ use vtax_change::pci::PciChangeError;
 use vtax_guest::GuestError;
 use vtax_journal::{ExecuteError, JournalError, JournalState, StepCause, UndoErrors};
 use vtax_model::topology::Name;
-use vtax_sys::SysError;
+use vtax_sys::{SysError, pci::PciAddress};
 
 use crate::place::Place;
 
@@ -54,6 +54,9 @@ pub enum LabError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Device(#[from] PciChangeError),
+    #[error("{device} is the domain {owner}'s; take it from there first (vtax ldm rm-io)")]
+    #[diagnostic(code("device-taken"))]
+    Claimed { device: PciAddress, owner: Name },
     #[error("lab `{lab}`: link {place} has no queue that counts what is lost; give its wire a rate")]
     #[diagnostic(code("loss-not-counted"))]
     Uncounted { lab: Name, place: Place },

@@ -1,6 +1,8 @@
 //! The machine's I/O as `ldm list-io` shows it: root complexes, slots and endpoints, physical and
 //! virtual functions, each with the domain that has it.
 
+mod assign;
+mod claims;
 mod functions;
 mod owners;
 #[cfg(test)]
@@ -12,9 +14,13 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 use vtax_sys::pci::PciAddress;
 
-pub use self::functions::{NewVfs, Removal, VfError, VfPlan};
 use self::owners::Owners;
 pub use self::owners::PRIMARY;
+pub use self::{
+    assign::{AssignError, AssignableDevice},
+    claims::{DeviceClaim, DeviceClaims},
+    functions::{NewVfs, Removal, VfError, VfPlan},
+};
 use crate::{
     error::LabError,
     facts::{NoDevice, PciDevice, PciFacts},
@@ -39,7 +45,7 @@ pub struct IoEntry {
     pub kind: IoKind,
     /// The name of its root complex.
     pub bus: String,
-    /// The domain that has it: `primary`, or `LAB/DOMAIN`. If its functions have several domains, commas separate them.
+    /// The domain that has it: `primary`, another logical domain, or `LAB/DOMAIN`. If its functions have several domains, commas separate them.
     pub domain: String,
     /// Its status, if there is something to say.
     pub status: Option<IoStatus>,
@@ -79,15 +85,15 @@ pub enum IoStatus {
     Inv,
 }
 
-/// The devices that labs have, each with its owner.
+/// The devices that labs and logical domains have, each with its owner.
 pub(crate) fn lent(world: &World) -> Result<BTreeMap<PciAddress, String>, LabError> {
-    Owners::of_labs(world).map(|owners| owners.all())
+    Owners::look(world).map(|owners| owners.all())
 }
 
 impl IoList {
     /// The devices with their owners. An ordinary user must gather `facts` before the world is entered.
     pub fn new(mut facts: PciFacts, world: &World) -> Result<IoList, LabError> {
-        let owners = Owners::of_labs(world)?;
+        let owners = Owners::look(world)?;
         owners.look_into(world, &mut facts);
         Ok(IoList::of(facts, &owners))
     }

@@ -141,6 +141,7 @@ fn launch(spec: &ServerSpec, qemu: &QemuFacts, boot: Boot, directory: PathBuf) -
         server: Some(*spec),
         seed: None,
         spare_ports: 0,
+        removable: Vec::new(),
         paused: false,
         has_events: false,
     }

@@ -8,6 +8,7 @@
 mod configuration;
 mod console;
 mod dependencies;
+mod device;
 mod error;
 mod mac_addresses;
 mod switch;
@@ -24,6 +25,7 @@ pub use self::{
     configuration::Configuration,
     console::{ConsoleService, PortRange, UserName, VirtualConsole},
     dependencies::{DependencyKind, DomainDependency},
+    device::{DeviceKind, DeviceOwner, DomainDevice, FunctionChange, FunctionSettings, HostDevices, contains},
     error::DomainError,
     switch::{NewSwitch, Switch, SwitchChange},
     vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},
@@ -48,6 +50,9 @@ pub struct Constraints {
     /// Its virtual NICs, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vnets: Vec<VirtualNic>,
+    /// The PCI devices of the host that it has for itself, in the order in which they were added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub io: Vec<DomainDevice>,
     /// How its console is reached.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub console: VirtualConsole,
@@ -129,7 +134,7 @@ pub enum Variable {
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Display, EnumString, IntoStaticStr, VariantArray,
 )]
 #[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
+#[strum(serialize_all = "lowercase", parse_err_ty = DomainError, parse_err_fn = unknown_policy)]
 pub enum FailurePolicy {
     /// Nothing.
     #[default]
@@ -140,6 +145,10 @@ pub enum FailurePolicy {
     Reset,
     /// They are stopped.
     Stop,
+}
+
+fn unknown_policy(text: &str) -> DomainError {
+    DomainError::value("failure-policy", text, "ignore, panic, reset or stop")
 }
 
 /// The state of a domain.

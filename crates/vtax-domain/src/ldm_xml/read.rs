@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use roxmltree::{Document, Error, Node, ParsingOptions};
 use vtax_model::{
     domain::{
-        Configuration, ConsoleService, Constraints, CpuDemand, LinkProp, PRIMARY, Switch, Variable, VirtualConsole,
-        VirtualNic, VnetVlans,
+        Configuration, ConsoleService, Constraints, CpuDemand, DomainDevice, FunctionSettings, LinkProp, PRIMARY,
+        Switch, Variable, VirtualConsole, VirtualNic, VnetVlans,
     },
     topology::Name,
     units::{BitRate, ByteSize, Mtu},
@@ -116,11 +116,7 @@ fn of_item(
         kind::DOMAIN => {
             domain.failure_policy = item.optional("failure-policy")?.unwrap_or_default();
             domain.masters = item.list("master")?;
-            domain.autostart = match item.optional::<String>("autostart")?.as_deref() {
-                None | Some("no") => false,
-                Some("yes") => true,
-                Some(other) => return Err(item.error(format!("has autostart `{other}`; it takes yes or no"))),
-            };
+            domain.autostart = yes_or_no(item, "autostart", ["yes", "no"])?.unwrap_or(false);
         }
         kind::VCPUS => domain.cpus = Some(CpuDemand::Vcpus(item.units()?)),
         kind::CORES => domain.cpus = Some(CpuDemand::Cores(item.units()?)),
@@ -133,6 +129,10 @@ fn of_item(
             }
         }
         kind::VNET => domain.vnets.push(vnet(item)?),
+        kind::DEVICE => {
+            let (name, kind) = (item.needed("name")?, item.needed("type")?);
+            domain.io.push(DomainDevice { name, kind, settings: settings(item)? });
+        }
         kind::CONSOLE => {
             domain.console = VirtualConsole {
                 service: item.optional("service_name")?,
@@ -140,8 +140,10 @@ fn of_item(
                 port: item.number("port")?,
             }
         }
-        kind::SWITCH | kind::CONSOLE_SERVICE if name.as_str() != PRIMARY => {
-            return Err(item.error(format!("is in {name}; services are in {PRIMARY}")));
+        kind::SWITCH | kind::CONSOLE_SERVICE | kind::RELEASED | kind::BUS_IOV | kind::FUNCTION
+            if name.as_str() != PRIMARY =>
+        {
+            return Err(item.error(format!("is in {name}; only {PRIMARY} has it")));
         }
         kind::SWITCH => {
             let service: Name = item.needed("service_name")?;
@@ -162,9 +164,36 @@ fn of_item(
                 return Err(item.error(format!("is there twice with the name {service}")));
             }
         }
+        kind::RELEASED => drop(all.devices.released.insert(item.needed("name")?)),
+        kind::BUS_IOV => {
+            let on = yes_or_no(item, "iov", ["on", "off"])?.ok_or_else(|| item.error("has no `iov`".to_owned()))?;
+            all.devices.iov.insert(item.needed("name")?, on);
+        }
+        kind::FUNCTION => {
+            let name: String = item.needed("name")?;
+            all.devices.functions.insert(name, settings(item)?);
+        }
         other => return Err(item.error(format!("is of an unknown kind: no domain of vtax has a `{other}`"))),
     }
     Ok(())
+}
+
+/// What one of two words says.
+fn yes_or_no(item: &mut LdmItem<'_>, key: &str, [yes, no]: [&str; 2]) -> Result<Option<bool>, LdmXmlError> {
+    match item.optional::<String>(key)? {
+        None => Ok(None),
+        Some(word) if word == yes => Ok(Some(true)),
+        Some(word) if word == no => Ok(Some(false)),
+        Some(other) => Err(item.error(format!("has {key} `{other}`; it takes {yes} or {no}"))),
+    }
+}
+
+fn settings(item: &mut LdmItem<'_>) -> Result<FunctionSettings, LdmXmlError> {
+    Ok(FunctionSettings {
+        mac_addr: item.optional("mac-addr")?,
+        pvid: item.optional("pvid")?,
+        mtu: item.optional("mtu")?,
+    })
 }
 
 fn vnet(item: &mut LdmItem<'_>) -> Result<VirtualNic, LdmXmlError> {

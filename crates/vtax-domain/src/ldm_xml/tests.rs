@@ -3,8 +3,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use vtax_model::{
     domain::{
-        AltMac, Configuration, ConsoleService, CpuDemand, FailurePolicy, LinkProp, NewSwitch, NewVnet, PRIMARY,
-        SwitchChange, Variable, VirtualConsole, VnetChange,
+        AltMac, Configuration, ConsoleService, CpuDemand, DeviceKind, FailurePolicy, FunctionChange, LinkProp,
+        NewSwitch, NewVnet, PRIMARY, SwitchChange, Variable, VirtualConsole, VnetChange,
     },
     topology::Name,
     units::{BitRate, ByteSize, Mtu},
@@ -60,6 +60,12 @@ fn planets() -> Configuration {
     all.set_masters(&name("mars"), vec![name(PRIMARY)]).expect("possible");
     all.set_autostart(&name("mars"), true).expect("possible");
     all.add_domain(&name("venus")).expect("it is new");
+    all.remove_device(&name(PRIMARY), "pci_1/slot0").expect("primary has it");
+    all.set_iov("pci_0", true).expect("nobody has said");
+    let change = FunctionChange { pvid: Some(Some(vlan(7))), mtu: Mtu::try_from(9000).ok(), mac_addr: None };
+    all.set_function("pci_0/slot1/PF0.VF1", change).expect("possible");
+    all.add_device(&name("venus"), "pci_1/slot0", DeviceKind::Pcie).expect("nobody has it");
+    all.add_device(&name("venus"), "pci_0/slot1/PF0.VF1", DeviceKind::Vf).expect("nobody has it");
     all
 }
 
@@ -101,6 +107,8 @@ fn what_is_wrong_is_named_with_its_line() {
         with("key=\"pvid\">33<", "key=\"pvid\">33</gprop:GenericProperty><gprop:GenericProperty key=\"pvid\">34<"),
         with("key=\"maxbw\">1234567<", "key=\"maxbw\">0<"),
         with("key=\"autostart\">yes<", "key=\"autostart\">often<"),
+        with("key=\"iov\">on<", "key=\"iov\">often<"),
+        with(">PCIE<", ">ISA<"),
         with("key=\"linkprop\"", "key=\"linkporp\""),
         with("key=\"id\"", "kye=\"id\""),
         with("<rasd:AllocationUnits>8<", "<rasd:AllocationUnits><a/>8<"),

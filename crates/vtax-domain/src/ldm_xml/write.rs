@@ -3,7 +3,9 @@
 use std::fmt::{Display, Write};
 
 use vtax_model::{
-    domain::{Configuration, Constraints, CpuDemand, LinkProp, PRIMARY, Switch, VirtualNic},
+    domain::{
+        Configuration, Constraints, CpuDemand, FunctionSettings, HostDevices, LinkProp, PRIMARY, Switch, VirtualNic,
+    },
     topology::Name,
 };
 
@@ -34,6 +36,7 @@ pub fn write(all: &Configuration) -> String {
                 item.list("users", service.users.iter().flatten());
             });
         }
+        items.of_devices(&all.devices);
     });
     for (name, domain) in &all.domains {
         document.content(name.as_str(), |items| items.of_domain(domain));
@@ -105,6 +108,13 @@ impl Document {
             });
         }
         domain.vnets.iter().for_each(|vnet| self.vnet(vnet));
+        for device in &domain.io {
+            self.item(kind::DEVICE, |item| {
+                item.property("name", &device.name);
+                item.property("type", device.kind);
+                item.settings(device.settings);
+            });
+        }
         let console = &domain.console;
         if *console != Default::default() {
             self.item(kind::CONSOLE, |item| {
@@ -130,6 +140,31 @@ impl Document {
                 item.property("linkprop", "phys-state");
             }
         });
+    }
+
+    fn of_devices(&mut self, devices: &HostDevices) {
+        for name in &devices.released {
+            self.item(kind::RELEASED, |item| item.property("name", name));
+        }
+        for (bus, on) in &devices.iov {
+            self.item(kind::BUS_IOV, |item| {
+                item.property("name", bus);
+                item.property("iov", if *on { "on" } else { "off" });
+            });
+        }
+        for (name, settings) in &devices.functions {
+            self.item(kind::FUNCTION, |item| {
+                item.property("name", name);
+                item.settings(*settings);
+            });
+        }
+    }
+
+    fn settings(&mut self, settings: FunctionSettings) {
+        let FunctionSettings { mac_addr, pvid, mtu } = settings;
+        self.optional("mac-addr", mac_addr);
+        self.optional("pvid", pvid);
+        self.optional("mtu", mtu);
     }
 
     fn switch(&mut self, name: &Name, switch: &Switch) {

@@ -73,6 +73,44 @@ fn a_file_that_is_cut_changed_or_too_new_is_named_and_left() {
 }
 
 #[test]
+fn what_primary_changes_in_a_delayed_reconfiguration_is_in_force_at_the_next_boot() {
+    let (_folder, store) = store();
+    let locked = store.lock().expect("it is free");
+    let edit = |change: &dyn Fn(&mut Configuration) -> Result<(), DomainError>| locked.edit("sun", |all| change(all));
+    edit(&|all| all.add_domain(&name("mars"))).expect("it is new");
+    let mut state = store.read("sun").expect("there");
+    state.start_reconfiguration().expect("there is none yet");
+    assert_eq!(state.start_reconfiguration(), Err(DomainError::Reconfiguring));
+    locked.write(&state).expect("it is written");
+
+    let release = |all: &mut Configuration| all.remove_device(&name("primary"), "pci_3");
+    edit(&release).expect("it is primary's");
+    edit(&|all| all.set_iov("pci_0", true)).expect("nobody said so");
+    let refused = edit(&|all| all.add_domain(&name("venus"))).expect_err("others wait").to_string();
+    assert!(refused.contains("primary is in a delayed reconfiguration"), "{refused}");
+    let kept = store.read("sun").expect("there");
+    assert_eq!(kept.configuration, state.configuration, "all is as it was");
+    let iov = PrimaryChange::Iov { bus: "pci_0".to_owned(), on: true };
+    assert_eq!(kept.pending_changes(), [PrimaryChange::Release("pci_3".to_owned()), iov.clone()]);
+
+    // The host boots.
+    let booted = kept.clone().at_boot("another");
+    assert!(booted.pending.is_none() && booted.configuration.devices.released.contains("pci_3"));
+    assert_eq!(booted.configuration.devices.iov.get("pci_0"), Some(&true));
+    // Or it doesn't, and one of the two is applied.
+    let mut applied = kept.clone();
+    applied.apply_pending(std::slice::from_ref(&iov));
+    assert!(applied.configuration.devices.released.contains("pci_3") && applied.configuration.devices.iov.is_empty());
+    assert_eq!(applied.pending_changes(), [iov]);
+    applied.apply_pending(&[]);
+    assert_eq!((applied.pending.is_none(), applied.configuration), (true, booted.configuration));
+    let mut cancelled = kept;
+    cancelled.cancel_reconfiguration().expect("there is one");
+    assert_eq!(cancelled.cancel_reconfiguration(), Err(DomainError::NotReconfiguring));
+    assert_eq!(cancelled.configuration, state.configuration);
+}
+
+#[test]
 fn a_folder_that_others_can_write_is_refused() {
     let (_folder, store) = store();
     drop(store.lock().expect("free"));

@@ -35,6 +35,7 @@ fn launch() -> Launch {
         server: None,
         seed: None,
         spare_ports: 0,
+        removable: Vec::new(),
         paused: false,
         has_events: false,
     }
@@ -126,12 +127,14 @@ fn a_virtio_nic_in_a_slot_of_its_own_with_the_largest_mtu_and_empty_slots() {
     launch.nics[0] =
         NicLaunch { slot: Some(16), host_mtu: Some(9000.try_into().expect("an MTU")), ..launch.nics[0].clone() };
     launch.spare_ports = 2;
+    launch.removable = vec!["0000:01:10.0".parse().expect("an address")];
     let text = lines(&launch);
     assert!(text.contains("mrg_rxbuf=on,host_mtu=9000,addr=0x10\n"), "{text}");
     assert!(
         text.ends_with(
             "\n-device pcie-root-port,id=spare0,bus=pcie.0,chassis=100,slot=100\
-         \n-device pcie-root-port,id=spare1,bus=pcie.0,chassis=101,slot=101"
+         \n-device pcie-root-port,id=spare1,bus=pcie.0,chassis=101,slot=101\
+         \n-device vfio-pci,host=0000:01:10.0,rombar=0,id=plugged0,bus=spare0"
         ),
         "{text}"
     );

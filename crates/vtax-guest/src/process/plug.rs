@@ -1,16 +1,20 @@
-//! NICs that are plugged in and pulled out while the guest runs.
+//! NICs and PCI devices that are plugged in and pulled out while the guest runs.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
     time::{Duration, Instant},
 };
 
+use vtax_sys::pci::PciAddress;
+
 use super::Qemu;
 use crate::{
-    arguments::{DeviceOptions, device, netdev, netdev_id, nic_id, spare_id},
+    arguments::{DeviceOptions, device, netdev, netdev_id, nic_id, plugged, plugged_id, spare_id},
     error::GuestError,
     files::NicFiles,
+    home,
     launch::NicLaunch,
+    limits,
     qmp::Monitor,
 };
 
@@ -45,7 +49,38 @@ impl Qemu {
             false => Err(self.late("doesn't let its NIC go", patience)),
         }
     }
+
+    /// Plugs a device of the host, which vfio-pci has, into the `port`-th of the launch's empty slots.
+    pub fn plug_device(&mut self, port: u32, device: PciAddress, patience: Duration) -> Result<(), GuestError> {
+        let fail = GuestError::process(&self.launch().name);
+        home::admit(self.process().pid, device).map_err(fail)?;
+        limits::lock_all(self.process().pid, self.launch()).map_err(GuestError::process(&self.launch().name))?;
+        let mut monitor = self.monitor(patience)?;
+        monitor.add_device_slowly(&plugged(port, device), patience).map_err(|error| self.explain(error))
+    }
+
+    /// Pulls out the device in this slot. The guest's system has to let it go. `false` means that there
+    /// is none.
+    pub fn unplug_device(&mut self, port: u32, device: PciAddress, patience: Duration) -> Result<bool, GuestError> {
+        let deadline = Instant::now() + patience;
+        let mut monitor = self.monitor(patience)?;
+        let id = plugged_id(port);
+        let removed = match monitor.remove_device(&id) {
+            Err(GuestError::Refused { class, .. }) if class == NOT_FOUND => return Ok(false),
+            asked => asked.and_then(|()| monitor.wait_removed(&id, deadline)),
+        };
+        match removed.map_err(|error| self.explain(error))? {
+            true => {
+                home::dismiss(device);
+                Ok(true)
+            }
+            false => Err(self.late("doesn't let its device go", patience)),
+        }
+    }
 }
+
+/// The class of QEMU's error if there is no such device.
+const NOT_FOUND: &str = "DeviceNotFound";
 
 fn add_nic(
     monitor: &mut Monitor,

@@ -29,6 +29,7 @@ fn launch(directory: &Path) -> Launch {
         server: None,
         seed: None,
         spare_ports: 0,
+        removable: Vec::new(),
         paused: false,
         has_events: false,
     }

@@ -7,7 +7,7 @@ use std::{
     io::{self, IoSlice, Write},
     mem::MaybeUninit,
     os::fd::BorrowedFd,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -48,6 +48,11 @@ impl Monitor {
     /// Plugs in a device.
     pub fn add_device(&mut self, device: &DeviceOptions) -> Result<(), GuestError> {
         self.command("device_add", device.json("driver"))
+    }
+
+    /// Plugs in a device for which QEMU may need a while: all of the guest's memory is locked for the first one.
+    pub fn add_device_slowly(&mut self, device: &DeviceOptions, patience: Duration) -> Result<(), GuestError> {
+        self.ask::<Value>("device_add", device.json("driver"), Instant::now() + patience).map(|_| ())
     }
 
     /// Asks the guest's system to let a device go.

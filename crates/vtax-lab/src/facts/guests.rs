@@ -50,7 +50,7 @@ pub struct QemuFacts {
 pub struct SystemFacts {
     /// The system that the user asked for.
     pub system: System,
-    /// The module that drives the NIC.
+    /// The module that drives the NIC, or several with commas between them.
     pub driver: String,
     /// What such a guest boots, or why there is nothing to boot.
     pub boot: Result<Boot, Unsupported>,

@@ -1,6 +1,6 @@
 //! The PCI devices of this machine: their names, which of them a lab may take, and which must stay.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -174,6 +174,20 @@ impl PciFacts {
         let there = self.devices.iter().filter(|device| device.physfn == Some(nic.device));
         let mut bound = there.filter_map(|function| function.driver.clone()).filter(|driver| driver != VFIO);
         bound.next().or_else(|| driver_of_functions(own).map(str::to_owned))
+    }
+}
+
+impl PciFacts {
+    /// The modules that drive this machine's NICs and their virtual functions, if guests can have those. Each has a `-` in
+    /// front: a guest's kernel may lack it.
+    pub fn guest_drivers(&self) -> BTreeSet<String> {
+        if self.for_guests().is_err() {
+            return BTreeSet::new();
+        }
+        let nics = self.devices.iter().filter(|device| device.is_nic() && device.physfn.is_none());
+        let drivers = nics.flat_map(|nic| [self.driver(nic, false), self.driver(nic, true).filter(|_| nic.is_pf())]);
+        let drivers = drivers.flatten().filter(|driver| driver != VFIO);
+        drivers.map(|driver| format!("-{driver}")).collect()
     }
 }
 

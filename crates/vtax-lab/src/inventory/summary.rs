@@ -284,6 +284,7 @@ mod tests {
             server: Some(spec),
             seed: None,
             spare_ports: 0,
+            removable: Vec::new(),
             paused: false,
             has_events: false,
         };

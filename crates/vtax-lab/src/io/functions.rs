@@ -15,7 +15,7 @@ use vtax_model::{
 };
 use vtax_sys::pci::{PciAddress, PciTree, Sriov};
 
-use super::{IoList, owners::PRIMARY};
+use super::IoList;
 use crate::{
     error::LabError,
     facts::{NoDevice, PciDevice, VFIO},
@@ -177,15 +177,8 @@ impl IoList {
         }
     }
 
-    /// The domain of a lab that has it.
-    fn domain(&self, device: PciAddress) -> Option<&str> {
-        let of = |function: &Option<PciDevice>| function.as_ref().is_some_and(|function| function.device == device);
-        let entry = self.entries.iter().find(|entry| of(&entry.function))?;
-        Some(entry.domain.as_str()).filter(|domain| *domain != PRIMARY)
-    }
-
-    /// Who uses a virtual function.
-    fn user(&self, function: &PciDevice) -> Option<String> {
+    /// Who uses a function, virtual or not.
+    pub(super) fn user(&self, function: &PciDevice) -> Option<String> {
         if let Some(domain) = self.domain(function.device) {
             return Some(format!("{domain} has it"));
         }

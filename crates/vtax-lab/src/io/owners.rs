@@ -1,4 +1,4 @@
-//! Which domain has which device, as the journals of labs tell. An abandoned lab has its devices until it is cleaned.
+//! Which domain has which device, as the journals of labs and the claims of logical domains tell. An abandoned lab has its devices until it is cleaned.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use vtax_sys::{
     pci::PciAddress,
 };
 
+use super::claims::DeviceClaims;
 use crate::{
     error::LabError,
     facts::{Netdev, PciFacts},
@@ -28,7 +29,8 @@ pub(super) struct Owners(BTreeMap<PciAddress, FunctionOwner>);
 
 #[derive(Debug, Clone)]
 pub(super) struct FunctionOwner {
-    lab: Name,
+    /// The lab, if it is not a logical domain of this host.
+    lab: Option<Name>,
     domain: Name,
     /// Where the device's link is. A guest's device has none here.
     at: Option<Place>,
@@ -36,7 +38,7 @@ pub(super) struct FunctionOwner {
 
 impl Owners {
     /// Journals that can't be read are left out: `lab list` tells of them.
-    pub(super) fn of_labs(world: &World) -> Result<Owners, LabError> {
+    pub(super) fn look(world: &World) -> Result<Owners, LabError> {
         let mut owners = Owners::default();
         for (id, snapshot) in scan::<LabStep>(&world.journals())? {
             let (Ok(lab), Ok(snapshot)) = (Name::try_from(id), snapshot) else { continue };
@@ -46,18 +48,27 @@ impl Owners {
                 }
             }
         }
+        for claim in DeviceClaims::of(world).all()? {
+            owners.claim(claim.device, claim.owner);
+        }
         Ok(owners)
+    }
+
+    /// A logical domain has the device.
+    pub(super) fn claim(&mut self, device: PciAddress, domain: Name) {
+        self.0.insert(device, FunctionOwner { lab: None, domain, at: None });
     }
 
     /// The later step counts: a NIC belongs to the host before a guest gets it.
     pub(super) fn take(&mut self, lab: &Name, step: &LabStep) {
         match step {
             LabStep::TakeNic { device, at, .. } => {
-                let owner = FunctionOwner { lab: lab.clone(), domain: at.namespace.clone(), at: Some(at.clone()) };
+                let owner =
+                    FunctionOwner { lab: Some(lab.clone()), domain: at.namespace.clone(), at: Some(at.clone()) };
                 self.0.insert(*device, owner);
             }
             LabStep::StartGuest { launch, .. } => {
-                let owner = FunctionOwner { lab: lab.clone(), domain: launch.name.clone(), at: None };
+                let owner = FunctionOwner { lab: Some(lab.clone()), domain: launch.name.clone(), at: None };
                 self.0.extend(devices(launch).map(|device| (device, owner.clone())));
             }
             _ => {}
@@ -65,7 +76,10 @@ impl Owners {
     }
 
     pub(super) fn domain(&self, device: PciAddress) -> String {
-        self.0.get(&device).map_or(PRIMARY.to_owned(), |owner| format!("{}/{}", owner.lab, owner.domain))
+        self.0.get(&device).map_or(PRIMARY.to_owned(), |owner| match &owner.lab {
+            Some(lab) => format!("{lab}/{}", owner.domain),
+            None => owner.domain.to_string(),
+        })
     }
 
     pub(super) fn all(&self) -> BTreeMap<PciAddress, String> {
@@ -75,9 +89,10 @@ impl Owners {
     /// Adds what the links that are in labs tell. A link that can't be reached is left out.
     pub(super) fn look_into(&self, world: &World, facts: &mut PciFacts) {
         for (device, owner) in &self.0 {
-            let Some(at) = &owner.at else { continue };
-            let namespace = world.lab_directory(&owner.lab).join(PINS).join(at.namespace.as_str());
-            let Some((netdev, vfs)) = NetNs::open(&namespace).ok().and_then(|namespace| look(&namespace, at)) else {
+            let (Some(at), Some(lab)) = (&owner.at, &owner.lab) else { continue };
+            let namespace = world.lab_directory(lab).join(PINS).join(at.namespace.as_str());
+            let Some((netdev, vfs)) = NetNs::open(&namespace).ok().and_then(|namespace| look_there(&namespace, at))
+            else {
                 continue;
             };
             let Some(found) = facts.devices.iter_mut().find(|found| found.device == *device) else { continue };
@@ -103,7 +118,7 @@ fn devices(launch: &Launch) -> impl Iterator<Item = PciAddress> {
     nics.chain(launch.devices.iter().copied())
 }
 
-fn look(namespace: &NetNs, at: &Place) -> Option<(Netdev, Vec<Vf>)> {
+fn look_there(namespace: &NetNs, at: &Place) -> Option<(Netdev, Vec<Vf>)> {
     let mut rtnl = Rtnl::open_in(namespace).ok()?;
     let name: IfName = at.link.as_str().parse().ok()?;
     let links = rtnl.links().ok()?;

@@ -125,3 +125,79 @@ fn slots_are_in_the_order_of_their_numbers() {
     names.sort_by_key(|name| rank(name));
     assert_eq!(names, ["pci_2/03", "pci_2/1f", "pci_2/slot2", "pci_2/slot10", "pci_2/slotA", "pci_10/03"]);
 }
+
+fn domain(name: &str) -> vtax_model::topology::Name {
+    name.parse().expect("a name")
+}
+
+/// As on a machine where guests can have devices: each function has an IOMMU group of its own, and the host uses none.
+fn spare() -> PciFacts {
+    let mut facts = facts();
+    (facts.iommu, facts.vfio) = (true, Ok(()));
+    for (group, device) in (20..).zip(&mut facts.devices) {
+        (device.group, device.kept) = (Some(group), None);
+        match &mut device.netdev {
+            Some(link) => (link.upper, link.addresses) = (None, Vec::new()),
+            None => device.driver = None,
+        }
+    }
+    facts
+}
+
+fn assigned(facts: PciFacts, owners: &Owners, name: &str) -> Result<Vec<String>, AssignError> {
+    let list = IoList::of(facts, owners);
+    let found = list.assignable(name)?;
+    list.check_assignable(&found, &domain("mars"))?;
+    Ok(found.functions.iter().map(|function| function.device.to_string()).collect())
+}
+
+#[test]
+fn a_domain_gets_all_functions_of_what_it_is_given() {
+    let functions = |name| assigned(spare(), &Owners::default(), name);
+    assert_eq!(functions("pci_0/slot2/PF0.VF0"), Ok(vec!["0000:01:10.0".to_owned()]));
+    assert_eq!(functions("0000:01:10.0"), functions("pci_0/slot2/PF0.VF0"));
+    assert_eq!(functions("pci_0/1f").map(|found| found.len()), Ok(2));
+    assert_eq!(functions("pci_0/1f/F2").map(|found| found.len()), Ok(1));
+    assert_eq!(functions("pci_1"), functions("pci_1/01.0-00"));
+    // What the domain has already is no obstacle.
+    let mut own = Owners::default();
+    own.claim(at("0000:01:10.0"), domain("mars"));
+    assert_eq!(assigned(spare(), &own, "pci_0/slot2/PF0.VF0"), functions("pci_0/slot2/PF0.VF0"));
+}
+
+#[test]
+fn what_a_domain_cannot_have_is_named_with_the_reason() {
+    let told = |facts, owners: &Owners, name: &str| {
+        format!("{name}: {}", assigned(facts, owners, name).expect_err("it is refused"))
+    };
+    let nobody = Owners::default();
+    let mut venus = Owners::default();
+    venus.claim(at("0000:01:10.0"), domain("venus"));
+    let mut shared = spare();
+    let at_1f: Vec<usize> =
+        (0..shared.devices.len()).filter(|at| shared.devices[*at].name.starts_with("pci_0/1f")).collect();
+    shared.devices[at_1f[0]].group = shared.devices[at_1f[1]].group;
+    let mut kept = spare();
+    kept.devices.iter_mut().for_each(|device| device.kept = Some("it carries the default route (eno1)".to_owned()));
+    let ungrouped = || {
+        let mut facts = spare();
+        facts.devices.iter_mut().for_each(|device| device.group = None);
+        facts
+    };
+    let without_vfio = PciFacts { vfio: facts().vfio, iommu: false, ..spare() };
+    let lines = [
+        told(spare(), &nobody, "pci_0/solt2"),
+        told(spare(), &nobody, "pci_0/slot2/PF1.VF3"),
+        told(spare(), &nobody, "pci_0/slot2/PF0"),
+        told(spare(), &nobody, "pci_1/slot5"),
+        told(spare(), &nobody, "pci_0/slot2"),
+        told(spare(), &venus, "pci_0/slot2/PF0.VF0"),
+        told(spare(), &owners(&[taken("0000:01:10.0", "web")]), "pci_0/slot2/PF0.VF0"),
+        told(shared, &nobody, "pci_0/1f/F2"),
+        told(kept, &nobody, "pci_1"),
+        told(ungrouped(), &nobody, "pci_1"),
+        told(without_vfio, &nobody, "pci_1"),
+        IoList::of(spare(), &nobody).bus("pci_0/slot2").expect_err("a slot").to_string(),
+    ];
+    insta::assert_snapshot!(lines.join("\n"));
+}

@@ -135,6 +135,7 @@ impl GuestAttachment<'_> {
                 Boot::Disk { .. } => Some(Seed { agent: fitting.agent.clone(), address: *address }),
             },
             spare_ports: 0,
+            removable: Vec::new(),
             paused: false,
             has_events: false,
         }

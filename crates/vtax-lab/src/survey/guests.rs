@@ -109,10 +109,9 @@ fn own_system(needs: &GuestNeeds, kernel: Option<&Path>, driver: &str) -> Result
     Ok(Boot::Kernel { kernel: kernel.bootable()?, initramfs, append: Vec::new() })
 }
 
-/// The drivers of the agent's port and of the NIC.
-fn drivers(nic: &str) -> [&str; 3] {
-    let [bus, port] = PORT_DRIVERS;
-    [bus, port, nic]
+/// The drivers of the agent's port and of the NICs.
+fn drivers(nics: &str) -> Vec<&str> {
+    PORT_DRIVERS.into_iter().chain(nics.split(',')).collect()
 }
 
 fn disk(needs: &GuestNeeds, image: &Path) -> Result<Boot, GuestError> {

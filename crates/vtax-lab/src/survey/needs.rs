@@ -78,7 +78,7 @@ impl GuestNeeds {
         self.systems.is_empty() && self.devices.is_empty()
     }
 
-    /// Adds what a guest needs if this module drives its NIC.
+    /// Adds what a guest needs if this module drives its NIC, or these with commas between them.
     #[must_use]
     pub fn with_driver(mut self, system: &System, driver: &str) -> GuestNeeds {
         self.systems.insert((system.clone(), driver.to_owned()));

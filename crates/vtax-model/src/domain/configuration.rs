@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AltMac, ConsoleService, Constraints, CpuDemand, DomainError, FailurePolicy, NewSwitch, NewVnet, PRIMARY, PortRange,
-    Switch, SwitchChange, UserName, Variable, VirtualConsole, VirtualNic, VnetChange,
+    AltMac, ConsoleService, Constraints, CpuDemand, DomainError, FailurePolicy, HostDevices, NewSwitch, NewVnet,
+    PRIMARY, PortRange, Switch, SwitchChange, UserName, Variable, VirtualConsole, VirtualNic, VnetChange,
 };
 use crate::{
     guest::{GuestSize, Mac},
@@ -31,6 +31,9 @@ pub struct Configuration {
     /// The console services.
     #[serde(default)]
     pub consoles: BTreeMap<Name, ConsoleService>,
+    /// What is said of the host's PCI devices themselves.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub devices: HostDevices,
 }
 
 impl Configuration {
@@ -61,6 +64,7 @@ impl Configuration {
         for (name, switch) in self.switches {
             all.add_switch(NewSwitch::of(name, switch))?;
         }
+        all.rebuild_devices(&self.devices)?;
         for (name, domain) in &self.domains {
             all.rebuild_domain(name, domain)?;
         }
@@ -79,6 +83,7 @@ impl Configuration {
         for vnet in &domain.vnets {
             self.add_vnet(NewVnet::of(name, vnet))?;
         }
+        domain.io.iter().try_for_each(|device| self.rebuild_device(name, device))?;
         self.set_console(name, domain.console.clone())?;
         self.set_failure_policy(name, domain.failure_policy)?;
         if domain.autostart {
@@ -271,7 +276,7 @@ impl Configuration {
     /// Adds a virtual NIC to a domain, as a port of a switch.
     pub fn add_vnet(&mut self, new: NewVnet) -> Result<(), DomainError> {
         let NewVnet { name, switch, domain, change } = new;
-        let mac = self.free_mac(&name, &domain, &[]);
+        let mac = self.free_mac(name.as_str(), &domain, &[]);
         self.switch(&switch)?;
         let constraints = self.guest_mut(&domain)?;
         if constraints.vnet(&name).is_some() {
@@ -304,7 +309,7 @@ impl Configuration {
     pub fn set_vnet(&mut self, domain: &Name, name: &Name, change: VnetChange) -> Result<(), DomainError> {
         let mut vnet = self.vnet(domain, name)?.clone();
         if let Some(mac) = change.mac {
-            vnet.mac = self.check_mac(mac, name, domain)?;
+            vnet.mac = self.check_mac(mac, name.as_str(), domain)?;
         }
         if let Some(wanted) = &change.alt_macs {
             vnet.alt_macs = self.alt_macs(wanted, &vnet, domain)?;
@@ -340,13 +345,13 @@ impl Configuration {
             let mac = match alt {
                 AltMac::Auto => {
                     let taken: Vec<Mac> = macs.iter().copied().chain([vnet.mac]).collect();
-                    self.free_mac(&vnet.name, domain, &taken)
+                    self.free_mac(vnet.name.as_str(), domain, &taken)
                 }
-                AltMac::Given(mac) => self.check_mac(*mac, &vnet.name, domain)?,
+                AltMac::Given(mac) => self.check_mac(*mac, vnet.name.as_str(), domain)?,
             };
             if macs.contains(&mac) || mac == vnet.mac {
-                let (vnet, domain) = (vnet.name.clone(), domain.clone());
-                return Err(DomainError::MacTaken { mac, vnet, domain });
+                let (nic, domain) = (vnet.name.to_string(), domain.to_string());
+                return Err(DomainError::MacTaken { mac, nic, domain });
             }
             macs.push(mac);
         }

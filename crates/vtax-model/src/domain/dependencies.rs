@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use strum::Display;
 
-use super::{Configuration, DomainError, PRIMARY};
+use super::{Configuration, DeviceKind, DomainError, PRIMARY};
 use crate::topology::Name;
 
 /// That a domain depends on another.
@@ -29,6 +29,8 @@ pub struct DomainDependency {
 pub enum DependencyKind {
     /// It has a virtual NIC at the other one's switch.
     Vnet,
+    /// It has a device below a root complex of the other one.
+    Iov,
 }
 
 impl Configuration {
@@ -49,7 +51,7 @@ impl Configuration {
         ordered.push(name);
     }
 
-    /// What each domain depends on by its virtual NICs, by names.
+    /// What each domain depends on by its virtual NICs and PCI devices, by names.
     pub fn dependencies(&self) -> Vec<DomainDependency> {
         let of_domain = |(domain, constraints): (&Name, &super::Constraints)| {
             let vnets = constraints.vnets.iter().filter_map(|vnet| {
@@ -62,7 +64,15 @@ impl Configuration {
                     device,
                 })
             });
-            vnets.collect::<Vec<_>>()
+            // Who has a whole root complex depends on nobody.
+            let devices = constraints.io.iter().filter(|device| device.kind != DeviceKind::Bus);
+            let devices = devices.map(|device| DomainDependency {
+                domain: domain.clone(),
+                on: PRIMARY.parse().expect("a name"),
+                kind: DependencyKind::Iov,
+                device: device.name.clone(),
+            });
+            vnets.chain(devices).collect::<Vec<_>>()
         };
         let mut all: Vec<DomainDependency> = self.domains.iter().flat_map(of_domain).collect();
         all.sort();

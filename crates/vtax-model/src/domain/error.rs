@@ -45,9 +45,61 @@ pub enum DomainError {
     #[error("the link {link} is a port of the switch {switch} already; a link can be a port of one switch only")]
     #[diagnostic(code("object-in-use"))]
     NetDevTaken { link: String, switch: Name },
-    #[error("the vnet {vnet} of {domain} has the address {mac} already; choose another, or leave it out")]
+    #[error("{nic} of {domain} has the address {mac} already; choose another, or leave it out")]
     #[diagnostic(code("address-taken"))]
-    MacTaken { mac: Mac, vnet: Name, domain: Name },
+    MacTaken { mac: Mac, nic: String, domain: String },
+    #[error("{domain} has {name} already; there is nothing to do")]
+    #[diagnostic(code("object-exists"))]
+    DeviceThere { name: String, domain: Name },
+    #[error("{name} can't be given away: {domain} has {has}; first: vtax ldm rm-io {has} {domain}")]
+    #[diagnostic(code("device-taken"))]
+    DeviceTaken { name: String, domain: Name, has: String },
+    #[error(
+        "{name} is primary's; let primary give it up first: vtax ldm start-reconf primary, vtax ldm rm-io {name} primary, \
+         vtax ldm apply-reconf"
+    )]
+    #[diagnostic(code("device-taken"))]
+    OfPrimary { name: String },
+    #[error(
+        "primary has given {name} up already, or what it is a part of; give it to a domain: vtax ldm add-io {name} DOMAIN"
+    )]
+    #[diagnostic(code("object-exists"))]
+    Released { name: String },
+    #[error("{name} needs its physical function {physical} in primary, which has given that up")]
+    #[diagnostic(code("device-taken"))]
+    NoPhysical { name: String, physical: String },
+    #[error("{domain} doesn't have {name}; it has {has}")]
+    #[diagnostic(code("no-such-object"))]
+    NoDevice { name: String, domain: Name, has: String },
+    #[error("{name} is below {bus}, which has iov=off; first: vtax ldm set-io iov=on {bus}")]
+    #[diagnostic(code("iov"))]
+    IovOff { name: String, bus: String },
+    #[error(
+        "primary is in a delayed reconfiguration already; change it, or end that (apply-reconf, cancel-reconf primary)"
+    )]
+    #[diagnostic(code("delayed-reconfiguration"))]
+    Reconfiguring,
+    #[error("primary is in no delayed reconfiguration; begin one first: vtax ldm start-reconf primary")]
+    #[diagnostic(code("delayed-reconfiguration"))]
+    NotReconfiguring,
+    #[error(
+        "primary is in a delayed reconfiguration, and no other domain can be changed before it ends; reboot the host, or \
+         vtax ldm apply-reconf, or vtax ldm cancel-reconf primary"
+    )]
+    #[diagnostic(code("delayed-reconfiguration"))]
+    OthersWait,
+    #[error(
+        "Delayed reconfiguration of LDom {domain} is not permitted: only primary waits for a reboot; change {domain} as it \
+         is, and it has that when it boots again"
+    )]
+    #[diagnostic(code("delayed-reconfiguration"))]
+    OnlyPrimary { domain: Name },
+    #[error("{bus} can't have iov=off: {domain} has {has}; first: vtax ldm rm-io {has} {domain}")]
+    #[diagnostic(code("iov"))]
+    IovUsed { bus: String, domain: Name, has: String },
+    #[error("{bus} has iov={iov} already; there is nothing to do")]
+    #[diagnostic(code("iov"))]
+    IovThere { bus: String, iov: &'static str },
     #[error("the vnet {vnet} of {domain} has id {id} already; choose another, or leave it out")]
     #[diagnostic(code("object-exists"))]
     IdTaken { id: u32, vnet: Name, domain: Name },

@@ -133,6 +133,85 @@ fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
     insta::assert_snapshot!(told.join("\n"));
 }
 
+const PF: &str = "pci_1/slot0/PF1";
+const VF: &str = "pci_1/slot0/PF1.VF0";
+
+#[test]
+fn a_device_has_one_owner_and_so_has_what_is_below_it() {
+    let mut all = planets();
+    let (primary, mars) = (name(PRIMARY), name("mars"));
+    assert_eq!(all.owner_of("pci_3"), DeviceOwner::Primary);
+    all.remove_device(&primary, "pci_3").expect("it is primary's");
+    assert_eq!([all.owner_of("pci_3/slot8"), all.owner_of("pci_30")], [DeviceOwner::Nobody, DeviceOwner::Primary]);
+    all.add_device(&mars, "pci_3", DeviceKind::Bus).expect("nobody has it");
+    assert_eq!(all.owner_of("pci_3/slot8/PF0.VF1"), DeviceOwner::Domain(&mars));
+    all.add_device(&mars, VF, DeviceKind::Vf).expect("primary has its physical function");
+    let depends: Vec<String> =
+        all.dependencies().iter().map(|found| format!("{} {}", found.kind, found.device)).collect();
+    assert_eq!(depends, ["VNET admin-vsw/admin-net", "IOV pci_1/slot0/PF1.VF0", "VNET admin-vsw/admin-net"]);
+    assert_eq!(all.clone().rebuilt("sun").expect("it is as it was"), all);
+
+    all.remove_device(&mars, "pci_3").expect("it has it");
+    assert_eq!(all.owner_of("pci_3"), DeviceOwner::Nobody);
+    all.add_device(&primary, "pci_3", DeviceKind::Bus).expect("nobody has it");
+    assert_eq!(all.owner_of("pci_3"), DeviceOwner::Primary);
+}
+
+#[test]
+fn a_virtual_function_keeps_its_address_whoever_has_it() {
+    let mut all = planets();
+    let settings = |all: &Configuration, domain: &str| all.domain(&name(domain)).expect("there").io[0].settings;
+    all.add_device(&name("mars"), VF, DeviceKind::Vf).expect("it is free");
+    let chosen = settings(&all, "mars").mac_addr.expect("vtax has chosen one");
+    let change = FunctionChange { pvid: Some(Some(vlan(7))), ..FunctionChange::default() };
+    all.set_function(VF, change).expect("it is possible");
+    assert_eq!(settings(&all, "mars"), FunctionSettings { mac_addr: Some(chosen), pvid: Some(vlan(7)), mtu: None });
+    all.remove_device(&name("mars"), VF).expect("it has it");
+    all.add_device(&name("venus"), VF, DeviceKind::Vf).expect("it is free");
+    assert_eq!((settings(&all, "venus").mac_addr, settings(&all, "venus").pvid), (Some(chosen), Some(vlan(7))));
+    let none = FunctionChange { pvid: Some(None), ..FunctionChange::default() };
+    all.set_function(VF, none).expect("it is possible");
+    assert_eq!(settings(&all, "venus").pvid, None);
+    let taken = VnetChange { mac: Some(chosen), ..VnetChange::default() };
+    let error = all.set_vnet(&name("mars"), &name("admin-net"), taken).expect_err("the function has it").to_string();
+    assert!(error.contains(&format!("{VF} of venus has the address")), "{error}");
+    all.forget_functions(PF);
+    assert!(all.devices.functions.is_empty());
+}
+
+#[test]
+fn devices_that_cannot_be_given_are_named_with_who_has_them() {
+    let mut all = planets();
+    let (primary, mars, venus) = (name(PRIMARY), name("mars"), name("venus"));
+    all.remove_device(&primary, "pci_3/slot8").expect("it is primary's");
+    all.remove_device(&primary, "pci_2/slot3").expect("it is primary's");
+    all.add_device(&mars, "pci_3/slot8", DeviceKind::Pcie).expect("nobody has it");
+    all.add_device(&mars, VF, DeviceKind::Vf).expect("it is free");
+    all.set_iov("pci_0", false).expect("nobody has said it");
+    let before = all.clone();
+    type Refused<'a> = Box<dyn FnOnce(&mut Configuration) -> Result<(), DomainError> + 'a>;
+    let refused: Vec<Refused> = vec![
+        Box::new(|all| all.add_device(&name("mras"), "pci_2/slot3", DeviceKind::Pcie)),
+        Box::new(|all| all.add_device(&mars, VF, DeviceKind::Vf)),
+        Box::new(|all| all.add_device(&venus, VF, DeviceKind::Vf)),
+        Box::new(|all| all.add_device(&venus, "pci_3", DeviceKind::Bus)),
+        Box::new(|all| all.add_device(&venus, "pci_1/slot0", DeviceKind::Pcie)),
+        Box::new(|all| all.add_device(&venus, "pci_2", DeviceKind::Bus)),
+        Box::new(|all| all.add_device(&venus, "pci_2/slot3/PF0.VF0", DeviceKind::Vf)),
+        Box::new(|all| all.add_device(&venus, "pci_0/slot1/PF0.VF0", DeviceKind::Vf)),
+        Box::new(|all| all.add_device(&primary, "pci_0", DeviceKind::Bus)),
+        Box::new(|all| all.remove_device(&primary, "pci_3")),
+        Box::new(|all| all.remove_device(&primary, "pci_2/slot3/PF0")),
+        Box::new(|all| all.remove_device(&mars, "pci_2/slot3")),
+        Box::new(|all| all.remove_device(&venus, "pci_2/slot3")),
+        Box::new(|all| all.set_iov("pci_0", false)),
+        Box::new(|all| all.set_iov("pci_1", false)),
+    ];
+    let told: Vec<String> = refused.into_iter().map(|edit| edit(&mut all).expect_err("refused").to_string()).collect();
+    assert_eq!(all, before);
+    insta::assert_snapshot!(told.join("\n"));
+}
+
 #[test]
 fn domains_of_another_configuration_are_added_all_or_none() {
     let all = planets();

@@ -64,6 +64,12 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("ldm set-vnet", &[("vtax ldm set-vnet mac-addr=0:14:4f:f9:c4:13 admin-net mars", "another MAC address")]),
     ("ldm remove-vnet", &[("vtax ldm remove-vnet admin-net mars", "the virtual NIC goes")]),
+    ("ldm add-io", &[("vtax ldm add-io pci_1/slot2/PF1.VF0 mars", "a virtual function for mars")]),
+    ("ldm remove-io", &[("vtax ldm remove-io pci_1/slot2/PF1.VF0 mars", "the host has it again")]),
+    ("ldm set-io", &[("vtax ldm set-io pvid=7 pci_1/slot2/PF1.VF0", "all frames of the function are in VLAN 7")]),
+    ("ldm start-reconf", &[("vtax ldm start-reconf primary", "what is changed of primary waits for a boot")]),
+    ("ldm cancel-reconf", &[("vtax ldm cancel-reconf primary", "all of that is forgotten")]),
+    ("ldm apply-reconf", &[("vtax ldm apply-reconf", "all of that, as far as it needs no boot")]),
     (
         "ldm add-vcc",
         &[("vtax ldm add-vcc port-range=6000-6100 other-console primary", "consoles at the ports from 6000 on")],

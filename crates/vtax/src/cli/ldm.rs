@@ -1,11 +1,13 @@
 //! `vtax ldm`.
 
+mod assign;
 mod configure;
 mod constraint_file;
 mod host;
 mod import;
 mod layout;
 mod lifecycle;
+mod reconf;
 mod show;
 mod verbs;
 mod vntsd;
@@ -20,7 +22,6 @@ use self::{
     host::LdmHost,
     verbs::{ConfigureVerb, LdmVerb, LifecycleVerb, ShowVerb, Words},
 };
-use super::io;
 use crate::exit::{Exit, Stop};
 
 pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
@@ -49,6 +50,12 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ConfigureVerb::AddVnet(Words { words }) => configure::add_vnet(host, &words),
         ConfigureVerb::SetVnet(Words { words }) => configure::set_vnet(host, &words),
         ConfigureVerb::RemoveVnet { vnet, domain } => configure::remove_vnet(host, &vnet, &domain),
+        ConfigureVerb::AddIo { device, domain } => assign::add_device(host, &device, &domain),
+        ConfigureVerb::RemoveIo { device, domain } => assign::remove_device(host, &device, &domain),
+        ConfigureVerb::SetIo(Words { words }) => assign::set_device(host, &words),
+        ConfigureVerb::StartReconf { domain } => reconf::start(host, &domain),
+        ConfigureVerb::CancelReconf { domain } => reconf::cancel(host, &domain),
+        ConfigureVerb::ApplyReconf => reconf::apply(host),
         ConfigureVerb::AddVcc(Words { words }) => configure::add_console_service(host, &words),
         ConfigureVerb::SetVcc(Words { words }) => configure::set_console_service(host, &words),
         ConfigureVerb::RemoveVcc { service } => configure::remove_console_service(host, &service),
@@ -69,8 +76,8 @@ fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
         LifecycleVerb::Start { domains } => lifecycle::start(host, &domains),
         LifecycleVerb::Stop { force, domains } => lifecycle::stop(host, &domains, force),
         LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),
-        LifecycleVerb::CreateVf(args) => io::create(&args),
-        LifecycleVerb::DestroyVf(args) => io::destroy(&args),
+        LifecycleVerb::CreateVf(args) => assign::create_functions(host, &args),
+        LifecycleVerb::DestroyVf(args) => assign::destroy_functions(host, &args),
         LifecycleVerb::Supervise { domain } => lifecycle::supervise(host, &domain),
         LifecycleVerb::Release => lifecycle::release(host),
     }
@@ -83,7 +90,7 @@ fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ShowVerb::ListConstraints { format, domains } => show::constraints(host, format, &domains),
         ShowVerb::ListServices { parseable } => show::services(host, parseable),
         ShowVerb::ListDevices(args) => show::host_devices(host, &args),
-        ShowVerb::ListIo(args) => show::devices(&args),
+        ShowVerb::ListIo(args) => show::devices(host, &args),
         ShowVerb::ListDependencies { long } => show::dependencies(host, long),
         ShowVerb::ListVariable { domain } => show::variables(host, &domain),
         ShowVerb::ListSpconfig => show::saved(host),

@@ -45,13 +45,13 @@ pub(crate) struct CreateArgs {
     #[arg(long)]
     mtu: Option<Mtu>,
     /// The physical function: its name, PCI address, link or MAC address
-    pf: String,
+    pub(in crate::cli) pf: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DestroyArgs {
     /// The physical function, or its only virtual one: its name, PCI address, link or MAC address
-    pf: String,
+    pub(in crate::cli) pf: String,
 }
 
 #[derive(Debug, Clone, Copy)]

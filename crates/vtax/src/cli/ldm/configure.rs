@@ -246,6 +246,7 @@ pub(super) fn set_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop>
     }
     let locked = host.lock()?;
     let mut state = locked.read(host.id()).or_infrastructure()?;
+    state.no_pending().or_input()?;
     state.configuration = locked.read_saved(host.id(), name).or_input()?;
     state.current = Some(name.clone()).filter(|name| !name.is_factory_default());
     locked.write(&state).or_infrastructure()?;

@@ -25,6 +25,7 @@ pub(super) fn init_system(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
     let configuration = read(file)?;
     let locked = host.lock()?;
     let mut state = locked.read(host.id()).or_infrastructure()?;
+    state.no_pending().or_input()?;
     if state.configuration != Configuration::new(host.id()) {
         return Err(Stop::input(miette!(
             code = "not-factory-default",

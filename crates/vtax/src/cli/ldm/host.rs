@@ -9,7 +9,7 @@ use vtax_domain::{
 };
 use vtax_lab::{LabEndpoint, Lifetime, World};
 use vtax_model::{
-    domain::{Configuration, DomainError},
+    domain::{Configuration, DomainDevice, DomainError},
     endpoint::LabHost,
     method::DomainKind,
     topology::Name,
@@ -20,10 +20,19 @@ use vtax_sys::userns;
 use crate::{
     called_as,
     exit::{Blamed, Exit, Stop},
+    terminal::print,
 };
 
 /// Set where the network namespace is that of the host that is meant.
 const INSIDE: &str = "VTAX_LDM_INSIDE";
+
+/// What is said of a change that waits for the host's next boot.
+const NOTICE: &str = "\
+------------------------------------------------------------------------------
+Notice: The primary domain is in the process of a delayed reconfiguration.
+Any changes made to the primary domain will only take effect after it reboots.
+------------------------------------------------------------------------------
+";
 
 /// The host, and where it keeps what domains are to have.
 #[derive(Debug)]
@@ -104,14 +113,12 @@ impl LdmHost {
     }
 
     /// Makes a change of the configuration, and keeps it.
-    pub(super) fn edit(
-        &self,
-        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
-    ) -> Result<Configuration, Stop> {
-        self.lock()?.edit(&self.id, change).map_err(|error| match error {
+    pub(super) fn edit(&self, change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>) -> Result<(), Stop> {
+        let state = self.lock()?.edit(&self.id, change).map_err(|error| match error {
             EditError::Domain(error) => Stop::input(error),
             EditError::Store(error) => Stop::infrastructure(error),
-        })
+        })?;
+        if state.pending.is_some() { print(NOTICE) } else { Ok(()) }
     }
 
     /// Makes a change of a switch, on the host too.
@@ -140,6 +147,37 @@ impl LdmHost {
         })
     }
 
+    /// Makes a change of what devices a domain is to have, on the host too.
+    pub(super) fn edit_device(
+        &self,
+        domain: &Name,
+        device: &str,
+        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+    ) -> Result<Exit, Stop> {
+        let has = |own: &DomainDevice| own.name == device;
+        let is_there =
+            |configuration: &Configuration| configuration.domain(domain).is_ok_and(|domain| domain.io.iter().any(has));
+        self.edit_live(is_there, change, |domains, was, now| {
+            let keeps = now.domain(domain)?.io.iter().all(|own| own.name != device);
+            match domains.follow_device(domain, device, was, now)? {
+                ChangeEffect::AtBoot if keeps => tell!("{domain} keeps {device} until it is started or boots again"),
+                ChangeEffect::AtBoot => tell!("{domain} gets this when it is started or boots again"),
+                ChangeEffect::Now => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// Whether this user can have bound domains.
+    pub(super) fn has_domains(&self) -> bool {
+        is_root()
+    }
+
+    /// The host of a lab, if it is one.
+    pub(super) fn within(&self) -> Option<&LabHost> {
+        self.host.within.as_ref()
+    }
+
     /// Makes a change that the host follows at once. If the host refuses it, all stays as it was. For an ordinary user,
     /// who has no bound domains, only the configuration is changed.
     ///
@@ -155,7 +193,12 @@ impl LdmHost {
         let locked = self.lock()?;
         let was = locked.read(&self.id).or_infrastructure()?;
         let mut state = was.clone();
-        change(&mut state.configuration).or_input()?;
+        state.change(change).or_input()?;
+        if state.pending.is_some() {
+            locked.write(&state).or_infrastructure()?;
+            print(NOTICE)?;
+            return Ok(Exit::Done);
+        }
         let is_new = !is_there(&was.configuration);
         if is_new {
             locked.write(&state).or_infrastructure()?;

@@ -10,7 +10,8 @@ use std::fmt::Write;
 use clap::Args;
 use serde::Serialize;
 use vtax_domain::{
-    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem, ldm_xml,
+    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem, StoredState,
+    ldm_xml,
 };
 use vtax_model::{
     domain::{Configuration, Constraints, DomainState, PRIMARY},
@@ -74,9 +75,10 @@ struct Listed<'a> {
 }
 
 pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
-    let all = host.read()?.configuration;
+    let StoredState { configuration: all, pending: reconfiguration, .. } = host.read()?;
     let bound = host.bound()?;
-    let rows = rows(&all, &bound, &HostCapacity::look(), &args.domains)?;
+    let mut rows = rows(&all, &bound, &HostCapacity::look(), &args.domains)?;
+    rows.iter_mut().filter(|row| row.flags.control).for_each(|row| row.flags.delayed = reconfiguration.is_some());
     let now =
         || -> NowByDomain { bound.iter().map(|bound| (bound.name().clone(), bound.constraints_now(&all))).collect() };
     if args.json {
@@ -128,7 +130,7 @@ fn primary(all: &Configuration, bound: &[BoundDomain], host: &HostCapacity) -> D
     DomainRow {
         name: PRIMARY.parse().expect("a name"),
         state: DomainState::Active,
-        flags: DomainFlags { running: Some(RunningSystem::Normal), control: true, service },
+        flags: DomainFlags { running: Some(RunningSystem::Normal), delayed: false, control: true, service },
         console: Some(ConsolePlace::Uart),
         vcpus: host.cpus().len().saturating_sub(cpus) as u32,
         memory: ByteSize(host.memory.0.saturating_sub(memory)),

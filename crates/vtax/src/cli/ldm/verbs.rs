@@ -228,6 +228,53 @@ pub(crate) enum ConfigureVerb {
         /// Its domain
         domain: Name,
     },
+    /// Give a domain a PCI device for itself: a root complex, what is in a slot, or a virtual function
+    ///
+    /// A running domain gets a virtual function at once, anything else when it boots again. primary must have given a
+    /// root complex or a slot up before (start-reconf, rm-io). The driver of the host lets go of the device when the
+    /// domain is bound, and has it again when the domain is unbound.
+    #[command(name = "add-io")]
+    AddIo {
+        /// The device: its name in list-io, PCI address, link or MAC address
+        device: String,
+        /// The domain
+        domain: Name,
+    },
+    /// Take a PCI device from a domain; from primary, so that other domains can have it
+    #[command(name = "remove-io", visible_alias = "rm-io")]
+    RemoveIo {
+        /// The device, as for add-io
+        device: String,
+        /// The domain
+        domain: Name,
+    },
+    /// Say for a root complex whether domains may have what is below it, or set a virtual function
+    ///
+    /// iov is of a root complex, and waits for the host's next boot (start-reconf). The other properties are of a virtual
+    /// function. Its VLAN changes at once, its address when its domain boots again. The NIC keeps the function to both. mtu is
+    /// what its domain should use: only that sets it.
+    #[command(
+        override_usage = "vtax ldm set-io iov=on|off BUS\n       vtax ldm set-io [mac-addr=MAC] [pvid=[VLAN]] [mtu=BYTES] VF",
+        name = "set-io"
+    )]
+    SetIo(Words),
+    /// Begin a delayed reconfiguration: what is changed of primary waits for the host's next boot
+    ///
+    /// Until then no other domain can be changed. apply-reconf applies what needs no boot, cancel-reconf forgets all.
+    #[command(name = "start-reconf", visible_alias = "start-reconfig")]
+    StartReconf {
+        /// primary
+        domain: Name,
+    },
+    /// Forget what is pending in the delayed reconfiguration
+    #[command(name = "cancel-reconf", visible_alias = "cancel-reconfig")]
+    CancelReconf {
+        /// primary
+        domain: Name,
+    },
+    /// Apply what is pending as far as it needs no boot of the host, and say what does
+    #[command(name = "apply-reconf")]
+    ApplyReconf,
     /// Add a console service
     #[command(
         override_usage = "vtax ldm add-vcc [port-range=FIRST-LAST] [users=USER,…] SERVICE primary",

@@ -6,13 +6,21 @@ use clap::Args;
 use vtax_lab::{
     Lifetime, World,
     facts::{PciDevice, PciFacts},
-    io::{IoEntry, IoKind, IoList},
+    io::{IoEntry, IoKind, IoList, IoStatus},
+};
+use vtax_model::{
+    domain::{Configuration, DeviceOwner, FunctionSettings, PRIMARY},
+    units::Mtu,
 };
 
+use super::super::host::LdmHost;
 use crate::{
     exit::{Blamed, Exit, Stop},
     terminal::print,
 };
+
+/// Stands for what nobody tells.
+const UNKNOWN: &str = "unknown";
 
 #[derive(Debug, Args)]
 pub(crate) struct ListIoArgs {
@@ -26,7 +34,8 @@ pub(crate) struct ListIoArgs {
     name: Option<String>,
 }
 
-pub(in crate::cli::ldm) fn devices(args: &ListIoArgs) -> Result<Exit, Stop> {
+pub(in crate::cli::ldm) fn devices(host: &LdmHost, args: &ListIoArgs) -> Result<Exit, Stop> {
+    let all = host.read()?.configuration;
     let facts = PciFacts::gather().or_infrastructure()?;
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let list = IoList::new(facts, &world).or_infrastructure()?;
@@ -41,22 +50,42 @@ pub(in crate::cli::ldm) fn devices(args: &ListIoArgs) -> Result<Exit, Stop> {
         })?;
         print(&parameters(physical))?;
     } else {
-        print(&table(&entries, args.long))?;
+        print(&table(&entries, &all, args.long))?;
     }
     Ok(Exit::Done)
 }
 
-fn table(entries: &[&IoEntry], long: bool) -> String {
+fn table(entries: &[&IoEntry], all: &Configuration, long: bool) -> String {
     let mut text =
         line(["NAME", "TYPE", "BUS", "DOMAIN", "STATUS"]) + &line(["----", "----", "---", "------", "------"]);
     for entry in entries {
-        let status = entry.status.map_or("", Into::into);
-        text += &line([&entry.name, entry.kind.into(), &entry.bus, &entry.domain, status]);
+        text += &line([&entry.name, entry.kind.into(), &entry.bus, owner(entry, all), status(entry, all)]);
         if let Some(function) = entry.function.as_ref().filter(|_| long) {
-            text += &properties(function, entry.kind);
+            text += &properties(function, entry.kind, settings(&entry.name, all));
         }
     }
     text
+}
+
+/// What a domain is to have is its own, also while it isn't bound. Nobody has what primary has given up.
+pub(super) fn owner<'a>(entry: &'a IoEntry, all: &'a Configuration) -> &'a str {
+    match all.owner_of(&entry.name) {
+        DeviceOwner::Domain(domain) => domain.as_str(),
+        _ if entry.domain != PRIMARY => &entry.domain,
+        DeviceOwner::Nobody => "",
+        DeviceOwner::Primary => PRIMARY,
+    }
+}
+
+/// With ldm, somebody has to say for each root complex that domains may have what is below.
+fn status(entry: &IoEntry, all: &Configuration) -> &'static str {
+    let said = all.devices.iov.get(&entry.name) == Some(&true);
+    entry.status.filter(|status| *status != IoStatus::Iov || said).map_or("", Into::into)
+}
+
+fn settings(name: &str, all: &Configuration) -> FunctionSettings {
+    let own = all.all_devices().find(|(_, device)| device.name == name).map(|(_, device)| device.settings);
+    own.or(all.devices.functions.get(name).copied()).unwrap_or_default()
 }
 
 fn line(cells: [&str; 5]) -> String {
@@ -64,7 +93,7 @@ fn line(cells: [&str; 5]) -> String {
     format!("{name:<41} {kind:<6} {bus:<8} {domain:<8} {status:<9}\n")
 }
 
-fn properties(function: &PciDevice, kind: IoKind) -> String {
+fn properties(function: &PciDevice, kind: IoKind, settings: FunctionSettings) -> String {
     let mut text = format!("[{}]\n", function.device);
     match (kind, &function.sriov, &function.netdev) {
         (IoKind::Pf, Some(sriov), _) => {
@@ -72,9 +101,15 @@ fn properties(function: &PciDevice, kind: IoKind) -> String {
         }
         (IoKind::Vf, _, netdev) => {
             let own = netdev.as_ref().and_then(|netdev| netdev.mac);
-            let mac = own.or(function.vf.as_ref().map(|vf| vf.mac)).map_or("unknown".to_owned(), |mac| mac.to_string());
-            let mtu = netdev.as_ref().map_or("unknown".to_owned(), |netdev| netdev.mtu.to_string());
+            let kept_to = || function.vf.as_ref().map(|vf| vf.mac).filter(|mac| mac.0 != [0; 6]);
+            let told = own.or_else(kept_to).map(|mac| mac.to_string());
+            let mac = settings.mac_addr.map(|mac| mac.to_string()).or(told).unwrap_or_else(|| UNKNOWN.to_owned());
+            let mtu = settings.mtu.map(Mtu::get).or(netdev.as_ref().map(|netdev| netdev.mtu));
+            let mtu = mtu.unwrap_or(Mtu::ETHERNET.get());
             let _ = writeln!(text, "    Class properties [NETWORK]\n        mac-addr = {mac}\n        mtu = {mtu}");
+            if let Some(pvid) = settings.pvid {
+                let _ = writeln!(text, "        pvid = {pvid}");
+            }
         }
         _ => {}
     }
@@ -84,7 +119,6 @@ fn properties(function: &PciDevice, kind: IoKind) -> String {
 /// What a physical function can do. Linux tells the first two; the others are settings of the NIC's firmware that it has no
 /// file for.
 fn parameters(function: &PciDevice) -> String {
-    const UNKNOWN: &str = "unknown";
     let known = |value: Option<u32>| value.map_or(UNKNOWN.to_owned(), |value| value.to_string());
     let most = known(function.sriov.as_ref().map(|sriov| sriov.total));
     let mtu = known(function.netdev.as_ref().and_then(|netdev| netdev.max_mtu));

@@ -4,15 +4,18 @@ use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use vtax_domain::{CoreOwner, HostCapacity, HostDevices, MemoryMap, MemoryOwner, MemoryUser};
+use vtax_domain::{CoreOwner, HostCapacity, HostResources, MemoryMap, MemoryOwner, MemoryUser};
 use vtax_lab::{
     Lifetime, World,
     facts::PciFacts,
     io::{IoEntry, IoList},
 };
-use vtax_model::{domain::PRIMARY, topology::Name};
+use vtax_model::{
+    domain::{Configuration, PRIMARY},
+    topology::Name,
+};
 
-use super::{super::host::LdmHost, layout};
+use super::{super::host::LdmHost, devices::owner, layout};
 use crate::{
     cli::answer,
     exit::{Blamed, Exit, Stop},
@@ -31,12 +34,12 @@ pub(crate) struct ListDevicesArgs {
     json: bool,
     /// Only these [default: all]
     #[arg(value_enum)]
-    kinds: Vec<DeviceKind>,
+    kinds: Vec<HostResourceKind>,
 }
 
-/// Kinds of devices.
+/// Kinds of what domains can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DeviceKind {
+pub(crate) enum HostResourceKind {
     /// Whole cores
     Core,
     /// CPUs
@@ -49,8 +52,9 @@ pub(crate) enum DeviceKind {
     Io,
 }
 
-impl DeviceKind {
-    const ALL: &[DeviceKind] = &[DeviceKind::Core, DeviceKind::Cpu, DeviceKind::Memory, DeviceKind::Io];
+impl HostResourceKind {
+    const ALL: &[HostResourceKind] =
+        &[HostResourceKind::Core, HostResourceKind::Cpu, HostResourceKind::Memory, HostResourceKind::Io];
 }
 
 /// A PCI device with the domain that has it; `primary` has those that nobody else has.
@@ -66,27 +70,27 @@ struct OwnedDevice {
 #[derive(Debug, Serialize)]
 struct ShownDevices {
     #[serde(flatten)]
-    host: HostDevices,
+    host: HostResources,
     io: Vec<OwnedDevice>,
     #[serde(skip)]
-    kinds: Vec<DeviceKind>,
+    kinds: Vec<HostResourceKind>,
 }
 
 pub(in crate::cli::ldm) fn host_devices(host: &LdmHost, args: &ListDevicesArgs) -> Result<Exit, Stop> {
     let bound: Vec<_> = host.bound()?.into_iter().map(|bound| bound.bindings).collect();
-    let kinds = if args.kinds.is_empty() { DeviceKind::ALL } else { &args.kinds };
-    let io = if kinds.contains(&DeviceKind::Io) { io()? } else { Vec::new() };
-    let host = HostDevices::new(&HostCapacity::look(), &MemoryMap::look(), &bound);
+    let kinds = if args.kinds.is_empty() { HostResourceKind::ALL } else { &args.kinds };
+    let io = if kinds.contains(&HostResourceKind::Io) { io(&host.read()?.configuration)? } else { Vec::new() };
+    let host = HostResources::new(&HostCapacity::look(), &MemoryMap::look(), &bound);
     let shown = ShownDevices { host, io, kinds: kinds.to_vec() }.only_free(!args.all);
     answer(args.json, &shown, |shown| if args.parseable { shown.parseable() } else { shown.blocks() })
 }
 
-fn io() -> Result<Vec<OwnedDevice>, Stop> {
+fn io(all: &Configuration) -> Result<Vec<OwnedDevice>, Stop> {
     let facts = PciFacts::gather().or_infrastructure()?;
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let owned = |entry: IoEntry| OwnedDevice {
         kind: entry.kind.into(),
-        bound: Some(entry.domain).filter(|domain| !domain.is_empty() && domain != PRIMARY),
+        bound: Some(owner(&entry, all).to_owned()).filter(|domain| !domain.is_empty() && domain != PRIMARY),
         name: entry.name,
     };
     Ok(IoList::new(facts, &world).or_infrastructure()?.entries.into_iter().map(owned).collect())
@@ -117,42 +121,42 @@ impl ShownDevices {
             self.host.memory.retain(|memory| memory.bound == MemoryUser::Free);
             self.io.retain(|device| device.bound.is_none());
         }
-        if !self.has(DeviceKind::Core) && !self.has(DeviceKind::Cpu) {
+        if !self.has(HostResourceKind::Core) && !self.has(HostResourceKind::Cpu) {
             self.host.cores.clear();
         }
-        if !self.has(DeviceKind::Memory) {
+        if !self.has(HostResourceKind::Memory) {
             self.host.memory.clear();
         }
         self
     }
 
-    fn has(&self, kind: DeviceKind) -> bool {
+    fn has(&self, kind: HostResourceKind) -> bool {
         self.kinds.contains(&kind)
     }
 
     fn blocks(&self) -> String {
         let mut text = String::new();
-        for kind in DeviceKind::ALL.iter().filter(|kind| self.has(**kind)) {
+        for kind in HostResourceKind::ALL.iter().filter(|kind| self.has(**kind)) {
             match kind {
-                DeviceKind::Core => {
+                HostResourceKind::Core => {
                     row(&mut text, "CORE", [("ID", 6), ("%FREE", 7), ("CPUSET", 24), ("BOUND", 0)]);
                     self.host.cores.iter().for_each(|core| core_row(&mut text, core));
                 }
-                DeviceKind::Cpu => {
+                HostResourceKind::Cpu => {
                     row(&mut text, "VCPU", [("PID", 7), ("%FREE", 7), ("BOUND", 0)]);
                     for (core, cpu) in self.cpus() {
                         let free = free(core.bound.as_ref()).to_string();
                         row(&mut text, "", [(&cpu.to_string(), 7), (&free, 7), (shown(core.bound.as_ref()), 0)]);
                     }
                 }
-                DeviceKind::Memory => {
+                HostResourceKind::Memory => {
                     row(&mut text, "MEMORY", [("PA", 20), ("SIZE", 15), ("BOUND", 0)]);
                     for memory in &self.host.memory {
                         let size = layout::memory(memory.size);
                         row(&mut text, "", [(&address(memory), 20), (&size, 15), (&user(memory), 0)]);
                     }
                 }
-                DeviceKind::Io => {
+                HostResourceKind::Io => {
                     row(&mut text, "IO", [("DEVICE", 41), ("TYPE", 6), ("BOUND", 0)]);
                     for device in &self.io {
                         let bound = device.bound.as_deref().unwrap_or_default();
@@ -167,11 +171,11 @@ impl ShownDevices {
 
     fn parseable(&self) -> String {
         let mut text = layout::parseable_head();
-        for core in self.host.cores.iter().filter(|_| self.has(DeviceKind::Core)) {
+        for core in self.host.cores.iter().filter(|_| self.has(HostResourceKind::Core)) {
             let (free, bound) = (free(core.bound.as_ref()), shown(core.bound.as_ref()));
             let _ = writeln!(text, "CORE|id={}|free={free}|cpuset={}|bound={bound}", core.id, cpuset(core));
         }
-        for (core, cpu) in self.cpus().filter(|_| self.has(DeviceKind::Cpu)) {
+        for (core, cpu) in self.cpus().filter(|_| self.has(HostResourceKind::Cpu)) {
             let (free, bound) = (free(core.bound.as_ref()), shown(core.bound.as_ref()));
             let _ = writeln!(text, "VCPU|pid={cpu}|free={free}|bound={bound}");
         }
@@ -216,7 +220,7 @@ mod tests {
 
     use super::*;
 
-    fn devices(kinds: &[DeviceKind]) -> ShownDevices {
+    fn devices(kinds: &[HostResourceKind]) -> ShownDevices {
         let name = |text: &str| -> Name { text.parse().expect("a name") };
         let core =
             |id, cpus: [u32; 2], bound: Option<&str>| CoreOwner { id, cpus: cpus.into(), bound: bound.map(name) };
@@ -227,7 +231,7 @@ mod tests {
             bound: bound.map(str::to_owned),
         };
         ShownDevices {
-            host: HostDevices {
+            host: HostResources {
                 cores: vec![core(0, [0, 4], Some("primary")), core(1, [1, 5], None), core(2, [2, 6], Some("mars"))],
                 memory: vec![
                     memory(Some(0x100_0000), 512, MemoryUser::System),
@@ -243,16 +247,16 @@ mod tests {
 
     #[test]
     fn the_blocks_are_those_of_ldm() {
-        insta::assert_snapshot!(devices(DeviceKind::ALL).only_free(false).blocks());
-        let head = devices(&[DeviceKind::Memory]).only_free(false).blocks();
+        insta::assert_snapshot!(devices(HostResourceKind::ALL).only_free(false).blocks());
+        let head = devices(&[HostResourceKind::Memory]).only_free(false).blocks();
         let head = head.lines().nth(1).expect("a head");
         assert_eq!(["PA", "SIZE", "BOUND"].map(|it| head.find(it)), [Some(4), Some(25), Some(41)]);
     }
 
     #[test]
     fn only_what_is_free_is_shown_unless_all_is_asked_for() {
-        insta::assert_snapshot!(devices(DeviceKind::ALL).only_free(true).blocks());
-        let memory = devices(&[DeviceKind::Memory]).only_free(true);
+        insta::assert_snapshot!(devices(HostResourceKind::ALL).only_free(true).blocks());
+        let memory = devices(&[HostResourceKind::Memory]).only_free(true);
         assert_eq!(
             memory.blocks(),
             "MEMORY\n    PA                   SIZE            BOUND\n    -                    1G\n\n"
@@ -261,6 +265,6 @@ mod tests {
 
     #[test]
     fn programs_get_a_line_for_each() {
-        insta::assert_snapshot!(devices(DeviceKind::ALL).only_free(false).parseable());
+        insta::assert_snapshot!(devices(HostResourceKind::ALL).only_free(false).parseable());
     }
 }

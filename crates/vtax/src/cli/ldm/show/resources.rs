@@ -7,7 +7,9 @@ use serde::Serialize;
 use strum::VariantArray;
 use vtax_domain::{Bindings, DomainRow};
 use vtax_model::{
-    domain::{Configuration, Constraints, CpuDemand, LinkProp, PRIMARY, Switch, VirtualNic},
+    domain::{
+        Configuration, Constraints, CpuDemand, DomainDevice, FunctionSettings, LinkProp, PRIMARY, Switch, VirtualNic,
+    },
     topology::Name,
 };
 
@@ -28,6 +30,8 @@ pub(crate) enum Resource {
     Memory,
     /// Its virtual NICs.
     Network,
+    /// Its PCI devices.
+    Physio,
     /// How its console is reached.
     Console,
 }
@@ -77,6 +81,10 @@ pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u
             nic.vnet, nic.tap, nic.switch
         );
     }
+    for device in &bindings.devices {
+        let functions: Vec<String> = device.functions.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "    {}: {}", device.name, functions.join(", "));
+    }
     if let Some(console) = &bindings.console {
         let _ = writeln!(text, "    console: port {} of {}, group {}", console.port, console.service, console.group);
     }
@@ -114,6 +122,7 @@ fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Conf
             domain.memory.map(|size| format!("MEMORY\n    SIZE\n    {}\n\n", layout::memory(size))).unwrap_or_default()
         }
         Resource::Network => network(&domain.vnets, all, false),
+        Resource::Physio => devices(&domain.io),
         Resource::Console if name.as_str() == PRIMARY => String::new(),
         Resource::Console => console(name, domain, all),
     }
@@ -166,6 +175,39 @@ fn network(vnets: &[VirtualNic], all: &Configuration, has_details: bool) -> Stri
         }
     }
     text + "\n"
+}
+
+fn devices(devices: &[DomainDevice]) -> String {
+    if devices.is_empty() {
+        return String::new();
+    }
+    let mut text = "IO\n".to_owned();
+    device_line(&mut text, ["DEVICE", "TYPE", "OPTIONS"]);
+    for device in devices {
+        device_line(&mut text, [&device.name, device.kind.into(), &options(device)]);
+    }
+    text + "\n"
+}
+
+fn device_line(text: &mut String, cells: [&str; 3]) {
+    let [name, kind, options] = cells;
+    let line = format!("    {name:<41} {kind:<6} {options}");
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
+/// The properties of a virtual function that are set.
+fn options(device: &DomainDevice) -> String {
+    let FunctionSettings { mac_addr, pvid, mtu } = device.settings;
+    let set = [
+        mac_addr.map(|mac| format!("mac-addr={mac}")),
+        pvid.map(|pvid| format!("pvid={pvid}")),
+        mtu.map(|mtu| format!("mtu={mtu}")),
+    ];
+    set.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+fn parseable_device(device: &DomainDevice) -> String {
+    format!("IO|dev={}|type={}|options={}\n", device.name, device.kind, options(device))
 }
 
 fn vnet_line(text: &mut String, cells: [&str; 4]) {
@@ -226,6 +268,7 @@ fn parseable_resource(resource: Resource, domain: &Constraints, all: &Configurat
         Resource::Domain => {
             domain.variables.iter().map(|(variable, value)| format!("VARIABLES|{variable}={value}\n")).collect()
         }
+        Resource::Physio => domain.io.iter().map(parseable_device).collect(),
         Resource::Network => domain.vnets.iter().map(|vnet| parseable_vnet(vnet, all)).collect(),
         Resource::Memory => domain.memory.map(|size| format!("MEMORY|size={}\n", size.0)).unwrap_or_default(),
         Resource::Cpu => match domain.cpus {

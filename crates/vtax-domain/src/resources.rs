@@ -1,0 +1,241 @@
+//! The cores, CPUs and memory of the host, each with the domain that has it.
+
+use std::{collections::BTreeSet, fs};
+
+use serde::Serialize;
+use vtax_model::{domain::PRIMARY, topology::Name, units::ByteSize};
+
+use crate::{
+    bindings::Bindings,
+    capacity::HostCapacity,
+    plan::{CPUS_OF_PRIMARY, MEMORY_OF_PRIMARY},
+};
+
+/// What a domain can have, and who has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HostResources {
+    /// The cores, in their order.
+    pub cores: Vec<CoreOwner>,
+    /// The memory: what the kernel has for itself, what domains have, and what is free.
+    pub memory: Vec<MemoryOwner>,
+}
+
+/// A core with the domain that has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CoreOwner {
+    /// Its number.
+    pub id: usize,
+    /// Its CPUs.
+    pub cpus: BTreeSet<u32>,
+    /// Who has it. A domain can have it if nobody does; until then, `primary` and domains with vCPUs use it.
+    pub bound: Option<Name>,
+}
+
+/// A piece of memory with its owner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MemoryOwner {
+    /// Where it begins. Linux gives domains pages from anywhere, so what they have has no address.
+    pub address: Option<u64>,
+    /// Its size.
+    pub size: ByteSize,
+    /// Who has it.
+    pub bound: MemoryUser,
+}
+
+/// Who has a piece of memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(into = "Option<String>")]
+pub enum MemoryUser {
+    /// The kernel has taken it for itself when it booted.
+    System,
+    /// This domain.
+    Domain(Name),
+    /// Nobody: a domain can have it.
+    Free,
+}
+
+/// As lists show it: `_sys_`, a domain, or nothing.
+impl From<MemoryUser> for Option<String> {
+    fn from(user: MemoryUser) -> Option<String> {
+        match user {
+            MemoryUser::System => Some("_sys_".to_owned()),
+            MemoryUser::Domain(name) => Some(name.to_string()),
+            MemoryUser::Free => None,
+        }
+    }
+}
+
+/// The machine's memory as `/proc/iomem` shows it to root.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemoryMap {
+    /// All RAM.
+    ram: u64,
+    /// The parts of the kernel: address and size.
+    kernel: Vec<(u64, u64)>,
+}
+
+impl MemoryMap {
+    /// Of this machine. An ordinary user sees no addresses, and gets an empty one.
+    pub fn look() -> MemoryMap {
+        MemoryMap::of(&fs::read_to_string("/proc/iomem").unwrap_or_default())
+    }
+
+    /// Lines such as `00100000-bfffffff : System RAM`, and in them, indented, `  01000000-02209987 : Kernel code`.
+    fn of(iomem: &str) -> MemoryMap {
+        let mut map = MemoryMap::default();
+        for (address, size, what) in iomem.lines().filter_map(region) {
+            match what {
+                "System RAM" => map.ram = map.ram.saturating_add(size),
+                "Kernel code" | "Kernel rodata" | "Kernel data" | "Kernel bss" | "Crash kernel" => {
+                    // Its last page is its own too.
+                    map.kernel.push((address, size.checked_next_multiple_of(4096).unwrap_or(size)));
+                }
+                _ => {}
+            }
+        }
+        map
+    }
+}
+
+fn region(line: &str) -> Option<(u64, u64, &str)> {
+    let (range, what) = line.trim().split_once(" : ")?;
+    let (first, last) = range.split_once('-')?;
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (first, last) = (number(first)?, number(last)?);
+    // Both are 0 for whoever may not know them.
+    (last > first).then(|| (first, (last - first).saturating_add(1), what))
+}
+
+impl HostResources {
+    /// Of a host with these domains bound.
+    pub fn new(capacity: &HostCapacity, map: &MemoryMap, bound: &[Bindings]) -> HostResources {
+        HostResources { cores: cores(capacity, bound), memory: memory(capacity, map, bound) }
+    }
+}
+
+/// The first cores that no domain has stay with `primary`.
+fn cores(capacity: &HostCapacity, bound: &[Bindings]) -> Vec<CoreOwner> {
+    let primary: Name = PRIMARY.parse().expect("a name");
+    let mut kept = 0;
+    let mut owner = |core: &[u32]| {
+        let has = |bindings: &&Bindings| core.iter().any(|cpu| bindings.cpus.contains(cpu));
+        let domain = bound.iter().find(has).map(|bindings| bindings.domain.clone());
+        kept += usize::from(domain.is_none());
+        domain.or_else(|| (kept <= CPUS_OF_PRIMARY).then(|| primary.clone()))
+    };
+    let cores = capacity.cores.iter().enumerate();
+    cores.map(|(id, core)| CoreOwner { id, cpus: core.iter().copied().collect(), bound: owner(core) }).collect()
+}
+
+fn memory(capacity: &HostCapacity, map: &MemoryMap, bound: &[Bindings]) -> Vec<MemoryOwner> {
+    let primary: Name = PRIMARY.parse().expect("a name");
+    let piece = |address, size, bound| MemoryOwner { address, size: ByteSize(size), bound };
+    let kernel = map.kernel.iter().fold(0, |sum: u64, (_, size)| sum.saturating_add(*size));
+    let rest_of_system = map.ram.saturating_sub(capacity.memory.0).saturating_sub(kernel);
+    let of_domains: u64 = bound.iter().map(|bindings| bindings.memory.0).sum();
+    let free =
+        (capacity.available.0.saturating_sub(MEMORY_OF_PRIMARY.0)).min(capacity.memory.0.saturating_sub(of_domains));
+    let free = free >> 20 << 20;
+    let of_primary = capacity.memory.0.saturating_sub(of_domains).saturating_sub(free);
+    let mut pieces: Vec<MemoryOwner> =
+        map.kernel.iter().map(|(address, size)| piece(Some(*address), *size, MemoryUser::System)).collect();
+    pieces.push(piece(None, rest_of_system, MemoryUser::System));
+    pieces.push(piece(None, of_primary, MemoryUser::Domain(primary)));
+    pieces.extend(
+        bound.iter().map(|bindings| piece(None, bindings.memory.0, MemoryUser::Domain(bindings.domain.clone()))),
+    );
+    pieces.push(piece(None, free, MemoryUser::Free));
+    pieces.retain(|piece| piece.size.0 > 0);
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use vtax_model::domain::Constraints;
+
+    use super::*;
+
+    const IOMEM: &str = "\
+00000000-00000fff : Reserved
+00100000-404fffff : System RAM
+  01000000-011fffff : Kernel code
+  01400000-014fffff : Kernel data
+c0001000-eebfffff : PCI Bus 0000:00
+";
+
+    fn mib(count: u64) -> ByteSize {
+        ByteSize(count << 20)
+    }
+
+    fn capacity() -> HostCapacity {
+        HostCapacity {
+            cores: vec![vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]],
+            memory: mib(1000),
+            available: mib(700),
+            uptime: Duration::ZERO,
+            utilization: None,
+        }
+    }
+
+    fn bindings(domain: &str, cpus: &[u32], memory: ByteSize) -> Bindings {
+        Bindings {
+            domain: domain.parse().expect("a name"),
+            id: 2,
+            constraints: Constraints::default(),
+            vcpus: cpus.len() as u32,
+            cpus: cpus.iter().copied().collect(),
+            memory,
+            nics: Vec::new(),
+            devices: Vec::new(),
+            console: None,
+        }
+    }
+
+    #[test]
+    fn each_core_and_each_piece_of_memory_has_one_owner() {
+        let bound = [bindings("mars", &[3, 7], mib(128)), bindings("venus", &[], mib(64))];
+        let devices = HostResources::new(&capacity(), &MemoryMap::of(IOMEM), &bound);
+        let owners: Vec<Option<&str>> =
+            devices.cores.iter().map(|core| core.bound.as_ref().map(Name::as_str)).collect();
+        assert_eq!(owners, [Some("primary"), None, None, Some("mars")]);
+        let memory: Vec<String> = devices
+            .memory
+            .iter()
+            .map(|piece| format!("{:?} {} {:?}", piece.address, piece.size.0 >> 20, piece.bound))
+            .collect();
+        assert_eq!(
+            memory,
+            [
+                "Some(16777216) 2 System",
+                "Some(20971520) 1 System",
+                "None 25 System",
+                "None 364 Domain(Name(\"primary\"))",
+                "None 128 Domain(Name(\"mars\"))",
+                "None 64 Domain(Name(\"venus\"))",
+                "None 444 Free"
+            ]
+        );
+    }
+
+    /// An ordinary user sees only zeros.
+    #[test]
+    fn without_addresses_only_what_is_known_is_there() {
+        let map = MemoryMap::of("00000000-00000000 : System RAM\n  00000000-00000000 : Kernel code\nnonsense\n-: x\n");
+        assert_eq!(map, MemoryMap::default());
+        let devices = HostResources::new(&capacity(), &map, &[]);
+        assert!(devices.memory.iter().all(|piece| piece.bound != MemoryUser::System));
+        assert_eq!(devices.memory.iter().map(|piece| piece.size.0).sum::<u64>(), mib(1000).0);
+    }
+
+    proptest! {
+        #[test]
+        fn no_map_makes_the_reader_panic(text: String, iomem in "([0-9a-f]{0,17}-[0-9a-f]{0,17} : (System RAM|Kernel code)\n){0,8}") {
+            for text in [text, iomem] {
+                let _ = HostResources::new(&capacity(), &MemoryMap::of(&text), &[]);
+            }
+        }
+    }
+}

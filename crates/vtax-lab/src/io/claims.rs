@@ -1,0 +1,142 @@
+//! The devices that logical domains have: a file for each, with its owner and the state before.
+//!
+//! The file is made before the device is changed, and goes when it is as before. So labs see that the device is another's,
+//! and it can be put back even if the journal of its domain is gone.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use vtax_journal::checksum;
+use vtax_model::topology::Name;
+use vtax_sys::pci::PciAddress;
+
+use crate::{error::LabError, step::VfState, world::World};
+
+/// The claims of this machine's domains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DeviceClaims {
+    folder: PathBuf,
+}
+
+/// That a domain has a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceClaim {
+    /// The domain.
+    pub owner: Name,
+    /// The device.
+    pub device: PciAddress,
+    /// For a virtual function: its physical one, and its number there.
+    pub function_of: Option<(PciAddress, u32)>,
+    /// How the device was before. The settings of what is no virtual function are empty.
+    pub was: VfState,
+}
+
+impl DeviceClaims {
+    /// Those of the world.
+    pub fn of(world: &World) -> DeviceClaims {
+        DeviceClaims { folder: world.folder("devices") }
+    }
+
+    /// Claims a device. It is an error if another domain has it.
+    pub fn take(&self, claim: &DeviceClaim) -> Result<(), LabError> {
+        if let Some(found) = self.find(claim.device)? {
+            return match found == *claim {
+                true => Ok(()),
+                false => Err(LabError::Claimed { device: claim.device, owner: found.owner }),
+            };
+        }
+        let path = self.path(claim.device);
+        let line = serde_json::to_vec(claim).map_err(|error| LabError::file("write", &path)(error.into()))?;
+        let written = fs::create_dir_all(&self.folder).and_then(|()| fs::write(&path, checksum::line(&line)));
+        written.map_err(LabError::file("write", &path))
+    }
+
+    /// Gives a claim up. It is no error if there is none.
+    pub fn give_up(&self, device: PciAddress) -> Result<(), LabError> {
+        let path = self.path(device);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LabError::file("remove", &path)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The claim on a device.
+    pub fn find(&self, device: PciAddress) -> Result<Option<DeviceClaim>, LabError> {
+        read(&self.path(device))
+    }
+
+    /// All claims.
+    pub fn all(&self) -> Result<Vec<DeviceClaim>, LabError> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(LabError::file("read", &self.folder))?,
+        };
+        let is_address =
+            |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(|name| name.parse::<PciAddress>().is_ok());
+        let found = entries.flatten().filter(is_address).map(|entry| read(&entry.path()));
+        Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    fn path(&self, device: PciAddress) -> PathBuf {
+        self.folder.join(device.to_string())
+    }
+}
+
+fn read(path: &Path) -> Result<Option<DeviceClaim>, LabError> {
+    let bytes = match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        bytes => bytes.map_err(LabError::file("read", path))?,
+    };
+    // Whoever wrote it was killed, and has not changed the device.
+    let Some(line) = bytes.strip_suffix(b"\n") else { return Ok(None) };
+    let wrong = |why: String| LabError::DeviceMark { path: path.to_owned(), why };
+    let content = checksum::content(line).map_err(|why| wrong(why.to_owned()))?;
+    serde_json::from_slice(content).map(Some).map_err(|error| wrong(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_change::pci::{DriverState, VfSettings};
+
+    use super::*;
+
+    fn claim(owner: &str) -> DeviceClaim {
+        let driver = DriverState { driver: Some("igbvf".to_owned()), driver_override: None, link: None };
+        DeviceClaim {
+            owner: owner.parse().expect("a name"),
+            device: "0000:01:10.0".parse().expect("an address"),
+            function_of: Some(("0000:01:00.0".parse().expect("an address"), 0)),
+            was: VfState { settings: VfSettings::default(), driver },
+        }
+    }
+
+    #[test]
+    fn a_device_has_one_owner_at_a_time() {
+        let base = tempfile::tempdir().expect("a folder");
+        let claims = DeviceClaims { folder: base.path().join("devices") };
+        assert_eq!(claims.all().expect("none yet"), []);
+        claims.take(&claim("mars")).expect("it is free");
+        claims.take(&claim("mars")).expect("it is its own");
+        let refused = claims.take(&claim("venus")).expect_err("mars has it").to_string();
+        assert!(refused.contains("0000:01:10.0") && refused.contains("mars"), "{refused}");
+        assert_eq!(claims.all().expect("they are read"), [claim("mars")]);
+        claims.give_up(claim("mars").device).expect("it is there");
+        claims.give_up(claim("mars").device).expect("it is gone");
+        assert_eq!(claims.find(claim("mars").device).expect("it is read"), None);
+    }
+
+    #[test]
+    fn a_claim_that_somebody_has_changed_is_named() {
+        let base = tempfile::tempdir().expect("a folder");
+        let claims = DeviceClaims { folder: base.path().to_owned() };
+        claims.take(&claim("mars")).expect("it is free");
+        let path = base.path().join("0000:01:10.0");
+        let text = fs::read_to_string(&path).expect("it is there").replace("mars", "pars");
+        fs::write(&path, text).expect("ours");
+        assert!(claims.all().expect_err("its checksum is wrong").to_string().contains("0000:01:10.0"));
+    }
+}

@@ -1,0 +1,298 @@
+//! PCI devices of the host that domains have for themselves.
+//!
+//! A device is known by its name in `list-io`, which is the same at every boot. The names tell what is below what:
+//! `pci_1` is a root complex, `pci_1/slot0` a slot below it, `pci_1/slot0/PF0.VF0` a virtual function of what is in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use strum::{Display, EnumString, IntoStaticStr};
+
+use super::{Configuration, DomainError, PRIMARY};
+use crate::{guest::Mac, is_default, topology::Name, units::Mtu, vf::Vlan};
+
+/// A device that a domain is to have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainDevice {
+    /// Its name in `list-io`.
+    pub name: String,
+    /// What it is.
+    #[serde(rename = "type")]
+    pub kind: DeviceKind,
+    /// The settings of a virtual function.
+    #[serde(flatten)]
+    pub settings: FunctionSettings,
+}
+
+/// What a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display, EnumString, IntoStaticStr)]
+#[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE", parse_err_ty = DomainError, parse_err_fn = unknown_kind)]
+pub enum DeviceKind {
+    /// A root complex with all that is below it.
+    Bus,
+    /// What is in a slot, or an endpoint on the board.
+    Pcie,
+    /// A virtual function.
+    Vf,
+}
+
+fn unknown_kind(text: &str) -> DomainError {
+    DomainError::value("type of a device", text, "BUS, PCIE or VF")
+}
+
+/// What a virtual function is set to.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct FunctionSettings {
+    /// Its Ethernet address.
+    pub mac_addr: Option<Mac>,
+    /// The VLAN of all its frames. The NIC adds the tag and takes it off.
+    pub pvid: Option<Vlan>,
+    /// The largest MTU that its domain is to use. Only the domain itself sets it.
+    pub mtu: Option<Mtu>,
+}
+
+/// What is said of the host's devices themselves.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostDevices {
+    /// What `primary` has given up, so that other domains can have it.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub released: BTreeSet<String>,
+    /// The root complexes for which somebody said whether domains may have what is below.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub iov: BTreeMap<String, bool>,
+    /// The settings of virtual functions, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub functions: BTreeMap<String, FunctionSettings>,
+}
+
+/// Who has a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceOwner<'a> {
+    /// The host.
+    Primary,
+    /// Nobody: `primary` has given it up.
+    Nobody,
+    /// This domain.
+    Domain(&'a Name),
+}
+
+/// Whether one device is the other, or the other is below it.
+pub fn contains(device: &str, other: &str) -> bool {
+    other.strip_prefix(device).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+}
+
+/// Whether a device can have this name. Parts of it are names of slots, which the firmware gives.
+fn check_name(name: &str) -> Result<(), DomainError> {
+    let is_fine = |letter: char| (letter.is_ascii_graphic() && letter != '|') || letter == ' ';
+    match (1..=128).contains(&name.len()) && name.chars().all(is_fine) {
+        true => Ok(()),
+        false => Err(DomainError::value("name of a device", name, "1 to 128 ASCII characters, and no |")),
+    }
+}
+
+/// The physical function of a virtual one.
+fn physical(function: &str) -> &str {
+    function.rsplit_once('.').map_or(function, |(physical, _)| physical)
+}
+
+/// What is to be changed of a virtual function: only what is present.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as of `FunctionSettings`")]
+pub struct FunctionChange {
+    pub mac_addr: Option<Mac>,
+    /// `Some(None)` takes the VLAN away.
+    pub pvid: Option<Option<Vlan>>,
+    pub mtu: Option<Mtu>,
+}
+
+impl FunctionSettings {
+    fn changed_by(self, change: FunctionChange) -> FunctionSettings {
+        FunctionSettings {
+            mac_addr: change.mac_addr.or(self.mac_addr),
+            pvid: change.pvid.unwrap_or(self.pvid),
+            mtu: change.mtu.or(self.mtu),
+        }
+    }
+}
+
+impl From<FunctionSettings> for FunctionChange {
+    fn from(settings: FunctionSettings) -> FunctionChange {
+        FunctionChange { mac_addr: settings.mac_addr, pvid: Some(settings.pvid), mtu: settings.mtu }
+    }
+}
+
+impl Configuration {
+    /// Who has the device of this name. A virtual function that no domain has goes with its physical one.
+    pub fn owner_of(&self, device: &str) -> DeviceOwner<'_> {
+        let has = |(_, device_of): &(&Name, &DomainDevice)| contains(&device_of.name, device);
+        if let Some((domain, _)) = self.all_devices().find(has) {
+            return DeviceOwner::Domain(domain);
+        }
+        match self.devices.released.iter().any(|released| contains(released, device)) {
+            true => DeviceOwner::Nobody,
+            false => DeviceOwner::Primary,
+        }
+    }
+
+    /// All devices that domains are to have.
+    pub fn all_devices(&self) -> impl Iterator<Item = (&Name, &DomainDevice)> {
+        self.domains.iter().flat_map(|(name, domain)| domain.io.iter().map(move |device| (name, device)))
+    }
+
+    /// Gives a device to a domain. The caller has looked whether the host has it and can spare it.
+    pub fn add_device(&mut self, domain: &Name, name: &str, kind: DeviceKind) -> Result<(), DomainError> {
+        self.domain(domain)?;
+        check_name(name)?;
+        if domain.as_str() == PRIMARY {
+            return self.return_device(name);
+        }
+        self.check_free(name, domain)?;
+        self.check_released(name, kind)?;
+        let bus = name.split('/').next().unwrap_or(name);
+        if self.devices.iov.get(bus) == Some(&false) {
+            return Err(DomainError::IovOff { name: name.to_owned(), bus: bus.to_owned() });
+        }
+        let mut settings = self.devices.functions.get(name).copied().unwrap_or_default();
+        if kind == DeviceKind::Vf && settings.mac_addr.is_none() {
+            // It is the function's, whoever has it.
+            let primary: Name = PRIMARY.parse().expect("a name");
+            settings.mac_addr = Some(self.free_mac(name, &primary, &[]));
+        }
+        self.domain_mut(domain)?.io.push(DomainDevice { name: name.to_owned(), kind, settings });
+        Ok(())
+    }
+
+    /// No domain has it, or something above or below it.
+    fn check_free(&self, name: &str, wanted_by: &Name) -> Result<(), DomainError> {
+        let meets = |has: &str| contains(has, name) || contains(name, has);
+        match self.all_devices().find(|(_, device)| meets(&device.name)) {
+            Some((domain, device)) if domain == wanted_by && device.name == name => {
+                Err(DomainError::DeviceThere { name: name.to_owned(), domain: domain.clone() })
+            }
+            Some((domain, device)) => {
+                let (name, has) = (name.to_owned(), device.name.clone());
+                Err(DomainError::DeviceTaken { name, domain: domain.clone(), has })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// `primary` keeps the physical function of a virtual one, and gives up everything else before.
+    fn check_released(&self, name: &str, kind: DeviceKind) -> Result<(), DomainError> {
+        let has_it = |device: &str| self.owner_of(device) == DeviceOwner::Primary;
+        match kind {
+            DeviceKind::Vf if !has_it(physical(name)) => {
+                Err(DomainError::NoPhysical { name: name.to_owned(), physical: physical(name).to_owned() })
+            }
+            DeviceKind::Bus | DeviceKind::Pcie if has_it(name) => Err(DomainError::OfPrimary { name: name.to_owned() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a device from a domain; from `primary`, so that others can have it.
+    pub fn remove_device(&mut self, domain: &Name, name: &str) -> Result<(), DomainError> {
+        if domain.as_str() == PRIMARY {
+            return self.release_device(name);
+        }
+        let devices = &self.domain(domain)?.io;
+        if devices.iter().all(|device| device.name != name) {
+            let has: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+            let has = if has.is_empty() { "no device".to_owned() } else { has.join(", ") };
+            return Err(DomainError::NoDevice { name: name.to_owned(), domain: domain.clone(), has });
+        }
+        self.domain_mut(domain)?.io.retain(|device| device.name != name);
+        Ok(())
+    }
+
+    fn release_device(&mut self, name: &str) -> Result<(), DomainError> {
+        let primary: Name = PRIMARY.parse().expect("a name");
+        check_name(name)?;
+        self.check_free(name, &primary)?;
+        if self.owner_of(name) != DeviceOwner::Primary {
+            return Err(DomainError::Released { name: name.to_owned() });
+        }
+        self.devices.released.retain(|released| !contains(name, released));
+        self.devices.released.insert(name.to_owned());
+        Ok(())
+    }
+
+    /// Gives `primary` back what it has given up.
+    pub fn return_device(&mut self, name: &str) -> Result<(), DomainError> {
+        let primary: Name = PRIMARY.parse().expect("a name");
+        self.check_free(name, &primary)?;
+        match self.devices.released.remove(name) {
+            true => Ok(()),
+            false => Err(DomainError::DeviceThere { name: name.to_owned(), domain: primary }),
+        }
+    }
+
+    /// Says whether domains may have what is below a root complex.
+    pub fn set_iov(&mut self, bus: &str, on: bool) -> Result<(), DomainError> {
+        check_name(bus)?;
+        if self.devices.iov.get(bus) == Some(&on) {
+            return Err(DomainError::IovThere { bus: bus.to_owned(), iov: if on { "on" } else { "off" } });
+        }
+        if let Some((domain, device)) = self.all_devices().find(|(_, device)| !on && contains(bus, &device.name)) {
+            let (bus, has) = (bus.to_owned(), device.name.clone());
+            return Err(DomainError::IovUsed { bus, domain: domain.clone(), has });
+        }
+        self.devices.iov.insert(bus.to_owned(), on);
+        Ok(())
+    }
+
+    /// Sets a virtual function, whoever has it.
+    pub fn set_function(&mut self, name: &str, change: FunctionChange) -> Result<(), DomainError> {
+        check_name(name)?;
+        let owner = match self.owner_of(name) {
+            DeviceOwner::Domain(domain) => Some(domain.clone()),
+            _ => None,
+        };
+        if let Some(mac) = change.mac_addr {
+            let primary: Name = PRIMARY.parse().expect("a name");
+            self.check_mac(mac, name, owner.as_ref().unwrap_or(&primary))?;
+        }
+        let settings = self.devices.functions.get(name).copied().unwrap_or_default().changed_by(change);
+        self.devices.functions.insert(name.to_owned(), settings);
+        let own = owner.map(|domain| self.domain_mut(&domain)).transpose()?;
+        if let Some(device) = own.and_then(|domain| domain.io.iter_mut().find(|device| device.name == name)) {
+            device.settings = device.settings.changed_by(change);
+        }
+        Ok(())
+    }
+
+    /// Forgets the settings of virtual functions that are removed.
+    pub fn forget_functions(&mut self, physical: &str) {
+        self.devices.functions.retain(|function, _| !contains(physical, function));
+    }
+
+    /// Takes over what is said of devices in another configuration, for one that is made anew.
+    pub(super) fn rebuild_devices(&mut self, from: &HostDevices) -> Result<(), DomainError> {
+        from.released.iter().try_for_each(|name| self.release_device(name))?;
+        from.iov.iter().try_for_each(|(bus, on)| self.set_iov(bus, *on))?;
+        from.functions.iter().try_for_each(|(name, settings)| self.set_function(name, (*settings).into()))
+    }
+
+    pub(super) fn rebuild_device(&mut self, domain: &Name, device: &DomainDevice) -> Result<(), DomainError> {
+        self.add_device(domain, &device.name, device.kind)?;
+        self.set_function_of(domain, device)
+    }
+
+    fn set_function_of(&mut self, domain: &Name, device: &DomainDevice) -> Result<(), DomainError> {
+        if is_default(&device.settings) {
+            return Ok(());
+        }
+        if let Some(mac) = device.settings.mac_addr {
+            self.check_mac(mac, &device.name, domain)?;
+        }
+        let own = self.domain_mut(domain)?.io.iter_mut().find(|own| own.name == device.name);
+        if let Some(own) = own {
+            own.settings = device.settings;
+        }
+        Ok(())
+    }
+}

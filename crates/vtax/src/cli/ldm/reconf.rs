@@ -1,0 +1,151 @@
+//! The delayed reconfiguration of `primary`: begun, given up, or applied without a boot as far as that goes.
+
+use vtax_domain::{PrimaryChange, StoredState};
+use vtax_lab::io::IoList;
+use vtax_model::{
+    domain::{Configuration, DomainError, PRIMARY},
+    topology::Name,
+};
+
+use super::{
+    assign,
+    host::{LdmHost, blamed},
+};
+use crate::{
+    exit::{Blamed, Exit, Stop},
+    terminal::print,
+};
+
+const STARTED: &str = "\
+Initiating a delayed reconfiguration operation on the primary domain.
+All configuration changes for other domains are disabled until the primary
+domain reboots, at which time the new configuration for the primary domain
+will also take effect.
+";
+
+pub(super) fn start(host: &LdmHost, domain: &Name) -> Result<Exit, Stop> {
+    change(host, domain, StoredState::start_reconfiguration)?;
+    print(STARTED)?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn cancel(host: &LdmHost, domain: &Name) -> Result<Exit, Stop> {
+    change(host, domain, StoredState::cancel_reconfiguration)?;
+    Ok(Exit::Done)
+}
+
+fn change(
+    host: &LdmHost,
+    domain: &Name,
+    change: impl FnOnce(&mut StoredState) -> Result<(), DomainError>,
+) -> Result<(), Stop> {
+    let locked = host.lock()?;
+    let mut state = locked.read(host.id()).or_infrastructure()?;
+    state.configuration.domain(domain).or_input()?;
+    if domain.as_str() != PRIMARY {
+        return Err(Stop::input(DomainError::OnlyPrimary { domain: domain.clone() }));
+    }
+    change(&mut state).or_input()?;
+    locked.write(&state).or_infrastructure()
+}
+
+/// Applies what needs no boot, and says what does.
+pub(super) fn apply(host: &LdmHost) -> Result<Exit, Stop> {
+    let list = match host.within() {
+        Some(_) => None,
+        None => Some(assign::look(host)?),
+    };
+    let locked = host.lock()?;
+    let mut state = locked.read(host.id()).or_infrastructure()?;
+    if state.pending.is_none() {
+        return Err(Stop::input(DomainError::NotReconfiguring));
+    }
+    let was = state.configuration.clone();
+    let changes = state.pending_changes();
+    let waiting = |change: &PrimaryChange| Some((change.clone(), why_boot(change, list.as_ref()?)?));
+    let waits: Vec<(PrimaryChange, String)> = changes.iter().filter_map(waiting).collect();
+    let but: Vec<PrimaryChange> = waits.iter().map(|(change, _)| change.clone()).collect();
+    state.apply_pending(&but);
+    follow_switches(host, &was, &state.configuration)?;
+    locked.write(&state).or_infrastructure()?;
+    for change in changes.iter().filter(|change| !but.contains(change)) {
+        print(&format!("Applied: {}\n", told(change)))?;
+    }
+    for (change, why) in &waits {
+        print(&format!("Needs a boot: {}: {why}\n", told(change)))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Why a change can't be made while the host runs.
+fn why_boot(change: &PrimaryChange, list: &IoList) -> Option<String> {
+    match change {
+        PrimaryChange::Release(name) => {
+            // What is gone is in nobody's use.
+            let found = list.assignable(name).ok()?;
+            list.check_spared(&found, None).err().map(|error| error.to_string())
+        }
+        PrimaryChange::Iov { on: true, .. } if !list.facts().iommu => Some(
+            "no IOMMU is active; boot with intel_iommu=on or amd_iommu=on, and switch it on in the firmware".to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+fn told(change: &PrimaryChange) -> String {
+    match change {
+        PrimaryChange::Release(name) => format!("primary has given {name} up"),
+        PrimaryChange::Return(name) => format!("primary has {name} again"),
+        PrimaryChange::Iov { bus, on } => format!("{bus} has iov={}", if *on { "on" } else { "off" }),
+        PrimaryChange::Others => "what else was changed of primary".to_owned(),
+    }
+}
+
+/// For an ordinary user, who has no switches on the host, there is nothing to follow.
+fn follow_switches(host: &LdmHost, was: &Configuration, now: &Configuration) -> Result<(), Stop> {
+    let named = was.switches.keys().chain(now.switches.keys());
+    let mut changed: Vec<&Name> = named.filter(|name| was.switches.get(*name) != now.switches.get(*name)).collect();
+    changed.sort();
+    changed.dedup();
+    if changed.is_empty() || !host.has_domains() {
+        return Ok(());
+    }
+    let domains = host.domains()?;
+    changed.into_iter().try_for_each(|name| domains.follow_switch(name, was, now)).map_err(blamed)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn list(iommu: bool) -> IoList {
+        let bus = json!({
+            "name": "pci_0", "type": "BUS", "bus": "pci_0", "domain": "primary", "status": null, "depends_on": null,
+            "function": null,
+        });
+        let disk = json!({
+            "device": "0000:00:03.0", "name": "pci_0/03", "endpoint": "pci_0/03", "root": "pci_0", "id": "1af4:1042",
+            "class": 0x01_0000, "driver": "virtio-pci", "driver_override": null, "group": 1, "node": null, "link": null,
+            "netdev": null, "physfn": null, "virtfns": [], "sriov": null, "vf": null,
+            "kept": "/ is mounted from it (vda1)",
+        });
+        let facts = json!({ "iommu": iommu, "vfio": { "Ok": null }, "roots": [], "slots": [], "devices": [disk] });
+        serde_json::from_value(json!({ "entries": [bus], "facts": facts })).expect("a list")
+    }
+
+    #[test]
+    fn only_what_the_host_uses_and_an_iommu_that_is_off_need_a_boot() {
+        let iov = PrimaryChange::Iov { bus: "pci_0".to_owned(), on: true };
+        let why = why_boot(&iov, &list(false)).expect("there is no IOMMU");
+        assert!(why.contains("no IOMMU is active; boot with intel_iommu=on"), "{why}");
+        assert_eq!(why_boot(&iov, &list(true)), None);
+        let release = PrimaryChange::Release("pci_0".to_owned());
+        let why = why_boot(&release, &list(true)).expect("the host's root is there");
+        assert_eq!(why, "pci_0 must stay with primary: pci_0/03: / is mounted from it (vda1)");
+        for change in [PrimaryChange::Release("pci_9".to_owned()), PrimaryChange::Return("pci_0".to_owned())] {
+            assert_eq!(why_boot(&change, &list(true)), None);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! `vtax ldm add-io` and its like: functions, slots and root complexes of domains.
+
+use std::{
+    env,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use vtax_agent::link::AgentLink;
+use vtax_model::units::Span;
+
+use super::{FAR, NEAR, NEAR_NAME, Server, bench::wait_until, deaths::killed_at, function as function_of};
+
+/// A domain with devices boots within this time, in an emulated server on a busy machine.
+const BOOTED: Duration = Duration::from_secs(180);
+
+/// Set for this program in the server, which then runs this command in a domain.
+pub(crate) const TELL: &str = "VTAX_TELL_DOMAIN";
+
+/// What this program does in the server. A domain has an agent, and nobody else asks it anything.
+pub(crate) fn tell_domain(command: &str) {
+    let socket = env::args().nth(1).expect("the socket");
+    let link = AgentLink::connect_unix("mars", Path::new(&socket), Duration::from_secs(60)).expect("an agent");
+    let words = ["/bin/busybox", "sh", "-c", command].map(str::to_owned);
+    let ran = link.run(&words, &[], Span(Duration::from_secs(60))).expect("it runs");
+    print!("{}", ran.stdout.raw());
+}
+
+/// A virtual function is made, and comes into a domain that runs, as in the article on SR-IOV; then it goes.
+pub(crate) fn function(server: &Server) {
+    let domain = Domain::new(server);
+    let vf = &format!("{NEAR_NAME}.VF0");
+    let near = server.near();
+    let before = server.inventory();
+    server.shell(&format!("ip link set {near} up"));
+    domain.ldm("add-vsw admin-vsw primary");
+    domain.ldm("add-vnet admin-net admin-vsw mars");
+    domain.ldm("bind mars");
+    domain.start();
+
+    assert!(domain.refused(&format!("add-io {vf} mars")).contains("has no virtual function VF0 yet"));
+    assert_eq!(domain.ldm(&format!("create-vf {NEAR_NAME}")), format!("Created new vf: {vf}\n"));
+    let made = server.inventory();
+    domain.ldm(&format!("add-io {vf} mars"));
+    let head = "NAME                                      TYPE   BUS      DOMAIN   STATUS   \n\
+        ----                                      ----   ---      ------   ------   \n";
+    let row = |name: &str, kind: &str, domain: &str| format!("{name:<41} {kind:<6} pci_0    {domain:<8}          \n");
+    let listed = domain.ldm(&format!("ls-io {NEAR_NAME}"));
+    assert_eq!(listed, format!("{head}{}{}", row(NEAR_NAME, "PF", "primary"), row(vf, "VF", "mars")));
+    let long = domain.ldm(&format!("ls-io -l {NEAR_NAME}"));
+    let mac = long.lines().find_map(|line| line.strip_prefix("        mac-addr = ")).expect("an address").to_owned();
+    assert!(long.contains("    maxvfs = 7\n") && long.contains("    Class properties [NETWORK]\n"), "{long}");
+    assert!(long.ends_with("        mtu = 1500\n"), "{long}");
+    assert!(domain.refused(&format!("destroy-vf {NEAR_NAME}")).contains("mars has it"));
+    assert!(domain.refused(&format!("add-io {vf} mars")).contains("mars has"));
+
+    // Two NICs in the domain, as its kernel and its agent see them.
+    wait_until("the function's driver in mars has it", || domain.nics() == "igbvf virtio_net");
+    assert!(domain.inside("cat /sys/class/net/*/address").contains(&mac));
+
+    // Its VLAN changes while it runs.
+    let vlan = || function_of(&server.inventory(), vf)["function"]["vf"]["vlan"].clone();
+    domain.ldm(&format!("set-io pvid=7 {vf}"));
+    assert_eq!(vlan(), 7);
+    domain.ldm(&format!("set-io pvid= {vf}"));
+    assert_eq!(vlan(), 0);
+    domain.ldm(&format!("rm-io {vf} mars"));
+    assert_eq!(domain.nics(), "virtio_net");
+    server.assert_as(&made);
+    // The one that it boots with is there from the start.
+    domain.ldm(&format!("add-io {vf} mars"));
+    domain.ldm("stop mars");
+    domain.start();
+    assert_eq!(domain.nics(), "igbvf virtio_net");
+    // It goes at once, too. It comes again, and is there when mars starts as it was bound.
+    domain.ldm(&format!("rm-io {vf} mars"));
+    assert_eq!(domain.nics(), "virtio_net");
+    server.assert_as(&made);
+    domain.ldm(&format!("add-io {vf} mars"));
+    domain.ldm("stop mars");
+    domain.start();
+    assert_eq!(domain.nics(), "igbvf virtio_net");
+    domain.ldm(&format!("rm-io {vf} mars"));
+    domain.ldm("stop mars");
+    // A function without its physical one is of no use.
+    domain.ldm(&format!("add-io {vf} mars"));
+    server.shell(&format!("ip link set {near} down"));
+    assert!(domain.refused("start mars").contains(&format!("first: ip link set {near} up")));
+    server.shell(&format!("ip link set {near} up"));
+    domain.ldm(&format!("rm-io {vf} mars"));
+    domain.ldm("unbind mars");
+    server.assert_as(&made);
+    domain.ldm(&format!("destroy-vf {NEAR_NAME}"));
+    domain.ldm("rm-vnet admin-net mars");
+    domain.ldm("remove-vsw admin-vsw");
+    server.shell(&format!("ip link set {near} down"));
+    domain.ldm("remove-domain mars");
+    server.assert_as(&before);
+}
+
+const NOTICE: &str = "\
+------------------------------------------------------------------------------
+Notice: The primary domain is in the process of a delayed reconfiguration.
+Any changes made to the primary domain will only take effect after it reboots.
+------------------------------------------------------------------------------
+";
+
+/// A root complex goes from primary to mars at the next boot, as in the article on physical I/O, and mars runs on without
+/// primary's services. Then the slot of a NIC alone, without a boot.
+pub(crate) fn root_domain(server: &Server) {
+    let domain = Domain::new(server);
+    let before = server.inventory();
+    let owner = |name: &str| {
+        let listed = domain.ldm("ls-io");
+        let row = listed.lines().find(|line| line.split(' ').next() == Some(name)).expect("it is listed").to_owned();
+        (row[58..66].trim_end().to_owned(), row[67..].trim_end().to_owned())
+    };
+    let has = |domain: &str, status: &str| (domain.to_owned(), status.to_owned());
+    domain.ldm("add-vcc console primary");
+    domain.ldm("add-vsw admin-vsw primary");
+    assert!(domain.refused("add-io pci_1 mars").contains("pci_1 is primary's; let primary give it up first"));
+    assert!(domain.refused("rm-io pci_1 primary").contains("first: vtax ldm start-reconf primary"));
+    assert!(
+        domain.ldm("start-reconf primary").starts_with("Initiating a delayed reconfiguration operation on the primary")
+    );
+    assert_eq!(domain.ldm("rm-io pci_1 primary"), NOTICE);
+    assert_eq!(domain.ldm("set-io iov=on pci_0"), NOTICE);
+    assert!(domain.refused("set-io iov=on pci_0").contains("pci_0 has iov=on already"));
+    for words in ["create venus", "add-io pci_1 mars"] {
+        assert!(domain.refused(words).contains("no other domain can be changed"), "{words}");
+    }
+    let flags = |listed: &str| listed.lines().nth(1).map(|line| line[28..34].to_owned());
+    assert_eq!(flags(&domain.ldm("list")).as_deref(), Some("-ndcv-"));
+    assert_eq!([owner("pci_0"), owner("pci_1")], [has("primary", ""), has("primary", "")]);
+
+    // The host boots: the boot's number is another.
+    const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+    server.shell(&format!("echo 5eed >/run/boot; mount --bind /run/boot {BOOT}"));
+    let booted = (owner("pci_0"), owner("pci_1"), flags(&domain.ldm("list")));
+    domain.ldm("add-io pci_1 mars");
+    server.shell(&format!("umount {BOOT}; rm /run/boot"));
+    assert_eq!(booted, (has("primary", "IOV"), has("", ""), Some("-n-cv-".to_owned())));
+    domain.ldm("bind mars");
+    domain.start();
+    assert_eq!([owner("pci_1"), owner("pci_0")], [has("mars", ""), has("primary", "IOV")]);
+    assert!(domain.ldm("list-bindings mars").contains("pci_1"));
+    assert!(domain.ldm("list -o physio mars").contains("pci_1"));
+    let inside = domain.inside("cat /sys/class/net/*/address");
+    assert!(inside.contains(FAR) && inside.contains("02:76:74:00:01:02"), "all NICs of the complex: {inside}");
+
+    // It needs nothing of primary: no switch, no console service.
+    domain.ldm("remove-vsw admin-vsw");
+    domain.ldm("remove-vcc console");
+    let near = server.near();
+    server.shell(&format!("ip address add 192.0.2.1/24 dev {near}; ip link set {near} up"));
+    let far = format!(
+        "nic=$(grep -l {FAR} /sys/class/net/*/address | cut -d/ -f5); busybox ip address add 192.0.2.2/24 dev $nic"
+    );
+    domain.inside(&format!("{far}; busybox ip link set $nic up"));
+    wait_until("mars and the wire reach each other", || {
+        domain.inside("busybox ping -c 1 -W 2 192.0.2.1").contains("1 packets received")
+    });
+    server.shell(&format!("ip address flush dev {near}; ip link set {near} down"));
+
+    domain.ldm("stop mars");
+    domain.ldm("unbind mars");
+    server.assert_as(&before);
+    domain.ldm("rm-io pci_1 mars");
+    domain.ldm("start-reconf primary");
+    assert!(domain.refused("start-reconf mars").contains("Delayed reconfiguration of LDom mars is not permitted"));
+    domain.ldm("add-io pci_1 primary");
+    domain.ldm("rm-io pci_0/slot1 primary");
+    let told = domain.ldm("apply-reconf");
+    assert_eq!(told, "Applied: primary has given pci_0/slot1 up\nApplied: primary has pci_1 again\n");
+
+    domain.ldm("add-io pci_0/slot1 mars");
+    assert_eq!([owner("pci_0/slot1").0, owner("pci_1").0], ["mars", "primary"]);
+    assert!(domain.ldm("list-dependencies -l").contains("mars             primary          IOV       pci_0/slot1"));
+    domain.ldm("bind mars");
+    domain.start();
+    assert!(domain.inside("cat /sys/class/net/*/address").contains(NEAR));
+    domain.ldm("stop mars");
+    domain.ldm("unbind mars");
+    domain.ldm("rm-io pci_0/slot1 mars");
+    domain.ldm("remove-domain mars");
+    domain.ldm("set-spconfig factory-default");
+    server.assert_as(&before);
+}
+
+/// vtax is killed once the function is vfio-pci's, and the next command gives it back; and a journal that can't be read tells
+/// nothing, but the claim does.
+pub(crate) fn killed(server: &Server) {
+    let domain = Domain::new(server);
+    server.make_vf();
+    let before = server.inventory();
+    let vf = format!("{NEAR_NAME}.VF0");
+    let address = function_of(&before, &vf)["function"]["device"].as_str().expect("an address").to_owned();
+    domain.ldm(&format!("set-io mac-addr=02:00:5e:10:00:0a {vf}"));
+    domain.ldm(&format!("add-io {vf} mars"));
+    let vtax = env!("CARGO_BIN_EXE_vtax");
+    server.shell(&format!(
+        r#"{vtax} ldm bind mars >/run/killed.log 2>&1 &
+        bind=$!
+        for i in $(seq 1200); do
+            [ "$(basename "$(readlink /sys/bus/pci/devices/{address}/driver)")" = vfio-pci ] && break
+            kill -0 $bind || {{ cat /run/killed.log >&2; exit 1; }}
+            sleep 0.05
+        done
+        kill -9 $bind; ls /run/vtax*/devices/{address}"#
+    ));
+    assert_ne!(server.inventory(), before, "it was killed in the middle");
+    // Whoever changes something mends that, and finds nothing to unbind.
+    assert!(domain.refused("unbind mars").contains("mars is inactive"));
+    server.assert_as(&before);
+
+    domain.ldm("bind mars");
+    assert_eq!(function_of(&server.inventory(), &vf)["domain"], "mars");
+    server.shell("for journal in /run/vtax*/domains/journals/mars.journal; do echo nonsense >$journal; done");
+    assert!(domain.refused("unbind mars").contains("mars is inactive"));
+    server.assert_as(&before);
+    let left = server.shell("ls /run/vtax*/devices; pgrep -f 'guest=mar[s],'; true");
+    assert_eq!(left, "", "nothing of it is left");
+    domain.ldm(&format!("rm-io {vf} mars"));
+    domain.ldm("remove-domain mars");
+    server.destroy_vf();
+}
+
+/// `ldm bind` with a function, killed before each call that changes something, or before each how many-th `VTAX_CRASH` says.
+pub(crate) fn crashes(server: &Server) {
+    let step: usize = env::var("VTAX_CRASH").map_or(1, |step| step.parse().expect("a number"));
+    let domain = Domain::new(server);
+    server.make_vf();
+    let before = server.inventory();
+    let vf = format!("{NEAR_NAME}.VF0");
+    domain.ldm(&format!("add-io {vf} mars"));
+    let put_back = || {
+        // It is bound if the last line was written.
+        server.vtax(&["ldm", "unbind", "mars"]);
+    };
+    let (mut kills, mut calls) = (0, 0);
+    for at in (1..).step_by(step) {
+        match killed_at(server, at, "ldm bind mars") {
+            Ok(()) => kills += 1,
+            Err(all) => {
+                calls = all;
+                break;
+            }
+        }
+        put_back();
+        server.assert_as(&before);
+    }
+    put_back();
+    println!("crash-bind: {kills} kills at {calls} calls");
+    assert!(2 * kills * step >= calls, "{kills} kills of {calls}");
+    domain.ldm(&format!("rm-io {vf} mars"));
+    domain.ldm("remove-domain mars");
+    server.destroy_vf();
+}
+
+/// Nothing is changed by what can't be.
+pub(crate) fn refusals(server: &Server) {
+    let domain = Domain::new(server);
+    let vf = &format!("{NEAR_NAME}.VF0");
+    domain.ldm("create venus");
+    domain.ldm("start-reconf primary");
+    let inventory = server.inventory();
+    let mut entries = inventory.as_array().expect("a list").iter();
+    let kept = entries.find(|entry| entry["function"]["kept"].is_string()).expect("the server's own files");
+    let kept = kept["name"].as_str().expect("text");
+    for name in [kept, "pci_0"] {
+        let told = domain.refused(&format!("rm-io {name} primary"));
+        assert!(told.contains("must stay with primary"), "{told}");
+    }
+    domain.ldm("rm-io pci_0/slot1 primary");
+    domain.ldm("cancel-reconf primary");
+    assert!(domain.refused("cancel-reconf primary").contains("in no delayed reconfiguration"));
+    assert!(domain.refused("add-io pci_0/slot1 mars").contains("is primary's"), "it was cancelled");
+    assert!(domain.refused("add-io pci_0/slto1 mars").contains("did you mean `pci_0/slot1`?"));
+    assert!(domain.refused(&format!("add-io {NEAR_NAME} mars")).contains("is a physical function"));
+
+    server.shell(&format!("ip link set {} up", server.near()));
+    let made = domain.ldm(&format!("create-vf -n 2 {NEAR_NAME}"));
+    assert_eq!(made.lines().count(), 2, "{made}");
+    domain.ldm(&format!("set-io mac-addr=02:00:5e:10:00:09 pvid=7 {vf}"));
+    assert!(domain.refused(&format!("set-io vid=8 {vf}")).contains("one VLAN"));
+    assert!(domain.refused(&format!("set-io mtu=9217 {vf}")).contains("9216"));
+    assert!(domain.refused("set-io pvid=7 pci_0").contains("virtual function"));
+    domain.ldm(&format!("add-io {vf} mars"));
+    let taken = domain.refused(&format!("add-io {vf} venus"));
+    assert!(taken.contains(&format!("mars has {vf}")), "{taken}");
+    let twice = domain.refused(&format!("set-io mac-addr=2:0:5e:10:0:9 {NEAR_NAME}.VF1"));
+    assert!(twice.contains("has the address 02:00:5e:10:00:09 already"), "{twice}");
+    domain.ldm("start-reconf primary");
+    let told = domain.refused("rm-io pci_0/slot1 primary");
+    assert!(told.contains("mars has"), "{told}");
+    domain.ldm("cancel-reconf primary");
+    domain.ldm(&format!("rm-io {vf} mars"));
+    domain.ldm("start-reconf primary");
+    let told = domain.refused("rm-io pci_0/slot1 primary");
+    assert!(told.contains("has virtual functions"), "{told}");
+    domain.ldm("cancel-reconf primary");
+    server.destroy_vf();
+    domain.ldm("remove-domain mars venus");
+    server.assert_as(&inventory);
+}
+
+/// The article's domain mars, until the guard goes.
+struct Domain<'a> {
+    server: &'a Server,
+}
+
+impl Domain<'_> {
+    fn new(server: &Server) -> Domain<'_> {
+        let domain = Domain { server };
+        for words in ["create mars", "set-vcpu 1 mars", "set-memory 192m mars"] {
+            domain.ldm(words);
+        }
+        domain
+    }
+
+    fn ldm(&self, words: &str) -> String {
+        self.server.printed(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
+    }
+
+    fn refused(&self, words: &str) -> String {
+        self.server.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
+    }
+
+    /// Starts it, and waits until its system speaks up.
+    fn start(&self) {
+        self.ldm("start mars");
+        let state = || -> Value { serde_json::from_str(&self.ldm("list --json mars")).expect("JSON") };
+        let begun = Instant::now();
+        while state()[0]["flags"]["running"] != "normal" {
+            let console = || self.server.shell("tail -n 30 /run/vtax*/domains/mars/qemu/console.log");
+            assert!(begun.elapsed() < BOOTED, "the system in mars doesn't speak up: {}", console());
+        }
+    }
+
+    /// What a command in the domain prints.
+    fn inside(&self, command: &str) -> String {
+        let (program, socket) = (env::current_exe().expect("this program"), "domains/mars/qemu/agent.sock");
+        self.server.shell(&format!("{TELL}='{command}' {} /run/vtax*/{socket}", program.display()))
+    }
+
+    /// The drivers of its NICs, in order.
+    fn nics(&self) -> String {
+        let drivers = self.inside("for nic in /sys/class/net/*/device/driver; do basename $(readlink -f $nic); done");
+        let mut drivers: Vec<&str> = drivers.lines().collect();
+        drivers.sort_unstable();
+        drivers.join(" ")
+    }
+}
