@@ -93,7 +93,7 @@ impl PlanForecast {
                 format!("plan: {}{}{later}", rounds(header), about(seconds))
             }
         };
-        std::iter::once(line).chain(left_out(header)).chain(too_few(header)).collect()
+        std::iter::once(line).chain(left_out(header)).chain(too_few(header, None)).collect()
     }
 }
 
@@ -105,16 +105,20 @@ fn left_out(header: &RunHeader) -> Option<String> {
     })
 }
 
-/// The warning that a plan has too few rounds to show anything.
-fn too_few(header: &RunHeader) -> Option<String> {
+/// The warning that a plan has too few rounds to show anything, with what gives it more: a longer budget, if that was the
+/// goal.
+fn too_few(header: &RunHeader, goal: Option<Goal>) -> Option<String> {
     let (rounds, least) = (header.rounds_of(header.study.answering()), header.least_rounds()?);
     let need = match header.family(header.study.answering()) {
         1 => "one comparison needs".to_owned(),
         several => format!("{several} comparisons need"),
     };
-    (header.unsettled.is_none() && rounds < least).then(|| {
-        format!("warning: {} can show no difference: {need} at least {least} (--samples {least})", counted(rounds))
-    })
+    let remedy = match goal {
+        Some(Goal::Budget(_) | Goal::Within { .. }) => "a longer --budget".to_owned(),
+        Some(Goal::Show(_)) | None => format!("--samples {least}"),
+    };
+    (header.unsettled.is_none() && rounds < least)
+        .then(|| format!("warning: {} can show no difference: {need} at least {least} ({remedy})", counted(rounds)))
 }
 
 pub(super) struct Piloted {
@@ -150,12 +154,12 @@ fn reach(run: &mut RunReadings, known: &Experience, goal: Goal) -> Piloted {
     match known.rounds_for(&run.header, goal) {
         Ok(rounds) => {
             run.header.set_rounds(rounds.max(PILOT));
-            let few = too_few(&run.header).map(|few| format!("\n{few}")).unwrap_or_default();
+            let few = too_few(&run.header, Some(goal)).map(|few| format!("\n{few}")).unwrap_or_default();
             let line = format!("{goal}: {}{few}", after_pilot(&run.header, known));
             Piloted { line: Some(line), shortfall: None }
         }
         Err(Unreachable::TooShort { asked, .. }) => {
-            let few = too_few(&run.header).map(|few| format!("\n{few}")).unwrap_or_default();
+            let few = too_few(&run.header, Some(goal)).map(|few| format!("\n{few}")).unwrap_or_default();
             let line = format!("warning: --budget {asked}: the first {PILOT} rounds have used it up{few}");
             Piloted { line: Some(line), shortfall: None }
         }
@@ -172,7 +176,7 @@ pub(super) fn foretold(header: &RunHeader, known: &Experience, goal: Goal) -> St
         Ok(rounds) => {
             let mut planned = RunHeader { unsettled: None, ..header.clone() };
             planned.set_rounds(rounds.max(PILOT));
-            let few = too_few(&planned).map(|few| format!("\n{few}")).unwrap_or_default();
+            let few = too_few(&planned, Some(goal)).map(|few| format!("\n{few}")).unwrap_or_default();
             format!(
                 "forecast for {goal}, by {PILOT} pairs of samples of the unchanged path: {}{few}",
                 planned_rounds(&planned, known)
@@ -215,7 +219,7 @@ fn about(seconds: Option<f64>) -> String {
 
 /// What the plan can show. None if nothing is compared, or in too few rounds.
 fn told(header: &RunHeader, shown: &[Resolution]) -> Option<String> {
-    if too_few(header).is_some() {
+    if too_few(header, None).is_some() {
         return None;
     }
     let can = |shown: &Resolution| Some(format!("{} in {}", percent(shown.smallest?), name(shown)));

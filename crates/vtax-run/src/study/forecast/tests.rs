@@ -153,7 +153,7 @@ fn a_budget_that_a_pilot_has_used_up_is_told() {
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
     insta::assert_snapshot!(line.expect("told"), @r"
     warning: --budget 1s: the first 6 rounds have used it up
-    warning: 6 rounds can show no difference: 2 comparisons need at least 7 (--samples 7)
+    warning: 6 rounds can show no difference: 2 comparisons need at least 7 (a longer --budget)
     ");
     assert!(shortfall.is_none() && run.header.rounds() == PILOT && run.header.unsettled.is_none());
 }
