@@ -73,4 +73,5 @@ fuzz:
 bench: build
 	sh scripts/setup.sh bench
 	$(RELEASE)/vtax crosscheck --rounds 13
-	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench results --bench engines --bench labs --bench guests --bench server
+	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench results --bench engines --bench labs --bench guests --bench server --bench domains
+	cargo bench --locked --package vtax-console --bench consoles

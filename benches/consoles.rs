@@ -1,0 +1,123 @@
+//! A guest that prints 10 MB on its console, while nobody, one user, and one user with 20 readers are there: how long the
+//! guest has to wait for the console server. Its serial port is the socket of the tests: QEMU's prints far more slowly.
+//!
+//! `cargo bench --package vtax-console --bench consoles`. Each round has all audiences, in turn.
+
+#[path = "../crates/vtax-console/tests/sessions/rig.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod rig;
+
+use std::{
+    error::Error,
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use rig::{Client, Rig};
+use vtax_console::Bounds;
+use vtax_stats::{Confidence, Pair, PairedTax, Summary};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const ROUNDS: usize = 15;
+const PRINTED: usize = 10_000_000;
+const READERS: usize = 20;
+
+/// Who is at the console.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Audience {
+    Nobody,
+    Writer,
+    WriterAndReaders,
+    /// One of the readers has stopped reading.
+    OneStalled,
+}
+
+use Audience::{Nobody, OneStalled, Writer, WriterAndReaders};
+
+impl Audience {
+    const ALL: [Audience; 4] = [Nobody, Writer, WriterAndReaders, OneStalled];
+
+    fn name(self) -> String {
+        match self {
+            Nobody => "nobody, only the log".to_owned(),
+            Writer => "1 writer".to_owned(),
+            WriterAndReaders => format!("1 writer and {READERS} readers"),
+            OneStalled => format!("the same, 1 of the {READERS} stalled"),
+        }
+    }
+
+    fn reading(self) -> usize {
+        match self {
+            Nobody => 0,
+            Writer => 1,
+            WriterAndReaders => 1 + READERS,
+            OneStalled => READERS,
+        }
+    }
+}
+
+fn main() -> Outcome<()> {
+    let mut seconds: [Vec<f64>; Audience::ALL.len()] = Default::default();
+    for _ in 0..ROUNDS {
+        for (audience, seconds) in Audience::ALL.into_iter().zip(&mut seconds) {
+            seconds.push(print(audience)?);
+        }
+    }
+    println!(
+        "a guest prints {} MB; {ROUNDS} rounds, s: median [least, most], and the ratio to nobody",
+        PRINTED / 1_000_000
+    );
+    for (audience, taken) in Audience::ALL.into_iter().zip(&seconds) {
+        let Summary { median, .. } = Summary::of(taken, Confidence::P95)?;
+        let (least, most) = taken.iter().fold((f64::MAX, 0.0_f64), |(least, most), s| (least.min(*s), most.max(*s)));
+        let pairs = seconds[0].iter().zip(taken).map(|(nobody, taken)| Pair { baseline: *nobody, cell: *taken });
+        let tax = PairedTax::of(&pairs.collect::<Vec<_>>(), Confidence::P95)?;
+        println!(
+            "  {:30}  {median:.3} [{least:.3}, {most:.3}]   {:.2} [{:.2}, {:.2}]",
+            audience.name(),
+            tax.ratio,
+            tax.low,
+            tax.high
+        );
+    }
+    println!("a stalled reader may cost the guest {:?}, once", Bounds::default().patience);
+    Ok(())
+}
+
+/// Seconds until the server has taken all that the guest prints.
+fn print(audience: Audience) -> Outcome<f64> {
+    let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
+    let mut mars = rig.guest("mars");
+    let stalled = (audience == OneStalled).then(|| attend(port));
+    let readers: Vec<TcpStream> = (0..audience.reading()).map(|_| attend(port)).collect();
+    let draining: Vec<JoinHandle<()>> = readers.iter().map(drain).collect::<Result<_, _>>()?;
+    let line = [b'x'; 79].into_iter().chain([b'\n']).collect::<Vec<u8>>();
+    let begun = Instant::now();
+    for _ in 0..PRINTED / line.len() {
+        mars.stream.write_all(&line)?;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    for reader in readers.iter().chain(&stalled) {
+        reader.shutdown(Shutdown::Both)?;
+    }
+    draining.into_iter().for_each(|thread| thread.join().expect("it only reads"));
+    Ok(seconds)
+}
+
+/// A session at the console.
+fn attend(port: u16) -> TcpStream {
+    let mut client = Client::to(port);
+    client.reads("options ..");
+    client.stream
+}
+
+fn drain(session: &TcpStream) -> Outcome<JoinHandle<()>> {
+    let mut session = session.try_clone()?;
+    Ok(thread::spawn(move || {
+        let mut bytes = [0; 64 << 10];
+        while session.read(&mut bytes).is_ok_and(|count| count > 0) {}
+    }))
+}
