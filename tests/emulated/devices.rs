@@ -2,30 +2,15 @@
 
 use std::{
     env,
-    path::Path,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
-use vtax_agent::link::AgentLink;
-use vtax_model::units::Span;
 
 use super::{FAR, NEAR, NEAR_NAME, Server, bench::wait_until, deaths::killed_at, function as function_of};
 
 /// A domain with devices boots within this time, in an emulated server on a busy machine.
 const BOOTED: Duration = Duration::from_secs(180);
-
-/// Set for this program in the server, which then runs this command in a domain.
-pub(crate) const TELL: &str = "VTAX_TELL_DOMAIN";
-
-/// What this program does in the server. A domain has an agent, and nobody else asks it anything.
-pub(crate) fn tell_domain(command: &str) {
-    let socket = env::args().nth(1).expect("the socket");
-    let link = AgentLink::connect_unix("mars", Path::new(&socket), Duration::from_secs(60)).expect("an agent");
-    let words = ["/bin/busybox", "sh", "-c", command].map(str::to_owned);
-    let ran = link.run(&words, &[], Span(Duration::from_secs(60))).expect("it runs");
-    print!("{}", ran.stdout.raw());
-}
 
 /// A virtual function is made, and comes into a domain that runs, as in the article on SR-IOV; then it goes.
 pub(crate) fn function(server: &Server) {
@@ -338,10 +323,12 @@ impl Domain<'_> {
         }
     }
 
-    /// What a command in the domain prints.
+    /// What a command in the domain prints, however it ends.
     fn inside(&self, command: &str) -> String {
-        let (program, socket) = (env::current_exe().expect("this program"), "domains/mars/qemu/agent.sock");
-        self.server.shell(&format!("{TELL}='{command}' {} /run/vtax*/{socket}", program.display()))
+        let ran = self.server.vtax(&["ldm", "exec", "mars", "--", "sh", "-c", command]);
+        let told = String::from_utf8_lossy(&ran.stderr);
+        assert!(!told.contains("error["), "{command}: {told}");
+        String::from_utf8(ran.stdout).expect("text")
     }
 
     /// The drivers of its NICs, in order.

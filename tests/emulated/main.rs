@@ -12,7 +12,9 @@ mod crash;
 mod deaths;
 mod devices;
 mod domains;
+mod frames;
 mod guests;
+mod networks;
 #[path = "../port.rs"]
 #[allow(dead_code, reason = "the tests of vtax-sys use more of it")]
 mod port;
@@ -45,7 +47,7 @@ const NEAR_NAME: &str = "pci_0/slot1/PF0";
 type Test = fn(&Server);
 
 /// The longest come first, so that both servers are done at about the same time.
-const TESTS: [(&str, &str, Test); 19] = [
+const TESTS: [(&str, &str, Test); 20] = [
     ("tuning::bad_placement_and_bad_settings_of_a_nic_are_found_changed_and_brought_back", tuning::SPEC, tuning::tuned),
     ("guests::a_study_comes_home", SPEC, guests::study),
     ("guests::a_function_goes_to_a_guest_and_back_to_its_driver", SPEC, guests::function),
@@ -56,6 +58,7 @@ const TESTS: [(&str, &str, Test); 19] = [
     ("devices::a_root_complex_and_a_slot_go_to_a_domain_and_come_back", SPEC, devices::root_domain),
     ("devices::a_function_comes_into_a_domain_that_runs_and_goes", SPEC, devices::function),
     ("domains::domains_have_their_vlans_and_run", SPEC, domains::domains),
+    ("networks::domains_see_their_vlans_only_and_send_from_their_addresses_only", SPEC, networks::on_the_wire),
     ("guests::a_whole_nic_goes_to_a_guest", SPEC, guests::whole_nic),
     ("guests::a_root_complex_goes_to_a_guest", SPEC, guests::root_complex),
     ("zones::functions_have_the_address_and_the_vlan_that_they_were_given", SPEC, zones::functions),
@@ -74,8 +77,8 @@ fn main() {
     if let Ok(link) = env::var(tuning::TELL) {
         return tuning::tell_driver(&link);
     }
-    if let Ok(command) = env::var(devices::TELL) {
-        return devices::tell_domain(&command);
+    if let Ok(link) = env::var(frames::AT_LINK) {
+        return frames::at(&link);
     }
     if env::var_os(switches::TRY).is_some() {
         return switches::try_switch();

@@ -37,13 +37,13 @@ impl Host<'_> {
         Host { bench, lab, _down: down }
     }
 
-    fn command(&self, words: &str) -> Command {
+    pub(super) fn command(&self, words: &str) -> Command {
         let within = format!("{}/sut", self.lab);
         let words: Vec<&str> = ["ldm", "--in", &within].into_iter().chain(words.split(' ')).collect();
         self.bench.command(&words)
     }
 
-    fn try_ldm(&self, words: &str) -> Output {
+    pub(super) fn try_ldm(&self, words: &str) -> Output {
         self.command(words).output().expect("vtax runs")
     }
 
@@ -52,7 +52,7 @@ impl Host<'_> {
     }
 
     /// What vtax says when it refuses something.
-    fn refused(&self, words: &str) -> String {
+    pub(super) fn refused(&self, words: &str) -> String {
         let output = self.try_ldm(words);
         assert_eq!(output.status.code(), Some(2), "{words}");
         String::from_utf8(output.stderr).expect("text")
@@ -144,6 +144,9 @@ fn a_domain_is_bound_runs_and_goes() {
     assert!(host.links().contains("vnet2.1") && host.links().contains("ifb2.1"), "{}", host.links());
     host.ldm("set-vnet alt-mac-addrs=auto net1 mars");
     assert_eq!(host.domain("mars")["pending"], Value::Null, "all of it is in force");
+    host.ldm("set-vnet maxbw=50M net1 mars");
+    let told = host.ldm("list -o network mars");
+    assert!(told.contains("NETWORK pending") && told.contains("maxbw=100M") && told.contains("maxbw=50M"), "{told}");
     host.ldm("rm-vnet net1 mars");
     assert!(!host.links().contains("vnet2.1") && !host.links().contains("ifb2.1"), "{}", host.links());
 

@@ -12,7 +12,7 @@ use vtax_guest::{
     process::Qemu,
 };
 use vtax_journal::{Batch, BatchId, BatchState, JournalState, Snapshot};
-use vtax_model::{domain::DomainState, topology::Name};
+use vtax_model::{domain::DomainState, topology::Name, units::BitRate};
 use vtax_sys::{clock::boottime_ns, cpu::program_times, process::ProcessId};
 
 use crate::{
@@ -56,6 +56,8 @@ pub(crate) struct PluggedDevice {
 pub(crate) struct PluggedNic {
     pub(crate) nic: BoundNic,
     pub(crate) launch: NicLaunch,
+    /// The limit in force.
+    pub(crate) maxbw: Option<BitRate>,
     pub(crate) port: u32,
     pub(crate) batch: BatchId,
 }
@@ -140,7 +142,7 @@ impl BoundDomain {
     }
 }
 
-/// A batch that plugs a NIC has its tap and then the NIC.
+/// A batch that plugs a NIC has its tap, its limit if it has one, and then the NIC.
 fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedNic> {
     let of_batch = |batch: Batch<'_, DomainStep>| {
         let steps = || batch.records.iter().map(|record| &record.step);
@@ -154,7 +156,11 @@ fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedNic> {
             }
             _ => None,
         })?;
-        (batch.state() != BatchState::Undone).then_some(PluggedNic { nic, launch, port, batch: batch.id })
+        let maxbw = steps().find_map(|step| match step {
+            DomainStep::LimitTap { limit, .. } => Some(limit.rate),
+            _ => None,
+        });
+        (batch.state() != BatchState::Undone).then_some(PluggedNic { nic, launch, maxbw, port, batch: batch.id })
     };
     snapshot.batches().filter_map(of_batch).collect()
 }

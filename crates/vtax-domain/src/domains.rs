@@ -39,8 +39,9 @@ use crate::{
 const KIND: &str = "domain";
 /// The folder of QEMU's files in that of a domain.
 pub(crate) const QEMU: &str = "qemu";
-/// The module of a virtio NIC.
-const DRIVER: &str = "virtio_net";
+/// The modules of virtio NICs, of VLANs with tags in them, and of nested interfaces with addresses of `alt-mac-addrs`. Each
+/// domain has them, since VLANs and addresses come while it runs. A kernel may lack the last two.
+const DRIVERS: [&str; 3] = ["virtio_net", "-8021q", "-macvlan"];
 /// A domain gets this much time to end when what it has is taken back.
 const STOP: Duration = Duration::from_secs(4);
 /// QEMU answers at its monitor within this time.
@@ -136,6 +137,19 @@ impl Domains {
             state: DomainState::Inactive,
             remedy: "bind it first (vtax ldm bind)",
         })
+    }
+
+    /// The domain, which must run, and its QEMU.
+    pub fn active(&self, domain: &Name) -> Result<(BoundDomain, Qemu), BindError> {
+        let found = self.find(domain)?;
+        let state = found.as_ref().map_or(DomainState::Inactive, BoundDomain::state);
+        let running = found.filter(|_| state == DomainState::Active).and_then(|bound| Some((bound.qemu()?, bound)));
+        let remedy = match state {
+            DomainState::Inactive => "bind and start it first (vtax ldm bind, vtax ldm start)",
+            _ => "start it first (vtax ldm start)",
+        };
+        let (qemu, bound) = running.ok_or_else(|| BindError::State { domain: domain.clone(), state, remedy })?;
+        Ok((bound, qemu))
     }
 
     /// Takes back all that a domain has, and removes its files.
@@ -345,7 +359,8 @@ impl Domains {
         let domain = &bindings.domain;
         let system = system(&bindings.constraints);
         let facts = Facts::gather(&self.world)?;
-        let drivers = [DRIVER.to_owned()].into_iter().chain(facts.pci.guest_drivers()).collect::<Vec<_>>().join(",");
+        let drivers =
+            DRIVERS.map(str::to_owned).into_iter().chain(facts.pci.guest_drivers()).collect::<Vec<_>>().join(",");
         let needs = GuestNeeds::new(agent, None).with_driver(&system, &drivers);
         let facts = facts.with_guests(&self.world, &needs);
         let unsupported = |unsupported| BindError::Unsupported { domain: domain.clone(), unsupported };

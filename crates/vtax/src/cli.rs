@@ -9,6 +9,7 @@ mod crosscheck;
 mod demo;
 mod examples;
 mod explain;
+mod guest_command;
 mod in_server;
 mod io;
 mod job;
@@ -169,7 +170,11 @@ impl Verb {
 
     /// Whether it hands standard input on.
     fn has_input(&self) -> bool {
-        matches!(self, Verb::Lab(lab::LabVerb::Exec { .. } | lab::LabVerb::Console { .. }))
+        match self {
+            Verb::Lab(verb) => matches!(verb, lab::LabVerb::Exec { .. } | lab::LabVerb::Console { .. }),
+            Verb::Ldm(args) => args.has_input(),
+            _ => false,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod assign;
 mod configure;
 mod constraint_file;
+mod exec;
 mod host;
 mod import;
 mod layout;
@@ -75,6 +76,7 @@ fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
         LifecycleVerb::Autostart => lifecycle::autostart(host),
         LifecycleVerb::Start { domains } => lifecycle::start(host, &domains),
         LifecycleVerb::Stop { force, domains } => lifecycle::stop(host, &domains, force),
+        LifecycleVerb::Exec { domain, command } => exec::exec(host, &domain, &command),
         LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),
         LifecycleVerb::CreateVf(args) => assign::create_functions(host, &args),
         LifecycleVerb::DestroyVf(args) => assign::destroy_functions(host, &args),

@@ -1,8 +1,7 @@
 //! The guests of a lab that is up, by their agents.
 
-mod exec;
-
 use std::{
+    ffi::OsString,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,11 +11,10 @@ use std::{
     time::Duration,
 };
 
-pub(super) use exec::exec;
 use miette::miette;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
-    iterator::{Handle, Signals},
+    iterator::Signals,
 };
 use vtax_agent::{link::AgentLink, protocol::LinkSetup};
 use vtax_guest::process::Qemu;
@@ -28,10 +26,19 @@ use vtax_run::{
 };
 use vtax_sys::{clock::boottime_ns, process::Signal};
 
+use super::super::guest_command::{CommandGuest, EndOfSignals, words};
 use crate::{
-    exit::{Blamed, Coded, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     progress,
 };
+
+/// Runs a command in a guest, and ends as it does.
+pub(super) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsString]) -> Result<Exit, Stop> {
+    let command = words(command, "guest")?;
+    let qemu = running(lab, guest)?;
+    let (whom, renewal) = (format!("guest `{}`", guest.name), "the next `vtax lab up` takes it along".to_owned());
+    CommandGuest { whom, qemu: &qemu, renewal }.exec(&command, || connect(&qemu).or_infrastructure())
+}
 
 pub(super) struct BootedGuest {
     pub(super) guest: Name,
@@ -116,15 +123,6 @@ impl StopOnSignal {
             }
         })?;
         Ok(stop)
-    }
-}
-
-/// No signal is caught any more when this is dropped.
-struct EndOfSignals(Handle);
-
-impl Drop for EndOfSignals {
-    fn drop(&mut self) {
-        self.0.close();
     }
 }
 

@@ -1,6 +1,6 @@
 //! The words of `vtax ldm`.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use vtax_domain::ConfigName;
@@ -27,9 +27,14 @@ impl LdmArgs {
     /// How long the verb needs the emulated server that carries it out: domains are there to stay.
     pub(in crate::cli) fn stay(&self) -> Stay {
         match self.verb {
-            LdmVerb::Show(_) => Stay::Found,
+            LdmVerb::Show(_) | LdmVerb::Live(LifecycleVerb::Exec { .. }) => Stay::Found,
             LdmVerb::Configure(_) | LdmVerb::Live(_) => Stay::Kept,
         }
+    }
+
+    /// Whether the verb hands standard input on.
+    pub(in crate::cli) fn has_input(&self) -> bool {
+        matches!(self.verb, LdmVerb::Live(LifecycleVerb::Exec { .. }))
     }
 }
 
@@ -43,7 +48,7 @@ pub(crate) enum LdmVerb {
     Show(ShowVerb),
 }
 
-/// The verbs that bind, start, stop and unbind domains.
+/// The verbs that bind, start, stop and unbind domains, and act in those that run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LifecycleVerb {
     /// Give domains all that they are to have, and don't start them yet
@@ -86,6 +91,19 @@ pub(crate) enum LifecycleVerb {
         /// The domains
         #[arg(required = true)]
         domains: Vec<Name>,
+    },
+    /// Run a command in a domain that is active, by vtax's agent in it
+    ///
+    /// A domain that boots a kernel has the agent, and busybox if a statically linked one was on the host when the domain was
+    /// bound. A domain that boots an image has what its system starts: `vtax-agent --port`. The command gets standard input
+    /// only if that is no terminal: vtax reads it to its end first, and takes at most 512 KiB. vtax ends with the command's exit
+    /// status. Needs root.
+    Exec {
+        /// The domain
+        domain: Name,
+        /// The command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
     },
     /// Serve the consoles of bound domains at their ports, to telnet
     ///

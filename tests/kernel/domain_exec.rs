@@ -1,0 +1,70 @@
+//! `vtax ldm exec`: a command in a domain, by its agent.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use super::{Bench, deaths::signal, domains::Host};
+
+#[test]
+fn a_command_runs_in_a_domain_as_in_a_guest_of_a_lab() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-x");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    let code = |words: &str, code: &str, text: &str| {
+        let told = host.refused(&format!("exec {words}"));
+        assert!(told.contains(&format!("error[{code}]")) && told.contains(text), "{words}: {told}");
+    };
+    code("mars -- true", "domain-state", "mars is inactive; bind and start it first");
+    code("saturn -- true", "no-such-object", "mars");
+    code("primary -- true", "is-primary", "vtax lab exec t-ldm-x sut -- COMMAND");
+    host.ldm("bind mars");
+    code("mars -- true", "domain-state", "mars is bound; start it first");
+    host.ldm("start mars");
+
+    // It waits until the agent is there.
+    assert!(host.ldm("exec mars -- /init --version").starts_with("vtax-agent"));
+    let failed = host.try_ldm("exec mars -- /init --no-such-option");
+    assert_eq!(failed.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("--no-such-option") && failed.stdout.is_empty());
+    let mut input = host.command("exec mars -- cat");
+    fs::write(bench.path().join("input"), "text for mars\n").expect("a file of the test");
+    input.stdin(fs::File::open(bench.path().join("input")).expect("a file of the test"));
+    assert_eq!(input.output().expect("vtax runs").stdout, b"text for mars\n");
+    code("mars -- no-such-program", "no-such-program", "mars has it when it is stopped and started again");
+    // Whatever VLANs and addresses it is given later, it can make interfaces with them.
+    for link in ["name vnet44 type vlan id 44", "name zone type macvlan"] {
+        host.ldm(&format!("exec mars -- ip link add link eth0 {link}"));
+    }
+
+    // The first signal is the command's, the second kills it.
+    let ended = |script: &str, signals: &[&str]| {
+        let mut command = host.command("exec mars -- sh -c");
+        let mut child = command.arg(script).stdout(Stdio::piped()).spawn().expect("vtax runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        for signal in signals {
+            lines.next().expect("the command runs").expect("text");
+            self::signal(child.id(), signal);
+        }
+        child.wait().expect("vtax has ended").code()
+    };
+    let patient = "trap 'echo caught' INT; echo runs; while :; do sleep 0.1; done";
+    assert_eq!(ended("trap 'exit 5' INT; echo runs; while :; do sleep 0.1; done", &["-INT"]), Some(5));
+    assert_eq!(ended(patient, &["-INT", "-INT"]), Some(128 + 9));
+
+    // A domain with a system of its own has no agent, unless that system starts it.
+    host.add("earth");
+    let mut disk = vec![0; 1 << 20];
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    fs::write(bench.path().join("earth.raw"), disk).expect("a file of the test");
+    host.ldm(&format!("set-variable image={} earth", bench.path().join("earth.raw").display()));
+    host.ldm("bind earth");
+    host.ldm("start earth");
+    code("earth -- true", "no-domain-agent", "vtax-agent --port");
+    for words in ["stop -f mars earth", "unbind mars earth"] {
+        host.ldm(words);
+    }
+}
