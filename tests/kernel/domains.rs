@@ -146,7 +146,10 @@ fn a_domain_is_bound_runs_and_goes() {
     assert_eq!(host.domain("mars")["pending"], Value::Null, "all of it is in force");
     host.ldm("set-vnet maxbw=50M net1 mars");
     let told = host.ldm("list -o network mars");
-    assert!(told.contains("NETWORK pending") && told.contains("maxbw=100M") && told.contains("maxbw=50M"), "{told}");
+    assert!(
+        told.contains("NETWORK pending") && told.contains("maxbw=100 Mbit/s") && told.contains("maxbw=50 Mbit/s"),
+        "{told}"
+    );
     host.ldm("rm-vnet net1 mars");
     assert!(!host.links().contains("vnet2.1") && !host.links().contains("ifb2.1"), "{}", host.links());
 
