@@ -7,6 +7,7 @@ const CANNOT: [(&str, &str); 34] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
+    ("vtax server reboot", "the same"),
     ("vtax server down", "there is no emulated server without `server up`"),
     ("vtax io list -l eno1", "needs a NIC of this name"),
     ("--path eno1", "the same"),

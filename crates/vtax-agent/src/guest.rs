@@ -3,7 +3,9 @@
 //! The guest contains only this program, the kernel and its modules. The program sets up only what measuring
 //! needs. If the guest shall do more than measure, it gets the host's files ([`GuestSettings::root`]).
 
+mod reboot;
 mod root;
+mod state;
 
 use std::{
     convert::Infallible,
@@ -37,6 +39,12 @@ use crate::{
 pub const MODULES: &str = "/etc/vtax/modules";
 /// The line on the console that reports that the agent's port is open.
 pub const READY: &str = "vtax-agent: ready";
+/// Where a server's vtax keeps what outlasts a reboot of the server: the disk of state is mounted there.
+pub const STATE: &str = "/run/vtax-state";
+/// What a server runs each time when it boots again, before its agent answers.
+pub const BOOT_SCRIPT: &str = "/run/vtax-state/boot/start";
+/// This file is there once the machine has begun to boot again.
+pub const LEAVING: &str = "/run/vtax-leaving";
 /// How long the port may take to appear.
 const PORT_SOON: Duration = Duration::from_secs(10);
 
@@ -103,7 +111,11 @@ pub fn serve(standing: AgentRights) -> Result<(), SelfSetupError> {
     let (reader, writer) = port::open(PORT, PORT_SOON)?;
     say(READY);
     let complain = |error: &ServeError| say(&format!("vtax-agent: {error}"));
-    Ok(port::serve(reader, writer, Measuring::default, standing, complain)?)
+    let engine = || {
+        reboot::hold();
+        Measuring::default()
+    };
+    Ok(port::serve(reader, writer, engine, standing, complain)?)
 }
 
 fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
@@ -113,6 +125,7 @@ fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
     load_modules(place.modules, say_of_agent)?;
     if let Some(tag) = place.root {
         root::live_in(tag, say_of_agent)?;
+        state::mount(say_of_agent);
     }
     let loopback = "lo".parse()?;
     Rtnl::open()?.set_link(&loopback, &LinkChange { up: Some(true), ..LinkChange::default() })?;
@@ -122,6 +135,12 @@ fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
     // Process 1 may raise the hard limit, too. If that fails, a test with too many streams reports it.
     let limit = Rlimit { current: Some(place.open_files), maximum: Some(place.open_files) };
     let _ = setrlimit(Resource::Nofile, limit);
+    if let Err(error) = reboot::listen() {
+        say_of_agent(&format!("{error}; the guest can't be told to boot again"));
+    }
+    if place.root.is_some() {
+        state::run_boot_script(say_of_agent);
+    }
     Ok(())
 }
 

@@ -8,7 +8,10 @@ use std::{
     env,
     ffi::CString,
     fs::{self, File},
-    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
 };
 
@@ -51,12 +54,17 @@ pub(super) fn make(launch: &Launch) -> Result<Home, GuestError> {
     let directory = &launch.directory;
     let fail = |error| GuestError::process(&launch.name)(error);
     unmount_all(directory).map_err(fail)?;
-    small_tmpfs(directory, MOST_LOGGED + seed::size(launch)?).map_err(fail)?;
+    let most = MOST_LOGGED + seed::size(launch)? + launch.state_disk().map_or(0, |(_, size)| size);
+    small_tmpfs(directory, most).map_err(fail)?;
     let path = launch.stderr_log();
     let messages = File::create(&path).map_err(GuestError::file("create", &path))?;
     fallocate(&messages, FallocateFlags::KEEP_SIZE, 0, MESSAGES)
         .map_err(|errno| GuestError::file("reserve space for", &path)(errno.into()))?;
     seed::write(launch)?;
+    if let Some((path, size)) = launch.state_disk() {
+        let disk = File::options().write(true).create_new(true).mode(0o600).open(&path);
+        disk.and_then(|disk| disk.set_len(size)).map_err(GuestError::file("create", &path))?;
+    }
     let confinement = confinement(launch)?;
     let ours = env::var_os("TMPDIR").filter(|_| confinement.users.is_some());
     let other_tmpdir = ours.is_some_and(|folder| !is_for_all(Path::new(&folder)));
@@ -100,12 +108,16 @@ fn confinement(launch: &Launch) -> Result<Confinement, GuestError> {
     let directory = &launch.directory;
     let opened = File::open(directory).map_err(GuestError::file("open", directory))?;
     let nodes = launch.assigned().filter_map(vfio_node);
+    let disk = launch.state_disk().map(|(path, _)| path);
     let asks_kvm = launch.accel == Accelerator::Kvm && launch.qemu.version < Version::OPEN_KVM;
     Ok(Confinement {
         users,
         groups: asks_kvm.then(files::kvm_group).flatten().into_iter().collect(),
         directory: OwnedFd::from(opened),
-        files: nodes.filter_map(|node| CString::new(node.into_os_string().into_encoded_bytes()).ok()).collect(),
+        files: nodes
+            .chain(disk)
+            .filter_map(|file| CString::new(file.into_os_string().into_encoded_bytes()).ok())
+            .collect(),
         limits: limits.of_process(cgroup.is_some(), users.is_some()),
         cgroup,
         // An emulated server shows its guest the host's files.

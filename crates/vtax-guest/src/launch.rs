@@ -30,7 +30,7 @@ pub const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
 /// be missing, or fail because it is for other CPUs.
-const SERVER_DRIVERS: [&str; 29] = [
+const SERVER_DRIVERS: [&str; 32] = [
     "9p",
     "9pnet_virtio",
     "overlay",
@@ -61,6 +61,10 @@ const SERVER_DRIVERS: [&str; 29] = [
     "-act_mirred",
     "-kvm_amd",
     "-kvm_intel",
+    // The disk of its state. ext4 needs crc32c_generic, too.
+    "-virtio_blk",
+    "-ext4",
+    "-pvpanic_pci",
 ];
 /// The files in a guest's directory, which is QEMU's working directory.
 pub(super) const AGENT_SOCKET: &str = "agent.sock";
@@ -71,6 +75,12 @@ pub(super) const EVENTS_SOCKET: &str = "events.sock";
 pub(super) const SEED: &str = "seed";
 /// The serial number of the seed's disk, by which it is found in the guest.
 pub(super) const SEED_SERIAL: &str = "vtax-seed";
+/// The file behind a server's disk of state.
+pub(super) const STATE_DISK: &str = "state.img";
+/// Its serial number, by which the agent finds it.
+pub(super) const STATE_SERIAL: &str = "vtax-state";
+/// Its size. The file has holes: it takes what the server has written.
+const STATE_MOST: u64 = 256 << 20;
 
 /// The QEMU of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -247,6 +257,12 @@ impl Launch {
     /// The log of QEMU's own messages.
     pub fn stderr_log(&self) -> PathBuf {
         self.directory.join("qemu.log")
+    }
+
+    /// The file behind the disk on which a server keeps its state when it boots again, and its size. It goes with the
+    /// directory.
+    pub(super) fn state_disk(&self) -> Option<(PathBuf, u64)> {
+        self.server.map(|_| (self.directory.join(STATE_DISK), STATE_MOST))
     }
 
     /// The directory that the guest sees as the seed's disk.

@@ -173,6 +173,11 @@ impl Monitor {
         self.command("system_reset", json!({}))
     }
 
+    /// Lets the guest boot again when it resets itself. Otherwise QEMU ends then (`-no-reboot`).
+    pub fn let_reboot(&mut self) -> Result<(), GuestError> {
+        self.command("set-action", json!({ "reboot": "reset" }))
+    }
+
     /// Sends all processors of the guest a non-maskable interrupt. Linux panics at it if it has been told to
     /// (`unknown_nmi_panic`).
     pub fn inject_nmi(&mut self) -> Result<(), GuestError> {

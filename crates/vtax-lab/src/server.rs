@@ -31,7 +31,8 @@ const GUEST: &str = "server";
 /// The namespace that QEMU runs in. It has no links, since QEMU itself connects the NICs.
 const HOST: &str = "host";
 /// The devices that QEMU must be able to imitate.
-const DEVICES: [&str; 5] = ["igb", "intel-iommu", "pcie-root-port", "pxb-pcie", "virtio-9p-pci"];
+const DEVICES: [&str; 7] =
+    ["igb", "intel-iommu", "pcie-root-port", "pvpanic-pci", "pxb-pcie", "virtio-9p-pci", "virtio-blk-pci"];
 
 /// Why there can be no emulated server here.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]

@@ -1,8 +1,10 @@
 //! The emulated server: booted or found, and this very program run in it.
 //!
-//! The server sees this machine's files, so nothing has to be installed in it. What it writes stays in its memory.
-//! Its output comes over the port of its agent.
+//! The server sees this machine's files, so nothing has to be installed in it. What it writes stays in its memory, but for
+//! the state of its vtax: that is on a disk of its own, which a reboot of the server leaves. Its output comes over the port
+//! of its agent.
 
+mod boot;
 mod command;
 mod programs;
 mod runner;
@@ -21,6 +23,7 @@ use std::{
 
 pub use command::{JOB_VERB, ServerCommand};
 use miette::{bail, miette};
+use programs::ServerPrograms;
 pub(crate) use runner::ServerRunner;
 use vtax_agent::{
     limits::WATCHED_MOST,
@@ -34,7 +37,7 @@ use vtax_model::{foreign::ForeignText, run::EmulatedServer, server::ServerSpec, 
 use crate::{
     events::RunEvents,
     interrupt::Interrupt,
-    labs::{connect, explain, remove_abandoned, wait_for_agent},
+    labs::{explain, remove_abandoned, wait_for_agent},
     locations::Locations,
     lock_file::LockFile,
     phases::Phases,
@@ -48,6 +51,8 @@ const SILENCE: Duration = Duration::from_secs(150);
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the short scripts may take that prepare a server.
 const SCRIPT_TIME: Span = Span(Duration::from_secs(60));
+/// QEMU answers in a moment.
+const MONITOR_TIME: Duration = Duration::from_secs(10);
 /// The file beside the server's sockets that tells what kind of server it is.
 const MACHINE: &str = "machine.json";
 
@@ -120,11 +125,27 @@ impl ServerRequest<'_> {
             Err(_) if site.interrupt.asked() => Ok(None),
             Err(error) => Err(error),
             Ok(server) => {
-                // A command that needs the agent says that there is none.
-                let agent = self.locations.find_agent().ok();
-                server.refresh_files(agent.as_deref()).or_infrastructure()?;
+                self.prepare(&server).or_infrastructure()?;
                 Ok(Some(server))
             }
+        }
+    }
+
+    /// Boots the server that is up again. What its vtax keeps is there afterwards. None if the user asked to stop.
+    pub fn reboot(&self) -> Result<Option<ServerSpec>, Stop> {
+        let site = self.enter()?;
+        let Some(server) = self.server(&site)? else { return Ok(None) };
+        server.reboot().or_infrastructure().map(|server| Some(server.spec))
+    }
+
+    fn prepare(&self, server: &EmulatedServerUp) -> miette::Result<()> {
+        // A command that needs the agent says that there is none.
+        let agent = self.locations.find_agent().ok();
+        let programs = ServerPrograms::find(agent.as_deref())?;
+        let script = boot::script(&server.machine, server.spec.vfs, &programs)?;
+        match server.found {
+            true => server.refresh_files(&programs, &script),
+            false => server.first_boot(&script),
         }
     }
 
@@ -171,10 +192,10 @@ impl ServerRequest<'_> {
             let _ = process.signal(vtax_sys::process::Signal::TERM);
         });
         wait_for_agent(&mut qemu, None, self.events).or_infrastructure()?;
+        // Until now a reset was a panic: nothing has told the kernel yet how to say so.
+        qemu.monitor(MONITOR_TIME).and_then(|mut monitor| monitor.let_reboot()).or_infrastructure()?;
         write_machine(&qemu, no_kvm).or_infrastructure()?;
         let server = self.attach(held, false)?;
-        server.write_own_description().or_infrastructure()?;
-        server.make_functions(self.spec.vfs).or_infrastructure()?;
         phases.done(&format!("{} booted", self.spec));
         Ok(server)
     }
@@ -188,7 +209,7 @@ impl ServerRequest<'_> {
             .server
             .ok_or_else(|| miette!(code = "defect", "the guest is no emulated server"))
             .or_infrastructure()?;
-        let link = Arc::new(connect("the emulated server", &qemu).or_infrastructure()?);
+        let link = Arc::new(boot::wait_for_link(&qemu, self.events).or_infrastructure()?);
         let events = self.events.clone();
         Ok(EmulatedServerUp { held, qemu, link, events, spec, machine, found, _lock: lock })
     }
@@ -260,29 +281,6 @@ impl EmulatedServerUp {
         let EmulatedServerUp { held, link, found, .. } = self;
         drop(link);
         if found { Ok(()) } else { Ok(held.down()?) }
-    }
-
-    /// Writes into the server what it is, so that every result that is measured in it says so.
-    fn write_own_description(&self) -> miette::Result<()> {
-        self.shell(
-            "describing itself",
-            &format!("cat > {}", EmulatedServer::FILE),
-            &[],
-            &serde_json::to_vec(&self.machine).expect("a machine is JSON"),
-        )
-    }
-
-    /// Makes virtual functions of each NIC. The kernel of the server binds their drivers.
-    fn make_functions(&self, vfs: u32) -> miette::Result<()> {
-        match vfs {
-            0 => Ok(()),
-            vfs => self.shell(
-                "making virtual functions",
-                &format!("for nic in /sys/bus/pci/devices/*/sriov_numvfs; do echo {vfs} > \"$nic\" || exit; done"),
-                &[],
-                &[],
-            ),
-        }
     }
 
     /// Runs a script in the server, which does `what`.

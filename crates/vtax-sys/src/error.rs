@@ -84,7 +84,9 @@ pub enum SysError {
     #[error("{path} {why}; remove it, or use a directory of your own")]
     #[diagnostic(code("unsafe-directory"))]
     NotPrivate { path: PathBuf, why: &'static str },
-    #[error("the machine was not switched off: only process 1 may do that, and this is process {pid}")]
+    #[error(
+        "the machine was neither switched off nor booted again: only process 1 may do that, and this is process {pid}"
+    )]
     #[diagnostic(code("not-first-process"))]
     NotFirst { pid: Pid },
     #[error(transparent)]

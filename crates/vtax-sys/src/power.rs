@@ -1,4 +1,6 @@
-//! Switches a machine off; its first process does that.
+//! Switches a machine off, or boots it again; its first process does that.
+
+use rustix::system::{RebootCommand, reboot};
 
 use crate::error::SysError;
 use crate::process::Pid;
@@ -8,15 +10,24 @@ use crate::process::Pid;
 ///
 /// Only process 1 may call it. In a PID namespace, it ends the namespace and not the machine.
 pub fn off() -> SysError {
+    leave("switch off", RebootCommand::PowerOff)
+}
+
+/// Does the same, and the machine boots again.
+pub fn restart() -> SysError {
+    leave("boot again", RebootCommand::Restart)
+}
+
+fn leave(operation: &'static str, how: RebootCommand) -> SysError {
     let own = Pid::own();
     if own.0 != 1 {
         return SysError::NotFirst { pid: own };
     }
     rustix::fs::sync();
-    match rustix::system::reboot(rustix::system::RebootCommand::PowerOff) {
-        Err(errno) => SysError::os("switch off", "this machine", errno),
+    match reboot(how) {
+        Err(errno) => SysError::os(operation, "this machine", errno),
         Ok(()) => {
-            SysError::malformed("switch off", "this machine", "the kernel reported success but the machine is still on")
+            SysError::malformed(operation, "this machine", "the kernel reported success but the machine is still on")
         }
     }
 }
@@ -27,6 +38,8 @@ mod tests {
 
     #[test]
     fn a_test_cannot_switch_its_machine_off() {
-        assert!(matches!(off(), SysError::NotFirst { pid } if pid == Pid::own()));
+        assert!(
+            [off(), restart()].iter().all(|error| matches!(error, SysError::NotFirst { pid } if *pid == Pid::own()))
+        );
     }
 }

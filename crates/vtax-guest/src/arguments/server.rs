@@ -7,7 +7,7 @@
 use vtax_model::{guest::Mac, server::ServerSpec};
 
 use super::{Arguments, pci};
-use crate::launch::ROOT_TAG;
+use crate::launch::{ROOT_TAG, STATE_DISK, STATE_SERIAL};
 
 pub(super) const MACHINE: &str = ",kernel-irqchip=split";
 /// The CPU has AMD's virtualization. QEMU can emulate that with nested pages, and can't emulate Intel's.
@@ -79,7 +79,9 @@ pub(super) fn nodes(list: &mut Arguments, spec: &ServerSpec) {
     }
 }
 
-/// The IOMMU, the host's files, the second root complex, and the NICs.
+/// The IOMMU, the host's files, the second root complex, the NICs, and the disk of state.
+///
+/// A server may boot again, so its reset can't be what tells that its kernel has panicked: `pvpanic` does, and QEMU ends.
 pub(super) fn devices(list: &mut Arguments, spec: &ServerSpec) {
     list.add("-device", "intel-iommu,intremap=on,caching-mode=on");
     // Otherwise the firmware's hotplug gives each slot of the first root complex the number 0.
@@ -93,6 +95,13 @@ pub(super) fn devices(list: &mut Arguments, spec: &ServerSpec) {
             nic(list, cable, complex, mac);
         }
     }
+    // They come last, so that no other device's address depends on them.
+    let file = format!(
+        "driver=raw,node-name=state,discard=unmap,detect-zeroes=unmap,file.driver=file,file.filename={STATE_DISK}"
+    );
+    list.add("-blockdev", file);
+    list.add("-device", pci(&format!("virtio-blk-pci,drive=state,serial={STATE_SERIAL},bus=pcie.0")));
+    list.add("-device", "pvpanic-pci,bus=pcie.0");
 }
 
 /// A NIC in a slot of its own. The cable is a hub with two ports.

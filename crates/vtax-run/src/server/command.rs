@@ -2,9 +2,12 @@
 
 use std::{env, ffi::OsString, path::Path};
 
-use vtax_agent::protocol::Stream;
+use vtax_agent::{guest::STATE, protocol::Stream};
 
-use super::{EmulatedServerUp, ServerRequest, Stay, programs::PROGRAM};
+use super::{
+    EmulatedServerUp, ServerRequest, Stay,
+    programs::{PROGRAM, PROGRAMS},
+};
 use crate::{
     remote_command::word,
     stop::{Blamed, Coded, Stop},
@@ -14,8 +17,6 @@ use crate::{
 pub const JOB_VERB: &str = "job";
 /// The environment variables that a program in the server gets from here.
 const PASSED: [&str; 7] = ["HOME", "PATH", "XDG_CACHE_HOME", "VTAX_KERNEL", "VTAX_QEMU", "NO_COLOR", "TERM"];
-/// Results stay in the memory of the server; the vtax outside keeps them.
-const STATE: &str = "VTAX_STATE=/run/vtax-state";
 
 /// The words that run a program in the server as it would run here: in this directory, with this environment.
 #[derive(Debug, Clone)]
@@ -24,11 +25,18 @@ pub struct ServerCommand(Vec<String>);
 impl ServerCommand {
     /// Any program.
     pub fn of(program: impl IntoIterator<Item = OsString>) -> miette::Result<ServerCommand> {
-        let folder = text(env::current_dir().coded("file", || "finding the current directory")?.into_os_string())?;
-        let mut command = vec!["/usr/bin/env".to_owned(), "-C".to_owned(), folder, STATE.to_owned()];
+        let folder = env::current_dir().coded("file", || "finding the current directory")?;
+        ServerCommand::within(text(folder.into_os_string())?, program)
+    }
+
+    fn within(folder: String, program: impl IntoIterator<Item = OsString>) -> miette::Result<ServerCommand> {
+        let state = format!("VTAX_STATE={STATE}");
+        let mut command = vec!["/usr/bin/env".to_owned(), "-C".to_owned(), folder, state];
         for name in PASSED {
             if let Some(value) = env::var_os(name) {
-                command.push(format!("{name}={}", text(value)?));
+                // The server's own programs come first: its `reboot` is of the agent, and not of this machine's init.
+                let own = if name == "PATH" { format!("{PROGRAMS}:") } else { String::new() };
+                command.push(format!("{name}={own}{}", text(value)?));
             }
         }
         let program = program.into_iter().map(text).collect::<miette::Result<Vec<String>>>()?;
@@ -38,6 +46,14 @@ impl ServerCommand {
     /// This program with these arguments.
     pub fn of_vtax(arguments: impl IntoIterator<Item = OsString>) -> miette::Result<ServerCommand> {
         ServerCommand::of([PROGRAM.into()].into_iter().chain(arguments))
+    }
+
+    /// Does the same in another folder.
+    pub(super) fn of_vtax_in(
+        folder: &str,
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> miette::Result<ServerCommand> {
+        ServerCommand::within(folder.to_owned(), [PROGRAM.into()].into_iter().chain(arguments))
     }
 
     pub(super) fn of_job(file: &Path) -> miette::Result<ServerCommand> {
@@ -97,11 +113,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_program_is_run_in_this_directory_with_results_in_memory() {
+    fn this_program_is_run_in_this_directory_with_its_state_on_the_disk() {
         let ServerCommand(words) = ServerCommand::of_vtax(["io", "list"].map(OsString::from)).expect("all is UTF-8");
         let folder = env::current_dir().expect("there is one").to_string_lossy().into_owned();
         assert_eq!(words[..4], ["/usr/bin/env", "-C", &folder, "VTAX_STATE=/run/vtax-state"]);
-        assert!(words.iter().any(|word| word.starts_with("PATH=")), "{words:?}");
+        assert!(words.iter().any(|word| word.starts_with("PATH=/run/vtax-programs:")), "{words:?}");
         assert_eq!(words[words.len() - 3..], [PROGRAM, "io", "list"]);
     }
 }

@@ -5,42 +5,74 @@
 
 use std::{env, fs, io, os::unix::fs::MetadataExt, path::Path};
 
-use super::{EmulatedServerUp, command::text};
+use vtax_agent::guest::{BOOT_SCRIPT, LEAVING};
+
+use super::{EmulatedServerUp, boot, command::text};
 use crate::stop::Coded;
 
+/// Where the server's own programs are.
+pub(super) const PROGRAMS: &str = "/run/vtax-programs";
 /// Where vtax is in the server; its agent is beside it.
 pub(super) const PROGRAM: &str = "/run/vtax-programs/vtax";
 
-/// Forgets the files, and copies the programs unless it has these versions of them already.
-/// Arguments: the versions, the path of vtax, and the path of the agent or nothing.
+/// The programs as they are on this machine.
+pub(super) struct ServerPrograms {
+    /// A text that differs for each version of them.
+    versions: String,
+    vtax: String,
+    agent: Option<String>,
+}
+
+impl ServerPrograms {
+    pub(super) fn find(agent: Option<&Path>) -> miette::Result<ServerPrograms> {
+        let vtax = env::current_exe().coded("file", || "finding this program")?;
+        let files: Vec<&Path> = [&*vtax].into_iter().chain(agent).collect();
+        let version = |file: &&Path| version(file).coded("file", || format!("looking at {}", file.display()));
+        let versions = files.iter().map(version).collect::<miette::Result<Vec<_>>>()?.join(" ");
+        let path = |path: &Path| text(path.as_os_str().to_owned());
+        Ok(ServerPrograms { versions, vtax: path(&vtax)?, agent: agent.map(path).transpose()? })
+    }
+
+    /// Lines for a shell that copy them, unless the server has these versions already.
+    ///
+    /// The server's init is the agent, which boots the server again on a signal.
+    pub(super) fn script(&self) -> String {
+        let [versions, vtax] = [&self.versions, &self.vtax].map(|text| boot::quoted(text));
+        let agent = self.agent.as_ref().map(|agent| format!("cp {} new\nmv new vtax-agent\n", boot::quoted(agent)));
+        format!(
+            r#"mkdir -p {PROGRAMS}
+cd {PROGRAMS}
+if [ "$(cat versions 2>/dev/null)" != {versions} ]; then
+rm -f versions vtax-agent
+cp {vtax} new
+mv new vtax
+{agent}cat >new <<'END'
+#!/bin/sh
+kill -TERM 1
+while [ ! -e {LEAVING} ]; do sleep 0.1; done
+END
+chmod 755 new
+mv new reboot
+echo {versions} >versions
+fi
+"#,
+            agent = agent.unwrap_or_default()
+        )
+    }
+}
+
+/// Forgets the files. If the programs are others now, keeps the script that the standard input has, and lets that copy them.
 const REFRESH: &str = r#"
 set -e
-echo 3 > /proc/sys/vm/drop_caches
-mkdir -p /run/vtax-programs
-cd /run/vtax-programs
-[ "$(cat versions 2>/dev/null)" = "$1" ] && exit
-rm -f versions vtax-agent
-cp "$2" new
-mv new vtax
-if [ -n "$3" ]; then
-    cp "$3" new
-    mv new vtax-agent
-fi
-echo "$1" > versions
+echo 3 >/proc/sys/vm/drop_caches
+[ "$(cat /run/vtax-programs/versions 2>/dev/null)" = "$1" ] && exit
 "#;
 
 impl EmulatedServerUp {
     /// Lets the server see this machine's files as they are now.
-    pub(super) fn refresh_files(&self, agent: Option<&Path>) -> miette::Result<()> {
-        let program = env::current_exe().coded("file", || "finding this program")?;
-        let mut versions = version(&program).coded("file", || format!("looking at {}", program.display()))?;
-        if let Some(agent) = agent {
-            let version = version(agent).coded("file", || format!("looking at {}", agent.display()))?;
-            versions = format!("{versions} {version}");
-        }
-        let path = |path: &Path| text(path.as_os_str().to_owned());
-        let agent = agent.map(path).transpose()?.unwrap_or_default();
-        self.shell("copying vtax and its agent", REFRESH, &[&versions, &path(&program)?, &agent], &[])
+    pub(super) fn refresh_files(&self, programs: &ServerPrograms, script: &str) -> miette::Result<()> {
+        let refresh = format!("{REFRESH}{}{BOOT_SCRIPT} programs\n", boot::KEEP);
+        self.shell("copying vtax and its agent", &refresh, &[&programs.versions], script.as_bytes())
     }
 }
 

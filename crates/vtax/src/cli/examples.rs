@@ -231,6 +231,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("server exec", &[("vtax server exec -- lspci", "run a command in the server")]),
+    ("server reboot", &[("vtax server reboot", "boot the server again, with what its vtax keeps")]),
     ("server down", &[("vtax server down", "remove the server")]),
     ("server list", &[("vtax server list", "the emulated servers")]),
     ("results list", &[("vtax results list", "every run")]),

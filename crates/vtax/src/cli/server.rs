@@ -28,12 +28,15 @@ pub(crate) enum ServerVerb {
         #[arg(long, value_name = "FILE")]
         kernel: Option<PathBuf>,
     },
-    /// Run a command in the server. It sees this machine's files; what it writes is lost with the server
+    /// Run a command in the server. It sees this machine's files; what it writes is lost with the server, and at its next
+    /// boot, but for what its vtax keeps
     Exec {
         /// The command and its arguments
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Boot the server again: what its vtax keeps stays, such as what logical domains are to have
+    Reboot,
     /// Remove the server and all that is in it
     Down,
     /// List the emulated servers and who made them
@@ -51,6 +54,7 @@ pub(crate) fn server(verb: ServerVerb, places: &Locations) -> Result<Exit, Stop>
             up(&ServerRequest { spec, stay: Stay::Kept, exact: false, locations: places, kernel, events })
         }
         ServerVerb::Exec { command } => in_server::exec(command, places),
+        ServerVerb::Reboot => reboot(places),
         ServerVerb::Down => down(),
         ServerVerb::List { json } => show(json),
     }
@@ -61,6 +65,14 @@ fn up(request: &ServerRequest<'_>) -> Result<Exit, Stop> {
     server.keep()?;
     let spec = server.spec;
     print(&format!("{spec} is up; try: vtax io list --server emulated\nremove it with: vtax server down\n"))?;
+    Ok(Exit::Done)
+}
+
+fn reboot(locations: &Locations) -> Result<Exit, Stop> {
+    let (spec, events) = (ServerSpec::default(), &progress::terminal());
+    let request = ServerRequest { spec, stay: Stay::Found, exact: false, locations, kernel: None, events };
+    let Some(spec) = request.reboot()? else { return Ok(Exit::Interrupted) };
+    print(&format!("{spec} is up again\n"))?;
     Ok(Exit::Done)
 }
 
