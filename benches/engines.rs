@@ -20,8 +20,8 @@ use vtax_engine::{EndSetup, Station};
 use vtax_lab::{Facts, Lab, LabEndpoint, Lifetime, World, plan};
 use vtax_model::{
     located::Source,
+    metric::Metric,
     options::{Engine, Segments, TestOptions},
-    result::Metric,
     run::Figures,
     topology::Topology,
     units::{ByteSize, Span},

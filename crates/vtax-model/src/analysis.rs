@@ -12,10 +12,11 @@ use crate::{
     cell::Cell,
     foreign::ForeignText,
     measurement::FileReport,
+    metric::{Metric, SampleFigure},
     published::Published,
     result::{
-        CellRecord, CellStatus, Estimate, FileSummary, Metric, Percentile, PlanRecord, ResultDocument, RttSummary,
-        RttTimes, SCHEMA, SummaryRecord, TaxRecord, ns_per_kb,
+        CellRecord, CellStatus, Estimate, FigureEstimates, FileSummary, Percentile, PlanRecord, ResultDocument,
+        RttSummary, RttTimes, SCHEMA, SummaryRecord, TaxRecord,
     },
     run::{Figures, RowEnds, RttReading, Run, RunReadings, RunState, SampleReading, SampleSource, SampleTimes},
     workload::Workload,
@@ -245,26 +246,12 @@ type Taken<'a> = &'a SampleReading;
 fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> SummaryRecord {
     let taken: Vec<Taken<'_>> = readings.iter().collect();
     let rr = cell.workload.kind().is_transactions();
-    let machines = readings.iter().all(|reading| reading.cpu.tells_machines);
-    let over =
-        |value: fn(&SampleReading) -> f64| estimate(readings.iter().map(|reading| (reading.round, value(reading))));
     let total = |count: fn(&SampleReading) -> u64| readings.iter().map(count).fold(0, u64::saturating_add);
     let lost = total(|reading| reading.lost);
-    // Old runs and foreign ends may have told of no threads.
-    let some = |estimate: &Estimate| estimate.mean > 0.0;
     SummaryRecord {
-        transactions_per_s: rr.then(|| over(|reading| reading.rate)).flatten(),
+        figures: figures(cell, readings),
         rtt_us: rr.then(|| rtt_summary(&taken, pooled)).flatten(),
         rtt_from_send_us: rr.then(|| rtt_from_send(&taken, pooled)).flatten(),
-        goodput_mbps: (!rr).then(|| over(|reading| reading.goodput_mbps)).flatten(),
-        ns_per_kb: (!rr).then(|| over(|reading| ns_per_kb(reading.goodput_mbps))).flatten(),
-        cpu_threads_us_per_transaction: rr
-            .then(|| over(|reading| reading.threads_us_per_transaction))
-            .flatten()
-            .filter(some),
-        cpu_threads_ns_per_kb: (!rr).then(|| over(|reading| reading.threads_us_per_kb * 1e3)).flatten().filter(some),
-        cpu_us_per_transaction: (rr && machines).then(|| over(|reading| reading.cpu_us_per_transaction)).flatten(),
-        cpu_us_per_kb: (!rr && machines).then(|| over(|reading| reading.cpu_us_per_kb)).flatten(),
         cpu_us_at_ends: ends::cpu(&taken, rr),
         file: file_summary(&taken),
         lost,
@@ -283,6 +270,16 @@ fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> Summ
         parallel: ends::parallel(cell, &taken),
         host_cpu: host_cpu::summary(&taken, rr),
     }
+}
+
+fn figures(cell: &Cell, readings: &[SampleReading]) -> FigureEstimates {
+    let machines = readings.iter().all(|reading| reading.cpu.tells_machines);
+    let known = |figure: &SampleFigure| figure.is_told_alone() && figure.is_known(cell.workload.kind(), machines);
+    let over = |figure: SampleFigure| {
+        let estimate = estimate(readings.iter().map(|reading| (reading.round, reading.value(figure))))?;
+        figure.is_told(estimate.mean).then_some((figure, estimate))
+    };
+    SampleFigure::ALL.into_iter().filter(known).filter_map(over).collect()
 }
 
 /// Messages that were not lost: over UDP each is one datagram.
@@ -310,7 +307,7 @@ fn rtt_summary(taken: &[Taken<'_>], pooled: &PooledCell) -> Option<RttSummary> {
     let times: Vec<RttReading> = taken.iter().filter_map(|reading| reading.rtt).collect();
     // Without the times the rate is all there is.
     let by_rate = times.iter().all(|rtt| rtt.by_rate);
-    let mean = estimate(taken.iter().map(|reading| (reading.round, reading.rtt_us)))?;
+    let mean = estimate(taken.iter().map(|reading| (reading.round, reading.value(SampleFigure::Rtt))))?;
     Some(RttSummary { mean, by_rate, times: pooled.rtt.as_ref().map(PooledTimes::times) })
 }
 

@@ -16,6 +16,7 @@ pub mod guest;
 pub mod located;
 pub mod measurement;
 pub mod method;
+pub mod metric;
 pub mod nic;
 pub mod options;
 pub mod proof;

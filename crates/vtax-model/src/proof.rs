@@ -13,7 +13,8 @@ pub use guard::{Guard, GuardFinding};
 use crate::{
     analysis::analyse_readings,
     cell::{Arm, Block, Cell},
-    result::{CellRecord, Metric, TaxRecord},
+    metric::Metric,
+    result::{CellRecord, TaxRecord},
     run::{Difference, RunReadings, SampleReading, pairs},
     study::{Row, StepName},
 };

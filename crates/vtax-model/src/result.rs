@@ -1,6 +1,7 @@
 //! The result document, which scripts read, by the JSON Schema `docs/vtax.result.v1.schema.json`; a test compares them.
 
 mod ends;
+mod estimates;
 mod host_cpu;
 mod tax;
 
@@ -8,13 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 pub use ends::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary};
+pub use estimates::FigureEstimates;
 pub use host_cpu::{GuestClock, HostCpuSummary};
-pub use tax::{CostUnit, Delta, FloorRecord, Metric, TaxRecord, ns_per_kb};
+pub use tax::{Delta, FloorRecord, TaxRecord};
 
 use crate::{
     cell::{Cell, Instrument},
     foreign::ForeignText,
     guest::Flavour,
+    metric::{Metric, SampleFigure},
     published::PublishedFigure,
     run::{Environment, Failure, ImportedFrom, PathRecord, Placement, RowEnds, RunState, SampleReading},
     study::{Row, SamplingPlan, StepRecord},
@@ -319,25 +322,15 @@ pub struct Percentile {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SummaryRecord {
-    /// RR.
-    pub transactions_per_s: Option<Estimate>,
+    /// Every figure of the test that has a name of its own here: of transactions the rate, of bytes the goodput, and
+    /// what CPU time they took.
+    #[serde(flatten)]
+    pub figures: FigureEstimates,
     /// RR.
     pub rtt_us: Option<RttSummary>,
     /// Open loop: the same from the moment at which each request was really sent, not from when it was due.
     pub rtt_from_send_us: Option<RttSummary>,
-    /// Stream and file: 10^6 bits per second at the receiver.
-    pub goodput_mbps: Option<Estimate>,
-    /// Stream and file: the same as the time of 1,024 bytes.
-    pub ns_per_kb: Option<Estimate>,
-    /// RR: µs of CPU of the measuring threads of both ends: what the two ends execute themselves.
-    pub cpu_threads_us_per_transaction: Option<Estimate>,
-    /// Stream and file: ns of it for 1,024 bytes.
-    pub cpu_threads_ns_per_kb: Option<Estimate>,
-    /// RR: µs of CPU, both ends' machines.
-    pub cpu_us_per_transaction: Option<Estimate>,
-    /// Stream and file: µs of CPU per 1,024 bytes, both ends' machines.
-    pub cpu_us_per_kb: Option<Estimate>,
-    /// The two figures before, for each end; absent if both were on one machine.
+    /// The CPU time of the ends' machines, for each end; absent if both were on one machine.
     pub cpu_us_at_ends: Option<CpuAtEnds>,
     /// File: the sender's elapsed seconds.
     pub file: Option<FileSummary>,
@@ -366,6 +359,20 @@ pub struct SummaryRecord {
 }
 
 impl SummaryRecord {
+    /// The estimate of a figure, wherever it stands.
+    pub fn estimate(&self, figure: SampleFigure) -> Option<Estimate> {
+        match figure {
+            SampleFigure::Rtt => self.rtt_us.as_ref().map(|rtt| rtt.mean),
+            SampleFigure::Real => self.file.as_ref().map(|file| file.real),
+            figure => self.figures.get(figure),
+        }
+    }
+
+    /// The first of these that is known.
+    pub fn estimate_of(&self, figures: impl IntoIterator<Item = SampleFigure>) -> Option<Estimate> {
+        figures.into_iter().find_map(|figure| self.estimate(figure))
+    }
+
     /// Of the times of its transactions, if somebody kept them.
     pub fn times(&self) -> Option<&RttTimes> {
         self.rtt_us.as_ref()?.times.as_ref()

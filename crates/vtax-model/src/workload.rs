@@ -2,12 +2,14 @@
 
 mod kind;
 mod spec;
+mod transport;
 mod warmup;
 
 use serde::{Deserialize, Serialize};
 
-pub use kind::{Direction, TestKind, Transport};
+pub use kind::{TestKind, TestQuantity, WorkUnit};
 pub use spec::{Sliced, SpecError, TestSpec};
+pub use transport::{Direction, Transport};
 pub use warmup::Warmup;
 
 use crate::units::{ByteSize, Mtu};

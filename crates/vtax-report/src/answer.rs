@@ -3,7 +3,8 @@
 use vtax_model::{
     cell::Instrument,
     foreign::ForeignText,
-    result::{CellRecord, Metric, ResultDocument, SummaryRecord, TaxRecord},
+    metric::Metric,
+    result::{CellRecord, ResultDocument, SummaryRecord, TaxRecord},
     study::Row,
     units::Mtu,
     workload::TestKind,
@@ -11,7 +12,7 @@ use vtax_model::{
 use vtax_stats::Verdict;
 
 use super::{
-    blocks::{BlockCells, blocks, distinct, names, unit},
+    blocks::{BlockCells, blocks, distinct},
     labels,
     number::{bound, brief_change, brief_interval, three_digits, with_interval},
     record::primary,
@@ -283,7 +284,7 @@ fn of_quiet(rows: &[(Row, Vec<&Effect<'_>>)]) -> Option<String> {
 
 /// `RTT`, `bandwidth`: within a sentence.
 pub(crate) fn quantity(test: TestKind) -> String {
-    let name = names(test)[0];
+    let name = test.quantity().short;
     if name.chars().all(char::is_uppercase) { name.to_owned() } else { name.to_lowercase() }
 }
 
@@ -292,7 +293,8 @@ fn levels(document: &ResultDocument) -> Vec<SectionPart> {
     let level = |record: &CellRecord| {
         let estimate = primary(record)?;
         let ends = estimate.low.zip(estimate.high).map(<[f64; 2]>::from);
-        let unit = unit(Metric::of(record.cell.workload.kind()));
+        let test = record.cell.workload.kind();
+        let unit = Metric::of(test).unit(test);
         let p99 = record.summary.as_ref().and_then(SummaryRecord::times).map(|times| times.p99.value);
         let p99 = p99.map_or(String::new(), |p99| format!(", p99 {} µs", three_digits(p99)));
         let mean = with_interval(estimate.mean, ends);

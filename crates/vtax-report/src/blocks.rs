@@ -3,7 +3,8 @@
 
 use vtax_model::{
     cell::{Cell, Instrument},
-    result::{CellRecord, Metric, ResultDocument},
+    metric::Metric,
+    result::{CellRecord, ResultDocument},
     study::Row,
     units::{ByteSize, Mtu},
     workload::{TestKind, Transport, Workload},
@@ -211,31 +212,9 @@ fn sizes_of(workload: &Workload) -> Vec<ByteSize> {
     }
 }
 
-/// The names of a test's quantity, in short and in full, and what is measured in an answer's words.
-pub(crate) fn names(test: TestKind) -> [&'static str; 3] {
-    match test {
-        TestKind::Rr => ["RTT", "RTT", "round trips"],
-        TestKind::Crr => ["CRR", "CRR", "connections with a request"],
-        TestKind::Cc => ["CC", "CC", "connections"],
-        TestKind::Stream => ["Bandwidth", "Bandwidth", "streams"],
-        TestKind::Maerts => ["Reverse", "Reverse bandwidth", "reverse streams"],
-        TestKind::Bidirectional => ["Both ways", "Bandwidth both ways", "streams both ways"],
-        TestKind::File => ["Time", "Time (real)", "files"],
-    }
-}
-
 /// The quantity that a test is judged by, with its unit.
 pub(crate) fn quantity(test: TestKind) -> String {
-    format!("{} ({})", names(test)[0], unit(Metric::of(test)))
-}
-
-/// The unit of a metric's levels.
-pub fn unit(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Rtt | Metric::Cpu => "µs",
-        Metric::Goodput => "Mb/s",
-        Metric::Real => "s",
-    }
+    format!("{} ({})", test.quantity().short, Metric::of(test).unit(test))
 }
 
 /// The head of the column of rows.

@@ -1,13 +1,13 @@
 //! A result in a few words, for a line of a list.
 
 use vtax_model::{
-    result::{CellRecord, Metric, ResultDocument, TaxRecord},
+    metric::Metric,
+    result::{CellRecord, ResultDocument, TaxRecord},
     workload::TestKind,
 };
 
 use super::{
     answer::quantity,
-    blocks::unit,
     labels,
     number::{brief_change, three_digits},
     record::primary,
@@ -45,6 +45,6 @@ fn test(record: &CellRecord) -> TestKind {
 
 /// `TCP RR 12.3 µs`
 fn figure(record: &CellRecord) -> Option<String> {
-    let unit = unit(Metric::of(test(record)));
+    let unit = Metric::of(test(record)).unit(test(record));
     Some(format!("{} {} {unit}", labels::test(&record.cell), three_digits(primary(record)?.mean)))
 }

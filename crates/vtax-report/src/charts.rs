@@ -2,7 +2,8 @@
 //! bandwidth against CPU time, the rate over time, and what the host's CPUs did.
 
 use vtax_model::{
-    result::{CellRecord, Estimate, HostCpuSummary, Metric, ResultDocument, TaxRecord},
+    metric::Metric,
+    result::{CellRecord, Estimate, HostCpuSummary, ResultDocument, TaxRecord},
     units::Mtu,
     workload::TestKind,
 };
@@ -14,7 +15,7 @@ use vtax_stats::Verdict;
 
 use super::{
     answer::mtu_that_tells_all,
-    blocks::{BlockCells, blocks, distinct, names, unit},
+    blocks::{BlockCells, blocks, distinct},
     labels,
     record::{estimate, primary},
     series, tax, words,
@@ -79,12 +80,12 @@ impl Drawn<'_> {
         let floor = tax::floor(self.document, &records.first()?.cell.block(), of);
         let baseline = self.document.baseline;
         let at = format!("MTU {mtu}");
-        let title = self.title(&[names(test)[1], &block.title(), &at]);
+        let title = self.title(&[test.quantity().full, &block.title(), &at]);
         let summary =
             format!("What each row costs against {baseline}, with its 95 % interval; the band is the noise floor.");
         (!rows.is_empty()).then(|| Differences {
             heading: Heading::new(format!("{title}: tax"), summary),
-            quantity: Quantity::new(format!("{} against {baseline}", names(test)[0]), "%"),
+            quantity: Quantity::new(format!("{} against {baseline}", test.quantity().short), "%"),
             rows,
             noise: floor.map(|floor| Reach { low: -floor.floor * 100.0, high: floor.floor * 100.0 }),
         })
@@ -117,8 +118,10 @@ impl Drawn<'_> {
         (rows > 1 && groups <= MOST).then(|| Bars {
             heading: self.heading_of_bars(test, relative, has_published),
             quantity: match relative {
-                true => Quantity::new(format!("{} as a multiple of {}", names(test)[1], self.document.baseline), ""),
-                false => Quantity::new(names(test)[1], unit(Metric::of(test))),
+                true => {
+                    Quantity::new(format!("{} as a multiple of {}", test.quantity().full, self.document.baseline), "")
+                }
+                false => Quantity::new(test.quantity().full, Metric::of(test).unit(test)),
             },
             groups: "Test".into(),
             bars,
@@ -127,7 +130,7 @@ impl Drawn<'_> {
     }
 
     fn heading_of_bars(&self, test: TestKind, relative: bool, has_published: bool) -> Heading {
-        let name = names(test)[1];
+        let name = test.quantity().full;
         let baseline = self.document.baseline;
         let beside = if has_published { " beside what was published" } else { "" };
         match relative {

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use vtax_model::{
     cell::{Block, Cell, Instrument},
-    result::{CellRecord, Metric, ResultDocument},
+    metric::Metric,
+    result::{CellRecord, ResultDocument},
     run::Difference,
     study::Row,
     units::Mtu,
@@ -27,7 +28,7 @@ use super::{
     heading::{date, plan},
     labels,
     number::{brief_change, brief_interval, counted},
-    two_samples,
+    record, two_samples,
     view::{Column, Group, JudgedChange, Section, SectionPart, Table, TableRow, Value, View},
     words,
 };
@@ -148,7 +149,7 @@ pub(crate) fn rounds_of(record: &CellRecord, metric: Metric) -> Vec<f64> {
     let test = record.cell.workload.kind();
     let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for sample in &record.samples {
-        rounds.entry(sample.round).or_default().push(metric.value_of(test, sample));
+        rounds.entry(sample.round).or_default().push(sample.metric(metric, test));
     }
     let geometric = |values: Vec<f64>| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp();
     rounds.into_values().map(geometric).filter(|value| value.is_finite() && *value > 0.0).collect()
@@ -320,10 +321,7 @@ fn block(compared: &Compared) -> Block {
 }
 
 fn line(compared: &Compared) -> TableRow {
-    let figure = |value: f64| match compared.of {
-        Metric::Real => Value::Seconds(value),
-        Metric::Rtt | Metric::Goodput | Metric::Cpu => Value::Figure(value),
-    };
+    let figure = |value: f64| record::level(compared.of, value);
     let word = match (compared.verdict, compared.low) {
         (Verdict::Slower, _) => "slower",
         (Verdict::Faster, _) => "faster",

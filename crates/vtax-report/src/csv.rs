@@ -2,13 +2,14 @@
 //! precision, an empty field where there is none.
 
 use vtax_model::{
+    metric::{Metric, SampleFigure},
     published::PublishedFigure,
     result::{
-        CellRecord, CellStatus, Delta, Estimate, Metric, ParallelSummary, Percentile, ResultDocument, RttSummary,
-        RttTimes, SummaryRecord, TaxRecord,
+        CellRecord, CellStatus, Delta, Estimate, ParallelSummary, Percentile, ResultDocument, RttSummary, RttTimes,
+        SummaryRecord, TaxRecord,
     },
     units::Span,
-    workload::Workload,
+    workload::{TestKind, Workload},
 };
 
 use super::{
@@ -16,15 +17,26 @@ use super::{
     pairs::extremes,
     record, words,
 };
-use Value::{Interval, One};
+use Value::{Cost, Estimated, Interval, Level, One, Tax};
 
 /// Name and value. `docs/csv.md` tells what each column means.
 type Column = (&'static str, Value);
 
+type TaxField = fn(&TaxRecord) -> Option<String>;
+
+#[derive(Clone, Copy)]
 enum Value {
     One(for<'a> fn(&Line<'a>) -> Option<String>),
     /// Three columns: a figure, and the lower and the upper end of its 95 % interval.
     Interval(for<'a> fn(&Line<'a>) -> Option<[Option<f64>; 3]>),
+    /// The same of a metric.
+    Level(Metric),
+    /// The same of a figure.
+    Estimated(SampleFigure),
+    /// What a cell costs by a metric.
+    Tax(Metric, TaxField),
+    /// The same as a time: three columns.
+    Cost(Metric),
 }
 
 /// A cell within its run.
@@ -33,13 +45,11 @@ struct Line<'a> {
     record: &'a CellRecord,
     summary: Option<&'a SummaryRecord>,
     tax: Option<&'a TaxRecord>,
-    cpu_tax: Option<&'a TaxRecord>,
 }
 
 impl<'a> Line<'a> {
     fn new(document: &'a ResultDocument, record: &'a CellRecord) -> Line<'a> {
-        let (summary, tax, cpu_tax) = (record.summary.as_ref(), record.tax.as_ref(), record.tax_of(Metric::Cpu));
-        Line { document, record, summary, tax, cpu_tax }
+        Line { document, record, summary: record.summary.as_ref(), tax: record.tax.as_ref() }
     }
 
     fn rtt(&self) -> Option<&RttSummary> {
@@ -63,7 +73,7 @@ impl<'a> Line<'a> {
     }
 }
 
-const COLUMNS: [Column; 84] = [
+const COLUMNS: [Column; 76] = [
     ("study", One(|l| text(&l.document.study))),
     ("run", One(|l| text(&l.document.id))),
     ("method", One(|l| text(l.record.cell.row))),
@@ -79,15 +89,15 @@ const COLUMNS: [Column; 84] = [
     ("why", One(|l| status(l).1.and_then(text))),
     ("remedy", One(|l| status(l).2.and_then(text))),
     ("samples", One(|l| text(l.record.samples.len()))),
-    ("transactions_per_s", Interval(|l| estimate(l.summary?.transactions_per_s?))),
-    ("rtt_us", Interval(|l| estimate(l.rtt()?.mean))),
+    ("transactions_per_s", Estimated(SampleFigure::Rate)),
+    ("rtt_us", Estimated(SampleFigure::Rtt)),
     ("rtt_p50_us", Interval(|l| percentile(l.times()?.p50))),
     ("rtt_p99_us", Interval(|l| percentile(l.times()?.p99))),
     ("rtt_p999_us", Interval(|l| percentile(l.times()?.p999))),
     ("rtt_max_us", One(|l| text(l.times()?.max))),
-    ("goodput_mbps", Interval(|l| estimate(l.summary?.goodput_mbps?))),
-    ("cpu_us_per_transaction", Interval(|l| estimate(l.summary?.cpu_us_per_transaction?))),
-    ("cpu_us_per_kb", Interval(|l| estimate(l.summary?.cpu_us_per_kb?))),
+    ("goodput_mbps", Estimated(SampleFigure::Goodput)),
+    ("cpu_us_per_transaction", Estimated(SampleFigure::MachinesPerTransaction)),
+    ("cpu_us_per_kb", Estimated(SampleFigure::MachinesPerKb)),
     ("real_s", One(|l| text(l.summary?.file.as_ref()?.real.mean))),
     ("user_s", One(|l| text(l.summary?.file.as_ref()?.user.mean))),
     ("sys_s", One(|l| text(l.summary?.file.as_ref()?.sys.mean))),
@@ -95,7 +105,7 @@ const COLUMNS: [Column; 84] = [
     ("lost_share", One(|l| text(l.summary?.lost_share))),
     ("reordered", One(|l| text(l.summary?.reordered))),
     ("retransmits", One(|l| text(l.summary?.retransmits))),
-    ("tax_of", One(|l| text(format!("{:?}", l.tax?.of).to_lowercase()))),
+    ("tax_of", One(|l| text(l.tax?.of.name()))),
     ("tax_ratio", One(|l| text(l.tax?.ratio))),
     ("tax_low", One(|l| text(l.tax?.low))),
     ("tax_high", One(|l| text(l.tax?.high))),
@@ -139,41 +149,78 @@ const COLUMNS: [Column; 84] = [
     ("tax_unit", One(|l| name(&l.tax?.delta?.unit))),
     ("tax_floor", One(|l| text(l.tax?.floor?))),
     ("tax_within_floor", One(|l| text(l.tax?.within_floor))),
-    ("ns_per_kb", Interval(|l| estimate(l.summary?.ns_per_kb?))),
-    ("cpu_threads", Interval(|l| estimate(record::estimate(l.record, Metric::Cpu)?))),
-    ("cpu_tax_ratio", One(|l| text(l.cpu_tax?.ratio))),
-    ("cpu_tax_low", One(|l| text(l.cpu_tax?.low))),
-    ("cpu_tax_high", One(|l| text(l.cpu_tax?.high))),
-    ("cpu_tax_p", One(|l| text(l.cpu_tax?.p))),
-    ("cpu_tax_p_adjusted", One(|l| text(l.cpu_tax?.p_adjusted))),
-    ("cpu_tax_verdict", One(|l| name(&l.cpu_tax?.verdict))),
-    ("cpu_tax_delta", Interval(|l| delta(l.cpu_tax?.delta?))),
+    ("ns_per_kb", Estimated(SampleFigure::TimePerKb)),
 ];
 
 fn published(figure: &PublishedFigure) -> String {
     format!("{}={}", figure.system.clone().unwrap_or_default(), figure.value)
 }
 
-fn heads() -> Vec<String> {
-    let names = COLUMNS.iter().flat_map(|(name, value)| match value {
-        One(_) => vec![(*name).to_owned()],
-        Interval(_) => ["", "_low", "_high"].map(|end| format!("{name}{end}")).into(),
+/// What is told of each metric by which tests are compared beside the one that they are judged by.
+const TAXES: [(&str, TaxField); 6] = [
+    ("ratio", |tax| text(tax.ratio)),
+    ("low", |tax| text(tax.low)),
+    ("high", |tax| text(tax.high)),
+    ("p", |tax| text(tax.p)),
+    ("p_adjusted", |tax| text(tax.p_adjusted)),
+    ("verdict", |tax| name(&tax.verdict)),
+];
+
+/// All columns. A new one stands behind those that programs know by their places.
+fn columns() -> Vec<(String, Value)> {
+    let mut columns: Vec<(String, Value)> = COLUMNS.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    for metric in Metric::secondary() {
+        columns.push((metric.column().to_owned(), Level(metric)));
+        columns.extend(TAXES.map(|(of, value)| (format!("{}_tax_{of}", metric.name()), Tax(metric, value))));
+        columns.push((format!("{}_tax_delta", metric.name()), Cost(metric)));
+    }
+    let of_metric = |figure: SampleFigure| {
+        let figures = |metric: Metric| TestKind::ALL.map(|test| metric.figure(test));
+        Metric::secondary().any(|metric| figures(metric).contains(&figure))
+    };
+    for figure in SampleFigure::ALL.into_iter().filter(|figure| figure.is_told_alone() && !of_metric(*figure)) {
+        if !columns.iter().any(|(name, _)| name == figure.name()) {
+            columns.push((figure.name().to_owned(), Estimated(figure)));
+        }
+    }
+    columns
+}
+
+fn heads(columns: &[(String, Value)]) -> Vec<String> {
+    let names = columns.iter().flat_map(|(name, value)| match value {
+        One(_) | Tax(..) => vec![name.clone()],
+        Interval(_) | Level(_) | Estimated(_) | Cost(_) => {
+            ["", "_low", "_high"].map(|end| format!("{name}{end}")).into()
+        }
     });
     names.collect()
 }
 
-fn fields(line: &Line<'_>) -> Vec<String> {
-    let values = COLUMNS.iter().flat_map(|(_, value)| match value {
-        One(value) => vec![value(line)],
-        Interval(value) => value(line).unwrap_or_default().map(|end| end.and_then(text)).into(),
-    });
-    values.map(Option::unwrap_or_default).collect()
+impl Value {
+    fn fields(self, line: &Line<'_>) -> Vec<Option<String>> {
+        let three = |values: Option<[Option<f64>; 3]>| values.unwrap_or_default().map(|value| value.and_then(text));
+        match self {
+            One(value) => vec![value(line)],
+            Interval(value) => three(value(line)).into(),
+            Level(metric) => three(record::estimate(line.record, metric).and_then(estimate)).into(),
+            Estimated(figure) => {
+                three(line.summary.and_then(|summary| summary.estimate(figure)).and_then(estimate)).into()
+            }
+            Tax(metric, value) => vec![line.record.tax_of(metric).and_then(value)],
+            Cost(metric) => three(line.record.tax_of(metric).and_then(|tax| delta(tax.delta?))).into(),
+        }
+    }
 }
 
 /// The cells of a run.
 pub(crate) fn cells(document: &ResultDocument) -> String {
+    let columns = columns();
+    let fields = |line: &Line<'_>| {
+        let fields = columns.iter().flat_map(|(_, value)| value.fields(line));
+        fields.map(Option::unwrap_or_default).collect()
+    };
     let lines = document.cells.iter().map(|record| fields(&Line::new(document, record)));
-    table(heads(), lines)
+    table(heads(&columns), lines)
 }
 
 type ComparedColumn = (&'static str, fn(&RunComparison, &Compared) -> Option<String>);

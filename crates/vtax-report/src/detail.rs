@@ -2,12 +2,13 @@
 
 use vtax_model::{
     cell::{Block, Instrument},
-    result::{CellRecord, FloorRecord, Metric, ResultDocument, RttTimes, SummaryRecord},
+    metric::SampleFigure,
+    result::{CellRecord, FloorRecord, ResultDocument, RttTimes, SummaryRecord},
     workload::{TestKind, Transport},
 };
 
 use super::{
-    blocks::{BlockCells, blocks, distinct, names, quantity, rows_head},
+    blocks::{BlockCells, blocks, distinct, quantity, rows_head},
     number::{change, interval, lost, percent},
     view::{Group, Section, SectionPart, Table, TableRow, Value},
 };
@@ -72,7 +73,7 @@ fn round_trips(summary: &SummaryRecord, transport: Transport) -> Option<Vec<Valu
 }
 
 fn stream(summary: &SummaryRecord, transport: Transport) -> Option<Vec<Value>> {
-    let goodput = summary.goodput_mbps.as_ref()?;
+    let goodput = &summary.estimate(SampleFigure::Goodput)?;
     let mut values = vec![Value::from(goodput), Value::Figure(goodput.median)];
     match transport {
         Transport::Tcp => values.push(Value::count(summary.retransmits)),
@@ -118,10 +119,7 @@ pub(crate) fn floor_name(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> Stri
     };
     let rest = blocks.iter().find(of_floor).filter(|block| block.swept).map(BlockCells::rest_of_title);
     let streams = if streams == 1 { String::new() } else { format!(", {streams} streams") };
-    let quantity = match floor.of {
-        Metric::Cpu => format!("{test}'s CPU"),
-        _ => names(test)[1].to_owned(),
-    };
+    let quantity = floor.of.name_of(test);
     let instruments = distinct(blocks.iter().map(|block| block.instrument));
     let instrument = if instruments.len() > 1 { format!(" ({instrument})") } else { String::new() };
     format!("{transport} {quantity}{}{instrument}", rest.unwrap_or(streams))

@@ -4,6 +4,7 @@ use vtax_model::{
     cell::Instrument,
     endpoint::{Control, Pinning},
     guest::Accelerator,
+    metric::SampleFigure,
     options::Engine,
     result::{CellRecord, Disturbance, ResultDocument},
     run::{EmulatedServer, EndRecord, Environment, GuestMachine, ImportedFrom, PairRecord, Placement, RunState},
@@ -146,7 +147,7 @@ fn not_reached(document: &ResultDocument) -> Option<String> {
     const ALMOST: f64 = 0.98;
     let behind = |record: &CellRecord| {
         let due = f64::from(record.cell.options.arrivals?.per_second.get());
-        let rate = record.summary.as_ref()?.transactions_per_s?.mean;
+        let rate = record.summary.as_ref()?.estimate(SampleFigure::Rate)?.mean;
         (rate < due * ALMOST)
             .then(|| format!("{} ({} a second)", labels::name(document, &record.cell), three_digits(rate)))
     };

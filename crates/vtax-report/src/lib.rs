@@ -49,7 +49,6 @@ mod written;
 use serde::Serialize;
 use vtax_model::result::ResultDocument;
 
-pub use blocks::unit;
 pub use brief::in_brief;
 use html::{Article, PageLink};
 pub use vtax_plot::{Chart, PlotError};

@@ -3,9 +3,8 @@
 
 use vtax_model::{
     cell::{Arm, Cell},
-    result::{
-        CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, RttSummary, RttTimes, SummaryRecord,
-    },
+    metric::{Metric, SampleFigure},
+    result::{CellRecord, CellStatus, Estimate, FileSummary, ResultDocument, RttSummary, RttTimes, SummaryRecord},
     run::{CpuReading, EndCpuReading},
     study::Row as CellRow,
     workload::{TestKind, Transport},
@@ -84,7 +83,7 @@ fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
         let value = move |l: &Line<'_>| Some(Value::figure(l.rtt()?.times.as_ref().map(value)));
         Listed::right(group, head, value)
     };
-    let rate = |l: &Line<'_>| l.summary.transactions_per_s.map(|rate| Value::Figure(rate.mean));
+    let rate = |l: &Line<'_>| l.summary.estimate(SampleFigure::Rate).map(|rate| Value::Figure(rate.mean));
     let mut columns = vec![
         Listed::once("", "rate/s", rate),
         Listed::right(group, "mean [95 %]", |l| Some(Value::from(&l.rtt()?.mean))),
@@ -101,7 +100,8 @@ fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
 }
 
 fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
-    let mut columns = vec![Listed::once("", "Mb/s [95 %]", |l| l.summary.goodput_mbps.as_ref().map(Value::from))];
+    let mut columns =
+        vec![Listed::once("", "Mb/s [95 %]", |l| l.summary.estimate(SampleFigure::Goodput).as_ref().map(Value::from))];
     if records.iter().any(|record| record.cell.workload.kind() == TestKind::File) {
         let time = |head, value: fn(&FileSummary) -> Estimate| {
             Listed::once("time (s)", head, move |l| {
@@ -127,7 +127,7 @@ fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
 fn processor_columns<'a>(records: &[&'a CellRecord], group: &'static str) -> Vec<Listed<'a>> {
     let apart = records.iter().filter_map(|record| record.summary.as_ref()).any(|s| s.cpu_us_at_ends.is_some());
     if !apart {
-        let both = |l: &Line<'_>| l.summary.cpu_us_per_transaction.or(l.summary.cpu_us_per_kb);
+        let both = |l: &Line<'_>| l.summary.estimate_of(SampleFigure::MACHINES);
         return vec![Listed::once(group, "both ends", move |l| both(l).map(|cost| Value::Figure(cost.mean)))];
     }
     let ends = |l: &Line<'_>| l.summary.cpu_us_at_ends;

@@ -1,7 +1,8 @@
 //! What every table takes from a cell of a result document, and what kind of document it is.
 
 use vtax_model::{
-    result::{CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument},
+    metric::{FigureStyle, Metric},
+    result::{CellRecord, CellStatus, Estimate, FileSummary, ResultDocument},
     study::Row,
 };
 
@@ -28,12 +29,14 @@ pub(crate) fn primary(record: &CellRecord) -> Option<Estimate> {
 }
 
 pub(crate) fn estimate(record: &CellRecord, of: Metric) -> Option<Estimate> {
-    let summary = record.summary.as_ref()?;
-    match of {
-        Metric::Cpu => summary.cpu_threads_us_per_transaction.or(summary.cpu_threads_ns_per_kb),
-        Metric::Rtt => summary.rtt_us.as_ref().map(|rtt| rtt.mean),
-        Metric::Goodput => summary.goodput_mbps,
-        Metric::Real => file(record).map(|file| file.real),
+    record.summary.as_ref()?.estimate(of.figure(record.cell.workload.kind()))
+}
+
+/// A value of a metric, as tables write it.
+pub(crate) fn level(of: Metric, value: f64) -> Value {
+    match of.style() {
+        FigureStyle::Seconds => Value::Seconds(value),
+        FigureStyle::Digits => Value::Figure(value),
     }
 }
 

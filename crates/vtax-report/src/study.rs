@@ -7,8 +7,9 @@ use vtax_model::{
     cell::Instrument,
     foreign::ForeignText,
     measurement::EndReport,
+    metric::{Metric, MetricFamily, SampleFigure},
     published::{Published, PublishedFigure},
-    result::{CellRecord, Metric, ResultDocument, SummaryRecord},
+    result::{CellRecord, ResultDocument},
     run::Failure,
     study::{Row, StepRecord},
     units::Mtu,
@@ -116,7 +117,9 @@ fn parts(
     let mut costs = Costs::new(document, options, notes).with_published(published).at(enough);
     let tests = distinct(blocks.iter().flat_map(|block| block.tests()));
     for test in &tests {
-        tables.extend(costs.tables(blocks, *test, Metric::of(*test)));
+        for of in Metric::of_family(*test, MetricFamily::Speed) {
+            tables.extend(costs.tables(blocks, *test, of));
+        }
     }
     tables.into_iter().map(SectionPart::Table).collect()
 }
@@ -129,7 +132,8 @@ fn processor_times(document: &ResultDocument, options: &Options, notes: &mut Not
         let mine: Vec<&BlockCells<'_>> = all.iter().filter(|block| block.instrument == instrument).collect();
         let mut costs = Costs::new(document, options, notes);
         let tests = distinct(mine.iter().flat_map(|block| block.tests()));
-        let mut tables: Vec<Table> = tests.iter().flat_map(|test| costs.tables(&mine, *test, Metric::Cpu)).collect();
+        let told = tests.iter().flat_map(|test| Metric::of_family(*test, MetricFamily::Cpu).map(move |of| (*test, of)));
+        let mut tables: Vec<Table> = told.flat_map(|(test, of)| costs.tables(&mine, test, of)).collect();
         tables.extend(mine.iter().filter_map(|block| processor_time(block)));
         let title = format!("CPU: {}", words::of_instrument(instrument));
         sections.extend(Section::new(title, tables.into_iter().map(SectionPart::Table).collect()));
@@ -291,8 +295,7 @@ fn processor_quantity(test: TestKind) -> String {
 }
 
 fn processor_cost(record: &CellRecord) -> Option<f64> {
-    let SummaryRecord { cpu_us_per_transaction, cpu_us_per_kb, .. } = record.summary.as_ref()?;
-    cpu_us_per_transaction.or(*cpu_us_per_kb).map(|cost| cost.mean)
+    record.summary.as_ref()?.estimate_of(SampleFigure::MACHINES).map(|cost| cost.mean)
 }
 
 /// Samples that could not be taken, those of one row with one error together.

@@ -4,7 +4,8 @@
 use vtax_model::{
     analysis::noise,
     cell,
-    result::{CellRecord, CostUnit, Delta, FloorRecord, Metric, ResultDocument, TaxRecord},
+    metric::{CostUnit, Metric},
+    result::{CellRecord, Delta, FloorRecord, ResultDocument, TaxRecord},
     study::Row,
     units::Mtu,
     workload::TestKind,
@@ -13,10 +14,10 @@ use vtax_stats::Verdict;
 
 use super::{
     Options,
-    blocks::{self, BlockCells, distinct, names, rows_head},
+    blocks::{BlockCells, distinct, rows_head},
     notes::Notes,
     number::{bound, cost, whole_change},
-    record::{absence, estimate, primary, unavailable},
+    record::{self, absence, estimate, primary, unavailable},
     view::{Column, Group, JudgedChange, Table, TableRow, Value},
 };
 
@@ -86,7 +87,7 @@ impl<'a> Costs<'a> {
         let records: Vec<&CellRecord> = spots.iter().flat_map(|spot| of_spot(spot, test)).collect();
         let rows: Vec<Row> =
             distinct(spots.iter().flat_map(|(block, _)| block.records()).map(|record| record.cell.row));
-        if records.is_empty() || of == Metric::Cpu && !records.iter().any(|record| level(record, of).is_some()) {
+        if records.is_empty() || of != Metric::of(test) && !records.iter().any(|record| level(record, of).is_some()) {
             return None;
         }
         let told = self.told(&records, of);
@@ -109,15 +110,16 @@ impl<'a> Costs<'a> {
         let published = self.published && records.iter().any(|record| record.published.is_some());
         let cost =
             tax && self.options.detail && records.iter().filter_map(|record| record.tax_of(metric)).any(has_cost);
-        Told { metric, tax, cost, published: published && metric != Metric::Cpu }
+        Told {
+            metric,
+            tax,
+            cost,
+            published: published && records.iter().all(|record| metric == Metric::of(record.cell.workload.kind())),
+        }
     }
 
     fn caption(&self, test: TestKind, told: Told, title: Option<&str>) -> String {
-        let what = match told.metric {
-            Metric::Cpu if test.is_transactions() => format!("CPU of both ends' threads, {test} (µs)"),
-            Metric::Cpu => format!("CPU of both ends' threads, {test} (ns per KB)"),
-            of => format!("{} ({})", names(test)[1], blocks::unit(of)),
-        };
+        let what = told.metric.caption(test);
         let tax = if told.tax { format!(", and the tax against {}", self.reference()) } else { String::new() };
         let title = title.map_or(String::new(), |title| format!("{title}: "));
         format!("{title}{what}{tax}")
@@ -174,7 +176,7 @@ impl<'a> Costs<'a> {
 
     fn level(&mut self, record: Option<&CellRecord>, of: Metric) -> Value {
         let level = record.and_then(|record| level(record, of));
-        level.map_or_else(|| absence(record, self.notes), |value| level_value(of, value))
+        level.map_or_else(|| absence(record, self.notes), |value| record::level(of, value))
     }
 
     /// What a cell costs against the baseline's.
@@ -220,7 +222,7 @@ fn verdict_words(tax: &TaxRecord) -> String {
 }
 
 fn columns(told: Told, test: TestKind) -> Vec<Column> {
-    let mut columns = vec![Column::right(level_head(test, told.metric))];
+    let mut columns = vec![Column::right(told.metric.head(test))];
     columns.extend(told.tax.then(|| Column::left("tax [95 %]")));
     columns.extend(told.cost.then(|| Column::right(format!("{} [95 %]", cost_unit(told.metric, test)))));
     if told.published {
@@ -230,7 +232,7 @@ fn columns(told: Told, test: TestKind) -> Vec<Column> {
 }
 
 fn cost_unit(metric: Metric, test: TestKind) -> &'static str {
-    unit(metric.unit(test))
+    unit(metric.cost_unit(test))
 }
 
 fn has_cost(tax: &TaxRecord) -> bool {
@@ -248,19 +250,7 @@ pub(crate) fn level(record: &CellRecord, of: Metric) -> Option<f64> {
 
 /// What a cell is judged by.
 pub(crate) fn level_of(record: &CellRecord) -> Option<Value> {
-    primary(record).map(|estimate| level_value(Metric::of(record.cell.workload.kind()), estimate.mean))
-}
-
-fn level_value(of: Metric, value: f64) -> Value {
-    if of == Metric::Real { Value::Seconds(value) } else { Value::Figure(value) }
-}
-
-fn level_head(test: TestKind, of: Metric) -> &'static str {
-    match of {
-        Metric::Rtt => names(test)[0],
-        Metric::Cpu => "CPU",
-        Metric::Goodput | Metric::Real => blocks::unit(of),
-    }
+    primary(record).map(|estimate| record::level(Metric::of(record.cell.workload.kind()), estimate.mean))
 }
 
 /// A tax as a time: `+2.53 [2.41, 2.66]`.

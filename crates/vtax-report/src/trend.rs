@@ -12,7 +12,8 @@ mod tests;
 use serde::Serialize;
 use vtax_model::{
     cell::Cell,
-    result::{CellRecord, Metric, ResultDocument},
+    metric::Metric,
+    result::{CellRecord, ResultDocument},
     workload::TestKind,
 };
 use vtax_stats::{LevelChange, Significance, Verdict, fewest_figures, level_changes, median, resemblance};

@@ -5,12 +5,13 @@ use vtax_model::{
     analysis::analyse_readings,
     cell::{Block, Cell},
     foreign::ForeignText,
-    result::{CellRecord, Metric, ResultDocument},
+    metric::{Metric, SampleFigure},
+    result::{CellRecord, ResultDocument},
     run::{RunProgress, RunReadings, SampleReading},
 };
 
 use super::{
-    blocks::{BlockCells, blocks, distinct, names, rows_head, unit},
+    blocks::{BlockCells, blocks, distinct, rows_head},
     labels,
     number::{counted, grouped, three_digits, waiting},
     tax::finding,
@@ -54,9 +55,13 @@ fn how_far(run: &RunReadings, RunProgress { done, total, round, left, .. }: &Run
 fn last(document: &ResultDocument, cell: &Cell, sample: &SampleReading) -> String {
     let test = cell.workload.kind();
     let of = Metric::of(test);
-    let rate = if test.is_transactions() { format!(", {} a second", three_digits(sample.rate)) } else { String::new() };
-    let value = three_digits(of.value_of(test, sample));
-    format!("Last: {}: {value} {}{rate}.", labels::name(document, cell), unit(of))
+    let rate = if test.is_transactions() {
+        format!(", {} a second", three_digits(sample.value(SampleFigure::Rate)))
+    } else {
+        String::new()
+    };
+    let value = three_digits(sample.metric(of, test));
+    format!("Last: {}: {value} {}{rate}.", labels::name(document, cell), of.unit(test))
 }
 
 struct SoFar<'a> {
@@ -82,7 +87,7 @@ impl SoFar<'_> {
             TableRow::new(vec![row.to_string()], self.taken(&mine).into_iter().chain(figures))
         };
         let group = |block: &Block| {
-            let heads = [Column::right(unit(Metric::of(block.test))), Column::left("tax")];
+            let heads = [Column::right(Metric::of(block.test).unit(block.test)), Column::left("tax")];
             let columns = heads.into_iter().take(if self.is_compared(*block) { 2 } else { 1 }).collect();
             Group { title: self.title(*block, instruments.len() > 1), columns }
         };
@@ -105,7 +110,7 @@ impl SoFar<'_> {
         let cells = self.blocks.iter().find(of_block);
         let mtus = distinct(self.document.cells.iter().map(|record| record.cell.mtu)).len() > 1;
         let parts = [
-            Some(names(block.test)[0].to_owned()),
+            Some(block.test.quantity().short.to_owned()),
             cells.map(BlockCells::title),
             mtus.then(|| format!("MTU {}", block.mtu)),
             instruments.then(|| words::of_instrument(block.instrument).to_owned()),
@@ -133,7 +138,7 @@ impl SoFar<'_> {
     fn figures(&self, record: Option<&CellRecord>, block: Block) -> Vec<Value> {
         let of = Metric::of(block.test);
         let level = record.and_then(|record| {
-            let values: Vec<f64> = record.samples.iter().map(|sample| of.value_of(block.test, sample)).collect();
+            let values: Vec<f64> = record.samples.iter().map(|sample| sample.metric(of, block.test)).collect();
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
         });
         let tax = record

@@ -24,7 +24,6 @@ use vtax_model::{
     run::Environment,
     units::Span,
 };
-use vtax_report::unit;
 use vtax_run::{
     Interrupt, Locations,
     rig::{PEER, Rig, SUT},
@@ -369,7 +368,7 @@ impl<'a> RunningContest<'a> {
     fn record(self) -> ContestRecord {
         let RunningContest { contest, ours, loads, others, left_out, .. } = self;
         let others = others.into_iter().map(|other| other.record(contest, &ours)).collect();
-        let (name, unit, load) = (contest.to_string(), unit(contest.metric()), mean_load(&loads));
+        let (name, unit, load) = (contest.to_string(), contest.unit(), mean_load(&loads));
         ContestRecord { name, unit, contest: *contest, ours, load, others, left_out }
     }
 }

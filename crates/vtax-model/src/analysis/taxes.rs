@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::RunByCell;
 use crate::{
     cell::{Arm, Block, Cell, Instrument},
-    result::{Delta, FloorRecord, Metric, TaxRecord},
+    metric::{Metric, MetricFamily},
+    result::{Delta, FloorRecord, TaxRecord},
     run::{SampleReading, pairs},
     workload::TestKind,
 };
@@ -42,7 +43,7 @@ fn test(cell: &Cell) -> TestKind {
 }
 
 fn metrics(cell: &Cell) -> impl Iterator<Item = Metric> {
-    Metric::all_of(cell.workload.kind()).into_iter()
+    test(cell).metrics().iter().copied()
 }
 
 /// The baseline's median over rounds, in the unit of costs.
@@ -58,7 +59,7 @@ fn delta(block: &Block, of: Metric, baseline: f64, [ratio, low, high]: [f64; 3])
         delta: more(ratio),
         delta_low: one.min(other),
         delta_high: one.max(other),
-        unit: of.unit(block.test),
+        unit: of.cost_unit(block.test),
     }
 }
 
@@ -107,10 +108,10 @@ struct Compared<'a> {
 }
 
 /// Comparisons judged together, as one table: by instrument, and speed apart from CPU time.
-type Family = (Instrument, bool);
+type Family = (Instrument, MetricFamily);
 
 fn family(block: &Block, of: Metric) -> Family {
-    (block.instrument, of == Metric::Cpu)
+    (block.instrument, of.family())
 }
 
 /// Every comparison of the run by cell; of each cell the metric first that its test is judged by.

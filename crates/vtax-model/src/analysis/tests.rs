@@ -4,7 +4,8 @@ use crate::{
     guest::Accelerator,
     measurement::{EndReport, FileReport, MachineCpu, SessionCpu, ThreadCpu},
     method::Unsupported,
-    result::{CostUnit, Disturbance},
+    metric::{CostUnit, SampleFigure},
+    result::Disturbance,
     run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, Sample, UnavailableRow},
     study::{SamplingPlan, Study},
     units::Span,
@@ -124,11 +125,11 @@ fn figures_have_their_units() {
     let mean = rr.rtt_us.as_ref().expect("RR").mean;
     assert!((mean.mean - 50.0).abs() < 0.5 && mean.low.is_some_and(|low| low < mean.mean));
     assert_eq!(mean.n, 22, "the baseline has two samples a round");
-    let cpu = rr.cpu_us_per_transaction.expect("RR");
+    let cpu = rr.estimate(SampleFigure::MachinesPerTransaction).expect("RR");
     assert!((cpu.mean - 25.0).abs() < 0.5, "half a CPU for 20,000 transactions a second");
     let stream = record(&document, "native", TestKind::Stream).summary.clone().expect("measured");
-    assert!((stream.goodput_mbps.expect("stream").mean - 8000.0).abs() < 80.0);
-    assert!((stream.cpu_us_per_kb.expect("stream").mean - 0.512).abs() < 0.01);
+    assert!((stream.estimate(SampleFigure::Goodput).expect("stream").mean - 8000.0).abs() < 80.0);
+    assert!((stream.estimate(SampleFigure::MachinesPerKb).expect("stream").mean - 0.512).abs() < 0.01);
 }
 
 #[test]
@@ -363,7 +364,7 @@ fn each_metric_of_a_cell_has_its_tax_and_the_first_is_the_one_it_is_judged_by() 
     assert!((delta.baseline - 10.0).abs() < 0.1 && (delta.delta - 10.0).abs() < 0.1, "{delta:?}");
     let floors = document.noise_floor.iter().filter(|floor| floor.of == Metric::Cpu).count();
     assert_eq!((floors, document.noise_floor.len()), (16, 32), "eight blocks by each instrument and metric");
-    let threads = bridge.summary.as_ref().and_then(|summary| summary.cpu_threads_us_per_transaction);
+    let threads = bridge.summary.as_ref().and_then(|summary| summary.estimate(SampleFigure::ThreadsPerTransaction));
     assert!((threads.expect("threads").mean - 20.0).abs() < 0.1);
 }
 
@@ -384,7 +385,8 @@ fn a_cost_in_time_agrees_with_its_ratio() {
     // 8,000 Mb/s are 1,024 ns per KB, and a fifth more of that is 204.8 ns.
     assert!((delta.baseline - 1024.0).abs() < 10.0 && (delta.delta - 204.8).abs() < 10.0, "{delta:?}");
     assert_eq!(delta.unit, CostUnit::NanosecondsPerKb);
-    let level = stream.summary.as_ref().and_then(|summary| summary.ns_per_kb).expect("a stream");
+    let level =
+        stream.summary.as_ref().and_then(|summary| summary.estimate(SampleFigure::TimePerKb)).expect("a stream");
     assert!((level.mean - 1.2 * 1024.0).abs() < 10.0, "{level:?}");
 }
 

@@ -9,6 +9,7 @@ use super::readings;
 use crate::{
     cell::{Arm, Block},
     foreign::ForeignText,
+    metric::SampleFigure,
     run::{Difference, RunReadings, SampleReading},
     units::Mtu,
 };
@@ -77,9 +78,11 @@ impl Guard {
             Guard::Median => None,
             Guard::P99 => reading.rtt.map(|rtt| rtt.p99 as f64),
             Guard::Cpu => {
-                let of_machine =
-                    if reading.rtt.is_some() { reading.cpu_us_per_transaction } else { reading.cpu_us_per_kb };
-                reading.cpu.tells_machines.then_some(of_machine)
+                let of_machine = match reading.rtt.is_some() {
+                    true => SampleFigure::MachinesPerTransaction,
+                    false => SampleFigure::MachinesPerKb,
+                };
+                reading.cpu.tells_machines.then(|| reading.value(of_machine))
             }
             Guard::Losses => {
                 let drops = reading.ends.initiator.socket_drops.saturating_add(reading.ends.responder.socket_drops);

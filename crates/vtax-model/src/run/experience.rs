@@ -7,15 +7,12 @@ use serde::Serialize;
 use super::{Difference, Goal, RunHeader, RunReadings, SamplingPlan, pairs};
 use crate::{
     cell::{Arm, Block, Cell, Instrument, Turn, round_order},
-    result::Metric,
+    metric::Metric,
     study::Study,
     units::Span,
     workload::{TestKind, Transport, Warmup},
 };
-use vtax_stats::{
-    Preference,
-    planning::{MOST_ROUNDS, least_rounds, noise, rounds_to_show, smallest_shown},
-};
+use vtax_stats::planning::{MOST_ROUNDS, least_rounds, noise, rounds_to_show, smallest_shown};
 
 /// Time stamps are of milliseconds.
 const SHORTEST: f64 = 1e-3;
@@ -273,16 +270,6 @@ impl Experience {
             smallest: (log < 2f64.ln()).then(|| Metric::of(test).worse(log)),
         };
         worst.into_iter().map(shown).collect()
-    }
-}
-
-impl Metric {
-    /// The fraction by which it is worse, for a difference of logarithms: 30 % more time, 23 % less bandwidth.
-    fn worse(self, log: f64) -> f64 {
-        match self.direction() {
-            Preference::LowerIsBetter => log.exp_m1(),
-            Preference::HigherIsBetter => -(-log).exp_m1(),
-        }
     }
 }
 

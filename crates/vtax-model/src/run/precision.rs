@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{RunReadings, SampleReading};
-use crate::{cell::Arm, result::Metric};
+use crate::{cell::Arm, metric::Metric};
 use vtax_stats::Decision;
 
 /// What the stopping rule of a run says of each cell of the instrument that answers the study, by the cell's index;
@@ -29,7 +29,7 @@ pub fn primary_figures(run: &RunReadings) -> BTreeMap<usize, Vec<f64>> {
     let first_arm = |sample: &&SampleReading| sample.arm == Arm::A;
     for sample in run.samples.iter().filter(first_arm) {
         let kind = run.header.study.cells[sample.cell].workload.kind();
-        figures.entry(sample.cell).or_default().push(Metric::of(kind).value_of(kind, sample));
+        figures.entry(sample.cell).or_default().push(sample.metric(Metric::of(kind), kind));
     }
     figures
 }

@@ -10,7 +10,7 @@ use crate::{
     endpoint::Ends,
     foreign::ForeignText,
     measurement::{FileReport, Interval, IntervalRtt, MachineCpu, SessionCpu, WarmupReport},
-    result::Metric,
+    metric::{FigureValues, Metric, SampleFigure},
     workload::TestKind,
 };
 use vtax_stats::Pair;
@@ -35,20 +35,8 @@ pub struct SampleReading {
     pub lost: u64,
     pub reordered: u64,
     pub retransmits: u64,
-    /// [`Figures::rate`].
-    pub rate: f64,
-    /// [`Figures::rtt_us`].
-    pub rtt_us: f64,
-    /// [`Figures::goodput_mbps`].
-    pub goodput_mbps: f64,
-    /// [`Figures::threads_us_per_transaction`].
-    pub threads_us_per_transaction: f64,
-    /// [`Figures::threads_us_per_kb`].
-    pub threads_us_per_kb: f64,
-    /// [`Figures::cpu_us_per_transaction`].
-    pub cpu_us_per_transaction: f64,
-    /// [`Figures::cpu_us_per_kb`].
-    pub cpu_us_per_kb: f64,
+    /// Every figure that is compared or told.
+    pub values: FigureValues,
     /// Round-trip times in nanoseconds; in the open loop from the moment the request was due.
     pub rtt: Option<RttReading>,
     /// Open loop: the mean in nanoseconds from the moment the request was really sent.
@@ -141,13 +129,7 @@ impl SampleReading {
             lost,
             reordered,
             retransmits,
-            rate: figures.rate(),
-            rtt_us: figures.rtt_us(),
-            goodput_mbps: figures.goodput_mbps(),
-            threads_us_per_transaction: figures.threads_us_per_transaction(),
-            threads_us_per_kb: figures.threads_us_per_kb(),
-            cpu_us_per_transaction: figures.cpu_us_per_transaction(),
-            cpu_us_per_kb: figures.cpu_us_per_kb(),
+            values: FigureValues::of(figures),
             rtt: figures.rtt_ns.as_ref().map(|rtt| RttReading {
                 mean: rtt.mean,
                 by_rate: rtt.by_rate.is_some(),
@@ -166,6 +148,16 @@ impl SampleReading {
             sliced: !figures.slices.is_empty(),
             guarded: figures.guarded.clone(),
         }
+    }
+
+    /// One of its figures; not a number where it has none.
+    pub fn value(&self, figure: SampleFigure) -> f64 {
+        self.values.get(figure)
+    }
+
+    /// The value of a metric, if this is a sample of that test.
+    pub fn metric(&self, of: Metric, test: TestKind) -> f64 {
+        self.value(of.figure(test))
     }
 
     /// The round and the turn in it, which no other sample of the run has.
@@ -221,6 +213,6 @@ pub(crate) fn pairs<'a>(
 }
 
 fn by_round<'a>(of: Metric, test: TestKind, arm: impl Iterator<Item = &'a SampleReading>) -> BTreeMap<u32, f64> {
-    let values = arm.map(|reading| (reading.round, of.value_of(test, reading)));
+    let values = arm.map(|reading| (reading.round, reading.metric(of, test)));
     values.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
 }

@@ -1,62 +1,9 @@
-//! Transports, kinds of test and directions.
+//! The kinds of test, each with what others ask of it.
 
 use serde::{Deserialize, Serialize};
 use strum::{Display, VariantArray};
 
-/// The protocol under test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "UPPERCASE")]
-pub enum Transport {
-    /// One connection per flow.
-    Tcp,
-    /// Datagrams that carry a sequence number and, where they are long enough, the session's token.
-    Udp,
-    /// Stream sockets of the local domain, unix(7): two processes on one kernel, no network at all.
-    #[strum(to_string = "Unix")]
-    Unix,
-    /// Stream sockets between a virtual machine and its host, vsock(7): no network stack, no MTU.
-    #[strum(to_string = "vsock")]
-    Vsock,
-    /// Echo requests, which the kernel of the other end answers: ping(8).
-    Icmp,
-}
-
-impl Transport {
-    /// All of them, in the order of tables.
-    pub const ALL: [Transport; 5] =
-        [Transport::Tcp, Transport::Udp, Transport::Unix, Transport::Vsock, Transport::Icmp];
-
-    /// Whether it runs on IP, and so has addresses, ports and an MTU.
-    pub fn is_ip(self) -> bool {
-        matches!(self, Transport::Tcp | Transport::Udp | Transport::Icmp)
-    }
-
-    /// Whether it carries messages that may be lost, each of which must fit a packet.
-    pub fn is_datagram(self) -> bool {
-        matches!(self, Transport::Udp | Transport::Icmp)
-    }
-
-    /// Whether the agent at the responder answers requests, and so can do with them as it was told.
-    pub fn is_answered_by_agent(self) -> bool {
-        self != Transport::Icmp
-    }
-
-    /// Whether this test runs over it.
-    pub fn carries(self, kind: TestKind) -> bool {
-        match self {
-            // A datagram is part of no connection, and a file may not lose a part.
-            Transport::Udp => !matches!(kind, TestKind::Crr | TestKind::Cc | TestKind::File),
-            Transport::Tcp | Transport::Unix | Transport::Vsock => true,
-            Transport::Icmp => kind == TestKind::Rr,
-        }
-    }
-
-    /// Whether samples of a test can be cut into slices: the flow must have marks of its own.
-    pub fn has_slices(self, kind: TestKind) -> bool {
-        matches!(self, Transport::Tcp | Transport::Udp) && matches!(kind, TestKind::Rr | TestKind::Stream)
-    }
-}
+use crate::metric::Metric;
 
 /// The kinds of test, without their sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display, VariantArray)]
@@ -82,30 +29,118 @@ pub enum TestKind {
     File,
 }
 
+/// What a test does again and again, and what its CPU time is told for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkUnit {
+    /// Something that begins and ends.
+    Transaction,
+    /// 1,024 bytes of payload.
+    Kilobyte,
+}
+
+/// The words for what a test measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TestQuantity {
+    /// At the head of a column.
+    pub short: &'static str,
+    /// In a title.
+    pub full: &'static str,
+}
+
+struct KindEntry {
+    kind: TestKind,
+    quantity: TestQuantity,
+    /// What it is compared by; the first is what it is judged by.
+    metrics: &'static [Metric],
+    work: WorkUnit,
+}
+
+/// One entry for each, in the order of the variants.
+const KINDS: [KindEntry; TestKind::COUNT] = [
+    KindEntry {
+        kind: TestKind::Rr,
+        quantity: TestQuantity { short: "RTT", full: "RTT" },
+        metrics: &[Metric::Rtt, Metric::Cpu],
+        work: WorkUnit::Transaction,
+    },
+    KindEntry {
+        kind: TestKind::Crr,
+        quantity: TestQuantity { short: "CRR", full: "CRR" },
+        metrics: &[Metric::Rtt, Metric::Cpu],
+        work: WorkUnit::Transaction,
+    },
+    KindEntry {
+        kind: TestKind::Cc,
+        quantity: TestQuantity { short: "CC", full: "CC" },
+        metrics: &[Metric::Rtt, Metric::Cpu],
+        work: WorkUnit::Transaction,
+    },
+    KindEntry {
+        kind: TestKind::Stream,
+        quantity: TestQuantity { short: "Bandwidth", full: "Bandwidth" },
+        metrics: &[Metric::Goodput, Metric::Cpu],
+        work: WorkUnit::Kilobyte,
+    },
+    KindEntry {
+        kind: TestKind::Maerts,
+        quantity: TestQuantity { short: "Reverse", full: "Reverse bandwidth" },
+        metrics: &[Metric::Goodput, Metric::Cpu],
+        work: WorkUnit::Kilobyte,
+    },
+    KindEntry {
+        kind: TestKind::Bidirectional,
+        quantity: TestQuantity { short: "Both ways", full: "Bandwidth both ways" },
+        metrics: &[Metric::Goodput, Metric::Cpu],
+        work: WorkUnit::Kilobyte,
+    },
+    KindEntry {
+        kind: TestKind::File,
+        quantity: TestQuantity { short: "Time", full: "Time (real)" },
+        metrics: &[Metric::Real, Metric::Cpu],
+        work: WorkUnit::Kilobyte,
+    },
+];
+
+const _: () = {
+    let mut index = 0;
+    while index < TestKind::COUNT {
+        assert!(KINDS[index].kind as usize == index, "each entry stands at its variant");
+        index += 1;
+    }
+};
+
 impl TestKind {
+    const COUNT: usize = TestKind::VARIANTS.len();
+
     /// All of them, in the order of tables.
-    pub const ALL: [TestKind; 7] = *TestKind::VARIANTS.as_array().expect("there are seven");
+    pub const ALL: [TestKind; TestKind::COUNT] = *TestKind::VARIANTS.as_array().expect("as many");
+
+    fn entry(self) -> &'static KindEntry {
+        &KINDS[self as usize]
+    }
+
+    /// What it measures, in words.
+    pub fn quantity(self) -> TestQuantity {
+        self.entry().quantity
+    }
+
+    /// What it is compared by; the first is what it is judged by.
+    pub fn metrics(self) -> &'static [Metric] {
+        self.entry().metrics
+    }
+
+    /// What it does again and again.
+    pub fn work_unit(self) -> WorkUnit {
+        self.entry().work
+    }
 
     /// Whether its figure is the time of a transaction.
     pub fn is_transactions(self) -> bool {
-        matches!(self, TestKind::Rr | TestKind::Crr | TestKind::Cc)
+        self.work_unit() == WorkUnit::Transaction
     }
 
     /// Whether its figure is a goodput.
     pub fn is_stream(self) -> bool {
         matches!(self, TestKind::Stream | TestKind::Maerts | TestKind::Bidirectional)
     }
-}
-
-/// Which end sends the bytes of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// The initiator sends.
-    #[default]
-    Forward,
-    /// The responder sends.
-    Reverse,
-    /// Both ends send, on flows of their own: `streams` of them in each direction.
-    Both,
 }

@@ -2,7 +2,7 @@
 
 use vtax_model::{
     cell::{Cell, Instrument},
-    result::Metric,
+    metric::{Metric, SampleFigure},
     study::{SamplingPlan, Slices},
     units::Span,
     workload::{Transport, Warmup},
@@ -130,7 +130,8 @@ fn nothing_impossible_is_printed() {
             assert!(losses.clone().all(|percent| percent <= 100.0), "{text}");
         }
         for record in document.cells.iter() {
-            let estimates = record.summary.iter().flat_map(|s| [s.goodput_mbps, s.transactions_per_s, s.ns_per_kb]);
+            let figures = [SampleFigure::Goodput, SampleFigure::Rate, SampleFigure::TimePerKb];
+            let estimates = record.summary.iter().flat_map(|s| figures.map(|figure| s.estimate(figure)));
             assert!(estimates.flatten().all(|estimate| estimate.low.is_none_or(|low| low > 0.0)));
             let loss = record.tax_of(Metric::Goodput).and_then(|tax| tax.at_most);
             assert!(loss.is_none_or(|loss| loss < 1.0));

@@ -4,7 +4,7 @@ use vtax_plot::{Chart, Heading, Measured, PlotError, Quantity, Trend, TrendChang
 
 use super::{CellTrend, RunTrend};
 use crate::{
-    blocks::{grouped, names, unit},
+    blocks::grouped,
     html::{self, Article},
     labels, words,
 };
@@ -33,7 +33,7 @@ impl RunTrend {
         let summary = format!("{} results of each row, the oldest first.", self.results.len());
         Trend {
             heading: Heading::new(title, summary),
-            quantity: Quantity::new(names(test)[1], unit(of)),
+            quantity: Quantity::new(of.name_of(test), of.unit(test)),
             lines: cells.iter().map(|cell| self.line(cell)).collect(),
             changes: self.changes(cells),
         }

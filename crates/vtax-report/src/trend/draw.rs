@@ -1,14 +1,15 @@
 //! A trend in words and tables.
 
-use vtax_model::{cell::Cell, result::Metric};
+use vtax_model::cell::Cell;
 use vtax_stats::median;
 
 use super::{CellTrend, RunTrend, TrendStep};
 use crate::{
     Options,
-    blocks::{grouped, names, unit},
+    blocks::grouped,
     heading::date,
     number::{brief_interval, counted, percent},
+    record,
     styled::StyledText,
     view::{Column, Group, JudgedChange, Section, SectionPart, Table, TableRow, Value, View},
     words,
@@ -160,7 +161,7 @@ impl RunTrend {
         let starts = |step: &TrendStep| cell.figures.iter().position(|figure| figure.result == step.first_after);
         let first = cell.changes.first().and_then(starts).unwrap_or(values.len());
         let last = cell.changes.last().and_then(starts).unwrap_or(0);
-        let figure = |value: f64| if cell.of == Metric::Real { Value::Seconds(value) } else { Value::Figure(value) };
+        let figure = |value: f64| record::level(cell.of, value);
         let change = cell.changes.last().map_or_else(
             || Value::Text("no change shown".into()),
             |step| {
@@ -200,26 +201,13 @@ fn transport_and_test(cell: &Cell) -> String {
 
 /// `RTT (µs)`
 fn quantity(cell: &CellTrend) -> String {
-    let test = cell.cell.workload.kind();
-    match cell.of {
-        Metric::Cpu if test.is_transactions() => "CPU time of a transaction (µs)".into(),
-        Metric::Cpu => "CPU time of a KB (ns)".into(),
-        metric => format!("{} ({})", names(test)[1], unit(metric)),
-    }
+    cell.of.quantity(cell.cell.workload.kind())
 }
 
 /// `bridge TCP RR takes 12 % longer [+9, +15]`
 fn change(cell: &CellTrend, step: &TrendStep) -> String {
     let size = percent((step.ratio - 1.0).abs());
-    let more = step.ratio > 1.0;
-    let words = match (cell.of, more) {
-        (Metric::Rtt | Metric::Real, true) => format!("takes {size} longer"),
-        (Metric::Rtt | Metric::Real, false) => format!("takes {size} less time"),
-        (Metric::Goodput, true) => format!("has {size} more bandwidth"),
-        (Metric::Goodput, false) => format!("has {size} less bandwidth"),
-        (Metric::Cpu, true) => format!("takes {size} more CPU time"),
-        (Metric::Cpu, false) => format!("takes {size} less CPU time"),
-    };
+    let words = cell.of.changed(step.ratio, &size);
     let interval =
         step.low.zip(step.high).map_or(String::new(), |(low, high)| format!(" {}", brief_interval(low, high)));
     format!("{} {words}{interval}", cell.name.replacen(", ", " ", 1))

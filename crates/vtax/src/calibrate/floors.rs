@@ -3,8 +3,8 @@
 use rand::seq::SliceRandom;
 use serde::Serialize;
 use vtax_model::{
+    metric::Metric,
     options::TestOptions,
-    result::Metric,
     units::{ByteSize, Span},
     workload::{Direction, TestKind, TestSpec, Transport, Warmup, Workload},
 };

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use vtax_model::result::Metric;
+use vtax_model::metric::Metric;
 
 use super::{Calibration, SelfComparison, TruthRecord};
-use vtax_report::{load, unit};
+use vtax_report::load;
 
 pub(crate) fn render(calibration: &Calibration) -> String {
     let mut text = heading(calibration);
@@ -90,7 +90,7 @@ fn floors(floors: &[SelfComparison]) -> String {
     );
     let _ = writeln!(text, "  {:<12} {:>14}  {:<24} {:>9} {samples}", "", "", "", "");
     for floor in floors {
-        let unit = unit(Metric::of(floor.test));
+        let unit = Metric::of(floor.test).unit(floor.test);
         let interval = format!("{:.3} [{:.3}, {:.3}]", floor.ratio, floor.low, floor.high);
         let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0));
         let shown =

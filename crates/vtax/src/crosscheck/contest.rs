@@ -4,8 +4,8 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 use vtax_model::{
+    metric::Metric,
     options::TestOptions,
-    result::Metric,
     units::{ByteSize, Span},
     workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
@@ -64,6 +64,11 @@ impl Contest {
     /// What is compared: mean round trips, or goodputs at the receiver.
     pub(crate) fn metric(&self) -> Metric {
         Metric::of(self.workload.kind())
+    }
+
+    /// The unit of its figures.
+    pub(crate) fn unit(&self) -> &'static str {
+        self.metric().unit(self.workload.kind())
     }
 
     /// Bytes of a message: the request's, the response's, or what a call hands over.

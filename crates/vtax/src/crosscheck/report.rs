@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use vtax_model::{options::Idle, result::Metric};
-
+use vtax_model::options::Idle;
 use vtax_report::load;
+use vtax_stats::Preference;
 
 use super::{ContestRecord, Crosscheck, LeftOut, Other, Ratio, mean};
 
@@ -63,9 +63,11 @@ fn held(crosscheck: &Crosscheck) -> String {
 }
 
 fn block(contest: &ContestRecord, notes: &mut Vec<String>) -> String {
-    let (what, better) = match contest.contest.metric() {
-        Metric::Goodput => ("goodput at the receiver", "higher is better"),
-        Metric::Rtt | Metric::Real | Metric::Cpu => ("mean round trip", "lower is better"),
+    let metric = contest.contest.metric();
+    let what = metric.described();
+    let better = match metric.direction() {
+        Preference::HigherIsBetter => "higher is better",
+        Preference::LowerIsBetter => "lower is better",
     };
     let mut text = format!("{} ({what}, {}, {better})\n", contest.name, contest.unit);
     let disturbed = if contest.load.is_much() { ": DISTURBED, compare again when the machine is idle" } else { "" };
@@ -124,7 +126,6 @@ mod tests {
     use super::*;
     use crate::crosscheck::{Contest, Held, SCHEMA, ToolRecord};
     use vtax_model::{result::Disturbance, run::Environment, units::Span};
-    use vtax_report::unit;
 
     fn other(tool: &'static str, figures: Vec<f64>, failed: Option<&str>) -> Other {
         let ratio = (figures.len() > 1).then_some(Ratio { ratio: 0.981, low: 0.93, high: 1.02, p: 0.2 });
@@ -142,7 +143,7 @@ mod tests {
         let contests = Contest::all(Span::from_millis(1000), 2);
         let record = |index: usize, others, left_out| {
             let contest: Contest = contests[index];
-            let (name, unit, ours) = (contest.to_string(), unit(contest.metric()), vec![90.0, 92.0]);
+            let (name, unit, ours) = (contest.to_string(), contest.unit(), vec![90.0, 92.0]);
             let load = Disturbance { other_programs: Some(0.312), stolen: Some(0.02), guests_waited: None };
             ContestRecord { name, unit, contest, ours, load, others, left_out }
         };

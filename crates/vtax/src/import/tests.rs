@@ -2,7 +2,8 @@ use std::fs;
 
 use vtax_model::{
     analysis::analyse,
-    result::{Metric, ResultDocument},
+    metric::{Metric, SampleFigure},
+    result::ResultDocument,
     workload::{Direction, TestKind},
 };
 use vtax_store::Store;
@@ -126,7 +127,11 @@ fn what_no_file_tells_is_absent() {
     let summary = document.cells[0].summary.as_ref().expect("measured");
     let rtt = summary.rtt_us.as_ref().expect("a round trip");
     assert!(rtt.by_rate && rtt.times.is_none() && summary.times().is_none());
-    assert!(summary.cpu_us_per_transaction.is_none() && summary.cpu_threads_us_per_transaction.is_none());
+    assert!(
+        [SampleFigure::MachinesPerTransaction, SampleFigure::ThreadsPerTransaction]
+            .iter()
+            .all(|cpu| summary.estimate(*cpu).is_none())
+    );
     assert!(document.environment.hostname.is_empty() && document.environment.kernel.is_empty());
     assert_eq!(document.caveat, Some("measured by netperf, not by vtax".into()));
     let json = serde_json::to_value(summary).expect("JSON");
@@ -195,7 +200,7 @@ fn published_figures_are_results_of_one_value_each() {
     };
     let rtt = cell("paravirtual", 1500, TestKind::Rr).rtt_us.as_ref().expect("a round trip");
     assert_eq!((rtt.mean.mean, rtt.mean.low, rtt.times.is_none()), (91.0, None, true));
-    let stream = cell("sr-iov", 9000, TestKind::Stream).goodput_mbps.expect("a rate");
+    let stream = cell("sr-iov", 9000, TestKind::Stream).estimate(SampleFigure::Goodput).expect("a rate");
     assert_eq!((stream.mean, stream.low, stream.n), (9900.0, None, 1));
     let told = document.caveat.expect("told").to_string();
     assert_eq!(told, "measured by the authors of \"Virtualized network performance: SPARC T7-1\", not by vtax");

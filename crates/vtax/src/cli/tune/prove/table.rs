@@ -5,7 +5,6 @@ use std::mem;
 use vtax_model::{
     cell::Block,
     proof::{FloorProof, GuardFinding, Proof, StepComparison, StepEffect, StepProof, StepVerdict},
-    result::Metric,
 };
 use vtax_report::{Column, Group, JudgedChange, Options, Section, SectionPart, Table, TableRow, Value, View};
 use vtax_run::study::KeptBatch;
@@ -121,17 +120,8 @@ fn test(block: &Block) -> String {
 
 fn change(effect: &StepEffect) -> Value {
     let tax = &effect.tax;
-    let (ends, words) = (Some([tax.low, tax.high]), names(tax.of).to_owned());
+    let (ends, words) = (Some([tax.low, tax.high]), tax.of.noun().to_owned());
     Value::Judged(JudgedChange { ratio: tax.ratio, ends, verdict: Some(tax.verdict), words })
-}
-
-fn names(of: Metric) -> &'static str {
-    match of {
-        Metric::Rtt => "round trip",
-        Metric::Goodput => "goodput",
-        Metric::Real => "elapsed",
-        Metric::Cpu => "CPU",
-    }
 }
 
 fn p(p: f64) -> Value {
@@ -179,7 +169,7 @@ fn left_out(record: &ProvedRecord) -> Option<Section> {
         let verdict = if left.adds { "adds to the others" } else { "adds nothing to the others; it is brought back" };
         let rows = left.without.iter().enumerate().map(move |(index, comparison)| {
             let StepComparison { block, of, ratio, low, high } = comparison;
-            let words = names(*of).to_owned();
+            let words = of.noun().to_owned();
             let change = JudgedChange { ratio: *ratio, ends: Some([*low, *high]), verdict: None, words };
             let first = index == 0;
             let name = if first { left.step.to_string() } else { String::new() };

@@ -1,0 +1,361 @@
+//! What tests are compared by: a table with one entry for each metric, which analysis, stopping rules, tables, CSV,
+//! pages and Markdown ask.
+//!
+//! A new metric is a variant of [`Metric`] with an entry in [`METRICS`], and of [`SampleFigure`] with an entry in its
+//! table if no sample has the figure yet.
+
+mod figure;
+mod names;
+
+use strum::VariantArray;
+
+pub use figure::{FigureValues, SampleFigure};
+pub use names::{CostUnit, Metric};
+
+use crate::{
+    run::Figures,
+    workload::{TestKind, WorkUnit},
+};
+use vtax_stats::Preference;
+
+/// Metrics that are judged together. Each family has tables and a correction by Holm of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MetricFamily {
+    /// How fast it is.
+    Speed,
+    /// What CPU time it takes.
+    Cpu,
+}
+
+/// How a figure is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FigureStyle {
+    /// To three digits.
+    Digits,
+    /// Seconds, as `time` writes them.
+    Seconds,
+}
+
+/// A metric as it is measured in tests of one kind of work.
+#[derive(Clone, Copy)]
+struct Scale {
+    /// Where a sample has its value.
+    figure: SampleFigure,
+    /// What its costs are told in.
+    cost: CostUnit,
+    /// What the value is told in, in the caption of a table.
+    unit: &'static str,
+    /// Without a test: `CPU time of a KB (ns)`. None if each test has words of its own for it.
+    alone: Option<&'static str>,
+}
+
+struct MetricEntry {
+    metric: Metric,
+    /// In documents and at the head of columns for programs.
+    name: &'static str,
+    /// Of its values in tables for programs, if no test is judged by it.
+    column: &'static str,
+    direction: Preference,
+    family: MetricFamily,
+    style: FigureStyle,
+    /// Its value in the unit of its costs.
+    in_unit: fn(f64) -> f64,
+    /// For transactions, and for bytes.
+    scales: [Scale; 2],
+    words: MetricWords,
+}
+
+struct MetricWords {
+    /// What is compared: `round trip`.
+    noun: &'static str,
+    /// What exactly is measured.
+    described: &'static str,
+    /// The title of a table before the test, if that isn't the test's own quantity.
+    title: Option<&'static str>,
+    /// The head of a column of its values.
+    head: Head,
+    /// Around the size of a rise: what takes so much `longer`.
+    more: [&'static str; 2],
+    /// Around the size of a fall.
+    less: [&'static str; 2],
+}
+
+enum Head {
+    /// The test's own quantity: `RTT`.
+    Test,
+    /// The unit, which says enough.
+    Unit,
+    Word(&'static str),
+}
+
+/// One entry for each, in the order of the variants.
+const METRICS: [MetricEntry; Metric::COUNT] = [
+    MetricEntry {
+        metric: Metric::Rtt,
+        name: "rtt",
+        column: "rtt",
+        direction: Preference::LowerIsBetter,
+        family: MetricFamily::Speed,
+        style: FigureStyle::Digits,
+        in_unit: std::convert::identity,
+        scales: [Scale::judged(SampleFigure::Rtt, CostUnit::Microseconds, "µs"); 2],
+        words: MetricWords {
+            noun: "round trip",
+            described: "mean round trip",
+            title: None,
+            head: Head::Test,
+            more: ["takes", "longer"],
+            less: ["takes", "less time"],
+        },
+    },
+    MetricEntry {
+        metric: Metric::Goodput,
+        name: "goodput",
+        column: "goodput",
+        direction: Preference::HigherIsBetter,
+        family: MetricFamily::Speed,
+        style: FigureStyle::Digits,
+        in_unit: ns_per_kb,
+        scales: [Scale::judged(SampleFigure::Goodput, CostUnit::NanosecondsPerKb, "Mb/s"); 2],
+        words: MetricWords {
+            noun: "goodput",
+            described: "goodput at the receiver",
+            title: None,
+            head: Head::Unit,
+            more: ["has", "more bandwidth"],
+            less: ["has", "less bandwidth"],
+        },
+    },
+    MetricEntry {
+        metric: Metric::Real,
+        name: "real",
+        column: "real",
+        direction: Preference::LowerIsBetter,
+        family: MetricFamily::Speed,
+        style: FigureStyle::Seconds,
+        in_unit: std::convert::identity,
+        scales: [Scale::judged(SampleFigure::Real, CostUnit::Seconds, "s"); 2],
+        words: MetricWords {
+            noun: "elapsed",
+            described: "elapsed time of a file",
+            title: None,
+            head: Head::Unit,
+            more: ["takes", "longer"],
+            less: ["takes", "less time"],
+        },
+    },
+    MetricEntry {
+        metric: Metric::Cpu,
+        name: "cpu",
+        column: "cpu_threads",
+        direction: Preference::LowerIsBetter,
+        family: MetricFamily::Cpu,
+        style: FigureStyle::Digits,
+        in_unit: std::convert::identity,
+        scales: [
+            Scale {
+                alone: Some("CPU time of a transaction (µs)"),
+                ..Scale::judged(SampleFigure::ThreadsPerTransaction, CostUnit::Microseconds, "µs")
+            },
+            Scale {
+                alone: Some("CPU time of a KB (ns)"),
+                ..Scale::judged(SampleFigure::ThreadsPerKb, CostUnit::NanosecondsPerKb, "ns per KB")
+            },
+        ],
+        words: MetricWords {
+            noun: "CPU",
+            described: "CPU time of both ends' threads",
+            title: Some("CPU of both ends' threads"),
+            head: Head::Word("CPU"),
+            more: ["takes", "more CPU time"],
+            less: ["takes", "less CPU time"],
+        },
+    },
+];
+
+const _: () = {
+    let mut index = 0;
+    while index < Metric::COUNT {
+        assert!(METRICS[index].metric as usize == index, "each entry stands at its variant");
+        index += 1;
+    }
+};
+
+impl Scale {
+    const fn judged(figure: SampleFigure, cost: CostUnit, unit: &'static str) -> Scale {
+        Scale { figure, cost, unit, alone: None }
+    }
+}
+
+impl Metric {
+    const COUNT: usize = Metric::VARIANTS.len();
+
+    /// All of them.
+    pub const ALL: [Metric; Metric::COUNT] = *Metric::VARIANTS.as_array().expect("as many");
+
+    /// The metric that a test is judged by.
+    pub fn of(test: TestKind) -> Metric {
+        test.metrics()[0]
+    }
+
+    /// Those of a family that a test is compared by.
+    pub fn of_family(test: TestKind, family: MetricFamily) -> impl Iterator<Item = Metric> {
+        test.metrics().iter().copied().filter(move |metric| metric.family() == family)
+    }
+
+    /// Those that tests are compared by and no test is judged by.
+    pub fn secondary() -> impl Iterator<Item = Metric> {
+        let judges = |metric: Metric| TestKind::ALL.into_iter().any(|test| Metric::of(test) == metric);
+        Metric::ALL.into_iter().filter(move |metric| !judges(*metric))
+    }
+
+    fn entry(self) -> &'static MetricEntry {
+        &METRICS[self as usize]
+    }
+
+    fn scale(self, test: TestKind) -> &'static Scale {
+        let [transactions, bytes] = &self.entry().scales;
+        match test.work_unit() {
+            WorkUnit::Transaction => transactions,
+            WorkUnit::Kilobyte => bytes,
+        }
+    }
+
+    /// Its name in documents and in tables for programs.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// The column of its values in tables for programs, where no test is judged by it.
+    pub fn column(self) -> &'static str {
+        self.entry().column
+    }
+
+    /// What is good in it.
+    pub fn direction(self) -> Preference {
+        self.entry().direction
+    }
+
+    /// With which others it is judged.
+    pub fn family(self) -> MetricFamily {
+        self.entry().family
+    }
+
+    /// How its values are written.
+    pub fn style(self) -> FigureStyle {
+        self.entry().style
+    }
+
+    /// The figure that it is of samples of this test.
+    pub fn figure(self, test: TestKind) -> SampleFigure {
+        self.scale(test).figure
+    }
+
+    /// Its value in one sample of this test: µs, Mb/s or seconds; CPU: µs for a transaction, ns for a KB.
+    pub fn value(self, test: TestKind, figures: &Figures) -> f64 {
+        self.figure(test).of(figures)
+    }
+
+    /// The unit in which a cost is told.
+    pub fn cost_unit(self, test: TestKind) -> CostUnit {
+        self.scale(test).cost
+    }
+
+    /// A value of the metric in the unit of its costs: a goodput in Mb/s is a time per KB.
+    pub fn in_unit(self, value: f64) -> f64 {
+        (self.entry().in_unit)(value)
+    }
+
+    /// A ratio of two values as the ratio of their costs: half the goodput takes twice the time.
+    pub fn cost_ratio(self, ratio: f64) -> f64 {
+        match self.direction() {
+            Preference::LowerIsBetter => ratio,
+            Preference::HigherIsBetter => ratio.recip(),
+        }
+    }
+
+    /// The fraction by which it is worse, for a difference of logarithms: 30 % more time, 23 % less bandwidth.
+    pub fn worse(self, log: f64) -> f64 {
+        match self.direction() {
+            Preference::LowerIsBetter => log.exp_m1(),
+            Preference::HigherIsBetter => -(-log).exp_m1(),
+        }
+    }
+
+    /// `round trip`
+    pub fn noun(self) -> &'static str {
+        self.entry().words.noun
+    }
+
+    /// `goodput at the receiver`
+    pub fn described(self) -> &'static str {
+        self.entry().words.described
+    }
+
+    /// The unit of its values.
+    pub fn unit(self, test: TestKind) -> &'static str {
+        self.scale(test).unit
+    }
+
+    /// The head of a column of its values: `RTT`, `Mb/s`.
+    pub fn head(self, test: TestKind) -> &'static str {
+        match self.entry().words.head {
+            Head::Test => test.quantity().short,
+            Head::Unit => self.unit(test),
+            Head::Word(word) => word,
+        }
+    }
+
+    /// What a table is about, with the unit: `Reverse bandwidth (Mb/s)`, `CPU of both ends' threads, RR (µs)`.
+    pub fn caption(self, test: TestKind) -> String {
+        let unit = self.unit(test);
+        match self.entry().words.title {
+            Some(title) => format!("{title}, {test} ({unit})"),
+            None => format!("{} ({unit})", test.quantity().full),
+        }
+    }
+
+    /// What is told of a cell whose test is known: `RTT (µs)`, `CPU time of a transaction (µs)`.
+    pub fn quantity(self, test: TestKind) -> String {
+        self.scale(test).alone.map_or_else(|| self.caption(test), str::to_owned)
+    }
+
+    /// What is told beside a transport: `RTT`, `RR's CPU`.
+    pub fn name_of(self, test: TestKind) -> String {
+        match self.entry().words.title {
+            Some(_) => format!("{test}'s {}", self.head(test)),
+            None => test.quantity().full.to_owned(),
+        }
+    }
+
+    /// What a ratio means, with the size of the difference: `takes 12 % longer`.
+    pub fn changed(self, ratio: f64, size: &str) -> String {
+        let MetricWords { more, less, .. } = &self.entry().words;
+        let [verb, rest] = if ratio > 1.0 { more } else { less };
+        format!("{verb} {size} {rest}")
+    }
+}
+
+/// The time that 1,024 bytes take at this goodput: 8,192 bits at 10^6 a second each are 8,192 µs.
+pub fn ns_per_kb(goodput_mbps: f64) -> f64 {
+    8192.0 * 1e3 / goodput_mbps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_that_of_documents() {
+        for metric in Metric::ALL {
+            assert_eq!(serde_json::to_value(metric).expect("a name"), metric.name());
+        }
+    }
+
+    #[test]
+    fn every_metric_is_of_some_test() {
+        for metric in Metric::ALL {
+            assert!(TestKind::ALL.into_iter().any(|test| test.metrics().contains(&metric)), "{metric:?}");
+        }
+    }
+}

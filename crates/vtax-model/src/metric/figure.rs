@@ -1,0 +1,216 @@
+//! The figures that every sample has, each with its name and how it is read from what was measured.
+
+use strum::VariantArray;
+
+use super::ns_per_kb;
+use crate::{
+    run::Figures,
+    workload::{TestKind, WorkUnit},
+};
+
+/// A figure of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, VariantArray)]
+pub enum SampleFigure {
+    /// Transactions a second.
+    Rate,
+    /// The mean time of a transaction.
+    Rtt,
+    /// 10^6 bits per second at the end that counted.
+    Goodput,
+    /// The same as the time of 1,024 bytes.
+    TimePerKb,
+    /// CPU time of the measuring threads of both ends for one transaction: what the two ends execute themselves.
+    ThreadsPerTransaction,
+    /// The same for 1,024 bytes.
+    ThreadsPerKb,
+    /// CPU time of both ends' machines for one transaction.
+    MachinesPerTransaction,
+    /// The same for 1,024 bytes.
+    MachinesPerKb,
+    /// Elapsed time of a file.
+    Real,
+}
+
+/// Where a summary has the figure's estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// Under the figure's own name.
+    Alone,
+    /// With others of its kind: percentiles of round trips, CPU time of a file.
+    AmongOthers,
+}
+
+/// What a figure needs besides the counts of the end that counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Counts,
+    /// Old runs and foreign ends may have told of no threads: then it is 0.
+    Threads,
+    /// Between slices, others were measured: then what the machines worked isn't known.
+    Machines,
+}
+
+struct FigureEntry {
+    figure: SampleFigure,
+    /// In documents and tables for programs.
+    name: &'static str,
+    per: WorkUnit,
+    source: Source,
+    told: Told,
+    value: fn(&Figures) -> f64,
+}
+
+/// One entry for each, in the order of the variants.
+const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
+    FigureEntry {
+        figure: SampleFigure::Rate,
+        name: "transactions_per_s",
+        per: WorkUnit::Transaction,
+        source: Source::Counts,
+        told: Told::Alone,
+        value: Figures::rate,
+    },
+    FigureEntry {
+        figure: SampleFigure::Rtt,
+        name: "rtt_us",
+        per: WorkUnit::Transaction,
+        source: Source::Counts,
+        told: Told::AmongOthers,
+        value: Figures::rtt_us,
+    },
+    FigureEntry {
+        figure: SampleFigure::Goodput,
+        name: "goodput_mbps",
+        per: WorkUnit::Kilobyte,
+        source: Source::Counts,
+        told: Told::Alone,
+        value: Figures::goodput_mbps,
+    },
+    FigureEntry {
+        figure: SampleFigure::TimePerKb,
+        name: "ns_per_kb",
+        per: WorkUnit::Kilobyte,
+        source: Source::Counts,
+        told: Told::Alone,
+        value: |figures| ns_per_kb(figures.goodput_mbps()),
+    },
+    FigureEntry {
+        figure: SampleFigure::ThreadsPerTransaction,
+        name: "cpu_threads_us_per_transaction",
+        per: WorkUnit::Transaction,
+        source: Source::Threads,
+        told: Told::Alone,
+        value: Figures::threads_us_per_transaction,
+    },
+    FigureEntry {
+        figure: SampleFigure::ThreadsPerKb,
+        name: "cpu_threads_ns_per_kb",
+        per: WorkUnit::Kilobyte,
+        source: Source::Threads,
+        told: Told::Alone,
+        value: |figures| figures.threads_us_per_kb() * 1e3,
+    },
+    FigureEntry {
+        figure: SampleFigure::MachinesPerTransaction,
+        name: "cpu_us_per_transaction",
+        per: WorkUnit::Transaction,
+        source: Source::Machines,
+        told: Told::Alone,
+        value: Figures::cpu_us_per_transaction,
+    },
+    FigureEntry {
+        figure: SampleFigure::MachinesPerKb,
+        name: "cpu_us_per_kb",
+        per: WorkUnit::Kilobyte,
+        source: Source::Machines,
+        told: Told::Alone,
+        value: Figures::cpu_us_per_kb,
+    },
+    FigureEntry {
+        figure: SampleFigure::Real,
+        name: "real_s",
+        per: WorkUnit::Kilobyte,
+        source: Source::Counts,
+        told: Told::AmongOthers,
+        value: |figures| figures.file.map_or(f64::NAN, |file| file.real),
+    },
+];
+
+const _: () = {
+    let mut index = 0;
+    while index < SampleFigure::COUNT {
+        assert!(FIGURES[index].figure as usize == index, "each entry stands at its variant");
+        index += 1;
+    }
+};
+
+impl SampleFigure {
+    const COUNT: usize = SampleFigure::VARIANTS.len();
+
+    /// All of them.
+    pub const ALL: [SampleFigure; SampleFigure::COUNT] = *SampleFigure::VARIANTS.as_array().expect("as many");
+
+    /// What CPU time of the machines is told: a test has one of these.
+    pub const MACHINES: [SampleFigure; 2] = [SampleFigure::MachinesPerTransaction, SampleFigure::MachinesPerKb];
+
+    fn entry(self) -> &'static FigureEntry {
+        &FIGURES[self as usize]
+    }
+
+    /// What it is called in documents and in tables for programs.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// Its value in one sample; not a number where a sample has none.
+    pub fn of(self, figures: &Figures) -> f64 {
+        (self.entry().value)(figures)
+    }
+
+    /// Whether a summary has it under its own name, and not with others of its kind.
+    pub fn is_told_alone(self) -> bool {
+        self.entry().told == Told::Alone
+    }
+
+    /// Whether the samples of this test have it. `machines` says whether what the machines worked is known of all.
+    pub(crate) fn is_known(self, test: TestKind, machines: bool) -> bool {
+        self.entry().per == test.work_unit() && (machines || self.entry().source != Source::Machines)
+    }
+
+    /// Whether somebody told it, if this is its mean.
+    pub(crate) fn is_told(self, mean: f64) -> bool {
+        self.entry().source != Source::Threads || mean > 0.0
+    }
+
+    /// The figure of this name.
+    pub(crate) fn named(name: &str) -> Option<SampleFigure> {
+        SampleFigure::ALL.into_iter().find(|figure| figure.name() == name)
+    }
+}
+
+/// All figures of one sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FigureValues([f64; SampleFigure::COUNT]);
+
+impl FigureValues {
+    pub(crate) fn of(figures: &Figures) -> FigureValues {
+        FigureValues(SampleFigure::ALL.map(|figure| figure.of(figures)))
+    }
+
+    /// One of them; not a number where the sample has none.
+    pub fn get(&self, figure: SampleFigure) -> f64 {
+        self.0[figure as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_known_by_its_name() {
+        for figure in SampleFigure::ALL {
+            assert_eq!(SampleFigure::named(figure.name()), Some(figure));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The names of the metrics and of the units of costs, for what only has to tell them apart.
+
+use serde::{Deserialize, Serialize};
+use strum::VariantArray;
+
+/// What a comparison is about. The table of [`metric`](super) says everything else of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, VariantArray)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// Mean time of a transaction: lower is better.
+    Rtt,
+    /// Goodput: higher is better.
+    Goodput,
+    /// Elapsed time of a file transfer: lower is better.
+    Real,
+    /// Execution time of the measuring threads of both ends, for a transaction or a KB: lower is better.
+    Cpu,
+}
+
+/// What a cost is told in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CostUnit {
+    /// µs for a transaction.
+    #[serde(rename = "us")]
+    Microseconds,
+    /// ns for 1,024 bytes of payload.
+    #[serde(rename = "ns-per-kb")]
+    NanosecondsPerKb,
+    /// Seconds for a file.
+    #[serde(rename = "s")]
+    Seconds,
+}

@@ -1,0 +1,74 @@
+//! Transports and directions.
+
+use serde::{Deserialize, Serialize};
+use strum::Display;
+
+use super::TestKind;
+
+/// The protocol under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "UPPERCASE")]
+pub enum Transport {
+    /// One connection per flow.
+    Tcp,
+    /// Datagrams that carry a sequence number and, where they are long enough, the session's token.
+    Udp,
+    /// Stream sockets of the local domain, unix(7): two processes on one kernel, no network at all.
+    #[strum(to_string = "Unix")]
+    Unix,
+    /// Stream sockets between a virtual machine and its host, vsock(7): no network stack, no MTU.
+    #[strum(to_string = "vsock")]
+    Vsock,
+    /// Echo requests, which the kernel of the other end answers: ping(8).
+    Icmp,
+}
+
+impl Transport {
+    /// All of them, in the order of tables.
+    pub const ALL: [Transport; 5] =
+        [Transport::Tcp, Transport::Udp, Transport::Unix, Transport::Vsock, Transport::Icmp];
+
+    /// Whether it runs on IP, and so has addresses, ports and an MTU.
+    pub fn is_ip(self) -> bool {
+        matches!(self, Transport::Tcp | Transport::Udp | Transport::Icmp)
+    }
+
+    /// Whether it carries messages that may be lost, each of which must fit a packet.
+    pub fn is_datagram(self) -> bool {
+        matches!(self, Transport::Udp | Transport::Icmp)
+    }
+
+    /// Whether the agent at the responder answers requests, and so can do with them as it was told.
+    pub fn is_answered_by_agent(self) -> bool {
+        self != Transport::Icmp
+    }
+
+    /// Whether this test runs over it.
+    pub fn carries(self, kind: TestKind) -> bool {
+        match self {
+            // A datagram is part of no connection, and a file may not lose a part.
+            Transport::Udp => !matches!(kind, TestKind::Crr | TestKind::Cc | TestKind::File),
+            Transport::Tcp | Transport::Unix | Transport::Vsock => true,
+            Transport::Icmp => kind == TestKind::Rr,
+        }
+    }
+
+    /// Whether samples of a test can be cut into slices: the flow must have marks of its own.
+    pub fn has_slices(self, kind: TestKind) -> bool {
+        matches!(self, Transport::Tcp | Transport::Udp) && matches!(kind, TestKind::Rr | TestKind::Stream)
+    }
+}
+
+/// Which end sends the bytes of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// The initiator sends.
+    #[default]
+    Forward,
+    /// The responder sends.
+    Reverse,
+    /// Both ends send, on flows of their own: `streams` of them in each direction.
+    Both,
+}
