@@ -8,7 +8,7 @@ use std::{thread::available_parallelism, time::Duration};
 use vtax_model::{
     options::{self, Engine, INTERVALS_MOST},
     units::{ByteSize, Mtu, Span},
-    workload::{Direction, SpecError, TestSpec, Workload},
+    workload::{SpecError, TestSpec, WorkloadSizes},
 };
 
 use crate::protocol::ProgramSpec;
@@ -166,10 +166,7 @@ impl Load {
 
 /// How many flows each end has.
 fn flows(spec: &TestSpec) -> u32 {
-    match spec.workload {
-        Workload::Stream { direction: Direction::Both, .. } => spec.streams.saturating_mul(2),
-        _ => spec.streams,
-    }
+    spec.workload.flows(spec.streams)
 }
 
 /// How many threads each end has; the flows of a thread share its buffers.
@@ -184,18 +181,18 @@ fn threads(spec: &TestSpec, flows: u32) -> u32 {
 /// The buffers of a thread: the engine has one to send from and one to receive into.
 fn buffer(spec: &TestSpec) -> Result<ByteSize, LimitError> {
     let segments = spec.options.gso.map_or(1, |segments| segments.get().into());
-    let message = match spec.workload {
-        Workload::Rr { request, response } | Workload::Crr { request, response } => request.max(response),
-        Workload::Cc => ByteSize(0),
-        Workload::Stream { message, .. } => ByteSize(message.0.saturating_mul(segments)),
-        Workload::File { size } => Load::of_file(size)?.buffers,
+    let message = match spec.workload.sizes() {
+        WorkloadSizes::Exchange { request, response } => request.max(response),
+        WorkloadSizes::Nothing => ByteSize(0),
+        WorkloadSizes::Messages(message) => ByteSize(message.0.saturating_mul(segments)),
+        WorkloadSizes::File(size) => Load::of_file(size)?.buffers,
     };
     Ok(ByteSize(message.0.saturating_add(message.0.clamp(INCOMING_LEAST.0, INCOMING_MOST.0))))
 }
 
 fn check_time(spec: &TestSpec) -> Result<(), LimitError> {
     let asked = Span(spec.warmup.most().0.saturating_add(spec.duration.0));
-    let ends_by_itself = matches!(spec.workload, Workload::File { .. });
+    let ends_by_itself = spec.workload.kind().is_file();
     match spec.duration.0 {
         _ if asked > TIME_MOST => Err(LimitError::Time { asked }),
         Duration::ZERO if !ends_by_itself => Err(LimitError::NoTime),
@@ -224,6 +221,7 @@ fn least_interval(duration: Span) -> Span {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use vtax_model::workload::{Direction, Workload};
     use vtax_model::{
         options::TestOptions,
         workload::{MESSAGE_MOST, Transport, Warmup},

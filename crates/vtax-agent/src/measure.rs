@@ -15,13 +15,7 @@ use std::{
 pub use error::{MeasureError, Partial, SampleFailure};
 use party::MeasuringAgent;
 use vtax_engine::{EndSetup, Schedule, Station, Target, Token};
-use vtax_model::{
-    endpoint::End,
-    measurement::EndReport,
-    run::Skew,
-    units::ByteSize,
-    workload::{TestSpec, Workload},
-};
+use vtax_model::{endpoint::End, measurement::EndReport, run::Skew, units::ByteSize, workload::TestSpec};
 
 use crate::{
     clock::{ClockId, Clocks, Offset, now_ns},
@@ -151,9 +145,9 @@ pub fn measure_watched(
 
 /// How long a test may take from its start. After that, it is given up.
 pub fn deadline(spec: &TestSpec) -> Duration {
-    let transfer = match spec.workload {
-        Workload::File { size } => file_time(size).saturating_mul(spec.streams.max(1)),
-        _ => spec.duration.0,
+    let transfer = match spec.workload.file() {
+        Some(size) => file_time(size).saturating_mul(spec.streams.max(1)),
+        None => spec.duration.0,
     };
     let pauses = spec.options.responder.stall.into_iter().chain(spec.options.gap).map(|span| span.0);
     let pauses = pauses.fold(Duration::ZERO, Duration::saturating_add);
@@ -195,7 +189,7 @@ impl<'link> Sample<'link> {
     /// the other, because pairs may share an agent and so the file.
     fn prepare(&self) -> Result<(), MeasureError> {
         for (index, AgentPair { initiator, order, .. }) in self.pairs.iter().enumerate() {
-            let (Workload::File { size }, Some(directory)) = (order.spec.workload, &order.initiator.directory) else {
+            let (Some(size), Some(directory)) = (order.spec.workload.file(), &order.initiator.directory) else {
                 continue;
             };
             let session = initiator.new_session();
@@ -347,7 +341,7 @@ impl<'link> Sample<'link> {
     /// Checks that each file arrived as it was sent.
     fn check_files(&self) -> Result<(), MeasureError> {
         for (index, pair) in self.pairs.iter().enumerate() {
-            if matches!(pair.order.spec.workload, Workload::File { .. }) {
+            if pair.order.spec.workload.kind().is_file() {
                 let [initiator, responder] = [&self.parties[2 * index], &self.parties[2 * index + 1]];
                 party::compare_files(initiator, responder).map_err(|cause| self.failure(index, cause))?;
             }

@@ -30,7 +30,7 @@ use rustix::{
     net::{RecvFlags, SendFlags, recv, send},
 };
 use socket2::{SockAddr, Socket};
-use vtax_model::workload::{TestSpec, Workload};
+use vtax_model::workload::{TestSpec, WorkloadSizes};
 
 use crate::segments::segments;
 
@@ -233,10 +233,10 @@ impl Buffers {
 
     /// Lengths of the buffers for this test's messages, to send and to receive.
     fn lengths(spec: &TestSpec) -> (usize, usize) {
-        let (longest, least) = match spec.workload {
-            Workload::Rr { request, response } | Workload::Crr { request, response } => (request.max(response).0, 0),
-            Workload::Stream { message, .. } => (message.0 * segments(spec) as u64, INCOMING_LEAST),
-            Workload::Cc | Workload::File { .. } => (0, 0),
+        let (longest, least) = match spec.workload.sizes() {
+            WorkloadSizes::Exchange { request, response } => (request.max(response).0, 0),
+            WorkloadSizes::Messages(message) => (message.0 * segments(spec) as u64, INCOMING_LEAST),
+            WorkloadSizes::Nothing | WorkloadSizes::File(_) => (0, 0),
         };
         let longest = usize::try_from(longest).expect("a message of a checked test is at most 64 MiB");
         (longest + SMALLEST, (longest + SMALLEST).clamp(least.max(SMALLEST), INCOMING_MOST))

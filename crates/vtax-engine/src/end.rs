@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use vtax_model::{
     measurement::EndReport,
     units::ByteSize,
-    workload::{TestSpec, Transport, Workload},
+    workload::{TestSpec, Transport},
 };
 
 use crate::{
@@ -38,7 +38,7 @@ impl Responder {
     pub fn bind(spec: &TestSpec, setup: &EndSetup, token: Token) -> Result<Responder> {
         role::check(spec)?;
         check_family(spec.transport, &setup.station, None)?;
-        if let Workload::File { size } = spec.workload {
+        if let Some(size) = spec.workload.file() {
             let all = ByteSize(size.0.saturating_mul(spec.streams.into()));
             file::check_room(directory(setup)?, all)?;
         }
@@ -113,7 +113,7 @@ impl Initiator {
     ) -> Result<Initiator> {
         role::check(spec)?;
         check_family(spec.transport, &setup.station, Some(target))?;
-        if let Workload::File { size } = spec.workload {
+        if let Some(size) = spec.workload.file() {
             file::check_room(directory(setup)?, size)?;
         }
         make_room(spec)?;
@@ -134,8 +134,8 @@ impl Initiator {
     /// ends the test.
     pub fn run(self, schedule: Schedule, source: Option<&SourceFile>, cancel: &Cancel) -> Result<EndReport, Failed> {
         self.flows.iter().for_each(|flow| cancel.watch(&flow.socket));
-        let own = match (self.session.spec.workload, source) {
-            (Workload::File { size }, None) => Some(SourceFile::create(directory(&self.setup)?, size, cancel)?),
+        let own = match (self.session.spec.workload.file(), source) {
+            (Some(size), None) => Some(SourceFile::create(directory(&self.setup)?, size, cancel)?),
             _ => None,
         };
         let source = own.as_ref().or(source);

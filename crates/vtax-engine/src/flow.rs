@@ -17,7 +17,7 @@ use rustix::{
 use socket2::{Socket, TcpKeepalive};
 use vtax_model::{
     units::ByteSize,
-    workload::{TestSpec, Transport, Workload},
+    workload::{TestSpec, Transport},
 };
 use vtax_sys::{clock::now_ns, sock::path_mtu};
 
@@ -215,7 +215,7 @@ impl Flow {
     pub(crate) fn check_datagrams(&self) -> Result<()> {
         vtax_sys::sock::set_dont_fragment(&*self.socket)?;
         let fits = |(what, size)| self.check_fits(what, size);
-        datagram_sizes(&self.session.spec.workload).into_iter().try_for_each(fits)
+        self.session.spec.workload.sizes().named().into_iter().try_for_each(fits)
     }
 
     /// Refuses a message whose packets the path would have to fragment.
@@ -273,13 +273,4 @@ pub(crate) fn failed(peer: &Target, operation: &'static str, errno: Errno, waite
 #[cold]
 pub(crate) fn ended(peer: &Target, operation: &'static str) -> EngineError {
     EngineError::PeerGone { peer: peer.clone(), operation, cause: "end of the connection".to_owned() }
-}
-
-/// The messages of a UDP test, each of which must fit one packet.
-fn datagram_sizes(workload: &Workload) -> Vec<(&'static str, ByteSize)> {
-    match *workload {
-        Workload::Rr { request, response } => vec![("request", request), ("response", response)],
-        Workload::Stream { message, .. } => vec![("message", message)],
-        Workload::Crr { .. } | Workload::Cc | Workload::File { .. } => vec![],
-    }
 }

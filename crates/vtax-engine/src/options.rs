@@ -6,7 +6,7 @@ use rustix::net::sockopt;
 use socket2::Socket;
 use vtax_model::{
     options::{CongestionControl, SocketOptions},
-    workload::{TestSpec, Transport, Workload},
+    workload::{TestSpec, Transport},
 };
 use vtax_sys::sock::{
     set_busy_poll, set_congestion_control, set_dscp, set_pacing_rate, set_receive_space, set_send_space,
@@ -45,7 +45,7 @@ pub(crate) fn apply(socket: &Socket, spec: &TestSpec, place: &Target) -> Result<
 }
 
 fn receives_datagrams(spec: &TestSpec) -> bool {
-    spec.transport == Transport::Udp && matches!(spec.workload, Workload::Stream { .. })
+    spec.transport == Transport::Udp && spec.workload.kind().is_stream()
 }
 
 /// Enlarges the buffer beyond `net.core.rmem_max` if the process may (CAP_NET_ADMIN), else up to that limit.
@@ -90,6 +90,7 @@ pub(crate) fn set_timeout(socket: &Socket, timeout: Duration) -> io::Result<()> 
 mod tests {
     use super::*;
     use socket2::{Domain, Type};
+    use vtax_model::workload::Workload;
     use vtax_model::{
         options::TestOptions,
         units::{ByteSize, Span},

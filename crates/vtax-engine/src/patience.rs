@@ -6,7 +6,7 @@ use std::time::Duration;
 use vtax_model::{
     options::{ArrivalProcess, TestOptions},
     units::ByteSize,
-    workload::{TestSpec, Warmup, Workload},
+    workload::{TestSpec, Warmup},
 };
 
 use crate::segments::segments;
@@ -53,10 +53,7 @@ impl Patience {
     pub(crate) fn of(spec: &TestSpec) -> Patience {
         let slowed = slowed(&spec.options) + pauses(spec) + turns(spec);
         let base = if spec.transport.is_datagram() { SILENCE_UDP } else { SILENCE };
-        let silence = match spec.workload {
-            Workload::File { size } => for_disk(size),
-            _ => base + slowed,
-        };
+        let silence = spec.workload.file().map_or(base + slowed, for_disk);
         let lost_after = LOST_AFTER + spec.options.responder.delay.map_or(Duration::ZERO, |delay| delay.0);
         let uneven = match spec.warmup {
             Warmup::For(_) => Duration::ZERO,
@@ -95,8 +92,8 @@ fn pauses(spec: &TestSpec) -> Duration {
             ArrivalProcess::Fixed => mean,
         }
     });
-    let spacing = match (spec.workload, spec.options.bitrate) {
-        (Workload::Stream { message, .. }, Some(rate)) => {
+    let spacing = match (spec.workload.message(), spec.options.bitrate) {
+        (Some(message), Some(rate)) => {
             let call = message.0 as f64 * segments(spec) as f64;
             Duration::from_secs_f64(call * 8.0 / rate.bits() as f64)
         }
@@ -117,6 +114,7 @@ fn for_disk(size: ByteSize) -> Duration {
 mod tests {
     use super::*;
     use vtax_model::workload::Transport;
+    use vtax_model::workload::Workload;
     use vtax_model::{
         options::{Arrivals, Manners, RequestRate, Segments},
         units::{BitRate, Span},

@@ -7,7 +7,7 @@ use vtax_model::{
     measurement::EndReport,
     options::Engine as Kind,
     units::Mtu,
-    workload::{Direction, TestSpec, Transport, Workload},
+    workload::{TestFamily, TestSpec, Transport, Workload, WorkloadSizes},
 };
 use vtax_sys::ring;
 
@@ -54,17 +54,13 @@ pub(crate) fn check(spec: &TestSpec) -> Result<()> {
 /// Whether the flows of a test carry no marks of their own. Then both ends agree on the window over one more
 /// connection: see [`conduct`](crate::conduct).
 pub(crate) fn has_common_window(spec: &TestSpec) -> bool {
-    spec.transport == Transport::Icmp || matches!(spec.workload, Workload::Crr { .. } | Workload::Cc)
+    spec.transport == Transport::Icmp || spec.workload.kind().connects()
 }
 
 /// How many flows of a test show the token at its start.
 pub(crate) fn admitted_flows(spec: &TestSpec) -> u32 {
-    match spec.workload {
-        // The connection over which the ends agree on the window.
-        _ if has_common_window(spec) => 1,
-        Workload::Stream { direction: Direction::Both, .. } => 2 * spec.streams,
-        _ => spec.streams,
-    }
+    // With a common window, the connection over which the ends agree on it.
+    if has_common_window(spec) { 1 } else { spec.workload.flows(spec.streams) }
 }
 
 impl Role<'_> {
@@ -132,11 +128,8 @@ impl Role<'_> {
 
     /// Whether this end sends the bytes of a stream's flow.
     fn sends(&self, flow: &Flow) -> bool {
-        let forward = match self.spec().workload {
-            Workload::Stream { direction: Direction::Reverse, .. } => false,
-            Workload::Stream { direction: Direction::Both, .. } => flow.index < self.spec().streams,
-            _ => true,
-        };
+        let kind = self.spec().workload.kind();
+        let forward = if kind.is_both_ways() { flow.index < self.spec().streams } else { !kind.is_reverse() };
         forward == self.initiates
     }
 
@@ -216,16 +209,16 @@ impl Role<'_> {
     /// Refuses a report with nothing to divide by.
     pub(crate) fn check(&self, report: &EndReport) -> Result<()> {
         let kind = self.spec().workload.kind();
-        let missing = match self.spec().workload {
-            _ if kind.is_transactions() => (self.initiates && report.transactions == 0).then_some("no response came"),
-            Workload::Stream { direction: Direction::Both, .. } if report.sent_bytes == 0 => {
+        let missing = match kind.family() {
+            TestFamily::Transactions => (self.initiates && report.transactions == 0).then_some("no response came"),
+            TestFamily::Streams if kind.is_both_ways() && report.sent_bytes == 0 => {
                 Some("no message was taken by the kernel")
             }
-            Workload::Stream { .. } if report.bytes == 0 && self.receivers() == 0 => {
+            TestFamily::Streams if report.bytes == 0 && self.receivers() == 0 => {
                 Some("no message was taken by the kernel")
             }
-            Workload::Stream { .. } => (report.bytes == 0).then_some("no message came"),
-            _ => None,
+            TestFamily::Streams => (report.bytes == 0).then_some("no message came"),
+            TestFamily::Files => None,
         };
         let duration = self.spec().duration.0;
         missing.map_or(Ok(()), |what| Err(EngineError::NothingMeasured { what, duration }))
@@ -234,10 +227,8 @@ impl Role<'_> {
 
 /// The messages of crr and of an echo. A connection of cc carries only the token.
 pub(crate) fn connection_sizes(spec: &TestSpec) -> MessageSizes {
-    match spec.workload {
-        Workload::Rr { request, response } | Workload::Crr { request, response } => {
-            MessageSizes::new(request, response)
-        }
+    match spec.workload.sizes() {
+        WorkloadSizes::Exchange { request, response } => MessageSizes::new(request, response),
         _ => MessageSizes { request: 0, response: 0 },
     }
 }

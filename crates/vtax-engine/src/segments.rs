@@ -1,6 +1,6 @@
 //! How many datagrams one call sends.
 
-use vtax_model::workload::{TestSpec, Workload};
+use vtax_model::workload::TestSpec;
 
 /// The most bytes that one UDP send call takes, even if the kernel cuts them into several datagrams: what one
 /// IPv4 packet holds, udp(7).
@@ -9,10 +9,8 @@ const DATAGRAM_MOST: u64 = 65_507;
 /// How many datagrams one send call of this test hands to the kernel: as many as the test asks for, but no
 /// more than 65,507 bytes hold. 1 for tests that send no datagrams or one datagram a call.
 pub(crate) fn segments(spec: &TestSpec) -> usize {
-    match (spec.workload, spec.options.gso) {
-        (Workload::Stream { message, .. }, Some(segments)) => {
-            (DATAGRAM_MOST / message.0.max(1)).clamp(1, segments.get().into()) as usize
-        }
+    match (spec.workload.message(), spec.options.gso) {
+        (Some(message), Some(segments)) => (DATAGRAM_MOST / message.0.max(1)).clamp(1, segments.get().into()) as usize,
         _ => 1,
     }
 }
@@ -20,6 +18,7 @@ pub(crate) fn segments(spec: &TestSpec) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vtax_model::workload::Workload;
     use vtax_model::{
         options::{Segments, TestOptions},
         units::{ByteSize, Span},

@@ -19,7 +19,6 @@ use crate::{
         RttSummary, RttTimes, SCHEMA, SummaryRecord, TaxRecord,
     },
     run::{Figures, RowEnds, RttReading, Run, RunReadings, RunState, SampleReading, SampleSource, SampleTimes},
-    workload::Workload,
 };
 use ends::MergedStages;
 use vtax_stats::{Confidence, PooledPercentiles, Summary, histogram::IntervalHistogram};
@@ -284,10 +283,9 @@ fn figures(cell: &Cell, readings: &[SampleReading]) -> FigureEstimates {
 
 /// Messages that were not lost: over UDP each is one datagram.
 fn arrived(cell: &Cell, reading: &SampleReading) -> u64 {
-    match cell.workload {
-        Workload::Rr { .. } | Workload::Crr { .. } | Workload::Cc => reading.transactions,
-        Workload::Stream { message, .. } => reading.bytes.checked_div(message.0).unwrap_or(0),
-        Workload::File { .. } => 0,
+    match cell.workload.message() {
+        Some(message) => reading.bytes.checked_div(message.0).unwrap_or(0),
+        None => reading.transactions,
     }
 }
 

@@ -19,7 +19,7 @@ pub use socket::{CongestionControl, Dscp, SocketOptions};
 
 use crate::{
     units::{BitRate, Span},
-    workload::{Direction, TestKind, Transport, Workload},
+    workload::{TestKind, Transport, Workload},
 };
 
 /// The most flows of one sample.
@@ -239,7 +239,7 @@ impl TestOptions {
     pub fn rate_is_inverse(&self, test: TestKind) -> bool {
         let TestOptions { burst, arrivals, gap, .. } = *self;
         let one_after_another = burst.get() == 1 && arrivals.is_none() && gap.is_none();
-        one_after_another && test != TestKind::Crr
+        one_after_another && !test.goes_on()
     }
 
     /// Whether a sample can be cut into slices: nothing is in flight between two, and no other clock is due.
@@ -252,10 +252,7 @@ impl TestOptions {
 
     /// Whether `streams` flows of this test can be run so.
     pub fn check(&self, transport: Transport, workload: &Workload, streams: u32) -> Result<(), OptionError> {
-        let flows = match workload {
-            Workload::Stream { direction: Direction::Both, .. } => streams.saturating_mul(2),
-            _ => streams,
-        };
+        let flows = workload.flows(streams);
         if !(1..=self.engine.flows_most()).contains(&flows) {
             return Err(OptionError::Flows { asked: streams, engine: self.engine });
         }
@@ -280,11 +277,11 @@ impl TestOptions {
 
     /// Every option that was chosen is one of this test's.
     fn check_use(&self, transport: Transport, test: TestKind) -> Result<(), OptionError> {
-        let (rr, stream) = (test == TestKind::Rr && transport.is_answered_by_agent(), test.is_stream());
+        let (rr, stream) = (test.is_paced() && transport.is_answered_by_agent(), test.is_stream());
         let udp_stream = stream && transport == Transport::Udp;
         let socket = &self.socket;
         let uses = [
-            ("engine", "all tests but file", test != TestKind::File, self.engine != Engine::default()),
+            ("engine", "all tests but file", !test.is_file(), self.engine != Engine::default()),
             ("burst", "rr", rr, self.burst != Burst::default()),
             ("rate", "rr", rr, self.arrivals.is_some()),
             ("gap", "rr", rr, self.gap.is_some()),

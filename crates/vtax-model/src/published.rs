@@ -10,7 +10,7 @@ use crate::{
     foreign::ForeignText,
     study::Row,
     units::{ByteSize, Mtu},
-    workload::{TestKind, Transport, Workload},
+    workload::{TestFamily, Transport, Workload, WorkloadSizes},
 };
 
 const FILES: [(&str, &str); 5] = [
@@ -107,7 +107,7 @@ impl Published {
     }
 
     fn takes(&self, published: &PublishedCell, cell: &Cell) -> bool {
-        let other_size = matches!(cell.workload, Workload::File { size } if self.file != Some(size));
+        let other_size = cell.workload.file().is_some_and(|size| self.file != Some(size));
         let of_transport = published.transport.is_none_or(|transport| transport == cell.transport);
         let of_mtu = published.mtu.is_none_or(|mtu| mtu == cell.mtu);
         published.is_of(cell.row) && !other_size && of_transport && of_mtu && published.figure(cell).is_some()
@@ -134,26 +134,31 @@ impl PublishedCell {
 
     fn figure(&self, cell: &Cell) -> Option<PublishedFigure> {
         let of_mtu = |figures: &BTreeMap<String, f64>, mtu: Mtu| figures.get(&mtu.to_string()).copied();
-        let value = match cell.workload {
-            Workload::Rr { request, response } => {
-                let ByteSize(bytes) = request;
-                let latency = self.latency.get(&bytes.to_string()).filter(|_| request == response);
-                of_mtu(&self.rtt, cell.mtu).or(latency.map(|ms| ms * 1e3))
-            }
-            Workload::Stream { .. } if cell.workload.kind() == TestKind::Stream => {
-                of_mtu(&self.bandwidth, cell.mtu).or(self.gbps.map(|gbps| gbps * 1e3))
-            }
-            Workload::File { .. } => self.real,
-            Workload::Stream { .. } | Workload::Crr { .. } | Workload::Cc => None,
+        let kind = cell.workload.kind();
+        let value = match kind.family() {
+            _ if !kind.is_plain() => None,
+            TestFamily::Transactions => of_mtu(&self.rtt, cell.mtu).or_else(|| self.latency_us(&cell.workload)),
+            TestFamily::Streams => of_mtu(&self.bandwidth, cell.mtu).or(self.gbps.map(|gbps| gbps * 1e3)),
+            TestFamily::Files => self.real,
         };
         Some(PublishedFigure { system: self.system.clone(), value: value?, user: self.user, sys: self.sys })
+    }
+
+    /// By the size of both messages.
+    fn latency_us(&self, workload: &Workload) -> Option<f64> {
+        match workload.sizes() {
+            WorkloadSizes::Exchange { request, response } if request == response => {
+                self.latency.get(&request.0.to_string()).map(|ms| ms * 1e3)
+            }
+            _ => None,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{located::Source, study::Study};
+    use crate::{located::Source, study::Study, workload::TestKind};
 
     #[test]
     fn every_published_file_reads() {

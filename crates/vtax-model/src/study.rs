@@ -9,7 +9,7 @@ mod sampling_plan;
 mod step;
 mod sweep;
 
-pub use sweep::{SweepPoint, TestSizes};
+pub use sweep::SweepPoint;
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};

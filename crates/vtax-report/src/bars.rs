@@ -5,7 +5,7 @@ use vtax_model::{
     published::Published,
     result::{CellRecord, CellStatus, ResultDocument},
     study::Row,
-    workload::{TestKind, Workload},
+    workload::Workload,
 };
 
 use super::{
@@ -50,7 +50,7 @@ fn charts(document: &ResultDocument) -> Vec<Chart<'_>> {
     if compares_engines(document) {
         return Vec::new();
     }
-    let all = || document.cells.iter().filter(|record| record.cell.workload.kind() == TestKind::Rr);
+    let all = || document.cells.iter().filter(|record| record.cell.workload.kind().is_round_trips());
     let key = |cell: &Cell| (cell.transport, cell.streams, cell.mtu);
     let several = [
         distinct(all().map(|record| record.cell.mtu)).len() > 1,

@@ -7,7 +7,7 @@ use vtax_model::{
     result::{CellRecord, ResultDocument},
     study::Row,
     units::{ByteSize, Mtu},
-    workload::{TestKind, Transport, Workload},
+    workload::{TestKind, Transport, Workload, WorkloadSizes},
 };
 
 use super::words;
@@ -143,7 +143,7 @@ impl<'a> BlockCells<'a> {
 
     /// Those with one figure each: all but files.
     pub(crate) fn figured(&self) -> Vec<TestKind> {
-        self.tests().into_iter().filter(|test| *test != TestKind::File).collect()
+        self.tests().into_iter().filter(|test| !test.is_file()).collect()
     }
 }
 
@@ -171,13 +171,11 @@ pub(crate) fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> V
 
 /// Whether the sizes are those that a study has if it names none.
 fn is_usual(cell: &Cell) -> bool {
-    match (cell.workload, cell.transport) {
-        (Workload::Rr { request, response } | Workload::Crr { request, response }, _) => {
-            request == ByteSize(1) && response == ByteSize(1)
-        }
-        (Workload::Stream { message, .. }, Transport::Udp) => message == cell.mtu.udp_payload(),
-        (Workload::Stream { message, .. }, _) => message == ByteSize(1 << 20),
-        (Workload::Cc | Workload::File { .. }, _) => true,
+    match cell.workload.sizes() {
+        WorkloadSizes::Exchange { request, response } => request == ByteSize(1) && response == ByteSize(1),
+        WorkloadSizes::Messages(message) if cell.transport == Transport::Udp => message == cell.mtu.udp_payload(),
+        WorkloadSizes::Messages(message) => message == ByteSize(1 << 20),
+        WorkloadSizes::Nothing | WorkloadSizes::File(_) => true,
     }
 }
 
@@ -191,25 +189,19 @@ fn sizes_of_all(records: &[&CellRecord]) -> String {
 
 /// `requests and responses of 1 B`; empty for connections without any.
 pub(crate) fn sizes(workload: &Workload) -> String {
-    match workload {
-        Workload::Rr { request, response } | Workload::Crr { request, response } if request == response => {
+    match workload.sizes() {
+        WorkloadSizes::Exchange { request, response } if request == response => {
             format!("requests and responses of {request}")
         }
-        Workload::Rr { request, response } | Workload::Crr { request, response } => {
-            format!("requests of {request} and responses of {response}")
-        }
-        Workload::Cc => String::new(),
-        Workload::Stream { message, .. } => format!("messages of {message}"),
-        Workload::File { size } => format!("a file of {size}"),
+        WorkloadSizes::Exchange { request, response } => format!("requests of {request} and responses of {response}"),
+        WorkloadSizes::Messages(message) => format!("messages of {message}"),
+        WorkloadSizes::File(size) => format!("a file of {size}"),
+        WorkloadSizes::Nothing => String::new(),
     }
 }
 
 fn sizes_of(workload: &Workload) -> Vec<ByteSize> {
-    match *workload {
-        Workload::Rr { request, response } | Workload::Crr { request, response } => vec![request, response],
-        Workload::Cc => vec![],
-        Workload::Stream { message: size, .. } | Workload::File { size } => vec![size],
-    }
+    workload.sizes().named().into_iter().map(|(_, size)| size).collect()
 }
 
 /// The quantity that a test is judged by, with its unit.

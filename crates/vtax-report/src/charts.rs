@@ -165,7 +165,8 @@ impl Drawn<'_> {
             let points = points.map(|(percent, figure)| (percent, figure.value)).to_vec();
             Some(Percentiles { name: record.cell.row.to_string(), points })
         };
-        let lines: Vec<Percentiles> = of_block(block, TestKind::Rr, mtu).into_iter().filter_map(line).collect();
+        let test = block.tests().into_iter().find(|test| test.is_round_trips())?;
+        let lines: Vec<Percentiles> = of_block(block, test, mtu).into_iter().filter_map(line).collect();
         let at = format!("MTU {mtu}");
         (!lines.is_empty()).then(|| Distribution {
             heading: Heading::new(
@@ -185,7 +186,8 @@ impl Drawn<'_> {
             let y = measured(&estimate(record, Metric::Cpu)?);
             Some(ScatterPoint { name: record.cell.row.to_string(), x, y })
         };
-        let points: Vec<ScatterPoint> = of_block(block, TestKind::Stream, mtu).into_iter().filter_map(point).collect();
+        let test = block.tests().into_iter().find(|test| test.is_stream() && test.is_plain())?;
+        let points: Vec<ScatterPoint> = of_block(block, test, mtu).into_iter().filter_map(point).collect();
         let at = format!("MTU {mtu}");
         (points.len() > 1).then(|| Scatter {
             heading: Heading::new(

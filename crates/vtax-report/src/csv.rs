@@ -9,7 +9,7 @@ use vtax_model::{
         SummaryRecord, TaxRecord,
     },
     units::Span,
-    workload::{TestKind, Workload},
+    workload::TestKind,
 };
 
 use super::{
@@ -81,10 +81,10 @@ const COLUMNS: [Column; 76] = [
     ("test", One(|l| name(&l.record.cell.workload.kind()))),
     ("mtu", One(|l| text(l.record.cell.mtu))),
     ("streams", One(|l| text(l.record.cell.streams))),
-    ("request_bytes", One(|l| sizes(l)[0].and_then(text))),
-    ("response_bytes", One(|l| sizes(l)[1].and_then(text))),
-    ("message_bytes", One(|l| sizes(l)[2].and_then(text))),
-    ("file_bytes", One(|l| sizes(l)[3].and_then(text))),
+    ("request_bytes", One(|l| size(l, "request"))),
+    ("response_bytes", One(|l| size(l, "response"))),
+    ("message_bytes", One(|l| size(l, "message"))),
+    ("file_bytes", One(|l| size(l, "file"))),
     ("status", One(|l| text(status(l).0))),
     ("why", One(|l| status(l).1.and_then(text))),
     ("remedy", One(|l| status(l).2.and_then(text))),
@@ -273,15 +273,8 @@ fn name(variant: &impl serde::Serialize) -> Option<String> {
     serde_json::to_value(variant).ok()?.as_str().map(str::to_owned)
 }
 
-fn sizes(line: &Line<'_>) -> [Option<u64>; 4] {
-    match line.record.cell.workload {
-        Workload::Rr { request, response } | Workload::Crr { request, response } => {
-            [Some(request.0), Some(response.0), None, None]
-        }
-        Workload::Cc => [None; 4],
-        Workload::Stream { message, .. } => [None, None, Some(message.0), None],
-        Workload::File { size } => [None, None, None, Some(size.0)],
-    }
+fn size(line: &Line<'_>, name: &str) -> Option<String> {
+    text(line.record.cell.workload.sizes().get(name)?.0)
 }
 
 fn status(line: &Line<'_>) -> (&'static str, Option<String>, Option<String>) {

@@ -9,7 +9,7 @@ use vtax_model::{
     result::{CellRecord, Disturbance, ResultDocument},
     run::{EmulatedServer, EndRecord, Environment, GuestMachine, ImportedFrom, PairRecord, Placement, RunState},
     study::{Row, SamplingPlan, Slices},
-    workload::{TestKind, Warmup},
+    workload::Warmup,
 };
 
 use super::{
@@ -253,7 +253,7 @@ fn brief_plan(document: &ResultDocument) -> String {
 fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
     let rounds = counted(sampling.samples, "round");
     // A transfer lasts as long as its file takes.
-    if document.cells.iter().all(|record| record.cell.workload.kind() == TestKind::File) {
+    if document.cells.iter().all(|record| record.cell.workload.kind().is_file()) {
         return format!("{rounds}, a file in each");
     }
     let mut text = match &sampling.slices {

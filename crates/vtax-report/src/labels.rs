@@ -4,7 +4,7 @@ use vtax_model::{
     cell::Cell,
     result::{CellRecord, ResultDocument},
     units::ByteSize,
-    workload::Workload,
+    workload::WorkloadSizes,
 };
 
 use super::{blocks::distinct, words};
@@ -99,11 +99,10 @@ pub(crate) fn size(cell: &Cell) -> String {
     let both = |request: ByteSize, response: ByteSize| {
         if request == response { request.to_string() } else { format!("{request}, {response} back") }
     };
-    match cell.workload {
-        Workload::Rr { request, response } | Workload::Crr { request, response } => both(request, response),
-        Workload::Cc => "—".into(),
-        Workload::Stream { message, .. } => message.to_string(),
-        Workload::File { size } => size.to_string(),
+    match cell.workload.sizes() {
+        WorkloadSizes::Exchange { request, response } => both(request, response),
+        WorkloadSizes::Messages(size) | WorkloadSizes::File(size) => size.to_string(),
+        WorkloadSizes::Nothing => "—".into(),
     }
 }
 

@@ -7,7 +7,7 @@ use vtax_model::{
     result::{CellRecord, CellStatus, Estimate, FileSummary, ResultDocument, RttSummary, RttTimes, SummaryRecord},
     run::{CpuReading, EndCpuReading},
     study::Row as CellRow,
-    workload::{TestKind, Transport},
+    workload::{TestFamily, Transport},
 };
 use vtax_stats::{Confidence, Pair, PairedTax};
 
@@ -22,17 +22,17 @@ use super::{
 
 /// A section for transactions, one for streams, one for files, and the engines against each other.
 pub(crate) fn sections(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
-    let of = |is: fn(TestKind) -> bool| -> Vec<&CellRecord> {
-        document.cells.iter().filter(|record| is(record.cell.workload.kind())).collect()
+    let of = |family: TestFamily| -> Vec<&CellRecord> {
+        document.cells.iter().filter(|record| record.cell.workload.kind().family() == family).collect()
     };
-    let transactions = of(TestKind::is_transactions);
+    let transactions = of(TestFamily::Transactions);
     let mut sections = Vec::new();
     if !transactions.is_empty() {
-        let only_rr = transactions.iter().all(|record| record.cell.workload.kind() == TestKind::Rr);
+        let only_rr = transactions.iter().all(|record| record.cell.workload.kind().is_round_trips());
         let title = if only_rr { "Round trips" } else { "Transactions" };
         sections.push(list(title, &transactions, &transaction_columns(&transactions), notes));
     }
-    for (title, records) in [("Streams", of(TestKind::is_stream)), ("Files", of(|kind| kind == TestKind::File))] {
+    for (title, records) in [("Streams", of(TestFamily::Streams)), ("Files", of(TestFamily::Files))] {
         if !records.is_empty() {
             sections.push(list(title, &records, &stream_columns(&records), notes));
         }
@@ -77,7 +77,7 @@ impl<'a> Listed<'a> {
 }
 
 fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
-    let only_rr = records.iter().all(|record| record.cell.workload.kind() == TestKind::Rr);
+    let only_rr = records.iter().all(|record| record.cell.workload.kind().is_round_trips());
     let group = if only_rr { "round trip (µs)" } else { "time of each (µs)" };
     let of_times = |head, value: fn(&RttTimes) -> f64| {
         let value = move |l: &Line<'_>| Some(Value::figure(l.rtt()?.times.as_ref().map(value)));
@@ -102,7 +102,7 @@ fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
 fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     let mut columns =
         vec![Listed::once("", "Mb/s [95 %]", |l| l.summary.estimate(SampleFigure::Goodput).as_ref().map(Value::from))];
-    if records.iter().any(|record| record.cell.workload.kind() == TestKind::File) {
+    if records.iter().any(|record| record.cell.workload.kind().is_file()) {
         let time = |head, value: fn(&FileSummary) -> Estimate| {
             Listed::once("time (s)", head, move |l| {
                 l.summary.file.as_ref().map(|file| Value::Seconds(value(file).mean))

@@ -83,8 +83,7 @@ fn sent(document: &ResultDocument) -> String {
 
 fn of_transactions(document: &ResultDocument) -> Vec<String> {
     let has = |is: fn(TestKind) -> bool| document.cells.iter().any(|record| is(record.cell.workload.kind()));
-    let (rr, connections) =
-        (has(|test| test == TestKind::Rr), has(|test| matches!(test, TestKind::Crr | TestKind::Cc)));
+    let (rr, connections) = (has(TestKind::is_round_trips), has(TestKind::connects));
     let texts = [
         rr.then(|| format!("RTT is the mean round trip, there and back, never halved: {}.", origin(document))),
         connections.then(|| {

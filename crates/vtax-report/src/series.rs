@@ -37,11 +37,8 @@ struct Joined {
 /// The intervals of a sample, of both ends. Each end's intervals begin with its own measured time.
 fn joined(kind: TestKind, sample: &SampleReading) -> Vec<Joined> {
     let [initiator, responder] = [&sample.ends.initiator.series, &sample.ends.responder.series];
-    let (counting, other) = match kind {
-        TestKind::Stream | TestKind::File | TestKind::Bidirectional => (responder, initiator),
-        TestKind::Rr | TestKind::Crr | TestKind::Cc | TestKind::Maerts => (initiator, responder),
-    };
-    let both = kind == TestKind::Bidirectional;
+    let (counting, other) = kind.counting(initiator, responder);
+    let both = kind.is_both_ways();
     let of = |(index, here): (usize, &Interval)| {
         let there = other.get(index).copied().unwrap_or_default();
         let bytes = here.bytes as f64 + if both { there.bytes as f64 } else { 0.0 };

@@ -148,8 +148,8 @@ fn figured(block: &BlockCells<'_>, published: bool, notes: &mut Notes) -> Vec<Ta
     if !alone.is_empty() && published && block.records().any(|record| !record.published_on.is_empty()) {
         tables.push(Figured { block, published, notes: &mut *notes }.matrix(&alone));
     }
-    if block.tests().contains(&TestKind::File) {
-        tables.push(Figured { block, published, notes }.times());
+    if let Some(test) = block.tests().into_iter().find(|test| test.is_file()) {
+        tables.push(Figured { block, published, notes }.times(test));
     }
     for table in &mut tables {
         table.caption = words::joined([block.title(), table.caption.clone()], ": ");
@@ -212,8 +212,8 @@ impl Figured<'_> {
     }
 
     /// Real, user and sys of a file transfer, in the order of the source.
-    fn times(mut self) -> Table {
-        let systems = self.systems(TestKind::File);
+    fn times(mut self, test: TestKind) -> Table {
+        let systems = self.systems(test);
         let ours = if systems.is_empty() { "Time (s)" } else { "here (s)" };
         let theirs = systems.iter().map(|system| format!("{system}, published (s)"));
         let titles = std::iter::once(ours.to_owned()).chain(theirs);
@@ -221,7 +221,7 @@ impl Figured<'_> {
         let (rows, mtus) = (self.block.rows(), self.block.mtus());
         let labels = vec![rows_head(&rows).into()];
         let keys = rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu)));
-        let rows = keys.map(|(row, mtu)| self.times_line(row, mtu, &systems)).collect();
+        let rows = keys.map(|(row, mtu)| self.times_line(row, (mtu, test), &systems)).collect();
         Table { labels, groups, rows, ..Table::default() }
     }
 
@@ -232,8 +232,8 @@ impl Figured<'_> {
         distinct(figures.filter_map(|figure| figure.system.clone()))
     }
 
-    fn times_line(&mut self, row: Row, mtu: Mtu, systems: &[ForeignText]) -> TableRow {
-        let record = self.block.cell(row, mtu, TestKind::File);
+    fn times_line(&mut self, row: Row, (mtu, test): (Mtu, TestKind), systems: &[ForeignText]) -> TableRow {
+        let record = self.block.cell(row, mtu, test);
         let label = if self.block.mtus().len() > 1 { format!("{row}, MTU {mtu}") } else { row.to_string() };
         let labels = vec![label];
         if let Some(text) = record.filter(|_| !self.published).and_then(|record| unavailable(&[record], self.notes)) {
@@ -287,10 +287,7 @@ fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
 
 fn processor_quantity(test: TestKind) -> String {
     let unit = if test.is_transactions() { "transaction" } else { "KB" };
-    let of = match test {
-        TestKind::Rr | TestKind::Stream | TestKind::File => String::new(),
-        other => format!("{other}, "),
-    };
+    let of = if test.is_plain() { String::new() } else { format!("{test}, ") };
     format!("CPU ({of}µs per {unit})")
 }
 

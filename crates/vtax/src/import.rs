@@ -31,7 +31,7 @@ use vtax_model::{
     run::{Environment, Figures, Run, RunState, Sample},
     study::{Row, SamplingPlan, Study},
     units::{ByteSize, Mtu, Span},
-    workload::{Direction, TestKind, Transport, Warmup, Workload},
+    workload::{Transport, Warmup, Workload},
 };
 
 use imported::Imported;
@@ -280,9 +280,7 @@ fn figures(cell: &Cell, ForeignTest { counts, .. }: &ForeignTest) -> Figures {
 /// The counts as those of the end that counted. Nobody says anything of the other end.
 fn joined(cell: &Cell, counted: &EndReport) -> Figures {
     let (other, kind) = (EndReport::default(), cell.workload.kind());
-    let reverse = matches!(cell.workload, Workload::Stream { direction: Direction::Reverse, .. });
-    let at_initiator = reverse || kind.is_transactions() && kind != TestKind::File;
-    let (initiator, responder) = if at_initiator { (counted, &other) } else { (&other, counted) };
+    let (initiator, responder) = kind.counting(counted, &other);
     let figures = Figures::join(&cell.spec(&plan(1, counted.seconds)), false, initiator, responder);
     Figures { file: counted.file, ..figures }
 }

@@ -9,7 +9,7 @@ use vtax_model::{
     measurement::FileReport,
     options::TestOptions,
     units::Span,
-    workload::{Transport, Warmup},
+    workload::{Transport, Warmup, Workload},
 };
 
 use super::*;

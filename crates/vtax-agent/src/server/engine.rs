@@ -7,11 +7,7 @@ use std::{
 };
 
 use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Initiator, Responder, Schedule, SourceFile, Target, Token};
-use vtax_model::{
-    measurement::EndReport,
-    units::ByteSize,
-    workload::{TestSpec, Workload},
-};
+use vtax_model::{measurement::EndReport, units::ByteSize, workload::TestSpec};
 
 use crate::tuning::{TunedMachine, Tuner};
 
@@ -87,10 +83,8 @@ impl TestEngine for Measuring {
 
     fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<RunTest, EngineError> {
         let initiator = Initiator::connect(&part.spec, &part.setup, target, part.token, cancel)?;
-        let source = match (part.spec.workload, &part.setup.directory) {
-            (Workload::File { size }, Some(directory)) => self.fitting(directory, size),
-            _ => None,
-        };
+        let file = part.setup.directory.as_ref().zip(part.spec.workload.file());
+        let source = file.and_then(|(directory, size)| self.fitting(directory, size));
         Ok(Box::new(move |schedule, cancel| initiator.run(schedule, source.as_deref(), cancel)))
     }
 

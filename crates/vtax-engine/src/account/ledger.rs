@@ -2,7 +2,7 @@
 
 use vtax_model::{
     measurement::{EndReport, Slice, ThreadCpu},
-    workload::{Direction, TestSpec, Workload},
+    workload::{TestSpec, WorkloadSizes},
 };
 use vtax_stats::histogram::Histogram;
 
@@ -82,13 +82,11 @@ pub(crate) enum Counted {
 
 impl Counted {
     pub(crate) fn of(spec: &TestSpec, initiates: bool) -> Counted {
-        match spec.workload {
-            Workload::Rr { request, response } | Workload::Crr { request, response } => {
-                Counted::transactions(request.0 + response.0, initiates)
-            }
-            Workload::Cc => Counted::transactions(0, initiates),
-            Workload::Stream { direction: Direction::Both, .. } => Counted::BytesBothWays,
-            Workload::Stream { .. } | Workload::File { .. } => Counted::Bytes,
+        match spec.workload.sizes() {
+            WorkloadSizes::Exchange { request, response } => Counted::transactions(request.0 + response.0, initiates),
+            WorkloadSizes::Nothing => Counted::transactions(0, initiates),
+            WorkloadSizes::Messages(_) if spec.workload.kind().is_both_ways() => Counted::BytesBothWays,
+            WorkloadSizes::Messages(_) | WorkloadSizes::File(_) => Counted::Bytes,
         }
     }
 

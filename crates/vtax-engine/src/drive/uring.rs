@@ -27,7 +27,7 @@ use std::{
 
 use rustix::io::Errno;
 use socket2::Socket;
-use vtax_model::workload::{TestSpec, Workload};
+use vtax_model::workload::TestSpec;
 use vtax_sys::{
     clock::now_ns,
     ring::{Completion, Operation, Slots},
@@ -85,7 +85,7 @@ impl<'a> Uring<'a> {
             ticked: Cell::new(false),
             listener,
             receive_most: receive,
-            connects: matches!(session.spec.workload, Workload::Crr { .. } | Workload::Cc),
+            connects: session.spec.workload.kind().connects(),
         })
     }
 

@@ -3,7 +3,7 @@
 use crate::{
     options::Idle,
     result::{CellRecord, ResultDocument, SummaryRecord},
-    workload::{TestKind, Transport},
+    workload::Transport,
 };
 
 /// Above this share of the CPUs, others are a cause of noise.
@@ -71,9 +71,9 @@ fn congestion_control<'a>(document: &'a ResultDocument, record: &'a CellRecord) 
         return chosen.name();
     }
     let pair = record.ends.as_ref().and_then(|ends| ends.pairs.first());
-    let sender = pair.map(|pair| match record.cell.workload.kind() {
-        TestKind::Maerts => &pair.responder,
-        _ => &pair.initiator,
+    let sender = pair.map(|pair| match record.cell.workload.kind().is_reverse() {
+        true => &pair.responder,
+        false => &pair.initiator,
     });
     let environment = sender.and_then(|end| end.environment.as_ref()).unwrap_or(&document.environment);
     environment.congestion_control.raw()

@@ -9,7 +9,7 @@ use crate::{
     run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, Sample, UnavailableRow},
     study::{SamplingPlan, Study},
     units::Span,
-    workload::{TestKind, Transport, Warmup},
+    workload::{TestKind, Transport, Warmup, Workload},
 };
 use vtax_stats::{Verdict, histogram::Histogram};
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::units::ByteSize;
+use crate::{units::ByteSize, workload::Direction};
 use proptest::prelude::*;
 
 const RR: Workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };

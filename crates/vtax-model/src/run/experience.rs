@@ -152,7 +152,7 @@ fn nominal_seconds(cell: &Cell, plan: &SamplingPlan) -> Option<f64> {
     let Warmup::For(warmup) = spec.warmup else { return None };
     let passes = spec.slices.map_or(1, |slices| slices.passes);
     let measured = spec.duration.0.as_secs_f64() * f64::from(passes);
-    (spec.workload.kind() != TestKind::File).then_some(warmup.0.as_secs_f64() + measured)
+    (!spec.workload.kind().is_file()).then_some(warmup.0.as_secs_f64() + measured)
 }
 
 impl Study {

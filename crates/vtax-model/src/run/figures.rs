@@ -175,11 +175,8 @@ impl Figures {
     /// Joins what the two ends saw.
     pub fn join(spec: &TestSpec, one_machine: bool, initiator: &EndReport, responder: &EndReport) -> Figures {
         let kind = spec.workload.kind();
-        let counting = match kind {
-            TestKind::Rr | TestKind::Crr | TestKind::Cc | TestKind::Maerts => initiator,
-            TestKind::Stream | TestKind::File | TestKind::Bidirectional => responder,
-        };
-        let both = kind == TestKind::Bidirectional;
+        let (counting, _) = kind.counting(initiator, responder);
+        let both = kind.is_both_ways();
         // The windows of the two directions differ a little: rates add up, not counts.
         let other = if both && initiator.seconds > 0.0 { initiator.bytes as f64 / initiator.seconds } else { 0.0 };
         Figures {

@@ -12,10 +12,7 @@ use toml::Spanned;
 use sampling::{PathTable, PlanTable, Plans, QuickTable};
 use steps::StepTable;
 
-use super::{
-    Row, Study, UnknownRow,
-    sweep::{SweepPoint, TestSizes},
-};
+use super::{Row, Study, UnknownRow, sweep::SweepPoint};
 use crate::{
     cell::{Cell, Instrument},
     endpoint::{self, Endpoint},
@@ -25,7 +22,7 @@ use crate::{
     options::TestOptions,
     topology::Name,
     units::{ByteSize, Mtu, Span},
-    workload::{TestKind, Transport, Workload, WorkloadError},
+    workload::{TestKind, TestSizes, Transport, Workload, WorkloadError},
 };
 
 #[derive(Deserialize)]
@@ -298,7 +295,7 @@ impl Reader<'_> {
     fn plant(&self, cells: &mut [Cell]) -> Result<(), FileError> {
         for (name, delay) in &self.file.planted {
             let row: Row = name.parse().map_err(|error: UnknownRow| self.source.refuse(&delay.span(), error))?;
-            let is_asked = |cell: &&mut Cell| cell.row == row && cell.workload.kind() == TestKind::Rr;
+            let is_asked = |cell: &&mut Cell| cell.row == row && cell.workload.kind().is_paced();
             let mut asked = cells.iter_mut().filter(is_asked).peekable();
             if asked.peek().is_none() {
                 let why = "only the rr test of one of the methods can have a known cost";

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use strum::{Display, VariantArray};
 
+use super::Transport;
 use crate::metric::Metric;
 
 /// The kinds of test, without their sizes.
@@ -29,6 +30,17 @@ pub enum TestKind {
     File,
 }
 
+/// Kinds of test that have the same figures, and are told in one table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TestFamily {
+    /// Their figure is the time of a transaction.
+    Transactions,
+    /// Their figure is a goodput, measured for as long as the plan says.
+    Streams,
+    /// They last for as long as a file takes, and tell the time as `time` does.
+    Files,
+}
+
 /// What a test does again and again, and what its CPU time is told for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkUnit {
@@ -36,6 +48,15 @@ pub enum WorkUnit {
     Transaction,
     /// 1,024 bytes of payload.
     Kilobyte,
+}
+
+/// The end whose counts are the sample's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CountingEnd {
+    Initiator,
+    Responder,
+    /// The responder's, and to them those of the initiator.
+    Both,
 }
 
 /// The words for what a test measures.
@@ -52,52 +73,103 @@ struct KindEntry {
     quantity: TestQuantity,
     /// What it is compared by; the first is what it is judged by.
     metrics: &'static [Metric],
-    work: WorkUnit,
+    family: TestFamily,
+    /// Whether the name of its family means it.
+    plain: bool,
+    counted_at: CountingEnd,
+    /// Whether each transaction has a connection of its own.
+    connects: bool,
+    /// Whether it goes on after a transaction's time was taken, so that the rate tells more than that time.
+    goes_on: bool,
+    /// Whether its requests can be timed: in bursts, at a rate, after a gap, or answered late.
+    paced: bool,
+    /// Whether it has messages of a size that a sweep can choose.
+    swept: bool,
+    /// Whether a flow has marks of its own, so that a sample can be cut into slices.
+    sliced: bool,
+    over: &'static [Transport],
 }
+
+/// What carries the bytes of a connection.
+const CONNECTIONS: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport::Vsock];
+
+const STREAM: KindEntry = KindEntry {
+    kind: TestKind::Stream,
+    quantity: TestQuantity { short: "Bandwidth", full: "Bandwidth" },
+    metrics: &[Metric::Goodput, Metric::Cpu],
+    family: TestFamily::Streams,
+    plain: true,
+    counted_at: CountingEnd::Responder,
+    connects: false,
+    goes_on: false,
+    paced: false,
+    swept: true,
+    sliced: true,
+    over: &[Transport::Tcp, Transport::Udp, Transport::Unix, Transport::Vsock],
+};
+
+const CONNECTION: KindEntry = KindEntry {
+    kind: TestKind::Cc,
+    quantity: TestQuantity { short: "CC", full: "CC" },
+    metrics: &[Metric::Rtt, Metric::Cpu],
+    family: TestFamily::Transactions,
+    plain: false,
+    counted_at: CountingEnd::Initiator,
+    connects: true,
+    goes_on: false,
+    paced: false,
+    swept: false,
+    sliced: false,
+    over: &CONNECTIONS,
+};
 
 /// One entry for each, in the order of the variants.
 const KINDS: [KindEntry; TestKind::COUNT] = [
     KindEntry {
         kind: TestKind::Rr,
         quantity: TestQuantity { short: "RTT", full: "RTT" },
-        metrics: &[Metric::Rtt, Metric::Cpu],
-        work: WorkUnit::Transaction,
+        plain: true,
+        connects: false,
+        paced: true,
+        swept: true,
+        sliced: true,
+        over: &Transport::ALL,
+        ..CONNECTION
     },
     KindEntry {
         kind: TestKind::Crr,
         quantity: TestQuantity { short: "CRR", full: "CRR" },
-        metrics: &[Metric::Rtt, Metric::Cpu],
-        work: WorkUnit::Transaction,
+        goes_on: true,
+        swept: true,
+        ..CONNECTION
     },
-    KindEntry {
-        kind: TestKind::Cc,
-        quantity: TestQuantity { short: "CC", full: "CC" },
-        metrics: &[Metric::Rtt, Metric::Cpu],
-        work: WorkUnit::Transaction,
-    },
-    KindEntry {
-        kind: TestKind::Stream,
-        quantity: TestQuantity { short: "Bandwidth", full: "Bandwidth" },
-        metrics: &[Metric::Goodput, Metric::Cpu],
-        work: WorkUnit::Kilobyte,
-    },
+    CONNECTION,
+    STREAM,
     KindEntry {
         kind: TestKind::Maerts,
         quantity: TestQuantity { short: "Reverse", full: "Reverse bandwidth" },
-        metrics: &[Metric::Goodput, Metric::Cpu],
-        work: WorkUnit::Kilobyte,
+        plain: false,
+        counted_at: CountingEnd::Initiator,
+        sliced: false,
+        ..STREAM
     },
     KindEntry {
         kind: TestKind::Bidirectional,
         quantity: TestQuantity { short: "Both ways", full: "Bandwidth both ways" },
-        metrics: &[Metric::Goodput, Metric::Cpu],
-        work: WorkUnit::Kilobyte,
+        plain: false,
+        counted_at: CountingEnd::Both,
+        sliced: false,
+        ..STREAM
     },
     KindEntry {
         kind: TestKind::File,
         quantity: TestQuantity { short: "Time", full: "Time (real)" },
         metrics: &[Metric::Real, Metric::Cpu],
-        work: WorkUnit::Kilobyte,
+        family: TestFamily::Files,
+        swept: false,
+        sliced: false,
+        over: &CONNECTIONS,
+        ..STREAM
     },
 ];
 
@@ -129,18 +201,89 @@ impl TestKind {
         self.entry().metrics
     }
 
+    /// Which kinds have the same figures.
+    pub fn family(self) -> TestFamily {
+        self.entry().family
+    }
+
     /// What it does again and again.
     pub fn work_unit(self) -> WorkUnit {
-        self.entry().work
+        match self.family() {
+            TestFamily::Transactions => WorkUnit::Transaction,
+            TestFamily::Streams | TestFamily::Files => WorkUnit::Kilobyte,
+        }
     }
 
     /// Whether its figure is the time of a transaction.
     pub fn is_transactions(self) -> bool {
-        self.work_unit() == WorkUnit::Transaction
+        self.family() == TestFamily::Transactions
     }
 
     /// Whether its figure is a goodput.
     pub fn is_stream(self) -> bool {
-        matches!(self, TestKind::Stream | TestKind::Maerts | TestKind::Bidirectional)
+        self.family() == TestFamily::Streams
+    }
+
+    /// Whether it ends when a file is there, and not after a time that a plan gives.
+    pub fn is_file(self) -> bool {
+        self.family() == TestFamily::Files
+    }
+
+    /// Whether the name of its family means it, so that it needs no other.
+    pub fn is_plain(self) -> bool {
+        self.entry().plain
+    }
+
+    /// Whether its time is that between a request and its response, and no other.
+    pub fn is_round_trips(self) -> bool {
+        self.is_transactions() && self.is_plain()
+    }
+
+    /// Whether each transaction has a connection of its own.
+    pub fn connects(self) -> bool {
+        self.entry().connects
+    }
+
+    /// Whether it goes on after a transaction's time was taken: crr closes its connection.
+    pub fn goes_on(self) -> bool {
+        self.entry().goes_on
+    }
+
+    /// Whether its requests can be timed: in bursts, at a rate, after a gap, or answered late.
+    pub fn is_paced(self) -> bool {
+        self.entry().paced
+    }
+
+    /// Whether it has messages of a size that a sweep can choose.
+    pub fn is_swept(self) -> bool {
+        self.entry().swept
+    }
+
+    /// Whether a flow of it has marks of its own, so that a sample can be cut into slices.
+    pub(crate) fn has_marks(self) -> bool {
+        self.entry().sliced
+    }
+
+    /// What it runs over.
+    pub fn transports(self) -> &'static [Transport] {
+        self.entry().over
+    }
+
+    /// What the end says whose counts are the sample's, then what the other end says.
+    pub fn counting<T>(self, initiator: T, responder: T) -> (T, T) {
+        match self.entry().counted_at {
+            CountingEnd::Initiator => (initiator, responder),
+            CountingEnd::Responder | CountingEnd::Both => (responder, initiator),
+        }
+    }
+
+    /// Whether both ends send a stream, and the counts of both are the sample's.
+    pub fn is_both_ways(self) -> bool {
+        self.entry().counted_at == CountingEnd::Both
+    }
+
+    /// Whether the responder sends the stream, and the initiator doesn't.
+    pub fn is_reverse(self) -> bool {
+        self.is_stream() && self.entry().counted_at == CountingEnd::Initiator
     }
 }

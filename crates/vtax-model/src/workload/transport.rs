@@ -46,17 +46,12 @@ impl Transport {
 
     /// Whether this test runs over it.
     pub fn carries(self, kind: TestKind) -> bool {
-        match self {
-            // A datagram is part of no connection, and a file may not lose a part.
-            Transport::Udp => !matches!(kind, TestKind::Crr | TestKind::Cc | TestKind::File),
-            Transport::Tcp | Transport::Unix | Transport::Vsock => true,
-            Transport::Icmp => kind == TestKind::Rr,
-        }
+        kind.transports().contains(&self)
     }
 
     /// Whether samples of a test can be cut into slices: the flow must have marks of its own.
     pub fn has_slices(self, kind: TestKind) -> bool {
-        matches!(self, Transport::Tcp | Transport::Udp) && matches!(kind, TestKind::Rr | TestKind::Stream)
+        matches!(self, Transport::Tcp | Transport::Udp) && kind.has_marks()
     }
 }
 

@@ -16,9 +16,9 @@ use vtax_model::{
     options::{Engine, OptionError, Segments, TestOptions},
     run::{Goal, RunHeader},
     spelling::there_are,
-    study::{Row, SamplingPlan, Study, SweepPoint, TestSizes, TuningStep},
+    study::{Row, SamplingPlan, Study, SweepPoint, TuningStep},
     units::{ByteSize, Mtu, Span},
-    workload::{SpecError, TestKind, Transport, Workload, WorkloadError},
+    workload::{SpecError, TestKind, TestSizes, Transport, Workload, WorkloadError},
 };
 use vtax_stats::StoppingRule;
 
@@ -89,7 +89,7 @@ pub struct UnknownTest(String);
 /// `tcp-rr`, `udp-stream` and all others. A file is sent by a study only.
 fn known_tests() -> Vec<String> {
     let named = |transport: Transport| {
-        let kinds = TestKind::ALL.into_iter().filter(move |kind| *kind != TestKind::File && transport.carries(*kind));
+        let kinds = TestKind::ALL.into_iter().filter(move |kind| !kind.is_file() && transport.carries(*kind));
         kinds.map(move |kind| format!("{transport}-{kind}").to_ascii_lowercase())
     };
     Transport::ALL.into_iter().flat_map(named).collect()
@@ -105,7 +105,7 @@ impl FromStr for Test {
         let find = |(one, other): (&str, &str)| {
             let transport = Transport::ALL.into_iter().find(|known| is(known.to_string(), one))?;
             let kind = TestKind::ALL.into_iter().find(|known| is(known.to_string(), other))?;
-            (kind != TestKind::File).then_some(Test { transport, kind })
+            (!kind.is_file()).then_some(Test { transport, kind })
         };
         name.split_once('-').and_then(find).ok_or_else(|| UnknownTest(text.to_owned()))
     }
@@ -273,7 +273,7 @@ impl MeasureRequest {
     /// Refuses a size or gap that no test has.
     fn check_use(&self) -> miette::Result<()> {
         let any = |is: fn(TestKind) -> bool| self.tests.iter().any(|test| is(test.kind));
-        let pairs = any(|kind| matches!(kind, TestKind::Rr | TestKind::Crr));
+        let pairs = any(|kind| kind.is_transactions() && kind.is_swept());
         let streams = any(TestKind::is_stream);
         let GivenSizes { request, response, message, sizes } = &self.sizes;
         let uses = [
@@ -281,7 +281,7 @@ impl MeasureRequest {
             ("response", "rr and crr", pairs, response.is_some()),
             ("message", "streams", streams, message.is_some()),
             ("sizes", "rr, crr and streams", pairs || streams, !sizes.is_empty()),
-            ("gap", "rr", any(|kind| kind == TestKind::Rr), self.gaps.iter().any(Option::is_some)),
+            ("gap", "rr", any(TestKind::is_paced), self.gaps.iter().any(Option::is_some)),
         ];
         match uses.into_iter().find(|(_, _, used, given)| *given && !used) {
             Some((flag, of, ..)) => {

@@ -22,7 +22,7 @@ use vtax_model::{
     study::{Row, SamplingPlan, SamplingPlanError, Slices, Study, is_lab_file},
     topology::{Cable, NicName},
     units::{ByteSize, Mtu, Span},
-    workload::{Transport, Warmup, Workload},
+    workload::{Transport, Warmup},
 };
 use vtax_stats::StoppingRule;
 
@@ -338,8 +338,8 @@ fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
 fn resize_files(study: &mut Study, size: ByteSize) -> miette::Result<()> {
     let mut files = 0;
     for cell in &mut study.cells {
-        if let Workload::File { size: current } = &mut cell.workload {
-            *current = size;
+        if let Some(resized) = cell.workload.with_file(size) {
+            cell.workload = resized;
             files += 1;
             cell.workload.check(cell.transport, cell.mtu).context("--size")?;
         }

@@ -13,7 +13,7 @@ use vtax_model::{
     run::{Failure, Figures, PartialRecord, RunReadings, RunState, Sample, SampleReading, primary_figures},
     study::{Row, StepName},
     units::{Mtu, Span},
-    workload::{TestSpec, Workload},
+    workload::{TestSpec, WorkloadSizes},
 };
 use vtax_stats::stopping::Decision;
 
@@ -331,13 +331,10 @@ impl Rounds<'_, '_> {
 }
 
 pub(super) fn label(cell: &Cell) -> String {
-    let size = match cell.workload {
-        Workload::Rr { request, response } | Workload::Crr { request, response } if request != response => {
-            format!(" {request}/{response}")
-        }
-        Workload::Rr { request: size, .. } | Workload::Crr { request: size, .. } => format!(" {size}"),
-        Workload::Stream { message, .. } => format!(" {message}"),
-        Workload::Cc | Workload::File { .. } => String::new(),
+    let size = match cell.workload.sizes() {
+        WorkloadSizes::Exchange { request, response } if request != response => format!(" {request}/{response}"),
+        WorkloadSizes::Exchange { request: size, .. } | WorkloadSizes::Messages(size) => format!(" {size}"),
+        WorkloadSizes::File(_) | WorkloadSizes::Nothing => String::new(),
     };
     let gap = cell.options.gap.map(|gap| format!(" gap {gap}")).unwrap_or_default();
     format!("{} {}{size}{gap} MTU {}", cell.row, test_label(cell), cell.mtu)

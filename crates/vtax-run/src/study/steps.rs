@@ -227,7 +227,7 @@ fn may_reset_link(setting: &HostSetting) -> bool {
 
 /// What tests are about.
 pub(super) fn goal_of(kinds: impl Iterator<Item = TestKind> + Clone) -> TuningGoal {
-    let latency = |kind| matches!(kind, TestKind::Rr | TestKind::Crr | TestKind::Cc);
+    let latency = TestKind::is_transactions;
     match (kinds.clone().all(latency), kinds.clone().any(latency)) {
         (true, _) => TuningGoal::Latency,
         (false, false) => TuningGoal::Throughput,

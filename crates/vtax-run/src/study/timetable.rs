@@ -22,7 +22,7 @@ impl Gaps {
     fn of(&self, spec: &TestSpec) -> Duration {
         let key = (spec.transport, spec.workload.kind());
         let least = match key {
-            (_, TestKind::Rr) => Duration::from_micros(300),
+            (_, test) if test.is_transactions() => Duration::from_micros(300),
             (Transport::Udp, _) => Duration::from_millis(2),
             _ => Duration::from_millis(1),
         };

@@ -7,7 +7,7 @@ use vtax_model::{
     metric::Metric,
     options::TestOptions,
     units::{ByteSize, Span},
-    workload::{Direction, TestSpec, Transport, Warmup, Workload},
+    workload::{Direction, TestSpec, Transport, Warmup, Workload, WorkloadSizes},
 };
 
 /// A test that our engine and others run over the same wire.
@@ -73,15 +73,14 @@ impl Contest {
 
     /// Bytes of a message: the request's, the response's, or what a call hands over.
     pub(crate) fn message(&self) -> u64 {
-        match self.workload {
-            Workload::Rr { request, .. } => request.0,
-            Workload::Stream { message, .. } => message.0,
-            _ => 0,
+        match self.workload.sizes() {
+            WorkloadSizes::Exchange { request: size, .. } | WorkloadSizes::Messages(size) => size.0,
+            WorkloadSizes::File(_) | WorkloadSizes::Nothing => 0,
         }
     }
 
     pub(crate) fn is_rr(&self) -> bool {
-        matches!(self.workload, Workload::Rr { .. })
+        self.workload.kind().is_round_trips()
     }
 
     /// The time in whole seconds, at least one, for tools that take nothing else.

@@ -13,7 +13,6 @@ use vtax_model::{
     published::{Published, PublishedFigure},
     run::{Environment, Run, RunState, Sample},
     study::Study,
-    workload::{TestKind, Workload},
 };
 
 use super::{ImportAs, ImportError, Imported, Imports, joined, plan};
@@ -114,16 +113,16 @@ fn report(cell: &Cell, figure: &PublishedFigure) -> Result<EndReport, String> {
     if !POSSIBLE.contains(&value) {
         return Err(format!("{value} can't be a figure of {} {}", cell.row, cell.workload.kind()));
     }
-    Ok(match cell.workload {
-        Workload::File { size } => {
+    Ok(match cell.workload.file() {
+        Some(size) => {
             let times = figure.user.zip(figure.sys).filter(|(user, sys)| *user >= 0.0 && *sys >= 0.0);
             let (user, sys) = times.ok_or_else(|| format!("the file of {} has no times `user` and `sys`", cell.row))?;
             let file = Some(FileReport { real: value, user, sys, ..FileReport::default() });
             EndReport { seconds: value, bytes: size.0, file, ..EndReport::default() }
         }
-        workload if workload.kind() == TestKind::Rr => {
+        None if cell.workload.kind().is_transactions() => {
             EndReport { seconds: value, transactions: ROUND_TRIPS, ..EndReport::default() }
         }
-        _ => EndReport { seconds: 1.0, bytes: (value * 1e6 / 8.0).round() as u64, ..EndReport::default() },
+        None => EndReport { seconds: 1.0, bytes: (value * 1e6 / 8.0).round() as u64, ..EndReport::default() },
     })
 }

@@ -7,7 +7,7 @@ use std::{
 use vtax_model::{
     options::{Engine as Kind, TestOptions},
     units::{ByteSize, Span},
-    workload::{Transport, Warmup},
+    workload::{Transport, Warmup, Workload},
 };
 
 use super::{io::UringIo, *};

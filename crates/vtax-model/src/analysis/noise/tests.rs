@@ -5,6 +5,7 @@ use crate::{
     nic::NicFacts,
     options::CongestionControl,
     run::{Hop, PathRecord, Run},
+    workload::TestKind,
 };
 
 /// On a machine where nobody else works.

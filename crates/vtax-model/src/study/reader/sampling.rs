@@ -9,7 +9,7 @@ use crate::{
     located::FileError,
     study::{SamplingPlan, SamplingPlanError, Slices},
     units::{ByteSize, Mtu, Span},
-    workload::{TestKind, Warmup, Workload},
+    workload::{TestKind, Warmup},
 };
 
 #[derive(Deserialize)]
@@ -108,11 +108,12 @@ impl Reader<'_> {
     pub(super) fn quick_file(&self, cells: &[Cell]) -> Result<Option<ByteSize>, FileError> {
         let Some(file) = self.file.quick.as_ref().and_then(|quick| quick.file.as_ref()) else { return Ok(None) };
         let size = *file.get_ref();
-        let Some(cell) = cells.iter().find(|cell| cell.workload.kind() == TestKind::File) else {
+        let sent = |cell: &Cell| Some((cell.workload.with_file(size)?, cell.transport, cell.mtu));
+        let Some((workload, transport, mtu)) = cells.iter().find_map(sent) else {
             let message = "`file` is the size of files, and no test of the study sends one";
             return Err(self.source.coded("option-not-for-this", &file.span(), message));
         };
-        let checked = Workload::File { size }.check(cell.transport, cell.mtu);
+        let checked = workload.check(transport, mtu);
         checked.map(|()| Some(size)).map_err(|error| self.source.refuse(&file.span(), error))
     }
 

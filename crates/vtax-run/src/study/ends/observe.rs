@@ -15,7 +15,7 @@ use vtax_guest::threads::Threads;
 use vtax_model::{
     guest::Accelerator,
     run::{ClockReading, GuestCpu, HostCpu},
-    workload::{TestKind, TestSpec, Warmup},
+    workload::{TestSpec, Warmup},
 };
 use vtax_sys::{
     clock::now_ns,
@@ -110,7 +110,7 @@ fn sleep(told: &Receiver<Instant>, until: Instant) -> Option<()> {
 fn window(spec: &TestSpec) -> Option<(Duration, Duration)> {
     let Warmup::For(warmup) = spec.warmup else { return None };
     let inset = INSET.min(spec.duration.0 / 10);
-    let known = spec.workload.kind() != TestKind::File;
+    let known = !spec.workload.kind().is_file();
     known.then(|| (warmup.0 + inset, warmup.0 + spec.duration.0 - inset))
 }
 

@@ -7,7 +7,7 @@ use vtax_model::{
     run::{Hop, PathRecord},
     study::Study,
     units::Mtu,
-    workload::{Transport, Workload},
+    workload::Transport,
 };
 
 use super::{
@@ -73,8 +73,8 @@ impl ConnectedEnds {
             let ipv6 = connected.is_some_and(|connected| connected.ends().any(|end| end.address.is_ipv6()));
             let inner = cell.mtu.less(cell.row.overhead()).ok();
             let room = inner.and_then(|mtu| mtu.less(IPV6_MORE).ok()).map(Mtu::udp_payload);
-            if let (true, Workload::Stream { message, .. }, Some(room)) = (ipv6, &mut cell.workload, room) {
-                *message = room.min(*message);
+            if let (true, Some(room)) = (ipv6, room) {
+                cell.workload = cell.workload.with_message_at_most(room);
             }
         }
     }

@@ -14,7 +14,6 @@ use vtax_model::{
     options::Engine,
     run::{Placement, PlacementNote},
     study::Study,
-    workload::TestKind,
 };
 
 use super::{
@@ -193,10 +192,7 @@ impl Pinner<'_> {
 
 /// The threads of an end. An engine that shares flows out has one for each CPU, in half of the CPUs.
 fn threads(cell: &Cell, cpus: usize) -> usize {
-    let flows = match cell.workload.kind() {
-        TestKind::Bidirectional => 2 * cell.streams as usize,
-        _ => cell.streams as usize,
-    };
+    let flows = cell.workload.flows(cell.streams) as usize;
     match (cell.options.threads, cell.options.engine) {
         (Some(threads), _) => threads as usize,
         (None, Engine::Blocking) => flows,

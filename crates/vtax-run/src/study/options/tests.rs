@@ -1,4 +1,7 @@
-use vtax_model::endpoint::{Control, End};
+use vtax_model::{
+    endpoint::{Control, End},
+    workload::Workload,
+};
 
 use super::*;
 

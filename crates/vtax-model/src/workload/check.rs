@@ -1,0 +1,136 @@
+//! Whether a workload can go over a transport.
+
+use super::{TestKind, Transport, Workload, WorkloadSizes};
+use crate::units::{ByteSize, Mtu};
+
+impl Workload {
+    /// Whether these sizes can go over `transport` on a path of `mtu`.
+    pub fn check(&self, transport: Transport, mtu: Mtu) -> Result<(), WorkloadError> {
+        for (what, size) in self.sizes().named() {
+            check_size(what, size, transport, mtu)?;
+        }
+        match self.sizes() {
+            _ if !transport.carries(self.kind()) => Err(WorkloadError::NotOver { test: self.kind(), transport }),
+            WorkloadSizes::Exchange { request, response } if transport == Transport::Icmp && request != response => {
+                Err(WorkloadError::UnequalEcho { request, response })
+            }
+            WorkloadSizes::Messages(message) if transport.is_datagram() && message.0 < UDP_STREAM_LEAST => {
+                Err(WorkloadError::NoRoomForSequence { message })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Bytes of the sequence number that each datagram of a UDP stream starts with.
+pub const UDP_STREAM_LEAST: u64 = 8;
+
+/// The largest message a single call may hand to a TCP socket here: it bounds the buffers of an agent.
+pub const MESSAGE_MOST: ByteSize = ByteSize(64 << 20);
+
+fn check_size(what: &'static str, size: ByteSize, transport: Transport, mtu: Mtu) -> Result<(), WorkloadError> {
+    if size.0 == 0 {
+        return Err(WorkloadError::Empty { what });
+    }
+    let most = match transport {
+        _ if what == "file" => ByteSize(u64::MAX),
+        _ if transport.is_datagram() => mtu.udp_payload(),
+        _ => MESSAGE_MOST,
+    };
+    if size > most {
+        return Err(WorkloadError::TooLarge { what, size, transport, most, mtu });
+    }
+    Ok(())
+}
+
+/// Sizes that a transport can't carry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum WorkloadError {
+    #[error("{what} size 0: nothing would be sent; give at least 1 byte")]
+    #[diagnostic(code("message-too-small"))]
+    Empty { what: &'static str },
+    #[error("{what} size {size} is beyond what {transport} carries in one message at MTU {mtu}: at most {most}")]
+    #[diagnostic(code("message-too-large"))]
+    TooLarge { what: &'static str, size: ByteSize, transport: Transport, most: ByteSize, mtu: Mtu },
+    #[error(
+        "message size {message} leaves no room for the sequence number of a UDP stream; give at least {UDP_STREAM_LEAST} bytes"
+    )]
+    #[diagnostic(code("message-too-small"))]
+    NoRoomForSequence { message: ByteSize },
+    #[error(
+        "an ICMP echo is as long as its request; request {request} and response {response} differ: give both the same size"
+    )]
+    #[diagnostic(code("unequal-echo"))]
+    UnequalEcho { request: ByteSize, response: ByteSize },
+    #[error("{test} doesn't run over {transport}; it has {}", carried(*transport))]
+    #[diagnostic(code("test-not-carried"))]
+    NotOver { test: TestKind, transport: Transport },
+}
+
+fn carried(transport: Transport) -> String {
+    let kinds = TestKind::ALL.into_iter().filter(|kind| transport.carries(*kind));
+    kinds.map(|kind| kind.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+impl WorkloadError {
+    /// The size that is wrong: `request`, `response`, `message` or `file`.
+    pub fn what(&self) -> &'static str {
+        match self {
+            WorkloadError::Empty { what } | WorkloadError::TooLarge { what, .. } => what,
+            WorkloadError::NoRoomForSequence { .. } => "message",
+            WorkloadError::UnequalEcho { .. } => "response",
+            WorkloadError::NotOver { test, .. } if test.is_file() => "file",
+            WorkloadError::NotOver { .. } => "test",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Direction, *};
+
+    fn rr(request: u64, response: u64) -> Workload {
+        Workload::Rr { request: ByteSize(request), response: ByteSize(response) }
+    }
+
+    #[test]
+    fn sizes_of_zero_are_refused() {
+        let refused = rr(1, 0).check(Transport::Tcp, Mtu::ETHERNET);
+        assert_eq!(refused, Err(WorkloadError::Empty { what: "response" }));
+    }
+
+    #[test]
+    fn a_datagram_must_fit_the_mtu() {
+        assert_eq!(rr(1472, 1).check(Transport::Udp, Mtu::ETHERNET), Ok(()));
+        assert!(rr(1473, 1).check(Transport::Udp, Mtu::ETHERNET).is_err());
+        assert_eq!(rr(1473, 1).check(Transport::Tcp, Mtu::ETHERNET), Ok(()));
+    }
+
+    #[test]
+    fn a_udp_stream_needs_room_for_its_sequence_number() {
+        let stream = |bytes| Workload::Stream { message: ByteSize(bytes), direction: Direction::Forward };
+        assert!(stream(7).check(Transport::Udp, Mtu::ETHERNET).is_err());
+        assert_eq!(stream(8).check(Transport::Udp, Mtu::ETHERNET), Ok(()));
+        assert_eq!(stream(7).check(Transport::Tcp, Mtu::ETHERNET), Ok(()));
+    }
+
+    #[test]
+    fn a_connection_needs_a_transport_that_has_them() {
+        assert_eq!(
+            Workload::Cc.check(Transport::Udp, Mtu::ETHERNET),
+            Err(WorkloadError::NotOver { test: TestKind::Cc, transport: Transport::Udp })
+        );
+        assert_eq!(Workload::Cc.check(Transport::Unix, Mtu::ETHERNET), Ok(()));
+    }
+
+    #[test]
+    fn a_file_goes_over_tcp_only() {
+        let file = Workload::File { size: ByteSize(1000 << 20) };
+        assert_eq!(file.check(Transport::Tcp, Mtu::ETHERNET), Ok(()));
+        assert_eq!(
+            file.check(Transport::Udp, Mtu::ETHERNET),
+            Err(WorkloadError::NotOver { test: TestKind::File, transport: Transport::Udp })
+        );
+    }
+}
