@@ -181,8 +181,25 @@ impl Network<'_> {
             assert_eq!(seen, expected, "what {} has seen", place.name());
         }
         assert_eq!(self.dropped(), [0, 0], "all of them were from own addresses");
+        self.a_vlan_goes_and_comes_while_the_domain_runs();
         self.frames_from_addresses_of_others_come_nowhere();
         self.end_listening();
+    }
+
+    fn a_vlan_goes_and_comes_while_the_domain_runs(&self) {
+        let frame = |tag: u16, text: &str| SentFrame::new(WIRE, Some(tag), text);
+        let before = self.seen(Place::Mars, 0).len();
+        self.ldm("set-vnet vid=11,33 admin-net mars");
+        self.send(Place::Wire, &[frame(22, "gone"), frame(11, "stays")]);
+        let seen = self.seen(Place::Mars, before + 1);
+        assert!(
+            seen.iter().any(|frame| frame.text == "stays") && seen.iter().all(|frame| frame.text != "gone"),
+            "{seen:?}"
+        );
+        self.ldm("set-vnet vid=11,22,33 admin-net mars");
+        self.send(Place::Wire, &[frame(22, "back")]);
+        let seen = self.seen(Place::Mars, before + 2);
+        assert!(seen.iter().any(|frame| frame.text == "back" && frame.tag == Some(22)), "{seen:?}");
     }
 
     fn frames_from_addresses_of_others_come_nowhere(&self) {

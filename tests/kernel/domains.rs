@@ -144,10 +144,11 @@ fn a_domain_is_bound_runs_and_goes() {
     assert!(host.links().contains("vnet2.1") && host.links().contains("ifb2.1"), "{}", host.links());
     host.ldm("set-vnet alt-mac-addrs=auto net1 mars");
     assert_eq!(host.domain("mars")["pending"], Value::Null, "all of it is in force");
-    host.ldm("set-vnet maxbw=50M net1 mars");
+    host.ldm("set-vnet maxbw=50M id=3 net1 mars");
     let told = host.ldm("list -o network mars");
+    let (now, pending) = told.split_once("NETWORK pending").expect("both");
     assert!(
-        told.contains("NETWORK pending") && told.contains("maxbw=100 Mbit/s") && told.contains("maxbw=50 Mbit/s"),
+        now.contains("id=1 mtu=1500 maxbw=100 Mbit/s") && pending.contains("id=3 mtu=1500 maxbw=50 Mbit/s"),
         "{told}"
     );
     host.ldm("rm-vnet net1 mars");

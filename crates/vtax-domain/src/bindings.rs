@@ -54,6 +54,18 @@ pub struct BoundNic {
     pub switch: String,
 }
 
+impl BoundNic {
+    /// The host's end of the vnet with this number, of the domain with this number.
+    pub(crate) fn new(domain: u32, number: u32, vnet: Name, switch: String) -> BoundNic {
+        BoundNic { vnet, tap: format!("vnet{domain}.{number}"), switch }
+    }
+
+    /// The number of the vnet as the domain has it.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.tap.rsplit_once('.')?.1.parse().ok()
+    }
+}
+
 /// Where a console is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundConsole {

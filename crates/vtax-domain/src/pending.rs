@@ -27,8 +27,8 @@ impl BoundDomain {
             let vnet = wanted.vnet(&plugged.nic.vnet)?;
             let mac: Mac = plugged.launch.mac.to_string().parse().ok()?;
             let carrier = self.carriers.iter().find(|carrier| carrier.tap == plugged.nic.tap)?;
-            let (linkprop, maxbw) = (carrier.linkprop, plugged.maxbw);
-            let started_with = VirtualNic { mac, linkprop, maxbw, ..vnet.clone() };
+            let (linkprop, maxbw, id) = (carrier.linkprop, plugged.maxbw, plugged.nic.number()?);
+            let started_with = VirtualNic { mac, linkprop, maxbw, id, ..vnet.clone() };
             Some(now(started_with, Some(vnet), Some(&plugged.launch)))
         });
         let devices = self.bindings.devices.iter().filter_map(|device| {

@@ -130,7 +130,7 @@ pub(crate) fn port_vlans(vnet: &VirtualNic, switch: &Switch) -> PortVlanSet {
 
 /// The host's end of a vnet of a domain with this number.
 pub(crate) fn bound_nic(id: u32, vnet: &VirtualNic) -> BoundNic {
-    BoundNic { vnet: vnet.name.clone(), tap: format!("vnet{id}.{}", vnet.id), switch: switch::link_name(&vnet.switch) }
+    BoundNic::new(id, vnet.id, vnet.name.clone(), switch::link_name(&vnet.switch))
 }
 
 /// How QEMU is started: with its CPUs stopped.
