@@ -291,8 +291,8 @@ pub(crate) fn refusals(server: &Server) {
 }
 
 /// The article's domain mars, until the guard goes.
-struct Domain<'a> {
-    server: &'a Server,
+pub(super) struct Domain<'a> {
+    pub(super) server: &'a Server,
 }
 
 impl Domain<'_> {
@@ -304,7 +304,7 @@ impl Domain<'_> {
         domain
     }
 
-    fn ldm(&self, words: &str) -> String {
+    pub(super) fn ldm(&self, words: &str) -> String {
         self.server.printed(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
     }
 
@@ -315,6 +315,10 @@ impl Domain<'_> {
     /// Starts it, and waits until its system speaks up.
     fn start(&self) {
         self.ldm("start mars");
+        self.wait_until_it_speaks_up();
+    }
+
+    pub(super) fn wait_until_it_speaks_up(&self) {
         let state = || -> Value { serde_json::from_str(&self.ldm("list --json mars")).expect("JSON") };
         let begun = Instant::now();
         while state()[0]["flags"]["running"] != "normal" {
@@ -332,7 +336,7 @@ impl Domain<'_> {
     }
 
     /// The drivers of its NICs, in order.
-    fn nics(&self) -> String {
+    pub(super) fn nics(&self) -> String {
         let drivers = self.inside("for nic in /sys/class/net/*/device/driver; do basename $(readlink -f $nic); done");
         let mut drivers: Vec<&str> = drivers.lines().collect();
         drivers.sort_unstable();

@@ -20,6 +20,9 @@ mod networks;
 mod port;
 mod refusals;
 mod switches;
+#[path = "../transcript.rs"]
+mod transcript;
+mod transcripts;
 mod tuning;
 mod zones;
 
@@ -49,6 +52,7 @@ type Test = fn(&Server);
 /// The longest come first, so that both servers are done at about the same time.
 const TESTS: [(&str, &str, Test); 20] = [
     ("tuning::bad_placement_and_bad_settings_of_a_nic_are_found_changed_and_brought_back", tuning::SPEC, tuning::tuned),
+    ("transcripts::the_articles_on_physical_io_replay_with_their_reboots", SPEC, transcripts::physical_io),
     ("guests::a_study_comes_home", SPEC, guests::study),
     ("guests::a_function_goes_to_a_guest_and_back_to_its_driver", SPEC, guests::function),
     ("zones::a_whole_nic_and_large_packets", SPEC, zones::whole_nic),

@@ -26,6 +26,9 @@ mod remote;
 mod results;
 mod rootless;
 mod studies;
+#[path = "../transcript.rs"]
+mod transcript;
+mod transcripts;
 mod truths;
 mod tuning;
 mod tuning_crashes;

@@ -130,7 +130,9 @@ fn parameters(function: &PciDevice) -> String {
         ("pvid-exclusive", "VR", UNKNOWN, "Exclusive configuration of pvid required"),
         ("unicast-slots", "PV", UNKNOWN, "Number of unicast mac-address slots"),
     ] {
-        let _ = writeln!(text, "{name}\n    Flags = {flags}\n    Default = {default}\n    Descr = {what}");
+        // Only this one has limits of its own.
+        let limits = if name == "unicast-slots" { format!(" Min = {UNKNOWN} Max = {UNKNOWN}") } else { String::new() };
+        let _ = writeln!(text, "{name}\n    Flags = {flags}\n    Default = {default}{limits}\n    Descr = {what}");
     }
     text
 }
