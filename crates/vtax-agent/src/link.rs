@@ -191,6 +191,12 @@ impl AgentLink {
         }
     }
 
+    /// Ends the link for all who wait for answers: they hear that the agent is gone. For one of whom something else has told
+    /// that it is.
+    pub fn hang_up(&self) {
+        self.wire.hang_up();
+    }
+
     /// By how much the agent's monotonic clock is ahead of this machine's, from several exchanges.
     pub fn clock_offset(&self, deadline: Duration) -> Result<Offset, AgentError> {
         let mut best = self.exchange(deadline)?.offset();

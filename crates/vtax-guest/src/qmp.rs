@@ -12,6 +12,7 @@ mod tests;
 use std::{
     collections::VecDeque,
     io::{self, Read, Write},
+    net::Shutdown,
     os::unix::net::UnixStream,
     path::Path,
     time::{Duration, Instant},
@@ -39,6 +40,17 @@ pub struct Monitor {
     pending: Vec<u8>,
     events: VecDeque<QmpEvent>,
     last: u64,
+}
+
+/// Ends a connection to a monitor when it is dropped, while another thread reads from that.
+#[derive(Debug)]
+pub struct HangUp(UnixStream);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        // An error means that it has ended.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
 }
 
 /// Something that happened in QEMU.
@@ -196,6 +208,11 @@ impl Monitor {
             self.keep(self.parse::<Line>("event", &line)?.event);
         }
         Ok(self.events.pop_front())
+    }
+
+    /// Something whose end wakes who waits for an event, with an error.
+    pub fn hang_up(&self) -> io::Result<HangUp> {
+        self.stream.try_clone().map(HangUp)
     }
 
     fn query<T: DeserializeOwned>(&mut self, command: &str) -> Result<T, GuestError> {

@@ -323,6 +323,28 @@ fn a_guest_over_its_limit_of_memory_is_named() {
     assert!(told.starts_with("guest `web` is gone: it took more memory than its limit of 1"), "{told}");
 }
 
+/// It takes what is written, nobody else can read it, and it goes with the guest, whoever removes that.
+#[test]
+fn a_server_has_a_disk_of_state_until_it_is_removed() {
+    let bench = Bench::new();
+    let server = Launch {
+        server: Some("emulated:nics=2,nodes=1,memory=1GiB".parse().expect("a server")),
+        vcpus: 1,
+        memory: "1 GiB".parse().expect("a size"),
+        ..bench.launch(&agent(), Vec::new())
+    };
+    let mut guest = bench.start(server);
+    guest.0.wait_ready(PATIENCE).expect("QEMU runs");
+    let directory = &guest.0.launch().directory;
+    let disk = fs::metadata(directory.join("state.img")).expect("it is there");
+    let owner = fs::metadata(directory).expect("it is there").uid();
+    assert_eq!((disk.mode() & 0o777, disk.uid(), disk.len()), (0o600, owner, 256 << 20));
+    assert!(disk.blocks() * 512 < 1 << 20, "it has holes: {} blocks", disk.blocks());
+    let directory = directory.clone();
+    guest.end();
+    assert_eq!(fs::read_dir(&directory).expect("it stays").count(), 0);
+}
+
 #[test]
 fn a_guest_is_stopped_by_who_did_not_start_it() {
     let bench = Bench::new();

@@ -144,7 +144,8 @@ fn launch(spec: &ServerSpec, qemu: &QemuFacts, boot: Boot, directory: PathBuf) -
         spare_ports: 0,
         removable: Vec::new(),
         paused: false,
-        has_events: false,
+        // One hears whether it boots again.
+        has_events: true,
     }
 }
 

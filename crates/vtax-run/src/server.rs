@@ -8,18 +8,9 @@ mod boot;
 mod command;
 mod programs;
 mod runner;
+mod watch;
 
-use std::{
-    fs,
-    path::Path,
-    process,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::{fs, path::Path, process, sync::Arc, time::Duration};
 
 pub use command::{JOB_VERB, ServerCommand};
 use miette::{bail, miette};
@@ -42,13 +33,8 @@ use crate::{
     lock_file::LockFile,
     phases::Phases,
     stop::{Blamed, Coded, Stop},
-    threads::start_in,
 };
 
-/// How long its agent may be silent while a command runs: the guests of a command may take all its CPUs.
-const SILENCE: Duration = Duration::from_secs(150);
-/// How often the agent is asked meanwhile.
-const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the short scripts may take that prepare a server.
 const SCRIPT_TIME: Span = Span(Duration::from_secs(60));
 /// QEMU answers in a moment.
@@ -246,30 +232,6 @@ impl EmulatedServerUp {
             })
         });
         followed?.map_err(lost)
-    }
-
-    /// Does `work`, and kills the server if its agent no longer answers meanwhile.
-    fn watched<T>(&self, work: impl FnOnce() -> T) -> miette::Result<T> {
-        let over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let watch = start_in(scope, "watcher", || {
-                while !over.load(Ordering::Relaxed) {
-                    if self.link.ping(SILENCE).is_err() && !over.load(Ordering::Relaxed) {
-                        let seconds = SILENCE.as_secs();
-                        self.events
-                            .tell(format_args!("server: its agent has said nothing for {seconds} s: it is ended"));
-                        // One that has ended already needs no signal.
-                        let _ = self.qemu.process().signal(vtax_sys::process::Signal::KILL);
-                        return;
-                    }
-                    thread::park_timeout(PING_INTERVAL);
-                }
-            })?;
-            let done = work();
-            over.store(true, Ordering::Relaxed);
-            watch.thread().unpark();
-            Ok(done)
-        })
     }
 
     /// Lets it stay up when this process ends.

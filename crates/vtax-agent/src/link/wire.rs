@@ -114,6 +114,10 @@ impl ControlStream {
         &self.shared.name
     }
 
+    pub(super) fn hang_up(&self) {
+        self.shared.process.end();
+    }
+
     pub(super) fn process_id(&self) -> Option<u32> {
         self.shared.process.id()
     }

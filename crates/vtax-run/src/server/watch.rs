@@ -1,0 +1,76 @@
+//! Watches a server while a command runs in it: its agent must answer, and the server must not boot again.
+//!
+//! A server that is told to boot again ends the command first. One that is reset tells nobody but QEMU: the port of its
+//! agent stays open, and nothing comes from it any more.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use miette::bail;
+use vtax_guest::qmp::Monitor;
+
+use super::{EmulatedServerUp, MONITOR_TIME};
+use crate::threads::start_in;
+
+/// How long its agent may be silent while a command runs: the guests of a command may take all its CPUs.
+const SILENCE: Duration = Duration::from_secs(150);
+/// How often the agent is asked meanwhile.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// An event may come as long as the command runs, or never.
+const EVER: Duration = Duration::from_secs(3600);
+
+impl EmulatedServerUp {
+    /// Does `work`, and kills the server if its agent no longer answers meanwhile. If the server boots again, the link ends,
+    /// and that is the error.
+    pub(super) fn watched<T>(&self, work: impl FnOnce() -> T) -> miette::Result<T> {
+        let (over, booted) = (AtomicBool::new(false), AtomicBool::new(false));
+        // Without it, only the silence of the agent tells.
+        let launch = self.qemu.launch();
+        let monitor = Monitor::connect(&launch.name, &launch.events_socket(), MONITOR_TIME).ok();
+        let hang_up = monitor.as_ref().and_then(|monitor| monitor.hang_up().ok());
+        let done = thread::scope(|scope| {
+            let watch = start_in(scope, "watcher", || self.ping_until(&over))?;
+            if let Some(monitor) = monitor {
+                start_in(scope, "events", || self.hear_reset(monitor, &booted))?;
+            }
+            let done = work();
+            over.store(true, Ordering::Relaxed);
+            watch.thread().unpark();
+            drop(hang_up);
+            miette::Result::<T>::Ok(done)
+        })?;
+        if booted.load(Ordering::Relaxed) {
+            bail!(
+                code = "server-rebooted",
+                "the emulated server has booted again while a command ran in it, so the command is gone"
+            );
+        }
+        Ok(done)
+    }
+
+    fn ping_until(&self, over: &AtomicBool) {
+        while !over.load(Ordering::Relaxed) {
+            if self.link.ping(SILENCE).is_err_and(|error| !error.is_death()) && !over.load(Ordering::Relaxed) {
+                let seconds = SILENCE.as_secs();
+                self.events.tell(format_args!("server: its agent has said nothing for {seconds} s: it is ended"));
+                // One that has ended already needs no signal.
+                let _ = self.qemu.process().signal(vtax_sys::process::Signal::KILL);
+                return;
+            }
+            thread::park_timeout(PING_INTERVAL);
+        }
+    }
+
+    fn hear_reset(&self, mut monitor: Monitor, booted: &AtomicBool) {
+        // An error means that the work is done, or that QEMU is gone, which others notice.
+        while let Ok(event) = monitor.event(Instant::now() + EVER) {
+            if event.is_some_and(|event| event.name == "RESET") {
+                booted.store(true, Ordering::Relaxed);
+                return self.link.hang_up();
+            }
+        }
+    }
+}
