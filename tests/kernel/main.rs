@@ -22,6 +22,7 @@ mod packages;
 mod plans;
 mod proofs;
 mod queues;
+mod reboots;
 mod remote;
 mod results;
 mod rootless;

@@ -1,0 +1,34 @@
+//! A domain boots again because something in it says so.
+
+use std::time::Duration;
+
+use vtax_agent::link::AgentLink;
+use vtax_model::units::Span;
+
+use super::{Bench, bench::wait_until, domains::Host};
+
+/// As the articles have it: what was changed while the domain ran, it has after a reboot from inside.
+#[test]
+fn a_reboot_inside_a_domain_applies_what_is_pending() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-reboot");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    host.ldm("bind mars");
+    host.ldm("start mars");
+    let is_up = || host.domain("mars")["flags"]["running"] == "normal";
+    wait_until("the system in it speaks up", is_up);
+    host.ldm("set-memory 160m mars");
+    let agent = host.folder().join("mars/qemu/agent.sock");
+    let agent = AgentLink::connect_unix("mars", &agent, Duration::from_secs(60)).expect("an agent");
+    let boot = agent.hello().boot_id.clone();
+    let command = ["/bin/busybox", "reboot"].map(str::to_owned);
+    let ran = agent.run(&command, &[], Span(Duration::from_secs(60))).expect("it runs");
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    drop(agent);
+    wait_until("it has more memory", || host.domain("mars")["memory"] == 160 << 20);
+    wait_until("the system in it speaks up again", is_up);
+    let agent = host.folder().join("mars/qemu/agent.sock");
+    let agent = AgentLink::connect_unix("mars", &agent, Duration::from_secs(60)).expect("an agent");
+    assert_ne!(agent.hello().boot_id, boot);
+}
