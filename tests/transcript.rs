@@ -11,7 +11,7 @@
 use std::iter::Peekable;
 
 /// Columns whose values are those of the machine.
-const FREE: [&str; 6] = ["PA", "SIZE", "VCPU", "MEMORY", "UTIL", "UPTIME"];
+const FREE: [&str; 7] = ["DOMAIN ID", "PA", "SIZE", "VCPU", "MEMORY", "UTIL", "UPTIME"];
 const ANY: &str = "[...]";
 
 /// The article's names, and what they stand for. A longer name comes before one with which it begins.
@@ -70,7 +70,8 @@ fn compare(command: &Command<'_>, names: Names<'_>, printed: &str) {
             continue;
         }
         let found = lines.next().unwrap_or_else(|| panic!("{}", told(&format!("no line like {line:?}"))));
-        if let Some(head) = Table::of(line) {
+        // An empty line ends a table.
+        if let Some(head) = Table::of(line).or(line.is_empty().then(Table::default)) {
             table = head;
         }
         if let Err(why) = table.same(line, found, names) {
@@ -104,18 +105,18 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// A head has several words, all in capitals.
+    /// A head has several titles, all in capitals, with more than one space between them.
     fn of(line: &'a str) -> Option<Table<'a>> {
-        let is_head = line.contains("  ") && line.chars().all(|c| c == ' ' || c.is_ascii_uppercase());
-        let columns =
-            || line.split_ascii_whitespace().map(|word| (word.as_ptr() as usize - line.as_ptr() as usize, word));
-        is_head.then(|| Table { columns: columns().collect() })
+        let is_head = line.trim().contains("  ") && line.chars().all(|c| c == ' ' || c.is_ascii_uppercase());
+        let titles = || line.split("  ").filter(|title| !title.is_empty()).map(|title| title.trim_start());
+        let columns = || titles().map(|title| (title.as_ptr() as usize - line.as_ptr() as usize, title.trim_end()));
+        is_head.then(|| Table { columns: columns().filter(|(_, title)| !title.is_empty()).collect() })
     }
 
     /// A row begins where the first column does. A path is no row.
     fn has(&self, line: &str) -> bool {
         let first = self.columns.first().map(|(offset, _)| *offset);
-        first == line.find(|c| c != ' ') && !line.trim_start().starts_with('[')
+        first.is_some() && first == line.find(|c| c != ' ') && !line.trim_start().starts_with('[')
     }
 
     /// What is in each column. Whatever is in one begins with it.

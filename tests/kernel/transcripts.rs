@@ -1,5 +1,7 @@
 //! The transcripts of the articles on logical domains that this kernel can show, replayed on hosts of labs.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -20,6 +22,7 @@ fn replay(host: &Host<'_>, transcript: &str, names: Names<'_>, check: impl Fn(&s
             let (link, mtu) = words.split_once(' ').expect("two words");
             host.bench.printed(&["lab", "exec", host.lab, "sut", "--", "ip", "link", "set", link, "mtu", mtu])
         }
+        Some(("telnet", words)) => telnet(host, words),
         _ => panic!("no such command: {command}"),
     });
 }
@@ -76,7 +79,38 @@ fn lists_of_domains_are_as_in_the_article() {
         wait_until("the system in it speaks up", || host.domain(domain)["flags"]["running"] == "normal");
     }
     host.ldm("bind jupiter");
-    replay(&host, include_str!("../transcripts/5-consoles.txt"), &[], |_| {});
+    let here = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    replay(&host, include_str!("../transcripts/5-consoles.txt"), &[("sun", here.trim_end())], |_| {});
+}
+
+/// What a console port shows to who types these lines, in the host of the lab. The service looks twice a second who is bound.
+fn telnet(host: &Host<'_>, words: &str) -> String {
+    let mut words = words.split(' ');
+    let port = words.next().expect("a port");
+    let keys: String = words.map(|line| format!("printf '{line}\\r'; sleep 1; ")).collect();
+    let script = format!("(sleep 1; {keys}) | busybox nc 127.0.0.1 {port}");
+    let mut shown = String::new();
+    wait_until("the console is reached", || {
+        let output = host.bench.vtax(&["lab", "exec", host.lab, "sut", "--", "sh", "-c", &script]);
+        shown = without_telnet(&output.stdout);
+        shown.contains("Press ~?")
+    });
+    shown
+}
+
+/// The text alone: telnet's own commands are IAC, a verb and an option (RFC 854).
+fn without_telnet(bytes: &[u8]) -> String {
+    const IAC: u8 = 255;
+    let mut text = Vec::new();
+    let mut bytes = bytes.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            &IAC => drop(bytes.nth(1)),
+            b'\r' | 0 => {}
+            byte => text.push(*byte),
+        }
+    }
+    String::from_utf8(text).expect("text")
 }
 
 #[test]
