@@ -93,7 +93,8 @@ fn telnet(host: &Host<'_>, words: &str) -> String {
     wait_until("the console is reached", || {
         let output = host.bench.vtax(&["lab", "exec", host.lab, "sut", "--", "sh", "-c", &script]);
         shown = without_telnet(&output.stdout);
-        shown.contains("Press ~?")
+        // Until it knows both, the group has no menu.
+        shown.contains("q:") && shown.contains("Press ~?")
     });
     shown
 }

@@ -6,7 +6,6 @@
 use std::{
     ffi::OsString,
     fs, io,
-    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -202,7 +201,7 @@ impl Domains {
             others: &others,
             own,
             devices,
-            is_free: &is_free,
+            is_free: &|port| self.is_free(port),
         };
         let bindings = plan::bindings(&request)?;
         let launch = self.launch(&bindings, configuration, agent)?;
@@ -424,9 +423,4 @@ fn with_arguments(boot: Boot, constraints: &Constraints) -> Boot {
         }
         (boot, _) => boot,
     }
-}
-
-/// Whether nobody listens at the port of this host.
-fn is_free(port: u16) -> bool {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

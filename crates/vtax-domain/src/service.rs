@@ -2,7 +2,9 @@
 
 use std::{
     fs::{self, File, TryLockError},
-    time::Duration,
+    net::{Ipv4Addr, TcpListener},
+    thread,
+    time::{Duration, Instant},
 };
 
 use vtax_sys::process::{Pid, ProcessId, Signal};
@@ -13,6 +15,9 @@ use crate::{domains::Domains, error::BindError};
 const SERVICE: &str = "vntsd";
 /// A killed process ends within this time.
 const KILLED: Duration = Duration::from_secs(2);
+/// The service sees within this time that a domain is no longer bound, and stops listening at its port.
+const RELEASED: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(20);
 
 impl Domains {
     /// The right to be the console service of this host, as long as the file is open. None if another process has it.
@@ -33,12 +38,63 @@ impl Domains {
         }
     }
 
+    /// Whether nobody listens at a port that no domain has. Where a domain has just been unbound, the service still does for a
+    /// moment.
+    pub(crate) fn is_free(&self, port: u16) -> bool {
+        let until = Instant::now() + RELEASED;
+        loop {
+            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                return true;
+            }
+            if Instant::now() > until || !self.service().is_some_and(|service| listens(service.pid, port)) {
+                return false;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn service(&self) -> Option<ProcessId> {
+        fs::read_to_string(self.folder().join(SERVICE)).ok()?.trim().parse().ok()
+    }
+
     pub(crate) fn end_service(&self) {
-        let process = fs::read_to_string(self.folder().join(SERVICE)).ok();
-        if let Some(process) = process.and_then(|text| text.trim().parse::<ProcessId>().ok()) {
+        if let Some(process) = self.service() {
             // It may have ended by itself.
             let _ = process.signal(Signal::KILL);
             let _ = process.wait_end(KILLED);
         }
+    }
+}
+
+/// Whether the process listens at this port (proc_pid_net(5)).
+fn listens(pid: Pid, port: u16) -> bool {
+    let sockets = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let listening: Vec<String> = sockets.lines().filter_map(|line| listener(line, port)).collect();
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut open = files.filter_map(|file| fs::read_link(file.path()).ok());
+    open.any(|file| listening.iter().any(|socket| file.as_os_str() == socket.as_str()))
+}
+
+/// What a descriptor of the socket in this line is called, if the socket listens at the port.
+fn listener(line: &str, port: u16) -> Option<String> {
+    const LISTENS: &str = "0A";
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let (_, local) = fields.get(1)?.split_once(':')?;
+    let is_it = u16::from_str_radix(local, 16) == Ok(port) && fields.get(3) == Some(&LISTENS);
+    is_it.then(|| fields.get(9).map(|inode| format!("socket:[{inode}]"))).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_listens_at_the_ports_of_its_own_sockets() {
+        let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listening.local_addr().expect("it has one").port();
+        assert!(listens(Pid::own(), port));
+        assert!(!listens(Pid(1), port), "it is ours");
+        drop(listening);
+        assert!(!listens(Pid::own(), port));
     }
 }
