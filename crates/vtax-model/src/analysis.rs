@@ -202,7 +202,7 @@ fn cell_records(
         let readings = &run.samples[index];
         let figures = published.as_ref().map(|published| published.figures(cell)).unwrap_or_default();
         let (published_on, alone): (Vec<_>, Vec<_>) = figures.into_iter().partition(|figure| figure.system.is_some());
-        let path = run.header.paths.iter().find(|path| path.method == cell.row && path.mtu == cell.mtu).cloned();
+        let path = run.header.paths.iter().find(|path| path.method == cell.row && path.mtu == cell.net.mtu).cloned();
         let taxes = taxes.remove(&index).unwrap_or_default();
         CellRecord {
             cell: *cell,
@@ -212,7 +212,7 @@ fn cell_records(
             ends: ends(run, cell),
             summary: (!readings.is_empty()).then(|| summary(cell, readings, &pooled[index])),
             samples: (),
-            tax: taxes.iter().find(|tax| tax.of == Metric::of(cell.workload.kind())).cloned(),
+            tax: taxes.iter().find(|tax| tax.of == Metric::of(cell.kind())).cloned(),
             taxes,
             published: alone.first().map(|figure| figure.value),
             published_on,
@@ -223,7 +223,7 @@ fn cell_records(
 
 fn ends(run: &RunByCell, cell: &Cell) -> Option<RowEnds> {
     let mut of_row = run.header.ends.iter().filter(|ends| ends.method == cell.row);
-    of_row.find(|ends| ends.mtu.is_none_or(|mtu| mtu == cell.mtu)).cloned()
+    of_row.find(|ends| ends.mtu.is_none_or(|mtu| mtu == cell.net.mtu)).cloned()
 }
 
 fn status(run: &RunByCell, index: usize, cell: &Cell, readings: &[SampleReading]) -> CellStatus {
@@ -244,7 +244,7 @@ type Taken<'a> = &'a SampleReading;
 
 fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> SummaryRecord {
     let taken: Vec<Taken<'_>> = readings.iter().collect();
-    let rr = cell.workload.kind().is_transactions();
+    let rr = cell.kind().is_transactions();
     let total = |count: fn(&SampleReading) -> u64| readings.iter().map(count).fold(0, u64::saturating_add);
     let lost = total(|reading| reading.lost);
     SummaryRecord {
@@ -273,7 +273,7 @@ fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> Summ
 
 fn figures(cell: &Cell, readings: &[SampleReading]) -> FigureEstimates {
     let machines = readings.iter().all(|reading| reading.cpu.tells_machines);
-    let known = |figure: &SampleFigure| figure.is_told_alone() && figure.is_known(cell.workload.kind(), machines);
+    let known = |figure: &SampleFigure| figure.is_told_alone() && figure.is_known(cell.kind(), machines);
     let over = |figure: SampleFigure| {
         let estimate = estimate(readings.iter().map(|reading| (reading.round, reading.value(figure))))?;
         figure.is_told(estimate.mean).then_some((figure, estimate))
@@ -283,7 +283,7 @@ fn figures(cell: &Cell, readings: &[SampleReading]) -> FigureEstimates {
 
 /// Messages that were not lost: over UDP each is one datagram.
 fn arrived(cell: &Cell, reading: &SampleReading) -> u64 {
-    match cell.workload.message() {
+    match cell.net.workload.message() {
         Some(message) => reading.bytes.checked_div(message.0).unwrap_or(0),
         None => reading.transactions,
     }

@@ -35,12 +35,26 @@ impl Instrument {
     pub const ALL: [Instrument; 2] = [Instrument::Path, Instrument::System];
 }
 
-/// One point of the matrix.
+/// One point of the matrix: what every cell has, whatever its test measures, and its test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cell {
     /// What is compared.
     #[serde(rename = "method")]
     pub row: Row,
+    /// The test of a network. All else of a cell is of any test.
+    #[serde(flatten)]
+    pub net: NetCell,
+    /// Which swept value of this kind of test, from 0. Sizes may differ in one variant: a method may leave less room.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub variant: u32,
+    /// Under which conditions it is measured.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub instrument: Instrument,
+}
+
+/// What a test of a network is measured with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NetCell {
     /// The MTU of the wire.
     pub mtu: Mtu,
     /// The protocol.
@@ -53,25 +67,14 @@ pub struct Cell {
     /// Engine, load, socket options.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub options: TestOptions,
-    /// Which swept value of this kind of test, from 0. Sizes may differ in one variant: a method may leave less room.
-    #[serde(default, skip_serializing_if = "crate::is_default")]
-    pub variant: u32,
-    /// Under which conditions it is measured.
-    #[serde(default, skip_serializing_if = "crate::is_default")]
-    pub instrument: Instrument,
 }
 
 /// All of a cell but its row: cells of one block are compared with one baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Block {
-    /// The protocol.
-    pub transport: Transport,
-    /// The kind of test.
-    pub test: TestKind,
-    /// Flows at the same time.
-    pub streams: u32,
-    /// The MTU of the wire.
-    pub mtu: Mtu,
+    /// The test of a network.
+    #[serde(flatten)]
+    pub net: NetBlock,
     /// Which of the swept values.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub variant: u32,
@@ -80,31 +83,75 @@ pub struct Block {
     pub instrument: Instrument,
 }
 
-impl Cell {
-    /// The cells that this one is compared with.
-    pub fn block(&self) -> Block {
-        let Cell { transport, streams, mtu, variant, instrument, .. } = *self;
-        Block { transport, test: self.workload.kind(), streams, mtu, variant, instrument }
+/// What the cells of a block have in common of a test of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NetBlock {
+    /// The protocol.
+    pub transport: Transport,
+    /// The kind of test.
+    pub test: TestKind,
+    /// Flows at the same time.
+    pub streams: u32,
+    /// The MTU of the wire.
+    pub mtu: Mtu,
+}
+
+impl Block {
+    /// The kind of test.
+    pub fn test(&self) -> TestKind {
+        self.net.test
     }
 
-    /// Whether its samples can be cut into slices: one flow, of a test whose ends can tell where a slice ends.
-    pub fn can_be_sliced(&self) -> bool {
-        let kind = self.workload.kind();
-        self.transport.has_slices(kind) && self.streams == 1 && self.options.can_be_sliced()
+    /// What has to be changed on the way between two blocks, and takes seconds: blocks that share it follow each other.
+    fn setting(&self) -> Mtu {
+        self.net.mtu
+    }
+}
+
+impl NetCell {
+    /// What cells of one block share of it.
+    fn block(&self) -> NetBlock {
+        let NetCell { transport, streams, mtu, workload, .. } = *self;
+        NetBlock { transport, test: workload.kind(), streams, mtu }
     }
 
-    /// Makes this a cell that tells the path's own cost.
-    pub fn hold_still(&mut self) {
-        self.instrument = Instrument::Path;
+    fn can_be_sliced(&self) -> bool {
+        self.transport.has_slices(self.workload.kind()) && self.streams == 1 && self.options.can_be_sliced()
+    }
+
+    fn hold_still(&mut self) {
         self.options.idle = Idle::Poll;
         if self.transport == Transport::Tcp {
             self.options.socket.congestion.get_or_insert(CongestionControl::CUBIC);
         }
     }
+}
+
+impl Cell {
+    /// The kind of its test.
+    pub fn kind(&self) -> TestKind {
+        self.net.workload.kind()
+    }
+
+    /// The cells that this one is compared with.
+    pub fn block(&self) -> Block {
+        Block { net: self.net.block(), variant: self.variant, instrument: self.instrument }
+    }
+
+    /// Whether its samples can be cut into slices: one flow, of a test whose ends can tell where a slice ends.
+    pub fn can_be_sliced(&self) -> bool {
+        self.net.can_be_sliced()
+    }
+
+    /// Makes this a cell that tells the path's own cost.
+    pub fn hold_still(&mut self) {
+        self.instrument = Instrument::Path;
+        self.net.hold_still();
+    }
 
     /// The test as both ends are told to run it.
     pub fn spec(&self, plan: &SamplingPlan) -> TestSpec {
-        let Cell { transport, workload, streams, options, .. } = *self;
+        let NetCell { transport, workload, streams, options, .. } = self.net;
         let duration = plan.duration_of(workload.kind());
         // How long the turns of all rows take isn't known yet.
         let slices = plan.slices.map(|slices| Sliced { passes: slices.passes, span: Span::from_millis(0) });
@@ -146,12 +193,13 @@ pub fn round_order(cells: &[Cell], baseline: Row, seed: u64, round: u32) -> Vec<
     // One step away from the seeding, whose first output differs little between rounds.
     rng.next_u64();
     let mut turns = Vec::new();
-    let mut mtus = shuffled(cells.iter().map(|cell| cell.mtu), &mut Xoshiro256PlusPlus::seed_from_u64(seed));
+    let settings = cells.iter().map(|cell| cell.block().setting());
+    let mut settings = shuffled(settings, &mut Xoshiro256PlusPlus::seed_from_u64(seed));
     if round.is_multiple_of(2) {
-        mtus.reverse();
+        settings.reverse();
     }
-    for mtu in mtus {
-        let blocks = cells.iter().map(Cell::block).filter(|block| block.mtu == mtu);
+    for setting in settings {
+        let blocks = cells.iter().map(Cell::block).filter(|block| block.setting() == setting);
         for block in shuffled(blocks, &mut rng) {
             turns.extend(block_order(cells, baseline, block, &mut rng));
         }
@@ -231,7 +279,7 @@ mod tests {
             let study = demo();
             let turns = round_order(&study.cells, study.baseline, seed, round);
             let cells = || turns.iter().map(|turn| &study.cells[turn.cell]);
-            prop_assert_eq!(stretches(cells().map(|cell| cell.mtu)), 2);
+            prop_assert_eq!(stretches(cells().map(|cell| cell.net.mtu)), 2);
             prop_assert_eq!(stretches(cells().map(Cell::block)), 8);
         }
     }
@@ -267,7 +315,7 @@ mod tests {
         assert!(rows.len() == demo().rows.len() + 1 && are_even(&rows), "{rows:?}");
         let blocks = firsts(|cell, _| cell.block());
         assert!(blocks.len() == 8 && are_even(&blocks), "{blocks:?}");
-        let mtus = firsts(|cell, _| cell.mtu);
+        let mtus = firsts(|cell, _| cell.net.mtu);
         assert!(mtus.len() == 2 && are_even(&mtus), "{mtus:?}");
     }
 
@@ -276,7 +324,7 @@ mod tests {
         fn a_round_begins_with_the_mtu_that_the_one_before_ended_with(seed: u64, round in 2u32..1000) {
             let study = demo();
             let turns = |round| round_order(&study.cells, study.baseline, seed, round);
-            let mtu = |turn: &Turn| study.cells[turn.cell].mtu;
+            let mtu = |turn: &Turn| study.cells[turn.cell].net.mtu;
             let last = turns(round - 1).last().map(mtu);
             prop_assert_eq!(turns(round).first().map(mtu), last);
         }

@@ -76,7 +76,7 @@ fn fuzz_studies() {
         let study = is_located(text, Study::parse(source(text)))?;
         survives_json(&study);
         for (cell, plan) in study.cells.iter().filter_map(|cell| Some((cell, study.plan_of(cell.instrument, false)?))) {
-            let _ = (cell.spec(&plan).check(cell.mtu), cell.block());
+            let _ = (cell.spec(&plan).check(cell.net.mtu), cell.block());
         }
         crate::cell::round_order(&study.cells, study.baseline, 1, 1);
         Some(())

@@ -162,8 +162,8 @@ pub fn against(run: &RunReadings, step: StepName, with: StepName) -> Vec<StepCom
     let of = |wanted: StepName| cells.iter().enumerate().filter(move |(_, cell)| cell.row.step() == Some(wanted));
     let compare = |(index, cell): (usize, &Cell)| {
         let (other, _) = of(with).find(|(_, other)| other.block() == cell.block())?;
-        let metric = Metric::of(cell.workload.kind());
-        let pairs = pairs(metric, cell.workload.kind(), readings(run, other, Arm::A), readings(run, index, Arm::A));
+        let metric = Metric::of(cell.kind());
+        let pairs = pairs(metric, cell.kind(), readings(run, other, Arm::A), readings(run, index, Arm::A));
         let tax = vtax_stats::PairedTax::of(&pairs, Confidence::P95).ok()?;
         Some(StepComparison { block: cell.block(), of: metric, ratio: tax.ratio, low: tax.low, high: tax.high })
     };
@@ -196,8 +196,8 @@ impl StepComparison {
 pub fn floors(run: &RunReadings) -> Vec<FloorProof> {
     let cells = run.header.study.cells.iter().enumerate();
     let floor = |(index, cell): (usize, &Cell)| {
-        let of = Metric::of(cell.workload.kind());
-        let pairs = pairs(of, cell.workload.kind(), readings(run, index, Arm::A), readings(run, index, Arm::APrime));
+        let of = Metric::of(cell.kind());
+        let pairs = pairs(of, cell.kind(), readings(run, index, Arm::A), readings(run, index, Arm::APrime));
         let tax = vtax_stats::PairedTax::of(&pairs, Confidence::P95).ok()?;
         let tests = run.header.family(cell.instrument) * run.header.looks().len();
         let smallest = tax.smallest_shown(tax.pairs, Significance::FIVE_PERCENT.shared_by(tests.max(1)));

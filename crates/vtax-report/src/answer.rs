@@ -77,9 +77,9 @@ impl<'a> Effects<'a> {
             for (block, named) in with_test.iter().zip(apart(with_test.iter().map(|block| block.title()).collect())) {
                 let effect = |record: &'a CellRecord| {
                     let tax = record.tax_of(Metric::of(test))?;
-                    Some(Effect { record, tax, test, mtu: record.cell.mtu, block: named.clone() })
+                    Some(Effect { record, tax, test, mtu: record.cell.net.mtu, block: named.clone() })
                 };
-                all.extend(block.records().filter(|record| record.cell.workload.kind() == test).filter_map(effect));
+                all.extend(block.records().filter(|record| record.cell.kind() == test).filter_map(effect));
             }
         }
         let mtus = distinct(all.iter().map(|effect| effect.mtu));
@@ -99,7 +99,7 @@ impl<'a> Effects<'a> {
 
     /// `Against native at MTU 1500, with 95 % intervals:`
     fn lead(&self, instrument: Option<&str>) -> String {
-        let several = distinct(self.document.cells.iter().map(|record| record.cell.mtu)).len() > 1;
+        let several = distinct(self.document.cells.iter().map(|record| record.cell.net.mtu)).len() > 1;
         let mtu = self.mtus.first().filter(|_| several).map_or(String::new(), |mtu| format!(" at MTU {mtu}"));
         let against = format!("against {}{mtu}, with 95 % intervals:", self.document.baseline);
         let caveat = self.document.caveat.as_ref().map(ForeignText::to_string);
@@ -293,7 +293,7 @@ fn levels(document: &ResultDocument) -> Vec<SectionPart> {
     let level = |record: &CellRecord| {
         let estimate = primary(record)?;
         let ends = estimate.low.zip(estimate.high).map(<[f64; 2]>::from);
-        let test = record.cell.workload.kind();
+        let test = record.cell.kind();
         let unit = Metric::of(test).unit(test);
         let p99 = record.summary.as_ref().and_then(SummaryRecord::times).map(|times| times.p99.value);
         let p99 = p99.map_or(String::new(), |p99| format!(", p99 {} µs", three_digits(p99)));

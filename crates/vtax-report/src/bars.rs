@@ -50,11 +50,11 @@ fn charts(document: &ResultDocument) -> Vec<Chart<'_>> {
     if compares_engines(document) {
         return Vec::new();
     }
-    let all = || document.cells.iter().filter(|record| record.cell.workload.kind().is_round_trips());
-    let key = |cell: &Cell| (cell.transport, cell.streams, cell.mtu);
+    let all = || document.cells.iter().filter(|record| record.cell.kind().is_round_trips());
+    let key = |cell: &Cell| (cell.net.transport, cell.net.streams, cell.net.mtu);
     let several = [
-        distinct(all().map(|record| record.cell.mtu)).len() > 1,
-        distinct(all().map(|record| record.cell.streams)).len() > 1,
+        distinct(all().map(|record| record.cell.net.mtu)).len() > 1,
+        distinct(all().map(|record| record.cell.net.streams)).len() > 1,
     ];
     let chart = |wanted| {
         let records = all().filter(|record| key(&record.cell) == wanted).collect();
@@ -71,7 +71,7 @@ impl Chart<'_> {
     }
 
     fn sizes(&self) -> Vec<Workload> {
-        distinct(self.records.iter().map(|record| record.cell.workload))
+        distinct(self.records.iter().map(|record| record.cell.net.workload))
     }
 
     fn pairs(&self) -> Option<u32> {
@@ -100,8 +100,8 @@ impl Chart<'_> {
         let [mtus, streams] = self.several;
         let parts = [
             Some(labels::test(&first.cell)),
-            mtus.then(|| format!("MTU {}", first.cell.mtu)),
-            (streams || first.cell.streams > 1).then(|| counted(first.cell.streams, "stream")),
+            mtus.then(|| format!("MTU {}", first.cell.net.mtu)),
+            (streams || first.cell.net.streams > 1).then(|| counted(first.cell.net.streams, "stream")),
             self.pairs().map(|pairs| format!("{pairs} pairs at the same time")),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -120,7 +120,7 @@ impl Chart<'_> {
     }
 
     fn record(&self, size: Workload, row: Row) -> Option<&CellRecord> {
-        self.records.iter().find(|record| record.cell.workload == size && record.cell.row == row).copied()
+        self.records.iter().find(|record| record.cell.net.workload == size && record.cell.row == row).copied()
     }
 
     fn line(&self, size: Workload, row: Row) -> Option<TableRow> {

@@ -31,10 +31,10 @@ pub(crate) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
     // What the instruments differ by is said in the titles of their sections, and what only one transport has is no
     // difference between cells that are compared.
     let varying = |transport, instrument| {
-        let alike = |cell: &&Cell| (cell.transport, cell.instrument) == (transport, instrument);
+        let alike = |cell: &&Cell| (cell.net.transport, cell.instrument) == (transport, instrument);
         words::varying(document.cells.iter().map(|record| &record.cell).filter(alike))
     };
-    let key = |cell: &Cell| (cell.transport, cell.streams, cell.variant, cell.instrument);
+    let key = |cell: &Cell| (cell.net.transport, cell.net.streams, cell.variant, cell.instrument);
     let by_block = grouped(document.cells.iter().map(|record| (key(&record.cell), record)));
     let block = |((transport, streams, variant, instrument), cells)| {
         let varying = varying(transport, instrument);
@@ -54,7 +54,7 @@ impl<'a> BlockCells<'a> {
         parts.extend((self.streams != 1).then(|| format!("{} streams", self.streams)));
         parts.extend(self.unusual_sizes());
         for record in &self.cells {
-            let told = words::of_keys(&record.cell.options, &self.varying);
+            let told = words::of_keys(&record.cell.net.options, &self.varying);
             parts.extend(told.into_iter().filter(|text| !parts.contains(text)).collect::<Vec<_>>());
         }
         parts.join(", ")
@@ -71,14 +71,14 @@ impl<'a> BlockCells<'a> {
     }
 
     fn is_beside(&self, other: &Cell) -> bool {
-        let same = (other.transport, other.streams, other.instrument);
+        let same = (other.net.transport, other.net.streams, other.instrument);
         same == (self.transport, self.streams, self.instrument) && other.variant != self.variant
     }
 
     /// For the same row, test and MTU.
     fn has_other_sizes(&self, other: &Cell) -> bool {
-        let own = self.cell(other.row, other.mtu, other.workload.kind());
-        own.is_some_and(|own| own.cell.workload != other.workload)
+        let own = self.cell(other.row, other.net.mtu, other.kind());
+        own.is_some_and(|own| own.cell.net.workload != other.net.workload)
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = &'a CellRecord> {
@@ -90,16 +90,16 @@ impl<'a> BlockCells<'a> {
         let sent = self.sent();
         let mut cells: Vec<&Cell> = sent.iter().map(|records| &records[0].cell).collect();
         cells.retain(|cell| self.sizes_swept || !is_usual(cell));
-        let mut all: Vec<ByteSize> = distinct(cells.iter().flat_map(|cell| sizes_of(&cell.workload)));
+        let mut all: Vec<ByteSize> = distinct(cells.iter().flat_map(|cell| sizes_of(&cell.net.workload)));
         if self.sizes_swept && cells.len() > 1 && all.len() == 1 {
             return all.pop().map(|size| format!("sizes of {size}")).into_iter().collect();
         }
-        distinct(cells.into_iter().map(|cell| sizes(&cell.workload)).filter(|text| !text.is_empty()))
+        distinct(cells.into_iter().map(|cell| sizes(&cell.net.workload)).filter(|text| !text.is_empty()))
     }
 
     /// What was sent: `messages of 1472 B at MTU 1500 (vxlan: 1422 B)`.
     pub(crate) fn sizes(&self) -> String {
-        let sent = self.sent().into_iter().map(|sent| (sizes_of_all(&sent), sent[0].cell.mtu.to_string()));
+        let sent = self.sent().into_iter().map(|sent| (sizes_of_all(&sent), sent[0].cell.net.mtu.to_string()));
         let texts = grouped(distinct(sent.filter(|(text, _)| !text.is_empty())).into_iter());
         let everywhere = self.mtus().len();
         let text = |(text, mtus): (String, Vec<String>)| match mtus.len() {
@@ -122,7 +122,7 @@ impl<'a> BlockCells<'a> {
     pub(crate) fn cell(&self, row: Row, mtu: Mtu, test: TestKind) -> Option<&'a CellRecord> {
         let wanted = |record: &&&CellRecord| {
             let cell = &record.cell;
-            (cell.row, cell.mtu, cell.workload.kind()) == (row, mtu, test)
+            (cell.row, cell.net.mtu, cell.kind()) == (row, mtu, test)
         };
         self.cells.iter().find(wanted).copied()
     }
@@ -132,12 +132,12 @@ impl<'a> BlockCells<'a> {
     }
 
     pub(crate) fn mtus(&self) -> Vec<Mtu> {
-        distinct(self.cells.iter().map(|record| record.cell.mtu))
+        distinct(self.cells.iter().map(|record| record.cell.net.mtu))
     }
 
     /// Its tests in the order of tables.
     pub(crate) fn tests(&self) -> Vec<TestKind> {
-        let has = |test: &TestKind| self.cells.iter().any(|record| record.cell.workload.kind() == *test);
+        let has = |test: &TestKind| self.cells.iter().any(|record| record.cell.kind() == *test);
         TestKind::ALL.into_iter().filter(has).collect()
     }
 
@@ -171,9 +171,11 @@ pub(crate) fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> V
 
 /// Whether the sizes are those that a study has if it names none.
 fn is_usual(cell: &Cell) -> bool {
-    match cell.workload.sizes() {
+    match cell.net.workload.sizes() {
         WorkloadSizes::Exchange { request, response } => request == ByteSize(1) && response == ByteSize(1),
-        WorkloadSizes::Messages(message) if cell.transport == Transport::Udp => message == cell.mtu.udp_payload(),
+        WorkloadSizes::Messages(message) if cell.net.transport == Transport::Udp => {
+            message == cell.net.mtu.udp_payload()
+        }
         WorkloadSizes::Messages(message) => message == ByteSize(1 << 20),
         WorkloadSizes::Nothing | WorkloadSizes::File(_) => true,
     }
@@ -181,9 +183,9 @@ fn is_usual(cell: &Cell) -> bool {
 
 /// The sizes of the first, and of those that differ from it.
 fn sizes_of_all(records: &[&CellRecord]) -> String {
-    let first = sizes(&records[0].cell.workload);
-    let others = records.iter().filter(|record| record.cell.workload != records[0].cell.workload);
-    let others: Vec<String> = others.map(|r| format!("{}: {}", r.cell.row, sizes(&r.cell.workload))).collect();
+    let first = sizes(&records[0].cell.net.workload);
+    let others = records.iter().filter(|record| record.cell.net.workload != records[0].cell.net.workload);
+    let others: Vec<String> = others.map(|r| format!("{}: {}", r.cell.row, sizes(&r.cell.net.workload))).collect();
     if others.is_empty() { first } else { format!("{first} ({})", others.join(", ")) }
 }
 

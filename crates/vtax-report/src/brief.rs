@@ -29,7 +29,7 @@ pub fn in_brief(document: &ResultDocument) -> String {
     match shown.max_by(|(_, one), (_, other)| size(one).total_cmp(&size(other))) {
         Some((record, tax)) => {
             let cell = &record.cell;
-            format!("{} {} {} {}", cell.row, brief_change(tax.ratio), cell.transport, quantity(test(record)))
+            format!("{} {} {} {}", cell.row, brief_change(tax.ratio), cell.net.transport, quantity(test(record)))
         }
         None if !taxes.is_empty() => "no difference shown".to_owned(),
         None if cells.len() <= FIGURES => {
@@ -40,7 +40,7 @@ pub fn in_brief(document: &ResultDocument) -> String {
 }
 
 fn test(record: &CellRecord) -> TestKind {
-    record.cell.workload.kind()
+    record.cell.kind()
 }
 
 /// `TCP RR 12.3 µs`

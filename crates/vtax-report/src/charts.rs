@@ -247,8 +247,8 @@ fn over_time(document: &ResultDocument) -> Option<TimeSeries> {
     };
     let with_series: Vec<&CellRecord> =
         document.cells.iter().filter(|record| !series::moments(record).is_empty()).collect();
-    let transactions = with_series.first()?.cell.workload.kind().is_transactions();
-    let alike = with_series.into_iter().filter(|record| record.cell.workload.kind().is_transactions() == transactions);
+    let transactions = with_series.first()?.cell.kind().is_transactions();
+    let alike = with_series.into_iter().filter(|record| record.cell.kind().is_transactions() == transactions);
     let (name, unit) = if transactions { ("Rate", "transactions per second") } else { ("Bandwidth", "Mb/s") };
     Some(TimeSeries {
         heading: Heading::new(
@@ -263,7 +263,7 @@ fn over_time(document: &ResultDocument) -> Option<TimeSeries> {
 
 /// None if no row has guests.
 fn host_cpu(document: &ResultDocument) -> Option<Stacked> {
-    let transactions = |record: &&CellRecord| record.cell.workload.kind().is_transactions();
+    let transactions = |record: &&CellRecord| record.cell.kind().is_transactions();
     let row = |record: &CellRecord| {
         let HostCpuSummary { guest, vhost, qemu, host_stack, .. } = record.summary.as_ref()?.host_cpu.as_ref()?;
         let values = [guest, vhost, qemu, host_stack].map(|part| part.mean).to_vec();

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use vtax_model::{
-    cell::{Block, Cell, Instrument},
+    cell::{Block, Cell, Instrument, NetBlock},
     metric::Metric,
     result::{CellRecord, ResultDocument},
     run::Difference,
@@ -125,7 +125,7 @@ fn compared(record: &CellRecord, other: &ResultDocument) -> Option<Compared> {
     let (low, high) = found.interval.unzip();
     Some(Compared {
         cell,
-        of: Metric::of(cell.workload.kind()),
+        of: Metric::of(cell.kind()),
         a: median(&a),
         b: median(&b),
         a_rounds: a.len(),
@@ -141,12 +141,12 @@ fn compared(record: &CellRecord, other: &ResultDocument) -> Option<Compared> {
 
 /// One figure a round: the baseline's two samples of a round share its luck, so they count as one.
 fn rounds(record: &CellRecord) -> Vec<f64> {
-    rounds_of(record, Metric::of(record.cell.workload.kind()))
+    rounds_of(record, Metric::of(record.cell.kind()))
 }
 
 /// The figures of a metric, likewise.
 pub(crate) fn rounds_of(record: &CellRecord, metric: Metric) -> Vec<f64> {
-    let test = record.cell.workload.kind();
+    let test = record.cell.kind();
     let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for sample in &record.samples {
         rounds.entry(sample.round).or_default().push(sample.metric(metric, test));
@@ -265,8 +265,8 @@ impl RunComparison {
     /// `bridge TCP RR at MTU 1500 +4.1 % [+3.2, +5.0]`
     fn told(&self, Compared { cell, ratio, low, high, .. }: &Compared) -> String {
         let interval = low.zip(*high).map_or(String::new(), |(low, high)| format!(" {}", brief_interval(low, high)));
-        let several = self.cells.iter().any(|other| other.cell.mtu != cell.mtu);
-        let mtu = if several { format!(" at MTU {}", cell.mtu) } else { String::new() };
+        let several = self.cells.iter().any(|other| other.cell.net.mtu != cell.net.mtu);
+        let mtu = if several { format!(" at MTU {}", cell.net.mtu) } else { String::new() };
         format!("{} {}{mtu} {}{interval}", cell.row, labels::test(cell), brief_change(*ratio))
     }
 
@@ -278,7 +278,7 @@ impl RunComparison {
     }
 
     fn section(&self, wanted: Block) -> Section {
-        let Block { transport, streams, test, instrument, .. } = wanted;
+        let Block { net: NetBlock { transport, streams, test, .. }, instrument, .. } = wanted;
         let mut cells: Vec<&Compared> = self.cells.iter().filter(|compared| block(compared) == wanted).collect();
         let rows: Vec<Row> = cells.iter().map(|compared| compared.cell.row).collect();
         let place = |row: Row| rows.iter().position(|known| *known == row);
@@ -309,15 +309,16 @@ impl RunComparison {
             return Vec::new();
         }
         let varying = words::varying(self.cells.iter().map(|compared| &compared.cell));
-        let options = words::of_keys(&compared.cell.options, &varying);
-        let sizes = Some(sizes(&compared.cell.workload)).filter(|text| !text.is_empty());
+        let options = words::of_keys(&compared.cell.net.options, &varying);
+        let sizes = Some(sizes(&compared.cell.net.workload)).filter(|text| !text.is_empty());
         sizes.into_iter().chain(options).collect()
     }
 }
 
 /// The block of a cell. A table has its block's cells of every MTU, so the MTU is the same in all.
 fn block(compared: &Compared) -> Block {
-    Block { mtu: Mtu::ETHERNET, ..compared.cell.block() }
+    let block = compared.cell.block();
+    Block { net: NetBlock { mtu: Mtu::ETHERNET, ..block.net }, ..block }
 }
 
 fn line(compared: &Compared) -> TableRow {
@@ -331,7 +332,7 @@ fn line(compared: &Compared) -> TableRow {
     let ends = compared.low.zip(compared.high).map(<[f64; 2]>::from);
     let (verdict, words) = (Some(compared.verdict), word.into());
     let finding = Value::Judged(JudgedChange { ratio: compared.ratio, ends, verdict, words });
-    let labels = vec![compared.cell.row.to_string(), compared.cell.mtu.to_string()];
+    let labels = vec![compared.cell.row.to_string(), compared.cell.net.mtu.to_string()];
     TableRow::new(labels, [figure(compared.a), figure(compared.b), finding])
 }
 

@@ -1,7 +1,7 @@
 //! What the short report leaves out: intervals, percentiles, losses, and the noise floor in full.
 
 use vtax_model::{
-    cell::{Block, Instrument},
+    cell::{Block, Instrument, NetBlock},
     metric::SampleFigure,
     result::{CellRecord, FloorRecord, ResultDocument, RttTimes, SummaryRecord},
     workload::{TestKind, Transport},
@@ -49,11 +49,11 @@ fn heads(test: TestKind, transport: Transport) -> Vec<&'static str> {
 
 fn line(record: &CellRecord) -> Option<TableRow> {
     let summary = record.summary.as_ref()?;
-    let values = match record.cell.workload.kind().is_transactions() {
-        true => round_trips(summary, record.cell.transport)?,
-        false => stream(summary, record.cell.transport)?,
+    let values = match record.cell.kind().is_transactions() {
+        true => round_trips(summary, record.cell.net.transport)?,
+        false => stream(summary, record.cell.net.transport)?,
     };
-    let labels = vec![record.cell.row.to_string(), record.cell.mtu.to_string()];
+    let labels = vec![record.cell.row.to_string(), record.cell.net.mtu.to_string()];
     Some(TableRow::new(labels, values))
 }
 
@@ -108,12 +108,12 @@ fn floor_line(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> TableRow {
     let difference = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
     let least = floor.smallest_shown.map_or("—".into(), percent);
     let texts = [difference, percent(floor.floor), least, floor.pairs.to_string()];
-    TableRow::new(vec![floor_name(blocks, floor), floor.block.mtu.to_string()], texts)
+    TableRow::new(vec![floor_name(blocks, floor), floor.block.net.mtu.to_string()], texts)
 }
 
 /// `TCP RTT, 4 streams`, with the swept value if there are several.
 pub(crate) fn floor_name(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> String {
-    let Block { transport, test, streams, variant, instrument, .. } = floor.block;
+    let Block { net: NetBlock { transport, test, streams, .. }, variant, instrument } = floor.block;
     let of_floor = |block: &&BlockCells<'_>| {
         (block.transport, block.streams, block.variant, block.instrument) == (transport, streams, variant, instrument)
     };

@@ -15,7 +15,7 @@ use super::{
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let records: Vec<&CellRecord> = document.cells.iter().filter(|record| summary(record).is_some()).collect();
     let (transactions, streams): (Vec<&CellRecord>, Vec<&CellRecord>) =
-        records.iter().copied().partition(|record| record.cell.workload.kind().is_transactions());
+        records.iter().copied().partition(|record| record.cell.kind().is_transactions());
     let tables = [table(&transactions, "µs per transaction"), table(&streams, "µs per KB")];
     let mut parts: Vec<SectionPart> = tables.into_iter().flatten().map(SectionPart::Table).collect();
     let all: Vec<&HostCpuSummary> = records.iter().filter_map(|record| summary(record)).collect();

@@ -23,12 +23,12 @@ use super::{
 /// A section for transactions, one for streams, one for files, and the engines against each other.
 pub(crate) fn sections(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
     let of = |family: TestFamily| -> Vec<&CellRecord> {
-        document.cells.iter().filter(|record| record.cell.workload.kind().family() == family).collect()
+        document.cells.iter().filter(|record| record.cell.kind().family() == family).collect()
     };
     let transactions = of(TestFamily::Transactions);
     let mut sections = Vec::new();
     if !transactions.is_empty() {
-        let only_rr = transactions.iter().all(|record| record.cell.workload.kind().is_round_trips());
+        let only_rr = transactions.iter().all(|record| record.cell.kind().is_round_trips());
         let title = if only_rr { "Round trips" } else { "Transactions" };
         sections.push(list(title, &transactions, &transaction_columns(&transactions), notes));
     }
@@ -77,7 +77,7 @@ impl<'a> Listed<'a> {
 }
 
 fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
-    let only_rr = records.iter().all(|record| record.cell.workload.kind().is_round_trips());
+    let only_rr = records.iter().all(|record| record.cell.kind().is_round_trips());
     let group = if only_rr { "round trip (µs)" } else { "time of each (µs)" };
     let of_times = |head, value: fn(&RttTimes) -> f64| {
         let value = move |l: &Line<'_>| Some(Value::figure(l.rtt()?.times.as_ref().map(value)));
@@ -102,7 +102,7 @@ fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
 fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     let mut columns =
         vec![Listed::once("", "Mb/s [95 %]", |l| l.summary.estimate(SampleFigure::Goodput).as_ref().map(Value::from))];
-    if records.iter().any(|record| record.cell.workload.kind().is_file()) {
+    if records.iter().any(|record| record.cell.kind().is_file()) {
         let time = |head, value: fn(&FileSummary) -> Estimate| {
             Listed::once("time (s)", head, move |l| {
                 l.summary.file.as_ref().map(|file| Value::Seconds(value(file).mean))
@@ -111,8 +111,8 @@ fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
         columns.extend([time("real", |f| f.real), time("user", |f| f.user), time("sys", |f| f.sys)]);
     }
     columns.extend(processor_columns(records, "CPU (µs per KB)"));
-    if records.iter().any(|record| record.cell.transport == Transport::Tcp) {
-        let is_tcp = |l: &Line<'_>| l.record.cell.transport == Transport::Tcp;
+    if records.iter().any(|record| record.cell.net.transport == Transport::Tcp) {
+        let is_tcp = |l: &Line<'_>| l.record.cell.net.transport == Transport::Tcp;
         columns.push(Listed::once("", "retransmits", move |l| is_tcp(l).then(|| Value::count(l.summary.retransmits))));
     }
     columns.extend(datagram_columns(records));
@@ -138,7 +138,7 @@ fn processor_columns<'a>(records: &[&'a CellRecord], group: &'static str) -> Vec
 }
 
 fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
-    let counts = |record: &CellRecord| record.cell.transport.is_datagram();
+    let counts = |record: &CellRecord| record.cell.net.transport.is_datagram();
     if !records.iter().any(|record| counts(record)) {
         return Vec::new();
     }
@@ -166,9 +166,9 @@ fn hot_column<'a>(records: &[&'a CellRecord]) -> Option<Listed<'a>> {
 }
 
 fn is_hot_of(hot: &Cell, cold: &Cell) -> bool {
-    let idles = |cell: &Cell| cell.options.gap.is_some_and(|gap| !gap.0.is_zero());
+    let idles = |cell: &Cell| cell.net.options.gap.is_some_and(|gap| !gap.0.is_zero());
     let mut same = *cold;
-    same.options.gap = hot.options.gap;
+    same.net.options.gap = hot.net.options.gap;
     same.variant = hot.variant;
     idles(cold) && !idles(hot) && same == *hot
 }
@@ -249,7 +249,7 @@ fn engines(document: &ResultDocument, options: &Options, notes: &mut Notes) -> O
     let labels = Labels::of_records(&all);
     let mut rows = Vec::new();
     for (index, record) in compared.iter().enumerate() {
-        let tax = costs.tax(record, Metric::of(record.cell.workload.kind()));
+        let tax = costs.tax(record, Metric::of(record.cell.kind()));
         rows.push(TableRow::new(labels.line(&record.cell), [tax]));
         let block = record.cell.block();
         if compared.get(index + 1).is_none_or(|next| next.cell.block() != block) {
@@ -264,11 +264,11 @@ fn engines(document: &ResultDocument, options: &Options, notes: &mut Notes) -> O
 }
 
 fn again(document: &ResultDocument, record: &CellRecord, labels: &Labels) -> Option<TableRow> {
-    let floor = tax::floor(document, &record.cell.block(), Metric::of(record.cell.workload.kind()))?;
+    let floor = tax::floor(document, &record.cell.block(), Metric::of(record.cell.kind()))?;
     let mut cell = record.cell;
     cell.row = document.baseline;
     if let CellRow::Engine(engine) = document.baseline {
-        cell.options.engine = engine;
+        cell.net.options.engine = engine;
     }
     let mut labels = labels.line(&cell);
     if let Some(engine) = labels.iter_mut().find(|label| **label == document.baseline.to_string()) {

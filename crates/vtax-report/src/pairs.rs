@@ -34,7 +34,7 @@ fn parallel(record: &CellRecord) -> Option<&ParallelSummary> {
 /// A line for each cell: its fastest and slowest pair, and how far apart they started.
 fn overview(records: &[&CellRecord]) -> Vec<SectionPart> {
     let (transactions, streams): (Vec<&CellRecord>, Vec<&CellRecord>) =
-        records.iter().partition(|record| record.cell.workload.kind().is_transactions());
+        records.iter().partition(|record| record.cell.kind().is_transactions());
     let tables = [(transactions, "RTT of a pair (µs)"), (streams, "Mb/s of a pair")];
     let mut parts: Vec<SectionPart> = Vec::new();
     for (records, quantity) in tables.into_iter().filter(|(records, _)| !records.is_empty()) {
@@ -92,8 +92,8 @@ pub(crate) fn extremes(parallel: &ParallelSummary) -> [Option<f64>; 2] {
 }
 
 fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSummary) -> Vec<SectionPart> {
-    let transactions = record.cell.workload.kind().is_transactions();
-    let datagrams = record.cell.transport.is_datagram();
+    let transactions = record.cell.kind().is_transactions();
+    let datagrams = record.cell.net.transport.is_datagram();
     let rate = if transactions { "rate/s [95 %]" } else { "Mb/s [95 %]" };
     let heads =
         [Some(rate), transactions.then_some("p50 (µs)"), transactions.then_some("p99"), datagrams.then_some("lost")];

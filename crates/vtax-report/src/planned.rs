@@ -101,7 +101,7 @@ impl Line {
         let cells = || turns.iter().map(|turn| &header.study.cells[turn.cell]);
         let mut lead = *cells().min_by_key(|cell| cell.row != header.study.baseline)?;
         // The title of the table says it.
-        lead.options.socket.congestion = None;
+        lead.net.options.socket.congestion = None;
         Some(Line { place, lead, rows: cells().map(|cell| cell.row).collect() })
     }
 }

@@ -82,7 +82,7 @@ fn sent(document: &ResultDocument) -> String {
 }
 
 fn of_transactions(document: &ResultDocument) -> Vec<String> {
-    let has = |is: fn(TestKind) -> bool| document.cells.iter().any(|record| is(record.cell.workload.kind()));
+    let has = |is: fn(TestKind) -> bool| document.cells.iter().any(|record| is(record.cell.kind()));
     let (rr, connections) = (has(TestKind::is_round_trips), has(TestKind::connects));
     let texts = [
         rr.then(|| format!("RTT is the mean round trip, there and back, never halved: {}.", origin(document))),
@@ -107,7 +107,7 @@ fn origin(document: &ResultDocument) -> String {
     let of_histogram = |record: &&CellRecord| times(record).is_some_and(|rtt: RttSummary| !rtt.by_rate);
     let others: Vec<&CellRecord> = document.cells.iter().filter(of_histogram).collect();
     let all = document.cells.iter().filter(|record| times(record).is_some()).count();
-    let overlap = |record: &&&CellRecord| !record.cell.options.rate_is_inverse(record.cell.workload.kind());
+    let overlap = |record: &&&CellRecord| !record.cell.net.options.rate_is_inverse(record.cell.kind());
     let names = distinct(others.iter().filter(overlap).map(|record| labels::name(document, &record.cell)));
     match (others.len(), names.len()) {
         (0, _) => "the inverse of the transaction rate".into(),
@@ -139,7 +139,7 @@ fn of_lists(document: &ResultDocument) -> Vec<String> {
             .then_some("CPU is all that the machines of the two ends worked, whatever it was spent on."),
         any(&|record| series::trace(record).is_some())
             .then_some("Over time: the rate, from zero to its highest; the median of the samples."),
-        any(&|record| record.cell.options.gap.is_some())
+        any(&|record| record.cell.net.options.gap.is_some())
             .then_some("Times no gap: the ratio of the histograms' means [95 % interval], paired round by round."),
     ];
     texts.into_iter().flatten().map(str::to_owned).collect()

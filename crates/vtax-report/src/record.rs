@@ -25,11 +25,11 @@ pub(crate) fn absence(record: Option<&CellRecord>, notes: &mut Notes) -> Value {
 
 /// The figure that a cell is judged by.
 pub(crate) fn primary(record: &CellRecord) -> Option<Estimate> {
-    estimate(record, Metric::of(record.cell.workload.kind()))
+    estimate(record, Metric::of(record.cell.kind()))
 }
 
 pub(crate) fn estimate(record: &CellRecord, of: Metric) -> Option<Estimate> {
-    record.summary.as_ref()?.estimate(of.figure(record.cell.workload.kind()))
+    record.summary.as_ref()?.estimate(of.figure(record.cell.kind()))
 }
 
 /// A value of a metric, as tables write it.

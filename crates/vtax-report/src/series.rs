@@ -59,7 +59,7 @@ fn joined(kind: TestKind, sample: &SampleReading) -> Vec<Joined> {
 
 /// Every sample's interval of one number.
 fn overlaid(record: &CellRecord) -> Vec<Vec<Joined>> {
-    let kind = record.cell.workload.kind();
+    let kind = record.cell.kind();
     let mut intervals: Vec<Vec<Joined>> = Vec::new();
     for sample in &record.samples {
         for (index, interval) in joined(kind, sample).into_iter().enumerate() {
@@ -136,8 +136,8 @@ type Text = (&'static str, fn(&[Joined]) -> String);
 /// Only those that have something to say.
 fn columns(record: &CellRecord, intervals: &[Vec<Joined>]) -> Vec<Text> {
     let has = |is: fn(&Joined) -> bool| intervals.iter().flatten().any(is);
-    let transactions = record.cell.workload.kind().is_transactions();
-    let datagrams = record.cell.transport.is_datagram();
+    let transactions = record.cell.kind().is_transactions();
+    let datagrams = record.cell.net.transport.is_datagram();
     let shown = |head: &'static str, is: bool, text: fn(&[Joined]) -> String| is.then_some((head, text));
     [
         shown(if transactions { "rate/s [lowest, highest]" } else { "Mb/s [lowest, highest]" }, true, rates),

@@ -49,7 +49,7 @@ fn table(document: &ResultDocument, block: &BlockCells<'_>) -> Option<Table> {
     let first = records.first()?;
     let title = |record: &CellRecord| match block.mtus().len() {
         1 => format!("{} (µs)", record.cell.row),
-        _ => format!("{}, MTU {} (µs)", record.cell.row, record.cell.mtu),
+        _ => format!("{}, MTU {} (µs)", record.cell.row, record.cell.net.mtu),
     };
     let taken = STAGES.iter().filter(|(.., figures)| all.iter().any(|summary| figures(summary).is_some()));
     let mut rows: Vec<TableRow> = taken.map(|stage| line(stage, &all)).collect();

@@ -160,8 +160,9 @@ fn figured(block: &BlockCells<'_>, published: bool, notes: &mut Notes) -> Vec<Ta
 /// How the figures below were measured: the two instruments answer two questions.
 pub(crate) fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String {
     let of_instrument = || document.cells.iter().filter(|record| record.cell.instrument == instrument);
-    let tcp = of_instrument().find(|record| record.cell.transport == Transport::Tcp);
-    let chosen = tcp.and_then(|record| record.cell.options.socket.congestion).map(|chosen| chosen.name().to_owned());
+    let tcp = of_instrument().find(|record| record.cell.net.transport == Transport::Tcp);
+    let chosen =
+        tcp.and_then(|record| record.cell.net.options.socket.congestion).map(|chosen| chosen.name().to_owned());
     let congestion = tcp.map(|_| chosen.unwrap_or_else(|| document.environment.congestion_control.to_string()));
     let mut how: Vec<String> = trouble::idle_words(of_instrument()).map(str::to_owned).into_iter().collect();
     how.extend(congestion.filter(|name| !name.is_empty()).map(|name| format!("TCP {name}")));
@@ -227,7 +228,7 @@ impl Figured<'_> {
 
     /// The machines of the source, if it has several.
     fn systems(&self, test: TestKind) -> Vec<ForeignText> {
-        let of_test = self.block.records().filter(|record| record.cell.workload.kind() == test);
+        let of_test = self.block.records().filter(|record| record.cell.kind() == test);
         let figures = of_test.filter(|_| self.published).flat_map(|record| &record.published_on);
         distinct(figures.filter_map(|figure| figure.system.clone()))
     }

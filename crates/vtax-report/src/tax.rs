@@ -114,7 +114,7 @@ impl<'a> Costs<'a> {
             metric,
             tax,
             cost,
-            published: published && records.iter().all(|record| metric == Metric::of(record.cell.workload.kind())),
+            published: published && records.iter().all(|record| metric == Metric::of(record.cell.kind())),
         }
     }
 
@@ -250,7 +250,7 @@ pub(crate) fn level(record: &CellRecord, of: Metric) -> Option<f64> {
 
 /// What a cell is judged by.
 pub(crate) fn level_of(record: &CellRecord) -> Option<Value> {
-    primary(record).map(|estimate| record::level(Metric::of(record.cell.workload.kind()), estimate.mean))
+    primary(record).map(|estimate| record::level(Metric::of(record.cell.kind()), estimate.mean))
 }
 
 /// A tax as a time: `+2.53 [2.41, 2.66]`.

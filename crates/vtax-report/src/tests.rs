@@ -71,7 +71,7 @@ fn with_failures() -> Run {
     for (index, cell) in cells.iter().enumerate() {
         let (rounds, error) = match cell.row.to_string().as_str() {
             "vxlan" => (vec![1, 2, 3], "the zone's link vtax-z1 was gone after 2 s: start the study again"),
-            "macvlan" if cell.workload.kind() == TestKind::Rr => (vec![5, 10], "the peer did not answer within 5 s"),
+            "macvlan" if cell.kind() == TestKind::Rr => (vec![5, 10], "the peer did not answer within 5 s"),
             _ => continue,
         };
         let failure = |round| Failure { cell: index, arm: Arm::A, round, error: error.into(), partial: None };
@@ -266,7 +266,7 @@ fn a_baseline_that_differs_from_itself_is_told_of() {
     let cells = run.header.study.cells.clone();
     let is_biased = |sample: &Sample| {
         let cell = &cells[sample.cell];
-        sample.arm == Arm::APrime && labels::test(cell) == "TCP RR" && cell.mtu.get() == 1500
+        sample.arm == Arm::APrime && labels::test(cell) == "TCP RR" && cell.net.mtu.get() == 1500
     };
     run.samples.iter_mut().filter(|sample| is_biased(sample)).for_each(|sample| take(sample, 1.1));
     let text = render(&analyse(&run), &Options { detail: true, width: 1000, ..TERMINAL });

@@ -195,21 +195,21 @@ fn cells(documents: &[ResultDocument]) -> Vec<Cell> {
 
 /// `bridge, TCP RR, MTU 1500`: what tells the cell from the others.
 fn name(cell: &Cell, all: &[Cell]) -> String {
-    let same = |other: &&Cell| (other.transport, other.workload.kind()) == (cell.transport, cell.workload.kind());
+    let same = |other: &&Cell| (other.net.transport, other.kind()) == (cell.net.transport, cell.kind());
     let alike: Vec<&Cell> = all.iter().filter(same).collect();
     let varies = |differs: fn(&Cell, &Cell) -> bool| alike.iter().any(|other| differs(other, cell));
     let varying = words::varying(alike.iter().copied());
     let parts = [
         Some(cell.row.to_string()),
         Some(labels::test(cell)),
-        varies(|one, other| one.workload != other.workload).then(|| labels::size(cell)),
-        varies(|one, other| one.streams != other.streams).then(|| format!("{} streams", cell.streams)),
-        varies(|one, other| one.mtu != other.mtu).then(|| format!("MTU {}", cell.mtu)),
+        varies(|one, other| one.net.workload != other.net.workload).then(|| labels::size(cell)),
+        varies(|one, other| one.net.streams != other.net.streams).then(|| format!("{} streams", cell.net.streams)),
+        varies(|one, other| one.net.mtu != other.net.mtu).then(|| format!("MTU {}", cell.net.mtu)),
         all.iter()
             .any(|other| other.instrument != cell.instrument)
             .then(|| words::of_instrument(cell.instrument).to_owned()),
     ];
-    words::joined(parts.into_iter().flatten().chain(words::of_keys(&cell.options, &varying)), ", ")
+    words::joined(parts.into_iter().flatten().chain(words::of_keys(&cell.net.options, &varying)), ", ")
 }
 
 /// Whether all words are in the name, whatever their case.
@@ -224,7 +224,7 @@ fn matches(name: &str, wanted: &str) -> bool {
 
 /// One figure of each result that has the cell.
 fn follow(documents: &[ResultDocument], cell: Cell, name: String, metric: TrendMetric) -> CellTrend {
-    let of = metric.of(cell.workload.kind());
+    let of = metric.of(cell.kind());
     let figure = |(result, run): (usize, &ResultDocument)| {
         let rounds = rounds_of(of_cell(run, cell)?, of);
         (!rounds.is_empty()).then(|| TrendFigure { result, value: median(&rounds) })

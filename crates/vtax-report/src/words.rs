@@ -89,7 +89,7 @@ fn listed<const N: usize>(options: [(&'static str, Option<String>); N]) -> Vec<C
 
 /// The options that differ between cells of the same test, whatever rows stand for.
 pub(crate) fn varying<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<&'static str> {
-    let all: Vec<(TestKind, Vec<Chosen>)> = cells.map(|cell| (cell.workload.kind(), of_tests(&cell.options))).collect();
+    let all: Vec<(TestKind, Vec<Chosen>)> = cells.map(|cell| (cell.kind(), of_tests(&cell.net.options))).collect();
     let differs = |(test, options): &(TestKind, Vec<Chosen>), key: &str| {
         let text = |options: &[Chosen]| options.iter().find(|(known, _)| *known == key).map(|(_, text)| text.clone());
         all.iter().any(|(other, others)| other == test && text(others) != text(options))
@@ -112,12 +112,12 @@ pub(crate) fn of_keys(options: &TestOptions, keys: &[&str]) -> Vec<String> {
 pub(crate) fn common<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Vec<String> {
     let varying = varying(cells.clone());
     let shared = |cell: &Cell| {
-        let kind = cell.workload.kind();
-        let options = of_tests(&cell.options).into_iter().filter(|(key, _)| !varying.contains(key));
+        let kind = cell.kind();
+        let options = of_tests(&cell.net.options).into_iter().filter(|(key, _)| !varying.contains(key));
         options.map(|(_, text)| (text, kind)).collect::<Vec<_>>()
     };
     let found = grouped(distinct(cells.clone().flat_map(shared)).into_iter());
-    let tests = distinct(cells.map(|cell| cell.workload.kind())).len();
+    let tests = distinct(cells.map(|cell| cell.kind())).len();
     let told = |(text, of): (String, Vec<TestKind>)| {
         let names: Vec<String> = of.iter().map(TestKind::to_string).collect();
         if of.len() == tests { text } else { format!("{text} ({})", names.join(", ")) }

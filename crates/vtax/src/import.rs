@@ -21,7 +21,7 @@ use std::{
 use jiff::Timestamp;
 use miette::Diagnostic;
 use vtax_model::{
-    cell::{Arm, Cell, Instrument},
+    cell::{Arm, Cell, Instrument, NetCell},
     foreign::ForeignText,
     guest::GuestDefaults,
     located::FileError,
@@ -250,17 +250,18 @@ fn cells(tests: &[ForeignTest], wanted: &ImportAs) -> Vec<Cell> {
             continue;
         }
         let ForeignTest { transport, workload, streams, .. } = *test;
-        let alike = |cell: &&Cell| (cell.transport, cell.workload.kind()) == (transport, workload.kind());
-        let variant = cells.iter().filter(alike).filter(|cell| cell.streams == streams).count() as u32;
+        let alike = |cell: &&Cell| (cell.net.transport, cell.kind()) == (transport, workload.kind());
+        let variant = cells.iter().filter(alike).filter(|cell| cell.net.streams == streams).count() as u32;
         let (options, instrument) = (TestOptions::default(), Instrument::System);
         let (row, mtu) = (wanted.row(), wanted.mtu.unwrap_or(Mtu::ETHERNET));
-        cells.push(Cell { row, mtu, transport, workload, streams, options, variant, instrument });
+        let net = NetCell { mtu, transport, workload, streams, options };
+        cells.push(Cell { row, net, variant, instrument });
     }
     cells
 }
 
 fn is_of(cell: &Cell, test: &ForeignTest) -> bool {
-    (cell.transport, cell.workload, cell.streams) == (test.transport, test.workload, test.streams)
+    (cell.net.transport, cell.net.workload, cell.net.streams) == (test.transport, test.workload, test.streams)
 }
 
 fn figures(cell: &Cell, ForeignTest { counts, .. }: &ForeignTest) -> Figures {
@@ -279,7 +280,7 @@ fn figures(cell: &Cell, ForeignTest { counts, .. }: &ForeignTest) -> Figures {
 
 /// The counts as those of the end that counted. Nobody says anything of the other end.
 fn joined(cell: &Cell, counted: &EndReport) -> Figures {
-    let (other, kind) = (EndReport::default(), cell.workload.kind());
+    let (other, kind) = (EndReport::default(), cell.kind());
     let (initiator, responder) = kind.counting(counted, &other);
     let figures = Figures::join(&cell.spec(&plan(1, counted.seconds)), false, initiator, responder);
     Figures { file: counted.file, ..figures }
@@ -343,8 +344,7 @@ fn of_tests<'a>(
 
 /// `TCP RR, UDP stream by netperf`
 fn title(cells: &[Cell], program: &str) -> String {
-    let mut tests: Vec<String> =
-        cells.iter().map(|cell| format!("{} {}", cell.transport, cell.workload.kind())).collect();
+    let mut tests: Vec<String> = cells.iter().map(|cell| format!("{} {}", cell.net.transport, cell.kind())).collect();
     tests.dedup();
     format!("{} by {program}", tests.join(", "))
 }

@@ -39,7 +39,7 @@ fn arm(run: &RunByCell, cell: usize, arm: Arm) -> impl Iterator<Item = &SampleRe
 }
 
 fn test(cell: &Cell) -> TestKind {
-    cell.workload.kind()
+    cell.kind()
 }
 
 fn metrics(cell: &Cell) -> impl Iterator<Item = Metric> {
@@ -59,7 +59,7 @@ fn delta(block: &Block, of: Metric, baseline: f64, [ratio, low, high]: [f64; 3])
         delta: more(ratio),
         delta_low: one.min(other),
         delta_high: one.max(other),
-        unit: of.cost_unit(block.test),
+        unit: of.cost_unit(block.test()),
     }
 }
 

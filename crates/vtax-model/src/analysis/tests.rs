@@ -67,7 +67,7 @@ fn round_of(header: &RunHeader, round: u32) -> Vec<Sample> {
 
 /// One second in which each transaction took 50 µs, or each 1,000 bytes 1 µs, times `slower`.
 fn figures(cell: &Cell, slower: f64) -> Figures {
-    let kind = cell.workload.kind();
+    let kind = cell.kind();
     let mut rtt = Histogram::new();
     (0..100).for_each(|_| rtt.record((50_000.0 * slower) as u64));
     let end = EndReport {
@@ -88,7 +88,7 @@ fn figures(cell: &Cell, slower: f64) -> Figures {
 }
 
 fn record<'a>(document: &'a ResultDocument, row: &str, kind: TestKind) -> &'a CellRecord {
-    let wanted = |record: &&CellRecord| record.cell.row.to_string() == row && record.cell.workload.kind() == kind;
+    let wanted = |record: &&CellRecord| record.cell.row.to_string() == row && record.cell.kind() == kind;
     document.cells.iter().find(wanted).expect("a cell of the demo")
 }
 
@@ -188,9 +188,9 @@ fn a_stopped_run_counts_the_rounds_before_its_last() {
 fn the_share_of_lost_datagrams_is_of_those_sent() {
     let mut run = demo_run();
     let cells = run.header.study.cells.clone();
-    let udp_stream = |cell: &Cell| cell.transport == Transport::Udp && cell.workload.kind() == TestKind::Stream;
+    let udp_stream = |cell: &Cell| cell.net.transport == Transport::Udp && cell.kind() == TestKind::Stream;
     for sample in run.samples.iter_mut().filter(|sample| udp_stream(&cells[sample.cell])) {
-        let Workload::Stream { message, .. } = cells[sample.cell].workload else { continue };
+        let Workload::Stream { message, .. } = cells[sample.cell].net.workload else { continue };
         sample.figures.bytes = 75 * message.0;
         sample.figures.lost = 25;
     }
@@ -319,7 +319,7 @@ fn the_backend_is_the_row_s_or_else_what_was_found() {
         cell.row = new.map_or(cell.row, |(_, row)| *row);
     }
     let vhost = Flavour::Backend(Backend::Vhost);
-    let mtu = run.header.study.cells[0].mtu;
+    let mtu = run.header.study.cells[0].net.mtu;
     let path = |method| PathRecord { method, mtu, backend: Some(vhost), hops: Vec::new() };
     run.header.paths = renamed.map(|(_, row)| path(row)).into();
     let document = analyse(&run);
@@ -439,7 +439,7 @@ fn counts_that_overflow_are_analysed() {
         sample.figures.transactions = u64::MAX;
     });
     for cell in &mut run.header.study.cells {
-        if let Workload::Stream { message, .. } = &mut cell.workload {
+        if let Workload::Stream { message, .. } = &mut cell.net.workload {
             *message = crate::units::ByteSize(0);
         }
     }

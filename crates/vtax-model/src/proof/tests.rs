@@ -34,7 +34,7 @@ fn header(steps: &[&str], rounds: u32) -> RunHeader {
     let mut header = demo_run().header;
     header.unavailable.clear();
     let cell = { header.study.cells.iter() }
-        .find(|cell| cell.transport == Transport::Tcp && cell.workload.kind() == TestKind::Rr)
+        .find(|cell| cell.net.transport == Transport::Tcp && cell.kind() == TestKind::Rr)
         .copied()
         .expect("the demo has it");
     let tuned = steps.iter().map(|name| Row::Tuned { path: None, step: step(name) });

@@ -261,7 +261,7 @@ impl Experience {
         let mut worst: BTreeMap<(Transport, TestKind), f64> = BTreeMap::new();
         for (block, noise) in self.noises_of(header) {
             let smallest = smallest_shown(rounds, noise, comparisons).unwrap_or(f64::INFINITY);
-            let known = worst.entry((block.transport, block.test)).or_insert(0.0);
+            let known = worst.entry((block.net.transport, block.test())).or_insert(0.0);
             *known = known.max(smallest);
         }
         let shown = |((transport, test), log): ((Transport, TestKind), f64)| Resolution {
@@ -280,7 +280,7 @@ fn noises(run: &RunReadings) -> BTreeMap<Block, f64> {
     let compared = run.header.comparisons().into_iter().map(|(cell, baseline)| (baseline, (cell, Arm::A)));
     let baselines = cells.iter().enumerate().filter(|(_, cell)| cell.row == run.header.study.baseline);
     for (baseline, cell) in compared.chain(baselines.map(|(index, _)| (index, (index, Arm::APrime)))) {
-        let test = cells[baseline].workload.kind();
+        let test = cells[baseline].kind();
         let noise = noise(&pairs(Metric::of(test), test, run.arm(baseline, Arm::A), run.arm(cell.0, cell.1)));
         squares.entry(cells[baseline].block()).or_default().extend(noise.map(|noise| noise * noise));
     }

@@ -28,7 +28,7 @@ pub fn primary_figures(run: &RunReadings) -> BTreeMap<usize, Vec<f64>> {
     let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     let first_arm = |sample: &&SampleReading| sample.arm == Arm::A;
     for sample in run.samples.iter().filter(first_arm) {
-        let kind = run.header.study.cells[sample.cell].workload.kind();
+        let kind = run.header.study.cells[sample.cell].kind();
         figures.entry(sample.cell).or_default().push(sample.metric(Metric::of(kind), kind));
     }
     figures

@@ -108,7 +108,7 @@ fn reports_whose_figures_overflow_are_joined_to_what_can_be_read() {
         ..EndReport::default()
     };
     for kind in [TestKind::Rr, TestKind::Bidirectional] {
-        let cell = study.cells.iter().find(|cell| cell.workload.kind() == TestKind::Rr).expect("a cell");
+        let cell = study.cells.iter().find(|cell| cell.kind() == TestKind::Rr).expect("a cell");
         let mut spec = cell.spec(&study.plan);
         if kind == TestKind::Bidirectional {
             spec.workload = Workload::Stream { message: ByteSize(1), direction: Direction::Both };

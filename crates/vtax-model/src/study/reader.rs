@@ -14,7 +14,7 @@ use steps::StepTable;
 
 use super::{Row, Study, UnknownRow, sweep::SweepPoint};
 use crate::{
-    cell::{Cell, Instrument},
+    cell::{Cell, Instrument, NetCell},
     endpoint::{self, Endpoint},
     guest::{GuestDefaults, GuestOptions, span, value},
     located::{FileError, Source},
@@ -227,8 +227,8 @@ impl Reader<'_> {
         let mtus = mtu.as_ref().map(|mtus| self.distinct("mtu", mtus)).transpose()?;
         let mut cells = self.matrix(rows)?;
         cells.retain(|cell| {
-            tests.as_ref().is_none_or(|tests| tests.contains(&cell.workload.kind()))
-                && mtus.as_ref().is_none_or(|mtus| mtus.contains(&cell.mtu))
+            tests.as_ref().is_none_or(|tests| tests.contains(&cell.kind()))
+                && mtus.as_ref().is_none_or(|mtus| mtus.contains(&cell.net.mtu))
         });
         match cells.is_empty() {
             true => {
@@ -265,11 +265,7 @@ impl Reader<'_> {
             if swept.concerns(kind) {
                 cells.push(Cell {
                     row,
-                    mtu,
-                    transport,
-                    workload,
-                    streams,
-                    options,
+                    net: NetCell { mtu, transport, workload, streams, options },
                     variant,
                     instrument: Instrument::System,
                 });
@@ -295,14 +291,14 @@ impl Reader<'_> {
     fn plant(&self, cells: &mut [Cell]) -> Result<(), FileError> {
         for (name, delay) in &self.file.planted {
             let row: Row = name.parse().map_err(|error: UnknownRow| self.source.refuse(&delay.span(), error))?;
-            let is_asked = |cell: &&mut Cell| cell.row == row && cell.workload.kind().is_paced();
+            let is_asked = |cell: &&mut Cell| cell.row == row && cell.kind().is_paced();
             let mut asked = cells.iter_mut().filter(is_asked).peekable();
             if asked.peek().is_none() {
                 let why = "only the rr test of one of the methods can have a known cost";
                 let message = format!("nothing can be planted in `{name}`: {why}; add both, or remove this");
                 return Err(self.source.coded("nothing-planted", &delay.span(), message));
             }
-            asked.for_each(|cell| cell.options.responder.delay = Some(*delay.get_ref()));
+            asked.for_each(|cell| cell.net.options.responder.delay = Some(*delay.get_ref()));
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ fn both() -> Run {
     let mut study = study("demo");
     let mut of_path: Vec<Cell> = study.cells.clone();
     of_path.iter_mut().for_each(Cell::hold_still);
-    study.cells.retain(|cell| cell.workload.kind() == TestKind::Rr);
+    study.cells.retain(|cell| cell.kind() == TestKind::Rr);
     study.cells.extend(of_path);
     let slices = Some(Slices { passes: 4, stream: Span::from_millis(10) });
     let warmup = Warmup::For(Span::from_millis(10));
@@ -31,7 +31,7 @@ fn noisy() -> Run {
     for (index, sample) in run.samples.iter_mut().enumerate() {
         let cell = &cells[sample.cell];
         sample.figures.cpu.initiator.machine.user += 0.1;
-        if cell.transport == Transport::Tcp && cell.workload.kind() == TestKind::Stream {
+        if cell.net.transport == Transport::Tcp && cell.kind() == TestKind::Stream {
             take(sample, [0.3, 1.0, 3.1, 0.5, 2.2, 0.9][index * index % 6]);
             sample.figures.retransmits += 700;
         }
@@ -185,8 +185,8 @@ fn an_mtu_that_says_the_same_is_left_to_detail() {
     let mut apart = built_in("demo");
     for sample in &mut apart.samples {
         let cell = &apart.header.study.cells[sample.cell];
-        let kind = cell.workload.kind();
-        if cell.row == row("veth") && cell.mtu.get() == 9000 && kind == TestKind::Stream {
+        let kind = cell.kind();
+        if cell.row == row("veth") && cell.net.mtu.get() == 9000 && kind == TestKind::Stream {
             sample.figures.bytes /= 2;
         }
     }
@@ -194,7 +194,7 @@ fn an_mtu_that_says_the_same_is_left_to_detail() {
     assert!(short.contains("(--detail), but for veth TCP bandwidth -5"), "{short}");
     for sample in &mut apart.samples {
         let cell = &apart.header.study.cells[sample.cell];
-        if cell.row != row("native") && cell.mtu.get() == 9000 {
+        if cell.row != row("native") && cell.net.mtu.get() == 9000 {
             sample.figures.bytes /= 2;
         }
     }

@@ -28,8 +28,8 @@ impl RunTrend {
 
     fn chart(&self, cells: &[&CellTrend]) -> Trend {
         let (cell, of) = (&cells[0].cell, cells[0].of);
-        let test = cell.workload.kind();
-        let title = format!("{}, MTU {} ({})", labels::test(cell), cell.mtu, words::of_instrument(cell.instrument));
+        let test = cell.kind();
+        let title = format!("{}, MTU {} ({})", labels::test(cell), cell.net.mtu, words::of_instrument(cell.instrument));
         let summary = format!("{} results of each row, the oldest first.", self.results.len());
         Trend {
             heading: Heading::new(title, summary),

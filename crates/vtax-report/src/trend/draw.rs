@@ -132,7 +132,7 @@ impl RunTrend {
 
     /// A table for each test, since tests have different units.
     fn tables(&self) -> Vec<Section> {
-        let key = |cell: &CellTrend| (cell.cell.instrument, cell.cell.transport, cell.cell.workload.kind());
+        let key = |cell: &CellTrend| (cell.cell.instrument, cell.cell.net.transport, cell.cell.kind());
         let several = self.cells.iter().any(|cell| cell.cell.instrument != self.cells[0].cell.instrument);
         let section = |((instrument, transport, test), cells): ((_, _, _), Vec<&CellTrend>)| {
             let by =
@@ -201,7 +201,7 @@ fn transport_and_test(cell: &Cell) -> String {
 
 /// `RTT (µs)`
 fn quantity(cell: &CellTrend) -> String {
-    cell.of.quantity(cell.cell.workload.kind())
+    cell.of.quantity(cell.cell.kind())
 }
 
 /// `bridge TCP RR takes 12 % longer [+9, +15]`

@@ -88,7 +88,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn new(study: &Study, name: Name) -> Builder<'_> {
-        let mtu = study.cells.iter().map(|cell| cell.mtu).min().unwrap_or(Mtu::ETHERNET);
+        let mtu = study.cells.iter().map(|cell| cell.net.mtu).min().unwrap_or(Mtu::ETHERNET);
         let (hosts, wires, zones, guests) = Default::default();
         let topology = Topology { name, addresses: study.addresses, mtu, hosts, wires, zones, guests };
         let arrangement = Arrangement { topology, ends: BTreeMap::new() };

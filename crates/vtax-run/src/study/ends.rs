@@ -196,7 +196,7 @@ impl ConnectedEnds {
             return Ok(());
         }
         self.note_dead_links();
-        let goal = goal_of(study.cells.iter().map(|cell| cell.workload.kind()));
+        let goal = goal_of(study.cells.iter().map(|cell| cell.kind()));
         let PlannedSteps { switch, without } = StepSwitch::plan(&study.steps, goal, self.tuned_places(tuner)?, events)?;
         header.steps = switch.records();
         if header.steps.is_empty() && study.baseline == Row::AsIs {

@@ -8,7 +8,7 @@ use miette::bail;
 use serde::{Deserialize, Serialize};
 use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
-    cell::{Cell, Instrument},
+    cell::{Cell, Instrument, NetCell},
     endpoint::{Control, End, Endpoint, Ends, OtherPath},
     foreign::ForeignText,
     guest::GuestDefaults,
@@ -151,7 +151,7 @@ impl MeasureRequest {
         let instrument = study.answering();
         let mut tests: Vec<Test> = Vec::new();
         for cell in &study.cells {
-            let test = Test { transport: cell.transport, kind: cell.workload.kind() };
+            let test = Test { transport: cell.net.transport, kind: cell.kind() };
             if !tests.contains(&test) {
                 tests.push(test);
             }
@@ -325,16 +325,8 @@ impl MeasureRequest {
         let gap = point.gap_of(test.kind);
         let options = TestOptions { engine, gap, ..self.options };
         let workload = self.workload(way, test, point.size);
-        let mut cell = Cell {
-            row,
-            mtu: way.mtu,
-            transport: test.transport,
-            workload,
-            streams,
-            options,
-            instrument: Instrument::default(),
-            variant,
-        };
+        let net = NetCell { mtu: way.mtu, transport: test.transport, workload, streams, options };
+        let mut cell = Cell { row, net, variant, instrument: Instrument::default() };
         if self.instrument == Instrument::Path {
             cell.hold_still();
         }

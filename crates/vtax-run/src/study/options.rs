@@ -221,12 +221,12 @@ impl Changes {
     }
 
     fn keep_mtus(&self, study: &mut Study) -> miette::Result<()> {
-        let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.mtu == *mtu);
+        let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.net.mtu == *mtu);
         if let Some(missing) = self.mtu.iter().find(|mtu| !has(mtu)) {
             let (id, mtus) = (&study.id, listed(&mtus_of(&study.cells)));
             bail!(code = "not-in-study", "--mtu: `{id}` has nothing at {missing}; it has {mtus}");
         }
-        study.cells.retain(|cell| self.mtu.is_empty() || self.mtu.contains(&cell.mtu));
+        study.cells.retain(|cell| self.mtu.is_empty() || self.mtu.contains(&cell.net.mtu));
         Ok(())
     }
 
@@ -251,9 +251,9 @@ impl Changes {
 
     fn hold(&self, study: &mut Study) {
         for cell in &mut study.cells {
-            cell.options.idle = self.idle.unwrap_or(cell.options.idle);
-            if let (Transport::Tcp, Some(Congestion(chosen))) = (cell.transport, self.congestion) {
-                cell.options.socket.congestion = chosen;
+            cell.net.options.idle = self.idle.unwrap_or(cell.net.options.idle);
+            if let (Transport::Tcp, Some(Congestion(chosen))) = (cell.net.transport, self.congestion) {
+                cell.net.options.socket.congestion = chosen;
             }
         }
     }
@@ -338,10 +338,10 @@ fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
 fn resize_files(study: &mut Study, size: ByteSize) -> miette::Result<()> {
     let mut files = 0;
     for cell in &mut study.cells {
-        if let Some(resized) = cell.workload.with_file(size) {
-            cell.workload = resized;
+        if let Some(resized) = cell.net.workload.with_file(size) {
+            cell.net.workload = resized;
             files += 1;
-            cell.workload.check(cell.transport, cell.mtu).context("--size")?;
+            cell.net.workload.check(cell.net.transport, cell.net.mtu).context("--size")?;
         }
     }
     if files == 0 {

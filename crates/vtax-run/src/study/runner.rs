@@ -231,7 +231,7 @@ impl Rounds<'_, '_> {
     fn measure_turns(&mut self, round: u32, group: &[Turn], passes: u32) -> Result<Vec<Figures>, BrokenTurns> {
         let header = &self.run.header;
         let cells: Vec<Cell> = group.iter().map(|turn| header.study.cells[turn.cell]).collect();
-        let (block, mtu) = (cells[0].block(), cells[0].mtu);
+        let (block, mtu) = (cells[0].block(), cells[0].net.mtu);
         let orders = pass_orders(group.len(), passes, header.seed, round, block);
         let plan = header.plan_of(block.instrument);
         let rows: Vec<(Row, TestSpec)> = cells.iter().map(|cell| (cell.row, cell.spec(plan))).collect();
@@ -287,7 +287,7 @@ impl Rounds<'_, '_> {
         let cell = header.study.cells[turn.cell];
         let spec = cell.spec(header.plan_of(cell.instrument));
         self.use_settings(&turn)?;
-        self.set_mtu(cell.mtu)?;
+        self.set_mtu(cell.net.mtu)?;
         self.sampler.sample(cell.row, &spec)
     }
 
@@ -331,21 +331,21 @@ impl Rounds<'_, '_> {
 }
 
 pub(super) fn label(cell: &Cell) -> String {
-    let size = match cell.workload.sizes() {
+    let size = match cell.net.workload.sizes() {
         WorkloadSizes::Exchange { request, response } if request != response => format!(" {request}/{response}"),
         WorkloadSizes::Exchange { request: size, .. } | WorkloadSizes::Messages(size) => format!(" {size}"),
         WorkloadSizes::File(_) | WorkloadSizes::Nothing => String::new(),
     };
-    let gap = cell.options.gap.map(|gap| format!(" gap {gap}")).unwrap_or_default();
-    format!("{} {}{size}{gap} MTU {}", cell.row, test_label(cell), cell.mtu)
+    let gap = cell.net.options.gap.map(|gap| format!(" gap {gap}")).unwrap_or_default();
+    format!("{} {}{size}{gap} MTU {}", cell.row, test_label(cell), cell.net.mtu)
 }
 
 fn block_label(cell: &Cell) -> String {
-    format!("{} MTU {}", test_label(cell), cell.mtu)
+    format!("{} MTU {}", test_label(cell), cell.net.mtu)
 }
 
 fn test_label(cell: &Cell) -> String {
-    format!("{} {}", cell.transport, cell.workload.kind())
+    format!("{} {}", cell.net.transport, cell.kind())
 }
 
 #[cfg(test)]

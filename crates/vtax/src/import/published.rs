@@ -111,16 +111,16 @@ fn report(cell: &Cell, figure: &PublishedFigure) -> Result<EndReport, String> {
     const ROUND_TRIPS: u64 = 1_000_000;
     let value = figure.value;
     if !POSSIBLE.contains(&value) {
-        return Err(format!("{value} can't be a figure of {} {}", cell.row, cell.workload.kind()));
+        return Err(format!("{value} can't be a figure of {} {}", cell.row, cell.kind()));
     }
-    Ok(match cell.workload.file() {
+    Ok(match cell.net.workload.file() {
         Some(size) => {
             let times = figure.user.zip(figure.sys).filter(|(user, sys)| *user >= 0.0 && *sys >= 0.0);
             let (user, sys) = times.ok_or_else(|| format!("the file of {} has no times `user` and `sys`", cell.row))?;
             let file = Some(FileReport { real: value, user, sys, ..FileReport::default() });
             EndReport { seconds: value, bytes: size.0, file, ..EndReport::default() }
         }
-        None if cell.workload.kind().is_transactions() => {
+        None if cell.kind().is_transactions() => {
             EndReport { seconds: value, transactions: ROUND_TRIPS, ..EndReport::default() }
         }
         None => EndReport { seconds: 1.0, bytes: (value * 1e6 / 8.0).round() as u64, ..EndReport::default() },

@@ -65,7 +65,7 @@ fn figure(name: &str) -> (TestKind, f64, u64) {
     let wanted = ImportAs { size: Some(ByteSize(64)), ..wanted() };
     let cell = cells(std::slice::from_ref(&test), &wanted)[0];
     let figures = figures(&cell, &test);
-    let kind = cell.workload.kind();
+    let kind = cell.kind();
     (kind, Metric::of(kind).value(kind, &figures), figures.lost)
 }
 
@@ -194,8 +194,8 @@ fn published_figures_are_results_of_one_value_each() {
     let document = document(&runs[0]);
     assert_eq!(document.cells.len(), 32);
     let cell = |row: &str, mtu: u32, kind: TestKind| {
-        let is = |cell: &Cell| cell.row.to_string() == row && cell.mtu.get() == mtu && cell.workload.kind() == kind;
-        let tcp = document.cells.iter().filter(|record| record.cell.transport == Transport::Tcp);
+        let is = |cell: &Cell| cell.row.to_string() == row && cell.net.mtu.get() == mtu && cell.kind() == kind;
+        let tcp = document.cells.iter().filter(|record| record.cell.net.transport == Transport::Tcp);
         { tcp }.find(|record| is(&record.cell)).and_then(|record| record.summary.as_ref()).expect("a figure")
     };
     let rtt = cell("paravirtual", 1500, TestKind::Rr).rtt_us.as_ref().expect("a round trip");
@@ -262,7 +262,7 @@ fn fuzz_imports() {
         let cell = cells(std::slice::from_ref(&test), &wanted())[0];
         let figures = figures(&cell, &test);
         assert!(figures.seconds > 0.0 && figures.seconds.is_finite());
-        let kind = cell.workload.kind();
+        let kind = cell.kind();
         assert!(!Metric::of(kind).value(kind, &figures).is_sign_negative());
         Some(())
     });

@@ -108,7 +108,7 @@ impl Reader<'_> {
     pub(super) fn quick_file(&self, cells: &[Cell]) -> Result<Option<ByteSize>, FileError> {
         let Some(file) = self.file.quick.as_ref().and_then(|quick| quick.file.as_ref()) else { return Ok(None) };
         let size = *file.get_ref();
-        let sent = |cell: &Cell| Some((cell.workload.with_file(size)?, cell.transport, cell.mtu));
+        let sent = |cell: &Cell| Some((cell.net.workload.with_file(size)?, cell.net.transport, cell.net.mtu));
         let Some((workload, transport, mtu)) = cells.iter().find_map(sent) else {
             let message = "`file` is the size of files, and no test of the study sends one";
             return Err(self.source.coded("option-not-for-this", &file.span(), message));

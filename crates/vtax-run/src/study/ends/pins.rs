@@ -192,8 +192,8 @@ impl Pinner<'_> {
 
 /// The threads of an end. An engine that shares flows out has one for each CPU, in half of the CPUs.
 fn threads(cell: &Cell, cpus: usize) -> usize {
-    let flows = cell.workload.flows(cell.streams) as usize;
-    match (cell.options.threads, cell.options.engine) {
+    let flows = cell.net.workload.flows(cell.net.streams) as usize;
+    match (cell.net.options.threads, cell.net.options.engine) {
         (Some(threads), _) => threads as usize,
         (None, Engine::Blocking) => flows,
         (None, _) => flows.min(cpus / 2).max(1),
@@ -261,11 +261,13 @@ mod tests {
     fn threads_are_counted_as_the_engine_has_them() {
         let cell = |engine, direction| Cell {
             row: "native".parse().expect("a row"),
-            mtu: Mtu::ETHERNET,
-            transport: Transport::Tcp,
-            workload: Workload::Stream { message: ByteSize(1), direction },
-            streams: 64,
-            options: TestOptions { engine, ..TestOptions::default() },
+            net: vtax_model::cell::NetCell {
+                mtu: Mtu::ETHERNET,
+                transport: Transport::Tcp,
+                workload: Workload::Stream { message: ByteSize(1), direction },
+                streams: 64,
+                options: TestOptions { engine, ..TestOptions::default() },
+            },
             variant: 0,
             instrument: vtax_model::cell::Instrument::default(),
         };

@@ -261,7 +261,7 @@ fn cells_are_compared_by_what_their_test_is_for() {
     go(&mut run, &mut Machine::new(|_, _| Ok(2.0)));
     let cells = &run.header.study.cells;
     for (index, values) in primary_figures(&run) {
-        let expected = match cells[index].workload.kind() {
+        let expected = match cells[index].kind() {
             TestKind::Rr => 2000.0,
             _ => 0.004,
         };

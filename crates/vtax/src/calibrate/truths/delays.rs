@@ -1,7 +1,7 @@
 //! Responders that wait for a known time.
 
 use vtax_model::{
-    cell::{Block, Instrument, pass_orders},
+    cell::{Block, Instrument, NetBlock, pass_orders},
     options::{Engine, Idle, Manners, TestOptions},
     run::Figures,
     units::{Mtu, Span},
@@ -50,7 +50,11 @@ pub(super) fn in_turns(rig: &Rig, delay: Span) -> miette::Result<Found> {
     };
     let specs = [spec(Manners::default()), spec(waits(delay))];
     let (transport, test) = (specs[0].transport, specs[0].workload.kind());
-    let block = Block { transport, test, streams: 1, mtu: Mtu::ETHERNET, variant: 0, instrument: Instrument::Path };
+    let block = Block {
+        net: NetBlock { transport, test, streams: 1, mtu: Mtu::ETHERNET },
+        variant: 0,
+        instrument: Instrument::Path,
+    };
     let (seed, mut gaps) = (vtax_sys::clock::now_ns(), Gaps::default());
     let mut rounds = Vec::new();
     for round in 1..=ROUNDS {

@@ -115,7 +115,7 @@ fn steps(proof: &Proof) -> Table {
 }
 
 fn test(block: &Block) -> String {
-    format!("{} {}", block.transport, block.test)
+    format!("{} {}", block.net.transport, block.test())
 }
 
 fn change(effect: &StepEffect) -> Value {
