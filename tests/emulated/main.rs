@@ -50,7 +50,7 @@ const NEAR_NAME: &str = "pci_0/slot1/PF0";
 type Test = fn(&Server);
 
 /// The longest come first, so that both servers are done at about the same time.
-const TESTS: [(&str, &str, Test); 20] = [
+const TESTS: [(&str, &str, Test); 21] = [
     ("tuning::bad_placement_and_bad_settings_of_a_nic_are_found_changed_and_brought_back", tuning::SPEC, tuning::tuned),
     ("transcripts::the_articles_on_physical_io_replay_with_their_reboots", SPEC, transcripts::physical_io),
     ("guests::a_study_comes_home", SPEC, guests::study),
