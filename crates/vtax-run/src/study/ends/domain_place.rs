@@ -4,10 +4,10 @@ use std::{path::PathBuf, sync::Arc};
 
 use ipnet::IpNet;
 use miette::miette;
-use vtax_domain::{BindError, BoundDomain, DomainHost, Domains, LentNet, SwitchPort};
+use vtax_domain::{BoundDomain, DomainHost, Domains, LentNet, SwitchPort};
 use vtax_lab::World;
 use vtax_model::{
-    domain::{Configuration, DomainState},
+    domain::Configuration,
     endpoint::{DomainEnd, LabHost},
 };
 use vtax_sys::{netns::NetNs, userns};
@@ -60,18 +60,7 @@ impl DomainPlace {
     /// The domain, which must run.
     pub(super) fn active(&self, end: &DomainEnd) -> Result<BoundDomain, Stop> {
         self.configuration.domain(&end.domain).or_input()?;
-        let bound = self.domains.find(&end.domain).map_err(Stop::from)?;
-        let state = bound.as_ref().map_or(DomainState::Inactive, BoundDomain::state);
-        match bound.filter(|_| state == DomainState::Active) {
-            Some(bound) => Ok(bound),
-            None => {
-                let remedy = match state {
-                    DomainState::Inactive => "bind and start it first (vtax ldm bind, vtax ldm start)",
-                    _ => "start it first (vtax ldm start)",
-                };
-                Err(Stop::input(BindError::State { domain: end.domain.clone(), state, remedy }))
-            }
-        }
+        Ok(self.domains.active(&end.domain)?.0)
     }
 
     /// Whether the domain is still there.
