@@ -43,10 +43,12 @@ impl Domains {
     pub(crate) fn is_free(&self, port: u16) -> bool {
         let until = Instant::now() + RELEASED;
         loop {
+            // Asked before: the service may let go at any moment.
+            let is_ours = self.service().is_some_and(|service| listens(service.pid, port));
             if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
                 return true;
             }
-            if Instant::now() > until || !self.service().is_some_and(|service| listens(service.pid, port)) {
+            if !is_ours || Instant::now() > until {
                 return false;
             }
             thread::sleep(PAUSE);
