@@ -1,7 +1,7 @@
 //! What tests are compared by: a table with one entry for each metric, which analysis, stopping rules, tables, CSV,
 //! pages and Markdown ask.
 //!
-//! A new metric is a variant of [`Metric`] with an entry in the table `METRICS`, and of [`SampleFigure`] with an entry in its
+//! A new metric is a variant of [`Metric`] with an entry in `METRICS`, and of [`SampleFigure`] with an entry in its
 //! table if no sample has the figure yet.
 
 mod figure;

@@ -2,6 +2,7 @@
 //!
 //! A study is a TOML file; the classic ones are built in, in the same form (`data/studies/`).
 
+mod matrix;
 mod nic_label;
 mod reader;
 mod row;
@@ -15,6 +16,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+pub use matrix::{MatrixPoint, NetMatrix};
 pub use nic_label::{BadNicLabel, NicLabel};
 pub use row::{GuestPath, IpType, Queueing, Row, UnknownRow};
 pub use sampling_plan::{SamplingPlan, SamplingPlanError, Slices};

@@ -12,7 +12,11 @@ use toml::Spanned;
 use sampling::{PathTable, PlanTable, Plans, QuickTable};
 use steps::StepTable;
 
-use super::{Row, Study, UnknownRow, sweep::SweepPoint};
+use super::{
+    Row, Study, UnknownRow,
+    matrix::{MatrixPoint, NetMatrix},
+    sweep::SweepPoint,
+};
 use crate::{
     cell::{Cell, Instrument, NetCell},
     endpoint::{self, Endpoint},
@@ -248,30 +252,27 @@ impl Reader<'_> {
         let streams = matrix.streams.as_ref().map_or(Ok(vec![1]), |streams| self.distinct("streams", streams))?;
         self.check_size([mtus.len(), transports.len(), tests.len(), streams.len(), rows.len()])?;
         let sweep = self.sweep()?;
-        let mut cells = Vec::new();
-        for (&transport, &kind, &streams, (variant, swept), &mtu, &row) in
-            product(&transports, &tests, &streams, &sweep, &mtus, rows)
-        {
-            let inner = mtu.less(row.overhead()).map_err(|error| {
-                let message = format!("`{row}` takes {} bytes of each packet: {error}", row.overhead());
-                self.source.coded("mtu-too-small", &matrix.mtu.span(), message)
-            })?;
-            let workload = self.workload(transport, kind, swept.size, inner)?;
-            let options = self.options(row, swept.gap_of(kind));
-            options.check(transport, &workload, streams).map_err(|error| {
-                let span = span(&self.file.options).or(span(&matrix.streams)).unwrap_or(0..0);
-                self.source.refuse(&span, error)
-            })?;
-            if swept.concerns(kind) {
-                cells.push(Cell {
-                    row,
-                    net: NetCell { mtu, transport, workload, streams, options },
-                    variant,
-                    instrument: Instrument::System,
-                });
-            }
-        }
-        Ok(cells)
+        let tests: Vec<_> =
+            transports.iter().flat_map(|transport| tests.iter().map(|test| (*transport, *test))).collect();
+        let points = NetMatrix { tests: &tests, streams: &streams, sweep: &sweep, mtus: &mtus, rows }.points();
+        points.map(|point| self.cell(point)).collect()
+    }
+
+    fn cell(&self, point: MatrixPoint) -> Result<Cell, FileError> {
+        let MatrixPoint { transport, kind, streams, variant, swept, mtu, row } = point;
+        let matrix = &self.file.matrix;
+        let inner = mtu.less(row.overhead()).map_err(|error| {
+            let message = format!("`{row}` takes {} bytes of each packet: {error}", row.overhead());
+            self.source.coded("mtu-too-small", &matrix.mtu.span(), message)
+        })?;
+        let workload = self.workload(transport, kind, swept.size, inner)?;
+        let options = self.options(row, swept.gap_of(kind));
+        options.check(transport, &workload, streams).map_err(|error| {
+            let span = span(&self.file.options).or(span(&matrix.streams)).unwrap_or(0..0);
+            self.source.refuse(&span, error)
+        })?;
+        let net = NetCell { mtu, transport, workload, streams, options };
+        Ok(Cell { row, net, variant, instrument: Instrument::System })
     }
 
     /// A matrix has as many points as the product of its lists.
@@ -417,19 +418,4 @@ impl Reader<'_> {
         };
         span(size).or_else(|| span(&matrix.sizes)).unwrap_or_else(|| matrix.tests.span())
     }
-}
-
-/// Every combination, the last list varying fastest; of the fourth the index too.
-fn product<'a, A, B, C, D, E, F>(
-    a: &'a [A],
-    b: &'a [B],
-    c: &'a [C],
-    d: &'a [D],
-    e: &'a [E],
-    f: &'a [F],
-) -> impl Iterator<Item = (&'a A, &'a B, &'a C, (u32, &'a D), &'a E, &'a F)> {
-    let inner = move |a, b, c, d| e.iter().flat_map(move |e| f.iter().map(move |f| (a, b, c, d, e, f)));
-    a.iter().flat_map(move |a| {
-        b.iter().flat_map(move |b| c.iter().flat_map(move |c| (0..).zip(d).flat_map(move |d| inner(a, b, c, d))))
-    })
 }

@@ -16,7 +16,7 @@ use vtax_model::{
     options::{Engine, OptionError, Segments, TestOptions},
     run::{Goal, RunHeader},
     spelling::there_are,
-    study::{Row, SamplingPlan, Study, SweepPoint, TuningStep},
+    study::{MatrixPoint, NetMatrix, Row, SamplingPlan, Study, SweepPoint, TuningStep},
     units::{ByteSize, Mtu, Span},
     workload::{SpecError, TestKind, TestSizes, Transport, Workload, WorkloadError},
 };
@@ -292,20 +292,13 @@ impl MeasureRequest {
     }
 
     fn cells(&self, way: KnownPath) -> miette::Result<Vec<Cell>> {
-        let mut cells = Vec::new();
-        for test in &self.tests {
-            for streams in &self.streams {
-                for (variant, point) in (0..).zip(self.points()).filter(|(_, point)| point.concerns(test.kind)) {
-                    for row in self.rows() {
-                        cells.push(self.cell(way, *test, *streams, (variant, point), row)?);
-                    }
-                }
-            }
-        }
-        Ok(cells)
+        let tests: Vec<_> = self.tests.iter().map(|test| (test.transport, test.kind)).collect();
+        let (sweep, rows) = (self.sweep(), self.rows());
+        let matrix = NetMatrix { tests: &tests, streams: &self.streams, sweep: &sweep, mtus: &[way.mtu], rows: &rows };
+        matrix.points().map(|point| self.cell(way, point)).collect()
     }
 
-    fn points(&self) -> Vec<SweepPoint> {
+    fn sweep(&self) -> Vec<SweepPoint> {
         let sizes: Vec<Option<ByteSize>> = match self.sizes.sizes.as_slice() {
             [] => vec![None],
             swept => swept.iter().copied().map(Some).collect(),
@@ -313,19 +306,12 @@ impl MeasureRequest {
         SweepPoint::all(&sizes, &self.gaps)
     }
 
-    fn cell(
-        &self,
-        way: KnownPath,
-        test: Test,
-        streams: u32,
-        (variant, point): (u32, SweepPoint),
-        row: Row,
-    ) -> miette::Result<Cell> {
+    fn cell(&self, way: KnownPath, point: MatrixPoint) -> miette::Result<Cell> {
+        let MatrixPoint { transport, kind, streams, variant, swept, mtu, row } = point;
         let engine = if let Row::Engine(engine) = row { engine } else { self.engines[0] };
-        let gap = point.gap_of(test.kind);
-        let options = TestOptions { engine, gap, ..self.options };
-        let workload = self.workload(way, test, point.size);
-        let net = NetCell { mtu: way.mtu, transport: test.transport, workload, streams, options };
+        let options = TestOptions { engine, gap: swept.gap_of(kind), ..self.options };
+        let workload = self.workload(way, Test { transport, kind }, swept.size);
+        let net = NetCell { mtu, transport, workload, streams, options };
         let mut cell = Cell { row, net, variant, instrument: Instrument::default() };
         if self.instrument == Instrument::Path {
             cell.hold_still();

@@ -1,0 +1,52 @@
+//! The matrix of network tests that a study or `vtax measure` goes through.
+
+use super::{Row, SweepPoint};
+use crate::{
+    units::Mtu,
+    workload::{TestKind, Transport},
+};
+
+/// The lists that are multiplied, each slower than the one below it.
+#[derive(Debug, Clone, Copy)]
+pub struct NetMatrix<'a> {
+    /// What is done, and what carries it.
+    pub tests: &'a [(Transport, TestKind)],
+    /// Flows at the same time.
+    pub streams: &'a [u32],
+    /// Sizes and pauses.
+    pub sweep: &'a [SweepPoint],
+    /// Of the wire.
+    pub mtus: &'a [Mtu],
+    /// What is compared.
+    pub rows: &'a [Row],
+}
+
+/// One place in the matrix, at which a cell is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as in Cell")]
+pub struct MatrixPoint {
+    pub transport: Transport,
+    pub kind: TestKind,
+    pub streams: u32,
+    pub variant: u32,
+    /// The size and the pause of this variant.
+    pub swept: SweepPoint,
+    pub mtu: Mtu,
+    pub row: Row,
+}
+
+impl<'a> NetMatrix<'a> {
+    /// Every place, without those at which a test would be the same as at an earlier one.
+    pub fn points(self) -> impl Iterator<Item = MatrixPoint> + 'a {
+        let NetMatrix { tests, streams, sweep, mtus, rows } = self;
+        let blocks = tests.iter().flat_map(move |test| {
+            let variants = move || (0..).zip(sweep).filter(move |(_, swept)| swept.concerns(test.1));
+            streams.iter().flat_map(move |streams| variants().map(move |variant| (*test, *streams, variant)))
+        });
+        let places = move || mtus.iter().flat_map(move |mtu| rows.iter().map(move |row| (*mtu, *row)));
+        blocks.flat_map(move |((transport, kind), streams, (variant, swept))| {
+            let swept = *swept;
+            places().map(move |(mtu, row)| MatrixPoint { transport, kind, streams, variant, swept, mtu, row })
+        })
+    }
+}
