@@ -44,6 +44,21 @@ pub(crate) fn function(server: &Server) {
     wait_until("the function's driver in mars has it", || domain.nics() == "igbvf virtio_net");
     assert!(domain.inside("cat /sys/class/net/*/address").contains(&mac));
 
+    // What it brings mars instead of the vnet is one command.
+    let result = server.printed(&["measure", "--to", "ldm:mars", "--nic", "admin-net,vf0", "--quick", "--json"]);
+    let result: Value = serde_json::from_str(&result).expect("JSON");
+    let cells = result["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 2);
+    assert!(cells.iter().all(|cell| cell["status"] == "measured"), "{}", result["failures"]);
+    let nic = |cell: usize| &cells[cell]["ends"]["pairs"][0]["responder"]["domain"]["nic"];
+    assert_eq!(
+        (&nic(0)["type"], &nic(1)["type"], &nic(1)["mac"]),
+        (&"vnet".into(), &"vf".into(), &mac.as_str().into())
+    );
+    assert!(domain.ldm("list-bindings mars").contains(&format!("{vf}: 0000:")));
+    let addresses = || domain.inside("ip -brief address") + &server.shell("ip -brief address");
+    assert!(!addresses().contains(" 198.1"), "{}", addresses());
+
     // Its VLAN changes while it runs.
     let vlan = || function_of(&server.inventory(), vf)["function"]["vf"]["vlan"].clone();
     domain.ldm(&format!("set-io pvid=7 {vf}"));

@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use vtax_guest::threads::GuestPins;
-use vtax_model::{domain::Constraints, topology::Name, units::ByteSize};
+use vtax_model::{
+    domain::{Constraints, DeviceKind},
+    topology::Name,
+    units::ByteSize,
+};
 use vtax_sys::pci::PciAddress;
 
 /// What a domain has. It is stored with the domain's journal, and gone with the next boot.
@@ -78,6 +82,16 @@ pub struct BoundConsole {
 }
 
 impl Bindings {
+    /// Its virtual functions, with the names by which they are measured: `vf0`, `vf1` and so on.
+    pub fn functions(&self) -> impl Iterator<Item = (Name, &BoundDevice)> {
+        // Only virtual functions come while a domain runs, so only they have slots for that.
+        let is_bound_so = |device: &BoundDevice| {
+            self.constraints.io.iter().any(|own| own.name == device.name && own.kind == DeviceKind::Vf)
+        };
+        let functions = self.devices.iter().filter(move |device| device.port.is_some() || is_bound_so(device));
+        (0..).zip(functions).map(|(number, device)| (format!("vf{number}").parse().expect("a name"), device))
+    }
+
     /// Where its vCPUs run: on its own CPUs, if it has some.
     pub fn pins(&self) -> GuestPins {
         GuestPins { cpus: self.cpus.iter().copied().collect(), ..GuestPins::default() }

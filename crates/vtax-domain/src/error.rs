@@ -127,7 +127,7 @@ pub enum BindError {
     #[diagnostic(code("no-shared-switch"))]
     NoSharedSwitch(Box<PortsApart>),
     #[error(
-        "{} is in VLAN {} of the switch {}, and {} in VLAN {}: no frame gets from one to the other; name other vnets, or put \
+        "{} is in {} of the switch {}, and {} in {}: no frame gets from one to the other; name other vnets, or put \
          both into one VLAN: {}",
         .0.one, .0.one_vlan, .0.one_switch, .0.other, .0.other_vlan, .0.remedy
     )]

@@ -40,7 +40,7 @@ pub use domains::{Domains, StopMode};
 pub use error::BindError;
 pub use host::DomainHost;
 pub use hot_plug::ChangeEffect;
-pub use live_nic::LiveNic;
+pub use live_nic::{LiveFunction, LiveNic, LiveNicKind};
 pub use loan::LentNet;
 pub use ports_apart::PortsApart;
 pub use resources::{CoreOwner, HostResources, MemoryMap, MemoryOwner, MemoryUser};

@@ -1,36 +1,87 @@
-//! The virtual NICs that a domain has at the moment.
+//! The NICs that a domain has at the moment: virtual ones, and virtual functions of the host's NICs.
 
 use vtax_guest::launch::{NicKind, NicLaunch};
-use vtax_model::{guest::Backend, topology::Name, units::Mtu};
-use vtax_sys::netlink::MacAddr;
+use vtax_lab::facts::PciFacts;
+use vtax_model::{
+    domain::{Constraints, DomainDevice},
+    guest::Backend,
+    topology::Name,
+    units::Mtu,
+};
+use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
-use crate::{bindings::BoundNic, bound::BoundDomain};
+use crate::{
+    bindings::{BoundDevice, BoundNic},
+    bound::BoundDomain,
+};
 
-/// A virtual NIC as the domain has it. What was changed since and takes a boot isn't in it.
+/// A NIC as the domain has it. What was changed since and takes a boot isn't in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveNic {
-    /// The host's end.
-    pub bound: BoundNic,
+    /// The vnet's name; of virtual functions `vf0`, `vf1` and so on, as `list-bindings` numbers them.
+    pub name: Name,
     /// Its address, by which the domain finds it.
     pub mac: MacAddr,
     /// The MTU that the domain was told.
     pub mtu: Option<Mtu>,
-    /// What serves its rings.
-    pub backend: Option<Backend>,
+    /// What it is.
+    pub kind: LiveNicKind,
+}
+
+/// What a NIC of a domain is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LiveNicKind {
+    /// A virtual NIC.
+    Virtual {
+        /// The host's end.
+        bound: BoundNic,
+        /// What serves its rings.
+        backend: Option<Backend>,
+    },
+    /// A virtual function.
+    Function(LiveFunction),
+}
+
+/// A virtual function that a domain has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveFunction {
+    /// What the domain is to have.
+    pub device: DomainDevice,
+    /// Its PCI address on the host.
+    pub address: PciAddress,
+    /// The name of its physical function.
+    pub physical: String,
+    /// The link of its physical function.
+    pub link: String,
 }
 
 impl BoundDomain {
     /// Its virtual NICs, those that it was started with first.
-    pub fn nics(&self) -> Vec<LiveNic> {
+    pub fn vnets(&self) -> Vec<LiveNic> {
         let launched = self.guest.iter().flat_map(|guest| &guest.launch.nics);
         let started = self.bindings.nics.iter().zip(launched).map(|(bound, launch)| LiveNic::of(bound, launch));
         let plugged = self.plugged.iter().map(|plugged| LiveNic::of(&plugged.nic, &plugged.launch));
         started.chain(plugged).collect()
     }
 
-    /// The virtual NIC of this name.
-    pub fn nic(&self, vnet: &Name) -> Option<LiveNic> {
-        self.nics().into_iter().find(|nic| nic.bound.vnet == *vnet)
+    /// Its virtual functions, each with what the domain is to have now. Those whose physical function has no link are left
+    /// out.
+    pub fn functions(&self, wanted: &Constraints, facts: &PciFacts) -> Vec<LiveNic> {
+        let known = |name: &str| {
+            wanted.io.iter().chain(&self.bindings.constraints.io).find(|device| device.name == name).cloned()
+        };
+        let live = |(name, bound): (Name, &BoundDevice)| {
+            let (device, address) = (known(&bound.name)?, *bound.functions.first()?);
+            let physical = facts.device(facts.device(address)?.physfn?)?;
+            let link = physical.netdev.as_ref()?.name.clone();
+            Some(LiveNic {
+                name,
+                mac: MacAddr(device.settings.mac_addr?.octets()),
+                mtu: device.settings.mtu,
+                kind: LiveNicKind::Function(LiveFunction { device, address, physical: physical.name.clone(), link }),
+            })
+        };
+        self.bindings.functions().filter_map(live).collect()
     }
 }
 
@@ -40,6 +91,15 @@ impl LiveNic {
             NicKind::Virtio { nic, .. } => nic.backend,
             _ => None,
         };
-        LiveNic { bound: bound.clone(), mac: launch.mac, mtu: launch.host_mtu, backend }
+        let kind = LiveNicKind::Virtual { bound: bound.clone(), backend };
+        LiveNic { name: bound.vnet.clone(), mac: launch.mac, mtu: launch.host_mtu, kind }
+    }
+
+    /// The host's link that was made for it. A virtual function has none.
+    pub fn tap(&self) -> Option<&str> {
+        match &self.kind {
+            LiveNicKind::Virtual { bound, .. } => Some(&bound.tap),
+            LiveNicKind::Function(_) => None,
+        }
     }
 }

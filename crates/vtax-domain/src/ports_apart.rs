@@ -1,17 +1,16 @@
 //! What keeps two ends on virtual switches apart, for an error.
 
-use vtax_model::{topology::Name, vf::Vlan};
-
 /// Two ports that don't reach each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct PortsApart {
     pub one: String,
-    pub one_switch: Name,
-    pub one_vlan: Vlan,
+    pub one_switch: String,
+    /// `VLAN 33` or `no VLAN`.
+    pub one_vlan: String,
     pub other: String,
-    pub other_switch: Name,
-    pub other_vlan: Vlan,
+    pub other_switch: String,
+    pub other_vlan: String,
     /// The command that would let them reach each other.
     pub remedy: String,
 }

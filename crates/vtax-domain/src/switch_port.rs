@@ -1,5 +1,7 @@
-//! The ports of switches by which two domains, or a domain and the host, reach each other.
+//! The ports of switches by which two domains, or a domain and the host, reach each other. A switch is a virtual one, or the
+//! one in a NIC that has virtual functions.
 
+use vtax_lab::facts::{PciDevice, PciFacts};
 use vtax_model::{
     domain::{Configuration, PRIMARY, Switch},
     topology::Name,
@@ -7,79 +9,119 @@ use vtax_model::{
     vf::Vlan,
 };
 
-use crate::{bound::BoundDomain, error::BindError, live_nic::LiveNic, ports_apart::PortsApart, switch};
+use crate::{
+    bound::BoundDomain,
+    error::BindError,
+    live_nic::{LiveFunction, LiveNic, LiveNicKind},
+    ports_apart::PortsApart,
+    switch,
+};
 
 /// A port of a switch, and who is behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchPort {
-    /// The domain; `primary` reaches its switches by the bridges themselves.
+    /// The domain; `primary` reaches its switches by the bridges and physical functions themselves.
     pub domain: Name,
-    /// Its virtual NIC. None of `primary`.
+    /// Its NIC. None of `primary`.
     pub nic: Option<LiveNic>,
-    /// The switch.
-    pub switch: Name,
-    /// The link of the switch.
+    /// The virtual switch, or the physical function of the NIC.
+    pub switch: String,
+    /// The host's link of the switch.
     pub link: String,
-    /// The VLAN in which it sends and receives frames without a tag.
-    pub vlan: Vlan,
+    /// The VLAN in which it sends and receives frames without a tag. None: a NIC passes them on without one.
+    pub vlan: Option<Vlan>,
     /// The most that it sends, and the most that it receives.
     pub maxbw: Option<BitRate>,
 }
 
 impl SwitchPort {
-    /// The ports of a bound domain: the one of the named virtual NIC, or all.
+    /// The ports of a bound domain: the one of the named NIC, or all. `facts` are those of this host, if domains can have
+    /// PCI devices of it.
     pub fn of(
         bound: &BoundDomain,
         named: Option<&Name>,
         configuration: &Configuration,
+        facts: Option<&PciFacts>,
     ) -> Result<Vec<SwitchPort>, BindError> {
         let domain = bound.name();
-        let nics = match named {
-            None => bound.nics(),
-            Some(name) => {
-                let pending = || BindError::PendingNic { vnet: name.clone(), domain: domain.clone() };
-                configuration.vnet(domain, name)?;
-                vec![bound.nic(name).ok_or_else(pending)?]
-            }
+        let functions = match facts {
+            Some(facts) => bound.functions(configuration.domain(domain)?, facts),
+            None => Vec::new(),
         };
+        let mut nics: Vec<LiveNic> = bound.vnets().into_iter().chain(functions).collect();
+        if let Some(name) = named {
+            nics.retain(|nic| nic.name == *name);
+            if nics.is_empty() {
+                configuration.vnet(domain, name)?;
+                return Err(BindError::PendingNic { vnet: name.clone(), domain: domain.clone() });
+            }
+        }
         if nics.is_empty() {
             return Err(BindError::NoNic { domain: domain.clone() });
         }
-        nics.into_iter().map(|nic| SwitchPort::of_nic(bound, nic, configuration)).collect()
+        let port = |nic: LiveNic| match &nic.kind {
+            LiveNicKind::Virtual { .. } => SwitchPort::of_vnet(bound, nic, configuration),
+            LiveNicKind::Function(function) => {
+                let (switch, link, vlan) = SwitchPort::of_function(function, configuration);
+                Ok(SwitchPort { domain: domain.clone(), switch, link, vlan, maxbw: None, nic: Some(nic) })
+            }
+        };
+        nics.into_iter().map(port).collect()
+    }
+
+    /// The switch that a virtual function is at, with its link, and the function's VLAN there.
+    fn of_function(function: &LiveFunction, configuration: &Configuration) -> (String, String, Option<Vlan>) {
+        let pvid = function.device.settings.pvid;
+        match at_net_dev(&function.link, configuration) {
+            Some((name, switch)) => {
+                (name.to_string(), switch::link_name(name), Some(pvid.unwrap_or(switch.default_vlan)))
+            }
+            None => (function.physical.clone(), function.link.clone(), pvid),
+        }
     }
 
     /// VLANs change while the domain runs, so they are those of the configuration.
-    fn of_nic(bound: &BoundDomain, nic: LiveNic, configuration: &Configuration) -> Result<SwitchPort, BindError> {
-        let (domain, name) = (bound.name(), &nic.bound.vnet);
-        let now =
-            configuration.vnet(domain, name).ok().filter(|now| switch::link_name(&now.switch) == nic.bound.switch);
+    fn of_vnet(bound: &BoundDomain, nic: LiveNic, configuration: &Configuration) -> Result<SwitchPort, BindError> {
+        let (domain, name) = (bound.name(), &nic.name);
+        let is_at = |switch: &Name| match &nic.kind {
+            LiveNicKind::Virtual { bound, .. } => switch::link_name(switch) == bound.switch,
+            LiveNicKind::Function(_) => false,
+        };
+        let now = configuration.vnet(domain, name).ok().filter(|now| is_at(&now.switch));
         let Some(vnet) = now.or_else(|| bound.bindings.constraints.vnet(name)) else {
             return Err(BindError::PendingNic { vnet: name.clone(), domain: domain.clone() });
         };
         let switch = configuration.switch(&vnet.switch)?;
-        let (vlan, link) = (vnet.pvid_on(switch), nic.bound.switch.clone());
+        let (vlan, link) = (Some(vnet.pvid_on(switch)), switch::link_name(&vnet.switch));
         // A limit is changed when the domain boots.
         let maxbw = bound.bindings.constraints.vnet(name).unwrap_or(vnet).maxbw;
-        Ok(SwitchPort { domain: domain.clone(), switch: vnet.switch.clone(), link, vlan, maxbw, nic: Some(nic) })
+        let switch = vnet.switch.to_string();
+        Ok(SwitchPort { domain: domain.clone(), switch, link, vlan, maxbw, nic: Some(nic) })
     }
 
     /// The ports of the host itself: the one of the named switch, or all.
-    pub fn of_primary(named: Option<&Name>, configuration: &Configuration) -> Result<Vec<SwitchPort>, BindError> {
+    pub fn of_primary(
+        named: Option<&Name>,
+        configuration: &Configuration,
+        facts: Option<&PciFacts>,
+    ) -> Result<Vec<SwitchPort>, BindError> {
         let primary: Name = PRIMARY.parse().expect("a name");
         let switches = match named {
             Some(name) => vec![(name, configuration.switch(name)?)],
-            None if configuration.switches.is_empty() => return Err(BindError::NoSwitch),
             None => configuration.switches.iter().collect(),
         };
-        let port = |(name, switch): (&Name, &Switch)| SwitchPort {
-            domain: primary.clone(),
-            nic: None,
-            switch: name.clone(),
-            link: switch::link_name(name),
-            vlan: switch.pvid,
-            maxbw: None,
+        let port =
+            |switch, link, vlan| SwitchPort { domain: primary.clone(), nic: None, switch, link, vlan, maxbw: None };
+        let of_switch =
+            |(name, switch): (&Name, &Switch)| port(name.to_string(), switch::link_name(name), Some(switch.pvid));
+        let physical = facts.filter(|_| named.is_none()).into_iter().flat_map(|facts| &facts.devices);
+        let of_physical = |physical: &PciDevice| {
+            let link = &physical.netdev.as_ref().filter(|_| !physical.virtfns.is_empty())?.name;
+            at_net_dev(link, configuration).is_none().then(|| port(physical.name.clone(), link.clone(), None))
         };
-        Ok(switches.into_iter().map(port).collect())
+        let ports: Vec<SwitchPort> =
+            switches.into_iter().map(of_switch).chain(physical.filter_map(of_physical)).collect();
+        if ports.is_empty() { Err(BindError::NoSwitch) } else { Ok(ports) }
     }
 
     /// The first two ports that reach each other: they are of one switch, in one VLAN.
@@ -96,28 +138,39 @@ impl SwitchPort {
 
     /// What the user calls it: `mars/net0`, or of the host `primary/vsw0`.
     pub fn name(&self) -> String {
-        let port = self.nic.as_ref().map_or(&self.switch, |nic| &nic.bound.vnet);
+        let port = self.nic.as_ref().map_or(self.switch.as_str(), |nic| nic.name.as_str());
         format!("{}/{port}", self.domain)
     }
+}
+
+/// The virtual switch whose link to the outside this is.
+fn at_net_dev<'a>(link: &str, configuration: &'a Configuration) -> Option<(&'a Name, &'a Switch)> {
+    configuration.switches.iter().find(|(_, switch)| switch.net_dev.as_deref() == Some(link))
+}
+
+fn vlan_named(vlan: Option<Vlan>) -> String {
+    vlan.map_or("no VLAN".to_owned(), |vlan| format!("VLAN {vlan}"))
 }
 
 /// Why two ports don't reach each other.
 fn apart(one: &SwitchPort, other: &SwitchPort) -> PortsApart {
     // The VLAN of a vnet is changed more easily than that of the host.
     let (changed, kept) = if other.nic.is_some() { (other, one) } else { (one, other) };
-    let remedy = match &changed.nic {
-        Some(nic) if one.link == other.link => {
-            format!("vtax ldm set-vnet pvid={} {} {}", kept.vlan, nic.bound.vnet, changed.domain)
+    let pvid = kept.vlan.map(|vlan| vlan.to_string()).unwrap_or_default();
+    let remedy = match changed.nic.as_ref().filter(|_| one.link == other.link) {
+        Some(LiveNic { kind: LiveNicKind::Function(function), .. }) => {
+            format!("vtax ldm set-io pvid={pvid} {}", function.device.name)
         }
-        _ => format!("vtax ldm add-vnet NAME {} {}", kept.switch, changed.domain),
+        Some(nic) => format!("vtax ldm set-vnet pvid={pvid} {} {}", nic.name, changed.domain),
+        None => format!("vtax ldm add-vnet NAME {} {}", kept.switch, changed.domain),
     };
     PortsApart {
         one: one.name(),
         one_switch: one.switch.clone(),
-        one_vlan: one.vlan,
+        one_vlan: vlan_named(one.vlan),
         other: other.name(),
         other_switch: other.switch.clone(),
-        other_vlan: other.vlan,
+        other_vlan: vlan_named(other.vlan),
         remedy,
     }
 }
@@ -136,15 +189,16 @@ mod tests {
     fn port(domain: &str, vnet: &str, switch: &str, vlan: i64) -> SwitchPort {
         let (tap, link) = (format!("{domain}.{vnet}"), switch.to_owned());
         let bound = BoundNic { vnet: name(vnet), tap, switch: link.clone() };
-        let nic = LiveNic { bound, mac: MacAddr([2, 0, 0, 0, 0, 1]), mtu: None, backend: None };
+        let kind = LiveNicKind::Virtual { bound, backend: None };
+        let nic = LiveNic { name: name(vnet), mac: MacAddr([2, 0, 0, 0, 0, 1]), mtu: None, kind };
         let (nic, maxbw) = (Some(nic).filter(|_| domain != PRIMARY), None);
         SwitchPort {
             maxbw,
             domain: name(domain),
             nic,
-            switch: name(switch),
+            switch: switch.to_owned(),
             link,
-            vlan: vlan.try_into().expect("a VLAN"),
+            vlan: Some(vlan.try_into().expect("a VLAN")),
         }
     }
 

@@ -73,7 +73,7 @@ pub struct DomainRecord {
 pub struct DomainNic {
     /// What the domain's keeper calls it, if it has names for NICs.
     pub name: Option<ForeignText>,
-    /// `vnet` of a logical domain. Else the type of libvirt's `<interface>`: `network`, `bridge`, `direct`, `hostdev`, `vhostuser`,
+    /// `vnet` or `vf` (a virtual function) of a logical domain. Else the type of libvirt's `<interface>`: `network`, `bridge`, `direct`, `hostdev`, `vhostuser`,
     /// `user`, …; `pci` is a device that was handed over as a whole (`<hostdev>`).
     #[serde(rename = "type")]
     pub kind: ForeignText,

@@ -42,8 +42,8 @@ const DURATION: Span = Span::from_millis(1000);
 pub(crate) struct MeasureArgs {
     #[command(flatten)]
     ends: MeasuredEnds,
-    /// Measure the logical domain of --to by these of its virtual NICs. They take turns in one run, and each is compared
-    /// with the first
+    /// Measure the logical domain of --to by these of its NICs: vnets by their names, and vf0, vf1, … for its virtual
+    /// functions. They take turns in one run, and each is compared with the first
     #[arg(long, value_name = "NIC,…", value_delimiter = ',', help_heading = "Ends")]
     nic: Vec<Name>,
     #[command(flatten)]
@@ -280,7 +280,7 @@ impl MeasureArgs {
         let [Endpoint { control: Control::Domain(DomainEnd { nic: None, .. }), address: None, .. }] = &to[..] else {
             return Err(Stop::input(miette!(
                 code = "option-not-for-this",
-                "--nic names virtual NICs of one logical domain: give --to once, as --to ldm:DOMAIN, and no --to-address"
+                "--nic names NICs of one logical domain: give --to once, as --to ldm:DOMAIN, and no --to-address"
             )));
         };
         let by_nic = distinct("nic", &self.nic)?.into_iter().map(|nic| {

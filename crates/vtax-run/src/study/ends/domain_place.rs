@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use ipnet::IpNet;
 use miette::miette;
 use vtax_domain::{BoundDomain, DomainHost, Domains, LentNet, SwitchPort};
-use vtax_lab::World;
+use vtax_lab::{World, facts::PciFacts};
 use vtax_model::{
     domain::Configuration,
     endpoint::{DomainEnd, LabHost},
@@ -69,9 +69,11 @@ impl DomainPlace {
     }
 
     pub(super) fn ports(&self, end: &DomainEnd) -> Result<Vec<SwitchPort>, Stop> {
+        // A host of a lab has no PCI devices.
+        let facts = self.lab.is_none().then(PciFacts::gather).transpose().or_infrastructure()?;
         let ports = match end.is_primary() {
-            true => SwitchPort::of_primary(end.nic.as_ref(), &self.configuration),
-            false => SwitchPort::of(&self.active(end)?, end.nic.as_ref(), &self.configuration),
+            true => SwitchPort::of_primary(end.nic.as_ref(), &self.configuration, facts.as_ref()),
+            false => SwitchPort::of(&self.active(end)?, end.nic.as_ref(), &self.configuration, facts.as_ref()),
         };
         ports.map_err(Stop::from)
     }

@@ -4,7 +4,7 @@
 use std::{path::Path, rc::Rc, time::Duration};
 
 use miette::miette;
-use vtax_domain::{BoundDomain, SwitchPort};
+use vtax_domain::{BoundDomain, LiveNic, LiveNicKind, SwitchPort};
 use vtax_guest::launch::Boot;
 use vtax_host::inspect::link_hops;
 use vtax_model::{
@@ -84,8 +84,12 @@ impl LdmEnd {
         bound: BoundDomain,
         port: SwitchPort,
     ) -> Result<LdmEnd, Stop> {
-        let tap = port.nic.as_ref().map(|nic| nic.bound.tap.clone()).unwrap_or_default();
-        let links = host.namespace.run(|| link_hops(&tap)).or_infrastructure()?;
+        let tap = port.nic.as_ref().and_then(LiveNic::tap).map(str::to_owned);
+        let links = match tap {
+            Some(tap) => host.namespace.run(|| link_hops(&tap)).or_infrastructure()?,
+            // The NIC itself has what it sends.
+            None => Vec::new(),
+        };
         let record = record(&host, &bound, &port);
         Ok(LdmEnd { end: SwitchEnd { host, port }, bound, record, links })
     }
@@ -94,20 +98,33 @@ impl LdmEnd {
 /// What the domain has: its bindings.
 fn record(host: &DomainPlace, bound: &BoundDomain, port: &SwitchPort) -> DomainRecord {
     let bindings = &bound.bindings;
-    let nic = port.nic.as_ref().map(|nic| DomainNic {
-        name: Some(nic.bound.vnet.to_string().into()),
-        kind: "vnet".into(),
-        mac: Some(nic.mac.to_string().into()),
-        model: Some("virtio".into()),
-        method: Some(IoMethod::Paravirtual),
-        backend: nic.backend.map(Flavour::Backend),
-        queues: 1,
-        vlan: Some(port.vlan),
-        maxbw: port.maxbw,
-        mtu: nic.mtu.map(|mtu| mtu.get()),
-        source: Some(port.switch.to_string().into()),
-        target: Some(nic.bound.tap.as_str().into()),
-        ..DomainNic::default()
+    let nic = port.nic.as_ref().map(|nic| {
+        let of_any = DomainNic {
+            name: Some(nic.name.to_string().into()),
+            mac: Some(nic.mac.to_string().into()),
+            queues: 1,
+            vlan: port.vlan,
+            maxbw: port.maxbw,
+            mtu: nic.mtu.map(|mtu| mtu.get()),
+            source: Some(port.switch.as_str().into()),
+            ..DomainNic::default()
+        };
+        match &nic.kind {
+            LiveNicKind::Virtual { bound, backend } => DomainNic {
+                kind: "vnet".into(),
+                model: Some("virtio".into()),
+                method: Some(IoMethod::Paravirtual),
+                backend: backend.map(Flavour::Backend),
+                target: Some(bound.tap.as_str().into()),
+                ..of_any
+            },
+            LiveNicKind::Function(function) => DomainNic {
+                kind: "vf".into(),
+                method: Some(IoMethod::SrIov),
+                pci: Some(function.address.to_string().into()),
+                ..of_any
+            },
+        }
     });
     let pins = (0..).zip(&bindings.cpus).map(|(vcpu, cpu)| (vcpu, cpu.to_string().into()));
     DomainRecord {
@@ -142,7 +159,7 @@ impl Attachment for LdmEnd {
     }
 
     fn host_stack(&self) -> Option<HostStack> {
-        let link = self.end.port.nic.as_ref()?.bound.tap.as_str().into();
+        let link = self.end.port.nic.as_ref()?.tap()?.into();
         Some(HostStack { namespace: self.end.host.namespace_path(), link })
     }
 

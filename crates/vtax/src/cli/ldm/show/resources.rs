@@ -83,7 +83,9 @@ pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u
     }
     for device in &bindings.devices {
         let functions: Vec<String> = device.functions.iter().map(ToString::to_string).collect();
-        let _ = writeln!(text, "    {}: {}", device.name, functions.join(", "));
+        let name = bindings.functions().find(|(_, function)| function.name == device.name);
+        let name = name.map(|(name, _)| format!(", {name} for measurements")).unwrap_or_default();
+        let _ = writeln!(text, "    {}: {}{name}", device.name, functions.join(", "));
     }
     if let Some(console) = &bindings.console {
         let _ = writeln!(text, "    console: port {} of {}, group {}", console.port, console.service, console.group);
