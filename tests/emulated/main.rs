@@ -259,7 +259,7 @@ nics = ["{NEAR}", "{FAR}"]
     fn inventory(&self) -> Value {
         let mut inventory: Value = serde_json::from_str(&self.printed(&["io", "list", "--json"])).expect("JSON");
         for entry in inventory.as_array_mut().expect("a list") {
-            if let Some(addresses) = entry["function"]["netdev"]["addresses"].as_array_mut() {
+            if let Some(Value::Array(addresses)) = entry.pointer_mut("/function/netdev/addresses") {
                 addresses.retain(|address| !address.as_str().expect("a text").starts_with("fe80:"));
             }
         }
