@@ -26,6 +26,8 @@ pub struct Proof {
     pub steps: Vec<StepProof>,
     /// The settings as they are against themselves, after all steps were made and taken back.
     pub floors: Vec<FloorProof>,
+    /// Whether changes that were taken back may have left more behind than the margin. Then nothing is proved.
+    pub biased: bool,
 }
 
 /// What is proved of one step.
@@ -86,14 +88,19 @@ pub struct FloorProof {
     pub could_show: Option<f64>,
 }
 
-/// What is left of a change of settings after it was taken back would be in every comparison. Below this p the run is of no
-/// use.
+/// What is left of a change of settings after it was taken back would be in every comparison. Below this p it is taken to be
+/// there.
 const BIASED: f64 = 0.01;
 
 impl FloorProof {
     /// Whether making changes and taking them back leaves something behind.
     pub fn is_biased(&self) -> bool {
         self.p < BIASED
+    }
+
+    /// Whether so much may be left behind that a change which harms could seem to help by the margin.
+    fn hides(&self, margin: Difference) -> bool {
+        self.is_biased() && self.low.ln().abs().max(self.high.ln().abs()) > margin.log()
     }
 }
 
@@ -103,17 +110,13 @@ impl Proof {
         let document = analyse_readings(run);
         let measured = run.header.steps.iter().map(|record| record.step);
         let steps = measured.map(|step| step_proof(run, &document.cells, step, margin)).collect();
-        Proof { steps, floors: floors(run) }
-    }
-
-    /// Whether changes that were taken back have left something behind. Then nothing is proved.
-    pub fn is_biased(&self) -> bool {
-        self.floors.iter().any(FloorProof::is_biased)
+        let floors = floors(run);
+        Proof { steps, biased: floors.iter().any(|floor| floor.hides(margin)), floors }
     }
 
     /// The steps to keep.
     pub fn kept(&self) -> Vec<StepName> {
-        if self.is_biased() {
+        if self.biased {
             return Vec::new();
         }
         self.steps.iter().filter(|proof| proof.verdict == StepVerdict::Kept).map(|proof| proof.step).collect()

@@ -79,7 +79,7 @@ fn summary(record: &ProvedRecord) -> String {
         (None, true) => " Every setting is as it was.".to_owned(),
         (None, false) => " Every setting is as it was: --keep-none.".to_owned(),
     };
-    if record.proof.is_biased() {
+    if record.proof.biased {
         return format!(
             "Nothing is proved: after all settings were changed and brought back, the path was not what it was before \
              (\"as is, again\" below). Every setting is as it was. The figures are in the run {}.",
