@@ -77,7 +77,7 @@ fn a_delayed_reconfiguration_says_what_it_is_and_is_seen_in_the_list() {
     ];
     insta::assert_snapshot!("delayed_reconfiguration", told.map(refused).concat());
     assert!(ldm("list-constraints --json").contains("\"mars\"") && !ldm("list-constraints --json").contains("reset"));
-    assert_eq!(ldm("apply-reconf"), "Applied: what else was changed of primary\n");
+    assert_eq!(ldm("apply-reconf"), "Applied: the other changes of primary\n");
     assert!(ldm("list-constraints --json").contains("reset"));
     assert_eq!(flags().as_deref(), Some("-n-c--"));
     assert!(refused("apply-reconf").contains("primary is in no delayed reconfiguration"));

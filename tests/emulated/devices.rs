@@ -65,22 +65,23 @@ pub(crate) fn function(server: &Server) {
     assert_eq!(vlan(), 7);
     domain.ldm(&format!("set-io pvid= {vf}"));
     assert_eq!(vlan(), 0);
-    domain.ldm(&format!("rm-io {vf} mars"));
-    assert_eq!(domain.nics(), "virtio_net");
-    server.assert_as(&made);
+    let goes = || {
+        domain.ldm(&format!("rm-io {vf} mars"));
+        assert_eq!(domain.nics(), "virtio_net");
+        server.assert_as(&made);
+    };
+    let comes_and_boots = || {
+        domain.ldm(&format!("add-io {vf} mars"));
+        domain.ldm("stop mars");
+        domain.start();
+        assert_eq!(domain.nics(), "igbvf virtio_net");
+    };
+    goes();
     // The one that it boots with is there from the start.
-    domain.ldm(&format!("add-io {vf} mars"));
-    domain.ldm("stop mars");
-    domain.start();
-    assert_eq!(domain.nics(), "igbvf virtio_net");
+    comes_and_boots();
     // It goes at once, too. It comes again, and is there when mars starts as it was bound.
-    domain.ldm(&format!("rm-io {vf} mars"));
-    assert_eq!(domain.nics(), "virtio_net");
-    server.assert_as(&made);
-    domain.ldm(&format!("add-io {vf} mars"));
-    domain.ldm("stop mars");
-    domain.start();
-    assert_eq!(domain.nics(), "igbvf virtio_net");
+    goes();
+    comes_and_boots();
     domain.ldm(&format!("rm-io {vf} mars"));
     domain.ldm("stop mars");
     // A function without its physical one is of no use.

@@ -1,4 +1,5 @@
-//! Which domain has which device, as the journals of labs and the claims of logical domains tell. An abandoned lab has its devices until it is cleaned.
+//! Which domain has which device. The journals of labs and the claims of logical domains tell it. An abandoned lab has its
+//! devices until it is cleaned.
 
 use std::collections::BTreeMap;
 

@@ -67,9 +67,9 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm add-io", &[("vtax ldm add-io pci_1/slot2/PF1.VF0 mars", "a virtual function for mars")]),
     ("ldm remove-io", &[("vtax ldm remove-io pci_1/slot2/PF1.VF0 mars", "the host has it again")]),
     ("ldm set-io", &[("vtax ldm set-io pvid=7 pci_1/slot2/PF1.VF0", "all frames of the function are in VLAN 7")]),
-    ("ldm start-reconf", &[("vtax ldm start-reconf primary", "what is changed of primary waits for a boot")]),
-    ("ldm cancel-reconf", &[("vtax ldm cancel-reconf primary", "all of that is forgotten")]),
-    ("ldm apply-reconf", &[("vtax ldm apply-reconf", "all of that, as far as it needs no boot")]),
+    ("ldm start-reconf", &[("vtax ldm start-reconf primary", "changes of primary wait for the host's next boot")]),
+    ("ldm cancel-reconf", &[("vtax ldm cancel-reconf primary", "forget the changes that wait")]),
+    ("ldm apply-reconf", &[("vtax ldm apply-reconf", "apply the changes that need no boot")]),
     (
         "ldm add-vcc",
         &[("vtax ldm add-vcc port-range=6000-6100 other-console primary", "consoles at the ports from 6000 on")],

@@ -97,7 +97,7 @@ fn told(change: &PrimaryChange) -> String {
         PrimaryChange::Release(name) => format!("primary has given {name} up"),
         PrimaryChange::Return(name) => format!("primary has {name} again"),
         PrimaryChange::Iov { bus, on } => format!("{bus} has iov={}", if *on { "on" } else { "off" }),
-        PrimaryChange::Others => "what else was changed of primary".to_owned(),
+        PrimaryChange::Others => "the other changes of primary".to_owned(),
     }
 }
 
