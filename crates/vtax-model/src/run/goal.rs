@@ -55,6 +55,11 @@ impl Difference {
     pub fn log(self) -> f64 {
         (self.0 / 100.0).ln_1p()
     }
+
+    /// Half of it.
+    pub fn halved(self) -> Difference {
+        Difference(self.0 / 2.0)
+    }
 }
 
 /// A text or number that is no difference to look for.

@@ -70,6 +70,9 @@ pub struct MeasureRequest {
     /// What the number of rounds is chosen for, in place of `samples`.
     #[serde(default)]
     pub goal: Option<Goal>,
+    /// A run between the same ends, whose CPUs they get again, so that its figures and these belong together.
+    #[serde(default)]
+    pub placed_as: Option<Box<RunHeader>>,
 }
 
 /// A test by its name, as `tcp-rr`.
@@ -173,6 +176,7 @@ impl MeasureRequest {
             guarded: study.guarded.iter().map(OtherPath::between).collect(),
             instrument,
             goal: Some(goal),
+            placed_as: Some(Box::new(header.clone())),
         }
     }
 

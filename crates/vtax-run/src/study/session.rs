@@ -10,7 +10,7 @@ use vtax_model::{
     endpoint::{Control, Endpoint, Ends, Pins},
     options::CongestionControl,
     proof::{FloorProof, floors},
-    run::{Environment, RunHeader, RunReadings, RunState, UnavailableRow},
+    run::{Environment, Placement, RunHeader, RunReadings, RunState, UnavailableRow},
     study::Study,
 };
 use vtax_store::Store;
@@ -210,7 +210,7 @@ impl RunSetup<'_> {
                 lines.iter().filter(|_| builds).for_each(|line| self.events.tell(line));
                 let mut ends = self.connect(&header)?;
                 ends.plan_steps(&mut header, self.tuner, self.events)?;
-                let prepared = self.begin(header, ends, no_kvm)?;
+                let prepared = self.begin(header, ends, None, no_kvm)?;
                 lines.iter().filter(|_| !builds).for_each(|line| self.events.tell(line));
                 Ok(PreparedRun { needs_pilot, ..prepared })
             }
@@ -222,14 +222,15 @@ impl RunSetup<'_> {
                 let mut ends = connector.connect(&pairs, &guarded, &self.conditions.directory)?;
                 let wanted = asked.wanted(asked.on(ends.mtu(), ends.speaks_ipv6(), self.events))?;
                 let mut header = header(wanted, Vec::new())?;
+                let as_before = asked.placed_as.as_deref();
                 if asked.steps.is_empty() {
-                    return self.begin(header, ends, None);
+                    return self.begin(header, ends, as_before, None);
                 }
                 ends.plan_steps(&mut header, self.tuner, self.events)?;
                 let forecast = PlanForecast::of(&header, self.store)?;
                 forecast.settle(&mut header)?;
                 let (lines, needs_pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
-                let prepared = self.begin(header, ends, None)?;
+                let prepared = self.begin(header, ends, as_before, None)?;
                 lines.iter().for_each(|line| self.events.tell(line));
                 Ok(PreparedRun { needs_pilot, ..prepared })
             }
@@ -249,13 +250,20 @@ impl RunSetup<'_> {
         &self,
         mut header: RunHeader,
         mut ends: ConnectedEnds,
+        as_before: Option<&RunHeader>,
         no_kvm: Option<String>,
     ) -> Result<PreparedRun, Stop> {
         self.interrupt.only_note();
         ends.fit_ipv6(&mut header.study);
         ends.check(&header.study)?;
         header.paths = ends.paths(&header.study).or_infrastructure()?;
-        header.placement = ends.place(&header.study, &self.conditions.pins)?;
+        header.placement = match as_before {
+            None => ends.place(&header.study, &self.conditions.pins)?,
+            Some(before) => {
+                same_machine(&before.id, None, &before.environment, &header.environment).or_input()?;
+                self.place_as(&mut ends, before)?
+            }
+        };
         header.placement.guests = ends.guest_machine(no_kvm);
         header.placement.notes.extend(ends.notes(self.events));
         header.ends = ends.records();
@@ -263,6 +271,15 @@ impl RunSetup<'_> {
         header.command = self.conditions.repeating(header.seed).into();
         self.events.send(&RunEvent::plan(&header)).map_err(Stop::of_sink)?;
         Ok(PreparedRun { run: RunReadings::begun(header), ends, needs_pilot: false, shortfalls: Vec::new() })
+    }
+
+    /// Pins the ends to the CPUs that they had in an earlier run.
+    fn place_as(&self, ends: &mut ConnectedEnds, before: &RunHeader) -> Result<Placement, Stop> {
+        let Placement { policy, responder_policy, initiator, responder, path, .. } = before.placement.clone();
+        // The vCPUs of the new guests must run where the vCPUs of the old ones ran.
+        let now = ends.place(&before.study, &Pins { policy, responder: responder_policy })?;
+        ends.restore_cpus(before).or_input()?;
+        Ok(Placement { initiator, responder, path, ..now })
     }
 
     fn resume(&self, old: RunReadings) -> Result<PreparedRun, Stop> {
@@ -278,10 +295,7 @@ impl RunSetup<'_> {
         let mut now = header.clone();
         ends.plan_steps(&mut now, self.tuner, self.events)?;
         same_steps(header, &now).or_input()?;
-        // The vCPUs of the new guests must run where the vCPUs of the old ones ran.
-        let (policy, responder) = (header.placement.policy.clone(), header.placement.responder_policy.clone());
-        ends.place(&header.study, &Pins { policy, responder })?;
-        ends.restore_cpus(header).or_input()?;
+        self.place_as(&mut ends, header)?;
         // Another vtax may have gone on with it before this one locked it.
         let run = self.store.map(|store| store.load(&header.id)).transpose()?.unwrap_or(old);
         let needs_pilot = run.header.unsettled.is_some();

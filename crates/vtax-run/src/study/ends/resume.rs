@@ -1,7 +1,10 @@
-//! The ends of a run that is resumed: the same, on the same CPUs, or it is refused.
+//! The ends of a run that is resumed, or that confirms an earlier one: the same, on the same CPUs, or it is refused.
 
 use miette::miette;
-use vtax_model::run::{EndRecord, RowEnds, RunHeader};
+use vtax_model::{
+    run::{EndRecord, RowEnds, RunHeader},
+    study::Row,
+};
 
 use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::study::session::same_machine;
@@ -12,7 +15,7 @@ impl ConnectedEnds {
         self.shared_cpu = header.placement.path;
         let are_endpoints = self.lab.is_none();
         for connected in &mut self.rows {
-            let of_row = |ends: &&RowEnds| ends.method == connected.row && ends.mtu == connected.mtu;
+            let of_row = |ends: &&RowEnds| has_ends_of(ends.method, connected.row) && ends.mtu == connected.mtu;
             let Some(then) = header.ends.iter().find(of_row).filter(|then| then.pairs.len() == connected.pairs.len())
             else {
                 return Err(other(header, &format!("the ends of `{}`", connected.row)));
@@ -27,6 +30,12 @@ impl ConnectedEnds {
         }
         Ok(())
     }
+}
+
+/// Settings are tried between the same two ends, so all their rows have those.
+fn has_ends_of(row: Row, other: Row) -> bool {
+    let tries = |row: Row| matches!(row, Row::AsIs | Row::Tuned { path: None, .. });
+    row == other || tries(row) && tries(other)
 }
 
 fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> miette::Result<()> {

@@ -219,7 +219,7 @@ fn keep_steps(
     places: &Locations,
 ) -> Result<(KeptChanges, PathBuf), Stop> {
     let step = bundle(TOGETHER, kept.iter().copied())?;
-    let asked = MeasureRequest::trying(header, vec![step.clone()], args.goal(1.0));
+    let asked = MeasureRequest::trying(header, vec![step.clone()], args.goal(args.show, 1.0));
     let changed = keep(&asked, &step, places, &progress::terminal())?;
     let usual = || Ok::<_, Stop>(places.state_dir()?.join("proved").join(format!("{}.toml", header.id)));
     let path = args.write.clone().map_or_else(usual, Ok)?;
@@ -248,8 +248,9 @@ impl Tried {
 }
 
 impl ProveArgs {
-    fn goal(&self, share: f64) -> Goal {
-        Goal::Within { show: self.show, budget: Span(self.budget.0.mul_f64(share)) }
+    /// As many rounds as show a difference, within a part of the budget.
+    fn goal(&self, show: Difference, part: f64) -> Goal {
+        Goal::Within { show, budget: Span(self.budget.0.mul_f64(part)) }
     }
 
     fn request(&self) -> Result<MeasureRequest, Stop> {
@@ -269,7 +270,8 @@ impl ProveArgs {
             steps: self.tried.steps()?,
             guarded: self.guarded()?,
             instrument: self.instrument,
-            goal: Some(self.goal(FIRST)),
+            goal: Some(self.goal(self.show, FIRST)),
+            placed_as: None,
         })
     }
 }
@@ -369,7 +371,8 @@ fn confirm(
             steps.push(TuningStep { name: without_name(left_out.name.as_str())?, ..bundle(TOGETHER, others)? });
         }
     }
-    let asked = MeasureRequest::trying(header, steps.clone(), args.goal(1.0 - FIRST));
+    // A change that truly helps must not be lost here by chance, and there are few steps left, so it gets more rounds.
+    let asked = MeasureRequest::trying(header, steps.clone(), args.goal(args.show.halved(), 1.0 - FIRST));
     let ran = measured(args, Work::Measure(Box::new(asked)), places)?;
     if ran.error.is_some() || ran.run.state != RunState::Complete {
         return Ok(Err(ran));
