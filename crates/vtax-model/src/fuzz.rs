@@ -11,6 +11,7 @@ use vtax_stats::{Confidence, Width};
 
 use crate::{
     analysis::analyse,
+    disk::DiskTest,
     endpoint::{Control, Endpoint, Pinning, Pins},
     guest::{Flavour, Mac},
     located::{FileError, Source},
@@ -147,6 +148,7 @@ fn fuzz_words() {
         "none",
         "0-3,8:2",
         "epoll",
+        "sequential:reads=60,block=8KiB,engine=libaio,direct=off,ramp=1m",
     ];
     fuzz_text("words", &seeds, |text| {
         survives::<ByteSize>(text);
@@ -170,6 +172,7 @@ fn fuzz_words() {
         survives::<Pins>(text);
         survives::<Confidence>(text);
         survives::<Width>(text);
+        survives::<DiskTest>(text);
         let _ = (text.parse::<Burst>(), text.parse::<Segments>());
         Some(())
     });

@@ -7,6 +7,7 @@
 pub mod analysis;
 pub mod cell;
 pub mod cpus;
+pub mod disk;
 pub mod domain;
 pub mod endpoint;
 pub mod foreign;

@@ -89,6 +89,11 @@ impl Histogram {
         self.0.saturating_record(ns.min(HIGHEST_NS));
     }
 
+    /// Adds as many round trips, which another tool has counted.
+    pub fn record_many(&mut self, ns: u64, count: u64) {
+        self.0.saturating_record_n(ns.min(HIGHEST_NS), count);
+    }
+
     /// Adds all that `other` holds: the same as recording its values here.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all our histograms have one range");
@@ -151,12 +156,6 @@ impl Histogram {
     /// histogram's encoding (243 KiB) and for the counters, and never panics.
     pub fn from_base64(text: &str) -> Result<Self, HistogramError> {
         text::read(text).map(|used| used.whole())
-    }
-
-    /// Adds as many round trips, for tests that would take too long one by one.
-    #[cfg(test)]
-    pub(crate) fn record_many(&mut self, ns: u64, count: u64) {
-        self.0.saturating_record_n(ns.min(HIGHEST_NS), count);
     }
 
     /// Forgets everything but its memory, which costs a test more than what it counts there.

@@ -14,9 +14,10 @@ pub(crate) const DEFECT: &str = "defect";
 /// The code of a command line that can't be read.
 pub(crate) const USAGE_CODE: &str = "usage";
 
-const TEXTS: [&str; 7] = [
+const TEXTS: [&str; 8] = [
     include_str!("../../../docs/errors/agent.md"),
     include_str!("../../../docs/errors/commands.md"),
+    include_str!("../../../docs/errors/disks.md"),
     include_str!("../../../docs/errors/domains.md"),
     include_str!("../../../docs/errors/lab.md"),
     include_str!("../../../docs/errors/plots.md"),

@@ -1,0 +1,116 @@
+//! Tests of disks: what one sample does, what it found, and what the path to the disk was.
+//!
+//! fio does the work (`vtax-disk`); here are only the words.
+
+mod amounts;
+mod error;
+mod identity;
+mod kinds;
+mod report;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+
+pub use amounts::{BlockSize, JobCount, QueueDepth, ReadShare, TargetCount};
+pub use error::DiskTestError;
+pub use identity::{BlockIdentity, DiskCache, DiskIdentity, FilesystemIdentity, LowerBlock, WriteCache};
+pub use kinds::{AccessPattern, DiskEngine};
+pub use report::{DiskCpu, DiskReport, IoReport};
+
+use crate::units::{ByteSize, Span};
+
+/// One sample of a disk, as `random:reads=60,block=8KiB,jobs=4` has it; what isn't said is as usual ([`Default`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
+pub struct DiskTest {
+    /// In which order the blocks are taken.
+    pub access: AccessPattern,
+    /// The share of reads; all else is writes.
+    pub reads: ReadShare,
+    /// The size of each I/O.
+    pub block: BlockSize,
+    /// I/Os that each job has in flight.
+    pub depth: QueueDepth,
+    /// Threads, each with its own queue.
+    pub jobs: JobCount,
+    /// Disks (LUNs) that every job spreads its I/Os over.
+    pub targets: TargetCount,
+    /// How much of each disk is used, from its beginning.
+    pub range: ByteSize,
+    /// How I/Os get to the kernel.
+    pub engine: DiskEngine,
+    /// Whether I/Os go past the page cache (`O_DIRECT`, open(2)).
+    pub direct: bool,
+    /// The measured time. A verifying test has none: it ends when the range is written and read.
+    pub duration: Span,
+    /// Time under load before the measured time.
+    pub ramp: Span,
+    /// Whether the range is written with checksums, then read and compared. Reads share and times don't matter then.
+    pub verify: bool,
+}
+
+impl Default for DiskTest {
+    fn default() -> Self {
+        DiskTest {
+            access: AccessPattern::Random,
+            reads: ReadShare::ALL,
+            block: BlockSize::USUAL,
+            depth: QueueDepth::ONE,
+            jobs: JobCount::ONE,
+            targets: TargetCount::ONE,
+            range: ByteSize(1 << 30),
+            engine: DiskEngine::IoUring,
+            direct: true,
+            duration: Span::from_millis(10_000),
+            ramp: Span::from_millis(1_000),
+            verify: false,
+        }
+    }
+}
+
+impl DiskTest {
+    /// The longest measured time, and the longest ramp: an agent runs no longer program.
+    pub const TIME_MOST: Span = Span::from_millis(12 * 60 * 60 * 1000);
+
+    /// Whether this can be run anywhere: each value is possible by itself, but not each combination is.
+    pub fn check(&self) -> Result<(), DiskTestError> {
+        let (block, jobs, range) = (self.block, self.jobs, self.range);
+        match self {
+            _ if self.engine.is_blocking() && self.depth > QueueDepth::ONE => {
+                Err(DiskTestError::DepthOfBlocking { engine: self.engine, depth: self.depth })
+            }
+            _ if range.0 < self.least_range() => {
+                Err(DiskTestError::RangeTooSmall { range, least: ByteSize(self.least_range()), jobs, block })
+            }
+            _ if self.duration.0.is_zero() && !self.verify => Err(DiskTestError::NoTime),
+            _ if self.duration.max(self.ramp) > DiskTest::TIME_MOST => {
+                Err(DiskTestError::TooLong { asked: self.duration.max(self.ramp), most: DiskTest::TIME_MOST })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether each job has a part of the range for itself: jobs that go through the range in the same order would find
+    /// what another has just brought into a cache, and two that write the same block can't both find their own checksum.
+    pub fn has_parts(&self) -> bool {
+        self.jobs > JobCount::ONE && (self.access == AccessPattern::Sequential || self.verify)
+    }
+
+    /// How much of each disk is a job's own, in whole blocks; the same for all if the range isn't parted.
+    pub fn part(&self) -> ByteSize {
+        let parts = if self.has_parts() { u64::from(self.jobs.get()) } else { 1 };
+        let block = self.block.get().0;
+        ByteSize(self.range.0 / parts / block * block)
+    }
+
+    /// The part of the range that is used: whole blocks.
+    pub fn used(&self) -> ByteSize {
+        let parts = if self.has_parts() { u64::from(self.jobs.get()) } else { 1 };
+        ByteSize(self.part().0 * parts)
+    }
+
+    fn least_range(&self) -> u64 {
+        self.block.get().0 * u64::from(self.jobs.get())
+    }
+}

@@ -1,0 +1,69 @@
+//! Why a disk can't be tested in this way.
+
+use super::{AccessPattern, BlockSize, DiskEngine, JobCount, QueueDepth, text::KEYS};
+use crate::{
+    spelling::there_are,
+    units::{ByteSize, Span, UnitError},
+};
+
+/// A test of a disk that can't be run anywhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum DiskTestError {
+    #[error("unknown order of blocks `{_0}`; {}", there_are(_0, &AccessPattern::ALL.map(<&str>::from)))]
+    #[diagnostic(code("unknown-name"))]
+    UnknownAccess(String),
+    #[error("unknown engine for disks `{_0}`; {}", there_are(_0, &DiskEngine::ALL.map(<&str>::from)))]
+    #[diagnostic(code("unknown-name"))]
+    UnknownEngine(String),
+    #[error("`{_0}` is no setting of a test of a disk; {}, each as block=8KiB", there_are(_0, &KEYS))]
+    #[diagnostic(code("bad-disk-test"))]
+    Key(String),
+    #[error("`{0}` is set twice")]
+    #[diagnostic(code("bad-disk-test"))]
+    Twice(&'static str),
+    #[error("{key} = `{value}`: write on or off")]
+    #[diagnostic(code("bad-disk-test"))]
+    Switch { key: &'static str, value: String },
+    #[error("{what} can't be `{value}`: give {least} to {most}")]
+    #[diagnostic(code("bad-disk-test"))]
+    Amount { what: &'static str, value: String, least: u32, most: u32 },
+    #[error(
+        "a block of {0}: a disk is read and written in whole sectors; give a multiple of 512 bytes, {least} to {most}",
+        least = BlockSize::LEAST,
+        most = BlockSize::MOST
+    )]
+    #[diagnostic(code("bad-disk-test"))]
+    Block(ByteSize),
+    #[error(
+        "the engine `{engine}` waits for each I/O, so a job has 1 in flight, not {depth}; use more jobs, or io_uring"
+    )]
+    #[diagnostic(code("bad-disk-test"))]
+    DepthOfBlocking { engine: DiskEngine, depth: QueueDepth },
+    #[error("{range} of a disk is too little for {jobs} jobs with blocks of {block}; give at least {least}")]
+    #[diagnostic(code("bad-disk-test"))]
+    RangeTooSmall { range: ByteSize, least: ByteSize, jobs: JobCount, block: BlockSize },
+    #[error("a measured time of 0: nothing would be measured; give some seconds")]
+    #[diagnostic(code("no-test-time"))]
+    NoTime,
+    #[error("{asked} is too long for a test of a disk; the longest is {most}")]
+    #[diagnostic(code("bad-disk-test"))]
+    TooLong { asked: Span, most: Span },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Unit(#[from] UnitError),
+}
+
+impl DiskTestError {
+    pub(super) fn unknown_access(text: &str) -> DiskTestError {
+        DiskTestError::UnknownAccess(text.to_owned())
+    }
+
+    pub(super) fn unknown_engine(text: &str) -> DiskTestError {
+        DiskTestError::UnknownEngine(text.to_owned())
+    }
+
+    pub(super) fn amount(what: &'static str, value: &str, least: u32, most: u32) -> DiskTestError {
+        DiskTestError::Amount { what, value: value.to_owned(), least, most }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the path to a disk is. Two figures can be compared only if this is the same, or is what was changed.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use strum::Display;
+
+use crate::{foreign::ForeignText, units::ByteSize};
+
+/// The path from a test to where the bytes are, as this machine sees it.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskIdentity {
+    /// What was named: a device or a file.
+    pub path: ForeignText,
+    /// Whether the test goes past the page cache.
+    pub direct: bool,
+    /// The file system that the file is on; absent for a device.
+    pub filesystem: Option<FilesystemIdentity>,
+    /// The block device; absent if the file system has none, as tmpfs or one of a network.
+    pub device: Option<BlockIdentity>,
+}
+
+/// A file system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesystemIdentity {
+    /// Its kind, such as `ext4`.
+    pub kind: ForeignText,
+    /// How it is mounted.
+    pub options: ForeignText,
+}
+
+/// A block device and how the kernel treats it.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BlockIdentity {
+    /// The kernel's name of the whole disk, such as `nvme0n1`.
+    pub name: ForeignText,
+    /// The driver, such as `virtio_blk`, if it is known.
+    pub driver: Option<ForeignText>,
+    /// What the disk calls itself.
+    pub model: Option<ForeignText>,
+    /// The scheduler in force.
+    pub scheduler: Option<ForeignText>,
+    /// How many I/Os the scheduler or the driver takes for each hardware queue.
+    pub requests: Option<u32>,
+    /// How many hardware queues the driver has.
+    pub queues: Option<u32>,
+    /// Whether it has to wait for a disk that turns.
+    pub rotational: Option<bool>,
+    /// The unit in which it is addressed.
+    pub sector: Option<ByteSize>,
+    /// Whether it says that it has a volatile cache.
+    pub write_cache: Option<WriteCache>,
+    /// A file behind it, if it is a loop device.
+    pub backing_file: Option<ForeignText>,
+    /// Whether a loop device reads and writes that file through the page cache.
+    pub backing_cached: Option<bool>,
+    /// The devices that it is made of, by their kernel's names: a mapped device or an array.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<LowerBlock>,
+}
+
+/// A device below another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as in BlockIdentity")]
+pub struct LowerBlock {
+    pub name: ForeignText,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ForeignText>,
+}
+
+/// Whether a write has reached what keeps it without power when the device says that it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteCache {
+    /// Not before a flush.
+    #[strum(to_string = "write back")]
+    Back,
+    /// Yes.
+    #[strum(to_string = "write through")]
+    Through,
+}
+
+/// A cache of this machine's memory that a test reads from or writes to, and not the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskCache {
+    /// The test doesn't ask for O_DIRECT.
+    #[strum(to_string = "the page cache of this machine")]
+    Page,
+    /// The file system is nowhere else.
+    #[strum(to_string = "a file system in memory")]
+    Memory,
+    /// A loop device goes through the page cache for its file.
+    #[strum(to_string = "the page cache behind a loop device")]
+    Loop,
+}
+
+/// File systems whose files are in memory.
+const OF_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
+
+impl DiskIdentity {
+    /// The caches of this machine's memory on the path: what was measured is these, if there are any. Whether there are
+    /// some further down, in a hypervisor or in the disk, can't be seen from here; see [`BlockIdentity::write_cache`].
+    pub fn caches(&self) -> Vec<DiskCache> {
+        let memory = self.filesystem.as_ref().is_some_and(|found| OF_MEMORY.contains(&found.kind.raw()));
+        let behind = self.device.as_ref().and_then(|device| device.backing_cached) == Some(true);
+        let found = [(DiskCache::Page, !self.direct), (DiskCache::Memory, memory), (DiskCache::Loop, behind)];
+        found.into_iter().filter(|(_, there)| *there).map(|(cache, _)| cache).collect()
+    }
+
+    /// Whether what is measured is memory of this machine.
+    pub fn is_cached(&self) -> bool {
+        !self.caches().is_empty()
+    }
+}
+
+/// In a line, as a table's note has it.
+impl fmt::Display for DiskIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path)?;
+        if let Some(filesystem) = &self.filesystem {
+            write!(f, " on {}", filesystem.kind)?;
+        }
+        if let Some(device) = &self.device {
+            write!(f, " on {device}")?;
+        }
+        f.write_str(if self.direct { ", O_DIRECT" } else { ", not O_DIRECT" })?;
+        for cache in self.caches() {
+            write!(f, ", CACHED: {cache}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for BlockIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let requests = self.requests.map(|requests| format!("queue of {requests}"));
+        let texts = [&self.driver, &self.model].map(|text| text.as_ref().map(ToString::to_string));
+        let scheduler = self.scheduler.as_ref().map(|name| format!("scheduler {name}"));
+        let cache = self.write_cache.map(|cache| cache.to_string());
+        let turning = (self.rotational == Some(true)).then(|| "rotational".to_owned());
+        let file = self.backing_file.as_ref().map(|file| format!("file {file}"));
+        let below: Vec<String> = self.below.iter().map(|lower| lower.name.to_string()).collect();
+        let below = (!below.is_empty()).then(|| format!("made of {}", below.join(", ")));
+        let parts = texts.into_iter().chain([scheduler, requests, turning, cache, file, below]).flatten();
+        let parts: Vec<String> = parts.collect();
+        match parts.is_empty() {
+            true => write!(f, "{}", self.name),
+            false => write!(f, "{} ({})", self.name, parts.join(", ")),
+        }
+    }
+}

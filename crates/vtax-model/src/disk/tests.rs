@@ -1,0 +1,167 @@
+use proptest::prelude::*;
+use vtax_stats::histogram::Histogram;
+
+use super::*;
+
+fn test(text: &str) -> Result<DiskTest, String> {
+    text.parse::<DiskTest>().map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_is_not_said_is_as_usual() {
+    assert_eq!(test("random"), Ok(DiskTest::default()));
+    assert_eq!(test("random:"), Ok(DiskTest::default()));
+    let article = test("random:reads=60,block=8KiB,jobs=20,targets=28").expect("it can be run");
+    assert_eq!((article.reads.get(), article.block.get().0, article.jobs.get()), (60, 8192, 20));
+    assert_eq!(article.to_string(), "random:reads=60,block=8KiB,jobs=20,targets=28");
+    let long =
+        test("sequential: block=1MiB, direct=off, duration=90s, verify=on, engine=psync").expect("it can be run");
+    assert_eq!(long.to_string(), "sequential:block=1MiB,engine=psync,direct=off,duration=1m30s,verify=on");
+    assert_eq!(DiskTest::default().to_string(), "random");
+}
+
+#[test]
+fn what_can_not_be_run_is_named() {
+    for (text, named) in [
+        ("rondom", "did you mean `random`?"),
+        ("random:bs=4k", "`bs` is no setting of a test of a disk; there are reads, block,"),
+        ("random:blok=4KiB", "did you mean `block`?"),
+        ("random:reads=101", "the share of reads (per cent) can't be `101`: give 0 to 100"),
+        ("random:reads=60%", "can't be `60%`"),
+        ("random:block=100", "a block of 100 B: a disk is read and written in whole sectors"),
+        ("random:block=0", "whole sectors"),
+        ("random:block=128MiB", "512 B to 64 MiB"),
+        ("random:depth=0", "the queue depth can't be `0`: give 1 to 4096"),
+        ("random:depth=2,engine=psync", "the engine `psync` waits for each I/O, so a job has 1 in flight, not 2"),
+        ("random:engine=sync", "did you mean `psync`?"),
+        ("random:range=4KiB,jobs=2", "4 KiB of a disk is too little for 2 jobs with blocks of 4 KiB"),
+        ("random:duration=0s", "a measured time of 0"),
+        ("random:duration=13h", "13h is too long for a test of a disk"),
+        ("random:direct=yes", "direct = `yes`: write on or off"),
+        ("random:direct=on,direct=off", "`direct` is set twice"),
+        ("random:verify", "`verify` is no setting"),
+    ] {
+        let error = test(text).expect_err(text);
+        assert!(error.contains(named), "{text}: {error}");
+    }
+}
+
+#[test]
+fn jobs_that_would_meet_have_parts_of_their_own() {
+    let parts = |text: &str| {
+        let test = test(text).expect("it can be run");
+        (test.has_parts(), test.part().0, test.used().0)
+    };
+    assert_eq!(parts("random:range=40KiB,jobs=4"), (false, 40 << 10, 40 << 10));
+    assert_eq!(parts("sequential:range=40KiB,jobs=1"), (false, 40 << 10, 40 << 10));
+    assert_eq!(parts("sequential:range=40KiB,jobs=4"), (true, 8 << 10, 32 << 10));
+    assert_eq!(parts("random:range=40KiB,jobs=4,verify=on"), (true, 8 << 10, 32 << 10));
+}
+
+fn direction(ios: u64, seconds: f64, mean_ns: f64) -> IoReport {
+    let mut times = Histogram::new();
+    times.record_many(mean_ns as u64, ios);
+    IoReport { ios, bytes: ios * 8192, seconds, mean_ns, times }
+}
+
+#[test]
+fn figures_are_totals_over_the_measured_time() {
+    let report = DiskReport {
+        read: Some(direction(600, 2.0, 1e6)),
+        write: Some(direction(400, 1.999, 2e6)),
+        cpu: DiskCpu { user: 0.01, system: 0.02 },
+    };
+    let both = report.both().expect("there were I/Os");
+    assert_eq!((both.ios, both.bytes, both.iops(), both.rate()), (1000, 8_192_000, 500.0, 4_096_000.0));
+    assert!((both.mean_ns - 1.4e6).abs() < 1e-3, "{}", both.mean_ns);
+    assert_eq!((both.times.count(), both.times.percentile(50.0) / 1000), (1000, 1000));
+    assert_eq!(report.cpu_per_io(), Some(DiskCpu { user: 1e-5, system: 2e-5 }));
+    let json = serde_json::to_string(&report).expect("it can be written");
+    assert_eq!(serde_json::from_str::<DiskReport>(&json).expect("it can be read"), report);
+}
+
+#[test]
+fn nothing_done_is_no_figure() {
+    assert_eq!(DiskReport::default().both(), None);
+    assert_eq!(DiskReport::default().cpu_per_io(), None);
+    assert_eq!(direction(0, 0.0, 0.0).iops(), 0.0);
+}
+
+fn identity(kind: &str, direct: bool, backing_cached: Option<bool>) -> DiskIdentity {
+    DiskIdentity {
+        path: "/data/disk".into(),
+        direct,
+        filesystem: Some(FilesystemIdentity { kind: kind.into(), options: "rw".into() }),
+        device: Some(BlockIdentity {
+            name: "loop0".into(),
+            scheduler: Some("none".into()),
+            requests: Some(128),
+            write_cache: Some(WriteCache::Back),
+            backing_cached,
+            ..BlockIdentity::default()
+        }),
+    }
+}
+
+#[test]
+fn a_cached_path_is_named() {
+    assert!(!identity("ext4", true, None).is_cached());
+    assert_eq!(identity("ext4", false, Some(true)).caches(), [DiskCache::Page, DiskCache::Loop]);
+    assert_eq!(identity("tmpfs", true, Some(false)).caches(), [DiskCache::Memory]);
+    assert_eq!(
+        identity("ext4", false, None).to_string(),
+        "/data/disk on ext4 on loop0 (scheduler none, queue of 128, write back), not O_DIRECT, \
+         CACHED: the page cache of this machine"
+    );
+    let json = serde_json::to_string(&identity("ext4", false, Some(true))).expect("it can be written");
+    assert_eq!(
+        serde_json::from_str::<DiskIdentity>(&json).expect("it can be read"),
+        identity("ext4", false, Some(true))
+    );
+}
+
+fn any_test() -> impl Strategy<Value = DiskTest> {
+    let kinds = (0usize..2, 0usize..3, any::<[bool; 2]>());
+    let amounts = (0u32..=100, 1u64..=128, 1u32..=4096, 1u32..=64, 1u32..=256, 1u64..1 << 30);
+    (kinds, amounts, 1u64..=43_200_000, 0u64..=43_200_000).prop_map(
+        |((access, engine, [direct, verify]), (reads, sectors, depth, jobs, targets, more), duration, ramp)| {
+            let engine = DiskEngine::ALL[engine];
+            let depth = if engine.is_blocking() { 1 } else { depth };
+            let block = ByteSize(sectors * 512);
+            DiskTest {
+                access: AccessPattern::ALL[access],
+                reads: reads.try_into().expect("a share"),
+                block: block.try_into().expect("whole sectors"),
+                depth: depth.try_into().expect("a depth"),
+                jobs: jobs.try_into().expect("jobs"),
+                targets: targets.try_into().expect("targets"),
+                range: ByteSize(block.0 * u64::from(jobs) + more),
+                engine,
+                direct,
+                duration: Span::from_millis(duration),
+                ramp: Span::from_millis(ramp),
+                verify,
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(test in any_test()) {
+        prop_assert_eq!(test.to_string().parse(), Ok(test));
+        let json = serde_json::to_string(&test).expect("it can be written");
+        prop_assert_eq!(serde_json::from_str::<DiskTest>(&json).expect("it can be read"), test);
+    }
+
+    #[test]
+    fn parts_are_whole_blocks_within_the_range(test in any_test()) {
+        prop_assert!(test.part().0 > 0 && test.used() <= test.range);
+        prop_assert!(test.part().0.is_multiple_of(test.block.get().0));
+    }
+
+    #[test]
+    fn no_text_is_too_odd(text in "(random|sequential):?[a-z=,:0-9KMiB ]{0,32}") {
+        let _ = text.parse::<DiskTest>();
+    }
+}
