@@ -75,7 +75,9 @@ fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let output = output_within(&mut command, PATIENCE).map_err(|error| match error {
         OutputError::Start(error) => fail(format!("can't be started: {error}")),
-        OutputError::Late(_) => fail(format!("doesn't answer `{}` within {PATIENCE:?}", arguments.join(" "))),
+        OutputError::Late(_) | OutputError::Stuck { .. } => {
+            fail(format!("doesn't answer `{}` within {PATIENCE:?}", arguments.join(" ")))
+        }
         OutputError::Lost(error) => fail(format!("can't be waited for: {error}")),
     })?;
     match output.status.success() {

@@ -15,6 +15,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// The most bytes of an output that are kept: the largest message of libvirt (`VIR_NET_MESSAGE_MAX`).
 const KEPT_MOST: usize = 32 << 20;
 
+/// How long a killed program may take to end. One that waits for a device in the kernel ends when that answers.
+const DYING: Duration = Duration::from_secs(5);
+
 /// Why a program gave no output.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
@@ -25,6 +28,12 @@ pub enum OutputError {
     #[error("it did not end within {0:?}")]
     #[diagnostic(code("not-in-time"))]
     Late(Duration),
+    #[error(
+        "it did not end within {limit:?} and can't be killed: process {pid} waits in the kernel for a device, and ends \
+         when that answers"
+    )]
+    #[diagnostic(code("program-stuck"))]
+    Stuck { limit: Duration, pid: u32 },
     #[error("it can't be watched ({0})")]
     #[diagnostic(code("kernel"))]
     Lost(#[source] io::Error),
@@ -32,7 +41,7 @@ pub enum OutputError {
 
 /// Starts a program. Returns its status and what it wrote to those of its outputs that are pipes.
 ///
-/// A program that takes longer than `limit` is killed.
+/// A program that takes longer than `limit` is killed. If the kernel can't end it, nobody waits for it any longer.
 pub fn output_within(command: &mut Command, limit: Duration) -> Result<Output, OutputError> {
     finish_within(command.spawn().map_err(OutputError::Start)?, limit)
 }
@@ -41,13 +50,27 @@ pub fn output_within(command: &mut Command, limit: Duration) -> Result<Output, O
 /// even if they hold its pipes open.
 pub fn finish_within(mut child: Child, limit: Duration) -> Result<Output, OutputError> {
     let followed = follow(&mut child, Instant::now() + limit);
-    if !matches!(followed, Ok(Some(_))) {
-        // The child may have ended by itself just now.
-        let _ = child.kill();
+    if !matches!(followed, Ok(Some(_))) && !killed(&mut child) {
+        return Err(OutputError::Stuck { limit, pid: child.id() });
     }
     let status = child.wait().map_err(OutputError::Lost)?;
     let [stdout, stderr] = followed.map_err(OutputError::Lost)?.ok_or(OutputError::Late(limit))?;
     Ok(Output { status, stdout, stderr })
+}
+
+/// Kills the program. True if it has ended, or if it can't be seen whether it has.
+fn killed(child: &mut Child) -> bool {
+    // It may have ended by itself just now.
+    let _ = child.kill();
+    let Ok(end) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return true };
+    let deadline = Instant::now() + DYING;
+    loop {
+        match wait(&end, &[], deadline) {
+            Ok(None) => return false,
+            Ok(Some(false)) => {}
+            Ok(Some(true)) | Err(_) => return true,
+        }
+    }
 }
 
 /// What the program wrote until its end. None if the deadline came first.

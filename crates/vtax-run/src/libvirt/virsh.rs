@@ -92,7 +92,7 @@ impl Virsh for VirshProgram {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = output_within(&mut command, self.patience).map_err(|error| match error {
             OutputError::Start(source) => VirshRefusal::NoProgram(source),
-            OutputError::Late(patience) => VirshRefusal::Silent(patience),
+            OutputError::Late(patience) | OutputError::Stuck { limit: patience, .. } => VirshRefusal::Silent(patience),
             OutputError::Lost(source) => VirshRefusal::Said(source.to_string()),
         })?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
