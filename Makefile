@@ -75,3 +75,4 @@ bench: build
 	$(RELEASE)/vtax crosscheck --rounds 13
 	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench results --bench engines --bench labs --bench guests --bench server --bench domains
 	cargo bench --locked --package vtax-console --bench consoles
+	cargo bench --locked --package vtax-disk --bench disks

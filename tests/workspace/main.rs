@@ -21,7 +21,7 @@ const LAYERS: [&[&str]; 9] = [
     &["vtax-fuzz", "vtax-plot", "vtax-stats"],
     &["vtax-model"],
     &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic", "vtax-sys"],
-    &["vtax-change", "vtax-console", "vtax-engine", "vtax-guest", "vtax-host"],
+    &["vtax-change", "vtax-console", "vtax-disk", "vtax-engine", "vtax-guest", "vtax-host"],
     &["vtax-lab", "vtax-tune"],
     &["vtax-agent", "vtax-domain"],
     &["vtax-run"],

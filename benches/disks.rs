@@ -1,0 +1,91 @@
+//! Our figure of a disk beside that of stand-alone fio, interleaved on one file: the ratio of I/Os a second.
+//!
+//! `cargo bench --package vtax-disk --bench disks [-- ROUNDS FOLDER]`, as root. It fails if the interval of a ratio doesn't
+//! include 1, or is wider than 2 % on a side: then vtax's options change what fio measures.
+
+use std::{
+    env,
+    error::Error,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+use vtax_disk::{job::FioJob, run::FioProgram, target::check};
+use vtax_model::disk::DiskTest;
+use vtax_stats::{Confidence, Pair, PairedTax};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const ROUNDS: usize = 20;
+/// How far from 1 the ends of an interval may be.
+const MARGIN: f64 = 0.02;
+/// A test, and what somebody who doesn't know vtax would write for it.
+const TESTS: [(&str, &str); 3] = [
+    (
+        "random:reads=60,block=8KiB,jobs=4,range=512MiB,duration=2s,ramp=500ms",
+        "--rw=randrw --rwmixread=60 --bs=8k --numjobs=4 --iodepth=1",
+    ),
+    ("random:block=4KiB,range=512MiB,duration=2s,ramp=500ms", "--rw=randread --bs=4k --numjobs=1 --iodepth=1"),
+    ("sequential:block=1MiB,depth=4,range=512MiB,duration=2s,ramp=500ms", "--rw=read --bs=1m --numjobs=1 --iodepth=4"),
+];
+const PLAIN: &str = "--name=plain --ioengine=io_uring --direct=1 --size=512m --time_based --runtime=2 --ramp_time=500ms \
+                     --group_reporting --output-format=json --thread";
+
+fn main() -> Outcome<()> {
+    // `cargo bench` adds --bench.
+    let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let rounds = words.first().and_then(|word| word.parse().ok()).unwrap_or(ROUNDS);
+    let folder = words.get(1).map_or(Path::new("/var/tmp"), Path::new);
+    let folder = tempfile::tempdir_in(folder)?;
+    let file = folder.path().join("disk");
+    let mut wrong = Vec::new();
+    for (ours, plain) in TESTS {
+        let tax = compare(ours.parse()?, plain, &file, rounds)?;
+        println!("{ours}: {:.4} ({:.4} to {:.4}) of stand-alone fio, {rounds} rounds", tax.ratio, tax.low, tax.high);
+        if tax.excludes_equality() || tax.high > 1.0 + MARGIN || tax.low < 1.0 - MARGIN {
+            wrong.push(ours);
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(format!("not within 2 % of 1: {}", wrong.join("; ")).into()),
+    }
+}
+
+/// Both in each round; who begins changes from round to round.
+fn compare(test: DiskTest, plain: &str, file: &PathBuf, rounds: usize) -> Outcome<PairedTax> {
+    let fio = FioProgram::user();
+    let targets = std::slice::from_ref(file);
+    check(targets, &test, true)?;
+    fio.run(&FioJob::new(test, targets, true, 1)?)?;
+    let mut pairs = Vec::new();
+    for round in 0..rounds {
+        let ours = || -> Outcome<f64> {
+            let report = fio.run(&FioJob::new(test, targets, false, round as u64)?)?;
+            Ok(report.both().ok_or("nothing was measured")?.iops())
+        };
+        let (cell, baseline) = match round % 2 {
+            0 => {
+                let cell = ours()?;
+                (cell, alone(plain, file)?)
+            }
+            _ => {
+                let baseline = alone(plain, file)?;
+                (ours()?, baseline)
+            }
+        };
+        pairs.push(Pair { baseline, cell });
+    }
+    Ok(PairedTax::of(&pairs, Confidence::P95)?)
+}
+
+/// What fio itself says, as its users read it.
+fn alone(plain: &str, file: &Path) -> Outcome<f64> {
+    let mut command = Command::new("fio");
+    command.args(PLAIN.split_whitespace()).args(plain.split(' ')).arg(format!("--filename={}", file.display()));
+    let output = command.output()?;
+    let said: Value = serde_json::from_slice(&output.stdout)?;
+    let iops = |direction: &str| said["jobs"][0][direction]["iops"].as_f64().ok_or("fio has no figure");
+    Ok(iops("read")? + iops("write")?)
+}

@@ -1,0 +1,314 @@
+//! A test of a disk as fio's arguments (fio(1)).
+//!
+//! Pure: the same test of the same disks with the same seed gives the same arguments, so that a plan can print them.
+
+use std::path::{Path, PathBuf};
+
+use strum::Display;
+use vtax_model::{
+    disk::{AccessPattern, DiskEngine, DiskTest, DiskTestError, ReadShare},
+    units::Span,
+};
+
+/// What a run of fio is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Display)]
+#[strum(serialize_all = "lowercase")]
+pub enum FioPass {
+    /// Writes each block of the range once. A block that was never written can be read without going to the disk.
+    Fill,
+    /// Measures.
+    Measure,
+    /// Writes each block of the range once with a checksum, then reads all and compares.
+    Verify,
+}
+
+/// One run of fio.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FioJob {
+    test: DiskTest,
+    targets: Vec<PathBuf>,
+    pass: FioPass,
+    seed: u64,
+}
+
+/// Why there is no such run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum FioJobError {
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Test(#[from] DiskTestError),
+    #[error("the test is of {wanted} disks, and {given} are named; name as many")]
+    #[diagnostic(code("bad-disk-test"))]
+    Targets { wanted: u32, given: usize },
+    #[error("`{}` can't be given to fio: {why}; give the disk another name, for example by a symbolic link", path.display())]
+    #[diagnostic(code("bad-disk-name"))]
+    Name { path: PathBuf, why: &'static str },
+}
+
+/// Blocks that fill the range: large, since nobody measures how fast it is filled.
+const FILL_BLOCK: u64 = 1 << 20;
+/// How many of them are in flight.
+const FILL_DEPTH: u32 = 16;
+
+impl FioJob {
+    /// The run of a test over these disks, by absolute paths. The pass is [`FioPass::Fill`], or what the test is for.
+    pub fn new(test: DiskTest, targets: &[PathBuf], fill: bool, seed: u64) -> Result<FioJob, FioJobError> {
+        test.check()?;
+        let wanted = test.targets.get();
+        if targets.len() != wanted as usize {
+            return Err(FioJobError::Targets { wanted, given: targets.len() });
+        }
+        targets.iter().try_for_each(|path| check_name(path))?;
+        let pass = match (fill, test.verify) {
+            (true, _) => FioPass::Fill,
+            (false, true) => FioPass::Verify,
+            (false, false) => FioPass::Measure,
+        };
+        Ok(FioJob { test, targets: targets.to_vec(), pass, seed })
+    }
+
+    /// What it is for.
+    pub fn pass(&self) -> FioPass {
+        self.pass
+    }
+
+    /// The test.
+    pub fn test(&self) -> &DiskTest {
+        &self.test
+    }
+
+    /// The time that fio takes by its own clock; none if it ends when the work is done.
+    pub fn timed(&self) -> Option<Span> {
+        (self.pass == FioPass::Measure).then_some(Span(self.test.ramp.0 + self.test.duration.0))
+    }
+
+    /// The most bytes that it writes and reads, if it ends when the work is done.
+    pub fn bytes(&self) -> u64 {
+        let once = self.test.used().0.saturating_mul(self.test.targets.get().into());
+        if self.pass == FioPass::Verify { once.saturating_mul(2) } else { once }
+    }
+
+    /// All arguments.
+    pub fn arguments(&self) -> Vec<String> {
+        let own = match self.pass {
+            FioPass::Fill => self.fill(),
+            FioPass::Measure => self.measure(),
+            FioPass::Verify => self.verify(),
+        };
+        self.always().into_iter().chain(own).map(|(name, value)| format!("--{name}={value}")).collect()
+    }
+
+    /// What every run has.
+    fn always(&self) -> Vec<(&'static str, String)> {
+        let targets: Vec<String> = self.targets.iter().map(|path| escaped(path)).collect();
+        vec![
+            ("name", format!("vtax-{}", self.pass)),
+            ("filename", targets.join(":")),
+            ("output-format", "json+".into()),
+            ("eta", "never".into()),
+            // All jobs are threads of one process, so that none is left when that is killed.
+            ("thread", "1".into()),
+            ("group_reporting", "1".into()),
+            ("invalidate", "1".into()),
+            ("randseed", self.seed.to_string()),
+            // The response time from an I/O's making to its end, and not only from its submission.
+            ("lat_percentiles", "1".into()),
+            ("clat_percentiles", "0".into()),
+            ("slat_percentiles", "0".into()),
+        ]
+    }
+
+    fn fill(&self) -> Vec<(&'static str, String)> {
+        // A test in smaller pieces than a large block needs the last ones filled, too.
+        let block = if self.test.used().0.is_multiple_of(FILL_BLOCK) { FILL_BLOCK } else { self.test.block.get().0 };
+        // Some engines of the test may be missing here, and how fast it is filled doesn't matter.
+        let (engine, depth) = match self.test.engine {
+            DiskEngine::Psync => (DiskEngine::Psync, 1),
+            other => (other, FILL_DEPTH),
+        };
+        let size = self.test.used().0.saturating_mul(self.test.targets.get().into());
+        vec![
+            ("rw", "write".into()),
+            ("bs", block.to_string()),
+            ("size", size.to_string()),
+            ("ioengine", engine.to_string()),
+            ("iodepth", depth.to_string()),
+            ("numjobs", "1".into()),
+            ("direct", number(self.test.direct)),
+            ("end_fsync", "1".into()),
+        ]
+    }
+
+    fn measure(&self) -> Vec<(&'static str, String)> {
+        let mut list = self.load();
+        list.extend(direction(&self.test));
+        list.extend([
+            ("time_based", "1".into()),
+            ("runtime", milliseconds(self.test.duration)),
+            ("ramp_time", milliseconds(self.test.ramp)),
+            // Each block is as likely as the others, also if it was taken a moment ago.
+            ("norandommap", "1".into()),
+            // The range is there. If a name is wrong, nothing is made.
+            ("allow_file_create", "0".into()),
+        ]);
+        list
+    }
+
+    fn verify(&self) -> Vec<(&'static str, String)> {
+        let mut list = self.load();
+        let order = match self.test.access {
+            AccessPattern::Random => "randwrite",
+            AccessPattern::Sequential => "write",
+        };
+        list.extend([
+            ("rw", order.into()),
+            ("verify", "crc32c".into()),
+            ("do_verify", "1".into()),
+            ("verify_fatal", "1".into()),
+            ("verify_state_save", "0".into()),
+            // What was written has to be on its way to the disk before it is read back.
+            ("end_fsync", "1".into()),
+        ]);
+        list
+    }
+
+    /// Blocks, queue and threads of the test.
+    fn load(&self) -> Vec<(&'static str, String)> {
+        let test = &self.test;
+        let size = test.part().0.saturating_mul(test.targets.get().into());
+        let mut list = vec![
+            ("bs", test.block.get().0.to_string()),
+            ("size", size.to_string()),
+            ("ioengine", test.engine.to_string()),
+            ("iodepth", test.depth.to_string()),
+            ("numjobs", test.jobs.to_string()),
+            ("direct", number(test.direct)),
+        ];
+        if test.has_parts() {
+            list.push(("offset_increment", test.part().0.to_string()));
+        }
+        if test.access == AccessPattern::Random && test.targets.get() > 1 {
+            // In turn, all jobs would begin with the first disk, then all go to the second.
+            list.push(("file_service_type", "random".into()));
+        }
+        list
+    }
+}
+
+/// Which I/Os, and how many of them are reads.
+fn direction(test: &DiskTest) -> Vec<(&'static str, String)> {
+    let order = match (test.access, test.reads) {
+        (AccessPattern::Random, ReadShare::ALL) => "randread",
+        (AccessPattern::Random, ReadShare::NONE) => "randwrite",
+        (AccessPattern::Random, _) => "randrw",
+        (AccessPattern::Sequential, ReadShare::ALL) => "read",
+        (AccessPattern::Sequential, ReadShare::NONE) => "write",
+        (AccessPattern::Sequential, _) => "rw",
+    };
+    let mut list = vec![("rw", order.to_owned())];
+    if order.ends_with("rw") {
+        list.push(("rwmixread", test.reads.to_string()));
+    }
+    list
+}
+
+fn number(on: bool) -> String {
+    u8::from(on).to_string()
+}
+
+fn milliseconds(span: Span) -> String {
+    format!("{}ms", span.0.as_millis())
+}
+
+/// A colon ends a name, unless a backslash stands before it.
+fn escaped(path: &Path) -> String {
+    path.to_string_lossy().replace(':', "\\:")
+}
+
+fn check_name(path: &Path) -> Result<(), FioJobError> {
+    let wrong = |why| Err(FioJobError::Name { path: path.to_owned(), why });
+    match path.to_str() {
+        None => wrong("its name isn't UTF-8"),
+        Some(_) if !path.is_absolute() => wrong("it isn't an absolute path"),
+        Some(text) if text.contains('\\') => wrong("there is a backslash in its name"),
+        // fio takes `$jobnum` and the like in names for words of its own.
+        Some(text) if text.contains('$') => wrong("there is a dollar sign in its name"),
+        Some(text) if text.chars().any(char::is_control) => wrong("there is a control character in its name"),
+        Some(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn arguments(test: &str, fill: bool) -> String {
+        let test: DiskTest = test.parse().expect("a test");
+        let targets: Vec<PathBuf> = (0..test.targets.get()).map(|number| format!("/dev/disk{number}").into()).collect();
+        let job = FioJob::new(test, &targets, fill, 7).expect("a job");
+        assert!(job.arguments().iter().all(|argument| !argument.contains("server")));
+        job.arguments().join(" ")
+    }
+
+    const ALWAYS: &str = "--output-format=json+ --eta=never --thread=1 --group_reporting=1 --invalidate=1 --randseed=7 \
+                          --lat_percentiles=1 --clat_percentiles=0 --slat_percentiles=0";
+
+    #[test]
+    fn the_articles_load_goes_to_all_disks() {
+        let load = arguments("random:reads=60,block=8KiB,jobs=20,targets=2,range=64MiB", false);
+        let own = "--bs=8192 --size=134217728 --ioengine=io_uring --iodepth=1 --numjobs=20 --direct=1 \
+                   --file_service_type=random --rw=randrw --rwmixread=60 --time_based=1 --runtime=10000ms \
+                   --ramp_time=1000ms --norandommap=1 --allow_file_create=0";
+        assert_eq!(load, format!("--name=vtax-measure --filename=/dev/disk0:/dev/disk1 {ALWAYS} {own}"));
+    }
+
+    #[test]
+    fn jobs_in_sequence_begin_in_parts_of_their_own() {
+        let load = arguments("sequential:reads=0,block=1MiB,jobs=4,range=10MiB,engine=psync", false);
+        assert!(load.contains("--bs=1048576 --size=2097152 --ioengine=psync --iodepth=1 --numjobs=4"), "{load}");
+        assert!(load.contains("--offset_increment=2097152 --rw=write --time_based"), "{load}");
+    }
+
+    #[test]
+    fn the_range_is_filled_once_in_large_blocks() {
+        let load = arguments("random:jobs=4,range=10MiB,targets=2,depth=32", true);
+        let own = "--rw=write --bs=1048576 --size=20971520 --ioengine=io_uring --iodepth=16 --numjobs=1 --direct=1 \
+                   --end_fsync=1";
+        assert_eq!(load, format!("--name=vtax-fill --filename=/dev/disk0:/dev/disk1 {ALWAYS} {own}"));
+        let odd = arguments("random:range=10MiB,block=1536", true);
+        assert!(odd.contains("--bs=1536 --size=10484736"), "{odd}");
+    }
+
+    #[test]
+    fn checksums_are_written_and_read() {
+        let load = arguments("random:reads=60,jobs=2,range=1MiB,verify=on", false);
+        assert!(load.contains("--size=524288") && load.contains("--offset_increment=524288 --rw=randwrite"), "{load}");
+        assert!(load.contains("--verify=crc32c --do_verify=1") && !load.contains("time_based"), "{load}");
+    }
+
+    #[test]
+    fn names_that_fio_would_read_otherwise_are_escaped_or_refused() {
+        assert_eq!(escaped(Path::new("/dev/disk/by-path/pci-0000:00:01.0")), "/dev/disk/by-path/pci-0000\\:00\\:01.0");
+        for (name, why) in [("disk", "absolute"), ("/a\\b", "backslash"), ("/a$jobnum", "dollar"), ("/a\nb", "control")]
+        {
+            let error = FioJob::new(DiskTest::default(), &[name.into()], false, 1).expect_err(name).to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let error = FioJob::new(DiskTest::default(), &[], false, 1).expect_err("no disk").to_string();
+        assert_eq!(error, "the test is of 1 disks, and 0 are named; name as many");
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_becomes_another_option(name in "/[ -~]{0,20}") {
+            if let Ok(job) = FioJob::new(DiskTest::default(), &[PathBuf::from(&name)], false, 1) {
+                let arguments = job.arguments();
+                prop_assert!(arguments.iter().all(|argument| argument.starts_with("--")));
+                prop_assert_eq!(arguments.iter().filter(|argument| argument.starts_with("--filename=/")).count(), 1);
+            }
+        }
+    }
+}

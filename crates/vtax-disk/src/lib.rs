@@ -1,0 +1,24 @@
+//! Measures disks with fio.
+//!
+//! | module | for |
+//! |---|---|
+//! | [`target`] | what is refused before anything is written: disks in use, with something on them, too small |
+//! | [`path`] | what the path to a disk is |
+//! | [`job`] | a test as fio's arguments |
+//! | [`written`] | whether all blocks have been written before they are read |
+//! | [`output`] | fio's JSON as a report |
+//! | [`run`] | fio as a program that ends in time |
+//! | [`carried`] | fio with its libraries for a guest that has neither |
+//!
+//! fio is never started as a server: each run is one program with all of its arguments, which ends.
+
+#![forbid(unsafe_code)]
+
+pub mod carried;
+pub mod job;
+mod kernel_files;
+pub mod output;
+pub mod path;
+pub mod run;
+pub mod target;
+pub mod written;

@@ -1,0 +1,169 @@
+//! What fio prints (`--output-format=json+`) as a report.
+//!
+//! The text may come from a guest, so it is bounded, and each figure is looked at before it is used. Figures are totals
+//! over the measured time: fio's `iops_mean` is a mean of what it saw in intervals of half a second, the last of which is
+//! cut off.
+
+mod bins;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use vtax_model::{
+    disk::{DiskCpu, DiskReport, IoReport},
+    foreign::ForeignText,
+};
+
+/// The longest output that is read. The bins of all directions together take a twentieth of it.
+pub const OUTPUT_MOST: usize = 4 << 20;
+/// How much of fio's own words an error repeats.
+const WORDS_MOST: usize = 600;
+/// What fio ends with if a checksum is wrong: EILSEQ, errno(3).
+const WRONG_CHECKSUM: i64 = 84;
+/// More I/Os than a day of the fastest disks has (2^40).
+const IOS_MOST: u64 = 1 << 40;
+
+/// Why fio's output is no report.
+#[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum FioOutputError {
+    #[error("fio has printed {length} bytes, and at most {OUTPUT_MOST} are read: this is not the output of one test")]
+    #[diagnostic(code("fio-output"))]
+    TooLong { length: usize },
+    #[error("fio's output can't be read: {why}{}", after(words))]
+    #[diagnostic(code("fio-output"))]
+    Unreadable { why: String, words: ForeignText },
+    #[error("fio has made no I/O{}", after(words))]
+    #[diagnostic(code("fio-output"))]
+    Nothing { words: ForeignText },
+    #[error("fio's output contradicts itself: {why}")]
+    #[diagnostic(code("fio-output"))]
+    Odd { why: &'static str },
+    #[error("the disk has returned other bytes than were written to it: fio found a wrong checksum{}", after(words))]
+    #[diagnostic(code("disk-corrupted"))]
+    Corrupted { words: ForeignText },
+    #[error(
+        "an I/O failed: {} (error {errno}){}",
+        std::io::Error::from_raw_os_error(*errno as i32), after(words)
+    )]
+    #[diagnostic(code("disk-io-failed"))]
+    Failed { errno: i64, words: ForeignText },
+}
+
+fn after(words: &ForeignText) -> String {
+    if words.is_empty() { String::new() } else { format!("; fio says: {words}") }
+}
+
+/// Reads what fio has printed on its standard output; `errors` is what it has printed on the other one.
+pub fn read(output: &[u8], errors: &[u8]) -> Result<DiskReport, FioOutputError> {
+    if output.len() > OUTPUT_MOST {
+        return Err(FioOutputError::TooLong { length: output.len() });
+    }
+    // fio prints some of its messages before the JSON, or between its lines.
+    let begin = begin_of_json(output).unwrap_or(output.len());
+    let (before, json) = output.split_at(begin);
+    let words = || words(errors, before);
+    let unreadable = |why: String| FioOutputError::Unreadable { why, words: words() };
+    if json.is_empty() {
+        return Err(unreadable("there is no JSON in it".to_owned()));
+    }
+    let document = serde_json::Deserializer::from_slice(json).into_iter::<FioDocument>().next();
+    let document = document.transpose().map_err(|error| unreadable(error.to_string()))?;
+    let jobs = document.map(|document| document.jobs).unwrap_or_default();
+    let [job] = jobs.as_slice() else {
+        return Err(unreadable(format!("it has {} jobs, and one group was run", jobs.len())));
+    };
+    match job.error {
+        // If fio can't open a file, that is no error of the job.
+        0 if job.read.total_ios == 0 && job.write.total_ios == 0 => Err(FioOutputError::Nothing { words: words() }),
+        0 => job.report(),
+        WRONG_CHECKSUM => Err(FioOutputError::Corrupted { words: words() }),
+        errno => Err(FioOutputError::Failed { errno, words: words() }),
+    }
+}
+
+/// The JSON begins with a line that has nothing but a brace.
+fn begin_of_json(output: &[u8]) -> Option<usize> {
+    let is_line = |at: &usize| *at == 0 || output[*at - 1] == b'\n';
+    let braces = output.iter().enumerate().filter(|(_, byte)| **byte == b'{').map(|(at, _)| at);
+    braces.into_iter().find(is_line)
+}
+
+/// What fio says of a failure, the beginning of it.
+fn words(errors: &[u8], before: &[u8]) -> ForeignText {
+    let text = [errors, b"\n", before].concat();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" | ").chars().take(WORDS_MOST).collect::<String>().into()
+}
+
+#[derive(Debug, Deserialize)]
+struct FioDocument {
+    jobs: Vec<FioJobOutput>,
+}
+
+/// All jobs of the group together (`group_reporting`).
+#[derive(Debug, Deserialize)]
+struct FioJobOutput {
+    error: i64,
+    read: FioDirection,
+    write: FioDirection,
+    /// The sum over all threads, in milliseconds.
+    job_runtime: u64,
+    /// Per cent of that sum.
+    usr_cpu: f64,
+    sys_cpu: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct FioDirection {
+    io_bytes: u64,
+    /// Milliseconds.
+    runtime: u64,
+    total_ios: u64,
+    lat_ns: FioTimes,
+}
+
+#[derive(Debug, Deserialize)]
+struct FioTimes {
+    mean: f64,
+    #[serde(rename = "N")]
+    samples: u64,
+    /// The middle of each bin that was used, and how many times are in it. Missing if none was used.
+    #[serde(default)]
+    bins: BTreeMap<u64, u64>,
+}
+
+impl FioJobOutput {
+    fn report(&self) -> Result<DiskReport, FioOutputError> {
+        let seconds = |percent: f64| percent / 100.0 * self.job_runtime as f64 / 1e3;
+        let cpu = DiskCpu { user: seconds(self.usr_cpu), system: seconds(self.sys_cpu) };
+        if ![cpu.user, cpu.system].iter().all(|seconds| seconds.is_finite() && *seconds >= 0.0) {
+            return Err(FioOutputError::Odd { why: "the time of the CPU is no time" });
+        }
+        Ok(DiskReport { read: self.read.report()?, write: self.write.report()?, cpu })
+    }
+}
+
+impl FioDirection {
+    fn report(&self) -> Result<Option<IoReport>, FioOutputError> {
+        let odd = |why| Err(FioOutputError::Odd { why });
+        let FioDirection { io_bytes, runtime, total_ios, lat_ns } = self;
+        match self {
+            _ if *total_ios == 0 => return Ok(None),
+            _ if *total_ios > IOS_MOST || lat_ns.samples > IOS_MOST => return odd("there are too many I/Os"),
+            _ if *runtime == 0 => return odd("there were I/Os in no time"),
+            _ if !lat_ns.mean.is_finite() || lat_ns.mean < 0.0 => return odd("the mean response time is no time"),
+            _ => {}
+        }
+        let times = bins::histogram(&lat_ns.bins).map_err(|why| FioOutputError::Odd { why })?;
+        if times.count() != lat_ns.samples {
+            return odd("the bins of the response times don't have as many as there were");
+        }
+        let seconds = *runtime as f64 / 1e3;
+        Ok(Some(IoReport { ios: *total_ios, bytes: *io_bytes, seconds, mean_ns: lat_ns.mean, times }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

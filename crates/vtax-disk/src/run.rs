@@ -1,0 +1,117 @@
+//! fio as a program of this machine, which ends in time and leaves nothing behind.
+//!
+//! fio's jobs are threads of its process, and the kernel kills it with the thread that has started it. So nothing of it is
+//! left when vtax is killed, except if it waits in the kernel for a disk that doesn't answer: no signal ends that.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+use vtax_model::{disk::DiskReport, foreign::ForeignText, units::Span};
+use vtax_sys::{
+    deadline::{OutputError, output_within},
+    inherit::die_with_parent,
+};
+
+use crate::{
+    job::FioJob,
+    output::{self, FioOutputError},
+};
+
+/// How much longer than its times fio may take: to start, to end its last I/Os, and to print.
+const MARGIN: Duration = Duration::from_secs(30);
+/// No disk that is worth a test writes less in a second.
+const SLOWEST: u64 = 4 << 20;
+/// How long fio may take to say its version.
+const SOON: Duration = Duration::from_secs(10);
+
+/// fio, as it is started here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FioProgram {
+    program: PathBuf,
+}
+
+/// Why a run of fio is no sample.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum FioError {
+    #[error("fio can't be started ({source}): install it, for example by apt-get install fio")]
+    #[diagnostic(code("no-fio"))]
+    NotStarted { source: std::io::Error },
+    #[error("fio did not end within {limit} and was killed: the disk answers too slowly, or not at all")]
+    #[diagnostic(code("disk-hangs"))]
+    Late { limit: Span },
+    #[error(
+        "fio did not end within {limit} and can't be killed: process {pid} waits in the kernel for a disk that doesn't \
+         answer; make the disk answer (a suspended one is resumed by dmsetup resume), and the process ends"
+    )]
+    #[diagnostic(code("disk-hangs"))]
+    Stuck { limit: Span, pid: u32 },
+    #[error("fio can't be watched: {source}")]
+    #[diagnostic(code("kernel"))]
+    Lost { source: std::io::Error },
+    #[error("`{program} --version` says {said}, which is no version of fio")]
+    #[diagnostic(code("no-fio"))]
+    NoVersion { program: String, said: ForeignText },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Output(#[from] FioOutputError),
+}
+
+impl FioProgram {
+    /// The one in the PATH.
+    pub fn user() -> FioProgram {
+        FioProgram::at(Path::new("fio"))
+    }
+
+    /// This one.
+    pub fn at(program: &Path) -> FioProgram {
+        FioProgram { program: program.to_owned() }
+    }
+
+    /// What its version is, as it says it: `fio-3.33`.
+    pub fn version(&self) -> Result<ForeignText, FioError> {
+        let output = self.output(["--version".to_owned()], SOON)?;
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        match said.starts_with("fio-") && output.status.success() {
+            true => Ok(said.into()),
+            false => Err(FioError::NoVersion { program: self.program.display().to_string(), said: said.into() }),
+        }
+    }
+
+    /// Runs a job to its end. The kernel kills fio when the calling thread ends.
+    pub fn run(&self, job: &FioJob) -> Result<DiskReport, FioError> {
+        self.run_within(job, limit(job))
+    }
+
+    /// As [`FioProgram::run`], for one who knows better how long it may take.
+    pub fn run_within(&self, job: &FioJob, limit: Duration) -> Result<DiskReport, FioError> {
+        let output = self.output(job.arguments(), limit)?;
+        Ok(output::read(&output.stdout, &output.stderr)?)
+    }
+
+    fn output(&self, arguments: impl IntoIterator<Item = String>, limit: Duration) -> Result<Output, FioError> {
+        let mut command = Command::new(&self.program);
+        // fio reads options from no file, but writes some into its working directory, such as the state of a check.
+        command.args(arguments).current_dir("/").env("LC_ALL", "C");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        die_with_parent(&mut command);
+        output_within(&mut command, limit).map_err(|error| match error {
+            OutputError::Start(source) => FioError::NotStarted { source },
+            OutputError::Late(limit) => FioError::Late { limit: Span(limit) },
+            OutputError::Stuck { limit, pid } => FioError::Stuck { limit: Span(limit), pid },
+            OutputError::Lost(source) => FioError::Lost { source },
+        })
+    }
+}
+
+/// How long a job may take.
+pub fn limit(job: &FioJob) -> Duration {
+    let work = match job.timed() {
+        Some(Span(time)) => time,
+        None => Duration::from_secs(job.bytes() / SLOWEST),
+    };
+    work + MARGIN
+}

@@ -1,0 +1,173 @@
+//! What is looked at before anything is written to a disk or a file.
+//!
+//! A test overwrites what it is given. So a device that something uses is refused, and one that has anything on it as well,
+//! unless the user says that it may be destroyed. All is looked at before the first byte is written, and what is found is
+//! said with what to do about it.
+
+mod content;
+mod device;
+mod file;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use vtax_model::{
+    disk::{BlockSize, DiskTest},
+    foreign::ForeignText,
+    units::ByteSize,
+};
+
+use crate::kernel_files::KernelFiles;
+
+/// A disk that may be tested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskTarget {
+    /// Its path, absolute and without symbolic links.
+    pub path: PathBuf,
+    /// Whether it is a block device; otherwise it is a file, which may not be there yet.
+    pub is_device: bool,
+}
+
+/// Why a disk can't be tested.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum TargetError {
+    #[error("{} can't be used: {source}", path.display())]
+    #[diagnostic(code("disk-unusable"))]
+    Unusable { path: PathBuf, source: io::Error },
+    #[error("{} is {what}; name a block device or a file", path.display())]
+    #[diagnostic(code("disk-unusable"))]
+    NoDisk { path: PathBuf, what: &'static str },
+    #[error("{} and {} are the same; name each disk once", first.display(), second.display())]
+    #[diagnostic(code("bad-disk-name"))]
+    Twice { first: PathBuf, second: PathBuf },
+    #[error("{} is in use: {device} is mounted on {at}; unmount it first: umount {at}", path.display())]
+    #[diagnostic(code("disk-in-use"))]
+    Mounted { path: PathBuf, device: String, at: ForeignText },
+    #[error("{} is in use: {device} is a part of {by}; take that apart first, or test {by} itself", path.display())]
+    #[diagnostic(code("disk-in-use"))]
+    Held { path: PathBuf, device: String, by: String },
+    #[error("{} is in use: the machine swaps to it; end that first: swapoff {}", path.display(), swap.display())]
+    #[diagnostic(code("disk-in-use"))]
+    Swap { path: PathBuf, swap: PathBuf },
+    #[error("{} is in use: it is the file of the loop device {by}; release that first: losetup -d /dev/{by}", path.display())]
+    #[diagnostic(code("disk-in-use"))]
+    Loop { path: PathBuf, by: String },
+    #[error(
+        "{} is in use: the kernel says that something has it for itself, perhaps in another container or mount \
+         namespace; look for it with lsof and lsblk, and end it first",
+        path.display()
+    )]
+    #[diagnostic(code("disk-in-use"))]
+    Busy { path: PathBuf },
+    #[error(
+        "{} isn't empty: it has {what}; a test overwrites it. If nobody needs that, add --destroy-data",
+        path.display()
+    )]
+    #[diagnostic(code("disk-not-empty"))]
+    NotEmpty { path: PathBuf, what: String },
+    #[error("{} can't be written: the device is read-only; a test writes each block before it reads it", path.display())]
+    #[diagnostic(code("disk-unusable"))]
+    ReadOnly { path: PathBuf },
+    #[error("{} has {size}, and the test uses {range}; give a range of at most {size}", path.display())]
+    #[diagnostic(code("disk-too-small"))]
+    TooSmall { path: PathBuf, size: ByteSize, range: ByteSize },
+    #[error(
+        "{} needs {needed} more, and its file system has {free} left; free some space, or give a smaller range",
+        path.display()
+    )]
+    #[diagnostic(code("disk-too-small"))]
+    NoRoom { path: PathBuf, needed: ByteSize, free: ByteSize },
+    #[error(
+        "{} can't be opened with O_DIRECT: its file system {filesystem} always uses the page cache; name a file on \
+         another file system, or say direct=off and have the cache measured",
+        path.display()
+    )]
+    #[diagnostic(code("no-direct-io"))]
+    NoDirect { path: PathBuf, filesystem: ForeignText },
+    #[error(
+        "{} is addressed in units of {sector}, and a block of {block} isn't a multiple of that; give one, as block={sector}",
+        path.display()
+    )]
+    #[diagnostic(code("disk-sector"))]
+    Sector { path: PathBuf, sector: ByteSize, block: BlockSize },
+}
+
+impl TargetError {
+    fn unusable(path: &Path) -> impl Fn(io::Error) -> TargetError {
+        move |source| TargetError::Unusable { path: path.to_owned(), source }
+    }
+}
+
+/// Looks at all disks of a test. `destroy_data` is the user's word that what is on them may be lost.
+pub fn check(paths: &[PathBuf], test: &DiskTest, destroy_data: bool) -> Result<Vec<DiskTarget>, TargetError> {
+    let files = KernelFiles::own();
+    let mut seen: BTreeMap<(u64, u64), &PathBuf> = BTreeMap::new();
+    let mut found = Vec::new();
+    for path in paths {
+        let target = DiskTarget::find(path)?;
+        if let Some(first) = target.identity().and_then(|identity| seen.insert(identity, path)) {
+            return Err(TargetError::Twice { first: first.clone(), second: path.clone() });
+        }
+        target.check(&files, test, destroy_data)?;
+        found.push(target);
+    }
+    file::check_room(&found, test)?;
+    Ok(found)
+}
+
+impl DiskTarget {
+    fn find(path: &Path) -> Result<DiskTarget, TargetError> {
+        let no_disk = |what| TargetError::NoDisk { path: path.to_owned(), what };
+        let kind = match fs::metadata(path) {
+            Ok(found) => found.file_type(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.starts_with("/dev") => {
+                return DiskTarget::of_new_file(path);
+            }
+            Err(error) => return Err(TargetError::unusable(path)(error)),
+        };
+        let path = fs::canonicalize(path).map_err(TargetError::unusable(path))?;
+        match kind {
+            _ if kind.is_block_device() => Ok(DiskTarget { path, is_device: true }),
+            _ if kind.is_file() => Ok(DiskTarget { path, is_device: false }),
+            _ if kind.is_dir() => Err(no_disk("a directory")),
+            _ if kind.is_char_device() => Err(no_disk("a character device")),
+            _ => Err(no_disk("neither a file nor a block device")),
+        }
+    }
+
+    /// fio makes the file, but not its directory.
+    fn of_new_file(path: &Path) -> Result<DiskTarget, TargetError> {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let folder = fs::canonicalize(folder).map_err(TargetError::unusable(path))?;
+        let name = path.file_name().ok_or(TargetError::NoDisk { path: path.to_owned(), what: "no name of a file" })?;
+        Ok(DiskTarget { path: folder.join(name), is_device: false })
+    }
+
+    /// What tells it from others; none if it isn't there yet.
+    fn identity(&self) -> Option<(u64, u64)> {
+        let found = fs::metadata(&self.path).ok()?;
+        Some(if self.is_device { (found.rdev(), u64::MAX) } else { (found.dev(), found.ino()) })
+    }
+
+    fn check(&self, files: &KernelFiles, test: &DiskTest, destroy_data: bool) -> Result<(), TargetError> {
+        match self.is_device {
+            true => device::check(&self.path, files, test)?,
+            false => file::check(&self.path, files, test)?,
+        }
+        if destroy_data {
+            return Ok(());
+        }
+        match content::look(&self.path).map_err(TargetError::unusable(&self.path))? {
+            Some(what) => Err(TargetError::NotEmpty { path: self.path.clone(), what }),
+            None => Ok(()),
+        }
+    }
+}
