@@ -5,7 +5,7 @@
 //! | [`target`] | what is refused before anything is written: disks in use, with something on them, too small |
 //! | [`path`] | what the path to a disk is |
 //! | [`job`] | a test as fio's arguments |
-//! | [`written`] | whether all blocks have been written before they are read |
+//! | [`mod@prepare`], [`written`] | all blocks are written before they are read |
 //! | [`output`] | fio's JSON as a report |
 //! | [`run`] | fio as a program that ends in time |
 //! | [`carried`] | fio with its libraries for a guest that has neither |
@@ -19,6 +19,7 @@ pub mod job;
 mod kernel_files;
 pub mod output;
 pub mod path;
+pub mod prepare;
 pub mod run;
 pub mod target;
 pub mod written;

@@ -2,7 +2,9 @@
 //!
 //! The text may come from a guest, so it is bounded, and each figure is looked at before it is used. Figures are totals
 //! over the measured time: fio's `iops_mean` is a mean of what it saw in intervals of half a second, the last of which is
-//! cut off.
+//! cut off. I/Os are those that ended in that time, whose response times fio has: its `total_ios`, and so its `iops`, leave
+//! out those that were in flight as the ramp ended, but the time goes on until the last in flight have ended. With 64 in
+//! flight on a disk that makes 200 a second, that is 4 % too few.
 
 mod bins;
 
@@ -75,7 +77,9 @@ pub fn read(output: &[u8], errors: &[u8]) -> Result<DiskReport, FioOutputError> 
     };
     match job.error {
         // If fio can't open a file, that is no error of the job.
-        0 if job.read.total_ios == 0 && job.write.total_ios == 0 => Err(FioOutputError::Nothing { words: words() }),
+        0 if job.read.lat_ns.samples == 0 && job.write.lat_ns.samples == 0 => {
+            Err(FioOutputError::Nothing { words: words() })
+        }
         0 => job.report(),
         WRONG_CHECKSUM => Err(FioOutputError::Corrupted { words: words() }),
         errno => Err(FioOutputError::Failed { errno, words: words() }),
@@ -120,7 +124,6 @@ struct FioDirection {
     io_bytes: u64,
     /// Milliseconds.
     runtime: u64,
-    total_ios: u64,
     lat_ns: FioTimes,
 }
 
@@ -148,10 +151,10 @@ impl FioJobOutput {
 impl FioDirection {
     fn report(&self) -> Result<Option<IoReport>, FioOutputError> {
         let odd = |why| Err(FioOutputError::Odd { why });
-        let FioDirection { io_bytes, runtime, total_ios, lat_ns } = self;
+        let FioDirection { io_bytes, runtime, lat_ns } = self;
         match self {
-            _ if *total_ios == 0 => return Ok(None),
-            _ if *total_ios > IOS_MOST || lat_ns.samples > IOS_MOST => return odd("there are too many I/Os"),
+            _ if lat_ns.samples == 0 => return Ok(None),
+            _ if lat_ns.samples > IOS_MOST => return odd("there are too many I/Os"),
             _ if *runtime == 0 => return odd("there were I/Os in no time"),
             _ if !lat_ns.mean.is_finite() || lat_ns.mean < 0.0 => return odd("the mean response time is no time"),
             _ => {}
@@ -161,7 +164,7 @@ impl FioDirection {
             return odd("the bins of the response times don't have as many as there were");
         }
         let seconds = *runtime as f64 / 1e3;
-        Ok(Some(IoReport { ios: *total_ios, bytes: *io_bytes, seconds, mean_ns: lat_ns.mean, times }))
+        Ok(Some(IoReport { ios: lat_ns.samples, bytes: *io_bytes, seconds, mean_ns: lat_ns.mean, times }))
     }
 }
 

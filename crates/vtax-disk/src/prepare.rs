@@ -1,0 +1,60 @@
+//! Each block is written before the first one is read.
+
+use std::{io, path::PathBuf};
+
+use vtax_model::disk::DiskTest;
+
+use crate::{
+    job::{FioJob, FioJobError},
+    run::{FioError, FioProgram},
+    written::{Written, look},
+};
+
+/// How the disks of a test came to have their blocks written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prepared {
+    /// They were so already.
+    Before,
+    /// fio has written them now.
+    Filled,
+    /// fio has written them, and they still read as zeros: the disk keeps no data, as null_blk. It can be measured, and not
+    /// verified.
+    KeepsNoData,
+}
+
+/// Why the disks can't be written.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum PrepareError {
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Job(#[from] FioJobError),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Fio(#[from] FioError),
+    #[error("{} can't be read: {source}", path.display())]
+    #[diagnostic(code("disk-unusable"))]
+    Unreadable { path: PathBuf, source: io::Error },
+}
+
+/// Writes the range of each disk once, unless a look finds it written. The disks must have been
+/// [checked](crate::target::check).
+pub fn prepare(fio: &FioProgram, test: DiskTest, targets: &[PathBuf], seed: u64) -> Result<Prepared, PrepareError> {
+    if are_written(&test, targets)? {
+        return Ok(Prepared::Before);
+    }
+    fio.run(&FioJob::new(test, targets, true, seed)?)?;
+    Ok(if are_written(&test, targets)? { Prepared::Filled } else { Prepared::KeepsNoData })
+}
+
+fn are_written(test: &DiskTest, targets: &[PathBuf]) -> Result<bool, PrepareError> {
+    for path in targets {
+        match look(path, test.used()) {
+            Ok(Written::Whole) => {}
+            Ok(Written::NotAt(_) | Written::EndsAt(_)) => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(source) => return Err(PrepareError::Unreadable { path: path.clone(), source }),
+        }
+    }
+    Ok(true)
+}
