@@ -202,7 +202,8 @@ fn cell_records(
         let readings = &run.samples[index];
         let figures = published.as_ref().map(|published| published.figures(cell)).unwrap_or_default();
         let (published_on, alone): (Vec<_>, Vec<_>) = figures.into_iter().partition(|figure| figure.system.is_some());
-        let path = run.header.paths.iter().find(|path| path.method == cell.row && path.mtu == cell.net.mtu).cloned();
+        let path =
+            run.header.paths.iter().find(|path| path.method == cell.row && Some(path.mtu) == cell.mtu()).cloned();
         let taxes = taxes.remove(&index).unwrap_or_default();
         CellRecord {
             cell: *cell,
@@ -223,7 +224,7 @@ fn cell_records(
 
 fn ends(run: &RunByCell, cell: &Cell) -> Option<RowEnds> {
     let mut of_row = run.header.ends.iter().filter(|ends| ends.method == cell.row);
-    of_row.find(|ends| ends.mtu.is_none_or(|mtu| mtu == cell.net.mtu)).cloned()
+    of_row.find(|ends| ends.mtu.is_none_or(|mtu| Some(mtu) == cell.mtu())).cloned()
 }
 
 fn status(run: &RunByCell, index: usize, cell: &Cell, readings: &[SampleReading]) -> CellStatus {
@@ -283,7 +284,7 @@ fn figures(cell: &Cell, readings: &[SampleReading]) -> FigureEstimates {
 
 /// Messages that were not lost: over UDP each is one datagram.
 fn arrived(cell: &Cell, reading: &SampleReading) -> u64 {
-    match cell.net.workload.message() {
+    match cell.net().and_then(|net| net.workload.message()) {
         Some(message) => reading.bytes.checked_div(message.0).unwrap_or(0),
         None => reading.transactions,
     }

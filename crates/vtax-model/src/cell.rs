@@ -1,5 +1,7 @@
 //! Cells: the points of a study's matrix, and the order in which they are sampled.
 
+mod test;
+
 use std::hash::{Hash, Hasher};
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
@@ -7,12 +9,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr};
 
-use crate::{
-    options::{CongestionControl, Idle, TestOptions},
-    study::{Row, SamplingPlan},
-    units::{Mtu, Span},
-    workload::{Sliced, TestKind, TestSpec, Transport, Workload},
-};
+pub use test::{BlockTest, CellTest, ColumnKey, DiskCell, Medium, NetBlock, NetCell, Work};
+
+use crate::{disk::DiskTest, options::TestOptions, study::Row, units::Mtu, workload::TestKind};
 
 /// Under which conditions a cell is measured. Figures of two instruments are never compared, nor in one table.
 #[derive(
@@ -41,9 +40,9 @@ pub struct Cell {
     /// What is compared.
     #[serde(rename = "method")]
     pub row: Row,
-    /// The test of a network. All else of a cell is of any test.
+    /// What is measured. All else of a cell is of any test.
     #[serde(flatten)]
-    pub net: NetCell,
+    pub test: CellTest,
     /// Which swept value of this kind of test, from 0. Sizes may differ in one variant: a method may leave less room.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub variant: u32,
@@ -52,29 +51,12 @@ pub struct Cell {
     pub instrument: Instrument,
 }
 
-/// What a test of a network is measured with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct NetCell {
-    /// The MTU of the wire.
-    pub mtu: Mtu,
-    /// The protocol.
-    pub transport: Transport,
-    /// The test and its sizes.
-    #[serde(flatten)]
-    pub workload: Workload,
-    /// Flows at the same time.
-    pub streams: u32,
-    /// Engine, load, socket options.
-    #[serde(default, skip_serializing_if = "crate::is_default")]
-    pub options: TestOptions,
-}
-
 /// All of a cell but its row: cells of one block are compared with one baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Block {
-    /// The test of a network.
+    /// What is measured.
     #[serde(flatten)]
-    pub net: NetBlock,
+    pub test: BlockTest,
     /// Which of the swept values.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub variant: u32,
@@ -83,46 +65,17 @@ pub struct Block {
     pub instrument: Instrument,
 }
 
-/// What the cells of a block have in common of a test of a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct NetBlock {
-    /// The protocol.
-    pub transport: Transport,
-    /// The kind of test.
-    pub test: TestKind,
-    /// Flows at the same time.
-    pub streams: u32,
-    /// The MTU of the wire.
-    pub mtu: Mtu,
-}
-
 impl Block {
     /// The kind of test.
-    pub fn test(&self) -> TestKind {
-        self.net.test
+    pub fn kind(&self) -> TestKind {
+        self.test.kind()
     }
 
-    /// What has to be changed on the way between two blocks, and takes seconds: blocks that share it follow each other.
-    fn setting(&self) -> Mtu {
-        self.net.mtu
-    }
-}
-
-impl NetCell {
-    /// What cells of one block share of it.
-    fn block(&self) -> NetBlock {
-        let NetCell { transport, streams, mtu, workload, .. } = *self;
-        NetBlock { transport, test: workload.kind(), streams, mtu }
-    }
-
-    fn can_be_sliced(&self) -> bool {
-        self.transport.has_slices(self.workload.kind()) && self.streams == 1 && self.options.can_be_sliced()
-    }
-
-    fn hold_still(&mut self) {
-        self.options.idle = Idle::Poll;
-        if self.transport == Transport::Tcp {
-            self.options.socket.congestion.get_or_insert(CongestionControl::CUBIC);
+    /// The test, if it is one of a network.
+    pub fn net(&self) -> Option<&NetBlock> {
+        match &self.test {
+            BlockTest::Net(net) => Some(net),
+            BlockTest::Disk(_) => None,
         }
     }
 }
@@ -130,32 +83,77 @@ impl NetCell {
 impl Cell {
     /// The kind of its test.
     pub fn kind(&self) -> TestKind {
-        self.net.workload.kind()
+        self.test.kind()
+    }
+
+    /// The test, if it is one of a network.
+    pub fn net(&self) -> Option<&NetCell> {
+        match &self.test {
+            CellTest::Net(net) => Some(net),
+            CellTest::Disk(_) => None,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn net_mut(&mut self) -> Option<&mut NetCell> {
+        match &mut self.test {
+            CellTest::Net(net) => Some(net),
+            CellTest::Disk(_) => None,
+        }
+    }
+
+    /// The test, if it is one of a disk. Its times are those of the plan.
+    pub fn disk(&self) -> Option<&DiskTest> {
+        match &self.test {
+            CellTest::Net(_) => None,
+            CellTest::Disk(disk) => Some(&disk.disk),
+        }
+    }
+
+    /// The options of its test of a network; those that are usual, if it isn't one.
+    pub fn options(&self) -> TestOptions {
+        self.net().map(|net| net.options).unwrap_or_default()
+    }
+
+    /// What its test does.
+    pub fn work(&self) -> Work {
+        self.test.work()
+    }
+
+    /// What carries its test.
+    pub fn medium(&self) -> Medium {
+        self.test.block().medium()
+    }
+
+    /// Flows at the same time, or disks.
+    pub fn parallel(&self) -> u32 {
+        self.test.block().parallel()
+    }
+
+    /// The column of tables in which it stands.
+    pub fn column(&self) -> ColumnKey {
+        self.test.block().column()
+    }
+
+    /// The MTU of the wire, if it has one.
+    pub fn mtu(&self) -> Option<Mtu> {
+        self.net().map(|net| net.mtu)
     }
 
     /// The cells that this one is compared with.
     pub fn block(&self) -> Block {
-        Block { net: self.net.block(), variant: self.variant, instrument: self.instrument }
+        Block { test: self.test.block(), variant: self.variant, instrument: self.instrument }
     }
 
     /// Whether its samples can be cut into slices: one flow, of a test whose ends can tell where a slice ends.
     pub fn can_be_sliced(&self) -> bool {
-        self.net.can_be_sliced()
+        self.test.can_be_sliced()
     }
 
     /// Makes this a cell that tells the path's own cost.
     pub fn hold_still(&mut self) {
         self.instrument = Instrument::Path;
-        self.net.hold_still();
-    }
-
-    /// The test as both ends are told to run it.
-    pub fn spec(&self, plan: &SamplingPlan) -> TestSpec {
-        let NetCell { transport, workload, streams, options, .. } = self.net;
-        let duration = plan.duration_of(workload.kind());
-        // How long the turns of all rows take isn't known yet.
-        let slices = plan.slices.map(|slices| Sliced { passes: slices.passes, span: Span::from_millis(0) });
-        TestSpec { transport, workload, streams, warmup: plan.warmup, duration, slices, options }
+        self.test.hold_still();
     }
 }
 
@@ -193,13 +191,13 @@ pub fn round_order(cells: &[Cell], baseline: Row, seed: u64, round: u32) -> Vec<
     // One step away from the seeding, whose first output differs little between rounds.
     rng.next_u64();
     let mut turns = Vec::new();
-    let settings = cells.iter().map(|cell| cell.block().setting());
+    let settings = cells.iter().map(|cell| cell.block().test.setting());
     let mut settings = shuffled(settings, &mut Xoshiro256PlusPlus::seed_from_u64(seed));
     if round.is_multiple_of(2) {
         settings.reverse();
     }
     for setting in settings {
-        let blocks = cells.iter().map(Cell::block).filter(|block| block.setting() == setting);
+        let blocks = cells.iter().map(Cell::block).filter(|block| block.test.setting() == setting);
         for block in shuffled(blocks, &mut rng) {
             turns.extend(block_order(cells, baseline, block, &mut rng));
         }
@@ -279,7 +277,7 @@ mod tests {
             let study = demo();
             let turns = round_order(&study.cells, study.baseline, seed, round);
             let cells = || turns.iter().map(|turn| &study.cells[turn.cell]);
-            prop_assert_eq!(stretches(cells().map(|cell| cell.net.mtu)), 2);
+            prop_assert_eq!(stretches(cells().map(|cell| cell.mtu())), 2);
             prop_assert_eq!(stretches(cells().map(Cell::block)), 8);
         }
     }
@@ -315,7 +313,7 @@ mod tests {
         assert!(rows.len() == demo().rows.len() + 1 && are_even(&rows), "{rows:?}");
         let blocks = firsts(|cell, _| cell.block());
         assert!(blocks.len() == 8 && are_even(&blocks), "{blocks:?}");
-        let mtus = firsts(|cell, _| cell.net.mtu);
+        let mtus = firsts(|cell, _| cell.mtu());
         assert!(mtus.len() == 2 && are_even(&mtus), "{mtus:?}");
     }
 
@@ -324,7 +322,7 @@ mod tests {
         fn a_round_begins_with_the_mtu_that_the_one_before_ended_with(seed: u64, round in 2u32..1000) {
             let study = demo();
             let turns = |round| round_order(&study.cells, study.baseline, seed, round);
-            let mtu = |turn: &Turn| study.cells[turn.cell].net.mtu;
+            let mtu = |turn: &Turn| study.cells[turn.cell].mtu();
             let last = turns(round - 1).last().map(mtu);
             prop_assert_eq!(turns(round).first().map(mtu), last);
         }

@@ -22,7 +22,7 @@ pub use report::{DiskCpu, DiskReport, IoReport};
 use crate::units::{ByteSize, Span};
 
 /// One sample of a disk, as `random:reads=60,block=8KiB,jobs=4` has it; what isn't said is as usual ([`Default`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct DiskTest {
     /// In which order the blocks are taken.
     pub access: AccessPattern,

@@ -77,7 +77,7 @@ fn fuzz_studies() {
         let study = is_located(text, Study::parse(source(text)))?;
         survives_json(&study);
         for (cell, plan) in study.cells.iter().filter_map(|cell| Some((cell, study.plan_of(cell.instrument, false)?))) {
-            let _ = (cell.spec(&plan).check(cell.net.mtu), cell.block());
+            let _ = (cell.net().map(|net| net.spec(&plan).check(net.mtu)), cell.block());
         }
         crate::cell::round_order(&study.cells, study.baseline, 1, 1);
         Some(())
@@ -222,7 +222,7 @@ fn fuzz_reports() {
     let study = Study::built_in("sparc-t7-1").expect("built in");
     let seed = |cell: &crate::cell::Cell| {
         let report = EndReport { seconds: 1.0, transactions: 9, bytes: 900, ..EndReport::default() };
-        let reported: Reported = (cell.spec(&study.plan), report.clone(), report);
+        let reported: Reported = (cell.net().expect("of a network").spec(&study.plan), report.clone(), report);
         serde_json::to_string(&reported).expect("reports")
     };
     let seeds: Vec<String> = study.cells.iter().take(40).step_by(8).map(seed).collect();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use crate::{
-    cell::{Cell, Instrument},
+    cell::{Cell, Instrument, Medium},
     foreign::ForeignText,
     study::Row,
     units::{ByteSize, Mtu},
@@ -107,9 +107,10 @@ impl Published {
     }
 
     fn takes(&self, published: &PublishedCell, cell: &Cell) -> bool {
-        let other_size = cell.net.workload.file().is_some_and(|size| self.file != Some(size));
-        let of_transport = published.transport.is_none_or(|transport| transport == cell.net.transport);
-        let of_mtu = published.mtu.is_none_or(|mtu| mtu == cell.net.mtu);
+        let file = cell.net().and_then(|net| net.workload.file());
+        let other_size = file.is_some_and(|size| self.file != Some(size));
+        let of_transport = published.transport.is_none_or(|transport| Medium::Net(transport) == cell.medium());
+        let of_mtu = published.mtu.is_none_or(|mtu| Some(mtu) == cell.mtu());
         published.is_of(cell.row) && !other_size && of_transport && of_mtu && published.figure(cell).is_some()
     }
 
@@ -133,12 +134,13 @@ impl PublishedCell {
     }
 
     fn figure(&self, cell: &Cell) -> Option<PublishedFigure> {
-        let of_mtu = |figures: &BTreeMap<String, f64>, mtu: Mtu| figures.get(&mtu.to_string()).copied();
+        let of_column = |figures: &BTreeMap<String, f64>| figures.get(&cell.column().to_string()).copied();
+        let latency = || self.latency_us(&cell.net()?.workload);
         let kind = cell.kind();
         let value = match kind.family() {
             _ if !kind.is_plain() => None,
-            TestFamily::Transactions => of_mtu(&self.rtt, cell.net.mtu).or_else(|| self.latency_us(&cell.net.workload)),
-            TestFamily::Streams => of_mtu(&self.bandwidth, cell.net.mtu).or(self.gbps.map(|gbps| gbps * 1e3)),
+            TestFamily::Transactions => of_column(&self.rtt).or_else(latency),
+            TestFamily::Streams => of_column(&self.bandwidth).or(self.gbps.map(|gbps| gbps * 1e3)),
             TestFamily::Files => self.real,
         };
         Some(PublishedFigure { system: self.system.clone(), value: value?, user: self.user, sys: self.sys })
@@ -158,7 +160,7 @@ impl PublishedCell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cell::NetCell, located::Source, study::Study, workload::TestKind};
+    use crate::{located::Source, study::Study, workload::TestKind};
 
     #[test]
     fn every_published_file_reads() {
@@ -179,7 +181,7 @@ mod tests {
     }
 
     fn is(transport: Transport, test: TestKind, mtu: u32) -> impl Fn(&Cell) -> bool {
-        move |cell| (cell.net.transport, cell.kind(), cell.net.mtu.get()) == (transport, test, mtu)
+        move |cell| (cell.medium(), cell.kind(), cell.mtu().map(Mtu::get)) == (Medium::Net(transport), test, Some(mtu))
     }
 
     #[test]
@@ -237,8 +239,8 @@ mod tests {
         let system = Some("V210".into());
         assert_eq!(times[0], PublishedFigure { system, value: 6.6, user: Some(0.1), sys: Some(5.3) });
         assert_eq!(times[1].system, Some("X4200".into()));
-        let smaller =
-            Cell { net: NetCell { workload: Workload::File { size: ByteSize(100 << 20) }, ..cell.net }, ..*cell };
+        let mut smaller = *cell;
+        smaller.net_mut().expect("of a network").workload = Workload::File { size: ByteSize(100 << 20) };
         let published = Published::of("ip-instances").expect("listed");
         assert_eq!(published.figures(&smaller), [], "times of a file of another size");
     }

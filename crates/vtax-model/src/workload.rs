@@ -119,10 +119,10 @@ impl Workload {
 }
 
 impl TestSizes {
-    /// What a test with these sizes sends.
-    pub fn workload(self, kind: TestKind) -> Workload {
+    /// What a test of a network with these sizes sends. None for a test of a disk.
+    pub fn workload(self, kind: TestKind) -> Option<Workload> {
         let TestSizes { request, response, message, file } = self;
-        match kind {
+        Some(match kind {
             TestKind::Rr => Workload::Rr { request, response },
             TestKind::Crr => Workload::Crr { request, response },
             TestKind::Cc => Workload::Cc,
@@ -130,6 +130,7 @@ impl TestSizes {
             TestKind::Maerts => Workload::Stream { message, direction: Direction::Reverse },
             TestKind::Bidirectional => Workload::Stream { message, direction: Direction::Both },
             TestKind::File => Workload::File { size: file },
-        }
+            TestKind::Random | TestKind::Sequential => return None,
+        })
     }
 }

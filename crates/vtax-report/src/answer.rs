@@ -1,12 +1,11 @@
 //! What a run found, in plain sentences: the rows ranked by what they cost.
 
 use vtax_model::{
-    cell::Instrument,
+    cell::{ColumnKey, Instrument},
     foreign::ForeignText,
     metric::Metric,
     result::{CellRecord, ResultDocument, SummaryRecord, TaxRecord},
     study::Row,
-    units::Mtu,
     workload::TestKind,
 };
 use vtax_stats::Verdict;
@@ -45,11 +44,11 @@ pub(crate) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
 
 /// The first MTU, if at all others the intervals of the costs overlap with those there, or if the answer names the few
 /// that don't.
-pub(crate) fn mtu_that_tells_all(document: &ResultDocument, blocks: &[&BlockCells<'_>]) -> Option<Mtu> {
+pub(crate) fn column_that_tells_all(document: &ResultDocument, blocks: &[&BlockCells<'_>]) -> Option<ColumnKey> {
     let effects = Effects::of(document, blocks)?;
     let twins = effects.twins();
     let apart = twins.iter().filter(|(one, other)| !overlap(one.tax, other.tax)).count();
-    effects.mtus.first().copied().filter(|_| apart <= EXCEPTIONS && !twins.is_empty())
+    effects.columns.first().copied().filter(|_| apart <= EXCEPTIONS && !twins.is_empty())
 }
 
 /// What a cell costs against the baseline's.
@@ -57,7 +56,7 @@ struct Effect<'a> {
     record: &'a CellRecord,
     tax: &'a TaxRecord,
     test: TestKind,
-    mtu: Mtu,
+    column: ColumnKey,
     /// Its block among those with the same test; empty if there is only one.
     block: String,
 }
@@ -65,7 +64,7 @@ struct Effect<'a> {
 struct Effects<'a> {
     document: &'a ResultDocument,
     all: Vec<Effect<'a>>,
-    mtus: Vec<Mtu>,
+    columns: Vec<ColumnKey>,
 }
 
 impl<'a> Effects<'a> {
@@ -77,13 +76,13 @@ impl<'a> Effects<'a> {
             for (block, named) in with_test.iter().zip(apart(with_test.iter().map(|block| block.title()).collect())) {
                 let effect = |record: &'a CellRecord| {
                     let tax = record.tax_of(Metric::of(test))?;
-                    Some(Effect { record, tax, test, mtu: record.cell.net.mtu, block: named.clone() })
+                    Some(Effect { record, tax, test, column: record.cell.column(), block: named.clone() })
                 };
                 all.extend(block.records().filter(|record| record.cell.kind() == test).filter_map(effect));
             }
         }
-        let mtus = distinct(all.iter().map(|effect| effect.mtu));
-        (!all.is_empty()).then_some(Effects { document, all, mtus })
+        let columns = distinct(all.iter().map(|effect| effect.column));
+        (!all.is_empty()).then_some(Effects { document, all, columns })
     }
 
     fn parts(&self, instrument: Option<&str>, all: bool) -> Vec<SectionPart> {
@@ -94,14 +93,18 @@ impl<'a> Effects<'a> {
             parts.push(SectionPart::Paragraph("Each step against the same path without it:".to_owned()));
             parts.push(SectionPart::bullets(steps));
         }
-        parts.into_iter().chain(self.of_other_mtus(all).map(SectionPart::Paragraph)).collect()
+        parts.into_iter().chain(self.of_other_columns(all).map(SectionPart::Paragraph)).collect()
     }
 
     /// `Against native at MTU 1500, with 95 % intervals:`
     fn lead(&self, instrument: Option<&str>) -> String {
-        let several = distinct(self.document.cells.iter().map(|record| record.cell.net.mtu)).len() > 1;
-        let mtu = self.mtus.first().filter(|_| several).map_or(String::new(), |mtu| format!(" at MTU {mtu}"));
-        let against = format!("against {}{mtu}, with 95 % intervals:", self.document.baseline);
+        let several = distinct(self.document.cells.iter().map(|record| record.cell.column())).len() > 1;
+        let column = self
+            .columns
+            .first()
+            .filter(|_| several)
+            .map_or(String::new(), |column| format!(" {}", ColumnKey::among(&[*column])));
+        let against = format!("against {}{column}, with 95 % intervals:", self.document.baseline);
         let caveat = self.document.caveat.as_ref().map(ForeignText::to_string);
         let mind: Vec<String> = caveat.into_iter().chain(instrument.map(str::to_owned)).collect();
         match mind.is_empty() {
@@ -112,9 +115,9 @@ impl<'a> Effects<'a> {
 
     /// The dearest row first; those of which nothing is shown together at the end.
     fn of_rows(&self, wanted: impl Fn(Row) -> bool) -> Vec<String> {
-        let first = self.mtus.first();
+        let first = self.columns.first();
         let of_first =
-            |row| self.all.iter().filter(move |effect| Some(&effect.mtu) == first && effect.record.cell.row == row);
+            |row| self.all.iter().filter(move |effect| Some(&effect.column) == first && effect.record.cell.row == row);
         let rows = distinct(self.all.iter().map(|effect| effect.record.cell.row));
         let mut rows: Vec<(Row, Vec<&Effect<'_>>)> =
             rows.into_iter().map(|row| (row, of_first(row).collect())).collect();
@@ -137,40 +140,40 @@ impl<'a> Effects<'a> {
 
     /// The costs at other MTUs than the first, each with that at the first.
     fn twins(&self) -> Vec<(&Effect<'a>, &Effect<'a>)> {
-        let Some(first) = self.mtus.first() else { return Vec::new() };
-        let twin =
-            |effect: &Effect<'_>| self.all.iter().find(|known| known.mtu == *first && of_row_and_test(known, effect));
-        let others = self.all.iter().filter(|effect| effect.mtu != *first);
+        let Some(first) = self.columns.first() else { return Vec::new() };
+        let twin = |effect: &Effect<'_>| {
+            self.all.iter().find(|known| known.column == *first && of_row_and_test(known, effect))
+        };
+        let others = self.all.iter().filter(|effect| effect.column != *first);
         others.filter_map(|effect| Some((effect, twin(effect)?))).collect()
     }
 
     /// `bridge UDP bandwidth -20 % [-22, -18]`
     fn told(&self, effect: &Effect<'_>) -> String {
-        let Effect { record, tax, test, mtu, block } = effect;
-        let at = if self.mtus.len() > 2 { format!(" at MTU {mtu}") } else { String::new() };
+        let Effect { record, tax, test, column, block } = effect;
+        let at = if self.columns.len() > 2 { format!(" {}", ColumnKey::among(&[*column])) } else { String::new() };
         let block = if block.is_empty() { String::new() } else { format!("{block} ") };
         format!("{} {block}{} {}{at}", record.cell.row, quantity(*test), said(tax))
     }
 
     /// Whether the intervals at the other MTUs overlap with those at the first. Unless all tables follow (`all`), the
     /// sentence says where they are.
-    fn of_other_mtus(&self, all: bool) -> Option<String> {
+    fn of_other_columns(&self, all: bool) -> Option<String> {
         let compared = self.twins();
         let differing: Vec<String> = compared
             .iter()
             .filter(|(one, other)| !overlap(one.tax, other.tax))
             .map(|(one, _)| self.told(one))
             .collect();
-        let mtus = words::list(self.mtus.iter().skip(1).map(Mtu::to_string), " and ")?;
+        let columns = words::capital(&ColumnKey::among(self.columns.get(1..).filter(|others| !others.is_empty())?));
         let told = if all { "" } else { " (--detail)" };
-        let overlap = format!("At MTU {mtus} the intervals of the costs overlap with these{told}");
+        let overlap = format!("{columns} the intervals of the costs overlap with these{told}");
         (!compared.is_empty()).then(|| match differing.len() {
             0 => format!("{overlap}."),
             1..=EXCEPTIONS => format!("{overlap}, but for {}.", differing.join("; ")),
-            some => format!(
-                "At MTU {mtus} {some} of {} costs have intervals apart from these: see the tables.",
-                compared.len()
-            ),
+            some => {
+                format!("{columns} {some} of {} costs have intervals apart from these: see the tables.", compared.len())
+            }
         })
     }
 }

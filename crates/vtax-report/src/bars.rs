@@ -1,17 +1,15 @@
 //! Round trips as bars: one for each row at each size that was swept, and beside it what was published.
 
 use vtax_model::{
-    cell::Cell,
+    cell::{Cell, Work},
     published::Published,
     result::{CellRecord, CellStatus, ResultDocument},
     study::Row,
-    workload::Workload,
 };
 
 use super::{
     blocks::{distinct, rows_head},
     labels,
-    number::counted,
     record::{compares_engines, primary},
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
@@ -51,10 +49,10 @@ fn charts(document: &ResultDocument) -> Vec<Chart<'_>> {
         return Vec::new();
     }
     let all = || document.cells.iter().filter(|record| record.cell.kind().is_round_trips());
-    let key = |cell: &Cell| (cell.net.transport, cell.net.streams, cell.net.mtu);
+    let key = |cell: &Cell| (cell.medium(), cell.parallel(), cell.column());
     let several = [
-        distinct(all().map(|record| record.cell.net.mtu)).len() > 1,
-        distinct(all().map(|record| record.cell.net.streams)).len() > 1,
+        distinct(all().map(|record| record.cell.column())).len() > 1,
+        distinct(all().map(|record| record.cell.parallel())).len() > 1,
     ];
     let chart = |wanted| {
         let records = all().filter(|record| key(&record.cell) == wanted).collect();
@@ -70,8 +68,8 @@ impl Chart<'_> {
         measured && (self.sizes().len() > 1 || self.pairs().is_some())
     }
 
-    fn sizes(&self) -> Vec<Workload> {
-        distinct(self.records.iter().map(|record| record.cell.net.workload))
+    fn sizes(&self) -> Vec<Work> {
+        distinct(self.records.iter().map(|record| record.cell.work()))
     }
 
     fn pairs(&self) -> Option<u32> {
@@ -97,11 +95,12 @@ impl Chart<'_> {
 
     fn caption(&self) -> String {
         let Some(first) = self.records.first() else { return String::new() };
-        let [mtus, streams] = self.several;
+        let [columns, parallel] = self.several;
+        let cell = &first.cell;
         let parts = [
-            Some(labels::test(&first.cell)),
-            mtus.then(|| format!("MTU {}", first.cell.net.mtu)),
-            (streams || first.cell.net.streams > 1).then(|| counted(first.cell.net.streams, "stream")),
+            Some(labels::test(cell)),
+            columns.then(|| cell.column().label()),
+            (parallel || cell.parallel() > 1).then(|| cell.medium().counted(cell.parallel())),
             self.pairs().map(|pairs| format!("{pairs} pairs at the same time")),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -119,11 +118,11 @@ impl Chart<'_> {
         std::iter::once(ours).chain(published.then_some(theirs)).collect()
     }
 
-    fn record(&self, size: Workload, row: Row) -> Option<&CellRecord> {
-        self.records.iter().find(|record| record.cell.net.workload == size && record.cell.row == row).copied()
+    fn record(&self, size: Work, row: Row) -> Option<&CellRecord> {
+        self.records.iter().find(|record| record.cell.work() == size && record.cell.row == row).copied()
     }
 
-    fn line(&self, size: Workload, row: Row) -> Option<TableRow> {
+    fn line(&self, size: Work, row: Row) -> Option<TableRow> {
         let record = self.record(size, row)?;
         let most = self.records.iter().filter_map(|record| Some(primary(record)?.mean)).fold(0.0, f64::max);
         let ours = primary(record).map(|estimate| estimate.mean);

@@ -2,20 +2,21 @@
 //! number of streams and swept value, as the T7-1 study has them, methods down and MTU across.
 
 use vtax_model::{
-    cell::{Cell, Instrument},
+    cell::{Block, Cell, ColumnKey, Instrument, Medium, Work},
     metric::Metric,
     result::{CellRecord, ResultDocument},
     study::Row,
-    units::{ByteSize, Mtu},
-    workload::{TestKind, Transport, Workload, WorkloadSizes},
+    units::ByteSize,
+    workload::{TestKind, Transport, WorkloadSizes},
 };
 
 use super::words;
 
 pub(crate) struct BlockCells<'a> {
     pub(crate) instrument: Instrument,
-    pub(crate) transport: Transport,
-    pub(crate) streams: u32,
+    pub(crate) medium: Medium,
+    /// Flows at the same time, or disks.
+    pub(crate) parallel: u32,
     /// Which of the swept values.
     pub(crate) variant: u32,
     /// Whether there are other values of it.
@@ -30,16 +31,16 @@ pub(crate) struct BlockCells<'a> {
 pub(crate) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
     // What the instruments differ by is said in the titles of their sections, and what only one transport has is no
     // difference between cells that are compared.
-    let varying = |transport, instrument| {
-        let alike = |cell: &&Cell| (cell.net.transport, cell.instrument) == (transport, instrument);
+    let varying = |medium, instrument| {
+        let alike = |cell: &&Cell| (cell.medium(), cell.instrument) == (medium, instrument);
         words::varying(document.cells.iter().map(|record| &record.cell).filter(alike))
     };
-    let key = |cell: &Cell| (cell.net.transport, cell.net.streams, cell.variant, cell.instrument);
+    let key = |cell: &Cell| (cell.medium(), cell.parallel(), cell.variant, cell.instrument);
     let by_block = grouped(document.cells.iter().map(|record| (key(&record.cell), record)));
-    let block = |((transport, streams, variant, instrument), cells)| {
-        let varying = varying(transport, instrument);
+    let block = |((medium, parallel, variant, instrument), cells)| {
+        let varying = varying(medium, instrument);
         let (swept, sizes_swept) = (false, false);
-        let block = BlockCells { instrument, transport, streams, variant, swept, sizes_swept, varying, cells };
+        let block = BlockCells { instrument, medium, parallel, variant, swept, sizes_swept, varying, cells };
         let beside = || document.cells.iter().map(|record| &record.cell).filter(|cell| block.is_beside(cell));
         let (swept, sizes_swept) = (beside().next().is_some(), beside().any(|cell| block.has_other_sizes(cell)));
         BlockCells { swept, sizes_swept, ..block }
@@ -50,11 +51,11 @@ pub(crate) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
 impl<'a> BlockCells<'a> {
     /// `UDP, 4 streams, messages of 64 B`: one stream and default sizes are told only beside others.
     pub(crate) fn title(&self) -> String {
-        let mut parts = vec![self.transport.to_string()];
-        parts.extend((self.streams != 1).then(|| format!("{} streams", self.streams)));
+        let mut parts = vec![self.medium.to_string()];
+        parts.extend((self.parallel != 1).then(|| self.medium.counted(self.parallel)));
         parts.extend(self.unusual_sizes());
         for record in &self.cells {
-            let told = words::of_keys(&record.cell.net.options, &self.varying);
+            let told = words::of_keys(&record.cell.options(), &self.varying);
             parts.extend(told.into_iter().filter(|text| !parts.contains(text)).collect::<Vec<_>>());
         }
         parts.join(", ")
@@ -62,7 +63,7 @@ impl<'a> BlockCells<'a> {
 
     /// What the title says beside the transport, with a comma before it.
     pub(crate) fn rest_of_title(&self) -> String {
-        self.title().split_off(self.transport.to_string().len())
+        self.title().split_off(self.medium.to_string().len())
     }
 
     /// Whether its title is its transport alone.
@@ -71,14 +72,14 @@ impl<'a> BlockCells<'a> {
     }
 
     fn is_beside(&self, other: &Cell) -> bool {
-        let same = (other.net.transport, other.net.streams, other.instrument);
-        same == (self.transport, self.streams, self.instrument) && other.variant != self.variant
+        let same = (other.medium(), other.parallel(), other.instrument);
+        same == (self.medium, self.parallel, self.instrument) && other.variant != self.variant
     }
 
     /// For the same row, test and MTU.
     fn has_other_sizes(&self, other: &Cell) -> bool {
-        let own = self.cell(other.row, other.net.mtu, other.kind());
-        own.is_some_and(|own| own.cell.net.workload != other.net.workload)
+        let own = self.cell(other.row, other.column(), other.kind());
+        own.is_some_and(|own| own.cell.work() != other.work())
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = &'a CellRecord> {
@@ -90,21 +91,21 @@ impl<'a> BlockCells<'a> {
         let sent = self.sent();
         let mut cells: Vec<&Cell> = sent.iter().map(|records| &records[0].cell).collect();
         cells.retain(|cell| self.sizes_swept || !is_usual(cell));
-        let mut all: Vec<ByteSize> = distinct(cells.iter().flat_map(|cell| sizes_of(&cell.net.workload)));
+        let mut all: Vec<ByteSize> = distinct(cells.iter().flat_map(|cell| sizes_of(cell)));
         if self.sizes_swept && cells.len() > 1 && all.len() == 1 {
             return all.pop().map(|size| format!("sizes of {size}")).into_iter().collect();
         }
-        distinct(cells.into_iter().map(|cell| sizes(&cell.net.workload)).filter(|text| !text.is_empty()))
+        distinct(cells.into_iter().map(sizes).filter(|text| !text.is_empty()))
     }
 
     /// What was sent: `messages of 1472 B at MTU 1500 (vxlan: 1422 B)`.
     pub(crate) fn sizes(&self) -> String {
-        let sent = self.sent().into_iter().map(|sent| (sizes_of_all(&sent), sent[0].cell.net.mtu.to_string()));
+        let sent = self.sent().into_iter().map(|sent| (sizes_of_all(&sent), sent[0].cell.column()));
         let texts = grouped(distinct(sent.filter(|(text, _)| !text.is_empty())).into_iter());
-        let everywhere = self.mtus().len();
-        let text = |(text, mtus): (String, Vec<String>)| match mtus.len() {
+        let everywhere = self.columns().len();
+        let text = |(text, columns): (String, Vec<ColumnKey>)| match columns.len() {
             count if count == everywhere => text,
-            _ => format!("at MTU {} {text}", mtus.join(" and ")),
+            _ => format!("{} {text}", ColumnKey::among(&columns)),
         };
         words::joined(texts.into_iter().map(text), "; ")
     }
@@ -112,17 +113,23 @@ impl<'a> BlockCells<'a> {
     /// The cells of each test at each MTU, in the document's order.
     fn sent(&self) -> Vec<Vec<&'a CellRecord>> {
         let tests = self.tests();
-        let mtus = self.mtus();
-        let keys = tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu)));
+        let columns = self.columns();
+        let keys = tests.iter().flat_map(|test| columns.iter().map(move |column| (*test, *column)));
         let rows = self.rows();
-        let of = |(test, mtu)| rows.iter().filter_map(|row| self.cell(*row, mtu, test)).collect::<Vec<_>>();
+        let of = |(test, column)| rows.iter().filter_map(|row| self.cell(*row, column, test)).collect::<Vec<_>>();
         keys.map(of).filter(|records| !records.is_empty()).collect()
     }
 
-    pub(crate) fn cell(&self, row: Row, mtu: Mtu, test: TestKind) -> Option<&'a CellRecord> {
+    /// Whether the cells of this block, in whatever column, are some of these.
+    pub(crate) fn is_of(&self, block: &Block) -> bool {
+        let key = (block.test.medium(), block.test.parallel(), block.variant, block.instrument);
+        key == (self.medium, self.parallel, self.variant, self.instrument)
+    }
+
+    pub(crate) fn cell(&self, row: Row, column: ColumnKey, test: TestKind) -> Option<&'a CellRecord> {
         let wanted = |record: &&&CellRecord| {
             let cell = &record.cell;
-            (cell.row, cell.net.mtu, cell.kind()) == (row, mtu, test)
+            (cell.row, cell.column(), cell.kind()) == (row, column, test)
         };
         self.cells.iter().find(wanted).copied()
     }
@@ -131,8 +138,8 @@ impl<'a> BlockCells<'a> {
         distinct(self.cells.iter().map(|record| record.cell.row))
     }
 
-    pub(crate) fn mtus(&self) -> Vec<Mtu> {
-        distinct(self.cells.iter().map(|record| record.cell.net.mtu))
+    pub(crate) fn columns(&self) -> Vec<ColumnKey> {
+        distinct(self.cells.iter().map(|record| record.cell.column()))
     }
 
     /// Its tests in the order of tables.
@@ -171,11 +178,10 @@ pub(crate) fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> V
 
 /// Whether the sizes are those that a study has if it names none.
 fn is_usual(cell: &Cell) -> bool {
-    match cell.net.workload.sizes() {
+    let Some(net) = cell.net() else { return false };
+    match net.workload.sizes() {
         WorkloadSizes::Exchange { request, response } => request == ByteSize(1) && response == ByteSize(1),
-        WorkloadSizes::Messages(message) if cell.net.transport == Transport::Udp => {
-            message == cell.net.mtu.udp_payload()
-        }
+        WorkloadSizes::Messages(message) if net.transport == Transport::Udp => message == net.mtu.udp_payload(),
         WorkloadSizes::Messages(message) => message == ByteSize(1 << 20),
         WorkloadSizes::Nothing | WorkloadSizes::File(_) => true,
     }
@@ -183,14 +189,18 @@ fn is_usual(cell: &Cell) -> bool {
 
 /// The sizes of the first, and of those that differ from it.
 fn sizes_of_all(records: &[&CellRecord]) -> String {
-    let first = sizes(&records[0].cell.net.workload);
-    let others = records.iter().filter(|record| record.cell.net.workload != records[0].cell.net.workload);
-    let others: Vec<String> = others.map(|r| format!("{}: {}", r.cell.row, sizes(&r.cell.net.workload))).collect();
+    let first = sizes(&records[0].cell);
+    let others = records.iter().filter(|record| record.cell.work() != records[0].cell.work());
+    let others: Vec<String> = others.map(|other| format!("{}: {}", other.cell.row, sizes(&other.cell))).collect();
     if others.is_empty() { first } else { format!("{first} ({})", others.join(", ")) }
 }
 
-/// `requests and responses of 1 B`; empty for connections without any.
-pub(crate) fn sizes(workload: &Workload) -> String {
+/// `requests and responses of 1 B`, `60 % reads of 8 KiB`; empty for connections without any.
+pub(crate) fn sizes(cell: &Cell) -> String {
+    let workload = match cell.work() {
+        Work::Net(workload) => workload,
+        Work::Disk(disk) => return words::of_disk(&disk),
+    };
     match workload.sizes() {
         WorkloadSizes::Exchange { request, response } if request == response => {
             format!("requests and responses of {request}")
@@ -202,8 +212,16 @@ pub(crate) fn sizes(workload: &Workload) -> String {
     }
 }
 
-fn sizes_of(workload: &Workload) -> Vec<ByteSize> {
-    workload.sizes().named().into_iter().map(|(_, size)| size).collect()
+fn sizes_of(cell: &Cell) -> Vec<ByteSize> {
+    match cell.work() {
+        Work::Net(workload) => workload.sizes().named().into_iter().map(|(_, size)| size).collect(),
+        Work::Disk(disk) => vec![disk.block.get()],
+    }
+}
+
+/// The head of a column that says in which column of other tables a line would stand.
+pub(crate) fn column_head(columns: &[ColumnKey]) -> &'static str {
+    columns.first().map_or("MTU", |column| column.head())
 }
 
 /// The quantity that a test is judged by, with its unit.

@@ -29,7 +29,7 @@ pub fn in_brief(document: &ResultDocument) -> String {
     match shown.max_by(|(_, one), (_, other)| size(one).total_cmp(&size(other))) {
         Some((record, tax)) => {
             let cell = &record.cell;
-            format!("{} {} {} {}", cell.row, brief_change(tax.ratio), cell.net.transport, quantity(test(record)))
+            format!("{} {} {} {}", cell.row, brief_change(tax.ratio), cell.medium(), quantity(test(record)))
         }
         None if !taxes.is_empty() => "no difference shown".to_owned(),
         None if cells.len() <= FIGURES => {

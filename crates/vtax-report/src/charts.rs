@@ -2,9 +2,9 @@
 //! bandwidth against CPU time, the rate over time, and what the host's CPUs did.
 
 use vtax_model::{
+    cell::ColumnKey,
     metric::Metric,
     result::{CellRecord, Estimate, HostCpuSummary, ResultDocument, TaxRecord},
-    units::Mtu,
     workload::TestKind,
 };
 use vtax_plot::{
@@ -14,7 +14,7 @@ use vtax_plot::{
 use vtax_stats::Verdict;
 
 use super::{
-    answer::mtu_that_tells_all,
+    answer::column_that_tells_all,
     blocks::{BlockCells, blocks, distinct},
     labels,
     record::{estimate, primary},
@@ -49,15 +49,16 @@ struct Drawn<'a> {
 impl Drawn<'_> {
     fn charts(&self) -> Vec<Chart> {
         let tests = distinct(self.blocks.iter().flat_map(|block| block.tests()));
-        let only = mtu_that_tells_all(self.document, self.blocks);
+        let only = column_that_tells_all(self.document, self.blocks);
         let mut differences = Vec::new();
         for test in &tests {
             for block in self.blocks.iter().filter(|block| block.tests().contains(test)) {
-                let mtus = block.mtus().into_iter().filter(|mtu| only.is_none_or(|only| only == *mtu));
-                differences.extend(mtus.map(|mtu| (*block, *test, mtu)));
+                let columns = block.columns().into_iter().filter(|column| only.is_none_or(|only| only == *column));
+                differences.extend(columns.map(|column| (*block, *test, column)));
             }
         }
-        let differences = differences.into_iter().filter_map(|(block, test, mtu)| self.differences(block, test, mtu));
+        let differences =
+            differences.into_iter().filter_map(|(block, test, column)| self.differences(block, test, column));
         let bars = tests.iter().filter_map(|test| self.bars(*test));
         let distributions = self.blocks.iter().filter_map(|block| self.distribution(block));
         let against_cpu = self.blocks.iter().filter_map(|block| self.against_cpu(block));
@@ -73,13 +74,13 @@ impl Drawn<'_> {
     }
 
     /// None if nothing was compared.
-    fn differences(&self, block: &BlockCells<'_>, test: TestKind, mtu: Mtu) -> Option<Differences> {
+    fn differences(&self, block: &BlockCells<'_>, test: TestKind, column: ColumnKey) -> Option<Differences> {
         let of = Metric::of(test);
-        let records: Vec<&CellRecord> = of_block(block, test, mtu);
+        let records: Vec<&CellRecord> = of_block(block, test, column);
         let rows: Vec<Effect> = records.iter().filter_map(|record| effect(record, record.tax_of(of)?)).collect();
         let floor = tax::floor(self.document, &records.first()?.cell.block(), of);
         let baseline = self.document.baseline;
-        let at = format!("MTU {mtu}");
+        let at = column.label();
         let title = self.title(&[test.quantity().full, &block.title(), &at]);
         let summary =
             format!("What each row costs against {baseline}, with its 95 % interval; the band is the noise floor.");
@@ -96,11 +97,11 @@ impl Drawn<'_> {
     fn bars(&self, test: TestKind) -> Option<Bars> {
         let relative = self.is_far_from_published(test);
         let mut bars = Vec::new();
-        let mtus = distinct(self.blocks.iter().flat_map(|block| block.mtus())).len();
+        let columns = distinct(self.blocks.iter().flat_map(|block| block.columns())).len();
         for block in self.blocks {
-            for mtu in block.mtus() {
-                let group = if mtus > 1 { format!("{}, MTU {mtu}", block.title()) } else { block.title() };
-                let records = of_block(block, test, mtu);
+            for column in block.columns() {
+                let group = if columns > 1 { format!("{}, {}", block.title(), column.label()) } else { block.title() };
+                let records = of_block(block, test, column);
                 let baseline = records.iter().copied().find(|record| record.cell.row == self.document.baseline);
                 let bar = |record: &CellRecord| {
                     let (measured, published) = match relative {
@@ -148,17 +149,16 @@ impl Drawn<'_> {
     /// Whether a figure is more than ten times the published one, or less than a tenth of it.
     fn is_far_from_published(&self, test: TestKind) -> bool {
         const FAR: f64 = 10.0;
-        let records = self
-            .blocks
-            .iter()
-            .flat_map(|block| block.mtus().into_iter().flat_map(|mtu| of_block(block, test, mtu)).collect::<Vec<_>>());
+        let records = self.blocks.iter().flat_map(|block| {
+            block.columns().into_iter().flat_map(|column| of_block(block, test, column)).collect::<Vec<_>>()
+        });
         let mut ratios = records.filter_map(|record| Some(primary(record)?.mean / record.published?));
         ratios.any(|ratio| !(1.0 / FAR..=FAR).contains(&ratio))
     }
 
     /// The percentiles of the round trips at the first MTU.
     fn distribution(&self, block: &BlockCells<'_>) -> Option<Distribution> {
-        let mtu = *block.mtus().first()?;
+        let column = *block.columns().first()?;
         let line = |record: &CellRecord| {
             let times = record.summary.as_ref()?.times()?;
             let points = [(50.0, times.p50), (99.0, times.p99), (99.9, times.p999)];
@@ -166,8 +166,8 @@ impl Drawn<'_> {
             Some(Percentiles { name: record.cell.row.to_string(), points })
         };
         let test = block.tests().into_iter().find(|test| test.is_round_trips())?;
-        let lines: Vec<Percentiles> = of_block(block, test, mtu).into_iter().filter_map(line).collect();
-        let at = format!("MTU {mtu}");
+        let lines: Vec<Percentiles> = of_block(block, test, column).into_iter().filter_map(line).collect();
+        let at = column.label();
         (!lines.is_empty()).then(|| Distribution {
             heading: Heading::new(
                 self.title(&["Round trips by percentile", &block.title(), &at]),
@@ -180,15 +180,15 @@ impl Drawn<'_> {
 
     /// What a row gives for the CPU time that it takes.
     fn against_cpu(&self, block: &BlockCells<'_>) -> Option<Scatter> {
-        let mtu = *block.mtus().first()?;
+        let column = *block.columns().first()?;
         let point = |record: &CellRecord| {
             let x = measured(&primary(record)?);
             let y = measured(&estimate(record, Metric::Cpu)?);
             Some(ScatterPoint { name: record.cell.row.to_string(), x, y })
         };
         let test = block.tests().into_iter().find(|test| test.is_stream() && test.is_plain())?;
-        let points: Vec<ScatterPoint> = of_block(block, test, mtu).into_iter().filter_map(point).collect();
-        let at = format!("MTU {mtu}");
+        let points: Vec<ScatterPoint> = of_block(block, test, column).into_iter().filter_map(point).collect();
+        let at = column.label();
         (points.len() > 1).then(|| Scatter {
             heading: Heading::new(
                 self.title(&["Bandwidth against CPU time", &block.title(), &at]),
@@ -201,8 +201,8 @@ impl Drawn<'_> {
     }
 }
 
-fn of_block<'a>(block: &BlockCells<'a>, test: TestKind, mtu: Mtu) -> Vec<&'a CellRecord> {
-    block.rows().into_iter().filter_map(|row| block.cell(row, mtu, test)).collect()
+fn of_block<'a>(block: &BlockCells<'a>, test: TestKind, column: ColumnKey) -> Vec<&'a CellRecord> {
+    block.rows().into_iter().filter_map(|row| block.cell(row, column, test)).collect()
 }
 
 /// In per cent of the baseline.

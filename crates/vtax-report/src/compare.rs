@@ -11,12 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use vtax_model::{
-    cell::{Block, Cell, Instrument, NetBlock},
+    cell::{Block, Cell, ColumnKey, Instrument},
     metric::Metric,
     result::{CellRecord, ResultDocument},
     run::Difference,
     study::Row,
-    units::Mtu,
 };
 use vtax_stats::{PValue, Preference, Significance, Verdict, holm, median};
 
@@ -265,9 +264,9 @@ impl RunComparison {
     /// `bridge TCP RR at MTU 1500 +4.1 % [+3.2, +5.0]`
     fn told(&self, Compared { cell, ratio, low, high, .. }: &Compared) -> String {
         let interval = low.zip(*high).map_or(String::new(), |(low, high)| format!(" {}", brief_interval(low, high)));
-        let several = self.cells.iter().any(|other| other.cell.net.mtu != cell.net.mtu);
-        let mtu = if several { format!(" at MTU {}", cell.net.mtu) } else { String::new() };
-        format!("{} {}{mtu} {}{interval}", cell.row, labels::test(cell), brief_change(*ratio))
+        let several = self.cells.iter().any(|other| other.cell.column() != cell.column());
+        let column = if several { format!(" {}", ColumnKey::among(&[cell.column()])) } else { String::new() };
+        format!("{} {}{column} {}{interval}", cell.row, labels::test(cell), brief_change(*ratio))
     }
 
     fn all_warnings(&self) -> Vec<String> {
@@ -278,27 +277,27 @@ impl RunComparison {
     }
 
     fn section(&self, wanted: Block) -> Section {
-        let Block { net: NetBlock { transport, streams, test, .. }, instrument, .. } = wanted;
+        let (medium, parallel, instrument) = (wanted.test.medium(), wanted.test.parallel(), wanted.instrument);
         let mut cells: Vec<&Compared> = self.cells.iter().filter(|compared| block(compared) == wanted).collect();
         let rows: Vec<Row> = cells.iter().map(|compared| compared.cell.row).collect();
         let place = |row: Row| rows.iter().position(|known| *known == row);
         cells.sort_by_key(|compared| place(compared.cell.row));
         let mut title = match self.cells.iter().all(|compared| compared.cell.instrument == Instrument::System) {
-            true => transport.to_string(),
-            false => format!("{}, {transport}", words::capital(words::of_instrument(instrument))),
+            true => medium.to_string(),
+            false => format!("{}, {medium}", words::capital(words::of_instrument(instrument))),
         };
-        if streams != 1 {
-            title += &format!(", {streams} streams");
+        if parallel != 1 {
+            title += &format!(", {}", medium.counted(parallel));
         }
         self.of_sweep(cells[0]).iter().for_each(|text| title += &format!(", {text}"));
         let columns = [Column::right("first"), Column::right("second"), Column::left("change [95 % interval]")];
         let table = Table {
-            labels: vec![rows_head(&rows).into(), "MTU".into()],
+            labels: vec![rows_head(&rows).into(), wanted.test.column().head().into()],
             groups: vec![Group::untitled(columns)],
             rows: cells.into_iter().map(line).collect(),
             ..Table::default()
         };
-        Section::of(format!("{title}: {}", quantity(test)), vec![SectionPart::Table(table)])
+        Section::of(format!("{title}: {}", quantity(wanted.kind())), vec![SectionPart::Table(table)])
     }
 
     /// What tells a cell from those of its kind with another swept value; nothing if there are none.
@@ -309,16 +308,16 @@ impl RunComparison {
             return Vec::new();
         }
         let varying = words::varying(self.cells.iter().map(|compared| &compared.cell));
-        let options = words::of_keys(&compared.cell.net.options, &varying);
-        let sizes = Some(sizes(&compared.cell.net.workload)).filter(|text| !text.is_empty());
+        let options = words::of_keys(&compared.cell.options(), &varying);
+        let sizes = Some(sizes(&compared.cell)).filter(|text| !text.is_empty());
         sizes.into_iter().chain(options).collect()
     }
 }
 
-/// The block of a cell. A table has its block's cells of every MTU, so the MTU is the same in all.
+/// The block of a cell. A table has its block's cells of every column, so that is the same in all.
 fn block(compared: &Compared) -> Block {
     let block = compared.cell.block();
-    Block { net: NetBlock { mtu: Mtu::ETHERNET, ..block.net }, ..block }
+    Block { test: block.test.in_any_column(), ..block }
 }
 
 fn line(compared: &Compared) -> TableRow {
@@ -332,7 +331,7 @@ fn line(compared: &Compared) -> TableRow {
     let ends = compared.low.zip(compared.high).map(<[f64; 2]>::from);
     let (verdict, words) = (Some(compared.verdict), word.into());
     let finding = Value::Judged(JudgedChange { ratio: compared.ratio, ends, verdict, words });
-    let labels = vec![compared.cell.row.to_string(), compared.cell.net.mtu.to_string()];
+    let labels = vec![compared.cell.row.to_string(), compared.cell.column().to_string()];
     TableRow::new(labels, [figure(compared.a), figure(compared.b), finding])
 }
 

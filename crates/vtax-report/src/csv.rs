@@ -77,10 +77,10 @@ const COLUMNS: [Column; 76] = [
     ("study", One(|l| text(&l.document.study))),
     ("run", One(|l| text(&l.document.id))),
     ("method", One(|l| text(l.record.cell.row))),
-    ("transport", One(|l| text(l.record.cell.net.transport.to_string().to_lowercase()))),
+    ("transport", One(|l| text(l.record.cell.medium().to_string().to_lowercase()))),
     ("test", One(|l| name(&l.record.cell.kind()))),
-    ("mtu", One(|l| text(l.record.cell.net.mtu))),
-    ("streams", One(|l| text(l.record.cell.net.streams))),
+    ("mtu", One(|l| l.record.cell.mtu().and_then(text))),
+    ("streams", One(|l| text(l.record.cell.parallel()))),
     ("request_bytes", One(|l| size(l, "request"))),
     ("response_bytes", One(|l| size(l, "response"))),
     ("message_bytes", One(|l| size(l, "message"))),
@@ -116,12 +116,12 @@ const COLUMNS: [Column; 76] = [
     ("tax_pairs", One(|l| text(l.tax?.pairs))),
     ("published", One(|l| l.record.published.and_then(text))),
     ("variant", One(|l| text(l.record.cell.variant))),
-    ("engine", One(|l| text(l.record.cell.net.options.engine))),
-    ("burst", One(|l| text(l.record.cell.net.options.burst.get()))),
-    ("rate_per_s", One(|l| text(l.record.cell.net.options.arrivals?.per_second))),
-    ("gap_us", One(|l| micros(l.record.cell.net.options.gap?))),
-    ("bitrate_mbps", One(|l| text(l.record.cell.net.options.bitrate?.bits() as f64 / 1e6))),
-    ("options", One(|l| Some(words::key_values(&l.record.cell.net.options)))),
+    ("engine", One(|l| l.record.cell.net().and_then(|net| text(net.options.engine)))),
+    ("burst", One(|l| l.record.cell.net().and_then(|net| text(net.options.burst.get())))),
+    ("rate_per_s", One(|l| text(l.record.cell.options().arrivals?.per_second))),
+    ("gap_us", One(|l| micros(l.record.cell.options().gap?))),
+    ("bitrate_mbps", One(|l| text(l.record.cell.options().bitrate?.bits() as f64 / 1e6))),
+    ("options", One(|l| Some(words::key_values(&l.record.cell.options())))),
     ("rtt_mean_from", One(|l| text(if l.rtt()?.by_rate { "rate" } else { "histogram" }))),
     ("rtt_from_send_us", Interval(|l| estimate(l.sent_rtt()?.mean))),
     ("rtt_from_send_p50_us", One(|l| text(l.sent_times()?.p50.value))),
@@ -183,6 +183,7 @@ fn columns() -> Vec<(String, Value)> {
             columns.push((figure.name().to_owned(), Estimated(figure)));
         }
     }
+    columns.push(("disk".to_owned(), One(|l| l.record.cell.disk().and_then(text))));
     columns
 }
 
@@ -227,12 +228,12 @@ type ComparedColumn = (&'static str, fn(&RunComparison, &Compared) -> Option<Str
 
 const COMPARISON: [ComparedColumn; 19] = [
     ("method", |_, c| text(c.cell.row)),
-    ("transport", |_, c| text(c.cell.net.transport.to_string().to_lowercase())),
+    ("transport", |_, c| text(c.cell.medium().to_string().to_lowercase())),
     ("test", |_, c| name(&c.cell.kind())),
-    ("mtu", |_, c| text(c.cell.net.mtu)),
-    ("streams", |_, c| text(c.cell.net.streams)),
+    ("mtu", |_, c| c.cell.mtu().and_then(text)),
+    ("streams", |_, c| text(c.cell.parallel())),
     ("variant", |_, c| text(c.cell.variant)),
-    ("options", |_, c| Some(words::key_values(&c.cell.net.options))),
+    ("options", |_, c| Some(words::key_values(&c.cell.options()))),
     ("of", |_, c| name(&c.of)),
     ("a", |_, c| text(c.a)),
     ("b", |_, c| text(c.b)),
@@ -274,7 +275,7 @@ fn name(variant: &impl serde::Serialize) -> Option<String> {
 }
 
 fn size(line: &Line<'_>, name: &str) -> Option<String> {
-    text(line.record.cell.net.workload.sizes().get(name)?.0)
+    text(line.record.cell.net()?.workload.sizes().get(name)?.0)
 }
 
 fn status(line: &Line<'_>) -> (&'static str, Option<String>, Option<String>) {

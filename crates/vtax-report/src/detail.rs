@@ -1,14 +1,14 @@
 //! What the short report leaves out: intervals, percentiles, losses, and the noise floor in full.
 
 use vtax_model::{
-    cell::{Block, Instrument, NetBlock},
-    metric::SampleFigure,
+    cell::{Block, ColumnKey, Instrument, Medium},
+    metric::Metric,
     result::{CellRecord, FloorRecord, ResultDocument, RttTimes, SummaryRecord},
-    workload::{TestKind, Transport},
+    workload::TestKind,
 };
 
 use super::{
-    blocks::{BlockCells, blocks, distinct, quantity, rows_head},
+    blocks::{BlockCells, blocks, column_head, distinct, quantity, rows_head},
     number::{change, interval, lost, percent},
     view::{Group, Section, SectionPart, Table, TableRow, Value},
 };
@@ -20,27 +20,27 @@ pub(crate) fn section(block: &BlockCells<'_>) -> Option<Section> {
 }
 
 fn table(block: &BlockCells<'_>, test: TestKind) -> Table {
-    let (rows, mtus) = (block.rows(), block.mtus());
-    let keys = rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu)));
-    let lines = keys.filter_map(|(row, mtu)| line(block.cell(row, mtu, test)?));
+    let (rows, columns) = (block.rows(), block.columns());
+    let keys = rows.iter().flat_map(|row| columns.iter().map(move |column| (*row, *column)));
+    let lines = keys.filter_map(|(row, column)| line(block.cell(row, column, test)?));
     Table {
         caption: quantity(test),
-        labels: vec![rows_head(&rows).into(), "MTU".into()],
-        groups: vec![Group::right("", heads(test, block.transport))],
+        labels: vec![rows_head(&rows).into(), column_head(&block.columns()).into()],
+        groups: vec![Group::right("", heads(test, block.medium))],
         rows: lines.collect(),
         ..Table::default()
     }
 }
 
-fn heads(test: TestKind, transport: Transport) -> Vec<&'static str> {
+fn heads(test: TestKind, medium: Medium) -> Vec<&'static str> {
     let mut heads = match test.is_transactions() {
         true => vec!["mean [95 %]", "p50", "p99 [95 %]", "p99.9", "max"],
         false => vec!["mean [95 %]", "median"],
     };
-    heads.extend(match (test.is_transactions(), transport) {
-        (true, datagrams) if datagrams.is_datagram() => vec!["lost"],
-        (false, datagrams) if datagrams.is_datagram() => vec!["lost", "overtaken"],
-        (false, Transport::Tcp) => vec!["retransmits"],
+    heads.extend(match test.is_transactions() {
+        true if medium.is_datagram() => vec!["lost"],
+        false if medium.is_datagram() => vec!["lost", "overtaken"],
+        false if medium.is_tcp() => vec!["retransmits"],
         _ => vec![],
     });
     heads.push("n");
@@ -50,14 +50,14 @@ fn heads(test: TestKind, transport: Transport) -> Vec<&'static str> {
 fn line(record: &CellRecord) -> Option<TableRow> {
     let summary = record.summary.as_ref()?;
     let values = match record.cell.kind().is_transactions() {
-        true => round_trips(summary, record.cell.net.transport)?,
-        false => stream(summary, record.cell.net.transport)?,
+        true => round_trips(summary, record.cell.medium())?,
+        false => stream(summary, record)?,
     };
-    let labels = vec![record.cell.row.to_string(), record.cell.net.mtu.to_string()];
+    let labels = vec![record.cell.row.to_string(), record.cell.column().to_string()];
     Some(TableRow::new(labels, values))
 }
 
-fn round_trips(summary: &SummaryRecord, transport: Transport) -> Option<Vec<Value>> {
+fn round_trips(summary: &SummaryRecord, medium: Medium) -> Option<Vec<Value>> {
     let rtt = summary.rtt_us.as_ref()?;
     let of_times = |value: fn(&RttTimes) -> Value| rtt.times.as_ref().map_or(Value::Absent, value);
     let mut values = vec![
@@ -67,17 +67,18 @@ fn round_trips(summary: &SummaryRecord, transport: Transport) -> Option<Vec<Valu
         of_times(|times| Value::Figure(times.p999.value)),
         of_times(|times| Value::Figure(times.max)),
     ];
-    values.extend(transport.is_datagram().then(|| lost(summary).into()));
+    values.extend(medium.is_datagram().then(|| lost(summary).into()));
     values.push(rtt.mean.n.to_string().into());
     Some(values)
 }
 
-fn stream(summary: &SummaryRecord, transport: Transport) -> Option<Vec<Value>> {
-    let goodput = &summary.estimate(SampleFigure::Goodput)?;
+fn stream(summary: &SummaryRecord, record: &CellRecord) -> Option<Vec<Value>> {
+    let (test, medium) = (record.cell.kind(), record.cell.medium());
+    let goodput = &summary.estimate(Metric::of(test).figure(test))?;
     let mut values = vec![Value::from(goodput), Value::Figure(goodput.median)];
-    match transport {
-        Transport::Tcp => values.push(Value::count(summary.retransmits)),
-        _ if transport.is_datagram() => values.extend([lost(summary).into(), Value::count(summary.reordered)]),
+    match medium {
+        _ if medium.is_tcp() => values.push(Value::count(summary.retransmits)),
+        _ if medium.is_datagram() => values.extend([lost(summary).into(), Value::count(summary.reordered)]),
         _ => {}
     }
     values.push(goodput.n.to_string().into());
@@ -88,8 +89,9 @@ fn stream(summary: &SummaryRecord, transport: Transport) -> Option<Vec<Value>> {
 pub(crate) fn noise_floor(document: &ResultDocument) -> Option<Section> {
     let heads = ["A' against A", "noise floor", "could show ≥", "rounds"];
     let blocks = blocks(document);
+    let columns: Vec<ColumnKey> = document.noise_floor.iter().map(|floor| floor.block.test.column()).collect();
     let table = Table {
-        labels: vec!["test".into(), "MTU".into()],
+        labels: vec!["test".into(), column_head(&columns).into()],
         groups: vec![Group::right("", heads)],
         rows: document.noise_floor.iter().map(|floor| floor_line(&blocks, floor)).collect(),
         ..Table::default()
@@ -108,19 +110,21 @@ fn floor_line(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> TableRow {
     let difference = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
     let least = floor.smallest_shown.map_or("—".into(), percent);
     let texts = [difference, percent(floor.floor), least, floor.pairs.to_string()];
-    TableRow::new(vec![floor_name(blocks, floor), floor.block.net.mtu.to_string()], texts)
+    TableRow::new(vec![floor_name(blocks, floor), floor.block.test.column().to_string()], texts)
 }
 
 /// `TCP RTT, 4 streams`, with the swept value if there are several.
 pub(crate) fn floor_name(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> String {
-    let Block { net: NetBlock { transport, test, streams, .. }, variant, instrument } = floor.block;
-    let of_floor = |block: &&BlockCells<'_>| {
-        (block.transport, block.streams, block.variant, block.instrument) == (transport, streams, variant, instrument)
-    };
-    let rest = blocks.iter().find(of_floor).filter(|block| block.swept).map(BlockCells::rest_of_title);
-    let streams = if streams == 1 { String::new() } else { format!(", {streams} streams") };
-    let quantity = floor.of.name_of(test);
+    let Block { test, instrument, .. } = floor.block;
+    let (medium, parallel) = (test.medium(), test.parallel());
+    let rest = blocks
+        .iter()
+        .find(|block| block.is_of(&floor.block))
+        .filter(|block| block.swept)
+        .map(BlockCells::rest_of_title);
+    let parallel = if parallel == 1 { String::new() } else { format!(", {}", medium.counted(parallel)) };
+    let quantity = floor.of.name_of(test.kind());
     let instruments = distinct(blocks.iter().map(|block| block.instrument));
     let instrument = if instruments.len() > 1 { format!(" ({instrument})") } else { String::new() };
-    format!("{transport} {quantity}{}{instrument}", rest.unwrap_or(streams))
+    format!("{medium} {quantity}{}{instrument}", rest.unwrap_or(parallel))
 }

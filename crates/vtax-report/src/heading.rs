@@ -146,7 +146,7 @@ pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
 fn not_reached(document: &ResultDocument) -> Option<String> {
     const ALMOST: f64 = 0.98;
     let behind = |record: &CellRecord| {
-        let due = f64::from(record.cell.net.options.arrivals?.per_second.get());
+        let due = f64::from(record.cell.options().arrivals?.per_second.get());
         let rate = record.summary.as_ref()?.estimate(SampleFigure::Rate)?.mean;
         (rate < due * ALMOST)
             .then(|| format!("{} ({} a second)", labels::name(document, &record.cell), three_digits(rate)))
@@ -158,7 +158,7 @@ fn not_reached(document: &ResultDocument) -> Option<String> {
 /// What was made up is no cost of a method.
 fn planted(document: &ResultDocument) -> Option<String> {
     let of = |record: &CellRecord| {
-        let delay = record.cell.net.options.responder.delay?;
+        let delay = record.cell.options().responder.delay?;
         Some(format!("{} ({delay})", record.cell.row))
     };
     let rows = words::list(distinct(document.cells.iter().filter_map(of)).into_iter(), ", ")?;
@@ -281,7 +281,7 @@ fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
 
 /// Said where it is no matter of course.
 fn engines(document: &ResultDocument) -> String {
-    let engines = distinct(document.cells.iter().map(|record| record.cell.net.options.engine));
+    let engines = distinct(document.cells.iter().filter_map(|record| Some(record.cell.net()?.options.engine)));
     let usual = engines == [Engine::default()] && !matches!(document.baseline, Row::Engine(_));
     let names: Vec<&str> = engines.into_iter().map(<&str>::from).collect();
     if usual { String::new() } else { names.join(", ") }
@@ -289,7 +289,7 @@ fn engines(document: &ResultDocument) -> String {
 
 /// Of a list that has no column for them; of a matrix they are in the titles.
 fn flows(document: &ResultDocument) -> String {
-    let counts = distinct(document.cells.iter().map(|record| record.cell.net.streams));
+    let counts = distinct(document.cells.iter().filter_map(|record| Some(record.cell.net()?.streams)));
     match (document.baseline, counts.as_slice()) {
         (Row::Engine(_), [several]) if *several > 1 => format!("{several} at the same time"),
         _ => String::new(),

@@ -1,7 +1,7 @@
 //! What tells the cells of a list apart, and nothing more: a column for each thing in which they differ.
 
 use vtax_model::{
-    cell::Cell,
+    cell::{Cell, Work},
     result::{CellRecord, ResultDocument},
     units::ByteSize,
     workload::WorkloadSizes,
@@ -22,17 +22,13 @@ type Column = (&'static str, fn(&[&Cell]) -> bool, Text);
 /// After the column of tests, which is always there.
 const COLUMNS: [Column; 8] = [
     ("size", |cells| differ(cells, size), size),
-    ("flows", |cells| differ(cells, |cell| cell.net.streams), |cell| cell.net.streams.to_string()),
-    ("MTU", |cells| differ(cells, |cell| cell.net.mtu), |cell| cell.net.mtu.to_string()),
-    ("gap", |cells| differ(cells, |cell| cell.net.options.gap), gap),
-    (
-        "in flight",
-        |cells| differ(cells, |cell| cell.net.options.burst),
-        |cell| cell.net.options.burst.get().to_string(),
-    ),
-    ("due/s", |cells| cells.iter().any(|cell| cell.net.options.arrivals.is_some()), due),
-    ("at", |cells| differ(cells, |cell| cell.net.options.bitrate), bitrate),
-    ("engine", |cells| differ(cells, |cell| cell.net.options.engine), |cell| cell.net.options.engine.to_string()),
+    ("flows", |cells| differ(cells, Cell::parallel), |cell| cell.parallel().to_string()),
+    ("MTU", |cells| differ(cells, Cell::mtu), |cell| cell.mtu().map_or("—".into(), |mtu| mtu.to_string())),
+    ("gap", |cells| differ(cells, |cell| cell.options().gap), gap),
+    ("in flight", |cells| differ(cells, |cell| cell.options().burst), |cell| cell.options().burst.get().to_string()),
+    ("due/s", |cells| cells.iter().any(|cell| cell.options().arrivals.is_some()), due),
+    ("at", |cells| differ(cells, |cell| cell.options().bitrate), bitrate),
+    ("engine", |cells| differ(cells, |cell| cell.options().engine), |cell| cell.options().engine.to_string()),
 ];
 
 /// Keys of [`words`] that have a column above.
@@ -61,7 +57,7 @@ impl Labels {
     pub(crate) fn line(&self, cell: &Cell) -> Vec<String> {
         let texts = self.columns.iter().map(|(_, text)| text(cell));
         texts
-            .chain((!self.others.is_empty()).then(|| words::of_keys(&cell.net.options, &self.others).join(", ")))
+            .chain((!self.others.is_empty()).then(|| words::of_keys(&cell.options(), &self.others).join(", ")))
             .collect()
     }
 }
@@ -83,11 +79,11 @@ pub(crate) fn name(document: &ResultDocument, cell: &Cell) -> String {
     };
     let row = rows.then(|| cell.row.to_string());
     let parts = row.into_iter().chain(labels.columns.iter().filter_map(of_column));
-    parts.chain(words::of_keys(&cell.net.options, &labels.others)).collect::<Vec<_>>().join(", ")
+    parts.chain(words::of_keys(&cell.options(), &labels.others)).collect::<Vec<_>>().join(", ")
 }
 
 fn of_kind(one: &Cell, other: &Cell) -> bool {
-    (one.net.transport, one.kind()) == (other.net.transport, other.kind())
+    (one.medium(), one.kind()) == (other.medium(), other.kind())
 }
 
 /// Whether two cells of one kind do.
@@ -97,7 +93,7 @@ fn differ<T: PartialEq>(cells: &[&Cell], value: impl Fn(&Cell) -> T) -> bool {
 }
 
 pub(crate) fn test(cell: &Cell) -> String {
-    format!("{} {}", cell.net.transport, cell.kind())
+    format!("{} {}", cell.medium(), cell.kind())
 }
 
 /// `64 B`; of a response of another size both.
@@ -105,7 +101,11 @@ pub(crate) fn size(cell: &Cell) -> String {
     let both = |request: ByteSize, response: ByteSize| {
         if request == response { request.to_string() } else { format!("{request}, {response} back") }
     };
-    match cell.net.workload.sizes() {
+    let workload = match cell.work() {
+        Work::Net(workload) => workload,
+        Work::Disk(disk) => return words::of_disk(&disk),
+    };
+    match workload.sizes() {
         WorkloadSizes::Exchange { request, response } => both(request, response),
         WorkloadSizes::Messages(size) | WorkloadSizes::File(size) => size.to_string(),
         WorkloadSizes::Nothing => "—".into(),
@@ -113,13 +113,13 @@ pub(crate) fn size(cell: &Cell) -> String {
 }
 
 fn gap(cell: &Cell) -> String {
-    cell.net.options.gap.map_or("none".into(), |gap| gap.to_string())
+    cell.options().gap.map_or("none".into(), |gap| gap.to_string())
 }
 
 fn due(cell: &Cell) -> String {
-    cell.net.options.arrivals.map_or("—".into(), |arrivals| arrivals.per_second.to_string())
+    cell.options().arrivals.map_or("—".into(), |arrivals| arrivals.per_second.to_string())
 }
 
 fn bitrate(cell: &Cell) -> String {
-    cell.net.options.bitrate.map_or("full speed".into(), |rate| rate.to_string())
+    cell.options().bitrate.map_or("full speed".into(), |rate| rate.to_string())
 }

@@ -7,7 +7,7 @@ use vtax_model::{
     result::{CellRecord, CellStatus, Estimate, FileSummary, ResultDocument, RttSummary, RttTimes, SummaryRecord},
     run::{CpuReading, EndCpuReading},
     study::Row as CellRow,
-    workload::{TestFamily, Transport},
+    workload::TestFamily,
 };
 use vtax_stats::{Confidence, Pair, PairedTax};
 
@@ -111,8 +111,8 @@ fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
         columns.extend([time("real", |f| f.real), time("user", |f| f.user), time("sys", |f| f.sys)]);
     }
     columns.extend(processor_columns(records, "CPU (µs per KB)"));
-    if records.iter().any(|record| record.cell.net.transport == Transport::Tcp) {
-        let is_tcp = |l: &Line<'_>| l.record.cell.net.transport == Transport::Tcp;
+    if records.iter().any(|record| record.cell.medium().is_tcp()) {
+        let is_tcp = |l: &Line<'_>| l.record.cell.medium().is_tcp();
         columns.push(Listed::once("", "retransmits", move |l| is_tcp(l).then(|| Value::count(l.summary.retransmits))));
     }
     columns.extend(datagram_columns(records));
@@ -138,7 +138,7 @@ fn processor_columns<'a>(records: &[&'a CellRecord], group: &'static str) -> Vec
 }
 
 fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
-    let counts = |record: &CellRecord| record.cell.net.transport.is_datagram();
+    let counts = |record: &CellRecord| record.cell.medium().is_datagram();
     if !records.iter().any(|record| counts(record)) {
         return Vec::new();
     }
@@ -166,9 +166,11 @@ fn hot_column<'a>(records: &[&'a CellRecord]) -> Option<Listed<'a>> {
 }
 
 fn is_hot_of(hot: &Cell, cold: &Cell) -> bool {
-    let idles = |cell: &Cell| cell.net.options.gap.is_some_and(|gap| !gap.0.is_zero());
+    let idles = |cell: &Cell| cell.options().gap.is_some_and(|gap| !gap.0.is_zero());
     let mut same = *cold;
-    same.net.options.gap = hot.net.options.gap;
+    if let Some(net) = same.net_mut() {
+        net.options.gap = hot.options().gap;
+    }
     same.variant = hot.variant;
     idles(cold) && !idles(hot) && same == *hot
 }
@@ -267,8 +269,8 @@ fn again(document: &ResultDocument, record: &CellRecord, labels: &Labels) -> Opt
     let floor = tax::floor(document, &record.cell.block(), Metric::of(record.cell.kind()))?;
     let mut cell = record.cell;
     cell.row = document.baseline;
-    if let CellRow::Engine(engine) = document.baseline {
-        cell.net.options.engine = engine;
+    if let (CellRow::Engine(engine), Some(net)) = (document.baseline, cell.net_mut()) {
+        net.options.engine = engine;
     }
     let mut labels = labels.line(&cell);
     if let Some(engine) = labels.iter_mut().find(|label| **label == document.baseline.to_string()) {

@@ -93,7 +93,7 @@ pub(crate) fn extremes(parallel: &ParallelSummary) -> [Option<f64>; 2] {
 
 fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSummary) -> Vec<SectionPart> {
     let transactions = record.cell.kind().is_transactions();
-    let datagrams = record.cell.net.transport.is_datagram();
+    let datagrams = record.cell.medium().is_datagram();
     let rate = if transactions { "rate/s [95 %]" } else { "Mb/s [95 %]" };
     let heads =
         [Some(rate), transactions.then_some("p50 (µs)"), transactions.then_some("p99"), datagrams.then_some("lost")];

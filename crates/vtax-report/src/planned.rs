@@ -101,7 +101,9 @@ impl Line {
         let cells = || turns.iter().map(|turn| &header.study.cells[turn.cell]);
         let mut lead = *cells().min_by_key(|cell| cell.row != header.study.baseline)?;
         // The title of the table says it.
-        lead.net.options.socket.congestion = None;
+        if let Some(net) = lead.net_mut() {
+            net.options.socket.congestion = None;
+        }
         Some(Line { place, lead, rows: cells().map(|cell| cell.row).collect() })
     }
 }

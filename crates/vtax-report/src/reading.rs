@@ -74,8 +74,9 @@ fn published_columns(document: &ResultDocument) -> bool {
 /// Each text once: what is swept besides sizes doesn't change what is sent.
 fn sent(document: &ResultDocument) -> String {
     let sizes = blocks(document).into_iter().map(|block| {
-        let streams = if block.streams == 1 { String::new() } else { format!(", {} streams", block.streams) };
-        (format!("{}{streams}", block.transport), block.sizes())
+        let parallel =
+            if block.parallel == 1 { String::new() } else { format!(", {}", block.medium.counted(block.parallel)) };
+        (format!("{}{parallel}", block.medium), block.sizes())
     });
     let told = sizes.filter(|(_, sizes)| !sizes.is_empty()).map(|(head, sizes)| format!("{head}: {sizes}."));
     distinct(told).join(" ")
@@ -107,7 +108,7 @@ fn origin(document: &ResultDocument) -> String {
     let of_histogram = |record: &&CellRecord| times(record).is_some_and(|rtt: RttSummary| !rtt.by_rate);
     let others: Vec<&CellRecord> = document.cells.iter().filter(of_histogram).collect();
     let all = document.cells.iter().filter(|record| times(record).is_some()).count();
-    let overlap = |record: &&&CellRecord| !record.cell.net.options.rate_is_inverse(record.cell.kind());
+    let overlap = |record: &&&CellRecord| !record.cell.options().rate_is_inverse(record.cell.kind());
     let names = distinct(others.iter().filter(overlap).map(|record| labels::name(document, &record.cell)));
     match (others.len(), names.len()) {
         (0, _) => "the inverse of the transaction rate".into(),
@@ -139,7 +140,7 @@ fn of_lists(document: &ResultDocument) -> Vec<String> {
             .then_some("CPU is all that the machines of the two ends worked, whatever it was spent on."),
         any(&|record| series::trace(record).is_some())
             .then_some("Over time: the rate, from zero to its highest; the median of the samples."),
-        any(&|record| record.cell.net.options.gap.is_some())
+        any(&|record| record.cell.options().gap.is_some())
             .then_some("Times no gap: the ratio of the histograms' means [95 % interval], paired round by round."),
     ];
     texts.into_iter().flatten().map(str::to_owned).collect()

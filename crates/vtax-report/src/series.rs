@@ -137,7 +137,7 @@ type Text = (&'static str, fn(&[Joined]) -> String);
 fn columns(record: &CellRecord, intervals: &[Vec<Joined>]) -> Vec<Text> {
     let has = |is: fn(&Joined) -> bool| intervals.iter().flatten().any(is);
     let transactions = record.cell.kind().is_transactions();
-    let datagrams = record.cell.net.transport.is_datagram();
+    let datagrams = record.cell.medium().is_datagram();
     let shown = |head: &'static str, is: bool, text: fn(&[Joined]) -> String| is.then_some((head, text));
     [
         shown(if transactions { "rate/s [lowest, highest]" } else { "Mb/s [lowest, highest]" }, true, rates),

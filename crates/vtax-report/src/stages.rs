@@ -47,9 +47,9 @@ fn table(document: &ResultDocument, block: &BlockCells<'_>) -> Option<Table> {
     let records: Vec<&CellRecord> = block.records().filter(|record| stages(record).is_some()).collect();
     let all: Vec<&StagesSummary> = records.iter().filter_map(|record| stages(record)).collect();
     let first = records.first()?;
-    let title = |record: &CellRecord| match block.mtus().len() {
+    let title = |record: &CellRecord| match block.columns().len() {
         1 => format!("{} (µs)", record.cell.row),
-        _ => format!("{}, MTU {} (µs)", record.cell.row, record.cell.net.mtu),
+        _ => format!("{}, {} (µs)", record.cell.row, record.cell.column().label()),
     };
     let taken = STAGES.iter().filter(|(.., figures)| all.iter().any(|summary| figures(summary).is_some()));
     let mut rows: Vec<TableRow> = taken.map(|stage| line(stage, &all)).collect();

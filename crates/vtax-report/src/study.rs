@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use vtax_model::{
-    cell::Instrument,
+    cell::{ColumnKey, Instrument},
     foreign::ForeignText,
     measurement::EndReport,
     metric::{Metric, MetricFamily, SampleFigure},
@@ -12,8 +12,7 @@ use vtax_model::{
     result::{CellRecord, ResultDocument},
     run::Failure,
     study::{Row, StepRecord},
-    units::Mtu,
-    workload::{TestKind, Transport},
+    workload::TestKind,
 };
 
 use super::{
@@ -113,7 +112,7 @@ fn parts(
     notes: &mut Notes,
 ) -> Vec<SectionPart> {
     let mut tables: Vec<Table> = blocks.iter().flat_map(|block| figured(block, published, notes)).collect();
-    let enough = if options.detail || published { None } else { answer::mtu_that_tells_all(document, blocks) };
+    let enough = if options.detail || published { None } else { answer::column_that_tells_all(document, blocks) };
     let mut costs = Costs::new(document, options, notes).with_published(published).at(enough);
     let tests = distinct(blocks.iter().flat_map(|block| block.tests()));
     for test in &tests {
@@ -160,9 +159,8 @@ fn figured(block: &BlockCells<'_>, published: bool, notes: &mut Notes) -> Vec<Ta
 /// How the figures below were measured: the two instruments answer two questions.
 pub(crate) fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String {
     let of_instrument = || document.cells.iter().filter(|record| record.cell.instrument == instrument);
-    let tcp = of_instrument().find(|record| record.cell.net.transport == Transport::Tcp);
-    let chosen =
-        tcp.and_then(|record| record.cell.net.options.socket.congestion).map(|chosen| chosen.name().to_owned());
+    let tcp = of_instrument().find(|record| record.cell.medium().is_tcp());
+    let chosen = tcp.and_then(|record| record.cell.options().socket.congestion).map(|chosen| chosen.name().to_owned());
     let congestion = tcp.map(|_| chosen.unwrap_or_else(|| document.environment.congestion_control.to_string()));
     let mut how: Vec<String> = trouble::idle_words(of_instrument()).map(str::to_owned).into_iter().collect();
     how.extend(congestion.filter(|name| !name.is_empty()).map(|name| format!("TCP {name}")));
@@ -190,7 +188,7 @@ impl Figured<'_> {
     }
 
     fn groups(&self, test: TestKind) -> Vec<Group> {
-        let ours = Group::right(quantity(test), self.block.mtus().iter().map(|mtu| format!("MTU {mtu}")));
+        let ours = Group::right(quantity(test), self.block.columns().into_iter().map(ColumnKey::label));
         let theirs = Group::right(
             format!("{}, published", quantity(test)),
             self.systems(test).iter().map(ForeignText::to_string),
@@ -199,10 +197,10 @@ impl Figured<'_> {
     }
 
     fn line(&mut self, row: Row, tests: &[TestKind]) -> TableRow {
-        let mtus = self.block.mtus();
+        let columns = self.block.columns();
         let mut figures = Vec::new();
         for test in tests {
-            let records: Vec<_> = mtus.iter().map(|mtu| self.block.cell(row, *mtu, *test)).collect();
+            let records: Vec<_> = columns.iter().map(|column| self.block.cell(row, *column, *test)).collect();
             figures.extend(records.iter().map(|record| figure(*record, self.notes)));
             for system in self.systems(*test) {
                 let published = records.iter().flatten().find_map(|record| published_on(record, &system.to_string()));
@@ -219,10 +217,10 @@ impl Figured<'_> {
         let theirs = systems.iter().map(|system| format!("{system}, published (s)"));
         let titles = std::iter::once(ours.to_owned()).chain(theirs);
         let groups = titles.map(|title| Group::right(title, ["real", "user", "sys"])).collect();
-        let (rows, mtus) = (self.block.rows(), self.block.mtus());
+        let (rows, columns) = (self.block.rows(), self.block.columns());
         let labels = vec![rows_head(&rows).into()];
-        let keys = rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu)));
-        let rows = keys.map(|(row, mtu)| self.times_line(row, (mtu, test), &systems)).collect();
+        let keys = rows.iter().flat_map(|row| columns.iter().map(move |column| (*row, *column)));
+        let rows = keys.map(|(row, column)| self.times_line(row, (column, test), &systems)).collect();
         Table { labels, groups, rows, ..Table::default() }
     }
 
@@ -233,9 +231,9 @@ impl Figured<'_> {
         distinct(figures.filter_map(|figure| figure.system.clone()))
     }
 
-    fn times_line(&mut self, row: Row, (mtu, test): (Mtu, TestKind), systems: &[ForeignText]) -> TableRow {
-        let record = self.block.cell(row, mtu, test);
-        let label = if self.block.mtus().len() > 1 { format!("{row}, MTU {mtu}") } else { row.to_string() };
+    fn times_line(&mut self, row: Row, (column, test): (ColumnKey, TestKind), systems: &[ForeignText]) -> TableRow {
+        let record = self.block.cell(row, column, test);
+        let label = if self.block.columns().len() > 1 { format!("{row}, {}", column.label()) } else { row.to_string() };
         let labels = vec![label];
         if let Some(text) = record.filter(|_| !self.published).and_then(|record| unavailable(&[record], self.notes)) {
             return TableRow::without_values(labels, text);
@@ -268,14 +266,15 @@ fn published_on<'a>(record: &'a CellRecord, system: &str) -> Option<&'a Publishe
 
 /// CPU of both ends for each transaction or KB, laid out as the figures; none if nothing was measured.
 fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
-    let (tests, mtus, rows) = (block.tests(), block.mtus(), block.rows());
-    let keys = || tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu)));
+    let (tests, columns, rows) = (block.tests(), block.columns(), block.rows());
+    let keys = || tests.iter().flat_map(|test| columns.iter().map(move |column| (*test, *column)));
     let line = |row: &Row| {
-        let costs: Vec<_> = keys().map(|(test, mtu)| block.cell(*row, mtu, test).and_then(processor_cost)).collect();
+        let costs: Vec<_> =
+            keys().map(|(test, column)| block.cell(*row, column, test).and_then(processor_cost)).collect();
         let any = costs.iter().any(Option::is_some);
         any.then(|| TableRow::new(vec![row.to_string()], costs.into_iter().map(Value::figure)))
     };
-    let heads = || mtus.iter().map(|mtu| format!("MTU {mtu}"));
+    let heads = || columns.iter().map(|column| column.label());
     let table = Table {
         caption: format!("{}: CPU time of both ends' machines, whatever it was spent on", block.title()),
         labels: vec![rows_head(&rows).into()],

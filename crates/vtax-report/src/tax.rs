@@ -3,11 +3,10 @@
 
 use vtax_model::{
     analysis::noise,
-    cell,
+    cell::{self, ColumnKey},
     metric::{CostUnit, Metric},
     result::{CellRecord, Delta, FloorRecord, ResultDocument, TaxRecord},
     study::Row,
-    units::Mtu,
     workload::TestKind,
 };
 use vtax_stats::Verdict;
@@ -39,26 +38,26 @@ pub(crate) struct Costs<'a> {
     /// Whether published figures stand beside ours, where a test has some.
     published: bool,
     /// The only MTU that is told of, if the others would say the same.
-    mtu: Option<Mtu>,
+    column: Option<ColumnKey>,
     notes: &'a mut Notes,
     /// Rows that can't run here, once each.
     told: Vec<Row>,
 }
 
 /// The cells under one title of a table: a block at one MTU.
-type Spot<'a> = (&'a BlockCells<'a>, Mtu);
+type Spot<'a> = (&'a BlockCells<'a>, ColumnKey);
 
 impl<'a> Costs<'a> {
     pub(crate) fn new(document: &'a ResultDocument, options: &'a Options, notes: &'a mut Notes) -> Costs<'a> {
-        Costs { document, options, published: false, mtu: None, notes, told: Vec::new() }
+        Costs { document, options, published: false, column: None, notes, told: Vec::new() }
     }
 
     pub(crate) fn with_published(self, published: bool) -> Costs<'a> {
         Costs { published, ..self }
     }
 
-    pub(crate) fn at(self, mtu: Option<Mtu>) -> Costs<'a> {
-        Costs { mtu, ..self }
+    pub(crate) fn at(self, column: Option<ColumnKey>) -> Costs<'a> {
+        Costs { column, ..self }
     }
 
     /// A table for each test, with a group of columns for each transport and MTU; unusual sizes have their own tables.
@@ -77,10 +76,14 @@ impl<'a> Costs<'a> {
     fn spots<'b>(&self, blocks: &[&'b BlockCells<'b>], test: TestKind) -> Vec<Spot<'b>> {
         let of_block = |block: &&'b BlockCells<'b>| {
             let block = *block;
-            block.mtus().into_iter().map(move |mtu| (block, mtu)).filter(|spot| !of_spot(spot, test).is_empty())
+            block
+                .columns()
+                .into_iter()
+                .map(move |column| (block, column))
+                .filter(|spot| !of_spot(spot, test).is_empty())
         };
         let all = blocks.iter().flat_map(of_block);
-        all.filter(|(_, mtu)| self.mtu.is_none_or(|only| only == *mtu)).collect()
+        all.filter(|(_, column)| self.column.is_none_or(|only| only == *column)).collect()
     }
 
     fn table(&mut self, spots: &[Spot<'_>], test: TestKind, of: Metric, title: Option<String>) -> Option<Table> {
@@ -92,8 +95,8 @@ impl<'a> Costs<'a> {
         }
         let told = self.told(&records, of);
         let lines: Vec<TableRow> = rows.iter().filter_map(|row| self.line(*row, spots, test, told)).collect();
-        let group = |(block, mtu): &Spot<'_>| {
-            let named = if title.is_some() { format!("MTU {mtu}") } else { format!("{}, MTU {mtu}", block.transport) };
+        let group = |(block, column): &Spot<'_>| {
+            let named = if title.is_some() { column.label() } else { format!("{}, {}", block.medium, column.label()) };
             Group { title: named, columns: columns(told, test) }
         };
         Some(Table {
@@ -137,7 +140,7 @@ impl<'a> Costs<'a> {
 
     /// None for a row that can't run here, if a table above says so.
     fn line(&mut self, row: Row, spots: &[Spot<'_>], test: TestKind, told: Told) -> Option<TableRow> {
-        let records: Vec<_> = spots.iter().map(|(block, mtu)| block.cell(row, *mtu, test)).collect();
+        let records: Vec<_> = spots.iter().map(|(block, column)| block.cell(row, *column, test)).collect();
         let known: Vec<&CellRecord> = records.iter().flatten().copied().collect();
         let published = told.published && known.iter().any(|record| record.published.is_some());
         if let Some(text) = (!published).then(|| unavailable(&known, self.notes)).flatten() {
@@ -146,8 +149,8 @@ impl<'a> Costs<'a> {
             return (!again).then(|| TableRow::without_values(vec![row.to_string()], text));
         }
         let cells = records.into_iter().zip(spots);
-        let values = cells.flat_map(|(record, (block, mtu))| {
-            let baseline = block.cell(self.document.baseline, *mtu, test);
+        let values = cells.flat_map(|(record, (block, column))| {
+            let baseline = block.cell(self.document.baseline, *column, test);
             self.values(record, baseline, told)
         });
         Some(TableRow::new(vec![row.to_string()], values.collect::<Vec<Value>>()))
@@ -239,8 +242,8 @@ fn has_cost(tax: &TaxRecord) -> bool {
     tax.delta.is_some()
 }
 
-fn of_spot<'a>((block, mtu): &Spot<'a>, test: TestKind) -> Vec<&'a CellRecord> {
-    block.rows().into_iter().filter_map(|row| block.cell(row, *mtu, test)).collect()
+fn of_spot<'a>((block, column): &Spot<'a>, test: TestKind) -> Vec<&'a CellRecord> {
+    block.rows().into_iter().filter_map(|row| block.cell(row, *column, test)).collect()
 }
 
 /// The figure of a cell by a metric, in the unit of its table.

@@ -266,7 +266,9 @@ fn a_baseline_that_differs_from_itself_is_told_of() {
     let cells = run.header.study.cells.clone();
     let is_biased = |sample: &Sample| {
         let cell = &cells[sample.cell];
-        sample.arm == Arm::APrime && labels::test(cell) == "TCP RR" && cell.net.mtu.get() == 1500
+        sample.arm == Arm::APrime
+            && labels::test(cell) == "TCP RR"
+            && cell.net().expect("of a network").mtu.get() == 1500
     };
     run.samples.iter_mut().filter(|sample| is_biased(sample)).for_each(|sample| take(sample, 1.1));
     let text = render(&analyse(&run), &Options { detail: true, width: 1000, ..TERMINAL });

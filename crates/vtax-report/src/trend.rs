@@ -195,21 +195,21 @@ fn cells(documents: &[ResultDocument]) -> Vec<Cell> {
 
 /// `bridge, TCP RR, MTU 1500`: what tells the cell from the others.
 fn name(cell: &Cell, all: &[Cell]) -> String {
-    let same = |other: &&Cell| (other.net.transport, other.kind()) == (cell.net.transport, cell.kind());
+    let same = |other: &&Cell| (other.medium(), other.kind()) == (cell.medium(), cell.kind());
     let alike: Vec<&Cell> = all.iter().filter(same).collect();
     let varies = |differs: fn(&Cell, &Cell) -> bool| alike.iter().any(|other| differs(other, cell));
     let varying = words::varying(alike.iter().copied());
     let parts = [
         Some(cell.row.to_string()),
         Some(labels::test(cell)),
-        varies(|one, other| one.net.workload != other.net.workload).then(|| labels::size(cell)),
-        varies(|one, other| one.net.streams != other.net.streams).then(|| format!("{} streams", cell.net.streams)),
-        varies(|one, other| one.net.mtu != other.net.mtu).then(|| format!("MTU {}", cell.net.mtu)),
+        varies(|one, other| one.work() != other.work()).then(|| labels::size(cell)),
+        varies(|one, other| one.parallel() != other.parallel()).then(|| cell.medium().counted(cell.parallel())),
+        varies(|one, other| one.column() != other.column()).then(|| cell.column().label()),
         all.iter()
             .any(|other| other.instrument != cell.instrument)
             .then(|| words::of_instrument(cell.instrument).to_owned()),
     ];
-    words::joined(parts.into_iter().flatten().chain(words::of_keys(&cell.net.options, &varying)), ", ")
+    words::joined(parts.into_iter().flatten().chain(words::of_keys(&cell.options(), &varying)), ", ")
 }
 
 /// Whether all words are in the name, whatever their case.

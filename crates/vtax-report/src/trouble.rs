@@ -2,6 +2,7 @@
 
 use vtax_model::{
     analysis::noise::needless_retransmits,
+    cell::ColumnKey,
     foreign::ForeignText,
     options::Idle,
     result::{CellRecord, FloorRecord, ResultDocument},
@@ -30,7 +31,7 @@ pub(crate) fn idle_not_held(record: &CellRecord) -> Option<&ForeignText> {
 /// Whether CPUs were kept from sleeping, if any of these cells asks for it.
 pub(crate) fn idle_words<'a>(records: impl Iterator<Item = &'a CellRecord> + Clone) -> Option<&'static str> {
     let refused = records.clone().any(|record| idle_not_held(record).is_some());
-    let held = { records }.any(|record| record.cell.net.options.idle == Idle::Poll);
+    let held = { records }.any(|record| record.cell.options().idle == Idle::Poll);
     held.then_some(if refused { "idle NOT held off" } else { "idle held off" })
 }
 
@@ -48,7 +49,7 @@ fn biased(document: &ResultDocument) -> Option<String> {
     let blocks = blocks(document);
     let told = |floor: &FloorRecord| {
         let by = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
-        format!("{} at MTU {} ({by})", floor_name(&blocks, floor), floor.block.net.mtu)
+        format!("{} {} ({by})", floor_name(&blocks, floor), ColumnKey::among(&[floor.block.test.column()]))
     };
     let all = words::list(document.noise_floor.iter().filter(|floor| floor.biased).map(told), "; ")?;
     Some(format!(
@@ -77,7 +78,7 @@ fn retransmits(document: &ResultDocument) -> Option<String> {
 
 /// In the open loop, more was due than the path can do: the times grow for as long as the sample lasts.
 fn overloaded(document: &ResultDocument) -> Option<String> {
-    let of_open_loop = document.cells.iter().filter(|record| record.cell.net.options.arrivals.is_some());
+    let of_open_loop = document.cells.iter().filter(|record| record.cell.options().arrivals.is_some());
     let names = of_open_loop.filter(|record| is_overloaded(record)).map(|record| labels::name(document, &record.cell));
     Some(format!(
         "OVERLOAD: requests were due faster than the path answers them, in {}. Each waits for those before it, so the \

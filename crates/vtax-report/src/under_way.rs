@@ -87,7 +87,7 @@ impl SoFar<'_> {
             TableRow::new(vec![row.to_string()], self.taken(&mine).into_iter().chain(figures))
         };
         let group = |block: &Block| {
-            let heads = [Column::right(Metric::of(block.test()).unit(block.test())), Column::left("tax")];
+            let heads = [Column::right(Metric::of(block.kind()).unit(block.kind())), Column::left("tax")];
             let columns = heads.into_iter().take(if self.is_compared(*block) { 2 } else { 1 }).collect();
             Group { title: self.title(*block, instruments.len() > 1), columns }
         };
@@ -103,16 +103,12 @@ impl SoFar<'_> {
 
     /// `RTT, TCP, MTU 1500, as the machine runs`: MTU and instrument where there are several.
     fn title(&self, block: Block, instruments: bool) -> String {
-        let of_block = |cells: &&BlockCells<'_>| {
-            let key = (cells.transport, cells.streams, cells.variant, cells.instrument);
-            key == (block.net.transport, block.net.streams, block.variant, block.instrument)
-        };
-        let cells = self.blocks.iter().find(of_block);
-        let mtus = distinct(self.document.cells.iter().map(|record| record.cell.net.mtu)).len() > 1;
+        let cells = self.blocks.iter().find(|cells| cells.is_of(&block));
+        let columns = distinct(self.document.cells.iter().map(|record| record.cell.column())).len() > 1;
         let parts = [
-            Some(block.test().quantity().short.to_owned()),
+            Some(block.kind().quantity().short.to_owned()),
             cells.map(BlockCells::title),
-            mtus.then(|| format!("MTU {}", block.net.mtu)),
+            columns.then(|| block.test.column().label()),
             instruments.then(|| words::of_instrument(block.instrument).to_owned()),
         ];
         words::joined(parts.into_iter().flatten(), ", ")
@@ -136,9 +132,9 @@ impl SoFar<'_> {
     }
 
     fn figures(&self, record: Option<&CellRecord>, block: Block) -> Vec<Value> {
-        let of = Metric::of(block.test());
+        let of = Metric::of(block.kind());
         let level = record.and_then(|record| {
-            let values: Vec<f64> = record.samples.iter().map(|sample| sample.metric(of, block.test())).collect();
+            let values: Vec<f64> = record.samples.iter().map(|sample| sample.metric(of, block.kind())).collect();
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
         });
         let tax = record

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use vtax_model::{
     cell::{Cell, Instrument},
+    disk::{DiskTest, QueueDepth, ReadShare},
     options::{ArrivalProcess, Engine, Manners, Sending, SocketOptions, TestOptions},
     workload::TestKind,
 };
@@ -41,6 +42,24 @@ pub(crate) fn list(texts: impl Iterator<Item = String>, separator: &str) -> Opti
 /// A name and its value; empty without a value.
 pub(crate) fn named(name: &str, value: &str) -> String {
     if value.is_empty() { String::new() } else { format!("{name} {value}") }
+}
+
+/// `60 % reads of 8 KiB, 4 in flight`: what a thread does with a disk, with what isn't usual.
+pub(crate) fn of_disk(test: &DiskTest) -> String {
+    let usual = DiskTest::default();
+    let mixed = match test.reads {
+        ReadShare::ALL => "reads".to_owned(),
+        ReadShare::NONE => "writes".to_owned(),
+        share => format!("{share} % reads"),
+    };
+    let parts = [
+        format!("{mixed} of {}", test.block),
+        if test.depth > QueueDepth::ONE { format!("{} in flight", test.depth) } else { String::new() },
+        if test.engine == usual.engine { String::new() } else { test.engine.to_string() },
+        if test.direct { String::new() } else { "through the page cache".to_owned() },
+        if test.verify { "with checksums".to_owned() } else { String::new() },
+    ];
+    joined(parts, ", ")
 }
 
 /// All that was chosen, in the order of the options.
@@ -89,7 +108,7 @@ fn listed<const N: usize>(options: [(&'static str, Option<String>); N]) -> Vec<C
 
 /// The options that differ between cells of the same test, whatever rows stand for.
 pub(crate) fn varying<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<&'static str> {
-    let all: Vec<(TestKind, Vec<Chosen>)> = cells.map(|cell| (cell.kind(), of_tests(&cell.net.options))).collect();
+    let all: Vec<(TestKind, Vec<Chosen>)> = cells.map(|cell| (cell.kind(), of_tests(&cell.options()))).collect();
     let differs = |(test, options): &(TestKind, Vec<Chosen>), key: &str| {
         let text = |options: &[Chosen]| options.iter().find(|(known, _)| *known == key).map(|(_, text)| text.clone());
         all.iter().any(|(other, others)| other == test && text(others) != text(options))
@@ -113,7 +132,7 @@ pub(crate) fn common<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Vec<S
     let varying = varying(cells.clone());
     let shared = |cell: &Cell| {
         let kind = cell.kind();
-        let options = of_tests(&cell.net.options).into_iter().filter(|(key, _)| !varying.contains(key));
+        let options = of_tests(&cell.options()).into_iter().filter(|(key, _)| !varying.contains(key));
         options.map(|(_, text)| (text, kind)).collect::<Vec<_>>()
     };
     let found = grouped(distinct(cells.clone().flat_map(shared)).into_iter());

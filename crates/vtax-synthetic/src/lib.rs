@@ -17,6 +17,9 @@ use vtax_model::{
 };
 use vtax_stats::histogram::Histogram;
 
+/// Why a made-up run has no cells of disks.
+const OF_A_NETWORK: &str = "made-up runs are of networks";
+
 /// The row of this name.
 pub fn row(name: &str) -> Row {
     name.parse().expect("a row")
@@ -69,7 +72,7 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
         environment: environment(),
         placement: Placement { initiator: vec![0], responder: vec![1], ..Placement::default() },
         unavailable,
-        paths: vec![path(study.baseline, study.cells[0].net.mtu)],
+        paths: vec![path(study.baseline, study.cells[0].mtu().expect(OF_A_NETWORK))],
         ends: vec![],
         label: Default::default(),
         command: format!("vtax run {} --seed 42", study.id).into(),
@@ -112,7 +115,7 @@ pub fn sample(cell: usize, arm: Arm, round: u32) -> Sample {
     let machine = MachineCpu { cpus: 2, user: 0.1, idle: 1.9, ..MachineCpu::default() };
     let end = EndReport { seconds: 1.0, transactions: 20_000, machine, ..EndReport::default() };
     let study = study("demo");
-    let spec = study.cells[0].spec(&study.plan);
+    let spec = study.cells[0].net().expect(OF_A_NETWORK).spec(&study.plan);
     let figures = Figures::join(&spec, true, &end, &end);
     Sample { cell, arm, round, at: "2026-01-01T00:00:00Z".into(), figures }
 }
@@ -224,7 +227,7 @@ fn slowdown(row: Row) -> f64 {
 
 /// Half a second of both ends on one machine.
 fn figures(cell: &Cell, slower: f64, number: usize) -> Figures {
-    let spec = cell.spec(&vtax_model::study::SamplingPlan {
+    let spec = cell.net().expect(OF_A_NETWORK).spec(&vtax_model::study::SamplingPlan {
         samples: 1,
         duration: Span::from_millis(500),
         warmup: Warmup::NONE,
@@ -246,15 +249,16 @@ fn figures(cell: &Cell, slower: f64, number: usize) -> Figures {
 
 fn end(cell: &Cell, slower: f64, number: usize) -> EndReport {
     let seconds = 0.5;
-    let transport = if cell.net.transport == Transport::Tcp { 1.0 } else { 0.94 };
-    let TestOptions { burst, arrivals, interval, stages, .. } = cell.net.options;
+    let net = cell.net().expect(OF_A_NETWORK);
+    let transport = if net.transport == Transport::Tcp { 1.0 } else { 0.94 };
+    let TestOptions { burst, arrivals, interval, stages, .. } = net.options;
     // A CPU that doesn't sleep needn't be woken.
     let base = if cell.instrument == Instrument::Path { 12.7 } else { 31.4 };
     let rtt_us = base * slower * transport * price(cell);
-    let mbps = if cell.net.mtu.get() > 1500 { 41_300.0 } else { 24_137.0 } * transport / slower;
+    let mbps = if net.mtu.get() > 1500 { 41_300.0 } else { 24_137.0 } * transport / slower;
     let kind = cell.kind();
     let rr = kind.is_transactions();
-    let rate = f64::from(burst.get() * cell.net.streams) * 1e6 / rtt_us;
+    let rate = f64::from(burst.get() * net.streams) * 1e6 / rtt_us;
     let rate = arrivals.map_or(rate, |due| rate.min(f64::from(due.per_second.get())));
     let transactions = if rr { (seconds * rate) as u64 } else { (seconds * mbps * 1e6 / 8.0 / 1472.0) as u64 };
     let file = FileReport { real: 3.2 * slower, user: 0.04 * slower, sys: 2.9 * slower, checksum: 0x5eed };
@@ -267,8 +271,8 @@ fn end(cell: &Cell, slower: f64, number: usize) -> EndReport {
         bytes: if rr { transactions * 2 } else { (seconds * mbps * 1e6 / 8.0) as u64 },
         rtt: rr.then(|| times(rtt_us * queued, number)),
         rtt_from_send: arrivals.map(|_| times(rtt_us, number)),
-        lost: if cell.net.transport == Transport::Udp { (number % 3) as u64 } else { 0 },
-        retransmits: if cell.net.transport == Transport::Tcp && !rr { (number % 5) as u64 } else { 0 },
+        lost: if net.transport == Transport::Udp { (number % 3) as u64 } else { 0 },
+        retransmits: if net.transport == Transport::Tcp && !rr { (number % 5) as u64 } else { 0 },
         threads: vec![thread],
         machine: MachineCpu {
             cpus: 2,
@@ -303,20 +307,21 @@ fn slice(end: &EndReport, pass: u32, number: usize) -> Slice {
 
 /// What the sizes and options make of a round trip.
 fn price(cell: &Cell) -> f64 {
-    let kind = match cell.net.workload {
+    let net = cell.net().expect(OF_A_NETWORK);
+    let kind = match net.workload {
         Workload::Rr { request, response } => 1.0 + (request.0 + response.0) as f64 / 1e5,
         Workload::Crr { .. } => 3.9,
         Workload::Cc => 2.8,
         Workload::Stream { .. } | Workload::File { .. } => 1.0,
     };
-    let engine = match cell.net.options.engine {
+    let engine = match net.options.engine {
         Engine::Blocking => 1.0,
         Engine::Epoll => 1.06,
         Engine::BusyPoll => 0.52,
         Engine::IoUring => 0.998,
     };
-    let gap = cell.net.options.gap.map_or(1.0, |gap| 1.0 + (1.0 + gap.0.as_secs_f64() * 1e3).ln() / 3.0);
-    kind * engine * gap * (1.0 + 0.4 * f64::from(cell.net.options.burst.get() - 1))
+    let gap = net.options.gap.map_or(1.0, |gap| 1.0 + (1.0 + gap.0.as_secs_f64() * 1e3).ln() / 3.0);
+    kind * engine * gap * (1.0 + 0.4 * f64::from(net.options.burst.get() - 1))
 }
 
 /// A rate that rises at first, in equal intervals.
@@ -325,7 +330,7 @@ fn series(end: &EndReport, cell: &Cell, length: f64, number: usize) -> Vec<Inter
     let interval = |index: u32| {
         let rise = if index < 2 { 0.55 + 0.2 * f64::from(index) } else { 1.0 } * (0.97 + 0.06 * noise(index, number));
         let share = |total: u64| (total as f64 * rise / f64::from(count)) as u64;
-        let stream = cell.net.transport == Transport::Tcp && end.rtt.is_none();
+        let stream = cell.medium().is_tcp() && end.rtt.is_none();
         let percentile = |rtt: &Histogram, percent| (rtt.percentile(percent) as f64 / rise) as u64;
         let rtt = end.rtt.as_ref().map(|rtt| IntervalRtt {
             p50: percentile(rtt, 50.0),
@@ -339,7 +344,7 @@ fn series(end: &EndReport, cell: &Cell, length: f64, number: usize) -> Vec<Inter
             transactions: share(end.transactions),
             bytes: share(end.bytes),
             rtt_ns: rtt,
-            lost: if cell.net.transport == Transport::Udp { u64::from(index % 2) } else { 0 },
+            lost: if cell.medium().is_datagram() { u64::from(index % 2) } else { 0 },
             retransmits: if stream { u64::from(index % 3) } else { 0 },
             cwnd: stream.then_some(10.0 + 12.0 * f64::from(index)),
             cpu: length * 0.64 * rise,

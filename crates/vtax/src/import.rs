@@ -21,7 +21,7 @@ use std::{
 use jiff::Timestamp;
 use miette::Diagnostic;
 use vtax_model::{
-    cell::{Arm, Cell, Instrument, NetCell},
+    cell::{Arm, Cell, CellTest, Instrument, Medium, NetCell},
     foreign::ForeignText,
     guest::GuestDefaults,
     located::FileError,
@@ -172,7 +172,7 @@ fn outputs(files: &[PathBuf], wanted: &ImportAs) -> Result<Run, ImportError> {
         let cell = cells.iter().position(|cell| is_of(cell, test)).expect("each test has its cell");
         let round = samples.iter().filter(|sample: &&Sample| sample.cell == cell).count() as u32 + 1;
         let at = test.begun.map_or(String::new(), |begun| begun.to_string());
-        samples.push(Sample { cell, arm: Arm::A, round, at, figures: figures(&cells[cell], test) });
+        samples.push(Sample { cell, arm: Arm::A, round, at, figures: figures(test) });
     }
     let wall_seconds = tests.iter().map(|test| test.counts.seconds).sum();
     let header = of_tests(files, &tests, cells, &samples, wanted).header();
@@ -250,21 +250,23 @@ fn cells(tests: &[ForeignTest], wanted: &ImportAs) -> Vec<Cell> {
             continue;
         }
         let ForeignTest { transport, workload, streams, .. } = *test;
-        let alike = |cell: &&Cell| (cell.net.transport, cell.kind()) == (transport, workload.kind());
-        let variant = cells.iter().filter(alike).filter(|cell| cell.net.streams == streams).count() as u32;
+        let alike = |cell: &&Cell| (cell.medium(), cell.kind()) == (Medium::Net(transport), workload.kind());
+        let variant = cells.iter().filter(alike).filter(|cell| cell.parallel() == streams).count() as u32;
         let (options, instrument) = (TestOptions::default(), Instrument::System);
         let (row, mtu) = (wanted.row(), wanted.mtu.unwrap_or(Mtu::ETHERNET));
         let net = NetCell { mtu, transport, workload, streams, options };
-        cells.push(Cell { row, net, variant, instrument });
+        cells.push(Cell { row, test: CellTest::Net(net), variant, instrument });
     }
     cells
 }
 
 fn is_of(cell: &Cell, test: &ForeignTest) -> bool {
-    (cell.net.transport, cell.net.workload, cell.net.streams) == (test.transport, test.workload, test.streams)
+    let net = cell.net().map(|net| (net.transport, net.workload, net.streams));
+    net == Some((test.transport, test.workload, test.streams))
 }
 
-fn figures(cell: &Cell, ForeignTest { counts, .. }: &ForeignTest) -> Figures {
+fn figures(test: &ForeignTest) -> Figures {
+    let ForeignTest { transport, workload, streams, counts, .. } = test;
     let Counts { seconds, transactions, bytes, lost, retransmits } = *counts;
     let whole = |count: f64| count.round() as u64;
     let counted = EndReport {
@@ -275,14 +277,16 @@ fn figures(cell: &Cell, ForeignTest { counts, .. }: &ForeignTest) -> Figures {
         retransmits: whole(retransmits),
         ..EndReport::default()
     };
-    joined(cell, &counted)
+    let (mtu, options) = (Mtu::ETHERNET, TestOptions::default());
+    let net = NetCell { mtu, transport: *transport, workload: *workload, streams: *streams, options };
+    joined(&net, &counted)
 }
 
 /// The counts as those of the end that counted. Nobody says anything of the other end.
-fn joined(cell: &Cell, counted: &EndReport) -> Figures {
-    let (other, kind) = (EndReport::default(), cell.kind());
+fn joined(net: &NetCell, counted: &EndReport) -> Figures {
+    let (other, kind) = (EndReport::default(), net.workload.kind());
     let (initiator, responder) = kind.counting(counted, &other);
-    let figures = Figures::join(&cell.spec(&plan(1, counted.seconds)), false, initiator, responder);
+    let figures = Figures::join(&net.spec(&plan(1, counted.seconds)), false, initiator, responder);
     Figures { file: counted.file, ..figures }
 }
 
@@ -344,7 +348,7 @@ fn of_tests<'a>(
 
 /// `TCP RR, UDP stream by netperf`
 fn title(cells: &[Cell], program: &str) -> String {
-    let mut tests: Vec<String> = cells.iter().map(|cell| format!("{} {}", cell.net.transport, cell.kind())).collect();
+    let mut tests: Vec<String> = cells.iter().map(|cell| format!("{} {}", cell.medium(), cell.kind())).collect();
     tests.dedup();
     format!("{} by {program}", tests.join(", "))
 }

@@ -157,8 +157,8 @@ fn pair(cell: &Cell, samples: &[(u32, &PairFigures)]) -> PairSummary {
         let us = samples.iter().filter_map(|(round, pair)| Some((*round, percentile(pair.rtt_ns?) as f64 / 1e3)));
         estimate(us).map(|over_samples| over_samples.median)
     };
-    let inverse = cell.net.options.rate_is_inverse(cell.kind());
-    let rtt = |pair: &PairFigures| f64::from(cell.net.streams) * pair.seconds / pair.transactions as f64 * 1e6;
+    let inverse = cell.options().rate_is_inverse(cell.kind());
+    let rtt = |pair: &PairFigures| f64::from(cell.parallel()) * pair.seconds / pair.transactions as f64 * 1e6;
     let rtts = samples.iter().filter(|(_, pair)| pair.transactions > 0).map(|(round, pair)| (*round, rtt(pair)));
     PairSummary {
         transactions_per_s: transactions.then(|| rate(|pair| pair.transactions as f64)).flatten(),
@@ -275,13 +275,13 @@ mod tests {
         let samples = [sample(10.0, 20_000), sample(30.0, 40_000), sample(20.0, 30_000)];
         let cell = Cell {
             row: "native".parse().expect("a row"),
-            net: crate::cell::NetCell {
+            test: crate::cell::CellTest::Net(crate::cell::NetCell {
                 mtu: crate::units::Mtu::ETHERNET,
                 transport: Transport::Tcp,
                 workload: WORKLOAD,
                 streams: 1,
                 options: TestOptions::default(),
-            },
+            }),
             variant: 0,
             instrument: crate::cell::Instrument::System,
         };

@@ -3,7 +3,6 @@
 use crate::{
     options::Idle,
     result::{CellRecord, ResultDocument, SummaryRecord},
-    workload::Transport,
 };
 
 /// Above this share of the CPUs, others are a cause of noise.
@@ -60,14 +59,14 @@ pub fn causes(document: &ResultDocument, record: &CellRecord) -> Vec<NoiseCause>
 }
 
 fn bbr(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
-    let bulk = !record.cell.kind().is_transactions() && record.cell.net.transport == Transport::Tcp;
+    let bulk = !record.cell.kind().is_transactions() && record.cell.medium().is_tcp();
     let retransmits = record.summary.as_ref().map_or(0, |summary| summary.retransmits);
     (bulk && congestion_control(document, record).starts_with("bbr")).then_some(NoiseCause::Bbr(retransmits))
 }
 
 /// The congestion control of the end that sends: the one that was chosen, else its machine's.
 fn congestion_control<'a>(document: &'a ResultDocument, record: &'a CellRecord) -> &'a str {
-    if let Some(chosen) = &record.cell.net.options.socket.congestion {
+    if let Some(chosen) = record.cell.net().and_then(|net| net.options.socket.congestion.as_ref()) {
         return chosen.name();
     }
     let pair = record.ends.as_ref().and_then(|ends| ends.pairs.first());
@@ -85,7 +84,7 @@ fn idle(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
     let deepest = environment.deepest_idle_us;
     let virtual_cpus = !matches!(environment.hypervisor.raw(), "" | "none");
     let sleeps = deepest.is_some_and(|us| us >= DEEP_IDLE_US) || virtual_cpus;
-    let waits = record.cell.kind().is_transactions() && record.cell.net.options.idle == Idle::System;
+    let waits = record.cell.kind().is_transactions() && record.cell.options().idle == Idle::System;
     (sleeps && waits).then_some(NoiseCause::Idle(deepest.filter(|us| *us >= DEEP_IDLE_US)))
 }
 
@@ -152,9 +151,9 @@ pub fn needless_retransmits(record: &CellRecord) -> Option<NeedlessRetransmits> 
     const FEW: f64 = 1e-4;
     let summary = record.summary.as_ref()?;
     let bytes: u64 = record.samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.bytes));
-    let segments = bytes as f64 / f64::from(record.cell.net.mtu.get().saturating_sub(TCP_AND_IP).max(1));
+    let segments = bytes as f64 / f64::from(record.cell.mtu()?.get().saturating_sub(TCP_AND_IP).max(1));
     let share = summary.retransmits as f64 / segments;
-    let bulk = !record.cell.kind().is_transactions() && record.cell.net.transport == Transport::Tcp;
+    let bulk = !record.cell.kind().is_transactions() && record.cell.medium().is_tcp();
     let many = bulk && share.is_finite() && share > FEW;
     (many && is_lossless(record)).then_some(NeedlessRetransmits { segments: summary.retransmits, share })
 }

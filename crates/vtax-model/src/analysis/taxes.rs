@@ -59,7 +59,7 @@ fn delta(block: &Block, of: Metric, baseline: f64, [ratio, low, high]: [f64; 3])
         delta: more(ratio),
         delta_low: one.min(other),
         delta_high: one.max(other),
-        unit: of.cost_unit(block.test()),
+        unit: of.cost_unit(block.kind()),
     }
 }
 

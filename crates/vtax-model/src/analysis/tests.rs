@@ -80,7 +80,12 @@ fn figures(cell: &Cell, slower: f64) -> Figures {
         ..EndReport::default()
     };
     Figures::join(
-        &cell.spec(&SamplingPlan { samples: 1, duration: Span::from_millis(1000), warmup: Warmup::NONE, slices: None }),
+        &cell.net().expect("of a network").spec(&SamplingPlan {
+            samples: 1,
+            duration: Span::from_millis(1000),
+            warmup: Warmup::NONE,
+            slices: None,
+        }),
         true,
         &end,
         &end,
@@ -188,9 +193,12 @@ fn a_stopped_run_counts_the_rounds_before_its_last() {
 fn the_share_of_lost_datagrams_is_of_those_sent() {
     let mut run = demo_run();
     let cells = run.header.study.cells.clone();
-    let udp_stream = |cell: &Cell| cell.net.transport == Transport::Udp && cell.kind() == TestKind::Stream;
+    let udp_stream =
+        |cell: &Cell| cell.net().expect("of a network").transport == Transport::Udp && cell.kind() == TestKind::Stream;
     for sample in run.samples.iter_mut().filter(|sample| udp_stream(&cells[sample.cell])) {
-        let Workload::Stream { message, .. } = cells[sample.cell].net.workload else { continue };
+        let Workload::Stream { message, .. } = cells[sample.cell].net().expect("of a network").workload else {
+            continue;
+        };
         sample.figures.bytes = 75 * message.0;
         sample.figures.lost = 25;
     }
@@ -319,7 +327,7 @@ fn the_backend_is_the_row_s_or_else_what_was_found() {
         cell.row = new.map_or(cell.row, |(_, row)| *row);
     }
     let vhost = Flavour::Backend(Backend::Vhost);
-    let mtu = run.header.study.cells[0].net.mtu;
+    let mtu = run.header.study.cells[0].net().expect("of a network").mtu;
     let path = |method| PathRecord { method, mtu, backend: Some(vhost), hops: Vec::new() };
     run.header.paths = renamed.map(|(_, row)| path(row)).into();
     let document = analyse(&run);
@@ -439,7 +447,7 @@ fn counts_that_overflow_are_analysed() {
         sample.figures.transactions = u64::MAX;
     });
     for cell in &mut run.header.study.cells {
-        if let Workload::Stream { message, .. } = &mut cell.net.workload {
+        if let Workload::Stream { message, .. } = &mut cell.net_mut().expect("of a network").workload {
             *message = crate::units::ByteSize(0);
         }
     }

@@ -17,6 +17,8 @@ pub enum SampleFigure {
     Rtt,
     /// 10^6 bits per second at the end that counted.
     Goodput,
+    /// 10^6 bytes per second, as disks are told.
+    Throughput,
     /// The same as the time of 1,024 bytes.
     TimePerKb,
     /// CPU time of the measuring threads of both ends for one transaction: what the two ends execute themselves.
@@ -48,6 +50,8 @@ enum Source {
     Threads,
     /// Between slices, others were measured: then what the machines worked isn't known.
     Machines,
+    /// Tests of disks only.
+    Disks,
 }
 
 struct FigureEntry {
@@ -85,6 +89,14 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         source: Source::Counts,
         told: Told::Alone,
         value: Figures::goodput_mbps,
+    },
+    FigureEntry {
+        figure: SampleFigure::Throughput,
+        name: "throughput_mb_per_s",
+        per: WorkUnit::Kilobyte,
+        source: Source::Disks,
+        told: Told::Alone,
+        value: |figures| figures.goodput_mbps() / 8.0,
     },
     FigureEntry {
         figure: SampleFigure::TimePerKb,
@@ -174,7 +186,12 @@ impl SampleFigure {
 
     /// Whether the samples of this test have it. `machines` says whether what the machines worked is known of all.
     pub(crate) fn is_known(self, test: TestKind, machines: bool) -> bool {
-        self.entry().per == test.work_unit() && (machines || self.entry().source != Source::Machines)
+        let of_source = match self.entry().source {
+            Source::Counts | Source::Threads => true,
+            Source::Machines => machines,
+            Source::Disks => test.is_of_disk(),
+        };
+        self.entry().per == test.work_unit() && of_source
     }
 
     /// Whether somebody told it, if this is its mean.

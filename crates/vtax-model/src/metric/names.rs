@@ -9,8 +9,12 @@ use strum::VariantArray;
 pub enum Metric {
     /// Mean time of a transaction: lower is better.
     Rtt,
+    /// Mean time of an I/O of a disk: lower is better.
+    Response,
     /// Goodput: higher is better.
     Goodput,
+    /// Bytes that a disk reads and writes in a second: higher is better.
+    Throughput,
     /// Elapsed time of a file transfer: lower is better.
     Real,
     /// Execution time of the measuring threads of both ends, for a transaction or a KB: lower is better.

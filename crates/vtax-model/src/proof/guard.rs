@@ -115,7 +115,7 @@ pub(super) fn findings(run: &RunReadings, cell: usize, margin: Difference) -> Ve
     };
     let finding = &|guard: Guard, path: Option<usize>| {
         let value = |reading: &SampleReading| match path {
-            None => guard.value(reading, cells[cell].net.mtu),
+            None => guard.value(reading, cells[cell].mtu()?),
             Some(path) => guard.value_of_path(reading, path),
         };
         let PairedTax { ratio, low, high, .. } =

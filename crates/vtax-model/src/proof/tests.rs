@@ -34,7 +34,7 @@ fn header(steps: &[&str], rounds: u32) -> RunHeader {
     let mut header = demo_run().header;
     header.unavailable.clear();
     let cell = { header.study.cells.iter() }
-        .find(|cell| cell.net.transport == Transport::Tcp && cell.kind() == TestKind::Rr)
+        .find(|cell| cell.net().expect("of a network").transport == Transport::Tcp && cell.kind() == TestKind::Rr)
         .copied()
         .expect("the demo has it");
     let tuned = steps.iter().map(|name| Row::Tuned { path: None, step: step(name) });
@@ -79,7 +79,7 @@ fn figures(cell: &Cell, header: &RunHeader, mean: f64, p99: f64) -> Figures {
         machine: MachineCpu { cpus: 2, idle: 1.5, busy: Some(0.5 / mean), ..MachineCpu::default() },
         ..EndReport::default()
     };
-    Figures::join(&cell.spec(&header.plan), true, &end, &end)
+    Figures::join(&cell.net().expect("of a network").spec(&header.plan), true, &end, &end)
 }
 
 fn margin() -> Difference {

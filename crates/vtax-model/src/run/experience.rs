@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use super::{Difference, Goal, RunHeader, RunReadings, SamplingPlan, pairs};
 use crate::{
-    cell::{Arm, Block, Cell, Instrument, Turn, round_order},
+    cell::{Arm, Block, Cell, Instrument, Medium, Turn, round_order},
     metric::Metric,
     study::Study,
     units::Span,
-    workload::{TestKind, Transport, Warmup},
+    workload::{TestKind, Warmup},
 };
 use vtax_stats::planning::{MOST_ROUNDS, least_rounds, noise, rounds_to_show, smallest_shown};
 
@@ -42,8 +42,9 @@ pub struct Forecast {
 /// The smallest difference of a test that can be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Resolution {
-    /// The protocol.
-    pub transport: Transport,
+    /// What carries the test.
+    #[serde(rename = "transport")]
+    pub medium: Medium,
     /// The test.
     pub test: TestKind,
     /// A fraction: 0.02 is 2 %. None if differences of less than a factor of two can't be shown.
@@ -148,11 +149,10 @@ const BETWEEN_SAMPLES: f64 = 1.1;
 
 /// Seconds of a sample and its warm-up; `None` for a test without a fixed length.
 fn nominal_seconds(cell: &Cell, plan: &SamplingPlan) -> Option<f64> {
-    let spec = cell.spec(plan);
-    let Warmup::For(warmup) = spec.warmup else { return None };
-    let passes = spec.slices.map_or(1, |slices| slices.passes);
-    let measured = spec.duration.0.as_secs_f64() * f64::from(passes);
-    (!spec.workload.kind().is_file()).then_some(warmup.0.as_secs_f64() + measured)
+    let Warmup::For(warmup) = plan.warmup else { return None };
+    let passes = plan.slices.map_or(1, |slices| slices.passes);
+    let measured = plan.duration_of(cell.kind()).0.as_secs_f64() * f64::from(passes);
+    (!cell.kind().is_file()).then_some(warmup.0.as_secs_f64() + measured)
 }
 
 impl Study {
@@ -258,14 +258,14 @@ impl Experience {
 
     fn shown(&self, header: &RunHeader, rounds: u32) -> Vec<Resolution> {
         let comparisons = header.tests(header.study.answering());
-        let mut worst: BTreeMap<(Transport, TestKind), f64> = BTreeMap::new();
+        let mut worst: BTreeMap<(Medium, TestKind), f64> = BTreeMap::new();
         for (block, noise) in self.noises_of(header) {
             let smallest = smallest_shown(rounds, noise, comparisons).unwrap_or(f64::INFINITY);
-            let known = worst.entry((block.net.transport, block.test())).or_insert(0.0);
+            let known = worst.entry((block.test.medium(), block.kind())).or_insert(0.0);
             *known = known.max(smallest);
         }
-        let shown = |((transport, test), log): ((Transport, TestKind), f64)| Resolution {
-            transport,
+        let shown = |((medium, test), log): ((Medium, TestKind), f64)| Resolution {
+            medium,
             test,
             smallest: (log < 2f64.ln()).then(|| Metric::of(test).worse(log)),
         };

@@ -78,7 +78,7 @@ fn figures(cell: &Cell, header: &RunHeader, rtt: f64) -> Figures {
     let seconds = transactions as f64 * rtt / 1e6;
     let bytes = (1e15 / rtt) as u64;
     let end = EndReport { seconds, transactions, bytes, rtt: Some(times), machine, ..EndReport::default() };
-    Figures::join(&cell.spec(header.plan_of(cell.instrument)), true, &end, &end)
+    Figures::join(&cell.net().expect("of a network").spec(header.plan_of(cell.instrument)), true, &end, &end)
 }
 
 fn ruled(min: usize, max: usize) -> RunHeader {
@@ -109,7 +109,7 @@ fn reports_whose_figures_overflow_are_joined_to_what_can_be_read() {
     };
     for kind in [TestKind::Rr, TestKind::Bidirectional] {
         let cell = study.cells.iter().find(|cell| cell.kind() == TestKind::Rr).expect("a cell");
-        let mut spec = cell.spec(&study.plan);
+        let mut spec = cell.net().expect("of a network").spec(&study.plan);
         if kind == TestKind::Bidirectional {
             spec.workload = Workload::Stream { message: ByteSize(1), direction: Direction::Both };
         }

@@ -18,7 +18,7 @@ use super::{
     sweep::SweepPoint,
 };
 use crate::{
-    cell::{Cell, Instrument, NetCell},
+    cell::{Cell, CellTest, Instrument, NetCell},
     endpoint::{self, Endpoint},
     guest::{GuestDefaults, GuestOptions, span, value},
     located::{FileError, Source},
@@ -232,7 +232,7 @@ impl Reader<'_> {
         let mut cells = self.matrix(rows)?;
         cells.retain(|cell| {
             tests.as_ref().is_none_or(|tests| tests.contains(&cell.kind()))
-                && mtus.as_ref().is_none_or(|mtus| mtus.contains(&cell.net.mtu))
+                && mtus.as_ref().is_none_or(|mtus| cell.mtu().is_some_and(|mtu| mtus.contains(&mtu)))
         });
         match cells.is_empty() {
             true => {
@@ -272,7 +272,7 @@ impl Reader<'_> {
             self.source.refuse(&span, error)
         })?;
         let net = NetCell { mtu, transport, workload, streams, options };
-        Ok(Cell { row, net, variant, instrument: Instrument::System })
+        Ok(Cell { row, test: CellTest::Net(net), variant, instrument: Instrument::System })
     }
 
     /// A matrix has as many points as the product of its lists.
@@ -299,7 +299,7 @@ impl Reader<'_> {
                 let message = format!("nothing can be planted in `{name}`: {why}; add both, or remove this");
                 return Err(self.source.coded("nothing-planted", &delay.span(), message));
             }
-            asked.for_each(|cell| cell.net.options.responder.delay = Some(*delay.get_ref()));
+            asked.filter_map(Cell::net_mut).for_each(|net| net.options.responder.delay = Some(*delay.get_ref()));
         }
         Ok(())
     }
@@ -400,9 +400,9 @@ impl Reader<'_> {
             message: size.or(value(message)).unwrap_or(usual),
             file: value(&matrix.file).unwrap_or(ByteSize(1000 << 20)),
         };
-        let workload = sizes.workload(kind);
-        workload.check(transport, mtu).map_err(|error| self.source.refuse(&self.blamed(&error, transport), error))?;
-        Ok(workload)
+        let workload = sizes.workload(kind).ok_or(WorkloadError::NotOver { test: kind, transport });
+        let checked = workload.and_then(|workload| workload.check(transport, mtu).map(|()| workload));
+        checked.map_err(|error| self.source.refuse(&self.blamed(&error, transport), error))
     }
 
     /// Where the size stands that `error` is about; the list of tests, if it stands nowhere.

@@ -58,7 +58,7 @@ fn the_t7_1_study_has_the_published_plan() {
     assert_eq!(study.plan.samples, 20);
     assert_eq!(study.plan.duration, Span::from_millis(30_000));
     assert_eq!(study.answering(), Instrument::System, "the path's own cost is a further block");
-    let sizes: BTreeSet<Workload> = study.cells.iter().map(|cell| cell.net.workload).collect();
+    let sizes: BTreeSet<Workload> = study.cells.iter().map(|cell| cell.net().expect("of a network").workload).collect();
     assert!(sizes.contains(&Workload::Rr { request: ByteSize(1), response: ByteSize(1) }));
     assert!(sizes.contains(&stream(ByteSize(1 << 20))));
     assert!(sizes.contains(&stream(ByteSize(8972))));
@@ -75,14 +75,15 @@ fn the_matrix_is_the_product_of_its_lists() {
 fn a_datagram_in_a_tunnel_is_smaller_than_the_wire_carries() {
     let study = parse(&STUDY.replace("\"bridge\"", "\"vxlan\"")).expect("a good study");
     let messages = study.cells.iter().filter(|cell| cell.row == Row::Method(IoMethod::Vxlan));
-    let messages: BTreeSet<Workload> = messages.map(|cell| cell.net.workload).collect();
+    let messages: BTreeSet<Workload> = messages.map(|cell| cell.net().expect("of a network").workload).collect();
     assert!(messages.contains(&stream(ByteSize(1500 - 50 - 28))));
 }
 
 #[test]
 fn a_known_cost_is_planted_in_the_transactions_of_a_row() {
     let study = parse(&STUDY.replace("[plan]", "[planted]\nbridge = \"300ns\"\n[plan]")).expect("a good study");
-    let planted = |cell: &Cell| cell.net.options.responder.delay.map(|delay| delay.0.as_nanos());
+    let planted =
+        |cell: &Cell| cell.net().expect("of a network").options.responder.delay.map(|delay| delay.0.as_nanos());
     for cell in &study.cells {
         let asked = cell.row == Row::Method(IoMethod::Bridge) && cell.kind() == TestKind::Rr;
         assert_eq!(planted(cell), asked.then_some(300), "{cell:?}");
@@ -149,9 +150,10 @@ fn sizes_and_gaps_are_swept_where_a_test_has_them() {
     let study = parse(&text).expect("a good study");
     let of = |kind| study.cells.iter().filter(move |cell| cell.kind() == kind && cell.row == study.baseline);
     assert_eq!((of(TestKind::Rr).count(), of(TestKind::Stream).count(), of(TestKind::Cc).count()), (6, 3, 1));
-    let gaps: Vec<_> = of(TestKind::Rr).map(|cell| (cell.variant, cell.net.options.gap)).collect();
+    let gaps: Vec<_> =
+        of(TestKind::Rr).map(|cell| (cell.variant, cell.net().expect("of a network").options.gap)).collect();
     assert_eq!(gaps[..2], [(0, None), (1, Some(Span::from_millis(1)))]);
-    assert!(of(TestKind::Stream).all(|cell| cell.net.options.gap.is_none()));
+    assert!(of(TestKind::Stream).all(|cell| cell.net().expect("of a network").options.gap.is_none()));
     let blocks: BTreeSet<_> = study.cells.iter().map(Cell::block).collect();
     assert_eq!(blocks.len() * 2, study.cells.len(), "each is compared with its like only");
 }
@@ -173,7 +175,8 @@ fn lists_that_multiply_to_more_than_a_study_has_are_refused() {
 fn rows_may_be_engines() {
     let text = STUDY.replace("\"native\"", "\"blocking\"").replace("\"bridge\"", "\"epoll\"");
     let study = parse(&text).expect("a good study");
-    let engines: BTreeSet<Engine> = study.cells.iter().map(|cell| cell.net.options.engine).collect();
+    let engines: BTreeSet<Engine> =
+        study.cells.iter().map(|cell| cell.net().expect("of a network").options.engine).collect();
     assert_eq!(engines, BTreeSet::from([Engine::Blocking, Engine::Epoll]));
 }
 

@@ -28,6 +28,10 @@ pub enum TestKind {
     Bidirectional,
     /// A file from the sender's disk into a file at the receiver: real, user, sys.
     File,
+    /// Blocks of a disk in any order: the response time.
+    Random,
+    /// Blocks of a disk one after the other, as fast as they go: the bandwidth.
+    Sequential,
 }
 
 /// Kinds of test that have the same figures, and are told in one table.
@@ -35,7 +39,7 @@ pub enum TestKind {
 pub enum TestFamily {
     /// Their figure is the time of a transaction.
     Transactions,
-    /// Their figure is a goodput, measured for as long as the plan says.
+    /// Their figure is a bandwidth, measured for as long as the plan says.
     Streams,
     /// They last for as long as a file takes, and tell the time as `time` does.
     Files,
@@ -171,6 +175,25 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
         over: &CONNECTIONS,
         ..STREAM
     },
+    KindEntry {
+        kind: TestKind::Random,
+        quantity: TestQuantity { short: "Response", full: "Response time" },
+        metrics: &[Metric::Response, Metric::Cpu],
+        plain: true,
+        connects: false,
+        over: &[],
+        ..CONNECTION
+    },
+    KindEntry {
+        kind: TestKind::Sequential,
+        quantity: TestQuantity { short: "Bandwidth", full: "Bandwidth of a disk" },
+        metrics: &[Metric::Throughput, Metric::Cpu],
+        counted_at: CountingEnd::Initiator,
+        swept: false,
+        sliced: false,
+        over: &[],
+        ..STREAM
+    },
 ];
 
 const _: () = {
@@ -264,7 +287,12 @@ impl TestKind {
         self.entry().sliced
     }
 
-    /// What it runs over.
+    /// Whether it reads and writes a disk, and sends nothing.
+    pub fn is_of_disk(self) -> bool {
+        self.transports().is_empty()
+    }
+
+    /// What it runs over, of networks.
     pub fn transports(self) -> &'static [Transport] {
         self.entry().over
     }
@@ -284,6 +312,6 @@ impl TestKind {
 
     /// Whether the responder sends the stream, and the initiator doesn't.
     pub fn is_reverse(self) -> bool {
-        self.is_stream() && self.entry().counted_at == CountingEnd::Initiator
+        self.is_stream() && !self.is_of_disk() && self.entry().counted_at == CountingEnd::Initiator
     }
 }

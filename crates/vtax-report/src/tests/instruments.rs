@@ -31,7 +31,7 @@ fn noisy() -> Run {
     for (index, sample) in run.samples.iter_mut().enumerate() {
         let cell = &cells[sample.cell];
         sample.figures.cpu.initiator.machine.user += 0.1;
-        if cell.net.transport == Transport::Tcp && cell.kind() == TestKind::Stream {
+        if cell.net().expect("of a network").transport == Transport::Tcp && cell.kind() == TestKind::Stream {
             take(sample, [0.3, 1.0, 3.1, 0.5, 2.2, 0.9][index * index % 6]);
             sample.figures.retransmits += 700;
         }
@@ -186,7 +186,7 @@ fn an_mtu_that_says_the_same_is_left_to_detail() {
     for sample in &mut apart.samples {
         let cell = &apart.header.study.cells[sample.cell];
         let kind = cell.kind();
-        if cell.row == row("veth") && cell.net.mtu.get() == 9000 && kind == TestKind::Stream {
+        if cell.row == row("veth") && cell.net().expect("of a network").mtu.get() == 9000 && kind == TestKind::Stream {
             sample.figures.bytes /= 2;
         }
     }
@@ -194,7 +194,7 @@ fn an_mtu_that_says_the_same_is_left_to_detail() {
     assert!(short.contains("(--detail), but for veth TCP bandwidth -5"), "{short}");
     for sample in &mut apart.samples {
         let cell = &apart.header.study.cells[sample.cell];
-        if cell.row != row("native") && cell.net.mtu.get() == 9000 {
+        if cell.row != row("native") && cell.net().expect("of a network").mtu.get() == 9000 {
             sample.figures.bytes /= 2;
         }
     }

@@ -1,7 +1,7 @@
 //! Runs of `vtax measure` and of endpoints that were there already, as a user would see them.
 
 use vtax_model::{
-    cell::{Cell, NetCell},
+    cell::{Cell, CellTest, NetCell},
     guest::{Accelerator, Backend, Flavour},
     measurement::{IntervalRtt, WarmupReport},
     method::IoMethod,
@@ -42,11 +42,10 @@ fn measure(engines: &str, matrix: &str) -> Study {
 /// In place of each cell, one for each of these.
 fn sweep(study: &mut Study, options: &[TestOptions]) {
     let variants = |cell: &Cell| {
-        let cell = *cell;
-        (0..).zip(options).map(move |(variant, options)| Cell {
-            net: NetCell { options: TestOptions { engine: cell.net.options.engine, ..*options }, ..cell.net },
-            variant,
-            ..cell
+        let (cell, net) = (*cell, *cell.net().expect("of a network"));
+        (0..).zip(options).map(move |(variant, options)| {
+            let options = TestOptions { engine: net.options.engine, ..*options };
+            Cell { test: CellTest::Net(NetCell { options, ..net }), variant, ..cell }
         })
     };
     study.cells = study.cells.iter().flat_map(variants).collect();
@@ -136,7 +135,7 @@ fn run_of(study: Study) -> Run {
         let warmup = &mut sample.figures.ends.initiator.warmup;
         *warmup = WarmupReport { seconds: 0.3 + 0.01 * (index % 7) as f64, steady: Some(true), in_slow_start: None };
         let cell = run.header.study.cells[sample.cell];
-        let tcp_stream = cell.net.transport == Transport::Tcp && cell.kind().is_stream();
+        let tcp_stream = cell.net().expect("of a network").transport == Transport::Tcp && cell.kind().is_stream();
         warmup.in_slow_start = tcp_stream.then_some(0);
     }
     run

@@ -29,7 +29,8 @@ impl RunTrend {
     fn chart(&self, cells: &[&CellTrend]) -> Trend {
         let (cell, of) = (&cells[0].cell, cells[0].of);
         let test = cell.kind();
-        let title = format!("{}, MTU {} ({})", labels::test(cell), cell.net.mtu, words::of_instrument(cell.instrument));
+        let title =
+            format!("{}, {} ({})", labels::test(cell), cell.column().label(), words::of_instrument(cell.instrument));
         let summary = format!("{} results of each row, the oldest first.", self.results.len());
         Trend {
             heading: Heading::new(title, summary),

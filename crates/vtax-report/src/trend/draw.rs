@@ -132,7 +132,7 @@ impl RunTrend {
 
     /// A table for each test, since tests have different units.
     fn tables(&self) -> Vec<Section> {
-        let key = |cell: &CellTrend| (cell.cell.instrument, cell.cell.net.transport, cell.cell.kind());
+        let key = |cell: &CellTrend| (cell.cell.instrument, cell.cell.medium(), cell.cell.kind());
         let several = self.cells.iter().any(|cell| cell.cell.instrument != self.cells[0].cell.instrument);
         let section = |((instrument, transport, test), cells): ((_, _, _), Vec<&CellTrend>)| {
             let by =

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use vtax_model::{
+    cell::Cell,
     endpoint::Ends,
     guest::{Attach, GuestDefaults},
     method::IoMethod,
@@ -88,7 +89,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn new(study: &Study, name: Name) -> Builder<'_> {
-        let mtu = study.cells.iter().map(|cell| cell.net.mtu).min().unwrap_or(Mtu::ETHERNET);
+        let mtu = study.cells.iter().filter_map(Cell::mtu).min().unwrap_or(Mtu::ETHERNET);
         let (hosts, wires, zones, guests) = Default::default();
         let topology = Topology { name, addresses: study.addresses, mtu, hosts, wires, zones, guests };
         let arrangement = Arrangement { topology, ends: BTreeMap::new() };

@@ -133,7 +133,7 @@ fn lacks(row: Row) -> UnavailableRow {
 
 /// The MTUs of cells, the smallest first.
 pub(super) fn mtus_of<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Vec<Mtu> {
-    let mtus: BTreeSet<Mtu> = cells.into_iter().map(|cell| cell.net.mtu).collect();
+    let mtus: BTreeSet<Mtu> = cells.into_iter().filter_map(Cell::mtu).collect();
     mtus.into_iter().collect()
 }
 

@@ -35,9 +35,10 @@ use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder}
 use vtax_engine::{EndSetup, Station};
 use vtax_lab::Lab;
 use vtax_model::{
+    cell::Cell,
     foreign::ForeignText,
     run::{Figures, GuestMachine, PairReports, PartialRecord, PlacementNote, RowEnds, RunHeader, UnavailableRow},
-    study::{Row, StepRecord},
+    study::{Row, SamplingPlan, StepRecord},
     units::Mtu,
     workload::{TestSpec, Transport},
 };
@@ -307,9 +308,12 @@ impl Sampler for ConnectedEnds {
         self.fit(mtu)
     }
 
-    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
+    fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
         self.first_sample.get_or_insert_with(Instant::now);
-        let connected = self.connected(row, self.mtu).map_err(SampleError::run)?;
+        let Some(spec) = &cell.net().map(|net| net.spec(plan)) else {
+            return Err(SampleError::cell("these ends are of a network, and the test is one of a disk"));
+        };
+        let connected = self.connected(cell.row, self.mtu).map_err(SampleError::run)?;
         if let Some(why) = self.unfit(connected.ends()) {
             return Err(SampleError::cell(why));
         }

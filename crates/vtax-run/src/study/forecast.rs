@@ -234,7 +234,7 @@ fn told(header: &RunHeader, shown: &[Resolution]) -> Option<String> {
 }
 
 fn name(shown: &Resolution) -> String {
-    format!("{} {}", shown.transport, shown.test)
+    format!("{} {}", shown.medium, shown.test)
 }
 
 /// Two digits at most: it is an estimate.

@@ -2,9 +2,10 @@
 //! aren't kept, for they belong to no round.
 
 use vtax_model::{
+    cell::Cell,
     method::Unsupported,
     run::{Experience, Figures, Goal, RunHeader, RunReadings, UnavailableRow},
-    study::Row,
+    study::{Row, SamplingPlan},
     units::Mtu,
     workload::TestSpec,
 };
@@ -30,8 +31,8 @@ impl Sampler for Untouched<'_> {
         self.0.set_mtu(mtu)
     }
 
-    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
-        self.0.sample(row, spec)
+    fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
+        self.0.sample(cell, plan)
     }
 
     fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
@@ -62,12 +63,7 @@ pub(super) fn measure(plan: RunHeader, sampler: &mut dyn Sampler, stop_asked: &d
 
 #[cfg(test)]
 mod tests {
-    use vtax_model::{
-        measurement::EndReport,
-        study::{SamplingPlan, TuningStep},
-        units::Span,
-        workload::Warmup,
-    };
+    use vtax_model::{measurement::EndReport, study::TuningStep, units::Span, workload::Warmup};
 
     use super::*;
 
@@ -85,10 +81,10 @@ mod tests {
             Ok(())
         }
 
-        fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
-            self.1.push(row);
+        fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
+            self.1.push(cell.row);
             let end = EndReport { seconds: 1.0, transactions: 1000, ..EndReport::default() };
-            Ok(Figures::join(spec, true, &end, &end))
+            Ok(Figures::join(&cell.net().expect("of a network").spec(plan), true, &end, &end))
         }
 
         fn take_turns(&mut self, _: &[(Row, TestSpec)], _: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
@@ -101,7 +97,7 @@ mod tests {
         let step = "rps".parse().expect("a name");
         let rows = vec![Row::AsIs, Row::Tuned { path: None, step }];
         let cell = header.study.cells[0];
-        header.study.cells = rows.iter().map(|row| vtax_model::cell::Cell { row: *row, ..cell }).collect();
+        header.study.cells = rows.iter().map(|row| Cell { row: *row, ..cell }).collect();
         (header.study.rows, header.study.baseline) = (rows, Row::AsIs);
         header.study.steps = vec![TuningStep { name: step, rules: Vec::new(), sysctl: Default::default() }];
         let (duration, warmup) = (Span::from_millis(100), Warmup::NONE);

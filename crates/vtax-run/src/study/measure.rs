@@ -8,7 +8,7 @@ use miette::bail;
 use serde::{Deserialize, Serialize};
 use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
-    cell::{Cell, Instrument, NetCell},
+    cell::{Cell, CellTest, Instrument, NetCell},
     endpoint::{Control, End, Endpoint, Ends, OtherPath},
     foreign::ForeignText,
     guest::GuestDefaults,
@@ -153,8 +153,8 @@ impl MeasureRequest {
         let study = &header.study;
         let instrument = study.answering();
         let mut tests: Vec<Test> = Vec::new();
-        for cell in &study.cells {
-            let test = Test { transport: cell.net.transport, kind: cell.kind() };
+        for net in study.cells.iter().filter_map(Cell::net) {
+            let test = Test { transport: net.transport, kind: net.workload.kind() };
             if !tests.contains(&test) {
                 tests.push(test);
             }
@@ -314,18 +314,18 @@ impl MeasureRequest {
         let MatrixPoint { transport, kind, streams, variant, swept, mtu, row } = point;
         let engine = if let Row::Engine(engine) = row { engine } else { self.engines[0] };
         let options = TestOptions { engine, gap: swept.gap_of(kind), ..self.options };
-        let workload = self.workload(way, Test { transport, kind }, swept.size);
+        let workload = self.workload(way, Test { transport, kind }, swept.size)?;
         let net = NetCell { mtu, transport, workload, streams, options };
-        let mut cell = Cell { row, net, variant, instrument: Instrument::default() };
+        let mut cell = Cell { row, test: CellTest::Net(net), variant, instrument: Instrument::default() };
         if self.instrument == Instrument::Path {
             cell.hold_still();
         }
-        self.check_cell(way, &cell)?;
+        cell.net().map_or(Ok(()), |net| self.check_net(way, net))?;
         Ok(cell)
     }
 
-    fn check_cell(&self, way: KnownPath, cell: &Cell) -> miette::Result<()> {
-        let spec = cell.spec(&self.sampling);
+    fn check_net(&self, way: KnownPath, net: &NetCell) -> miette::Result<()> {
+        let spec = net.spec(&self.sampling);
         let checked = spec.check(room_of(way.mtu, way.ipv6)).map_err(LimitError::Spec);
         match checked.and_then(|()| Load::of(&spec)) {
             Ok(_) => Ok(()),
@@ -336,7 +336,7 @@ impl MeasureRequest {
         }
     }
 
-    fn workload(&self, way: KnownPath, test: Test, size: Option<ByteSize>) -> Workload {
+    fn workload(&self, way: KnownPath, test: Test, size: Option<ByteSize>) -> Result<Workload, WorkloadError> {
         // Datagrams in flight are told apart by a number, which needs room.
         let several = self.options.burst.get() > 1 || self.options.arrivals.is_some();
         let least = if test.transport.is_datagram() && several { NUMBER } else { BYTE };
@@ -344,7 +344,8 @@ impl MeasureRequest {
         let message = size.or(self.sizes.message).unwrap_or(usual);
         let request = size.or(self.sizes.request).unwrap_or(least);
         let response = size.or(self.sizes.response).unwrap_or(least);
-        TestSizes { request, response, message, file: message }.workload(test.kind)
+        let refused = WorkloadError::NotOver { test: test.kind, transport: test.transport };
+        TestSizes { request, response, message, file: message }.workload(test.kind).ok_or(refused)
     }
 
     /// The largest datagram of the path. One call must be able to send as many of them as `--gso` says.

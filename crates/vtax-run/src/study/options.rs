@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
-    cell::Instrument,
+    cell::{Cell, Instrument},
     endpoint::Endpoint,
     located::Source,
     method::DomainKind,
@@ -124,7 +124,8 @@ impl Changes {
     fn check_limits(&self, changed: &ChangedStudy) -> miette::Result<()> {
         for cell in &changed.study.cells {
             let path = changed.path_plan.as_ref().filter(|_| cell.instrument == Instrument::Path);
-            if let Err(error) = Load::of(&cell.spec(path.unwrap_or(&changed.plan))) {
+            let Some(net) = cell.net() else { continue };
+            if let Err(error) = Load::of(&net.spec(path.unwrap_or(&changed.plan))) {
                 let chosen = matches!(error, LimitError::Time { .. }) && self.duration.is_some();
                 let what = if chosen { "--duration".to_owned() } else { label(cell) };
                 let told = format!("{what}: {error}");
@@ -221,12 +222,12 @@ impl Changes {
     }
 
     fn keep_mtus(&self, study: &mut Study) -> miette::Result<()> {
-        let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.net.mtu == *mtu);
+        let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.mtu() == Some(*mtu));
         if let Some(missing) = self.mtu.iter().find(|mtu| !has(mtu)) {
             let (id, mtus) = (&study.id, listed(&mtus_of(&study.cells)));
             bail!(code = "not-in-study", "--mtu: `{id}` has nothing at {missing}; it has {mtus}");
         }
-        study.cells.retain(|cell| self.mtu.is_empty() || self.mtu.contains(&cell.net.mtu));
+        study.cells.retain(|cell| self.mtu.is_empty() || cell.mtu().is_some_and(|mtu| self.mtu.contains(&mtu)));
         Ok(())
     }
 
@@ -250,10 +251,10 @@ impl Changes {
     }
 
     fn hold(&self, study: &mut Study) {
-        for cell in &mut study.cells {
-            cell.net.options.idle = self.idle.unwrap_or(cell.net.options.idle);
-            if let (Transport::Tcp, Some(Congestion(chosen))) = (cell.net.transport, self.congestion) {
-                cell.net.options.socket.congestion = chosen;
+        for net in study.cells.iter_mut().filter_map(Cell::net_mut) {
+            net.options.idle = self.idle.unwrap_or(net.options.idle);
+            if let (Transport::Tcp, Some(Congestion(chosen))) = (net.transport, self.congestion) {
+                net.options.socket.congestion = chosen;
             }
         }
     }
@@ -337,11 +338,11 @@ fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
 
 fn resize_files(study: &mut Study, size: ByteSize) -> miette::Result<()> {
     let mut files = 0;
-    for cell in &mut study.cells {
-        if let Some(resized) = cell.net.workload.with_file(size) {
-            cell.net.workload = resized;
+    for net in study.cells.iter_mut().filter_map(Cell::net_mut) {
+        if let Some(resized) = net.workload.with_file(size) {
+            net.workload = resized;
             files += 1;
-            cell.net.workload.check(cell.net.transport, cell.net.mtu).context("--size")?;
+            net.workload.check(net.transport, net.mtu).context("--size")?;
         }
     }
     if files == 0 {

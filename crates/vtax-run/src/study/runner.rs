@@ -11,7 +11,7 @@ use std::{
 use vtax_model::{
     cell::{Arm, Cell, Turn, pass_orders},
     run::{Failure, Figures, PartialRecord, RunReadings, RunState, Sample, SampleReading, primary_figures},
-    study::{Row, StepName},
+    study::{Row, SamplingPlan, StepName},
     units::{Mtu, Span},
     workload::{TestSpec, WorkloadSizes},
 };
@@ -36,8 +36,8 @@ pub(crate) trait Sampler {
     fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError>;
     /// Sets the MTU of every hop, and verifies it.
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
-    /// One timed run between the ends of `row`.
-    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError>;
+    /// One timed run of a cell, as long as the plan says.
+    fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError>;
     /// A sample of each row, cut into slices. The rows take turns, to warm up and in each pass, as `orders` says.
     fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns>;
 }
@@ -231,10 +231,11 @@ impl Rounds<'_, '_> {
     fn measure_turns(&mut self, round: u32, group: &[Turn], passes: u32) -> Result<Vec<Figures>, BrokenTurns> {
         let header = &self.run.header;
         let cells: Vec<Cell> = group.iter().map(|turn| header.study.cells[turn.cell]).collect();
-        let (block, mtu) = (cells[0].block(), cells[0].net.mtu);
+        let (block, mtu) = (cells[0].block(), cells[0].mtu());
         let orders = pass_orders(group.len(), passes, header.seed, round, block);
         let plan = header.plan_of(block.instrument);
-        let rows: Vec<(Row, TestSpec)> = cells.iter().map(|cell| (cell.row, cell.spec(plan))).collect();
+        let rows: Vec<(Row, TestSpec)> =
+            cells.iter().filter_map(|cell| Some((cell.row, cell.net()?.spec(plan)))).collect();
         let ready = self.use_settings(&group[0]).and_then(|()| self.set_mtu(mtu));
         ready.map_err(|error| BrokenTurns { index: 0, error })?;
         self.sampler.take_turns(&rows, &orders)
@@ -285,14 +286,14 @@ impl Rounds<'_, '_> {
     fn measure(&mut self, turn: Turn) -> Result<Figures, SampleError> {
         let header = &self.run.header;
         let cell = header.study.cells[turn.cell];
-        let spec = cell.spec(header.plan_of(cell.instrument));
+        let plan = *header.plan_of(cell.instrument);
         self.use_settings(&turn)?;
-        self.set_mtu(cell.net.mtu)?;
-        self.sampler.sample(cell.row, &spec)
+        self.set_mtu(cell.mtu())?;
+        self.sampler.sample(&cell, &plan)
     }
 
-    fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError> {
-        if self.mtu != Some(mtu) {
+    fn set_mtu(&mut self, mtu: Option<Mtu>) -> Result<(), SampleError> {
+        if let Some(mtu) = mtu.filter(|mtu| self.mtu != Some(*mtu)) {
             self.sampler.set_mtu(mtu)?;
             self.mtu = Some(mtu);
         }
@@ -331,21 +332,21 @@ impl Rounds<'_, '_> {
 }
 
 pub(super) fn label(cell: &Cell) -> String {
-    let size = match cell.net.workload.sizes() {
-        WorkloadSizes::Exchange { request, response } if request != response => format!(" {request}/{response}"),
-        WorkloadSizes::Exchange { request: size, .. } | WorkloadSizes::Messages(size) => format!(" {size}"),
-        WorkloadSizes::File(_) | WorkloadSizes::Nothing => String::new(),
+    let size = match cell.net().map(|net| net.workload.sizes()) {
+        Some(WorkloadSizes::Exchange { request, response }) if request != response => format!(" {request}/{response}"),
+        Some(WorkloadSizes::Exchange { request: size, .. } | WorkloadSizes::Messages(size)) => format!(" {size}"),
+        Some(WorkloadSizes::File(_) | WorkloadSizes::Nothing) | None => String::new(),
     };
-    let gap = cell.net.options.gap.map(|gap| format!(" gap {gap}")).unwrap_or_default();
-    format!("{} {}{size}{gap} MTU {}", cell.row, test_label(cell), cell.net.mtu)
+    let gap = cell.options().gap.map(|gap| format!(" gap {gap}")).unwrap_or_default();
+    format!("{} {}{size}{gap} {}", cell.row, test_label(cell), cell.column().label())
 }
 
 fn block_label(cell: &Cell) -> String {
-    format!("{} MTU {}", test_label(cell), cell.net.mtu)
+    format!("{} {}", test_label(cell), cell.column().label())
 }
 
 fn test_label(cell: &Cell) -> String {
-    format!("{} {}", cell.net.transport, cell.kind())
+    format!("{} {}", cell.medium(), cell.kind())
 }
 
 #[cfg(test)]

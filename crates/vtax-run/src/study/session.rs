@@ -129,7 +129,7 @@ impl RunSource {
     pub(super) fn check_congestion(&self) -> miette::Result<()> {
         let names: BTreeSet<CongestionControl> = match self {
             RunSource::Study(wanted) => {
-                wanted.study.cells.iter().filter_map(|cell| cell.net.options.socket.congestion).collect()
+                wanted.study.cells.iter().filter_map(|cell| cell.options().socket.congestion).collect()
             }
             RunSource::Measure(asked) => asked.options.socket.congestion.into_iter().collect(),
             RunSource::Old(_) => BTreeSet::new(),
@@ -336,8 +336,8 @@ fn biased(run: &RunReadings) -> Option<miette::Report> {
         code = "biased",
         "{} {}: after all settings were changed and brought back, the path is not what it was before: {} % [{}, {}], p = {p:.4}. \
          So no comparison here would be worth anything. Leave out the steps that reset a link, or try longer warm-ups (--warmup)",
-        block.net.transport,
-        block.test(),
+        block.test.medium(),
+        block.kind(),
         percent(ratio),
         percent(low),
         percent(high)

@@ -14,7 +14,7 @@ fn timed(round: u32) -> Sample {
     (0..20_000u64).for_each(|nth| rtt.record(40_000 + nth * nth % 90_001 + u64::from(round)));
     let end = EndReport { seconds: 1.0, transactions: 20_000, rtt: Some(rtt), ..EndReport::default() };
     let study = vtax_synthetic::study("demo");
-    let figures = Figures::join(&study.cells[0].spec(&study.plan), true, &end, &end);
+    let figures = Figures::join(&study.cells[0].net().expect("of a network").spec(&study.plan), true, &end, &end);
     Sample { figures, ..sample(0, Arm::A, round) }
 }
 

@@ -78,10 +78,9 @@ fn run(
     let mut samples = Vec::new();
     let mut cells = Vec::new();
     for cell in &study.cells {
-        let Some(figure) = published.figures(cell).into_iter().find(|figure| figure.system == *system) else {
-            continue;
-        };
-        let figures = joined(cell, &report(cell, &figure)?);
+        let figure = published.figures(cell).into_iter().find(|figure| figure.system == *system);
+        let (Some(figure), Some(net)) = (figure, cell.net()) else { continue };
+        let figures = joined(net, &report(cell, &figure)?);
         samples.push(Sample { cell: cells.len(), arm: Arm::A, round: 1, at: String::new(), figures });
         cells.push(*cell);
     }
@@ -113,7 +112,7 @@ fn report(cell: &Cell, figure: &PublishedFigure) -> Result<EndReport, String> {
     if !POSSIBLE.contains(&value) {
         return Err(format!("{value} can't be a figure of {} {}", cell.row, cell.kind()));
     }
-    Ok(match cell.net.workload.file() {
+    Ok(match cell.net().and_then(|net| net.workload.file()) {
         Some(size) => {
             let times = figure.user.zip(figure.sys).filter(|(user, sys)| *user >= 0.0 && *sys >= 0.0);
             let (user, sys) = times.ok_or_else(|| format!("the file of {} has no times `user` and `sys`", cell.row))?;

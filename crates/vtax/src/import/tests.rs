@@ -64,7 +64,7 @@ fn figure(name: &str) -> (TestKind, f64, u64) {
     let test = test(name);
     let wanted = ImportAs { size: Some(ByteSize(64)), ..wanted() };
     let cell = cells(std::slice::from_ref(&test), &wanted)[0];
-    let figures = figures(&cell, &test);
+    let figures = figures(&test);
     let kind = cell.kind();
     (kind, Metric::of(kind).value(kind, &figures), figures.lost)
 }
@@ -194,8 +194,11 @@ fn published_figures_are_results_of_one_value_each() {
     let document = document(&runs[0]);
     assert_eq!(document.cells.len(), 32);
     let cell = |row: &str, mtu: u32, kind: TestKind| {
-        let is = |cell: &Cell| cell.row.to_string() == row && cell.net.mtu.get() == mtu && cell.kind() == kind;
-        let tcp = document.cells.iter().filter(|record| record.cell.net.transport == Transport::Tcp);
+        let is = |cell: &Cell| {
+            cell.row.to_string() == row && cell.net().expect("of a network").mtu.get() == mtu && cell.kind() == kind
+        };
+        let tcp =
+            document.cells.iter().filter(|record| record.cell.net().expect("of a network").transport == Transport::Tcp);
         { tcp }.find(|record| is(&record.cell)).and_then(|record| record.summary.as_ref()).expect("a figure")
     };
     let rtt = cell("paravirtual", 1500, TestKind::Rr).rtt_us.as_ref().expect("a round trip");
@@ -260,7 +263,7 @@ fn fuzz_imports() {
         let text = String::from_utf8_lossy(bytes);
         let test = parsed(&text, Some(ByteSize(64))).ok()?;
         let cell = cells(std::slice::from_ref(&test), &wanted())[0];
-        let figures = figures(&cell, &test);
+        let figures = figures(&test);
         assert!(figures.seconds > 0.0 && figures.seconds.is_finite());
         let kind = cell.kind();
         assert!(!Metric::of(kind).value(kind, &figures).is_sign_negative());

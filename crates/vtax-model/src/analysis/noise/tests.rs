@@ -5,7 +5,7 @@ use crate::{
     nic::NicFacts,
     options::CongestionControl,
     run::{Hop, PathRecord, Run},
-    workload::TestKind,
+    workload::{TestKind, Transport},
 };
 
 /// On a machine where nobody else works.
@@ -16,7 +16,9 @@ fn quiet_run() -> Run {
 }
 
 fn record(document: &ResultDocument, transport: Transport, test: TestKind) -> &CellRecord {
-    let wanted = |record: &&CellRecord| (record.cell.net.transport, record.cell.kind()) == (transport, test);
+    let wanted = |record: &&CellRecord| {
+        (record.cell.net().expect("of a network").transport, record.cell.kind()) == (transport, test)
+    };
     document.cells.iter().filter(|record| record.tax.is_some()).find(wanted).expect("a cell of the demo")
 }
 
@@ -43,7 +45,9 @@ fn bbr_is_a_cause_for_streams_that_run_it() {
     assert!(found[0].why().contains("sent segments again") && found[0].remedy() == "--congestion cubic");
     assert_eq!(causes_of(&run, Transport::Tcp, TestKind::Rr), vec![], "a round trip is not paced");
     assert_eq!(causes_of(&run, Transport::Udp, TestKind::Stream), vec![]);
-    let cubic = |cell: &mut Cell| cell.net.options.socket.congestion = Some(CongestionControl::CUBIC);
+    let cubic = |cell: &mut Cell| {
+        cell.net_mut().expect("of a network").options.socket.congestion = Some(CongestionControl::CUBIC)
+    };
     run.header.study.cells.iter_mut().for_each(cubic);
     assert_eq!(causes_of(&run, Transport::Tcp, TestKind::Stream), vec![], "chosen for the cell");
 }
@@ -58,7 +62,7 @@ fn sleeping_cpus_are_a_cause_for_round_trips_unless_they_are_held_awake() {
     assert_eq!(causes_of(&run, Transport::Udp, TestKind::Rr), vec![]);
     run.header.environment.hypervisor = "kvm".into();
     assert_eq!(causes_of(&run, Transport::Udp, TestKind::Rr), vec![NoiseCause::Idle(None)]);
-    run.header.study.cells.iter_mut().for_each(|cell| cell.net.options.idle = Idle::Poll);
+    run.header.study.cells.iter_mut().for_each(|cell| cell.net_mut().expect("of a network").options.idle = Idle::Poll);
     assert_eq!(causes_of(&run, Transport::Udp, TestKind::Rr), vec![]);
 }
 
@@ -105,7 +109,12 @@ fn segments_sent_again_over_veth_are_needless_and_over_a_real_nic_are_not() {
         run.samples.iter_mut().for_each(|sample| sample.figures.retransmits = retransmits);
         let document = analyse(&run);
         let mut record = record(&document, Transport::Tcp, TestKind::Stream).clone();
-        let path = PathRecord { method: record.cell.row, mtu: record.cell.net.mtu, backend: None, hops };
+        let path = PathRecord {
+            method: record.cell.row,
+            mtu: record.cell.net().expect("of a network").mtu,
+            backend: None,
+            hops,
+        };
         record.path = Some(path);
         needless_retransmits(&record)
     };

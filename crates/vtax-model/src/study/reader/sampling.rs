@@ -5,7 +5,7 @@ use toml::Spanned;
 
 use super::Reader;
 use crate::{
-    cell::{Cell, Instrument},
+    cell::{Cell, Instrument, NetCell},
     located::FileError,
     study::{SamplingPlan, SamplingPlanError, Slices},
     units::{ByteSize, Mtu, Span},
@@ -108,8 +108,8 @@ impl Reader<'_> {
     pub(super) fn quick_file(&self, cells: &[Cell]) -> Result<Option<ByteSize>, FileError> {
         let Some(file) = self.file.quick.as_ref().and_then(|quick| quick.file.as_ref()) else { return Ok(None) };
         let size = *file.get_ref();
-        let sent = |cell: &Cell| Some((cell.net.workload.with_file(size)?, cell.net.transport, cell.net.mtu));
-        let Some((workload, transport, mtu)) = cells.iter().find_map(sent) else {
+        let sent = |net: &NetCell| Some((net.workload.with_file(size)?, net.transport, net.mtu));
+        let Some((workload, transport, mtu)) = cells.iter().filter_map(Cell::net).find_map(sent) else {
             let message = "`file` is the size of files, and no test of the study sends one";
             return Err(self.source.coded("option-not-for-this", &file.span(), message));
         };

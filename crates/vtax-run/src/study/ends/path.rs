@@ -53,18 +53,14 @@ impl ConnectedEnds {
             return Ok(());
         }
         for cell in &study.cells {
-            let Ok(connected) = self.connected(cell.row, Some(cell.net.mtu)) else { continue };
+            let Some(net) = cell.net() else { continue };
+            let Ok(connected) = self.connected(cell.row, Some(net.mtu)) else { continue };
             for pair in &connected.pairs {
-                check_transport(pair, cell.net.transport)?;
+                check_transport(pair, net.transport)?;
                 // The MTU is one of the settings that steps change.
-                let mut of_ip = pair.iter().filter(|_| cell.net.transport.is_ip() && study.steps.is_empty());
+                let mut of_ip = pair.iter().filter(|_| net.transport.is_ip() && study.steps.is_empty());
                 of_ip.try_for_each(|end| {
-                    check_mtu(
-                        &format!("{} at {}", end.name, end.address),
-                        end.link(),
-                        cell.row.overhead(),
-                        cell.net.mtu,
-                    )
+                    check_mtu(&format!("{} at {}", end.name, end.address), end.link(), cell.row.overhead(), net.mtu)
                 })?;
             }
         }
@@ -73,13 +69,15 @@ impl ConnectedEnds {
 
     /// Shrinks datagrams that go over IPv6, if they were meant to fill a packet of IPv4.
     pub(crate) fn fit_ipv6(&self, study: &mut Study) {
-        for cell in study.cells.iter_mut().filter(|cell| cell.net.transport == Transport::Udp) {
-            let connected = self.connected(cell.row, Some(cell.net.mtu)).ok();
+        for cell in &mut study.cells {
+            let row = cell.row;
+            let Some(net) = cell.net_mut().filter(|net| net.transport == Transport::Udp) else { continue };
+            let connected = self.connected(row, Some(net.mtu)).ok();
             let ipv6 = connected.is_some_and(|connected| connected.ends().any(|end| end.address.is_ipv6()));
-            let inner = cell.net.mtu.less(cell.row.overhead()).ok();
+            let inner = net.mtu.less(row.overhead()).ok();
             let room = inner.and_then(|mtu| mtu.less(IPV6_MORE).ok()).map(Mtu::udp_payload);
             if let (true, Some(room)) = (ipv6, room) {
-                cell.net.workload = cell.net.workload.with_message_at_most(room);
+                net.workload = net.workload.with_message_at_most(room);
             }
         }
     }

@@ -8,8 +8,7 @@ use vtax_host::{
     pin::{Machine, PinWish, pin_plan},
 };
 use vtax_model::{
-    cell::Cell,
-    cell::Instrument,
+    cell::{Cell, Instrument},
     endpoint::{Pinning, Pins},
     options::Engine,
     run::{Placement, PlacementNote},
@@ -192,8 +191,9 @@ impl Pinner<'_> {
 
 /// The threads of an end. An engine that shares flows out has one for each CPU, in half of the CPUs.
 fn threads(cell: &Cell, cpus: usize) -> usize {
-    let flows = cell.net.workload.flows(cell.net.streams) as usize;
-    match (cell.net.options.threads, cell.net.options.engine) {
+    let Some(net) = cell.net() else { return cell.parallel() as usize };
+    let flows = net.workload.flows(net.streams) as usize;
+    match (net.options.threads, net.options.engine) {
         (Some(threads), _) => threads as usize,
         (None, Engine::Blocking) => flows,
         (None, _) => flows.min(cpus / 2).max(1),
@@ -261,13 +261,13 @@ mod tests {
     fn threads_are_counted_as_the_engine_has_them() {
         let cell = |engine, direction| Cell {
             row: "native".parse().expect("a row"),
-            net: vtax_model::cell::NetCell {
+            test: vtax_model::cell::CellTest::Net(vtax_model::cell::NetCell {
                 mtu: Mtu::ETHERNET,
                 transport: Transport::Tcp,
                 workload: Workload::Stream { message: ByteSize(1), direction },
                 streams: 64,
                 options: TestOptions { engine, ..TestOptions::default() },
-            },
+            }),
             variant: 0,
             instrument: vtax_model::cell::Instrument::default(),
         };

@@ -61,7 +61,7 @@ fn figures(header: &RunHeader, cell: usize, rtt: u64) -> Figures {
     let transactions = 1_000_000_000 / rtt;
     let end = EndReport { seconds: 1.0, transactions, machine, rtt: Some(times), ..EndReport::default() };
     let cell = &header.study.cells[cell];
-    Figures::join(&cell.spec(header.plan_of(cell.instrument)), true, &end, &end)
+    Figures::join(&cell.net().expect("of a network").spec(header.plan_of(cell.instrument)), true, &end, &end)
 }
 
 fn run_store(earlier: Option<&Run>) -> (tempfile::TempDir, Store) {

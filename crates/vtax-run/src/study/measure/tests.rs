@@ -45,7 +45,7 @@ fn tests_are_named_as_ours_or_as_netperf_s() {
 fn one_test_is_one_cell() {
     let study = study(&asked("tcp-rr"), 1500, false);
     assert_eq!((study.cells.len(), study.plan.samples), (1, 5));
-    assert_eq!(study.cells[0].net.workload, Workload::Rr { request: BYTE, response: BYTE });
+    assert_eq!(study.cells[0].net().expect("of a network").workload, Workload::Rr { request: BYTE, response: BYTE });
     assert_eq!(study.title, "TCP RR, local to local");
 }
 
@@ -73,7 +73,11 @@ fn a_sweep_has_a_variant_a_point() {
 
 #[test]
 fn a_datagram_is_as_large_as_the_path_carries() {
-    let message = |asked: &MeasureRequest, mtu, ipv6| match study(asked, mtu, ipv6).cells[0].net.workload {
+    let message = |asked: &MeasureRequest, mtu, ipv6| match study(asked, mtu, ipv6).cells[0]
+        .net()
+        .expect("of a network")
+        .workload
+    {
         Workload::Stream { message, .. } => message.0,
         _ => 0,
     };

@@ -40,7 +40,7 @@ fn quick_files_are_smaller_unless_a_size_is_given() {
     let sizes = |size| {
         let changes = Changes { quick: true, size, ..Changes::default() };
         let wanted = apply("ip-instances", changes).expect("good changes");
-        (wanted.plan.samples, wanted.study.cells[0].net.workload)
+        (wanted.plan.samples, wanted.study.cells[0].net().expect("of a network").workload)
     };
     assert_eq!(sizes(None), (30, Workload::File { size: ByteSize(100 << 20) }));
     assert_eq!(sizes(Some(ByteSize(1 << 20))), (30, Workload::File { size: ByteSize(1 << 20) }));
@@ -105,13 +105,11 @@ fn quick_leaves_out_the_further_block_of_sparc_t7_1_and_not_the_demo_s_answer() 
 fn idle_and_congestion_are_of_every_cell_if_asked_for() {
     let changes = Changes { idle: Some(Idle::System), congestion: Some(Congestion(None)), ..Changes::default() };
     let cells = apply("demo", changes).expect("good changes").study.cells;
-    assert!(cells.iter().all(|cell| cell.net.options == Default::default()));
-    let cubic = |cell: &vtax_model::cell::Cell| cell.net.options.socket.congestion.is_some();
+    assert!(cells.iter().all(|cell| cell.net().expect("of a network").options == Default::default()));
+    let cubic = |cell: &vtax_model::cell::Cell| cell.net().expect("of a network").options.socket.congestion.is_some();
     let demo = Study::built_in("demo").expect("built in").cells;
-    assert!(
-        demo.iter()
-            .all(|cell| cubic(cell) == (cell.instrument == Instrument::Path && cell.net.transport == Transport::Tcp))
-    );
+    assert!(demo.iter().all(|cell| cubic(cell)
+        == (cell.instrument == Instrument::Path && cell.net().expect("of a network").transport == Transport::Tcp)));
 }
 
 #[test]

@@ -39,21 +39,27 @@ impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> Sampler for Machine<F> {
         Ok(())
     }
 
-    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
+    fn sample(&mut self, cell: &vtax_model::cell::Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
+        self.measured(cell.row, &cell.net().expect("of a network").spec(plan))
+    }
+
+    fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
+        assert!(orders.iter().all(|order| order.len() == rows.len()), "each row has its turn in each pass");
+        let sample = |(index, (row, spec)): (usize, &(Row, TestSpec))| {
+            self.measured(*row, spec).map_err(|error| BrokenTurns { index, error })
+        };
+        rows.iter().enumerate().map(sample).collect()
+    }
+}
+
+impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> Machine<F> {
+    fn measured(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
         self.taken += 1;
         let seconds = (self.answer)(self.taken, row)?;
         let mut rtt = Histogram::new();
         rtt.record(1000);
         let end = EndReport { seconds, transactions: 1000, bytes: 1000, rtt: Some(rtt), ..EndReport::default() };
         Ok(Figures::join(spec, true, &end, &end))
-    }
-
-    fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
-        assert!(orders.iter().all(|order| order.len() == rows.len()), "each row has its turn in each pass");
-        let sample = |(index, (row, spec)): (usize, &(Row, TestSpec))| {
-            self.sample(*row, spec).map_err(|error| BrokenTurns { index, error })
-        };
-        rows.iter().enumerate().map(sample).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Responders that wait for a known time.
 
 use vtax_model::{
-    cell::{Block, Instrument, NetBlock, pass_orders},
+    cell::{Block, BlockTest, Instrument, NetBlock, pass_orders},
     options::{Engine, Idle, Manners, TestOptions},
     run::Figures,
     units::{Mtu, Span},
@@ -51,7 +51,7 @@ pub(super) fn in_turns(rig: &Rig, delay: Span) -> miette::Result<Found> {
     let specs = [spec(Manners::default()), spec(waits(delay))];
     let (transport, test) = (specs[0].transport, specs[0].workload.kind());
     let block = Block {
-        net: NetBlock { transport, test, streams: 1, mtu: Mtu::ETHERNET },
+        test: BlockTest::Net(NetBlock { transport, test, streams: 1, mtu: Mtu::ETHERNET }),
         variant: 0,
         instrument: Instrument::Path,
     };

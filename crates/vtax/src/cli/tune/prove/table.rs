@@ -115,7 +115,7 @@ fn steps(proof: &Proof) -> Table {
 }
 
 fn test(block: &Block) -> String {
-    format!("{} {}", block.net.transport, block.test())
+    format!("{} {}", block.test.medium(), block.kind())
 }
 
 fn change(effect: &StepEffect) -> Value {

@@ -1,0 +1,361 @@
+//! What a cell measures: a test of a network or of a disk. Only code that measures, and words for people, asks which.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    disk::{AccessPattern, DiskTest, JobCount, TargetCount},
+    options::{CongestionControl, Idle, TestOptions},
+    study::SamplingPlan,
+    units::{Mtu, Span},
+    workload::{Sliced, TestKind, TestSpec, Transport, Workload},
+};
+
+/// The test of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum CellTest {
+    /// Of a network.
+    Net(NetCell),
+    /// Of a disk.
+    Disk(DiskCell),
+}
+
+/// What a test of a network is measured with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NetCell {
+    /// The MTU of the wire.
+    pub mtu: Mtu,
+    /// The protocol.
+    pub transport: Transport,
+    /// The test and its sizes.
+    #[serde(flatten)]
+    pub workload: Workload,
+    /// Flows at the same time.
+    pub streams: u32,
+    /// Engine, load, socket options.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub options: TestOptions,
+}
+
+/// What a test of a disk is measured with. All rows have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct DiskCell {
+    /// The test, without its times: those are the plan's.
+    pub disk: DiskTest,
+}
+
+/// What the cells of a block have in common of their test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum BlockTest {
+    /// Of a network.
+    Net(NetBlock),
+    /// Of a disk.
+    Disk(DiskCell),
+}
+
+/// What the cells of a block have in common of a test of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NetBlock {
+    /// The protocol.
+    pub transport: Transport,
+    /// The kind of test.
+    pub test: TestKind,
+    /// Flows at the same time.
+    pub streams: u32,
+    /// The MTU of the wire.
+    pub mtu: Mtu,
+}
+
+/// What a test does, whatever does it and how many do it at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// On a network.
+    Net(Workload),
+    /// On a disk; of one thread and one disk.
+    Disk(DiskTest),
+}
+
+/// What carries what a test sends, or keeps what it writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Medium {
+    /// A disk.
+    Disk,
+    /// A network, by this protocol.
+    #[serde(untagged)]
+    Net(Transport),
+}
+
+/// What the columns of a table differ by: tests that differ by nothing else stand side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ColumnKey {
+    /// The MTU of the wire.
+    Mtu(Mtu),
+    /// Threads that read and write a disk.
+    Threads(u32),
+}
+
+impl NetCell {
+    fn block(&self) -> NetBlock {
+        let NetCell { transport, streams, mtu, workload, .. } = *self;
+        NetBlock { transport, test: workload.kind(), streams, mtu }
+    }
+
+    fn can_be_sliced(&self) -> bool {
+        self.transport.has_slices(self.workload.kind()) && self.streams == 1 && self.options.can_be_sliced()
+    }
+
+    fn hold_still(&mut self) {
+        self.options.idle = Idle::Poll;
+        if self.transport == Transport::Tcp {
+            self.options.socket.congestion.get_or_insert(CongestionControl::CUBIC);
+        }
+    }
+
+    /// The test as both ends are told to run it.
+    pub fn spec(&self, plan: &SamplingPlan) -> TestSpec {
+        let NetCell { transport, workload, streams, options, .. } = *self;
+        let duration = plan.duration_of(workload.kind());
+        // How long the turns of all rows take isn't known yet.
+        let slices = plan.slices.map(|slices| Sliced { passes: slices.passes, span: Span::from_millis(0) });
+        TestSpec { transport, workload, streams, warmup: plan.warmup, duration, slices, options }
+    }
+}
+
+impl DiskCell {
+    /// Random I/Os are told by their response time, sequential ones by their bandwidth.
+    pub fn kind(&self) -> TestKind {
+        match self.disk.access {
+            AccessPattern::Random => TestKind::Random,
+            AccessPattern::Sequential => TestKind::Sequential,
+        }
+    }
+
+    fn of_one_thread(&self) -> DiskTest {
+        DiskTest { jobs: JobCount::ONE, ..self.disk }
+    }
+
+    /// The test as it is run.
+    pub fn spec(&self, plan: &SamplingPlan) -> DiskTest {
+        DiskTest { duration: plan.duration_of(self.kind()), ramp: plan.warmup.most(), ..self.disk }
+    }
+}
+
+impl CellTest {
+    /// The kind of test.
+    pub fn kind(&self) -> TestKind {
+        match self {
+            CellTest::Net(net) => net.workload.kind(),
+            CellTest::Disk(disk) => disk.kind(),
+        }
+    }
+
+    /// What it does.
+    pub fn work(&self) -> Work {
+        match self {
+            CellTest::Net(net) => Work::Net(net.workload),
+            CellTest::Disk(disk) => Work::Disk(DiskTest { targets: TargetCount::ONE, ..disk.of_one_thread() }),
+        }
+    }
+
+    pub(super) fn block(&self) -> BlockTest {
+        match self {
+            CellTest::Net(net) => BlockTest::Net(net.block()),
+            CellTest::Disk(disk) => BlockTest::Disk(*disk),
+        }
+    }
+
+    pub(super) fn can_be_sliced(&self) -> bool {
+        match self {
+            CellTest::Net(net) => net.can_be_sliced(),
+            CellTest::Disk(_) => false,
+        }
+    }
+
+    pub(super) fn hold_still(&mut self) {
+        if let CellTest::Net(net) = self {
+            net.hold_still();
+        }
+    }
+}
+
+impl BlockTest {
+    /// The kind of test.
+    pub fn kind(&self) -> TestKind {
+        match self {
+            BlockTest::Net(net) => net.test,
+            BlockTest::Disk(disk) => disk.kind(),
+        }
+    }
+
+    /// What carries it.
+    pub fn medium(&self) -> Medium {
+        match self {
+            BlockTest::Net(net) => Medium::Net(net.transport),
+            BlockTest::Disk(_) => Medium::Disk,
+        }
+    }
+
+    /// Flows at the same time, or disks.
+    pub fn parallel(&self) -> u32 {
+        match self {
+            BlockTest::Net(net) => net.streams,
+            BlockTest::Disk(disk) => disk.disk.targets.get(),
+        }
+    }
+
+    /// The column of tables in which it stands.
+    pub fn column(&self) -> ColumnKey {
+        match self {
+            BlockTest::Net(net) => ColumnKey::Mtu(net.mtu),
+            BlockTest::Disk(disk) => ColumnKey::Threads(disk.disk.jobs.get()),
+        }
+    }
+
+    /// The same for all that stand in one table with it, in whatever column.
+    #[must_use]
+    pub fn in_any_column(&self) -> BlockTest {
+        match self {
+            BlockTest::Net(net) => BlockTest::Net(NetBlock { mtu: Mtu::ETHERNET, ..*net }),
+            BlockTest::Disk(disk) => BlockTest::Disk(DiskCell { disk: disk.of_one_thread() }),
+        }
+    }
+
+    /// What has to be changed on the way between two blocks, and takes seconds: blocks that share it follow each other.
+    pub(super) fn setting(&self) -> Option<Mtu> {
+        match self {
+            BlockTest::Net(net) => Some(net.mtu),
+            BlockTest::Disk(_) => None,
+        }
+    }
+}
+
+impl Medium {
+    /// Whether it loses what is sent, or delivers it in another order.
+    pub fn is_datagram(self) -> bool {
+        matches!(self, Medium::Net(transport) if transport.is_datagram())
+    }
+
+    /// Whether it is a network with TCP.
+    pub fn is_tcp(self) -> bool {
+        self == Medium::Net(Transport::Tcp)
+    }
+
+    /// So many of what it has at the same time: `4 streams`, `1 disk`.
+    pub fn counted(self, count: u32) -> String {
+        let what = match self {
+            Medium::Net(_) => "stream",
+            Medium::Disk => "disk",
+        };
+        let plural = if count == 1 { "" } else { "s" };
+        format!("{count} {what}{plural}")
+    }
+}
+
+impl fmt::Display for Medium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Medium::Net(transport) => transport.fmt(f),
+            Medium::Disk => f.write_str("disk"),
+        }
+    }
+}
+
+impl ColumnKey {
+    /// What it is a value of, at the head of a column.
+    pub fn head(self) -> &'static str {
+        match self {
+            ColumnKey::Mtu(_) => "MTU",
+            ColumnKey::Threads(_) => "threads",
+        }
+    }
+
+    /// `MTU 1500`, `4 threads`.
+    pub fn label(self) -> String {
+        match self {
+            ColumnKey::Mtu(mtu) => format!("MTU {mtu}"),
+            ColumnKey::Threads(1) => "1 thread".to_owned(),
+            ColumnKey::Threads(threads) => format!("{threads} threads"),
+        }
+    }
+
+    /// Among several values: `at MTU 1500 and 9000`.
+    pub fn among(values: &[ColumnKey]) -> String {
+        let texts: Vec<String> = values.iter().map(ColumnKey::to_string).collect();
+        match values.first() {
+            Some(ColumnKey::Mtu(_)) => format!("at MTU {}", texts.join(" and ")),
+            Some(ColumnKey::Threads(_)) if texts == ["1"] => "with 1 thread".to_owned(),
+            Some(ColumnKey::Threads(_)) => format!("with {} threads", texts.join(" and ")),
+            None => String::new(),
+        }
+    }
+}
+
+/// The value alone.
+impl fmt::Display for ColumnKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ColumnKey::Mtu(mtu) => mtu.fmt(f),
+            ColumnKey::Threads(threads) => threads.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::Cell;
+
+    fn disk(text: &str) -> Cell {
+        let disk = DiskCell { disk: text.parse().expect("a test of a disk") };
+        let row = "native".parse().expect("a row");
+        Cell { row, test: CellTest::Disk(disk), variant: 0, instrument: crate::cell::Instrument::System }
+    }
+
+    #[test]
+    fn a_cell_of_a_disk_is_read_as_it_was_written() {
+        for text in ["random:reads=60,block=8KiB,jobs=4", "sequential:block=1MiB,depth=8,targets=2"] {
+            let cell = disk(text);
+            let json = serde_json::to_string(&cell).expect("JSON");
+            assert_eq!(serde_json::from_str::<Cell>(&json).expect("the same"), cell, "{json}");
+            let block = serde_json::to_string(&cell.block()).expect("JSON");
+            assert_eq!(serde_json::from_str::<crate::cell::Block>(&block).expect("the same"), cell.block());
+        }
+    }
+
+    #[test]
+    fn threads_are_columns_and_disks_are_parallel() {
+        let (two, four) = (disk("random:jobs=2,targets=3"), disk("random:jobs=4,targets=3"));
+        assert_eq!((two.column(), two.parallel(), two.medium()), (ColumnKey::Threads(2), 3, Medium::Disk));
+        assert_ne!(two.block(), four.block());
+        assert_eq!(two.block().test.in_any_column(), four.block().test.in_any_column());
+        assert_eq!((two.work(), two.kind()), (disk("random").work(), TestKind::Random));
+        assert_eq!(disk("sequential").kind().metrics()[0], crate::metric::Metric::Throughput);
+    }
+
+    #[test]
+    fn the_plan_says_how_long_a_disk_is_tested() {
+        let plan = SamplingPlan {
+            samples: 1,
+            duration: Span::from_millis(500),
+            warmup: crate::workload::Warmup::For(Span::from_millis(50)),
+            slices: None,
+        };
+        let CellTest::Disk(disk) = disk("random:depth=4").test else { panic!("of a disk") };
+        let spec = disk.spec(&plan);
+        assert_eq!((spec.duration, spec.ramp), (plan.duration, Span::from_millis(50)));
+        assert_eq!(spec.depth.get(), 4);
+    }
+
+    #[test]
+    fn words_of_columns() {
+        let mtu = |mtu: u32| ColumnKey::Mtu(mtu.to_string().parse().expect("an MTU"));
+        assert_eq!(ColumnKey::among(&[mtu(1500), mtu(9000)]), "at MTU 1500 and 9000");
+        assert_eq!(ColumnKey::among(&[ColumnKey::Threads(1)]), "with 1 thread");
+        assert_eq!(ColumnKey::among(&[ColumnKey::Threads(2), ColumnKey::Threads(4)]), "with 2 and 4 threads");
+        assert_eq!([Medium::Disk.counted(1), Medium::Net(Transport::Tcp).counted(4)], ["1 disk", "4 streams"]);
+    }
+}
