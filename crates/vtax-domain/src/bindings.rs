@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use vtax_guest::threads::GuestPins;
 use vtax_model::{
     domain::{Constraints, DeviceKind},
+    guest::GuestSize,
     topology::Name,
     units::ByteSize,
 };
@@ -92,8 +92,9 @@ impl Bindings {
         (0..).zip(functions).map(|(number, device)| (format!("vf{number}").parse().expect("a name"), device))
     }
 
-    /// Where its vCPUs run: on its own CPUs, if it has some.
-    pub fn pins(&self) -> GuestPins {
-        GuestPins { cpus: self.cpus.iter().copied().collect(), ..GuestPins::default() }
+    /// Its machine. Its vCPUs run on its own CPUs, if it has some.
+    pub fn size(&self) -> GuestSize {
+        let cpus = self.cpus.iter().copied().collect();
+        GuestSize { vcpus: self.vcpus, memory: self.memory, cpus, ..GuestSize::default() }
     }
 }

@@ -12,13 +12,14 @@ use std::{
 
 use vtax_guest::{
     launch::{Boot, Launch},
-    process::Qemu,
+    process::{Qemu, STOP},
+    threads::GuestPins,
 };
 use vtax_journal::{BatchState, Journal, JournalError, Snapshot, scan};
 use vtax_lab::{Facts, GuestNeeds, World};
 use vtax_model::{
     domain::{Configuration, Constraints, DomainError, DomainState, PRIMARY, Variable},
-    guest::{Backend, System},
+    guest::VirtioNic,
     topology::Name,
 };
 
@@ -28,7 +29,7 @@ use crate::{
     capacity::HostCapacity,
     error::BindError,
     host_io::HostIo,
-    plan::{self, BindRequest, GuestEngine},
+    plan::{self, BindRequest, DomainEngine},
     site::DomainSite,
     step::DomainStep,
     supervisor::{self, SuperviseWords},
@@ -41,8 +42,6 @@ pub(crate) const QEMU: &str = "qemu";
 /// The modules of virtio NICs, of VLANs with tags in them, and of nested interfaces with addresses of `alt-mac-addrs`. Each
 /// domain has them, since VLANs and addresses come while it runs. A kernel may lack the last two.
 const DRIVERS: [&str; 3] = ["virtio_net", "-8021q", "-macvlan"];
-/// A domain gets this much time to end when what it has is taken back.
-const STOP: Duration = Duration::from_secs(4);
 /// QEMU answers at its monitor within this time.
 const ANSWER: Duration = Duration::from_secs(10);
 /// A guest's system shuts down within this time, or is stopped hard.
@@ -356,7 +355,7 @@ impl Domains {
 
     fn launch(&self, bindings: &Bindings, configuration: &Configuration, agent: &Path) -> Result<Launch, BindError> {
         let domain = &bindings.domain;
-        let system = system(&bindings.constraints);
+        let system = bindings.constraints.system();
         let facts = Facts::gather(&self.world)?;
         let drivers =
             DRIVERS.map(str::to_owned).into_iter().chain(facts.pci.guest_drivers()).collect::<Vec<_>>().join(",");
@@ -367,9 +366,9 @@ impl Domains {
         guests.tap.clone().map_err(unsupported)?;
         let qemu = guests.qemu.clone().map_err(unsupported)?;
         let boot = with_arguments(guests.boot(&system, &drivers).map_err(unsupported)?, &bindings.constraints);
-        let backend = if guests.vhost.is_ok() { Backend::Vhost } else { Backend::Userspace };
+        let backend = guests.backend(&VirtioNic::default()).map_err(unsupported)?;
         let directory = self.directory(domain).join(QEMU);
-        let engine = GuestEngine { qemu: qemu.program, accel: qemu.accel, backend, boot, directory };
+        let engine = DomainEngine { engine: qemu.engine(boot), backend, directory };
         plan::launch(bindings, configuration, engine)
     }
 
@@ -397,21 +396,12 @@ pub(crate) fn remove_folder(folder: &Path) -> Result<(), BindError> {
 }
 
 fn start_step(launch: Launch, bindings: &Bindings) -> DomainStep {
-    DomainStep::StartGuest { launch: Box::new(launch), pins: bindings.pins() }
+    DomainStep::StartGuest { launch: Box::new(launch), pins: GuestPins::of(&bindings.size()) }
 }
 
 /// A domain without an image has only memory, and no power button either.
 fn has_something_to_save(qemu: &Qemu) -> bool {
     matches!(qemu.launch().boot, Boot::Disk { .. })
-}
-
-/// What the domain boots.
-fn system(constraints: &Constraints) -> System {
-    let path = |variable| constraints.variables.get(&variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    match path(Variable::Image) {
-        Some(image) => System::Disk { image },
-        None => System::Own { kernel: path(Variable::Kernel) },
-    }
 }
 
 /// Adds the parameters that the user has given the kernel.

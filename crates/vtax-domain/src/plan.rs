@@ -4,12 +4,12 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use vtax_guest::{
     LinkName,
-    launch::{Boot, Launch, NicKind, NicLaunch, QemuProgram},
+    launch::{GuestEngine, Launch, NicKind, NicLaunch},
 };
 use vtax_lab::limit::bucket;
 use vtax_model::{
     domain::{Configuration, Constraints, CpuDemand, PRIMARY, Switch, VirtualConsole, VirtualNic},
-    guest::{Accelerator, Backend, VirtioNic},
+    guest::{Backend, VirtioNic},
     topology::{Name, Shape},
     units::ByteSize,
 };
@@ -47,13 +47,11 @@ pub(crate) struct BindRequest<'a> {
     pub(crate) is_free: &'a dyn Fn(u16) -> bool,
 }
 
-/// What runs the domain on this host.
+/// What starts the domain on this host.
 #[derive(Debug, Clone)]
-pub(crate) struct GuestEngine {
-    pub(crate) qemu: QemuProgram,
-    pub(crate) accel: Accelerator,
+pub(crate) struct DomainEngine {
+    pub(crate) engine: GuestEngine,
     pub(crate) backend: Backend,
-    pub(crate) boot: Boot,
     /// The directory of QEMU's files.
     pub(crate) directory: PathBuf,
 }
@@ -137,9 +135,9 @@ pub(crate) fn bound_nic(id: u32, vnet: &VirtualNic) -> BoundNic {
 pub(crate) fn launch(
     bindings: &Bindings,
     configuration: &Configuration,
-    engine: GuestEngine,
+    engine: DomainEngine,
 ) -> Result<Launch, BindError> {
-    let GuestEngine { qemu, accel, backend, boot, directory } = engine;
+    let DomainEngine { engine, backend, directory } = engine;
     let nics = bindings.constraints.vnets.iter().zip(&bindings.nics);
     // What was plugged in while it ran is no part of what it is started with.
     let is_own = |device: &&BoundDevice| bindings.constraints.io.iter().any(|own| own.name == device.name);
@@ -148,23 +146,13 @@ pub(crate) fn launch(
     let functions = |devices: Vec<&BoundDevice>| devices.iter().flat_map(|device| device.functions.clone()).collect();
     let nics = nics.map(|(vnet, bound)| Ok(nic(vnet, bound, configuration.switch(&vnet.switch)?, backend)));
     Ok(Launch {
-        name: bindings.domain.clone(),
-        directory,
-        qemu,
-        accel,
-        vcpus: bindings.vcpus,
-        memory: bindings.memory,
-        hugepages: false,
-        node: None,
-        boot,
         nics: nics.collect::<Result<_, BindError>>()?,
         devices: functions(devices),
-        server: None,
-        seed: None,
         spare_ports: SPARE_PORTS + removable.len() as u32,
         removable: functions(removable),
         paused: true,
         has_events: true,
+        ..Launch::new(bindings.domain.clone(), directory, engine, &bindings.size())
     })
 }
 

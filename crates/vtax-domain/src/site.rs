@@ -2,12 +2,12 @@
 
 mod addresses;
 
-use std::{collections::BTreeMap, fs, io, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fs, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use vtax_guest::{
     home,
     launch::{Launch, NicLaunch},
-    process::Qemu,
+    process::{Qemu, end},
     threads::GuestPins,
 };
 use vtax_journal::Undone;
@@ -18,7 +18,6 @@ use vtax_sys::{
         Rtnl, SwitchName, Tbf, VlanEnd, VlanMembership, open_tap,
     },
     netns::{NetNs, Outlive},
-    process::ProcessId,
 };
 
 use crate::{
@@ -27,12 +26,8 @@ use crate::{
     switch,
 };
 
-/// QEMU needs seconds with a PCI device: it maps all memory in the IOMMU, in an emulated server page by page.
-const PATIENCE: Duration = Duration::from_secs(180);
 /// QEMU answers at its monitor, and a guest lets a NIC go, within this time.
 const ANSWER: Duration = Duration::from_secs(10);
-/// A domain gets this much time to end when what it has is taken back.
-const STOP: Duration = Duration::from_secs(4);
 
 /// The links and QEMUs of this host's domains.
 #[derive(Debug)]
@@ -311,10 +306,7 @@ impl DomainSite {
         fs::create_dir_all(&launch.directory).map_err(BindError::file("create", &launch.directory))?;
         let queues = launch.nics.iter().map(|nic| self.queues(nic)).collect::<Result<Vec<_>, BindError>>()?;
         let mut qemu = Qemu::start(launch.clone(), queues, Outlive::Yes, |_| Ok(()))?;
-        qemu.wait_ready(PATIENCE)?;
-        if !pins.is_empty() {
-            qemu.pin(pins, PATIENCE)?;
-        }
+        qemu.settle(pins)?;
         Ok(StepReceipt(Some(qemu.process().to_string())))
     }
 
@@ -409,25 +401,10 @@ impl DomainSite {
 
     /// Ends QEMU, and removes its files.
     pub(crate) fn remove_guest(&mut self, launch: &Launch, receipt: Option<&StepReceipt>) -> Result<Undone, BindError> {
-        let process: Option<ProcessId> = receipt.and_then(|receipt| receipt.0.as_ref()?.parse().ok());
-        let ended = match process {
-            Some(process) => {
-                let mut qemu = Qemu::attach(launch.clone(), process);
-                let was_alive = qemu.is_alive();
-                qemu.stop(STOP)?;
-                was_alive
-            }
-            None => {
-                vtax_guest::process::end_below(&launch.directory).map_err(BindError::kernel(launch.name.as_str()))?
-            }
-        };
-        home::remove(launch)?;
-        match fs::remove_dir_all(&launch.directory) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(BindError::file("remove", &launch.directory)(error))
-            }
-            _ => Ok(if ended { Undone::Reverted } else { Undone::AlreadyGone }),
-        }
+        let known = receipt.and_then(|receipt| receipt.0.as_ref()?.parse().ok());
+        let was_alive = end(launch, known.map(|process| Qemu::attach(launch.clone(), process)))?;
+        home::remove_all(launch)?;
+        Ok(if was_alive { Undone::Reverted } else { Undone::AlreadyGone })
     }
 
     fn existing(&mut self, link: &str) -> Result<Link, BindError> {

@@ -14,14 +14,19 @@ use std::{
 };
 
 use tempfile::TempDir;
-use vtax_model::{foreign::ForeignText, guest::Accelerator, topology::Name, units::ByteSize};
+use vtax_model::{
+    foreign::ForeignText,
+    guest::{Accelerator, GuestSize},
+    topology::Name,
+    units::ByteSize,
+};
 use vtax_sys::netns::Outlive;
 
 use super::{
     error::GuestError,
     files, home, image,
     kernel::Kernel,
-    launch::{Boot, Launch, QemuProgram},
+    launch::{Boot, GuestEngine, Launch, QemuProgram},
     process::Qemu,
 };
 
@@ -65,25 +70,10 @@ fn unusable(error: &io::Error) -> String {
 
 fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Option<String>, GuestError> {
     let scratch = Scratch::new(&env::temp_dir())?;
-    let launch = Launch {
-        name: name(),
-        directory: scratch.guest()?,
-        qemu: qemu.clone(),
-        accel: Accelerator::Kvm,
-        vcpus: 1,
-        memory: MEMORY,
-        hugepages: false,
-        node: None,
-        boot: Boot::Kernel { kernel: kernel.bootable()?, initramfs: initramfs.to_owned(), append: Vec::new() },
-        nics: Vec::new(),
-        devices: Vec::new(),
-        server: None,
-        seed: None,
-        spare_ports: 0,
-        removable: Vec::new(),
-        paused: false,
-        has_events: false,
-    };
+    let boot = Boot::Kernel { kernel: kernel.bootable()?, initramfs: initramfs.to_owned(), append: Vec::new() };
+    let engine = GuestEngine { qemu: qemu.clone(), accel: Accelerator::Kvm, boot };
+    let size = GuestSize { memory: MEMORY, ..GuestSize::default() };
+    let launch = Launch::new(name(), scratch.guest()?, engine, &size);
     let up = try_launch(launch.clone());
     home::remove(&launch)?;
     match up? {

@@ -8,6 +8,7 @@ use std::{
     env,
     ffi::CString,
     fs::{self, File},
+    io,
     os::{
         fd::OwnedFd,
         unix::fs::{MetadataExt, OpenOptionsExt},
@@ -81,6 +82,17 @@ fn is_for_all(directory: &Path) -> bool {
 pub fn remove(launch: &Launch) -> Result<(), GuestError> {
     launch.assigned().filter_map(vfio_node).for_each(|node| return_node(&node));
     remove_of(&launch.name, &launch.directory)
+}
+
+/// As [`remove`], and removes the directory, too. It is no error if there is none.
+pub fn remove_all(launch: &Launch) -> Result<(), GuestError> {
+    remove(launch)?;
+    match fs::remove_dir_all(&launch.directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(GuestError::file("remove", &launch.directory)(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Removes the cgroup and the file system of a guest of which only this is known. The guest must have ended.

@@ -10,7 +10,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use strum::Display;
 use vtax_model::{
-    guest::{Accelerator, Backend, EmulatedNic, VirtioNic, Vnet},
+    guest::{Accelerator, Backend, EmulatedNic, GuestSize, VirtioNic, Vnet},
     server::ServerSpec,
     topology::Name,
     units::{ByteSize, Mtu},
@@ -91,6 +91,15 @@ pub struct QemuProgram {
     /// Whether it can refuse system calls of its own (`-sandbox`), which is an option of its build and of the kernel.
     #[serde(default)]
     pub sandbox: bool,
+}
+
+/// What runs a guest on this machine, and what the guest boots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct GuestEngine {
+    pub qemu: QemuProgram,
+    pub accel: Accelerator,
+    pub boot: Boot,
 }
 
 /// One guest, as QEMU is to start it.
@@ -229,6 +238,30 @@ pub enum NicKind {
 }
 
 impl Launch {
+    /// A guest of this size that runs from the start on, without NICs and devices.
+    pub fn new(name: Name, directory: PathBuf, engine: GuestEngine, size: &GuestSize) -> Launch {
+        let GuestEngine { qemu, accel, boot } = engine;
+        Launch {
+            name,
+            directory,
+            qemu,
+            accel,
+            vcpus: size.vcpus,
+            memory: size.memory,
+            hugepages: size.hugepages,
+            node: size.node,
+            boot,
+            nics: Vec::new(),
+            devices: Vec::new(),
+            server: None,
+            seed: None,
+            spare_ports: 0,
+            removable: Vec::new(),
+            paused: false,
+            has_events: false,
+        }
+    }
+
     /// The socket behind the agent's port.
     pub fn agent_socket(&self) -> PathBuf {
         self.directory.join(AGENT_SOCKET)

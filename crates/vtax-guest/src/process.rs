@@ -34,6 +34,10 @@ use super::{
 
 /// `sun_path` with its zero, unix(7).
 const LONGEST_PATH: usize = 107;
+/// A guest gets this much time to end when it is removed. What it has to save, it has saved before.
+pub const STOP: Duration = Duration::from_secs(4);
+/// QEMU needs seconds with a PCI device: it maps all memory in the IOMMU, in an emulated server page by page.
+const READY: Duration = Duration::from_secs(180);
 /// The pause between two looks for a socket that QEMU has not made yet.
 const PAUSE: Duration = Duration::from_millis(5);
 /// The time between two messages to somebody who waits for a guest.
@@ -120,6 +124,15 @@ impl Qemu {
     /// Waits until QEMU answers at its monitor and the guest starts to boot. The error has the last messages.
     pub fn wait_ready(&mut self, patience: Duration) -> Result<(), GuestError> {
         self.first_monitor(Instant::now() + patience, patience).map(|_| ())
+    }
+
+    /// Waits until it is ready, and pins its threads.
+    pub fn settle(&mut self, pins: &GuestPins) -> Result<(), GuestError> {
+        self.wait_ready(READY)?;
+        match pins.is_empty() {
+            true => Ok(()),
+            false => self.pin(pins, READY),
+        }
     }
 
     /// Waits until the agent in the guest has opened its port. The error has the last messages.
@@ -265,6 +278,16 @@ impl Qemu {
         }
         Err(GuestError::Unkillable { guest: self.launch.name.clone(), pid: self.process.pid.0 })
     }
+}
+
+/// Ends a guest. If nobody knows its QEMU, the guest's directory tells it. True if it ran.
+pub fn end(launch: &Launch, known: Option<Qemu>) -> Result<bool, GuestError> {
+    let Some(mut qemu) = known else {
+        return end_below(&launch.directory).map_err(GuestError::process(&launch.name));
+    };
+    let was_alive = qemu.is_alive();
+    qemu.stop(STOP)?;
+    Ok(was_alive)
 }
 
 /// Kills the QEMUs that work in this directory or below it, wherever they run: a guest's QEMU never leaves the guest's

@@ -142,30 +142,22 @@ impl fmt::Display for SeedText<'_> {
 mod tests {
     use super::*;
     use crate::LinkName;
-    use crate::launch::{Boot, DiskFormat, NicKind, NicLaunch, QemuProgram, Version};
-    use vtax_model::guest::{Accelerator, EmulatedNic};
+    use crate::launch::{Boot, DiskFormat, GuestEngine, NicKind, NicLaunch, QemuProgram, Version};
+    use vtax_model::guest::{Accelerator, EmulatedNic, GuestSize};
 
     fn launch(directory: &Path, agent: &Path) -> Launch {
         let kind = NicKind::Emulated { tap: LinkName::new("vnet0"), model: EmulatedNic::E1000e };
         let nic = NicLaunch::new("02:00:5e:10:00:01".parse().expect("an address"), kind);
-        Launch {
-            name: "web".parse().expect("a name"),
-            directory: directory.to_owned(),
+        let engine = GuestEngine {
             qemu: QemuProgram { path: "/bin/false".into(), version: Version::LEAST, sandbox: true },
             accel: Accelerator::Tcg,
-            vcpus: 1,
-            memory: "1 GiB".parse().expect("a size"),
-            hugepages: false,
-            node: None,
             boot: Boot::Disk { disk: "/disk".into(), format: DiskFormat::Raw, keep: false },
+        };
+        let size = GuestSize { memory: GuestSize::OF_A_DISK, ..GuestSize::default() };
+        Launch {
             nics: vec![nic],
-            devices: Vec::new(),
-            server: None,
             seed: Some(Seed { agent: agent.to_owned(), address: "198.18.0.3/24".parse().expect("an address") }),
-            spare_ports: 0,
-            removable: Vec::new(),
-            paused: false,
-            has_events: false,
+            ..Launch::new("web".parse().expect("a name"), directory.to_owned(), engine, &size)
         }
     }
 

@@ -29,12 +29,12 @@ use vtax_guest::{
     home::{self, MOST_LOGGED},
     image::{self, Tools},
     kernel::Kernel,
-    launch::{Boot, DiskFormat, Launch, NicKind, NicLaunch, QemuProgram, Seed},
+    launch::{Boot, DiskFormat, GuestEngine, Launch, NicKind, NicLaunch, QemuProgram, Seed},
     process::Qemu,
     threads::GuestPins,
 };
 use vtax_model::{
-    guest::{Accelerator, EmulatedNic, VirtioNic},
+    guest::{Accelerator, EmulatedNic, GuestSize, VirtioNic},
     units::ByteSize,
 };
 use vtax_sys::{
@@ -70,25 +70,15 @@ impl Bench {
     }
 
     fn launch(&self, init: &Path, nics: Vec<NicLaunch>) -> Launch {
-        let mut launch = Launch {
-            name: "web".parse().expect("a name"),
-            directory: self.folder.path().join("web"),
+        let engine = GuestEngine {
             qemu: QemuProgram::find().expect("QEMU"),
             accel: Accelerator::Tcg,
-            vcpus: 2,
-            memory: "256 MiB".parse().expect("a size"),
-            hugepages: false,
-            node: None,
             boot: Boot::Disk { disk: PathBuf::new(), format: DiskFormat::Raw, keep: false },
-            nics,
-            devices: Vec::new(),
-            server: None,
-            seed: None,
-            spare_ports: 0,
-            removable: Vec::new(),
-            paused: false,
-            has_events: false,
         };
+        let size = GuestSize { vcpus: 2, ..GuestSize::default() };
+        let directory = self.folder.path().join("web");
+        let bare = Launch::new("web".parse().expect("a name"), directory, engine, &size);
+        let mut launch = Launch { nics, ..bare };
         let initramfs = image::build(&self.kernel, init, &drivers(&launch), Tools::None).expect("an image");
         launch.boot = Boot::Kernel { kernel: self.kernel.bootable().expect("a kernel"), initramfs, append: Vec::new() };
         launch

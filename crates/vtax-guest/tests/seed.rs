@@ -15,11 +15,11 @@ use vtax_guest::{
     home,
     image::{self, Tools},
     kernel::Kernel,
-    launch::{Boot, Launch, QemuProgram, Seed},
+    launch::{Boot, GuestEngine, Launch, QemuProgram, Seed},
     process::Qemu,
     seed,
 };
-use vtax_model::guest::Accelerator;
+use vtax_model::guest::{Accelerator, GuestSize};
 use vtax_sys::netns::Outlive;
 
 /// A guest under TCG on a machine that is busy with other tests.
@@ -91,28 +91,18 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
     fs::create_dir(&directory).expect("ours");
     let initramfs = folder.path().join("system.cpio");
     fs::write(&initramfs, image).expect("ours");
-    let launch = Launch {
-        name: "web".parse().expect("a name"),
-        directory,
+    let engine = GuestEngine {
         qemu: QemuProgram::find().expect("QEMU"),
         accel: Accelerator::Tcg,
-        vcpus: 1,
-        memory: "256 MiB".parse().expect("a size"),
-        hugepages: false,
-        node: None,
         boot: Boot::Kernel {
             kernel: kernel.bootable().expect("a kernel"),
             initramfs,
             append: vec!["rdinit=/system".to_owned()],
         },
-        nics: Vec::new(),
-        devices: Vec::new(),
-        server: None,
+    };
+    let launch = Launch {
         seed: Some(Seed { agent: agent(), address: "198.18.0.3/24".parse().expect("an address") }),
-        spare_ports: 0,
-        removable: Vec::new(),
-        paused: false,
-        has_events: false,
+        ..Launch::new("web".parse().expect("a name"), directory, engine, &GuestSize::default())
     };
     let mut guest = Guest(Qemu::start(launch, Vec::new(), Outlive::No, |_| Ok(())).expect("QEMU starts"));
     guest.0.wait_agent(PATIENCE).expect("the agent opens its port");

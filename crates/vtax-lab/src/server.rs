@@ -9,11 +9,17 @@ use vtax_guest::{
     GuestError,
     image::{self, Tools},
     kernel::Kernel,
-    launch::{Boot, Launch, server_drivers},
+    launch::{Boot, GuestEngine, Launch, server_drivers},
     process::Qemu,
     threads::GuestPins,
 };
-use vtax_model::{guest::System, method::Unsupported, server::ServerSpec, topology::Name, units::ByteSize};
+use vtax_model::{
+    guest::{GuestSize, System},
+    method::Unsupported,
+    server::ServerSpec,
+    topology::Name,
+    units::ByteSize,
+};
 
 use crate::{
     error::LabError,
@@ -90,7 +96,7 @@ pub fn plan(
     let boot = facts.boot(&system, "virtio_net").map_err(ServerError::Unsupported)?;
     let initramfs = image::build(&Kernel::find(kernel)?, agent, &server_drivers(), Tools::None)?;
     let directory = facts.labs.join(name.as_str()).join("guests").join(GUEST);
-    let launch = launch(spec, &qemu, with_initramfs(boot, initramfs), directory);
+    let launch = launch(spec, qemu.engine(with_initramfs(boot, initramfs)), directory);
     Ok(ServerPlan { name: name.clone(), spec: *spec, qemu, launch })
 }
 
@@ -126,27 +132,10 @@ fn with_initramfs(boot: Boot, initramfs: PathBuf) -> Boot {
     }
 }
 
-fn launch(spec: &ServerSpec, qemu: &QemuFacts, boot: Boot, directory: PathBuf) -> Launch {
-    Launch {
-        name: name(GUEST),
-        directory,
-        qemu: qemu.program.clone(),
-        accel: qemu.accel,
-        vcpus: spec.cpus,
-        memory: spec.memory,
-        hugepages: false,
-        node: None,
-        boot,
-        nics: Vec::new(),
-        devices: Vec::new(),
-        server: Some(*spec),
-        seed: None,
-        spare_ports: 0,
-        removable: Vec::new(),
-        paused: false,
-        // One hears whether it boots again.
-        has_events: true,
-    }
+fn launch(spec: &ServerSpec, engine: GuestEngine, directory: PathBuf) -> Launch {
+    let size = GuestSize { vcpus: spec.cpus, memory: spec.memory, ..GuestSize::default() };
+    // Its events tell whether it boots again.
+    Launch { server: Some(*spec), has_events: true, ..Launch::new(name(GUEST), directory, engine, &size) }
 }
 
 fn steps(launch: Launch) -> Vec<LabStep> {
@@ -217,7 +206,7 @@ mod tests {
         let spec = ServerSpec::default();
         let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
         let qemu = facts().qemu.expect("there is one");
-        let steps = steps(launch(&spec, &qemu, with_initramfs(boot, "/server".into()), "/run/g".into()));
+        let steps = steps(launch(&spec, qemu.engine(with_initramfs(boot, "/server".into())), "/run/g".into()));
         let [LabStep::CreateNamespace { namespace }, start @ LabStep::StartGuest { host, launch, .. }] = &steps[..]
         else {
             panic!("{steps:?}")

@@ -16,7 +16,7 @@ mod switch;
 mod tests;
 mod vnet;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -30,7 +30,7 @@ pub use self::{
     switch::{NewSwitch, Switch, SwitchChange},
     vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},
 };
-use crate::{topology::Name, units::ByteSize};
+use crate::{guest::System, topology::Name, units::ByteSize};
 
 /// The name of the domain that is the host itself.
 pub const PRIMARY: &str = "primary";
@@ -59,7 +59,7 @@ pub struct Constraints {
     /// What happens to the domains that have it as a master, when it fails.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub failure_policy: FailurePolicy,
-    /// The domains that it depends on, at most [`Constraints::MOST_MASTERS`].
+    /// The domains that it depends on, at most [`MOST_MASTERS`](crate::masters::MOST_MASTERS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
     /// Whether it is bound and started when the host has booted.
@@ -68,15 +68,21 @@ pub struct Constraints {
 }
 
 impl Constraints {
-    /// The most masters that a domain can have.
-    pub const MOST_MASTERS: usize = 4;
-
     /// The number of its virtual CPUs, on a host whose cores have so many threads.
     pub fn vcpus(&self, threads_per_core: u32) -> u32 {
         match self.cpus {
             Some(CpuDemand::Vcpus(count)) => count,
             Some(CpuDemand::Cores(count)) => count.saturating_mul(threads_per_core),
             None => 0,
+        }
+    }
+
+    /// What it boots.
+    pub fn system(&self) -> System {
+        let path = |variable| self.variables.get(&variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+        match path(Variable::Image) {
+            Some(image) => System::Disk { image },
+            None => System::Own { kernel: path(Variable::Kernel) },
         }
     }
 

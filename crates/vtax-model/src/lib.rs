@@ -15,6 +15,7 @@ pub mod foreign;
 mod fuzz;
 pub mod guest;
 pub mod located;
+pub mod masters;
 pub mod measurement;
 pub mod method;
 pub mod metric;

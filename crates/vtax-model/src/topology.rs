@@ -160,14 +160,10 @@ pub struct Guest {
     /// What it boots.
     #[serde(default)]
     pub system: System,
-    /// Guests that are started before it: without them it isn't started. At most [`Guest::MOST_MASTERS`].
+    /// Guests that are started before it: without them it isn't started. At most
+    /// [`MOST_MASTERS`](crate::masters::MOST_MASTERS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
-}
-
-impl Guest {
-    /// The most masters that Oracle's `ldm` takes.
-    pub const MOST_MASTERS: usize = 4;
 }
 
 impl Topology {

@@ -1,44 +1,32 @@
 use std::path::PathBuf;
 
 use vtax_model::{
-    guest::{Backend, EmulatedNic, Vnet},
+    guest::{Backend, EmulatedNic, GuestSize, Vnet},
     server::ServerSpec,
 };
 
 use super::*;
 use crate::{
     LinkName,
-    launch::{DiskFormat, QemuProgram, Seed},
+    launch::{DiskFormat, GuestEngine, QemuProgram, Seed},
 };
 
 fn launch() -> Launch {
-    Launch {
-        name: "web".parse().expect("a name"),
-        directory: PathBuf::from("/run/vtax/labs/demo/guests/web"),
+    let engine = GuestEngine {
         qemu: QemuProgram {
             path: "/usr/bin/qemu-system-x86_64".into(),
             version: Version { major: 10, minor: 0 },
             sandbox: true,
         },
         accel: Accelerator::Tcg,
-        vcpus: 1,
-        memory: "256 MiB".parse().expect("a size"),
-        hugepages: false,
-        node: None,
         boot: Boot::Kernel {
             kernel: PathBuf::from("/boot/vmlinuz-6.12.0"),
             initramfs: PathBuf::from("/cache/vtax/images/1.cpio"),
             append: Vec::new(),
         },
-        nics: Vec::new(),
-        devices: Vec::new(),
-        server: None,
-        seed: None,
-        spare_ports: 0,
-        removable: Vec::new(),
-        paused: false,
-        has_events: false,
-    }
+    };
+    let directory = PathBuf::from("/run/vtax/labs/demo/guests/web");
+    Launch::new("web".parse().expect("a name"), directory, engine, &GuestSize::default())
 }
 
 fn with_nic(kind: NicKind) -> Launch {

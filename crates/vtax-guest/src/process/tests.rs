@@ -3,36 +3,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use vtax_model::guest::{Accelerator, VirtioNic, Vnet};
+use vtax_model::guest::{Accelerator, GuestSize, VirtioNic, Vnet};
 
 use super::*;
 use crate::{
     LinkName,
-    launch::{Boot, NicKind, NicLaunch, QemuProgram, Version},
+    launch::{Boot, GuestEngine, NicKind, NicLaunch, QemuProgram, Version},
 };
 
 fn launch(directory: &Path) -> Launch {
     let qemu = QemuProgram { path: PathBuf::from("/bin/false"), version: Version::LEAST, sandbox: true };
     let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
-    Launch {
-        name: "web".parse().expect("a name"),
-        directory: directory.to_owned(),
-        qemu,
-        accel: Accelerator::Tcg,
-        vcpus: 1,
-        memory: "256 MiB".parse().expect("a size"),
-        hugepages: false,
-        node: None,
-        boot,
-        nics: Vec::new(),
-        devices: Vec::new(),
-        server: None,
-        seed: None,
-        spare_ports: 0,
-        removable: Vec::new(),
-        paused: false,
-        has_events: false,
-    }
+    let engine = GuestEngine { qemu, accel: Accelerator::Tcg, boot };
+    Launch::new("web".parse().expect("a name"), directory.to_owned(), engine, &GuestSize::default())
 }
 
 /// A guest whose QEMU is a shell with this to do.

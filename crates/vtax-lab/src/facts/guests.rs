@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vtax_guest::launch::{Boot, QemuProgram};
+use vtax_guest::launch::{Boot, GuestEngine, QemuProgram};
 use vtax_model::{
     guest::{Accelerator, System},
     method::Unsupported,
@@ -43,6 +43,13 @@ pub struct QemuFacts {
     pub devices: BTreeSet<String>,
     pub accel: Accelerator,
     pub no_kvm: Option<String>,
+}
+
+impl QemuFacts {
+    /// What runs a guest that boots this.
+    pub fn engine(&self, boot: Boot) -> GuestEngine {
+        GuestEngine { qemu: self.program.clone(), accel: self.accel, boot }
+    }
 }
 
 /// A system for guests with a certain NIC.

@@ -259,7 +259,8 @@ impl From<JournalState> for LabState {
 
 #[cfg(test)]
 mod tests {
-    use vtax_guest::launch::{Boot, QemuProgram, Version};
+    use vtax_guest::launch::{Boot, GuestEngine, QemuProgram, Version};
+    use vtax_model::guest::GuestSize;
 
     use super::*;
 
@@ -269,25 +270,14 @@ mod tests {
     }
 
     fn server(spec: ServerSpec) -> GuestSummary {
-        let launch = Launch {
-            name: "server".parse().expect("a name"),
-            directory: "/run/g".into(),
+        let engine = GuestEngine {
             qemu: QemuProgram { path: "/bin/false".into(), version: Version::LEAST, sandbox: true },
             accel: Accelerator::Tcg,
-            vcpus: 1,
-            memory: spec.memory,
-            hugepages: false,
-            node: None,
             boot: Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() },
-            nics: Vec::new(),
-            devices: Vec::new(),
-            server: Some(spec),
-            seed: None,
-            spare_ports: 0,
-            removable: Vec::new(),
-            paused: false,
-            has_events: false,
         };
+        let size = GuestSize { memory: spec.memory, ..GuestSize::default() };
+        let bare = Launch::new("server".parse().expect("a name"), "/run/g".into(), engine, &size);
+        let launch = Launch { server: Some(spec), ..bare };
         let host = "host".parse().expect("a name");
         GuestSummary::of(&host, &launch, &GuestPins::default(), None, Ties::alone(&launch))
     }

@@ -11,16 +11,14 @@ use vtax_model::{
 use super::{
     emulated,
     method::{Claim, Handler},
-    paravirtual,
 };
-use crate::facts::{Facts, GuestFacts, QemuFacts};
-use vtax_guest::launch::Boot;
+use crate::facts::{Facts, GuestFacts};
+use vtax_guest::launch::GuestEngine;
 
 /// What a guest gets on this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Fitting {
-    pub(crate) qemu: QemuFacts,
-    pub(crate) boot: Boot,
+    pub(crate) engine: GuestEngine,
     pub(crate) agent: PathBuf,
     /// The NIC as the user asked for it, with the backend that is used here.
     pub(crate) attach: Attach,
@@ -32,9 +30,9 @@ pub(crate) struct Fitting {
 pub(crate) fn fitting(guest: &Guest, device: Option<&str>, facts: &Facts) -> Result<Fitting, Unsupported> {
     let machine = machine(&guest.attach, facts)?;
     let (attach, flavour) = nic(&guest.attach, machine, facts)?;
-    let qemu = machine.qemu.clone()?;
-    let boot = machine.boot(&guest.system, flavour.map(Flavour::driver).or(device).unwrap_or_default())?;
-    Ok(Fitting { qemu, boot, agent: machine.agent.clone(), attach, flavour })
+    let boot = || machine.boot(&guest.system, flavour.map(Flavour::driver).or(device).unwrap_or_default());
+    let engine = machine.qemu.as_ref().map_err(Clone::clone)?.engine(boot()?);
+    Ok(Fitting { engine, agent: machine.agent.clone(), attach, flavour })
 }
 
 /// Whether guests with such a NIC and system can be had here. The driver of a PCI device is not looked at.
@@ -86,7 +84,7 @@ fn nic(attach: &Attach, machine: &GuestFacts, facts: &Facts) -> Result<(Attach, 
     let qemu = machine.qemu.as_ref().map_err(Clone::clone)?;
     match attach {
         Attach::Paravirtual(nic) => {
-            let backend = paravirtual::backend(nic, machine)?;
+            let backend = machine.backend(nic)?;
             let nic = VirtioNic { backend: Some(backend), ..*nic };
             Ok((Attach::Paravirtual(nic), Some(Flavour::Backend(backend))))
         }

@@ -115,29 +115,17 @@ impl GuestAttachment<'_> {
 
     fn launch(&self, nic: NicKind, devices: Vec<PciAddress>) -> Launch {
         let GuestAttachment { guest, fitting, address, mac, directory, .. } = self;
-        let size = &guest.size;
+        let Fitting { engine, agent, .. } = fitting;
+        let seed = match engine.boot {
+            // The agent is in the initramfs.
+            Boot::Kernel { .. } => None,
+            Boot::Disk { .. } => Some(Seed { agent: agent.clone(), address: *address }),
+        };
         Launch {
-            name: guest.name.clone(),
-            directory: directory.clone(),
-            qemu: fitting.qemu.program.clone(),
-            accel: fitting.qemu.accel,
-            vcpus: size.vcpus,
-            memory: size.memory,
-            hugepages: size.hugepages,
-            node: size.node,
-            boot: fitting.boot.clone(),
             nics: vec![NicLaunch::new(MacAddr(mac.octets()), nic)],
             devices,
-            server: None,
-            seed: match fitting.boot {
-                // The agent is in the initramfs.
-                Boot::Kernel { .. } => None,
-                Boot::Disk { .. } => Some(Seed { agent: fitting.agent.clone(), address: *address }),
-            },
-            spare_ports: 0,
-            removable: Vec::new(),
-            paused: false,
-            has_events: false,
+            seed,
+            ..Launch::new(guest.name.clone(), directory.clone(), engine.clone(), &guest.size)
         }
     }
 }

@@ -7,13 +7,15 @@ use vtax_model::{
 
 use crate::facts::GuestFacts;
 
-/// The backend that is asked for, or else the best of this machine.
-pub(super) fn backend(nic: &VirtioNic, machine: &GuestFacts) -> Result<Backend, Unsupported> {
-    match nic.backend {
-        None if machine.vhost.is_ok() => Ok(Backend::Vhost),
-        None | Some(Backend::Userspace) => Ok(Backend::Userspace),
-        Some(Backend::Vhost) => machine.vhost.clone().map(|()| Backend::Vhost),
-        Some(Backend::VhostUser) => Err(vhost_user(machine)),
+impl GuestFacts {
+    /// The backend that is asked for, or else the best of this machine.
+    pub fn backend(&self, nic: &VirtioNic) -> Result<Backend, Unsupported> {
+        match nic.backend {
+            None if self.vhost.is_ok() => Ok(Backend::Vhost),
+            None | Some(Backend::Userspace) => Ok(Backend::Userspace),
+            Some(Backend::Vhost) => self.vhost.clone().map(|()| Backend::Vhost),
+            Some(Backend::VhostUser) => Err(vhost_user(self)),
+        }
     }
 }
 

@@ -57,7 +57,7 @@ impl Step for LabStep {
     fn undo(&self, receipt: Option<&Receipt>, site: &mut Site) -> Result<Undone, LabError> {
         let undone = match self {
             LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
-            LabStep::StartGuest { host, launch, .. } => site.remove_guest(host, launch, receipt),
+            LabStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
             LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
             LabStep::CreateVfs { device, count, autoprobe, .. } => {
                 destroy_vfs(*device, *count, *autoprobe).map_err(LabError::from)

@@ -1,7 +1,7 @@
 //! Guests as steps of a lab. QEMU is started in the namespace of its host and carries the lab's mark, so that
 //! it can be found there even if the journal doesn't know it.
 
-use std::{fs, io, os::fd::OwnedFd, path::PathBuf, time::Duration};
+use std::{fs, os::fd::OwnedFd, path::PathBuf};
 
 use vtax_journal::Undone;
 use vtax_model::topology::Name;
@@ -16,14 +16,9 @@ use crate::{error::LabError, place::Place, processes};
 use vtax_guest::{
     home,
     launch::{Launch, NicLaunch},
-    process::{Qemu, end_below},
+    process::{Qemu, end, end_below},
     threads::GuestPins,
 };
-
-/// QEMU needs seconds with a PCI device: it maps all memory in the IOMMU, in the emulated server page by page.
-const PATIENCE: Duration = Duration::from_secs(180);
-/// A guest gets this much time to end. It has nothing to save, since its disk is thrown away.
-const STOP: Duration = Duration::from_secs(4);
 
 impl Site {
     pub(super) fn recall_guest(&mut self, launch: &Launch, receipt: &Receipt) {
@@ -46,10 +41,7 @@ impl Site {
             namespace.place(command)
         })?;
         let receipt = Receipt(Some(qemu.process().to_string()));
-        let ready = qemu.wait_ready(PATIENCE).and_then(|()| match pins.is_empty() {
-            true => Ok(()),
-            false => qemu.pin(pins, PATIENCE),
-        });
+        let ready = qemu.settle(pins);
         // This comes first even if the guest isn't ready: undoing the step needs it.
         self.guests.insert(launch.name.clone(), qemu);
         ready?;
@@ -82,44 +74,17 @@ impl Site {
         end_below(&self.guests_directory()).map_err(LabError::kernel(&self.lab))
     }
 
-    /// Ends a guest. If the journal doesn't know its process, the guest's directory tells it.
-    pub(super) fn remove_guest(
-        &mut self,
-        host: &Name,
-        launch: &Launch,
-        receipt: Option<&Receipt>,
-    ) -> Result<Undone, LabError> {
-        let known = self.guests.remove(&launch.name);
+    /// Ends a guest, and removes sockets, logs and what a disk has written, but only below the lab's own directory.
+    pub(super) fn remove_guest(&mut self, launch: &Launch, receipt: Option<&Receipt>) -> Result<Undone, LabError> {
         let recorded = || Some(Qemu::attach(launch.clone(), receipt?.process()?));
-        let mut undone = Undone::AlreadyGone;
-        if let Some(mut qemu) = known.or_else(recorded) {
-            if qemu.is_alive() {
-                undone = Undone::Reverted;
-            }
-            qemu.stop(STOP)?;
-        } else {
-            let ended = end_below(&launch.directory).map_err(LabError::kernel(host))?;
-            undone = if ended { Undone::Reverted } else { undone };
+        let known = self.guests.remove(&launch.name).or_else(recorded);
+        let was_alive = end(launch, known)?;
+        if launch.directory.starts_with(&self.directory) {
+            home::remove_all(launch)?;
+            // When the last guest goes, the directory of all guests is empty and goes too.
+            let _ = launch.directory.parent().map(fs::remove_dir);
         }
-        self.remove_guest_directory(launch)?;
-        Ok(undone)
-    }
-
-    /// Removes sockets, logs and what a disk has written, but only below the lab's own directory.
-    fn remove_guest_directory(&self, launch: &Launch) -> Result<(), LabError> {
-        if !launch.directory.starts_with(&self.directory) {
-            return Ok(());
-        }
-        home::remove(launch)?;
-        match fs::remove_dir_all(&launch.directory) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(LabError::file("remove", &launch.directory)(error));
-            }
-            _ => {}
-        }
-        // When the last guest goes, the directory of all guests is empty and goes too.
-        let _ = launch.directory.parent().map(fs::remove_dir);
-        Ok(())
+        Ok(if was_alive { Undone::Reverted } else { Undone::AlreadyGone })
     }
 }
 

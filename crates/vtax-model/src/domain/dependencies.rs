@@ -1,12 +1,13 @@
 //! Which domains depend on which.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 use strum::Display;
 
 use super::{Configuration, DeviceKind, DomainError, PRIMARY};
-use crate::topology::Name;
+use crate::{
+    masters::{MOST_MASTERS, masters_first},
+    topology::Name,
+};
 
 /// That a domain depends on another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -36,19 +37,15 @@ pub enum DependencyKind {
 impl Configuration {
     /// The domains that are started when the host has booted: masters before those that depend on them.
     pub fn autostarted(&self) -> Vec<&Name> {
-        let (mut seen, mut ordered) = (BTreeSet::new(), Vec::new());
-        self.domains.keys().for_each(|name| self.masters_first(name, &mut seen, &mut ordered));
-        ordered.retain(|name| self.domains[*name].autostart);
+        let ordered = masters_first(self.domains.keys(), |name| self.masters_of(name));
+        // No command makes a cycle. Who has written one into the file by hand gets the order of names.
+        let mut ordered = ordered.unwrap_or_else(|_| self.domains.keys().collect());
+        ordered.retain(|name| self.domains.get(*name).is_some_and(|domain| domain.autostart));
         ordered
     }
 
-    fn masters_first<'a>(&'a self, name: &'a Name, seen: &mut BTreeSet<&'a Name>, ordered: &mut Vec<&'a Name>) {
-        if !seen.insert(name) {
-            return;
-        }
-        let masters = self.domains[name].masters.iter().filter(|master| self.domains.contains_key(*master));
-        masters.for_each(|master| self.masters_first(master, seen, ordered));
-        ordered.push(name);
+    fn masters_of(&self, name: &Name) -> &[Name] {
+        self.domain(name).map_or(&[], |domain| &domain.masters)
     }
 
     /// What each domain depends on by its virtual NICs and PCI devices, by names.
@@ -81,30 +78,21 @@ impl Configuration {
 
     /// Makes these the masters of a domain.
     pub fn set_masters(&mut self, domain: &Name, masters: Vec<Name>) -> Result<(), DomainError> {
-        if masters.len() > super::Constraints::MOST_MASTERS {
-            let (domain, count, most) = (domain.clone(), masters.len(), super::Constraints::MOST_MASTERS);
-            return Err(DomainError::TooManyMasters { domain, count, most });
+        if masters.len() > MOST_MASTERS {
+            return Err(DomainError::TooManyMasters {
+                domain: domain.clone(),
+                count: masters.len(),
+                most: MOST_MASTERS,
+            });
         }
         self.existing(domain)?;
-        for master in &masters {
-            self.existing(master)?;
-            if master == domain || self.all_masters(master).contains(domain) {
-                return Err(DomainError::Cycle { domain: master.clone(), master: domain.clone() });
-            }
+        masters.iter().try_for_each(|master| self.existing(master))?;
+        let of = |name: &Name| if name == domain { &masters } else { self.masters_of(name) };
+        if let Err(cycle) = masters_first([domain], of) {
+            return Err(DomainError::Cycle { domain: cycle[cycle.len() - 2].clone(), master: domain.clone() });
         }
         self.domain_mut(domain)?.masters = masters;
         Ok(())
-    }
-
-    /// The masters of a domain, and theirs.
-    fn all_masters(&self, domain: &Name) -> BTreeSet<Name> {
-        let mut found = BTreeSet::new();
-        let mut open = vec![domain.clone()];
-        while let Some(domain) = open.pop() {
-            let masters = self.domains.get(&domain).map(|domain| domain.masters.clone()).unwrap_or_default();
-            open.extend(masters.into_iter().filter(|master| found.insert(master.clone())));
-        }
-        found
     }
 
     /// The domains that have this one as a master.

@@ -111,7 +111,7 @@ pub enum DomainError {
     )]
     #[diagnostic(code("console-port-taken"))]
     PortTaken { port: u16, domain: Name },
-    #[error("DomainDependency cycle detected: LDom \"{domain}\" indicates \"{master}\" as its master")]
+    #[error("Dependency cycle detected: LDom \"{domain}\" indicates \"{master}\" as its master")]
     #[diagnostic(code("dependency-cycle"))]
     Cycle { domain: Name, master: Name },
     #[error("{domain} would have {count} masters; a domain has {most} at most")]

@@ -1,6 +1,9 @@
 //! The order in which guests that depend on others are started.
 
+use std::collections::HashMap;
+
 use super::{Guest, Name};
+use crate::masters::{MOST_MASTERS, masters_first};
 
 /// Masters that can't be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
@@ -9,7 +12,7 @@ pub enum BadMasters {
     #[error("the guest `{guest}` has the master `{master}`, which is no guest of the lab; name another, or remove it")]
     #[diagnostic(code("bad-masters"))]
     Unknown { guest: Name, master: Name },
-    #[error("the guest `{guest}` has {count} masters; it may have {most}", most = Guest::MOST_MASTERS)]
+    #[error("the guest `{guest}` has {count} masters; it may have {most}", most = MOST_MASTERS)]
     #[diagnostic(code("bad-masters"))]
     TooMany { guest: Name, count: usize },
     #[error("dependency cycle: {}; remove one of these masters", .cycle.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> "))]
@@ -29,45 +32,18 @@ impl BadMasters {
 
 /// The guests, each after its masters.
 pub(super) fn ordered(guests: &[Guest]) -> Result<Vec<&Guest>, BadMasters> {
-    let mut walk = Walk { guests, way: Vec::new(), ordered: Vec::new() };
-    for guest in guests {
-        walk.visit(guest)?;
+    let by_name: HashMap<&Name, &Guest> = guests.iter().map(|guest| (&guest.name, guest)).collect();
+    for Guest { name, masters, .. } in guests {
+        if masters.len() > MOST_MASTERS {
+            return Err(BadMasters::TooMany { guest: name.clone(), count: masters.len() });
+        }
+        if let Some(master) = masters.iter().find(|master| !by_name.contains_key(master)) {
+            return Err(BadMasters::Unknown { guest: name.clone(), master: master.clone() });
+        }
     }
-    Ok(walk.ordered)
-}
-
-struct Walk<'a> {
-    guests: &'a [Guest],
-    /// From a guest to its master, to that one's master, and so on.
-    way: Vec<&'a Name>,
-    ordered: Vec<&'a Guest>,
-}
-
-impl<'a> Walk<'a> {
-    fn visit(&mut self, guest: &'a Guest) -> Result<(), BadMasters> {
-        if self.ordered.iter().any(|done| done.name == guest.name) {
-            return Ok(());
-        }
-        if let Some(start) = self.way.iter().position(|name| **name == guest.name) {
-            let cycle = self.way[start..].iter().copied().chain([&guest.name]).cloned().collect();
-            return Err(BadMasters::Cycle { cycle });
-        }
-        if guest.masters.len() > Guest::MOST_MASTERS {
-            return Err(BadMasters::TooMany { guest: guest.name.clone(), count: guest.masters.len() });
-        }
-        self.way.push(&guest.name);
-        for master in &guest.masters {
-            self.visit(self.named(guest, master)?)?;
-        }
-        self.way.pop();
-        self.ordered.push(guest);
-        Ok(())
-    }
-
-    fn named(&self, guest: &Guest, master: &Name) -> Result<&'a Guest, BadMasters> {
-        let found = self.guests.iter().find(|other| other.name == *master);
-        found.ok_or_else(|| BadMasters::Unknown { guest: guest.name.clone(), master: master.clone() })
-    }
+    let ordered = masters_first(guests.iter().map(|guest| &guest.name), |name| &by_name[name].masters);
+    let ordered = ordered.map_err(|cycle| BadMasters::Cycle { cycle })?;
+    Ok(ordered.into_iter().map(|name| by_name[name]).collect())
 }
 
 #[cfg(test)]
