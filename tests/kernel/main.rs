@@ -9,6 +9,7 @@ mod bench;
 mod crash;
 mod crashes;
 mod deaths;
+mod domain_disk;
 mod domain_exec;
 mod domain_paths;
 mod domains;

@@ -1,0 +1,104 @@
+//! A domain with a system of its own on a disk image, which starts vtax's agent as any other service.
+//!
+//! Needs syslinux and mtools, beside what the other tests of domains need.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use vtax_agent::locate;
+use vtax_guest::{
+    image::{self, Tools},
+    kernel::Kernel,
+};
+
+use super::{Bench, bench::printed, domains::Host};
+
+/// A BIOS and a boot loader take their time on a busy machine.
+const BOOTED: Duration = Duration::from_secs(180);
+
+/// The first process of the system. It loads drivers, and starts the agent once more whenever that has ended.
+const SYSTEM: &str = "#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev
+while read -r module parameters; do insmod \"${module#-}\"; done </etc/vtax/modules
+while :; do /init --port; sleep 1; done
+";
+
+/// A file as in an archive that the kernel unpacks after the first
+/// (Documentation/driver-api/early-userspace/buffer-format.rst).
+fn entry(name: &str, mode: u32, data: &[u8]) -> Vec<u8> {
+    let fields = [0, mode, 0, 0, 1, 0, data.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
+    let mut bytes = b"070701".to_vec();
+    bytes.extend(fields.iter().flat_map(|field| format!("{field:08x}").into_bytes()));
+    for part in [[name.as_bytes(), b"\0"].concat().as_slice(), data] {
+        bytes.extend(part);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    }
+    bytes
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    printed(&Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}")));
+}
+
+/// A disk that a BIOS boots: a FAT file system with a boot loader, a kernel and the system's files.
+fn disk(folder: &Path, agent: &Path) -> PathBuf {
+    let kernel = Kernel::find(None).expect("a kernel for guests");
+    let drivers = ["virtio_pci", "virtio_console", "virtio_net"];
+    let base = image::build(&kernel, agent, &drivers, Tools::Busybox).expect("an image");
+    let files = folder.join("files");
+    fs::create_dir(&files).expect("a folder of the test");
+    let system = [entry("system", 0o100_755, SYSTEM.as_bytes()), entry("TRAILER!!!", 0, b"")].concat();
+    fs::write(files.join("initrd"), [fs::read(base).expect("just built"), system].concat()).expect("a file");
+    fs::copy(&kernel.image, files.join("vmlinuz")).expect("a file");
+    let boot = "SERIAL 0\nDEFAULT own\nLABEL own\nLINUX /vmlinuz\nINITRD /initrd\n\
+        APPEND rdinit=/system console=ttyS0 quiet\n";
+    fs::write(files.join("syslinux.cfg"), boot).expect("a file");
+    let disk = folder.join("own.raw");
+    let path = disk.display().to_string();
+    fs::File::create(&disk).and_then(|file| file.set_len(96 << 20)).expect("a file");
+    run("mformat", &["-i", &path, "-F", "::"]);
+    for file in ["initrd", "vmlinuz", "syslinux.cfg"] {
+        run("mcopy", &["-i", &path, &files.join(file).display().to_string(), "::"]);
+    }
+    run("syslinux", &["--install", &path]);
+    disk
+}
+
+#[test]
+fn a_command_runs_in_a_system_of_its_own_that_starts_the_agent() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-own");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("earth");
+    host.ldm("set-memory 256m earth");
+    let disk = disk(bench.path(), &locate::agent_program(None).expect("an agent"));
+    host.ldm(&format!("set-variable image={} earth", disk.display()));
+    host.ldm("bind earth");
+    host.ldm("start earth");
+    let begun = Instant::now();
+    while host.domain("earth")["flags"]["running"] != "normal" {
+        let console = fs::read_to_string(host.folder().join("earth/qemu/console.log")).unwrap_or_default();
+        assert!(begun.elapsed() < BOOTED, "no agent speaks up in earth: {console}");
+        thread::sleep(Duration::from_millis(100));
+    }
+
+    assert_eq!(host.ldm("exec earth -- cat /system"), SYSTEM);
+    assert_eq!(host.try_ldm("exec earth -- false").status.code(), Some(1));
+    let first = host.ldm("exec earth -- cat /proc/1/cmdline");
+    assert!(first.starts_with("/bin/busybox\0sh\0/system"), "the agent isn't its first process: {first:?}");
+
+    // The domain is measured as any other, by the same agent.
+    let told = bench.printed(&["measure", "--to", "ldm:t-ldm-own/sut/earth", "--quick", "--json"]);
+    assert!(told.contains("\"measured\""), "{told}");
+
+    for words in ["stop -f earth", "unbind earth"] {
+        host.ldm(words);
+    }
+}
