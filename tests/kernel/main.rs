@@ -28,6 +28,7 @@ mod remote;
 mod results;
 mod rootless;
 mod studies;
+mod system_boots;
 #[path = "../transcript.rs"]
 mod transcript;
 mod transcripts;
