@@ -167,6 +167,8 @@ pub(crate) fn root_domain(server: &Server) {
     domain.ldm("stop mars");
     domain.ldm("unbind mars");
     server.assert_as(&before);
+    serves(&domain);
+    server.assert_as(&before);
     domain.ldm("rm-io pci_1 mars");
     domain.ldm("start-reconf primary");
     assert!(domain.refused("start-reconf mars").contains("Delayed reconfiguration of LDom mars is not permitted"));
@@ -187,6 +189,42 @@ pub(crate) fn root_domain(server: &Server) {
     domain.ldm("remove-domain mars");
     domain.ldm("set-spconfig factory-default");
     server.assert_as(&before);
+}
+
+/// mars, which has a root complex, connects venus with the wire, in a VLAN.
+fn serves(domain: &Domain<'_>) {
+    let near = domain.server.near();
+    domain.ldm(&format!("add-vsw net-dev={FAR} outer-vsw mars"));
+    for words in ["create venus", "set-vcpu 1 venus", "set-memory 160m venus"] {
+        domain.ldm(words);
+    }
+    domain.ldm("add-vnet pvid=7 outer-net outer-vsw venus");
+    domain.ldm("bind venus mars");
+    domain.ldm("start mars venus");
+    domain.wait_until_it_speaks_up();
+    let server = domain.server;
+    server.shell(&format!(
+        "ip link set {near} up; ip link add link {near} name near7 type vlan id 7; \
+         ip address add 192.0.2.1/24 dev near7; ip link set near7 up"
+    ));
+    domain.ldm("exec venus -- ip address add 192.0.2.3/24 dev eth0");
+    domain.ldm("exec venus -- ip link set eth0 up");
+    let answered = || {
+        let ping = ["ldm", "exec", "venus", "--", "ping", "-c", "1", "-W", "2", "192.0.2.1"];
+        server.vtax(&ping).status.success()
+    };
+    wait_until("venus and the wire reach each other through mars", answered);
+    assert!(
+        domain.ldm("list-dependencies -l").contains("venus            mars             VNET      outer-vsw/outer-net")
+    );
+    assert!(domain.refused("rm-vsw outer-vsw").contains("has the vnet outer-net of venus"));
+    domain.ldm("stop -f mars");
+    assert!(!answered(), "mars doesn't run");
+    server.shell(&format!("ip link delete near7; ip link set {near} down"));
+    domain.ldm("stop -f venus");
+    domain.ldm("unbind venus mars");
+    domain.ldm("remove-domain venus");
+    domain.ldm("rm-vsw outer-vsw");
 }
 
 /// vtax is killed once the function is vfio-pci's, and the next command gives it back; and a journal that can't be read tells

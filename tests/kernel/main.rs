@@ -12,6 +12,7 @@ mod deaths;
 mod domain_disk;
 mod domain_exec;
 mod domain_paths;
+mod domain_switches;
 mod domains;
 mod guests;
 mod host;

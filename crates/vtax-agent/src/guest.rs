@@ -5,6 +5,7 @@
 
 mod reboot;
 mod root;
+mod served;
 mod state;
 
 use std::{
@@ -129,6 +130,7 @@ fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
     }
     let loopback = "lo".parse()?;
     Rtnl::open()?.set_link(&loopback, &LinkChange { up: Some(true), ..LinkChange::default() })?;
+    served::connect(say_of_agent);
     // By default, no process may open an ICMP socket. A kernel without IPv4 has no such setting.
     let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0");
     reap_orphans()?;

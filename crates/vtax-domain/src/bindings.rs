@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use vtax_model::{
     domain::{Constraints, DeviceKind},
-    guest::GuestSize,
+    guest::{GuestSize, Mac},
     topology::Name,
-    units::ByteSize,
+    units::{ByteSize, Mtu},
 };
 use vtax_sys::pci::PciAddress;
 
@@ -28,6 +28,9 @@ pub struct Bindings {
     pub memory: ByteSize,
     /// The host's ends of its virtual NICs.
     pub nics: Vec<BoundNic>,
+    /// The host's ends of the NICs by which it is at the switches that it serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub served: Vec<ServedSwitch>,
     /// The PCI devices of the host that it has for itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<BoundDevice>,
@@ -67,6 +70,31 @@ impl BoundNic {
     /// The number of the vnet as the domain has it.
     pub(crate) fn number(&self) -> Option<u32> {
         self.tap.rsplit_once('.')?.1.parse().ok()
+    }
+}
+
+/// A switch that a guest serves: in it, a bridge connects a NIC at the host's end of the switch with a link of the guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ServedSwitch {
+    pub switch: Name,
+    /// The host's link of the switch.
+    pub link: String,
+    /// The host's end of the NIC.
+    pub tap: String,
+    /// The NIC's address.
+    pub mac: Mac,
+    pub mtu: Mtu,
+    /// The link in the guest.
+    pub net_dev: String,
+}
+
+impl ServedSwitch {
+    /// The parameter of the guest's kernel by which the agent knows it (`vtax_agent::guest`).
+    pub(crate) fn for_kernel(&self) -> String {
+        let ServedSwitch { link, mac, mtu, net_dev, .. } = self;
+        let net_dev = net_dev.parse::<Mac>().map_or_else(|_| net_dev.clone(), |mac| mac.to_string());
+        format!("vtax.switch={link},{mac},{net_dev},{mtu}")
     }
 }
 

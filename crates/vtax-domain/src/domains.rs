@@ -18,13 +18,13 @@ use vtax_guest::{
 use vtax_journal::{BatchState, Journal, JournalError, Snapshot, scan};
 use vtax_lab::{Facts, GuestNeeds, World};
 use vtax_model::{
-    domain::{Configuration, Constraints, DomainError, DomainState, PRIMARY, Variable},
+    domain::{Configuration, DomainError, DomainState, PRIMARY, Variable},
     guest::VirtioNic,
     topology::Name,
 };
 
 use crate::{
-    bindings::Bindings,
+    bindings::{Bindings, ServedSwitch},
     bound::{BoundDomain, Started},
     capacity::HostCapacity,
     error::BindError,
@@ -204,8 +204,9 @@ impl Domains {
         };
         let bindings = plan::bindings(&request)?;
         let launch = self.launch(&bindings, configuration, agent)?;
-        for vnet in &bindings.constraints.vnets {
-            self.realize(&vnet.switch, configuration)?;
+        let served = bindings.served.iter().map(|served| &served.switch);
+        for switch in bindings.constraints.vnets.iter().map(|vnet| &vnet.switch).chain(served) {
+            self.realize(switch, configuration)?;
         }
         Ok((bindings, launch))
     }
@@ -214,7 +215,9 @@ impl Domains {
     fn claim(&self, bindings: &Bindings, configuration: &Configuration, launch: Launch) -> Result<(), BindError> {
         let domain = &bindings.domain;
         let mut parts = self.device_steps(bindings)?;
-        parts.extend(plan::nic_steps(bindings, configuration, SwitchAbilities::probe())?);
+        parts.extend(plan::nic_steps(bindings, configuration, SwitchAbilities::probe(), |switch| {
+            self.uplink(switch, configuration)
+        })?);
         let directory = self.directory(domain);
         fs::create_dir_all(&directory).map_err(BindError::file("create", &directory))?;
         let mut journal = Journal::<DomainStep>::create(&self.journals(), domain.as_str(), KIND, bindings)?;
@@ -357,15 +360,16 @@ impl Domains {
         let domain = &bindings.domain;
         let system = bindings.constraints.system();
         let facts = Facts::gather(&self.world)?;
-        let drivers =
-            DRIVERS.map(str::to_owned).into_iter().chain(facts.pci.guest_drivers()).collect::<Vec<_>>().join(",");
+        let bridge = (!bindings.served.is_empty()).then(|| "bridge".to_owned());
+        let drivers = DRIVERS.map(str::to_owned).into_iter().chain(bridge).chain(facts.pci.guest_drivers());
+        let drivers = drivers.collect::<Vec<_>>().join(",");
         let needs = GuestNeeds::new(agent, None).with_driver(&system, &drivers);
         let facts = facts.with_guests(&self.world, &needs);
         let unsupported = |unsupported| BindError::Unsupported { domain: domain.clone(), unsupported };
         let guests = facts.guests.expect("they were looked for");
         guests.tap.clone().map_err(unsupported)?;
         let qemu = guests.qemu.clone().map_err(unsupported)?;
-        let boot = with_arguments(guests.boot(&system, &drivers).map_err(unsupported)?, &bindings.constraints);
+        let boot = with_arguments(guests.boot(&system, &drivers).map_err(unsupported)?, bindings);
         let backend = guests.backend(&VirtioNic::default()).map_err(unsupported)?;
         let directory = self.directory(domain).join(QEMU);
         let engine = DomainEngine { engine: qemu.engine(boot), backend, directory };
@@ -404,13 +408,16 @@ fn has_something_to_save(qemu: &Qemu) -> bool {
     matches!(qemu.launch().boot, Boot::Disk { .. })
 }
 
-/// Adds the parameters that the user has given the kernel.
-fn with_arguments(boot: Boot, constraints: &Constraints) -> Boot {
-    match (boot, constraints.variables.get(&Variable::BootArgs)) {
-        (Boot::Kernel { kernel, initramfs, mut append }, Some(arguments)) => {
-            append.extend(arguments.split_whitespace().map(str::to_owned));
+/// Adds the parameters that the user has given the kernel, and those by which the agent knows the switches that the domain
+/// serves.
+fn with_arguments(boot: Boot, bindings: &Bindings) -> Boot {
+    match boot {
+        Boot::Kernel { kernel, initramfs, mut append } => {
+            let own = bindings.constraints.variables.get(&Variable::BootArgs);
+            append.extend(own.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned));
+            append.extend(bindings.served.iter().map(ServedSwitch::for_kernel));
             Boot::Kernel { kernel, initramfs, append }
         }
-        (boot, _) => boot,
+        disk @ Boot::Disk { .. } => disk,
     }
 }

@@ -131,7 +131,8 @@ impl Domains {
         // Its slot is one of those for plugging.
         let mut launch = plan::nic(vnet, &nic, switch, backend(bound));
         launch.slot = None;
-        let mut steps = plan::steps_of(bound.name(), vnet, &nic, configuration, SwitchAbilities::probe())?;
+        let uplink = self.uplink(&vnet.switch, configuration)?;
+        let mut steps = plan::steps_of(bound.name(), vnet, &nic, configuration, SwitchAbilities::probe(), uplink)?;
         steps.push(DomainStep::PlugNic {
             launch: Box::new(guest.launch),
             process: process.to_string(),
@@ -189,7 +190,8 @@ impl Domains {
         let mut site = DomainSite::open()?;
         if abilities.vlans {
             let vlans = plan::port_vlans(new, switch);
-            site.set_vlans(&nic.tap, &nic.switch, &vlans, switch.net_dev.as_deref())?;
+            let uplink = self.uplink(&new.switch, configuration)?;
+            site.set_vlans(&nic.tap, &nic.switch, &vlans, uplink.as_deref())?;
         }
         if abilities.guards_addresses {
             // Until it boots, it has the address that it was started with.

@@ -33,7 +33,7 @@ mod switch;
 mod switch_port;
 mod switches;
 
-pub use bindings::{Bindings, BoundConsole, BoundDevice, BoundNic};
+pub use bindings::{Bindings, BoundConsole, BoundDevice, BoundNic, ServedSwitch};
 pub use bound::BoundDomain;
 pub use capacity::HostCapacity;
 pub use domains::{Domains, StopMode};

@@ -59,7 +59,9 @@ impl BoundDomain {
     /// Its virtual NICs, those that it was started with first.
     pub fn vnets(&self) -> Vec<LiveNic> {
         let launched = self.guest.iter().flat_map(|guest| &guest.launch.nics);
-        let started = self.bindings.nics.iter().zip(launched).map(|(bound, launch)| LiveNic::of(bound, launch));
+        // Behind them are those of the switches that it serves.
+        let vnets = self.bindings.nics.iter().take(self.bindings.constraints.vnets.len());
+        let started = vnets.zip(launched).map(|(bound, launch)| LiveNic::of(bound, launch));
         let plugged = self.plugged.iter().map(|plugged| LiveNic::of(&plugged.nic, &plugged.launch));
         started.chain(plugged).collect()
     }

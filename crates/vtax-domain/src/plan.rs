@@ -8,15 +8,15 @@ use vtax_guest::{
 };
 use vtax_lab::limit::bucket;
 use vtax_model::{
-    domain::{Configuration, Constraints, CpuDemand, PRIMARY, Switch, VirtualConsole, VirtualNic},
-    guest::{Backend, VirtioNic},
+    domain::{Configuration, Constraints, CpuDemand, LinkProp, PRIMARY, Switch, VirtualConsole, VirtualNic},
+    guest::{Backend, Mac, VirtioNic},
     topology::{Name, Shape},
-    units::ByteSize,
+    units::{ByteSize, Mtu},
 };
 use vtax_sys::netlink::MacAddr;
 
 use crate::{
-    bindings::{Bindings, BoundConsole, BoundDevice, BoundNic},
+    bindings::{Bindings, BoundConsole, BoundDevice, BoundNic, ServedSwitch},
     capacity::HostCapacity,
     error::BindError,
     step::{DomainStep, PortVlanSet},
@@ -77,20 +77,67 @@ pub(crate) fn bindings(request: &BindRequest<'_>) -> Result<Bindings, BindError>
         cpus,
         memory,
         nics: nics.collect(),
+        served: served(domain, id, configuration),
         devices: request.devices.clone(),
         console: console(request, constraints)?,
     })
 }
 
-/// The steps that give it the host's ends of its virtual NICs.
+/// The switches that it serves, if it is bound with this number.
+fn served(domain: &Name, id: u32, configuration: &Configuration) -> Vec<ServedSwitch> {
+    let switches = (0..).zip(configuration.served_by(domain));
+    let of_switch = |(number, (name, switch)): (u32, (&Name, &Switch))| {
+        Some(ServedSwitch {
+            switch: name.clone(),
+            link: switch::link_name(name),
+            tap: format!("vsw{id}.{number}"),
+            mac: configuration.served_mac(domain, name),
+            mtu: switch.mtu,
+            net_dev: switch.net_dev.clone()?,
+        })
+    };
+    switches.filter_map(of_switch).collect()
+}
+
+/// The steps that give it the host's ends of its virtual NICs. `uplink` is the host's link by which a switch is connected
+/// with the outside.
 pub(crate) fn nic_steps(
     bindings: &Bindings,
     configuration: &Configuration,
     abilities: SwitchAbilities,
+    uplink: impl Fn(&Name) -> Result<Option<String>, BindError>,
 ) -> Result<Vec<DomainStep>, BindError> {
-    let nics = bindings.constraints.vnets.iter().zip(&bindings.nics);
-    let steps = nics.map(|(vnet, nic)| steps_of(&bindings.domain, vnet, nic, configuration, abilities));
-    Ok(steps.collect::<Result<Vec<_>, BindError>>()?.into_iter().flatten().collect())
+    let mut steps = Vec::new();
+    for served in &bindings.served {
+        steps.push(served_step(&bindings.domain, served, configuration, abilities)?);
+    }
+    for (vnet, nic) in bindings.constraints.vnets.iter().zip(&bindings.nics) {
+        let uplink = uplink(&vnet.switch)?;
+        steps.extend(steps_of(&bindings.domain, vnet, nic, configuration, abilities, uplink)?);
+    }
+    Ok(steps)
+}
+
+/// The tap by which a guest serves a switch. It takes part in all VLANs there, and sends from anybody's address.
+fn served_step(
+    domain: &Name,
+    served: &ServedSwitch,
+    configuration: &Configuration,
+    abilities: SwitchAbilities,
+) -> Result<DomainStep, BindError> {
+    let switch = configuration.switch(&served.switch)?;
+    let vids = configuration.vlans_of(&served.switch, switch);
+    Ok(DomainStep::CreateTap {
+        vnet: served.switch.clone(),
+        link: served.tap.clone(),
+        switch: served.link.clone(),
+        mtu: served.mtu,
+        mark: switch::mark(domain),
+        vlans: abilities.vlans.then_some(PortVlanSet { pvid: switch.default_vlan, vids }),
+        macs: Vec::new(),
+        uplink: None,
+        linkprop: LinkProp::None,
+    })
 }
 
 /// The tap of a virtual NIC, and its limit if it has one.
@@ -100,6 +147,7 @@ pub(crate) fn steps_of(
     nic: &BoundNic,
     configuration: &Configuration,
     abilities: SwitchAbilities,
+    uplink: Option<String>,
 ) -> Result<Vec<DomainStep>, BindError> {
     let switch = configuration.switch(&vnet.switch)?;
     let mut steps = vec![DomainStep::CreateTap {
@@ -110,7 +158,7 @@ pub(crate) fn steps_of(
         mark: switch::mark(domain),
         vlans: abilities.vlans.then(|| port_vlans(vnet, switch)),
         macs: if abilities.guards_addresses { vnet.macs().collect() } else { Vec::new() },
-        uplink: switch.net_dev.clone(),
+        uplink,
         linkprop: vnet.linkprop,
     }];
     if let Some(rate) = vnet.maxbw {
@@ -145,8 +193,10 @@ pub(crate) fn launch(
         bindings.devices.iter().filter(is_own).partition(|device| device.port.is_some());
     let functions = |devices: Vec<&BoundDevice>| devices.iter().flat_map(|device| device.functions.clone()).collect();
     let nics = nics.map(|(vnet, bound)| Ok(nic(vnet, bound, configuration.switch(&vnet.switch)?, backend)));
+    let mut nics = nics.collect::<Result<Vec<_>, BindError>>()?;
+    nics.extend((VirtualNic::MOST..).zip(&bindings.served).map(|(number, served)| served_nic(number, served, backend)));
     Ok(Launch {
-        nics: nics.collect::<Result<_, BindError>>()?,
+        nics,
         devices: functions(devices),
         spare_ports: SPARE_PORTS + removable.len() as u32,
         removable: functions(removable),
@@ -157,13 +207,22 @@ pub(crate) fn launch(
 }
 
 pub(crate) fn nic(vnet: &VirtualNic, bound: &BoundNic, switch: &Switch, backend: Backend) -> NicLaunch {
+    nic_on(&bound.tap, vnet.mac, vnet.id, vnet.mtu_on(switch), backend)
+}
+
+fn served_nic(number: u32, served: &ServedSwitch, backend: Backend) -> NicLaunch {
+    nic_on(&served.tap, served.mac, number, served.mtu, backend)
+}
+
+/// The `number`-th NIC of a domain. Those of switches that it serves come after all that are vnets.
+fn nic_on(tap: &str, mac: Mac, number: u32, mtu: Mtu, backend: Backend) -> NicLaunch {
     let nic = VirtioNic { backend: Some(backend), ..VirtioNic::default() };
-    let slot = u8::try_from(VirtualNic::FIRST_SLOT + vnet.id).expect("there are 16 numbers");
+    let slot = u8::try_from(VirtualNic::FIRST_SLOT + number).expect("a bus has 32 slots");
     NicLaunch {
-        mac: MacAddr(vnet.mac.octets()),
-        kind: NicKind::Virtio { tap: LinkName::new(&bound.tap), nic },
+        mac: MacAddr(mac.octets()),
+        kind: NicKind::Virtio { tap: LinkName::new(tap), nic },
         slot: Some(slot),
-        host_mtu: Some(vnet.mtu_on(switch)),
+        host_mtu: Some(mtu),
     }
 }
 

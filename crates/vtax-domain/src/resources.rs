@@ -189,6 +189,7 @@ c0001000-eebfffff : PCI Bus 0000:00
             cpus: cpus.iter().copied().collect(),
             memory,
             nics: Vec::new(),
+            served: Vec::new(),
             devices: Vec::new(),
             console: None,
         }

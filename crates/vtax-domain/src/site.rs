@@ -11,7 +11,13 @@ use vtax_guest::{
     threads::GuestPins,
 };
 use vtax_journal::Undone;
-use vtax_model::{domain::VirtualNic, guest::Mac, topology::Name, units::Mtu, vf::Vlan};
+use vtax_model::{
+    domain::{Configuration, VirtualNic},
+    guest::Mac,
+    topology::Name,
+    units::Mtu,
+    vf::Vlan,
+};
 use vtax_sys::{
     netlink::{
         Dropped, IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, MacChange, NewLink, NewTap, NewVlanBridge, Nft,
@@ -425,9 +431,9 @@ fn attached(launch: &Launch, process: &str) -> Result<Qemu, BindError> {
     Ok(Qemu::attach(launch.clone(), process))
 }
 
-/// The number of a plugged NIC for QEMU.
+/// The number of a plugged NIC for QEMU, above those of all NICs that a domain can be started with.
 pub(crate) fn plugged_index(port: u32) -> usize {
-    (VirtualNic::MOST + port) as usize
+    VirtualNic::MOST as usize + Configuration::MOST_SERVED + port as usize
 }
 
 fn switch_name(link: &str) -> Result<SwitchName, BindError> {

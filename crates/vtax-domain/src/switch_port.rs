@@ -145,7 +145,7 @@ impl SwitchPort {
 
 /// The virtual switch whose link to the outside this is.
 fn at_net_dev<'a>(link: &str, configuration: &'a Configuration) -> Option<(&'a Name, &'a Switch)> {
-    configuration.switches.iter().find(|(_, switch)| switch.net_dev.as_deref() == Some(link))
+    configuration.switches.iter().find(|(_, switch)| switch.host_link() == Some(link))
 }
 
 fn vlan_named(vlan: Option<Vlan>) -> String {

@@ -32,11 +32,28 @@ impl Domains {
 
     /// Makes the switch of the host as the configuration has it now.
     pub fn follow_switch(&self, name: &Name, was: &Configuration, now: &Configuration) -> Result<(), BindError> {
+        let served = [was, now].into_iter().filter_map(|all| all.switches.get(name)).find(|it| !it.is_of_primary());
+        if let Some(bound) = served.map(|switch| self.find(&switch.service)).transpose()?.flatten() {
+            let remedy = "stop and unbind it first: it serves the switch";
+            return Err(BindError::State { domain: bound.name().clone(), state: bound.state(), remedy });
+        }
         match (was.switches.get(name), now.switches.get(name)) {
             (_, None) => self.remove_switch(name),
             (None, Some(_)) => self.realize(name, now),
             (Some(was), Some(_)) => self.change_switch(name, was, now),
         }
+    }
+
+    /// The host's link by which a switch is connected with the outside: its `net-dev`, or the tap of the guest that serves
+    /// it, if that is bound.
+    pub(crate) fn uplink(&self, name: &Name, configuration: &Configuration) -> Result<Option<String>, BindError> {
+        let switch = configuration.switch(name)?;
+        if switch.is_of_primary() {
+            return Ok(switch.net_dev.clone());
+        }
+        let bound = self.find(&switch.service)?;
+        let served = bound.and_then(|bound| bound.bindings.served.into_iter().find(|served| served.switch == *name));
+        Ok(served.map(|served| served.tap))
     }
 
     /// Makes the link of a switch, if it isn't there yet.
@@ -65,10 +82,10 @@ impl Domains {
             vlans: abilities.vlans.then_some(own),
             guards_addresses: abilities.guards_addresses,
         }];
-        if let Some(uplink) = &wanted.net_dev {
+        if let Some(uplink) = wanted.host_link() {
             let was_up = site.check_uplink(uplink, wanted.mtu)?;
             let vlans = abilities.vlans.then_some(outside);
-            steps.push(DomainStep::TakeUplink { link: uplink.clone(), switch: link, was_up, vlans });
+            steps.push(DomainStep::TakeUplink { link: uplink.to_owned(), switch: link, was_up, vlans });
         }
         let mut journal = Journal::<DomainStep>::create(&self.switches(), name.as_str(), "switch", wanted)?;
         if let Err(error) = journal.execute(steps, &mut site) {
@@ -119,7 +136,7 @@ impl Domains {
             self.remove_switch(name)?;
             return self.realize(name, configuration);
         }
-        if let Some(uplink) = &wanted.net_dev {
+        if let Some(uplink) = wanted.host_link() {
             site.check_mtu(uplink, wanted.mtu)?;
         }
         self.set_mtus(name, configuration, &mut site)

@@ -204,7 +204,7 @@ impl Configuration {
     /// Adds a switch.
     pub fn add_switch(&mut self, new: NewSwitch) -> Result<(), DomainError> {
         let NewSwitch { name, service, default_vlan, change } = new;
-        self.service_domain(&service)?;
+        self.existing(&service)?;
         if self.switches.contains_key(&name) {
             return Err(DomainError::Exists { what: "switch", name });
         }
@@ -254,6 +254,10 @@ impl Configuration {
 
     /// A link connects one switch with the outside.
     fn check_net_dev(&self, name: &Name, switch: &Switch) -> Result<(), DomainError> {
+        let others = self.served_by(&switch.service).filter(|(other, _)| *other != name).count();
+        if !switch.is_of_primary() && switch.net_dev.is_some() && others >= Configuration::MOST_SERVED {
+            return Err(DomainError::TooMany { what: "switches of one guest", most: Configuration::MOST_SERVED });
+        }
         let same = |(other, found): &(&Name, &Switch)| {
             *other != name && found.service == switch.service && found.net_dev == switch.net_dev
         };
@@ -265,8 +269,8 @@ impl Configuration {
         }
     }
 
-    /// A service runs in `primary`, or in a guest with devices of its own.
-    fn service_domain(&self, domain: &Name) -> Result<(), DomainError> {
+    /// Console services run in `primary`: it has the serial ports of all.
+    fn console_domain(&self, domain: &Name) -> Result<(), DomainError> {
         match domain.as_str() {
             PRIMARY => Ok(()),
             _ => self.existing(domain).and(Err(DomainError::ServiceInGuest { domain: domain.clone() })),
@@ -370,7 +374,7 @@ impl Configuration {
 
     /// Adds a console service.
     pub fn add_console_service(&mut self, name: &Name, service: ConsoleService) -> Result<(), DomainError> {
-        self.service_domain(&service.domain)?;
+        self.console_domain(&service.domain)?;
         if self.consoles.contains_key(name) {
             return Err(DomainError::Exists { what: "console service", name: name.clone() });
         }

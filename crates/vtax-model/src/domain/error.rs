@@ -24,7 +24,7 @@ pub enum DomainError {
     #[error("primary is this host itself: it has what no other domain has, and can't be created, sized or removed")]
     #[diagnostic(code("is-primary"))]
     Primary,
-    #[error("{domain} can't run a switch or a console service: only primary runs them; name primary")]
+    #[error("{domain} can't run a console service, because the host has the serial ports of all domains; name primary")]
     #[diagnostic(code("service-in-guest"))]
     ServiceInGuest { domain: Name },
     #[error("{domain} still runs the service {service}; remove that first")]

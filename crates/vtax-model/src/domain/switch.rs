@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::DomainError;
+use super::{Configuration, DomainError, PRIMARY};
 use crate::{guest::Mac, topology::Name, units::Mtu, vf::Vlan};
 
 /// A virtual switch (vsw) of a service domain.
@@ -33,8 +33,22 @@ impl Switch {
     /// The MTUs that a switch can have.
     pub const MTUS: std::ops::RangeInclusive<u32> = 1500..=16_000;
 
-    /// Checks the name of a link; an empty one means none.
-    fn check_link(link: &str) -> Result<(), DomainError> {
+    /// The host's link that connects it with the outside. A switch that a guest serves has none.
+    pub fn host_link(&self) -> Option<&str> {
+        self.net_dev.as_deref().filter(|_| self.is_of_primary())
+    }
+
+    /// Whether the host itself serves it.
+    pub fn is_of_primary(&self) -> bool {
+        self.service.as_str() == PRIMARY
+    }
+
+    /// Checks the name of a link; an empty one means none. In a guest, an address names it too: there, names may be others
+    /// at the next boot.
+    fn check_link(&self, link: &str) -> Result<(), DomainError> {
+        if !self.is_of_primary() && link.parse::<Mac>().is_ok() {
+            return Ok(());
+        }
         // IFNAMSIZ without its zero.
         const LONGEST: usize = 15;
         let is_odd =
@@ -53,6 +67,30 @@ impl Switch {
             true => Ok(()),
             false => Err(DomainError::value("mtu", &mtu.to_string(), "1500 to 16000")),
         }
+    }
+}
+
+impl Configuration {
+    /// The most switches that one guest serves. Each takes a slot of its PCI bus.
+    pub const MOST_SERVED: usize = 3;
+
+    /// The switches that a guest connects with the outside by a link of its own.
+    pub fn served_by<'a>(&'a self, domain: &'a Name) -> impl Iterator<Item = (&'a Name, &'a Switch)> {
+        let is_served = |switch: &Switch| switch.service == *domain && !switch.is_of_primary();
+        self.switches.iter().filter(move |(_, switch)| is_served(switch) && switch.net_dev.is_some())
+    }
+
+    /// The address of the NIC by which a guest is at a switch that it serves.
+    pub fn served_mac(&self, domain: &Name, switch: &Name) -> Mac {
+        // No vnet can have such a name.
+        self.free_mac(&format!("switch {switch}"), domain, &[])
+    }
+
+    /// The VLANs in which somebody at this switch sends or receives frames, but for its default one.
+    pub fn vlans_of(&self, name: &Name, switch: &Switch) -> BTreeSet<Vlan> {
+        let vnets = self.domains.values().flat_map(|domain| &domain.vnets).filter(|vnet| vnet.switch == *name);
+        let of_vnets = vnets.flat_map(|vnet| vnet.vlans.vids.iter().copied().chain([vnet.pvid_on(switch)]));
+        of_vnets.chain(switch.vids.iter().copied()).chain([switch.pvid]).collect()
     }
 }
 
@@ -95,7 +133,7 @@ impl SwitchChange {
             switch.mtu = mtu;
         }
         if let Some(link) = net_dev {
-            Switch::check_link(&link)?;
+            switch.check_link(&link)?;
             switch.net_dev = Some(link).filter(|link| !link.is_empty());
         }
         switch.mac = mac.or(switch.mac);

@@ -112,7 +112,12 @@ fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
         Box::new(|all| all.add_switch(switch("admin-vsw", None))),
         Box::new(|all| all.add_switch(switch("other-vsw", Some("nxge2")))),
         Box::new(|all| all.add_switch(switch("other-vsw", Some("no link")))),
-        Box::new(|all| all.add_switch(NewSwitch { service: name("mars"), ..switch("mars-vsw", None) })),
+        Box::new(|all| {
+            let service = ConsoleService { domain: name("mars"), ..console_service("5400-5500".parse()?) };
+            all.add_console_service(&name("other"), service)
+        }),
+        Box::new(|all| all.add_switch(NewSwitch { service: name("mras"), ..switch("mars-vsw", None) })),
+        Box::new(|all| all.add_switch(switch("other-vsw", Some("02:00:5e:10:00:01")))),
         Box::new(|all| all.set_switch(&name("admin-vsw"), mtu(1499))),
         Box::new(|all| all.set_switch(&name("admin-vsw"), mtu(16_001))),
         Box::new(|all| all.remove_switch(&name("admin-vsw"))),
@@ -223,6 +228,33 @@ fn domains_of_another_configuration_are_added_all_or_none() {
     assert_eq!(here.domains, all.domains);
     let error = here.add_domains_of(&all).expect_err("they are there").to_string();
     assert!(error.contains("the domain `mars` exists already"), "{error}");
+}
+
+#[test]
+fn a_guest_serves_switches_by_links_of_its_own() {
+    let mut all = planets();
+    let served = |number: u32| {
+        let link = if number == 0 { "2:0:5e:10:0:1".to_owned() } else { format!("eth{number}") };
+        NewSwitch { service: name("mars"), ..switch(&format!("outer{number}"), Some(&link)) }
+    };
+    (0..3).try_for_each(|number| all.add_switch(served(number))).expect("as many as can be");
+    let error = all.add_switch(served(3)).expect_err("one too many").to_string();
+    assert!(error.contains("switches of one guest"), "{error}");
+    let mars = name("mars");
+    assert_eq!(all.served_by(&mars).map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["outer0", "outer1", "outer2"]);
+    assert!(all.switches.iter().all(|(_, switch)| switch.is_of_primary() == switch.host_link().is_some()));
+
+    let vlans = VnetChange { pvid: Some(vlan(33)), vids: Some([vlan(44)].into()), ..VnetChange::default() };
+    all.add_vnet(vnet("outer-net", "outer1", "venus", vlans)).expect("a port of it");
+    let outer = name("outer1");
+    assert_eq!(all.vlans_of(&outer, &all.switches[&outer]), [vlan(1), vlan(33), vlan(44)].into());
+    assert_ne!(all.served_mac(&mars, &outer), all.served_mac(&mars, &name("outer2")));
+    let on = |it: &DomainDependency| (it.domain.to_string(), it.on.to_string(), it.device.clone());
+    let needed = ("venus".to_owned(), "mars".to_owned(), "outer1/outer-net".to_owned());
+    assert!(all.dependencies().iter().map(on).any(|it| it == needed), "{:?}", all.dependencies());
+    let error = all.remove_domain(&mars).expect_err("it serves").to_string();
+    assert!(error.contains("mars still runs the service outer0"), "{error}");
+    assert_eq!(all.clone().rebuilt("sun"), Ok(all));
 }
 
 #[test]

@@ -137,7 +137,7 @@ impl Import<'_> {
     fn switch(&mut self, link: &LibvirtLink, source: &ForeignText, mtu: Option<Mtu>) -> Result<Name, DomainError> {
         let is_macvtap = link.kind == "direct";
         let matches = |(name, switch): &(&Name, &Switch)| {
-            *name.as_str() == *source.raw() || is_macvtap && switch.net_dev.as_deref() == Some(source.raw())
+            *name.as_str() == *source.raw() || is_macvtap && switch.host_link() == Some(source.raw())
         };
         let derived = derived(source.raw());
         let found = self.all.switches.iter().find(matches).map(|(name, _)| name.clone());

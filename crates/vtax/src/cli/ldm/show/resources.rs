@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use clap::ValueEnum;
 use serde::Serialize;
 use strum::VariantArray;
-use vtax_domain::{Bindings, DomainRow};
+use vtax_domain::{Bindings, DomainRow, ServedSwitch};
 use vtax_model::{
     domain::{
         Configuration, Constraints, CpuDemand, DomainDevice, FunctionSettings, LinkProp, PRIMARY, Switch, VirtualNic,
@@ -79,6 +79,14 @@ pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u
             text,
             "    {}: link {}, port of {}; {frames} frames from addresses that aren't its own were dropped",
             nic.vnet, nic.tap, nic.switch
+        );
+    }
+    for served in &bindings.served {
+        let ServedSwitch { switch, link, tap, mac, net_dev, .. } = served;
+        let _ = writeln!(
+            text,
+            "    {switch}: link {tap}, port of {link}; in {}, {mac} and {net_dev} are one bridge",
+            row.name
         );
     }
     for device in &bindings.devices {
