@@ -58,6 +58,8 @@ pub(crate) fn function(server: &Server) {
     assert!(domain.ldm("list-bindings mars").contains(&format!("{vf}: 0000:")));
     let addresses = || domain.inside("ip -brief address") + &server.shell("ip -brief address");
     assert!(!addresses().contains(" 198.1"), "{}", addresses());
+    measured_at_one_switch(&domain, vf);
+    assert!(!addresses().contains(" 198.1"), "{}", addresses());
 
     // Its VLAN changes while it runs.
     let vlan = || function_of(&server.inventory(), vf)["function"]["vf"]["vlan"].clone();
@@ -98,6 +100,46 @@ pub(crate) fn function(server: &Server) {
     server.shell(&format!("ip link set {near} down"));
     domain.ldm("remove-domain mars");
     server.assert_as(&before);
+}
+
+/// The function and the vnet are at one switch, whose link to the outside is the physical function, in VLAN 7.
+fn measured_at_one_switch(domain: &Domain<'_>, vf: &str) {
+    let server = domain.server;
+    domain.ldm("stop mars");
+    domain.ldm("unbind mars");
+    domain.ldm(&format!("set-vsw net-dev={} admin-vsw primary", server.near()));
+    domain.ldm("set-vnet pvid=7 admin-net mars");
+    domain.ldm("bind mars");
+    domain.start();
+    let measure = |pair: &str| ["measure", "--to", "ldm:mars", "--nic", pair, "--quick", "--json"].map(str::to_owned);
+    let words = measure("admin-net,vf0");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let told = server.refused(&words);
+    assert!(told.contains("VLAN 7") && told.contains("VLAN 1"), "{told}");
+
+    domain.ldm("stop mars");
+    domain.ldm("unbind mars");
+    domain.ldm("set-vsw pvid=7 admin-vsw primary");
+    domain.ldm("bind mars");
+    domain.start();
+    let told = server.refused(&words);
+    assert!(told.contains(&format!("vtax ldm set-io pvid=7 {vf}")), "the function is in VLAN 1: {told}");
+    domain.ldm(&format!("set-io pvid=7 {vf}"));
+    let result: Value = serde_json::from_str(&server.printed(&words)).expect("JSON");
+    let cells = result["cells"].as_array().expect("cells");
+    assert!(cells.iter().all(|cell| cell["status"] == "measured"), "{}", result["failures"]);
+    let nics: Vec<&Value> = cells.iter().map(|cell| &cell["ends"]["pairs"][0]["responder"]["domain"]["nic"]).collect();
+    assert_eq!(nics.iter().map(|nic| &nic["type"]).collect::<Vec<_>>(), ["vnet", "vf"]);
+    assert!(nics.iter().all(|nic| nic["vlan"] == 7 && nic["source"] == "admin-vsw"), "{nics:?}");
+
+    domain.ldm(&format!("set-io pvid= {vf}"));
+    domain.ldm("stop mars");
+    domain.ldm("unbind mars");
+    domain.ldm("set-vnet pvid=1 admin-net mars");
+    domain.ldm("set-vsw net-dev= pvid=1 admin-vsw primary");
+    server.shell(&format!("ip link set {} up", server.near()));
+    domain.ldm("bind mars");
+    domain.start();
 }
 
 const NOTICE: &str = "\
