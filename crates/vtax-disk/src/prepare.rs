@@ -12,14 +12,14 @@ use crate::{
 
 /// How the disks of a test came to have their blocks written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prepared {
+pub enum BlocksWritten {
     /// They were so already.
     Before,
     /// fio has written them now.
-    Filled,
+    Now,
     /// fio has written them, and they still read as zeros: the disk keeps no data, as null_blk. It can be measured, and not
     /// verified.
-    KeepsNoData,
+    NotKept,
 }
 
 /// Why the disks can't be written.
@@ -39,12 +39,17 @@ pub enum PrepareError {
 
 /// Writes the range of each disk once, unless a look finds it written. The disks must have been
 /// [checked](crate::target::check).
-pub fn prepare(fio: &FioProgram, test: DiskTest, targets: &[PathBuf], seed: u64) -> Result<Prepared, PrepareError> {
+pub fn prepare(
+    fio: &FioProgram,
+    test: DiskTest,
+    targets: &[PathBuf],
+    seed: u64,
+) -> Result<BlocksWritten, PrepareError> {
     if are_written(&test, targets)? {
-        return Ok(Prepared::Before);
+        return Ok(BlocksWritten::Before);
     }
     fio.run(&FioJob::new(test, targets, true, seed)?)?;
-    Ok(if are_written(&test, targets)? { Prepared::Filled } else { Prepared::KeepsNoData })
+    Ok(if are_written(&test, targets)? { BlocksWritten::Now } else { BlocksWritten::NotKept })
 }
 
 fn are_written(test: &DiskTest, targets: &[PathBuf]) -> Result<bool, PrepareError> {

@@ -21,7 +21,7 @@ use vtax_disk::{
     job::FioJob,
     output::FioOutputError,
     path::identify,
-    prepare::{Prepared, prepare},
+    prepare::{BlocksWritten, prepare},
     run::{FioError, FioProgram},
     target::{DiskTarget, TargetError, check},
     written::{Written, look},
@@ -51,7 +51,7 @@ fn a_sample_of_a_file_has_totals_over_its_time() {
     check(std::slice::from_ref(&path), &test, false).expect("a new file");
     assert_eq!(look(&path, test.range).expect_err("nothing was made").kind(), ErrorKind::NotFound);
     let prepare = || prepare(&fio(), test, std::slice::from_ref(&path), SEED).expect("it is filled");
-    assert_eq!((prepare(), prepare()), (Prepared::Filled, Prepared::Before));
+    assert_eq!((prepare(), prepare()), (BlocksWritten::Now, BlocksWritten::Before));
     assert_eq!(look(&path, test.range).expect("readable"), Written::Whole);
 
     let report = fio().run(&job(test, &path, false)).expect("a sample");
