@@ -25,7 +25,7 @@ use vtax_sys::{
     SysError,
     children::reap_orphans,
     module,
-    mount::{Pseudo, mount},
+    mount::{Pseudo, mount, nine_p},
     netlink::{LinkChange, Rtnl},
     power,
 };
@@ -40,6 +40,8 @@ use crate::{
 pub const MODULES: &str = "/etc/vtax/modules";
 /// The line on the console that reports that the agent's port is open.
 pub const READY: &str = "vtax-agent: ready";
+/// Where a guest has what it is lent.
+pub const LENT: &str = "/vtax/lent";
 /// Where a server's vtax keeps what outlasts a reboot of the server: the disk of state is mounted there.
 pub const STATE: &str = "/run/vtax-state";
 /// What a server runs each time when it boots again, before its agent answers.
@@ -83,6 +85,8 @@ pub struct GuestSettings<'a> {
     /// The 9p share whose files replace the image's own, if any. The share is read-only; what is written
     /// stays in the guest's memory.
     pub root: Option<&'a str>,
+    /// A 9p share with programs that the guest is lent, if any; it is mounted at [`LENT`].
+    pub lent: Option<&'a str>,
     /// How many files the agent, and the programs that it starts, may have open.
     pub open_files: u64,
 }
@@ -127,6 +131,9 @@ fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
     if let Some(tag) = place.root {
         root::live_in(tag, say_of_agent)?;
         state::mount(say_of_agent);
+    }
+    if let Some(tag) = place.lent {
+        nine_p(tag, Path::new(LENT))?;
     }
     let loopback = "lo".parse()?;
     Rtnl::open()?.set_link(&loopback, &LinkChange { up: Some(true), ..LinkChange::default() })?;
@@ -213,7 +220,7 @@ mod tests {
 
     #[test]
     fn only_the_first_process_takes_over_a_machine() {
-        let refused = live(&GuestSettings { modules: Path::new(MODULES), root: None, open_files: 64 })
+        let refused = live(&GuestSettings { modules: Path::new(MODULES), root: None, lent: None, open_files: 64 })
             .expect_err("a test is process 1 of nothing");
         assert!(refused.to_string().contains("--port"), "{refused}");
     }

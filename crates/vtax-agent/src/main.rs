@@ -30,7 +30,7 @@ The vtax agent: measures in the domain where it runs, on the orders of vtax.
 
 Usage: vtax-agent --stdio
        vtax-agent --port
-       vtax-agent --guest [--modules FILE] [--root TAG]
+       vtax-agent --guest [--modules FILE] [--root TAG] [--lent TAG]
 
   --stdio         serve the coordinator on standard input and output, until they close
   --carried       after --stdio: first remove this file, a copy that vtax has made
@@ -42,6 +42,7 @@ Usage: vtax-agent --stdio
                   (default: /etc/vtax/modules)
   --root TAG      after --guest: use the 9p share with this tag as root directory; the
                   share doesn't change: what is written goes to the guest's memory
+  --lent TAG      after --guest: mount the 9p share with this tag at /vtax/lent, read-only
   --version       print the version
   --help          print this
 
@@ -105,10 +106,11 @@ fn serve_port() -> ! {
 
 /// Parses the options of `--guest`, in any order.
 fn place<'a>(options: &[&'a str]) -> Option<GuestSettings<'a>> {
-    let usual = GuestSettings { modules: Path::new(MODULES), root: None, open_files: OPEN_FILES };
+    let usual = GuestSettings { modules: Path::new(MODULES), root: None, lent: None, open_files: OPEN_FILES };
     options.chunks(2).try_fold(usual, |place, option| match *option {
         ["--modules", list] => Some(GuestSettings { modules: Path::new(list), ..place }),
         ["--root", tag] => Some(GuestSettings { root: Some(tag), ..place }),
+        ["--lent", tag] => Some(GuestSettings { lent: Some(tag), ..place }),
         _ => None,
     })
 }

@@ -20,8 +20,8 @@ use vtax_sys::pci;
 use super::{
     files::{BootFiles, ImageFile, NicFiles, QemuFiles},
     launch::{
-        AGENT_PORT, AGENT_PORT_ID, AGENT_SOCKET, Boot, CONSOLE_LOG, CONSOLE_SOCKET, EVENTS_SOCKET, Launch, NicKind,
-        NicLaunch, QMP_SOCKET, SEED, SEED_SERIAL, Version,
+        AGENT_PORT, AGENT_PORT_ID, AGENT_SOCKET, Boot, CONSOLE_LOG, CONSOLE_SOCKET, EVENTS_SOCKET, LENT_TAG, Launch,
+        NicKind, NicLaunch, QMP_SOCKET, SEED, SEED_SERIAL, Version,
     },
 };
 
@@ -65,6 +65,9 @@ pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<S
     }
     for device in &launch.devices {
         list.add("-device", assigned(*device).to_string());
+    }
+    if let Some(folder) = files.lent {
+        lend(&mut list, folder);
     }
     // They come after all devices that have a slot, so that no device's slot depends on them.
     (0..launch.spare_ports).for_each(|port| spare_port(&mut list, port));
@@ -277,12 +280,14 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
         Some(_) => (&server::KERNEL[..], &server::AGENT[..]),
         None => (&[][..], &["--guest"][..]),
     };
+    let lent: &[&str] = if launch.lent.is_some() { &["--lent", LENT_TAG] } else { &[] };
     let ticking = match (&launch.server, launch.accel) {
         (Some(_), Accelerator::Tcg) => &server::TICKING[..],
         _ => &[],
     };
     let append = append.iter().map(String::as_str).chain(for_kernel.iter().copied()).chain(ticking.iter().copied());
-    append.chain(own).chain(["--"]).chain(for_agent.iter().copied()).collect::<Vec<_>>().join(" ")
+    let for_agent = for_agent.iter().chain(lent).copied();
+    append.chain(own).chain(["--"]).chain(for_agent).collect::<Vec<_>>().join(" ")
 }
 
 /// QEMU shows a directory as a FAT disk. cloud-init finds it by its volume name.
@@ -292,6 +297,13 @@ fn seed_disk(list: &mut Arguments) {
         format!("if=none,id=seed,format=raw,read-only=on,file.driver=vvfat,file.dir={SEED},file.label=CIDATA"),
     );
     list.add("-device", pci(&format!("virtio-blk-pci,drive=seed,serial={SEED_SERIAL}")));
+}
+
+/// The guest sees a folder of the host, and can't change it.
+fn lend(list: &mut Arguments, folder: RawFd) {
+    let path = own_file(folder);
+    list.add("-fsdev", format!("local,id=lent,path={path},security_model=none,readonly=on,multidevs=remap"));
+    list.add("-device", pci(&format!("virtio-9p-pci,fsdev=lent,mount_tag={LENT_TAG}")));
 }
 
 fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &NicFiles<RawFd>, version: Version) {

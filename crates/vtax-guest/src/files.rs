@@ -33,6 +33,8 @@ pub(super) struct QemuFiles<F> {
     pub(super) boot: BootFiles<F>,
     /// One for each NIC.
     pub(super) nics: Vec<NicFiles<F>>,
+    /// The folder that the guest is lent.
+    pub(super) lent: Option<F>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +73,7 @@ impl QemuFiles<OwnedFd> {
             nics: nics.collect::<Result<_, _>>()?,
             kvm: takes_kvm(launch).then(|| device(KVM)).transpose()?,
             boot: BootFiles::open(&launch.boot)?,
+            lent: launch.lent.as_deref().map(folder).transpose()?,
         })
     }
 
@@ -104,7 +107,8 @@ impl QemuFiles<String> {
             queues: vec![nic.kind.tap().map(ToString::to_string).unwrap_or_default(); queues as usize],
             vhost: vec![VHOST.to_owned(); nic.kind.vhost_threads() as usize],
         });
-        QemuFiles { kvm: takes_kvm(launch).then(|| KVM.to_owned()), boot, nics: nics.collect() }
+        let lent = launch.lent.as_deref().map(path);
+        QemuFiles { kvm: takes_kvm(launch).then(|| KVM.to_owned()), boot, nics: nics.collect(), lent }
     }
 }
 
@@ -117,7 +121,7 @@ impl<F> QemuFiles<F> {
             }
         };
         let nics = self.nics.into_iter().flat_map(|nic| nic.queues.into_iter().chain(nic.vhost));
-        self.kvm.into_iter().chain(boot).chain(nics).collect()
+        self.kvm.into_iter().chain(boot).chain(nics).chain(self.lent).collect()
     }
 
     fn map<G>(&self, of: &mut impl FnMut(&F) -> G) -> QemuFiles<G> {
@@ -137,7 +141,8 @@ impl<F> QemuFiles<F> {
                     .collect(),
             ),
         };
-        QemuFiles { kvm, boot, nics: self.nics.iter().map(|nic| nic.map(of)).collect() }
+        let nics = self.nics.iter().map(|nic| nic.map(of)).collect();
+        QemuFiles { kvm, boot, nics, lent: self.lent.as_ref().map(&mut *of) }
     }
 }
 
@@ -168,6 +173,15 @@ impl<F> NicFiles<F> {
 
     pub(super) fn all(&self) -> impl Iterator<Item = &F> {
         self.queues.iter().chain(&self.vhost)
+    }
+}
+
+/// Opens a folder, which QEMU opens again by its number (`/proc/self/fd`).
+fn folder(path: &Path) -> Result<OwnedFd, GuestError> {
+    let folder = File::open(path).map_err(GuestError::file("open", path))?;
+    match folder.metadata().map_err(GuestError::file("look at", path))?.is_dir() {
+        true => Ok(folder.into()),
+        false => Err(GuestError::file("open", path)(io::ErrorKind::NotADirectory.into())),
     }
 }
 

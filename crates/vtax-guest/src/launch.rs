@@ -25,6 +25,10 @@ pub const AGENT_PORT: &str = "org.vtax.agent.0";
 pub const AGENT_PORT_ID: &str = "port";
 /// The name by which a server mounts the host's files.
 pub const ROOT_TAG: &str = "vtax-root";
+/// The name by which a guest mounts the folder that it is lent.
+pub const LENT_TAG: &str = "vtax-lent";
+/// The modules that a guest needs for that folder.
+pub const LENT_DRIVERS: [&str; 2] = ["9p", "9pnet_virtio"];
 /// The modules that drive the agent's port in a guest: its bus and the device.
 pub const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
@@ -132,6 +136,10 @@ pub struct Launch {
     pub server: Option<ServerSpec>,
     /// What brings the agent into the system of a disk image.
     pub seed: Option<Seed>,
+    /// A folder of the host that the guest sees read-only, such as a program with its libraries. Everybody must be allowed
+    /// to read what is in it, since QEMU's user reads it; the folders above it may be closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lent: Option<PathBuf>,
     /// How many empty slots it has for NICs that are plugged in while it runs ([`Qemu::plug`](super::process::Qemu::plug)).
     #[serde(default)]
     pub spare_ports: u32,
@@ -255,6 +263,7 @@ impl Launch {
             devices: Vec::new(),
             server: None,
             seed: None,
+            lent: None,
             spare_ports: 0,
             removable: Vec::new(),
             paused: false,

@@ -142,7 +142,9 @@ fn blockers(launch: &Launch, attach: Option<&Attach>) -> Vec<Blocker> {
     let devices = nics.chain(launch.devices.iter().map(|device| format!("PCI device {device}")));
     let devices = devices.map(|what| Blocker { what, why: VFIO.to_owned() });
     // An emulated server sees this machine's files.
-    let files = launch.server.map(|_| Blocker { what: "its files, by 9p".to_owned(), why: NINE_P.to_owned() });
+    let files = launch.server.map(|_| "its files, by 9p");
+    let lent = launch.lent.as_ref().map(|_| "a folder that it is lent, by 9p");
+    let files = files.into_iter().chain(lent).map(|what| Blocker { what: what.to_owned(), why: NINE_P.to_owned() });
     devices.chain(files).collect()
 }
 

@@ -207,13 +207,26 @@ fn a_disk_is_given_with_all_that_it_is_based_on() {
     let boot = Boot::Disk { disk: "/a.qcow2".into(), format: DiskFormat::Qcow2, keep: true };
     let image = |read, write, is_device| ImageFile { read, write, is_device };
     let images = vec![image(7, Some(8), false), image(9, None, false), image(11, None, true)];
-    let files = QemuFiles { kvm: None, boot: BootFiles::Disk(images), nics: Vec::new() };
+    let files = QemuFiles { kvm: None, boot: BootFiles::Disk(images), nics: Vec::new(), lent: None };
     let text = arguments_with(&Launch { boot, ..launch() }, &files).join(" ");
     let sets = "-add-fd fd=7,set=1 -add-fd fd=8,set=1 -add-fd fd=9,set=2 -add-fd fd=11,set=3 ";
     let drive = "-drive if=none,id=disk,format=qcow2,snapshot=off,file.driver=file,file.filename=/dev/fdset/1,\
         backing.file.driver=file,backing.file.filename=/dev/fdset/2,\
         backing.backing.file.driver=host_device,backing.backing.file.filename=/dev/fdset/3 ";
     assert!(text.contains(&format!("{sets}{drive}")), "{text}");
+}
+
+#[test]
+fn a_folder_that_a_guest_is_lent_is_given_open_and_read_only() {
+    let lent = lines(&Launch { lent: Some("/cache/vtax/carried/fio".into()), ..launch() });
+    for part in [
+        "\n-fsdev local,id=lent,path=/proc/self/fd/12,security_model=none,readonly=on,multidevs=remap\n",
+        "\n-device virtio-9p-pci,fsdev=lent,mount_tag=vtax-lent,disable-legacy=on",
+        " -- --guest --lent vtax-lent\n",
+    ] {
+        assert!(lent.contains(part), "{part}: {lent}");
+    }
+    assert!(!lines(&launch()).contains("lent"));
 }
 
 #[test]

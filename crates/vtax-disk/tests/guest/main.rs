@@ -1,0 +1,106 @@
+//! fio in guests without a network: lent by the host, started by the agent, its output read here. And disks whose figures
+//! are known, which only a guest's kernel has (null_blk) or only QEMU can limit.
+//!
+//! These tests need root, QEMU, a kernel for guests (`make kernel`, or `VTAX_KERNEL`), the agent (`make agent`, or
+//! `VTAX_AGENT`), fio and busybox; without them they fail. The guests are translated (TCG), so bounds of time are those
+//! that translation leaves.
+
+#[path = "../../../vtax-guest/tests/shared/agent.rs"]
+mod agent;
+mod machine;
+mod monitor;
+
+use std::path::Path;
+
+use machine::Machine;
+use vtax_disk::{
+    job::FioJob,
+    output::{self, FioOutputError},
+};
+use vtax_model::disk::{DiskReport, DiskTest, IoReport};
+
+fn test(text: &str) -> DiskTest {
+    text.parse().expect("a test")
+}
+
+impl Machine {
+    /// A sample in the guest.
+    fn sample(&self, disk: &str, test: &str, fill: bool) -> Result<DiskReport, FioOutputError> {
+        let job = FioJob::new(self::test(test), &[disk.into()], fill, 1).expect("a job");
+        let ran = self.fio(&job.arguments());
+        output::read(ran.stdout.raw().as_bytes(), ran.stderr.raw().as_bytes())
+    }
+
+    fn reads(&self, disk: &str, test: &str) -> IoReport {
+        self.sample(disk, test, false).expect("a sample").read.expect("reads")
+    }
+}
+
+#[test]
+fn fio_runs_in_a_guest_on_a_disk_that_is_a_file_of_the_host() {
+    let machine = Machine::start();
+    let file = machine.file("disk.img", 64 << 20);
+    machine.monitor().plug_file(&file, None);
+    let disk = machine.wait_disk("vda");
+    let filled = machine.sample(&disk, "random:range=8MiB,engine=libaio", true).expect("it is filled");
+    assert_eq!(filled.write.expect("writes").bytes, 8 << 20);
+    let text = "random:reads=60,block=8KiB,depth=4,range=8MiB,duration=2s,ramp=500ms";
+    let report = machine.sample(&disk, text, false).expect("a sample");
+    let (read, write) = (report.read.as_ref().expect("reads"), report.write.as_ref().expect("writes"));
+    assert!((read.seconds - 2.0).abs() < 0.3 && read.ios > 20 && write.ios > 20, "{report:?}");
+    assert!(read.times.count() == read.ios && read.ios.abs_diff(read.bytes / 8192) <= 4, "{read:?}");
+    let written = std::fs::read(&file).expect("the host's file");
+    assert!(written[..8 << 20].chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)), "the guest wrote it");
+    let good = machine.sample(&disk, "random:range=4MiB,verify=on,depth=4", false).expect("the disk is good");
+    assert_eq!(good.read.expect("reads").bytes, 4 << 20);
+    let error = machine.sample("/dev/no-such-disk", text, false).expect_err("there is none").to_string();
+    assert!(error.contains("made no I/O"), "{error}");
+}
+
+/// The clock of this guest counts instructions, so the figures are the same on a busy machine. A disk of a known time takes
+/// that, and what the kernel and fio do for each I/O, which is the same for both disks: some 10,000 instructions. That is
+/// 1 % of a millisecond, but 5 % of the shorter time.
+#[test]
+fn a_disk_with_a_known_time_is_found_to_have_it() {
+    let machine = Machine::start_counted();
+    let read = |ns: u64| {
+        let disk = machine.null_disk("timed", &[("irqmode", 2), ("completion_nsec", ns)]);
+        machine.reads(&disk, "random:range=64MiB,duration=3s,ramp=1s,engine=psync")
+    };
+    let [slow, fast] = [1_000_000, 200_000].map(read);
+    println!("200 µs: {:.0} ns, 1 ms: {:.0} ns", fast.mean_ns, slow.mean_ns);
+    let median = slow.times.percentile(50.0) as f64;
+    assert!((1.0..1.02).contains(&(slow.mean_ns / 1e6)) && (0.99..1.02).contains(&(median / 1e6)), "{slow:?}");
+    let own = slow.mean_ns - 1e6;
+    let off = (fast.mean_ns - own) / 2e5 - 1.0;
+    assert!(off.abs() < 0.02 && (0.0..20_000.0).contains(&own), "{fast:?}, {own} for all but the disk");
+}
+
+/// null_blk's own limit: so many whole blocks of 4 KiB in each fiftieth of a second (`TICKS_PER_SEC` of its source).
+#[test]
+fn a_disk_with_a_limit_of_bytes_gives_its_limit() {
+    let machine = Machine::start_counted();
+    let disk = machine.null_disk("limited", &[("irqmode", 0), ("mbps", 20)]);
+    let read = machine.reads(&disk, "sequential:block=4KiB,range=64MiB,depth=8,duration=5s,ramp=1s");
+    println!("20 MiB a second: {:.0}", read.rate());
+    assert!((read.rate() / f64::from(20 << 20) - 1.0).abs() < 0.01, "{}", read.rate());
+}
+
+/// QEMU's limit of I/Os, by the clock of the host.
+#[test]
+fn a_disk_with_a_limit_of_ios_gives_its_limit() {
+    let machine = Machine::start();
+    let file = machine.file("limited.img", 64 << 20);
+    machine.monitor().plug_file(&file, Some(200));
+    let disk = machine.wait_disk("vda");
+    machine.sample(&disk, "random:range=1MiB", true).expect("it is filled");
+    // There are always enough in the queue, also if this machine is busy with other tests.
+    let read = machine.reads(&disk, "random:range=1MiB,depth=64,duration=10s,ramp=3s");
+    println!("200 I/Os a second: {:.3}", read.iops());
+    assert!((read.iops() / 200.0 - 1.0).abs() < 0.01, "{}", read.iops());
+}
+
+/// Where the agent finds what it is lent.
+fn lent() -> &'static Path {
+    Path::new(vtax_agent::guest::LENT)
+}
