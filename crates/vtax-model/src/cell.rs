@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr};
 
-pub use test::{BlockTest, CellTest, ColumnKey, DiskCell, Medium, NetBlock, NetCell, Work};
+pub use test::{BlockTest, CellTest, ColumnKey, DiskCell, Medium, NetBlock, NetCell, TestWork};
 
 use crate::{disk::DiskTest, options::TestOptions, study::Row, units::Mtu, workload::TestKind};
 
@@ -116,7 +116,7 @@ impl Cell {
     }
 
     /// What its test does.
-    pub fn work(&self) -> Work {
+    pub fn work(&self) -> TestWork {
         self.test.work()
     }
 

@@ -1,7 +1,7 @@
 //! Round trips as bars: one for each row at each size that was swept, and beside it what was published.
 
 use vtax_model::{
-    cell::{Cell, Work},
+    cell::{Cell, TestWork},
     published::Published,
     result::{CellRecord, CellStatus, ResultDocument},
     study::Row,
@@ -68,7 +68,7 @@ impl Chart<'_> {
         measured && (self.sizes().len() > 1 || self.pairs().is_some())
     }
 
-    fn sizes(&self) -> Vec<Work> {
+    fn sizes(&self) -> Vec<TestWork> {
         distinct(self.records.iter().map(|record| record.cell.work()))
     }
 
@@ -118,11 +118,11 @@ impl Chart<'_> {
         std::iter::once(ours).chain(published.then_some(theirs)).collect()
     }
 
-    fn record(&self, size: Work, row: Row) -> Option<&CellRecord> {
+    fn record(&self, size: TestWork, row: Row) -> Option<&CellRecord> {
         self.records.iter().find(|record| record.cell.work() == size && record.cell.row == row).copied()
     }
 
-    fn line(&self, size: Work, row: Row) -> Option<TableRow> {
+    fn line(&self, size: TestWork, row: Row) -> Option<TableRow> {
         let record = self.record(size, row)?;
         let most = self.records.iter().filter_map(|record| Some(primary(record)?.mean)).fold(0.0, f64::max);
         let ours = primary(record).map(|estimate| estimate.mean);

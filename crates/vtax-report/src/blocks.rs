@@ -2,7 +2,7 @@
 //! number of streams and swept value, as the T7-1 study has them, methods down and MTU across.
 
 use vtax_model::{
-    cell::{Block, Cell, ColumnKey, Instrument, Medium, Work},
+    cell::{Block, Cell, ColumnKey, Instrument, Medium, TestWork},
     metric::Metric,
     result::{CellRecord, ResultDocument},
     study::Row,
@@ -198,8 +198,8 @@ fn sizes_of_all(records: &[&CellRecord]) -> String {
 /// `requests and responses of 1 B`, `60 % reads of 8 KiB`; empty for connections without any.
 pub(crate) fn sizes(cell: &Cell) -> String {
     let workload = match cell.work() {
-        Work::Net(workload) => workload,
-        Work::Disk(disk) => return words::of_disk(&disk),
+        TestWork::Net(workload) => workload,
+        TestWork::Disk(disk) => return words::of_disk(&disk),
     };
     match workload.sizes() {
         WorkloadSizes::Exchange { request, response } if request == response => {
@@ -214,8 +214,8 @@ pub(crate) fn sizes(cell: &Cell) -> String {
 
 fn sizes_of(cell: &Cell) -> Vec<ByteSize> {
     match cell.work() {
-        Work::Net(workload) => workload.sizes().named().into_iter().map(|(_, size)| size).collect(),
-        Work::Disk(disk) => vec![disk.block.get()],
+        TestWork::Net(workload) => workload.sizes().named().into_iter().map(|(_, size)| size).collect(),
+        TestWork::Disk(disk) => vec![disk.block.get()],
     }
 }
 

@@ -1,7 +1,7 @@
 //! What tells the cells of a list apart, and nothing more: a column for each thing in which they differ.
 
 use vtax_model::{
-    cell::{Cell, Work},
+    cell::{Cell, TestWork},
     result::{CellRecord, ResultDocument},
     units::ByteSize,
     workload::WorkloadSizes,
@@ -102,8 +102,8 @@ pub(crate) fn size(cell: &Cell) -> String {
         if request == response { request.to_string() } else { format!("{request}, {response} back") }
     };
     let workload = match cell.work() {
-        Work::Net(workload) => workload,
-        Work::Disk(disk) => return words::of_disk(&disk),
+        TestWork::Net(workload) => workload,
+        TestWork::Disk(disk) => return words::of_disk(&disk),
     };
     match workload.sizes() {
         WorkloadSizes::Exchange { request, response } => both(request, response),

@@ -71,7 +71,7 @@ pub struct NetBlock {
 
 /// What a test does, whatever does it and how many do it at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum TestWork {
     /// On a network.
     Net(Workload),
     /// On a disk; of one thread and one disk.
@@ -154,10 +154,10 @@ impl CellTest {
     }
 
     /// What it does.
-    pub fn work(&self) -> Work {
+    pub fn work(&self) -> TestWork {
         match self {
-            CellTest::Net(net) => Work::Net(net.workload),
-            CellTest::Disk(disk) => Work::Disk(DiskTest { targets: TargetCount::ONE, ..disk.of_one_thread() }),
+            CellTest::Net(net) => TestWork::Net(net.workload),
+            CellTest::Disk(disk) => TestWork::Disk(DiskTest { targets: TargetCount::ONE, ..disk.of_one_thread() }),
         }
     }
 
