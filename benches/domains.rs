@@ -1,21 +1,25 @@
 //! Logical domains: `vtax ldm list` of many of them, inactive and bound, and the way of a small one from inactive to active.
 //!
 //! `cargo bench --bench domains`, as root, with QEMU and a kernel for guests (`make kernel`): on a host of a lab of this
-//! machine. `cargo bench --bench domains -- emulated`: on an emulated server, where domains have KVM.
+//! machine. `cargo bench --bench domains -- emulated`: on an emulated server, where domains have KVM. `-- consoles`: a domain
+//! prints 1 MB on QEMU's serial port, while nobody and while one user and 20 readers are at its console, in turn.
 
 use std::{
     env,
     error::Error,
     fs,
+    io::{self, Read as _, Write as _},
+    net::{Ipv4Addr, Shutdown, TcpStream},
     path::PathBuf,
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
+    thread::{self, JoinHandle},
     time::Instant,
 };
 
 use tempfile::TempDir;
 use vtax_agent::locate;
 use vtax_guest::kernel::Kernel;
-use vtax_stats::{Confidence, Summary};
+use vtax_stats::{Confidence, Pair, PairedTax, Summary};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -24,6 +28,13 @@ const MEMORY: &str = "96m";
 const DOMAINS: usize = 100;
 const LISTS: usize = 15;
 const STARTS: usize = 7;
+const PRINTS: usize = 7;
+const PRINTED: usize = 1_000_000;
+const READERS: usize = 20;
+const CONSOLE: u16 = 5990;
+/// The word by which this program is started again, to read the console, and what it prints once it does.
+const READ: &str = "read-console";
+const READY: &str = "reading";
 
 /// Reads the clock before and after each part of the way. The agent in the domain speaks up when its system runs.
 const SCRIPT: &str = r#"
@@ -35,9 +46,12 @@ ldm "$@" stop-domain -f mars >&2; now; ldm "$@" unbind-domain mars >&2; now"#;
 const PARTS: [&str; 5] = ["bind", "start", "until its system runs", "stop", "unbind"];
 
 fn main() -> Outcome<()> {
+    if env::args().any(|word| word == READ) {
+        return read_console();
+    }
     let bench = Commands::new(env::args().any(|word| word == "emulated"))?;
     bench.begin()?;
-    let measured = bench.measure();
+    let measured = if env::args().any(|word| word == "consoles") { bench.consoles() } else { bench.measure() };
     bench.end()?;
     measured
 }
@@ -91,6 +105,56 @@ impl Commands {
             println!("  {part:22} {}", spread(taken)?);
         }
         Ok(())
+    }
+
+    /// How long a domain prints, without and with readers of its console.
+    fn consoles(&self) -> Outcome<()> {
+        self.ldm(&format!("add-vcc port-range={CONSOLE}-{CONSOLE} console primary"))?;
+        self.domain("mars")?;
+        self.ldm("bind-domain mars")?;
+        self.ldm("start-domain mars")?;
+        self.ldm("exec mars -- true")?;
+        let (mut alone, mut read) = (Vec::new(), Vec::new());
+        for round in 1..=PRINTS {
+            alone.push(self.print()?);
+            let mut readers = self.readers()?;
+            read.push(self.print()?);
+            drop(readers.stdin.take());
+            let least = String::from_utf8(readers.wait_with_output()?.stdout)?;
+            eprintln!("round {round} of {PRINTS}: {alone:?} {read:?} s; each has read {} bytes at least", least.trim());
+        }
+        self.ldm("stop-domain -f mars")?;
+        self.ldm("unbind-domain mars")?;
+        let pairs = alone.iter().zip(&read).map(|(baseline, cell)| Pair { baseline: *baseline, cell: *cell });
+        let tax = PairedTax::of(&pairs.collect::<Vec<_>>(), Confidence::P95)?;
+        println!(
+            "a domain prints {} MB on its serial port; {PRINTS} rounds, s: median [least, most]",
+            PRINTED / 1_000_000
+        );
+        println!("  nobody, only the log   {}", spread(&alone)?);
+        println!("  1 writer, {READERS} readers   {}", spread(&read)?);
+        println!("  ratio                  {:.3} [{:.3}, {:.3}]", tax.ratio, tax.low, tax.high);
+        Ok(())
+    }
+
+    /// Who reads the console, on the host of the lab: there its port is.
+    fn readers(&self) -> Outcome<Child> {
+        let mut command = self.command(env!("CARGO_BIN_EXE_vtax"));
+        command.args(["lab", "exec", "bench-domains", "sut", "--"]).arg(env::current_exe()?).arg(READ);
+        let mut readers = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut ready = [0; READY.len()];
+        readers.stdout.as_mut().expect("a pipe").read_exact(&mut ready)?;
+        Ok(readers)
+    }
+
+    /// Seconds until the domain's kernel has given all of it to the serial port.
+    fn print(&self) -> Outcome<f64> {
+        let line = "x".repeat(79);
+        let script = format!("yes {line} | head -c {PRINTED} >/dev/ttyS0");
+        let begun = Instant::now();
+        let words = [&LDM[..], &["exec", "mars", "--", "sh", "-c", &script]].concat();
+        self.vtax(&words)?;
+        Ok(begun.elapsed().as_secs_f64())
     }
 
     /// The list of all domains: inactive ones, then half of them bound.
@@ -154,6 +218,34 @@ impl Commands {
         command.env("VTAX_STATE", self.folder.path().join("state"));
         command
     }
+}
+
+/// One user and all readers are at the console until standard input ends. Prints what each of them has read at least.
+fn read_console() -> Outcome<()> {
+    let sessions = (0..=READERS).map(|_| Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, CONSOLE))?));
+    let sessions = sessions.collect::<Outcome<Vec<TcpStream>>>()?;
+    let draining: Vec<JoinHandle<usize>> = sessions.iter().map(drain).collect::<Outcome<_>>()?;
+    print!("{READY}");
+    io::stdout().flush()?;
+    io::stdin().read_to_end(&mut Vec::new())?;
+    for session in &sessions {
+        session.shutdown(Shutdown::Both)?;
+    }
+    let least = draining.into_iter().map(|thread| thread.join().expect("it only reads")).min();
+    println!("{}", least.unwrap_or(0));
+    Ok(())
+}
+
+/// Reads what the console shows, and counts it.
+fn drain(session: &TcpStream) -> Outcome<JoinHandle<usize>> {
+    let mut session = session.try_clone()?;
+    Ok(thread::spawn(move || {
+        let (mut bytes, mut all) = ([0; 64 << 10], 0);
+        while let Ok(count @ 1..) = session.read(&mut bytes) {
+            all += count;
+        }
+        all
+    }))
 }
 
 const LDM: [&str; 3] = ["ldm", "--in", "bench-domains/sut"];
