@@ -4,6 +4,7 @@ use std::{
     fs::{self, File, Permissions},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -29,10 +30,14 @@ use super::{agent::agent, lent, monitor::RawMonitor};
 const PATIENCE: Duration = Duration::from_secs(120);
 const END: Duration = Duration::from_secs(10);
 
+/// Guests that measure have the machine to themselves, one after another.
+static ALONE: Mutex<()> = Mutex::new(());
+
 pub(crate) struct Machine {
     qemu: Qemu,
     link: AgentLink,
     folder: TempDir,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Machine {
@@ -59,6 +64,7 @@ impl Machine {
     }
 
     fn start_with(qemu: impl FnOnce(&Path) -> QemuProgram) -> Machine {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::Builder::new().prefix("vtax-disk").tempdir_in("/var/tmp").expect("a folder");
         fs::create_dir(folder.path().join("guest")).expect("ours");
         // QEMU's user opens the files of its disks.
@@ -68,7 +74,7 @@ impl Machine {
         let link = qemu.wait_agent(PATIENCE).map(|()| qemu.launch().agent_socket());
         let link = link.map(|socket| AgentLink::connect_unix("guest", &socket, PATIENCE));
         let link = link.expect("the agent opens its port").expect("it answers");
-        let machine = Machine { qemu, link, folder };
+        let machine = Machine { qemu, link, folder, _alone: alone };
         machine.shell("mount -t configfs none /sys/kernel/config");
         machine
     }
@@ -97,7 +103,7 @@ impl Machine {
     }
 
     /// Makes a disk without a store behind it (Documentation/block/null_blk.rst), in the place of one of that name.
-    pub(crate) fn null_disk(&self, name: &str, settings: &[(&str, u64)]) -> String {
+    pub(crate) fn null_disk(&self, name: &str, settings: &[(&str, &str)]) -> String {
         let folder = format!("/sys/kernel/config/nullb/{name}");
         let set: Vec<String> = settings.iter().map(|(name, value)| format!("echo {value} >{folder}/{name}")).collect();
         let set = set.join(" && ");
