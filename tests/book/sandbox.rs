@@ -47,6 +47,12 @@ impl Sandbox {
             if !["create", "add-domain"].contains(&words[2].as_str()) {
                 sandbox.prepare(&["ldm", "create", "pluto"]);
             }
+            // What the pages add isn't there yet.
+            match words[2].as_str() {
+                "add-vds" => sandbox.prepare(&["ldm", "remove-vds", "-f", "primary-vds0"]),
+                "add-vdsdev" => sandbox.prepare(&["ldm", "remove-vdsdev", "data@primary-vds0"]),
+                _ => {}
+            }
             if ["apply-reconf", "cancel-reconf"].contains(&words[2].as_str()) {
                 sandbox.prepare(&["ldm", "start-reconf", "primary"]);
             }

@@ -1,15 +1,17 @@
 //! What a domain has while it is bound.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use vtax_model::{
-    domain::{Constraints, DeviceKind},
+    domain::{Constraints, DeviceKind, VirtualDisk, VolumeFormat, VolumeName, VolumeOption},
     guest::{GuestSize, Mac},
     topology::Name,
     units::{ByteSize, Mtu},
 };
 use vtax_sys::pci::PciAddress;
+
+use crate::backend::BackendPart;
 
 /// What a domain has. It is stored with the domain's journal, and gone with the next boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,11 +33,50 @@ pub struct Bindings {
     /// The host's ends of the NICs by which it is at the switches that it serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub served: Vec<ServedSwitch>,
+    /// What is behind its virtual disks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<BoundDisk>,
     /// The PCI devices of the host that it has for itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<BoundDevice>,
     /// Where its console is.
     pub console: Option<BoundConsole>,
+}
+
+/// What is behind a virtual disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundDisk {
+    /// The disk as the domain has it.
+    #[serde(flatten)]
+    pub disk: VirtualDisk,
+    /// The group of volumes that are its paths. Each path has a storage daemon of its own then; otherwise the domain's QEMU has
+    /// the backend itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mpgroup: Option<Name>,
+    /// How it is exported.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub options: BTreeSet<VolumeOption>,
+    /// Its size.
+    pub size: ByteSize,
+    /// Its paths; the first is that of its own volume.
+    pub paths: Vec<BoundPath>,
+}
+
+/// One path to the blocks of a virtual disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundPath {
+    /// The volume.
+    pub volume: VolumeName,
+    /// The file or device, without symbolic links.
+    pub backend: PathBuf,
+    /// Whether it is a block device.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_device: bool,
+    /// What is in it.
+    pub format: VolumeFormat,
+    /// What part of which file or device it is.
+    #[serde(flatten)]
+    pub part: BackendPart,
 }
 
 /// A PCI device that a domain has for itself.

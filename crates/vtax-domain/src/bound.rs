@@ -18,6 +18,7 @@ use vtax_sys::{clock::boottime_ns, cpu::program_times, process::ProcessId};
 use crate::{
     bindings::{Bindings, BoundDevice, BoundNic},
     carrier::TapCarrier,
+    disk_moves::{self, PluggedDisk},
     error::BindError,
     step::DomainStep,
 };
@@ -39,7 +40,9 @@ pub struct BoundDomain {
     pub(crate) carriers: Vec<TapCarrier>,
     /// The PCI devices that were plugged in while it ran.
     pub(crate) plugged_devices: Vec<PluggedDevice>,
-    /// Whether PCI devices have come or gone since it was bound.
+    /// The virtual disks that were plugged in while it ran.
+    pub(crate) plugged_disks: Vec<PluggedDisk>,
+    /// Whether PCI devices or disks have come or gone since it was bound.
     pub(crate) devices_moved: bool,
 }
 
@@ -85,7 +88,8 @@ impl BoundDomain {
         let plugged = plugged(&snapshot);
         bindings.nics.extend(plugged.iter().map(|plugged| plugged.nic.clone()));
         let plugged_devices = plugged_devices(&snapshot);
-        let devices_moved = follow_devices(&mut bindings.devices, &snapshot);
+        let disks_moved = disk_moves::follow(&mut bindings.disks, &snapshot);
+        let devices_moved = follow_devices(&mut bindings.devices, &snapshot) || disks_moved;
         let guest = snapshot.batches().rev().filter(|batch| batch.state() != BatchState::Undone).find_map(|batch| {
             batch.records.iter().find_map(|record| match &record.step {
                 DomainStep::StartGuest { launch, .. } => {
@@ -99,7 +103,17 @@ impl BoundDomain {
         let started = Started::read(&directory.join(bindings.domain.as_str()));
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
         let carriers = carriers(&snapshot);
-        Some(BoundDomain { bindings, is_abandoned, guest, started, plugged, carriers, plugged_devices, devices_moved })
+        Some(BoundDomain {
+            bindings,
+            is_abandoned,
+            guest,
+            started,
+            plugged,
+            carriers,
+            plugged_devices,
+            plugged_disks: disk_moves::plugged(&snapshot),
+            devices_moved,
+        })
     }
 
     /// Its name.

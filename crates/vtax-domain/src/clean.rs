@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vtax_guest::{home::remove_of, process::end_below};
+use vtax_guest::{home::remove_of, paths, process::end_below};
 use vtax_journal::{Batch, BatchState, Journal, JournalError, Opened, scan};
 use vtax_model::{domain::DomainState, topology::Name};
 
@@ -61,6 +61,7 @@ impl Domains {
         supervisor::end(&directory);
         end_below(&directory).map_err(BindError::kernel(domain))?;
         remove_of(domain, &directory.join(QEMU))?;
+        paths::unmount(&directory);
         devices::give_back_all(self.world(), domain)?;
         site.remove_marked(domain)?;
         remove_folder(&directory)

@@ -27,6 +27,7 @@ use crate::{
     bindings::{Bindings, ServedSwitch},
     bound::{BoundDomain, Started},
     capacity::HostCapacity,
+    disk,
     error::BindError,
     host_io::HostIo,
     plan::{self, BindRequest, DomainEngine},
@@ -39,9 +40,9 @@ use crate::{
 const KIND: &str = "domain";
 /// The folder of QEMU's files in that of a domain.
 pub(crate) const QEMU: &str = "qemu";
-/// The modules of virtio NICs, of VLANs with tags in them, and of nested interfaces with addresses of `alt-mac-addrs`. Each
-/// domain has them, since VLANs and addresses come while it runs. A kernel may lack the last two.
-const DRIVERS: [&str; 3] = ["virtio_net", "-8021q", "-macvlan"];
+/// The modules of virtio NICs and disks, of VLANs with tags in them, and of nested interfaces with addresses of `alt-mac-addrs`.
+/// Each domain has them, since disks, VLANs and addresses come while it runs. A kernel may lack all but the first.
+const DRIVERS: [&str; 4] = ["virtio_net", "-virtio_blk", "-8021q", "-macvlan"];
 /// QEMU answers at its monitor within this time.
 const ANSWER: Duration = Duration::from_secs(10);
 /// A guest's system shuts down within this time, or is stopped hard.
@@ -193,6 +194,8 @@ impl Domains {
             true => Vec::new(),
             false => HostIo::look(&self.world)?.devices(domain, constraints)?,
         };
+        let known = own.map(|own| own.disks.as_slice()).unwrap_or_default();
+        let disks = disk::bound_disks(domain, constraints, configuration, known, &others)?;
         let request = BindRequest {
             domain,
             configuration,
@@ -200,6 +203,7 @@ impl Domains {
             others: &others,
             own,
             devices,
+            disks,
             is_free: &|port| self.is_free(port),
         };
         let bindings = plan::bindings(&request)?;

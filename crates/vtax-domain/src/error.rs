@@ -14,7 +14,7 @@ use vtax_model::{
 };
 use vtax_sys::SysError;
 
-use crate::ports_apart::PortsApart;
+use crate::{backend::BackendError, ports_apart::PortsApart};
 
 /// Why a domain can't be bound, started, stopped or unbound.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
@@ -70,6 +70,9 @@ pub enum BindError {
     )]
     #[diagnostic(code("no-vlans"))]
     NoVlans { switch: Name },
+    #[error("{domain} can't have its disk {disk}: {error}")]
+    #[diagnostic(forward(error))]
+    Disk { domain: Name, disk: Name, error: Box<BackendError> },
     #[error("{domain} can't have its device: {error}")]
     #[diagnostic(forward(error))]
     Assign { domain: Name, error: Box<AssignError> },
@@ -181,6 +184,7 @@ impl BindError {
                 | NoSharedSwitch(_)
                 | VlansApart(_)
                 | Assign { .. }
+                | Disk { .. }
                 | NoFunctionLink { .. }
                 | PhysicalDown { .. }
         )

@@ -149,7 +149,7 @@ impl Domains {
     }
 
     /// Takes more steps for a domain, and none of them if one fails.
-    fn extend(&self, domain: &Name, steps: Vec<DomainStep>) -> Result<ChangeEffect, BindError> {
+    pub(crate) fn extend(&self, domain: &Name, steps: Vec<DomainStep>) -> Result<ChangeEffect, BindError> {
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
         let plugged = journal.execute(steps, &mut DomainSite::open()?);
         plugged.map_err(|error| BindError::Build { object: domain.clone(), error: Box::new(error) })?;
@@ -157,7 +157,7 @@ impl Domains {
         Ok(ChangeEffect::Now)
     }
 
-    fn undo_plugged(&self, domain: &Name, batch: BatchId) -> Result<ChangeEffect, BindError> {
+    pub(crate) fn undo_plugged(&self, domain: &Name, batch: BatchId) -> Result<ChangeEffect, BindError> {
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
         journal.undo_batch(batch, &mut DomainSite::open()?).map_err(Box::new)?;
         journal.keep()?;

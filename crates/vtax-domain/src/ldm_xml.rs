@@ -43,6 +43,9 @@ mod kind {
     pub(super) const CONSOLE: &str = "console";
     pub(super) const SWITCH: &str = "vsw";
     pub(super) const CONSOLE_SERVICE: &str = "vcc";
+    pub(super) const DISK: &str = "disk";
+    pub(super) const DISK_SERVICE: &str = "vds";
+    pub(super) const VOLUME: &str = "vds_volume";
     pub(super) const RELEASED: &str = "physio_released";
     pub(super) const BUS_IOV: &str = "physio_iov";
     pub(super) const FUNCTION: &str = "physio_function";

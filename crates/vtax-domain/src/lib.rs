@@ -5,18 +5,24 @@
 
 #![forbid(unsafe_code)]
 
+mod backend;
 mod bindings;
 mod bound;
 mod capacity;
 mod carrier;
 mod clean;
 mod devices;
+mod disk;
+mod disk_keeper;
+mod disk_moves;
+mod disk_plug;
 mod domains;
 mod error;
 mod host;
 mod host_io;
 mod hot_plug;
 pub mod ldm_xml;
+mod live_disk;
 mod live_nic;
 mod loan;
 mod pending;
@@ -33,9 +39,11 @@ mod switch;
 mod switch_port;
 mod switches;
 
-pub use bindings::{Bindings, BoundConsole, BoundDevice, BoundNic, ServedSwitch};
+pub use backend::{BackendError, BackendId, BackendPart, check_backend, find_format};
+pub use bindings::{Bindings, BoundConsole, BoundDevice, BoundDisk, BoundNic, BoundPath, ServedSwitch};
 pub use bound::BoundDomain;
 pub use capacity::HostCapacity;
+pub use disk_keeper::DiskPath;
 pub use domains::{Domains, StopMode};
 pub use error::BindError;
 pub use host::DomainHost;
@@ -51,3 +59,4 @@ pub use store::{
 };
 pub use supervisor::Supervisor;
 pub use switch_port::SwitchPort;
+pub use vtax_guest::paths::PathState;

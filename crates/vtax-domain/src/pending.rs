@@ -2,7 +2,7 @@
 
 use vtax_guest::launch::NicLaunch;
 use vtax_model::{
-    domain::{Configuration, Constraints, DomainDevice, DomainState, VirtualNic},
+    domain::{Configuration, Constraints, DomainDevice, DomainState, VirtualDisk, VirtualNic},
     guest::Mac,
     topology::Name,
 };
@@ -36,6 +36,7 @@ impl BoundDomain {
             known(&wanted.io).or_else(|| known(&was.io))
         });
         Constraints {
+            disks: self.disks_now(wanted),
             io: devices.collect(),
             vnets: in_order_of(wanted, vnets.chain(plugged).collect()),
             failure_policy: wanted.failure_policy,
@@ -43,6 +44,16 @@ impl BoundDomain {
             autostart: wanted.autostart,
             ..was.clone()
         }
+    }
+}
+
+impl BoundDomain {
+    /// Its disks, as the configuration orders them.
+    fn disks_now(&self, wanted: &Constraints) -> Vec<VirtualDisk> {
+        let mut disks: Vec<VirtualDisk> = self.bindings.disks.iter().map(|bound| bound.disk.clone()).collect();
+        let place = |name: &Name| wanted.disks.iter().position(|disk| disk.name == *name).unwrap_or(usize::MAX);
+        disks.sort_by_key(|disk| place(&disk.name));
+        disks
     }
 }
 

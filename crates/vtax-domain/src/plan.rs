@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use vtax_guest::{
     LinkName,
-    launch::{GuestEngine, Launch, NicKind, NicLaunch},
+    launch::{GuestDisks, GuestEngine, Launch, NicKind, NicLaunch},
 };
 use vtax_lab::limit::bucket;
 use vtax_model::{
@@ -16,8 +16,9 @@ use vtax_model::{
 use vtax_sys::netlink::MacAddr;
 
 use crate::{
-    bindings::{Bindings, BoundConsole, BoundDevice, BoundNic, ServedSwitch},
+    bindings::{Bindings, BoundConsole, BoundDevice, BoundDisk, BoundNic, ServedSwitch},
     capacity::HostCapacity,
+    disk,
     error::BindError,
     step::{DomainStep, PortVlanSet},
     switch::{self, SwitchAbilities},
@@ -43,6 +44,8 @@ pub(crate) struct BindRequest<'a> {
     pub(crate) own: Option<&'a Bindings>,
     /// The PCI devices that it is to have, as they are found on this machine.
     pub(crate) devices: Vec<BoundDevice>,
+    /// What its virtual disks are made of.
+    pub(crate) disks: Vec<BoundDisk>,
     /// Ports of the host on which somebody else listens.
     pub(crate) is_free: &'a dyn Fn(u16) -> bool,
 }
@@ -78,6 +81,7 @@ pub(crate) fn bindings(request: &BindRequest<'_>) -> Result<Bindings, BindError>
         memory,
         nics: nics.collect(),
         served: served(domain, id, configuration),
+        disks: request.disks.clone(),
         devices: request.devices.clone(),
         console: console(request, constraints)?,
     })
@@ -200,6 +204,16 @@ pub(crate) fn launch(
         devices: functions(devices),
         spare_ports: SPARE_PORTS + removable.len() as u32,
         removable: functions(removable),
+        disks: GuestDisks {
+            ports: disk::ports(&bindings.constraints.disks),
+            // What was plugged in while it ran is no part of it, as with devices.
+            disks: bindings
+                .disks
+                .iter()
+                .filter(|bound| bindings.constraints.disks.contains(&bound.disk))
+                .map(disk::launch)
+                .collect(),
+        },
         paused: true,
         has_events: true,
         ..Launch::new(bindings.domain.clone(), directory, engine, &bindings.size())

@@ -190,6 +190,7 @@ c0001000-eebfffff : PCI Bus 0000:00
             memory,
             nics: Vec::new(),
             served: Vec::new(),
+            disks: Vec::new(),
             devices: Vec::new(),
             console: None,
         }

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fs, net::IpAddr, os::fd::OwnedFd, sync::Arc, ti
 use vtax_guest::{
     home,
     launch::{Launch, NicLaunch},
+    paths,
     process::{Qemu, end},
     threads::GuestPins,
 };
@@ -409,6 +410,7 @@ impl DomainSite {
     pub(crate) fn remove_guest(&mut self, launch: &Launch, receipt: Option<&StepReceipt>) -> Result<Undone, BindError> {
         let known = receipt.and_then(|receipt| receipt.0.as_ref()?.parse().ok());
         let was_alive = end(launch, known.map(|process| Qemu::attach(launch.clone(), process)))?;
+        paths::end_all(&launch.name, &launch.directory)?;
         home::remove_all(launch)?;
         Ok(if was_alive { Undone::Reverted } else { Undone::AlreadyGone })
     }

@@ -14,7 +14,7 @@ use vtax_lab::io::{DeviceClaim, DeviceClaims};
 use vtax_model::{domain::LinkProp, guest::Mac, topology::Name, units::Mtu, vf::Vlan};
 use vtax_sys::{netlink::Tbf, pci::PciAddress};
 
-use crate::{devices, error::BindError, site::DomainSite};
+use crate::{bindings::BoundDisk, devices, disk_plug, error::BindError, site::DomainSite};
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +94,21 @@ pub(crate) enum DomainStep {
         claims: DeviceClaims,
         claim: Box<DeviceClaim>,
     },
+    /// Plugs a virtual disk into a domain that runs.
+    PlugDisk {
+        launch: Box<Launch>,
+        /// QEMU's process.
+        process: String,
+        disk: Box<BoundDisk>,
+    },
+    /// Pulls a virtual disk that the domain was started with out while it runs. Nothing of it is to be undone: it goes with
+    /// QEMU.
+    PullDisk {
+        launch: Box<Launch>,
+        /// QEMU's process.
+        process: String,
+        disk: Box<BoundDisk>,
+    },
     /// Starts QEMU with its CPUs stopped, and pins its threads.
     StartGuest {
         launch: Box<Launch>,
@@ -150,6 +165,12 @@ impl Step for DomainStep {
                 devices::unplug(launch, process, *port, claim.device)?;
                 devices::give_back(claims, claim).map(|_| StepReceipt::default())
             }
+            DomainStep::PlugDisk { launch, process, disk } => {
+                disk_plug::plug(launch, process, disk).map(|()| StepReceipt::default())
+            }
+            DomainStep::PullDisk { launch, process, disk } => {
+                disk_plug::unplug(launch, process, disk).map(|_| StepReceipt::default())
+            }
             DomainStep::StartGuest { launch, pins } => site.start_guest(launch, pins),
         }
     }
@@ -173,7 +194,8 @@ impl Step for DomainStep {
             DomainStep::PlugDevice { launch, process, port, device, .. } => {
                 devices::unplug(launch, process, *port, *device)
             }
-            DomainStep::ReturnFunction { .. } => Ok(Undone::AlreadyGone),
+            DomainStep::PlugDisk { launch, process, disk } => disk_plug::unplug(launch, process, disk),
+            DomainStep::ReturnFunction { .. } | DomainStep::PullDisk { .. } => Ok(Undone::AlreadyGone),
             DomainStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
         }
     }
@@ -193,6 +215,8 @@ impl fmt::Display for DomainStep {
             DomainStep::PlugDevice { launch, port, device, .. } => {
                 write!(f, "{device} in slot {port} of {}", launch.name)
             }
+            DomainStep::PlugDisk { launch, disk, .. } => write!(f, "disk {} of {}", disk.disk.name, launch.name),
+            DomainStep::PullDisk { launch, disk, .. } => write!(f, "disk {} back from {}", disk.disk.name, launch.name),
             DomainStep::ReturnFunction { claim, .. } => write!(f, "{} back from {}", claim.device, claim.owner),
             DomainStep::StartGuest { launch, .. } => write!(f, "QEMU of {}", launch.name),
         }

@@ -29,6 +29,7 @@ use vtax_sys::{
 use crate::{
     bound::Started,
     carrier::CarrierFollower,
+    disk_keeper::DiskKeeper,
     domains::{Domains, StopMode},
     error::BindError,
     store::DomainStore,
@@ -38,8 +39,8 @@ use crate::{
 const ANSWER: Duration = Duration::from_secs(10);
 /// The supervisor looks up this often, even if QEMU says nothing.
 const GLANCE: Duration = Duration::from_secs(3600);
-/// And this often, where a NIC of the domain follows a carrier.
-const CARRIER_GLANCE: Duration = Duration::from_millis(250);
+/// And this often, where a NIC of the domain follows a carrier, or a disk has several paths.
+const SHORT_GLANCE: Duration = Duration::from_millis(250);
 /// A killed supervisor ends within this time.
 const KILLED: Duration = Duration::from_secs(2);
 
@@ -110,6 +111,7 @@ impl Supervisor<'_> {
             let (mut qemu, mut events) = self.connect(domain)?;
             let bound = self.domains.existing(domain)?;
             let mut carriers = CarrierFollower::new(&bound);
+            let mut disks = DiskKeeper::new(&bound);
             // The domain sees the carriers from its beginning on.
             carriers.follow(|nic, up| Ok(qemu.monitor(ANSWER)?.set_link(nic, up)?))?;
             if bound.state() != DomainState::Active {
@@ -119,7 +121,7 @@ impl Supervisor<'_> {
                 background::say_ready();
                 is_told = true;
             }
-            let ending = self.watch(domain, &mut events, &mut qemu, &mut carriers);
+            let ending = self.watch(domain, &mut events, &mut qemu, (&mut carriers, &mut disks));
             drop(events);
             if !self.after(domain, ending, &mut qemu)? {
                 return fs::remove_file(&path).map_err(BindError::file("remove", &path));
@@ -135,10 +137,17 @@ impl Supervisor<'_> {
     }
 
     /// Listens until QEMU has ended, and says why.
-    fn watch(&self, domain: &Name, events: &mut Monitor, qemu: &mut Qemu, carriers: &mut CarrierFollower) -> Ending {
+    fn watch(
+        &self,
+        domain: &Name,
+        events: &mut Monitor,
+        qemu: &mut Qemu,
+        (carriers, disks): (&mut CarrierFollower, &mut DiskKeeper),
+    ) -> Ending {
         let mut ending = Ending::Failure;
-        let glance = if carriers.is_idle() { GLANCE } else { CARRIER_GLANCE };
+        let glance = if carriers.is_idle() && disks.is_idle() { GLANCE } else { SHORT_GLANCE };
         loop {
+            disks.keep();
             // Somebody else may be at QEMU's monitor just now; the next glance is soon.
             let _ = carriers.follow(|nic, up| Ok(qemu.monitor(ANSWER)?.set_link(nic, up)?));
             match events.event(Instant::now() + glance) {

@@ -5,6 +5,7 @@
 //! have names relative to its working directory, above which it may not look.
 
 mod device;
+mod disks;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use super::{
 };
 
 pub use device::DeviceOptions;
+pub(crate) use disks::disk_device;
 
 /// The label of the agent's character device in QEMU.
 pub(super) const AGENT_CHARDEV: &str = "agent";
@@ -63,6 +65,7 @@ pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<S
     for (index, (nic, files)) in launch.nics.iter().zip(&files.nics).enumerate() {
         network(&mut list, index, nic, files, launch.qemu.version);
     }
+    disks(&mut list, launch, &files.disks);
     for device in &launch.devices {
         list.add("-device", assigned(*device).to_string());
     }
@@ -314,6 +317,18 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &NicFiles
     // The first root complex is the default bus until there is another.
     let device = device(index, nic, version).with_some("addr", nic.slot.map(|slot| format!("{slot:#x}")));
     list.add("-device", device.to_string());
+}
+
+/// The ports for disks have slots of their own, above those that QEMU gives out.
+fn disks(list: &mut Arguments, launch: &Launch, files: &[RawFd]) {
+    (0..launch.disks.ports).for_each(|port| list.add("-device", disks::disk_port(port).to_string()));
+    let mut files = files.iter();
+    for disk in &launch.disks.disks {
+        let file = disk.file().and_then(|_| files.next());
+        let set = file.map(|file| list.file_set(&[*file]));
+        list.add("-blockdev", disk.blocks(set.as_deref()).to_string());
+        list.add("-device", disks::disk_device(disk).to_string());
+    }
 }
 
 /// An empty slot. A server's NICs have the lower numbers of a chassis.

@@ -64,6 +64,12 @@ pub enum GuestError {
     #[error("guest `{guest}`: {nic} has {wanted} queues to be opened for it and was given {given}")]
     #[diagnostic(code("defect"))]
     OpenQueues { guest: Name, nic: String, wanted: usize, given: usize },
+    #[error("guest `{guest}` can't have the disk {path}: {why}; end that first")]
+    #[diagnostic(code("backend-in-use"))]
+    DiskTaken { guest: Name, path: PathBuf, why: &'static str },
+    #[error("guest `{guest}`: the storage daemon of a disk doesn't start: {said}")]
+    #[diagnostic(code("no-storage-daemon"))]
+    Storage { guest: Name, said: ForeignText },
     #[error("guest `{guest}`: QEMU's monitor {why} at `{command}`")]
     #[diagnostic(code("qemu-monitor-lost"))]
     Monitor { guest: Name, command: String, why: ForeignText },

@@ -35,6 +35,8 @@ pub(super) struct QemuFiles<F> {
     pub(super) nics: Vec<NicFiles<F>>,
     /// The folder that the guest is lent.
     pub(super) lent: Option<F>,
+    /// One for each disk that QEMU has itself.
+    pub(super) disks: Vec<F>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +76,12 @@ impl QemuFiles<OwnedFd> {
             kvm: takes_kvm(launch).then(|| device(KVM)).transpose()?,
             boot: BootFiles::open(&launch.boot)?,
             lent: launch.lent.as_deref().map(folder).transpose()?,
+            disks: launch
+                .disks
+                .disks
+                .iter()
+                .filter_map(|disk| disk.open(&launch.name).transpose())
+                .collect::<Result<_, _>>()?,
         })
     }
 
@@ -108,7 +116,8 @@ impl QemuFiles<String> {
             vhost: vec![VHOST.to_owned(); nic.kind.vhost_threads() as usize],
         });
         let lent = launch.lent.as_deref().map(path);
-        QemuFiles { kvm: takes_kvm(launch).then(|| KVM.to_owned()), boot, nics: nics.collect(), lent }
+        let disks = launch.disks.disks.iter().filter_map(|disk| Some(path(&disk.file()?.path))).collect();
+        QemuFiles { kvm: takes_kvm(launch).then(|| KVM.to_owned()), boot, nics: nics.collect(), disks, lent }
     }
 }
 
@@ -121,7 +130,7 @@ impl<F> QemuFiles<F> {
             }
         };
         let nics = self.nics.into_iter().flat_map(|nic| nic.queues.into_iter().chain(nic.vhost));
-        self.kvm.into_iter().chain(boot).chain(nics).chain(self.lent).collect()
+        self.kvm.into_iter().chain(boot).chain(nics).chain(self.disks).chain(self.lent).collect()
     }
 
     fn map<G>(&self, of: &mut impl FnMut(&F) -> G) -> QemuFiles<G> {
@@ -142,7 +151,8 @@ impl<F> QemuFiles<F> {
             ),
         };
         let nics = self.nics.iter().map(|nic| nic.map(of)).collect();
-        QemuFiles { kvm, boot, nics, lent: self.lent.as_ref().map(&mut *of) }
+        let disks = self.disks.iter().map(&mut *of).collect();
+        QemuFiles { kvm, boot, nics, disks, lent: self.lent.as_ref().map(&mut *of) }
     }
 }
 

@@ -17,7 +17,7 @@ use vtax_model::{
 };
 use vtax_sys::{netlink::MacAddr, pci};
 
-use crate::LinkName;
+use crate::{LinkName, vdisk::DiskLaunch};
 
 /// The name of the virtio-serial port of the agent in a guest.
 pub const AGENT_PORT: &str = "org.vtax.agent.0";
@@ -147,12 +147,32 @@ pub struct Launch {
     /// ([`Qemu::unplug_device`](super::process::Qemu::unplug_device)). Each is bound to vfio-pci.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removable: Vec<pci::PciAddress>,
+    /// Its disks beside the one that it boots.
+    #[serde(default, skip_serializing_if = "GuestDisks::is_none")]
+    pub disks: GuestDisks,
     /// Whether its processors stand still until [`Monitor::resume`](super::qmp::Monitor::resume).
     #[serde(default)]
     pub paused: bool,
     /// Whether it has a second monitor, for one who stays connected to hear its events.
     #[serde(default)]
     pub has_events: bool,
+}
+
+/// The disks of a guest beside the one that it boots.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestDisks {
+    /// How many ports it has for disks. One that is empty can get a disk while the guest runs
+    /// ([`Qemu::plug_disk`](super::process::Qemu::plug_disk)).
+    pub ports: u32,
+    /// Those that it is started with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<DiskLaunch>,
+}
+
+impl GuestDisks {
+    fn is_none(&self) -> bool {
+        *self == GuestDisks::default()
+    }
 }
 
 /// The contents of a second, small disk with the volume name `CIDATA`: cloud-init's seed.
@@ -266,6 +286,7 @@ impl Launch {
             lent: None,
             spare_ports: 0,
             removable: Vec::new(),
+            disks: GuestDisks::default(),
             paused: false,
             has_events: false,
         }

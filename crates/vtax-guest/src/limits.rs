@@ -55,7 +55,8 @@ impl Limits {
     pub(super) fn of(launch: &Launch) -> Limits {
         let devices = launch.assigned().count() as u64;
         let translated = if launch.accel == Accelerator::Tcg { TRANSLATED } else { 0 };
-        let nics = (launch.nics.len() + launch.devices.len() + launch.removable.len()) as u64;
+        let nics =
+            (launch.nics.len() + launch.devices.len() + launch.removable.len()) as u64 + u64::from(launch.disks.ports);
         let disk = launch.state_disk().map_or(0, |(_, size)| size);
         let memory = launch.memory.0.saturating_add(OWN + translated + nics * DEVICE + disk);
         Limits {

@@ -27,7 +27,7 @@ use super::{
     last_words::LastWords,
     launch::Launch,
     limits::Limits,
-    memory,
+    memory, paths,
     qmp::{Monitor, Status},
     threads::{GuestPins, Threads},
 };
@@ -77,6 +77,7 @@ impl Qemu {
         }
         let files = QemuFiles::open(&launch, queues)?;
         let Home { confinement, messages, other_tmpdir } = home::make(&launch)?;
+        launch.disks.disks.iter().try_for_each(|disk| paths::begin(&launch, disk))?;
         let mut command = command(&launch, files, messages)?;
         if other_tmpdir {
             command.env_remove("TMPDIR");

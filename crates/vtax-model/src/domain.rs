@@ -9,6 +9,7 @@ mod configuration;
 mod console;
 mod dependencies;
 mod device;
+mod disk;
 mod error;
 mod mac_addresses;
 mod switch;
@@ -26,6 +27,9 @@ pub use self::{
     console::{ConsoleService, PortRange, UserName, VirtualConsole},
     dependencies::{DependencyKind, DomainDependency},
     device::{DeviceKind, DeviceOwner, DomainDevice, FunctionChange, FunctionSettings, HostDevices, contains},
+    disk::{
+        DiskChange, DiskService, DiskSlice, VirtualDisk, Volume, VolumeChange, VolumeFormat, VolumeName, VolumeOption,
+    },
     error::DomainError,
     switch::{NewSwitch, Switch, SwitchChange},
     vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},
@@ -50,6 +54,9 @@ pub struct Constraints {
     /// Its virtual NICs, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vnets: Vec<VirtualNic>,
+    /// Its virtual disks, in the order in which they were added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<VirtualDisk>,
     /// The PCI devices of the host that it has for itself, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub io: Vec<DomainDevice>,

@@ -22,13 +22,20 @@ const SOCKPERF: &str = include_str!("../../../crates/vtax/src/import/fixtures/so
 const STUDY: &str = include_str!("../files/my-study.toml");
 const LAB: &str = include_str!("../files/rack.toml");
 
+/// A sector.
+const DISK: &str = match str::from_utf8(&[0; 512]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
+
 /// Each file with its text.
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 13] = [
     ("my-study.toml", STUDY),
     ("mine.toml", STUDY),
     ("rack.toml", LAB),
     ("lab.toml", LAB),
     ("domains.json", include_str!("../files/domains.json")),
+    ("data.img", DISK),
     ("jupiter.xml", include_str!("../files/jupiter.xml")),
     ("vms.toml", include_str!("../files/vms.toml")),
     ("before.json", IPERF3),

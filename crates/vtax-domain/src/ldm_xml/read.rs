@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use roxmltree::{Document, Error, Node, ParsingOptions};
 use vtax_model::{
     domain::{
-        Configuration, ConsoleService, Constraints, CpuDemand, DomainDevice, FunctionSettings, LinkProp, PRIMARY,
-        Switch, Variable, VirtualConsole, VirtualNic, VnetVlans,
+        Configuration, ConsoleService, Constraints, CpuDemand, DiskService, DomainDevice, FunctionSettings, LinkProp,
+        PRIMARY, Switch, Variable, VirtualConsole, VirtualDisk, VirtualNic, VnetVlans, Volume, VolumeName,
     },
     topology::Name,
     units::{BitRate, ByteSize, Mtu},
@@ -129,6 +129,12 @@ fn of_item(
             }
         }
         kind::VNET => domain.vnets.push(vnet(item)?),
+        kind::DISK => domain.disks.push(VirtualDisk {
+            name: item.needed("vdisk_name")?,
+            volume: volume_name(item)?,
+            id: item.needed_number("id")?,
+            timeout: item.number("timeout")?,
+        }),
         kind::DEVICE => {
             let (name, kind) = (item.needed("name")?, item.needed("type")?);
             domain.io.push(DomainDevice { name, kind, settings: settings(item)? });
@@ -140,7 +146,13 @@ fn of_item(
                 port: item.number("port")?,
             }
         }
-        kind::SWITCH | kind::CONSOLE_SERVICE | kind::RELEASED | kind::BUS_IOV | kind::FUNCTION
+        kind::SWITCH
+        | kind::CONSOLE_SERVICE
+        | kind::DISK_SERVICE
+        | kind::VOLUME
+        | kind::RELEASED
+        | kind::BUS_IOV
+        | kind::FUNCTION
             if name.as_str() != PRIMARY =>
         {
             return Err(item.error(format!("is in {name}; only {PRIMARY} has it")));
@@ -162,6 +174,23 @@ fn of_item(
             let read = ConsoleService { domain: item.needed("ldom")?, ports, users };
             if all.consoles.insert(service.clone(), read).is_some() {
                 return Err(item.error(format!("is there twice with the name {service}")));
+            }
+        }
+        kind::DISK_SERVICE => {
+            let service: Name = item.needed("service_name")?;
+            let read = DiskService { domain: item.needed("ldom")?, volumes: Default::default() };
+            if all.disk_services.insert(service.clone(), read).is_some() {
+                return Err(item.error(format!("is there twice with the name {service}")));
+            }
+        }
+        kind::VOLUME => {
+            let VolumeName { volume: name, service } = volume_name(item)?;
+            let read = volume(item)?;
+            let found = all.disk_services.get_mut(&service);
+            let exports =
+                found.ok_or_else(|| item.error(format!("is of {service}, and there is no such vds before it")))?;
+            if exports.volumes.insert(name.clone(), read).is_some() {
+                return Err(item.error(format!("is there twice with the name {name}")));
             }
         }
         kind::RELEASED => drop(all.devices.released.insert(item.needed("name")?)),
@@ -193,6 +222,20 @@ fn settings(item: &mut LdmItem<'_>) -> Result<FunctionSettings, LdmXmlError> {
         mac_addr: item.optional("mac-addr")?,
         pvid: item.optional("pvid")?,
         mtu: item.optional("mtu")?,
+    })
+}
+
+fn volume_name(item: &mut LdmItem<'_>) -> Result<VolumeName, LdmXmlError> {
+    Ok(VolumeName { volume: item.needed("vol_name")?, service: item.needed("service_name")? })
+}
+
+fn volume(item: &mut LdmItem<'_>) -> Result<Volume, LdmXmlError> {
+    Ok(Volume {
+        backend: item.needed("block_dev")?,
+        format: item.optional("format")?.unwrap_or_default(),
+        options: item.list("vol_opts")?,
+        slice: item.optional("slice")?,
+        mpgroup: item.optional("mpgroup")?,
     })
 }
 

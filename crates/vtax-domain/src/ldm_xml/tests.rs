@@ -3,8 +3,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use vtax_model::{
     domain::{
-        AltMac, Configuration, ConsoleService, CpuDemand, DeviceKind, FailurePolicy, FunctionChange, LinkProp,
-        NewSwitch, NewVnet, PRIMARY, SwitchChange, Variable, VirtualConsole, VnetChange,
+        AltMac, Configuration, ConsoleService, CpuDemand, DeviceKind, DiskChange, FailurePolicy, FunctionChange,
+        LinkProp, NewSwitch, NewVnet, PRIMARY, SwitchChange, Variable, VirtualConsole, VnetChange, Volume,
+        VolumeFormat, VolumeOption,
     },
     topology::Name,
     units::{BitRate, ByteSize, Mtu},
@@ -66,7 +67,33 @@ fn planets() -> Configuration {
     all.set_function("pci_0/slot1/PF0.VF1", change).expect("possible");
     all.add_device(&name("venus"), "pci_1/slot0", DeviceKind::Pcie).expect("nobody has it");
     all.add_device(&name("venus"), "pci_0/slot1/PF0.VF1", DeviceKind::Vf).expect("nobody has it");
+    add_disks(&mut all);
     all
+}
+
+/// A slice that is read only, and two paths to one disk, which venus has.
+fn add_disks(all: &mut Configuration) {
+    all.add_disk_service(&name("primary-vds0"), name(PRIMARY)).expect("it is new");
+    let plain = Volume {
+        backend: "/dev/sdb".to_owned(),
+        format: VolumeFormat::Raw,
+        options: Default::default(),
+        slice: None,
+        mpgroup: None,
+    };
+    let slice = "1G+512M".parse().ok();
+    let tools = Volume { options: [VolumeOption::Ro, VolumeOption::Excl].into(), slice, ..plain.clone() };
+    let path = Volume { mpgroup: Some(name("lun")), ..plain.clone() };
+    let image = Volume { backend: "/d/a.qcow2".to_owned(), format: VolumeFormat::Qcow2, ..plain };
+    for (volume, backend) in [("tools", tools), ("lun1", Volume { backend: "/dev/sdc".to_owned(), ..path.clone() })] {
+        all.add_volume(&format!("{volume}@primary-vds0").parse().expect("a volume"), backend).expect("it is new");
+    }
+    for (volume, backend) in [("lun2", Volume { backend: "/dev/sdd".to_owned(), ..path }), ("image", image)] {
+        all.add_volume(&format!("{volume}@primary-vds0").parse().expect("a volume"), backend).expect("it is new");
+    }
+    let change = DiskChange { id: Some(3), timeout: Some(60), volume: None };
+    let volume = "lun1@primary-vds0".parse().expect("a volume");
+    all.add_disk(&name("venus"), &name("data"), volume, change).expect("nobody has it");
 }
 
 #[test]
@@ -113,6 +140,9 @@ fn what_is_wrong_is_named_with_its_line() {
         with("key=\"id\"", "kye=\"id\""),
         with("<rasd:AllocationUnits>8<", "<rasd:AllocationUnits><a/>8<"),
         with("<References/>", "<References/>text"),
+        with("key=\"slice\">1G+512M<", "key=\"slice\">1G<"),
+        with("key=\"vol_opts\">ro,excl<", "key=\"vol_opts\">ro,fast<"),
+        with(">vds<", ">vds_volume<"),
         with("key=\"min_port\">5000<", "key=\"min_port\">80<"),
         with("<gprop:GenericProperty key=\"vnet_name\">admin-net</gprop:GenericProperty>", ""),
     ];

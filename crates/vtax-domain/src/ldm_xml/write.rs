@@ -5,6 +5,7 @@ use std::fmt::{Display, Write};
 use vtax_model::{
     domain::{
         Configuration, Constraints, CpuDemand, FunctionSettings, HostDevices, LinkProp, PRIMARY, Switch, VirtualNic,
+        VolumeFormat,
     },
     topology::Name,
 };
@@ -36,6 +37,7 @@ pub fn write(all: &Configuration) -> String {
                 item.list("users", service.users.iter().flatten());
             });
         }
+        items.disk_services(all);
         items.of_devices(&all.devices);
     });
     for (name, domain) in &all.domains {
@@ -108,6 +110,15 @@ impl Document {
             });
         }
         domain.vnets.iter().for_each(|vnet| self.vnet(vnet));
+        for disk in &domain.disks {
+            self.item(kind::DISK, |item| {
+                item.property("vdisk_name", &disk.name);
+                item.property("vol_name", &disk.volume.volume);
+                item.property("service_name", &disk.volume.service);
+                item.property("id", disk.id);
+                item.optional("timeout", disk.timeout);
+            });
+        }
         for device in &domain.io {
             self.item(kind::DEVICE, |item| {
                 item.property("name", &device.name);
@@ -140,6 +151,26 @@ impl Document {
                 item.property("linkprop", "phys-state");
             }
         });
+    }
+
+    fn disk_services(&mut self, all: &Configuration) {
+        for (name, service) in &all.disk_services {
+            self.item(kind::DISK_SERVICE, |item| {
+                item.property("service_name", name);
+                item.property("ldom", &service.domain);
+            });
+        }
+        for (name, volume) in all.volumes() {
+            self.item(kind::VOLUME, |item| {
+                item.property("vol_name", &name.volume);
+                item.property("service_name", &name.service);
+                item.property("block_dev", &volume.backend);
+                item.optional("format", Some(volume.format).filter(|format| *format != VolumeFormat::Raw));
+                item.list("vol_opts", &volume.options);
+                item.optional("slice", volume.slice);
+                item.optional("mpgroup", volume.mpgroup.as_ref());
+            });
+        }
     }
 
     fn of_devices(&mut self, devices: &HostDevices) {

@@ -207,7 +207,7 @@ fn a_disk_is_given_with_all_that_it_is_based_on() {
     let boot = Boot::Disk { disk: "/a.qcow2".into(), format: DiskFormat::Qcow2, keep: true };
     let image = |read, write, is_device| ImageFile { read, write, is_device };
     let images = vec![image(7, Some(8), false), image(9, None, false), image(11, None, true)];
-    let files = QemuFiles { kvm: None, boot: BootFiles::Disk(images), nics: Vec::new(), lent: None };
+    let files = QemuFiles { kvm: None, boot: BootFiles::Disk(images), nics: Vec::new(), disks: Vec::new(), lent: None };
     let text = arguments_with(&Launch { boot, ..launch() }, &files).join(" ");
     let sets = "-add-fd fd=7,set=1 -add-fd fd=8,set=1 -add-fd fd=9,set=2 -add-fd fd=11,set=3 ";
     let drive = "-drive if=none,id=disk,format=qcow2,snapshot=off,file.driver=file,file.filename=/dev/fdset/1,\

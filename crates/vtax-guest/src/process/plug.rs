@@ -9,13 +9,14 @@ use vtax_sys::pci::PciAddress;
 
 use super::Qemu;
 use crate::{
-    arguments::{DeviceOptions, device, netdev, netdev_id, nic_id, plugged, plugged_id, spare_id},
+    arguments::{DeviceOptions, device, disk_device, netdev, netdev_id, nic_id, plugged, plugged_id, spare_id},
     error::GuestError,
     files::NicFiles,
     home,
     launch::NicLaunch,
-    limits,
+    limits, paths,
     qmp::Monitor,
+    vdisk::DiskLaunch,
 };
 
 impl Qemu {
@@ -77,6 +78,49 @@ impl Qemu {
             false => Err(self.late("doesn't let its device go", patience)),
         }
     }
+}
+
+impl Qemu {
+    /// Plugs a disk into its port, which is empty. If this fails, nothing of the disk is left in QEMU.
+    pub fn plug_disk(&mut self, disk: &DiskLaunch, patience: Duration) -> Result<(), GuestError> {
+        let file = disk.open(&self.launch().name)?;
+        let plugged = paths::begin(self.launch(), disk).and_then(|()| {
+            let mut monitor = self.monitor(patience)?;
+            add_disk(&mut monitor, disk, file.as_ref()).map_err(|error| self.explain(error))
+        });
+        plugged.inspect_err(|_| drop(paths::end(self.launch(), disk)))
+    }
+
+    /// Pulls out the disk of a port. The guest's system has to let it go. `false` means that there is none. What a vtax that was
+    /// killed has left of a disk goes too.
+    pub fn unplug_disk(&mut self, disk: &DiskLaunch, patience: Duration) -> Result<bool, GuestError> {
+        let deadline = Instant::now() + patience;
+        let mut monitor = self.monitor(patience)?;
+        let id = disk.id();
+        let removed = match monitor.remove_device(&id) {
+            Err(GuestError::Refused { class, .. }) if class == NOT_FOUND => None,
+            // It was asked to go by a vtax that was killed meanwhile.
+            Err(GuestError::Refused { .. }) | Ok(()) => Some(monitor.wait_removed(&id, deadline)),
+            Err(error) => Some(Err(error)),
+        };
+        let was_there = removed.is_some();
+        if !removed.unwrap_or(Ok(true)).map_err(|error| self.explain(error))? {
+            return Err(self.late("doesn't let its disk go", patience));
+        }
+        match monitor.remove_blocks(&disk.node()) {
+            Err(GuestError::Refused { .. }) if !was_there => Ok(false),
+            removed => removed.map(|()| was_there).map_err(|error| self.explain(error)),
+        }
+    }
+}
+
+fn add_disk(monitor: &mut Monitor, disk: &DiskLaunch, file: Option<&OwnedFd>) -> Result<(), GuestError> {
+    let set = file.map(|file| monitor.add_file(file.as_fd())).transpose()?;
+    let added = monitor.add_blocks(disk.blocks(set.map(|set| format!("/dev/fdset/{set}")).as_deref()));
+    // What is behind the disk has a copy of the file.
+    let removed = set.map_or(Ok(()), |set| monitor.remove_file_set(set));
+    added.and(removed)?;
+    monitor.add_device(&disk_device(disk)).inspect_err(|_| drop(monitor.remove_blocks(&disk.node())))
 }
 
 /// The class of QEMU's error if there is no such device.

@@ -14,10 +14,18 @@ use rustix::{
     cmsg_space,
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Monitor, PATIENCE};
 use crate::{arguments::DeviceOptions, error::GuestError};
+
+/// The answer to `add-fd`.
+#[derive(Deserialize)]
+struct AddedFile {
+    #[serde(rename = "fdset-id")]
+    set: u64,
+}
 
 impl Monitor {
     /// Gives QEMU a copy of an open file under a name, by which a new device can take it.
@@ -43,6 +51,40 @@ impl Monitor {
     /// Removes the host's side of a NIC that is gone.
     pub fn remove_netdev(&mut self, id: &str) -> Result<(), GuestError> {
         self.command("netdev_del", json!({ "id": id }))
+    }
+
+    /// Gives QEMU a copy of an open file in a set of its own, and returns the number of the set. What is behind a disk can be
+    /// opened from it.
+    pub fn add_file(&mut self, file: BorrowedFd<'_>) -> Result<u64, GuestError> {
+        const COMMAND: &str = "add-fd";
+        let deadline = Instant::now() + PATIENCE;
+        let request = self.request(COMMAND, &json!({}));
+        let sent = self.write_until(deadline).and_then(|()| self.write_with(request.as_bytes(), file));
+        sent.map_err(|error| self.takes_nothing(COMMAND, &error))?;
+        let added: AddedFile = self.answer(COMMAND, deadline)?;
+        Ok(added.set)
+    }
+
+    /// Makes QEMU close the files of a set. What was opened from it stays open.
+    pub fn remove_file_set(&mut self, set: u64) -> Result<(), GuestError> {
+        self.command("remove-fd", json!({ "fdset-id": set }))
+    }
+
+    /// Adds what is behind a disk.
+    pub fn add_blocks(&mut self, blocks: Value) -> Result<(), GuestError> {
+        self.command("blockdev-add", blocks)
+    }
+
+    /// Serves what is behind a disk by NBD, at a socket that listens and was given before ([`Monitor::give_file`]).
+    pub fn serve_blocks(&mut self, listener: &str, node: &str, name: &str, writable: bool) -> Result<(), GuestError> {
+        self.command("nbd-server-start", json!({ "addr": { "type": "fd", "data": { "str": listener } } }))?;
+        let export = json!({ "type": "nbd", "id": name, "node-name": node, "name": name, "writable": writable });
+        self.command("block-export-add", export)
+    }
+
+    /// Removes what was behind a disk that is gone.
+    pub fn remove_blocks(&mut self, node: &str) -> Result<(), GuestError> {
+        self.command("blockdev-del", json!({ "node-name": node }))
     }
 
     /// Plugs in a device.

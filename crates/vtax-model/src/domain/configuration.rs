@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AltMac, ConsoleService, Constraints, CpuDemand, DomainError, FailurePolicy, HostDevices, NewSwitch, NewVnet,
-    PRIMARY, PortRange, Switch, SwitchChange, UserName, Variable, VirtualConsole, VirtualNic, VnetChange,
+    AltMac, ConsoleService, Constraints, CpuDemand, DiskService, DomainError, FailurePolicy, HostDevices, NewSwitch,
+    NewVnet, PRIMARY, PortRange, Switch, SwitchChange, UserName, Variable, VirtualConsole, VirtualNic, VnetChange,
 };
 use crate::{
     guest::{GuestSize, Mac},
@@ -31,6 +31,9 @@ pub struct Configuration {
     /// The console services.
     #[serde(default)]
     pub consoles: BTreeMap<Name, ConsoleService>,
+    /// The disk services.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub disk_services: BTreeMap<Name, DiskService>,
     /// What is said of the host's PCI devices themselves.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub devices: HostDevices,
@@ -58,6 +61,7 @@ impl Configuration {
         for name in self.domains.keys() {
             all.add_domain(name)?;
         }
+        all.rebuild_disk_services(&self)?;
         for (name, service) in &self.consoles {
             all.add_console_service(name, service.clone())?;
         }
@@ -83,6 +87,7 @@ impl Configuration {
         for vnet in &domain.vnets {
             self.add_vnet(NewVnet::of(name, vnet))?;
         }
+        self.rebuild_disks(name, domain)?;
         domain.io.iter().try_for_each(|device| self.rebuild_device(name, device))?;
         self.set_console(name, domain.console.clone())?;
         self.set_failure_policy(name, domain.failure_policy)?;
@@ -113,7 +118,7 @@ impl Configuration {
     }
 
     /// A domain that is not `primary`.
-    fn guest_mut(&mut self, name: &Name) -> Result<&mut Constraints, DomainError> {
+    pub(super) fn guest_mut(&mut self, name: &Name) -> Result<&mut Constraints, DomainError> {
         match name.as_str() {
             PRIMARY => Err(DomainError::Primary),
             _ => self.domain_mut(name),
@@ -146,11 +151,12 @@ impl Configuration {
         Ok(())
     }
 
-    /// The switches and console services that run in a domain.
+    /// The switches, console and disk services that run in a domain.
     fn used_services(&self, domain: &Name) -> Vec<Name> {
         let switches = self.switches.iter().filter(|(_, switch)| switch.service == *domain).map(|(name, _)| name);
         let consoles = self.consoles.iter().filter(|(_, service)| service.domain == *domain).map(|(name, _)| name);
-        switches.chain(consoles).cloned().collect()
+        let disks = self.disk_services.iter().filter(|(_, service)| service.domain == *domain).map(|(name, _)| name);
+        switches.chain(consoles).chain(disks).cloned().collect()
     }
 
     /// Says how many CPUs a domain is to have.
@@ -269,8 +275,9 @@ impl Configuration {
         }
     }
 
-    /// Console services run in `primary`: it has the serial ports of all.
-    fn console_domain(&self, domain: &Name) -> Result<(), DomainError> {
+    /// Console services run in `primary`, which has the serial ports of all, and disk services as well: their files are the
+    /// host's.
+    pub(super) fn primary_service(&self, domain: &Name) -> Result<(), DomainError> {
         match domain.as_str() {
             PRIMARY => Ok(()),
             _ => self.existing(domain).and(Err(DomainError::ServiceInGuest { domain: domain.clone() })),
@@ -374,7 +381,7 @@ impl Configuration {
 
     /// Adds a console service.
     pub fn add_console_service(&mut self, name: &Name, service: ConsoleService) -> Result<(), DomainError> {
-        self.console_domain(&service.domain)?;
+        self.primary_service(&service.domain)?;
         if self.consoles.contains_key(name) {
             return Err(DomainError::Exists { what: "console service", name: name.clone() });
         }

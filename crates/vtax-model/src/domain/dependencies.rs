@@ -30,6 +30,8 @@ pub struct DomainDependency {
 pub enum DependencyKind {
     /// It has a virtual NIC at the other one's switch.
     Vnet,
+    /// It has a virtual disk of the other one's disk service.
+    Vdisk,
     /// It has a device below a root complex of the other one.
     Iov,
 }
@@ -48,7 +50,7 @@ impl Configuration {
         self.domain(name).map_or(&[], |domain| &domain.masters)
     }
 
-    /// What each domain depends on by its virtual NICs and PCI devices, by names.
+    /// What each domain depends on by its virtual NICs, disks and PCI devices, by names.
     pub fn dependencies(&self) -> Vec<DomainDependency> {
         let of_domain = |(domain, constraints): (&Name, &super::Constraints)| {
             let vnets = constraints.vnets.iter().filter_map(|vnet| {
@@ -69,7 +71,13 @@ impl Configuration {
                 kind: DependencyKind::Iov,
                 device: device.name.clone(),
             });
-            vnets.chain(devices).collect::<Vec<_>>()
+            let disks = constraints.disks.iter().filter_map(|disk| {
+                let service = self.disk_services.get(&disk.volume.service)?;
+                let device = format!("{}/{}", disk.volume.service, disk.name);
+                let on = service.domain.clone();
+                Some(DomainDependency { domain: domain.clone(), on, kind: DependencyKind::Vdisk, device })
+            });
+            vnets.chain(disks).chain(devices).collect::<Vec<_>>()
         };
         let mut all: Vec<DomainDependency> = self.domains.iter().flat_map(of_domain).collect();
         all.sort();

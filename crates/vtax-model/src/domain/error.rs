@@ -1,5 +1,6 @@
 //! Why a change of a configuration is refused. Nothing has been changed then.
 
+use super::VolumeName;
 use crate::{guest::Mac, spelling::there_are, topology::Name};
 
 /// Why a change of a configuration is refused.
@@ -24,7 +25,7 @@ pub enum DomainError {
     #[error("primary is this host itself: it has what no other domain has, and can't be created, sized or removed")]
     #[diagnostic(code("is-primary"))]
     Primary,
-    #[error("{domain} can't run a console service, because the host has the serial ports of all domains; name primary")]
+    #[error("{domain} can't run a console service or a disk service: only primary runs them; name primary")]
     #[diagnostic(code("service-in-guest"))]
     ServiceInGuest { domain: Name },
     #[error("{domain} still runs the service {service}; remove that first")]
@@ -103,6 +104,59 @@ pub enum DomainError {
     #[error("the vnet {vnet} of {domain} has id {id} already; choose another, or leave it out")]
     #[diagnostic(code("object-exists"))]
     IdTaken { id: u32, vnet: Name, domain: Name },
+    #[error("{domain} has a disk `{disk}` already; change it (set-vdisk), or choose another name")]
+    #[diagnostic(code("object-exists"))]
+    DiskExists { disk: Name, domain: Name },
+    #[error("the disk {disk} of {domain} has id {id} already; choose another, or leave it out")]
+    #[diagnostic(code("object-exists"))]
+    DiskIdTaken { id: u32, disk: Name, domain: Name },
+    #[error("the volume {volume} exists already; change it (set-vdsdev), or choose another name")]
+    #[diagnostic(code("object-exists"))]
+    VolumeExists { volume: VolumeName },
+    #[error(
+        "the disk service {service} still exports {volume}; remove that first (rm-vdsdev {volume}@{service}), or say -f"
+    )]
+    #[diagnostic(code("object-in-use"))]
+    VolumesLeft { service: Name, volume: Name },
+    #[error("{domain} has the disk {disk} of {volume}; remove that first (rm-vdisk {disk} {domain}), or say -f")]
+    #[diagnostic(code("object-in-use"))]
+    VolumeInUse { volume: VolumeName, disk: Name, domain: Name },
+    #[error(
+        "{volume} can't be a second disk: {domain} has it, or another path of its mpgroup, as {disk}; two would destroy each \
+         other's data; export it with options=ro, or remove that disk"
+    )]
+    #[diagnostic(code("backend-in-use"))]
+    VolumeTaken { volume: VolumeName, disk: Name, domain: Name },
+    #[error(
+        "{volume} has to stay options=ro: {domain} has it as {disk}, and {other} has it too; remove one disk first"
+    )]
+    #[diagnostic(code("backend-in-use"))]
+    VolumeShared { volume: VolumeName, disk: Name, domain: Name, other: Name },
+    #[error(
+        "{backend} is exported as {volume} already; two disks would destroy each other's data: export both with options=ro, \
+         as slices that don't overlap, or as paths of one mpgroup"
+    )]
+    #[diagnostic(code("backend-in-use"))]
+    BackendTaken { backend: String, volume: VolumeName },
+    #[error(
+        "{volume} and {other} can't be paths of one mpgroup: they differ in options, slice or format; give both the same"
+    )]
+    #[diagnostic(code("bad-property"))]
+    GroupDiffers { volume: VolumeName, other: VolumeName },
+    #[error(
+        "{volume} can't have both slice=OFFSET+SIZE and options=slice, for which the backend is a partition; leave one out"
+    )]
+    #[diagnostic(code("bad-property"))]
+    SliceTwice { volume: VolumeName },
+    #[error(
+        "{volume} can't be in an mpgroup: who has a qcow2 image keeps a part of it in memory, which would be lost with a path; use a \
+         raw file or a device"
+    )]
+    #[diagnostic(code("bad-property"))]
+    GroupOfImages { volume: VolumeName },
+    #[error("{volume} can't be a slice of a qcow2 image; leave slice= out, or name a raw file or a device")]
+    #[diagnostic(code("bad-property"))]
+    SliceOfImage { volume: VolumeName },
     #[error("the ports {ports} overlap with those of the console service {service}; choose others")]
     #[diagnostic(code("console-port-taken"))]
     PortsTaken { ports: String, service: Name },

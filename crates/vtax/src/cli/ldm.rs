@@ -3,6 +3,7 @@
 mod assign;
 mod configure;
 mod constraint_file;
+mod disks;
 mod exec;
 mod host;
 mod import;
@@ -51,6 +52,14 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ConfigureVerb::AddVnet(Words { words }) => configure::add_vnet(host, &words),
         ConfigureVerb::SetVnet(Words { words }) => configure::set_vnet(host, &words),
         ConfigureVerb::RemoveVnet { vnet, domain } => configure::remove_vnet(host, &vnet, &domain),
+        ConfigureVerb::AddVds { service, domain } => disks::add_service(host, &service, domain),
+        ConfigureVerb::RemoveVds { force, service } => disks::remove_service(host, &service, force),
+        ConfigureVerb::AddVdsdev { quiet, words } => disks::add_volume(host, &words.words, quiet),
+        ConfigureVerb::SetVdsdev(Words { words }) => disks::set_volume(host, &words),
+        ConfigureVerb::RemoveVdsdev { force, volume } => disks::remove_volume(host, &volume, force),
+        ConfigureVerb::AddVdisk(Words { words }) => disks::add_disk(host, &words),
+        ConfigureVerb::SetVdisk(Words { words }) => disks::set_disk(host, &words),
+        ConfigureVerb::RemoveVdisk { disk, domain } => disks::remove_disk(host, &disk, &domain),
         ConfigureVerb::AddIo { device, domain } => assign::add_device(host, &device, &domain),
         ConfigureVerb::RemoveIo { device, domain } => assign::remove_device(host, &device, &domain),
         ConfigureVerb::SetIo(Words { words }) => assign::set_device(host, &words),

@@ -147,6 +147,22 @@ impl LdmHost {
         })
     }
 
+    /// Makes a change of a domain's virtual disk, in the domain too.
+    pub(super) fn edit_disk(
+        &self,
+        domain: &Name,
+        disk: &Name,
+        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+    ) -> Result<Exit, Stop> {
+        let is_there = |configuration: &Configuration| configuration.disk(domain, disk).is_ok();
+        self.edit_live(is_there, change, |domains, was, now| {
+            if domains.follow_disk(domain, disk, was, now)? == ChangeEffect::AtBoot {
+                tell!("{domain} gets this when it is started or boots again");
+            }
+            Ok(())
+        })
+    }
+
     /// Makes a change of what devices a domain is to have, on the host too.
     pub(super) fn edit_device(
         &self,

@@ -1,6 +1,7 @@
 //! The verbs that show domains, and change nothing.
 
 mod devices;
+mod disks;
 mod host_devices;
 mod pending;
 mod resources;
@@ -19,9 +20,12 @@ use vtax_model::{
     units::ByteSize,
 };
 
-use self::pending::{NowByDomain, pending};
 pub(crate) use self::{devices::ListIoArgs, host_devices::ListDevicesArgs, resources::Resource};
 pub(super) use self::{devices::devices, host_devices::host_devices};
+use self::{
+    disks::paths_now,
+    pending::{NowByDomain, pending},
+};
 use super::{
     host::{LdmHost, blamed},
     layout,
@@ -98,8 +102,8 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     print(&match (resources, args.parseable) {
         ([], false) => layout::domains(&rows),
         ([], true) => layout::parseable_domains(&rows),
-        (resources, false) => resources::blocks(&rows, &all, &now(), resources, args.long),
-        (resources, true) => resources::parseable(&rows, &all, &now(), resources),
+        (resources, false) => resources::blocks(&rows, &all, &now(), &paths_now(&bound), resources, args.long),
+        (resources, true) => resources::parseable(&rows, &all, &now(), &paths_now(&bound), resources),
     })?;
     Ok(Exit::Done)
 }
@@ -124,7 +128,7 @@ fn rows(
 
 /// What is no other domain's is that of the host.
 fn primary(all: &Configuration, bound: &[BoundDomain], host: &HostCapacity) -> DomainRow {
-    let service = !all.switches.is_empty() || !all.consoles.is_empty();
+    let service = !(all.switches.is_empty() && all.consoles.is_empty() && all.disk_services.is_empty());
     let cpus: usize = bound.iter().map(|bound| bound.bindings.cpus.len()).sum();
     let memory: u64 = bound.iter().map(|bound| bound.bindings.memory.0).sum();
     DomainRow {

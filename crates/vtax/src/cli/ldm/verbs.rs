@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use vtax_domain::ConfigName;
-use vtax_model::{endpoint::LabHost, topology::Name, units::ByteSize};
+use vtax_model::{domain::VolumeName, endpoint::LabHost, topology::Name, units::ByteSize};
 use vtax_run::server::Stay;
 
 use super::{
@@ -246,6 +246,81 @@ pub(crate) enum ConfigureVerb {
         /// Its domain
         domain: Name,
     },
+    /// Add a disk service, which exports files and block devices as volumes
+    #[command(name = "add-vds", visible_alias = "add-vdiskserver")]
+    AddVds {
+        /// The service
+        service: Name,
+        /// The domain that it runs in: primary
+        domain: Name,
+    },
+    /// Remove a disk service
+    #[command(name = "remove-vds", visible_aliases = ["rm-vds", "rm-vdiskserver"])]
+    RemoveVds {
+        /// Its volumes go too, and the disks that are made of them
+        #[arg(short)]
+        force: bool,
+        /// The service
+        service: Name,
+    },
+    /// Export a file, a block device or a part of one as a volume
+    ///
+    /// ro: domains can't write to it, and several can have it. excl: no other program can use it meanwhile. slice: BACKEND is a
+    /// partition; slice=OFFSET+SIZE is a part of BACKEND, as 1G+512M. Volumes of one mpgroup are paths to the same blocks.
+    /// Without format=, a file whose name ends in .qcow2 is a qcow2, and any other one is raw.
+    #[command(
+        override_usage = "vtax ldm add-vdsdev [-q] [options=[ro,][slice,][excl]] [slice=OFFSET+SIZE] [mpgroup=GROUP] [format=raw|qcow2] BACKEND VOLUME@SERVICE",
+        name = "add-vdsdev",
+        visible_alias = "add-vdiskserverdevice"
+    )]
+    AddVdsdev {
+        /// Don't look whether BACKEND is there yet; bind does
+        #[arg(short)]
+        quiet: bool,
+        #[command(flatten)]
+        words: Words,
+    },
+    /// Change how a volume is exported
+    ///
+    /// Options and slice are those of all volumes of its mpgroup. No bound domain may have it.
+    #[command(
+        override_usage = "vtax ldm set-vdsdev [options=[ro,][slice,][excl]] [slice=[OFFSET+SIZE]] [mpgroup=[GROUP]] VOLUME@SERVICE",
+        name = "set-vdsdev",
+        visible_alias = "set-vdiskserverdevice"
+    )]
+    SetVdsdev(Words),
+    /// Export a volume no longer
+    #[command(name = "remove-vdsdev", visible_aliases = ["rm-vdsdev", "rm-vdiskserverdevice"])]
+    RemoveVdsdev {
+        /// The disks that are made of it go too
+        #[arg(short)]
+        force: bool,
+        /// The volume
+        #[arg(value_name = "VOLUME@SERVICE")]
+        volume: VolumeName,
+    },
+    /// Add a virtual disk to a domain
+    ///
+    /// A domain that runs gets it at once. The domain finds it by its serial number, which is DISK.
+    #[command(
+        override_usage = "vtax ldm add-vdisk [timeout=SECONDS] [id=NUMBER] DISK VOLUME@SERVICE DOMAIN",
+        name = "add-vdisk"
+    )]
+    AddVdisk(Words),
+    /// Change a virtual disk of a domain
+    #[command(
+        override_usage = "vtax ldm set-vdisk [timeout=SECONDS] [volume=VOLUME@SERVICE] DISK DOMAIN",
+        name = "set-vdisk"
+    )]
+    SetVdisk(Words),
+    /// Take a virtual disk from a domain; what is on it stays
+    #[command(name = "remove-vdisk", visible_alias = "rm-vdisk")]
+    RemoveVdisk {
+        /// The disk
+        disk: Name,
+        /// Its domain
+        domain: Name,
+    },
     /// Give a domain a PCI device for itself: a root complex, what is in a slot, or a virtual function
     ///
     /// A running domain gets a virtual function at once, anything else when it boots again. primary must have given a
@@ -377,7 +452,7 @@ pub(crate) enum ShowVerb {
         /// Only these domains
         domains: Vec<Name>,
     },
-    /// List the switches and console services
+    /// List the switches, console and disk services
     #[command(name = "list-services", visible_alias = "ls-services")]
     ListServices {
         /// Print them for programs, in fields with | between them

@@ -62,7 +62,8 @@ impl Grammar {
         let mut properties = BTreeMap::new();
         let mut names = Vec::new();
         for word in words {
-            match word.split_once('=') {
+            // The path of a file may have such a sign.
+            match word.split_once('=').filter(|_| !word.starts_with(['/', '.'])) {
                 Some((key, value)) => {
                     let key = self.key(key)?;
                     if properties.insert(key, value).is_some() {
@@ -112,6 +113,14 @@ impl LdmWords<'_> {
             parts.map(|part| part.parse().map_err(|error| self.bad(key, &error))).collect()
         };
         self.properties.get(key).map(parse).transpose()
+    }
+
+    /// A property that empty text takes away.
+    pub(super) fn removable<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<Option<T>>, Stop> {
+        match self.properties.get(key) {
+            Some(&"") => Ok(Some(None)),
+            _ => Ok(self.property(key)?.map(Some)),
+        }
     }
 
     /// The name at a place, which is there.

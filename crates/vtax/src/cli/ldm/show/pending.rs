@@ -24,6 +24,7 @@ pub(super) fn differs(resource: Resource, now: &Constraints, wanted: &Constraint
         Resource::Cpu => now.cpus != wanted.cpus,
         Resource::Memory => now.memory != wanted.memory,
         Resource::Network => now.vnets != wanted.vnets,
+        Resource::Disk => now.disks != wanted.disks,
         Resource::Physio => now.io != wanted.io,
         Resource::Console => now.console != wanted.console,
     }

@@ -14,6 +14,7 @@ use vtax_model::{
 };
 
 use super::{
+    disks::{self, PathsByDisk},
     layout,
     pending::{NowByDomain, both, details, differs},
 };
@@ -30,6 +31,8 @@ pub(crate) enum Resource {
     Memory,
     /// Its virtual NICs.
     Network,
+    /// Its virtual disks.
+    Disk,
     /// Its PCI devices.
     Physio,
     /// How its console is reached.
@@ -45,6 +48,7 @@ pub(super) fn blocks(
     rows: &[DomainRow],
     all: &Configuration,
     now: &NowByDomain,
+    paths: &PathsByDisk,
     resources: &[Resource],
     long: bool,
 ) -> String {
@@ -52,8 +56,11 @@ pub(super) fn blocks(
         let head = if long { layout::domains(std::slice::from_ref(row)) } else { format!("NAME\n{}\n", row.name) };
         let domain = all.domain(&row.name).expect("rows are of domains");
         let now = now.get(&row.name);
-        head + "\n"
-            + &resources.iter().map(|resource| with_pending(*resource, &row.name, now, domain, all)).collect::<String>()
+        let of_resource = |resource: &Resource| {
+            let paths = if *resource == Resource::Disk { disks::path_lines(&row.name, paths) } else { String::new() };
+            with_pending(*resource, &row.name, now, domain, all) + &paths
+        };
+        head + "\n" + &resources.iter().map(of_resource).collect::<String>()
     };
     rows.iter()
         .map(block)
@@ -89,6 +96,7 @@ pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u
             row.name
         );
     }
+    bindings.disks.iter().for_each(|disk| text += &disks::bound(disk));
     for device in &bindings.devices {
         let functions: Vec<String> = device.functions.iter().map(ToString::to_string).collect();
         let name = bindings.functions().find(|(_, function)| function.name == device.name);
@@ -132,6 +140,7 @@ fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Conf
             domain.memory.map(|size| format!("MEMORY\n    SIZE\n    {}\n\n", layout::memory(size))).unwrap_or_default()
         }
         Resource::Network => network(&domain.vnets, all, false),
+        Resource::Disk => disks::disks(&domain.disks, all),
         Resource::Physio => devices(&domain.io),
         Resource::Console if name.as_str() == PRIMARY => String::new(),
         Resource::Console => console(name, domain, all),
@@ -246,7 +255,13 @@ fn console(name: &Name, domain: &Constraints, all: &Configuration) -> String {
 }
 
 /// The lines of domains and of their resources.
-pub(super) fn parseable(rows: &[DomainRow], all: &Configuration, now: &NowByDomain, resources: &[Resource]) -> String {
+pub(super) fn parseable(
+    rows: &[DomainRow],
+    all: &Configuration,
+    now: &NowByDomain,
+    paths: &PathsByDisk,
+    resources: &[Resource],
+) -> String {
     let mut text = layout::parseable_head();
     for row in rows {
         text += &layout::parseable_domain(row, &row.flags.words().join(","));
@@ -258,6 +273,9 @@ pub(super) fn parseable(rows: &[DomainRow], all: &Configuration, now: &NowByDoma
             }
             let now = now.filter(|now| differs(*resource, now, domain));
             text += &parseable_resource(*resource, now.unwrap_or(domain), all);
+            if *resource == Resource::Disk {
+                text += &disks::parseable_paths(&row.name, paths);
+            }
             if now.is_some() {
                 let pending = parseable_resource(*resource, domain, all);
                 text.extend(pending.lines().map(|line| format!("PENDING|{line}\n")));
@@ -278,6 +296,7 @@ fn parseable_resource(resource: Resource, domain: &Constraints, all: &Configurat
         Resource::Domain => {
             domain.variables.iter().map(|(variable, value)| format!("VARIABLES|{variable}={value}\n")).collect()
         }
+        Resource::Disk => disks::parseable(&domain.disks, all),
         Resource::Physio => domain.io.iter().map(parseable_device).collect(),
         Resource::Network => domain.vnets.iter().map(|vnet| parseable_vnet(vnet, all)).collect(),
         Resource::Memory => domain.memory.map(|size| format!("MEMORY|size={}\n", size.0)).unwrap_or_default(),
@@ -312,7 +331,7 @@ fn parseable_vnet(vnet: &VirtualNic, all: &Configuration) -> String {
     )
 }
 
-/// The console services and the switches.
+/// The console services, the switches, and the disk services.
 pub(super) fn services(all: &Configuration) -> String {
     let mut text = String::new();
     if !all.consoles.is_empty() {
@@ -343,7 +362,7 @@ pub(super) fn services(all: &Configuration) -> String {
         }
         text.push('\n');
     }
-    text
+    text + &disks::services(all)
 }
 
 fn switch_line(text: &mut String, cells: [&str; 8]) {
@@ -370,7 +389,7 @@ pub(super) fn parseable_services(all: &Configuration) -> String {
             switch.mtu
         );
     }
-    text
+    text + &disks::parseable_services(all)
 }
 
 #[cfg(test)]
@@ -423,16 +442,16 @@ mod tests {
     #[test]
     fn what_is_pending_stands_beside_what_is_now() {
         let (all, now) = changed_since();
-        insta::assert_snapshot!(blocks(&[row()], &all, &now, Resource::ALL, true));
-        insta::assert_snapshot!(parseable(&[row()], &all, &now, Resource::ALL));
+        insta::assert_snapshot!(blocks(&[row()], &all, &now, &PathsByDisk::new(), Resource::ALL, true));
+        insta::assert_snapshot!(parseable(&[row()], &all, &now, &PathsByDisk::new(), Resource::ALL));
     }
 
     #[test]
     fn nothing_is_pending_where_nothing_was_changed() {
         let (all, _) = changed_since();
         let same: NowByDomain = all.domains.clone();
-        let told = blocks(&[row()], &all, &same, Resource::ALL, true);
-        assert_eq!(told, blocks(&[row()], &all, &NowByDomain::new(), Resource::ALL, true));
+        let told = blocks(&[row()], &all, &same, &PathsByDisk::new(), Resource::ALL, true);
+        assert_eq!(told, blocks(&[row()], &all, &NowByDomain::new(), &PathsByDisk::new(), Resource::ALL, true));
         assert!(!told.contains("pending") && !told.contains(" now"), "{told}");
     }
 }

@@ -1,0 +1,174 @@
+//! Looks at what is behind a volume, and checks that a domain can have it.
+
+use std::{
+    fs::{self, File, Metadata},
+    io::{self, Seek, SeekFrom},
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use vtax_model::{
+    domain::{DiskSlice, Volume, VolumeFormat, VolumeOption},
+    units::ByteSize,
+};
+
+use super::{
+    BackendError, BackendPart,
+    host_use::{self, WantedUse},
+    image::{self, ImageHeader},
+};
+
+/// What tells a backend from all others, whatever its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendId {
+    /// The number of the device, or of the file system that the file is in.
+    pub device: u64,
+    /// The number of the file; 0 for a device.
+    pub inode: u64,
+}
+
+/// What is behind a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DiskBackend {
+    pub(crate) path: PathBuf,
+    pub(crate) id: BackendId,
+    pub(crate) is_device: bool,
+    /// The size of the disk that it makes.
+    pub(crate) size: ByteSize,
+}
+
+/// Checks what can be checked when a volume is exported: what is behind it is there, and is what the volume says. Who may not
+/// read it is told only whether it is there.
+pub fn check_backend(volume: &Volume) -> Result<(), BackendError> {
+    match DiskBackend::look(volume) {
+        Err(BackendError::Missing { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        looked => looked.map(drop),
+    }
+}
+
+/// What is in the backend, if the user hasn't said it. A file that looks like a qcow2 without being called so may have been
+/// written by a domain, which could so make vtax read another file of the host.
+pub fn find_format(backend: &str) -> Result<VolumeFormat, BackendError> {
+    let path = Path::new(backend);
+    let is_called = path.extension().is_some_and(|extension| extension == "qcow2");
+    let header = File::open(path).and_then(|file| image::header(&file));
+    match (header, is_called) {
+        (Ok(ImageHeader::Other), true) => Err(BackendError::Image {
+            path: path.to_owned(),
+            why: "isn't a qcow2 image; say format=raw if it is none, or make one: qemu-img create -f qcow2".to_owned(),
+        }),
+        (Ok(ImageHeader::Other), false) => Ok(VolumeFormat::Raw),
+        (Ok(_), false) => Err(BackendError::Image {
+            path: path.to_owned(),
+            why: "begins as a qcow2 image does, which a domain may have written; say format=qcow2 or format=raw"
+                .to_owned(),
+        }),
+        (_, true) => Ok(VolumeFormat::Qcow2),
+        (Err(_), false) => Ok(VolumeFormat::Raw),
+    }
+}
+
+impl DiskBackend {
+    /// Looks at it. Nothing is locked or changed.
+    pub(crate) fn look(volume: &Volume) -> Result<DiskBackend, BackendError> {
+        let missing = |error| BackendError::Missing { path: PathBuf::from(&volume.backend), error };
+        let path = fs::canonicalize(&volume.backend).map_err(missing)?;
+        let found = fs::metadata(&path).map_err(missing)?;
+        let is_device = found.file_type().is_block_device();
+        if !is_device && !found.is_file() {
+            return Err(BackendError::NoDisk { path });
+        }
+        if volume.has(VolumeOption::Slice) && !(is_device && host_use::is_partition(found.rdev())) {
+            return Err(BackendError::NoPartition { path });
+        }
+        let mut file = File::open(&path).map_err(missing)?;
+        let id = identity(&found, is_device);
+        let whole = match volume.format {
+            VolumeFormat::Raw => file.seek(SeekFrom::End(0)).map_err(missing)?,
+            VolumeFormat::Qcow2 => virtual_size(&path, &file)?,
+        };
+        let size = ByteSize(sized(&path, whole, volume.slice)?);
+        Ok(DiskBackend { path, id, is_device, size })
+    }
+
+    /// Checks that nothing on the host uses it, and that all of it can be written.
+    pub(crate) fn check_free(&self, volume: &Volume) -> Result<(), BackendError> {
+        let wanted = WantedUse { writes: !volume.has(VolumeOption::Ro), alone: volume.has(VolumeOption::Excl) };
+        let user = match self.is_device {
+            true => host_use::of_device(&self.path, self.id.device, wanted),
+            false => host_use::of_file(&self.path, wanted),
+        };
+        match user {
+            Some(why) => Err(BackendError::InUse { path: self.path.clone(), why }),
+            None if wanted.writes && !self.is_device => self.check_room(volume),
+            None => Ok(()),
+        }
+    }
+
+    /// A file that isn't written yet takes room as it is written.
+    fn check_room(&self, volume: &Volume) -> Result<(), BackendError> {
+        const BLOCK: u64 = 512;
+        let missing = |error| BackendError::Missing { path: self.path.clone(), error };
+        let found = fs::metadata(&self.path).map_err(missing)?;
+        let system = rustix::fs::statvfs(&self.path).map_err(|errno| missing(errno.into()))?;
+        let whole = match volume.format {
+            VolumeFormat::Raw => found.len(),
+            VolumeFormat::Qcow2 => self.size.0,
+        };
+        let missing = whole.saturating_sub(found.blocks().saturating_mul(BLOCK));
+        let free = system.f_bavail.saturating_mul(system.f_frsize);
+        match missing > free {
+            true => {
+                Err(BackendError::NoRoom { path: self.path.clone(), missing: ByteSize(missing), free: ByteSize(free) })
+            }
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn part(&self, volume: &Volume) -> BackendPart {
+        BackendPart { id: self.id, slice: volume.slice }
+    }
+}
+
+impl BackendPart {
+    /// Whether some blocks are in both.
+    pub(crate) fn meets(&self, other: &BackendPart) -> bool {
+        self.id == other.id
+            && match (self.slice, other.slice) {
+                (Some(own), Some(other)) => own.overlaps(other),
+                _ => true,
+            }
+    }
+}
+
+fn identity(found: &Metadata, is_device: bool) -> BackendId {
+    match is_device {
+        true => BackendId { device: found.rdev(), inode: 0 },
+        false => BackendId { device: found.dev(), inode: found.ino() },
+    }
+}
+
+fn virtual_size(path: &Path, file: &File) -> Result<u64, BackendError> {
+    let refused = |why: &str| BackendError::Image { path: path.to_owned(), why: why.to_owned() };
+    match image::header(file).map_err(|error| BackendError::Missing { path: path.to_owned(), error })? {
+        ImageHeader::Qcow2 { size } => Ok(size),
+        ImageHeader::Refused(why) => Err(refused(why)),
+        ImageHeader::Other => {
+            Err(refused("isn't a qcow2 image any more; restore it, or export it anew with format=raw"))
+        }
+    }
+}
+
+fn sized(path: &Path, whole: u64, slice: Option<DiskSlice>) -> Result<u64, BackendError> {
+    let path = || path.to_owned();
+    match slice {
+        _ if whole == 0 => Err(BackendError::Empty { path: path() }),
+        Some(slice) if slice.end() > whole => Err(BackendError::Beyond { path: path(), size: ByteSize(whole), slice }),
+        Some(slice) => Ok(slice.size().0),
+        None if !whole.is_multiple_of(DiskSlice::SECTOR) => {
+            Err(BackendError::Ragged { path: path(), size: ByteSize(whole) })
+        }
+        None => Ok(whole),
+    }
+}

@@ -1,0 +1,144 @@
+//! Virtual disks of domains: what is behind each at the moment, and how QEMU gets it.
+
+use vtax_guest::vdisk::{DiskFile, DiskLaunch, DiskPaths, DiskSource};
+use vtax_model::{
+    domain::{Configuration, Constraints, VirtualDisk, Volume, VolumeFormat, VolumeName, VolumeOption},
+    topology::Name,
+};
+
+use crate::{
+    backend::{BackendError, DiskBackend},
+    bindings::{Bindings, BoundDisk, BoundPath},
+    error::BindError,
+};
+
+/// What a domain's disks are made of at this moment. Each backend is there and free, or is the domain's already (`own`).
+pub(crate) fn bound_disks(
+    domain: &Name,
+    constraints: &Constraints,
+    configuration: &Configuration,
+    own: &[BoundDisk],
+    others: &[Bindings],
+) -> Result<Vec<BoundDisk>, BindError> {
+    let mut found: Vec<BoundDisk> = Vec::new();
+    for disk in &constraints.disks {
+        let bound = bound_disk(domain, disk, configuration, own, others)?;
+        found.push(bound);
+    }
+    Ok(found)
+}
+
+/// What one disk is made of.
+pub(crate) fn bound_disk(
+    domain: &Name,
+    disk: &VirtualDisk,
+    configuration: &Configuration,
+    own: &[BoundDisk],
+    others: &[Bindings],
+) -> Result<BoundDisk, BindError> {
+    let refused = |error| BindError::Disk { domain: domain.clone(), disk: disk.name.clone(), error: Box::new(error) };
+    let volume = configuration.volume(&disk.volume)?;
+    let mut paths: Vec<(BoundPath, DiskBackend)> = Vec::new();
+    for (name, path) in configuration.paths(&disk.volume)? {
+        let backend = DiskBackend::look(path).map_err(refused)?;
+        let bound = bound_path(&name, path, &backend);
+        let is_own = own.iter().flat_map(|disk| &disk.paths).any(|known| known.part.id == bound.part.id);
+        let is_seen = paths.iter().any(|(known, _)| known.part.id == bound.part.id);
+        check_others(&bound, volume, others).map_err(refused)?;
+        if !is_own && !is_seen {
+            backend.check_free(path).map_err(refused)?;
+        }
+        paths.push((bound, backend));
+    }
+    let size = paths.first().expect("a disk has a path").1.size;
+    if let Some(group) = &volume.mpgroup {
+        check_paths(group, &paths).map_err(refused)?;
+    }
+    Ok(BoundDisk {
+        disk: disk.clone(),
+        mpgroup: volume.mpgroup.clone(),
+        options: volume.options.clone(),
+        size,
+        paths: paths.into_iter().map(|(path, _)| path).collect(),
+    })
+}
+
+fn bound_path(name: &VolumeName, volume: &Volume, backend: &DiskBackend) -> BoundPath {
+    BoundPath {
+        volume: name.clone(),
+        backend: backend.path.clone(),
+        is_device: backend.is_device,
+        format: volume.format,
+        part: backend.part(volume),
+    }
+}
+
+/// No other domain has the blocks, unless nobody can write to them.
+fn check_others(path: &BoundPath, volume: &Volume, others: &[Bindings]) -> Result<(), BackendError> {
+    let reads = volume.has(VolumeOption::Ro) && !volume.has(VolumeOption::Excl);
+    for other in others {
+        for disk in &other.disks {
+            let shares =
+                reads && disk.options.contains(&VolumeOption::Ro) && !disk.options.contains(&VolumeOption::Excl);
+            if !shares && disk.paths.iter().any(|found| found.part.meets(&path.part)) {
+                let why = format!("{} has it as {}; stop and unbind that domain first", other.domain, disk.disk.name);
+                return Err(BackendError::InUse { path: path.backend.clone(), why });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All paths have to lead to the same blocks. vtax sees that of two names of one file or device; of two devices it sees only
+/// that their sizes are the same.
+fn check_paths(group: &Name, paths: &[(BoundPath, DiskBackend)]) -> Result<(), BackendError> {
+    let (first, rest) = paths.split_first().expect("a disk has a path");
+    for (path, backend) in rest {
+        let why = match () {
+            () if backend.size != first.1.size => format!("one has {}, the other {}", first.1.size, backend.size),
+            () if path.part.id != first.0.part.id && !(path.is_device && first.0.is_device) => {
+                "they are two files, not two ways to one; name the same file, or two devices of one disk".to_owned()
+            }
+            () => continue,
+        };
+        let (path, other, group) = (path.backend.clone(), first.0.backend.clone(), group.clone());
+        return Err(BackendError::Paths { path, other, group, why });
+    }
+    Ok(())
+}
+
+/// How QEMU gets the disk.
+pub(crate) fn launch(bound: &BoundDisk) -> DiskLaunch {
+    let mut files = bound.paths.iter().map(|path| file(bound, path));
+    let source = match bound.mpgroup {
+        Some(_) => DiskSource::Paths(DiskPaths { files: files.collect(), timeout: bound.disk.timeout }),
+        None => DiskSource::File(files.next().expect("a disk has a path")),
+    };
+    DiskLaunch {
+        port: bound.disk.id,
+        serial: bound.disk.serial(),
+        read_only: bound.options.contains(&VolumeOption::Ro),
+        source,
+    }
+}
+
+/// The backend of a path.
+fn file(bound: &BoundDisk, path: &BoundPath) -> DiskFile {
+    DiskFile {
+        path: path.backend.clone(),
+        format: match path.format {
+            VolumeFormat::Raw => vtax_guest::launch::DiskFormat::Raw,
+            VolumeFormat::Qcow2 => vtax_guest::launch::DiskFormat::Qcow2,
+        },
+        is_device: path.is_device,
+        slice: path.part.slice.map(|slice| (slice.offset(), slice.size())),
+        exclusive: bound.options.contains(&VolumeOption::Excl),
+    }
+}
+
+/// How many ports a domain has for disks: those that are numbered so far, and some for disks that come later.
+pub(crate) fn ports(disks: &[VirtualDisk]) -> u32 {
+    const SPARE: u32 = 4;
+    let numbered = disks.iter().map(|disk| disk.id + 1).max().unwrap_or(0);
+    (numbered + SPARE).min(VirtualDisk::MOST)
+}

@@ -1,0 +1,40 @@
+//! What has come to a bound domain's disks and gone from them, as its journal tells.
+
+use vtax_journal::{Batch, BatchId, BatchState, Snapshot};
+use vtax_model::topology::Name;
+
+use crate::{bindings::BoundDisk, step::DomainStep};
+
+/// A virtual disk that was plugged into a running domain.
+#[derive(Debug, Clone)]
+pub(crate) struct PluggedDisk {
+    pub(crate) name: Name,
+    pub(crate) batch: BatchId,
+}
+
+/// The disks that were plugged in and are still there.
+pub(crate) fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedDisk> {
+    let of_batch = |batch: Batch<'_, DomainStep>| {
+        let there = batch.state() != BatchState::Undone;
+        batch.records.iter().filter(|_| there).find_map(|record| match &record.step {
+            DomainStep::PlugDisk { disk, .. } => Some(PluggedDisk { name: disk.disk.name.clone(), batch: batch.id }),
+            _ => None,
+        })
+    };
+    snapshot.batches().filter_map(of_batch).collect()
+}
+
+/// What has come to a domain's disks and gone from them since it was bound, in this order. Returns whether there was anything.
+pub(crate) fn follow(disks: &mut Vec<BoundDisk>, snapshot: &Snapshot<DomainStep>) -> bool {
+    let mut moved = false;
+    let batches = snapshot.batches().filter(|batch| batch.state() != BatchState::Undone);
+    for record in batches.flat_map(|batch| batch.records) {
+        match &record.step {
+            DomainStep::PlugDisk { disk, .. } => disks.push((**disk).clone()),
+            DomainStep::PullDisk { disk, .. } => disks.retain(|own| own.disk.name != disk.disk.name),
+            _ => continue,
+        }
+        moved = true;
+    }
+    moved
+}

@@ -1,0 +1,33 @@
+//! Virtual disks that are plugged into QEMU and pulled out.
+
+use std::time::Duration;
+
+use vtax_guest::{launch::Launch, paths, process::Qemu};
+use vtax_journal::Undone;
+
+use crate::{bindings::BoundDisk, disk, error::BindError};
+
+/// QEMU answers within this time.
+const ANSWER: Duration = Duration::from_secs(10);
+/// A domain's system lets a disk go within this time: its driver waits for five seconds, in case somebody thinks better of it.
+const RELEASED: Duration = Duration::from_secs(30);
+
+pub(crate) fn plug(launch: &Launch, process: &str, disk: &BoundDisk) -> Result<(), BindError> {
+    Ok(attached(launch, process)?.plug_disk(&disk::launch(disk), ANSWER)?)
+}
+
+pub(crate) fn unplug(launch: &Launch, process: &str, disk: &BoundDisk) -> Result<Undone, BindError> {
+    let mut qemu = attached(launch, process)?;
+    let disk = disk::launch(disk);
+    let was_there = qemu.is_alive() && qemu.unplug_disk(&disk, RELEASED)?;
+    paths::end(launch, &disk)?;
+    match was_there {
+        true => Ok(Undone::Reverted),
+        false => Ok(Undone::AlreadyGone),
+    }
+}
+
+fn attached(launch: &Launch, process: &str) -> Result<Qemu, BindError> {
+    let process = process.parse().map_err(BindError::kernel(&launch.name))?;
+    Ok(Qemu::attach(launch.clone(), process))
+}

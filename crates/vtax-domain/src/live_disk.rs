@@ -1,0 +1,94 @@
+//! Changes of the virtual disks of domains that are bound or run, as [`hot_plug`](crate::hot_plug) has them for NICs. Each disk
+//! has a port of its own, so every disk can come and go while its domain runs.
+
+use vtax_model::{
+    domain::{Configuration, DomainState, VirtualDisk},
+    topology::Name,
+};
+
+use crate::{
+    bindings::{Bindings, BoundDisk},
+    bound::{BoundDomain, RecordedGuest},
+    disk,
+    domains::Domains,
+    error::BindError,
+    hot_plug::ChangeEffect,
+    step::DomainStep,
+    supervisor,
+};
+
+impl Domains {
+    /// Makes a virtual disk of a domain as the configuration has it now. A disk that can't be had is refused before anything is
+    /// changed.
+    pub fn follow_disk(
+        &self,
+        domain: &Name,
+        disk: &Name,
+        was: &Configuration,
+        now: &Configuration,
+    ) -> Result<ChangeEffect, BindError> {
+        let Some(bound) = self.find(domain)? else { return Ok(ChangeEffect::Now) };
+        if bound.state() != DomainState::Active {
+            // It is bound anew before it is started.
+            return Ok(ChangeEffect::AtBoot);
+        }
+        let has = bound.bindings.disks.iter().find(|own| own.disk.name == *disk);
+        match (was.disk(domain, disk).ok(), now.disk(domain, disk).ok(), has) {
+            // It was to change at the next boot, and is again as it was.
+            (_, Some(new), Some(has)) if has.disk == *new => Ok(ChangeEffect::Now),
+            (None, Some(new), None) => self.plug_disk(&bound, new, now),
+            (Some(_), None, Some(has)) => self.unplug_disk(&bound, has),
+            (Some(_), None, None) | (None, None, _) => Ok(ChangeEffect::Now),
+            _ => Ok(ChangeEffect::AtBoot),
+        }
+    }
+
+    fn plug_disk(
+        &self,
+        bound: &BoundDomain,
+        new: &VirtualDisk,
+        configuration: &Configuration,
+    ) -> Result<ChangeEffect, BindError> {
+        let others: Vec<Bindings> = self.bound()?.into_iter().map(|bound| bound.bindings).collect();
+        let disk = disk::bound_disk(bound.name(), new, configuration, &[], &others)?;
+        let Some(RecordedGuest { launch, process: Some(process) }) = bound.guest.clone() else {
+            return Ok(ChangeEffect::AtBoot);
+        };
+        if new.id >= launch.disks.ports || bound.bindings.disks.iter().any(|own| own.disk.id == new.id) {
+            return Ok(ChangeEffect::AtBoot);
+        }
+        let (launch, process) = (Box::new(launch), process.to_string());
+        let has_paths = disk.mpgroup.is_some();
+        let step = DomainStep::PlugDisk { launch, process, disk: Box::new(disk) };
+        self.without_supervisor(bound, has_paths, || self.extend(bound.name(), vec![step]))
+    }
+
+    /// A supervisor looks only at its beginning which disks have paths that it has to look after.
+    fn without_supervisor(
+        &self,
+        bound: &BoundDomain,
+        has_paths: bool,
+        change: impl FnOnce() -> Result<ChangeEffect, BindError>,
+    ) -> Result<ChangeEffect, BindError> {
+        if !has_paths {
+            return change();
+        }
+        supervisor::end(&self.directory(bound.name()));
+        let changed = change();
+        supervisor::start(self, bound.name())?;
+        changed
+    }
+
+    fn unplug_disk(&self, bound: &BoundDomain, disk: &BoundDisk) -> Result<ChangeEffect, BindError> {
+        let has_paths = disk.mpgroup.is_some();
+        if let Some(plugged) = bound.plugged_disks.iter().find(|plugged| plugged.name == disk.disk.name) {
+            return self.without_supervisor(bound, has_paths, || self.undo_plugged(bound.name(), plugged.batch));
+        }
+        let Some(RecordedGuest { launch, process: Some(process) }) = bound.guest.clone() else {
+            return Ok(ChangeEffect::AtBoot);
+        };
+        let (launch, process) = (Box::new(launch), process.to_string());
+        let step = DomainStep::PullDisk { launch, process, disk: Box::new(disk.clone()) };
+        self.without_supervisor(bound, has_paths, || self.extend(bound.name(), vec![step]))
+    }
+}

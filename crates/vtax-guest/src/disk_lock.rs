@@ -1,0 +1,84 @@
+//! What is behind a disk, opened and locked.
+//!
+//! QEMU gets the file open, since its user may not open it. With the file it gets vtax's lock (flock), which is there as long as
+//! QEMU has the file, whatever becomes of vtax.
+
+use std::{
+    fs::File,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::OpenOptionsExt,
+    },
+};
+
+use rustix::{
+    fs::{FlockOperation, OFlags, flock},
+    io::Errno,
+};
+use vtax_model::topology::Name;
+
+use super::{
+    error::GuestError,
+    vdisk::{DiskFile, DiskLaunch},
+};
+
+impl DiskLaunch {
+    /// The file that QEMU gets, if it has one itself.
+    pub(super) fn open(&self, guest: &Name) -> Result<Option<OwnedFd>, GuestError> {
+        self.file().map(|file| file.open(guest, self.read_only)).transpose()
+    }
+}
+
+impl DiskFile {
+    /// Opens it and locks it for the domain. The lock belongs to the open file, whoever has that.
+    pub(super) fn open(&self, guest: &Name, read_only: bool) -> Result<OwnedFd, GuestError> {
+        let mut options = File::options();
+        options.read(true).write(!read_only);
+        if self.is_device && (!read_only || self.exclusive) {
+            // The kernel refuses mounts and other such users meanwhile, and this if there is one.
+            options.custom_flags(OFlags::EXCL.bits().cast_signed());
+        }
+        let taken = |why| GuestError::DiskTaken { guest: guest.clone(), path: self.path.clone(), why };
+        let opened = options.open(&self.path);
+        let file = match opened {
+            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                return Err(taken("the kernel or another program has it for itself"));
+            }
+            opened => opened.map_err(GuestError::file("open", &self.path))?,
+        };
+        let lock = match self.exclusive {
+            true => FlockOperation::NonBlockingLockExclusive,
+            false => FlockOperation::NonBlockingLockShared,
+        };
+        match flock(file.as_fd(), lock) {
+            Err(Errno::WOULDBLOCK) => Err(taken("another program has locked it")),
+            // A file system without such locks has QEMU's at most.
+            _ => Ok(file.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::DiskFormat;
+
+    fn file(path: &std::path::Path, exclusive: bool) -> DiskFile {
+        DiskFile { path: path.to_owned(), format: DiskFormat::Raw, is_device: false, slice: None, exclusive }
+    }
+
+    #[test]
+    fn who_has_it_alone_is_alone() {
+        let guest: Name = "mars".parse().expect("a name");
+        let backing = tempfile::NamedTempFile::new().expect("a file");
+        let shared = file(backing.path(), false);
+        let first = shared.open(&guest, false).expect("nobody has it");
+        let second = shared.open(&guest, true).expect("it is shared");
+        let alone = file(backing.path(), true);
+        let told = alone.open(&guest, false).expect_err("others have it").to_string();
+        assert!(told.contains("another program has locked it"), "{told}");
+        drop((first, second));
+        let _only = alone.open(&guest, false).expect("nobody has it");
+        shared.open(&guest, true).expect_err("somebody has it alone");
+    }
+}

@@ -1,0 +1,252 @@
+//! The paths of a disk: storage daemons of which one serves the disk, and the others stand by.
+//!
+//! QEMU is connected to a socket by its name. If the daemon that serves it ends, QEMU tries to connect again, and sends again what
+//! wasn't answered. [`keep`] makes another daemon serve the disk under the same name then. Only one daemon has the file at a time:
+//! what a daemon still wrote after another had begun would destroy what that has written. So the old one has ended before.
+//!
+//! The state of the paths is a file beside the daemons' directories, which are beside that of the guest's QEMU.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use strum::Display;
+use vtax_model::topology::Name;
+use vtax_sys::{
+    mount::unmount_all,
+    process::{ProcessId, Signal},
+};
+
+use super::{
+    error::GuestError,
+    launch::Launch,
+    storage,
+    vdisk::{DiskLaunch, DiskPaths, DiskSource},
+};
+
+/// A killed daemon ends within this time, unless the kernel waits for its disk.
+const KILLED: Duration = Duration::from_secs(60);
+
+/// What a path does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum PathState {
+    /// It serves the disk.
+    Active,
+    /// It can serve the disk if another one fails.
+    Standby,
+    /// Its daemon doesn't run.
+    Failed,
+}
+
+/// What is kept of the paths of one disk.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Kept {
+    active: usize,
+    /// The daemons.
+    processes: Vec<Option<String>>,
+}
+
+/// The paths of one disk of a guest.
+struct Paths<'a> {
+    guest: &'a Name,
+    launch: &'a Launch,
+    disk: &'a DiskLaunch,
+    paths: &'a DiskPaths,
+}
+
+/// Starts the daemons of a disk that has several paths, and makes the first one serve it. The directory of the guest's QEMU is
+/// there.
+pub(super) fn begin(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
+    let Some(paths) = Paths::of(launch, disk) else { return Ok(()) };
+    let mut kept = Kept { active: 0, processes: vec![None; paths.paths.files.len()] };
+    for number in 0..paths.paths.files.len() {
+        paths.start(number, &mut kept)?;
+    }
+    paths.activate(0, &mut kept)
+}
+
+/// Looks after the paths of a disk: if the one that serves it has ended, the next one does. Those that have ended are started
+/// again, to stand by. True if something has changed.
+pub fn keep(launch: &Launch, disk: &DiskLaunch) -> Result<bool, GuestError> {
+    let Some(paths) = Paths::of(launch, disk) else { return Ok(false) };
+    let mut kept = paths.read();
+    let count = paths.paths.files.len();
+    let mut changed = false;
+    if !kept.is_alive(kept.active) {
+        let order = (1..=count).map(|step| (kept.active + step) % count);
+        let (standing_by, ended): (Vec<usize>, Vec<usize>) = order.partition(|number| kept.is_alive(*number));
+        let mut last = Ok(());
+        for number in standing_by.into_iter().chain(ended) {
+            if !kept.is_alive(number) {
+                last = paths.start(number, &mut kept);
+            }
+            if kept.is_alive(number) {
+                last = paths.activate(number, &mut kept);
+            }
+            if last.is_ok() {
+                break;
+            }
+        }
+        last?;
+        changed = true;
+    }
+    for number in 0..count {
+        if !kept.is_alive(number) {
+            paths.start(number, &mut kept)?;
+            changed = true;
+        }
+    }
+    Ok(changed)
+}
+
+/// Ends the daemons of a disk.
+pub fn end(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
+    let Some(paths) = Paths::of(launch, disk) else { return Ok(()) };
+    for number in 0..paths.paths.files.len() {
+        storage::end(&launch.name, &paths.directory(number))?;
+    }
+    remove_file(&paths.state())
+}
+
+/// Ends all daemons of a guest, whose QEMU has ended, also those of disks that were plugged in.
+pub fn end_all(guest: &Name, qemu: &Path) -> Result<(), GuestError> {
+    let Some(beside) = qemu.parent() else { return Ok(()) };
+    for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_ours = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('.')).is_some();
+        match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true if is_ours => storage::end(guest, &entry.path())?,
+            false if is_ours => remove_file(&entry.path())?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What each path of a disk does at the moment; nothing if it has no daemons.
+pub fn states(launch: &Launch, disk: &DiskLaunch) -> Vec<PathState> {
+    let Some(paths) = Paths::of(launch, disk) else { return Vec::new() };
+    let kept = paths.read();
+    let state = |number| match kept.is_alive(number) {
+        false => PathState::Failed,
+        true if number == kept.active => PathState::Active,
+        true => PathState::Standby,
+    };
+    (0..paths.paths.files.len()).map(state).collect()
+}
+
+/// How the names of the daemons' directories and of the state begin.
+const PREFIX: &str = "paths";
+
+impl<'a> Paths<'a> {
+    fn of(launch: &'a Launch, disk: &'a DiskLaunch) -> Option<Paths<'a>> {
+        match &disk.source {
+            DiskSource::Paths(paths) => Some(Paths { guest: &launch.name, launch, disk, paths }),
+            DiskSource::File(_) => None,
+        }
+    }
+
+    fn beside(&self) -> &Path {
+        self.launch.directory.parent().unwrap_or(&self.launch.directory)
+    }
+
+    fn directory(&self, number: usize) -> PathBuf {
+        self.beside().join(format!("{PREFIX}{}.{number}", self.disk.port))
+    }
+
+    fn state(&self) -> PathBuf {
+        self.beside().join(format!("{PREFIX}{}.json", self.disk.port))
+    }
+
+    fn read(&self) -> Kept {
+        let read = fs::read(self.state()).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let mut kept: Kept = read.unwrap_or_default();
+        kept.processes.resize(self.paths.files.len(), None);
+        kept
+    }
+
+    /// Replaces the file as a whole: `list` may read it at any moment.
+    fn write(&self, kept: &Kept) -> Result<(), GuestError> {
+        let path = self.state();
+        let written = || {
+            let mut draft = tempfile::NamedTempFile::new_in(self.beside())?;
+            serde_json::to_writer(&mut draft, kept)?;
+            draft.persist(&path).map(drop).map_err(|error| error.error)
+        };
+        written().map_err(GuestError::file("write", &path))
+    }
+
+    /// Starts the daemon of a path. It stands by.
+    fn start(&self, number: usize, kept: &mut Kept) -> Result<(), GuestError> {
+        self.end_process(number, kept)?;
+        let process = storage::start(self.guest, &self.directory(number), &self.launch.qemu)?;
+        kept.processes[number] = Some(process.to_string());
+        self.write(kept)
+    }
+
+    /// Makes a path serve the disk. All other daemons that had the file have ended before.
+    fn activate(&self, number: usize, kept: &mut Kept) -> Result<(), GuestError> {
+        if kept.active != number {
+            self.end_process(kept.active, kept)?;
+        }
+        let (file, socket) = (&self.paths.files[number], self.launch.directory.join(self.disk.socket()));
+        let served = storage::serve(self.guest, &self.directory(number), file, self.disk.read_only, &socket);
+        if let Err(error) = served {
+            // It may have the file, or a part of what it needs. It is started again.
+            self.end_process(number, kept)?;
+            self.write(kept)?;
+            return Err(error);
+        }
+        kept.active = number;
+        self.write(kept)
+    }
+
+    /// Ends a daemon. When this returns, it writes nothing more.
+    fn end_process(&self, number: usize, kept: &mut Kept) -> Result<(), GuestError> {
+        if let Some(process) = kept.process(number) {
+            let fail = || GuestError::process(self.guest);
+            process.signal(Signal::KILL).map_err(fail())?;
+            if !process.wait_end(KILLED).map_err(fail())? {
+                return Err(GuestError::Unkillable { guest: self.guest.clone(), pid: process.pid.0 });
+            }
+            process.reap();
+        }
+        // One that a killed vtax has started may not be written down.
+        storage::end(self.guest, &self.directory(number))?;
+        kept.processes[number] = None;
+        Ok(())
+    }
+}
+
+impl Kept {
+    fn process(&self, number: usize) -> Option<ProcessId> {
+        self.processes.get(number)?.as_ref()?.parse().ok()
+    }
+
+    fn is_alive(&self, number: usize) -> bool {
+        self.process(number).is_some_and(|process| matches!(process.wait_end(Duration::ZERO), Ok(false)))
+    }
+}
+
+/// It is no error if there is none.
+fn remove_file(path: &Path) -> Result<(), GuestError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GuestError::file("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Lets go of what is mounted in the directories of daemons that have ended, of a guest of which only this is known.
+pub fn unmount(beside: &Path) {
+    for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
+            // What stays mounted is told of when the folder is removed.
+            let _ = unmount_all(&entry.path());
+        }
+    }
+}

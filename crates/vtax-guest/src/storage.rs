@@ -1,0 +1,163 @@
+//! Storage daemons: each opens one file or block device and serves it to a guest's QEMU, over NBD on a Unix socket.
+//!
+//! A daemon is a QEMU without a machine. It has the block layer and the NBD server of `qemu-storage-daemon`, and other than that
+//! it takes open files: so it needs no right to open a file of the host, and has a user of its own like a guest's QEMU. At its
+//! start it has nothing. It gets its file when it is to serve ([`serve`]).
+
+use std::{
+    fs::{self, File},
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::{fs::PermissionsExt, net::UnixListener, process::CommandExt},
+    },
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, openat},
+    process::Resource,
+};
+use vtax_model::topology::Name;
+use vtax_sys::{
+    SysError,
+    confine::{Confinement, OwnUsers},
+    mount::{small_tmpfs, unmount_all},
+    process::{Pid, ProcessId},
+};
+
+use super::{
+    arguments::SANDBOX,
+    error::GuestError,
+    launch::{QMP_SOCKET, QemuProgram},
+    process::end_below,
+    qmp::Monitor,
+    vdisk::{DiskFile, EXPORT},
+};
+
+/// The most that a daemon's messages take.
+const MESSAGES: u64 = 1 << 20;
+/// A daemon's own memory, and that of its threads' stacks.
+const MEMORY: u64 = 1 << 30;
+/// Up to 64 threads work at its file.
+const THREADS: u64 = 96;
+/// A daemon is there, and answers, within this time.
+const ANSWER: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(5);
+const NODE: &str = "blocks";
+const LISTENER: &str = "listener";
+
+/// Starts a daemon that serves nothing yet, in a directory of its own.
+pub(super) fn start(guest: &Name, directory: &Path, qemu: &QemuProgram) -> Result<ProcessId, GuestError> {
+    fs::create_dir_all(directory).map_err(GuestError::file("create", directory))?;
+    let fail = |error| GuestError::process(guest)(error);
+    unmount_all(directory).map_err(fail)?;
+    small_tmpfs(directory, MESSAGES).map_err(fail)?;
+    let log = directory.join("qemu.log");
+    let messages = File::create(&log).map_err(GuestError::file("create", &log))?;
+    let copy = messages.try_clone().map_err(GuestError::file("use", &log))?;
+    let mut command = Command::new(&qemu.path);
+    command.args(arguments(guest, qemu)).process_group(0);
+    command.stdin(Stdio::null()).stdout(messages).stderr(copy);
+    confinement(directory)?.apply(&mut command);
+    let mut spawn = || {
+        let child = command.spawn().map_err(|errno| SysError::plain("start", qemu.path.display(), errno))?;
+        ProcessId::of(Pid(child.id()))
+    };
+    let process = spawn().map_err(|error| GuestError::Start { guest: guest.clone(), error: Box::new(error) })?;
+    wait(guest, directory, process)?;
+    Ok(process)
+}
+
+/// It has no processors. The buffer for translated code of guests is as small as can be.
+fn arguments(guest: &Name, qemu: &QemuProgram) -> Vec<String> {
+    let name = format!("guest={guest},process=vtax-{guest},debug-threads=on");
+    let socket = format!("socket,id=qmp,path={QMP_SOCKET},server=on,wait=off");
+    let words = ["-name", &name, "-machine", "none", "-accel", "tcg,tb-size=1", "-nodefaults", "-no-user-config"];
+    let mut list: Vec<String> = words.map(str::to_owned).into();
+    list.extend(["-display", "none", "-chardev", &socket, "-mon", "chardev=qmp,mode=control"].map(str::to_owned));
+    if qemu.sandbox {
+        list.extend(["-sandbox", SANDBOX].map(str::to_owned));
+    }
+    list
+}
+
+fn confinement(directory: &Path) -> Result<Confinement, GuestError> {
+    let users = OwnUsers::find();
+    let opened = File::open(directory).map_err(GuestError::file("open", directory))?;
+    let processes = users.map(|_| (Resource::Nproc, THREADS));
+    Ok(Confinement {
+        users,
+        groups: Vec::new(),
+        directory: OwnedFd::from(opened),
+        files: Vec::new(),
+        cgroup: None,
+        limits: [(Resource::Core, 0), (Resource::Data, MEMORY)].into_iter().chain(processes).collect(),
+        reads_all_files: false,
+    })
+}
+
+fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestError> {
+    let deadline = Instant::now() + ANSWER;
+    while Monitor::connect(guest, &directory.join(QMP_SOCKET), ANSWER).is_err() {
+        let has_ended = process.wait_end(Duration::ZERO).unwrap_or(true);
+        if has_ended || Instant::now() > deadline {
+            let said = fs::read_to_string(directory.join("qemu.log")).unwrap_or_default();
+            let said = said.trim().lines().next_back().unwrap_or("without a word").to_owned().into();
+            return Err(GuestError::Storage { guest: guest.clone(), said });
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// Makes a daemon open the file and serve it at a socket. Whoever connects to the socket's name so far gets to this daemon from
+/// now on. The caller has ended who served it before.
+pub(super) fn serve(
+    guest: &Name,
+    directory: &Path,
+    file: &DiskFile,
+    read_only: bool,
+    socket: &Path,
+) -> Result<(), GuestError> {
+    let opened = file.open(guest, read_only)?;
+    let mut monitor = Monitor::connect(guest, &directory.join(QMP_SOCKET), ANSWER)?;
+    let set = monitor.add_file(opened.as_fd())?;
+    // What one path has in the host's memory, another one of another device wouldn't see.
+    monitor.add_blocks(file.blocks(NODE, read_only, &format!("/dev/fdset/{set}"), file.is_device))?;
+    monitor.remove_file_set(set)?;
+    let fresh = socket.with_extension("new");
+    let listener = listen(&fresh)?;
+    monitor.give_file(LISTENER, listener.as_fd())?;
+    monitor.serve_blocks(LISTENER, NODE, EXPORT, !read_only)?;
+    fs::rename(&fresh, socket).map_err(GuestError::file("put in place", socket))
+}
+
+/// A socket in the directory of a guest's QEMU. Only that QEMU's user can get to the directory, so every user may connect. The
+/// directory isn't ours any more, so it is made sure that it is the socket which is changed.
+fn listen(path: &Path) -> Result<UnixListener, GuestError> {
+    let fail = || GuestError::file("listen at", path);
+    // One may be left of a vtax that was killed.
+    let _ = fs::remove_file(path);
+    let listener = UnixListener::bind(path).map_err(fail())?;
+    let found = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+    let found = found.map_err(|errno| fail()(errno.into()))?;
+    let kind = rustix::fs::fstat(&found).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    if kind.is_ok_and(|kind| kind == FileType::Socket) {
+        let own = format!("/proc/self/fd/{}", found.as_raw_fd());
+        fs::set_permissions(own, fs::Permissions::from_mode(0o666)).map_err(fail())?;
+    }
+    Ok(listener)
+}
+
+/// Ends the daemon of a directory, whoever has started it, and removes the directory.
+pub(super) fn end(guest: &Name, directory: &Path) -> Result<(), GuestError> {
+    end_below(directory).map_err(GuestError::process(guest))?;
+    unmount_all(directory).map_err(GuestError::process(guest))?;
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(GuestError::file("remove", directory)(error)),
+        _ => Ok(()),
+    }
+}

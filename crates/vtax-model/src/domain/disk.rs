@@ -1,0 +1,130 @@
+//! Virtual disks of domains, and the services that export what is behind them.
+//!
+//! A disk service (vds) exports volumes. A volume is a file, a block device, or a part of one. A virtual disk (vdisk) of a
+//! domain is one volume; if the volume is in a multipath group (mpgroup), all volumes of the group are paths to the same
+//! blocks, and the disk goes on by the next one if one fails.
+
+mod changes;
+mod kinds;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+pub use self::kinds::{DiskSlice, VolumeFormat, VolumeName, VolumeOption};
+use super::DomainError;
+use crate::topology::Name;
+
+/// A disk service (vds) of a service domain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskService {
+    /// The domain that it runs in.
+    pub domain: Name,
+    /// What it exports.
+    #[serde(default)]
+    pub volumes: BTreeMap<Name, Volume>,
+}
+
+/// What a disk service exports under one name.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// The absolute path of a file or a block device.
+    pub backend: String,
+    /// What is in the backend. It is kept, because a domain can write something to a raw disk that looks like a qcow2.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub format: VolumeFormat,
+    /// How it is exported.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub options: BTreeSet<VolumeOption>,
+    /// The part of the backend that it is; all of it if absent.
+    pub slice: Option<DiskSlice>,
+    /// The group of volumes that are paths to the same blocks.
+    pub mpgroup: Option<Name>,
+}
+
+/// A virtual disk (vdisk) of a domain.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VirtualDisk {
+    /// Its name, unlike that of any other disk of its domain. The domain sees it as the disk's serial number.
+    pub name: Name,
+    /// The volume that it is.
+    pub volume: VolumeName,
+    /// Its number among the disks of the domain, which keeps its place on the domain's PCI bus.
+    pub id: u32,
+    /// The seconds after which requests fail if no path answers; they wait if absent.
+    pub timeout: Option<u32>,
+}
+
+/// What is to be changed in a volume: only what is present.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as of `Volume`")]
+pub struct VolumeChange {
+    pub options: Option<BTreeSet<VolumeOption>>,
+    /// `Some(None)` makes it all of the backend.
+    pub slice: Option<Option<DiskSlice>>,
+    /// `Some(None)` takes it out of its group.
+    pub mpgroup: Option<Option<Name>>,
+}
+
+/// What is to be changed in a virtual disk: only what is present.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as of `VirtualDisk`")]
+pub struct DiskChange {
+    pub volume: Option<VolumeName>,
+    pub id: Option<u32>,
+    /// 0 means that requests wait.
+    pub timeout: Option<u32>,
+}
+
+impl Volume {
+    /// The most volumes of one group.
+    pub const MOST_PATHS: usize = 4;
+
+    /// Whether it has an option.
+    pub fn has(&self, option: VolumeOption) -> bool {
+        self.options.contains(&option)
+    }
+
+    /// Whether some blocks of the backend are in both.
+    pub fn overlaps(&self, other: &Volume) -> bool {
+        self.backend == other.backend
+            && match (self.slice, other.slice) {
+                (Some(own), Some(other)) => own.overlaps(other),
+                _ => true,
+            }
+    }
+
+    fn check_backend(backend: &str) -> Result<(), DomainError> {
+        // XML has no form for the last two.
+        let is_odd = |letter: char| letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}');
+        match backend.starts_with('/') && backend.len() <= 1024 && !backend.contains(is_odd) {
+            true => Ok(()),
+            false => Err(DomainError::value(
+                "backend",
+                backend,
+                "the absolute path of a file or a block device, in one line",
+            )),
+        }
+    }
+}
+
+impl VirtualDisk {
+    /// The most disks of a domain: each has a port of its own on the domain's PCI bus.
+    pub const MOST: u32 = 24;
+    /// The longest serial number that a virtio disk can have.
+    const SERIAL: usize = 20;
+
+    /// The serial number by which the domain knows it: its name. One that is too long keeps its beginning and its end.
+    pub fn serial(&self) -> String {
+        let name = self.name.as_str();
+        match name.len() > VirtualDisk::SERIAL {
+            true => format!("{}{}", &name[..VirtualDisk::SERIAL / 2], &name[name.len() - VirtualDisk::SERIAL / 2..]),
+            false => name.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The changes of disk services, volumes and virtual disks.
+
+use super::{DiskChange, DiskService, VirtualDisk, Volume, VolumeChange, VolumeFormat, VolumeName, VolumeOption};
+use crate::{
+    domain::{Configuration, Constraints, DomainError},
+    topology::Name,
+};
+
+impl Configuration {
+    /// Adds a disk service that exports nothing yet.
+    pub fn add_disk_service(&mut self, name: &Name, domain: Name) -> Result<(), DomainError> {
+        self.primary_service(&domain)?;
+        if self.disk_services.contains_key(name) {
+            return Err(DomainError::Exists { what: "disk service", name: name.clone() });
+        }
+        self.disk_services.insert(name.clone(), DiskService { domain, volumes: Default::default() });
+        Ok(())
+    }
+
+    /// Removes a disk service. Its volumes go with it if `force` is said, and then the disks that are made of them.
+    pub fn remove_disk_service(&mut self, name: &Name, force: bool) -> Result<(), DomainError> {
+        let volumes: Vec<Name> = self.disk_service(name)?.volumes.keys().cloned().collect();
+        if let Some(volume) = volumes.first().filter(|_| !force) {
+            return Err(DomainError::VolumesLeft { service: name.clone(), volume: volume.clone() });
+        }
+        for volume in volumes {
+            self.remove_volume(&VolumeName { volume, service: name.clone() }, true)?;
+        }
+        self.disk_services.remove(name);
+        Ok(())
+    }
+
+    /// The disk service of this name.
+    pub fn disk_service(&self, name: &Name) -> Result<&DiskService, DomainError> {
+        self.disk_services
+            .get(name)
+            .ok_or_else(|| DomainError::unknown("disk service", name, self.disk_services.keys()))
+    }
+
+    /// Makes a disk service export a file or a block device.
+    pub fn add_volume(&mut self, name: &VolumeName, volume: Volume) -> Result<(), DomainError> {
+        let VolumeName { volume: own, service } = name;
+        if self.disk_service(service)?.volumes.contains_key(own) {
+            return Err(DomainError::VolumeExists { volume: name.clone() });
+        }
+        Volume::check_backend(&volume.backend)?;
+        self.check_volume(name, &volume)?;
+        self.put_volume(name, volume);
+        Ok(())
+    }
+
+    /// Changes how a volume is exported. Options and slice are those of all paths of its group. The caller has checked that no
+    /// bound domain has it.
+    pub fn set_volume(&mut self, name: &VolumeName, change: VolumeChange) -> Result<(), DomainError> {
+        let was = self.volume(name)?;
+        let VolumeChange { options, slice, mpgroup } = change;
+        let volume = Volume {
+            backend: was.backend.clone(),
+            format: was.format,
+            options: options.unwrap_or_else(|| was.options.clone()),
+            slice: slice.unwrap_or(was.slice),
+            mpgroup: mpgroup.unwrap_or_else(|| was.mpgroup.clone()),
+        };
+        let mut all = self.clone();
+        if was.mpgroup == volume.mpgroup {
+            for (path, found) in self.paths(name)? {
+                let Volume { options, slice, .. } = volume.clone();
+                all.put_volume(&path, Volume { options, slice, ..found.clone() });
+            }
+        }
+        all.put_volume(name, volume);
+        for (path, changed) in all.paths(name)? {
+            all.check_volume(&path, changed)?;
+            all.check_shared(&path, changed)?;
+        }
+        *self = all;
+        Ok(())
+    }
+
+    /// Several disks have one volume only if none of them can write to it.
+    fn check_shared(&self, name: &VolumeName, volume: &Volume) -> Result<(), DomainError> {
+        match self.users_of(name, volume).as_slice() {
+            [(domain, disk), (other, _), ..] if !volume.has(VolumeOption::Ro) => Err(DomainError::VolumeShared {
+                volume: name.clone(),
+                disk: disk.clone(),
+                domain: domain.clone(),
+                other: other.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a disk service export something no longer. The disks that are made of it go with it if `force` is said.
+    pub fn remove_volume(&mut self, name: &VolumeName, force: bool) -> Result<(), DomainError> {
+        self.volume(name)?;
+        let users: Vec<(Name, Name)> =
+            self.disks_at(name).map(|(domain, disk)| (domain.clone(), disk.name.clone())).collect();
+        if let Some((domain, disk)) = users.first().filter(|_| !force) {
+            return Err(DomainError::VolumeInUse { volume: name.clone(), disk: disk.clone(), domain: domain.clone() });
+        }
+        for (domain, disk) in users {
+            self.remove_disk(&domain, &disk)?;
+        }
+        if let Some(service) = self.disk_services.get_mut(&name.service) {
+            service.volumes.remove(&name.volume);
+        }
+        Ok(())
+    }
+
+    /// The volume of this name.
+    pub fn volume(&self, name: &VolumeName) -> Result<&Volume, DomainError> {
+        let volumes = &self.disk_service(&name.service)?.volumes;
+        volumes.get(&name.volume).ok_or_else(|| DomainError::unknown("volume", &name.volume, volumes.keys()))
+    }
+
+    /// All volumes, by service and name.
+    pub fn volumes(&self) -> impl Iterator<Item = (VolumeName, &Volume)> {
+        self.disk_services.iter().flat_map(|(service, exports)| {
+            let named = |volume: &Name| VolumeName { volume: volume.clone(), service: service.clone() };
+            exports.volumes.iter().map(move |(name, volume)| (named(name), volume))
+        })
+    }
+
+    /// The volume itself, and then the others of its group: each is a path to the same blocks.
+    pub fn paths(&self, name: &VolumeName) -> Result<Vec<(VolumeName, &Volume)>, DomainError> {
+        let own = self.volume(name)?;
+        let group = own.mpgroup.as_ref();
+        let others =
+            self.volumes().filter(|(other, found)| other != name && group.is_some() && found.mpgroup.as_ref() == group);
+        Ok(std::iter::once((name.clone(), own)).chain(others).collect())
+    }
+
+    fn put_volume(&mut self, name: &VolumeName, volume: Volume) {
+        let service = self.disk_services.get_mut(&name.service).expect("it exists");
+        service.volumes.insert(name.volume.clone(), volume);
+    }
+
+    /// What a volume may be beside the others.
+    fn check_volume(&self, name: &VolumeName, volume: &Volume) -> Result<(), DomainError> {
+        if volume.slice.is_some() && volume.has(VolumeOption::Slice) {
+            return Err(DomainError::SliceTwice { volume: name.clone() });
+        }
+        if volume.slice.is_some() && volume.format == VolumeFormat::Qcow2 {
+            return Err(DomainError::SliceOfImage { volume: name.clone() });
+        }
+        if volume.mpgroup.is_some() && volume.format == VolumeFormat::Qcow2 {
+            return Err(DomainError::GroupOfImages { volume: name.clone() });
+        }
+        for (other, found) in self.volumes().filter(|(other, _)| other != name) {
+            let one_group = volume.mpgroup.is_some() && volume.mpgroup == found.mpgroup;
+            let both_read = volume.has(VolumeOption::Ro) && found.has(VolumeOption::Ro);
+            if volume.overlaps(found) && !one_group && !both_read {
+                return Err(DomainError::BackendTaken { backend: volume.backend.clone(), volume: other });
+            }
+            if one_group
+                && (volume.slice != found.slice || volume.options != found.options || volume.format != found.format)
+            {
+                return Err(DomainError::GroupDiffers { volume: name.clone(), other });
+            }
+        }
+        let group = self.volumes().filter(|(other, found)| other != name && found.mpgroup == volume.mpgroup);
+        if volume.mpgroup.is_some() && group.count() >= Volume::MOST_PATHS {
+            return Err(DomainError::TooMany { what: "volumes of one mpgroup", most: Volume::MOST_PATHS });
+        }
+        Ok(())
+    }
+
+    /// The disks of this volume, each with its domain.
+    pub fn disks_at<'a>(&'a self, volume: &'a VolumeName) -> impl Iterator<Item = (&'a Name, &'a VirtualDisk)> {
+        self.disks().filter(move |(_, disk)| disk.volume == *volume)
+    }
+
+    /// All virtual disks, each with its domain.
+    fn disks(&self) -> impl Iterator<Item = (&Name, &VirtualDisk)> {
+        self.domains.iter().flat_map(|(name, domain)| domain.disks.iter().map(move |disk| (name, disk)))
+    }
+
+    /// The disks of a volume or of another one of the same group: their domains and names.
+    fn users_of(&self, name: &VolumeName, volume: &Volume) -> Vec<(Name, Name)> {
+        let same = |disk: &&(&Name, &VirtualDisk)| {
+            let found = self.volume(&disk.1.volume).ok();
+            disk.1.volume == *name
+                || found.is_some_and(|found| found.mpgroup.is_some() && found.mpgroup == volume.mpgroup)
+        };
+        let all: Vec<_> = self.disks().collect();
+        all.iter().filter(same).map(|(domain, disk)| ((*domain).clone(), disk.name.clone())).collect()
+    }
+
+    /// Gives a domain a virtual disk.
+    pub fn add_disk(
+        &mut self,
+        domain: &Name,
+        name: &Name,
+        volume: VolumeName,
+        change: DiskChange,
+    ) -> Result<(), DomainError> {
+        self.volume(&volume)?;
+        let disks = &self.guest_mut(domain)?.disks;
+        if disks.iter().any(|disk| disk.name == *name) {
+            return Err(DomainError::DiskExists { disk: name.clone(), domain: domain.clone() });
+        }
+        if disks.len() >= VirtualDisk::MOST as usize {
+            return Err(DomainError::TooMany { what: "disks of a domain", most: VirtualDisk::MOST as usize });
+        }
+        let free = (0..).find(|id| disks.iter().all(|disk| disk.id != *id)).expect("there is a free one");
+        let id = change.id.unwrap_or(free);
+        let new = VirtualDisk { name: name.clone(), volume, id, timeout: None };
+        let changed = self.changed_disk(domain, new, change)?;
+        self.guest_mut(domain)?.disks.push(changed);
+        Ok(())
+    }
+
+    /// Changes a virtual disk.
+    pub fn set_disk(&mut self, domain: &Name, name: &Name, change: DiskChange) -> Result<(), DomainError> {
+        let disk = self.disk(domain, name)?.clone();
+        let changed = self.changed_disk(domain, disk, change)?;
+        let disks = &mut self.guest_mut(domain)?.disks;
+        *disks.iter_mut().find(|disk| disk.name == *name).expect("it exists") = changed;
+        Ok(())
+    }
+
+    fn changed_disk(
+        &self,
+        domain: &Name,
+        mut disk: VirtualDisk,
+        change: DiskChange,
+    ) -> Result<VirtualDisk, DomainError> {
+        let DiskChange { volume, id, timeout } = change;
+        disk.volume = volume.unwrap_or(disk.volume);
+        disk.id = id.unwrap_or(disk.id);
+        disk.timeout = timeout.map_or(disk.timeout, |seconds| Some(seconds).filter(|seconds| *seconds > 0));
+        self.check_disk(domain, &disk)?;
+        Ok(disk)
+    }
+
+    fn check_disk(&self, domain: &Name, disk: &VirtualDisk) -> Result<(), DomainError> {
+        let volume = self.volume(&disk.volume)?;
+        if disk.id >= VirtualDisk::MOST {
+            return Err(DomainError::value("id", &disk.id.to_string(), "0 to 23"));
+        }
+        let others = self.domain(domain)?.disks.iter();
+        if let Some(other) = others.into_iter().find(|other| other.id == disk.id && other.name != disk.name) {
+            return Err(DomainError::DiskIdTaken { id: disk.id, disk: other.name.clone(), domain: domain.clone() });
+        }
+        let users = self.users_of(&disk.volume, volume);
+        let is_other = |(of, name): &&(Name, Name)| of != domain || *name != disk.name;
+        match users.iter().find(is_other).filter(|_| !volume.has(VolumeOption::Ro)) {
+            Some((of, name)) => {
+                Err(DomainError::VolumeTaken { volume: disk.volume.clone(), disk: name.clone(), domain: of.clone() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a virtual disk from a domain.
+    pub fn remove_disk(&mut self, domain: &Name, name: &Name) -> Result<(), DomainError> {
+        self.disk(domain, name)?;
+        self.guest_mut(domain)?.disks.retain(|disk| disk.name != *name);
+        Ok(())
+    }
+
+    /// The virtual disk of a domain.
+    pub fn disk(&self, domain: &Name, name: &Name) -> Result<&VirtualDisk, DomainError> {
+        let disks = &self.domain(domain)?.disks;
+        let found = disks.iter().find(|disk| disk.name == *name);
+        found.ok_or_else(|| DomainError::unknown("vdisk", name, disks.iter().map(|disk| &disk.name)))
+    }
+
+    /// Takes over the disk services of another configuration, for one that is made anew.
+    pub(in crate::domain) fn rebuild_disk_services(&mut self, from: &Configuration) -> Result<(), DomainError> {
+        for (name, service) in &from.disk_services {
+            self.add_disk_service(name, service.domain.clone())?;
+        }
+        from.volumes().try_for_each(|(name, volume)| self.add_volume(&name, volume.clone()))
+    }
+
+    pub(in crate::domain) fn rebuild_disks(&mut self, name: &Name, domain: &Constraints) -> Result<(), DomainError> {
+        domain.disks.iter().try_for_each(|disk| {
+            let change = DiskChange { volume: None, id: Some(disk.id), timeout: disk.timeout };
+            self.add_disk(name, &disk.name, disk.volume.clone(), change)
+        })
+    }
+}

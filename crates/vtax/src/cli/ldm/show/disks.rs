@@ -1,0 +1,227 @@
+//! Virtual disks and the services that export what is behind them, laid out as `ldm` lays them out.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{Display, Write},
+};
+
+use vtax_domain::{BoundDisk, BoundDomain, BoundPath, DiskPath};
+use vtax_model::{
+    domain::{Configuration, VirtualDisk, Volume},
+    topology::Name,
+};
+
+/// The disks of a domain.
+pub(super) fn disks(disks: &[VirtualDisk], all: &Configuration) -> String {
+    if disks.is_empty() {
+        return String::new();
+    }
+    let mut text = "DISK\n".to_owned();
+    disk_line(&mut text, ["NAME", "VOLUME", "TOUT", "ID", "DEVICE", "SERVER", "MPGROUP"]);
+    for disk in disks {
+        let Parts { volume, timeout, server, group } = Parts::of(disk, all);
+        let (id, device) = (disk.id.to_string(), format!("disk@{}", disk.id));
+        disk_line(&mut text, [disk.name.as_str(), &volume, &timeout, &id, &device, &server, &group]);
+    }
+    text + "\n"
+}
+
+/// What the paths of bound domains' disks do at the moment.
+pub(super) type PathsByDisk = BTreeMap<(Name, Name), Vec<DiskPath>>;
+
+/// What the paths of bound domains' disks do.
+pub(super) fn paths_now(bound: &[BoundDomain]) -> PathsByDisk {
+    let of_domain = |bound: &BoundDomain| {
+        let of_disk = |disk: &BoundDisk| ((bound.name().clone(), disk.disk.name.clone()), bound.disk_paths(disk));
+        bound.bindings.disks.iter().map(of_disk).filter(|(_, paths)| !paths.is_empty()).collect::<Vec<_>>()
+    };
+    bound.iter().flat_map(of_domain).collect()
+}
+
+/// The paths of a domain's disks that have several.
+pub(super) fn path_lines(domain: &Name, paths: &PathsByDisk) -> String {
+    let own: Vec<_> = paths.iter().filter(|((of, _), _)| of == domain).collect();
+    if own.is_empty() {
+        return String::new();
+    }
+    let mut text = "MPGROUP\n".to_owned();
+    path_line(&mut text, ["NAME", "MPGROUP VOLUME", "MPGROUP STATE"]);
+    for ((_, disk), paths) in own {
+        for DiskPath { volume, state } in paths {
+            path_line(&mut text, [disk.as_str(), &volume.to_string(), &state.to_string()]);
+        }
+    }
+    text + "\n"
+}
+
+/// The same for programs.
+pub(super) fn parseable_paths(domain: &Name, paths: &PathsByDisk) -> String {
+    let own = paths.iter().filter(|((of, _), _)| of == domain);
+    let lines = own.flat_map(|((_, disk), paths)| paths.iter().map(move |path| (disk, path)));
+    lines
+        .map(|(disk, DiskPath { volume, state })| format!("MPGROUP|name={disk}|vol={volume}|state={state}\n"))
+        .collect()
+}
+
+fn path_line(text: &mut String, cells: [&str; 3]) {
+    let [name, volume, state] = cells;
+    let _ = writeln!(text, "    {name:<16} {volume:<27} {state}");
+}
+
+/// The same for programs.
+pub(super) fn parseable(disks: &[VirtualDisk], all: &Configuration) -> String {
+    let line = |disk: &VirtualDisk| {
+        let Parts { volume, timeout, server, group } = Parts::of(disk, all);
+        let (name, id) = (&disk.name, disk.id);
+        format!(
+            "VDISK|name={name}|vol={volume}|timeout={timeout}|dev=disk@{id}|server={server}|mpgroup={group}|id={id}\n"
+        )
+    };
+    disks.iter().map(line).collect()
+}
+
+/// What a line of a disk shows, as texts.
+struct Parts {
+    volume: String,
+    timeout: String,
+    server: String,
+    group: String,
+}
+
+impl Parts {
+    fn of(disk: &VirtualDisk, all: &Configuration) -> Parts {
+        let group = all.volume(&disk.volume).ok().and_then(|volume| volume.mpgroup.as_ref());
+        Parts {
+            volume: disk.volume.to_string(),
+            timeout: shown(disk.timeout),
+            server: shown(all.disk_services.get(&disk.volume.service).map(|service| &service.domain)),
+            group: shown(group),
+        }
+    }
+}
+
+/// What is behind a disk of a bound domain.
+pub(super) fn bound(disk: &BoundDisk) -> String {
+    let options: Vec<String> = disk.options.iter().map(ToString::to_string).collect();
+    let options = if options.is_empty() { String::new() } else { format!(", {}", options.join(",")) };
+    let size = disk.size;
+    let line = |BoundPath { volume, backend, format, part, .. }: &BoundPath| {
+        let slice = part.slice.map(|slice| format!(", slice {slice}")).unwrap_or_default();
+        let path = if disk.mpgroup.is_some() { format!("path {volume}, ") } else { String::new() };
+        format!("    {}: {path}{} ({format}, {size}{slice}{options})\n", disk.disk.name, backend.display())
+    };
+    disk.paths.iter().map(line).collect()
+}
+
+/// The disk services with what they export.
+pub(super) fn services(all: &Configuration) -> String {
+    if all.disk_services.is_empty() {
+        return String::new();
+    }
+    let mut text = "VDS\n".to_owned();
+    volume_line(&mut text, ["NAME", "LDOM", "VOLUME", "OPTIONS", "MPGROUP", "DEVICE"]);
+    for (name, service) in &all.disk_services {
+        let mut head = [name.as_str(), service.domain.as_str()];
+        if service.volumes.is_empty() {
+            volume_line(&mut text, [head[0], head[1], "", "", "", ""]);
+        }
+        for (volume, exported) in &service.volumes {
+            let (options, group) = (options(exported), shown(exported.mpgroup.as_ref()));
+            volume_line(&mut text, [head[0], head[1], volume.as_str(), &options, &group, &exported.backend]);
+            head = ["", ""];
+        }
+    }
+    text + "\n"
+}
+
+/// The same for programs.
+pub(super) fn parseable_services(all: &Configuration) -> String {
+    let mut text = String::new();
+    for (name, service) in &all.disk_services {
+        let _ = writeln!(text, "VDS|name={name}|ldom={}", service.domain);
+        for (volume, exported) in &service.volumes {
+            let (options, group) = (options(exported), shown(exported.mpgroup.as_ref()));
+            let (backend, format) = (&exported.backend, exported.format);
+            let _ = writeln!(text, "|vol={volume}|opts={options}|dev={backend}|mpgroup={group}|format={format}");
+        }
+    }
+    text
+}
+
+/// The options, and the slice.
+fn options(volume: &Volume) -> String {
+    let slice = volume.slice.map(|slice| format!("slice={slice}"));
+    volume.options.iter().map(ToString::to_string).chain(slice).collect::<Vec<_>>().join(",")
+}
+
+fn shown(value: Option<impl Display>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+fn disk_line(text: &mut String, cells: [&str; 7]) {
+    let [name, volume, timeout, id, device, server, group] = cells;
+    let line = format!("    {name:<16} {volume:<27} {timeout:<4} {id:<3} {device:<8} {server:<16} {group}");
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
+fn volume_line(text: &mut String, cells: [&str; 6]) {
+    let [name, domain, volume, options, group, device] = cells;
+    let line = format!("    {name:<16} {domain:<16} {volume:<14} {options:<16} {group:<14} {device}");
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_domain::PathState;
+    use vtax_model::domain::{DiskChange, PRIMARY, VolumeFormat, VolumeName, VolumeOption};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().expect("a name")
+    }
+
+    fn volume_name(text: &str) -> VolumeName {
+        text.parse().expect("a volume")
+    }
+
+    fn mars() -> Configuration {
+        let mut all = Configuration::new("sun");
+        all.add_domain(&name("mars")).expect("it is new");
+        all.add_disk_service(&name("primary-vds0"), name(PRIMARY)).expect("it is new");
+        all.add_disk_service(&name("spare-vds"), name(PRIMARY)).expect("it is new");
+        let plain = |backend: &str, mpgroup: Option<&str>| Volume {
+            backend: backend.to_owned(),
+            format: VolumeFormat::Raw,
+            options: Default::default(),
+            slice: None,
+            mpgroup: mpgroup.map(name),
+        };
+        let (ro, slice) = ([VolumeOption::Ro].into(), "1G+512M".parse().ok());
+        let tools = Volume { options: ro, slice, ..plain("/dev/sdb", None) };
+        let volumes =
+            [("tools", tools), ("lun1", plain("/dev/sdc", Some("lun"))), ("lun2", plain("/dev/sdd", Some("lun")))];
+        for (volume, exported) in volumes {
+            all.add_volume(&volume_name(&format!("{volume}@primary-vds0")), exported).expect("it is new");
+        }
+        for (disk, volume, timeout) in [("tools", "tools@primary-vds0", None), ("data", "lun1@primary-vds0", Some(60))]
+        {
+            let change = DiskChange { timeout, ..DiskChange::default() };
+            all.add_disk(&name("mars"), &name(disk), volume_name(volume), change).expect("nobody has it");
+        }
+        all
+    }
+
+    #[test]
+    fn disks_have_the_columns_of_ldm_and_their_paths_a_state() {
+        let all = mars();
+        let own = &all.domain(&name("mars")).expect("it is there").disks;
+        let path = |volume, state| DiskPath { volume: volume_name(volume), state };
+        let states = vec![path("lun1@primary-vds0", PathState::Standby), path("lun2@primary-vds0", PathState::Active)];
+        let paths: PathsByDisk = [((name("mars"), name("data")), states)].into();
+        let told = disks(own, &all) + &path_lines(&name("mars"), &paths) + &services(&all);
+        let parsed = parseable(own, &all) + &parseable_paths(&name("mars"), &paths) + &parseable_services(&all);
+        insta::assert_snapshot!(told + &parsed);
+        assert_eq!(path_lines(&name("venus"), &paths), "");
+    }
+}

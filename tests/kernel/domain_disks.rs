@@ -1,0 +1,277 @@
+//! Virtual disks of domains: what is behind them is used by nobody else, they come and go while a domain runs, and those with
+//! several paths go on by the next one without losing what was written.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    os::unix::fs::FileExt,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use super::{
+    Bench,
+    bench::wait_until,
+    crash::{Ending, kill_at},
+    deaths::signal,
+    domains::Host,
+};
+
+const MIB: u64 = 1 << 20;
+
+/// A file of the test, of this size.
+fn file(bench: &Bench, name: &str, size: u64) -> PathBuf {
+    let path = bench.path().join(name);
+    File::create(&path).and_then(|file| file.set_len(size)).expect("a file of the test");
+    path
+}
+
+/// A host with the domain mars, which has the disk `data` of a file.
+fn with_disk<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
+    let host = Host::new(bench, lab);
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    host.ldm("add-vds vds0 primary");
+    export(&host, "", &file(bench, "data.img", 8 * MIB), "data@vds0");
+    host.ldm("add-vdisk data data@vds0 mars");
+    host
+}
+
+fn export(host: &Host<'_>, options: &str, path: &std::path::Path, volume: &str) {
+    host.ldm(format!("add-vdsdev {options} {} {volume}", path.display()).replace("  ", " ").as_str());
+}
+
+fn start(host: &Host<'_>, domain: &str) {
+    host.ldm(&format!("bind {domain}"));
+    host.ldm(&format!("start {domain}"));
+}
+
+fn in_mars(host: &Host<'_>, script: &str) -> String {
+    let mut command = host.command("exec mars -- sh -c");
+    let output = command.arg(script).output().expect("vtax runs");
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The disks of mars by their serial numbers, in the order in which it finds them.
+fn serials(host: &Host<'_>) -> Vec<String> {
+    let found = in_mars(
+        host,
+        "for disk in /sys/block/vd*; do [ -e $disk ] && echo ${disk##*/} $(cat $disk/serial); done; true",
+    );
+    found.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_domain_writes_to_its_disk_and_to_no_other_one() {
+    let bench = Bench::new();
+    let host = with_disk(&bench, "t-ldm-d");
+    let image = file(&bench, "image.qcow2", 0);
+    fs::write(&image, qcow2(4 * MIB)).expect("a file of the test");
+    export(&host, "options=excl", &image, "image@vds0");
+    let parts = file(&bench, "parts.img", 3 * MIB);
+    export(&host, "slice=1M+1M", &parts, "part@vds0");
+    export(&host, "options=ro", &file(&bench, "tools.img", MIB), "tools@vds0");
+    host.ldm("add-vdisk id=5 part part@vds0 mars");
+    host.ldm("add-vdisk tools tools@vds0 mars");
+    start(&host, "mars");
+    assert_eq!(serials(&host), ["vda data", "vdb tools", "vdc part"]);
+    in_mars(&host, "printf 'of mars' | dd of=/dev/vda seek=2 conv=fsync 2>/dev/null");
+    let mut read = [0; 7];
+    File::open(bench.path().join("data.img")).and_then(|file| file.read_exact_at(&mut read, 1024)).expect("written");
+    assert_eq!(&read, b"of mars");
+    in_mars(&host, "tr '\\0' x </dev/zero | dd of=/dev/vdc bs=64k 2>/dev/null; sync");
+    let content = fs::read(&parts).expect("a file of the test");
+    let part =
+        |from: u64, to: u64| content[(from * MIB) as usize..(to * MIB) as usize].iter().all(|byte| *byte == b'x');
+    assert!(part(1, 2) && content[..MIB as usize].iter().chain(&content[2 * MIB as usize..]).all(|byte| *byte == 0));
+    assert_eq!(in_mars(&host, "cat /sys/block/vdb/ro"), "1\n");
+
+    // Who has it is told, and nothing has been changed.
+    host.add("venus");
+    host.ldm("add-vdisk tools tools@vds0 venus");
+    host.ldm("bind venus");
+    host.ldm("unbind venus");
+    let told = host.refused("add-vdisk data data@vds0 venus");
+    assert!(told.contains("error[backend-in-use]") && told.contains("mars has it"), "{told}");
+    let link = bench.path().join("other-name.img");
+    std::os::unix::fs::symlink("data.img", &link).expect("a link of the test");
+    export(&host, "-q", &link, "link@vds0");
+    host.ldm("add-vdisk data link@vds0 venus");
+    let told = host.refused("bind venus");
+    assert!(told.contains("error[backend-in-use]") && told.contains("mars has it as data"), "{told}");
+    host.ldm("rm-vdisk data venus");
+    host.ldm("add-vdisk image image@vds0 venus");
+    let reader = File::open(&image).expect("a file of the test");
+    reader.lock_shared().expect("nobody has it");
+    let told = host.refused("bind venus");
+    assert!(told.contains("has locked it (flock)"), "{told}");
+    drop(reader);
+    host.ldm("bind venus");
+    assert!(!Command::new("flock").args(["-n", "-s"]).arg(&image).arg("true").status().expect("flock runs").success());
+    let listed: Value = serde_json::from_str(&host.ldm("list-bindings --json venus")).expect("JSON");
+    assert_eq!(listed[0]["bindings"]["disks"][1]["paths"][0]["format"], "qcow2");
+    host.ldm("unbind venus");
+    for words in ["stop -f mars", "unbind mars"] {
+        host.ldm(words);
+    }
+}
+
+/// An empty image as `qemu-img create` makes it, with clusters of 64 KiB.
+fn qcow2(size: u64) -> Vec<u8> {
+    const CLUSTER: usize = 64 << 10;
+    let mut image = vec![0; 4 * CLUSTER];
+    let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, b"QFI\xfb");
+    put(4, &3_u32.to_be_bytes());
+    put(20, &16_u32.to_be_bytes());
+    put(24, &size.to_be_bytes());
+    // A table of one entry for the clusters, and one table of their counters.
+    put(36, &1_u32.to_be_bytes());
+    put(40, &(3 * CLUSTER as u64).to_be_bytes());
+    put(48, &(CLUSTER as u64).to_be_bytes());
+    put(56, &1_u32.to_be_bytes());
+    put(96, &4_u32.to_be_bytes());
+    put(100, &104_u32.to_be_bytes());
+    put(CLUSTER, &(2 * CLUSTER as u64).to_be_bytes());
+    (0..4).for_each(|cluster| put(2 * CLUSTER + 2 * cluster, &1_u16.to_be_bytes()));
+    image
+}
+
+#[test]
+fn a_disk_comes_and_goes_while_its_domain_runs() {
+    let bench = Bench::new();
+    let host = with_disk(&bench, "t-ldm-d-live");
+    start(&host, "mars");
+    export(&host, "", &file(&bench, "more.img", MIB), "more@vds0");
+    host.ldm("add-vdisk more more@vds0 mars");
+    wait_until("mars sees it", || serials(&host) == ["vda data", "vdb more"]);
+    in_mars(&host, "printf live | dd of=/dev/vdb conv=fsync 2>/dev/null");
+    assert!(fs::read(bench.path().join("more.img")).expect("a file of the test").starts_with(b"live"));
+    let told = host.refused("rm-vdsdev -f more@vds0");
+    assert!(told.contains("error[domain-state]") && told.contains("mars is active and has it as more"), "{told}");
+    host.ldm("rm-vdisk more mars");
+    wait_until("mars sees it go", || serials(&host) == ["vda data"]);
+    // One that it was started with goes too, and comes back under the same name.
+    host.ldm("rm-vdisk data mars");
+    wait_until("mars has none", || serials(&host).is_empty());
+    host.ldm("add-vdisk data data@vds0 mars");
+    wait_until("mars has it again", || serials(&host) == ["vda data"]);
+    assert!(!host.ldm("list -o disk mars").contains("pending"));
+    // The command has no answer: its system is gone.
+    host.try_ldm("exec mars -- reboot -f");
+    let booted = || host.try_ldm("exec mars -- cat /sys/block/vda/serial").stdout == b"data";
+    wait_until("it boots again and has what it had", booted);
+    for words in ["stop -f mars", "unbind mars"] {
+        host.ldm(words);
+    }
+}
+
+/// A vtax that is killed while it plugs a disk in or pulls it out leaves a domain that the next command can go on with.
+#[test]
+fn a_disk_that_is_killed_at_any_call_is_there_or_not() {
+    let bench = Bench::new();
+    let host = with_disk(&bench, "t-ldm-d-kill");
+    start(&host, "mars");
+    export(&host, "", &file(&bench, "more.img", MIB), "more@vds0");
+    let is_wanted = || host.ldm("list-constraints --json mars").contains("\"more\"");
+    let has = || serials(&host).iter().any(|line| line.ends_with(" more"));
+    let (add, remove) = ("add-vdisk more more@vds0 mars", "rm-vdisk more mars");
+    for (words, before) in [(add, remove), (remove, add)] {
+        let mut at = 1;
+        loop {
+            let ending = kill_at(&host.command(words), at);
+            let told = format!("`{words}` killed at call {at}: {ending:?}");
+            // Whoever changes something live next mends what was left half done.
+            host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
+            assert!(is_wanted() || !has(), "{told}");
+            if matches!(ending, Ending::Itself { .. }) {
+                break;
+            }
+            host.try_ldm(words);
+            wait_until("it has what it is to have", || has() == (words == add));
+            host.ldm(before);
+            wait_until("it is as before", || has() == (before == add));
+            at = 2 * at + 2;
+        }
+        assert!(at > 3, "`{words}` made only {at} calls");
+    }
+    for words in ["stop -f mars", "unbind mars"] {
+        host.ldm(words);
+    }
+    assert!(!host.folder().join("mars").exists());
+}
+
+/// The storage daemons of mars, by the number of their path.
+fn daemons(host: &Host<'_>) -> Vec<(String, u32)> {
+    let of = |pid: u32| {
+        let cwd = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+        let name = cwd.file_name()?.to_str()?.to_owned();
+        (cwd.starts_with(host.folder()) && name.starts_with("paths")).then_some((name, pid))
+    };
+    let entries = fs::read_dir("/proc").expect("processes").flatten();
+    let mut found: Vec<_> = entries.filter_map(|entry| of(entry.file_name().to_str()?.parse().ok()?)).collect();
+    found.sort();
+    found
+}
+
+fn states(host: &Host<'_>) -> Vec<String> {
+    let list = host.ldm("list -p -o disk mars");
+    let state = |line: &str| Some(line.strip_prefix("MPGROUP|")?.rsplit_once('=')?.1.to_owned());
+    list.lines().filter_map(state).collect()
+}
+
+#[test]
+fn a_disk_with_two_paths_loses_nothing_when_one_is_killed_under_load() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-mp");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    host.ldm("add-vds vds0 primary");
+    let backing = file(&bench, "lun.img", 4 * MIB);
+    std::os::unix::fs::symlink("lun.img", bench.path().join("other-path.img")).expect("a link of the test");
+    export(&host, "mpgroup=lun", &backing, "path1@vds0");
+    export(&host, "mpgroup=lun", &bench.path().join("other-path.img"), "path2@vds0");
+    host.ldm("add-vdisk lun path1@vds0 mars");
+    start(&host, "mars");
+    assert_eq!(states(&host), ["active", "standby"]);
+    assert_eq!(daemons(&host).iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["paths0.0", "paths0.1"]);
+    let user = fs::read_to_string(format!("/proc/{}/status", daemons(&host)[0].1)).expect("it runs");
+    assert!(user.contains("CapEff:\t0000000000000000") && !user.contains("Uid:\t0\t"), "{user}");
+
+    // Each block has its number. A number is told when its block is on the disk.
+    let script = "i=0; while [ $i -lt 4000 ]; do printf '%08d' $i | dd of=/dev/vda bs=512 seek=$i conv=fsync 2>/dev/null \
+                  || { echo failed $i; exit 1; }; echo $i; i=$((i+1)); done";
+    let mut load = host.command("exec mars -- sh -c").arg(script).stdout(Stdio::piped()).spawn().expect("vtax runs");
+    let mut told = BufReader::new(load.stdout.take().expect("a pipe")).lines();
+    let mut next = || told.next().expect("the load goes on").expect("text").parse::<u64>().expect("a number");
+    let mut last = 0;
+    for round in 0..4 {
+        (0..20).for_each(|_| last = next());
+        let active = states(&host).iter().position(|state| state == "active").expect("one serves");
+        let (_, pid) =
+            daemons(&host).into_iter().find(|(name, _)| *name == format!("paths0.{active}")).expect("it runs");
+        signal(pid, "-KILL");
+        // What was told until now is there, whoever serves it.
+        (0..20).for_each(|_| last = next());
+        let content = fs::read(&backing).expect("a file of the test");
+        for number in 0..=last {
+            let at = number as usize * 512;
+            assert_eq!(content[at..at + 8], *format!("{number:08}").as_bytes(), "block {number} after kill {round}");
+        }
+        wait_until("the other path serves it, and the first stands by", || {
+            let states = states(&host);
+            states.iter().filter(|state| *state == "standby").count() == 1 && states[active] == "standby"
+        });
+    }
+    signal(load.id(), "-KILL");
+    load.wait().expect("it has ended");
+    assert!(last >= 159, "{last}");
+    for words in ["stop -f mars", "unbind mars"] {
+        host.ldm(words);
+    }
+    wait_until("no daemon is left", || daemons(&host).is_empty());
+    assert!(!host.folder().join("mars").exists());
+}
