@@ -21,7 +21,7 @@ use vtax_model::{
     units::ByteSize,
 };
 
-use crate::kernel_files::KernelFiles;
+use crate::{kernel_files::KernelFiles, path::mount_of};
 
 /// A disk that may be tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub fn check(paths: &[PathBuf], test: &DiskTest, destroy_data: bool) -> Result<V
     let mut seen: BTreeMap<(u64, u64), &PathBuf> = BTreeMap::new();
     let mut found = Vec::new();
     for path in paths {
-        let target = DiskTarget::find(path)?;
+        let target = DiskTarget::find(path, &files)?;
         if let Some(first) = target.identity().and_then(|identity| seen.insert(identity, path)) {
             return Err(TargetError::Twice { first: first.clone(), second: path.clone() });
         }
@@ -121,12 +121,16 @@ pub fn check(paths: &[PathBuf], test: &DiskTest, destroy_data: bool) -> Result<V
 }
 
 impl DiskTarget {
-    fn find(path: &Path) -> Result<DiskTarget, TargetError> {
+    fn find(path: &Path, files: &KernelFiles) -> Result<DiskTarget, TargetError> {
         let no_disk = |what| TargetError::NoDisk { path: path.to_owned(), what };
         let kind = match fs::metadata(path) {
             Ok(found) => found.file_type(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.starts_with("/dev") => {
-                return DiskTarget::of_new_file(path);
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let target = DiskTarget::of_new_file(path)?;
+                // The name of a device that isn't there: a file in its place would take the machine's memory.
+                let among_devices =
+                    mount_of(&target.path, files).is_some_and(|mount| mount.target == Path::new("/dev"));
+                return if among_devices { Err(TargetError::unusable(path)(error)) } else { Ok(target) };
             }
             Err(error) => return Err(TargetError::unusable(path)(error)),
         };

@@ -139,6 +139,9 @@ fn what_is_in_use_is_refused_with_who_uses_it() {
     assert!(matches!(refused(Path::new("/dev/null"), true), TargetError::NoDisk { .. }));
     let missing = refused(Path::new("/dev/no-such-disk"), true);
     assert!(matches!(missing, TargetError::Unusable { .. }), "no file is made in /dev: {missing}");
+    // It is below /dev and no place for devices.
+    let memory = PathBuf::from(format!("/dev/shm/vtax-disk-{}", std::process::id()));
+    check(&[memory], &self::test("random:range=16MiB,direct=off"), false).expect("a new file");
 }
 
 /// What another mount namespace has mounted isn't in this one's list.
