@@ -151,11 +151,7 @@ fn verdict(effects: &[StepEffect], guards: &[GuardFinding], margin: Difference) 
 impl StepEffect {
     /// Whether the whole interval is better than the margin.
     pub fn clears(&self, margin: Difference) -> bool {
-        let TaxRecord { of, low, high, .. } = &self.tax;
-        match of.direction() {
-            Preference::LowerIsBetter => high.ln() < -margin.log(),
-            Preference::HigherIsBetter => low.ln() > margin.log(),
-        }
+        self.tax.gain().0 > margin.log()
     }
 }
 

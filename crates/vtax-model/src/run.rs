@@ -169,6 +169,9 @@ pub struct RunHeader {
     /// What the study's tuning steps change here, while the rows of a step are measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepRecord>,
+    /// A step is kept if it surely helps by more than this. Absent if no step is to be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub margin: Option<Difference>,
 }
 
 /// What another program has measured, read from its files. Under which conditions, vtax doesn't know.

@@ -32,6 +32,7 @@ pub(crate) fn demo_run() -> Run {
         seed: 1,
         stopping: None,
         unsettled: None,
+        margin: None,
         environment: Environment::default(),
         placement: Placement::default(),
         unavailable: vec![UnavailableRow {

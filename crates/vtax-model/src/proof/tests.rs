@@ -214,6 +214,22 @@ fn a_run_ends_at_a_planned_look_if_all_is_decided_and_goes_on_if_not() {
     assert_eq!(ends_after(&none), 50);
 }
 
+/// As in a trial of an MTU: its gain was shown at the first look, 6.3 % [1.7, 11], and was thrown away because that may be less
+/// than the margin. The rounds that were left would have told.
+#[test]
+fn a_run_goes_on_while_a_gain_may_be_more_or_less_than_the_margin() {
+    let run = run(&["helps"], 50, 5, |row, _| if row == Row::AsIs { SAME } else { faster(0.03) });
+    let with_margin = |margin: Option<&str>| {
+        let margin = margin.map(|text| text.parse().expect("a difference"));
+        RunReadings { header: RunHeader { margin, ..run.header.clone() }, ..run.clone() }
+    };
+    assert_eq!(ends_after(&with_margin(None)), 22, "a difference is shown");
+    assert_eq!(ends_after(&with_margin(Some("3%"))), 50, "the gain is about the margin");
+    for decided in ["0.5%", "20%"] {
+        assert_eq!(ends_after(&with_margin(Some(decided))), 22, "{decided}");
+    }
+}
+
 /// Three looks at two placebos: with p-values that ignore the looks, some 10 % of such runs show a difference.
 #[test]
 fn placebos_are_shown_to_differ_in_one_of_twenty_runs_at_most() {

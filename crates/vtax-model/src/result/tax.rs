@@ -6,8 +6,9 @@ use serde_with::skip_serializing_none;
 use crate::{
     cell::{Block, Instrument},
     metric::{CostUnit, Metric},
+    run::Difference,
 };
-use vtax_stats::Verdict;
+use vtax_stats::{Preference, Verdict};
 
 /// What a cell takes more than its baseline: the baseline's typical level times the ratio less one, so that the
 /// two always agree. A cost in µs holds whatever else is in the baseline's time, where a percentage doesn't: a zone
@@ -62,6 +63,23 @@ pub struct TaxRecord {
     /// A warning: a difference is shown, and the baseline may differ from itself by as much.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub within_floor: bool,
+}
+
+impl TaxRecord {
+    /// How much better the cell is than its baseline, at least and at most, as logarithms; below zero it is worse.
+    pub(crate) fn gain(&self) -> (f64, f64) {
+        let (low, high) = (self.low.ln(), self.high.ln());
+        match self.of.direction() {
+            Preference::LowerIsBetter => (-high, -low),
+            Preference::HigherIsBetter => (low, high),
+        }
+    }
+
+    /// Whether the gain may be more than the margin, and may be less.
+    pub(crate) fn straddles(&self, margin: Difference) -> bool {
+        let (least, most) = self.gain();
+        least <= margin.log() && margin.log() <= most
+    }
 }
 
 /// The baseline's second arm (A') against its first (A) in one block: what the machine's noise alone makes.

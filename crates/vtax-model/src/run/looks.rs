@@ -4,12 +4,12 @@
 //! pair, where 5 % were meant. So the rounds of the looks are planned, and each p-value is multiplied by their number
 //! (Bonferroni), whether the run ended early or not.
 
-use vtax_stats::planning::least_rounds;
+use vtax_stats::{Verdict, planning::least_rounds};
 
 use super::{RunHeader, RunReadings, RunState};
 use crate::{
     analysis::analyse_readings,
-    result::CellStatus,
+    result::{CellStatus, TaxRecord},
     study::{Row, Study},
 };
 
@@ -38,17 +38,23 @@ impl RunHeader {
 }
 
 impl RunReadings {
-    /// Whether the run may end after this round: a look is planned then, and a difference is shown in each comparison.
+    /// Whether the run may end after this round: a look is planned then, and a difference is shown in each comparison. If
+    /// steps are to be kept, it must also be clear whether each difference is more than the margin: 6 % [1.7, 11] is shown
+    /// to be a gain, and doesn't say whether it is one of more than 2 %.
     pub fn is_decided(&self, round: u32) -> bool {
         let early = round < self.header.rounds() && self.header.unsettled.is_none();
-        early && self.header.looks().contains(&round) && self.shows_all()
+        early && self.header.looks().contains(&round) && self.decides_all()
     }
 
-    fn shows_all(&self) -> bool {
+    fn decides_all(&self) -> bool {
         let document = analyse_readings(&RunReadings { state: RunState::Running, ..self.clone() });
         let compared = document.cells.iter().filter(|record| {
             self.header.study.compared_with(record.cell.row) != record.cell.row && record.status == CellStatus::Measured
         });
-        compared.map(|record| record.tax.as_ref()).all(|tax| tax.is_some_and(|tax| tax.verdict.is_shown()))
+        let is_decided = |tax: &TaxRecord| match (tax.verdict, self.header.margin) {
+            (Verdict::Faster, Some(margin)) => !tax.straddles(margin),
+            (verdict, _) => verdict.is_shown(),
+        };
+        compared.map(|record| record.tax.as_ref()).all(|tax| tax.is_some_and(is_decided))
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn header(text: &str) -> RunHeader {
         seed: 7,
         stopping: None,
         unsettled: None,
+        margin: None,
         environment: Environment::default(),
         placement: Placement::default(),
         unavailable: Vec::new(),

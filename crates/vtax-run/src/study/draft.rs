@@ -44,6 +44,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         seed: wanted.seed.unwrap_or(random >> 32),
         stopping: wanted.stopping,
         unsettled: wanted.goal,
+        margin: None,
         environment: inspect::environment(&inspect::SystemRoot::live()),
         placement: Placement::default(),
         unavailable,

@@ -14,7 +14,7 @@ use vtax_model::{
     guest::GuestDefaults,
     method::DomainKind,
     options::{Engine, OptionError, Segments, TestOptions},
-    run::{Goal, RunHeader},
+    run::{Difference, Goal, RunHeader},
     spelling::there_are,
     study::{MatrixPoint, NetMatrix, Row, SamplingPlan, Study, SweepPoint, TuningStep},
     units::{ByteSize, Mtu, Span},
@@ -70,6 +70,9 @@ pub struct MeasureRequest {
     /// What the number of rounds is chosen for, in place of `samples`.
     #[serde(default)]
     pub goal: Option<Goal>,
+    /// A step is kept if it surely helps by more than this. The run ends early only once that is decided.
+    #[serde(default)]
+    pub margin: Option<Difference>,
     /// A run between the same ends, whose CPUs they get again, so that its figures and these belong together.
     #[serde(default)]
     pub placed_as: Option<Box<RunHeader>>,
@@ -176,6 +179,7 @@ impl MeasureRequest {
             guarded: study.guarded.iter().map(OtherPath::between).collect(),
             instrument,
             goal: Some(goal),
+            margin: header.margin,
             placed_as: Some(Box::new(header.clone())),
         }
     }

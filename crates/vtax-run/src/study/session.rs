@@ -221,7 +221,7 @@ impl RunSetup<'_> {
                 let guarded = asked.guarded_paths();
                 let mut ends = connector.connect(&pairs, &guarded, &self.conditions.directory)?;
                 let wanted = asked.wanted(asked.on(ends.mtu(), ends.speaks_ipv6(), self.events))?;
-                let mut header = header(wanted, Vec::new())?;
+                let mut header = RunHeader { margin: asked.margin, ..header(wanted, Vec::new())? };
                 let as_before = asked.placed_as.as_deref();
                 if asked.steps.is_empty() {
                     return self.begin(header, ends, as_before, None);

@@ -268,6 +268,7 @@ impl MeasureArgs {
             guarded: Vec::new(),
             instrument: Instrument::System,
             goal: None,
+            margin: None,
             placed_as: None,
         })
     }

@@ -40,6 +40,7 @@ impl Imported<'_> {
             seed: 0,
             stopping: None,
             unsettled: None,
+            margin: None,
             environment: self.environment,
             placement: Placement::default(),
             unavailable: Vec::new(),

@@ -21,6 +21,7 @@ fn asked(test: &str) -> MeasureRequest {
         guarded: Vec::new(),
         instrument: Instrument::System,
         goal: None,
+        margin: None,
         placed_as: None,
     }
 }

@@ -108,6 +108,7 @@ fn fresh(study: &str, samples: u32) -> RunReadings {
         seed: 42,
         stopping: None,
         unsettled: None,
+        margin: None,
         environment: Environment::default(),
         placement: Placement::default(),
         unavailable: Vec::new(),

@@ -271,6 +271,7 @@ impl ProveArgs {
             guarded: self.guarded()?,
             instrument: self.instrument,
             goal: Some(self.goal(self.show, FIRST)),
+            margin: Some(self.margin),
             placed_as: None,
         })
     }
