@@ -5,10 +5,13 @@ use std::{collections::BTreeSet, path::PathBuf};
 use vtax_guest::{
     LinkName,
     launch::{GuestDisks, GuestEngine, Launch, NicKind, NicLaunch},
+    vdisk::DiskLaunch,
 };
 use vtax_lab::limit::bucket;
 use vtax_model::{
-    domain::{Configuration, Constraints, CpuDemand, LinkProp, PRIMARY, Switch, VirtualConsole, VirtualNic},
+    domain::{
+        Configuration, Constraints, CpuDemand, LinkProp, PRIMARY, Switch, VirtualConsole, VirtualDisk, VirtualNic,
+    },
     guest::{Backend, Mac, VirtioNic},
     topology::{Name, Shape},
     units::{ByteSize, Mtu},
@@ -32,6 +35,13 @@ pub(crate) const MEMORY_OF_PRIMARY: ByteSize = ByteSize(256 << 20);
 pub(crate) const SPARE_PORTS: u32 = 4;
 /// Virtual functions that a domain is started with and that can be pulled out. The bus has room for 32 devices.
 pub(crate) const REMOVABLE: u32 = 4;
+
+/// Two devices in one slot keep QEMU from starting. The last slot is the chipset's.
+const _: () = {
+    let nics = VirtualNic::MOST + Configuration::MOST_SERVED as u32;
+    assert!(DiskLaunch::SLOTS.end <= VirtualNic::FIRST_SLOT && VirtualNic::FIRST_SLOT + nics <= 31);
+    assert!(VirtualDisk::MOST <= 8 * (DiskLaunch::SLOTS.end - DiskLaunch::SLOTS.start));
+};
 
 /// What a plan is made from.
 pub(crate) struct BindRequest<'a> {

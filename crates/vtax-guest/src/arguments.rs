@@ -319,7 +319,7 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &NicFiles
     list.add("-device", device.to_string());
 }
 
-/// The ports for disks have slots of their own, above those that QEMU gives out.
+/// The ports for disks have slots of their own.
 fn disks(list: &mut Arguments, launch: &Launch, files: &[RawFd]) {
     (0..launch.disks.ports).for_each(|port| list.add("-device", disks::disk_port(port).to_string()));
     let mut files = files.iter();

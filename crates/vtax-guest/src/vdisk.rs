@@ -3,7 +3,7 @@
 //! Each has a port of its own, where it can be plugged in and pulled out. The disk of a port is always at the same place of the
 //! guest's PCI bus, and has the same serial number, so the guest's system finds it under the same names.
 
-use std::path::PathBuf;
+use std::{ops::Range, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -69,6 +69,9 @@ pub struct DiskFile {
 }
 
 impl DiskLaunch {
+    /// The PCI slots of the ports for disks. QEMU gives lower ones to the devices before them.
+    pub const SLOTS: Range<u32> = 9..12;
+
     /// The name by which QEMU's monitor knows the disk.
     pub fn id(&self) -> String {
         format!("vdisk{}", self.port)

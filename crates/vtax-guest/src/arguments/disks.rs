@@ -3,8 +3,7 @@
 use super::DeviceOptions;
 use crate::vdisk::DiskLaunch;
 
-/// The first PCI slot of the ports for disks. Each slot has eight.
-const FIRST_SLOT: u32 = 28;
+/// The functions of a slot, each of which is a port.
 const PORTS_OF_SLOT: u32 = 8;
 /// Other ports have lower numbers.
 const FIRST_CHASSIS: u32 = 200;
@@ -24,7 +23,7 @@ pub(super) fn disk_port_id(port: u32) -> String {
 
 /// A port for a disk. It needs no I/O ports, of which there are few.
 pub(super) fn disk_port(port: u32) -> DeviceOptions {
-    let (slot, function) = (FIRST_SLOT + port / PORTS_OF_SLOT, port % PORTS_OF_SLOT);
+    let (slot, function) = (DiskLaunch::SLOTS.start + port / PORTS_OF_SLOT, port % PORTS_OF_SLOT);
     let number = FIRST_CHASSIS + port;
     let device = DeviceOptions::new("pcie-root-port").with("id", disk_port_id(port)).with("bus", "pcie.0");
     let device = device.with("addr", format!("{slot:#x}.{function}")).with("multifunction", true);
@@ -62,6 +61,6 @@ mod tests {
                 .to_string()
                 .starts_with("virtio-blk-pci,id=vdisk9,drive=blocks9,bus=disks9,serial=data,")
         );
-        assert!(disk_port(9).to_string().contains("addr=0x1d.1,multifunction=on,chassis=209"));
+        assert!(disk_port(9).to_string().contains("addr=0xa.1,multifunction=on,chassis=209"));
     }
 }
