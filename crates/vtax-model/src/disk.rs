@@ -3,6 +3,7 @@
 //! fio does the work (`vtax-disk`); here are only the words.
 
 mod amounts;
+mod attach;
 mod error;
 mod identity;
 mod kinds;
@@ -14,6 +15,7 @@ mod text;
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 pub use amounts::{BlockSize, JobCount, QueueDepth, ReadShare, TargetCount};
+pub use attach::{DiskAttach, DiskAttachError, DiskDevice, HostAio};
 pub use error::DiskTestError;
 pub use identity::{BlockIdentity, DiskCache, DiskIdentity, FilesystemIdentity, LowerBlock, WriteCache};
 pub use kinds::{AccessPattern, DiskEngine};

@@ -420,7 +420,13 @@ impl GuestDefaults {
             Row::Path(GuestPath::HostToHost) => None,
             Row::Path(_) => Some(Attach::Paravirtual(*virtio)),
             Row::Tuned { path: Some(_), .. } => self.attach(row.untuned()),
-            Row::Method(_) | Row::Zones { .. } | Row::Engine(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. } => None,
+            Row::Method(_)
+            | Row::Zones { .. }
+            | Row::Engine(_)
+            | Row::Nic(_)
+            | Row::Disk(_)
+            | Row::AsIs
+            | Row::Tuned { .. } => None,
         }
     }
 }

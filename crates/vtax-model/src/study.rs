@@ -2,6 +2,7 @@
 //!
 //! A study is a TOML file; the classic ones are built in, in the same form (`data/studies/`).
 
+mod disk_row;
 mod matrix;
 mod nic_label;
 mod reader;
@@ -16,6 +17,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+pub use disk_row::{DiskLabel, DiskRow};
 pub use matrix::{MatrixPoint, NetMatrix};
 pub use nic_label::{BadNicLabel, NicLabel};
 pub use row::{GuestPath, IpType, Queueing, Row, UnknownRow};

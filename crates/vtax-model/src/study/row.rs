@@ -5,8 +5,14 @@ use std::{fmt, str::FromStr};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use strum::{Display, EnumString, IntoStaticStr};
 
-use super::{nic_label::NicLabel, step::StepName};
-use crate::{guest::Flavour, method::IoMethod, options::Engine, spelling::nearest};
+use super::{disk_row::DiskRow, nic_label::NicLabel, step::StepName};
+use crate::{
+    disk::{DiskAttachError, DiskDevice},
+    guest::Flavour,
+    method::IoMethod,
+    options::Engine,
+    spelling::nearest,
+};
 
 /// What one row of a table stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
@@ -30,6 +36,8 @@ pub enum Row {
     Engine(Engine),
     /// A machine that is there already, by the NIC of this name: `nic:net0`.
     Nic(NicLabel),
+    /// Disks of the host or of a guest.
+    Disk(DiskRow),
     /// One path, with the settings that its machines have.
     AsIs,
     /// A path whose machines have settings of a tuning step.
@@ -103,6 +111,7 @@ impl fmt::Display for Row {
             Row::Zones { from, to } => f.pad(&format!("{from}-to-{to}")),
             Row::Engine(engine) => engine.fmt(f),
             Row::Nic(nic) => f.pad(&format!("{NIC}{nic}")),
+            Row::Disk(disk) => disk.fmt(f),
             Row::AsIs => f.pad(AS_IS),
             Row::Tuned { path: None, step } => f.pad(&format!("+{step}")),
             Row::Tuned { path: Some(path), step } => f.pad(&format!("{path}+{step}")),
@@ -146,7 +155,13 @@ impl Row {
             Row::Device(flavour) => Some(flavour.method()),
             Row::Queue(Queueing::Function) => Some(IoMethod::SrIov),
             Row::Queue(_) => Some(IoMethod::Paravirtual),
-            Row::Path(_) | Row::Zones { .. } | Row::Engine(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. } => None,
+            Row::Path(_)
+            | Row::Zones { .. }
+            | Row::Engine(_)
+            | Row::Nic(_)
+            | Row::Disk(_)
+            | Row::AsIs
+            | Row::Tuned { .. } => None,
         }
     }
 
@@ -183,6 +198,7 @@ impl Row {
             Row::Zones { .. } => RowKind::Zones,
             Row::Engine(_) => RowKind::Engines,
             Row::Nic(_) => RowKind::Nics,
+            Row::Disk(_) => RowKind::Disks,
             Row::AsIs | Row::Tuned { path: None, .. } => RowKind::Settings,
         }
     }
@@ -201,34 +217,46 @@ pub(super) enum RowKind {
     Engines,
     #[strum(to_string = "NICs are those of machines that are there already")]
     Nics,
+    #[strum(to_string = "disks are read and written")]
+    Disks,
     #[strum(to_string = "tuning steps share one path")]
     Settings,
 }
 
 /// A text that names no row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("unknown row `{_0}`; {}", known_rows(_0))]
-#[diagnostic(code("unknown-name"))]
-pub struct UnknownRow(String);
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum UnknownRow {
+    #[error("unknown row `{_0}`; {}", known_rows(_0))]
+    #[diagnostic(code("unknown-name"))]
+    Name(String),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Disk(DiskAttachError),
+}
 
 /// The name that is meant, or the whole list, which is long, if no name is near.
 fn known_rows(text: &str) -> String {
     let devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string());
     let (methods, queues) = (IoMethod::ALL.map(<&str>::from), Queueing::ALL.map(<&str>::from));
     let (paths, engines) = (GuestPath::ALL.map(<&str>::from), Engine::ALL.map(<&str>::from));
+    let disks = DiskDevice::ALL.map(<&str>::from);
     let known = { methods }.into_iter().chain(queues).chain(paths).chain(engines).chain(IpType::PAIRS);
+    let known = known.chain(disks).chain([DiskRow::NATIVE]);
     if let Some(name) = nearest(text, known.chain(devices.iter().map(String::as_str))) {
         return format!("did you mean `{name}`? (`vtax methods` lists the I/O methods)");
     }
     format!(
         "it is an I/O method ({}), a kind of NIC of a guest ({}), a queueing of guests ({}), a path ({}), a pair of \
-         zones ({}), or an engine ({})",
+         zones ({}), an engine ({}), or a way to a disk ({}, {})",
         methods.join(", "),
         devices.join(", "),
         queues.join(", "),
         paths.join(", "),
         IpType::PAIRS.join(", "),
-        engines.join(", ")
+        engines.join(", "),
+        DiskRow::NATIVE,
+        disks.join(", ")
     )
 }
 
@@ -254,6 +282,11 @@ impl FromStr for Row {
         if let Some(nic) = text.strip_prefix(NIC).and_then(|nic| nic.parse().ok()) {
             return Ok(Row::Nic(nic));
         }
+        match text.parse() {
+            Ok(disk) => return Ok(Row::Disk(disk)),
+            Err(Some(error)) => return Err(UnknownRow::Disk(error)),
+            Err(None) => {}
+        }
         if text == AS_IS {
             return Ok(Row::AsIs);
         }
@@ -261,7 +294,7 @@ impl FromStr for Row {
             return Ok(tuned);
         }
         let pair = text.split_once("-to-").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
-        pair.map(|(from, to)| Row::Zones { from, to }).ok_or_else(|| UnknownRow(text.to_owned()))
+        pair.map(|(from, to)| Row::Zones { from, to }).ok_or_else(|| UnknownRow::Name(text.to_owned()))
     }
 }
 

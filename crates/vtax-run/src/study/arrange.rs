@@ -71,7 +71,7 @@ pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
             (Row::Queue(_), None) => vec![builder.back_to_back(IoMethod::SrIov, false)],
             (Row::Zones { from, to }, None) => vec![builder.one_host(from, to)],
             (Row::Tuned { path: Some(path), .. }, nic) => vec![builder.path(path, nic)],
-            (Row::Engine(_) | Row::Device(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. }, None) => {
+            (Row::Engine(_) | Row::Device(_) | Row::Nic(_) | Row::Disk(_) | Row::AsIs | Row::Tuned { .. }, None) => {
                 vec![builder.one_wire()]
             }
         };

@@ -30,7 +30,7 @@ pub(super) fn cabling(study: &Study, rows: &[Row]) -> Cabling {
             _ if count == 0 => cabling.lacking.extend(without(*row)),
             (Some(shared), _) => drop(cabling.of.insert(*row, shared)),
             // Engines and settings are compared on one path.
-            (None, Row::Engine(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { path: None, .. }) => {
+            (None, Row::Engine(_) | Row::Nic(_) | Row::Disk(_) | Row::AsIs | Row::Tuned { path: None, .. }) => {
                 cabling.of.insert(*row, 0);
             }
             (None, _) if next < count => {

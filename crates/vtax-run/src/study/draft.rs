@@ -107,7 +107,9 @@ fn needed(row: Row) -> Vec<IoMethod> {
         Row::Queue(_) => row.method().into_iter().collect(),
         // The switch outside the host is a bridge.
         Row::Zones { from, to } => vec![zone(from), zone(to), IoMethod::Bridge],
-        Row::Path(_) | Row::Engine(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. } => vec![IoMethod::Native],
+        Row::Path(_) | Row::Engine(_) | Row::Nic(_) | Row::Disk(_) | Row::AsIs | Row::Tuned { .. } => {
+            vec![IoMethod::Native]
+        }
     }
 }
 
