@@ -11,7 +11,7 @@ use std::{
 
 use vtax_model::{disk::DiskReport, foreign::ForeignText, units::Span};
 use vtax_sys::{
-    deadline::{OutputError, output_within},
+    deadline::{OutputError, ProgramCancel, output_unless, output_within},
     inherit::die_with_parent,
 };
 
@@ -28,9 +28,10 @@ const SLOWEST: u64 = 4 << 20;
 const SOON: Duration = Duration::from_secs(10);
 
 /// fio, as it is started here.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct FioProgram {
     program: PathBuf,
+    cancel: Option<ProgramCancel>,
 }
 
 /// Why a run of fio is no sample.
@@ -49,6 +50,9 @@ pub enum FioError {
     )]
     #[diagnostic(code("disk-hangs"))]
     Stuck { limit: Span, pid: u32 },
+    #[error("fio was ended: cancelled")]
+    #[diagnostic(code("cancelled"))]
+    Cancelled,
     #[error("fio can't be watched: {source}")]
     #[diagnostic(code("kernel"))]
     Lost { source: std::io::Error },
@@ -68,7 +72,13 @@ impl FioProgram {
 
     /// This one.
     pub fn at(program: &Path) -> FioProgram {
-        FioProgram { program: program.to_owned() }
+        FioProgram { program: program.to_owned(), cancel: None }
+    }
+
+    /// The same program, whose runs this switch ends.
+    #[must_use]
+    pub fn ended_by(self, cancel: ProgramCancel) -> FioProgram {
+        FioProgram { cancel: Some(cancel), ..self }
     }
 
     /// What its version is, as it says it: `fio-3.33`.
@@ -98,10 +108,15 @@ impl FioProgram {
         command.args(arguments).current_dir("/").env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         die_with_parent(&mut command);
-        output_within(&mut command, limit).map_err(|error| match error {
+        let output = match &self.cancel {
+            Some(cancel) => output_unless(&mut command, limit, cancel),
+            None => output_within(&mut command, limit),
+        };
+        output.map_err(|error| match error {
             OutputError::Start(source) => FioError::NotStarted { source },
             OutputError::Late(limit) => FioError::Late { limit: Span(limit) },
             OutputError::Stuck { limit, pid } => FioError::Stuck { limit: Span(limit), pid },
+            OutputError::Cancelled => FioError::Cancelled,
             OutputError::Lost(source) => FioError::Lost { source },
         })
     }

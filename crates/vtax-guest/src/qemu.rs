@@ -79,6 +79,7 @@ fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
             fail(format!("doesn't answer `{}` within {PATIENCE:?}", arguments.join(" ")))
         }
         OutputError::Lost(error) => fail(format!("can't be waited for: {error}")),
+        OutputError::Cancelled => fail(error.to_string()),
     })?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),

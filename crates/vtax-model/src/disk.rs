@@ -7,6 +7,7 @@ mod attach;
 mod error;
 mod identity;
 mod kinds;
+mod place;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use attach::{DiskAttach, DiskAttachError, DiskDevice, HostAio};
 pub use error::DiskTestError;
 pub use identity::{BlockIdentity, DiskCache, DiskIdentity, FilesystemIdentity, LowerBlock, WriteCache};
 pub use kinds::{AccessPattern, DiskEngine};
+pub use place::{DiskPlace, DiskPlaceError, DiskSet};
 pub use report::{DiskCpu, DiskReport, IoReport};
 
 use crate::units::{ByteSize, Span};

@@ -6,6 +6,7 @@ use strum::Display;
 
 use crate::{
     cell::{Arm, Instrument, Turn, round_order},
+    disk::DiskIdentity,
     endpoint::{Ends, Pinning},
     foreign::ForeignText,
     guest::Accelerator,
@@ -154,6 +155,9 @@ pub struct RunHeader {
     pub unavailable: Vec<UnavailableRow>,
     /// What the packets of each row went through.
     pub paths: Vec<PathRecord>,
+    /// What the paths to the disks of each row were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<DiskPathRecord>,
     /// Between which ends each row was measured.
     #[serde(default)]
     pub ends: Vec<RowEnds>,
@@ -316,6 +320,19 @@ pub struct PathRecord {
     pub backend: Option<Flavour>,
     /// From the initiator to the responder.
     pub hops: Vec<Hop>,
+}
+
+/// The path to a disk of a row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskPathRecord {
+    /// The row.
+    pub method: Row,
+    /// The disk as the user named it.
+    pub disk: ForeignText,
+    /// The program that measured it, with its version.
+    pub program: ForeignText,
+    /// What is behind it.
+    pub path: DiskIdentity,
 }
 
 /// One link of a path, as the kernel describes it.

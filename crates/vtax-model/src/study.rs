@@ -3,6 +3,7 @@
 //! A study is a TOML file; the classic ones are built in, in the same form (`data/studies/`).
 
 mod disk_row;
+mod disks;
 mod matrix;
 mod nic_label;
 mod reader;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 pub use disk_row::{DiskLabel, DiskRow};
+pub use disks::{RowDisks, StudyDisks};
 pub use matrix::{MatrixPoint, NetMatrix};
 pub use nic_label::{BadNicLabel, NicLabel};
 pub use row::{GuestPath, IpType, Queueing, Row, UnknownRow};
@@ -80,6 +82,8 @@ pub struct Study {
     /// measured at the same time as each sample, and a step must not make them worse.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Ends<Control>>,
+    /// The disks of its rows, if it is of disks.
+    pub disks: Option<StudyDisks>,
     /// Every cell, row by row.
     pub cells: Vec<Cell>,
     /// The plan of the cells that are measured as the machine runs; the published one in a classic study.

@@ -16,7 +16,7 @@ use vtax_store::Store;
 
 use crate::{
     stop::{Blamed, Coded, Stop},
-    study::{Changes, MeasureRequest},
+    study::{Changes, DiskRequest, MeasureRequest},
 };
 
 /// What is to be done, and how.
@@ -41,6 +41,8 @@ pub enum Work {
     },
     /// Tests between two ends. They become a study once the path is known.
     Measure(Box<MeasureRequest>),
+    /// Tests of disks that are there.
+    Disks(Box<DiskRequest>),
     /// A run that was stopped or killed goes on.
     GoOn {
         /// Its id, the beginning of its id, or `last`.
@@ -105,6 +107,7 @@ impl Job {
         match &self.work {
             Work::Study { study, changes } => changes.apply(Study::clone(study)).map(drop),
             Work::Measure(asked) => asked.check(),
+            Work::Disks(asked) => asked.check(),
             Work::GoOn { .. } => Ok(()),
         }
     }

@@ -6,10 +6,11 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Output};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{Errno, ioctl_fionbio, write};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// The most bytes of an output that are kept: the largest message of libvirt (`VIR_NET_MESSAGE_MAX`).
@@ -34,9 +35,30 @@ pub enum OutputError {
     )]
     #[diagnostic(code("program-stuck"))]
     Stuck { limit: Duration, pid: u32 },
+    #[error("it was ended: cancelled")]
+    #[diagnostic(code("cancelled"))]
+    Cancelled,
     #[error("it can't be watched ({0})")]
     #[diagnostic(code("kernel"))]
     Lost(#[source] io::Error),
+}
+
+/// Ends programs before their deadline, from another thread. Clones are the same switch, and nothing resets it.
+#[derive(Debug, Clone)]
+pub struct ProgramCancel(Arc<OwnedFd>);
+
+impl ProgramCancel {
+    /// A switch that nobody has used yet.
+    pub fn new() -> io::Result<ProgramCancel> {
+        let switch = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(ProgramCancel(Arc::new(switch)))
+    }
+
+    /// Ends the programs that are watched with this switch, and those that are started later.
+    pub fn cancel(&self) {
+        // It fails only if it has been used more often than a counter of 64 bits can tell.
+        let _ = write(&self.0, &1_u64.to_ne_bytes());
+    }
 }
 
 /// Starts a program. Returns its status and what it wrote to those of its outputs that are pipes.
@@ -46,16 +68,48 @@ pub fn output_within(command: &mut Command, limit: Duration) -> Result<Output, O
     finish_within(command.spawn().map_err(OutputError::Start)?, limit)
 }
 
+/// The same, until somebody cancels it.
+pub fn output_unless(command: &mut Command, limit: Duration, cancel: &ProgramCancel) -> Result<Output, OutputError> {
+    finish(command.spawn().map_err(OutputError::Start)?, limit, Some(cancel))
+}
+
 /// The same for a program that runs already. It doesn't wait for processes that the program leaves behind,
 /// even if they hold its pipes open.
-pub fn finish_within(mut child: Child, limit: Duration) -> Result<Output, OutputError> {
-    let followed = follow(&mut child, Instant::now() + limit);
-    if !matches!(followed, Ok(Some(_))) && !killed(&mut child) {
+pub fn finish_within(child: Child, limit: Duration) -> Result<Output, OutputError> {
+    finish(child, limit, None)
+}
+
+fn finish(mut child: Child, limit: Duration, cancel: Option<&ProgramCancel>) -> Result<Output, OutputError> {
+    let followed = follow(&mut child, Instant::now() + limit, cancel);
+    if !matches!(followed, Ok(Followed::End(_))) && !killed(&mut child) {
         return Err(OutputError::Stuck { limit, pid: child.id() });
     }
     let status = child.wait().map_err(OutputError::Lost)?;
-    let [stdout, stderr] = followed.map_err(OutputError::Lost)?.ok_or(OutputError::Late(limit))?;
-    Ok(Output { status, stdout, stderr })
+    match followed.map_err(OutputError::Lost)? {
+        Followed::End([stdout, stderr]) => Ok(Output { status, stdout, stderr }),
+        Followed::Late => Err(OutputError::Late(limit)),
+        Followed::Cancelled => Err(OutputError::Cancelled),
+    }
+}
+
+/// How the watching of a program ended.
+enum Followed {
+    /// The program has ended, with these outputs.
+    End([Vec<u8>; 2]),
+    /// The deadline came first.
+    Late,
+    /// Somebody cancelled it.
+    Cancelled,
+}
+
+/// What has happened to a program that is watched.
+enum Woken {
+    /// It has written, or a signal came.
+    Running,
+    /// It has ended.
+    Ended,
+    Late,
+    Cancelled,
 }
 
 /// Kills the program. True if it has ended, or if it can't be seen whether it has.
@@ -65,40 +119,45 @@ fn killed(child: &mut Child) -> bool {
     let Ok(end) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return true };
     let deadline = Instant::now() + DYING;
     loop {
-        match wait(&end, &[], deadline) {
-            Ok(None) => return false,
-            Ok(Some(false)) => {}
-            Ok(Some(true)) | Err(_) => return true,
+        match wait(&end, &[], deadline, None) {
+            Ok(Woken::Late) => return false,
+            Ok(Woken::Running | Woken::Cancelled) => {}
+            Ok(Woken::Ended) | Err(_) => return true,
         }
     }
 }
 
-/// What the program wrote until its end. None if the deadline came first.
-fn follow(child: &mut Child, deadline: Instant) -> io::Result<Option<[Vec<u8>; 2]>> {
+/// Takes what the program writes until its end.
+fn follow(child: &mut Child, deadline: Instant, cancel: Option<&ProgramCancel>) -> io::Result<Followed> {
     // A pidfd is readable once the process has ended, pidfd_open(2).
     let end = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
     let [stdout, stderr] = pipes.map(PipeReader::of);
     let mut pipes = [stdout?, stderr?];
     loop {
-        let Some(ended) = wait(&end, &pipes, deadline)? else { return Ok(None) };
+        let woken = wait(&end, &pipes, deadline, cancel)?;
         pipes.iter_mut().try_for_each(PipeReader::take)?;
-        if ended {
-            return Ok(Some(pipes.map(|pipe| pipe.bytes)));
+        match woken {
+            Woken::Running => {}
+            Woken::Ended => return Ok(Followed::End(pipes.map(|pipe| pipe.bytes))),
+            Woken::Late => return Ok(Followed::Late),
+            Woken::Cancelled => return Ok(Followed::Cancelled),
         }
     }
 }
 
-/// Waits until there is something to read or the process has ended. True if it has ended.
-fn wait(end: &OwnedFd, pipes: &[PipeReader], deadline: Instant) -> io::Result<Option<bool>> {
+/// Waits until there is something to read, the process has ended, or nobody waits for it any longer.
+fn wait(end: &OwnedFd, pipes: &[PipeReader], deadline: Instant, cancel: Option<&ProgramCancel>) -> io::Result<Woken> {
     let mut fds = vec![PollFd::new(end, PollFlags::IN)];
+    fds.extend(cancel.map(|cancel| PollFd::new(&*cancel.0, PollFlags::IN)));
     fds.extend(pipes.iter().filter_map(|pipe| pipe.file.as_ref()).map(|file| PollFd::new(file, PollFlags::IN)));
     let left = deadline.saturating_duration_since(Instant::now());
     let left = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
     match poll(&mut fds, Some(&left)) {
-        Ok(0) => Ok(None),
-        Ok(_) => Ok(Some(!fds[0].revents().is_empty())),
-        Err(Errno::INTR) => Ok(Some(false)),
+        Ok(0) => Ok(Woken::Late),
+        Ok(_) if !fds[0].revents().is_empty() => Ok(Woken::Ended),
+        Ok(_) if cancel.is_some() && !fds[1].revents().is_empty() => Ok(Woken::Cancelled),
+        Ok(_) | Err(Errno::INTR) => Ok(Woken::Running),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -168,6 +227,21 @@ mod tests {
         let begun = Instant::now();
         let late = shell("exec sleep 1000", Duration::from_millis(100)).expect_err("it sleeps");
         assert!(matches!(late, OutputError::Late(_)), "{late}");
+        assert!(begun.elapsed() < SOON);
+    }
+
+    #[test]
+    fn a_program_ends_when_it_is_cancelled() {
+        let (begun, cancel) = (Instant::now(), ProgramCancel::new().expect("an eventfd"));
+        let other = cancel.clone();
+        let ending = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            other.cancel();
+        });
+        let run = || output_unless(Command::new("sleep").arg("1000"), SOON, &cancel);
+        let [first, later] = [run(), run()].map(|output| output.expect_err("it sleeps"));
+        ending.join().expect("no panic");
+        assert!(matches!((&first, &later), (OutputError::Cancelled, OutputError::Cancelled)), "{first} {later}");
         assert!(begun.elapsed() < SOON);
     }
 

@@ -334,6 +334,7 @@ fn of_tests<'a>(
         path: None,
         quick_path: None,
         answer: None,
+        disks: None,
         quick_file: None,
     };
     Imported {

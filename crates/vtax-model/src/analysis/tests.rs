@@ -40,6 +40,7 @@ pub(crate) fn demo_run() -> Run {
             unsupported: Unsupported { why: "no module".into(), remedy: "load it".into() },
         }],
         paths: Vec::new(),
+        disks: Vec::new(),
         ends: Vec::new(),
         label: Default::default(),
         command: Default::default(),

@@ -193,7 +193,7 @@ mod tests {
         assert!(refused("ide:queues=2").contains("not for ide"));
         assert!(refused("assigned-nvme:aio=native").contains("the controller itself"));
         assert_eq!(refused("virtio-blk:queues=0"), "0 queues: give 1 to 16");
-        assert!(refused("virtio-blk:aio=uring").contains("did you mean `io_uring`?"));
+        assert!(refused("virtio-blk:aio=iouring").contains("did you mean `io_uring`?"));
         assert!(refused("virtio-blk:").contains("`` is no setting"));
     }
 }

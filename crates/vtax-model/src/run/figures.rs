@@ -5,6 +5,7 @@ use serde_with::skip_serializing_none;
 
 use super::{HostCpu, Parallel};
 use crate::{
+    disk::{DiskReport, IoReport},
     endpoint::Ends,
     foreign::ForeignText,
     measurement::{
@@ -197,6 +198,32 @@ impl Figures {
             parallel: None,
             host_cpu: None,
             slices: slices(kind, initiator, responder),
+            guarded: Vec::new(),
+        }
+    }
+
+    /// What a sample of a disk measured. All of it is of the one end that there is.
+    pub fn of_disk(report: &DiskReport) -> Figures {
+        let both = report.both();
+        let seconds = both.as_ref().map_or(0.0, |both| both.seconds);
+        let thread = ThreadCpu { user: report.cpu.user, system: report.cpu.system, cpu: None };
+        let end = EndCpu { threads: vec![thread], seconds, ..EndCpu::default() };
+        let times = |both: &IoReport| RttFigures { mean: both.mean_ns, ..RttFigures::of(&both.times) };
+        Figures {
+            seconds,
+            transactions: both.as_ref().map_or(0, |both| both.ios),
+            bytes: both.as_ref().map_or(0, |both| both.bytes),
+            rtt_ns: both.as_ref().map(times),
+            rtt_from_send_ns: None,
+            lost: 0,
+            reordered: 0,
+            retransmits: 0,
+            cpu: CpuFigures { one_machine: true, initiator: end, responder: EndCpu::default() },
+            file: None,
+            ends: BothEnds::default(),
+            parallel: None,
+            host_cpu: None,
+            slices: Vec::new(),
             guarded: Vec::new(),
         }
     }

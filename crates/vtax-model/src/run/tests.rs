@@ -43,6 +43,7 @@ pub(crate) fn header(text: &str) -> RunHeader {
         placement: Placement::default(),
         unavailable: Vec::new(),
         paths: Vec::new(),
+        disks: Vec::new(),
         ends: Vec::new(),
         label: Default::default(),
         command: Default::default(),

@@ -119,6 +119,7 @@ impl Reader<'_> {
             cables: Vec::new(),
             steps: self.steps()?,
             guarded: Vec::new(),
+            disks: None,
             domains: DomainKind::Guest,
             id: self.file.id,
             title: self.file.title.into(),

@@ -94,6 +94,7 @@ impl Virsh for VirshProgram {
             OutputError::Start(source) => VirshRefusal::NoProgram(source),
             OutputError::Late(patience) | OutputError::Stuck { limit: patience, .. } => VirshRefusal::Silent(patience),
             OutputError::Lost(source) => VirshRefusal::Said(source.to_string()),
+            OutputError::Cancelled => VirshRefusal::Said(error.to_string()),
         })?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         match output.status.success() {

@@ -49,6 +49,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         placement: Placement::default(),
         unavailable,
         paths: Vec::new(),
+        disks: Vec::new(),
         ends: Vec::new(),
         label: ForeignText::default(),
         command: ForeignText::default(),

@@ -44,6 +44,7 @@ use vtax_model::{
 };
 
 use super::{
+    measured_path::MeasuredPath,
     runner::{BrokenTurns, SampleError, Sampler, Settings},
     steps::{PlannedSteps, StepSwitch, TunedPlace, goal_of, nothing_to_change},
     timetable::Gaps,
@@ -111,10 +112,6 @@ impl ConnectedEnds {
         }
     }
 
-    pub(crate) fn first_sample(&self) -> Option<Instant> {
-        self.first_sample
-    }
-
     pub(crate) fn records(&self) -> Vec<RowEnds> {
         self.rows.iter().map(ConnectedRow::record).collect()
     }
@@ -125,10 +122,6 @@ impl ConnectedEnds {
         let of_lab =
             self.lab_guests().next().map(|machine| GuestMachine { no_kvm: no_kvm.map(ForeignText::from), ..machine });
         of_lab.or_else(of_libvirt)
-    }
-
-    pub(crate) fn has_lab_guests(&self) -> bool {
-        self.lab_guests().next().is_some()
     }
 
     fn lab_guests(&self) -> impl Iterator<Item = GuestMachine> {
@@ -147,18 +140,6 @@ impl ConnectedEnds {
             events.tell(format_args!("warning: {warning}"));
         }
         notes
-    }
-
-    /// From now on Ctrl-C breaks off the sample in flight.
-    pub(crate) fn break_off_on(&self, interrupt: &Interrupt) {
-        // Weak: the handler must not keep the agents alive after the run.
-        let agents: Vec<_> = self.agents().into_iter().map(Arc::downgrade).collect();
-        interrupt.on_ask(move || {
-            for agent in agents.iter().filter_map(|agent| agent.upgrade()) {
-                // An agent that can't be told is dead, which the sample notices by itself.
-                drop(agent.link.cancel_all());
-            }
-        });
     }
 
     fn agents(&self) -> Vec<&Arc<Agent>> {
@@ -213,11 +194,6 @@ impl ConnectedEnds {
         let reset = if switch.may_reset_links() { self.await_carriers() } else { Ok(()) };
         self.steps = Some(switch);
         reset.map_err(|why| Stop::infrastructure(miette!(code = "no-carrier", "{why}")))
-    }
-
-    /// How much longer a sample takes because settings are changed before it.
-    pub(crate) fn switch_time(&self) -> Duration {
-        self.steps.as_ref().map_or(Duration::ZERO, |steps| steps.time_of_sample() + SETTLE)
     }
 
     /// The network stacks that the packets of the paths go through, each once.
@@ -333,6 +309,36 @@ impl Sampler for ConnectedEnds {
     fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
         self.first_sample.get_or_insert_with(Instant::now);
         self.turns(rows, orders)
+    }
+}
+
+impl MeasuredPath for ConnectedEnds {
+    fn first_sample(&self) -> Option<Instant> {
+        self.first_sample
+    }
+
+    fn has_lab_guests(&self) -> bool {
+        self.lab_guests().next().is_some()
+    }
+
+    fn break_off_on(&self, interrupt: &Interrupt) {
+        // Weak: the handler must not keep the agents alive after the run.
+        let agents: Vec<_> = self.agents().into_iter().map(Arc::downgrade).collect();
+        interrupt.on_ask(move || {
+            for agent in agents.iter().filter_map(|agent| agent.upgrade()) {
+                // An agent that can't be told is dead, which the sample notices by itself.
+                drop(agent.link.cancel_all());
+            }
+        });
+    }
+
+    /// Brings settings back, ends the agents, and removes the lab if it was built for the run.
+    fn switch_time(&self) -> Duration {
+        self.steps.as_ref().map_or(Duration::ZERO, |steps| steps.time_of_sample() + SETTLE)
+    }
+
+    fn down(self: Box<Self>) -> miette::Result<()> {
+        ConnectedEnds::down(*self)
     }
 }
 

@@ -256,6 +256,7 @@ impl MeasureRequest {
             guest: GuestDefaults::default(),
             steps: self.steps.clone(),
             guarded: self.guarded_paths(),
+            disks: None,
             cells,
             plan,
             quick: plan,
@@ -409,7 +410,7 @@ fn option_flag(error: &OptionError) -> &'static str {
 }
 
 /// The rounds after which each comparison can be significant at 5 %: p is at least 2/2^n, times the comparisons (Holm).
-fn rounds_for(comparisons: usize) -> u32 {
+pub(super) fn rounds_for(comparisons: usize) -> u32 {
     let needed = (1..).find(|rounds| 2.0 * comparisons as f64 / 2f64.powi(*rounds) < 0.05);
     needed.map_or(SAMPLES_LEAST, |rounds| SAMPLES_LEAST.max(rounds as u32))
 }

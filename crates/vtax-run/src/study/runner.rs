@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use miette::miette;
 use vtax_model::{
     cell::{Arm, Cell, Turn, pass_orders},
     run::{Failure, Figures, PartialRecord, RunReadings, RunState, Sample, SampleReading, primary_figures},
@@ -33,13 +34,21 @@ pub(crate) enum Settings {
 
 pub(crate) trait Sampler {
     /// Brings settings into force. A run without tuning steps doesn't ask for it.
-    fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError>;
-    /// Sets the MTU of every hop, and verifies it.
-    fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
+    fn use_settings(&mut self, _: Settings) -> Result<(), SampleError> {
+        Err(SampleError::run(miette!(code = "defect", "this path has no settings")))
+    }
+    /// Sets the MTU of every hop, and verifies it. A run without tests of a network doesn't ask for it.
+    fn set_mtu(&mut self, _: Mtu) -> Result<(), SampleError> {
+        Err(SampleError::run(miette!(code = "defect", "this path has no MTU")))
+    }
     /// One timed run of a cell, as long as the plan says.
     fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError>;
     /// A sample of each row, cut into slices. The rows take turns, to warm up and in each pass, as `orders` says.
-    fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns>;
+    /// A run without slices doesn't ask for it.
+    fn take_turns(&mut self, _rows: &[(Row, TestSpec)], _orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
+        let error = SampleError::run(miette!(code = "defect", "this path has no slices"));
+        Err(BrokenTurns { index: 0, error })
+    }
 }
 
 /// No row has a sample, because one of them failed.
@@ -60,7 +69,7 @@ pub(crate) enum SampleError {
 impl SampleError {
     pub(crate) fn into_report(self) -> miette::Report {
         match self {
-            SampleError::Cell { error, .. } => miette::miette!(code = "sample-failed", "{error}"),
+            SampleError::Cell { error, .. } => miette!(code = "sample-failed", "{error}"),
             SampleError::Run { error, .. } => error,
         }
     }

@@ -10,17 +10,19 @@ use vtax_model::{
     endpoint::{Control, Endpoint, Ends, Pins},
     options::CongestionControl,
     proof::{FloorProof, floors},
-    run::{Environment, Placement, RunHeader, RunReadings, RunState, UnavailableRow},
+    run::{DiskPathRecord, Environment, Placement, RunHeader, RunReadings, RunState, UnavailableRow},
     study::Study,
 };
 use vtax_store::Store;
 
 use super::{
+    disks::{DiskRequest, MeasuredDisks},
     draft::{available, facts_for, header, mtus_of, unavailable, without_endpoints},
     ends::{ConnectedEnds, EndpointConnector, RowPairs, row_pairs},
     forecast::{self, PILOT, PlanForecast},
     foretell,
     measure::MeasureRequest,
+    measured_path::MeasuredPath,
     options::ChangedStudy,
     runner::{self, Ended, Pace, RunSurroundings},
     steps::check_rules,
@@ -73,7 +75,6 @@ impl Runner for LocalRunner<'_> {
             true => Stop::interrupted(),
             false => stop,
         })?;
-        prepared.ends.warn_of_unpinned(events);
         Ok(prepared.measure(&setup, begun))
     }
 }
@@ -82,6 +83,7 @@ impl Runner for LocalRunner<'_> {
 pub(super) enum RunSource {
     Study(Box<ChangedStudy>),
     Measure(Box<MeasureRequest>),
+    Disks(Box<DiskRequest>),
     Old(Box<RunReadings>),
 }
 
@@ -94,6 +96,7 @@ impl RunSource {
                 Ok(RunSource::Study(Box::new(changes.apply(Study::clone(study))?)))
             }
             (None, Work::Measure(asked)) => Ok(RunSource::Measure(asked.clone())),
+            (None, Work::Disks(asked)) => Ok(RunSource::Disks(asked.clone())),
             (None, Work::GoOn { run, .. }) => {
                 Err(Stop::input(miette!(code = "defect", "the run {run} is to go on, but it isn't with the job")))
             }
@@ -104,6 +107,7 @@ impl RunSource {
         match self {
             RunSource::Study(wanted) => &wanted.study.endpoints,
             RunSource::Measure(asked) => &asked.endpoints,
+            RunSource::Disks(_) => &[],
             RunSource::Old(run) => &run.header.study.endpoints,
         }
     }
@@ -112,6 +116,7 @@ impl RunSource {
         match self {
             RunSource::Study(wanted) => wanted.study.guarded.clone(),
             RunSource::Measure(asked) => asked.guarded_paths(),
+            RunSource::Disks(_) => Vec::new(),
             RunSource::Old(run) => run.header.study.guarded.clone(),
         }
     }
@@ -121,6 +126,7 @@ impl RunSource {
         match self {
             RunSource::Study(wanted) => check_rules(&wanted.study.steps),
             RunSource::Measure(asked) => check_rules(&asked.steps),
+            RunSource::Disks(_) => Ok(()),
             RunSource::Old(run) => check_rules(&run.header.study.steps),
         }
     }
@@ -132,7 +138,7 @@ impl RunSource {
                 wanted.study.cells.iter().filter_map(|cell| cell.options().socket.congestion).collect()
             }
             RunSource::Measure(asked) => asked.options.socket.congestion.into_iter().collect(),
-            RunSource::Old(_) => BTreeSet::new(),
+            RunSource::Disks(_) | RunSource::Old(_) => BTreeSet::new(),
         };
         let builds = self.endpoints().is_empty();
         let is_here = |endpoint: &Endpoint| match &endpoint.control {
@@ -155,8 +161,21 @@ impl RunSource {
         Ok(())
     }
 
-    /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege.
+    /// Whether it measures disks that are there.
+    fn has_disks(&self) -> bool {
+        match self {
+            RunSource::Disks(_) => true,
+            RunSource::Old(run) => run.header.study.disks.is_some(),
+            RunSource::Study(_) | RunSource::Measure(_) => false,
+        }
+    }
+
+    /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege, nor do disks that the
+    /// user may open.
     pub(super) fn world(&self) -> Result<Option<World>, Stop> {
+        if self.has_disks() {
+            return Ok(None);
+        }
         let in_lab = |control: &Control| matches!(control, Control::Zone { .. } | Control::Domain(_));
         let guarded = self.guarded();
         let guarded = guarded.iter().flat_map(|path| [&path.initiator, &path.responder]);
@@ -170,7 +189,7 @@ impl RunSource {
 
 struct PreparedRun {
     run: RunReadings,
-    ends: ConnectedEnds,
+    path: Box<dyn MeasuredPath>,
     /// Whether the first rounds are to tell what the plan can show.
     needs_pilot: bool,
     shortfalls: Vec<String>,
@@ -194,7 +213,9 @@ impl RunSetup<'_> {
     /// Connects the ends of a run. From here on no other vtax can go on with this run.
     fn prepare(&self, source: RunSource) -> Result<PreparedRun, Stop> {
         match source {
+            RunSource::Old(run) if run.header.study.disks.is_some() => self.resume_disks(*run),
             RunSource::Old(run) => self.resume(*run),
+            RunSource::Disks(asked) => self.begin_disks(header(asked.wanted()?, Vec::new())?),
             RunSource::Study(wanted) => {
                 let (unavailable, no_kvm) = match wanted.study.endpoints.is_empty() {
                     true => self.survey(&wanted.study)?,
@@ -267,10 +288,49 @@ impl RunSetup<'_> {
         header.placement.guests = ends.guest_machine(no_kvm);
         header.placement.notes.extend(ends.notes(self.events));
         header.ends = ends.records();
+        ends.warn_of_unpinned(self.events);
+        self.begun(header, Box::new(ends))
+    }
+
+    /// The plan is kept from now on.
+    fn begun(&self, mut header: RunHeader, path: Box<dyn MeasuredPath>) -> Result<PreparedRun, Stop> {
         header.label = self.conditions.label.clone();
         header.command = self.conditions.repeating(header.seed).into();
         self.events.send(&RunEvent::plan(&header)).map_err(Stop::of_sink)?;
-        Ok(PreparedRun { run: RunReadings::begun(header), ends, needs_pilot: false, shortfalls: Vec::new() })
+        Ok(PreparedRun { run: RunReadings::begun(header), path, needs_pilot: false, shortfalls: Vec::new() })
+    }
+
+    fn begin_disks(&self, mut header: RunHeader) -> Result<PreparedRun, Stop> {
+        let disks = self.connect_disks(&header, false)?;
+        header.disks = disks.records(&header)?;
+        self.begun(header, Box::new(disks))
+    }
+
+    /// Looks at the disks of a run, and makes them ready. Ctrl-C ends that.
+    fn connect_disks(&self, header: &RunHeader, goes_on: bool) -> Result<MeasuredDisks, Stop> {
+        let none = || miette!(code = "defect", "the run {} has no disks", header.id);
+        let disks = header.study.disks.as_ref().ok_or_else(none).or_infrastructure()?;
+        let disks = MeasuredDisks::look(disks, header, goes_on)?;
+        disks.end_on(self.interrupt);
+        disks.prepare(header, self.events)?;
+        self.interrupt.only_note();
+        Ok(disks)
+    }
+
+    fn resume_disks(&self, old: RunReadings) -> Result<PreparedRun, Stop> {
+        let here = inspect::environment(&inspect::SystemRoot::live());
+        same_machine(&old.header.id, None, &old.header.environment, &here).or_input()?;
+        self.events.send(&RunEvent::plan(&old.header)).map_err(Stop::of_sink)?;
+        let disks = self.connect_disks(&old.header, true)?;
+        same_disks(&old.header, &disks.records(&old.header)?).or_input()?;
+        self.going_on(old, Box::new(disks))
+    }
+
+    /// Another vtax may have gone on with the run before this one locked it.
+    fn going_on(&self, old: RunReadings, path: Box<dyn MeasuredPath>) -> Result<PreparedRun, Stop> {
+        let run = self.store.map(|store| store.load(&old.header.id)).transpose()?.unwrap_or(old);
+        let needs_pilot = run.header.unsettled.is_some();
+        Ok(PreparedRun { run, path, needs_pilot, shortfalls: Vec::new() })
     }
 
     /// Pins the ends to the CPUs that they had in an earlier run.
@@ -296,10 +356,8 @@ impl RunSetup<'_> {
         ends.plan_steps(&mut now, self.tuner, self.events)?;
         same_steps(header, &now).or_input()?;
         self.place_as(&mut ends, header)?;
-        // Another vtax may have gone on with it before this one locked it.
-        let run = self.store.map(|store| store.load(&header.id)).transpose()?.unwrap_or(old);
-        let needs_pilot = run.header.unsettled.is_some();
-        Ok(PreparedRun { run, ends, needs_pilot, shortfalls: Vec::new() })
+        ends.warn_of_unpinned(self.events);
+        self.going_on(old, Box::new(ends))
     }
 
     fn connect(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
@@ -359,6 +417,24 @@ fn same_steps(then: &RunHeader, now: &RunHeader) -> miette::Result<()> {
     }
 }
 
+/// Refuses to go on with a run whose disks, or the program that measures them, are others now.
+fn same_disks(then: &RunHeader, now: &[DiskPathRecord]) -> miette::Result<()> {
+    match then.disks.iter().zip(now).find(|(then, now)| then != now) {
+        Some((before, now)) => Err(miette!(
+            code = "run-from-elsewhere",
+            "the disk {} was {}, measured by {}, when the run {} began, and is now {}, measured by {}: its samples would not \
+             belong together; start a new run",
+            before.disk,
+            before.path,
+            before.program,
+            then.id,
+            now.path,
+            now.program
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Refuses to go on with a run on another machine or kernel: that of `end`, or that of vtax itself.
 pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now: &Environment) -> miette::Result<()> {
     let same = [
@@ -380,19 +456,19 @@ impl PreparedRun {
     /// Takes the samples, and disconnects the ends.
     fn measure(mut self, setup: &RunSetup<'_>, begun: Instant) -> RanJob {
         let RunSetup { events, phases, interrupt, .. } = setup;
-        self.ends.break_off_on(interrupt);
+        self.path.break_off_on(interrupt);
         let left = runner::samples_left(&self.run);
         events.tell(format_args!("run {}: {left} samples to take", self.run.header.id));
         let stop_asked = || interrupt.asked();
         let around = RunSurroundings { events, stop_asked: &stop_asked, pace: Pace::new(left) };
         let ended = self.rounds(around);
         // Only now: nothing is printed while a sample is taken.
-        if let Some(at) = self.ends.first_sample().filter(|_| self.ends.has_lab_guests()) {
+        if let Some(at) = self.path.first_sample().filter(|_| self.path.has_lab_guests()) {
             phases.done_at("first sample begun", at);
         }
-        let PreparedRun { mut run, ends, shortfalls, .. } = self;
+        let PreparedRun { mut run, path, shortfalls, .. } = self;
         // First, so that the host is as it was, whatever error the disk gives.
-        let lab = ends.down();
+        let lab = path.down();
         let seconds = begun.elapsed().as_secs_f64();
         run.state = ended.state;
         run.wall_seconds += seconds;
@@ -414,13 +490,13 @@ impl PreparedRun {
         let Some(goal) = header.unsettled.filter(|_| self.run.samples.is_empty()) else { return };
         let Some(plan) = foretell::plan(header, goal) else { return };
         let begun = Instant::now();
-        let Some(known) = foretell::measure(plan, &mut self.ends, around.stop_asked) else { return };
-        let known = known.delayed(begun.elapsed().as_secs_f64(), self.ends.switch_time().as_secs_f64());
+        let Some(known) = foretell::measure(plan, &mut *self.path, around.stop_asked) else { return };
+        let known = known.delayed(begun.elapsed().as_secs_f64(), self.path.switch_time().as_secs_f64());
         around.events.tell(forecast::foretold(header, &known, goal));
     }
 
     fn run_rounds(&mut self, around: &mut RunSurroundings<'_>) -> Ended {
-        runner::run_rounds(&mut self.run, &mut self.ends, around)
+        runner::run_rounds(&mut self.run, &mut *self.path, around)
     }
 
     /// Takes the first rounds. Some if the run ended with them. The plan on the disk stays whole meanwhile.

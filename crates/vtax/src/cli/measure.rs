@@ -1,5 +1,6 @@
 //! `vtax measure`.
 
+mod disks;
 pub(super) mod values;
 
 use std::{net::IpAddr, path::PathBuf};
@@ -37,6 +38,7 @@ use values::{ARRIVALS, Engines, Gap, SENDING};
 const QUICK_SAMPLES: u32 = 3;
 const QUICK_DURATION: Span = Span::from_millis(200);
 const DURATION: Span = Span::from_millis(1000);
+const STEADY: Warmup = Warmup::UntilSteady { most: Warmup::MOST };
 
 #[derive(Debug, Args)]
 pub(crate) struct MeasureArgs {
@@ -46,6 +48,8 @@ pub(crate) struct MeasureArgs {
     /// functions. They take turns in one run, and each is compared with the first
     #[arg(long, value_name = "NIC,…", value_delimiter = ',', help_heading = "Ends")]
     nic: Vec<Name>,
+    #[command(flatten)]
+    disks: disks::DiskArgs,
     #[command(flatten)]
     what: What,
     #[command(flatten)]
@@ -220,14 +224,14 @@ struct Sampling {
     /// How many samples to take of each test [default: 5; of several engines as many as can show a difference]
     #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     samples: Option<u32>,
-    /// Measured time of each sample [default: 1s]
+    /// Measured time of each sample [default: 1s; of disks 5s]
     #[arg(long)]
     duration: Option<Span>,
     /// Traffic before the measured time: a time, as 10ms; or `steady`, which waits until the figures are steady;
-    /// or `steady:5s`, which waits 5 s at most
-    #[arg(long, default_value = "steady")]
-    warmup: Warmup,
-    /// Take 3 samples of 200 ms
+    /// or `steady:5s`, which waits 5 s at most [default: steady; of disks 1s]
+    #[arg(long)]
+    warmup: Option<Warmup>,
+    /// Take 3 samples of 200 ms; of disks, of 1 s
     #[arg(long)]
     quick: bool,
     /// Seed of the random order of the samples [default: random; the result has it]
@@ -241,7 +245,10 @@ struct Sampling {
 }
 
 pub(crate) fn measure(args: MeasureArgs, places: &Locations, server: Option<ServerSpec>) -> Result<Exit, Stop> {
-    let work = Work::Measure(Box::new(args.asked()?));
+    let work = match args.disks.asked(&args.sampling)? {
+        Some(asked) => Work::Disks(Box::new(asked)),
+        None => Work::Measure(Box::new(args.asked()?)),
+    };
     let (directory, pins) = (args.sampling.dir.clone(), args.ends.pinned.pin.clone());
     // It builds no guests: those that it measures in have booted.
     let (label, command) = (args.labelled.label(), run::words());
@@ -259,7 +266,7 @@ impl MeasureArgs {
             sizes: self.what.sizes.given()?,
             gaps: distinct("gap", &self.load.gap)?.into_iter().map(|gap| gap.0).collect(),
             options: self.options(),
-            samples: self.sampling.samples.or(self.sampling.quick.then_some(QUICK_SAMPLES)),
+            samples: self.sampling.rounds(),
             sampling: self.sampling.plan(),
             quick: self.sampling.quick,
             seed: self.sampling.seed,
@@ -415,7 +422,11 @@ impl Sockets {
 impl Sampling {
     fn plan(&self) -> SamplingPlan {
         let duration = self.duration.unwrap_or(if self.quick { QUICK_DURATION } else { DURATION });
-        SamplingPlan { samples: 0, duration, warmup: self.warmup, slices: None }
+        SamplingPlan { samples: 0, duration, warmup: self.warmup.unwrap_or(STEADY), slices: None }
+    }
+
+    fn rounds(&self) -> Option<u32> {
+        self.samples.or(self.quick.then_some(QUICK_SAMPLES))
     }
 }
 

@@ -45,6 +45,7 @@ impl Imported<'_> {
             placement: Placement::default(),
             unavailable: Vec::new(),
             paths: Vec::new(),
+            disks: Vec::new(),
             ends: Vec::new(),
             label: self.label,
             command: ForeignText::default(),

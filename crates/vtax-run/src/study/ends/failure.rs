@@ -40,7 +40,7 @@ impl ConnectedEnds {
             if let Some(death) = self.ends().find_map(|end| end.attachment.death()) {
                 return Some(death);
             }
-            if !self.has_lab_guests() || Instant::now() >= until {
+            if self.lab_guests().next().is_none() || Instant::now() >= until {
                 return None;
             }
             thread::sleep(PAUSE);

@@ -113,6 +113,7 @@ fn fresh(study: &str, samples: u32) -> RunReadings {
         placement: Placement::default(),
         unavailable: Vec::new(),
         paths: Vec::new(),
+        disks: Vec::new(),
         ends: Vec::new(),
         label: Default::default(),
         command: Default::default(),

@@ -1,0 +1,168 @@
+//! `vtax measure --disk` as a study: its rows are disks, its matrix the tests.
+
+use miette::{bail, miette};
+use serde::{Deserialize, Serialize};
+use vtax_model::{
+    cell::{Cell, CellTest, DiskCell, Instrument},
+    disk::{DiskPlace, DiskSet, DiskTest, TargetCount},
+    foreign::ForeignText,
+    guest::GuestDefaults,
+    method::DomainKind,
+    study::{DiskLabel, DiskRow, Row, RowDisks, SamplingPlan, Study, StudyDisks},
+};
+use vtax_stats::StoppingRule;
+
+use crate::{
+    stop::{Blamed, Stop},
+    study::{
+        measure::rounds_for,
+        options::{ChangedStudy, blaming},
+    },
+};
+
+/// Which disks are measured, and how.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DiskRequest {
+    /// Each is a row. The first is the baseline.
+    pub rows: Vec<DiskSet>,
+    /// In turn; the plan has their times.
+    pub tests: Vec<DiskTest>,
+    /// Rounds, if the user has chosen them.
+    pub samples: Option<u32>,
+    /// The plan without the number of samples.
+    pub sampling: SamplingPlan,
+    /// Whether it is the short plan.
+    pub quick: bool,
+    /// Seed of the order of the samples, and of the I/Os.
+    pub seed: Option<u64>,
+    /// When to stop before or after `samples` rounds.
+    pub stopping: Option<StoppingRule>,
+    /// Whether what is on the disks may be lost.
+    pub destroy_data: bool,
+}
+
+impl DiskRequest {
+    pub(crate) fn check(&self) -> Result<(), Stop> {
+        self.wanted().map(drop)
+    }
+
+    pub(crate) fn wanted(&self) -> Result<ChangedStudy, Stop> {
+        let study = self.study().or_input()?;
+        let (plan, quick, seed, stopping) = (study.plan, self.quick, self.seed, self.stopping);
+        Ok(ChangedStudy { plan, path_plan: None, study, quick, seed, stopping, goal: None })
+    }
+
+    fn study(&self) -> miette::Result<Study> {
+        let targets = self.targets()?;
+        let rows = self.row_disks()?;
+        let cells: Vec<Cell> = { 0.. }
+            .zip(&self.tests)
+            .map(|(variant, test)| self.test(*test, targets).map(|test| (variant, test)))
+            .collect::<miette::Result<Vec<(u32, DiskTest)>>>()?
+            .into_iter()
+            .flat_map(|(variant, disk)| rows.iter().map(move |row| cell(row.row, variant, disk)))
+            .collect();
+        let comparisons = cells.len() - self.tests.len();
+        let samples = self.samples.unwrap_or_else(|| rounds_for(comparisons));
+        let plan = SamplingPlan { samples, ..self.sampling };
+        plan.check().map_err(blaming)?;
+        Ok(Study {
+            id: "measure".parse().expect("a name"),
+            title: self.title().into(),
+            question: ForeignText::default(),
+            baseline: rows[0].row,
+            rows: rows.iter().map(|row| row.row).collect(),
+            extra: Vec::new(),
+            both: false,
+            pairs: 1,
+            addresses: None,
+            endpoints: Vec::new(),
+            cables: Vec::new(),
+            domains: DomainKind::Guest,
+            guest: GuestDefaults::default(),
+            steps: Vec::new(),
+            guarded: Vec::new(),
+            disks: Some(StudyDisks { rows, destroy_data: self.destroy_data }),
+            cells,
+            plan,
+            quick: plan,
+            path: None,
+            quick_path: None,
+            answer: None,
+            quick_file: None,
+        })
+    }
+
+    /// How many disks each row has.
+    fn targets(&self) -> miette::Result<TargetCount> {
+        let Some((first, others)) = self.rows.split_first() else {
+            bail!(code = "bad-disk-name", "no disk is named; give one, as --disk /dev/vdb");
+        };
+        if let Some(other) = others.iter().find(|other| other.0.len() != first.0.len()) {
+            bail!(
+                code = "bad-disk-name",
+                "--disk {first} has {} disks and --disk {other} has {}: rows are compared, so each needs as many",
+                first.0.len(),
+                other.0.len()
+            );
+        }
+        let count = u32::try_from(first.0.len()).unwrap_or(u32::MAX);
+        TargetCount::try_from(count).map_err(|error| miette::Report::new(error).wrap_err("--disk"))
+    }
+
+    fn test(&self, test: DiskTest, targets: TargetCount) -> miette::Result<DiskTest> {
+        let usual = DiskTest::default();
+        if (test.duration, test.ramp) != (usual.duration, usual.ramp) {
+            bail!(
+                code = "bad-disk-test",
+                "--disk-test {test}: all tests of a run take as long; leave duration and ramp out, and give --duration and \
+                 --warmup"
+            );
+        }
+        if test.targets != TargetCount::ONE && test.targets != targets {
+            let given = targets.get();
+            bail!(code = "bad-disk-test", "--disk-test {test}: {given} disks are named; leave targets out");
+        }
+        Ok(DiskTest { targets, ..test })
+    }
+
+    fn row_disks(&self) -> miette::Result<Vec<RowDisks>> {
+        let mut rows: Vec<RowDisks> = Vec::new();
+        for disks in &self.rows {
+            let row = Row::Disk(DiskRow::Named(DiskLabel::of(&label(disks))));
+            if let Some(other) = rows.iter().find(|other| other.row == row) {
+                return Err(match other.disks == *disks {
+                    true => miette!(code = "named-twice", "--disk {disks} stands there twice; name each once"),
+                    false => miette!(
+                        code = "bad-disk-name",
+                        "--disk {} and --disk {disks} would both be called {row}; name one by a symbolic link",
+                        other.disks
+                    ),
+                });
+            }
+            rows.push(RowDisks { row, disks: disks.clone() });
+        }
+        Ok(rows)
+    }
+
+    fn title(&self) -> String {
+        let tests: Vec<String> = self.tests.iter().map(DiskTest::to_string).collect();
+        let rows: Vec<String> = self.rows.iter().map(DiskSet::to_string).collect();
+        format!("{} of {}", tests.join(", "), rows.join(" and "))
+    }
+}
+
+fn cell(row: Row, variant: u32, disk: DiskTest) -> Cell {
+    Cell { row, test: CellTest::Disk(DiskCell { disk }), variant, instrument: Instrument::default() }
+}
+
+/// What a row is called: its first disk, and how many more there are.
+fn label(disks: &DiskSet) -> String {
+    let name = match disks.0.first() {
+        Some(DiskPlace::Here(path)) => path.to_string_lossy().into_owned(),
+        Some(DiskPlace::Domain { domain, disk }) => format!("{domain}/{disk}"),
+        None => String::new(),
+    };
+    let more = if disks.0.len() > 1 { format!("-and-{}", disks.0.len() - 1) } else { String::new() };
+    format!("{}{more}", name.trim_start_matches("/dev/"))
+}

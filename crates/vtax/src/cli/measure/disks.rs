@@ -1,0 +1,115 @@
+//! `vtax measure --disk`.
+
+use clap::Args;
+use miette::miette;
+use vtax_model::{
+    disk::{DiskSet, DiskTest},
+    study::SamplingPlan,
+    units::Span,
+    workload::Warmup,
+};
+use vtax_run::study::DiskRequest;
+
+use super::{Sampling, distinct};
+use crate::exit::Stop;
+
+const QUICK_DURATION: Span = Span::from_millis(1000);
+const QUICK_WARMUP: Span = Span::from_millis(300);
+const DURATION: Span = Span::from_millis(5000);
+const WARMUP: Span = Span::from_millis(1000);
+
+/// The options that are of networks only.
+const OF_NETWORKS: [&str; 37] = [
+    "to",
+    "from",
+    "to_address",
+    "from_address",
+    "to_device",
+    "from_device",
+    "to_cid",
+    "within",
+    "pin",
+    "nic",
+    "test",
+    "request",
+    "response",
+    "message",
+    "sizes",
+    "streams",
+    "threads",
+    "engine",
+    "idle",
+    "burst",
+    "rate",
+    "arrivals",
+    "gap",
+    "bitrate",
+    "send",
+    "gso",
+    "gro",
+    "nodelay",
+    "send_buffer",
+    "receive_buffer",
+    "congestion",
+    "dscp",
+    "pacing",
+    "busy_poll",
+    "interval",
+    "stages",
+    "dir",
+];
+
+/// Which disks, and with what load.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Disks")]
+pub(super) struct DiskArgs {
+    /// Measure this disk by fio, and no network: the path of a block device or of a file. A file that isn't there is made,
+    /// and removed at the end. Several, separated by commas, are measured at the same time. If the option is given several
+    /// times, the disks take turns in one run, and each is compared with the first
+    #[arg(long, value_name = "DISK,…", conflicts_with_all = OF_NETWORKS)]
+    disk: Vec<DiskSet>,
+    /// What is done with the disks of --disk: random or sequential, then what isn't as usual, as
+    /// random:reads=60,block=8KiB,jobs=4,depth=16. Usual are reads=100 (per cent; all else is writes), block=4KiB, depth=1
+    /// (I/Os that each job has in flight), jobs=1 (threads), range=1GiB (of each disk, from its beginning), engine=io_uring
+    /// (or libaio, psync), direct=on (O_DIRECT) and verify=off (on: the range is written with checksums, then read and
+    /// compared). If the option is given several times, the tests are run in turn [default: random]
+    #[arg(long, value_name = "TEST", requires = "disk")]
+    disk_test: Vec<DiskTest>,
+    /// What is on the disks of --disk may be overwritten. Without it, a disk or a file that isn't empty is refused
+    #[arg(long, requires = "disk")]
+    destroy_data: bool,
+}
+
+impl DiskArgs {
+    /// What is to be measured, if disks are.
+    pub(super) fn asked(&self, sampling: &Sampling) -> Result<Option<DiskRequest>, Stop> {
+        if self.disk.is_empty() {
+            return Ok(None);
+        }
+        let (duration, warmup) = if sampling.quick { (QUICK_DURATION, QUICK_WARMUP) } else { (DURATION, WARMUP) };
+        let warmup = sampling.warmup.unwrap_or(Warmup::For(warmup));
+        if !matches!(warmup, Warmup::For(_)) {
+            return Err(Stop::input(miette!(
+                code = "option-not-for-this",
+                "--warmup {warmup}: fio can't tell when a disk is steady; give a time, as --warmup 5s"
+            )));
+        }
+        let usual = [DiskTest::default()];
+        let tests = if self.disk_test.is_empty() { &usual[..] } else { &self.disk_test };
+        Ok(Some(DiskRequest {
+            rows: self.disk.clone(),
+            tests: distinct("disk-test", tests)?,
+            samples: sampling.rounds(),
+            sampling: SamplingPlan {
+                samples: 0,
+                duration: sampling.duration.unwrap_or(duration),
+                warmup,
+                slices: None,
+            },
+            quick: sampling.quick,
+            seed: sampling.seed,
+            stopping: sampling.precision.rule()?,
+            destroy_data: self.destroy_data,
+        }))
+    }
+}
