@@ -315,7 +315,7 @@ impl Attach {
 impl GuestSize {
     const MIB: u64 = 1 << 20;
 
-    fn check(&self) -> Result<(), BadGuest> {
+    pub(crate) fn check(&self) -> Result<(), BadGuest> {
         let GuestSize { vcpus, memory, cpus, .. } = self;
         match self {
             _ if !(1..=GuestSize::MOST_VCPUS).contains(vcpus) => Err(BadGuest::Vcpus(*vcpus)),

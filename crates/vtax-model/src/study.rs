@@ -27,7 +27,7 @@ pub use sampling_plan::{SamplingPlan, SamplingPlanError, Slices};
 pub use step::{BadStepName, StepName, StepRecord, TuningStep};
 
 use crate::{
-    cell::{Cell, Instrument},
+    cell::{Cell, ColumnKey, Instrument},
     endpoint::{Control, Endpoint, Ends},
     foreign::ForeignText,
     guest::{Attach, GuestDefaults},
@@ -98,6 +98,26 @@ pub struct Study {
     pub answer: Option<Instrument>,
     /// The size of the files of `--quick`, if it isn't that of the cells.
     pub quick_file: Option<ByteSize>,
+    /// What of the matrix `--quick` measures, if not all.
+    pub quick_matrix: Option<QuickMatrix>,
+}
+
+/// The part of a matrix that `--quick` measures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuickMatrix {
+    /// These rows.
+    pub rows: Vec<Row>,
+    /// Of tests of disks those with these numbers of threads.
+    pub threads: Vec<u32>,
+}
+
+impl QuickMatrix {
+    fn has(&self, cell: &Cell) -> bool {
+        match cell.column() {
+            ColumnKey::Threads(threads) => self.threads.contains(&threads),
+            ColumnKey::Mtu(_) => true,
+        }
+    }
 }
 
 fn one_pair() -> u32 {
@@ -129,11 +149,12 @@ impl Study {
     }
 
     /// The built-in studies, by name and text.
-    pub const BUILT_IN: [(&'static str, &'static str); 5] = [
+    pub const BUILT_IN: [(&'static str, &'static str); 6] = [
         ("demo", include_str!("../data/studies/demo.toml")),
         ("sparc-t7-1", include_str!("../data/studies/sparc-t7-1.toml")),
         ("ip-instances", include_str!("../data/studies/ip-instances.toml")),
         ("ovm3-tuning", include_str!("../data/studies/ovm3-tuning.toml")),
+        ("vdisk", include_str!("../data/studies/vdisk.toml")),
         ("vmdq", include_str!("../data/studies/vmdq.toml")),
     ];
     /// More clients than that are more processes than a host can start at once, and no source has as many.
@@ -146,6 +167,13 @@ impl Study {
         let (name, text) = Study::BUILT_IN.into_iter().find(|(name, _)| *name == id)?;
         let study = Study::parse(Source { name, text });
         Some(study.expect("a test reads every built-in study"))
+    }
+
+    /// Leaves out what `--quick` doesn't measure; of rows only if nobody has chosen them.
+    pub fn shorten(&mut self, rows_are_chosen: bool) {
+        let Some(quick) = self.quick_matrix.take() else { return };
+        self.cells.retain(|cell| quick.has(cell) && (rows_are_chosen || quick.rows.contains(&cell.row)));
+        self.rows.retain(|row| rows_are_chosen || quick.rows.contains(row));
     }
 
     /// The row with which a row is compared.

@@ -336,6 +336,7 @@ fn of_tests<'a>(
         answer: None,
         disks: None,
         quick_file: None,
+        quick_matrix: None,
     };
     Imported {
         files,

@@ -21,7 +21,7 @@ pub enum DiskPlace {
 }
 
 /// The disks of a row: one, or several that are measured at the same time.
-#[derive(Debug, Clone, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, SerializeDisplay, DeserializeFromStr)]
 pub struct DiskSet(pub Vec<DiskPlace>);
 
 /// A text that names no disk.
@@ -58,6 +58,13 @@ impl fmt::Display for DiskPlace {
             DiskPlace::Here(path) => write!(f, "{}", path.display()),
             DiskPlace::Domain { domain, disk } => write!(f, "{DOMAIN}{domain}/{disk}"),
         }
+    }
+}
+
+impl DiskSet {
+    /// Whether no disk is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -27,6 +27,11 @@ const NAMED: &str = "disk:";
 impl DiskRow {
     /// The row of the host itself.
     pub const NATIVE: &str = NATIVE;
+
+    /// Whether it has disks of its own, which are there already.
+    pub fn is_named(self) -> bool {
+        matches!(self, DiskRow::Named(_))
+    }
 }
 
 impl DiskLabel {

@@ -1,5 +1,6 @@
 //! From the text of a study file to the study: every error with its line.
 
+mod disks;
 mod sampling;
 mod steps;
 
@@ -90,6 +91,9 @@ struct Matrix {
 }
 
 pub(super) fn read(source: Source<'_>) -> Result<Study, FileError> {
+    if disks::are_tested(source.text) {
+        return disks::read(source);
+    }
     Reader { source, file: source.parse()? }.read()
 }
 
@@ -102,15 +106,13 @@ impl Reader<'_> {
     fn read(self) -> Result<Study, FileError> {
         let rows = self.rows()?;
         let baseline = self.row(&self.file.baseline)?;
-        if !rows.contains(&baseline) {
-            let message = format!("the baseline `{baseline}` is not among the methods; add it to `methods`");
-            return Err(self.source.coded("not-in-study", &self.file.baseline.span(), message));
-        }
+        check_baseline(self.source, &rows, baseline, &self.file.baseline)?;
         let mut cells = self.cells(&rows)?;
         self.plant(&mut cells)?;
         let Plans { plan, quick, path, quick_path } = self.plans()?;
         Ok(Study {
             quick_file: self.quick_file(&cells)?,
+            quick_matrix: None,
             answer: self.answer()?,
             endpoints: self.endpoints(&rows)?,
             guest: self.guest(&rows)?,
@@ -159,14 +161,15 @@ impl Reader<'_> {
     }
 
     fn row(&self, written: &Spanned<String>) -> Result<Row, FileError> {
-        written.get_ref().parse().map_err(|error: UnknownRow| self.source.refuse(&written.span(), error))
+        row(self.source, written)
     }
 
     fn check_row(&self, earlier: &[Row], row: Row, written: &Spanned<String>) -> Result<(), FileError> {
         let span = written.span();
-        if earlier.contains(&row) {
-            let message = format!("`{row}` stands here twice; name each once");
-            return Err(self.source.coded("named-twice", &span, message));
+        check_new(self.source, earlier, row, written)?;
+        if let Row::Disk(_) = row {
+            let message = format!("`{row}` is measured by tests of disks; add a [[disk_test]], or remove it");
+            return Err(self.source.coded("options-clash", &span, message));
         }
         if let Some(other) = earlier.iter().find(|other| other.kind() != row.kind()) {
             let (one, two) = (row.kind(), other.kind());
@@ -371,16 +374,7 @@ impl Reader<'_> {
     }
 
     fn distinct<T: Ord + Copy>(&self, what: &str, list: &Spanned<Vec<T>>) -> Result<Vec<T>, FileError> {
-        let values = list.get_ref();
-        if values.is_empty() {
-            let message = format!("`{what}` is empty; give at least one");
-            return Err(self.source.coded("empty-list", &list.span(), message));
-        }
-        if values.iter().collect::<BTreeSet<_>>().len() < values.len() {
-            let message = format!("`{what}` has a value twice; name each once");
-            return Err(self.source.coded("named-twice", &list.span(), message));
-        }
-        Ok(values.clone())
+        distinct(self.source, what, list)
     }
 
     fn workload(
@@ -419,4 +413,37 @@ impl Reader<'_> {
         };
         span(size).or_else(|| span(&matrix.sizes)).unwrap_or_else(|| matrix.tests.span())
     }
+}
+
+fn distinct<T: Ord + Copy>(source: Source<'_>, what: &str, list: &Spanned<Vec<T>>) -> Result<Vec<T>, FileError> {
+    let values = list.get_ref();
+    if values.is_empty() {
+        let message = format!("`{what}` is empty; give at least one");
+        return Err(source.coded("empty-list", &list.span(), message));
+    }
+    if values.iter().collect::<BTreeSet<_>>().len() < values.len() {
+        let message = format!("`{what}` has a value twice; name each once");
+        return Err(source.coded("named-twice", &list.span(), message));
+    }
+    Ok(values.clone())
+}
+
+fn row(source: Source<'_>, written: &Spanned<String>) -> Result<Row, FileError> {
+    written.get_ref().parse().map_err(|error: UnknownRow| source.refuse(&written.span(), error))
+}
+
+fn check_new(source: Source<'_>, earlier: &[Row], row: Row, written: &Spanned<String>) -> Result<(), FileError> {
+    if earlier.contains(&row) {
+        let message = format!("`{row}` stands here twice; name each once");
+        return Err(source.coded("named-twice", &written.span(), message));
+    }
+    Ok(())
+}
+
+fn check_baseline(source: Source<'_>, rows: &[Row], baseline: Row, written: &Spanned<String>) -> Result<(), FileError> {
+    if !rows.contains(&baseline) {
+        let message = format!("the baseline `{baseline}` is not among the methods; add it to `methods`");
+        return Err(source.coded("not-in-study", &written.span(), message));
+    }
+    Ok(())
 }

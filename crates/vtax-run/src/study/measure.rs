@@ -264,6 +264,7 @@ impl MeasureRequest {
             quick_path: None,
             answer: None,
             quick_file: None,
+            quick_matrix: None,
         })
     }
 

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
-    cell::{Cell, Instrument},
+    cell::{Cell, CellTest, Instrument},
+    disk::{DiskSet, TargetCount},
     endpoint::Endpoint,
     located::Source,
     method::DomainKind,
@@ -59,6 +60,12 @@ pub struct Changes {
     pub cable: Vec<Cable>,
     /// The only MTUs.
     pub mtu: Vec<Mtu>,
+    /// The disks of this machine that a study of disks uses, in place of files that are made for it.
+    #[serde(default)]
+    pub disks: DiskSet,
+    /// Whether what is on them may be lost.
+    #[serde(default)]
+    pub destroy_data: bool,
     /// Leave out the rows that change settings.
     pub no_steps: bool,
     /// The endpoints to measure on, in place of the study's.
@@ -144,9 +151,13 @@ impl Changes {
         }
         self.choose_baseline(study)?;
         self.keep_methods(study)?;
+        if self.quick {
+            study.shorten(!self.methods.is_empty());
+        }
         self.cable(study)?;
         study.domains = self.domains.unwrap_or(study.domains);
         self.keep_mtus(study)?;
+        self.use_disks(study)?;
         self.keep_instrument(study)?;
         self.keep_planned(study);
         self.hold(study);
@@ -228,6 +239,33 @@ impl Changes {
             bail!(code = "not-in-study", "--mtu: `{id}` has nothing at {missing}; it has {mtus}");
         }
         study.cells.retain(|cell| self.mtu.is_empty() || cell.mtu().is_some_and(|mtu| self.mtu.contains(&mtu)));
+        Ok(())
+    }
+
+    /// Each test is over as many disks as are named.
+    fn use_disks(&self, study: &mut Study) -> miette::Result<()> {
+        if self.disks.is_empty() {
+            return Ok(());
+        }
+        let id = study.id.clone();
+        let Some(disks) = &mut study.disks else {
+            bail!(code = "option-not-for-this", "--disk: `{id}` has no tests of disks; leave it out");
+        };
+        disks.backend.clone_from(&self.disks);
+        disks.destroy_data = self.destroy_data;
+        let count = u32::try_from(self.disks.0.len()).unwrap_or(u32::MAX);
+        let targets = TargetCount::try_from(count).map_err(|error| miette::Report::new(error).wrap_err("--disk"))?;
+        let mut kept: Vec<Cell> = Vec::new();
+        for cell in &study.cells {
+            let mut cell = *cell;
+            if let CellTest::Disk(disk) = &mut cell.test {
+                disk.disk.targets = targets;
+            }
+            if !kept.contains(&cell) {
+                kept.push(cell);
+            }
+        }
+        study.cells = kept;
         Ok(())
     }
 

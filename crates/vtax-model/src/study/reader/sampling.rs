@@ -6,7 +6,7 @@ use toml::Spanned;
 use super::Reader;
 use crate::{
     cell::{Cell, Instrument, NetCell},
-    located::FileError,
+    located::{FileError, Source},
     study::{SamplingPlan, SamplingPlanError, Slices},
     units::{ByteSize, Mtu, Span},
     workload::{TestKind, Warmup},
@@ -51,6 +51,23 @@ fn no_warmup() -> Warmup {
     Warmup::NONE
 }
 
+pub(super) fn sampling_plan(
+    source: Source<'_>,
+    samples: &Spanned<u32>,
+    duration: &Spanned<Span>,
+    warmup: Warmup,
+) -> Result<SamplingPlan, FileError> {
+    let plan = SamplingPlan { samples: *samples.get_ref(), duration: *duration.get_ref(), warmup, slices: None };
+    plan.check().map_err(|error| {
+        let span = match error {
+            SamplingPlanError::NoSamples => samples.span(),
+            _ => duration.span(),
+        };
+        source.refuse(&span, error)
+    })?;
+    Ok(plan)
+}
+
 /// All plans of a study.
 pub(super) struct Plans {
     pub(super) plan: SamplingPlan,
@@ -62,9 +79,11 @@ pub(super) struct Plans {
 impl Reader<'_> {
     pub(super) fn plans(&self) -> Result<Plans, FileError> {
         let PlanTable { samples, duration, warmup, .. } = &self.file.plan;
-        let plan = self.plan(samples, duration, *warmup)?;
+        let plan = sampling_plan(self.source, samples, duration, *warmup)?;
         let quick = match &self.file.quick {
-            Some(QuickTable { samples, duration, warmup, .. }) => self.plan(samples, duration, *warmup)?,
+            Some(QuickTable { samples, duration, warmup, .. }) => {
+                sampling_plan(self.source, samples, duration, *warmup)?
+            }
             None => plan,
         };
         if let (None, Some(quick)) = (&self.file.path, &self.file.quick_path) {
@@ -73,23 +92,6 @@ impl Reader<'_> {
         }
         let [path, quick_path] = [self.path(&self.file.path)?, self.path(&self.file.quick_path)?];
         Ok(Plans { plan, quick, path, quick_path })
-    }
-
-    fn plan(
-        &self,
-        samples: &Spanned<u32>,
-        duration: &Spanned<Span>,
-        warmup: Warmup,
-    ) -> Result<SamplingPlan, FileError> {
-        let plan = SamplingPlan { samples: *samples.get_ref(), duration: *duration.get_ref(), warmup, slices: None };
-        plan.check().map_err(|error| {
-            let span = match error {
-                SamplingPlanError::NoSamples => samples.span(),
-                _ => duration.span(),
-            };
-            self.source.refuse(&span, error)
-        })?;
-        Ok(plan)
     }
 
     /// The path's own cost can't answer where it isn't measured.

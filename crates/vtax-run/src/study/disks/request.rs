@@ -82,7 +82,7 @@ impl DiskRequest {
             guest: GuestDefaults::default(),
             steps: Vec::new(),
             guarded: Vec::new(),
-            disks: Some(StudyDisks { rows, destroy_data: self.destroy_data }),
+            disks: Some(StudyDisks { rows, backend: DiskSet::default(), destroy_data: self.destroy_data }),
             cells,
             plan,
             quick: plan,
@@ -90,6 +90,7 @@ impl DiskRequest {
             quick_path: None,
             answer: None,
             quick_file: None,
+            quick_matrix: None,
         })
     }
 

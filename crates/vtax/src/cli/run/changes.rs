@@ -69,6 +69,13 @@ pub(crate) struct ChangeArgs {
     /// Run only the cells with these MTUs
     #[arg(long, value_delimiter = ',', value_name = "MTU,…")]
     mtu: Vec<Mtu>,
+    /// A study of disks: use this disk of this machine, a block device or a file, in place of a file that is made for the run.
+    /// Several, separated by commas, are used at the same time
+    #[arg(long, value_name = "PATH,…")]
+    disk: Option<DiskSet>,
+    /// What is on the disks of --disk may be overwritten. Without it, a disk or a file that isn't empty is refused
+    #[arg(long, requires = "disk")]
+    destroy_data: bool,
     /// Run only one part of a study that measures by both instruments [default: both parts]
     #[arg(long, value_parser = one_of(&INSTRUMENTS), value_name = "INSTRUMENT")]
     instrument: Option<Instrument>,
@@ -127,7 +134,7 @@ impl ChangeArgs {
         let stopping = self.precision.rule()?;
         let goal = Goal::of(self.show, self.budget);
         let ChangeArgs { quick, samples, duration, warmup, both, baseline, methods, guests, guest: domains, .. } = self;
-        let ChangeArgs { cable, mtu, instrument, idle, congestion, size, seed, no_steps, .. } = self;
+        let ChangeArgs { disk, destroy_data, cable, mtu, instrument, idle, congestion, size, seed, no_steps, .. } = self;
         Ok(Changes {
             quick,
             samples,
@@ -137,6 +144,8 @@ impl ChangeArgs {
             both,
             baseline,
             methods,
+            disks: disk.unwrap_or_default(),
+            destroy_data,
             no_steps,
             guests,
             domains,
