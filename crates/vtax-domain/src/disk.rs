@@ -118,6 +118,7 @@ pub(crate) fn launch(bound: &BoundDisk) -> DiskLaunch {
         port: bound.disk.id,
         serial: bound.disk.serial(),
         read_only: bound.options.contains(&VolumeOption::Ro),
+        attach: None,
         source,
     }
 }
@@ -133,6 +134,8 @@ fn file(bound: &BoundDisk, path: &BoundPath) -> DiskFile {
         is_device: path.is_device,
         slice: path.part.slice.map(|slice| (slice.offset(), slice.size())),
         exclusive: bound.options.contains(&VolumeOption::Excl),
+        shared: false,
+        direct: false,
     }
 }
 

@@ -24,6 +24,7 @@ use super::{
         AGENT_PORT, AGENT_PORT_ID, AGENT_SOCKET, Boot, CONSOLE_LOG, CONSOLE_SOCKET, EVENTS_SOCKET, LENT_TAG, Launch,
         NicKind, NicLaunch, QMP_SOCKET, SEED, SEED_SERIAL, Version,
     },
+    vdisk::DiskLaunch,
 };
 
 pub use device::DeviceOptions;
@@ -65,7 +66,7 @@ pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<S
     for (index, (nic, files)) in launch.nics.iter().zip(&files.nics).enumerate() {
         network(&mut list, index, nic, files, launch.qemu.version);
     }
-    disks(&mut list, launch, &files.disks);
+    disks::disks(&mut list, launch.disks.ports, &launch.disks.disks, &files.disks);
     for device in &launch.devices {
         list.add("-device", assigned(*device).to_string());
     }
@@ -180,12 +181,15 @@ fn machine(list: &mut Arguments, launch: &Launch, kvm: Option<RawFd>) {
 }
 
 fn memory(launch: &Launch) -> String {
+    // A storage daemon that serves the guest's rings has the guest's memory, too.
+    let is_shared = launch.disks.disks.iter().any(DiskLaunch::is_vhost_user);
     // A memfd can have huge pages without a mounted hugetlbfs.
     let (backend, pages) = match launch.hugepages {
         true => ("memfd", ",hugetlb=on,prealloc=on"),
-        false => ("ram", ""),
+        false => (if is_shared { "memfd" } else { "ram" }, ""),
     };
-    let mut object = format!("memory-backend-{backend},id=ram,size={}{pages}", launch.memory.0);
+    let share = if is_shared { ",share=on" } else { "" };
+    let mut object = format!("memory-backend-{backend},id=ram,size={}{pages}{share}", launch.memory.0);
     if let Some(node) = launch.node {
         object += &format!(",host-nodes={node},policy=bind");
     }
@@ -317,18 +321,6 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &NicFiles
     // The first root complex is the default bus until there is another.
     let device = device(index, nic, version).with_some("addr", nic.slot.map(|slot| format!("{slot:#x}")));
     list.add("-device", device.to_string());
-}
-
-/// The ports for disks have slots of their own.
-fn disks(list: &mut Arguments, launch: &Launch, files: &[RawFd]) {
-    (0..launch.disks.ports).for_each(|port| list.add("-device", disks::disk_port(port).to_string()));
-    let mut files = files.iter();
-    for disk in &launch.disks.disks {
-        let file = disk.file().and_then(|_| files.next());
-        let set = file.map(|file| list.file_set(&[*file]));
-        list.add("-blockdev", disk.blocks(set.as_deref()).to_string());
-        list.add("-device", disks::disk_device(disk).to_string());
-    }
 }
 
 /// An empty slot. A server's NICs have the lower numbers of a chassis.

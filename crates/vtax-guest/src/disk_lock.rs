@@ -25,19 +25,22 @@ use super::{
 impl DiskLaunch {
     /// The file that QEMU gets, if it has one itself.
     pub(super) fn open(&self, guest: &Name) -> Result<Option<OwnedFd>, GuestError> {
-        self.file().map(|file| file.open(guest, self.read_only)).transpose()
+        self.file().map(|file| file.open(guest, self.read_only, file.direct)).transpose()
     }
 }
 
 impl DiskFile {
-    /// Opens it and locks it for the domain. The lock belongs to the open file, whoever has that.
-    pub(super) fn open(&self, guest: &Name, read_only: bool) -> Result<OwnedFd, GuestError> {
+    /// Opens it and locks it for the domain. The lock belongs to the open file, whoever has that. QEMU takes an open file only
+    /// with the very flags that it would open it with itself.
+    pub(super) fn open(&self, guest: &Name, read_only: bool, direct: bool) -> Result<OwnedFd, GuestError> {
         let mut options = File::options();
         options.read(true).write(!read_only);
-        if self.is_device && (!read_only || self.exclusive) {
+        let mut flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
+        if self.is_device && !self.shared && (!read_only || self.exclusive) {
             // The kernel refuses mounts and other such users meanwhile, and this if there is one.
-            options.custom_flags(OFlags::EXCL.bits().cast_signed());
+            flags |= OFlags::EXCL;
         }
+        options.custom_flags(flags.bits().cast_signed());
         let taken = |why| GuestError::DiskTaken { guest: guest.clone(), path: self.path.clone(), why };
         let opened = options.open(&self.path);
         let file = match opened {
@@ -64,7 +67,15 @@ mod tests {
     use crate::launch::DiskFormat;
 
     fn file(path: &std::path::Path, exclusive: bool) -> DiskFile {
-        DiskFile { path: path.to_owned(), format: DiskFormat::Raw, is_device: false, slice: None, exclusive }
+        DiskFile {
+            path: path.to_owned(),
+            format: DiskFormat::Raw,
+            is_device: false,
+            slice: None,
+            exclusive,
+            shared: false,
+            direct: false,
+        }
     }
 
     #[test]
@@ -72,13 +83,13 @@ mod tests {
         let guest: Name = "mars".parse().expect("a name");
         let backing = tempfile::NamedTempFile::new().expect("a file");
         let shared = file(backing.path(), false);
-        let first = shared.open(&guest, false).expect("nobody has it");
-        let second = shared.open(&guest, true).expect("it is shared");
+        let first = shared.open(&guest, false, false).expect("nobody has it");
+        let second = shared.open(&guest, true, false).expect("it is shared");
         let alone = file(backing.path(), true);
-        let told = alone.open(&guest, false).expect_err("others have it").to_string();
+        let told = alone.open(&guest, false, false).expect_err("others have it").to_string();
         assert!(told.contains("another program has locked it"), "{told}");
         drop((first, second));
-        let _only = alone.open(&guest, false).expect("nobody has it");
-        shared.open(&guest, true).expect_err("somebody has it alone");
+        let _only = alone.open(&guest, false, false).expect("nobody has it");
+        shared.open(&guest, true, false).expect_err("somebody has it alone");
     }
 }

@@ -17,7 +17,10 @@ use vtax_model::{
 };
 use vtax_sys::{netlink::MacAddr, pci};
 
-use crate::{LinkName, vdisk::DiskLaunch};
+use crate::{
+    LinkName,
+    vdisk::{DiskLaunch, DiskSource},
+};
 
 /// The name of the virtio-serial port of the agent in a guest.
 pub const AGENT_PORT: &str = "org.vtax.agent.0";
@@ -355,7 +358,12 @@ impl Launch {
             NicKind::Vfio { device, .. } => Some(device),
             _ => None,
         };
-        self.nics.iter().filter_map(of_nic).chain(self.devices.iter().chain(&self.removable).copied())
+        let of_disk = |disk: &DiskLaunch| match disk.source {
+            DiskSource::Controller { device } => Some(device),
+            _ => None,
+        };
+        let others = self.devices.iter().chain(&self.removable).copied();
+        self.nics.iter().filter_map(of_nic).chain(others).chain(self.disks.disks.iter().filter_map(of_disk))
     }
 }
 

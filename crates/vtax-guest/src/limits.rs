@@ -17,11 +17,11 @@ use rustix::{
     fs::{Access, access},
     process::{Resource, Rlimit},
 };
-use vtax_model::{guest::Accelerator, topology::Name, units::ByteSize};
+use vtax_model::{disk::HostAio, guest::Accelerator, topology::Name, units::ByteSize};
 use vtax_sys::{SysError, process::Pid};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::launch::Launch;
+use super::{launch::Launch, vdisk::DiskLaunch};
 
 /// QEMU's own memory beside the guest's RAM: heap, device models, and caches of disks.
 const OWN: u64 = 512 << 20;
@@ -35,6 +35,8 @@ const LOCKED: u64 = 1 << 30;
 const STACK: u64 = 8 << 20;
 /// QEMU's threads beside those of CPUs and queues: up to 64 that work at disks and files, and a few others.
 const THREADS: u64 = 96;
+/// The most threads that work for one of QEMU's loops.
+const POOL: u64 = 64;
 
 /// How long after the end of the last process its cgroup may be busy.
 const BUSY: Duration = Duration::from_secs(5);
@@ -61,7 +63,10 @@ impl Limits {
         let memory = launch.memory.0.saturating_add(OWN + translated + nics * DEVICE + disk);
         Limits {
             memory: ByteSize(memory),
-            processes: THREADS + u64::from(launch.vcpus) + u64::from(launch.vhost_threads()),
+            processes: THREADS
+                + u64::from(launch.vcpus)
+                + u64::from(launch.vhost_threads())
+                + launch.disks.disks.iter().map(threads_of).sum::<u64>(),
             locked: (devices > 0).then(|| ByteSize(launch.memory.0.saturating_add(devices * LOCKED))),
         }
     }
@@ -79,6 +84,12 @@ impl Limits {
         }
         list
     }
+}
+
+/// A thread that serves one disk has up to 64 others that work for it, and so has io_uring, for which the kernel makes them.
+fn threads_of(disk: &DiskLaunch) -> u64 {
+    let own = disk.iothread().is_some();
+    u64::from(own) + POOL * (u64::from(own) + u64::from(disk.aio() == HostAio::IoUring))
 }
 
 /// Raises the limit of locked memory of a running QEMU, for a device that it gets later.

@@ -147,7 +147,7 @@ impl<'a> Paths<'a> {
     fn of(launch: &'a Launch, disk: &'a DiskLaunch) -> Option<Paths<'a>> {
         match &disk.source {
             DiskSource::Paths(paths) => Some(Paths { guest: &launch.name, launch, disk, paths }),
-            DiskSource::File(_) => None,
+            DiskSource::File(_) | DiskSource::Controller { .. } => None,
         }
     }
 
@@ -195,7 +195,7 @@ impl<'a> Paths<'a> {
             self.end_process(kept.active, kept)?;
         }
         let (file, socket) = (&self.paths.files[number], self.launch.directory.join(self.disk.socket()));
-        let served = storage::serve(self.guest, &self.directory(number), file, self.disk.read_only, &socket);
+        let served = storage::serve(self.guest, &self.directory(number), self.disk, file, &socket);
         if let Err(error) = served {
             // It may have the file, or a part of what it needs. It is started again.
             self.end_process(number, kept)?;

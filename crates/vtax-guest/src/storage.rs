@@ -1,4 +1,5 @@
-//! Storage daemons: each opens one file or block device and serves it to a guest's QEMU, over NBD on a Unix socket.
+//! Storage daemons: each opens one file or block device and serves it on a Unix socket, to a guest's QEMU by NBD, or to the
+//! guest itself by vhost-user.
 //!
 //! A daemon is a QEMU without a machine. It has the block layer and the NBD server of `qemu-storage-daemon`, and other than that
 //! it takes open files: so it needs no right to open a file of the host, and has a user of its own like a guest's QEMU. At its
@@ -34,7 +35,7 @@ use super::{
     launch::{QMP_SOCKET, QemuProgram},
     process::end_below,
     qmp::Monitor,
-    vdisk::{DiskFile, EXPORT},
+    vdisk::{DiskFile, DiskLaunch, EXPORT},
 };
 
 /// The most that a daemon's messages take.
@@ -118,20 +119,25 @@ fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestE
 pub(super) fn serve(
     guest: &Name,
     directory: &Path,
+    disk: &DiskLaunch,
     file: &DiskFile,
-    read_only: bool,
     socket: &Path,
 ) -> Result<(), GuestError> {
-    let opened = file.open(guest, read_only)?;
+    let read_only = disk.read_only;
+    // What one path has in the host's memory, another one of another device wouldn't see.
+    let direct = file.is_device || file.direct;
+    let opened = file.open(guest, read_only, direct)?;
     let mut monitor = Monitor::connect(guest, &directory.join(QMP_SOCKET), ANSWER)?;
     let set = monitor.add_file(opened.as_fd())?;
-    // What one path has in the host's memory, another one of another device wouldn't see.
-    monitor.add_blocks(file.blocks(NODE, read_only, &format!("/dev/fdset/{set}"), file.is_device))?;
+    monitor.add_blocks(file.blocks(NODE, read_only, &format!("/dev/fdset/{set}"), disk.aio(), direct))?;
     monitor.remove_file_set(set)?;
     let fresh = socket.with_extension("new");
     let listener = listen(&fresh)?;
     monitor.give_file(LISTENER, listener.as_fd())?;
-    monitor.serve_blocks(LISTENER, NODE, EXPORT, !read_only)?;
+    match disk.attach.filter(|_| disk.is_vhost_user()) {
+        Some(attach) => monitor.serve_rings(LISTENER, NODE, EXPORT, !read_only, attach.queues)?,
+        None => monitor.serve_blocks(LISTENER, NODE, EXPORT, !read_only)?,
+    }
     fs::rename(&fresh, socket).map_err(GuestError::file("put in place", socket))
 }
 

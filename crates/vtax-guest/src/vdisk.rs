@@ -1,15 +1,23 @@
-//! Disks of a guest beside the one that it boots: files and block devices of the host, as virtio disks.
+//! Disks of a guest beside the one that it boots: files and block devices of the host.
 //!
 //! Each has a port of its own, where it can be plugged in and pulled out. The disk of a port is always at the same place of the
 //! guest's PCI bus, and has the same serial number, so the guest's system finds it under the same names.
+
+mod inside;
 
 use std::{ops::Range, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vtax_model::units::ByteSize;
+use vtax_model::{
+    disk::{DiskAttach, DiskDevice, HostAio},
+    units::ByteSize,
+};
+use vtax_sys::pci::PciAddress;
 
 use super::launch::DiskFormat;
+
+pub use inside::{drivers, models};
 
 /// The name of what a storage daemon serves.
 pub(super) const EXPORT: &str = "disk";
@@ -26,6 +34,9 @@ pub struct DiskLaunch {
     /// Whether the guest can only read it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
+    /// How it is attached. If absent, it is a virtio-blk with QEMU's own settings, which can be plugged in and pulled out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attach: Option<DiskAttach>,
     /// What is behind it.
     pub source: DiskSource,
 }
@@ -38,6 +49,11 @@ pub enum DiskSource {
     File(DiskFile),
     /// Several ways to the same blocks, each with a storage daemon of its own ([`paths`](super::paths)).
     Paths(DiskPaths),
+    /// An NVMe controller of the host, bound to vfio-pci.
+    Controller {
+        /// Its address on the host.
+        device: PciAddress,
+    },
 }
 
 /// The ways to the blocks of a disk.
@@ -66,11 +82,39 @@ pub struct DiskFile {
     /// Whether no other program may use it meanwhile.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
+    /// Whether other disks have the same blocks at the same time. Then QEMU doesn't lock them, and no open file has them alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
+    /// Whether the host's memory keeps no copies of its blocks (`O_DIRECT`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub direct: bool,
 }
 
 impl DiskLaunch {
     /// The PCI slots of the ports for disks. QEMU gives lower ones to the devices before them.
     pub const SLOTS: Range<u32> = 9..12;
+    /// The functions of a slot, each of which is a port.
+    pub(super) const PORTS_OF_SLOT: u32 = 8;
+    /// The most disks that a guest can have.
+    pub const MOST: u32 = (DiskLaunch::SLOTS.end - DiskLaunch::SLOTS.start) * DiskLaunch::PORTS_OF_SLOT;
+
+    /// What the guest has in the port.
+    pub fn device(&self) -> DiskDevice {
+        self.attach.map_or(DiskDevice::VirtioBlk, |attach| attach.device)
+    }
+
+    pub(super) fn aio(&self) -> HostAio {
+        self.attach.map_or(HostAio::default(), |attach| attach.aio)
+    }
+
+    /// The slot and the function of its port on the first root complex.
+    pub(super) fn slot(&self) -> (u32, u32) {
+        DiskLaunch::slot_of(self.port)
+    }
+
+    pub(super) fn slot_of(port: u32) -> (u32, u32) {
+        (DiskLaunch::SLOTS.start + port / DiskLaunch::PORTS_OF_SLOT, port % DiskLaunch::PORTS_OF_SLOT)
+    }
 
     /// The name by which QEMU's monitor knows the disk.
     pub fn id(&self) -> String {
@@ -86,37 +130,58 @@ impl DiskLaunch {
     pub(super) fn file(&self) -> Option<&DiskFile> {
         match &self.source {
             DiskSource::File(file) => Some(file),
-            DiskSource::Paths(_) => None,
+            DiskSource::Paths(_) | DiskSource::Controller { .. } => None,
         }
     }
 
     /// The name of the socket by which QEMU is connected to a storage daemon, in its directory.
     pub(super) fn socket(&self) -> String {
-        format!("disk{}.nbd", self.port)
+        format!("disk{}.{}", self.port, if self.is_vhost_user() { "vhost" } else { "nbd" })
     }
 
-    /// What QEMU is told about what is behind the disk. If it is a file, its open file is in this set.
-    pub(super) fn blocks(&self, set: Option<&str>) -> Value {
+    /// Whether a storage daemon serves the guest's rings, in the guest's memory.
+    pub(super) fn is_vhost_user(&self) -> bool {
+        self.device() == DiskDevice::VhostUserBlk
+    }
+
+    /// The name of the thread of QEMU that serves this disk alone, if there is one. Linux shows it as `IO NAME`.
+    pub fn iothread(&self) -> Option<String> {
+        self.attach.filter(|attach| attach.iothread).map(|_| format!("disk-io{}", self.port))
+    }
+
+    /// What QEMU is told about what is behind the disk, unless it has none of its blocks. If it is a file, its open file is in
+    /// this set.
+    pub(super) fn blocks(&self, set: Option<&str>) -> Option<Value> {
         match &self.source {
-            DiskSource::File(file) => file.blocks(&self.node(), self.read_only, set.unwrap_or_default(), false),
-            DiskSource::Paths(paths) => json!({
+            DiskSource::File(file) => {
+                Some(file.blocks(&self.node(), self.read_only, set.unwrap_or_default(), self.aio(), file.direct))
+            }
+            DiskSource::Controller { .. } => None,
+            DiskSource::Paths(_) if self.is_vhost_user() => None,
+            DiskSource::Paths(paths) => Some(json!({
                 "driver": "nbd",
                 "node-name": self.node(),
                 "read-only": self.read_only,
                 "server": { "type": "unix", "path": self.socket() },
                 "export": EXPORT,
                 "reconnect-delay": paths.timeout.unwrap_or(FOR_EVER),
-            }),
+            })),
         }
     }
 }
 
 impl DiskFile {
     /// A node of QEMU's block layer of this name. If it is direct, no block is in the host's memory only.
-    pub(super) fn blocks(&self, node: &str, read_only: bool, set: &str, direct: bool) -> Value {
+    pub(super) fn blocks(&self, node: &str, read_only: bool, set: &str, aio: HostAio, direct: bool) -> Value {
         let driver = if self.is_device { "host_device" } else { "file" };
         let cache = json!({ "direct": direct });
-        let file = json!({ "driver": driver, "filename": set, "read-only": read_only, "cache": cache });
+        let mut file = json!({ "driver": driver, "filename": set, "read-only": read_only, "cache": cache });
+        if aio != HostAio::default() {
+            file["aio"] = aio.to_string().into();
+        }
+        if self.shared {
+            file["locking"] = "off".into();
+        }
         let format = self.format.to_string();
         let mut blocks =
             json!({ "driver": format, "node-name": node, "read-only": read_only, "cache": cache, "file": file });

@@ -15,10 +15,13 @@ use vtax_guest::{
     home,
     image::{self, Tools},
     kernel::Kernel,
-    launch::{Boot, GuestEngine, LENT_DRIVERS, Launch, PORT_DRIVERS, QemuProgram},
-    process::Qemu,
+    launch::{Boot, DiskFormat, GuestDisks, GuestEngine, LENT_DRIVERS, Launch, PORT_DRIVERS, QemuProgram},
+    paths,
+    process::{self, Qemu},
+    vdisk::{self, DiskFile, DiskLaunch, DiskPaths, DiskSource},
 };
 use vtax_model::{
+    disk::DiskAttach,
     guest::{Accelerator, GuestSize},
     units::Span,
 };
@@ -30,25 +33,34 @@ use super::{agent::agent, lent, monitor::RawMonitor};
 const PATIENCE: Duration = Duration::from_secs(120);
 const END: Duration = Duration::from_secs(10);
 
+/// The file that each attached disk has.
+const SHARED: &str = "shared.img";
+
 /// Guests that measure have the machine to themselves, one after another.
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub(crate) struct Machine {
     qemu: Qemu,
     link: AgentLink,
+    _rest: Rest,
     folder: TempDir,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Machine {
     pub(crate) fn start() -> Machine {
-        Machine::start_with(|_| QemuProgram::find().expect("QEMU"))
+        Machine::start_with(|_| QemuProgram::find().expect("QEMU"), Vec::new())
+    }
+
+    /// One that has the same file of the host once for each of these ways to attach a disk, and several processors.
+    pub(crate) fn start_attached(ways: &[DiskAttach]) -> Machine {
+        Machine::start_with(|_| QemuProgram::find().expect("QEMU"), ways.to_vec())
     }
 
     /// One whose clock counts instructions, a nanosecond each: what it measures doesn't depend on what else this machine
     /// does, nor on how fast it translates.
     pub(crate) fn start_counted() -> Machine {
-        Machine::start_with(|folder| {
+        let counted = |folder: &Path| {
             let found = QemuProgram::find().expect("QEMU");
             let path = folder.join("qemu");
             // Such a clock has one thread only.
@@ -60,21 +72,26 @@ impl Machine {
             fs::write(&path, script).expect("ours");
             fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("ours");
             QemuProgram { path, ..found }
-        })
+        };
+        Machine::start_with(counted, Vec::new())
     }
 
-    fn start_with(qemu: impl FnOnce(&Path) -> QemuProgram) -> Machine {
+    fn start_with(qemu: impl FnOnce(&Path) -> QemuProgram, ways: Vec<DiskAttach>) -> Machine {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::Builder::new().prefix("vtax-disk").tempdir_in("/var/tmp").expect("a folder");
         fs::create_dir(folder.path().join("guest")).expect("ours");
         // QEMU's user opens the files of its disks.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("ours");
-        let launch = launch(folder.path(), qemu(folder.path()));
+        let launch = launch(folder.path(), qemu(folder.path()), &ways);
+        if !ways.is_empty() {
+            make_file(&folder.path().join(SHARED), 64 << 20);
+        }
+        let rest = Rest(launch.clone());
         let mut qemu = Qemu::start(launch, Vec::new(), Outlive::No, |_| Ok(())).expect("QEMU starts");
         let link = qemu.wait_agent(PATIENCE).map(|()| qemu.launch().agent_socket());
         let link = link.map(|socket| AgentLink::connect_unix("guest", &socket, PATIENCE));
         let link = link.expect("the agent opens its port").expect("it answers");
-        let machine = Machine { qemu, link, folder, _alone: alone };
+        let machine = Machine { qemu, link, _rest: rest, folder, _alone: alone };
         machine.shell("mount -t configfs none /sys/kernel/config");
         machine
     }
@@ -82,9 +99,40 @@ impl Machine {
     /// A file of the host that QEMU's user may open.
     pub(crate) fn file(&self, name: &str, size: u64) -> PathBuf {
         let path = self.folder.path().join(name);
-        File::create(&path).and_then(|file| file.set_len(size)).expect("room");
-        fs::set_permissions(&path, Permissions::from_mode(0o666)).expect("ours");
+        make_file(&path, size);
         path
+    }
+
+    /// The disk that is attached in the way of this number, by its path in the guest.
+    pub(crate) fn attached(&self, number: usize) -> String {
+        let until = Instant::now() + PATIENCE;
+        let disk = &self.qemu.launch().disks.disks[number];
+        loop {
+            let ran = self.run(&DiskLaunch::LISTING);
+            if let Some(name) = disk.find(ran.stdout.raw()) {
+                return format!("/dev/{name}");
+            }
+            assert!(Instant::now() < until, "there is no disk {number}: {}\n{}", ran.stdout, self.dmesg());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// The threads of QEMU that serve one disk alone, as the kernel names them.
+    pub(crate) fn iothreads(&self) -> Vec<String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.qemu.process().pid)).expect("it runs").flatten();
+        let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+        let mut names: Vec<String> =
+            names.filter_map(|name| Some(name.trim_end().strip_prefix("IO disk-")?.to_owned())).collect();
+        names.sort();
+        names
+    }
+
+    fn dmesg(&self) -> String {
+        self.run(&["/bin/busybox", "dmesg"]).stdout.to_string()
+    }
+
+    pub(crate) fn qemu(&self) -> &Qemu {
+        &self.qemu
     }
 
     pub(crate) fn monitor(&self) -> RawMonitor {
@@ -117,9 +165,10 @@ impl Machine {
         self.link.run(&argv, &[], Span(PATIENCE)).expect("it runs")
     }
 
-    fn shell(&self, script: &str) {
+    pub(crate) fn shell(&self, script: &str) -> String {
         let ran = self.run(&["/bin/sh", "-c", script]);
         assert_eq!(ran.status, 0, "{script}: {}", ran.stderr);
+        ran.stdout.raw().to_owned()
     }
 
     fn run(&self, argv: &[&str]) -> Ran {
@@ -132,22 +181,60 @@ impl Drop for Machine {
     fn drop(&mut self) {
         let _ = self.qemu.process().signal(Signal::KILL);
         let _ = self.qemu.stop(END);
-        let _ = home::remove(self.qemu.launch());
     }
 }
 
-fn launch(folder: &Path, qemu: QemuProgram) -> Launch {
+/// What outlives the test's process: storage daemons, and mounts.
+struct Rest(Launch);
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        let _ = process::end(&self.0, None);
+        let _ = paths::end_all(&self.0.name, &self.0.directory);
+        let _ = home::remove(&self.0);
+    }
+}
+
+fn make_file(path: &Path, size: u64) {
+    File::create(path).and_then(|file| file.set_len(size)).expect("room");
+    fs::set_permissions(path, Permissions::from_mode(0o666)).expect("ours");
+}
+
+fn launch(folder: &Path, qemu: QemuProgram, ways: &[DiskAttach]) -> Launch {
     let kernel = Kernel::find(None).expect("a kernel for guests");
     let disks = ["virtio_blk", "configfs", "null_blk"];
-    let drivers: Vec<&str> = PORT_DRIVERS.into_iter().chain(LENT_DRIVERS).chain(disks).collect();
+    let attached = ways.iter().flat_map(|way| vdisk::drivers(way.device));
+    let drivers: Vec<&str> =
+        PORT_DRIVERS.into_iter().chain(LENT_DRIVERS).chain(disks).chain(attached.copied()).collect();
     let initramfs = image::build(&kernel, &agent(), &drivers, Tools::Busybox).expect("an image");
     let cache = image::cache().expect("a cache");
     let boot = Boot::Kernel { kernel: kernel.bootable().expect("a kernel"), initramfs, append: Vec::new() };
     let engine = GuestEngine { qemu, accel: Accelerator::Tcg, boot };
-    let size = GuestSize { memory: "512 MiB".parse().expect("a size"), ..GuestSize::default() };
+    let vcpus = if ways.is_empty() { 1 } else { 4 };
+    let size = GuestSize { vcpus, memory: "512 MiB".parse().expect("a size"), ..GuestSize::default() };
+    let file = folder.join(SHARED);
+    let disks: Vec<DiskLaunch> = (0..).zip(ways).map(|(port, way)| disk(&file, port, *way)).collect();
     Launch {
         lent: Some(CarriedProgram::fio(&cache).expect("fio is installed").folder),
         spare_ports: 1,
+        disks: GuestDisks { ports: disks.len() as u32, disks },
         ..Launch::new("disks".parse().expect("a name"), folder.join("guest"), engine, &size)
     }
+}
+
+fn disk(file: &Path, port: u32, way: DiskAttach) -> DiskLaunch {
+    let file = DiskFile {
+        path: file.to_owned(),
+        format: DiskFormat::Raw,
+        is_device: false,
+        slice: None,
+        exclusive: false,
+        shared: true,
+        direct: true,
+    };
+    let source = match way.device.is_served() {
+        true => DiskSource::Paths(DiskPaths { files: vec![file], timeout: None }),
+        false => DiskSource::File(file),
+    };
+    DiskLaunch { port, serial: format!("row-{port}"), read_only: false, attach: Some(way), source }
 }

@@ -110,6 +110,46 @@ fn a_disk_that_returns_errors_gives_no_sample() {
     assert!(error.to_string().contains("Input/output error"), "{error}");
 }
 
+/// Each way has the same blocks: what is written by one is read by the next one, and each reads what it has written itself.
+#[test]
+fn every_way_to_attach_a_disk_has_the_blocks_of_one_file() {
+    let ways = [
+        "virtio-blk",
+        "virtio-blk:aio=native,iothread,queues=4",
+        "virtio-blk:aio=io_uring",
+        "virtio-scsi:aio=io_uring,iothread,queues=2",
+        "vhost-user-blk:queues=2",
+        "vhost-user-blk:aio=io_uring",
+        "nbd",
+        "nbd:aio=native,iothread,queues=2",
+        "nvme:aio=native",
+        "ahci",
+        "ide",
+    ];
+    let attached = ways.map(|way| way.parse().expect("a way"));
+    let machine = Machine::start_attached(&attached);
+    let disks: Vec<String> = (0..ways.len()).map(|number| machine.attached(number)).collect();
+    for (number, (way, disk)) in ways.iter().zip(&disks).enumerate() {
+        let before = &disks[number.checked_sub(1).unwrap_or(ways.len() - 1)];
+        let sum = |disk: &str| machine.shell(&format!("dd if={disk} bs=1M count=4 iflag=direct 2>/dev/null | md5sum"));
+        let good = machine.sample(disk, "random:range=4MiB,verify=on,depth=4", false);
+        let good = good.unwrap_or_else(|error| panic!("{way} ({disk}): {error}"));
+        assert_eq!(good.read.expect("reads").bytes, 4 << 20, "{way}");
+        machine.shell(&format!("echo {way} | dd of={disk} bs=512 seek=8 conv=sync oflag=direct 2>/dev/null"));
+        assert_eq!(sum(disk), sum(before), "{way}");
+        let read = machine.shell(&format!("dd if={before} bs=512 skip=8 count=1 iflag=direct 2>/dev/null"));
+        assert!(read.starts_with(way), "{way}: {read}");
+    }
+    let queues = |number: usize| {
+        let name = disks[number].trim_start_matches("/dev/");
+        machine.shell(&format!("ls /sys/block/{name}/mq")).split_ascii_whitespace().count()
+    };
+    assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(queues), [1, 4, 1, 2, 2, 1, 1, 2]);
+    assert_eq!(machine.iothreads(), ["io1", "io3", "io7"]);
+    let log = std::fs::read_to_string(machine.qemu().launch().stderr_log()).expect("QEMU's messages");
+    assert!(!log.contains("Unable to use") && !log.contains("falling back"), "{log}");
+}
+
 /// Where the agent finds what it is lent.
 fn lent() -> &'static Path {
     Path::new(vtax_agent::guest::LENT)

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use vtax_model::{
+    disk::{DiskAttach, DiskDevice},
     guest::{Backend, EmulatedNic, GuestSize, Vnet},
     server::ServerSpec,
 };
@@ -8,7 +9,8 @@ use vtax_model::{
 use super::*;
 use crate::{
     LinkName,
-    launch::{DiskFormat, GuestEngine, QemuProgram, Seed},
+    launch::{DiskFormat, GuestDisks, GuestEngine, QemuProgram, Seed},
+    vdisk::{DiskFile, DiskPaths, DiskSource},
 };
 
 fn launch() -> Launch {
@@ -126,6 +128,50 @@ fn a_virtio_nic_in_a_slot_of_its_own_with_the_largest_mtu_and_empty_slots() {
         ),
         "{text}"
     );
+}
+
+/// A disk on a file that others have, too.
+fn attached(port: u32, way: &str) -> DiskLaunch {
+    let attach: DiskAttach = way.parse().expect("a way");
+    let file = DiskFile {
+        path: "/disks/shared".into(),
+        format: DiskFormat::Raw,
+        is_device: false,
+        slice: None,
+        exclusive: false,
+        shared: true,
+        direct: true,
+    };
+    let source = match attach.device {
+        DiskDevice::AssignedNvme => DiskSource::Controller { device: "0000:02:00.0".parse().expect("an address") },
+        device if device.is_served() => DiskSource::Paths(DiskPaths { files: vec![file], timeout: Some(10) }),
+        _ => DiskSource::File(file),
+    };
+    DiskLaunch { port, serial: format!("row-{port}"), read_only: false, attach: Some(attach), source }
+}
+
+#[test]
+fn each_way_to_attach_a_disk() {
+    let ways = [
+        "virtio-blk",
+        "virtio-blk:aio=io_uring,iothread,queues=4",
+        "virtio-scsi:aio=native,iothread,queues=2",
+        "vhost-user-blk:queues=2",
+        "nbd:iothread",
+        "nvme:aio=native",
+        "ahci",
+        "ide",
+        "assigned-nvme",
+    ];
+    let disks: Vec<DiskLaunch> = (0..).zip(ways).map(|(port, way)| attached(port, way)).collect();
+    let launch = Launch { disks: GuestDisks { ports: disks.len() as u32, disks }, ..launch() };
+    let text = lines(&launch);
+    let start = text.find("\n-device pcie-root-port").expect("ports for disks");
+    let memory = text.lines().find(|line| line.starts_with("-object memory")).expect("RAM");
+    insta::assert_snapshot!(format!("{memory}{}", &text[start..]));
+    assert_eq!(launch.assigned().count(), 1);
+    let huge = Launch { hugepages: true, ..launch };
+    assert!(lines(&huge).contains("memfd,id=ram,size=268435456,hugetlb=on,prealloc=on,share=on\n"), "{}", lines(&huge));
 }
 
 #[test]

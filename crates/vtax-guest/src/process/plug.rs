@@ -116,7 +116,8 @@ impl Qemu {
 
 fn add_disk(monitor: &mut Monitor, disk: &DiskLaunch, file: Option<&OwnedFd>) -> Result<(), GuestError> {
     let set = file.map(|file| monitor.add_file(file.as_fd())).transpose()?;
-    let added = monitor.add_blocks(disk.blocks(set.map(|set| format!("/dev/fdset/{set}")).as_deref()));
+    let blocks = disk.blocks(set.map(|set| format!("/dev/fdset/{set}")).as_deref());
+    let added = blocks.map_or(Ok(()), |blocks| monitor.add_blocks(blocks));
     // What is behind the disk has a copy of the file.
     let removed = set.map_or(Ok(()), |set| monitor.remove_file_set(set));
     added.and(removed)?;

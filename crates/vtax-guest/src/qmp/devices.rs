@@ -82,6 +82,27 @@ impl Monitor {
         self.command("block-export-add", export)
     }
 
+    /// Serves what is behind a disk in the rings of a guest's virtio-blk (vhost-user), for the QEMU that connects to a socket as
+    /// for [`Monitor::serve_blocks`].
+    pub fn serve_rings(
+        &mut self,
+        listener: &str,
+        node: &str,
+        name: &str,
+        writable: bool,
+        queues: u32,
+    ) -> Result<(), GuestError> {
+        let export = json!({
+            "type": "vhost-user-blk",
+            "id": name,
+            "node-name": node,
+            "writable": writable,
+            "addr": { "type": "fd", "str": listener },
+            "num-queues": queues,
+        });
+        self.command("block-export-add", export)
+    }
+
     /// Removes what was behind a disk that is gone.
     pub fn remove_blocks(&mut self, node: &str) -> Result<(), GuestError> {
         self.command("blockdev-del", json!({ "node-name": node }))
