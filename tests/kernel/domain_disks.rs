@@ -205,7 +205,7 @@ fn a_disk_that_is_killed_at_any_call_is_there_or_not() {
 }
 
 /// The storage daemons of mars, by the number of their path.
-fn daemons(host: &Host<'_>) -> Vec<(String, u32)> {
+pub(super) fn daemons(host: &Host<'_>) -> Vec<(String, u32)> {
     let of = |pid: u32| {
         let cwd = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
         let name = cwd.file_name()?.to_str()?.to_owned();

@@ -1,0 +1,213 @@
+//! Commands on a domain with virtual disks, killed before each call that changes something. The next command finds the domain in
+//! one of its two states; after it is unbound, the host is as it was, and nobody has the disks' files.
+//!
+//! `make test` takes a sample of the moments, as `crashes` does.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::unix::fs::symlink,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Bench,
+    bench::wait_until,
+    crash::{Ending, kill_at},
+    crashes::step,
+    domains::Host,
+    empty, host,
+};
+
+/// How many moments of each verb a sample has.
+const SAMPLE: usize = 4;
+
+/// What the kernel and ending processes do by themselves is done within this time.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// mars with a disk of a file, and one with two paths to another file.
+struct Killed<'a> {
+    host: Host<'a>,
+    /// The files behind the disks.
+    files: [PathBuf; 2],
+}
+
+impl<'a> Killed<'a> {
+    fn new(bench: &'a Bench, lab: &'a str) -> Killed<'a> {
+        empty(bench);
+        let host = Host::new(bench, lab);
+        host.ldm("add-vsw vsw0 primary");
+        host.add("mars");
+        host.ldm("add-vds vds0 primary");
+        let files = ["plain.img", "lun.img"].map(|name| bench.path().join(name));
+        for file in &files {
+            File::create(file).and_then(|file| file.set_len(1 << 20)).expect("a file of the test");
+        }
+        let _ = fs::remove_file(bench.path().join("other-path.img"));
+        symlink("lun.img", bench.path().join("other-path.img")).expect("a link of the test");
+        let volumes = [
+            ("", "plain.img", "plain"),
+            (" mpgroup=lun", "lun.img", "path1"),
+            (" mpgroup=lun", "other-path.img", "path2"),
+        ];
+        for (options, file, volume) in volumes {
+            host.ldm(&format!("add-vdsdev{options} {} {volume}@vds0", bench.path().join(file).display()));
+        }
+        Killed { host, files }
+    }
+
+    fn with_both(self) -> Killed<'a> {
+        self.host.ldm("add-vdisk plain plain@vds0 mars");
+        self.host.ldm("add-vdisk lun path1@vds0 mars");
+        self
+    }
+
+    fn start(&self) {
+        self.host.ldm("bind mars");
+        self.host.ldm("start mars");
+    }
+
+    /// The host while mars is inactive. The folders that stay for the next time are there.
+    fn inactive(&self) -> host::Host {
+        self.start();
+        self.host.ldm("stop -f mars");
+        self.host.ldm("unbind mars");
+        thread::sleep(SETTLED);
+        self.now()
+    }
+
+    fn now(&self) -> host::Host {
+        host::Host::now(self.host.bench, self.host.bench.labs())
+    }
+
+    /// Runs the verb as often as there are moments, and kills it at each. `check` says what is wrong after that.
+    fn sweep(&self, verb: &str, prepare: &dyn Fn(), check: &dyn Fn() -> Result<(), String>) {
+        let begun = Instant::now();
+        prepare();
+        let ending = kill_at(&self.host.command(verb), usize::MAX);
+        let Ending::Itself { calls, code: 0 } = ending else { panic!("`{verb}` doesn't end well: {ending:?}") };
+        let mut failures: Vec<String> = check().err().into_iter().collect();
+        let step = step().unwrap_or(calls.div_ceil(SAMPLE));
+        let mut kills: BTreeMap<&str, usize> = BTreeMap::new();
+        for at in (1..).step_by(step) {
+            prepare();
+            match kill_at(&self.host.command(verb), at) {
+                Ending::Itself { .. } => {
+                    failures.extend(check().err());
+                    break;
+                }
+                Ending::Killed { call } => {
+                    *kills.entry(call).or_default() += 1;
+                    failures
+                        .extend(check().map_err(|why| format!("killed before its call {at} ({call}): {why}")).err());
+                }
+            }
+        }
+        let total: usize = kills.values().sum();
+        println!(
+            "{verb}: {total} kills at {calls} calls, {} left something, {:.0?}: {kills:?}",
+            failures.len(),
+            begun.elapsed()
+        );
+        assert!(2 * total * step >= calls, "{verb}: {total} kills of {calls}");
+        assert!(failures.is_empty(), "`{verb}`: {}", failures.join("\n"));
+    }
+
+    /// The next command mends what was left half done. Then the domain is taken back, and nothing may be left.
+    fn taken_back(&self, states: [&str; 2], before: &host::Host) -> Result<(), String> {
+        self.host.ldm("set-domain failure-policy=ignore mars");
+        let state = self.host.domain("mars")["state"].as_str().expect("a text").to_owned();
+        self.host.try_ldm("stop -f mars");
+        self.host.try_ldm("unbind mars");
+        // The kernel says up to a second later that a bridge has no carrier.
+        let begun = Instant::now();
+        let mut differs = self.now().differs(before);
+        while !differs.is_empty() && begun.elapsed() < SETTLED {
+            thread::sleep(SETTLED / 20);
+            differs = self.now().differs(before);
+        }
+        if !states.contains(&&*state) {
+            differs.push(format!("mars was {state}"));
+        }
+        let is_free = |path: &&PathBuf| File::open(path).is_ok_and(|file| file.try_lock().is_ok());
+        differs.extend(
+            self.files.iter().filter(|path| !is_free(path)).map(|path| format!("{} is locked", path.display())),
+        );
+        if differs.is_empty() { Ok(()) } else { Err(differs.join("\n")) }
+    }
+}
+
+#[test]
+fn a_domain_with_disks_that_is_killed_on_its_way_leaves_nothing() {
+    let bench = Bench::apart("t-disk-kill");
+    let killed = Killed::new(&bench, "t-ldm-dk").with_both();
+    let before = killed.inactive();
+    let bound = || drop(killed.host.ldm("bind mars"));
+    let active = || killed.start();
+    let sweep = |verb: &str, states: [&str; 2], prepare: &dyn Fn()| {
+        killed.sweep(verb, prepare, &|| killed.taken_back(states, &before));
+    };
+    sweep("bind mars", ["inactive", "bound"], &|| ());
+    sweep("start mars", ["bound", "active"], &bound);
+    sweep("stop -f mars", ["active", "bound"], &active);
+    sweep("unbind mars", ["bound", "inactive"], &bound);
+}
+
+/// The domain has no disk that isn't in the configuration, and each daemon that runs is of a disk that it has.
+fn plugged(name: &str, lab: &str, volume: &str, daemons: usize) {
+    let bench = Bench::apart(name);
+    let killed = Killed::new(&bench, lab);
+    let host = &killed.host;
+    let before_bind = killed.inactive();
+    killed.start();
+    wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
+    let (add, remove) = (format!("add-vdisk more {volume}@vds0 mars"), "rm-vdisk more mars");
+    let has = || {
+        let serials = "exec mars -- sh -c";
+        let mut command = host.command(serials);
+        let output = command.arg("cat /sys/block/vd*/serial; true").output().expect("vtax runs");
+        String::from_utf8_lossy(&output.stdout).contains("more")
+    };
+    let is_wanted = || host.ldm("list-constraints --json mars").contains("\"more\"");
+    let put = |words: &str| {
+        let is_add = words == add;
+        if is_wanted() && is_add && !has() {
+            // A disk is in the configuration first. It comes when the domain boots, or by these two commands.
+            host.ldm(remove);
+        }
+        let output = host.try_ldm(words);
+        let told = format!("`{words}` ({}) has an effect", String::from_utf8_lossy(&output.stderr).trim());
+        wait_until(&told, || has() == is_add);
+    };
+    let check = |verb: &str| {
+        // Whoever changes something live next mends what was left half done.
+        host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
+        let (wanted, there) = (is_wanted(), has());
+        if there && !wanted {
+            return Err("it has a disk that nobody wants".to_owned());
+        }
+        let running = super::domain_disks::daemons(host).len();
+        if running != if there { daemons } else { 0 } {
+            return Err(format!("{running} daemons, and the disk is there: {there}"));
+        }
+        // The same command can follow.
+        put(verb);
+        Ok(())
+    };
+    killed.sweep(&add, &|| put(remove), &|| check(&add));
+    killed.sweep(remove, &|| put(&add), &|| check(remove));
+    put(remove);
+    killed.taken_back(["active", "active"], &before_bind).expect("nothing is left");
+}
+
+#[test]
+fn a_disk_that_comes_and_goes_and_is_killed_on_its_way_leaves_nothing() {
+    plugged("t-disk-plug", "t-ldm-dp", "plain", 0);
+}
+
+#[test]
+fn a_disk_with_two_paths_that_comes_and_goes_and_is_killed_on_its_way_leaves_nothing() {
+    plugged("t-paths-plug", "t-ldm-pp", "path1", 2);
+}
