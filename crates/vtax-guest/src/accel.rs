@@ -27,7 +27,7 @@ use super::{
     files, home, image,
     kernel::Kernel,
     launch::{Boot, GuestEngine, Launch, QemuProgram},
-    process::Qemu,
+    process::{Qemu, end_below},
 };
 
 const DEVICE: &str = "/dev/kvm";
@@ -144,13 +144,13 @@ fn remember(memory: &Path, key: &str, why: Option<&str>) {
 
 /// A private directory for a probe, with a name that nobody can guess. It is in `/tmp`, because the paths of sockets
 /// must be short. The lock on it tells a probe that runs from one that was killed.
-struct Scratch {
+pub(super) struct Scratch {
     folder: TempDir,
     _lock: File,
 }
 
 impl Scratch {
-    fn new(parent: &Path) -> Result<Scratch, GuestError> {
+    pub(super) fn new(parent: &Path) -> Result<Scratch, GuestError> {
         let fail = || GuestError::file("create a directory in", parent);
         loop {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).map_err(fail())?;
@@ -163,7 +163,7 @@ impl Scratch {
     }
 
     /// The guest's directory. It may be a mount, so the lock isn't on it.
-    fn guest(&self) -> Result<PathBuf, GuestError> {
+    pub(super) fn guest(&self) -> Result<PathBuf, GuestError> {
         let directory = self.folder.path().join(GUEST);
         fs::create_dir(&directory).map_err(GuestError::file("create", &directory))?;
         Ok(directory)
@@ -187,6 +187,7 @@ fn remove_old(parent: &Path) {
         }
         let Ok(lock) = File::open(entry.path()) else { continue };
         if lock.try_lock().is_ok() {
+            let _ = end_below(&entry.path());
             let _ = home::remove_of(&name(), &entry.path().join(GUEST));
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -35,20 +35,24 @@ impl DiskFile {
     pub(super) fn open(&self, guest: &Name, read_only: bool, direct: bool) -> Result<OwnedFd, GuestError> {
         let mut options = File::options();
         options.read(true).write(!read_only);
+        let taken = |why| GuestError::DiskTaken { guest: guest.clone(), path: self.path.clone(), why };
         let mut flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
         if self.is_device && !self.shared && (!read_only || self.exclusive) {
             // The kernel refuses mounts and other such users meanwhile, and this if there is one.
             flags |= OFlags::EXCL;
         }
-        options.custom_flags(flags.bits().cast_signed());
-        let taken = |why| GuestError::DiskTaken { guest: guest.clone(), path: self.path.clone(), why };
-        let opened = options.open(&self.path);
-        let file = match opened {
-            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
-                return Err(taken("the kernel or another program has it for itself"));
-            }
-            opened => opened.map_err(GuestError::file("open", &self.path))?,
+        let open = |flags: OFlags| {
+            let opened = options.clone().custom_flags(flags.bits().cast_signed()).open(&self.path);
+            opened.map_err(|error| match error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
+                true => taken("the kernel or another program has it for itself"),
+                false => GuestError::file("open", &self.path)(error),
+            })
         };
+        if self.is_device && self.shared {
+            // Several have it, but nobody for himself.
+            drop(open(OFlags::EXCL)?);
+        }
+        let file = open(flags)?;
         let lock = match self.exclusive {
             true => FlockOperation::NonBlockingLockExclusive,
             false => FlockOperation::NonBlockingLockShared,

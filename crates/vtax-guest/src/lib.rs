@@ -25,6 +25,7 @@ mod link;
 pub mod memory;
 pub mod modules;
 pub mod paths;
+pub mod probe;
 pub mod process;
 pub mod qemu;
 pub mod qmp;

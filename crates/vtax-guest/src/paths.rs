@@ -27,6 +27,8 @@ use super::{
     vdisk::{DiskLaunch, DiskPaths, DiskSource},
 };
 
+/// The name of the directory of a guest's QEMU, if those of its daemons are beside it.
+pub const QEMU: &str = "qemu";
 /// A killed daemon ends within this time, unless the kernel waits for its disk.
 const KILLED: Duration = Duration::from_secs(60);
 

@@ -141,6 +141,11 @@ pub(super) fn serve(
     fs::rename(&fresh, socket).map_err(GuestError::file("put in place", socket))
 }
 
+/// Makes a daemon that serves a file read a block of it.
+pub(super) fn read_block(guest: &Name, directory: &Path) -> Result<(), GuestError> {
+    Monitor::connect(guest, &directory.join(QMP_SOCKET), ANSWER)?.read_block(NODE)
+}
+
 /// A socket in the directory of a guest's QEMU. Only that QEMU's user can get to the directory, so every user may connect. The
 /// directory isn't ours any more, so it is made sure that it is the socket which is changed.
 fn listen(path: &Path) -> Result<UnixListener, GuestError> {

@@ -144,6 +144,11 @@ impl DiskLaunch {
         self.device() == DiskDevice::VhostUserBlk
     }
 
+    /// Whether storage daemons have its blocks.
+    pub fn has_daemons(&self) -> bool {
+        matches!(self.source, DiskSource::Paths(_))
+    }
+
     /// The name of the thread of QEMU that serves this disk alone, if there is one. Linux shows it as `IO NAME`.
     pub fn iothread(&self) -> Option<String> {
         self.attach.filter(|attach| attach.iothread).map(|_| format!("disk-io{}", self.port))

@@ -1,5 +1,6 @@
 //! What a plan must know of this machine.
 
+mod disks;
 mod guests;
 pub mod pci;
 
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{method::Unsupported, topology::Name};
 use vtax_sys::pci::PciAddress;
 
+pub use disks::{DiskBackendFacts, DiskFacts};
+pub(crate) use disks::{drivers_of_guest, tried};
 pub use guests::{GuestFacts, QemuFacts, SystemFacts};
 pub(crate) use pci::VFIO;
 pub use pci::{Netdev, NoDevice, PciDevice, PciFacts};

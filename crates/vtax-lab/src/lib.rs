@@ -62,6 +62,6 @@ pub use lab::Lab;
 pub use live_holding::LiveHolding;
 pub use nic::{availability, guest_availability, no_cable};
 pub use place::Place;
-pub use plan::{NicError, Plan, PlanError, plan};
+pub use plan::{NicError, Plan, PlanError, disk_availability, plan};
 pub use survey::GuestNeeds;
 pub use world::{Lifetime, World};

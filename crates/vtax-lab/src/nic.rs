@@ -24,7 +24,7 @@ use vtax_model::{
 use crate::facts::{Facts, PciDevice};
 
 pub(crate) use fitting::{Fitting, claim, fitting};
-pub(crate) use guest::GuestAttachment;
+pub(crate) use guest::{GuestAttachment, PlannedDisks};
 pub(crate) use method::{AddressOf, AttachZone, Claim, Far, Handler, Tunnel, Uplink, ZoneAttachment, ZoneMethod};
 
 enum Entry {

@@ -6,6 +6,7 @@
 mod addresses;
 mod checks;
 mod companions;
+mod disks;
 mod draft;
 mod error;
 mod functions;
@@ -26,6 +27,7 @@ use self::draft::Draft;
 use crate::{blueprint::Blueprint, facts::Facts, script::PlanScript, step::LabStep};
 use vtax_guest::seed::SeedText;
 
+pub use disks::disk_availability;
 pub use error::{NicError, PlanError};
 
 /// A lab as it will be built.

@@ -179,6 +179,7 @@ mod tests {
             cpus: vec![0],
             nodes: vec![0],
             labs: "/run/vtax/labs".into(),
+            disks: Default::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Looks at this machine, so that a plan can be made from data alone.
 
+mod disks;
 mod guests;
 mod needs;
 mod pci;

@@ -30,6 +30,8 @@ use vtax_sys::process::Signal;
 
 /// Set for the process that is going to be killed: the name of its lab.
 const ACTOR: &str = "VTAX_TEST_ACTOR";
+/// Set for it if its guest has disks: the file behind them.
+const DISK: &str = "VTAX_TEST_DISK";
 /// A guest under TCG on a machine that is busy with other tests.
 const BOOT: Duration = Duration::from_secs(90);
 const END: Duration = Duration::from_secs(10);
@@ -147,12 +149,82 @@ fn a_guest_that_cannot_start_takes_the_lab_back() {
     assert_nothing_left("failed");
 }
 
+/// A guest that has one file as a disk in several ways, two of them by storage daemons.
+fn with_disks(lab: &str, file: &Path) -> Topology {
+    let disk = |attach: &str| format!("[[guest.disk]]\npath = \"{}\"\nattach = \"{attach}\"\n", file.display());
+    let ways =
+        ["virtio-blk:iothread", "nbd", "vhost-user-blk", "nvme:aio=io_uring", "ahci:aio=native", "ide", "virtio-scsi"];
+    topology(lab, &ways.map(disk).concat())
+}
+
+fn file_of_a_disk() -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new_in("/var/tmp").expect("a file");
+    file.as_file().set_len(8 << 20).expect("room");
+    file
+}
+
+/// The programs that work below the lab's directory: QEMUs and storage daemons.
+fn workers(lab: &str) -> usize {
+    let directory = Path::new("/run/vtax/labs").join(lab);
+    let all = std::fs::read_dir("/proc").expect("/proc").flatten();
+    all.filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&directory)))
+        .count()
+}
+
+#[test]
+fn disks_of_a_guest_come_and_go_with_their_lab() {
+    let world = world();
+    let file = file_of_a_disk();
+    let topology = with_disks("disked", file.path());
+    let lab = up(&world, &topology, Lifetime::Ephemeral);
+    assert_eq!(workers("disked"), 4, "two guests and two storage daemons");
+    let mut web = lab.guest(&name("web")).expect("it was started");
+    web.wait_agent(BOOT).expect("the agent opens its port");
+    lab.down().expect("all goes");
+    assert_eq!(workers("disked"), 0);
+    assert_nothing_left("disked");
+}
+
+#[test]
+fn storage_daemons_of_a_killed_process_are_removed() {
+    let world = world();
+    let file = file_of_a_disk();
+    for lost in [false, true] {
+        let lab = if lost { "disked-lost" } else { "disked-orphan" };
+        let mut actor = start_actor_with(lab, Some(file.path()));
+        let output = BufReader::new(actor.0.stdout.take().expect("it is piped"));
+        assert!(output.lines().map_while(Result::ok).any(|line| line.ends_with("up")));
+        actor.0.kill().expect("it is ours");
+        actor.0.wait().expect("it is ours");
+        assert_eq!(workers(lab), 4);
+        if lost {
+            std::fs::remove_file(format!("/run/vtax/journals/{lab}.journal")).expect("it is there");
+        }
+        let report = clean(&world, Some(&name(lab))).expect("a report");
+        assert!(report.failures.is_empty(), "{:?}", report.failures);
+        assert_eq!(workers(lab), 0);
+        assert_nothing_left(lab);
+    }
+}
+
+#[test]
+fn a_disk_that_is_not_there_is_told_before_anything_is_built() {
+    let world = world();
+    let topology = with_disks("no-disk", Path::new("/no/such/disk"));
+    let error = plan(&topology, &facts(&world, &topology)).expect_err("no disk").to_string();
+    assert!(error.starts_with("guest `web`: the disk /no/such/disk: it can't be used: No such file"), "{error}");
+}
+
 /// The process that the next tests kill, with seven guests of the first host and one of the other.
 #[test]
 #[ignore = "started by another test"]
 fn actor() {
     let Ok(lab) = env::var(ACTOR) else { return };
-    let lab = up(&world(), &topology(&lab, "count = 7"), Lifetime::Ephemeral);
+    let topology = match env::var_os(DISK) {
+        Some(file) => with_disks(&lab, Path::new(&file)),
+        None => topology(&lab, "count = 7"),
+    };
+    let lab = up(&world(), &topology, Lifetime::Ephemeral);
     println!("up");
     for guest in lab.guests() {
         lab.guest(&guest.name).and_then(|mut qemu| Ok(qemu.wait_agent(2 * BOOT)?)).expect("the agent opens its port");
@@ -171,7 +243,13 @@ impl Drop for Reaped {
 }
 
 fn start_actor(lab: &str) -> Reaped {
+    start_actor_with(lab, None)
+}
+
+/// It has the disks of a guest on this file, if there is one.
+fn start_actor_with(lab: &str, file: Option<&Path>) -> Reaped {
     let mut command = Command::new(env::current_exe().expect("this test"));
+    command.envs(file.map(|file| (DISK, file)));
     command.args(["--exact", "actor", "--ignored", "--nocapture"]).env(ACTOR, lab);
     Reaped(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("this test again"))
 }

@@ -352,6 +352,11 @@ pub enum BadGuest {
     )]
     #[diagnostic(code("bad-guest"))]
     Queues { queues: u32, vcpus: u32 },
+    #[error(
+        "a disk of {queues} queues and {vcpus} vcpus: it has one queue a vCPU at most; give the guest more vcpus, or the disk fewer queues"
+    )]
+    #[diagnostic(code("bad-guest"))]
+    DiskQueues { queues: u32, vcpus: u32 },
     #[error("{0} vectors: a PCI device has at most {most}", most = Attach::MOST_VECTORS)]
     #[diagnostic(code("bad-guest"))]
     Vectors(u32),
@@ -376,6 +381,7 @@ impl BadGuest {
             BadGuest::VhostPins { .. } => "vhost_cpus",
             BadGuest::NoTap(_) => "vnet",
             BadGuest::Queues { .. } => "queues",
+            BadGuest::DiskQueues { .. } => "attach",
             BadGuest::Vectors(_) => "vectors",
             BadGuest::Ring { option, .. } => option,
             BadGuest::TxRing(_) => "tx_ring",

@@ -4,14 +4,15 @@ mod masters;
 mod nic_name;
 mod reader;
 
-use std::{fmt, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use crate::{
-    guest::{Attach, GuestSize, Mac, System},
+    disk::DiskAttach,
+    guest::{Attach, BadGuest, GuestSize, Mac, System},
     located::{FileError, Source},
     method::IoMethod,
     units::{BitRate, ByteSize, Mtu},
@@ -164,6 +165,29 @@ pub struct Guest {
     /// [`MOST_MASTERS`](crate::masters::MOST_MASTERS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
+    /// Its disks beside the one that it boots, in the order of its ports for disks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<GuestDisk>,
+    /// A folder of the host that its agent can read, such as a program with its libraries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lent: Option<PathBuf>,
+}
+
+/// A disk of a guest. Several disks can have the same blocks: who writes by which of them is up to those who use them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GuestDisk {
+    /// A file or a block device of the host. For an assigned NVMe controller, a block device of it.
+    pub path: PathBuf,
+    /// How it is attached.
+    pub attach: DiskAttach,
+}
+
+impl GuestDisk {
+    /// Whether a guest of this size can have it.
+    pub fn check(&self, size: &GuestSize) -> Result<(), BadGuest> {
+        let (queues, vcpus) = (self.attach.queues, size.vcpus);
+        if queues > vcpus { Err(BadGuest::DiskQueues { queues, vcpus }) } else { Ok(()) }
+    }
 }
 
 impl Topology {
@@ -287,6 +311,18 @@ method = "paravirtual"
         let disk = guests("image = \"debian.qcow2\"").expect("a good file");
         assert_eq!(disk[0].system, System::Disk { image: "debian.qcow2".into() });
         assert_eq!(disk[0].size.memory, ByteSize(1 << 30));
+    }
+
+    #[test]
+    fn a_guest_may_have_disks() {
+        let disk = |attach: &str| format!("vcpus = 2\n[[guest.disk]]\npath = \"/dev/sdb\"\n{attach}");
+        let disks = |attach: &str| guests(&disk(attach)).map(|guests| guests[0].disks.clone());
+        let plain = disks("").expect("a good file");
+        assert_eq!((plain[0].path.to_str(), plain[0].attach.to_string()), (Some("/dev/sdb"), "virtio-blk".to_owned()));
+        let attached = disks("attach = \"virtio-scsi:iothread,queues=2\"").expect("a good file");
+        assert_eq!(attached[0].attach.to_string(), "virtio-scsi:iothread,queues=2");
+        let told = ["attach = \"virtio-blk:queues=3\"", "attach = \"ide:iothread\"", "serial = \"a\""];
+        insta::assert_snapshot!(told.map(|more| disks(more).expect_err("a broken file")).join("\n"));
     }
 
     #[test]

@@ -103,6 +103,12 @@ impl Monitor {
         self.command("block-export-add", export)
     }
 
+    /// Reads the first block of what is behind a disk. What QEMU tells of that goes to its messages.
+    pub fn read_block(&mut self, node: &str) -> Result<(), GuestError> {
+        let line = format!("qemu-io {node} \"read 0 512\"");
+        self.command("human-monitor-command", json!({ "command-line": line }))
+    }
+
     /// Removes what was behind a disk that is gone.
     pub fn remove_blocks(&mut self, node: &str) -> Result<(), GuestError> {
         self.command("blockdev-del", json!({ "node-name": node }))

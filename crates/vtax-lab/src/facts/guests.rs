@@ -10,6 +10,8 @@ use vtax_model::{
     units::ByteSize,
 };
 
+use super::DiskFacts;
+
 /// What this machine has for guests. For what it lacks, the reason and the remedy are here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -33,6 +35,9 @@ pub struct GuestFacts {
     pub cpus: Vec<u32>,
     pub nodes: Vec<u32>,
     pub labs: PathBuf,
+    /// What guests get as disks.
+    #[serde(default)]
+    pub disks: DiskFacts,
 }
 
 /// QEMU on this machine.

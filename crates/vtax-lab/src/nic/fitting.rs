@@ -12,7 +12,7 @@ use super::{
     emulated,
     method::{Claim, Handler},
 };
-use crate::facts::{Facts, GuestFacts};
+use crate::facts::{Facts, GuestFacts, drivers_of_guest};
 use vtax_guest::launch::GuestEngine;
 
 /// What a guest gets on this machine.
@@ -30,7 +30,8 @@ pub(crate) struct Fitting {
 pub(crate) fn fitting(guest: &Guest, device: Option<&str>, facts: &Facts) -> Result<Fitting, Unsupported> {
     let machine = machine(&guest.attach, facts)?;
     let (attach, flavour) = nic(&guest.attach, machine, facts)?;
-    let boot = || machine.boot(&guest.system, flavour.map(Flavour::driver).or(device).unwrap_or_default());
+    let driver = flavour.map(Flavour::driver).or(device).unwrap_or_default();
+    let boot = || machine.boot(&guest.system, &drivers_of_guest(driver, guest));
     let engine = machine.qemu.as_ref().map_err(Clone::clone)?.engine(boot()?);
     Ok(Fitting { engine, agent: machine.agent.clone(), attach, flavour })
 }

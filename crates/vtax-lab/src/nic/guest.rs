@@ -21,8 +21,9 @@ use crate::{
     step::{LabStep, LentVf, LinkRecipe},
 };
 use vtax_guest::{
-    launch::{Boot, Launch, NicKind, NicLaunch, Seed},
+    launch::{Boot, GuestDisks, Launch, NicKind, NicLaunch, Seed},
     threads::GuestPins,
+    vdisk::DiskLaunch,
 };
 
 pub(crate) struct GuestAttachment<'a> {
@@ -32,6 +33,15 @@ pub(crate) struct GuestAttachment<'a> {
     pub(crate) address: Ipv4Net,
     pub(crate) mac: Mac,
     pub(crate) directory: PathBuf,
+    pub(crate) disks: PlannedDisks,
+}
+
+/// The disks of one guest.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PlannedDisks {
+    pub(crate) disks: Vec<DiskLaunch>,
+    /// The controllers that it gets whole.
+    pub(crate) controllers: Vec<PciDevice>,
 }
 
 impl GuestAttachment<'_> {
@@ -87,6 +97,10 @@ impl GuestAttachment<'_> {
         let GuestAttachment { guest, fitting, address, mac, .. } = self;
         let (name, host, pins) = (&guest.name, &guest.host, GuestPins::of(&guest.size));
         let launch = self.launch(nic, devices);
+        for controller in &self.disks.controllers {
+            let was = DriverState::from(controller);
+            script.step(LabStep::AssignDevice { device: controller.device, was });
+        }
         script.step(LabStep::StartGuest { host: host.clone(), launch: Box::new(launch.clone()), pins: pins.clone() });
         script.blueprint.endpoints.push(LabEndpoint {
             name: name.clone(),
@@ -114,7 +128,7 @@ impl GuestAttachment<'_> {
     }
 
     fn launch(&self, nic: NicKind, devices: Vec<PciAddress>) -> Launch {
-        let GuestAttachment { guest, fitting, address, mac, directory, .. } = self;
+        let GuestAttachment { guest, fitting, address, mac, directory, disks, .. } = self;
         let Fitting { engine, agent, .. } = fitting;
         let seed = match engine.boot {
             // The agent is in the initramfs.
@@ -125,6 +139,8 @@ impl GuestAttachment<'_> {
             nics: vec![NicLaunch::new(MacAddr(mac.octets()), nic)],
             devices,
             seed,
+            lent: guest.lent.clone(),
+            disks: GuestDisks { ports: disks.disks.len() as u32, disks: disks.disks.clone() },
             ..Launch::new(guest.name.clone(), directory.clone(), engine.clone(), &guest.size)
         }
     }

@@ -221,9 +221,9 @@ impl<'a> Draft<'a> {
     fn attach_guest(&mut self, guest: &Guest) {
         let end = WireEnd::of(&guest.host, &guest.wire);
         let address = self.layout.zone(&guest.name).unwrap_or_else(|| self.layout.host(&end));
-        let Admitted { fitting, mac, directory } = self.guests[&guest.name].clone();
+        let Admitted { fitting, mac, directory, disks } = self.guests[&guest.name].clone();
         let (attach, uplink) = (fitting.attach, &self.uplinks[&end]);
-        let attachment = GuestAttachment { guest, fitting, uplink, address, mac, directory };
+        let attachment = GuestAttachment { guest, fitting, uplink, address, mac, directory, disks };
         match attach {
             Attach::Paravirtual(nic) => attachment.with_virtio(nic, &mut self.script),
             Attach::Emulated { model } => attachment.with_model(model, &mut self.script),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ipnet::Ipv4Net;
 use vtax_model::{
+    disk::DiskAttach,
     guest::{BadGuest, Mac},
     method::{IoMethod, Unsupported},
     topology::{BadMasters, Name, NicName},
@@ -23,6 +24,15 @@ pub enum PlanError {
     #[error("wire `{wire}`: the NIC {nic}: {error}")]
     #[diagnostic(forward(error))]
     Nic { wire: Name, nic: NicName, error: Box<NicError> },
+    #[error("guest `{guest}`: {attach} of {path} can't be had here: {unsupported}", path = path.display())]
+    #[diagnostic(forward(unsupported))]
+    Disk { guest: Name, path: PathBuf, attach: DiskAttach, unsupported: Unsupported },
+    #[error("guest `{guest}`: the disk {path}: {why}", path = path.display())]
+    #[diagnostic(code("bad-backend"))]
+    DiskBackend { guest: Name, path: PathBuf, why: String },
+    #[error("guest `{guest}` has {count} disks and there is room for {most}; give it fewer")]
+    #[diagnostic(code("bad-guest"))]
+    Disks { guest: Name, count: usize, most: u32 },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Masters(#[from] BadMasters),

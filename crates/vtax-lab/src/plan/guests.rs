@@ -11,12 +11,12 @@ use vtax_model::{
     units::ByteSize,
 };
 
-use super::{error::PlanError, functions::Functions, ports::Port, segment::WireEnd};
+use super::{disks, error::PlanError, functions::Functions, ports::Port, segment::WireEnd};
 use crate::{
     facts::{Facts, GuestFacts},
-    nic::{self, Fitting},
+    nic::{self, Fitting, PlannedDisks},
 };
-use vtax_guest::threads::GuestPins;
+use vtax_guest::{paths, threads::GuestPins, vdisk::DiskLaunch};
 
 /// What a guest gets on this machine, and the address of its NIC.
 #[derive(Debug, Clone)]
@@ -25,6 +25,7 @@ pub(super) struct Admitted {
     pub(super) mac: Mac,
     /// Where its sockets and logs are.
     pub(super) directory: PathBuf,
+    pub(super) disks: PlannedDisks,
 }
 
 /// Checks all guests, in the order of the topology.
@@ -48,16 +49,26 @@ pub(super) fn admit(
         }
         let driver = functions.driver(&guest.name).or_else(|| port(guest)?.nic.driver.as_deref());
         let fitting = nic::fitting(guest, driver, facts).map_err(unsupported)?;
-        let directory = facts.guests_directory(&topology.name).join(guest.name.as_str());
-        Ok((guest.name.clone(), Admitted { fitting, mac, directory }))
+        let disks = disks::admit(guest, facts)?;
+        let directory = directory(facts.guests_directory(&topology.name).join(guest.name.as_str()), &disks);
+        Ok((guest.name.clone(), Admitted { fitting, mac, directory, disks }))
     });
     let admitted = admitted.collect::<Result<HashMap<_, _>, PlanError>>()?;
+    disks::check_apart(topology, facts, |guest| &admitted[&guest.name].disks.controllers)?;
     if let Some(machine) = &facts.guests {
         memory(topology, machine)?;
         topology.guests.iter().try_for_each(|guest| placement(guest, machine))?;
     }
     topology.guests.iter().try_for_each(|guest| check_path(guest, &admitted[&guest.name].directory))?;
     Ok(admitted)
+}
+
+/// Storage daemons have directories beside that of QEMU, so a guest with such disks has one for all of them.
+fn directory(own: PathBuf, disks: &PlannedDisks) -> PathBuf {
+    match disks.disks.iter().any(DiskLaunch::has_daemons) {
+        true => own.join(paths::QEMU),
+        false => own,
+    }
 }
 
 /// The paths of all sockets in a guest's directory must fit into what unix(7) allows.

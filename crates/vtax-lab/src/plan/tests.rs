@@ -62,6 +62,7 @@ fn guest_facts() -> GuestFacts {
         cpus: vec![0, 1],
         nodes: vec![0],
         labs: "/run/vtax/labs".into(),
+        disks: Default::default(),
         agent: "/usr/bin/vtax-agent".into(),
     }
 }

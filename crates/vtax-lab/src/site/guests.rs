@@ -16,8 +16,10 @@ use crate::{error::LabError, place::Place, processes};
 use vtax_guest::{
     home,
     launch::{Launch, NicLaunch},
+    paths,
     process::{Qemu, end, end_below},
     threads::GuestPins,
+    vdisk::DiskLaunch,
 };
 
 impl Site {
@@ -80,9 +82,13 @@ impl Site {
         let known = self.guests.remove(&launch.name).or_else(recorded);
         let was_alive = end(launch, known)?;
         if launch.directory.starts_with(&self.directory) {
+            if launch.disks.disks.iter().any(DiskLaunch::has_daemons) {
+                paths::end_all(&launch.name, &launch.directory)?;
+            }
             home::remove_all(launch)?;
             // When the last guest goes, the directory of all guests is empty and goes too.
-            let _ = launch.directory.parent().map(fs::remove_dir);
+            let above = launch.directory.ancestors().skip(1).take_while(|above| *above != self.directory);
+            above.for_each(|above| drop(fs::remove_dir(above)));
         }
         Ok(if was_alive { Undone::Reverted } else { Undone::AlreadyGone })
     }

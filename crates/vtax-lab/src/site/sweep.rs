@@ -12,6 +12,7 @@
 
 use std::{fs, io, path::Path};
 
+use vtax_guest::{home, paths};
 use vtax_journal::{Record, Step};
 use vtax_model::topology::Name;
 use vtax_sys::{netlink::Rtnl, netns::NetNs};
@@ -113,6 +114,14 @@ impl Site {
 
     fn remove_guests(&self) -> Result<(), LabError> {
         let path = self.guests_directory();
+        for guest in names_in(&path)? {
+            let Ok(name) = Name::try_from(guest) else { continue };
+            let own = path.join(name.as_str());
+            // QEMU's directory is that of the guest, or below it beside those of its storage daemons.
+            let below = own.join(paths::QEMU);
+            paths::unmount(&own);
+            [below, own].iter().try_for_each(|directory| home::remove_of(&name, directory))?;
+        }
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LabError::file("remove", &path)(error)),
             _ => Ok(()),

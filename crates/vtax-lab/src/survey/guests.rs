@@ -20,7 +20,7 @@ use vtax_sys::{
 
 use super::{needs::GuestNeeds, vhost_user};
 use crate::{
-    facts::{GuestFacts, QemuFacts, SystemFacts},
+    facts::{DiskFacts, GuestFacts, QemuFacts, SystemFacts},
     world::World,
 };
 use vtax_guest::{
@@ -37,8 +37,10 @@ impl GuestFacts {
         if qemu.as_ref().is_ok_and(|qemu| qemu.accel == Accelerator::Tcg) {
             tell_clock(&mut systems);
         }
+        let disks = DiskFacts::gather(&needs.disks, qemu.as_ref().ok().map(|qemu| &qemu.program));
         GuestFacts {
             qemu,
+            disks,
             tap: probe_tap().map_err(|error| refused_by_kernel(&error)),
             macvtap: probe_macvtap().map_err(no_macvtap),
             vhost: vhost(),

@@ -8,10 +8,10 @@ use std::{
 use vtax_model::{
     guest::{Attach, Flavour, GuestDefaults, System},
     study::{Row, Study},
-    topology::{Cable, NicName, Topology},
+    topology::{Cable, Guest, GuestDisk, NicName, Topology},
 };
 
-use crate::facts::PciFacts;
+use crate::facts::{PciFacts, drivers_of_guest};
 
 /// What guests need of this machine.
 #[derive(Debug, Clone)]
@@ -20,6 +20,7 @@ pub struct GuestNeeds {
     pub(super) kernel: Option<PathBuf>,
     /// Each system, with the module that drives a guest's NIC in it.
     pub(super) systems: BTreeSet<(System, String)>,
+    pub(super) disks: BTreeSet<GuestDisk>,
     /// NICs of the machine that guests get. Their drivers are found out when the machine is looked at.
     devices: Vec<Device>,
 }
@@ -30,6 +31,8 @@ struct Device {
     system: System,
     nic: NicName,
     functions: bool,
+    /// The other modules that the guest needs, each with a comma before it.
+    others: String,
 }
 
 impl GuestNeeds {
@@ -41,8 +44,8 @@ impl GuestNeeds {
     /// No needs yet. `agent` is the program that becomes the first process of guests. `kernel` is for guests
     /// that name no kernel of their own; if it is absent, a kernel is looked for.
     pub fn new(agent: &Path, kernel: Option<&Path>) -> GuestNeeds {
-        let (systems, devices) = Default::default();
-        GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), systems, devices }
+        let (systems, disks, devices) = Default::default();
+        GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), systems, disks, devices }
     }
 
     /// What the guests of a lab need.
@@ -52,7 +55,7 @@ impl GuestNeeds {
             let wire = topology.wires.iter().find(|wire| wire.name == guest.wire);
             let at = wire.and_then(|wire| wire.ends.iter().position(|host| *host == guest.host));
             let nic = wire.and_then(|wire| wire.nics.clone()).zip(at).map(|(Cable(nics), at)| nics[at].clone());
-            needs.with(&guest.system, &guest.attach, nic.as_slice())
+            needs.with_guest(guest, nic.as_slice())
         })
     }
 
@@ -86,20 +89,37 @@ impl GuestNeeds {
     }
 
     /// Adds what a guest needs. `cabled` are the NICs that it may get.
-    pub(super) fn with(mut self, system: &System, attach: &Attach, cabled: &[NicName]) -> GuestNeeds {
+    pub(super) fn with(self, system: &System, attach: &Attach, cabled: &[NicName]) -> GuestNeeds {
+        self.with_modules(system, attach, cabled, "")
+    }
+
+    fn with_guest(mut self, guest: &Guest, cabled: &[NicName]) -> GuestNeeds {
+        self.disks.extend(guest.disks.iter().cloned());
+        let others = drivers_of_guest("", guest);
+        let others = if others.is_empty() { others } else { format!(",{others}") };
+        self.with_modules(&guest.system, &guest.attach, cabled, &others)
+    }
+
+    fn with_modules(mut self, system: &System, attach: &Attach, cabled: &[NicName], others: &str) -> GuestNeeds {
         if !attach.is_device() {
             // Each backend of virtio-net has the same driver.
-            return self.with_driver(system, attach.flavour().map_or("virtio_net", Flavour::driver));
+            let driver = attach.flavour().map_or("virtio_net", Flavour::driver);
+            return self.with_driver(system, &format!("{driver}{others}"));
         }
         let functions = matches!(attach, Attach::SrIov(_));
-        let device = |nic: &NicName| Device { system: system.clone(), nic: nic.clone(), functions };
+        let others = others.to_owned();
+        let device =
+            |nic: &NicName| Device { system: system.clone(), nic: nic.clone(), functions, others: others.clone() };
         self.devices.extend(cabled.iter().map(device));
         self
     }
 
     /// Adds the drivers of those NICs that this machine has.
     pub(super) fn resolved(self, pci: &PciFacts) -> GuestNeeds {
-        let driver = |device: &Device| pci.driver(pci.find(device.nic.as_str()).ok()?, device.functions);
+        let driver = |device: &Device| {
+            let driver = pci.driver(pci.find(device.nic.as_str()).ok()?, device.functions)?;
+            Some(driver + &device.others)
+        };
         let found: Vec<(System, String)> =
             self.devices.iter().filter_map(|device| Some((device.system.clone(), driver(device)?))).collect();
         found.iter().fold(self, |needs, (system, driver)| needs.with_driver(system, driver))

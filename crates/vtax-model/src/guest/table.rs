@@ -7,9 +7,10 @@ use toml::Spanned;
 
 use super::{Attach, Backend, BadGuest, EmulatedNic, GuestSize, System, VirtioNic, Vnet};
 use crate::{
+    disk::{DiskAttach, DiskDevice},
     located::{FileError, Source},
     method::IoMethod,
-    topology::Name,
+    topology::{GuestDisk, Name},
     units::{BitRate, ByteSize},
     vf::{VfOptions, Vlan},
 };
@@ -78,6 +79,26 @@ with_guest_options! {
         count: Option<Spanned<i64>>,
         mac: Option<Spanned<super::Mac>>,
         masters: Option<Vec<Name>>,
+        disk: Option<Vec<GuestDiskTable>>,
+    }
+}
+
+/// `[[guest.disk]]` of a lab.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GuestDiskTable {
+    path: PathBuf,
+    attach: Option<Spanned<DiskAttach>>,
+}
+
+impl GuestDiskTable {
+    /// The disk, if guests of this size can have it.
+    pub(crate) fn disk(&self, size: &GuestSize, source: Source<'_>) -> Result<GuestDisk, FileError> {
+        let attach = value(&self.attach).unwrap_or(DiskAttach::plain(DiskDevice::VirtioBlk));
+        let disk = GuestDisk { path: self.path.clone(), attach };
+        let at = span(&self.attach).unwrap_or_default();
+        disk.check(size).map_err(|error| source.refuse(&at, error))?;
+        Ok(disk)
     }
 }
 

@@ -62,6 +62,8 @@ mod tests {
             size: Default::default(),
             system: Default::default(),
             masters: masters.iter().map(|master| named(master)).collect(),
+            disks: Vec::new(),
+            lent: None,
         }
     }
 

@@ -208,7 +208,10 @@ impl Reader<'_> {
             return Err(self.source.coded("options-clash", &written.span(), message));
         }
         let masters = table.masters.clone().unwrap_or_default();
-        Ok(Guest { name: table.name.get_ref().clone(), host, wire, attach, mac, size, system, masters })
+        let disks = table.disk.iter().flatten().map(|disk| disk.disk(&size, self.source));
+        let disks = disks.collect::<Result<_, _>>()?;
+        let name = table.name.get_ref().clone();
+        Ok(Guest { name, host, wire, attach, mac, size, system, masters, disks, lent: None })
     }
 
     fn mac(&self, written: Option<&Spanned<Mac>>, count: usize) -> Result<Option<Mac>, FileError> {

@@ -161,7 +161,8 @@ impl Builder<'_> {
         let GuestDefaults { size, system, .. } = self.defaults.clone();
         let (host, wire) = (host.clone(), wire.clone());
         let masters = Vec::new();
-        let guest = Guest { name: name.clone(), host, wire, attach, mac: None, size, system, masters };
+        let (disks, lent) = Default::default();
+        let guest = Guest { name: name.clone(), host, wire, attach, mac: None, size, system, masters, disks, lent };
         self.arrangement.topology.guests.push(guest);
         LabEnd::Guest(name)
     }

@@ -1,12 +1,17 @@
 //! Guests in plans.
 
+use std::path::Path;
+
 use vtax_model::{
     guest::{Backend, EmulatedNic, Flavour, System},
     method::Unsupported,
 };
 
 use super::*;
-use crate::nic::guest_availability;
+use crate::{
+    facts::{DiskBackendFacts, DiskFacts, PciDevice},
+    nic::guest_availability,
+};
 use vtax_guest::{
     arguments::arguments,
     launch::{DiskFormat, Seed},
@@ -46,6 +51,90 @@ fn a_guest_at_one_end_and_at_both() {
     let both =
         with("vcpus = 2\nqueues = 2\ncpus = [1]") + &guest("db", "peer", "method = \"emulated\"\nmodel = \"igb\"");
     insta::assert_snapshot!("guests-both-sides", without_arguments(&planned(&both)));
+}
+
+/// A machine with a block device on an NVMe controller, and a file. io_uring is forbidden there.
+fn with_backends() -> Facts {
+    let mut facts = facts();
+    let nvme = "0000:02:00.0".parse().expect("an address");
+    let machine = facts.guests.as_mut().expect("it is there");
+    let system = |driver: &str| SystemFacts { driver: driver.to_owned(), ..machine.systems[0].clone() };
+    machine.systems = [",virtio_blk", ",nvme", ",ata_piix,sd_mod", ",sd_mod,virtio_scsi", ",nvme,virtio_blk"]
+        .map(|more| system(&format!("virtio_net{more}")))
+        .into();
+    let models = ["virtio-blk-pci", "vhost-user-blk-pci", "nvme", "piix3-ide", "ide-hd"];
+    machine.qemu.as_mut().expect("it is there").devices.extend(models.map(str::to_owned));
+    let found = |path: &str, is_device, on| Ok(DiskBackendFacts { path: path.into(), is_device, on });
+    machine.disks = DiskFacts {
+        backends: [
+            ("/dev/disk0".into(), found("/dev/nvme0n1", true, vec![nvme])),
+            ("/disk".into(), found("/disk", false, Vec::new())),
+            ("/gone".into(), Err("it can't be used: it is gone".to_owned())),
+        ]
+        .into(),
+        lacking: vec![("nbd:aio=io_uring".parse().expect("a way"), no("aio=io_uring can't be used"))],
+    };
+    facts
+}
+
+fn with_disks(disks: &[(&str, &str)]) -> Topology {
+    let disk = |(path, attach): &(&str, &str)| format!("[[guest.disk]]\npath = \"{path}\"\nattach = \"{attach}\"\n");
+    topology(&with(&disks.iter().map(disk).collect::<String>()))
+}
+
+#[test]
+fn disks_of_a_guest_have_the_blocks_of_the_host() {
+    let all = with_disks(&[("/disk", "virtio-blk:iothread"), ("/disk", "vhost-user-blk"), ("/dev/disk0", "nbd")]);
+    let plan = plan(&all, &with_backends()).expect("a good lab");
+    let launch = &plan.blueprint.guests[0].launch;
+    assert_eq!((launch.disks.ports, launch.disks.disks.len()), (3, 3));
+    assert_eq!(launch.directory, Path::new("/run/vtax/labs/rack/guests/web/qemu"));
+    let told = arguments(launch).into_iter().filter(|argument| argument.contains("disk"));
+    insta::assert_snapshot!("guest-with-disks", told.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn disks_that_this_machine_cannot_have_are_refused_with_what_to_do() {
+    let refused = |disks: &[(&str, &str)]| plan(&with_disks(disks), &with_backends()).expect_err("refused").to_string();
+    let told = [
+        refused(&[("/gone", "virtio-blk")]),
+        refused(&[("/disk", "virtio-blk:aio=io_uring")]),
+        refused(&[("/disk", "virtio-scsi")]),
+        refused(&[("/disk", "ide"), ("/disk", "ide")]),
+        refused(&[("/disk", "assigned-nvme")]),
+        refused(&[("/disk", "nvme"); 25]),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn an_nvme_controller_of_the_host_is_assigned() {
+    let mut facts = with_backends();
+    let mut nics = crate::survey::pci_tests::facts();
+    let nvme = PciDevice {
+        device: "0000:02:00.0".parse().expect("an address"),
+        class: 0x01_0802,
+        driver: Some("nvme".to_owned()),
+        group: Some(400),
+        netdev: None,
+        sriov: None,
+        physfn: None,
+        kept: None,
+        ..nics.devices[0].clone()
+    };
+    nics.devices.push(nvme);
+    (nics.iommu, nics.vfio) = (true, Ok(()));
+    facts.pci = nics;
+    let assigned = plan(&with_disks(&[("/dev/disk0", "assigned-nvme")]), &facts).expect("a good lab");
+    let text = assigned.to_string();
+    assert!(text.contains("driver of 0000:02:00.0: vfio-pci in place of nvme\n"), "{text}");
+    assert!(text.contains("-device vfio-pci,host=0000:02:00.0,rombar=0,id=vdisk0,bus=disks0"), "{text}");
+    let both = with_disks(&[("/dev/disk0", "assigned-nvme"), ("/dev/disk0", "virtio-blk")]);
+    let told = plan(&both, &facts).expect_err("it is gone from the host").to_string();
+    assert!(told.contains("gets the controller 0000:02:00.0 whole") && told.contains("labs of their own"), "{told}");
+    facts.pci.devices.last_mut().expect("it").kept = Some("/ is mounted from it".to_owned());
+    let told = plan(&with_disks(&[("/dev/disk0", "assigned-nvme")]), &facts).expect_err("it stays").to_string();
+    assert!(told.contains("0000:02:00.0 must stay: / is mounted from it"), "{told}");
 }
 
 const MACVTAP: &str = "method = \"paravirtual\"\nvnet = \"macvtap\"";

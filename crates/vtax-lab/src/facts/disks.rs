@@ -1,0 +1,71 @@
+//! What a plan with guests' disks must know of this machine.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use vtax_guest::{launch::LENT_DRIVERS, vdisk};
+use vtax_model::{
+    disk::{DiskAttach, DiskDevice},
+    method::Unsupported,
+    topology::Guest,
+};
+use vtax_sys::pci::PciAddress;
+
+/// The files, block devices and ways to attach them that somebody has asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskFacts {
+    /// By the paths that were asked for: what is there, or why it can't be used.
+    pub backends: BTreeMap<PathBuf, Result<DiskBackendFacts, String>>,
+    /// The ways that QEMU or the kernel can't do.
+    pub lacking: Vec<(DiskAttach, Unsupported)>,
+}
+
+/// A file or a block device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskBackendFacts {
+    /// Its path without symbolic links.
+    pub path: PathBuf,
+    /// Whether it is a block device.
+    pub is_device: bool,
+    /// The PCI devices that it is on.
+    pub on: Vec<PciAddress>,
+}
+
+impl DiskFacts {
+    pub(crate) fn backend(&self, path: &Path) -> Result<&DiskBackendFacts, String> {
+        let found = self.backends.get(path).ok_or_else(|| "nobody has looked at it".to_owned())?;
+        found.as_ref().map_err(Clone::clone)
+    }
+
+    /// Whether QEMU and the kernel can do this, as far as somebody has tried it.
+    pub(crate) fn can(&self, attach: &DiskAttach) -> Result<(), Unsupported> {
+        let alike = |other: &DiskAttach| tried(other) == tried(attach);
+        match self.lacking.iter().find(|(other, _)| alike(other)) {
+            Some((_, why)) => Err(why.clone()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What of a way to attach a disk a machine can or can't do: threads and queues any can have.
+pub(crate) fn tried(attach: &DiskAttach) -> DiskAttach {
+    let device = match attach.device {
+        DiskDevice::VhostUserBlk => DiskDevice::VhostUserBlk,
+        _ => DiskDevice::Nbd,
+    };
+    DiskAttach { aio: attach.aio, ..DiskAttach::plain(device) }
+}
+
+/// The modules of a guest whose NIC has this driver: also those of its disks, and of what it is lent.
+pub(crate) fn drivers_of_guest(nic: &str, guest: &Guest) -> String {
+    let disks = guest.disks.iter().flat_map(|disk| vdisk::drivers(disk.attach.device));
+    let mut drivers: Vec<&str> =
+        disks.copied().chain(LENT_DRIVERS.into_iter().filter(|_| guest.lent.is_some())).collect();
+    drivers.sort_unstable();
+    drivers.dedup();
+    let nic = Some(nic).filter(|nic| !nic.is_empty());
+    nic.into_iter().chain(drivers).collect::<Vec<_>>().join(",")
+}
