@@ -12,7 +12,7 @@ struct Rule {
 const FEW: &[&str] = &["--samples 2", "--duration 20ms", "--warmup 1ms"];
 
 /// The longest beginning counts.
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
     Rule { verb: "demo", less: &["--samples 1"], part: &[] },
     Rule { verb: "run", less: FEW, part: &["--methods bridge", "--mtu 1500"] },
     Rule { verb: "run demo", less: FEW, part: &["--methods bridge", "--mtu 1500", "--instrument system"] },
@@ -27,6 +27,7 @@ const RULES: [Rule; 13] = [
     Rule { verb: "run ovm3-tuning", less: FEW, part: &["--methods host-to-host", "--mtu 1500"] },
     // It boots eight guests.
     Rule { verb: "run vmdq", less: &["--dry-run"], part: &[] },
+    Rule { verb: "run vdisk", less: &["--dry-run"], part: &[] },
     Rule { verb: "run ip-instances", less: &["--samples 1", "--size 1MiB"], part: &[] },
     Rule { verb: "measure", less: &["--samples 1", "--duration 50ms", "--warmup 5ms"], part: &[] },
     // It would change this machine; tests/kernel/tuning.rs changes zones.

@@ -9,6 +9,7 @@ mod bench;
 mod crash;
 mod crashes;
 mod deaths;
+mod disks;
 mod domain_disk_crashes;
 mod domain_disks;
 mod domain_exec;

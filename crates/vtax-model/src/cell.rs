@@ -94,7 +94,7 @@ impl Cell {
         }
     }
 
-    /// The same, to change it.
+    /// That of a network, to change it.
     pub fn net_mut(&mut self) -> Option<&mut NetCell> {
         match &mut self.test {
             CellTest::Net(net) => Some(net),

@@ -1,9 +1,11 @@
 //! The disks that a study measures.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
-use super::Row;
-use crate::disk::DiskSet;
+use super::{DiskRow, Row};
+use crate::disk::{DiskAttach, DiskDevice, DiskSet};
 
 /// The disks of a study: each row's own, or those that all rows share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +16,12 @@ pub struct StudyDisks {
     /// The disks of this machine that rows share, each by its own way. If there are none, files are made.
     #[serde(default, skip_serializing_if = "DiskSet::is_empty")]
     pub backend: DiskSet,
+    /// The disks whose NVMe controllers the row `assigned-nvme` gives to its guest.
+    #[serde(default, skip_serializing_if = "DiskSet::is_empty")]
+    pub assigned: DiskSet,
+    /// The files of them that the run has made, and removes at its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made: Vec<PathBuf>,
     /// Whether what is on them may be lost.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub destroy_data: bool,
@@ -29,8 +37,17 @@ pub struct RowDisks {
 }
 
 impl StudyDisks {
-    /// The disks of a row.
-    pub fn of(&self, row: Row) -> Option<&DiskSet> {
-        self.rows.iter().find(|known| known.row == row).map(|known| &known.disks)
+    /// The disks that are attached to a guest in this way.
+    pub fn of_way(&self, attach: &DiskAttach) -> &DiskSet {
+        if attach.device == DiskDevice::AssignedNvme { &self.assigned } else { &self.backend }
+    }
+
+    /// The disks of a row, as the user named them.
+    pub fn of(&self, row: Row) -> &DiskSet {
+        let own = self.rows.iter().find(|known| known.row == row).map(|known| &known.disks);
+        own.unwrap_or(match row {
+            Row::Disk(DiskRow::Guest(attach)) => self.of_way(&attach),
+            _ => &self.backend,
+        })
     }
 }

@@ -1,14 +1,16 @@
 //! From a study to the lab that it needs, and the two ends that each row measures between.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
+use vtax_guest::vdisk::DiskLaunch;
 use vtax_model::{
     cell::Cell,
+    disk::{DiskAttach, DiskPlace},
     endpoint::Ends,
-    guest::{Attach, GuestDefaults},
+    guest::{Attach, Backend, GuestDefaults, VirtioNic},
     method::IoMethod,
-    study::{GuestPath, IpType, Row, Study},
-    topology::{Cable, Guest, Host, Name, Topology, Wire, Zone},
+    study::{DiskRow, GuestPath, IpType, Row, Study, StudyDisks},
+    topology::{Cable, Guest, GuestDisk, Host, Name, Topology, Wire, Zone},
     units::Mtu,
     vf::VfOptions,
 };
@@ -19,8 +21,18 @@ use super::cabling::cabling;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Arrangement {
     pub(crate) topology: Topology,
-    /// The pairs of ends of each row, which measure at the same time.
+    /// The pairs of ends of each row, which measure at the same time; none of a row of disks.
     pub(crate) ends: BTreeMap<Row, Vec<Ends<LabEnd>>>,
+    /// The disks of each row that measures those of a guest.
+    pub(crate) disks: BTreeMap<Row, RowPorts>,
+}
+
+/// Which of a guest's disks are those of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RowPorts {
+    pub(crate) guest: Name,
+    /// The numbers of the disks among the guest's.
+    pub(crate) disks: Range<usize>,
 }
 
 /// One end: a zone, a guest, or a host on one of its wires.
@@ -65,13 +77,18 @@ pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
         let nic = study.attach(*row);
         let pairs = match (*row, nic) {
             (Row::Path(path), nic) => vec![builder.path(path, nic)],
+            (Row::Disk(DiskRow::Guest(attach)), _) => {
+                builder.disks(*row, attach);
+                Vec::new()
+            }
+            (Row::Disk(_), _) => Vec::new(),
             _ if study.pairs > 1 => builder.behind_switch(*row, nic, study.pairs),
             (_, Some(nic)) => vec![builder.guests(*row, nic, study.both)],
             (Row::Method(method), None) => vec![builder.back_to_back(method, study.both)],
             (Row::Queue(_), None) => vec![builder.back_to_back(IoMethod::SrIov, false)],
             (Row::Zones { from, to }, None) => vec![builder.one_host(from, to)],
             (Row::Tuned { path: Some(path), .. }, nic) => vec![builder.path(path, nic)],
-            (Row::Engine(_) | Row::Device(_) | Row::Nic(_) | Row::Disk(_) | Row::AsIs | Row::Tuned { .. }, None) => {
+            (Row::Engine(_) | Row::Device(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. }, None) => {
                 vec![builder.one_wire()]
             }
         };
@@ -83,6 +100,7 @@ pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
 struct Builder<'a> {
     arrangement: Arrangement,
     defaults: &'a GuestDefaults,
+    disks: Option<&'a StudyDisks>,
     /// The cable of the current row, and its index in `study.cables`.
     cable: Option<(usize, Cable)>,
 }
@@ -92,8 +110,8 @@ impl Builder<'_> {
         let mtu = study.cells.iter().filter_map(Cell::mtu).min().unwrap_or(Mtu::ETHERNET);
         let (hosts, wires, zones, guests) = Default::default();
         let topology = Topology { name, addresses: study.addresses, mtu, hosts, wires, zones, guests };
-        let arrangement = Arrangement { topology, ends: BTreeMap::new() };
-        Builder { arrangement, defaults: &study.guest, cable: None }
+        let arrangement = Arrangement { topology, ends: BTreeMap::new(), disks: BTreeMap::new() };
+        Builder { arrangement, defaults: &study.guest, disks: study.disks.as_ref(), cable: None }
     }
 
     fn back_to_back(&mut self, method: IoMethod, both: bool) -> Ends<LabEnd> {
@@ -154,6 +172,31 @@ impl Builder<'_> {
             Ends { initiator: LabEnd::Host { host: client, wire }, responder }
         };
         (1..=pairs).map(pair).collect()
+    }
+
+    /// The disks of all rows are in one guest, so that rows differ by nothing else, as long as it has ports for them.
+    fn disks(&mut self, row: Row, attach: DiskAttach) {
+        let path = |place: &DiskPlace| match place {
+            DiskPlace::Here(path) => Some(GuestDisk { path: path.clone(), attach }),
+            DiskPlace::Domain { .. } => None,
+        };
+        let named = self.disks.map_or(&[][..], |disks| &disks.of_way(&attach).0);
+        let disks: Vec<GuestDisk> = named.iter().filter_map(path).collect();
+        let most = DiskLaunch::MOST as usize;
+        let has_room = |guest: &Guest| guest.disks.len() + disks.len() <= most;
+        if !self.arrangement.topology.guests.last().is_some_and(has_room) {
+            let [sut, peer] = self.two_hosts();
+            let wire = self.wire("disk-wire", &sut, &peer);
+            let number = self.arrangement.topology.guests.len() + 1;
+            // A lab's guest has a NIC. This one sends nothing.
+            let nic = Attach::Paravirtual(VirtioNic { backend: Some(Backend::Userspace), ..VirtioNic::default() });
+            self.guest(&format!("disks-{number}"), &sut, nic, &wire);
+        }
+        let Some(guest) = self.arrangement.topology.guests.last_mut() else { return };
+        let first = guest.disks.len();
+        guest.disks.extend(disks);
+        let ports = RowPorts { guest: guest.name.clone(), disks: first..guest.disks.len() };
+        self.arrangement.disks.insert(row, ports);
     }
 
     fn guest(&mut self, guest: &str, host: &Name, attach: Attach, wire: &Name) -> LabEnd {

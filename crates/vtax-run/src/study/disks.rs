@@ -1,14 +1,17 @@
 //! The disks of a run: looked at, written once, then measured by fio.
 
+mod guest;
 mod request;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::{Arc, Weak},
     time::Instant,
 };
 
-use miette::{IntoDiagnostic, WrapErr, miette};
+use miette::{Context, IntoDiagnostic, miette};
 use vtax_disk::{
     job::FioJob,
     path::identify,
@@ -16,32 +19,43 @@ use vtax_disk::{
     run::{FioError, FioProgram},
     target::{self, DiskTarget},
 };
+use vtax_lab::Lab;
 use vtax_model::{
     cell::{Cell, CellTest, DiskCell},
     disk::{DiskPlace, DiskTest},
-    run::{DiskPathRecord, Figures, RunHeader},
-    study::{Row, RowDisks, SamplingPlan, StudyDisks},
+    foreign::ForeignText,
+    run::{DiskPathRecord, Figures, GuestMachine, RunHeader},
+    study::{Row, SamplingPlan, StudyDisks},
     units::ByteSize,
 };
 use vtax_sys::deadline::ProgramCancel;
 
 use super::{
+    arrange::arrange,
+    draft::available,
+    ends::lab_name,
     measured_path::MeasuredPath,
     runner::{SampleError, Sampler},
+    session::RunSetup,
 };
 use crate::{
     events::RunEvents,
     interrupt::Interrupt,
-    stop::{Blamed, Coded, Stop},
+    labs,
+    stop::{Blamed, Coded, Stop, and_then},
 };
+use guest::{GuestFio, GuestFioError};
 pub use request::DiskRequest;
 
-/// The disks of one row, on this machine.
+/// The disks of one row.
 struct RowTargets {
     row: Row,
     /// As the user named them.
     names: Vec<DiskPlace>,
+    /// What they are on this machine.
     targets: Vec<DiskTarget>,
+    /// The guest that measures them, and what it calls them; none if this machine does.
+    inside: Option<(GuestFio, Vec<PathBuf>)>,
 }
 
 /// The disks of a run.
@@ -54,6 +68,8 @@ pub(super) struct MeasuredDisks {
     first_sample: Option<Instant>,
     /// Of the order of the I/Os.
     seed: u64,
+    /// The lab that was built for the run.
+    lab: Option<Arc<Lab>>,
 }
 
 impl MeasuredDisks {
@@ -61,19 +77,33 @@ impl MeasuredDisks {
     pub(super) fn look(disks: &StudyDisks, header: &RunHeader, goes_on: bool) -> Result<MeasuredDisks, Stop> {
         let cancel = ProgramCancel::new().coded("kernel", || "making an eventfd").or_infrastructure()?;
         let fio = FioProgram::user().ended_by(cancel.clone());
+        // A run that goes on has written to them already.
         let destroy = disks.destroy_data || goes_on;
-        let mut found =
-            MeasuredDisks { rows: Vec::new(), fio, cancel, made: Vec::new(), first_sample: None, seed: header.seed };
-        for RowDisks { row, disks } in &disks.rows {
-            let names = disks.0.clone();
+        let mut found = MeasuredDisks {
+            rows: Vec::new(),
+            fio,
+            cancel,
+            made: Vec::new(),
+            first_sample: None,
+            seed: header.seed,
+            lab: None,
+        };
+        for row in available(&header.study, &header.unavailable) {
+            let names = disks.of(row).0.clone();
             let paths: Vec<PathBuf> = names.iter().map(path_here).collect::<Result<_, _>>().or_input()?;
-            let mut targets = Vec::new();
-            for test in tests(header, *row) {
-                targets = target::check(&paths, &test, destroy).or_input()?;
-                FioJob::new(test, &paths_of(&targets), false, header.seed).or_input()?;
+            let mut targets: Vec<DiskTarget> = Vec::new();
+            for test in tests(header, row) {
+                let used = used(&paths, &test);
+                targets.extend(target::check(used, &test, destroy).or_input()?.into_iter().skip(targets.len()));
+                FioJob::new(test, used, false, header.seed).or_input()?;
             }
-            found.made.extend(paths_of(&targets).into_iter().filter(|path| !path.exists()));
-            found.rows.push(RowTargets { row: *row, names, targets });
+            let is_new = |path: &PathBuf| disks.made.contains(path) || !path.exists();
+            for path in paths_of(&targets).into_iter().filter(is_new) {
+                if !found.made.contains(&path) {
+                    found.made.push(path);
+                }
+            }
+            found.rows.push(RowTargets { row, names, targets, inside: None });
         }
         found.fio.version().or_infrastructure()?;
         Ok(found)
@@ -81,15 +111,16 @@ impl MeasuredDisks {
 
     /// Writes all blocks that are to be read, for disks give blocks that were never written without reading any.
     pub(super) fn prepare(&self, header: &RunHeader, events: &RunEvents) -> Result<(), Stop> {
+        let mut written: Vec<(Vec<PathBuf>, ByteSize, bool)> = Vec::new();
         for row in &self.rows {
-            let mut written: Vec<(ByteSize, bool)> = Vec::new();
             for test in tests(header, row.row) {
+                let (paths, each) = (used(&paths_of(&row.targets), &test).to_vec(), test.used());
+                let key = (paths.clone(), each, test.direct);
                 // One that verifies writes the blocks itself.
-                if test.verify || written.contains(&(test.used(), test.direct)) {
+                if test.verify || written.contains(&key) {
                     continue;
                 }
-                written.push((test.used(), test.direct));
-                let (paths, each) = (paths_of(&row.targets), test.used());
+                written.push(key);
                 events.tell(format_args!("{}: looking whether the first {each} of each disk are written", row.row));
                 match prepare(&self.fio, test, &paths, self.seed).map_err(blame_preparing)? {
                     BlocksWritten::Before => {}
@@ -109,12 +140,12 @@ impl MeasuredDisks {
     pub(super) fn records(&self, header: &RunHeader) -> Result<Vec<DiskPathRecord>, Stop> {
         let program = self.fio.version().or_infrastructure()?;
         let mut records = Vec::new();
-        for RowTargets { row, names, targets } in &self.rows {
+        for RowTargets { row, names, targets, .. } in &self.rows {
             let direct = tests(header, *row).all(|test| test.direct);
             for (name, target) in names.iter().zip(targets) {
                 let path = identify(target, direct)
                     .into_diagnostic()
-                    .wrap_err_with(|| format!("looking at the path to {name}"))
+                    .with_context(|| format!("looking at the path to {name}"))
                     .or_infrastructure()?;
                 let (disk, program) = (name.to_string().into(), program.clone());
                 records.push(DiskPathRecord { method: *row, disk, program, path });
@@ -123,10 +154,60 @@ impl MeasuredDisks {
         Ok(records)
     }
 
-    /// From now on Ctrl-C ends fio.
+    /// From now on Ctrl-C ends fio, here and in guests.
     pub(super) fn end_on(&self, interrupt: &Interrupt) {
         let cancel = self.cancel.clone();
-        interrupt.on_ask(move || cancel.cancel());
+        let guests: Vec<_> = self.guests().map(|guest| Arc::downgrade(guest.agent())).collect();
+        interrupt.on_ask(move || {
+            cancel.cancel();
+            // An agent that can't be told is dead, which the sample notices by itself.
+            guests.iter().filter_map(Weak::upgrade).for_each(|agent| drop(agent.link.cancel_all()));
+        });
+    }
+
+    fn guests(&self) -> impl Iterator<Item = &GuestFio> {
+        self.rows.iter().filter_map(|row| row.inside.as_ref()).map(|(guest, _)| guest)
+    }
+
+    /// The lab of the rows that measure in guests. The disks are there, and have their blocks.
+    pub(super) fn build(&mut self, setup: &RunSetup<'_>, header: &RunHeader) -> Result<(), Stop> {
+        let rows = available(&header.study, &header.unavailable);
+        let mut arranged = arrange(&header.study, lab_name(header)?, &rows);
+        if arranged.disks.is_empty() {
+            return Ok(());
+        }
+        let folder = guest::lent()?;
+        arranged.topology.guests.iter_mut().for_each(|guest| guest.lent = Some(folder.clone()));
+        let (lab, inside) = setup.with_lab(&arranged.topology, |lab| {
+            let mut guests: Vec<GuestFio> = Vec::new();
+            let mut inside: BTreeMap<Row, (GuestFio, Vec<PathBuf>)> = BTreeMap::new();
+            for (row, ports) in &arranged.disks {
+                let guest = match guests.iter().find(|guest| *guest.name() == ports.guest) {
+                    Some(guest) => guest.clone(),
+                    None => GuestFio::connect(lab, &ports.guest, setup.events)?,
+                };
+                inside.insert(*row, (guest.clone(), guest.paths(lab, ports)?));
+                guests.push(guest);
+            }
+            Ok(inside)
+        })?;
+        self.lab = Some(lab);
+        for row in &mut self.rows {
+            row.inside = inside.get(&row.row).cloned();
+        }
+        Ok(())
+    }
+
+    /// The files that were made for the run.
+    pub(super) fn made(&self) -> &[PathBuf] {
+        &self.made
+    }
+
+    /// What runs the run's guests, if it has any.
+    pub(super) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
+        let launch = &self.lab.as_ref()?.guests().first()?.launch;
+        let qemu = launch.qemu.version.to_string().into();
+        Some(GuestMachine { accel: launch.accel, no_kvm: no_kvm.map(ForeignText::from), qemu })
     }
 
     fn measure(&self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
@@ -138,13 +219,30 @@ impl MeasuredDisks {
             self.rows.iter().find(of_row).ok_or_else(|| {
                 SampleError::run(miette!(code = "defect", "the row `{}` has no disks here", cell.row))
             })?;
-        let job = FioJob::new(disk.spec(plan), &paths_of(&row.targets), false, self.seed);
+        let paths = row.inside.as_ref().map_or_else(|| paths_of(&row.targets), |(_, paths)| paths.clone());
+        let test = disk.spec(plan);
+        let job = FioJob::new(test, used(&paths, &test), false, self.seed);
         let job = job.map_err(|error| SampleError::cell(error.to_string()))?;
-        match self.fio.run(&job) {
-            Ok(report) => Ok(Figures::of_disk(&report)),
-            // It may still be at work when the next sample begins.
-            Err(error @ FioError::Stuck { .. }) => Err(SampleError::run(error)),
-            Err(error) => Err(SampleError::cell(error.to_string())),
+        let report = match &row.inside {
+            Some((guest, _)) => guest.run(&job).map_err(|error| self.blame(guest, error))?,
+            None => self.fio.run(&job).map_err(|error| match error {
+                // It may still be at work when the next sample begins.
+                error @ FioError::Stuck { .. } => SampleError::run(error),
+                error => SampleError::cell(error.to_string()),
+            })?,
+        };
+        Ok(Figures::of_disk(&report))
+    }
+
+    /// An agent that has died ends the run, and if its guest has died that is the better reason.
+    fn blame(&self, guest: &GuestFio, error: GuestFioError) -> SampleError {
+        let qemu = self.lab.as_ref().and_then(|lab| lab.guest(guest.name()).ok());
+        match error {
+            GuestFioError::Agent(error) if error.is_death() => SampleError::run(match qemu {
+                Some(qemu) => labs::explain(&qemu, error),
+                None => error.into(),
+            }),
+            error => SampleError::cell(format!("in the guest {}: {error}", guest.name())),
         }
     }
 }
@@ -167,6 +265,11 @@ fn path_here(disk: &DiskPlace) -> miette::Result<PathBuf> {
             Err(miette!(code = "disk-unusable", "{disk}: disks of domains can't be measured yet; name a path"))
         }
     }
+}
+
+/// The disks of a row that a test is over.
+fn used<'a>(paths: &'a [PathBuf], test: &DiskTest) -> &'a [PathBuf] {
+    &paths[..paths.len().min(test.targets.get() as usize)]
 }
 
 fn paths_of(targets: &[DiskTarget]) -> Vec<PathBuf> {
@@ -208,11 +311,15 @@ impl MeasuredPath for MeasuredDisks {
     }
 
     fn has_lab_guests(&self) -> bool {
-        false
+        self.lab.is_some()
     }
 
     fn down(mut self: Box<Self>) -> miette::Result<()> {
-        self.made.drain(..).try_for_each(|path| remove(&path))
+        // The agents end before the lab.
+        self.rows.clear();
+        let lab = self.lab.take().and_then(Arc::into_inner).map_or(Ok(()), Lab::down).context("removing the lab");
+        let files = self.made.drain(..).try_for_each(|path| remove(&path));
+        [lab.err(), files.err()].into_iter().flatten().reduce(and_then).map_or(Ok(()), Err)
     }
 }
 

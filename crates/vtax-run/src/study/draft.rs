@@ -4,18 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use miette::miette;
 use vtax_host::inspect;
-use vtax_lab::{Facts, GuestNeeds, World, availability, guest_availability};
+use vtax_lab::{Facts, GuestNeeds, World, availability, disk_availability, guest_availability};
 use vtax_model::{
     cell::Cell,
+    disk::{DiskAttach, DiskDevice},
     endpoint::{NoPairs, pairs},
     foreign::ForeignText,
     method::{IoMethod, Unsupported},
     run::{Placement, RunHeader, UnavailableRow},
-    study::{IpType, Row, Study},
+    study::{DiskRow, IpType, Row, Study},
     units::Mtu,
 };
 
 use super::{
+    arrange::topology,
     cabling::{cabling, of_guests_only},
     clock,
     options::ChangedStudy,
@@ -68,7 +70,11 @@ fn random() -> miette::Result<u64> {
 
 /// This machine, as far as the rows of a study ask.
 pub(super) fn facts_for(study: &Study, world: &World, needs: &GuestNeeds) -> Result<Facts, Stop> {
-    Ok(Facts::gather(world).or_infrastructure()?.with_guests(world, &needs.clone().of_study(study)))
+    let needs = match &study.disks {
+        Some(_) => needs.clone().of_lab(&topology(study, &study.rows)),
+        None => needs.clone().of_study(study),
+    };
+    Ok(Facts::gather(world).or_infrastructure()?.with_guests(world, &needs))
 }
 
 /// The rows that this machine can't run, and why.
@@ -80,6 +86,9 @@ pub fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
     let of_row = |row: &Row| -> Option<Unsupported> {
         if let Row::Nic(_) = row {
             return Some(lacks(*row).unsupported);
+        }
+        if let Row::Disk(DiskRow::Guest(attach)) = row {
+            return of_disks(study, attach, facts).err();
         }
         if let Some(unsupported) = of_guests_only(study, *row) {
             return Some(unsupported);
@@ -94,6 +103,18 @@ pub fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
     };
     let row = |row: &Row| Some(UnavailableRow { method: *row, unsupported: of_row(row)? });
     study.rows.iter().filter_map(row).collect()
+}
+
+fn of_disks(study: &Study, attach: &DiskAttach, facts: &Facts) -> Result<(), Unsupported> {
+    disk_availability(attach, facts)?;
+    let named = study.disks.as_ref().is_some_and(|disks| !disks.of_way(attach).is_empty());
+    match attach.device {
+        DiskDevice::AssignedNvme if !named => Err(Unsupported::new(
+            "the guest takes an NVMe controller from the host, and none is named for it",
+            "name a disk of one that the host doesn't need: --nvme /dev/nvme1n1",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The I/O methods that a row is made of.

@@ -56,7 +56,7 @@ use crate::{
     tuning::SharedTuner,
 };
 pub(crate) use agent::Agent;
-pub(super) use built::lab_name;
+pub(super) use built::{agent_of_guest, lab_name};
 use end::{ConnectedEnd, ConnectedRow};
 pub(crate) use endpoints::{EndpointConnector, RowPairs, row_pairs};
 use loans::Loans;

@@ -63,6 +63,9 @@ pub struct Changes {
     /// The disks of this machine that a study of disks uses, in place of files that are made for it.
     #[serde(default)]
     pub disks: DiskSet,
+    /// The disks whose NVMe controllers `assigned-nvme` gives to a guest.
+    #[serde(default)]
+    pub nvme: DiskSet,
     /// Whether what is on them may be lost.
     #[serde(default)]
     pub destroy_data: bool,
@@ -244,15 +247,23 @@ impl Changes {
 
     /// Each test is over as many disks as are named.
     fn use_disks(&self, study: &mut Study) -> miette::Result<()> {
-        if self.disks.is_empty() {
+        if self.disks.is_empty() && self.nvme.is_empty() {
             return Ok(());
         }
         let id = study.id.clone();
         let Some(disks) = &mut study.disks else {
-            bail!(code = "option-not-for-this", "--disk: `{id}` has no tests of disks; leave it out");
+            bail!(code = "option-not-for-this", "--disk and --nvme: `{id}` has no tests of disks; leave them out");
         };
         disks.backend.clone_from(&self.disks);
+        disks.assigned.clone_from(&self.nvme);
         disks.destroy_data = self.destroy_data;
+        if !self.nvme.is_empty() && self.nvme.0.len() != self.disks.0.len().max(1) {
+            let (nvme, disks) = (self.nvme.0.len(), self.disks.0.len().max(1));
+            bail!(code = "bad-disk-name", "--nvme names {nvme} disks and all other rows have {disks}; name as many");
+        }
+        if self.disks.is_empty() {
+            return Ok(());
+        }
         let count = u32::try_from(self.disks.0.len()).unwrap_or(u32::MAX);
         let targets = TargetCount::try_from(count).map_err(|error| miette::Report::new(error).wrap_err("--disk"))?;
         let mut kept: Vec<Cell> = Vec::new();

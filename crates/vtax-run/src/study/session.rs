@@ -7,11 +7,12 @@ use vtax_engine::{EngineError, check_congestion_control};
 use vtax_host::inspect;
 use vtax_lab::{GuestNeeds, Lifetime, World};
 use vtax_model::{
+    disk::DiskPlace,
     endpoint::{Control, Endpoint, Ends, Pins},
     options::CongestionControl,
     proof::{FloorProof, floors},
     run::{DiskPathRecord, Environment, Placement, RunHeader, RunReadings, RunState, UnavailableRow},
-    study::Study,
+    study::{DiskRow, Row, Study},
 };
 use vtax_store::Store;
 
@@ -161,19 +162,21 @@ impl RunSource {
         Ok(())
     }
 
-    /// Whether it measures disks that are there.
-    fn has_disks(&self) -> bool {
-        match self {
-            RunSource::Disks(_) => true,
-            RunSource::Old(run) => run.header.study.disks.is_some(),
-            RunSource::Study(_) | RunSource::Measure(_) => false,
-        }
+    /// Whether it measures disks by this machine alone.
+    fn has_own_disks(&self) -> bool {
+        let study = match self {
+            RunSource::Disks(_) => return true,
+            RunSource::Old(run) => &run.header.study,
+            RunSource::Study(wanted) => &wanted.study,
+            RunSource::Measure(_) => return false,
+        };
+        study.disks.is_some() && !study.rows.iter().any(|row| matches!(row, Row::Disk(DiskRow::Guest(_))))
     }
 
     /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege, nor do disks that the
     /// user may open.
     pub(super) fn world(&self) -> Result<Option<World>, Stop> {
-        if self.has_disks() {
+        if self.has_own_disks() {
             return Ok(None);
         }
         let in_lab = |control: &Control| matches!(control, Control::Zone { .. } | Control::Domain(_));
@@ -215,7 +218,8 @@ impl RunSetup<'_> {
         match source {
             RunSource::Old(run) if run.header.study.disks.is_some() => self.resume_disks(*run),
             RunSource::Old(run) => self.resume(*run),
-            RunSource::Disks(asked) => self.begin_disks(header(asked.wanted()?, Vec::new())?),
+            RunSource::Disks(asked) => self.begin_disks(asked.wanted()?),
+            RunSource::Study(wanted) if wanted.study.disks.is_some() => self.begin_disks(*wanted),
             RunSource::Study(wanted) => {
                 let (unavailable, no_kvm) = match wanted.study.endpoints.is_empty() {
                     true => self.survey(&wanted.study)?,
@@ -300,20 +304,45 @@ impl RunSetup<'_> {
         Ok(PreparedRun { run: RunReadings::begun(header), path, needs_pilot: false, shortfalls: Vec::new() })
     }
 
-    fn begin_disks(&self, mut header: RunHeader) -> Result<PreparedRun, Stop> {
+    fn begin_disks(&self, wanted: ChangedStudy) -> Result<PreparedRun, Stop> {
+        let (unavailable, no_kvm) = match self.world {
+            Some(_) => self.survey(&wanted.study)?,
+            None => (Vec::new(), None),
+        };
+        let mut header = header(wanted, unavailable)?;
+        self.name_files(&mut header);
+        let forecast = PlanForecast::of(&header, self.store)?;
+        forecast.settle(&mut header)?;
+        let needs_pilot = forecast.needs_pilot(&header);
         let disks = self.connect_disks(&header, false)?;
         header.disks = disks.records(&header)?;
-        self.begun(header, Box::new(disks))
+        header.study.disks.iter_mut().for_each(|study| study.made = disks.made().to_vec());
+        header.placement.guests = disks.guest_machine(no_kvm);
+        forecast.lines(&header).iter().for_each(|line| self.events.tell(line));
+        let prepared = self.begun(header, Box::new(disks))?;
+        Ok(PreparedRun { needs_pilot, ..prepared })
+    }
+
+    /// The files of a study whose disks nobody has named.
+    fn name_files(&self, header: &mut RunHeader) {
+        let study = &mut header.study;
+        let count = study.cells.iter().filter_map(|cell| cell.disk()).map(|disk| disk.targets.get()).max();
+        let Some(disks) = study.disks.as_mut().filter(|disks| disks.rows.is_empty() && disks.backend.is_empty()) else {
+            return;
+        };
+        let file = |number| self.conditions.directory.join(format!("vtax-{}-disk{number}.img", header.id));
+        disks.backend.0 = (1..=count.unwrap_or(1)).map(file).map(DiskPlace::Here).collect();
     }
 
     /// Looks at the disks of a run, and makes them ready. Ctrl-C ends that.
     fn connect_disks(&self, header: &RunHeader, goes_on: bool) -> Result<MeasuredDisks, Stop> {
         let none = || miette!(code = "defect", "the run {} has no disks", header.id);
         let disks = header.study.disks.as_ref().ok_or_else(none).or_infrastructure()?;
-        let disks = MeasuredDisks::look(disks, header, goes_on)?;
+        let mut disks = MeasuredDisks::look(disks, header, goes_on)?;
         disks.end_on(self.interrupt);
         disks.prepare(header, self.events)?;
         self.interrupt.only_note();
+        disks.build(self, header)?;
         Ok(disks)
     }
 

@@ -125,7 +125,7 @@ pub(crate) struct RunArgs {
     study: Option<String>,
     /// Go on with a run that was stopped or killed. ID is its id, the beginning of its id, or `last`. With
     /// --samples N a complete run goes on too, until it has N rounds in all
-    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "disk", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence", "show", "budget", "label"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "disk", "nvme", "destroy_data", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence", "show", "budget", "label"])]
     resume: Option<String>,
     #[command(flatten)]
     changes: ChangeArgs,

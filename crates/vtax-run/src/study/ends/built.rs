@@ -16,7 +16,7 @@ use vtax_sys::process::Signal;
 use super::{
     ConnectedEnds,
     agent::Agent,
-    attachment::LabPlace,
+    attachment::{LabPlace, lab_guest::only_agent},
     end::{ConnectedEnd, ConnectedRow},
 };
 use crate::{
@@ -31,32 +31,48 @@ use crate::{
 };
 
 impl RunSetup<'_> {
-    /// Builds the lab of a study and starts its agents. If QEMU's TCG crashes in a guest's boot, tries once more.
+    /// Builds the lab of a study and starts its agents.
     pub(in crate::study) fn connect_lab(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
         let rows = available(&header.study, &header.unavailable);
-        let Arrangement { topology, ends } = arrange(&header.study, lab_name(header)?, &rows);
+        let Arrangement { topology, ends, .. } = arrange(&header.study, lab_name(header)?, &rows);
+        let (lab, rows) = self.with_lab(&topology, |lab| {
+            let mut starter =
+                AgentStarter { lab, program: self.agent, events: self.events, by_domain: BTreeMap::new() };
+            let connect = |(row, ends): (&Row, &Vec<Ends<LabEnd>>)| {
+                let pair = |ends: &Ends<LabEnd>| Ok([starter.end(&ends.initiator)?, starter.end(&ends.responder)?]);
+                Ok(ConnectedRow { row: *row, mtu: None, pairs: ends.iter().map(pair).collect::<Result<_, Stop>>()? })
+            };
+            ends.iter().map(connect).collect::<Result<Vec<ConnectedRow>, Stop>>()
+        })?;
+        Ok(ConnectedEnds::new(rows, Some(lab), &self.conditions.directory))
+    }
+
+    /// Builds a lab and starts its agents by `connect`. If QEMU's TCG crashes in a guest's boot, tries once more.
+    pub(in crate::study) fn with_lab<T>(
+        &self,
+        topology: &Topology,
+        connect: impl Fn(&Arc<Lab>) -> Result<T, Stop>,
+    ) -> Result<(Arc<Lab>, T), Stop> {
         let is_crash = |stop: &Stop| {
             let of_guest = stop.cause().is_some_and(GuestError::is_crash);
             of_guest || stop.cause().is_some_and(LabError::is_crash)
         };
-        let built = self.build(&topology, &ends).or_else(|stop| match is_crash(&stop) {
+        self.build(topology, &connect).or_else(|stop| match is_crash(&stop) {
             true if !self.interrupt.asked() => {
                 self.events.tell(format_args!(
                     "{stop}\nQEMU crashed before anything was measured: the lab is built once more"
                 ));
-                self.build(&topology, &ends)
+                self.build(topology, &connect)
             }
             _ => Err(stop),
-        });
-        let (lab, rows) = built?;
-        Ok(ConnectedEnds::new(rows, Some(lab), &self.conditions.directory))
+        })
     }
 
-    fn build(
+    fn build<T>(
         &self,
         topology: &Topology,
-        ends: &BTreeMap<Row, Vec<Ends<LabEnd>>>,
-    ) -> Result<(Arc<Lab>, Vec<ConnectedRow>), Stop> {
+        connect: &impl Fn(&Arc<Lab>) -> Result<T, Stop>,
+    ) -> Result<(Arc<Lab>, T), Stop> {
         // If this run goes on after its vtax was killed, that vtax may have left the lab.
         let world = self.in_world()?;
         self.interrupt.only_note();
@@ -68,16 +84,10 @@ impl RunSetup<'_> {
         self.end_guests_on_ask(&lab)?;
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
         phases.inspect(|phases| phases.done("QEMU started"));
-        let mut starter =
-            AgentStarter { lab: &lab, program: self.agent, events: self.events, by_domain: BTreeMap::new() };
-        let connect = |(row, ends): (&Row, &Vec<Ends<LabEnd>>)| {
-            let pair = |ends: &Ends<LabEnd>| Ok([starter.end(&ends.initiator)?, starter.end(&ends.responder)?]);
-            Ok(ConnectedRow { row: *row, mtu: None, pairs: ends.iter().map(pair).collect::<Result<_, Stop>>()? })
-        };
-        let rows = ends.iter().map(connect).collect::<Result<_, Stop>>()?;
+        let connected = connect(&lab)?;
         phases.inspect(|phases| phases.done("agents answered"));
         self.interrupt.only_note();
-        if self.interrupt.asked() { Err(Stop::interrupted()) } else { Ok((lab, rows)) }
+        if self.interrupt.asked() { Err(Stop::interrupted()) } else { Ok((lab, connected)) }
     }
 
     /// Kills the guests when the user asks to stop, so that nothing waits for them any more.
@@ -122,6 +132,12 @@ impl AgentStarter<'_> {
         let (is_lent, device, route, cid, pin, cpus) = Default::default();
         Ok(ConnectedEnd { agent, name, address, is_lent, device, attachment, route, cid, pin, cpus })
     }
+}
+
+/// The agent of a lab's guest whose NIC isn't measured.
+pub(in crate::study) fn agent_of_guest(lab: &Arc<Lab>, guest: &Name, events: &RunEvents) -> Result<Agent, Stop> {
+    let endpoint = endpoint(lab, &LabEnd::Guest(guest.clone())).or_infrastructure()?.clone();
+    only_agent(&LabPlace { lab: Arc::clone(lab), endpoint }, &format!("guest {guest}"), events)
 }
 
 /// The name of a run's lab. It has the random part of the run's id, so that two runs of one study can go on at once.

@@ -3,6 +3,7 @@
 use clap::Args;
 use vtax_model::{
     cell::Instrument,
+    disk::DiskSet,
     endpoint::Endpoint,
     method::DomainKind,
     options::Idle,
@@ -73,8 +74,12 @@ pub(crate) struct ChangeArgs {
     /// Several, separated by commas, are used at the same time
     #[arg(long, value_name = "PATH,…")]
     disk: Option<DiskSet>,
-    /// What is on the disks of --disk may be overwritten. Without it, a disk or a file that isn't empty is refused
-    #[arg(long, requires = "disk")]
+    /// A study of disks: the NVMe disk whose controller the row assigned-nvme gives to its guest; several as for --disk. The
+    /// host can't use it meanwhile
+    #[arg(long, value_name = "PATH,…")]
+    nvme: Option<DiskSet>,
+    /// What is on the disks of --disk and --nvme may be overwritten. Without it, what isn't empty is refused
+    #[arg(long)]
     destroy_data: bool,
     /// Run only one part of a study that measures by both instruments [default: both parts]
     #[arg(long, value_parser = one_of(&INSTRUMENTS), value_name = "INSTRUMENT")]
@@ -134,7 +139,9 @@ impl ChangeArgs {
         let stopping = self.precision.rule()?;
         let goal = Goal::of(self.show, self.budget);
         let ChangeArgs { quick, samples, duration, warmup, both, baseline, methods, guests, guest: domains, .. } = self;
-        let ChangeArgs { disk, destroy_data, cable, mtu, instrument, idle, congestion, size, seed, no_steps, .. } = self;
+        let ChangeArgs {
+            disk, nvme, destroy_data, cable, mtu, instrument, idle, congestion, size, seed, no_steps, ..
+        } = self;
         Ok(Changes {
             quick,
             samples,
@@ -145,6 +152,7 @@ impl ChangeArgs {
             baseline,
             methods,
             disks: disk.unwrap_or_default(),
+            nvme: nvme.unwrap_or_default(),
             destroy_data,
             no_steps,
             guests,

@@ -1,0 +1,183 @@
+//! `vtax measure --disk` and studies of disks: real files, a real fio, guests under QEMU.
+
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use super::{Bench, assert_nothing_left, bench::wait_until, deaths::signal, json, labs};
+
+const SHORT: [&str; 6] = ["--samples", "2", "--duration", "100ms", "--warmup", "20ms"];
+
+/// A folder on a disk: a test of O_DIRECT in memory would show nothing.
+fn folder() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("vtax-disks").tempdir_in("/var/tmp").expect("a folder")
+}
+
+fn cells(result: &Value) -> &Vec<Value> {
+    result["cells"].as_array().expect("cells")
+}
+
+fn started(bench: &Bench, arguments: &[&str]) -> Child {
+    let mut command = bench.command(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs")
+}
+
+/// The programs that have this path among their arguments.
+fn fio_of(path: &str) -> Vec<u32> {
+    let wanted = format!("--filename={path}");
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    let is = |folder: &PathBuf| {
+        fs::read(folder.join("cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).split('\0').any(|argument| argument == wanted))
+    };
+    let pids = all.map(|entry| entry.path()).filter(is);
+    pids.filter_map(|folder| folder.file_name()?.to_str()?.parse().ok()).collect()
+}
+
+#[test]
+fn files_are_made_measured_in_turns_and_removed() {
+    let (bench, folder) = (Bench::new(), folder());
+    let [one, two] = ["one", "two"].map(|name| folder.path().join(name).display().to_string());
+    let tests = [
+        "--disk-test",
+        "random:reads=60,block=8KiB,jobs=2,range=4MiB",
+        "--disk-test",
+        "sequential:block=1MiB,range=4MiB",
+    ];
+    let result = json(&bench, &[&["measure", "--json", "--disk", &one, "--disk", &two], &SHORT[..], &tests].concat());
+    let rows: Vec<&str> = cells(&result).iter().filter_map(|cell| cell["method"].as_str()).collect();
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    for cell in cells(&result) {
+        assert_eq!(cell["status"], "measured", "{}", result["failures"]);
+        let samples = cell["samples"].as_array().expect("samples");
+        assert!(samples.iter().all(|sample| sample["transactions"].as_u64() > Some(0)), "{cell}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("ours").count(), 0, "the files are removed");
+    assert_nothing_left(&bench);
+}
+
+#[test]
+fn what_is_on_a_disk_is_not_lost_unless_the_user_says_so() {
+    let (bench, folder) = (Bench::new(), folder());
+    let path = folder.path().join("data");
+    fs::write(&path, "letters").expect("ours");
+    let disk = path.display().to_string();
+    let measure = [&["measure", "--disk", &disk, "--disk-test", "random:range=1MiB"], &SHORT[..]].concat();
+    let told = bench.refused(&measure);
+    assert!(told.contains("disk-not-empty") && told.contains("--destroy-data"), "{told}");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "letters");
+    bench.printed(&[&measure[..], &["--destroy-data"]].concat());
+    assert_eq!(fs::metadata(&path).expect("it stays").len(), 1 << 20);
+    for (arguments, code) in [
+        (vec!["measure", "--disk", "/var/tmp"], "disk-unusable"),
+        (vec!["measure", "--disk", &disk, "--disk", &disk], "named-twice"),
+        (vec!["measure", "--disk", "/tmp/a,/tmp/b", "--disk", "/tmp/c"], "bad-disk-name"),
+        (vec!["measure", "--disk", "/tmp/a", "--disk-test", "random:duration=3s"], "bad-disk-test"),
+        (vec!["measure", "--disk", "/tmp/a", "--warmup", "steady"], "option-not-for-this"),
+        (vec!["run", "demo", "--disk", "/tmp/a"], "option-not-for-this"),
+    ] {
+        let told = bench.refused(&arguments);
+        assert!(told.contains(code), "{arguments:?}: {told}");
+    }
+    assert_nothing_left(&bench);
+}
+
+/// Ctrl-C in a sample of a minute, then a kill, then the rest.
+#[test]
+fn a_stopped_run_ends_fio_at_once_and_goes_on() {
+    let (bench, folder) = (Bench::new(), folder());
+    let path = folder.path().join("disk").display().to_string();
+    let long = ["measure", "--disk", &path, "--disk-test", "random:range=4MiB", "--samples", "1", "--duration", "60s"];
+    let child = started(&bench, &long);
+    wait_until("fio measures", || {
+        fio_of(&path).len() == 1 && fs::metadata(&path).is_ok_and(|file| file.len() == 4 << 20)
+    });
+    let begun = Instant::now();
+    signal(child.id(), "-INT");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((fio_of(&path).len(), fs::metadata(&path).is_ok()), (0, false));
+
+    let study =
+        ["measure", "--disk", &path, "--disk-test", "random:range=4MiB", "--samples", "4", "--duration", "300ms"];
+    let mut child = started(&bench, &study);
+    wait_until("a sample has landed", || bench.landed() >= 1);
+    child.kill().expect("it is ours");
+    child.wait().expect("it ends");
+    wait_until("fio has ended with vtax", || fio_of(&path).is_empty());
+    assert!(File::open(&path).is_ok(), "a kill leaves the file");
+    let result = json(&bench, &["run", "--resume", "last", "--json"]);
+    assert_eq!(
+        (&result["state"], cells(&result)[0]["samples"].as_array().map(Vec::len)),
+        (&"complete".into(), Some(4))
+    );
+    assert!(File::open(&path).is_err(), "the run that goes on removes it");
+    assert_nothing_left(&bench);
+}
+
+const STUDY: &str = r#"
+id = "disks"
+title = "Ways to a disk"
+baseline = "native-disk"
+[guest]
+vcpus = 2
+memory = "512 MiB"
+[matrix]
+methods = ["native-disk", "virtio-blk", "vhost-user-blk", "nbd", "virtio-scsi:iothread", "nvme", "ahci", "ide", "assigned-nvme"]
+[[disk_test]]
+test = "random:reads=60,block=8KiB,range=8MiB"
+threads = [1, 2]
+[plan]
+samples = 2
+duration = "150ms"
+warmup = "50ms"
+"#;
+
+#[test]
+fn guests_disks_are_measured_beside_the_hosts_and_nothing_is_left() {
+    let (bench, folder) = (Bench::new(), folder());
+    let (file, directory) = (folder.path().join("study.toml"), folder.path().display().to_string());
+    fs::write(&file, STUDY).expect("ours");
+    let study = file.display().to_string();
+    let result = json(&bench, &["run", &study, "--dir", &directory, "--json"]);
+    let status = |method: &str| {
+        let mut of_row = cells(&result).iter().filter(|cell| cell["method"] == method);
+        of_row.all(|cell| cell["status"] == "measured").then_some(()).ok_or_else(|| result["failures"].clone())
+    };
+    for row in ["native-disk", "virtio-blk", "vhost-user-blk", "nbd", "virtio-scsi:iothread", "nvme", "ahci", "ide"] {
+        assert_eq!(status(row), Ok(()), "{row}");
+    }
+    assert!(cells(&result).iter().any(|cell| cell["method"] == "assigned-nvme" && cell["status"] == "unavailable"));
+    let left: Vec<_> = fs::read_dir(folder.path()).expect("ours").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["study.toml"]);
+    assert_nothing_left(&bench);
+
+    // The guest dies under load: the run ends, and says why.
+    let long = started(&bench, &["run", &study, "--dir", &directory, "--methods", "virtio-blk", "--duration", "60s"]);
+    wait_until("the lab is up", || !labs(&bench).is_empty());
+    wait_until("a sample is taken", || !qemus(&bench).is_empty());
+    std::thread::sleep(Duration::from_secs(12));
+    qemus(&bench).into_iter().for_each(|pid| signal(pid, "-KILL"));
+    let output = long.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_ne!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("guest"), "{told}");
+    assert_nothing_left(&bench);
+}
+
+fn qemus(bench: &Bench) -> Vec<u32> {
+    let names = labs(bench);
+    let all = fs::read_dir("/proc").expect("/proc").flatten().map(|entry| entry.path());
+    let of_lab = |folder: &PathBuf| {
+        fs::read_link(folder.join("cwd"))
+            .is_ok_and(|cwd| names.iter().any(|lab| cwd.to_string_lossy().contains(lab.as_str())))
+            && fs::read_to_string(folder.join("cmdline")).is_ok_and(|line| line.contains("disks-1"))
+    };
+    all.filter(of_lab).filter_map(|folder| folder.file_name()?.to_str()?.parse().ok()).collect()
+}
