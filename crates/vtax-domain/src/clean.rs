@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use vtax_guest::{home::remove_of, paths, process::end_below};
-use vtax_journal::{Batch, BatchState, Journal, JournalError, Opened, scan};
+use vtax_journal::{Batch, BatchState, Journal, JournalError, JournalState, Opened, scan};
 use vtax_model::{domain::DomainState, topology::Name};
 
 use crate::{
@@ -19,6 +19,7 @@ impl Domains {
     /// Removes what a killed vtax has left half done. The caller holds the store's lock, so nobody is at work.
     pub fn clean(&self) -> Result<(), BindError> {
         self.clean_damaged()?;
+        self.clean_begun()?;
         self.clean_loans()?;
         for bound in self.bound()?.into_iter().filter(|bound| bound.is_abandoned) {
             self.mend(bound.name())?;
@@ -36,6 +37,21 @@ impl Domains {
     pub(crate) fn clean_damaged(&self) -> Result<(), BindError> {
         self.set_aside(&self.journals(), |domain, site| self.remove_marked_domain(domain, site))?;
         self.set_aside(&self.switches(), |switch, site| site.remove_marked(switch))
+    }
+
+    /// Removes the journals whose vtax was killed before it wrote the first line. It had done nothing, but the name is taken.
+    fn clean_begun(&self) -> Result<(), BindError> {
+        if !self.journals().exists() {
+            return Ok(());
+        }
+        for (id, snapshot) in scan::<DomainStep>(&self.journals())? {
+            let is_begun = snapshot.is_ok_and(|it| it.header.is_none() && it.state == JournalState::Abandoned);
+            if let (true, Ok(domain)) = (is_begun, id.parse::<Name>()) {
+                let journal = Journal::<DomainStep>::open(&self.journals(), &id)?;
+                self.undo_all(journal, &mut DomainSite::open()?, &domain)?;
+            }
+        }
+        Ok(())
     }
 
     fn set_aside(

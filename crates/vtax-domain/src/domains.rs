@@ -223,8 +223,9 @@ impl Domains {
             self.uplink(switch, configuration)
         })?);
         let directory = self.directory(domain);
-        fs::create_dir_all(&directory).map_err(BindError::file("create", &directory))?;
         let mut journal = Journal::<DomainStep>::create(&self.journals(), domain.as_str(), KIND, bindings)?;
+        // It is removed with the journal, so it is there only if that is.
+        fs::create_dir_all(&directory).map_err(BindError::file("create", &directory))?;
         let mut site = DomainSite::open()?;
         let begin = vec![DomainStep::Begin { directory: directory.clone() }].into_iter().chain(parts).collect();
         let mut built = journal.execute(begin, &mut site).map(drop);
