@@ -3,10 +3,11 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Lines},
     os::unix::fs::FileExt,
-    path::PathBuf,
-    process::{Command, Stdio},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -39,7 +40,7 @@ fn with_disk<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
     host
 }
 
-fn export(host: &Host<'_>, options: &str, path: &std::path::Path, volume: &str) {
+fn export(host: &Host<'_>, options: &str, path: &Path, volume: &str) {
     host.ldm(format!("add-vdsdev {options} {} {volume}", path.display()).replace("  ", " ").as_str());
 }
 
@@ -223,55 +224,137 @@ fn states(host: &Host<'_>) -> Vec<String> {
     list.lines().filter_map(state).collect()
 }
 
-#[test]
-fn a_disk_with_two_paths_loses_nothing_when_one_is_killed_under_load() {
-    let bench = Bench::new();
-    let host = Host::new(&bench, "t-ldm-mp");
+/// A host with the domain mars, which has a disk with two paths to `lun.img`, and runs.
+fn with_paths<'a>(bench: &'a Bench, lab: &'a str, properties: &str) -> Host<'a> {
+    let host = Host::new(bench, lab);
     host.ldm("add-vsw vsw0 primary");
     host.add("mars");
     host.ldm("add-vds vds0 primary");
-    let backing = file(&bench, "lun.img", 4 * MIB);
+    let backing = file(bench, "lun.img", 4 * MIB);
     std::os::unix::fs::symlink("lun.img", bench.path().join("other-path.img")).expect("a link of the test");
     export(&host, "mpgroup=lun", &backing, "path1@vds0");
     export(&host, "mpgroup=lun", &bench.path().join("other-path.img"), "path2@vds0");
-    host.ldm("add-vdisk lun path1@vds0 mars");
+    host.ldm(format!("add-vdisk {properties} lun path1@vds0 mars").replace("  ", " ").as_str());
     start(&host, "mars");
     assert_eq!(states(&host), ["active", "standby"]);
+    host
+}
+
+/// Writes in mars that go on. Each block has its number, which is told when its block is on the disk.
+struct Load {
+    child: Child,
+    told: Lines<BufReader<ChildStdout>>,
+    last: u64,
+}
+
+impl Load {
+    fn begin(host: &Host<'_>) -> Load {
+        let script = "i=0; while [ $i -lt 4000 ]; do printf '%08d' $i | \
+                      dd of=/dev/vda bs=512 seek=$i conv=fsync 2>/dev/null || { echo failed $i; exit 1; }; \
+                      echo $i; i=$((i+1)); done";
+        let command = &mut host.command("exec mars -- sh -c");
+        let mut child = command.arg(script).stdout(Stdio::piped()).spawn().expect("vtax runs");
+        let told = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        Load { child, told, last: 0 }
+    }
+
+    fn go_on(&mut self, blocks: usize) {
+        for _ in 0..blocks {
+            let line = self.told.next().expect("the load goes on").expect("text");
+            self.last = line.parse().unwrap_or_else(|_| panic!("the load says {line}"));
+        }
+    }
+
+    /// What was told until now is there, whoever serves it.
+    fn check(&self, backing: &Path, when: &str) {
+        let content = fs::read(backing).expect("a file of the test");
+        for number in 0..=self.last {
+            let at = number as usize * 512;
+            assert_eq!(content[at..at + 8], *format!("{number:08}").as_bytes(), "block {number} {when}");
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("it is ours");
+    }
+}
+
+/// The path that serves the disk, and its daemon.
+fn active(host: &Host<'_>) -> (usize, u32) {
+    let active = states(host).iter().position(|state| state == "active").expect("one serves");
+    let its = |(name, _): &(String, u32)| *name == format!("paths0.{active}");
+    (active, daemons(host).into_iter().find(its).expect("it runs").1)
+}
+
+fn end(host: &Host<'_>) {
+    for words in ["stop -f mars", "unbind mars"] {
+        host.ldm(words);
+    }
+    wait_until("no daemon is left", || daemons(host).is_empty());
+    assert!(!host.folder().join("mars").exists());
+}
+
+/// How the active daemon ends: at once, or because it doesn't answer.
+fn loses_nothing(lab: &str, by: &str, rounds: usize) {
+    let bench = Bench::new();
+    let host = with_paths(&bench, lab, "");
+    let backing = bench.path().join("lun.img");
     assert_eq!(daemons(&host).iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["paths0.0", "paths0.1"]);
     let user = fs::read_to_string(format!("/proc/{}/status", daemons(&host)[0].1)).expect("it runs");
     assert!(user.contains("CapEff:\t0000000000000000") && !user.contains("Uid:\t0\t"), "{user}");
-
-    // Each block has its number. A number is told when its block is on the disk.
-    let script = "i=0; while [ $i -lt 4000 ]; do printf '%08d' $i | dd of=/dev/vda bs=512 seek=$i conv=fsync 2>/dev/null \
-                  || { echo failed $i; exit 1; }; echo $i; i=$((i+1)); done";
-    let mut load = host.command("exec mars -- sh -c").arg(script).stdout(Stdio::piped()).spawn().expect("vtax runs");
-    let mut told = BufReader::new(load.stdout.take().expect("a pipe")).lines();
-    let mut next = || told.next().expect("the load goes on").expect("text").parse::<u64>().expect("a number");
-    let mut last = 0;
-    for round in 0..4 {
-        (0..20).for_each(|_| last = next());
-        let active = states(&host).iter().position(|state| state == "active").expect("one serves");
-        let (_, pid) =
-            daemons(&host).into_iter().find(|(name, _)| *name == format!("paths0.{active}")).expect("it runs");
-        signal(pid, "-KILL");
-        // What was told until now is there, whoever serves it.
-        (0..20).for_each(|_| last = next());
-        let content = fs::read(&backing).expect("a file of the test");
-        for number in 0..=last {
-            let at = number as usize * 512;
-            assert_eq!(content[at..at + 8], *format!("{number:08}").as_bytes(), "block {number} after kill {round}");
-        }
+    let mut load = Load::begin(&host);
+    for round in 0..rounds {
+        load.go_on(20);
+        let (active, pid) = active(&host);
+        signal(pid, by);
+        load.go_on(20);
+        load.check(&backing, &format!("after {by} {round}"));
+        assert!(!daemons(&host).iter().any(|(_, found)| *found == pid), "another one serves it, and {pid} still runs");
         wait_until("the other path serves it, and the first stands by", || {
             let states = states(&host);
             states.iter().filter(|state| *state == "standby").count() == 1 && states[active] == "standby"
         });
     }
-    signal(load.id(), "-KILL");
-    load.wait().expect("it has ended");
-    assert!(last >= 159, "{last}");
-    for words in ["stop -f mars", "unbind mars"] {
-        host.ldm(words);
-    }
-    wait_until("no daemon is left", || daemons(&host).is_empty());
-    assert!(!host.folder().join("mars").exists());
+    assert!(load.last + 1 >= 40 * rounds as u64, "{}", load.last);
+    drop(load);
+    end(&host);
+}
+
+#[test]
+fn a_disk_with_two_paths_loses_nothing_when_one_is_killed_under_load() {
+    loses_nothing("t-ldm-mp", "-KILL", 4);
+}
+
+/// A daemon that hangs keeps its connections, so QEMU itself would wait for it for ever.
+#[test]
+fn a_disk_with_two_paths_loses_nothing_when_one_hangs_under_load() {
+    loses_nothing("t-ldm-hang", "-STOP", 2);
+}
+
+/// Without any path, requests of a disk with a timeout fail after it. Those of one without wait.
+#[test]
+fn requests_fail_when_no_path_works_for_the_timeout() {
+    let bench = Bench::new();
+    let host = with_paths(&bench, "t-ldm-late", "timeout=3");
+    let script = "dd if=/dev/zero of=/dev/vda bs=512 count=1 conv=fsync 2>/dev/null && echo written || echo failed";
+    assert_eq!(in_mars(&host, script), "written\n");
+    // Nobody makes another path serve it.
+    let supervisor = fs::read_to_string(host.folder().join("mars/supervisor")).expect("there is one");
+    signal(supervisor.split('@').next().and_then(|pid| pid.parse().ok()).expect("a process"), "-KILL");
+    daemons(&host).iter().for_each(|(_, pid)| signal(*pid, "-KILL"));
+    wait_until("no path works", || states(&host) == ["failed", "failed"]);
+    let begun = Instant::now();
+    assert_eq!(in_mars(&host, script), "failed\n");
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    // The next command that changes something gives it a supervisor again, and that gives it a path.
+    host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
+    wait_until("it has its paths again", || {
+        let states = states(&host);
+        states.contains(&"active".to_owned()) && states.contains(&"standby".to_owned())
+    });
+    wait_until("it can be written to", || in_mars(&host, script) == "written\n");
+    end(&host);
 }

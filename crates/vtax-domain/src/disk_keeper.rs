@@ -1,26 +1,42 @@
 //! The paths of a running domain's disks, looked after by its supervisor.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    mem,
+    time::{Duration, Instant},
+};
 
 use vtax_guest::{
+    GuestError,
     launch::Launch,
-    paths::{self, PathState},
+    paths::{self, PathFault, PathState},
+    process::Qemu,
+    qmp::QmpEvent,
     vdisk::DiskLaunch,
 };
 use vtax_model::domain::VolumeName;
 
 use crate::{bindings::BoundDisk, bound::BoundDomain, disk};
 
-/// What couldn't be done is tried again after this time.
+/// What couldn't be done is tried again after this time. So it is if each path returns errors.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Each daemon that serves a disk is asked this often whether it hangs.
+const PROBE: Duration = Duration::from_secs(2);
+/// QEMU answers within this time.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// The disks of a domain that have several paths.
 #[derive(Debug)]
 pub(crate) struct DiskKeeper {
     launch: Option<Launch>,
     disks: Vec<DiskLaunch>,
+    /// What is behind the disks that had errors since this was looked after.
+    failed: BTreeSet<String>,
+    /// Whether the domain may stand still because of an error that nobody has heard of.
+    is_unsure: bool,
     /// Nothing is done before.
     next: Instant,
+    next_probe: Instant,
 }
 
 /// A path of a disk, with what it does at the moment.
@@ -35,7 +51,9 @@ pub struct DiskPath {
 impl DiskKeeper {
     pub(crate) fn new(domain: &BoundDomain) -> DiskKeeper {
         let disks = domain.bindings.disks.iter().filter(|disk| disk.mpgroup.is_some()).map(disk::launch).collect();
-        DiskKeeper { launch: domain.guest.as_ref().map(|guest| guest.launch.clone()), disks, next: Instant::now() }
+        let launch = domain.guest.as_ref().map(|guest| guest.launch.clone());
+        let now = Instant::now();
+        DiskKeeper { launch, disks, failed: BTreeSet::new(), is_unsure: true, next: now, next_probe: now }
     }
 
     /// Whether there is nothing to look after.
@@ -43,14 +61,55 @@ impl DiskKeeper {
         self.disks.is_empty()
     }
 
-    /// Makes another path serve each disk whose path has failed.
-    pub(crate) fn keep(&mut self) {
-        let Some(launch) = self.launch.as_ref().filter(|_| Instant::now() >= self.next) else { return };
-        // Each disk is looked after, whatever becomes of the others.
-        let failed = self.disks.iter().map(|disk| paths::keep(launch, disk)).filter(Result::is_err).count();
-        if failed > 0 {
+    /// Takes note of an error. Two files of one group are the same file, so another path would have the same error.
+    pub(crate) fn hear(&mut self, event: &QmpEvent) {
+        let node = event.data.get("node-name").and_then(|name| name.as_str()).unwrap_or_default();
+        let is_ours = |disk: &&DiskLaunch| disk.has_device_paths() && disk.node() == node;
+        self.failed.extend(self.disks.iter().find(is_ours).map(DiskLaunch::node));
+    }
+
+    /// Makes another path serve each disk whose path has failed. A domain that stands still because of an error goes on then.
+    pub(crate) fn keep(&mut self, qemu: &mut Qemu) {
+        if self.is_idle() || Instant::now() < self.next {
+            return;
+        }
+        if self.is_unsure {
+            // Somebody else may be at QEMU's monitor just now, or QEMU waits for a disk that hangs.
+            let failed = qemu.monitor(ANSWER).and_then(|mut monitor| monitor.failed_blocks());
+            self.failed.extend(failed.unwrap_or_default());
+        }
+        self.is_unsure |= !self.failed.is_empty();
+        let served = self.serve();
+        let stood_still = self.is_unsure;
+        if stood_still && served.is_ok() {
+            let resumed = qemu.monitor(ANSWER).and_then(|mut monitor| monitor.resume_after_error());
+            self.is_unsure = resumed.is_err();
+        }
+        let Some(launch) = &self.launch else { return };
+        let lacking = self.disks.iter().map(|disk| paths::stand_by(launch, disk)).filter(Result::is_err).count();
+        if stood_still || served.is_err() || lacking > 0 {
             self.next = Instant::now() + AGAIN;
         }
+    }
+
+    /// Each disk is looked after, whatever becomes of the others.
+    fn serve(&mut self) -> Result<(), GuestError> {
+        let Some(launch) = &self.launch else { return Ok(()) };
+        let probes = Instant::now() >= self.next_probe;
+        let failed = mem::take(&mut self.failed);
+        let mut result = Ok(());
+        for disk in &self.disks {
+            let fault = match () {
+                () if failed.contains(&disk.node()) => Some(PathFault::Errors),
+                () if probes && !paths::answers(launch, disk) => Some(PathFault::Silent),
+                () => None,
+            };
+            result = paths::serve(launch, disk, fault).and(result);
+        }
+        if probes {
+            self.next_probe = Instant::now() + PROBE;
+        }
+        result
     }
 }
 

@@ -147,12 +147,13 @@ impl Supervisor<'_> {
         let mut ending = Ending::Failure;
         let glance = if carriers.is_idle() && disks.is_idle() { GLANCE } else { SHORT_GLANCE };
         loop {
-            disks.keep();
+            disks.keep(qemu);
             // Somebody else may be at QEMU's monitor just now; the next glance is soon.
             let _ = carriers.follow(|nic, up| Ok(qemu.monitor(ANSWER)?.set_link(nic, up)?));
             match events.event(Instant::now() + glance) {
                 Ok(Some(event)) if event.name == "SHUTDOWN" => ending = ending_of(&event),
                 Ok(Some(event)) if is_agent(&event) => self.is_up(domain),
+                Ok(Some(event)) if event.name == "BLOCK_IO_ERROR" => disks.hear(&event),
                 Ok(_) => {}
                 Err(_) => return ending,
             }

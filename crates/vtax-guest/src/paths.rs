@@ -1,7 +1,7 @@
 //! The paths of a disk: storage daemons of which one serves the disk, and the others stand by.
 //!
 //! QEMU is connected to a socket by its name. If the daemon that serves it ends, QEMU tries to connect again, and sends again what
-//! wasn't answered. [`keep`] makes another daemon serve the disk under the same name then. Only one daemon has the file at a time:
+//! wasn't answered. [`serve`] makes another daemon serve the disk under the same name then. Only one daemon has the file at a time:
 //! what a daemon still wrote after another had begun would destroy what that has written. So the old one has ended before.
 //!
 //! The state of the paths is a file beside the daemons' directories, which are beside that of the guest's QEMU.
@@ -31,6 +31,8 @@ use super::{
 pub const QEMU: &str = "qemu";
 /// A killed daemon ends within this time, unless the kernel waits for its disk.
 const KILLED: Duration = Duration::from_secs(60);
+/// A daemon that doesn't answer for so long hangs: its main loop does nothing but short things.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a path does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
@@ -41,8 +43,17 @@ pub enum PathState {
     Active,
     /// It can serve the disk if another one fails.
     Standby,
-    /// Its daemon doesn't run.
+    /// Its daemon doesn't run, or its backend returned an error when it served the disk last.
     Failed,
+}
+
+/// Why the path that serves a disk is to be given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathFault {
+    /// Its daemon doesn't answer.
+    Silent,
+    /// The guest's QEMU got an error from it.
+    Errors,
 }
 
 /// What is kept of the paths of one disk.
@@ -51,6 +62,9 @@ struct Kept {
     active: usize,
     /// The daemons.
     processes: Vec<Option<String>>,
+    /// Whether the path returned an error when it served the disk last.
+    #[serde(default)]
+    bad: Vec<bool>,
 }
 
 /// The paths of one disk of a guest.
@@ -65,45 +79,47 @@ struct Paths<'a> {
 /// there.
 pub(super) fn begin(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
     let Some(paths) = Paths::of(launch, disk) else { return Ok(()) };
-    let mut kept = Kept { active: 0, processes: vec![None; paths.paths.files.len()] };
-    for number in 0..paths.paths.files.len() {
+    let count = paths.paths.files.len();
+    let mut kept = Kept { active: 0, processes: vec![None; count], bad: vec![false; count] };
+    for number in 0..count {
         paths.start(number, &mut kept)?;
     }
     paths.activate(0, &mut kept)
 }
 
-/// Looks after the paths of a disk: if the one that serves it has ended, the next one does. Those that have ended are started
-/// again, to stand by. True if something has changed.
-pub fn keep(launch: &Launch, disk: &DiskLaunch) -> Result<bool, GuestError> {
-    let Some(paths) = Paths::of(launch, disk) else { return Ok(false) };
+/// Makes another path serve a disk if the one that does so has ended or has a fault. What hangs is killed first.
+pub fn serve(launch: &Launch, disk: &DiskLaunch, fault: Option<PathFault>) -> Result<(), GuestError> {
+    let Some(paths) = Paths::of(launch, disk) else { return Ok(()) };
     let mut kept = paths.read();
-    let count = paths.paths.files.len();
-    let mut changed = false;
-    if !kept.is_alive(kept.active) {
-        let order = (1..=count).map(|step| (kept.active + step) % count);
-        let (standing_by, ended): (Vec<usize>, Vec<usize>) = order.partition(|number| kept.is_alive(*number));
-        let mut last = Ok(());
-        for number in standing_by.into_iter().chain(ended) {
-            if !kept.is_alive(number) {
-                last = paths.start(number, &mut kept);
-            }
-            if kept.is_alive(number) {
-                last = paths.activate(number, &mut kept);
-            }
-            if last.is_ok() {
-                break;
-            }
-        }
-        last?;
-        changed = true;
+    let active = kept.active;
+    if let Some(fault) = fault {
+        kept.bad[active] = fault == PathFault::Errors;
+        paths.write(&kept)?;
+        paths.end_process(active, &mut kept)?;
     }
-    for number in 0..count {
-        if !kept.is_alive(number) {
+    match kept.is_alive(active) {
+        true => Ok(()),
+        false => paths.take_over(&mut kept),
+    }
+}
+
+/// Starts the daemons again that have ended, to stand by.
+pub fn stand_by(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
+    let Some(paths) = Paths::of(launch, disk) else { return Ok(()) };
+    let mut kept = paths.read();
+    for number in 0..paths.paths.files.len() {
+        if number != kept.active && !kept.is_alive(number) {
             paths.start(number, &mut kept)?;
-            changed = true;
         }
     }
-    Ok(changed)
+    Ok(())
+}
+
+/// Whether the daemon that serves a disk answers, if it runs. One that is stopped or hangs doesn't.
+pub fn answers(launch: &Launch, disk: &DiskLaunch) -> bool {
+    let Some(paths) = Paths::of(launch, disk) else { return true };
+    let kept = paths.read();
+    !kept.is_alive(kept.active) || storage::answers(&launch.name, &paths.directory(kept.active), PATIENCE)
 }
 
 /// Ends the daemons of a disk.
@@ -134,10 +150,10 @@ pub fn end_all(guest: &Name, qemu: &Path) -> Result<(), GuestError> {
 pub fn states(launch: &Launch, disk: &DiskLaunch) -> Vec<PathState> {
     let Some(paths) = Paths::of(launch, disk) else { return Vec::new() };
     let kept = paths.read();
-    let state = |number| match kept.is_alive(number) {
-        false => PathState::Failed,
+    let state = |number: usize| match kept.is_alive(number) {
         true if number == kept.active => PathState::Active,
-        true => PathState::Standby,
+        true if !kept.bad[number] => PathState::Standby,
+        _ => PathState::Failed,
     };
     (0..paths.paths.files.len()).map(state).collect()
 }
@@ -169,6 +185,7 @@ impl<'a> Paths<'a> {
         let read = fs::read(self.state()).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let mut kept: Kept = read.unwrap_or_default();
         kept.processes.resize(self.paths.files.len(), None);
+        kept.bad.resize(self.paths.files.len(), false);
         kept
     }
 
@@ -191,6 +208,26 @@ impl<'a> Paths<'a> {
         self.write(kept)
     }
 
+    /// Makes another path serve the disk instead of the one that served it, or that one again if no other can. Those without
+    /// errors come first, and of these those that stand by.
+    fn take_over(&self, kept: &mut Kept) -> Result<(), GuestError> {
+        let count = self.paths.files.len();
+        let mut order: Vec<usize> = (1..=count).map(|step| (kept.active + step) % count).collect();
+        order.sort_by_key(|number| (kept.bad[*number], !kept.is_alive(*number)));
+        let mut last = Ok(());
+        for number in order {
+            last = match kept.is_alive(number) {
+                true => Ok(()),
+                false => self.start(number, kept),
+            };
+            last = last.and_then(|()| self.activate(number, kept));
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
+    }
+
     /// Makes a path serve the disk. All other daemons that had the file have ended before.
     fn activate(&self, number: usize, kept: &mut Kept) -> Result<(), GuestError> {
         if kept.active != number {
@@ -205,6 +242,7 @@ impl<'a> Paths<'a> {
             return Err(error);
         }
         kept.active = number;
+        kept.bad[number] = false;
         self.write(kept)
     }
 

@@ -44,7 +44,9 @@ const MESSAGES: u64 = 1 << 20;
 const MEMORY: u64 = 1 << 30;
 /// Up to 64 threads work at its file.
 const THREADS: u64 = 96;
-/// A daemon is there, and answers, within this time.
+/// A daemon is there within this time, also on a busy machine.
+const THERE: Duration = Duration::from_secs(30);
+/// And it answers within this time.
 const ANSWER: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 const NODE: &str = "blocks";
@@ -101,7 +103,7 @@ fn confinement(directory: &Path) -> Result<Confinement, GuestError> {
 }
 
 fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestError> {
-    let deadline = Instant::now() + ANSWER;
+    let deadline = Instant::now() + THERE;
     while Monitor::connect(guest, &directory.join(QMP_SOCKET), ANSWER).is_err() {
         let has_ended = process.wait_end(Duration::ZERO).unwrap_or(true);
         if has_ended || Instant::now() > deadline {
@@ -112,6 +114,11 @@ fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestE
         thread::sleep(PAUSE);
     }
     Ok(())
+}
+
+/// Whether a daemon answers in time.
+pub(super) fn answers(guest: &Name, directory: &Path, patience: Duration) -> bool {
+    Monitor::connect(guest, &directory.join(QMP_SOCKET), patience).is_ok()
 }
 
 /// Makes a daemon open the file and serve it at a socket. Whoever connects to the socket's name so far gets to this daemon from

@@ -121,8 +121,8 @@ impl DiskLaunch {
         format!("vdisk{}", self.port)
     }
 
-    /// The name of what is behind it.
-    pub(super) fn node(&self) -> String {
+    /// The name by which QEMU's monitor knows what is behind it.
+    pub fn node(&self) -> String {
         format!("blocks{}", self.port)
     }
 
@@ -132,6 +132,16 @@ impl DiskLaunch {
             DiskSource::File(file) => Some(file),
             DiskSource::Paths(_) | DiskSource::Controller { .. } => None,
         }
+    }
+
+    /// Whether it is a device with several paths. A path that fails returns errors then, and another one may not.
+    pub fn has_device_paths(&self) -> bool {
+        matches!(&self.source, DiskSource::Paths(paths) if paths.files.iter().all(|file| file.is_device))
+    }
+
+    /// Whether QEMU stops the guest at an error, and repeats the request when it is told to go on.
+    pub(super) fn holds_errors(&self) -> bool {
+        self.has_device_paths() && matches!(&self.source, DiskSource::Paths(paths) if paths.timeout.is_none())
     }
 
     /// The name of the socket by which QEMU is connected to a storage daemon, in its directory.
