@@ -16,7 +16,6 @@
 
 pub mod carried;
 pub mod job;
-mod kernel_files;
 pub mod output;
 pub mod path;
 pub mod prepare;

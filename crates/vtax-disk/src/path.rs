@@ -10,11 +10,9 @@ use vtax_model::{
     foreign::ForeignText,
     units::ByteSize,
 };
+use vtax_sys::block::{BlockDirectory, DeviceNumber, KernelFiles, MountLine};
 
-use crate::{
-    kernel_files::{BlockDirectory, DeviceNumber, KernelFiles, MountLine},
-    target::DiskTarget,
-};
+use crate::target::DiskTarget;
 
 /// Describes the path of a target, for a test with or without O_DIRECT.
 pub fn identify(target: &DiskTarget, direct: bool) -> io::Result<DiskIdentity> {

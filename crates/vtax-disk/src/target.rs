@@ -21,7 +21,9 @@ use vtax_model::{
     units::ByteSize,
 };
 
-use crate::{kernel_files::KernelFiles, path::mount_of};
+use vtax_sys::block::KernelFiles;
+
+use crate::path::mount_of;
 
 /// A disk that may be tested.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -82,6 +82,12 @@ pub(crate) struct Started {
 }
 
 impl BoundDomain {
+    /// How its QEMU was started and what process that is, as steps of its journal have it; none if it has none.
+    pub(crate) fn running_guest(&self) -> Option<(Box<Launch>, String)> {
+        let RecordedGuest { launch, process } = self.guest.as_ref()?;
+        Some((Box::new(launch.clone()), process.as_ref()?.to_string()))
+    }
+
     pub(crate) fn of(snapshot: Snapshot<DomainStep>, directory: &Path) -> Option<BoundDomain> {
         let about = snapshot.header.as_ref()?.about.clone();
         let mut bindings: Bindings = serde_json::from_value(about).ok()?;

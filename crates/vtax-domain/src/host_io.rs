@@ -12,7 +12,7 @@ use vtax_model::{
     domain::{Constraints, DeviceKind, DomainDevice, FunctionSettings},
     topology::Name,
 };
-use vtax_sys::{netlink::MacAddr, pci::PciAddress, process::ProcessId};
+use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
 use crate::{bindings::BoundDevice, error::BindError, plan::REMOVABLE, step::DomainStep};
 
@@ -52,11 +52,10 @@ impl HostIo {
     pub(crate) fn return_step(
         &self,
         device: PciAddress,
-        guest: (Launch, ProcessId),
+        (launch, process): (Box<Launch>, String),
         port: u32,
         name: &str,
     ) -> Result<Option<DomainStep>, BindError> {
-        let (launch, process) = (Box::new(guest.0), guest.1.to_string());
         let (name, claims) = (name.to_owned(), self.claims.clone());
         let step = |claim| DomainStep::ReturnFunction { launch, process, port, name, claims, claim: Box::new(claim) };
         Ok(self.claims.find(device)?.map(step))

@@ -8,7 +8,7 @@ use vtax_model::{
 };
 
 use crate::{
-    bound::{BoundDomain, RecordedGuest},
+    bound::BoundDomain,
     domains::Domains,
     error::BindError,
     host_io::{self, HostIo},
@@ -37,11 +37,10 @@ impl Domains {
         was: &Configuration,
         now: &Configuration,
     ) -> Result<ChangeEffect, BindError> {
-        let Some(bound) = self.find(domain)? else { return Ok(ChangeEffect::Now) };
-        if bound.state() != DomainState::Active {
-            // It is bound anew before it is started.
-            return Ok(ChangeEffect::AtBoot);
-        }
+        let bound = match self.running(domain)? {
+            Ok(bound) => bound,
+            Err(effect) => return Ok(effect),
+        };
         match (was.vnet(domain, vnet).ok(), now.vnet(domain, vnet).ok()) {
             (None, Some(new)) => self.plug(&bound, new, now),
             (Some(_), None) => self.unplug(&bound, vnet),
@@ -67,10 +66,10 @@ impl Domains {
         if let (None, Some(new)) = (&was, &now) {
             host_io::check(self.world(), domain, new)?;
         }
-        let Some(bound) = self.find(domain)? else { return Ok(ChangeEffect::Now) };
-        if bound.state() != DomainState::Active {
-            return Ok(ChangeEffect::AtBoot);
-        }
+        let bound = match self.running(domain)? {
+            Ok(bound) => bound,
+            Err(effect) => return Ok(effect),
+        };
         let has = bound.bindings.devices.iter().any(|own| own.name == device);
         match (was, now) {
             // It was to go at the next boot, and stays.
@@ -86,15 +85,22 @@ impl Domains {
         }
     }
 
+    /// The domain, if it runs; otherwise when a change of it is in force. One that is bound is bound anew before it is started.
+    pub(crate) fn running(&self, domain: &Name) -> Result<Result<BoundDomain, ChangeEffect>, BindError> {
+        Ok(match self.find(domain)? {
+            None => Err(ChangeEffect::Now),
+            Some(bound) if bound.state() != DomainState::Active => Err(ChangeEffect::AtBoot),
+            Some(bound) => Ok(bound),
+        })
+    }
+
     fn plug_device(&self, bound: &BoundDomain, new: &DomainDevice) -> Result<ChangeEffect, BindError> {
         let Some(port) = free_port(bound) else { return Ok(ChangeEffect::AtBoot) };
-        let Some(RecordedGuest { launch, process: Some(process) }) = bound.guest.clone() else {
-            return Ok(ChangeEffect::AtBoot);
-        };
+        let Some((launch, process)) = bound.running_guest() else { return Ok(ChangeEffect::AtBoot) };
         let host = HostIo::look(self.world())?;
         let mut steps = host.steps(bound.name(), new)?;
         for device in host.functions(bound.name(), new)? {
-            let (launch, process, name) = (Box::new(launch.clone()), process.to_string(), new.name.clone());
+            let (launch, process, name) = (launch.clone(), process.clone(), new.name.clone());
             steps.push(DomainStep::PlugDevice { launch, process, port, name, device });
         }
         self.extend(bound.name(), steps)
@@ -109,9 +115,7 @@ impl Domains {
             return Ok(ChangeEffect::Now);
         };
         let (Some(port), [device]) = (found.port, found.functions.as_slice()) else { return Ok(ChangeEffect::AtBoot) };
-        let Some(RecordedGuest { launch, process: Some(process) }) = bound.guest.clone() else {
-            return Ok(ChangeEffect::AtBoot);
-        };
+        let Some((launch, process)) = bound.running_guest() else { return Ok(ChangeEffect::AtBoot) };
         let step = HostIo::look(self.world())?.return_step(*device, (launch, process), port, name)?;
         step.map_or(Ok(ChangeEffect::Now), |step| self.extend(bound.name(), vec![step]))
     }
@@ -123,8 +127,7 @@ impl Domains {
         configuration: &Configuration,
     ) -> Result<ChangeEffect, BindError> {
         let Some(port) = free_port(bound) else { return Ok(ChangeEffect::AtBoot) };
-        let Some(guest) = bound.guest.clone() else { return Ok(ChangeEffect::AtBoot) };
-        let Some(process) = guest.process else { return Ok(ChangeEffect::AtBoot) };
+        let Some((guest, process)) = bound.running_guest() else { return Ok(ChangeEffect::AtBoot) };
         self.realize(&vnet.switch, configuration)?;
         let nic = plan::bound_nic(bound.bindings.id, vnet);
         let switch = configuration.switch(&vnet.switch)?;
@@ -133,12 +136,7 @@ impl Domains {
         launch.slot = None;
         let uplink = self.uplink(&vnet.switch, configuration)?;
         let mut steps = plan::steps_of(bound.name(), vnet, &nic, configuration, SwitchAbilities::probe(), uplink)?;
-        steps.push(DomainStep::PlugNic {
-            launch: Box::new(guest.launch),
-            process: process.to_string(),
-            port,
-            nic: Box::new(launch),
-        });
+        steps.push(DomainStep::PlugNic { launch: guest, process, port, nic: Box::new(launch) });
         let effect = self.extend(bound.name(), steps)?;
         if vnet.linkprop == LinkProp::PhysState {
             // A supervisor looks only at its beginning which NICs follow a carrier.

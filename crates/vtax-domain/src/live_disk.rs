@@ -2,13 +2,13 @@
 //! has a port of its own, so every disk can come and go while its domain runs.
 
 use vtax_model::{
-    domain::{Configuration, DomainState, VirtualDisk},
+    domain::{Configuration, VirtualDisk},
     topology::Name,
 };
 
 use crate::{
     bindings::{Bindings, BoundDisk},
-    bound::{BoundDomain, RecordedGuest},
+    bound::BoundDomain,
     disk,
     domains::Domains,
     error::BindError,
@@ -27,11 +27,10 @@ impl Domains {
         was: &Configuration,
         now: &Configuration,
     ) -> Result<ChangeEffect, BindError> {
-        let Some(bound) = self.find(domain)? else { return Ok(ChangeEffect::Now) };
-        if bound.state() != DomainState::Active {
-            // It is bound anew before it is started.
-            return Ok(ChangeEffect::AtBoot);
-        }
+        let bound = match self.running(domain)? {
+            Ok(bound) => bound,
+            Err(effect) => return Ok(effect),
+        };
         let has = bound.bindings.disks.iter().find(|own| own.disk.name == *disk);
         match (was.disk(domain, disk).ok(), now.disk(domain, disk).ok(), has) {
             // It was to change at the next boot, and is again as it was.
@@ -51,13 +50,10 @@ impl Domains {
     ) -> Result<ChangeEffect, BindError> {
         let others: Vec<Bindings> = self.bound()?.into_iter().map(|bound| bound.bindings).collect();
         let disk = disk::bound_disk(bound.name(), new, configuration, &[], &others)?;
-        let Some(RecordedGuest { launch, process: Some(process) }) = bound.guest.clone() else {
-            return Ok(ChangeEffect::AtBoot);
-        };
+        let Some((launch, process)) = bound.running_guest() else { return Ok(ChangeEffect::AtBoot) };
         if new.id >= launch.disks.ports || bound.bindings.disks.iter().any(|own| own.disk.id == new.id) {
             return Ok(ChangeEffect::AtBoot);
         }
-        let (launch, process) = (Box::new(launch), process.to_string());
         let has_paths = disk.mpgroup.is_some();
         let step = DomainStep::PlugDisk { launch, process, disk: Box::new(disk) };
         self.without_supervisor(bound, has_paths, || self.extend(bound.name(), vec![step]))
@@ -84,10 +80,7 @@ impl Domains {
         if let Some(plugged) = bound.plugged_disks.iter().find(|plugged| plugged.name == disk.disk.name) {
             return self.without_supervisor(bound, has_paths, || self.undo_plugged(bound.name(), plugged.batch));
         }
-        let Some(RecordedGuest { launch, process: Some(process) }) = bound.guest.clone() else {
-            return Ok(ChangeEffect::AtBoot);
-        };
-        let (launch, process) = (Box::new(launch), process.to_string());
+        let Some((launch, process)) = bound.running_guest() else { return Ok(ChangeEffect::AtBoot) };
         let step = DomainStep::PullDisk { launch, process, disk: Box::new(disk.clone()) };
         self.without_supervisor(bound, has_paths, || self.extend(bound.name(), vec![step]))
     }

@@ -40,6 +40,8 @@ pub(crate) const REMOVABLE: u32 = 4;
 const _: () = {
     let nics = VirtualNic::MOST + Configuration::MOST_SERVED as u32;
     assert!(DiskLaunch::SLOTS.end <= VirtualNic::FIRST_SLOT && VirtualNic::FIRST_SLOT + nics <= 31);
+    // A slot has eight functions, and each port is one.
+    assert!(SPARE_PORTS + REMOVABLE <= 8);
     assert!(VirtualDisk::MOST <= 8 * (DiskLaunch::SLOTS.end - DiskLaunch::SLOTS.start));
 };
 

@@ -73,7 +73,6 @@ pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<S
     if let Some(folder) = files.lent {
         lend(&mut list, folder);
     }
-    // They come after all devices that have a slot, so that no device's slot depends on them.
     (0..launch.spare_ports).for_each(|port| spare_port(&mut list, port));
     for (port, device) in (0..).zip(&launch.removable) {
         list.add("-device", plugged(port, *device).to_string());
@@ -323,12 +322,14 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &NicFiles
     list.add("-device", device.to_string());
 }
 
-/// An empty slot. A server's NICs have the lower numbers of a chassis.
+/// An empty slot: a port that is one function of the slot below those of the disks. A server's NICs have the lower numbers of a
+/// chassis.
 fn spare_port(list: &mut Arguments, port: u32) {
     const FIRST_CHASSIS: u32 = 100;
     let number = FIRST_CHASSIS + port;
-    let device = DeviceOptions::new("pcie-root-port").with("id", spare_id(port));
-    list.add("-device", device.with("bus", "pcie.0").with("chassis", number).with("slot", number).to_string());
+    let device = DeviceOptions::new("pcie-root-port").with("id", spare_id(port)).with("bus", "pcie.0");
+    let device = device.with("addr", format!("{:#x}.{port}", DiskLaunch::SLOTS.start - 1)).with("multifunction", true);
+    list.add("-device", device.with("chassis", number).with("slot", number).to_string());
 }
 
 /// The name of a device in the `port`-th slot for plugging.

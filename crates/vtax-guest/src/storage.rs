@@ -108,7 +108,11 @@ fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestE
         let has_ended = process.wait_end(Duration::ZERO).unwrap_or(true);
         if has_ended || Instant::now() > deadline {
             let said = fs::read_to_string(directory.join("qemu.log")).unwrap_or_default();
-            let said = said.trim().lines().next_back().unwrap_or("without a word").to_owned().into();
+            let silent = || match process.ending() {
+                Some(status) => format!("it ended without a word ({status})"),
+                None => format!("it said nothing for {} s", THERE.as_secs()),
+            };
+            let said = said.trim().lines().next_back().map_or_else(silent, str::to_owned).into();
             return Err(GuestError::Storage { guest: guest.clone(), said });
         }
         thread::sleep(PAUSE);

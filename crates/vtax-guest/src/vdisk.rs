@@ -92,7 +92,7 @@ pub struct DiskFile {
 
 impl DiskLaunch {
     /// The PCI slots of the ports for disks. QEMU gives lower ones to the devices before them.
-    pub const SLOTS: Range<u32> = 9..12;
+    pub const SLOTS: Range<u32> = 8..12;
     /// The functions of a slot, each of which is a port.
     pub(super) const PORTS_OF_SLOT: u32 = 8;
     /// The most disks that a guest can have.

@@ -25,6 +25,7 @@
 compile_error!("vtax-sys speaks to the Linux kernel and to nothing else");
 
 pub mod background;
+pub mod block;
 pub mod children;
 pub mod clock;
 pub mod confine;

@@ -13,7 +13,9 @@ use vtax_model::{disk::DiskTest, units::ByteSize};
 use vtax_sys::process::disk_free;
 
 use super::{DiskTarget, TargetError};
-use crate::{kernel_files::KernelFiles, path::mount_of};
+use vtax_sys::block::KernelFiles;
+
+use crate::path::mount_of;
 
 /// The unit of `st_blocks` (stat(2)).
 const ALLOCATED: u64 = 512;

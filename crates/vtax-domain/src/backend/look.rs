@@ -96,7 +96,8 @@ impl DiskBackend {
     pub(crate) fn check_free(&self, volume: &Volume) -> Result<(), BackendError> {
         let wanted = WantedUse { writes: !volume.has(VolumeOption::Ro), alone: volume.has(VolumeOption::Excl) };
         let user = match self.is_device {
-            true => host_use::of_device(&self.path, self.id.device, wanted),
+            true => host_use::of_device(&self.path, self.id.device, wanted)
+                .map_err(|error| BackendError::Missing { path: self.path.clone(), error })?,
             false => host_use::of_file(&self.path, wanted),
         };
         match user {

@@ -157,6 +157,6 @@ mod tests {
                 .to_string()
                 .starts_with("virtio-blk-pci,id=vdisk9,drive=blocks9,bus=disks9,serial=data,")
         );
-        assert!(disk_port(9).to_string().contains("addr=0xa.1,multifunction=on,chassis=209"));
+        assert!(disk_port(9).to_string().contains("addr=0x9.1,multifunction=on,chassis=209"));
     }
 }

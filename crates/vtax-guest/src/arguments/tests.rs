@@ -122,8 +122,8 @@ fn a_virtio_nic_in_a_slot_of_its_own_with_the_largest_mtu_and_empty_slots() {
     assert!(text.contains("mrg_rxbuf=on,host_mtu=9000,addr=0x10\n"), "{text}");
     assert!(
         text.ends_with(
-            "\n-device pcie-root-port,id=spare0,bus=pcie.0,chassis=100,slot=100\
-         \n-device pcie-root-port,id=spare1,bus=pcie.0,chassis=101,slot=101\
+            "\n-device pcie-root-port,id=spare0,bus=pcie.0,addr=0x7.0,multifunction=on,chassis=100,slot=100\
+         \n-device pcie-root-port,id=spare1,bus=pcie.0,addr=0x7.1,multifunction=on,chassis=101,slot=101\
          \n-device vfio-pci,host=0000:01:10.0,rombar=0,id=plugged0,bus=spare0"
         ),
         "{text}"

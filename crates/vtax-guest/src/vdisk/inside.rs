@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn a_disk_is_found_by_the_place_of_its_port() {
         let listing = "total 0\n\
-            lrwxrwxrwx 1 0 0 0 Nov 25 22:00 nvme0c1n2 -> ../devices/pci0000:00/0000:00:0a.1/0000:05:00.0/nvme/nvme1/nvme0c1n2\n\
+            lrwxrwxrwx 1 0 0 0 Nov 25 22:00 nvme0c1n2 -> ../devices/pci0000:00/0000:00:09.1/0000:05:00.0/nvme/nvme1/nvme0c1n2\n\
             lrwxrwxrwx 1 0 0 0 Nov 25 22:00 nvme0n2 -> ../devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n2\n\
-            lrwxrwxrwx 1 0 0 0 Nov 25 22:00 sda -> ../devices/pci0000:00/0000:00:09.3/ata1/host0/target0:0:0/0:0:0:0/block/sda\n\
-            lrwxrwxrwx 1 0 0 0 Nov 25 22:00 vda -> ../devices/pci0000:00/0000:00:09.0/0000:01:00.0/virtio1/block/vda\n";
+            lrwxrwxrwx 1 0 0 0 Nov 25 22:00 sda -> ../devices/pci0000:00/0000:00:08.3/ata1/host0/target0:0:0/0:0:0:0/block/sda\n\
+            lrwxrwxrwx 1 0 0 0 Nov 25 22:00 vda -> ../devices/pci0000:00/0000:00:08.0/0000:01:00.0/virtio1/block/vda\n";
         let find = |port| {
             let source = DiskSource::Paths(DiskPaths { files: Vec::new(), timeout: None });
             let disk = DiskLaunch { port, serial: "a".to_owned(), read_only: false, attach: None, source };

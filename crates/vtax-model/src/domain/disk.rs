@@ -115,7 +115,7 @@ impl Volume {
 
 impl VirtualDisk {
     /// The most disks of a domain: each has a port of its own on the domain's PCI bus.
-    pub const MOST: u32 = 24;
+    pub const MOST: u32 = 32;
     /// The longest serial number that a virtio disk can have.
     const SERIAL: usize = 20;
 

@@ -227,7 +227,7 @@ fn a_table_that_cant_be_imported_says_why() {
         told.rsplit_once('/').map_or(told.clone(), |(_, told)| told.to_owned())
     };
     let told = |text: &str| refused(text, &ImportAs::default());
-    insta::assert_snapshot!(told(&T7_1.replace("id = \"sparc-t7-1\"", "id = \"mine\"")), @"published.toml: published figures: its id is `mine`, and no built-in study has that (demo, sparc-t7-1, ip-instances, ovm3-tuning, vmdq): name the study that has its rows and tests, as --study mine.toml");
+    insta::assert_snapshot!(told(&T7_1.replace("id = \"sparc-t7-1\"", "id = \"mine\"")), @"published.toml: published figures: its id is `mine`, and no built-in study has that (demo, sparc-t7-1, ip-instances, ovm3-tuning, vdisk, vmdq): name the study that has its rows and tests, as --study mine.toml");
     insta::assert_snapshot!(told(&T7_1.replacen("= 58", "= -58", 1)), @"published.toml: published figures: -58 can't be a figure of native RR");
     insta::assert_snapshot!(told(&T7_1.replacen("\nrtt =", "\nsmall_untuned =", 1)), @"published.toml:12: `small_untuned` is no known key here (known: transport, method, path, rtt, latency, bandwidth, gbps, mtu, system, real, user, sys)");
     insta::assert_snapshot!(told(&T7_1.replace("9000 = ", "1501 = ").replace("1500 = ", "1502 = ")), @"published.toml: published figures: none of its figures is of a cell of the study sparc-t7-1");

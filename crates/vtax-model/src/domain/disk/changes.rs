@@ -236,7 +236,7 @@ impl Configuration {
     fn check_disk(&self, domain: &Name, disk: &VirtualDisk) -> Result<(), DomainError> {
         let volume = self.volume(&disk.volume)?;
         if disk.id >= VirtualDisk::MOST {
-            return Err(DomainError::value("id", &disk.id.to_string(), "0 to 23"));
+            return Err(DomainError::value("id", &disk.id.to_string(), "0 to 31"));
         }
         let others = self.domain(domain)?.disks.iter();
         if let Some(other) = others.into_iter().find(|other| other.id == disk.id && other.name != disk.name) {

@@ -1,54 +1,122 @@
-//! What the kernel says of mounts, swap space and block devices, in `/proc` and `/sys`.
+//! What the kernel says of mounts, swap space and block devices, in `/proc` and `/sys`, and so who uses a device.
 
 use std::{
     fmt, fs, io,
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{Dev, major, minor};
+use rustix::{
+    fs::{Dev, OFlags, major, minor},
+    io::Errno,
+};
 
 /// No file of these that is read is longer; a machine with thousands of mounts has some MB.
 const LONGEST: u64 = 16 << 20;
 
 /// The trees, which tests have elsewhere.
 #[derive(Debug, Clone)]
-pub(crate) struct KernelFiles {
-    pub(crate) proc: PathBuf,
-    pub(crate) sys: PathBuf,
+pub struct KernelFiles {
+    /// What is at `/proc`.
+    pub proc: PathBuf,
+    /// What is at `/sys`.
+    pub sys: PathBuf,
 }
 
 /// The number of a device, as `/sys/dev/block` names it: `259:1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DeviceNumber {
-    pub(crate) major: u32,
-    pub(crate) minor: u32,
+pub struct DeviceNumber {
+    /// The number of the driver.
+    pub major: u32,
+    /// The number among those of the driver.
+    pub minor: u32,
 }
 
-/// A line of `/proc/self/mountinfo`.
+/// A line of `/proc/PID/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MountLine {
-    pub(crate) device: DeviceNumber,
-    pub(crate) target: PathBuf,
-    pub(crate) options: String,
-    pub(crate) filesystem: String,
-    pub(crate) source: PathBuf,
+#[expect(missing_docs, reason = "the names say it")]
+pub struct MountLine {
+    pub device: DeviceNumber,
+    pub target: PathBuf,
+    pub options: String,
+    pub filesystem: String,
+    pub source: PathBuf,
+}
+
+/// What this machine does with a block device, so that nobody else should use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BlockUse {
+    /// This device is mounted here.
+    Mounted {
+        /// It, or a part of it.
+        device: String,
+        /// Where.
+        at: PathBuf,
+    },
+    /// The kernel swaps to this one.
+    Swap {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// Another device is made of this one.
+    Held {
+        /// It, or a part of it.
+        device: String,
+        /// The other device.
+        by: String,
+    },
 }
 
 /// The directory of a block device in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BlockDirectory(PathBuf);
+pub struct BlockDirectory(PathBuf);
 
 impl KernelFiles {
-    pub(crate) fn own() -> KernelFiles {
+    /// Those of this machine.
+    pub fn own() -> KernelFiles {
         KernelFiles { proc: "/proc".into(), sys: "/sys".into() }
     }
 
-    pub(crate) fn mounts(&self) -> io::Result<Vec<MountLine>> {
+    /// What this process sees mounted.
+    pub fn mounts(&self) -> io::Result<Vec<MountLine>> {
         Ok(mounts(&read(&self.proc.join("self/mountinfo"))?))
     }
 
+    /// What the first process sees mounted: this one may be in a mount namespace of its own.
+    fn mounts_of_all(&self) -> io::Result<Vec<MountLine>> {
+        read(&self.proc.join("1/mountinfo")).map_or_else(|_| self.mounts(), |text| Ok(mounts(&text)))
+    }
+
+    /// What uses a device, the disk that it is a partition of, or a partition of it; none if nothing does.
+    pub fn user(&self, device: &BlockDirectory) -> io::Result<Option<BlockUse>> {
+        let mut near = vec![device.clone(), device.whole()];
+        near.extend(device.partitions());
+        near.dedup();
+        for part in near {
+            if let Some(user) = self.user_of(&part)? {
+                return Ok(Some(user));
+            }
+        }
+        Ok(None)
+    }
+
+    fn user_of(&self, part: &BlockDirectory) -> io::Result<Option<BlockUse>> {
+        let (device, number) = (part.name(), part.number());
+        let is_it = |other: &Path| number.is_some() && DeviceNumber::at(other) == number;
+        // btrfs mounts have a number of their own, and the device only as their source.
+        let is_mount =
+            |mount: &MountLine| Some(mount.device) == number || mount.source.is_absolute() && is_it(&mount.source);
+        if let Some(mount) = self.mounts_of_all()?.into_iter().find(is_mount) {
+            return Ok(Some(BlockUse::Mounted { device, at: mount.target }));
+        }
+        if let Some(path) = self.swaps()?.into_iter().find(|swap| is_it(swap)) {
+            return Ok(Some(BlockUse::Swap { path }));
+        }
+        Ok(part.holders().into_iter().next().map(|by| BlockUse::Held { device, by }))
+    }
+
     /// The files and devices that are swapped to. A kernel without swap has no such file.
-    pub(crate) fn swaps(&self) -> io::Result<Vec<PathBuf>> {
+    pub fn swaps(&self) -> io::Result<Vec<PathBuf>> {
         match read(&self.proc.join("swaps")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             text => Ok(swaps(&text?)),
@@ -56,12 +124,12 @@ impl KernelFiles {
     }
 
     /// The directory of a device; none if it is no block device of this machine.
-    pub(crate) fn block(&self, number: DeviceNumber) -> Option<BlockDirectory> {
+    pub fn block(&self, number: DeviceNumber) -> Option<BlockDirectory> {
         fs::canonicalize(self.sys.join(format!("dev/block/{number}"))).ok().map(BlockDirectory)
     }
 
     /// The loop devices that have a file behind them, each with its file.
-    pub(crate) fn loops(&self) -> Vec<(String, PathBuf)> {
+    pub fn loops(&self) -> Vec<(String, PathBuf)> {
         let entries = fs::read_dir(self.sys.join("block")).into_iter().flatten().flatten();
         let file = |entry: fs::DirEntry| {
             let file = read(&entry.path().join("loop/backing_file")).ok()?;
@@ -71,57 +139,77 @@ impl KernelFiles {
     }
 }
 
+/// Whether nothing in the kernel and no other program has a device for itself. Only then it can be opened exclusively (`O_EXCL` of
+/// open(2)): no mount of any namespace, no array and no mapped device has it.
+pub fn is_unclaimed(device: &Path) -> io::Result<bool> {
+    let exclusive = (OFlags::EXCL | OFlags::NONBLOCK).bits().cast_signed();
+    match fs::OpenOptions::new().read(true).custom_flags(exclusive).open(device) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 impl BlockDirectory {
-    pub(crate) fn name(&self) -> String {
+    /// The kernel's name of the device.
+    pub fn name(&self) -> String {
         self.0.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
+    /// Whether it is a partition.
+    pub fn is_partition(&self) -> bool {
+        self.0.join("partition").exists()
+    }
+
     /// The whole disk that it is a partition of, or itself.
-    pub(crate) fn whole(&self) -> BlockDirectory {
-        match (self.0.join("partition").exists(), self.0.parent()) {
+    pub fn whole(&self) -> BlockDirectory {
+        match (self.is_partition(), self.0.parent()) {
             (true, Some(whole)) => BlockDirectory(whole.to_owned()),
             _ => self.clone(),
         }
     }
 
-    pub(crate) fn partitions(&self) -> Vec<BlockDirectory> {
+    /// Its partitions.
+    pub fn partitions(&self) -> Vec<BlockDirectory> {
         let is_partition = |path: &PathBuf| path.join("partition").exists();
         self.children("").into_iter().filter(is_partition).map(BlockDirectory).collect()
     }
 
     /// The devices that are made of this one.
-    pub(crate) fn holders(&self) -> Vec<String> {
+    pub fn holders(&self) -> Vec<String> {
         names(self.children("holders"))
     }
 
     /// The devices that this one is made of.
-    pub(crate) fn below(&self) -> Vec<BlockDirectory> {
+    pub fn below(&self) -> Vec<BlockDirectory> {
         let resolved = |path: PathBuf| fs::canonicalize(path).ok().map(BlockDirectory);
         self.children("slaves").into_iter().filter_map(resolved).collect()
     }
 
-    pub(crate) fn number(&self) -> Option<DeviceNumber> {
+    /// The number of the device.
+    pub fn number(&self) -> Option<DeviceNumber> {
         DeviceNumber::parse(&self.value("dev")?)
     }
 
     /// What a file says, without the end of the line; none if there is none or it is empty.
-    pub(crate) fn value(&self, file: &str) -> Option<String> {
+    pub fn value(&self, file: &str) -> Option<String> {
         let text = read(&self.0.join(file)).ok()?;
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    pub(crate) fn number_in(&self, file: &str) -> Option<u64> {
+    /// The number that a file says.
+    pub fn number_in(&self, file: &str) -> Option<u64> {
         self.value(file)?.parse().ok()
     }
 
     /// The name of what a link leads to.
-    pub(crate) fn linked(&self, link: &str) -> Option<String> {
+    pub fn linked(&self, link: &str) -> Option<String> {
         Some(fs::read_link(self.0.join(link)).ok()?.file_name()?.to_string_lossy().into_owned())
     }
 
     /// How many entries a directory has.
-    pub(crate) fn count(&self, folder: &str) -> usize {
+    pub fn count(&self, folder: &str) -> usize {
         self.children(folder).len()
     }
 
@@ -138,8 +226,15 @@ fn names(paths: Vec<PathBuf>) -> Vec<String> {
 }
 
 impl DeviceNumber {
-    pub(crate) fn of(device: Dev) -> DeviceNumber {
+    /// The number that the kernel gives as one.
+    pub fn of(device: Dev) -> DeviceNumber {
         DeviceNumber { major: major(device), minor: minor(device) }
+    }
+
+    /// The number of the block device at a path.
+    pub fn at(path: &Path) -> Option<DeviceNumber> {
+        let found = fs::metadata(path).ok()?;
+        found.file_type().is_block_device().then(|| DeviceNumber::of(found.rdev()))
     }
 
     fn parse(text: &str) -> Option<DeviceNumber> {
