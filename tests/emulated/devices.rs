@@ -392,7 +392,7 @@ pub(super) struct Domain<'a> {
 }
 
 impl Domain<'_> {
-    fn new(server: &Server) -> Domain<'_> {
+    pub(super) fn new(server: &Server) -> Domain<'_> {
         let domain = Domain { server };
         for words in ["create mars", "set-vcpu 1 mars", "set-memory 192m mars"] {
             domain.ldm(words);
@@ -404,12 +404,12 @@ impl Domain<'_> {
         self.server.printed(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
     }
 
-    fn refused(&self, words: &str) -> String {
+    pub(super) fn refused(&self, words: &str) -> String {
         self.server.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
     }
 
     /// Starts it, and waits until its system speaks up.
-    fn start(&self) {
+    pub(super) fn start(&self) {
         self.ldm("start mars");
         self.wait_until_it_speaks_up();
     }
@@ -424,7 +424,7 @@ impl Domain<'_> {
     }
 
     /// What a command in the domain prints, however it ends.
-    fn inside(&self, command: &str) -> String {
+    pub(super) fn inside(&self, command: &str) -> String {
         let ran = self.server.vtax(&["ldm", "exec", "mars", "--", "sh", "-c", command]);
         let told = String::from_utf8_lossy(&ran.stderr);
         assert!(!told.contains("error["), "{command}: {told}");

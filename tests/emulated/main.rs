@@ -11,6 +11,7 @@ mod bench;
 mod crash;
 mod deaths;
 mod devices;
+mod disks;
 mod domains;
 mod frames;
 mod guests;
@@ -50,7 +51,7 @@ const NEAR_NAME: &str = "pci_0/slot1/PF0";
 type Test = fn(&Server);
 
 /// The longest come first, so that both servers are done at about the same time.
-const TESTS: [(&str, &str, Test); 21] = [
+const TESTS: [(&str, &str, Test); 22] = [
     ("tuning::bad_placement_and_bad_settings_of_a_nic_are_found_changed_and_brought_back", tuning::SPEC, tuning::tuned),
     ("transcripts::the_articles_on_physical_io_replay_with_their_reboots", SPEC, transcripts::physical_io),
     ("guests::a_study_comes_home", SPEC, guests::study),
@@ -62,6 +63,7 @@ const TESTS: [(&str, &str, Test); 21] = [
     ("devices::a_root_complex_and_a_slot_go_to_a_domain_and_come_back", SPEC, devices::root_domain),
     ("devices::a_function_comes_into_a_domain_that_runs_and_goes", SPEC, devices::function),
     ("domains::domains_have_their_vlans_and_run", SPEC, domains::domains),
+    ("disks::a_domain_has_block_devices_and_goes_on_when_a_path_returns_errors", SPEC, disks::block_devices),
     ("networks::domains_see_their_vlans_only_and_send_from_their_addresses_only", SPEC, networks::on_the_wire),
     ("guests::a_whole_nic_goes_to_a_guest", SPEC, guests::whole_nic),
     ("guests::a_root_complex_goes_to_a_guest", SPEC, guests::root_complex),

@@ -37,7 +37,7 @@ pub const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
 /// be missing, or fail because it is for other CPUs.
-const SERVER_DRIVERS: [&str; 32] = [
+const SERVER_DRIVERS: [&str; 34] = [
     "9p",
     "9pnet_virtio",
     "overlay",
@@ -72,6 +72,9 @@ const SERVER_DRIVERS: [&str; 32] = [
     "-virtio_blk",
     "-ext4",
     "-pvpanic_pci",
+    // Block devices for logical domains, and what stands on them: the server has no disk beside that of its state.
+    "-brd",
+    "-dm_mod",
 ];
 /// The files in a guest's directory, which is QEMU's working directory.
 pub(super) const AGENT_SOCKET: &str = "agent.sock";
