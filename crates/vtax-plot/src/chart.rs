@@ -3,6 +3,7 @@
 mod bars;
 mod differences;
 mod distribution;
+mod scaling;
 mod scatter;
 mod stacked;
 mod time_series;
@@ -14,6 +15,7 @@ pub use self::{
     bars::{Bar, Bars},
     differences::{Differences, Effect, Judgement},
     distribution::{Distribution, Percentiles},
+    scaling::{Scaling, ScalingLine, ScalingPoint},
     scatter::{Scatter, ScatterPoint},
     stacked::{Stacked, StackedRow},
     time_series::{Moment, TimeLine, TimeSeries},
@@ -64,6 +66,7 @@ charts! {
     Bars: "Values of groups and series.",
     Differences: "How much each row differs from the baseline.",
     Distribution: "Percentiles of times.",
+    Scaling: "Figures over a number, such as that of threads.",
     Scatter: "Two figures of each method.",
     Stacked: "What a total is made of.",
     TimeSeries: "Values over the time of a run.",

@@ -41,8 +41,9 @@ mod svg;
 mod tests;
 
 pub use chart::{
-    Bar, Bars, Chart, Differences, Distribution, Effect, Judgement, Moment, Percentiles, Scatter, ScatterPoint,
-    Stacked, StackedRow, TimeLine, TimeSeries, Trend, TrendChange, TrendLine, TrendRun,
+    Bar, Bars, Chart, Differences, Distribution, Effect, Judgement, Moment, Percentiles, Scaling, ScalingLine,
+    ScalingPoint, Scatter, ScatterPoint, Stacked, StackedRow, TimeLine, TimeSeries, Trend, TrendChange, TrendLine,
+    TrendRun,
 };
 pub use error::PlotError;
 pub use measured::{Heading, Measured, Quantity, Reach};

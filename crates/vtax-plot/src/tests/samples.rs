@@ -20,6 +20,7 @@ pub(crate) fn all() -> Vec<(&'static str, Chart)> {
         ("bars-many", bars_many().into()),
         ("differences", differences().into()),
         ("distribution", distribution().into()),
+        ("scaling", scaling().into()),
         ("scatter", scatter().into()),
         ("stacked", stacked().into()),
         ("time-series", time_series().into()),
@@ -97,6 +98,23 @@ fn distribution() -> Distribution {
         heading: Heading::new("Distribution of round trips", "Percentiles of the time of a round trip."),
         quantity: quantity(),
         lines: METHODS.iter().take(5).enumerate().map(line).collect(),
+    }
+}
+
+fn scaling() -> Scaling {
+    let line = |(index, name): (usize, &&str)| {
+        let point = |threads: u32| {
+            let value = 9_000.0 * f64::from(threads).powf(0.8 - 0.08 * index as f64) / (1.0 + 0.15 * index as f64);
+            ScalingPoint { at: f64::from(threads), measured: around(value, 4.0) }
+        };
+        ScalingLine { name: (*name).into(), points: [2, 4, 8, 12, 16, 20].map(point).to_vec() }
+    };
+    Scaling {
+        heading: Heading::new("I/Os by threads", "I/Os a second of all threads together."),
+        count: Quantity::new("Threads", ""),
+        quantity: Quantity::new("I/Os/s", ""),
+        lines: METHODS.iter().take(4).enumerate().map(line).collect(),
+        noise: None,
     }
 }
 
