@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 35] = [
+const CANNOT: [(&str, &str); 36] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -16,6 +16,7 @@ const CANNOT: [(&str, &str); 35] = [
     ("vtax io destroy-vf", "the same"),
     ("--cable eno1,eno2", "needs two NICs that a cable joins"),
     ("--pin 0,1:2,3", "needs four CPUs"),
+    ("--disk /dev/vdb", "needs an empty disk of this name; the kernel tests of vtax-disk have some"),
     ("libvirt:", "needs libvirt with a domain"),
     ("ldm:", "needs a logical domain that runs; tests/kernel/domain_paths.rs has some"),
     ("vtax lab exec rack db-1", "boots a guest; tests/kernel/lab_guests.rs does"),

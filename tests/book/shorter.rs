@@ -30,6 +30,11 @@ const RULES: [Rule; 14] = [
     Rule { verb: "run vdisk", less: &["--dry-run"], part: &[] },
     Rule { verb: "run ip-instances", less: &["--samples 1", "--size 1MiB"], part: &[] },
     Rule { verb: "measure", less: &["--samples 1", "--duration 50ms", "--warmup 5ms"], part: &[] },
+    Rule {
+        verb: "measure --disk",
+        less: &["--samples 1", "--duration 50ms", "--warmup 5ms"],
+        part: &["--disk-test random:range=16MiB"],
+    },
     // It would change this machine; tests/kernel/tuning.rs changes zones.
     Rule { verb: "tune apply", less: &["--dry-run"], part: &[] },
     Rule { verb: "calibrate", less: &["--only loss", "--rounds 0"], part: &[] },

@@ -156,6 +156,7 @@ fn document(run: RunByCell, pooled: &[PooledCell]) -> ResultDocument {
         label: header.label,
         command: header.command,
         imported: header.imported,
+        disks: header.disks,
         steps: header.steps,
         disturbance,
         cpu_by_ticks,
@@ -246,11 +247,13 @@ type Taken<'a> = &'a SampleReading;
 fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> SummaryRecord {
     let taken: Vec<Taken<'_>> = readings.iter().collect();
     let rr = cell.kind().is_transactions();
+    let (times, of_disk) = (rr.then(|| rtt_summary(&taken, pooled)).flatten(), cell.kind().is_of_disk());
     let total = |count: fn(&SampleReading) -> u64| readings.iter().map(count).fold(0, u64::saturating_add);
     let lost = total(|reading| reading.lost);
     SummaryRecord {
         figures: figures(cell, readings),
-        rtt_us: rr.then(|| rtt_summary(&taken, pooled)).flatten(),
+        rtt_us: times.clone().filter(|_| !of_disk),
+        response_us: times.filter(|_| of_disk),
         rtt_from_send_us: rr.then(|| rtt_from_send(&taken, pooled)).flatten(),
         cpu_us_at_ends: ends::cpu(&taken, rr),
         file: file_summary(&taken),

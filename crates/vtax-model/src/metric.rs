@@ -71,13 +71,21 @@ struct MetricWords {
     /// What exactly is measured.
     described: &'static str,
     /// The title of a table before the test, if that isn't the test's own quantity.
-    title: Option<&'static str>,
+    title: Option<Title>,
+    /// Another figure of the same samples that tables tell beside it, and the head of its column.
+    beside: Option<(SampleFigure, &'static str)>,
     /// The head of a column of its values.
     head: Head,
     /// Around the size of a rise: what takes so much `longer`.
     more: [&'static str; 2],
     /// Around the size of a fall.
     less: [&'static str; 2],
+}
+
+/// Whose time it is.
+struct Title {
+    network: &'static str,
+    disk: &'static str,
 }
 
 enum Head {
@@ -103,6 +111,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
             noun: "round trip",
             described: "mean round trip",
             title: None,
+            beside: None,
             head: Head::Test,
             more: ["takes", "longer"],
             less: ["takes", "less time"],
@@ -121,6 +130,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
             noun: "response time",
             described: "mean response time of an I/O",
             title: None,
+            beside: Some((SampleFigure::Iops, "I/Os/s")),
             head: Head::Test,
             more: ["takes", "longer"],
             less: ["takes", "less time"],
@@ -139,6 +149,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
             noun: "goodput",
             described: "goodput at the receiver",
             title: None,
+            beside: None,
             head: Head::Unit,
             more: ["has", "more bandwidth"],
             less: ["has", "less bandwidth"],
@@ -157,6 +168,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
             noun: "bandwidth of the disk",
             described: "bytes read and written in a second",
             title: None,
+            beside: None,
             head: Head::Unit,
             more: ["has", "more bandwidth"],
             less: ["has", "less bandwidth"],
@@ -175,6 +187,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
             noun: "elapsed",
             described: "elapsed time of a file",
             title: None,
+            beside: None,
             head: Head::Unit,
             more: ["takes", "longer"],
             less: ["takes", "less time"],
@@ -201,7 +214,8 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         words: MetricWords {
             noun: "CPU",
             described: "CPU time of both ends' threads",
-            title: Some("CPU of both ends' threads"),
+            title: Some(Title { network: "CPU of both ends' threads", disk: "CPU of fio's threads" }),
+            beside: None,
             head: Head::Word("CPU"),
             more: ["takes", "more CPU time"],
             less: ["takes", "less CPU time"],
@@ -323,6 +337,11 @@ impl Metric {
         self.entry().words.noun
     }
 
+    /// A figure that is told beside it, with the head of its column: of response times the I/Os a second.
+    pub fn beside(self) -> Option<(SampleFigure, &'static str)> {
+        self.entry().words.beside
+    }
+
     /// `goodput at the receiver`
     pub fn described(self) -> &'static str {
         self.entry().words.described
@@ -345,15 +364,17 @@ impl Metric {
     /// What a table is about, with the unit: `Reverse bandwidth (Mb/s)`, `CPU of both ends' threads, RR (µs)`.
     pub fn caption(self, test: TestKind) -> String {
         let unit = self.unit(test);
-        match self.entry().words.title {
-            Some(title) => format!("{title}, {test} ({unit})"),
+        match &self.entry().words.title {
+            Some(title) if test.is_of_disk() => format!("{} ({unit})", title.disk),
+            Some(title) => format!("{}, {test} ({unit})", title.network),
             None => format!("{} ({unit})", test.quantity().full),
         }
     }
 
     /// What is told of a cell whose test is known: `RTT (µs)`, `CPU time of a transaction (µs)`.
     pub fn quantity(self, test: TestKind) -> String {
-        self.scale(test).alone.map_or_else(|| self.caption(test), str::to_owned)
+        let alone = self.scale(test).alone.filter(|_| !test.is_of_disk());
+        alone.map_or_else(|| self.caption(test), str::to_owned)
     }
 
     /// What is told beside a transport: `RTT`, `RR's CPU`.

@@ -34,8 +34,32 @@ pub struct Published {
     pub note: Option<ForeignText>,
     /// The size that a file has in the study, if these are times of files: other sizes take other times.
     file: Option<ByteSize>,
+    /// The most that was reached, of a source without a table.
+    pub peak: Option<PublishedPeak>,
+    /// The tax of the response time, of a source without a table.
+    pub tax_percent: Option<PublishedTax>,
     #[serde(default)]
     cell: Vec<PublishedCell>,
+}
+
+/// The most that disks gave.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedPeak {
+    /// I/Os a second.
+    pub iops: f64,
+    /// 10^9 bytes a second.
+    pub throughput_gb_s: f64,
+}
+
+/// Per cent of the response time of bare metal.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedTax {
+    /// Of the implementation that the source replaces: the largest.
+    pub old_implementation_up_to: f64,
+    /// Of the one that it presents: none is larger.
+    pub new_implementation_at_most: f64,
 }
 
 /// What the file says of a row: of the whole of it, or of one test.
@@ -84,6 +108,11 @@ impl Published {
     pub fn of(study: &str) -> Option<Published> {
         let (_, text) = FILES.into_iter().find(|(id, _)| *id == study)?;
         Some(toml::from_str(text).expect("a test reads every published file"))
+    }
+
+    /// Whether it has figures of the whole study, and not of its cells.
+    pub fn is_of_whole_study(&self) -> bool {
+        self.peak.is_some() || self.tax_percent.is_some()
     }
 
     /// The machines of the source, each once; none is a source's only one, which it needn't name.
@@ -190,6 +219,17 @@ mod tests {
         assert_eq!(figure("sr-iov", Transport::Udp, TestKind::Rr, 9000), [(ForeignText::default(), 63.0)]);
         assert_eq!(figure("paravirtual", Transport::Tcp, TestKind::Stream, 1500), [(ForeignText::default(), 4800.0)]);
         assert_eq!(figure("bridge", Transport::Tcp, TestKind::Stream, 1500), []);
+    }
+
+    #[test]
+    fn the_vdisk_figures_are_a_peak_and_two_bounds() {
+        let published = Published::of("vdisk").expect("listed");
+        let peak = published.peak.expect("a peak");
+        assert_eq!((peak.iops, peak.throughput_gb_s), (150_000.0, 1.1));
+        // The size of the I/Os isn't published; this is what the two make of it.
+        assert_eq!((peak.throughput_gb_s * 1e9 / peak.iops).round(), 7333.0);
+        let tax = published.tax_percent.expect("bounds");
+        assert_eq!((tax.old_implementation_up_to, tax.new_implementation_at_most), (55.0, 4.0));
     }
 
     #[test]

@@ -19,7 +19,9 @@ use crate::{
     guest::Flavour,
     metric::{Metric, SampleFigure},
     published::PublishedFigure,
-    run::{Environment, Failure, ImportedFrom, PathRecord, Placement, RowEnds, RunState, SampleReading},
+    run::{
+        DiskPathRecord, Environment, Failure, ImportedFrom, PathRecord, Placement, RowEnds, RunState, SampleReading,
+    },
     study::{Row, SamplingPlan, StepRecord},
 };
 use vtax_stats::StoppingRule;
@@ -68,6 +70,9 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     /// Where its figures are from, if vtax didn't measure them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<ImportedFrom>,
+    /// The paths to the disks, if disks were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<DiskPathRecord>,
     /// What the rows that are named after steps have changed while they were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepRecord>,
@@ -138,6 +143,7 @@ impl<S> ResultDocument<S> {
             placement: self.placement,
             command: self.command,
             imported: self.imported,
+            disks: self.disks,
             steps: self.steps,
             disturbance: self.disturbance,
             cpu_by_ticks: self.cpu_by_ticks,
@@ -328,6 +334,8 @@ pub struct SummaryRecord {
     pub figures: FigureEstimates,
     /// RR.
     pub rtt_us: Option<RttSummary>,
+    /// Disks: response times of random I/Os.
+    pub response_us: Option<RttSummary>,
     /// Open loop: the same from the moment at which each request was really sent, not from when it was due.
     pub rtt_from_send_us: Option<RttSummary>,
     /// The CPU time of the ends' machines, for each end; absent if both were on one machine.
@@ -362,7 +370,7 @@ impl SummaryRecord {
     /// The estimate of a figure, wherever it stands.
     pub fn estimate(&self, figure: SampleFigure) -> Option<Estimate> {
         match figure {
-            SampleFigure::Rtt => self.rtt_us.as_ref().map(|rtt| rtt.mean),
+            SampleFigure::Rtt => self.time_us().map(|time| time.mean),
             SampleFigure::Real => self.file.as_ref().map(|file| file.real),
             figure => self.figures.get(figure),
         }
@@ -373,9 +381,14 @@ impl SummaryRecord {
         figures.into_iter().find_map(|figure| self.estimate(figure))
     }
 
+    /// The time of a transaction, whether that is a round trip or an I/O.
+    pub fn time_us(&self) -> Option<&RttSummary> {
+        self.rtt_us.as_ref().or(self.response_us.as_ref())
+    }
+
     /// Of the times of its transactions, if somebody kept them.
     pub fn times(&self) -> Option<&RttTimes> {
-        self.rtt_us.as_ref()?.times.as_ref()
+        self.time_us()?.times.as_ref()
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     blocks::{BlockCells, blocks, distinct},
     labels,
     number::{bound, brief_change, brief_interval, three_digits, with_interval},
-    record::primary,
+    record::{is_of_disks, primary},
     tax::{at_most, most},
     view::{Section, SectionPart},
     words,
@@ -45,7 +45,8 @@ pub(crate) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
 /// The first MTU, if at all others the intervals of the costs overlap with those there, or if the answer names the few
 /// that don't.
 pub(crate) fn column_that_tells_all(document: &ResultDocument, blocks: &[&BlockCells<'_>]) -> Option<ColumnKey> {
-    let effects = Effects::of(document, blocks)?;
+    // How a disk takes more threads is what is asked, so each number of them is told.
+    let effects = Effects::of(document, blocks).filter(|_| !is_of_disks(document))?;
     let twins = effects.twins();
     let apart = twins.iter().filter(|(one, other)| !overlap(one.tax, other.tax)).count();
     effects.columns.first().copied().filter(|_| apart <= EXCEPTIONS && !twins.is_empty())
@@ -59,6 +60,8 @@ struct Effect<'a> {
     column: ColumnKey,
     /// Its block among those with the same test; empty if there is only one.
     block: String,
+    /// Whether its block has no column before it.
+    first: bool,
 }
 
 struct Effects<'a> {
@@ -73,10 +76,12 @@ impl<'a> Effects<'a> {
         let mut all = Vec::new();
         for test in distinct(blocks.iter().flat_map(|block| block.tests())) {
             let with_test: Vec<_> = blocks.iter().filter(|block| block.tests().contains(&test)).collect();
-            for (block, named) in with_test.iter().zip(apart(with_test.iter().map(|block| block.title()).collect())) {
+            for (block, named) in with_test.iter().zip(apart(titles(&with_test, test))) {
+                let first = block.columns().into_iter().find(|column| has(block, test, *column));
                 let effect = |record: &'a CellRecord| {
                     let tax = record.tax_of(Metric::of(test))?;
-                    Some(Effect { record, tax, test, column: record.cell.column(), block: named.clone() })
+                    let (column, block) = (record.cell.column(), named.clone());
+                    Some(Effect { record, tax, test, column, block, first: first == Some(column) })
                 };
                 all.extend(block.records().filter(|record| record.cell.kind() == test).filter_map(effect));
             }
@@ -99,11 +104,11 @@ impl<'a> Effects<'a> {
     /// `Against native at MTU 1500, with 95 % intervals:`
     fn lead(&self, instrument: Option<&str>) -> String {
         let several = distinct(self.document.cells.iter().map(|record| record.cell.column())).len() > 1;
-        let column = self
-            .columns
-            .first()
-            .filter(|_| several)
-            .map_or(String::new(), |column| format!(" {}", ColumnKey::among(&[*column])));
+        let firsts = distinct(self.all.iter().filter(|effect| effect.first).map(|effect| effect.column));
+        let column = match firsts.as_slice() {
+            [column] if several => format!(" {}", ColumnKey::among(&[*column])),
+            _ => String::new(),
+        };
         let against = format!("against {}{column}, with 95 % intervals:", self.document.baseline);
         let caveat = self.document.caveat.as_ref().map(ForeignText::to_string);
         let mind: Vec<String> = caveat.into_iter().chain(instrument.map(str::to_owned)).collect();
@@ -115,9 +120,7 @@ impl<'a> Effects<'a> {
 
     /// The dearest row first; those of which nothing is shown together at the end.
     fn of_rows(&self, wanted: impl Fn(Row) -> bool) -> Vec<String> {
-        let first = self.columns.first();
-        let of_first =
-            |row| self.all.iter().filter(move |effect| Some(&effect.column) == first && effect.record.cell.row == row);
+        let of_first = |row| self.all.iter().filter(move |effect| effect.first && effect.record.cell.row == row);
         let rows = distinct(self.all.iter().map(|effect| effect.record.cell.row));
         let mut rows: Vec<(Row, Vec<&Effect<'_>>)> =
             rows.into_iter().map(|row| (row, of_first(row).collect())).collect();
@@ -140,17 +143,14 @@ impl<'a> Effects<'a> {
 
     /// The costs at other MTUs than the first, each with that at the first.
     fn twins(&self) -> Vec<(&Effect<'a>, &Effect<'a>)> {
-        let Some(first) = self.columns.first() else { return Vec::new() };
-        let twin = |effect: &Effect<'_>| {
-            self.all.iter().find(|known| known.column == *first && of_row_and_test(known, effect))
-        };
-        let others = self.all.iter().filter(|effect| effect.column != *first);
+        let twin = |effect: &Effect<'_>| self.all.iter().find(|known| known.first && of_row_and_test(known, effect));
+        let others = self.all.iter().filter(|effect| !effect.first);
         others.filter_map(|effect| Some((effect, twin(effect)?))).collect()
     }
 
     /// `bridge UDP bandwidth -20 % [-22, -18]`
     fn told(&self, effect: &Effect<'_>) -> String {
-        let Effect { record, tax, test, column, block } = effect;
+        let Effect { record, tax, test, column, block, .. } = effect;
         let at = if self.columns.len() > 2 { format!(" {}", ColumnKey::among(&[*column])) } else { String::new() };
         let block = if block.is_empty() { String::new() } else { format!("{block} ") };
         format!("{} {block}{} {}{at}", record.cell.row, quantity(*test), said(tax))
@@ -165,8 +165,9 @@ impl<'a> Effects<'a> {
             .filter(|(one, other)| !overlap(one.tax, other.tax))
             .map(|(one, _)| self.told(one))
             .collect();
-        let columns = words::capital(&ColumnKey::among(self.columns.get(1..).filter(|others| !others.is_empty())?));
-        let told = if all { "" } else { " (--detail)" };
+        let others = distinct(compared.iter().map(|(one, _)| one.column));
+        let columns = words::capital(&ColumnKey::among(Some(&others[..]).filter(|others| !others.is_empty())?));
+        let told = if all || is_of_disks(self.document) { "" } else { " (--detail)" };
         let overlap = format!("{columns} the intervals of the costs overlap with these{told}");
         (!compared.is_empty()).then(|| match differing.len() {
             0 => format!("{overlap}."),
@@ -176,6 +177,21 @@ impl<'a> Effects<'a> {
             }
         })
     }
+}
+
+/// With the column that is told, if that isn't the same in all: blocks of disks have tests of other numbers of threads.
+fn titles(blocks: &[&&BlockCells<'_>], test: TestKind) -> Vec<String> {
+    let first = |block: &BlockCells<'_>| block.columns().into_iter().find(|column| has(block, test, *column));
+    let alike = distinct(blocks.iter().map(|block| first(block))).len() < 2;
+    let title = |block: &&&BlockCells<'_>| match first(block).filter(|_| !alike) {
+        Some(column) => format!("{}, {}", block.title(), column.label()),
+        None => block.title(),
+    };
+    blocks.iter().map(title).collect()
+}
+
+fn has(block: &BlockCells<'_>, test: TestKind, column: ColumnKey) -> bool {
+    block.records().any(|record| record.cell.kind() == test && record.cell.column() == column)
 }
 
 /// The titles without what all of them begin with: `TCP` and `UDP`, or `64 B` and `1 KiB`.
@@ -261,7 +277,8 @@ fn range(effects: &[&&Effect<'_>]) -> String {
     }
 }
 
-fn said(tax: &TaxRecord) -> String {
+/// `+27 % [+25, +29]`, or what is said where no difference is shown.
+pub(crate) fn said(tax: &TaxRecord) -> String {
     let figures = || format!("{} {}", brief_change(tax.ratio), brief_interval(tax.low, tax.high));
     let noise = if tax.within_floor { ", within noise" } else { "" };
     match tax.verdict {
@@ -303,7 +320,12 @@ fn levels(document: &ResultDocument) -> Vec<SectionPart> {
         let mean = with_interval(estimate.mean, ends);
         let figure = mean.replacen(" [", &format!(" {unit} ["), 1);
         let figure = if ends.is_some() { figure } else { format!("{mean} {unit}") };
-        Some(format!("{}: {figure}{p99}", labels::name(document, &record.cell)))
+        let beside = Metric::of(test)
+            .beside()
+            .and_then(|(figure, head)| Some((record.summary.as_ref()?.estimate(figure)?, head)));
+        let beside =
+            beside.map_or(String::new(), |(estimate, head)| format!(", {} {head}", three_digits(estimate.mean)));
+        Some(format!("{}: {figure}{p99}{beside}", labels::name(document, &record.cell)))
     };
     let lines: Vec<String> = document.cells.iter().filter_map(level).collect();
     if lines.is_empty() || lines.len() > LEVELS { Vec::new() } else { vec![SectionPart::bullets(lines)] }

@@ -2,7 +2,7 @@
 //! number of streams and swept value, as the T7-1 study has them, methods down and MTU across.
 
 use vtax_model::{
-    cell::{Block, Cell, ColumnKey, Instrument, Medium, TestWork},
+    cell::{Block, BlockTest, Cell, ColumnKey, Instrument, Medium, TestWork},
     metric::Metric,
     result::{CellRecord, ResultDocument},
     study::Row,
@@ -17,8 +17,7 @@ pub(crate) struct BlockCells<'a> {
     pub(crate) medium: Medium,
     /// Flows at the same time, or disks.
     pub(crate) parallel: u32,
-    /// Which of the swept values.
-    pub(crate) variant: u32,
+    swept_by: Swept,
     /// Whether there are other values of it.
     pub(crate) swept: bool,
     /// Whether these are sizes.
@@ -28,6 +27,24 @@ pub(crate) struct BlockCells<'a> {
     cells: Vec<&'a CellRecord>,
 }
 
+/// What tells blocks apart that have the same medium.
+#[derive(Clone, Copy, PartialEq)]
+enum Swept {
+    /// Which of the swept values.
+    Variant(u32),
+    /// What a thread does with a disk, whichever test of the run it is.
+    Disk(BlockTest),
+}
+
+impl Swept {
+    fn of(block: &Block) -> Swept {
+        match block.test {
+            BlockTest::Net(_) => Swept::Variant(block.variant),
+            test @ BlockTest::Disk(_) => Swept::Disk(test.in_any_column()),
+        }
+    }
+}
+
 pub(crate) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
     // What the instruments differ by is said in the titles of their sections, and what only one transport has is no
     // difference between cells that are compared.
@@ -35,12 +52,12 @@ pub(crate) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
         let alike = |cell: &&Cell| (cell.medium(), cell.instrument) == (medium, instrument);
         words::varying(document.cells.iter().map(|record| &record.cell).filter(alike))
     };
-    let key = |cell: &Cell| (cell.medium(), cell.parallel(), cell.variant, cell.instrument);
+    let key = |cell: &Cell| (cell.medium(), cell.parallel(), Swept::of(&cell.block()), cell.instrument);
     let by_block = grouped(document.cells.iter().map(|record| (key(&record.cell), record)));
-    let block = |((medium, parallel, variant, instrument), cells)| {
+    let block = |((medium, parallel, swept_by, instrument), cells)| {
         let varying = varying(medium, instrument);
         let (swept, sizes_swept) = (false, false);
-        let block = BlockCells { instrument, medium, parallel, variant, swept, sizes_swept, varying, cells };
+        let block = BlockCells { instrument, medium, parallel, swept_by, swept, sizes_swept, varying, cells };
         let beside = || document.cells.iter().map(|record| &record.cell).filter(|cell| block.is_beside(cell));
         let (swept, sizes_swept) = (beside().next().is_some(), beside().any(|cell| block.has_other_sizes(cell)));
         BlockCells { swept, sizes_swept, ..block }
@@ -51,7 +68,7 @@ pub(crate) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
 impl<'a> BlockCells<'a> {
     /// `UDP, 4 streams, messages of 64 B`: one stream and default sizes are told only beside others.
     pub(crate) fn title(&self) -> String {
-        let mut parts = vec![self.medium.to_string()];
+        let mut parts: Vec<String> = self.told_medium().into_iter().collect();
         parts.extend((self.parallel != 1).then(|| self.medium.counted(self.parallel)));
         parts.extend(self.unusual_sizes());
         for record in &self.cells {
@@ -63,7 +80,19 @@ impl<'a> BlockCells<'a> {
 
     /// What the title says beside the transport, with a comma before it.
     pub(crate) fn rest_of_title(&self) -> String {
-        self.title().split_off(self.medium.to_string().len())
+        let title = self.title();
+        match self.told_medium() {
+            Some(medium) => title[medium.len()..].to_owned(),
+            None => format!(", {title}"),
+        }
+    }
+
+    /// A run of disks is of nothing else, and what is done with them says that they are disks.
+    fn told_medium(&self) -> Option<String> {
+        match self.medium {
+            Medium::Net(transport) => Some(transport.to_string()),
+            Medium::Disk => None,
+        }
     }
 
     /// Whether its title is its transport alone.
@@ -73,7 +102,7 @@ impl<'a> BlockCells<'a> {
 
     fn is_beside(&self, other: &Cell) -> bool {
         let same = (other.medium(), other.parallel(), other.instrument);
-        same == (self.medium, self.parallel, self.instrument) && other.variant != self.variant
+        same == (self.medium, self.parallel, self.instrument) && Swept::of(&other.block()) != self.swept_by
     }
 
     /// For the same row, test and MTU.
@@ -122,8 +151,8 @@ impl<'a> BlockCells<'a> {
 
     /// Whether the cells of this block, in whatever column, are some of these.
     pub(crate) fn is_of(&self, block: &Block) -> bool {
-        let key = (block.test.medium(), block.test.parallel(), block.variant, block.instrument);
-        key == (self.medium, self.parallel, self.variant, self.instrument)
+        let key = (block.test.medium(), block.test.parallel(), Swept::of(block), block.instrument);
+        key == (self.medium, self.parallel, self.swept_by, self.instrument)
     }
 
     pub(crate) fn cell(&self, row: Row, column: ColumnKey, test: TestKind) -> Option<&'a CellRecord> {

@@ -29,7 +29,8 @@ pub fn in_brief(document: &ResultDocument) -> String {
     match shown.max_by(|(_, one), (_, other)| size(one).total_cmp(&size(other))) {
         Some((record, tax)) => {
             let cell = &record.cell;
-            format!("{} {} {} {}", cell.row, brief_change(tax.ratio), cell.medium(), quantity(test(record)))
+            let medium = cell.net().map_or(String::new(), |net| format!("{} ", net.transport));
+            format!("{} {} {medium}{}", cell.row, brief_change(tax.ratio), quantity(test(record)))
         }
         None if !taxes.is_empty() => "no difference shown".to_owned(),
         None if cells.len() <= FIGURES => {

@@ -1,6 +1,8 @@
 //! What is drawn of a run: what each row costs, the figures beside published ones, how round trips are distributed,
 //! bandwidth against CPU time, the rate over time, and what the host's CPUs did.
 
+mod threads;
+
 use vtax_model::{
     cell::ColumnKey,
     metric::Metric,
@@ -26,16 +28,26 @@ const MOST: usize = 8;
 
 /// Every chart of a run, that of the answer first.
 pub(crate) fn charts(document: &ResultDocument) -> Vec<Chart> {
-    let blocks = blocks(document);
-    let mut charts = Vec::new();
-    for instrument in document.instruments() {
-        let mine: Vec<&BlockCells<'_>> = blocks.iter().filter(|block| block.instrument == instrument).collect();
-        let name = if document.instruments().len() > 1 { words::of_instrument(instrument) } else { "" };
-        charts.extend(Drawn { document, blocks: &mine, instrument: name }.charts());
-    }
+    let mut charts = by_instrument(document, |drawn| drawn.charts());
     charts.extend(over_time(document).map(Chart::from));
     charts.extend(host_cpu(document).map(Chart::from));
     charts
+}
+
+/// What each row costs, also where a page draws that over the number of threads.
+pub(crate) fn differences(document: &ResultDocument) -> Vec<Differences> {
+    by_instrument(document, |drawn| drawn.all_differences(|_, _| true))
+}
+
+fn by_instrument<T>(document: &ResultDocument, of: impl Fn(&Drawn<'_>) -> Vec<T>) -> Vec<T> {
+    let blocks = blocks(document);
+    let mut all = Vec::new();
+    for instrument in document.instruments() {
+        let mine: Vec<&BlockCells<'_>> = blocks.iter().filter(|block| block.instrument == instrument).collect();
+        let name = if document.instruments().len() > 1 { words::of_instrument(instrument) } else { "" };
+        all.extend(of(&Drawn { document, blocks: &mine, instrument: name }));
+    }
+    all
 }
 
 /// The cells of an instrument.
@@ -48,23 +60,35 @@ struct Drawn<'a> {
 
 impl Drawn<'_> {
     fn charts(&self) -> Vec<Chart> {
-        let tests = distinct(self.blocks.iter().flat_map(|block| block.tests()));
-        let only = column_that_tells_all(self.document, self.blocks);
-        let mut differences = Vec::new();
-        for test in &tests {
-            for block in self.blocks.iter().filter(|block| block.tests().contains(test)) {
-                let columns = block.columns().into_iter().filter(|column| only.is_none_or(|only| only == *column));
-                differences.extend(columns.map(|column| (*block, *test, column)));
-            }
-        }
-        let differences =
-            differences.into_iter().filter_map(|(block, test, column)| self.differences(block, test, column));
+        let tests = self.tests();
+        let many = |block: &BlockCells<'_>, test: TestKind| tax::threads::has_many(block, test);
+        let keys = tests.iter().flat_map(|test| self.blocks.iter().map(move |block| (*block, *test)));
+        let by_threads = keys.filter(|(block, test)| many(block, *test));
+        let by_threads = by_threads.flat_map(|(block, test)| self.by_threads(block, test)).take(MOST);
+        let differences = self.all_differences(|block, test| !many(block, test)).into_iter();
         let bars = tests.iter().filter_map(|test| self.bars(*test));
         let distributions = self.blocks.iter().filter_map(|block| self.distribution(block));
         let against_cpu = self.blocks.iter().filter_map(|block| self.against_cpu(block));
-        let charts = differences.take(MOST).map(Chart::from).chain(bars.map(Chart::from));
+        let charts = by_threads.map(Chart::from).chain(differences.map(Chart::from)).chain(bars.map(Chart::from));
         let charts = charts.chain(distributions.take(MOST / 2).map(Chart::from));
         charts.chain(against_cpu.take(MOST / 2).map(Chart::from)).collect()
+    }
+
+    fn tests(&self) -> Vec<TestKind> {
+        distinct(self.blocks.iter().flat_map(|block| block.tests()))
+    }
+
+    fn all_differences(&self, wanted: impl Fn(&BlockCells<'_>, TestKind) -> bool) -> Vec<Differences> {
+        let only = column_that_tells_all(self.document, self.blocks);
+        let mut differences = Vec::new();
+        for test in self.tests() {
+            for block in self.blocks.iter().filter(|block| block.tests().contains(&test) && wanted(block, test)) {
+                let columns = block.columns().into_iter().filter(|column| only.is_none_or(|only| only == *column));
+                differences.extend(columns.map(|column| (*block, test, column)));
+            }
+        }
+        let drawn = differences.into_iter().filter_map(|(block, test, column)| self.differences(block, test, column));
+        drawn.take(MOST).collect()
     }
 
     /// `RTT, TCP, MTU 1500 (as the machine runs)`
@@ -98,7 +122,7 @@ impl Drawn<'_> {
         let relative = self.is_far_from_published(test);
         let mut bars = Vec::new();
         let columns = distinct(self.blocks.iter().flat_map(|block| block.columns())).len();
-        for block in self.blocks {
+        for block in self.blocks.iter().filter(|block| !tax::threads::has_many(block, test)) {
             for column in block.columns() {
                 let group = if columns > 1 { format!("{}, {}", block.title(), column.label()) } else { block.title() };
                 let records = of_block(block, test, column);
@@ -168,12 +192,13 @@ impl Drawn<'_> {
         let test = block.tests().into_iter().find(|test| test.is_round_trips())?;
         let lines: Vec<Percentiles> = of_block(block, test, column).into_iter().filter_map(line).collect();
         let at = column.label();
+        let times = format!("{}s", words::capital(Metric::of(test).noun()));
         (!lines.is_empty()).then(|| Distribution {
             heading: Heading::new(
-                self.title(&["Round trips by percentile", &block.title(), &at]),
-                "Half of the round trips took no longer than the 50th percentile, 999 of 1,000 than the 99.9th.",
+                self.title(&[&format!("{times} by percentile"), &block.title(), &at]),
+                "Half of them took no longer than the 50th percentile, 999 of 1,000 than the 99.9th.",
             ),
-            quantity: Quantity::new("Round trip", "µs"),
+            quantity: Quantity::new(words::capital(Metric::of(test).noun()), "µs"),
             lines,
         })
     }
@@ -189,12 +214,13 @@ impl Drawn<'_> {
         let test = block.tests().into_iter().find(|test| test.is_stream() && test.is_plain())?;
         let points: Vec<ScatterPoint> = of_block(block, test, column).into_iter().filter_map(point).collect();
         let at = column.label();
+        let whose = if test.is_of_disk() { "fio's" } else { "both ends'" };
         (points.len() > 1).then(|| Scatter {
             heading: Heading::new(
                 self.title(&["Bandwidth against CPU time", &block.title(), &at]),
-                "To the right is more bandwidth, below is less CPU time of both ends' threads for each KB.",
+                format!("To the right is more bandwidth, below is less CPU time of {whose} threads for each KB."),
             ),
-            x: Quantity::new("Bandwidth", "Mb/s"),
+            x: Quantity::new("Bandwidth", Metric::of(test).unit(test)),
             y: Quantity::new("CPU", "ns per KB"),
             points,
         })

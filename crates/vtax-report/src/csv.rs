@@ -1,6 +1,8 @@
 //! One line a cell (RFC 4180), for spreadsheets and data frames: one figure a column, in full
 //! precision, an empty field where there is none.
 
+mod disks;
+
 use vtax_model::{
     metric::{Metric, SampleFigure},
     published::PublishedFigure,
@@ -53,7 +55,7 @@ impl<'a> Line<'a> {
     }
 
     fn rtt(&self) -> Option<&RttSummary> {
-        self.summary?.rtt_us.as_ref()
+        self.summary?.time_us()
     }
 
     fn times(&self) -> Option<&RttTimes> {
@@ -167,8 +169,9 @@ const TAXES: [(&str, TaxField); 6] = [
 ];
 
 /// All columns. A new one stands behind those that programs know by their places.
-fn columns() -> Vec<(String, Value)> {
-    let mut columns: Vec<(String, Value)> = COLUMNS.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+fn columns(of_disks: bool) -> Vec<(String, Value)> {
+    let own = if of_disks { &disks::COLUMNS[..] } else { &COLUMNS[..] };
+    let mut columns: Vec<(String, Value)> = own.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     for metric in Metric::secondary() {
         columns.push((metric.column().to_owned(), Level(metric)));
         columns.extend(TAXES.map(|(of, value)| (format!("{}_tax_{of}", metric.name()), Tax(metric, value))));
@@ -178,12 +181,15 @@ fn columns() -> Vec<(String, Value)> {
         let figures = |metric: Metric| TestKind::ALL.map(|test| metric.figure(test));
         Metric::secondary().any(|metric| figures(metric).contains(&figure))
     };
-    for figure in SampleFigure::ALL.into_iter().filter(|figure| figure.is_told_alone() && !of_metric(*figure)) {
+    let mine = |figure: &SampleFigure| {
+        let tests = TestKind::ALL.into_iter().filter(|test| test.is_of_disk() == of_disks);
+        figure.is_told_alone() && !of_metric(*figure) && { tests }.any(|test| figure.is_known(test, !of_disks))
+    };
+    for figure in SampleFigure::ALL.into_iter().filter(mine) {
         if !columns.iter().any(|(name, _)| name == figure.name()) {
             columns.push((figure.name().to_owned(), Estimated(figure)));
         }
     }
-    columns.push(("disk".to_owned(), One(|l| l.record.cell.disk().and_then(text))));
     columns
 }
 
@@ -215,7 +221,7 @@ impl Value {
 
 /// The cells of a run.
 pub(crate) fn cells(document: &ResultDocument) -> String {
-    let columns = columns();
+    let columns = columns(record::is_of_disks(document));
     let fields = |line: &Line<'_>| {
         let fields = columns.iter().flat_map(|(_, value)| value.fields(line));
         fields.map(Option::unwrap_or_default).collect()
@@ -226,7 +232,7 @@ pub(crate) fn cells(document: &ResultDocument) -> String {
 
 type ComparedColumn = (&'static str, fn(&RunComparison, &Compared) -> Option<String>);
 
-const COMPARISON: [ComparedColumn; 19] = [
+const COMPARISON: [ComparedColumn; 20] = [
     ("method", |_, c| text(c.cell.row)),
     ("transport", |_, c| text(c.cell.medium().to_string().to_lowercase())),
     ("test", |_, c| name(&c.cell.kind())),
@@ -246,6 +252,7 @@ const COMPARISON: [ComparedColumn; 19] = [
     ("p_adjusted", |_, c| text(c.p_adjusted)),
     ("verdict", |_, c| name(&c.verdict)),
     ("caveat", |all, _| all.caveat.clone()),
+    ("disk", |_, c| c.cell.disk().and_then(text)),
 ];
 
 pub(crate) fn comparison(comparison: &RunComparison) -> String {

@@ -11,12 +11,16 @@ use super::{
     blocks::{BlockCells, blocks, column_head, distinct, quantity, rows_head},
     number::{change, interval, lost, percent},
     view::{Group, Section, SectionPart, Table, TableRow, Value},
+    words,
 };
 
 pub(crate) fn section(block: &BlockCells<'_>) -> Option<Section> {
     let instrument = if block.instrument == Instrument::Path { ", the path's own cost" } else { "" };
     let tables = block.figured().into_iter().map(|test| table(block, test)).filter(|table| !table.rows.is_empty());
-    Section::new(format!("{} in detail{instrument}", block.title()), tables.map(SectionPart::Table).collect())
+    Section::new(
+        format!("{} in detail{instrument}", words::capital(&block.title())),
+        tables.map(SectionPart::Table).collect(),
+    )
 }
 
 fn table(block: &BlockCells<'_>, test: TestKind) -> Table {
@@ -33,10 +37,12 @@ fn table(block: &BlockCells<'_>, test: TestKind) -> Table {
 }
 
 fn heads(test: TestKind, medium: Medium) -> Vec<&'static str> {
-    let mut heads = match test.is_transactions() {
+    let beside = Metric::of(test).beside().map(|(_, head)| head);
+    let mut heads: Vec<&'static str> = beside.into_iter().collect();
+    heads.extend(match test.is_transactions() {
         true => vec!["mean [95 %]", "p50", "p99 [95 %]", "p99.9", "max"],
         false => vec!["mean [95 %]", "median"],
-    };
+    });
     heads.extend(match test.is_transactions() {
         true if medium.is_datagram() => vec!["lost"],
         false if medium.is_datagram() => vec!["lost", "overtaken"],
@@ -50,15 +56,24 @@ fn heads(test: TestKind, medium: Medium) -> Vec<&'static str> {
 fn line(record: &CellRecord) -> Option<TableRow> {
     let summary = record.summary.as_ref()?;
     let values = match record.cell.kind().is_transactions() {
-        true => round_trips(summary, record.cell.medium())?,
+        true => beside(summary, record.cell.kind())
+            .into_iter()
+            .chain(transactions(summary, record.cell.medium())?)
+            .collect(),
         false => stream(summary, record)?,
     };
     let labels = vec![record.cell.row.to_string(), record.cell.column().to_string()];
     Some(TableRow::new(labels, values))
 }
 
-fn round_trips(summary: &SummaryRecord, medium: Medium) -> Option<Vec<Value>> {
-    let rtt = summary.rtt_us.as_ref()?;
+/// What is told beside what the test is judged by.
+fn beside(summary: &SummaryRecord, test: TestKind) -> Option<Value> {
+    let (figure, _) = Metric::of(test).beside()?;
+    Some(Value::figure(summary.estimate(figure).map(|estimate| estimate.mean)))
+}
+
+fn transactions(summary: &SummaryRecord, medium: Medium) -> Option<Vec<Value>> {
+    let rtt = summary.time_us()?;
     let of_times = |value: fn(&RttTimes) -> Value| rtt.times.as_ref().map_or(Value::Absent, value);
     let mut values = vec![
         Value::from(&rtt.mean),
@@ -126,5 +141,6 @@ pub(crate) fn floor_name(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> Stri
     let quantity = floor.of.name_of(test.kind());
     let instruments = distinct(blocks.iter().map(|block| block.instrument));
     let instrument = if instruments.len() > 1 { format!(" ({instrument})") } else { String::new() };
-    format!("{medium} {quantity}{}{instrument}", rest.unwrap_or(parallel))
+    let medium = if medium == Medium::Disk { String::new() } else { format!("{medium} ") };
+    format!("{medium}{quantity}{}{instrument}", rest.unwrap_or(parallel))
 }

@@ -9,9 +9,10 @@
 //! ```
 
 use vtax_model::result::ResultDocument;
-use vtax_plot::{Chart, Differences, Effect, Judgement, Reach};
+use vtax_plot::{Differences, Effect, Judgement, Reach};
 
 use super::{
+    blocks::{distinct, rows_head},
     charts,
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
@@ -25,11 +26,10 @@ const MOST: f64 = 1e6;
 
 /// For a terminal of so many columns.
 pub(crate) fn section(document: &ResultDocument, columns: usize) -> Option<Section> {
-    let drawn = charts::charts(document).into_iter().filter_map(|chart| match chart {
-        Chart::Differences(differences) => Some(SectionPart::Table(table(&differences, columns))),
-        _ => None,
-    });
-    let mut parts: Vec<SectionPart> = drawn.collect();
+    let label = rows_head(&distinct(document.cells.iter().map(|record| record.cell.row)));
+    let drawn = charts::differences(document).into_iter();
+    let mut parts: Vec<SectionPart> =
+        drawn.map(|differences| SectionPart::Table(table(&differences, label, columns))).collect();
     if !parts.is_empty() {
         parts.push(SectionPart::Paragraph(
             "●: the tax; ○: not confirmed, or no difference shown; ├ ┤: its 95 % interval; ░: the noise floor.".into(),
@@ -38,15 +38,14 @@ pub(crate) fn section(document: &ResultDocument, columns: usize) -> Option<Secti
     Section::new("Costs at a glance", parts)
 }
 
-fn table(differences: &Differences, columns: usize) -> Table {
-    const LABEL: &str = "method";
+fn table(differences: &Differences, label: &str, columns: usize) -> Table {
     let names = differences.rows.iter().map(|effect| effect.name.chars().count());
-    let taken = names.fold(LABEL.len(), usize::max) + GAP;
+    let taken = names.fold(label.len(), usize::max) + GAP;
     let scale = Scale::of(differences, columns.saturating_sub(taken).clamp(WIDTHS[0], WIDTHS[1]));
     let row = |effect: &Effect| TableRow::new(vec![effect.name.clone()], [scale.line(effect, differences.noise)]);
     Table {
         caption: differences.heading.title.clone(),
-        labels: vec![LABEL.into()],
+        labels: vec![label.into()],
         groups: vec![Group::untitled([Column::left(scale.head())])],
         rows: differences.rows.iter().map(row).collect(),
         ..Table::default()
@@ -89,7 +88,7 @@ impl Scale {
         put(&mut head, last, if self.high > 0.0 { &high } else { "" });
         put(&mut head, 0, if self.low < 0.0 { &low } else { "" });
         let (zero, reach) = (self.place(0.0), if self.low < 0.0 { low.chars().count() } else { 0 });
-        if (zero == 0 || zero > reach) && zero + 1 < last {
+        if (reach == 0 || zero > reach) && zero + 1 < last {
             head[zero] = '0';
         }
         String::from_iter(head)
@@ -152,7 +151,7 @@ mod tests {
                 let effect = Effect { name: "veth".into(), measured, judgement: Judgement::TooNoisy };
                 let noise = Some(Reach { low: -value, high: value });
                 let differences = Differences { rows: vec![effect], noise, ..Differences::default() };
-                let drawn = table(&differences, 40);
+                let drawn = table(&differences, "method", 40);
                 assert_eq!(drawn.groups[0].columns[0].head.chars().count(), 31);
             }
         }

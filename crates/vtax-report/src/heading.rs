@@ -14,8 +14,9 @@ use vtax_model::{
 
 use super::{
     blocks::distinct,
-    labels,
+    disks, labels,
     number::{counted, memory, three_digits, waiting},
+    record::is_of_disks,
     steady, trouble,
     words::{self, named},
 };
@@ -25,6 +26,8 @@ pub(crate) fn facts(document: &ResultDocument, all: bool) -> Vec<(&'static str, 
     let mut facts = if all { all_facts(document) } else { main_facts(document) };
     // What vtax says of its own runs it doesn't know of another program's.
     let is_known = |name: &str| document.imported.is_none() || OF_IMPORTED.contains(&name);
+    let before_machine = facts.iter().position(|(name, _)| *name == "machine").unwrap_or(facts.len());
+    facts.splice(before_machine..before_machine, disks::facts(document));
     facts.retain(|(name, text)| !text.is_empty() && is_known(name));
     facts
 }
@@ -85,10 +88,10 @@ fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("server", document.environment.server.as_ref().map_or(String::new(), server)),
         ("guests", document.placement.guests.as_ref().map_or(String::new(), guests)),
         ("machine", machine(&document.environment)),
-        ("kernel", kernel(&document.environment)),
-        ("placement", placement(document)),
+        ("kernel", kernel_of(document)),
+        ("placement", if is_of_disks(document) { String::new() } else { placement(document) }),
         ("warm-up", steady::fact(document)),
-        ("load", load(&document.disturbance)),
+        ("load", load_of(document)),
         ("repeat it", document.command.to_string()),
         (
             "vtax",
@@ -112,7 +115,8 @@ pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
                 document.id
             )
         }),
-        unpinned(document).filter(|_| document.imported.is_none()),
+        unpinned(document).filter(|_| document.imported.is_none() && !is_of_disks(document)),
+        disks::warning(document),
         planted(document),
         not_reached(document),
         strangers(document),
@@ -298,6 +302,7 @@ fn flows(document: &ResultDocument) -> String {
 
 pub(crate) fn ends(document: &ResultDocument) -> String {
     match (document.baseline, shared_pairs(document)) {
+        (Row::Disk(_), None) => String::new(),
         (_, Some([_])) | (Row::Engine(_) | Row::AsIs, None) => String::new(),
         (_, Some(pairs)) => format!("{} pairs at the same time", pairs.len()),
         (_, None) if are_named(document) => "endpoints that were there already, each row's below".into(),
@@ -373,6 +378,20 @@ fn processors(environment: &Environment) -> String {
     } else {
         cpu_model.to_string()
     }
+}
+
+/// A run of disks has no TCP in it.
+fn kernel_of(document: &ResultDocument) -> String {
+    match is_of_disks(document) {
+        true => kernel(&Environment { congestion_control: Default::default(), ..document.environment.clone() }),
+        false => kernel(&document.environment),
+    }
+}
+
+/// fio tells nothing of other programs.
+fn load_of(document: &ResultDocument) -> String {
+    let unknown = is_of_disks(document) && document.disturbance.other_programs.is_none();
+    if unknown { String::new() } else { load(&document.disturbance) }
 }
 
 fn kernel(environment: &Environment) -> String {

@@ -20,9 +20,11 @@ type Text = fn(&Cell) -> String;
 type Column = (&'static str, fn(&[&Cell]) -> bool, Text);
 
 /// After the column of tests, which is always there.
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 10] = [
     ("size", |cells| differ(cells, size), size),
-    ("flows", |cells| differ(cells, Cell::parallel), |cell| cell.parallel().to_string()),
+    ("threads", |cells| differ(cells, threads), threads),
+    ("disks", |cells| are_of_disks(cells) && differ(cells, Cell::parallel), |cell| cell.parallel().to_string()),
+    ("flows", |cells| !are_of_disks(cells) && differ(cells, Cell::parallel), |cell| cell.parallel().to_string()),
     ("MTU", |cells| differ(cells, Cell::mtu), |cell| cell.mtu().map_or("—".into(), |mtu| mtu.to_string())),
     ("gap", |cells| differ(cells, |cell| cell.options().gap), gap),
     ("in flight", |cells| differ(cells, |cell| cell.options().burst), |cell| cell.options().burst.get().to_string()),
@@ -75,6 +77,8 @@ pub(crate) fn name(document: &ResultDocument, cell: &Cell) -> String {
         ("due/s", text) => Some(format!("{text}/s due")),
         ("in flight", text) => Some(format!("{text} in flight")),
         ("size", text) => Some(text),
+        ("threads", _) => Some(cell.column().label()),
+        ("disks", _) => Some(cell.medium().counted(cell.parallel())),
         (head, text) => Some(format!("{head} {text}")),
     };
     let row = rows.then(|| cell.row.to_string());
@@ -93,7 +97,19 @@ fn differ<T: PartialEq>(cells: &[&Cell], value: impl Fn(&Cell) -> T) -> bool {
 }
 
 pub(crate) fn test(cell: &Cell) -> String {
-    format!("{} {}", cell.medium(), cell.kind())
+    match cell.disk() {
+        Some(_) => cell.kind().to_string(),
+        None => format!("{} {}", cell.medium(), cell.kind()),
+    }
+}
+
+/// Of a disk; of a network they are an option.
+fn threads(cell: &Cell) -> String {
+    cell.disk().map_or(String::new(), |disk| disk.jobs.to_string())
+}
+
+fn are_of_disks(cells: &[&Cell]) -> bool {
+    cells.iter().any(|cell| cell.disk().is_some())
 }
 
 /// `64 B`; of a response of another size both.

@@ -9,17 +9,18 @@ use vtax_model::{
 use super::{
     blocks::distinct,
     heading,
+    record::is_of_disks,
     view::Section,
     words::{self, named},
 };
 
 /// This machine's settings, then each other machine.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
-    let mut list = settings(&document.environment);
+    let mut list = settings(&document.environment, !is_of_disks(document));
     let rows = document.cells.iter().filter_map(|record| record.ends.as_ref());
     let ends = rows.flat_map(|ends| &ends.pairs).flat_map(|pair| [&pair.initiator, &pair.responder]);
     for (name, environment) in distinct(ends.filter_map(elsewhere)) {
-        let all = std::iter::once(heading::machine_and_kernel(environment)).chain(settings(environment));
+        let all = std::iter::once(heading::machine_and_kernel(environment)).chain(settings(environment, true));
         list.extend(all.map(|text| format!("{name}: {text}")));
     }
     Section::bullets("Machines", list)
@@ -29,10 +30,12 @@ fn elsewhere(end: &EndRecord) -> Option<(&ForeignText, &Environment)> {
     Some((&end.name, end.environment.as_ref()?))
 }
 
-fn settings(environment: &Environment) -> Vec<String> {
+/// Without those of networks, which no disk has to do with, if these aren't wanted.
+fn settings(environment: &Environment, networks: bool) -> Vec<String> {
     let Environment { kernel_build, preemption, command_line, numa_balancing, transparent_hugepages, .. } = environment;
     let Environment { frequency_driver, frequency_mhz, turbo, idle, irqbalance, mitigations, .. } = environment;
-    let sysctls = environment.network_sysctls.iter().map(|(name, value)| format!("{name} = {value}"));
+    let sysctls =
+        environment.network_sysctls.iter().filter(|_| networks).map(|(name, value)| format!("{name} = {value}"));
     let lines = [
         (
             "kernel",

@@ -11,6 +11,7 @@ use vtax_model::{
 
 use super::{
     blocks::distinct,
+    record::is_of_disks,
     view::{Column, Group, Section, Table, TableRow, Value},
     words,
 };
@@ -28,6 +29,9 @@ struct Used<'a> {
 
 /// A line for each NUMA node. None for runs of an older vtax, which did not record the nodes.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
+    if is_of_disks(document) {
+        return None;
+    }
     let machines: Vec<Used<'_>> = std::iter::once(here(document)).chain(elsewhere(document)).collect();
     let several = machines.len() > 1;
     let heads = ["initiator", "responder", "both, for the path", "links", "their interrupts"];

@@ -1,6 +1,7 @@
 //! How to read the tables of a report: what was sent, and what each figure is.
 
 use vtax_model::{
+    cell::Medium,
     published::Published,
     result::{CellRecord, ResultDocument, RttSummary},
     workload::TestKind,
@@ -10,9 +11,10 @@ use super::{
     Options, bars,
     blocks::{blocks, distinct},
     labels,
-    record::{compares_engines, primary},
+    record::{compares_engines, is_of_disks, primary},
     series,
     view::{Section, SectionPart},
+    words,
 };
 
 /// With `--explain` everything, else only what a figure must not be read without.
@@ -35,8 +37,9 @@ pub(crate) fn section(document: &ResultDocument, published: Option<&Published>, 
 fn explained(document: &ResultDocument) -> Vec<String> {
     let baseline = document.baseline;
     let sent = Some(sent(document)).filter(|text| !text.is_empty());
-    let mut lines: Vec<String> = sent.map(|text| format!("What was sent. {text}")).into_iter().collect();
-    lines.extend(of_transactions(document));
+    let what = if is_of_disks(document) { "What was done" } else { "What was sent" };
+    let mut lines: Vec<String> = sent.map(|text| format!("{what}. {text}")).into_iter().collect();
+    lines.extend(if is_of_disks(document) { of_disks(document) } else { of_transactions(document) });
     lines.extend(of_lists(document));
     if document.cells.iter().any(|record| record.tax.is_some()) {
         lines.push(format!(
@@ -76,10 +79,26 @@ fn sent(document: &ResultDocument) -> String {
     let sizes = blocks(document).into_iter().map(|block| {
         let parallel =
             if block.parallel == 1 { String::new() } else { format!(", {}", block.medium.counted(block.parallel)) };
-        (format!("{}{parallel}", block.medium), block.sizes())
+        (block.medium, parallel, block.sizes())
     });
-    let told = sizes.filter(|(_, sizes)| !sizes.is_empty()).map(|(head, sizes)| format!("{head}: {sizes}."));
+    let told = sizes.filter(|(.., sizes)| !sizes.is_empty()).map(|(medium, parallel, sizes)| match medium {
+        Medium::Disk => format!("{}{parallel}.", words::capital(&sizes)),
+        Medium::Net(_) => format!("{medium}{parallel}: {sizes}."),
+    });
     distinct(told).join(" ")
+}
+
+fn of_disks(document: &ResultDocument) -> Vec<String> {
+    let has = |is: fn(TestKind) -> bool| document.cells.iter().any(|record| is(record.cell.kind()));
+    let texts = [
+        has(TestKind::is_transactions).then_some(
+            "I/Os/s are all reads and writes that ended in a second, of all threads together. Response is their mean time, \
+             from when a thread of fio made an I/O to when it knew of its end.",
+        ),
+        has(TestKind::is_stream).then_some("MB/s are 10^6 bytes read and written in a second, of all threads together."),
+        Some("CPU is the time of fio's own threads, in the program and in the kernel; what serves a guest's disk isn't in it."),
+    ];
+    texts.into_iter().flatten().map(str::to_owned).collect()
 }
 
 fn of_transactions(document: &ResultDocument) -> Vec<String> {

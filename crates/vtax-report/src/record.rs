@@ -13,6 +13,11 @@ pub(crate) fn compares_engines(document: &ResultDocument) -> bool {
     matches!(document.baseline, Row::Engine(_))
 }
 
+/// Whether a document is of disks. A run measures either these or networks.
+pub(crate) fn is_of_disks(document: &ResultDocument) -> bool {
+    document.cells.iter().any(|record| record.cell.disk().is_some())
+}
+
 /// What stands in a table in place of a figure that is missing.
 pub(crate) fn absence(record: Option<&CellRecord>, notes: &mut Notes) -> Value {
     match record.map(|record| (record, &record.status)) {

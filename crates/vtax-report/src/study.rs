@@ -21,7 +21,7 @@ use super::{
     detail, forest, heading, host_cpu, labels, machine, measure,
     notes::Notes,
     number::{counted, grouped},
-    pairs, path, placement, reading,
+    pairs, path, peak, placement, reading,
     record::{absence, compares_engines, file, unavailable},
     series, stages,
     tax::{Costs, level_of},
@@ -41,6 +41,9 @@ pub(crate) fn view(document: &ResultDocument, options: &Options) -> View {
     match compares_engines(document) {
         true => sections.extend(measure::sections(document, options, &mut notes)),
         false => sections.extend(instruments(document, options, published.is_some(), &mut notes)),
+    }
+    if let Some(published) = &published {
+        sections.extend(peak::section(document, published));
     }
     sections.extend([stages::section(document), pairs::section(document, options.detail)].into_iter().flatten());
     sections.extend(path::ends(document, options.detail));
@@ -76,7 +79,9 @@ fn steps(document: &ResultDocument) -> Option<Section> {
 fn is_worth_it(document: &ResultDocument) -> bool {
     let others = document.cells.iter().filter(|record| record.cell.row != document.baseline);
     let has_published = |record: &CellRecord| record.published.is_some() || !record.published_on.is_empty();
-    others.filter(|record| record.summary.is_some()).any(has_published)
+    let mut measured = others.filter(|record| record.summary.is_some());
+    let whole = || Published::of(&document.study).is_some_and(|published| published.is_of_whole_study());
+    measured.clone().any(has_published) || measured.next().is_some() && whole()
 }
 
 fn detailed(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {

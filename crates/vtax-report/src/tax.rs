@@ -1,10 +1,12 @@
 //! What each row costs against the baseline: its figure, the tax with its interval, and what is shown. The baseline's
 //! own row has its noise floor.
 
+pub(crate) mod threads;
+
 use vtax_model::{
     analysis::noise,
     cell::{self, ColumnKey},
-    metric::{CostUnit, Metric},
+    metric::{CostUnit, Metric, SampleFigure},
     result::{CellRecord, Delta, FloorRecord, ResultDocument, TaxRecord},
     study::Row,
     workload::TestKind,
@@ -14,10 +16,12 @@ use vtax_stats::Verdict;
 use super::{
     Options,
     blocks::{BlockCells, distinct, rows_head},
+    disks,
     notes::Notes,
     number::{bound, cost, whole_change},
     record::{self, absence, estimate, primary, unavailable},
     view::{Column, Group, JudgedChange, Table, TableRow, Value},
+    words,
 };
 
 /// What a table tells of each cell.
@@ -68,6 +72,10 @@ impl<'a> Costs<'a> {
         let mut tables = Vec::new();
         tables.extend(self.table(&self.spots(&plain, test), test, of, None));
         for block in unusual {
+            if threads::has_many(block, test) {
+                tables.extend(self.by_threads(block, test, of));
+                continue;
+            }
             tables.extend(self.table(&self.spots(&[block], test), test, of, Some(block.title())));
         }
         tables
@@ -124,7 +132,7 @@ impl<'a> Costs<'a> {
     fn caption(&self, test: TestKind, told: Told, title: Option<&str>) -> String {
         let what = told.metric.caption(test);
         let tax = if told.tax { format!(", and the tax against {}", self.reference()) } else { String::new() };
-        let title = title.map_or(String::new(), |title| format!("{title}: "));
+        let title = title.map_or(String::new(), |title| format!("{}: ", words::capital(title)));
         format!("{title}{what}{tax}")
     }
 
@@ -153,12 +161,15 @@ impl<'a> Costs<'a> {
             let baseline = block.cell(self.document.baseline, *column, test);
             self.values(record, baseline, told)
         });
-        Some(TableRow::new(vec![row.to_string()], values.collect::<Vec<Value>>()))
+        let values: Vec<Value> = values.collect();
+        Some(TableRow::new(vec![disks::label(self.document, row, self.notes)], values))
     }
 
     fn values(&mut self, record: Option<&CellRecord>, baseline: Option<&CellRecord>, told: Told) -> Vec<Value> {
         let is_baseline = record.is_some_and(|record| record.cell.row == self.document.baseline);
-        let mut values = vec![self.level(record, told.metric)];
+        let mut values: Vec<Value> =
+            told.metric.beside().map(|(figure, _)| beside(record, figure)).into_iter().collect();
+        values.push(self.level(record, told.metric));
         if told.tax {
             values.push(record.map_or(Value::Absent, |record| self.tax(record, told.metric)));
         }
@@ -225,7 +236,8 @@ fn verdict_words(tax: &TaxRecord) -> String {
 }
 
 fn columns(told: Told, test: TestKind) -> Vec<Column> {
-    let mut columns = vec![Column::right(told.metric.head(test))];
+    let beside = told.metric.beside().map(|(_, head)| Column::right(head));
+    let mut columns: Vec<Column> = beside.into_iter().chain([Column::right(told.metric.head(test))]).collect();
     columns.extend(told.tax.then(|| Column::left("tax [95 %]")));
     columns.extend(told.cost.then(|| Column::right(format!("{} [95 %]", cost_unit(told.metric, test)))));
     if told.published {
@@ -254,6 +266,12 @@ pub(crate) fn level(record: &CellRecord, of: Metric) -> Option<f64> {
 /// What a cell is judged by.
 pub(crate) fn level_of(record: &CellRecord) -> Option<Value> {
     primary(record).map(|estimate| record::level(Metric::of(record.cell.kind()), estimate.mean))
+}
+
+/// Empty where there is none: the figure that it stands beside says why.
+fn beside(record: Option<&CellRecord>, figure: SampleFigure) -> Value {
+    let estimate = record.and_then(|record| record.summary.as_ref()?.estimate(figure));
+    estimate.map_or("".into(), |estimate| Value::Figure(estimate.mean))
 }
 
 /// A tax as a time: `+2.53 [2.41, 2.66]`.

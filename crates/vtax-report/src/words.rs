@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use vtax_model::{
     cell::{Cell, Instrument},
-    disk::{DiskTest, QueueDepth, ReadShare},
+    disk::{AccessPattern, DiskTest, QueueDepth, ReadShare},
     options::{ArrivalProcess, Engine, Manners, Sending, SocketOptions, TestOptions},
     workload::TestKind,
 };
@@ -44,16 +44,18 @@ pub(crate) fn named(name: &str, value: &str) -> String {
     if value.is_empty() { String::new() } else { format!("{name} {value}") }
 }
 
-/// `60 % reads of 8 KiB, 4 in flight`: what a thread does with a disk, with what isn't usual.
+/// `random I/Os of 8 KiB, 60 % reads, 4 in flight`: what a thread does with a disk, with what isn't usual.
 pub(crate) fn of_disk(test: &DiskTest) -> String {
     let usual = DiskTest::default();
-    let mixed = match test.reads {
-        ReadShare::ALL => "reads".to_owned(),
-        ReadShare::NONE => "writes".to_owned(),
-        share => format!("{share} % reads"),
+    let order = if test.access == AccessPattern::Random { "random" } else { "sequential" };
+    let (what, share) = match test.reads {
+        ReadShare::ALL => ("reads", String::new()),
+        ReadShare::NONE => ("writes", String::new()),
+        share => ("I/Os", format!("{share} % reads")),
     };
     let parts = [
-        format!("{mixed} of {}", test.block),
+        format!("{order} {what} of {}", test.block),
+        share,
         if test.depth > QueueDepth::ONE { format!("{} in flight", test.depth) } else { String::new() },
         if test.engine == usual.engine { String::new() } else { test.engine.to_string() },
         if test.direct { String::new() } else { "through the page cache".to_owned() },

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod disks;
+
 use vtax_model::{
     cell::{Arm, Cell, Instrument},
     located::Source,
@@ -16,6 +18,8 @@ use vtax_model::{
     workload::{TestKind, Transport, Warmup, Workload},
 };
 use vtax_stats::histogram::Histogram;
+
+pub use disks::{disks, files};
 
 /// Why a made-up run has no cells of disks.
 const OF_A_NETWORK: &str = "made-up runs are of networks";
@@ -73,8 +77,8 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
         environment: environment(),
         placement: Placement { initiator: vec![0], responder: vec![1], ..Placement::default() },
         unavailable,
-        paths: vec![path(study.baseline, study.cells[0].mtu().expect(OF_A_NETWORK))],
-        disks: vec![],
+        paths: disks::paths(&study, path),
+        disks: disks::records(&study),
         ends: vec![],
         label: Default::default(),
         command: format!("vtax run {} --seed 42", study.id).into(),
@@ -195,7 +199,10 @@ fn take_round(run: &mut Run, round: u32) {
         let cells = round as usize * header.study.cells.len() + turn.cell;
         let number = cells * 2 + usize::from(turn.arm == Arm::APrime);
         let jitter = 1.0 + 0.04 * (noise(round, number) - 0.5);
-        let figures = figures(&cell, slowdown(cell.row) * jitter, number);
+        let figures = match cell.disk() {
+            Some(test) => disks::figures(test, cell.row, jitter, number),
+            None => figures(&cell, slowdown(cell.row) * jitter, number),
+        };
         Sample { cell: turn.cell, arm: turn.arm, round, at: header.started.clone(), figures }
     });
     run.samples.extend(samples.collect::<Vec<_>>());

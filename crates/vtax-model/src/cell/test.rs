@@ -1,5 +1,7 @@
 //! What a cell measures: a test of a network or of a disk. Only code that measures, and words for people, asks which.
 
+mod written;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -41,6 +43,7 @@ pub struct NetCell {
 
 /// What a test of a disk is measured with. All rows have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "written::WrittenDisk", into = "written::WrittenDisk")]
 pub struct DiskCell {
     /// The test, without its times: those are the plan's.
     pub disk: DiskTest,
@@ -285,10 +288,14 @@ impl ColumnKey {
     /// Among several values: `at MTU 1500 and 9000`.
     pub fn among(values: &[ColumnKey]) -> String {
         let texts: Vec<String> = values.iter().map(ColumnKey::to_string).collect();
+        let all = match texts.split_last() {
+            Some((last, others)) if others.len() > 1 => format!("{} and {last}", others.join(", ")),
+            _ => texts.join(" and "),
+        };
         match values.first() {
-            Some(ColumnKey::Mtu(_)) => format!("at MTU {}", texts.join(" and ")),
+            Some(ColumnKey::Mtu(_)) => format!("at MTU {all}"),
             Some(ColumnKey::Threads(_)) if texts == ["1"] => "with 1 thread".to_owned(),
-            Some(ColumnKey::Threads(_)) => format!("with {} threads", texts.join(" and ")),
+            Some(ColumnKey::Threads(_)) => format!("with {all} threads"),
             None => String::new(),
         }
     }
@@ -356,6 +363,8 @@ mod tests {
         assert_eq!(ColumnKey::among(&[mtu(1500), mtu(9000)]), "at MTU 1500 and 9000");
         assert_eq!(ColumnKey::among(&[ColumnKey::Threads(1)]), "with 1 thread");
         assert_eq!(ColumnKey::among(&[ColumnKey::Threads(2), ColumnKey::Threads(4)]), "with 2 and 4 threads");
+        let threads = [2, 4, 8].map(ColumnKey::Threads);
+        assert_eq!(ColumnKey::among(&threads), "with 2, 4 and 8 threads");
         assert_eq!([Medium::Disk.counted(1), Medium::Net(Transport::Tcp).counted(4)], ["1 disk", "4 streams"]);
     }
 }

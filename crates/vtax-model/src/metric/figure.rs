@@ -13,6 +13,8 @@ use crate::{
 pub enum SampleFigure {
     /// Transactions a second.
     Rate,
+    /// I/Os of disks a second.
+    Iops,
     /// The mean time of a transaction.
     Rtt,
     /// 10^6 bits per second at the end that counted.
@@ -46,6 +48,8 @@ enum Told {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Counts,
+    /// The same, of tests of networks only.
+    Networks,
     /// Old runs and foreign ends may have told of no threads: then it is 0.
     Threads,
     /// Between slices, others were measured: then what the machines worked isn't known.
@@ -70,7 +74,15 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::Rate,
         name: "transactions_per_s",
         per: WorkUnit::Transaction,
-        source: Source::Counts,
+        source: Source::Networks,
+        told: Told::Alone,
+        value: Figures::rate,
+    },
+    FigureEntry {
+        figure: SampleFigure::Iops,
+        name: "iops",
+        per: WorkUnit::Transaction,
+        source: Source::Disks,
         told: Told::Alone,
         value: Figures::rate,
     },
@@ -86,7 +98,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::Goodput,
         name: "goodput_mbps",
         per: WorkUnit::Kilobyte,
-        source: Source::Counts,
+        source: Source::Networks,
         told: Told::Alone,
         value: Figures::goodput_mbps,
     },
@@ -185,11 +197,12 @@ impl SampleFigure {
     }
 
     /// Whether the samples of this test have it. `machines` says whether what the machines worked is known of all.
-    pub(crate) fn is_known(self, test: TestKind, machines: bool) -> bool {
+    pub fn is_known(self, test: TestKind, machines: bool) -> bool {
         let of_source = match self.entry().source {
             Source::Counts | Source::Threads => true,
             Source::Machines => machines,
             Source::Disks => test.is_of_disk(),
+            Source::Networks => !test.is_of_disk(),
         };
         self.entry().per == test.work_unit() && of_source
     }

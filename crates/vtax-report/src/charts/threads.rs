@@ -1,0 +1,100 @@
+//! How many threads a disk takes: I/Os a second, their response time and what that costs, a line for each row.
+
+use vtax_model::{
+    cell::ColumnKey,
+    metric::{Metric, SampleFigure},
+    result::{CellRecord, Estimate},
+    study::Row,
+    workload::TestKind,
+};
+use vtax_plot::{Heading, Measured, Quantity, Reach, Scaling, ScalingLine, ScalingPoint};
+
+use super::{Drawn, measured};
+use crate::{blocks::BlockCells, record::primary, tax};
+
+type Value = fn(&CellRecord, Metric) -> Option<Measured>;
+
+impl Drawn<'_> {
+    /// The charts of a block whose tests differ by threads.
+    pub(super) fn by_threads(&self, block: &BlockCells<'_>, test: TestKind) -> Vec<Scaling> {
+        let of = Metric::of(test);
+        let baseline = self.document.baseline;
+        let name = test.quantity().full;
+        let beside = of.beside().map(|(_, head)| {
+            let summary = "How many ended in a second, of all threads together.";
+            self.scaling(block, test, [head, head, ""], summary, |record, of| beside(record, of.beside()?.0))
+        });
+        let level = self.scaling(block, test, [name, name, of.unit(test)], "The mean of each row.", |record, _| {
+            Some(measured(&primary(record)?))
+        });
+        let against = format!("{} against {baseline}", test.quantity().short);
+        let summary = format!("What each row costs against {baseline} with as many threads.");
+        let title = format!("Tax on {}", of.noun());
+        let tax = self.scaling(block, test, [&title, &against, "%"], &summary, percent);
+        let mut tax = Scaling { noise: self.noise(block, test, of), ..tax };
+        if tax.lines.is_empty() {
+            tax.noise = None;
+        } else {
+            tax.lines.insert(0, of_baseline(baseline, &level));
+        }
+        let charts = beside.into_iter().chain([level, tax]);
+        charts.filter(|chart| chart.lines.iter().any(|line| line.points.len() > 1)).collect()
+    }
+
+    fn scaling(
+        &self,
+        block: &BlockCells<'_>,
+        test: TestKind,
+        [title, name, unit]: [&str; 3],
+        summary: &str,
+        value: Value,
+    ) -> Scaling {
+        let columns = tax::threads::columns(block, test);
+        let line = |row| {
+            let point = |column: &ColumnKey| {
+                let ColumnKey::Threads(threads) = column else { return None };
+                let measured = value(block.cell(row, *column, test)?, Metric::of(test))?;
+                Some(ScalingPoint { at: f64::from(*threads), measured })
+            };
+            ScalingLine { name: row.to_string(), points: columns.iter().filter_map(point).collect() }
+        };
+        let lines = block.rows().into_iter().map(line).filter(|line| !line.points.is_empty());
+        Scaling {
+            heading: Heading::new(self.title(&[&format!("{title} by threads"), &block.title()]), summary),
+            count: Quantity::new("Threads", ""),
+            quantity: Quantity::new(name, unit),
+            lines: lines.collect(),
+            noise: None,
+        }
+    }
+
+    /// The widest of all numbers of threads.
+    fn noise(&self, block: &BlockCells<'_>, test: TestKind, of: Metric) -> Option<Reach> {
+        let floors = tax::threads::columns(block, test).into_iter().filter_map(|column| {
+            let record = block.cell(self.document.baseline, column, test)?;
+            Some(tax::floor(self.document, &record.cell.block(), of)?.floor * 100.0)
+        });
+        // A floor beyond a factor of two would leave no room for the lines.
+        let widest = floors.fold(0.0, f64::max);
+        (widest > 0.0 && widest < 100.0).then_some(Reach { low: -widest, high: widest })
+    }
+}
+
+/// It costs nothing against itself; with it, each row has the colour that it has in the other charts.
+fn of_baseline(baseline: Row, level: &Scaling) -> ScalingLine {
+    let name = baseline.to_string();
+    let own = level.lines.iter().find(|line| line.name == name);
+    let zero = |point: &ScalingPoint| ScalingPoint { measured: Measured::plain(0.0), ..*point };
+    ScalingLine { name, points: own.map(|line| line.points.iter().map(zero).collect()).unwrap_or_default() }
+}
+
+fn beside(record: &CellRecord, figure: SampleFigure) -> Option<Measured> {
+    let estimate: Estimate = record.summary.as_ref()?.estimate(figure)?;
+    Some(measured(&estimate))
+}
+
+fn percent(record: &CellRecord, of: Metric) -> Option<Measured> {
+    let tax = record.tax_of(of)?;
+    let [ratio, low, high] = [tax.ratio, tax.low, tax.high].map(|ratio| (ratio - 1.0) * 100.0);
+    Some(Measured::between(ratio, low, high))
+}

@@ -1,0 +1,49 @@
+//! The columns of a run of disks: none of those that only networks have.
+
+use vtax_model::metric::SampleFigure;
+
+use super::{Column, Estimated, Interval, One, delta, name, percentile, status, text};
+use crate::disks::cached;
+
+pub(super) const COLUMNS: [Column; 40] = [
+    ("study", One(|l| text(&l.document.study))),
+    ("run", One(|l| text(&l.document.id))),
+    ("method", One(|l| text(l.record.cell.row))),
+    ("test", One(|l| name(&l.record.cell.kind()))),
+    ("threads", One(|l| text(l.record.cell.disk()?.jobs))),
+    ("luns", One(|l| text(l.record.cell.disk()?.targets))),
+    ("block_bytes", One(|l| text(l.record.cell.disk()?.block.get().0))),
+    ("read_share", One(|l| text(f64::from(l.record.cell.disk()?.reads.get()) / 100.0))),
+    ("depth", One(|l| text(l.record.cell.disk()?.depth))),
+    ("range_bytes", One(|l| text(l.record.cell.disk()?.range.0))),
+    ("disk", One(|l| text(l.record.cell.disk()?))),
+    ("caches", One(|l| cached(l.document, l.record.cell.row))),
+    ("status", One(|l| text(status(l).0))),
+    ("why", One(|l| status(l).1.and_then(text))),
+    ("remedy", One(|l| status(l).2.and_then(text))),
+    ("samples", One(|l| text(l.record.samples.len()))),
+    ("iops", Estimated(SampleFigure::Iops)),
+    ("response_us", Estimated(SampleFigure::Rtt)),
+    ("response_p50_us", Interval(|l| percentile(l.times()?.p50))),
+    ("response_p99_us", Interval(|l| percentile(l.times()?.p99))),
+    ("response_p999_us", Interval(|l| percentile(l.times()?.p999))),
+    ("response_max_us", One(|l| text(l.times()?.max))),
+    ("throughput_mb_per_s", Estimated(SampleFigure::Throughput)),
+    ("tax_of", One(|l| text(l.tax?.of.name()))),
+    ("tax_ratio", One(|l| text(l.tax?.ratio))),
+    ("tax_low", One(|l| text(l.tax?.low))),
+    ("tax_high", One(|l| text(l.tax?.high))),
+    ("tax_p", One(|l| text(l.tax?.p))),
+    ("tax_p_adjusted", One(|l| text(l.tax?.p_adjusted))),
+    ("tax_verdict", One(|l| name(&l.tax?.verdict))),
+    ("tax_could_show", One(|l| text(l.tax?.could_show?))),
+    ("tax_pairs", One(|l| text(l.tax?.pairs))),
+    ("tax_at_most", One(|l| text(l.tax?.at_most?))),
+    ("tax_delta", Interval(|l| delta(l.tax?.delta?))),
+    ("tax_unit", One(|l| name(&l.tax?.delta?.unit))),
+    ("tax_floor", One(|l| text(l.tax?.floor?))),
+    ("tax_within_floor", One(|l| text(l.tax?.within_floor))),
+    ("variant", One(|l| text(l.record.cell.variant))),
+    ("instrument", One(|l| text(l.record.cell.instrument))),
+    ("caveat", One(|l| text(l.document.caveat.as_ref()?))),
+];

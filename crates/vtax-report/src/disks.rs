@@ -1,0 +1,51 @@
+//! What was measured of disks: what is behind each, and whether that was a disk at all.
+
+use vtax_model::{
+    result::ResultDocument,
+    run::DiskPathRecord,
+    study::{DiskRow, Row},
+};
+
+use super::{blocks::distinct, notes::Notes, words};
+
+/// A line for each disk: what it is, on what, and which program measured it.
+pub(crate) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
+    let fact = |record: &DiskPathRecord| {
+        let DiskPathRecord { method, disk, program, path } = record;
+        let row = if is_named_by(*method, record) { String::new() } else { format!("{method}: ") };
+        let named = if path.path == *disk { String::new() } else { format!("{disk} is ") };
+        ("disk", format!("{row}{named}{path}; by {program}"))
+    };
+    document.disks.iter().map(fact).collect()
+}
+
+/// Whether the name of a row says which disk it is.
+fn is_named_by(row: Row, record: &DiskPathRecord) -> bool {
+    matches!(row, Row::Disk(DiskRow::Named(label)) if record.disk.raw().ends_with(&label.to_string()))
+}
+
+/// The name of a row, with the mark of a note if its figures aren't those of a disk.
+pub(crate) fn label(document: &ResultDocument, row: Row, notes: &mut Notes) -> String {
+    match cached(document, row) {
+        Some(caches) => format!("{row} {}", notes.mark(format!("CACHED: figures of {caches}, and not of a disk"))),
+        None => row.to_string(),
+    }
+}
+
+/// What was measured was memory of the machine.
+pub(crate) fn warning(document: &ResultDocument) -> Option<String> {
+    let rows = distinct(document.disks.iter().map(|record| record.method));
+    let told = |row: Row| Some(format!("{row} ({})", cached(document, row)?));
+    let rows = words::list(rows.into_iter().filter_map(told), "; ")?;
+    Some(format!(
+        "CACHED: the I/Os reached memory of this machine, and maybe no disk, in {rows}. A disk's own figures need \
+         direct=on and a file on a disk."
+    ))
+}
+
+/// The caches on a row's paths.
+pub(crate) fn cached(document: &ResultDocument, row: Row) -> Option<String> {
+    let mine = document.disks.iter().filter(|record| record.method == row);
+    let caches = distinct(mine.flat_map(|record| record.path.caches()));
+    words::list(caches.iter().map(ToString::to_string), ", ")
+}

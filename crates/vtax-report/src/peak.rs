@@ -1,0 +1,108 @@
+//! Published figures of a whole study, which its source has in place of a table, beside what was measured here.
+
+use vtax_model::{
+    metric::{Metric, SampleFigure},
+    published::{Published, PublishedPeak, PublishedTax},
+    result::{CellRecord, ResultDocument, TaxRecord},
+    study::Row,
+};
+
+use super::{
+    answer::said,
+    blocks::{distinct, rows_head},
+    number::grouped,
+    view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
+};
+
+/// None of a source that has its figures cell by cell.
+pub(crate) fn section(document: &ResultDocument, published: &Published) -> Option<Section> {
+    let cells: Vec<&CellRecord> = document.cells.iter().filter(|record| is_mixed(record)).collect();
+    let tables = [
+        published.peak.map(|peak| most(peak, &cells)),
+        published.tax_percent.and_then(|tax| taxes(document, tax, &cells)),
+    ];
+    let mut parts: Vec<SectionPart> = tables.into_iter().flatten().map(SectionPart::Table).collect();
+    if !parts.is_empty() {
+        let size = published.peak.map_or(String::new(), of_size);
+        parts.insert(0, SectionPart::Paragraph(format!("Published on: {}.{size}", published.testbed)));
+    }
+    Section::new("Beside what was published", parts)
+}
+
+/// Why our I/Os are as large as they are.
+fn of_size(PublishedPeak { iops, throughput_gb_s }: PublishedPeak) -> String {
+    let size = throughput_gb_s * 1e6 / iops;
+    format!(
+        " The size of its I/Os is unpublished; {throughput_gb_s} GB/s over {} I/Os a second are {size:.1} kB for each.",
+        grouped(iops as u64)
+    )
+}
+
+/// The source tells of random reads and writes.
+fn is_mixed(record: &CellRecord) -> bool {
+    let mixed = |share: u32| (1..100).contains(&share);
+    record.cell.kind().is_transactions() && record.cell.disk().is_some_and(|disk| mixed(disk.reads.get()))
+}
+
+/// The most that each row gave, and the block's size makes its bandwidth.
+fn most(peak: PublishedPeak, cells: &[&CellRecord]) -> Table {
+    let theirs =
+        [Value::Figure(peak.iops), Value::Figure(peak.throughput_gb_s * 1e3), Value::Absent, "unpublished".into()];
+    let rows = rows(cells);
+    let lines = rows.iter().filter_map(|row| {
+        let iops = |record: &CellRecord| Some(record.summary.as_ref()?.estimate(SampleFigure::Iops)?.mean);
+        let of_row = cells.iter().filter(|record| record.cell.row == *row);
+        let (record, iops) = of_row
+            .filter_map(|record| Some((*record, iops(record)?)))
+            .max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        let block = record.cell.disk()?.block;
+        let values = [
+            Value::Figure(iops),
+            Value::Figure(iops * block.get().0 as f64 / 1e6),
+            record.cell.column().to_string().into(),
+            block.to_string().into(),
+        ];
+        Some(TableRow::new(vec![row.to_string()], values))
+    });
+    let published = TableRow::new(vec!["published, bare metal".to_owned()], theirs);
+    Table {
+        caption: "The most I/Os a second, random reads and writes".into(),
+        labels: vec![rows_head(&rows).into()],
+        groups: vec![Group::right("", ["I/Os/s", "MB/s", "threads", "size of an I/O"])],
+        rows: std::iter::once(published).chain(lines).collect(),
+        ..Table::default()
+    }
+}
+
+/// The largest tax of each row. None if nothing was compared.
+fn taxes(document: &ResultDocument, published: PublishedTax, cells: &[&CellRecord]) -> Option<Table> {
+    let rows: Vec<Row> = rows(cells);
+    let line = |row: &Row| {
+        let tax = |record: &CellRecord| record.tax_of(Metric::Response).cloned();
+        let of_row = cells.iter().filter(|record| record.cell.row == *row);
+        let (record, tax): (_, TaxRecord) = of_row
+            .filter_map(|record| Some((*record, tax(record)?)))
+            .max_by(|(_, one), (_, other)| one.ratio.total_cmp(&other.ratio))?;
+        Some(TableRow::new(vec![row.to_string()], [said(&tax), record.cell.column().to_string()]))
+    };
+    let ours: Vec<TableRow> = rows.iter().filter_map(line).collect();
+    let theirs = |what: &str, text: String| {
+        TableRow::new(vec![format!("published, {what} implementation")], [Value::from(text), Value::Absent])
+    };
+    let PublishedTax { old_implementation_up_to, new_implementation_at_most } = published;
+    let theirs = [
+        theirs("old", format!("up to {old_implementation_up_to} %")),
+        theirs("new", format!("at most {new_implementation_at_most} %")),
+    ];
+    (!ours.is_empty()).then(|| Table {
+        caption: format!("The largest tax on response time against {}", document.baseline),
+        labels: vec![rows_head(&rows).into()],
+        groups: vec![Group::untitled([Column::left("tax [95 %]"), Column::right("threads")])],
+        rows: theirs.into_iter().chain(ours).collect(),
+        ..Table::default()
+    })
+}
+
+fn rows(cells: &[&CellRecord]) -> Vec<Row> {
+    distinct(cells.iter().map(|record| record.cell.row))
+}

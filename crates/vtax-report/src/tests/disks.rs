@@ -1,0 +1,81 @@
+//! Runs of disks: no word of networks in them, and tables, page and CSV of their own.
+
+use super::*;
+use vtax_synthetic::{disks, files};
+
+#[test]
+fn tables_of_disks() {
+    let document = analyse(&disks());
+    for width in [80, 120] {
+        let text = render(&document, &Options { width, ..TERMINAL });
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        snapshot(&format!("disks_{width}"), text);
+    }
+    snapshot("disks_detail", render(&document, &Options { detail: true, explain: true, bars: true, ..TERMINAL }));
+    snapshot("disks_markdown", render(&document, &MARKDOWN));
+}
+
+#[test]
+fn what_is_cached_is_said() {
+    let text = render(&analyse(&files()), &TERMINAL);
+    assert!(text.contains("! CACHED: ") && text.contains("disk:/dev/shm/b.img [1]"), "{text}");
+    snapshot("disks_cached", text);
+}
+
+#[test]
+fn a_run_of_one_disk_tells_its_figures() {
+    let mut run = files();
+    run.header.study.rows.truncate(1);
+    run.header.study.cells.truncate(1);
+    run.samples.retain(|sample| sample.cell == 0);
+    let text = render(&analyse(&run), &TERMINAL);
+    assert!(text.contains("I/Os/s"), "{text}");
+    snapshot("disks_one", text);
+}
+
+#[test]
+fn csv_of_disks() {
+    let text = render(&analyse(&disks()), &Options { format: Format::Csv, ..TERMINAL });
+    snapshot("disks_csv", text.lines().take(4).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn no_word_of_networks_is_in_a_report_of_disks() {
+    const WORDS: [&str; 14] = [
+        "round trip",
+        "rtt",
+        "mb/s",
+        "both ends",
+        "initiator",
+        "responder",
+        "mtu",
+        "packet",
+        "tcp",
+        "payload",
+        "mbps",
+        "wire",
+        "link",
+        "stream",
+    ];
+    for run in [disks(), files()] {
+        let document = analyse(&run);
+        let all = Options { detail: true, explain: true, bars: true, ..TERMINAL };
+        let mut texts = vec![render(&document, &all), render(&document, &MARKDOWN), in_brief(&document)];
+        texts.push(render(&document, &Options { format: Format::Csv, ..TERMINAL }));
+        texts.push(compare(&document, &document).render(&TERMINAL).plain());
+        for (text, word) in texts.iter().flat_map(|text| WORDS.iter().map(move |word| (text, word))) {
+            // Disks are told in megabytes.
+            let text = text.replace("MB/s", "");
+            let found = text.lines().find(|line| line.to_lowercase().contains(word));
+            assert_eq!(found, None, "{word}");
+        }
+    }
+}
+
+#[test]
+fn a_page_of_disks_draws_the_three_figures_over_the_threads() {
+    let charts = charts(&analyse(&disks()));
+    let titles: Vec<&str> = charts.iter().map(|chart| chart.heading().title.as_str()).collect();
+    let of_threads: Vec<&&str> = titles.iter().filter(|title| title.contains("by threads")).collect();
+    assert_eq!(of_threads.len(), 3, "{titles:?}");
+}
