@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 36] = [
+const CANNOT: [(&str, &str); 39] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -17,6 +17,9 @@ const CANNOT: [(&str, &str); 36] = [
     ("--cable eno1,eno2", "needs two NICs that a cable joins"),
     ("--pin 0,1:2,3", "needs four CPUs"),
     ("--disk /dev/vdb", "needs an empty disk of this name; the kernel tests of vtax-disk have some"),
+    ("--disk /dev/sdX", "the same"),
+    ("--disk /dev/nvme0n1", "the same"),
+    ("vtax lab exec rack vm1 -- telnet", "needs a console service in a lab; the tests of vtax-console have one"),
     ("libvirt:", "needs libvirt with a domain"),
     ("ldm:", "needs a logical domain that runs; tests/kernel/domain_paths.rs has some"),
     ("vtax lab exec rack db-1", "boots a guest; tests/kernel/lab_guests.rs does"),

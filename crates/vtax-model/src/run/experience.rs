@@ -147,22 +147,34 @@ impl RunHeader {
 /// What is between samples takes a tenth of their time.
 const BETWEEN_SAMPLES: f64 = 1.1;
 
+/// Each sample of a disk is a run of a program, which starts, ends its last I/Os and prints, in a guest or here.
+const PROGRAM_START: f64 = 1.0;
+
 /// Seconds of a sample and its warm-up; `None` for a test without a fixed length.
 fn nominal_seconds(cell: &Cell, plan: &SamplingPlan) -> Option<f64> {
     let Warmup::For(warmup) = plan.warmup else { return None };
     let passes = plan.slices.map_or(1, |slices| slices.passes);
     let measured = plan.duration_of(cell.kind()).0.as_secs_f64() * f64::from(passes);
-    (!cell.kind().is_file()).then_some(warmup.0.as_secs_f64() + measured)
+    let starts = if cell.kind().is_of_disk() { PROGRAM_START } else { 0.0 };
+    (!cell.kind().is_file()).then_some(warmup.0.as_secs_f64() + measured + starts)
 }
 
 impl Study {
     /// As [`RunHeader::nominal_seconds`], for the study's own plan or that of `--quick`, if every row can run.
     pub fn nominal_seconds(&self, quick: bool) -> Option<f64> {
-        let of_turn = |turn: &Turn| match self.plan_of(self.cells[turn.cell].instrument, quick) {
-            Some(plan) => Some(f64::from(plan.samples) * nominal_seconds(&self.cells[turn.cell], &plan)?),
+        let cells = match (&self.quick_matrix, quick) {
+            (Some(_), true) => {
+                let mut short = self.clone();
+                short.shorten(false);
+                short.cells
+            }
+            _ => self.cells.clone(),
+        };
+        let of_turn = |turn: &Turn| match self.plan_of(cells[turn.cell].instrument, quick) {
+            Some(plan) => Some(f64::from(plan.samples) * nominal_seconds(&cells[turn.cell], &plan)?),
             None => Some(0.0),
         };
-        let turns = round_order(&self.cells, self.baseline, 0, 1);
+        let turns = round_order(&cells, self.baseline, 0, 1);
         turns.iter().map(of_turn).sum::<Option<f64>>().map(|seconds| seconds * BETWEEN_SAMPLES)
     }
 }

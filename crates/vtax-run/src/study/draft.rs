@@ -107,9 +107,13 @@ pub fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
 
 fn of_disks(study: &Study, attach: &DiskAttach, facts: &Facts) -> Result<(), Unsupported> {
     disk_availability(attach, facts)?;
-    let named = study.disks.as_ref().is_some_and(|disks| !disks.of_way(attach).is_empty());
+    let count = study.disks.as_ref().map_or(0, |disks| disks.of_way(attach).0.len());
     match attach.device {
-        DiskDevice::AssignedNvme if !named => Err(Unsupported::new(
+        DiskDevice::Ide if count > 1 => Err(Unsupported::new(
+            "a guest has one disk of this kind, and each row has several",
+            "name one disk, or use ahci",
+        )),
+        DiskDevice::AssignedNvme if count == 0 => Err(Unsupported::new(
             "the guest takes an NVMe controller from the host, and none is named for it",
             "name a disk of one that the host doesn't need: --nvme /dev/nvme1n1",
         )),

@@ -61,10 +61,10 @@ pub struct Changes {
     /// The only MTUs.
     pub mtu: Vec<Mtu>,
     /// The disks of this machine that a study of disks uses, in place of files that are made for it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "DiskSet::is_empty")]
     pub disks: DiskSet,
     /// The disks whose NVMe controllers `assigned-nvme` gives to a guest.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "DiskSet::is_empty")]
     pub nvme: DiskSet,
     /// Whether what is on them may be lost.
     #[serde(default)]

@@ -42,10 +42,6 @@ fn table(studies: &[Study]) -> String {
 
 /// How long the samples take; nobody knows it of files before they are sent.
 fn time(study: &Study, quick: bool) -> String {
-    let mut measured = study.clone();
-    if quick {
-        measured.shorten(false);
-    }
-    let seconds = measured.nominal_seconds(quick).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = study.nominal_seconds(quick).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.map_or("not known".to_owned(), minutes)
 }

@@ -102,7 +102,7 @@ fn disks_that_this_machine_cannot_have_are_refused_with_what_to_do() {
         refused(&[("/disk", "virtio-scsi")]),
         refused(&[("/disk", "ide"), ("/disk", "ide")]),
         refused(&[("/disk", "assigned-nvme")]),
-        refused(&[("/disk", "nvme"); 25]),
+        refused(&[("/disk", "nvme"); 33]),
     ];
     insta::assert_snapshot!(told.join("\n"));
 }
