@@ -10,7 +10,6 @@ use vtax_guest::{
     GuestError,
     launch::Launch,
     paths::{self, PathFault, PathState},
-    process::Qemu,
     qmp::QmpEvent,
     vdisk::DiskLaunch,
 };
@@ -22,8 +21,6 @@ use crate::{bindings::BoundDisk, bound::BoundDomain, disk};
 const AGAIN: Duration = Duration::from_secs(1);
 /// Each daemon that serves a disk is asked this often whether it hangs.
 const PROBE: Duration = Duration::from_secs(2);
-/// QEMU answers within this time.
-const ANSWER: Duration = Duration::from_secs(10);
 
 /// The disks of a domain that have several paths.
 #[derive(Debug)]
@@ -32,8 +29,6 @@ pub(crate) struct DiskKeeper {
     disks: Vec<DiskLaunch>,
     /// What is behind the disks that had errors since this was looked after.
     failed: BTreeSet<String>,
-    /// Whether the domain may stand still because of an error that nobody has heard of.
-    is_unsure: bool,
     /// Nothing is done before.
     next: Instant,
     next_probe: Instant,
@@ -53,7 +48,7 @@ impl DiskKeeper {
         let disks = domain.bindings.disks.iter().filter(|disk| disk.mpgroup.is_some()).map(disk::launch).collect();
         let launch = domain.guest.as_ref().map(|guest| guest.launch.clone());
         let now = Instant::now();
-        DiskKeeper { launch, disks, failed: BTreeSet::new(), is_unsure: true, next: now, next_probe: now }
+        DiskKeeper { launch, disks, failed: BTreeSet::new(), next: now, next_probe: now }
     }
 
     /// Whether there is nothing to look after.
@@ -68,26 +63,15 @@ impl DiskKeeper {
         self.failed.extend(self.disks.iter().find(is_ours).map(DiskLaunch::node));
     }
 
-    /// Makes another path serve each disk whose path has failed. A domain that stands still because of an error goes on then.
-    pub(crate) fn keep(&mut self, qemu: &mut Qemu) {
+    /// Makes another path serve each disk whose path has failed.
+    pub(crate) fn keep(&mut self) {
         if self.is_idle() || Instant::now() < self.next {
             return;
         }
-        if self.is_unsure {
-            // Somebody else may be at QEMU's monitor just now, or QEMU waits for a disk that hangs.
-            let failed = qemu.monitor(ANSWER).and_then(|mut monitor| monitor.failed_blocks());
-            self.failed.extend(failed.unwrap_or_default());
-        }
-        self.is_unsure |= !self.failed.is_empty();
         let served = self.serve();
-        let stood_still = self.is_unsure;
-        if stood_still && served.is_ok() {
-            let resumed = qemu.monitor(ANSWER).and_then(|mut monitor| monitor.resume_after_error());
-            self.is_unsure = resumed.is_err();
-        }
         let Some(launch) = &self.launch else { return };
         let lacking = self.disks.iter().map(|disk| paths::stand_by(launch, disk)).filter(Result::is_err).count();
-        if stood_still || served.is_err() || lacking > 0 {
+        if served.is_err() || lacking > 0 {
             self.next = Instant::now() + AGAIN;
         }
     }

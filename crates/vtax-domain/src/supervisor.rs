@@ -147,7 +147,7 @@ impl Supervisor<'_> {
         let mut ending = Ending::Failure;
         let glance = if carriers.is_idle() && disks.is_idle() { GLANCE } else { SHORT_GLANCE };
         loop {
-            disks.keep(qemu);
+            disks.keep();
             // Somebody else may be at QEMU's monitor just now; the next glance is soon.
             let _ = carriers.follow(|nic, up| Ok(qemu.monitor(ANSWER)?.set_link(nic, up)?));
             match events.event(Instant::now() + glance) {

@@ -139,11 +139,6 @@ impl DiskLaunch {
         matches!(&self.source, DiskSource::Paths(paths) if paths.files.iter().all(|file| file.is_device))
     }
 
-    /// Whether QEMU stops the guest at an error, and repeats the request when it is told to go on.
-    pub(super) fn holds_errors(&self) -> bool {
-        self.has_device_paths() && matches!(&self.source, DiskSource::Paths(paths) if paths.timeout.is_none())
-    }
-
     /// The name of the socket by which QEMU is connected to a storage daemon, in its directory.
     pub(super) fn socket(&self) -> String {
         format!("disk{}.{}", self.port, if self.is_vhost_user() { "vhost" } else { "nbd" })

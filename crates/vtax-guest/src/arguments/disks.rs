@@ -43,7 +43,7 @@ pub(crate) fn disk_device(disk: &DiskLaunch) -> DeviceOptions {
         DiskDevice::VirtioBlk | DiskDevice::Nbd => {
             let device = device("virtio-blk-pci").with("drive", disk.node());
             let device = device.with("bus", port).with("serial", disk.serial.as_str());
-            let device = on_errors(disk, device).with("disable-legacy", "on");
+            let device = reports_errors(device).with("disable-legacy", "on");
             device
                 .with_some("num-queues", disk.attach.map(|attach| attach.queues))
                 .with_some("iothread", disk.iothread())
@@ -88,17 +88,16 @@ fn in_place_of_port(disk: &DiskLaunch, device: DeviceOptions) -> DeviceOptions {
 
 fn on_controller(disk: &DiskLaunch, device: DeviceOptions) -> DeviceOptions {
     let device = device.with("bus", format!("{}.0", controller_id(disk.port))).with("drive", disk.node());
-    on_errors(disk, device.with("serial", disk.serial.as_str()))
+    reports_errors(device.with("serial", disk.serial.as_str()))
 }
 
 fn controller_id(port: u32) -> String {
     format!("controller{port}")
 }
 
-/// The guest hears of errors, also of a full disk of the host, unless another path may have none.
-fn on_errors(disk: &DiskLaunch, device: DeviceOptions) -> DeviceOptions {
-    let on_error = if disk.holds_errors() { "stop" } else { "report" };
-    device.with("werror", on_error).with("rerror", on_error)
+/// The guest hears of errors, also of a full disk of the host. Otherwise QEMU would stop its processors then.
+fn reports_errors(device: DeviceOptions) -> DeviceOptions {
+    device.with("werror", "report").with("rerror", "report")
 }
 
 /// The name of a port for a disk.

@@ -27,40 +27,7 @@ struct AddedFile {
     set: u64,
 }
 
-/// A part of the answer to `query-block`.
-#[derive(Deserialize)]
-struct BlockDevice {
-    /// `ok`, `failed` or `nospace`; only of a device that stops the guest at errors.
-    #[serde(rename = "io-status")]
-    status: Option<String>,
-    inserted: Option<InsertedBlocks>,
-}
-
-#[derive(Deserialize)]
-struct InsertedBlocks {
-    #[serde(rename = "node-name")]
-    node: Option<String>,
-}
-
-/// The status of a guest that stands still because of a disk's error.
-const STOPPED_BY_ERROR: &str = "io-error";
-
 impl Monitor {
-    /// The names of what is behind the disks whose errors have stopped the guest.
-    pub fn failed_blocks(&mut self) -> Result<Vec<String>, GuestError> {
-        let devices: Vec<BlockDevice> = self.query("query-block")?;
-        let failed = devices.into_iter().filter(|device| device.status.as_ref().is_some_and(|status| status != "ok"));
-        Ok(failed.filter_map(|device| device.inserted?.node).collect())
-    }
-
-    /// Lets a guest go on that a disk's error has stopped. Its requests are sent again.
-    pub fn resume_after_error(&mut self) -> Result<(), GuestError> {
-        match self.status()?.status == STOPPED_BY_ERROR {
-            true => self.resume(),
-            false => Ok(()),
-        }
-    }
-
     /// Gives QEMU a copy of an open file under a name, by which a new device can take it.
     pub fn give_file(&mut self, name: &str, file: BorrowedFd<'_>) -> Result<(), GuestError> {
         const COMMAND: &str = "getfd";
