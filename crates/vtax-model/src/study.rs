@@ -129,6 +129,36 @@ fn is_one(pairs: &u32) -> bool {
 }
 
 impl Study {
+    /// A study of which nothing else is said. The first row is the baseline, and `--quick` has the same plan.
+    pub fn plain(id: Name, title: ForeignText, rows: Vec<Row>, cells: Vec<Cell>, plan: SamplingPlan) -> Study {
+        Study {
+            id,
+            title,
+            question: ForeignText::default(),
+            baseline: rows.first().copied().unwrap_or(Row::AsIs),
+            rows,
+            extra: Vec::new(),
+            both: false,
+            pairs: 1,
+            addresses: None,
+            endpoints: Vec::new(),
+            cables: Vec::new(),
+            domains: DomainKind::Guest,
+            guest: GuestDefaults::default(),
+            steps: Vec::new(),
+            guarded: Vec::new(),
+            disks: None,
+            cells,
+            plan,
+            quick: plan,
+            path: None,
+            quick_path: None,
+            answer: None,
+            quick_file: None,
+            quick_matrix: None,
+        }
+    }
+
     /// The instrument that answers the study's question, of those that its cells are measured by.
     pub fn answering(&self) -> Instrument {
         let measured = |instrument: &Instrument| self.cells.iter().any(|cell| cell.instrument == *instrument);

@@ -23,10 +23,9 @@ use miette::Diagnostic;
 use vtax_model::{
     cell::{Arm, Cell, CellTest, Instrument, Medium, NetCell},
     foreign::ForeignText,
-    guest::GuestDefaults,
     located::FileError,
     measurement::EndReport,
-    method::{DomainKind, IoMethod},
+    method::IoMethod,
     options::TestOptions,
     run::{Environment, Figures, Run, RunState, Sample},
     study::{Row, SamplingPlan, Study},
@@ -312,32 +311,8 @@ fn of_tests<'a>(
     let rounds = samples.iter().map(|sample| sample.round).max().unwrap_or(1);
     let plan = plan(rounds, first.counts.seconds);
     let [hostname, kernel] = first.machine.clone().unwrap_or_default().map(ForeignText::from);
-    let study = Study {
-        steps: Vec::new(),
-        guarded: Vec::new(),
-        id: first.format.parse().expect("a name"),
-        title: title(&cells, &first.program).into(),
-        question: ForeignText::default(),
-        rows: vec![wanted.row()],
-        extra: Vec::new(),
-        baseline: wanted.row(),
-        both: false,
-        pairs: 1,
-        addresses: None,
-        endpoints: Vec::new(),
-        cables: Vec::new(),
-        domains: DomainKind::Guest,
-        guest: GuestDefaults::default(),
-        cells,
-        plan,
-        quick: plan,
-        path: None,
-        quick_path: None,
-        answer: None,
-        disks: None,
-        quick_file: None,
-        quick_matrix: None,
-    };
+    let id = first.format.parse().expect("a name");
+    let study = Study::plain(id, title(&cells, &first.program).into(), vec![wanted.row()], cells, plan);
     Imported {
         files,
         program: first.program.clone(),

@@ -28,7 +28,7 @@ pub struct DiskSet(pub Vec<DiskPlace>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DiskPlaceError {
-    #[error("there is a name too few in `{0}`: give a path, or ldm:DOMAIN/DISK; several are separated by commas")]
+    #[error("a name is missing in `{0}`: give the path of a disk; several are separated by commas")]
     #[diagnostic(code("bad-disk-name"))]
     Empty(String),
     #[error("`{0}` names no disk of a domain: write ldm:DOMAIN/DISK, as ldm:web/data")]
@@ -97,7 +97,7 @@ mod tests {
             assert_eq!(text.parse::<DiskSet>().map(|set| set.to_string()), Ok(text.to_owned()));
         }
         let refused = |text: &str| text.parse::<DiskSet>().expect_err(text).to_string();
-        assert!(refused("").contains("a name too few"));
+        assert!(refused("").contains("a name is missing"));
         assert!(refused("/dev/vdb,").contains("`/dev/vdb,`"));
         for text in ["ldm:web", "ldm:web/", "ldm:Web/data"] {
             assert!(refused(text).contains("ldm:DOMAIN/DISK"), "{text}");

@@ -8,7 +8,7 @@ use super::{DiskRow, Row};
 use crate::disk::{DiskAttach, DiskDevice, DiskSet};
 
 /// The disks of a study: each row's own, or those that all rows share.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StudyDisks {
     /// Disks that are there already, row by row. All have as many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -10,9 +10,6 @@ use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
     cell::{Cell, CellTest, Instrument, NetCell},
     endpoint::{Control, End, Endpoint, Ends, OtherPath},
-    foreign::ForeignText,
-    guest::GuestDefaults,
-    method::DomainKind,
     options::{Engine, OptionError, Segments, TestOptions},
     run::{Difference, Goal, RunHeader},
     spelling::there_are,
@@ -240,31 +237,14 @@ impl MeasureRequest {
         }
         let cells = self.cells(way)?;
         let plan = self.plan(&cells)?;
+        let id = if self.steps.is_empty() { "measure" } else { "tune" }.parse().expect("a name");
         Ok(Study {
-            id: if self.steps.is_empty() { "measure" } else { "tune" }.parse().expect("a name"),
-            title: self.title().into(),
-            question: ForeignText::default(),
-            rows: self.rows(),
-            extra: Vec::new(),
             baseline: self.baseline(),
-            both: false,
-            pairs: 1,
-            addresses: None,
             endpoints: self.endpoints.clone(),
-            cables: Vec::new(),
-            domains: DomainKind::Guest,
-            guest: GuestDefaults::default(),
             steps: self.steps.clone(),
             guarded: self.guarded_paths(),
-            disks: None,
-            cells,
-            plan,
-            quick: plan,
             path: (self.instrument == Instrument::Path).then_some(plan),
-            quick_path: None,
-            answer: None,
-            quick_file: None,
-            quick_matrix: None,
+            ..Study::plain(id, self.title().into(), self.rows(), cells, plan)
         })
     }
 

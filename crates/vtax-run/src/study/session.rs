@@ -1,5 +1,7 @@
 //! One session of a run: privilege, ends, agents, rounds, result; and everything put back.
 
+mod of_disks;
+
 use std::{collections::BTreeSet, path::Path, time::Instant};
 
 use miette::{Context, bail, miette};
@@ -7,17 +9,16 @@ use vtax_engine::{EngineError, check_congestion_control};
 use vtax_host::inspect;
 use vtax_lab::{GuestNeeds, Lifetime, World};
 use vtax_model::{
-    disk::DiskPlace,
     endpoint::{Control, Endpoint, Ends, Pins},
     options::CongestionControl,
     proof::{FloorProof, floors},
-    run::{DiskPathRecord, Environment, Placement, RunHeader, RunReadings, RunState, UnavailableRow},
+    run::{Environment, Placement, RunHeader, RunReadings, RunState, UnavailableRow},
     study::{DiskRow, Row, Study},
 };
 use vtax_store::Store;
 
 use super::{
-    disks::{DiskRequest, MeasuredDisks},
+    disks::DiskRequest,
     draft::{available, facts_for, header, mtus_of, unavailable, without_endpoints},
     ends::{ConnectedEnds, EndpointConnector, RowPairs, row_pairs},
     forecast::{self, PILOT, PlanForecast},
@@ -304,57 +305,6 @@ impl RunSetup<'_> {
         Ok(PreparedRun { run: RunReadings::begun(header), path, needs_pilot: false, shortfalls: Vec::new() })
     }
 
-    fn begin_disks(&self, wanted: ChangedStudy) -> Result<PreparedRun, Stop> {
-        let (unavailable, no_kvm) = match self.world {
-            Some(_) => self.survey(&wanted.study)?,
-            None => (Vec::new(), None),
-        };
-        let mut header = header(wanted, unavailable)?;
-        self.name_files(&mut header);
-        let forecast = PlanForecast::of(&header, self.store)?;
-        forecast.settle(&mut header)?;
-        let needs_pilot = forecast.needs_pilot(&header);
-        let disks = self.connect_disks(&header, false)?;
-        header.disks = disks.records(&header)?;
-        header.study.disks.iter_mut().for_each(|study| study.made = disks.made().to_vec());
-        header.placement.guests = disks.guest_machine(no_kvm);
-        forecast.lines(&header).iter().for_each(|line| self.events.tell(line));
-        let prepared = self.begun(header, Box::new(disks))?;
-        Ok(PreparedRun { needs_pilot, ..prepared })
-    }
-
-    /// The files of a study whose disks nobody has named.
-    fn name_files(&self, header: &mut RunHeader) {
-        let study = &mut header.study;
-        let count = study.cells.iter().filter_map(|cell| cell.disk()).map(|disk| disk.targets.get()).max();
-        let Some(disks) = study.disks.as_mut().filter(|disks| disks.rows.is_empty() && disks.backend.is_empty()) else {
-            return;
-        };
-        let file = |number| self.conditions.directory.join(format!("vtax-{}-disk{number}.img", header.id));
-        disks.backend.0 = (1..=count.unwrap_or(1)).map(file).map(DiskPlace::Here).collect();
-    }
-
-    /// Looks at the disks of a run, and makes them ready. Ctrl-C ends that.
-    fn connect_disks(&self, header: &RunHeader, goes_on: bool) -> Result<MeasuredDisks, Stop> {
-        let none = || miette!(code = "defect", "the run {} has no disks", header.id);
-        let disks = header.study.disks.as_ref().ok_or_else(none).or_infrastructure()?;
-        let mut disks = MeasuredDisks::look(disks, header, goes_on)?;
-        disks.end_on(self.interrupt);
-        disks.prepare(header, self.events)?;
-        self.interrupt.only_note();
-        disks.build(self, header)?;
-        Ok(disks)
-    }
-
-    fn resume_disks(&self, old: RunReadings) -> Result<PreparedRun, Stop> {
-        let here = inspect::environment(&inspect::SystemRoot::live());
-        same_machine(&old.header.id, None, &old.header.environment, &here).or_input()?;
-        self.events.send(&RunEvent::plan(&old.header)).map_err(Stop::of_sink)?;
-        let disks = self.connect_disks(&old.header, true)?;
-        same_disks(&old.header, &disks.records(&old.header)?).or_input()?;
-        self.going_on(old, Box::new(disks))
-    }
-
     /// Another vtax may have gone on with the run before this one locked it.
     fn going_on(&self, old: RunReadings, path: Box<dyn MeasuredPath>) -> Result<PreparedRun, Stop> {
         let run = self.store.map(|store| store.load(&old.header.id)).transpose()?.unwrap_or(old);
@@ -443,24 +393,6 @@ fn same_steps(then: &RunHeader, now: &RunHeader) -> miette::Result<()> {
             step.map_or("a step".to_owned(), |step| format!("the step `{step}`")),
             then.id
         )),
-    }
-}
-
-/// Refuses to go on with a run whose disks, or the program that measures them, are others now.
-fn same_disks(then: &RunHeader, now: &[DiskPathRecord]) -> miette::Result<()> {
-    match then.disks.iter().zip(now).find(|(then, now)| then != now) {
-        Some((before, now)) => Err(miette!(
-            code = "run-from-elsewhere",
-            "the disk {} was {}, measured by {}, when the run {} began, and is now {}, measured by {}: its samples would not \
-             belong together; start a new run",
-            before.disk,
-            before.path,
-            before.program,
-            then.id,
-            now.path,
-            now.program
-        )),
-        None => Ok(()),
     }
 }
 

@@ -6,10 +6,9 @@ use toml::Spanned;
 use super::{check_baseline, check_new, distinct, row, sampling::sampling_plan};
 use crate::{
     cell::{Cell, CellTest, DiskCell, Instrument},
-    disk::{DiskSet, DiskTest, JobCount, TargetCount},
+    disk::{DiskTest, JobCount, TargetCount},
     guest::{GuestDefaults, GuestOptions},
     located::{FileError, Source},
-    method::DomainKind,
     study::{QuickMatrix, Row, SamplingPlan, Study, StudyDisks},
     topology::Name,
     units::Span,
@@ -93,38 +92,9 @@ impl DiskReader<'_> {
             None => plan,
         };
         let quick_matrix = self.quick_matrix(&rows, baseline, &cells)?;
-        Ok(Study {
-            id: self.file.id,
-            title: self.file.title.into(),
-            question: self.file.question.into(),
-            rows,
-            extra: Vec::new(),
-            baseline,
-            both: false,
-            pairs: 1,
-            addresses: None,
-            endpoints: Vec::new(),
-            cables: Vec::new(),
-            domains: DomainKind::Guest,
-            guest,
-            steps: Vec::new(),
-            guarded: Vec::new(),
-            disks: Some(StudyDisks {
-                rows: Vec::new(),
-                backend: DiskSet::default(),
-                assigned: DiskSet::default(),
-                made: Vec::new(),
-                destroy_data: false,
-            }),
-            cells,
-            plan,
-            quick,
-            path: None,
-            quick_path: None,
-            answer: None,
-            quick_file: None,
-            quick_matrix,
-        })
+        let study = Study::plain(self.file.id, self.file.title.into(), rows, cells, plan);
+        let question = self.file.question.into();
+        Ok(Study { question, baseline, guest, disks: Some(StudyDisks::default()), quick, quick_matrix, ..study })
     }
 
     fn rows(&self) -> Result<Vec<Row>, FileError> {

@@ -1,6 +1,11 @@
 //! fio in a guest of the run's lab: lent by the host, started by the agent.
 
-use std::{path::PathBuf, sync::Arc, thread, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use miette::miette;
 use vtax_agent::{guest::LENT, protocol::Ran};
@@ -12,7 +17,7 @@ use vtax_disk::{
 };
 use vtax_guest::vdisk::DiskLaunch;
 use vtax_lab::Lab;
-use vtax_model::{disk::DiskReport, topology::Name, units::Span};
+use vtax_model::{disk::DiskReport, foreign::ForeignText, topology::Name, units::Span};
 
 use crate::{
     events::RunEvents,
@@ -52,7 +57,7 @@ impl GuestFio {
 
     /// The paths that a row's disks have in the guest, once its drivers have found them.
     pub(super) fn paths(&self, lab: &Lab, ports: &RowPorts) -> Result<Vec<PathBuf>, Stop> {
-        let until = std::time::Instant::now() + FOUND;
+        let until = Instant::now() + FOUND;
         let disks = lab.guest(&self.name).or_infrastructure()?.launch().disks.disks.clone();
         let wanted: Vec<&DiskLaunch> = disks.iter().skip(ports.disks.start).take(ports.disks.len()).collect();
         loop {
@@ -61,14 +66,14 @@ impl GuestFio {
             if let Some(paths) = found.collect::<Option<Vec<PathBuf>>>() {
                 return Ok(paths);
             }
-            if std::time::Instant::now() > until {
+            if Instant::now() > until {
                 return Err(Stop::infrastructure(miette!(
                     code = "no-disk-in-guest",
                     "the guest {} has found {} of its {} disks only: its kernel may lack a driver; it has {}",
                     self.name,
                     wanted.iter().filter(|disk| disk.find(&listing).is_some()).count(),
                     wanted.len(),
-                    vtax_model::foreign::ForeignText::from(listing)
+                    ForeignText::from(listing)
                 )));
             }
             thread::sleep(PAUSE);

@@ -5,9 +5,6 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{
     cell::{Cell, CellTest, DiskCell, Instrument},
     disk::{DiskPlace, DiskSet, DiskTest, TargetCount},
-    foreign::ForeignText,
-    guest::GuestDefaults,
-    method::DomainKind,
     study::{DiskLabel, DiskRow, Row, RowDisks, SamplingPlan, Study, StudyDisks},
 };
 use vtax_stats::StoppingRule;
@@ -66,38 +63,10 @@ impl DiskRequest {
         let samples = self.samples.unwrap_or_else(|| rounds_for(comparisons));
         let plan = SamplingPlan { samples, ..self.sampling };
         plan.check().map_err(blaming)?;
-        Ok(Study {
-            id: "measure".parse().expect("a name"),
-            title: self.title().into(),
-            question: ForeignText::default(),
-            baseline: rows[0].row,
-            rows: rows.iter().map(|row| row.row).collect(),
-            extra: Vec::new(),
-            both: false,
-            pairs: 1,
-            addresses: None,
-            endpoints: Vec::new(),
-            cables: Vec::new(),
-            domains: DomainKind::Guest,
-            guest: GuestDefaults::default(),
-            steps: Vec::new(),
-            guarded: Vec::new(),
-            disks: Some(StudyDisks {
-                rows,
-                backend: DiskSet::default(),
-                assigned: DiskSet::default(),
-                made: Vec::new(),
-                destroy_data: self.destroy_data,
-            }),
-            cells,
-            plan,
-            quick: plan,
-            path: None,
-            quick_path: None,
-            answer: None,
-            quick_file: None,
-            quick_matrix: None,
-        })
+        let names = rows.iter().map(|row| row.row).collect();
+        let study = Study::plain("measure".parse().expect("a name"), self.title().into(), names, cells, plan);
+        let disks = StudyDisks { rows, destroy_data: self.destroy_data, ..StudyDisks::default() };
+        Ok(Study { disks: Some(disks), ..study })
     }
 
     /// How many disks each row has.
@@ -153,9 +122,12 @@ impl DiskRequest {
     }
 
     fn title(&self) -> String {
-        let tests: Vec<String> = self.tests.iter().map(DiskTest::to_string).collect();
+        let tests = match &self.tests[..] {
+            [test] => test.to_string(),
+            tests => format!("{} tests", tests.len()),
+        };
         let rows: Vec<String> = self.rows.iter().map(DiskSet::to_string).collect();
-        format!("{} of {}", tests.join(", "), rows.join(" and "))
+        format!("{tests} of {}", rows.join(" and "))
     }
 }
 

@@ -1,0 +1,86 @@
+//! How a run of disks begins, or goes on.
+
+use miette::miette;
+use vtax_host::inspect;
+use vtax_model::{
+    disk::DiskPlace,
+    run::{DiskPathRecord, RunHeader, RunReadings},
+};
+
+use super::{PreparedRun, RunSetup, same_machine};
+use crate::{
+    events::RunEvent,
+    stop::{Blamed, Stop},
+    study::{disks::MeasuredDisks, draft::header, forecast::PlanForecast, options::ChangedStudy},
+};
+
+impl RunSetup<'_> {
+    pub(super) fn begin_disks(&self, wanted: ChangedStudy) -> Result<PreparedRun, Stop> {
+        let (unavailable, no_kvm) = match self.world {
+            Some(_) => self.survey(&wanted.study)?,
+            None => (Vec::new(), None),
+        };
+        let mut header = header(wanted, unavailable)?;
+        self.name_files(&mut header);
+        let forecast = PlanForecast::of(&header, self.store)?;
+        forecast.settle(&mut header)?;
+        let needs_pilot = forecast.needs_pilot(&header);
+        let disks = self.connect_disks(&header, false)?;
+        header.disks = disks.records(&header)?;
+        header.study.disks.iter_mut().for_each(|study| study.made = disks.made().to_vec());
+        header.placement.guests = disks.guest_machine(no_kvm);
+        forecast.lines(&header).iter().for_each(|line| self.events.tell(line));
+        let prepared = self.begun(header, Box::new(disks))?;
+        Ok(PreparedRun { needs_pilot, ..prepared })
+    }
+
+    /// The files of a study whose disks nobody has named.
+    fn name_files(&self, header: &mut RunHeader) {
+        let study = &mut header.study;
+        let count = study.cells.iter().filter_map(|cell| cell.disk()).map(|disk| disk.targets.get()).max();
+        let Some(disks) = study.disks.as_mut().filter(|disks| disks.rows.is_empty() && disks.backend.is_empty()) else {
+            return;
+        };
+        let file = |number| self.conditions.directory.join(format!("vtax-{}-disk{number}.img", header.id));
+        disks.backend.0 = (1..=count.unwrap_or(1)).map(file).map(DiskPlace::Here).collect();
+    }
+
+    /// Looks at the disks of a run, and makes them ready. Ctrl-C ends that.
+    fn connect_disks(&self, header: &RunHeader, goes_on: bool) -> Result<MeasuredDisks, Stop> {
+        let none = || miette!(code = "defect", "the run {} has no disks", header.id);
+        let disks = header.study.disks.as_ref().ok_or_else(none).or_infrastructure()?;
+        let mut disks = MeasuredDisks::look(disks, header, goes_on)?;
+        disks.end_on(self.interrupt);
+        disks.prepare(header, self.events)?;
+        self.interrupt.only_note();
+        disks.build(self, header)?;
+        Ok(disks)
+    }
+
+    pub(super) fn resume_disks(&self, old: RunReadings) -> Result<PreparedRun, Stop> {
+        let here = inspect::environment(&inspect::SystemRoot::live());
+        same_machine(&old.header.id, None, &old.header.environment, &here).or_input()?;
+        self.events.send(&RunEvent::plan(&old.header)).map_err(Stop::of_sink)?;
+        let disks = self.connect_disks(&old.header, true)?;
+        same_disks(&old.header, &disks.records(&old.header)?).or_input()?;
+        self.going_on(old, Box::new(disks))
+    }
+}
+
+/// Refuses to go on with a run whose disks, or the program that measures them, are others now.
+fn same_disks(then: &RunHeader, now: &[DiskPathRecord]) -> miette::Result<()> {
+    match then.disks.iter().zip(now).find(|(then, now)| then != now) {
+        Some((before, now)) => Err(miette!(
+            code = "run-from-elsewhere",
+            "the disk {} was {}, measured by {}, when the run {} began, and is now {}, measured by {}: its samples would not \
+             belong together; start a new run",
+            before.disk,
+            before.path,
+            before.program,
+            then.id,
+            now.path,
+            now.program
+        )),
+        None => Ok(()),
+    }
+}
