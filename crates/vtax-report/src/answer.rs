@@ -60,6 +60,8 @@ struct Effect<'a> {
     column: ColumnKey,
     /// Its block among those with the same test; empty if there is only one.
     block: String,
+    /// The same with its column, if blocks begin with different ones.
+    named: String,
     /// Whether its block has no column before it.
     first: bool,
 }
@@ -76,12 +78,13 @@ impl<'a> Effects<'a> {
         let mut all = Vec::new();
         for test in distinct(blocks.iter().flat_map(|block| block.tests())) {
             let with_test: Vec<_> = blocks.iter().filter(|block| block.tests().contains(&test)).collect();
-            for (block, named) in with_test.iter().zip(apart(titles(&with_test, test))) {
+            let plain = apart(with_test.iter().map(|block| block.title()).collect());
+            for ((block, plain), named) in with_test.iter().zip(plain).zip(apart(titles(&with_test, test))) {
                 let first = block.columns().into_iter().find(|column| has(block, test, *column));
                 let effect = |record: &'a CellRecord| {
                     let tax = record.tax_of(Metric::of(test))?;
-                    let (column, block) = (record.cell.column(), named.clone());
-                    Some(Effect { record, tax, test, column, block, first: first == Some(column) })
+                    let (column, block, named) = (record.cell.column(), plain.clone(), named.clone());
+                    Some(Effect { record, tax, test, column, block, named, first: first == Some(column) })
                 };
                 all.extend(block.records().filter(|record| record.cell.kind() == test).filter_map(effect));
             }
@@ -246,8 +249,8 @@ fn each(effects: &[&&Effect<'_>]) -> String {
     for effect in effects {
         let text = said(effect.tax);
         match told.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, blocks)) => blocks.push(&effect.block),
-            None => told.push((text, vec![&effect.block])),
+            Some((_, blocks)) => blocks.push(&effect.named),
+            None => told.push((text, vec![&effect.named])),
         }
     }
     let named = |(text, blocks): (String, Vec<&str>)| match blocks.join(", ") {

@@ -8,15 +8,19 @@ use vtax_model::{
 
 use super::{blocks::distinct, notes::Notes, words};
 
-/// A line for each disk: what it is, on what, and which program measured it.
+/// A line for each disk: which rows it is of, what it is, on what, and which program measured it.
 pub(crate) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
-    let fact = |record: &DiskPathRecord| {
-        let DiskPathRecord { method, disk, program, path } = record;
-        let row = if is_named_by(*method, record) { String::new() } else { format!("{method}: ") };
+    let disks = &document.disks;
+    let behind = |record: &DiskPathRecord| (record.disk.clone(), record.program.clone(), record.path.clone());
+    let lines = distinct(disks.iter().map(behind)).into_iter().map(|known| {
+        let (disk, program, path) = &known;
+        let mine = disks.iter().filter(|record| behind(record) == known && !is_named_by(record.method, record));
+        let rows = words::list(mine.map(|record| record.method.to_string()), ", ");
+        let rows = rows.map_or(String::new(), |rows| format!("{rows}: "));
         let named = if path.path == *disk { String::new() } else { format!("{disk} is ") };
-        ("disk", format!("{row}{named}{path}; by {program}"))
-    };
-    document.disks.iter().map(fact).collect()
+        ("disk", format!("{rows}{named}{path}; by {program}"))
+    });
+    lines.collect()
 }
 
 /// Whether the name of a row says which disk it is.
