@@ -10,7 +10,8 @@ mod file;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
 };
@@ -123,6 +124,12 @@ pub fn check(paths: &[PathBuf], test: &DiskTest, destroy_data: bool) -> Result<V
 }
 
 impl DiskTarget {
+    /// Takes a block device for as long as the file is open: until then nobody mounts it, or makes it a part of something else.
+    /// Whoever only opens it, as QEMU does, still can. A file can't be taken.
+    pub fn hold(&self) -> Result<Option<File>, TargetError> {
+        self.is_device.then(|| device::hold(&self.path)).transpose()
+    }
+
     fn find(path: &Path, files: &KernelFiles) -> Result<DiskTarget, TargetError> {
         let no_disk = |what| TargetError::NoDisk { path: path.to_owned(), what };
         let kind = match fs::metadata(path) {

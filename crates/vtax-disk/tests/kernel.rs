@@ -161,6 +161,19 @@ fn a_mount_of_another_namespace_is_seen_by_the_kernel() {
 }
 
 #[test]
+fn a_device_that_is_measured_is_nobody_elses() {
+    let device = LoopDevice::new(32 << 20, &[]);
+    let found = check(std::slice::from_ref(&device.path), &test("random:range=16MiB"), true).expect("it is free");
+    let held = found[0].hold().expect("it is free").expect("a device");
+    let format = || Command::new("mkfs.ext4").args(["-q", "-F", device.text()]).output().expect("it runs");
+    assert!(!format().status.success(), "mkfs takes a device for itself");
+    assert!(matches!(found[0].hold(), Err(TargetError::Busy { .. })));
+    File::open(&device.path).expect("others may open it");
+    drop(held);
+    assert!(format().status.success());
+}
+
+#[test]
 fn what_is_on_a_disk_is_kept_unless_it_may_be_destroyed() {
     let disk = LoopDevice::new(64 << 20, &[]);
     ran("mkfs.ext4", &["-q", "-F", disk.text()]);

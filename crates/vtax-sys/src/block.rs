@@ -139,13 +139,13 @@ impl KernelFiles {
     }
 }
 
-/// Whether nothing in the kernel and no other program has a device for itself. Only then it can be opened exclusively (`O_EXCL` of
-/// open(2)): no mount of any namespace, no array and no mapped device has it.
-pub fn is_unclaimed(device: &Path) -> io::Result<bool> {
+/// Opens a device exclusively (`O_EXCL` of open(2)). None if something in the kernel or another program has it for itself: a
+/// mount of any namespace, an array, a mapped device. As long as the file is open, none of these can get it.
+pub fn claim(device: &Path) -> io::Result<Option<fs::File>> {
     let exclusive = (OFlags::EXCL | OFlags::NONBLOCK).bits().cast_signed();
     match fs::OpenOptions::new().read(true).custom_flags(exclusive).open(device) {
-        Ok(_) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Ok(false),
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -1,13 +1,14 @@
 //! Whether a block device is in use, and whether it is large enough.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use vtax_model::{disk::DiskTest, units::ByteSize};
-use vtax_sys::block::{BlockDirectory, BlockUse, DeviceNumber, KernelFiles, is_unclaimed};
+use vtax_sys::block::{BlockDirectory, BlockUse, DeviceNumber, KernelFiles, claim};
 
 use super::TargetError;
 
@@ -21,10 +22,15 @@ pub(super) fn check(path: &Path, files: &KernelFiles, test: &DiskTest) -> Result
     let device = files.block(number).ok_or_else(gone)?;
     match files.user(&device).map_err(&fail)? {
         Some(user) => return Err(refused(path, user)),
-        None if !is_unclaimed(path).map_err(&fail)? => return Err(TargetError::Busy { path: path.to_owned() }),
-        None => {}
+        None => drop(hold(path)?),
     }
     check_size(path, &device, test)
+}
+
+/// Takes it, so that nothing in the kernel and no other program that asks can take it meanwhile.
+pub(super) fn hold(path: &Path) -> Result<File, TargetError> {
+    let claimed = claim(path).map_err(TargetError::unusable(path))?;
+    claimed.ok_or_else(|| TargetError::Busy { path: path.to_owned() })
 }
 
 fn refused(path: &Path, user: BlockUse) -> TargetError {

@@ -7,7 +7,7 @@ use rustix::{
     io::Errno,
     process::{Flock, FlockOffsetType, FlockType, fcntl_getlk},
 };
-use vtax_sys::block::{BlockUse, DeviceNumber, KernelFiles, is_unclaimed};
+use vtax_sys::block::{BlockUse, DeviceNumber, KernelFiles, claim};
 
 /// QEMU marks what it does with a file by locks of single bytes from here on, and what nobody else may do by those from 200
 /// on (`block/file-posix.c`). Each bit of its permissions has a byte: reading 0, writing 1, changing the size 3.
@@ -40,7 +40,7 @@ pub(super) fn of_file(path: &Path, wanted: WantedUse) -> Option<String> {
 pub(super) fn of_device(path: &Path, number: u64, wanted: WantedUse) -> io::Result<Option<String>> {
     let files = KernelFiles::own();
     let user = files.block(DeviceNumber::of(number)).map_or(Ok(None), |device| files.user(&device))?;
-    let is_free = || is_unclaimed(path).unwrap_or(true);
+    let is_free = || claim(path).map_or(true, |claimed| claimed.is_some());
     Ok(match user {
         Some(BlockUse::Mounted { at, .. }) => {
             Some(format!("it, or a part of it, is mounted at {}; unmount that first", at.display()))
