@@ -111,7 +111,16 @@ fn a_stopped_run_ends_fio_at_once_and_goes_on() {
     child.kill().expect("it is ours");
     child.wait().expect("it ends");
     wait_until("fio has ended with vtax", || fio_of(&path).is_empty());
-    assert!(File::open(&path).is_ok(), "a kill leaves the file");
+    let left = || json(&bench, &["lab", "list", "--json"]);
+    assert_eq!((left()[0]["state"].as_str(), File::open(&path).is_ok()), (Some("abandoned"), true), "{}", left());
+    bench.printed(&["lab", "clean"]);
+    assert!(File::open(&path).is_err(), "what a kill leaves is known by a journal");
+    // What has taken its place isn't the run's.
+    fs::write(&path, "letters").expect("ours");
+    let told = bench.refused(&["run", "--resume", "last"]);
+    assert!(told.contains("disk-not-empty"), "{told}");
+    assert_eq!(fs::read_to_string(&path).expect("it stays"), "letters");
+    fs::remove_file(&path).expect("ours");
     let result = json(&bench, &["run", "--resume", "last", "--json"]);
     assert_eq!(
         (&result["state"], cells(&result)[0]["samples"].as_array().map(Vec::len)),

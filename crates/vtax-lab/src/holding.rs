@@ -21,6 +21,8 @@ pub(crate) enum Holding {
     Functions(MadeVfs),
     /// An emulated server: one guest, which is a whole machine.
     Server(ServerSpec),
+    /// The files whose disks a run measures.
+    Files(MadeFiles),
 }
 
 /// Virtual functions that were made by hand.
@@ -29,6 +31,13 @@ pub(crate) enum Holding {
 pub struct MadeVfs {
     pub device: PciAddress,
     pub count: u32,
+}
+
+/// Files that a run has made to measure them as disks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeFiles {
+    /// The run's id.
+    pub run: String,
 }
 
 /// What a journal's header says beside its owner.
@@ -45,7 +54,7 @@ impl Holding {
     pub(crate) fn addresses(&self) -> Option<Ipv4Net> {
         match self {
             Holding::Lab(blueprint) => Some(blueprint.addresses),
-            Holding::Functions(_) | Holding::Server(_) => None,
+            Holding::Functions(_) | Holding::Server(_) | Holding::Files(_) => None,
         }
     }
 
@@ -55,6 +64,7 @@ impl Holding {
             Holding::Lab(_) => "a lab",
             Holding::Functions(_) => "a record of virtual functions",
             Holding::Server(_) => "an emulated server",
+            Holding::Files(_) => "the files of a run",
         }
     }
 
@@ -103,7 +113,8 @@ mod tests {
         let made = MadeVfs { device: "0000:01:00.1".parse().expect("an address"), count: 2 };
         let functions = Holding::Functions(made);
         let server = Holding::Server("emulated:nics=4".parse().expect("a server"));
-        for (holding, kind) in [(functions, "functions"), (server, "server")] {
+        let files = Holding::Files(MadeFiles { run: "disk-1".to_owned() });
+        for (holding, kind) in [(functions, "functions"), (server, "server"), (files, "files")] {
             let text = serde_json::to_string(&HoldingRecord::new(holding.clone(), None)).expect("it can be written");
             let read = HoldingRecord::read("rack", Some(&header(&text))).expect("it can be read");
             assert_eq!((read.holding.kind(), read.keeper), (kind, None));

@@ -42,6 +42,7 @@ mod path;
 pub mod place;
 pub mod plan;
 mod processes;
+pub mod run_files;
 mod script;
 pub mod server;
 mod site;
@@ -53,7 +54,7 @@ pub mod world;
 pub use blueprint::{LabEndpoint, PlannedGuest};
 pub use error::LabError;
 pub use facts::Facts;
-pub use holding::MadeVfs;
+pub use holding::{MadeFiles, MadeVfs};
 pub use inventory::{
     CleanNote, CleanReport, GuestState, GuestSummary, HoldingSummary, HoldingWhat, LabState, LabSummary, clean,
     keeper_main, list,

@@ -2,6 +2,7 @@
 
 mod apply;
 mod devices;
+mod files;
 mod guests;
 mod pci;
 mod sweep;
@@ -74,7 +75,7 @@ struct Stack {
     indices: HashMap<LinkName, IfIndex>,
 }
 
-/// What the journal records of a step that was taken: the identity of a namespace, or of a guest's process.
+/// What the journal records of a step that was taken: the identity of a namespace, of a guest's process, or of a file.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Receipt(Option<String>);

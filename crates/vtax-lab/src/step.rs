@@ -6,7 +6,7 @@
 
 mod pci;
 
-use std::{fmt, net::Ipv4Addr};
+use std::{fmt, net::Ipv4Addr, path::PathBuf};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,11 @@ use vtax_guest::{
     launch::Launch,
     threads::GuestPins,
 };
-use vtax_model::{guest::Mac, topology::Name, units::Mtu};
+use vtax_model::{
+    guest::Mac,
+    topology::Name,
+    units::{ByteSize, Mtu},
+};
 use vtax_sys::{netlink::Tbf, pci::PciAddress};
 
 pub use pci::{LentVf, VfState};
@@ -89,6 +93,8 @@ pub enum LabStep {
     LendVf { at: Place, function: Box<LentVf> },
     /// Gives a device to vfio-pci, for a guest.
     AssignDevice { device: PciAddress, was: DriverState },
+    /// Makes a file of this size that has no data, where none is.
+    MakeFile { path: PathBuf, size: ByteSize },
     /// Starts a guest, which opens its tap. Its threads are pinned as soon as they exist.
     StartGuest {
         host: Name,
@@ -189,6 +195,7 @@ impl fmt::Display for LabStep {
                 // As a shell writes it.
                 open_files(launch).try_for_each(|(number, name)| write!(f, " {number}<{}", Quoted(&name)))
             }
+            LabStep::MakeFile { path, size } => write!(f, "file {} of {size}", path.display()),
             LabStep::Verify => f.write_str("verify that every link is marked, carries packets and has its mtu"),
         }
     }

@@ -61,6 +61,12 @@ impl World {
         Ok(World { run, keeper })
     }
 
+    /// For what needs no privilege: files of the user. Nothing is entered.
+    pub fn without_privilege() -> Result<World, LabError> {
+        let run = if userns::have_net_admin() { run_directory::of_root() } else { run_directory::of_user() };
+        Ok(World { run: run?, keeper: None })
+    }
+
     /// Becomes the keeper, and stays it until `is_needed` says that no lab needs one any more.
     pub(crate) fn keep(is_needed: impl Fn(&World) -> Result<bool, LabError>) -> Result<(), LabError> {
         let (run, own) = keeper::begin()?;

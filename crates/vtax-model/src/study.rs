@@ -129,6 +129,11 @@ fn is_one(pairs: &u32) -> bool {
 }
 
 impl Study {
+    /// Whether rows of it measure disks in guests.
+    pub fn has_guests_disks(&self) -> bool {
+        self.rows.iter().any(|row| matches!(row, Row::Disk(DiskRow::Guest(_))))
+    }
+
     /// A study of which nothing else is said. The first row is the baseline, and `--quick` has the same plan.
     pub fn plain(id: Name, title: ForeignText, rows: Vec<Row>, cells: Vec<Cell>, plan: SamplingPlan) -> Study {
         Study {

@@ -10,7 +10,7 @@ use vtax_model::{guest::Accelerator, server::ServerSpec, topology::Name, units::
 
 use crate::{
     dependency::Ties,
-    holding::{Holding, HoldingRecord, MadeVfs},
+    holding::{Holding, HoldingRecord, MadeFiles, MadeVfs},
     site::Receipt,
     step::LabStep,
 };
@@ -40,6 +40,8 @@ pub enum HoldingWhat {
         /// The guest that it is. Its journal doesn't have it yet if its vtax was killed at the beginning.
         guest: Option<Box<GuestSummary>>,
     },
+    /// Files whose disks a run measures.
+    Files(MadeFiles),
     /// Its journal doesn't say.
     Unknown,
 }
@@ -137,6 +139,11 @@ impl HoldingSummary {
         if let HoldingWhat::Functions(made) = &self.what { Some(*made) } else { None }
     }
 
+    /// The files of a run, if it is some.
+    pub fn files(&self) -> Option<&MadeFiles> {
+        if let HoldingWhat::Files(made) = &self.what { Some(made) } else { None }
+    }
+
     /// What was asked for, if it is an emulated server.
     pub fn server(&self) -> Option<ServerSpec> {
         if let HoldingWhat::Server { spec, .. } = &self.what { Some(*spec) } else { None }
@@ -160,7 +167,7 @@ impl HoldingSummary {
         match &self.what {
             HoldingWhat::Lab(lab) => &lab.guests,
             HoldingWhat::Server { guest, .. } => guest.as_deref().map_or(&[], slice::from_ref),
-            HoldingWhat::Functions(_) | HoldingWhat::Unknown => &[],
+            HoldingWhat::Functions(_) | HoldingWhat::Files(_) | HoldingWhat::Unknown => &[],
         }
     }
 
@@ -184,12 +191,14 @@ impl Serialize for HoldingSummary {
             guests: &'a [GuestSummary],
             #[serde(skip_serializing_if = "Option::is_none")]
             functions: Option<MadeVfs>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            files: Option<&'a MadeFiles>,
             addresses: Option<Ipv4Net>,
         }
         let HoldingSummary { name, state, owner, .. } = self;
         let (hosts, zones, guests) = (self.hosts(), self.zones(), self.guests());
-        let (functions, addresses) = (self.functions(), self.addresses());
-        Fields { name, state, owner, hosts, zones, guests, functions, addresses }.serialize(serializer)
+        let (functions, files, addresses) = (self.functions(), self.files(), self.addresses());
+        Fields { name, state, owner, hosts, zones, guests, functions, files, addresses }.serialize(serializer)
     }
 }
 
@@ -203,6 +212,7 @@ impl HoldingWhat {
                 addresses: blueprint.addresses,
             }),
             Holding::Functions(made) => HoldingWhat::Functions(made),
+            Holding::Files(made) => HoldingWhat::Files(made),
             Holding::Server(spec) => {
                 HoldingWhat::Server { spec, guest: guests(records, Ties::alone).next().map(Box::new) }
             }
@@ -297,6 +307,7 @@ mod tests {
             HoldingWhat::Functions(made),
             HoldingWhat::Server { spec, guest: Some(Box::new(server(spec))) },
             HoldingWhat::Server { spec, guest: None },
+            HoldingWhat::Files(MadeFiles { run: "disk-20261126-014709-06a7".to_owned() }),
             HoldingWhat::Unknown,
         ];
         insta::assert_snapshot!(all.map(json).join("\n"));

@@ -3,7 +3,11 @@
 use vtax_change::pci::{destroy_vfs, probe_vfs};
 use vtax_journal::{Journal, Step, Undone};
 
-use super::{Receipt, Site, pci::assign_device};
+use super::{
+    Receipt, Site,
+    files::{make_file, remove_file},
+    pci::assign_device,
+};
 use crate::{error::LabError, step::LabStep, verify};
 
 impl Step for LabStep {
@@ -24,6 +28,7 @@ impl Step for LabStep {
         let done = match self {
             LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
             LabStep::StartGuest { host, launch, pins } => return site.start_guest(host, launch, pins),
+            LabStep::MakeFile { path, size } => return make_file(path, *size),
             LabStep::CreateLink { at, kind, mtu } => site.create_link(at, kind, *mtu),
             LabStep::EnableLink { at, bridge, mark } => site.enable_link(at, bridge.as_ref(), mark),
             LabStep::AddAddress { at, address } => site.add_address(at, *address),
@@ -58,6 +63,7 @@ impl Step for LabStep {
         let undone = match self {
             LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
             LabStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
+            LabStep::MakeFile { path, .. } => remove_file(path, receipt),
             LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
             LabStep::CreateVfs { device, count, autoprobe, .. } => {
                 destroy_vfs(*device, *count, *autoprobe).map_err(LabError::from)

@@ -5,8 +5,8 @@ mod request;
 
 use std::{
     collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
+    fs::File,
+    path::PathBuf,
     sync::{Arc, Weak},
     time::Instant,
 };
@@ -17,15 +17,16 @@ use vtax_disk::{
     path::identify,
     prepare::{BlocksWritten, PrepareError, prepare},
     run::{FioError, FioProgram},
-    target::{self, DiskTarget},
+    target::{self, DiskTarget, TargetError},
 };
-use vtax_lab::Lab;
+use vtax_lab::{Lab, LiveHolding, World, run_files};
 use vtax_model::{
     cell::{Cell, CellTest, DiskCell},
-    disk::{DiskPlace, DiskTest},
+    disk::{DiskDevice, DiskPlace, DiskTest},
     foreign::ForeignText,
     run::{DiskPathRecord, Figures, GuestMachine, RunHeader},
-    study::{Row, SamplingPlan, StudyDisks},
+    study::{DiskRow, Row, SamplingPlan, StudyDisks},
+    topology::Name,
     units::ByteSize,
 };
 use vtax_sys::deadline::ProgramCancel;
@@ -63,8 +64,12 @@ pub(super) struct MeasuredDisks {
     rows: Vec<RowTargets>,
     fio: FioProgram,
     cancel: ProgramCancel,
-    /// The files that were made for the run.
-    made: Vec<PathBuf>,
+    /// The files that are made for the run, and how large they are to be.
+    wanted: BTreeMap<PathBuf, ByteSize>,
+    /// They, once they are made.
+    made: Option<LiveHolding>,
+    /// The block devices, so that nobody mounts them while they are measured.
+    held: Vec<File>,
     first_sample: Option<Instant>,
     /// Of the order of the I/Os.
     seed: u64,
@@ -83,7 +88,9 @@ impl MeasuredDisks {
             rows: Vec::new(),
             fio,
             cancel,
-            made: Vec::new(),
+            wanted: BTreeMap::new(),
+            made: None,
+            held: Vec::new(),
             first_sample: None,
             seed: header.seed,
             lab: None,
@@ -96,17 +103,37 @@ impl MeasuredDisks {
                 let used = used(&paths, &test);
                 targets.extend(target::check(used, &test, destroy).or_input()?.into_iter().skip(targets.len()));
                 FioJob::new(test, used, false, header.seed).or_input()?;
-            }
-            let is_new = |path: &PathBuf| disks.made.contains(path) || !path.exists();
-            for path in paths_of(&targets).into_iter().filter(is_new) {
-                if !found.made.contains(&path) {
-                    found.made.push(path);
+                for path in paths_of(&targets).into_iter().take(used.len()).filter(|path| !path.exists()) {
+                    let size = found.wanted.entry(path).or_insert(ByteSize(0));
+                    *size = test.used().max(*size);
                 }
             }
             found.rows.push(RowTargets { row, names, targets, inside: None });
         }
         found.fio.version().or_infrastructure()?;
+        found.held = found.hold().or_input()?;
         Ok(found)
+    }
+
+    /// But those that a guest gets with their controller, which leaves its driver.
+    fn hold(&self) -> Result<Vec<File>, TargetError> {
+        let here: BTreeMap<&PathBuf, &DiskTarget> = self
+            .rows
+            .iter()
+            .filter(|row| !matches!(row.row, Row::Disk(DiskRow::Guest(attach)) if attach.device == DiskDevice::AssignedNvme))
+            .flat_map(|row| row.targets.iter().map(|target| (&target.path, target)))
+            .collect();
+        here.into_values().filter_map(|target| target.hold().transpose()).collect()
+    }
+
+    /// Makes the files that aren't there yet. They go with this, or, after a kill, by `vtax lab clean`.
+    pub(super) fn make_files(&mut self, world: &World, header: &RunHeader) -> Result<(), Stop> {
+        if self.wanted.is_empty() {
+            return Ok(());
+        }
+        let files = self.wanted.iter().map(|(path, size)| (path.clone(), *size));
+        self.made = Some(run_files::make(world, &files_name(header)?, &header.id, files).or_infrastructure()?);
+        Ok(())
     }
 
     /// Writes all blocks that are to be read, for disks give blocks that were never written without reading any.
@@ -199,8 +226,8 @@ impl MeasuredDisks {
     }
 
     /// The files that were made for the run.
-    pub(super) fn made(&self) -> &[PathBuf] {
-        &self.made
+    pub(super) fn made(&self) -> Vec<PathBuf> {
+        self.wanted.keys().cloned().collect()
     }
 
     /// What runs the run's guests, if it has any.
@@ -247,6 +274,11 @@ impl MeasuredDisks {
     }
 }
 
+/// The name under which the files of a run are known, beside the run's lab.
+pub(super) fn files_name(header: &RunHeader) -> Result<Name, Stop> {
+    format!("{}-files", lab_name(header)?).parse().or_infrastructure()
+}
+
 /// The tests of a row, with their times.
 fn tests(header: &RunHeader, row: Row) -> impl Iterator<Item = DiskTest> {
     let of_disk = move |cell: &Cell| match cell.test {
@@ -284,16 +316,6 @@ fn blame_preparing(error: PrepareError) -> Stop {
     }
 }
 
-/// A file that isn't there any more needs no removing.
-fn remove(path: &Path) -> miette::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).coded("file", || format!("removing {}", path.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
 impl Sampler for MeasuredDisks {
     fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
         self.first_sample.get_or_insert_with(Instant::now);
@@ -318,14 +340,7 @@ impl MeasuredPath for MeasuredDisks {
         // The agents end before the lab.
         self.rows.clear();
         let lab = self.lab.take().and_then(Arc::into_inner).map_or(Ok(()), Lab::down).context("removing the lab");
-        let files = self.made.drain(..).try_for_each(|path| remove(&path));
+        let files = self.made.take().map_or(Ok(()), LiveHolding::down).context("removing the files of the run");
         [lab.err(), files.err()].into_iter().flatten().reduce(and_then).map_or(Ok(()), Err)
-    }
-}
-
-/// What isn't kept is of no use to anybody: also of a run that is refused or ended before its first sample.
-impl Drop for MeasuredDisks {
-    fn drop(&mut self) {
-        self.made.drain(..).for_each(|path| drop(remove(&path)));
     }
 }

@@ -13,7 +13,7 @@ use vtax_model::{
     options::CongestionControl,
     proof::{FloorProof, floors},
     run::{Environment, Placement, RunHeader, RunReadings, RunState, UnavailableRow},
-    study::{DiskRow, Row, Study},
+    study::Study,
 };
 use vtax_store::Store;
 
@@ -171,14 +171,14 @@ impl RunSource {
             RunSource::Study(wanted) => &wanted.study,
             RunSource::Measure(_) => return false,
         };
-        study.disks.is_some() && !study.rows.iter().any(|row| matches!(row, Row::Disk(DiskRow::Guest(_))))
+        study.disks.is_some() && !study.has_guests_disks()
     }
 
     /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege, nor do disks that the
     /// user may open.
     pub(super) fn world(&self) -> Result<Option<World>, Stop> {
         if self.has_own_disks() {
-            return Ok(None);
+            return World::without_privilege().map(Some).or_infrastructure();
         }
         let in_lab = |control: &Control| matches!(control, Control::Zone { .. } | Control::Domain(_));
         let guarded = self.guarded();

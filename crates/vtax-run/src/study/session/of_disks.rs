@@ -5,20 +5,27 @@ use vtax_host::inspect;
 use vtax_model::{
     disk::DiskPlace,
     run::{DiskPathRecord, RunHeader, RunReadings},
+    study::StudyDisks,
 };
 
 use super::{PreparedRun, RunSetup, same_machine};
 use crate::{
     events::RunEvent,
+    labs::remove_abandoned,
     stop::{Blamed, Stop},
-    study::{disks::MeasuredDisks, draft::header, forecast::PlanForecast, options::ChangedStudy},
+    study::{
+        disks::{MeasuredDisks, files_name},
+        draft::header,
+        forecast::PlanForecast,
+        options::ChangedStudy,
+    },
 };
 
 impl RunSetup<'_> {
     pub(super) fn begin_disks(&self, wanted: ChangedStudy) -> Result<PreparedRun, Stop> {
-        let (unavailable, no_kvm) = match self.world {
-            Some(_) => self.survey(&wanted.study)?,
-            None => (Vec::new(), None),
+        let (unavailable, no_kvm) = match wanted.study.has_guests_disks() {
+            true => self.survey(&wanted.study)?,
+            false => (Vec::new(), None),
         };
         let mut header = header(wanted, unavailable)?;
         self.name_files(&mut header);
@@ -27,7 +34,7 @@ impl RunSetup<'_> {
         let needs_pilot = forecast.needs_pilot(&header);
         let disks = self.connect_disks(&header, false)?;
         header.disks = disks.records(&header)?;
-        header.study.disks.iter_mut().for_each(|study| study.made = disks.made().to_vec());
+        header.study.disks.iter_mut().for_each(|study| study.made = disks.made());
         header.placement.guests = disks.guest_machine(no_kvm);
         forecast.lines(&header).iter().for_each(|line| self.events.tell(line));
         let prepared = self.begun(header, Box::new(disks))?;
@@ -49,8 +56,14 @@ impl RunSetup<'_> {
     fn connect_disks(&self, header: &RunHeader, goes_on: bool) -> Result<MeasuredDisks, Stop> {
         let none = || miette!(code = "defect", "the run {} has no disks", header.id);
         let disks = header.study.disks.as_ref().ok_or_else(none).or_infrastructure()?;
+        let world = self.in_world()?;
+        if goes_on {
+            remove_abandoned(world, &files_name(header)?, self.events)?;
+            still_free(disks).or_input()?;
+        }
         let mut disks = MeasuredDisks::look(disks, header, goes_on)?;
         disks.end_on(self.interrupt);
+        disks.make_files(world, header)?;
         disks.prepare(header, self.events)?;
         self.interrupt.only_note();
         disks.build(self, header)?;
@@ -64,6 +77,19 @@ impl RunSetup<'_> {
         let disks = self.connect_disks(&old.header, true)?;
         same_disks(&old.header, &disks.records(&old.header)?).or_input()?;
         self.going_on(old, Box::new(disks))
+    }
+}
+
+/// Refuses to overwrite what has taken the place of a file that the run had made, and makes anew.
+fn still_free(disks: &StudyDisks) -> miette::Result<()> {
+    match disks.made.iter().find(|path| path.exists()) {
+        Some(path) => Err(miette!(
+            code = "disk-not-empty",
+            "{} is there, and the run makes a file of this name: move yours away, or remove it if it is what the run left \
+             when the machine went down",
+            path.display()
+        )),
+        None => Ok(()),
     }
 }
 

@@ -12,11 +12,15 @@ use crate::cli::lists::list;
 
 const MIB: u64 = 1 << 20;
 
-/// The labs, their guests with ties, and virtual functions that were made by hand, as far as there are any.
+/// The labs, their guests with ties, virtual functions that were made by hand, and the files of runs, as far as there are
+/// any.
 pub(super) fn labs(held: &[HoldingSummary]) -> String {
-    let (functions, labs): (Vec<&HoldingSummary>, Vec<&HoldingSummary>) =
+    let (functions, others): (Vec<&HoldingSummary>, Vec<&HoldingSummary>) =
         held.iter().partition(|held| held.functions().is_some());
-    let tables = [labs_table(&labs), guests_table(&labs), ties_table(&labs), functions_table(&functions)];
+    let (files, labs): (Vec<&HoldingSummary>, Vec<&HoldingSummary>) =
+        others.into_iter().partition(|held| held.files().is_some());
+    let tables =
+        [labs_table(&labs), guests_table(&labs), ties_table(&labs), functions_table(&functions), files_table(&files)];
     tables.into_iter().filter(|table| !table.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
@@ -145,6 +149,28 @@ fn functions_table(records: &[&HoldingSummary]) -> String {
     let columns = [
         Column::left("FUNCTIONS OF"),
         Column::right("VFS"),
+        Column::left("STATE"),
+        Column::left("RECORD"),
+        Column::wrapped("SINCE"),
+        Column::wrapped("MADE BY"),
+    ];
+    list(columns, records.iter().filter_map(row))
+}
+
+/// The files that runs have made to measure them as disks.
+fn files_table(records: &[&HoldingSummary]) -> String {
+    let row = |record: &&HoldingSummary| {
+        let made = record.files()?;
+        Some([
+            made.run.clone(),
+            state(&record.state).to_owned(),
+            record.name.to_string(),
+            or_dash(record.owner.as_ref().and_then(since)),
+            or_dash(record.owner.as_ref().map(maker)),
+        ])
+    };
+    let columns = [
+        Column::left("FILES OF"),
         Column::left("STATE"),
         Column::left("RECORD"),
         Column::wrapped("SINCE"),
