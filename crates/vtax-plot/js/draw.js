@@ -43,6 +43,9 @@ globalThis.vtaxDraw = async text => {
   const runtime = parse(compiled(text), null, {ast: true});
   const view = new View(runtime, {expr: expressionInterpreter, loader, logger: quiet, renderer: 'none'});
   try {
+    // The legend takes its columns from the width, and the room for the legend is known only after that.
+    await view.runAsync();
+    await view.resize().runAsync();
     return await view.toSVG();
   } finally {
     view.finalize();

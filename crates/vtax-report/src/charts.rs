@@ -61,11 +61,11 @@ struct Drawn<'a> {
 impl Drawn<'_> {
     fn charts(&self) -> Vec<Chart> {
         let tests = self.tests();
-        let many = |block: &BlockCells<'_>, test: TestKind| tax::threads::has_many(block, test);
+        let several = |block: &BlockCells<'_>, test: TestKind| tax::threads::has_several(block, test);
         let keys = tests.iter().flat_map(|test| self.blocks.iter().map(move |block| (*block, *test)));
-        let by_threads = keys.filter(|(block, test)| many(block, *test));
+        let by_threads = keys.filter(|(block, test)| several(block, *test));
         let by_threads = by_threads.flat_map(|(block, test)| self.by_threads(block, test)).take(MOST);
-        let differences = self.all_differences(|block, test| !many(block, test)).into_iter();
+        let differences = self.all_differences(|block, test| !several(block, test)).into_iter();
         let bars = tests.iter().filter_map(|test| self.bars(*test));
         let distributions = self.blocks.iter().filter_map(|block| self.distribution(block));
         let against_cpu = self.blocks.iter().filter_map(|block| self.against_cpu(block));
@@ -122,7 +122,7 @@ impl Drawn<'_> {
         let relative = self.is_far_from_published(test);
         let mut bars = Vec::new();
         let columns = distinct(self.blocks.iter().flat_map(|block| block.columns())).len();
-        for block in self.blocks.iter().filter(|block| !tax::threads::has_many(block, test)) {
+        for block in self.blocks.iter().filter(|block| !tax::threads::has_several(block, test)) {
             for column in block.columns() {
                 let group = if columns > 1 { format!("{}, {}", block.title(), column.label()) } else { block.title() };
                 let records = of_block(block, test, column);

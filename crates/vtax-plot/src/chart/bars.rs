@@ -133,6 +133,10 @@ impl Bars {
             "field": "g", "type": "nominal", "scale": {"domain": self.groups(), "paddingInner": 0.25, "paddingOuter": 0.15},
             "axis": {"title": inert(&self.groups), "labelAngle": 0, "ticks": false, "grid": false},
         });
+        if along.group == "x" {
+            // Each name has the room of its group.
+            encoding["x"]["axis"]["labelLimit"] = json!({"expr": format!("width / {}", self.groups().len().max(1))});
+        }
         encoding[along.offset] =
             json!({"field": "k", "type": "nominal", "scale": {"domain": self.slots(), "paddingInner": 0.1}});
         encoding

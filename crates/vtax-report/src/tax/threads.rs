@@ -36,6 +36,11 @@ pub(crate) fn has_many(block: &BlockCells<'_>, test: TestKind) -> bool {
     block.medium == Medium::Disk && columns(block, test).len() > FEW
 }
 
+/// Whether a block has more than one number of threads in this test, so that a chart can have them as an axis.
+pub(crate) fn has_several(block: &BlockCells<'_>, test: TestKind) -> bool {
+    block.medium == Medium::Disk && columns(block, test).len() > 1
+}
+
 /// The numbers of threads of a test.
 pub(crate) fn columns(block: &BlockCells<'_>, test: TestKind) -> Vec<ColumnKey> {
     let has = |column: &ColumnKey| block.rows().into_iter().any(|row| block.cell(row, *column, test).is_some());
