@@ -46,7 +46,7 @@ use crate::{
 /// The program's name.
 const PROGRAM: &str = "vtax";
 
-/// Measures what virtualization costs a network, for every way to attach a zone or a guest.
+/// Measures what virtualization costs a network, for every way to attach a zone or a guest, and what it costs a disk.
 ///
 /// A zone is a network namespace: a network stack of its own on the same kernel. A guest is a virtual machine.
 ///
@@ -94,7 +94,7 @@ enum Verb {
     Demo(demo::DemoArgs),
     /// Run a study, built-in or from a file, or go on with an earlier run
     Run(Box<run::RunArgs>),
-    /// Run one test between two ends, as netperf does: this machine, ssh hosts, zones, guests
+    /// Run one test between two ends, as netperf does: this machine, ssh hosts, zones, guests; or of disks, as fio does
     Measure(Box<measure::MeasureArgs>),
     /// List the built-in studies and how long each takes
     Studies(studies::StudiesArgs),
@@ -110,7 +110,7 @@ enum Verb {
     /// Build, use and remove labs: hosts, wires, zones and guests from a file
     #[command(subcommand)]
     Lab(lab::LabVerb),
-    /// Keep logical domains, their virtual switches and consoles, with the verbs of Oracle's ldm
+    /// Keep logical domains, their virtual switches, disks and consoles, with the verbs of Oracle's ldm
     Ldm(ldm::LdmArgs),
     /// Keep an emulated server up, for several commands with --server emulated
     #[command(subcommand)]

@@ -4,6 +4,7 @@
 //! all round trips; these have none, so there are no percentiles, and the mean round trip is the inverse of the rate.
 
 mod fio;
+mod fio_disk;
 mod imported;
 mod iperf3;
 mod netperf;
@@ -21,14 +22,15 @@ use std::{
 use jiff::Timestamp;
 use miette::Diagnostic;
 use vtax_model::{
-    cell::{Arm, Cell, CellTest, Instrument, Medium, NetCell},
+    cell::{Arm, Cell, CellTest, DiskCell, Instrument, NetCell},
+    disk::{DiskReport, DiskTest},
     foreign::ForeignText,
     located::FileError,
     measurement::EndReport,
     method::IoMethod,
     options::TestOptions,
     run::{Environment, Figures, Run, RunState, Sample},
-    study::{Row, SamplingPlan, Study},
+    study::{DiskRow, Row, SamplingPlan, Study},
     units::{ByteSize, Mtu, Span},
     workload::{Transport, Warmup, Workload},
 };
@@ -84,14 +86,34 @@ struct ForeignTest {
     format: &'static str,
     /// The program, with its version if the file tells.
     program: String,
-    transport: Transport,
-    workload: Workload,
-    streams: u32,
-    counts: Counts,
+    measured: ForeignMeasure,
     /// When it was begun, if the file tells.
     begun: Option<Timestamp>,
     /// The machine's name and its kernel, if the file tells.
     machine: Option<[String; 2]>,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq)]
+enum ForeignMeasure {
+    Net(NetMeasure),
+    Disk(Box<DiskMeasure>),
+}
+
+/// A test of a network, and what came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct NetMeasure {
+    transport: Transport,
+    workload: Workload,
+    streams: u32,
+    counts: Counts,
+}
+
+/// A test of a disk, and what came of it.
+#[derive(Debug, Clone, PartialEq)]
+struct DiskMeasure {
+    test: DiskTest,
+    report: DiskReport,
 }
 
 /// What was counted.
@@ -163,17 +185,24 @@ fn outputs(files: &[PathBuf], wanted: &ImportAs) -> Result<Run, ImportError> {
             let (program, first) = (test.program, first.program.clone());
             return Err(ImportError::Mixed { file: file.clone(), program, first });
         }
+        let is_of_disk = test.measured.is_of_disk();
+        if tests.first().is_some_and(|first| first.measured.is_of_disk() != is_of_disk) {
+            let [it, first] = if is_of_disk { ["a disk", "a network"] } else { ["a network", "a disk"] };
+            let why = format!("it is of {it}, and the first file of {first}: import each kind on its own");
+            return Err(ImportError::Refused { file: file.clone(), program: test.format, why });
+        }
         tests.push(test);
     }
+    wanted.check(tests.first().is_some_and(|test| test.measured.is_of_disk()))?;
     let cells = cells(&tests, wanted);
     let mut samples = Vec::new();
     for test in &tests {
-        let cell = cells.iter().position(|cell| is_of(cell, test)).expect("each test has its cell");
+        let cell = cells.iter().position(|cell| cell.test == wanted.test(test)).expect("each test has its cell");
         let round = samples.iter().filter(|sample: &&Sample| sample.cell == cell).count() as u32 + 1;
         let at = test.begun.map_or(String::new(), |begun| begun.to_string());
         samples.push(Sample { cell, arm: Arm::A, round, at, figures: figures(test) });
     }
-    let wall_seconds = tests.iter().map(|test| test.counts.seconds).sum();
+    let wall_seconds = tests.iter().map(|test| test.measured.seconds()).sum();
     let header = of_tests(files, &tests, cells, &samples, wanted).header();
     Ok(Run { header, state: RunState::Complete, wall_seconds, samples, failures: Vec::new() })
 }
@@ -209,11 +238,44 @@ fn parsed(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, Refusal> {
     let format = FORMATS.iter().find(|format| (format.is)(text)).ok_or(None)?;
     let refused = |why| Some((format.name, why));
     let test = (format.read)(text, size).map_err(refused)?;
-    test.counts.check().map_err(refused)?;
-    if test.streams == 0 || test.streams > 100_000 {
-        return Err(refused(format!("{} streams can't be", test.streams)));
-    }
+    test.measured.check().map_err(refused)?;
     Ok(test)
+}
+
+impl ForeignMeasure {
+    fn check(&self) -> Result<(), String> {
+        match self {
+            ForeignMeasure::Net(NetMeasure { streams, .. }) if *streams == 0 || *streams > 100_000 => {
+                Err(format!("{streams} streams can't be"))
+            }
+            ForeignMeasure::Net(net) => net.counts.check(),
+            // Whoever reads it refuses what can't be.
+            ForeignMeasure::Disk(_) => Ok(()),
+        }
+    }
+
+    fn is_of_disk(&self) -> bool {
+        matches!(self, ForeignMeasure::Disk(_))
+    }
+
+    fn seconds(&self) -> f64 {
+        match self {
+            ForeignMeasure::Net(net) => net.counts.seconds,
+            ForeignMeasure::Disk(disk) => disk.report.both().map_or(0.0, |both| both.seconds),
+        }
+    }
+
+    /// As the test of a cell. The figures of networks are of `mtu`.
+    fn test(&self, mtu: Mtu) -> CellTest {
+        match self {
+            ForeignMeasure::Net(NetMeasure { transport, workload, streams, .. }) => {
+                let options = TestOptions::default();
+                let (transport, workload, streams) = (*transport, *workload, *streams);
+                CellTest::Net(NetCell { mtu, transport, workload, streams, options })
+            }
+            ForeignMeasure::Disk(disk) => CellTest::Disk(DiskCell { disk: disk.test }),
+        }
+    }
 }
 
 /// A message's size as a file tells it.
@@ -245,28 +307,27 @@ impl Counts {
 fn cells(tests: &[ForeignTest], wanted: &ImportAs) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for test in tests {
-        if cells.iter().any(|cell| is_of(cell, test)) {
+        let (row, instrument, test) = (wanted.row(test), Instrument::System, wanted.test(test));
+        if cells.iter().any(|cell| cell.test == test) {
             continue;
         }
-        let ForeignTest { transport, workload, streams, .. } = *test;
-        let alike = |cell: &&Cell| (cell.medium(), cell.kind()) == (Medium::Net(transport), workload.kind());
-        let variant = cells.iter().filter(alike).filter(|cell| cell.parallel() == streams).count() as u32;
-        let (options, instrument) = (TestOptions::default(), Instrument::System);
-        let (row, mtu) = (wanted.row(), wanted.mtu.unwrap_or(Mtu::ETHERNET));
-        let net = NetCell { mtu, transport, workload, streams, options };
-        cells.push(Cell { row, test: CellTest::Net(net), variant, instrument });
+        let cell = Cell { row, test, variant: 0, instrument };
+        let alike = |other: &&Cell| {
+            (other.medium(), other.kind(), other.parallel()) == (cell.medium(), cell.kind(), cell.parallel())
+        };
+        let variant = cells.iter().filter(alike).count() as u32;
+        cells.push(Cell { variant, ..cell });
     }
     cells
 }
 
-fn is_of(cell: &Cell, test: &ForeignTest) -> bool {
-    let net = cell.net().map(|net| (net.transport, net.workload, net.streams));
-    net == Some((test.transport, test.workload, test.streams))
-}
-
 fn figures(test: &ForeignTest) -> Figures {
-    let ForeignTest { transport, workload, streams, counts, .. } = test;
-    let Counts { seconds, transactions, bytes, lost, retransmits } = *counts;
+    let net = match &test.measured {
+        ForeignMeasure::Net(net) => net,
+        ForeignMeasure::Disk(disk) => return Figures::of_disk(&disk.report),
+    };
+    let NetMeasure { transport, workload, streams, counts } = *net;
+    let Counts { seconds, transactions, bytes, lost, retransmits } = counts;
     let whole = |count: f64| count.round() as u64;
     let counted = EndReport {
         seconds,
@@ -277,8 +338,7 @@ fn figures(test: &ForeignTest) -> Figures {
         ..EndReport::default()
     };
     let (mtu, options) = (Mtu::ETHERNET, TestOptions::default());
-    let net = NetCell { mtu, transport: *transport, workload: *workload, streams: *streams, options };
-    joined(&net, &counted)
+    joined(&NetCell { mtu, transport, workload, streams, options }, &counted)
 }
 
 /// The counts as those of the end that counted. Nobody says anything of the other end.
@@ -295,8 +355,34 @@ fn plan(samples: u32, seconds: f64) -> SamplingPlan {
 }
 
 impl ImportAs {
-    fn row(&self) -> Row {
-        self.row.unwrap_or(Row::Method(IoMethod::Native))
+    fn row(&self, test: &ForeignTest) -> Row {
+        self.row.unwrap_or(match test.measured {
+            ForeignMeasure::Net(_) => Row::Method(IoMethod::Native),
+            ForeignMeasure::Disk(_) => Row::Disk(DiskRow::Native),
+        })
+    }
+
+    fn test(&self, test: &ForeignTest) -> CellTest {
+        test.measured.test(self.mtu.unwrap_or(Mtu::ETHERNET))
+    }
+
+    /// Refuses what no test of a disk has, and a row of the other kind.
+    fn check(&self, is_of_disks: bool) -> Result<(), ImportError> {
+        let wrong = |option, why| Err(ImportError::Option { option, why });
+        match self.row {
+            Some(Row::Disk(_)) if !is_of_disks => {
+                wrong("--method", "the row is one of disks, and the files are of a network")
+            }
+            _ if !is_of_disks => Ok(()),
+            None | Some(Row::Disk(_)) if self.mtu.is_some() => {
+                wrong("--mtu", "the files are of disks, which have none")
+            }
+            None | Some(Row::Disk(_)) if self.size.is_some() => {
+                wrong("--size", "the files are of disks, and say the size of their I/Os")
+            }
+            None | Some(Row::Disk(_)) => Ok(()),
+            Some(_) => wrong("--method", "the files are of disks, whose rows are native-disk, virtio-blk and so on"),
+        }
     }
 }
 
@@ -309,10 +395,10 @@ fn of_tests<'a>(
 ) -> Imported<'a> {
     let first = &tests[0];
     let rounds = samples.iter().map(|sample| sample.round).max().unwrap_or(1);
-    let plan = plan(rounds, first.counts.seconds);
+    let plan = plan(rounds, first.measured.seconds());
     let [hostname, kernel] = first.machine.clone().unwrap_or_default().map(ForeignText::from);
     let id = first.format.parse().expect("a name");
-    let study = Study::plain(id, title(&cells, &first.program).into(), vec![wanted.row()], cells, plan);
+    let study = Study::plain(id, title(&cells, &first.program).into(), vec![wanted.row(first)], cells, plan);
     Imported {
         files,
         program: first.program.clone(),

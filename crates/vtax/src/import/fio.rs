@@ -1,4 +1,4 @@
-//! fio's JSON (`--output-format=json`) of its engine `net`: one job that sends over TCP.
+//! fio's JSON (`--output-format=json`): one job that sends over TCP (`ioengine=net`), or jobs on disks.
 //! <https://fio.readthedocs.io/en/latest/fio_doc.html>
 
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use vtax_model::{
     workload::{Direction, Transport, Workload},
 };
 
-use super::{Counts, ForeignFormat, ForeignTest};
+use super::{Counts, ForeignFormat, ForeignMeasure, ForeignTest, NetMeasure, fio_disk};
 
 pub(super) const FORMAT: ForeignFormat = ForeignFormat { name: "fio", is, read };
 
@@ -25,10 +25,28 @@ fn read(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, String> {
     let result: Value = serde_json::from_str(json).map_err(|error| format!("its JSON: {error}"))?;
     let job = match result["jobs"].as_array().map(Vec::as_slice) {
         Some([job]) => job,
-        Some(_) | None => return Err("only the output of a single job is imported".to_owned()),
+        Some(_) | None => {
+            let told = "only the output of a single job is imported, or of jobs with group_reporting=1";
+            return Err(told.to_owned());
+        }
     };
     let option = |name: &str| job["job options"][name].as_str().or(result["global options"][name].as_str());
-    check(job, option)?;
+    if let Some(error) = job["error"].as_i64().filter(|error| *error != 0) {
+        return Err(format!("the job failed with error {error}"));
+    }
+    let (begun, program) = (result["timestamp"].as_i64(), result["fio version"].as_str().unwrap_or("fio").to_owned());
+    let test = |measured: ForeignMeasure| ForeignTest {
+        format: FORMAT.name,
+        program,
+        // fio's time is when it ended.
+        begun: begun.and_then(|ended| Timestamp::from_second(ended - measured.seconds() as i64).ok()),
+        measured,
+        machine: None,
+    };
+    if option("ioengine") != Some("net") {
+        return Ok(test(ForeignMeasure::Disk(Box::new(fio_disk::measure(json, option)?))));
+    }
+    check(option)?;
     let message = match (size, option("bs").or(option("blocksize"))) {
         (Some(size), _) => size,
         // fio's own.
@@ -45,31 +63,16 @@ fn read(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, String> {
             bytes / 1e6
         ));
     }
-    let seconds = result["timestamp"].as_i64();
-    Ok(ForeignTest {
-        format: FORMAT.name,
-        program: result["fio version"].as_str().unwrap_or("fio").to_owned(),
+    Ok(test(ForeignMeasure::Net(NetMeasure {
         transport: Transport::Tcp,
         workload: Workload::Stream { message, direction: Direction::Forward },
         streams: 1,
         counts: Counts { seconds: milliseconds / 1e3, bytes, ..Counts::default() },
-        // fio's is when it ended.
-        begun: seconds.and_then(|seconds| Timestamp::from_second(seconds - (milliseconds / 1e3) as i64).ok()),
-        machine: None,
-    })
+    })))
 }
 
 /// Refuses what is no stream over TCP, and what fio doesn't count right.
-fn check<'a>(job: &Value, option: impl Fn(&str) -> Option<&'a str>) -> Result<(), String> {
-    if let Some(error) = job["error"].as_i64().filter(|error| *error != 0) {
-        return Err(format!("the job failed with error {error}"));
-    }
-    let engine = option("ioengine").unwrap_or("psync");
-    if engine != "net" {
-        return Err(format!(
-            "its engine is `{engine}`, so it measured a disk; vtax has no test of disks, only fio's engine `net` is imported"
-        ));
-    }
+fn check<'a>(option: impl Fn(&str) -> Option<&'a str>) -> Result<(), String> {
     match option("protocol").or(option("proto")) {
         None | Some("tcp") => {}
         Some(other) => return Err(format!("it ran over {other}, and only what it sends over tcp is imported")),
@@ -86,7 +89,7 @@ fn check<'a>(job: &Value, option: impl Fn(&str) -> Option<&'a str>) -> Result<()
 }
 
 /// `64k`, as fio has it: k, m and g are powers of 1,024.
-fn block_size(text: &str) -> Option<ByteSize> {
+pub(super) fn block_size(text: &str) -> Option<ByteSize> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "b" => 1,

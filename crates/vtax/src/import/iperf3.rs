@@ -7,7 +7,7 @@ use vtax_model::{
     workload::{Direction, Transport, Workload},
 };
 
-use super::{Counts, ForeignFormat, ForeignTest, message_size};
+use super::{Counts, ForeignFormat, ForeignMeasure, ForeignTest, NetMeasure, message_size};
 
 pub(super) const FORMAT: ForeignFormat = ForeignFormat { name: "iperf3", is, read };
 
@@ -55,10 +55,12 @@ fn read(text: &str, _: Option<ByteSize>) -> Result<ForeignTest, String> {
     Ok(ForeignTest {
         format: FORMAT.name,
         program: start["version"].as_str().unwrap_or("iperf 3").to_owned(),
-        transport,
-        workload: Workload::Stream { message, direction },
-        streams: number(test, "num_streams")? as u32,
-        counts,
+        measured: ForeignMeasure::Net(NetMeasure {
+            transport,
+            workload: Workload::Stream { message, direction },
+            streams: number(test, "num_streams")? as u32,
+            counts,
+        }),
         begun: seconds.and_then(|seconds| Timestamp::from_second(seconds as i64).ok()),
         // As `uname -a` has it.
         machine: match words[..] {

@@ -8,7 +8,7 @@ use vtax_model::{
     workload::{Direction, Transport, Workload},
 };
 
-use super::{Counts, ForeignFormat, ForeignTest, message_size};
+use super::{Counts, ForeignFormat, ForeignMeasure, ForeignTest, NetMeasure, message_size};
 
 pub(super) const FORMAT: ForeignFormat = ForeignFormat { name: "netperf", is, read };
 
@@ -45,7 +45,8 @@ fn read(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, String> {
     };
     // It tells neither its version nor when the test was.
     let (format, program, begun, machine) = (FORMAT.name, FORMAT.name.to_owned(), None, None);
-    Ok(ForeignTest { format, program, transport, workload, streams: 1, counts, begun, machine })
+    let measured = ForeignMeasure::Net(NetMeasure { transport, workload, streams: 1, counts });
+    Ok(ForeignTest { format, program, measured, begun, machine })
 }
 
 /// The lines that are only numbers.

@@ -5,7 +5,7 @@ use vtax_model::{
     workload::{Transport, Workload},
 };
 
-use super::{Counts, ForeignFormat, ForeignTest};
+use super::{Counts, ForeignFormat, ForeignMeasure, ForeignTest, NetMeasure};
 use crate::crosscheck::number_after;
 
 pub(super) const FORMAT: ForeignFormat = ForeignFormat { name: "sockperf", is, read };
@@ -37,10 +37,12 @@ fn read(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, String> {
     Ok(ForeignTest {
         format: FORMAT.name,
         program: version.map_or("sockperf".to_owned(), |version| format!("sockperf {version}")),
-        transport,
-        workload: Workload::Rr { request: size, response: size },
-        streams: 1,
-        counts: Counts { seconds, transactions, bytes: transactions * 2.0 * size.0 as f64, ..Counts::default() },
+        measured: ForeignMeasure::Net(NetMeasure {
+            transport,
+            workload: Workload::Rr { request: size, response: size },
+            streams: 1,
+            counts: Counts { seconds, transactions, bytes: transactions * 2.0 * size.0 as f64, ..Counts::default() },
+        }),
         begun: None,
         machine: None,
     })

@@ -10,7 +10,7 @@ use vtax_store::Store;
 
 use super::*;
 
-const FIXTURES: [(&str, &str); 13] = [
+const FIXTURES: [(&str, &str); 14] = [
     ("iperf3-tcp", include_str!("fixtures/iperf3-tcp.json")),
     ("iperf3-udp", include_str!("fixtures/iperf3-udp.json")),
     ("iperf3-reverse", include_str!("fixtures/iperf3-reverse.json")),
@@ -23,6 +23,7 @@ const FIXTURES: [(&str, &str); 13] = [
     ("fio-net-send", include_str!("fixtures/fio-net-send.json")),
     ("fio-net-receive", include_str!("fixtures/fio-net-receive.json")),
     ("fio-disk", include_str!("fixtures/fio-disk.json")),
+    ("fio-disk-bins", include_str!("fixtures/fio-disk-bins.json")),
     ("sockperf-load", include_str!("fixtures/sockperf-load.txt")),
 ];
 
@@ -32,6 +33,14 @@ fn fixture(name: &str) -> &'static str {
 
 fn test(name: &str) -> ForeignTest {
     parsed(fixture(name), Some(ByteSize(64))).unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"))
+}
+
+/// What a file says of a network.
+fn net(name: &str) -> NetMeasure {
+    match test(name).measured {
+        ForeignMeasure::Net(net) => net,
+        ForeignMeasure::Disk(disk) => panic!("{name}: {disk:?}"),
+    }
 }
 
 fn wanted() -> ImportAs {
@@ -92,15 +101,33 @@ fn each_program_s_figure_is_the_one_that_it_printed() {
 
 #[test]
 fn what_a_file_tells_of_its_test_is_kept() {
-    let tcp = test("iperf3-tcp");
-    assert_eq!((tcp.program.as_str(), tcp.transport, tcp.streams), ("iperf 3.12", Transport::Tcp, 1));
+    let (tcp, of_tcp) = (test("iperf3-tcp"), net("iperf3-tcp"));
+    assert_eq!((tcp.program.as_str(), of_tcp.transport, of_tcp.streams), ("iperf 3.12", Transport::Tcp, 1));
     assert!(tcp.begun.is_some() && tcp.machine.is_some_and(|[host, _]| !host.is_empty()));
-    let reverse = test("iperf3-reverse");
+    let reverse = net("iperf3-reverse");
     let message = ByteSize(131_072);
     assert_eq!((reverse.streams, reverse.workload), (2, Workload::Stream { message, direction: Direction::Reverse }));
     assert_eq!(test("sockperf-udp").program, "sockperf 3.7-no.git");
     let (request, response) = (ByteSize(1), ByteSize(1));
-    assert_eq!(test("netperf-tcp-rr").workload, Workload::Rr { request, response });
+    assert_eq!(net("netperf-tcp-rr").workload, Workload::Rr { request, response });
+}
+
+#[test]
+fn jobs_on_disks_have_their_response_times() {
+    let disk = fixture("fio-disk-bins");
+    let (run, _dir) = imported(&[disk, disk], &ImportAs::default()).expect("importable");
+    let document = document(&run);
+    let cell = &document.cells[0];
+    assert_eq!(cell.cell.row.to_string(), "native-disk");
+    let test = "random:reads=60,depth=4,jobs=2,range=4MiB,engine=libaio";
+    assert_eq!(cell.cell.disk(), Some(&test.parse::<DiskTest>().expect("a test")));
+    let figures = &run.samples[1].figures;
+    assert_eq!((run.samples.len(), figures.transactions, figures.bytes), (2, 2048, 8 << 20));
+    let times = cell.summary.as_ref().and_then(|summary| summary.times()).expect("response times");
+    assert!(times.p50.value <= times.p99.value && times.p50.value > 0.0);
+    let wanted = ImportAs { row: Some("virtio-blk".parse().expect("a row")), ..ImportAs::default() };
+    let (run, _dir) = imported(&[disk], &wanted).expect("importable");
+    assert_eq!(run.header.study.rows[0].to_string(), "virtio-blk");
 }
 
 #[test]
@@ -170,7 +197,15 @@ fn what_cant_be_imported_says_why() {
     let omni = fixture("netperf-omni");
     let large = omni.lines().map(|line| if line.starts_with("REQUEST_SIZE=") { "REQUEST_SIZE=1e30" } else { line });
     insta::assert_snapshot!(of(&large.collect::<Vec<_>>().join("\n")), @"netperf: it says that a message has 1000000000000000000000000000000 bytes, and none has");
-    insta::assert_snapshot!(of(fixture("fio-disk")), @"fio: its engine is `psync`, so it measured a disk; vtax has no test of disks, only fio's engine `net` is imported");
+    insta::assert_snapshot!(of(fixture("fio-disk")), @"fio: it has no bins of response times: run fio with --output-format=json+ --lat_percentiles=1");
+    let disk = fixture("fio-disk-bins");
+    insta::assert_snapshot!(of(&disk.replace("\"randrw\"", "\"trim\"")), @"fio: its pattern `trim` is none that vtax knows: read, write, rw, and the same with rand");
+    insta::assert_snapshot!(of(&disk.replace("\"libaio\"", "\"sync\"")), @"fio: as vtax says it, it is random:reads=60,block=4 KiB,depth=4,jobs=2,targets=1,range=4 MiB,engine=sync,direct=on, and unknown engine for disks `sync`; did you mean `psync`? (there are io_uring, libaio, psync)");
+    insta::assert_snapshot!(of(&disk.replace("\"size\"", "\"io_size\"")), @"fio: it doesn't say how much of the disk it used: give fio size=");
+    insta::assert_snapshot!(of(&disk.replace("\"bs\" : \"4k\"", "\"bs\" : \"4k,8k\"")), @"fio: its block size `4k,8k` isn't one that vtax reads: one number, as 4k");
+    insta::assert_snapshot!(told(&[disk, fixture("fio-net-send")]).rsplit_once('/').map_or("", |(_, told)| told), @"1.out: fio: it is of a network, and the first file of a disk: import each kind on its own");
+    insta::assert_snapshot!(of(disk), @"--method: the files are of disks, whose rows are native-disk, virtio-blk and so on; leave it out");
+    insta::assert_snapshot!(told(&[disk, tcp]).rsplit_once('/').map_or("", |(_, told)| told), @"1.out: it is of iperf 3.12, and the first file of fio-3.33: import the files of each program on their own");
     insta::assert_snapshot!(of(fixture("fio-net-receive")), @"fio: it is the receiver's output, and fio leaves reads that got less than a block out of its count: import the sender's (rw=write)");
     let sent = fixture("fio-net-send");
     insta::assert_snapshot!(of(&sent.replace("\"tcp\"", "\"udp\"")), @"fio: it ran over udp, and only what it sends over tcp is imported");

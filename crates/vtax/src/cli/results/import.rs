@@ -20,7 +20,8 @@ pub(crate) struct ImportArgs {
     /// What the program printed: files of the same test are the rounds of one result. Or a table of published figures
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The row that a program's output stands for, as bridge or sr-iov [default: native]
+    /// The row that a program's output stands for, as bridge, sr-iov or virtio-blk [default: native, or
+    /// native-disk]
     #[arg(long, value_name = "ROW")]
     method: Option<Row>,
     /// The MTU of the wire, which no program tells [default: 1500]
