@@ -333,6 +333,63 @@ fn a_disk_with_two_paths_loses_nothing_when_one_hangs_under_load() {
     loses_nothing("t-ldm-hang", "-STOP", 2);
 }
 
+/// A block device on a file of the test.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn of(backing: &Path) -> LoopDevice {
+        let output = Command::new("losetup").args(["-f", "--show"]).arg(backing).output().expect("losetup runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        LoopDevice(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).output();
+    }
+}
+
+/// The device of the path in use begins to fail: the kernel can't read a loop device whose file has become shorter. What the
+/// domain reads comes by the other path.
+#[test]
+fn a_path_whose_device_returns_errors_is_left() {
+    let bench = Bench::new();
+    let files = ["one", "other"].map(|name| bench.path().join(name));
+    let content: Vec<u8> = { 0..4 * MIB / 512 }.flat_map(|block| format!("{block:0512}").into_bytes()).collect();
+    files.iter().for_each(|file| fs::write(file, &content).expect("a file of the test"));
+    let devices = files.each_ref().map(|file| LoopDevice::of(file));
+    let host = Host::new(&bench, "t-ldm-errors");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    host.ldm("add-vds vds0 primary");
+    for (device, volume) in devices.iter().zip(["path1@vds0", "path2@vds0"]) {
+        export(&host, "mpgroup=lun", Path::new(&device.0), volume);
+    }
+    host.ldm("add-vdisk lun path1@vds0 mars");
+    start(&host, "mars");
+    assert_eq!(states(&host), ["active", "standby"]);
+    // Each time other blocks, since what it has read, it has in memory.
+    let read = |block: u64| {
+        in_mars(&host, &format!("dd if=/dev/vda bs=512 skip={block} count=1 2>/dev/null | tail -c 8 || true"))
+    };
+    assert_eq!(read(0), "00000000");
+    File::options().write(true).open(&files[0]).and_then(|file| file.set_len(0)).expect("a file of the test");
+    for block in [4000, 2000, 6000] {
+        assert_eq!(read(block), format!("{block:08}"));
+    }
+    assert_eq!(states(&host)[1], "active");
+    // It is as before again, and the other one fails.
+    fs::write(&files[0], &content).expect("a file of the test");
+    wait_until("the first one stands by", || states(&host)[0] == "standby" || states(&host)[0] == "failed");
+    File::options().write(true).open(&files[1]).and_then(|file| file.set_len(0)).expect("a file of the test");
+    for block in [1000, 7000] {
+        assert_eq!(read(block), format!("{block:08}"));
+    }
+    assert_eq!(states(&host)[0], "active");
+    end(&host);
+}
+
 /// Without any path, requests of a disk with a timeout fail after it. Those of one without wait.
 #[test]
 fn requests_fail_when_no_path_works_for_the_timeout() {

@@ -81,14 +81,19 @@ impl DiskKeeper {
         let Some(launch) = &self.launch else { return Ok(()) };
         let probes = Instant::now() >= self.next_probe;
         let failed = mem::take(&mut self.failed);
-        let mut result = Ok(());
+        let (mut result, mut has_errors) = (Ok(()), false);
         for disk in &self.disks {
             let fault = match () {
                 () if failed.contains(&disk.node()) => Some(PathFault::Errors),
+                () if disk.has_device_paths() && paths::has_failed_to_read(launch, disk) => Some(PathFault::Errors),
                 () if probes && !paths::answers(launch, disk) => Some(PathFault::Silent),
                 () => None,
             };
             result = paths::serve(launch, disk, fault).and(result);
+            has_errors |= fault == Some(PathFault::Errors);
+        }
+        if has_errors {
+            self.next = Instant::now() + AGAIN;
         }
         if probes {
             self.next_probe = Instant::now() + PROBE;

@@ -52,7 +52,7 @@ pub enum PathState {
 pub enum PathFault {
     /// Its daemon doesn't answer.
     Silent,
-    /// The guest's QEMU got an error from it.
+    /// The guest's QEMU got an error from it, or was cut off because of one.
     Errors,
 }
 
@@ -120,6 +120,12 @@ pub fn answers(launch: &Launch, disk: &DiskLaunch) -> bool {
     let Some(paths) = Paths::of(launch, disk) else { return true };
     let kept = paths.read();
     !kept.is_alive(kept.active) || storage::answers(&launch.name, &paths.directory(kept.active), PATIENCE)
+}
+
+/// Whether the daemon that serves a disk has failed to read. The guest's QEMU doesn't get such an error: the daemon cuts it off
+/// (`nbd_co_send_sparse_read` of QEMU), QEMU connects again and sends the request again, and so on.
+pub fn has_failed_to_read(launch: &Launch, disk: &DiskLaunch) -> bool {
+    Paths::of(launch, disk).is_some_and(|paths| storage::has_failed_to_read(&paths.directory(paths.read().active)))
 }
 
 /// Ends the daemons of a disk.

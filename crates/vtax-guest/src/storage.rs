@@ -51,6 +51,10 @@ const ANSWER: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 const NODE: &str = "blocks";
 const LISTENER: &str = "listener";
+/// The file of its messages.
+const LOG: &str = "qemu.log";
+/// What its NBD server says when it can't read.
+const NOT_READ: &str = "reading from file failed";
 
 /// Starts a daemon that serves nothing yet, in a directory of its own.
 pub(super) fn start(guest: &Name, directory: &Path, qemu: &QemuProgram) -> Result<ProcessId, GuestError> {
@@ -58,7 +62,7 @@ pub(super) fn start(guest: &Name, directory: &Path, qemu: &QemuProgram) -> Resul
     let fail = |error| GuestError::process(guest)(error);
     unmount_all(directory).map_err(fail)?;
     small_tmpfs(directory, MESSAGES).map_err(fail)?;
-    let log = directory.join("qemu.log");
+    let log = directory.join(LOG);
     let messages = File::create(&log).map_err(GuestError::file("create", &log))?;
     let copy = messages.try_clone().map_err(GuestError::file("use", &log))?;
     let mut command = Command::new(&qemu.path);
@@ -107,7 +111,7 @@ fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestE
     while Monitor::connect(guest, &directory.join(QMP_SOCKET), ANSWER).is_err() {
         let has_ended = process.wait_end(Duration::ZERO).unwrap_or(true);
         if has_ended || Instant::now() > deadline {
-            let said = fs::read_to_string(directory.join("qemu.log")).unwrap_or_default();
+            let said = fs::read_to_string(directory.join(LOG)).unwrap_or_default();
             let silent = || match process.ending() {
                 Some(status) => format!("it ended without a word ({status})"),
                 None => format!("it said nothing for {} s", THERE.as_secs()),
@@ -123,6 +127,11 @@ fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestE
 /// Whether a daemon answers in time.
 pub(super) fn answers(guest: &Name, directory: &Path, patience: Duration) -> bool {
     Monitor::connect(guest, &directory.join(QMP_SOCKET), patience).is_ok()
+}
+
+/// Whether a daemon has said since its start that it couldn't read its file.
+pub(super) fn has_failed_to_read(directory: &Path) -> bool {
+    fs::read_to_string(directory.join(LOG)).is_ok_and(|said| said.contains(NOT_READ))
 }
 
 /// Makes a daemon open the file and serve it at a socket. Whoever connects to the socket's name so far gets to this daemon from
