@@ -163,6 +163,7 @@ fn guests_disks_are_measured_beside_the_hosts_and_nothing_is_left() {
         assert_eq!(status(row), Ok(()), "{row}");
     }
     assert!(cells(&result).iter().any(|cell| cell["method"] == "assigned-nvme" && cell["status"] == "unavailable"));
+    split_of_cpu_time(&bench, &study, &directory);
     let left: Vec<_> = fs::read_dir(folder.path()).expect("ours").flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left, ["study.toml"]);
     assert_nothing_left(&bench);
@@ -178,6 +179,25 @@ fn guests_disks_are_measured_beside_the_hosts_and_nothing_is_left() {
     assert_ne!(output.status.code(), Some(0), "{told}");
     assert!(told.contains("guest"), "{told}");
     assert_nothing_left(&bench);
+}
+
+/// What the host's CPUs did for a guest's disk: more of the guest than of all else under emulation, and of an iothread and a
+/// daemon only where there is one.
+fn split_of_cpu_time(bench: &Bench, study: &str, directory: &str) {
+    const ROWS: [&str; 4] = ["native-disk", "virtio-blk", "vhost-user-blk", "virtio-scsi:iothread"];
+    let rows = ROWS.join(",");
+    let long = ["--methods", &rows, "--samples", "2", "--duration", "2s"];
+    let result = json(bench, &[&["run", study, "--dir", directory, "--json"], &long[..]].concat());
+    for row in ROWS {
+        let cell = cells(&result).iter().find(|cell| cell["method"] == row).expect("a row");
+        let host = &cell["summary"]["host_cpu"];
+        let mean = |part: &str| host[part]["mean"].as_f64();
+        let is_guest = row != "native-disk";
+        assert_eq!((host["accel"] == "tcg", mean("guest") > Some(0.0)), (is_guest, is_guest), "{row}: {host}");
+        assert_eq!(mean("iothread") > Some(0.0), row.ends_with("iothread"), "{row}: {host}");
+        assert_eq!(mean("daemon") > Some(0.0), row.starts_with("vhost-user"), "{row}: {host}");
+        assert_eq!(mean("kernel").is_some(), is_guest, "{row}: {host}");
+    }
 }
 
 fn qemus(bench: &Bench) -> Vec<u32> {

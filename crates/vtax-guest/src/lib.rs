@@ -12,6 +12,7 @@ pub mod arguments;
 mod cpio;
 pub mod disk;
 mod disk_lock;
+pub mod disk_threads;
 mod elf;
 mod error;
 mod files;

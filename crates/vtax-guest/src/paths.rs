@@ -164,6 +164,12 @@ pub fn states(launch: &Launch, disk: &DiskLaunch) -> Vec<PathState> {
     (0..paths.paths.files.len()).map(state).collect()
 }
 
+/// The daemon that serves a disk at the moment, if the disk has one.
+pub(super) fn active(launch: &Launch, disk: &DiskLaunch) -> Option<ProcessId> {
+    let kept = Paths::of(launch, disk)?.read();
+    kept.process(kept.active)
+}
+
 /// How the names of the daemons' directories and of the state begin.
 const PREFIX: &str = "paths";
 

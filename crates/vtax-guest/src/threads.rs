@@ -170,7 +170,8 @@ impl GuestPins {
     }
 }
 
-fn tasks(pid: u32) -> Result<BTreeMap<u32, String>, SysError> {
+/// The threads of a process and their names.
+pub(super) fn tasks(pid: u32) -> Result<BTreeMap<u32, String>, SysError> {
     let folder = format!("/proc/{pid}/task");
     let fail = |errno: io::Error| SysError::plain("list", &folder, errno);
     let mut tasks = BTreeMap::new();

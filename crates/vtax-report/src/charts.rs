@@ -6,19 +6,19 @@ mod threads;
 use vtax_model::{
     cell::ColumnKey,
     metric::Metric,
-    result::{CellRecord, Estimate, HostCpuSummary, ResultDocument, TaxRecord},
+    result::{CellRecord, Estimate, ResultDocument, TaxRecord},
     workload::TestKind,
 };
 use vtax_plot::{
     Bar, Bars, Chart, Differences, Distribution, Effect, Heading, Judgement, Measured, Moment, Percentiles, Quantity,
-    Reach, Scatter, ScatterPoint, Stacked, StackedRow, TimeLine, TimeSeries,
+    Reach, Scatter, ScatterPoint, TimeLine, TimeSeries,
 };
 use vtax_stats::Verdict;
 
 use super::{
     answer::column_that_tells_all,
     blocks::{BlockCells, blocks, distinct},
-    labels,
+    host_cpu, labels,
     record::{estimate, primary},
     series, tax, words,
 };
@@ -30,7 +30,7 @@ const MOST: usize = 8;
 pub(crate) fn charts(document: &ResultDocument) -> Vec<Chart> {
     let mut charts = by_instrument(document, |drawn| drawn.charts());
     charts.extend(over_time(document).map(Chart::from));
-    charts.extend(host_cpu(document).map(Chart::from));
+    charts.extend(host_cpu::chart(document).map(Chart::from));
     charts
 }
 
@@ -284,22 +284,5 @@ fn over_time(document: &ResultDocument) -> Option<TimeSeries> {
         time: Quantity::new("Time", "s"),
         quantity: Quantity::new(name, unit),
         lines: alike.filter_map(line).collect(),
-    })
-}
-
-/// None if no row has guests.
-fn host_cpu(document: &ResultDocument) -> Option<Stacked> {
-    let transactions = |record: &&CellRecord| record.cell.kind().is_transactions();
-    let row = |record: &CellRecord| {
-        let HostCpuSummary { guest, vhost, qemu, host_stack, .. } = record.summary.as_ref()?.host_cpu.as_ref()?;
-        let values = [guest, vhost, qemu, host_stack].map(|part| part.mean).to_vec();
-        Some(StackedRow { name: labels::name(document, &record.cell), values })
-    };
-    let rows: Vec<StackedRow> = document.cells.iter().filter(transactions).filter_map(row).collect();
-    (!rows.is_empty()).then(|| Stacked {
-        heading: Heading::new("The host's CPU time", "What the host's CPUs did for each transaction."),
-        quantity: Quantity::new("CPU", "µs per transaction"),
-        parts: ["guest", "vhost", "QEMU", "host stack"].map(str::to_owned).to_vec(),
-        rows,
     })
 }

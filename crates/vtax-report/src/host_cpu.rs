@@ -3,68 +3,131 @@
 use vtax_model::{
     guest::Accelerator,
     result::{CellRecord, Estimate, GuestClock, HostCpuSummary, ResultDocument},
+    study::{DiskRow, Row},
 };
+use vtax_plot::{Heading, Quantity, Stacked, StackedRow};
 
 use super::{
-    labels::Labels,
+    labels::{self, Labels},
     number::{counted, three_digits},
     view::{Group, Section, SectionPart, Table, TableRow, Value},
 };
 
+/// A part of the host's CPU time.
+pub(crate) struct Part {
+    pub(crate) head: &'static str,
+    pub(crate) of: fn(&HostCpuSummary) -> Option<Estimate>,
+    /// Whether it is a share of other parts.
+    is_share: bool,
+}
+
+const fn part(head: &'static str, of: fn(&HostCpuSummary) -> Option<Estimate>) -> Part {
+    Part { head, of, is_share: false }
+}
+
+pub(crate) const GUEST: Part = part("guest", |host| host.accel.map(|_| host.guest));
+pub(crate) const QEMU: Part = part("QEMU", |host| host.accel.map(|_| host.qemu));
+pub(crate) const STACK: Part = part("host stack", |host| Some(host.host_stack));
+/// A row without vhost has no thread of that name.
+const VHOST: Part = part("vhost", |host| Some(host.vhost).filter(|vhost| vhost.mean > 0.0));
+pub(crate) const IOTHREAD: Part = part("iothread", |host| host.iothread);
+pub(crate) const DAEMON: Part = part("daemon", |host| host.daemon);
+pub(crate) const KERNEL: Part = Part { is_share: true, ..part("in kernel", |host| host.kernel) };
+
+const OF_NETWORKS: [Part; 4] = [GUEST, VHOST, QEMU, STACK];
+const OF_DISKS: [Part; 6] = [GUEST, IOTHREAD, DAEMON, QEMU, KERNEL, STACK];
+
+/// The parts that a run has.
+fn parts(document: &ResultDocument) -> Vec<Part> {
+    let all = if is_of_disks(document) { Vec::from(OF_DISKS) } else { Vec::from(OF_NETWORKS) };
+    let summaries: Vec<&HostCpuSummary> = document.cells.iter().filter_map(summary).collect();
+    // Networks always show whether there is vhost.
+    let is_shown = |part: &Part| !is_of_disks(document) || summaries.iter().any(|host| (part.of)(host).is_some());
+    all.into_iter().filter(is_shown).collect()
+}
+
+fn is_of_disks(document: &ResultDocument) -> bool {
+    document.cells.iter().any(|record| record.cell.disk().is_some())
+}
+
 /// None if no row has guests.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let records: Vec<&CellRecord> = document.cells.iter().filter(|record| summary(record).is_some()).collect();
+    let all: Vec<&HostCpuSummary> = records.iter().filter_map(|record| summary(record)).collect();
+    let accel = all.iter().find_map(|host| host.accel)?;
     let (transactions, streams): (Vec<&CellRecord>, Vec<&CellRecord>) =
         records.iter().copied().partition(|record| record.cell.kind().is_transactions());
-    let tables = [table(&transactions, "µs per transaction"), table(&streams, "µs per KB")];
-    let mut parts: Vec<SectionPart> = tables.into_iter().flatten().map(SectionPart::Table).collect();
-    let all: Vec<&HostCpuSummary> = records.iter().filter_map(|record| summary(record)).collect();
-    parts.push(SectionPart::Paragraph(caveat(all.first()?).into()));
-    parts.push(SectionPart::Paragraph(reading(&all)));
-    parts.extend(document.guest_clocks.iter().filter(|clock| clock.is_much()).map(drift).map(SectionPart::Paragraph));
-    Some(Section::of("CPU, from the host", parts))
+    let parts = parts(document);
+    let tables = [(&transactions, per(document)), (&streams, "µs per KB".to_owned())];
+    let tables = tables.into_iter().filter(|(records, _)| !records.is_empty());
+    let tables = tables.map(|(records, unit)| SectionPart::Table(table(records, &parts, accel, &unit)));
+    let mut told: Vec<SectionPart> = tables.collect();
+    told.push(SectionPart::Paragraph(caveat(accel).into()));
+    told.push(SectionPart::Paragraph(match is_of_disks(document) {
+        true => reading_of_disks(document),
+        false => reading(&all),
+    }));
+    told.extend(document.guest_clocks.iter().filter(|clock| clock.is_much()).map(drift).map(SectionPart::Paragraph));
+    Some(Section::of("CPU, from the host", told))
+}
+
+fn per(document: &ResultDocument) -> String {
+    format!("µs per {}", if is_of_disks(document) { "I/O" } else { "transaction" })
 }
 
 fn summary(record: &CellRecord) -> Option<&HostCpuSummary> {
     record.summary.as_ref()?.host_cpu.as_ref()
 }
 
-/// None without cells.
-fn table(records: &[&CellRecord], unit: &str) -> Option<Table> {
-    let first = summary(records.first()?)?;
-    let guest = match first.accel {
-        Accelerator::Kvm => "guest",
-        Accelerator::Tcg => "guest (emulated)",
+/// What the host's CPUs did for each transaction. None if no row has guests.
+pub(crate) fn chart(document: &ResultDocument) -> Option<Stacked> {
+    let parts: Vec<Part> = parts(document).into_iter().filter(|part| !part.is_share).collect();
+    let row = |record: &CellRecord| {
+        let host = summary(record)?;
+        let values = parts.iter().map(|part| (part.of)(host).map_or(0.0, |part| part.mean)).collect();
+        Some(StackedRow { name: labels::name(document, &record.cell), values })
     };
+    let transactions = |record: &&CellRecord| record.cell.kind().is_transactions();
+    let rows: Vec<StackedRow> = document.cells.iter().filter(transactions).filter_map(row).collect();
+    document.cells.iter().filter_map(summary).find_map(|host| host.accel)?;
+    let what = if is_of_disks(document) { "I/O" } else { "transaction" };
+    (!rows.is_empty()).then(|| Stacked {
+        heading: Heading::new("The host's CPU time", format!("What the host's CPUs did for each {what}.")),
+        quantity: Quantity::new("CPU", per(document)),
+        parts: parts.iter().map(|part| part.head.to_owned()).collect(),
+        rows,
+    })
+}
+
+fn table(records: &[&CellRecord], parts: &[Part], accel: Accelerator, unit: &str) -> Table {
     let exits = records.iter().filter_map(|record| summary(record)).any(|summary| summary.vm_exits.is_some());
     let labels = Labels::of_records(records);
     let heads = std::iter::once("row".to_owned()).chain(labels.heads());
     let counts = exits.then_some("exits").into_iter().chain(["interrupts"]);
-    Some(Table {
+    let head = |part: &Part| match (part.head, accel) {
+        ("guest", Accelerator::Tcg) => "guest (emulated)",
+        (head, _) => head,
+    };
+    Table {
         labels: heads.collect(),
-        groups: vec![
-            Group::right(unit, [guest, "vhost", "QEMU", "host stack"]),
-            Group::right(unit.replace("µs ", ""), counts),
-        ],
-        rows: records.iter().filter_map(|record| line(record, &labels, exits)).collect(),
+        groups: vec![Group::right(unit, parts.iter().map(head)), Group::right(unit.replace("µs ", ""), counts)],
+        rows: records.iter().filter_map(|record| line(record, parts, &labels, exits)).collect(),
         ..Table::default()
-    })
+    }
 }
 
-fn line(record: &CellRecord, labels: &Labels, exits: bool) -> Option<TableRow> {
-    let HostCpuSummary { guest, vhost, qemu, host_stack, vm_exits, interrupts, .. } = summary(record)?;
-    let figure = |estimate: &Estimate| Value::Figure(estimate.mean);
-    // A row without vhost has no thread of that name.
-    let vhost = if vhost.mean > 0.0 { figure(vhost) } else { Value::Absent };
-    let exits = exits.then(|| vm_exits.as_ref().map_or(Value::Absent, figure));
-    let figures =
-        [figure(guest), vhost, figure(qemu), figure(host_stack)].into_iter().chain(exits).chain([figure(interrupts)]);
+fn line(record: &CellRecord, parts: &[Part], labels: &Labels, exits: bool) -> Option<TableRow> {
+    let host = summary(record)?;
+    let figure = |estimate: Estimate| Value::Figure(estimate.mean);
+    let exits = exits.then(|| host.vm_exits.map_or(Value::Absent, figure));
+    let parts = parts.iter().map(|part| (part.of)(host).map_or(Value::Absent, figure));
+    let figures = parts.chain(exits).chain([figure(host.interrupts)]);
     let labels = std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell));
     Some(TableRow::new(labels.collect(), figures))
 }
 
-fn caveat(summary: &HostCpuSummary) -> &'static str {
-    match summary.accel {
+fn caveat(accel: Accelerator) -> &'static str {
+    match accel {
         Accelerator::Kvm => {
             "The guest's time is what KVM ran of its instructions, which the kernel counts by its timer tick; what its \
              vCPUs' threads did beside is QEMU's."
@@ -74,6 +137,25 @@ fn caveat(summary: &HostCpuSummary) -> &'static str {
              instructions, many times what a CPU would need for them, and no share of it is the cost of a real guest."
         }
     }
+}
+
+fn reading_of_disks(document: &ResultDocument) -> String {
+    let missing = document.cells.iter().any(|record| {
+        let has_guest = matches!(record.cell.row, Row::Disk(DiskRow::Guest(_)));
+        has_guest && record.summary.is_some() && summary(record).is_none()
+    });
+    let missing = match missing {
+        true => {
+            " A row that is missing has samples that are too short: fio took most of their time to start and to end."
+        }
+        false => "",
+    };
+    format!(
+        "The guest's time has fio in it. An iothread is a thread of QEMU that serves this disk alone, a daemon the storage \
+         daemon that does so; QEMU is the rest of it. \"In kernel\" is what these three spent in system calls (file system, \
+         block layer, driver), a share of their time. The host stack is the time of the whole machine in hardware and \
+         software interrupts, by ticks: among others the ends of I/Os. What workers of the kernel did is in no column.{missing}"
+    )
 }
 
 fn reading(all: &[&HostCpuSummary]) -> String {

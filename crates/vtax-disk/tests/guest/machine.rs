@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use vtax_agent::{link::AgentLink, protocol::Ran};
 use vtax_disk::carried::CarriedProgram;
 use vtax_guest::{
+    disk_threads::DiskThreads,
     home,
     image::{self, Tools},
     kernel::Kernel,
@@ -124,6 +125,11 @@ impl Machine {
             assert!(Instant::now() < until, "there is no disk {number}: {}\n{}", ran.stdout, self.dmesg());
             std::thread::sleep(Duration::from_millis(200));
         }
+    }
+
+    /// The host's threads that serve the guest's disks.
+    pub(crate) fn disk_threads(&self) -> DiskThreads {
+        DiskThreads::of(self.qemu.launch(), self.qemu.process()).expect("it runs")
     }
 
     /// The threads of QEMU that serve one disk alone, as the kernel names them.

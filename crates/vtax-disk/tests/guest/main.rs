@@ -146,6 +146,10 @@ fn every_way_to_attach_a_disk_has_the_blocks_of_one_file() {
     };
     assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(queues), [1, 4, 1, 2, 2, 1, 1, 2]);
     assert_eq!(machine.iothreads(), ["io1", "io3", "io7"]);
+    let threads = machine.disk_threads();
+    assert_eq!(threads.iothreads.keys().collect::<Vec<_>>(), [&1, &3, &7]);
+    assert_eq!(threads.daemons.keys().collect::<Vec<_>>(), [&4, &5, &6, &7]);
+    assert!(threads.daemons.values().all(|threads| !threads.is_empty()), "{threads:?}");
     let log = std::fs::read_to_string(machine.qemu().launch().stderr_log()).expect("QEMU's messages");
     assert!(!log.contains("Unable to use") && !log.contains("falling back"), "{log}");
 }

@@ -9,11 +9,11 @@ use crate::{
     run::{ClockReading, HostCpu, SampleReading},
 };
 
-/// `None` if there were no guests, or their host wasn't observed.
+/// `None` if the host wasn't observed.
 pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpuSummary> {
     let observed: Vec<(u32, &SampleReading, &HostCpu)> =
         taken.iter().filter_map(|reading| Some((reading.round, *reading, reading.host_cpu.as_deref()?))).collect();
-    let accel = observed.iter().find_map(|(.., host)| host.guests.first())?.accel;
+    let accel = observed.iter().find_map(|(.., host)| host.guests.first()).map(|guest| guest.accel);
     let each = |amount: &dyn Fn(&HostCpu) -> Option<f64>| -> Option<Estimate> {
         let of = |(round, reading, host): &(u32, &SampleReading, &HostCpu)| {
             Some((*round, amount(host)? * per_unit(reading, host, transactions)))
@@ -21,13 +21,17 @@ pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpu
         estimate(observed.iter().filter_map(of))
     };
     let us = |seconds: fn(&HostCpu) -> f64| each(&|host| Some(seconds(host) * 1e6));
+    let if_any = |seconds: fn(&HostCpu) -> f64| us(seconds).filter(|estimate| estimate.mean > 0.0);
     Some(HostCpuSummary {
         accel,
         guest: us(HostCpu::guest)?,
         vhost: us(HostCpu::vhost)?,
+        iothread: if_any(HostCpu::iothread),
+        daemon: if_any(HostCpu::daemon),
         qemu: us(HostCpu::qemu)?,
+        kernel: each(&|host| Some(host.kernel()? * 1e6)).filter(|_| accel.is_some()),
         host_stack: us(HostCpu::host_stack)?,
-        vm_exits: each(&|host| host.exits().map(|exits| exits as f64)),
+        vm_exits: each(&|host| host.exits().map(|exits| exits as f64)).filter(|_| accel.is_some()),
         interrupts: each(&|host| Some(host.interrupts as f64))?,
         whole_samples: observed.iter().any(|(.., host)| host.whole_sample),
     })
@@ -77,7 +81,19 @@ mod tests {
 
     fn guest(name: &str, guest: f64, exits: Option<u64>) -> GuestCpu {
         let name = name.into();
-        GuestCpu { name, pid: 7, accel: Accelerator::Kvm, guest, vhost: 0.1, qemu: 0.05, exits, clock: None }
+        GuestCpu {
+            name,
+            pid: 7,
+            accel: Accelerator::Kvm,
+            guest,
+            vhost: 0.1,
+            iothread: 0.0,
+            daemon: 0.025,
+            qemu: 0.05,
+            kernel: Some(0.02),
+            exits,
+            clock: None,
+        }
     }
 
     /// 1,000 transactions of 2 KB in all, in 1 s, of which half a second was observed.
@@ -109,6 +125,9 @@ mod tests {
         near(found.guest, 600.0);
         near(found.vhost, 400.0);
         near(found.qemu, 200.0);
+        near(found.daemon.expect("there is one"), 100.0);
+        near(found.kernel.expect("known"), 80.0);
+        assert_eq!(found.iothread, None);
         near(found.host_stack, 100.0);
         near(found.vm_exits.expect("counted"), 0.8);
         near(found.interrupts, 1.2);

@@ -255,7 +255,10 @@ fn the_guests_that_measure_are_no_other_programs() {
         accel: Accelerator::Tcg,
         guest: 0.25,
         vhost: 0.0,
+        iothread: 0.0,
+        daemon: 0.0,
         qemu: 0.05,
+        kernel: None,
         exits: None,
         clock: None,
     };

@@ -9,14 +9,24 @@ use crate::{foreign::ForeignText, guest::Accelerator};
 /// CPU. The host's stack overlaps with the others: see [`HostCpu`](crate::run::HostCpu).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HostCpuSummary {
-    /// What ran the guests' instructions.
-    pub accel: Accelerator,
+    /// What ran the guests' instructions; absent for a row without guests, the host's own disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accel: Option<Accelerator>,
     /// The guests' instructions: under TCG their emulation.
     pub guest: Estimate,
     /// vhost's workers.
     pub vhost: Estimate,
+    /// The threads of QEMU that do nothing but serve the row's disks; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iothread: Option<Estimate>,
+    /// The storage daemons of the row's disks; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon: Option<Estimate>,
     /// The rest of QEMU.
     pub qemu: Estimate,
+    /// What of vhost, iothreads, daemons and QEMU was spent in the host's kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Estimate>,
     /// Interrupts of the machine, hardware and software.
     pub host_stack: Estimate,
     /// Exits of the guests; absent without KVM's counters.

@@ -48,8 +48,17 @@ pub struct GuestCpu {
     pub guest: f64,
     /// The workers of vhost.
     pub vhost: f64,
+    /// The threads of QEMU that do nothing but serve the row's disks (iothreads).
+    #[serde(default)]
+    pub iothread: f64,
+    /// The storage daemons that serve the row's disks.
+    #[serde(default)]
+    pub daemon: f64,
     /// The rest of QEMU; under KVM the vCPUs' threads outside the guest too.
     pub qemu: f64,
+    /// What of all these but the guest's own was spent in the host's kernel, in ticks: system calls, and under KVM its work
+    /// for the guest. Records of before 2026-11-26 don't have it.
+    pub kernel: Option<f64>,
     /// How often its vCPUs have left it; absent where KVM has no counters for us.
     pub exits: Option<u64>,
     /// Its clock before the sample, if it has told.
@@ -76,6 +85,21 @@ impl HostCpu {
     /// vhost's workers.
     pub fn vhost(&self) -> f64 {
         self.sum(|guest| guest.vhost)
+    }
+
+    /// The threads of QEMU that do nothing but serve disks.
+    pub fn iothread(&self) -> f64 {
+        self.sum(|guest| guest.iothread)
+    }
+
+    /// The storage daemons.
+    pub fn daemon(&self) -> f64 {
+        self.sum(|guest| guest.daemon)
+    }
+
+    /// The host's kernel for all of them but the guests themselves; `None` if that of one guest isn't known.
+    pub fn kernel(&self) -> Option<f64> {
+        self.guests.iter().map(|guest| guest.kernel).sum()
     }
 
     /// The rest of QEMU.

@@ -2,10 +2,20 @@
 
 use vtax_model::metric::SampleFigure;
 
-use super::{Column, Estimated, Interval, One, delta, name, percentile, status, text};
-use crate::disks::cached;
+use super::{Column, Estimated, Interval, Line, One, delta, estimate, name, percentile, status, text};
+use crate::{
+    disks::cached,
+    host_cpu::{self, Part},
+};
 
-pub(super) const COLUMNS: [Column; 40] = [
+/// fio's threads: for an I/O, or for a KB.
+const THREADS: [SampleFigure; 2] = [SampleFigure::ThreadsPerTransaction, SampleFigure::ThreadsPerKb];
+
+fn of_host(line: &Line<'_>, part: &Part) -> Option<[Option<f64>; 3]> {
+    estimate((part.of)(line.summary?.host_cpu.as_ref()?)?)
+}
+
+pub(super) const COLUMNS: [Column; 48] = [
     ("study", One(|l| text(&l.document.study))),
     ("run", One(|l| text(&l.document.id))),
     ("method", One(|l| text(l.record.cell.row))),
@@ -29,6 +39,14 @@ pub(super) const COLUMNS: [Column; 40] = [
     ("response_p999_us", Interval(|l| percentile(l.times()?.p999))),
     ("response_max_us", One(|l| text(l.times()?.max))),
     ("throughput_mb_per_s", Estimated(SampleFigure::Throughput)),
+    ("cpu_of", One(|l| text(if l.record.cell.kind().is_transactions() { "I/O" } else { "KB" }))),
+    ("fio_cpu_us", Interval(|l| estimate(l.summary?.estimate_of(THREADS)?))),
+    ("host_cpu_guest_us", Interval(|l| of_host(l, &host_cpu::GUEST))),
+    ("host_cpu_iothread_us", Interval(|l| of_host(l, &host_cpu::IOTHREAD))),
+    ("host_cpu_daemon_us", Interval(|l| of_host(l, &host_cpu::DAEMON))),
+    ("host_cpu_qemu_us", Interval(|l| of_host(l, &host_cpu::QEMU))),
+    ("host_cpu_kernel_us", Interval(|l| of_host(l, &host_cpu::KERNEL))),
+    ("host_cpu_stack_us", Interval(|l| of_host(l, &host_cpu::STACK))),
     ("tax_of", One(|l| text(l.tax?.of.name()))),
     ("tax_ratio", One(|l| text(l.tax?.ratio))),
     ("tax_low", One(|l| text(l.tax?.low))),

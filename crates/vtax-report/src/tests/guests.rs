@@ -48,7 +48,10 @@ fn host(accel: Accelerator, vhost: bool, index: u64) -> HostCpu {
         accel,
         guest: if kvm { 0.2 } else { 0.43 },
         vhost: if vhost { 0.11 } else { 0.0 },
+        iothread: 0.0,
+        daemon: 0.0,
         qemu: if vhost { 0.002 } else { 0.19 },
+        kernel: Some(0.01),
         exits: kvm.then_some(21_000 + index),
         clock: Some(clock(drift)),
     };

@@ -32,9 +32,12 @@ use vtax_model::{
 use vtax_sys::deadline::ProgramCancel;
 
 use super::{
-    arrange::arrange,
+    arrange::{RowPorts, arrange},
     draft::available,
-    ends::lab_name,
+    ends::{
+        lab_name,
+        observe::{Observed, ServedDisks, UntoldTimes, observing},
+    },
     measured_path::MeasuredPath,
     runner::{SampleError, Sampler},
     session::RunSetup,
@@ -75,6 +78,8 @@ pub(super) struct MeasuredDisks {
     seed: u64,
     /// The lab that was built for the run.
     lab: Option<Arc<Lab>>,
+    /// Which disks of the lab's guests the rows measure.
+    ports: BTreeMap<Row, RowPorts>,
 }
 
 impl MeasuredDisks {
@@ -94,6 +99,7 @@ impl MeasuredDisks {
             first_sample: None,
             seed: header.seed,
             lab: None,
+            ports: BTreeMap::new(),
         };
         for row in available(&header.study, &header.unavailable) {
             let names = disks.of(row).0.clone();
@@ -219,6 +225,7 @@ impl MeasuredDisks {
             Ok(inside)
         })?;
         self.lab = Some(lab);
+        self.ports = arranged.disks;
         for row in &mut self.rows {
             row.inside = inside.get(&row.row).cloned();
         }
@@ -250,15 +257,26 @@ impl MeasuredDisks {
         let test = disk.spec(plan);
         let job = FioJob::new(test, used(&paths, &test), false, self.seed);
         let job = job.map_err(|error| SampleError::cell(error.to_string()))?;
-        let report = match &row.inside {
-            Some((guest, _)) => guest.run(&job).map_err(|error| self.blame(guest, error))?,
+        let times = job.timed().map(|_| UntoldTimes { warmup: test.ramp.0, measured: test.duration.0 });
+        let guests: Vec<Observed> = self.observed(cell.row).into_iter().collect();
+        let (report, host_cpu) = observing(&guests, times, || match &row.inside {
+            Some((guest, _)) => guest.run(&job).map_err(|error| self.blame(guest, error)),
             None => self.fio.run(&job).map_err(|error| match error {
                 // It may still be at work when the next sample begins.
                 error @ FioError::Stuck { .. } => SampleError::run(error),
                 error => SampleError::cell(error.to_string()),
-            })?,
-        };
-        Ok(Figures::of_disk(&report))
+            }),
+        });
+        Ok(Figures { host_cpu, ..Figures::of_disk(&report?) })
+    }
+
+    /// The guest of a row, if it has one in the run's lab.
+    fn observed(&self, row: Row) -> Option<Observed> {
+        let ports = self.ports.get(&row)?;
+        let qemu = self.lab.as_ref()?.guest(&ports.guest).ok()?;
+        let launch = qemu.launch().clone();
+        let ports = launch.disks.disks.get(ports.disks.clone())?.iter().map(|disk| disk.port).collect();
+        Some(Observed::of_disks(qemu.process(), ServedDisks { launch, ports }))
     }
 
     /// An agent that has died ends the run, and if its guest has died that is the better reason.

@@ -15,7 +15,7 @@ mod guarded;
 mod loans;
 pub(crate) mod lookup;
 mod mtu;
-mod observe;
+pub(super) mod observe;
 mod path;
 mod pins;
 mod resume;

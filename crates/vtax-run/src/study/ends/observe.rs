@@ -1,17 +1,19 @@
 //! The CPU time that the guests of a row cost their host while a sample is taken.
 //!
 //! A thread here reads the times of QEMU's threads and of the machine shortly after the begin and shortly before the
-//! end of the measured time, and sleeps in between, so that its own cost is not in the figures.
+//! end of the measured time, and sleeps in between, so that its own cost is not in the figures. Of a program that says only
+//! afterwards that it has measured (fio), the thread reads them several times, and those readings count that were surely
+//! taken in the measured time.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
 };
 
 use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, measure_watched};
-use vtax_guest::threads::Threads;
+use vtax_guest::{disk_threads::DiskThreads, launch::Launch, threads::Threads};
 use vtax_model::{
     guest::Accelerator,
     run::{ClockReading, GuestCpu, HostCpu},
@@ -20,6 +22,7 @@ use vtax_model::{
 use vtax_sys::{
     clock::now_ns,
     cpu::{MachineTimes, TaskTimes, interrupts, kvm_exits, machine_times, task_times},
+    process::ProcessId,
 };
 
 use super::{
@@ -32,9 +35,25 @@ use crate::threads::start_in;
 /// This long after the begin and before the end of the measured time is read: orders take a moment to arrive.
 const INSET: Duration = Duration::from_millis(20);
 
-pub(super) struct Observed {
+pub(in crate::study) struct Observed {
     qemu: GuestProcess,
     clock: Option<ClockReading>,
+    disks: Option<ServedDisks>,
+}
+
+/// The disks of a guest that a row measures.
+pub(in crate::study) struct ServedDisks {
+    pub(in crate::study) launch: Launch,
+    /// Their ports.
+    pub(in crate::study) ports: Vec<u32>,
+}
+
+impl Observed {
+    /// A guest whose disks are measured.
+    pub(in crate::study) fn of_disks(process: ProcessId, disks: ServedDisks) -> Observed {
+        let qemu = GuestProcess { name: disks.launch.name.to_string(), process, accel: disks.launch.accel };
+        Observed { qemu, clock: None, disks: Some(disks) }
+    }
 }
 
 /// The guests in which the ends of a row are and whose QEMU can be observed, each once.
@@ -43,7 +62,7 @@ pub(super) fn observed(connected: &ConnectedRow) -> Vec<Observed> {
     for end in connected.ends() {
         let Some(qemu) = end.attachment.qemu() else { continue };
         if !observed.iter().any(|known| known.qemu.process == qemu.process) {
-            observed.push(Observed { qemu, clock: clock(end) });
+            observed.push(Observed { qemu, clock: clock(end), disks: None });
         }
     }
     observed
@@ -80,6 +99,73 @@ pub(super) fn measure(
         let seen = watcher.and_then(|watcher| watcher.join().expect("the watcher of guests doesn't panic"));
         Ok((taken?, seen))
     })
+}
+
+/// The times of a program that warms up, measures and ends, and tells of none of that.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::study) struct UntoldTimes {
+    pub(in crate::study) warmup: Duration,
+    pub(in crate::study) measured: Duration,
+}
+
+/// Runs such a program, and reads what the guests cost meanwhile. None if it has no times, or took so long to start and to end
+/// that little of the measured time is known to be that.
+pub(in crate::study) fn observing<T>(
+    guests: &[Observed],
+    times: Option<UntoldTimes>,
+    run: impl FnOnce() -> T,
+) -> (T, Option<HostCpu>) {
+    let Some(times) = times else { return (run(), None) };
+    thread::scope(|scope| {
+        let (end, ended) = channel::<()>();
+        let begun = Instant::now();
+        let watcher = start_in(scope, "watcher", move || times.glances(begun, &ended, || Reading::of(guests))).ok();
+        let ran = run();
+        let over = Instant::now();
+        drop(end);
+        let readings = watcher.and_then(|watcher| watcher.join().expect("the watcher of guests doesn't panic"));
+        let readings = readings.unwrap_or_default();
+        let cost = times.surely(begun, over, &readings).and_then(|[first, last]| last.since(first, guests, false));
+        (ran, cost)
+    })
+}
+
+impl UntoldTimes {
+    /// So many readings at most: each takes some of the CPU that is measured.
+    const GLANCES: u32 = 20;
+    /// And no more often than this.
+    const PAUSE: Duration = Duration::from_millis(20);
+    /// This part of the measured time at least has to be between two readings.
+    const ENOUGH: f64 = 0.25;
+
+    /// Readings from when the program can measure at the earliest until when it has at the latest, had it started at once.
+    fn glances<R>(self, begun: Instant, ended: &Receiver<()>, read: impl Fn() -> Option<R>) -> Option<Vec<R>> {
+        let until = begun + self.warmup + self.measured;
+        let pause = (self.measured / UntoldTimes::GLANCES).max(UntoldTimes::PAUSE);
+        let (mut at, mut readings) = (begun + self.warmup, Vec::new());
+        loop {
+            match ended.recv_timeout(at.saturating_duration_since(Instant::now())) {
+                Err(RecvTimeoutError::Timeout) => readings.push(read()?),
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return Some(readings),
+            }
+            if at >= until {
+                return Some(readings);
+            }
+            at = (at + pause).min(until);
+        }
+    }
+
+    /// The first and the last reading that were surely taken in the measured time. It began at the latest as long before the end
+    /// as it takes, and it was over at the earliest as long after the begin as the warm-up and it take.
+    fn surely(self, begun: Instant, over: Instant, readings: &[Reading]) -> Option<[&Reading; 2]> {
+        let from = over.checked_sub(self.measured)?;
+        let until = begun + self.warmup + self.measured + UntoldTimes::PAUSE / 4;
+        let mut sure = readings.iter().filter(|reading| (from..=until).contains(&reading.at));
+        let first = sure.next()?;
+        let last = sure.next_back()?;
+        let enough = self.measured.mul_f64(UntoldTimes::ENOUGH);
+        (last.at.saturating_duration_since(first.at) >= enough).then_some([first, last])
+    }
 }
 
 /// What the guests cost. None if the sample ended early, or a guest did.
@@ -119,6 +205,8 @@ fn window(spec: &TestSpec) -> Option<(Duration, Duration)> {
 enum Role {
     Vcpu,
     Vhost,
+    Iothread,
+    Daemon,
     Qemu,
 }
 
@@ -160,12 +248,28 @@ impl Reading {
     }
 }
 
+impl ServedDisks {
+    /// The iothreads and the daemons' threads that serve these disks. None if QEMU is gone.
+    fn threads(&self, qemu: ProcessId) -> Option<[BTreeSet<u32>; 2]> {
+        let DiskThreads { iothreads, daemons } = DiskThreads::of(&self.launch, qemu).ok()?;
+        let mine = |port: &u32| self.ports.contains(port);
+        let iothreads = iothreads.into_iter().filter(|(port, _)| mine(port)).map(|(_, thread)| thread);
+        let daemons = daemons.into_iter().filter(|(port, _)| mine(port)).flat_map(|(_, threads)| threads);
+        Some([iothreads.collect(), daemons.collect()])
+    }
+}
+
 impl GuestReading {
     /// None if QEMU is gone.
     fn read(guest: &Observed) -> Option<GuestReading> {
         let Threads { main, vcpus, vhost, others } = Threads::by_name(guest.qemu.process).ok()?;
+        let [iothreads, daemons] = match &guest.disks {
+            Some(disks) => disks.threads(guest.qemu.process)?,
+            None => Default::default(),
+        };
         let of = |role| move |thread: u32| (thread, role);
-        let service = std::iter::once(main).chain(others).map(of(Role::Qemu));
+        let own = |thread: u32| (thread, if iothreads.contains(&thread) { Role::Iothread } else { Role::Qemu });
+        let service = std::iter::once(main).chain(others).map(own).chain(daemons.into_iter().map(of(Role::Daemon)));
         let vcpus = vcpus.into_iter().map(|vcpu| vcpu.thread).map(of(Role::Vcpu));
         let all = vcpus.chain(vhost.into_iter().map(of(Role::Vhost))).chain(service);
         // A worker may have ended since.
@@ -175,10 +279,13 @@ impl GuestReading {
 
     /// The time of a thread that ended in the span is lost, but threads of vCPUs and vhost don't end before the guest.
     fn since(&self, before: &GuestReading, guest: &Observed) -> GuestCpu {
-        let (mut inside, mut vhost, mut qemu) = (0.0, 0.0, 0.0);
+        let (mut inside, mut vhost, mut iothread, mut daemon, mut qemu, mut kernel) = Default::default();
         for (thread, (role, times)) in &self.threads {
             let span = before.threads.get(thread).map_or(*times, |(_, earlier)| times.since(*earlier));
-            let busy = span.busy().as_secs_f64();
+            let busy: f64 = span.busy().as_secs_f64();
+            if (role, guest.qemu.accel) != (&Role::Vcpu, Accelerator::Tcg) {
+                kernel += span.system.as_secs_f64();
+            }
             match (role, guest.qemu.accel) {
                 (Role::Vcpu, Accelerator::Tcg) => inside += busy,
                 (Role::Vcpu, Accelerator::Kvm) => {
@@ -187,6 +294,8 @@ impl GuestReading {
                     (inside, qemu) = (inside + own, qemu + busy - own);
                 }
                 (Role::Vhost, _) => vhost += busy,
+                (Role::Iothread, _) => iothread += busy,
+                (Role::Daemon, _) => daemon += busy,
                 (Role::Qemu, _) => qemu += busy,
             }
         }
@@ -196,7 +305,10 @@ impl GuestReading {
             accel: guest.qemu.accel,
             guest: inside,
             vhost,
+            iothread,
+            daemon,
             qemu,
+            kernel: Some(kernel),
             exits: self.exits.zip(before.exits).map(|(now, then)| now.saturating_sub(then)),
             clock: guest.clock,
         }
@@ -231,7 +343,7 @@ mod tests {
 
     fn observed(accel: Accelerator) -> Observed {
         let process = ProcessId::of(Pid::own()).expect("this process");
-        Observed { qemu: GuestProcess { name: "web".to_owned(), process, accel }, clock: None }
+        Observed { qemu: GuestProcess { name: "web".to_owned(), process, accel }, clock: None, disks: None }
     }
 
     fn ms(millis: u64) -> Duration {
@@ -309,6 +421,62 @@ mod tests {
         assert_eq!((found.seconds, found.interrupts, found.all_guests), (0.5, 250, 0.2));
         near([found.softirq, found.irq, found.host_stack()], [0.05, 0.01, 0.06]);
         assert_eq!(before.since(&before, &[], false), None);
+    }
+
+    fn at(at: Instant) -> Reading {
+        Reading { at, machine: MachineTimes::default(), interrupts: 0, guests: vec![] }
+    }
+
+    const UNTOLD: UntoldTimes =
+        UntoldTimes { warmup: Duration::from_millis(100), measured: Duration::from_millis(1000) };
+
+    /// It can have begun 0 to 300 ms after its start, so the measured time is from 100 or 400 ms on, to 1,100 or 1,400.
+    #[test]
+    fn only_what_was_surely_measured_counts() {
+        let begun = Instant::now();
+        let readings: Vec<Reading> = (2..=28).map(|n| at(begun + ms(50 * n))).collect();
+        let span = |over| {
+            UNTOLD.surely(begun, begun + ms(over), &readings).map(|[first, last]| {
+                [first, last].map(|reading| reading.at.saturating_duration_since(begun).as_millis())
+            })
+        };
+        assert_eq!(span(1_400), Some([400, 1_100]));
+        assert_eq!(span(1_120), Some([150, 1_100]));
+        assert_eq!(span(1_850), Some([850, 1_100]));
+        assert_eq!(span(1_901), None, "less than a quarter is known");
+        assert_eq!(span(3_000), None);
+        assert_eq!(UNTOLD.surely(begun, begun + ms(1_120), &[]).map(|_| ()), None);
+    }
+
+    #[test]
+    fn readings_end_with_the_program_or_with_its_time() {
+        let times = UntoldTimes { warmup: ms(10), measured: ms(100) };
+        let (end, ended) = channel();
+        let begun = Instant::now();
+        let readings = times.glances(begun, &ended, || Some(begun.elapsed())).expect("each can be read");
+        assert!((2..=6).contains(&readings.len()), "{readings:?}");
+        assert!(readings[0] >= ms(10) && readings.last().is_some_and(|last| *last >= ms(110)), "{readings:?}");
+        drop(end);
+        assert_eq!(times.glances(Instant::now(), &ended, || Some(())), Some(vec![]));
+        let (_end, ended) = channel();
+        assert_eq!(times.glances(begun, &ended, || None::<()>), None, "the guest is gone");
+    }
+
+    #[test]
+    fn threads_of_disks_are_told_apart_and_their_kernel_time_is_a_share() {
+        let with_kernel = |run, system| TaskTimes { system: ms(system), ..times(run, 0) };
+        let after = [
+            (1, Role::Qemu, with_kernel(10, 4)),
+            (2, Role::Vcpu, with_kernel(100, 30)),
+            (3, Role::Iothread, with_kernel(20, 15)),
+            (4, Role::Daemon, with_kernel(40, 25)),
+        ];
+        let cost = |accel| of_guest(after, None).since(&of_guest([], None), &observed(accel));
+        let GuestCpu { guest, iothread, daemon, qemu, kernel, .. } = cost(Accelerator::Tcg);
+        near([guest, iothread, daemon], [0.1, 0.02, 0.04]);
+        near([qemu, kernel.expect("known"), 0.0], [0.01, 0.044, 0.0]);
+        let of_kvm = cost(Accelerator::Kvm);
+        near([of_kvm.kernel.expect("known"), of_kvm.qemu, 0.0], [0.074, 0.11, 0.0]);
     }
 
     #[test]

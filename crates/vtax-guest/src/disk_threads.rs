@@ -1,0 +1,35 @@
+//! The host's threads that serve a guest's disks.
+
+use std::collections::BTreeMap;
+
+use vtax_sys::{SysError, process::ProcessId};
+
+use super::{launch::Launch, paths, threads::tasks, vdisk::DiskLaunch};
+
+/// Threads by the ports of the disks that they serve. All numbers are those of `/proc`. What has no thread here is served by
+/// QEMU's main loop, and in each case by threads that wait for blocking calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DiskThreads {
+    /// The threads of QEMU that serve one disk alone. They are among [`Threads::others`](super::threads::Threads::others), too.
+    pub iothreads: BTreeMap<u32, u32>,
+    /// All threads of the storage daemon that serves a disk.
+    pub daemons: BTreeMap<u32, Vec<u32>>,
+}
+
+impl DiskThreads {
+    /// The threads now, by the names that QEMU gives them and by what is kept of the daemons. No monitor is asked, so a sample
+    /// isn't disturbed.
+    pub fn of(launch: &Launch, qemu: ProcessId) -> Result<DiskThreads, SysError> {
+        let of_qemu = tasks(qemu.pid.0)?;
+        let disks = &launch.disks.disks;
+        let named = |name: &str| of_qemu.iter().find(|(_, found)| *found == name).map(|(tid, _)| *tid);
+        let iothread = |disk: &DiskLaunch| Some((disk.port, named(&format!("IO {}", disk.iothread()?))?));
+        let mut daemons = BTreeMap::new();
+        for disk in disks {
+            if let Some(daemon) = paths::active(launch, disk) {
+                daemons.insert(disk.port, tasks(daemon.pid.0)?.into_keys().collect());
+            }
+        }
+        Ok(DiskThreads { iothreads: disks.iter().filter_map(iothread).collect(), daemons })
+    }
+}
