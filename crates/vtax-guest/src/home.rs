@@ -55,14 +55,14 @@ pub(super) fn make(launch: &Launch) -> Result<Home, GuestError> {
     let directory = &launch.directory;
     let fail = |error| GuestError::process(&launch.name)(error);
     unmount_all(directory).map_err(fail)?;
-    let most = MOST_LOGGED + seed::size(launch)? + launch.state_disk().map_or(0, |(_, size)| size);
+    let most = MOST_LOGGED + seed::size(launch)? + launch.server_disks().map(|(_, size)| size).sum::<u64>();
     small_tmpfs(directory, most).map_err(fail)?;
     let path = launch.stderr_log();
     let messages = File::create(&path).map_err(GuestError::file("create", &path))?;
     fallocate(&messages, FallocateFlags::KEEP_SIZE, 0, MESSAGES)
         .map_err(|errno| GuestError::file("reserve space for", &path)(errno.into()))?;
     seed::write(launch)?;
-    if let Some((path, size)) = launch.state_disk() {
+    for (path, size) in launch.server_disks() {
         let disk = File::options().write(true).create_new(true).mode(0o600).open(&path);
         disk.and_then(|disk| disk.set_len(size)).map_err(GuestError::file("create", &path))?;
     }
@@ -120,14 +120,14 @@ fn confinement(launch: &Launch) -> Result<Confinement, GuestError> {
     let directory = &launch.directory;
     let opened = File::open(directory).map_err(GuestError::file("open", directory))?;
     let nodes = launch.assigned().filter_map(vfio_node);
-    let disk = launch.state_disk().map(|(path, _)| path);
+    let disks = launch.server_disks().map(|(path, _)| path);
     let asks_kvm = launch.accel == Accelerator::Kvm && launch.qemu.version < Version::OPEN_KVM;
     Ok(Confinement {
         users,
         groups: asks_kvm.then(files::kvm_group).flatten().into_iter().collect(),
         directory: OwnedFd::from(opened),
         files: nodes
-            .chain(disk)
+            .chain(disks)
             .filter_map(|file| CString::new(file.into_os_string().into_encoded_bytes()).ok())
             .collect(),
         limits: limits.of_process(cgroup.is_some(), users.is_some()),

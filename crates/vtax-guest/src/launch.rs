@@ -37,7 +37,7 @@ pub const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
 /// be missing, or fail because it is for other CPUs.
-const SERVER_DRIVERS: [&str; 34] = [
+const SERVER_DRIVERS: [&str; 38] = [
     "9p",
     "9pnet_virtio",
     "overlay",
@@ -72,9 +72,13 @@ const SERVER_DRIVERS: [&str; 34] = [
     "-virtio_blk",
     "-ext4",
     "-pvpanic_pci",
-    // Block devices for logical domains, and what stands on them: the server has no disk beside that of its state.
+    // Block devices to be measured and for logical domains, and what stands on them: slow ones, and such as fail.
+    "-nvme",
+    "-null_blk",
     "-brd",
     "-dm_mod",
+    "-dm_delay",
+    "-dm_flakey",
 ];
 /// The files in a guest's directory, which is QEMU's working directory.
 pub(super) const AGENT_SOCKET: &str = "agent.sock";
@@ -89,7 +93,7 @@ pub(super) const SEED_SERIAL: &str = "vtax-seed";
 pub(super) const STATE_DISK: &str = "state.img";
 /// Its serial number, by which the agent finds it.
 pub(super) const STATE_SERIAL: &str = "vtax-state";
-/// Its size. The file has holes: it takes what the server has written.
+/// Its size. The file has holes: it takes what the server has written. So have those of its NVMe controllers.
 const STATE_MOST: u64 = 256 << 20;
 
 /// The QEMU of this machine.
@@ -328,10 +332,13 @@ impl Launch {
         self.directory.join("qemu.log")
     }
 
-    /// The file behind the disk on which a server keeps its state when it boots again, and its size. It goes with the
-    /// directory.
-    pub(super) fn state_disk(&self) -> Option<(PathBuf, u64)> {
-        self.server.map(|_| (self.directory.join(STATE_DISK), STATE_MOST))
+    /// The files behind a server's disks, and their sizes: of the one on which it keeps its state when it boots again, and of
+    /// its NVMe controllers. They go with the directory.
+    pub(super) fn server_disks(&self) -> impl Iterator<Item = (PathBuf, u64)> {
+        let state = |_: &ServerSpec| (self.directory.join(STATE_DISK), STATE_MOST);
+        let nvmes = self.server.map_or(0, |spec| spec.nvmes);
+        let nvme = |number| (self.directory.join(nvme_disk(number)), ServerSpec::NVME_SIZE.0);
+        self.server.as_ref().map(state).into_iter().chain((0..nvmes).map(nvme))
     }
 
     /// The directory that the guest sees as the seed's disk.
@@ -368,6 +375,11 @@ impl Launch {
         let others = self.devices.iter().chain(&self.removable).copied();
         self.nics.iter().filter_map(of_nic).chain(others).chain(self.disks.disks.iter().filter_map(of_disk))
     }
+}
+
+/// The name of the file behind a server's NVMe controller.
+pub(super) fn nvme_disk(number: u32) -> String {
+    format!("nvme{number}.img")
 }
 
 /// The kernel modules that a server needs.

@@ -59,8 +59,8 @@ impl Limits {
         let translated = if launch.accel == Accelerator::Tcg { TRANSLATED } else { 0 };
         let nics =
             (launch.nics.len() + launch.devices.len() + launch.removable.len()) as u64 + u64::from(launch.disks.ports);
-        let disk = launch.state_disk().map_or(0, |(_, size)| size);
-        let memory = launch.memory.0.saturating_add(OWN + translated + nics * DEVICE + disk);
+        let disks: u64 = launch.server_disks().map(|(_, size)| size).sum();
+        let memory = launch.memory.0.saturating_add(OWN + translated + nics * DEVICE + disks);
         Limits {
             memory: ByteSize(memory),
             processes: THREADS

@@ -37,8 +37,8 @@ const GUEST: &str = "server";
 /// The namespace that QEMU runs in. It has no links, since QEMU itself connects the NICs.
 const HOST: &str = "host";
 /// The devices that QEMU must be able to imitate.
-const DEVICES: [&str; 7] =
-    ["igb", "intel-iommu", "pcie-root-port", "pvpanic-pci", "pxb-pcie", "virtio-9p-pci", "virtio-blk-pci"];
+const DEVICES: [&str; 8] =
+    ["igb", "intel-iommu", "nvme", "pcie-root-port", "pvpanic-pci", "pxb-pcie", "virtio-9p-pci", "virtio-blk-pci"];
 
 /// Why there can be no emulated server here.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -59,7 +59,8 @@ pub enum ServerError {
     #[diagnostic(code("qemu-too-old"))]
     Devices { qemu: Box<QemuFacts>, missing: Vec<&'static str> },
     #[error(
-        "an emulated server of {wanted} doesn't fit: {} MiB of memory are free; ask for less (--server emulated:memory=2GiB), or end what takes it",
+        "an emulated server of {wanted} doesn't fit, its NVMe disks included: {} MiB of memory are free; ask for less \
+         (--server emulated:memory=2GiB,nvmes=0), or end what takes it",
         available.0 >> 20
     )]
     #[diagnostic(code("not-enough-memory"))]
@@ -119,8 +120,10 @@ fn check(spec: &ServerSpec, facts: &GuestFacts) -> Result<QemuFacts, ServerError
     if !missing.is_empty() {
         return Err(ServerError::Devices { qemu: Box::new(qemu), missing });
     }
-    match spec.memory > facts.memory {
-        true => Err(ServerError::Memory { wanted: spec.memory, available: facts.memory }),
+    // Its disks are in this machine's memory, too.
+    let wanted = ByteSize(spec.memory.0.saturating_add(u64::from(spec.nvmes) * ServerSpec::NVME_SIZE.0));
+    match wanted > facts.memory {
+        true => Err(ServerError::Memory { wanted, available: facts.memory }),
         false => Ok(qemu),
     }
 }
@@ -174,7 +177,7 @@ mod tests {
             vhost_user: Vec::new(),
             agent: "/agent".into(),
             systems: Vec::new(),
-            memory: ByteSize(5 << 30),
+            memory: ByteSize(7 << 30),
             huge_pages: ByteSize(0),
             cpus: vec![0],
             nodes: vec![0],
@@ -195,7 +198,8 @@ mod tests {
         let error = refuse("emulated", &old);
         assert!(error.contains("(QEMU 8.0) has no igb; install QEMU 8.0 or later"), "{error}");
         let error = refuse("emulated:memory=6GiB", &facts());
-        assert!(error.contains("6 GiB doesn't fit: 5120 MiB of memory are free; ask for less"), "{error}");
+        assert!(error.contains("of 8 GiB doesn't fit, its NVMe disks included: 7168 MiB of memory are"), "{error}");
+        check(&"emulated:memory=6GiB,nvmes=1".parse().expect("a server"), &facts()).expect("it fits");
         let none = Unsupported::new("there is no QEMU", "install it");
         let error = refuse("emulated", &GuestFacts { qemu: Err(none), ..facts() });
         assert!(error.contains("can't be had: there is no QEMU"), "{error}");

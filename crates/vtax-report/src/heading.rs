@@ -103,7 +103,7 @@ fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
 pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
     let texts = [
         document.environment.server.as_ref().map(|_| {
-            "EMULATED SERVER: shows function, not speed. QEMU plays its NICs, its buses and the cables between them, \
+            "EMULATED SERVER: shows function, not speed. QEMU plays its NICs, its disks, its buses and its cables, \
              so no figure below says how fast any of it is, and no tax what it would be on a real machine."
                 .to_owned()
         }),

@@ -16,10 +16,13 @@ pub struct DriverState {
     /// The link that its driver shows, if it is a NIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkState>,
+    /// Whether its driver shows a block device.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_disk: bool,
 }
 
 impl DriverState {
-    /// Gives the device back to the driver that it had, and puts its link back as it was.
+    /// Gives the device back to the driver that it had, and puts its link back as it was. Its disk can be used afterwards.
     pub fn restore(&self, device: PciAddress) -> Result<Undone, PciChangeError> {
         let (tree, wrong) = (PciTree::live(), PciChangeError::kernel(device));
         let Some(found) = tree.device(device).map_err(&wrong)? else { return Ok(Undone::AlreadyGone) };
@@ -27,6 +30,10 @@ impl DriverState {
         if !same {
             let (driver, only) = (self.driver.as_deref(), self.driver_override.as_deref());
             tree.rebind(device, driver, only, DRIVER_PATIENCE).map_err(&wrong)?;
+            if self.has_disk {
+                // Whoever had the device meanwhile may have removed the disk from it.
+                tree.await_block(device, DRIVER_PATIENCE);
+            }
         }
         let Some(link) = &self.link else { return Ok(if same { Undone::AlreadyGone } else { Undone::Reverted }) };
         let name = tree.await_netdev(device, DRIVER_PATIENCE).map_err(&wrong)?;

@@ -7,7 +7,7 @@
 use vtax_model::{guest::Mac, server::ServerSpec};
 
 use super::{Arguments, pci};
-use crate::launch::{ROOT_TAG, STATE_DISK, STATE_SERIAL};
+use crate::launch::{ROOT_TAG, STATE_DISK, STATE_SERIAL, nvme_disk};
 
 pub(super) const MACHINE: &str = ",kernel-irqchip=split";
 /// The CPU has AMD's virtualization. QEMU can emulate that with nested pages, and can't emulate Intel's.
@@ -79,7 +79,7 @@ pub(super) fn nodes(list: &mut Arguments, spec: &ServerSpec) {
     }
 }
 
-/// The IOMMU, the host's files, the second root complex, the NICs, and the disk of state.
+/// The IOMMU, the host's files, the second root complex, the NICs, the disk of state, and the NVMe controllers.
 ///
 /// A server may boot again, so its reset can't be what tells that its kernel has panicked: `pvpanic` does, and QEMU ends.
 pub(super) fn devices(list: &mut Arguments, spec: &ServerSpec) {
@@ -102,6 +102,7 @@ pub(super) fn devices(list: &mut Arguments, spec: &ServerSpec) {
     list.add("-blockdev", file);
     list.add("-device", pci(&format!("virtio-blk-pci,drive=state,serial={STATE_SERIAL},bus=pcie.0")));
     list.add("-device", "pvpanic-pci,bus=pcie.0");
+    (0..spec.nvmes).for_each(|number| nvme(list, spec.nics + 1 + number, number));
 }
 
 /// A NIC in a slot of its own. The cable is a hub with two ports.
@@ -111,4 +112,13 @@ fn nic(list: &mut Arguments, cable: u32, complex: u32, mac: Mac) {
     list.add("-netdev", format!("hubport,id=net{slot},hubid={cable}"));
     list.add("-device", format!("pcie-root-port,id=slot{slot},bus={bus},chassis={slot},slot={slot}"));
     list.add("-device", format!("igb,id=nic{slot},netdev=net{slot},bus=slot{slot},mac={mac},romfile="));
+}
+
+/// An NVMe controller in a slot of its own, and so in an IOMMU group of its own, with one disk.
+fn nvme(list: &mut Arguments, slot: u32, number: u32) {
+    let file = nvme_disk(number);
+    let blocks = format!("driver=raw,node-name=nvme{number},discard=unmap,file.driver=file,file.filename={file}");
+    list.add("-blockdev", blocks);
+    list.add("-device", format!("pcie-root-port,id=slot{slot},bus=pcie.0,chassis={slot},slot={slot}"));
+    list.add("-device", format!("nvme,drive=nvme{number},bus=slot{slot},serial=vtax-nvme{number}"));
 }

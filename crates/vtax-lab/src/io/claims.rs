@@ -105,7 +105,8 @@ mod tests {
     use super::*;
 
     fn claim(owner: &str) -> DeviceClaim {
-        let driver = DriverState { driver: Some("igbvf".to_owned()), driver_override: None, link: None };
+        let driver =
+            DriverState { driver: Some("igbvf".to_owned()), driver_override: None, link: None, has_disk: false };
         DeviceClaim {
             owner: owner.parse().expect("a name"),
             device: "0000:01:10.0".parse().expect("an address"),

@@ -98,7 +98,7 @@ impl GuestAttachment<'_> {
         let (name, host, pins) = (&guest.name, &guest.host, GuestPins::of(&guest.size));
         let launch = self.launch(nic, devices);
         for controller in &self.disks.controllers {
-            let was = DriverState::from(controller);
+            let was = DriverState { has_disk: true, ..DriverState::from(controller) };
             script.step(LabStep::AssignDevice { device: controller.device, was });
         }
         script.step(LabStep::StartGuest { host: host.clone(), launch: Box::new(launch.clone()), pins: pins.clone() });

@@ -74,7 +74,7 @@ mod tests {
     use vtax_change::pci::DriverState;
 
     fn step(device: &str) -> LabStep {
-        let was = DriverState { driver: Some("igb".to_owned()), driver_override: None, link: None };
+        let was = DriverState { driver: Some("igb".to_owned()), driver_override: None, link: None, has_disk: false };
         LabStep::AssignDevice { device: device.parse().expect("an address"), was }
     }
 

@@ -38,6 +38,7 @@ impl From<&PciDevice> for DriverState {
             driver: device.driver.clone(),
             driver_override: device.driver_override.clone(),
             link: device.netdev.as_ref().map(LinkState::from),
+            has_disk: false,
         }
     }
 }

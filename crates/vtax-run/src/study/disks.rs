@@ -210,6 +210,9 @@ impl MeasuredDisks {
             return Ok(());
         }
         let folder = guest::lent()?;
+        // Whoever gives a guest a device looks first that nobody has it for itself, this run included. It is taken again below,
+        // and if somebody else was quicker, that is refused.
+        self.held.clear();
         arranged.topology.guests.iter_mut().for_each(|guest| guest.lent = Some(folder.clone()));
         let (lab, inside) = setup.with_lab(&arranged.topology, |lab| {
             let mut guests: Vec<GuestFio> = Vec::new();
@@ -229,6 +232,7 @@ impl MeasuredDisks {
         for row in &mut self.rows {
             row.inside = inside.get(&row.row).cloned();
         }
+        self.held = self.hold().or_infrastructure()?;
         Ok(())
     }
 

@@ -28,6 +28,18 @@ impl PciTree {
         found
     }
 
+    /// Whether there is a block device that stands on this device, and that programs can open.
+    pub fn has_block(&self, device: PciAddress) -> bool {
+        let shown = |(_, path): &(String, PathBuf)| text(&path.join("hidden")).as_deref() != Some("1");
+        entries(&self.sys.join("block")).filter(shown).filter_map(|(_, path)| fs::canonicalize(path).ok()).any(
+            |found| {
+                let mut devices = BTreeSet::new();
+                stacked(&found, DEEPEST, &mut devices);
+                devices.contains(&device)
+            },
+        )
+    }
+
     /// The PCI devices of the virtio devices that this virtio driver has, such as `9pnet_virtio`.
     pub fn behind_virtio(&self, driver: &str) -> BTreeSet<PciAddress> {
         let bound = entries(&self.sys.join("bus/virtio/drivers").join(driver));
@@ -130,6 +142,21 @@ mod tests {
             made.link(&format!("{subsystem}/{name}"), &format!("devices/pci0000:00/{device}/nvme/{name}"));
         }
         assert_eq!(made.behind(259, 0), ["0000:00:07.0", "0000:00:08.0"]);
+    }
+
+    #[test]
+    fn a_controller_has_a_disk_once_programs_can_open_it() {
+        let made = Made::new();
+        let subsystem = "devices/virtual/nvme-subsystem/nvme-subsys0";
+        made.file(&format!("{subsystem}/subsysnqn"), "nqn");
+        made.link(&format!("{subsystem}/nvme0"), "devices/pci0000:00/0000:00:07.0/nvme/nvme0");
+        made.file("devices/pci0000:00/0000:00:07.0/nvme/nvme0/nvme0c0n1/hidden", "1");
+        made.link("block/nvme0c0n1", "devices/pci0000:00/0000:00:07.0/nvme/nvme0/nvme0c0n1");
+        let tree = PciTree::at(made.0.path());
+        let has = |device: &str| tree.has_block(device.parse().unwrap());
+        assert!(!has("0000:00:07.0"));
+        made.link("block/nvme0n1", &format!("{subsystem}/nvme0n1"));
+        assert!(has("0000:00:07.0") && !has("0000:00:08.0"));
     }
 
     #[test]

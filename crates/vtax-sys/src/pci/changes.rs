@@ -79,6 +79,12 @@ impl PciTree {
         found.ok_or_else(|| late().into())
     }
 
+    /// Waits until there is a block device on a device that a driver has just taken, and tells whether there is one: a driver
+    /// looks for disks after it has taken the device.
+    pub fn await_block(&self, device: PciAddress, patience: Duration) -> bool {
+        until(Instant::now() + patience, || self.has_block(device).then_some(())).is_some()
+    }
+
     /// Makes virtual functions of `pf`, or removes them all (0). If it has this number already, nothing
     /// changes. Removing a function can block until the guest that holds it releases it: stop guests first.
     ///

@@ -16,6 +16,7 @@ use crate::{
     study::{
         disks::{MeasuredDisks, files_name},
         draft::header,
+        ends::lab_name,
         forecast::PlanForecast,
         options::ChangedStudy,
     },
@@ -32,8 +33,8 @@ impl RunSetup<'_> {
         let forecast = PlanForecast::of(&header, self.store)?;
         forecast.settle(&mut header)?;
         let needs_pilot = forecast.needs_pilot(&header);
-        let disks = self.connect_disks(&header, false)?;
-        header.disks = disks.records(&header)?;
+        let (disks, records) = self.connect_disks(&header, false)?;
+        header.disks = records;
         header.study.disks.iter_mut().for_each(|study| study.made = disks.made());
         header.placement.guests = disks.guest_machine(no_kvm);
         forecast.lines(&header).iter().for_each(|line| self.events.tell(line));
@@ -52,30 +53,35 @@ impl RunSetup<'_> {
         disks.backend.0 = (1..=count.unwrap_or(1)).map(file).map(DiskPlace::Here).collect();
     }
 
-    /// Looks at the disks of a run, and makes them ready. Ctrl-C ends that.
-    fn connect_disks(&self, header: &RunHeader, goes_on: bool) -> Result<MeasuredDisks, Stop> {
+    /// Looks at the disks of a run, and makes them ready. Ctrl-C ends that. The records are of the paths to them: once a guest
+    /// has the controller of one, this machine no longer sees the disk.
+    fn connect_disks(&self, header: &RunHeader, goes_on: bool) -> Result<(MeasuredDisks, Vec<DiskPathRecord>), Stop> {
         let none = || miette!(code = "defect", "the run {} has no disks", header.id);
         let disks = header.study.disks.as_ref().ok_or_else(none).or_infrastructure()?;
         let world = self.in_world()?;
         if goes_on {
-            remove_abandoned(world, &files_name(header)?, self.events)?;
+            // A guest may still have a controller, and the disk on it isn't seen until the lab is removed.
+            for left in [lab_name(header)?, files_name(header)?] {
+                remove_abandoned(world, &left, self.events)?;
+            }
             still_free(disks).or_input()?;
         }
         let mut disks = MeasuredDisks::look(disks, header, goes_on)?;
         disks.end_on(self.interrupt);
         disks.make_files(world, header)?;
         disks.prepare(header, self.events)?;
+        let records = disks.records(header)?;
         self.interrupt.only_note();
         disks.build(self, header)?;
-        Ok(disks)
+        Ok((disks, records))
     }
 
     pub(super) fn resume_disks(&self, old: RunReadings) -> Result<PreparedRun, Stop> {
         let here = inspect::environment(&inspect::SystemRoot::live());
         same_machine(&old.header.id, None, &old.header.environment, &here).or_input()?;
         self.events.send(&RunEvent::plan(&old.header)).map_err(Stop::of_sink)?;
-        let disks = self.connect_disks(&old.header, true)?;
-        same_disks(&old.header, &disks.records(&old.header)?).or_input()?;
+        let (disks, records) = self.connect_disks(&old.header, true)?;
+        same_disks(&old.header, &records).or_input()?;
         self.going_on(old, Box::new(disks))
     }
 }
