@@ -43,14 +43,14 @@ fn entry(name: &str, mode: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn run(program: &str, arguments: &[&str]) {
+pub(super) fn run(program: &str, arguments: &[&str]) {
     printed(&Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}")));
 }
 
-/// A disk that a BIOS boots: a FAT file system with a boot loader, a kernel and the system's files.
-fn disk(folder: &Path, agent: &Path) -> PathBuf {
+/// A disk that a BIOS boots: a FAT file system with a boot loader, a kernel and the system's files, which loads these drivers too.
+pub(super) fn disk(folder: &Path, agent: &Path, more: &[&str]) -> PathBuf {
     let kernel = Kernel::find(None).expect("a kernel for guests");
-    let drivers = ["virtio_pci", "virtio_console", "virtio_net"];
+    let drivers = [&["virtio_pci", "virtio_console", "virtio_net"], more].concat();
     let base = image::build(&kernel, agent, &drivers, Tools::Busybox).expect("an image");
     let files = folder.join("files");
     fs::create_dir(&files).expect("a folder of the test");
@@ -71,6 +71,15 @@ fn disk(folder: &Path, agent: &Path) -> PathBuf {
     disk
 }
 
+pub(super) fn await_agent(host: &Host<'_>) {
+    let begun = Instant::now();
+    while host.domain("earth")["flags"]["running"] != "normal" {
+        let console = fs::read_to_string(host.folder().join("earth/qemu/console.log")).unwrap_or_default();
+        assert!(begun.elapsed() < BOOTED, "no agent speaks up in earth: {console}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[test]
 fn a_command_runs_in_a_system_of_its_own_that_starts_the_agent() {
     let bench = Bench::new();
@@ -78,16 +87,11 @@ fn a_command_runs_in_a_system_of_its_own_that_starts_the_agent() {
     host.ldm("add-vsw vsw0 primary");
     host.add("earth");
     host.ldm("set-memory 256m earth");
-    let disk = disk(bench.path(), &locate::agent_program(None).expect("an agent"));
+    let disk = disk(bench.path(), &locate::agent_program(None).expect("an agent"), &[]);
     host.ldm(&format!("set-variable image={} earth", disk.display()));
     host.ldm("bind earth");
     host.ldm("start earth");
-    let begun = Instant::now();
-    while host.domain("earth")["flags"]["running"] != "normal" {
-        let console = fs::read_to_string(host.folder().join("earth/qemu/console.log")).unwrap_or_default();
-        assert!(begun.elapsed() < BOOTED, "no agent speaks up in earth: {console}");
-        thread::sleep(Duration::from_millis(100));
-    }
+    await_agent(&host);
 
     assert_eq!(host.ldm("exec earth -- cat /system"), SYSTEM);
     assert_eq!(host.try_ldm("exec earth -- false").status.code(), Some(1));

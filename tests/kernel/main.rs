@@ -14,6 +14,8 @@ mod domain_disk_crashes;
 mod domain_disks;
 mod domain_exec;
 mod domain_images;
+mod domain_measured_disks;
+mod domain_own_fio;
 mod domain_paths;
 mod domain_switches;
 mod domains;

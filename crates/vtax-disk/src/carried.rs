@@ -68,14 +68,14 @@ pub struct CarriedProgram {
 }
 
 impl CarriedProgram {
-    /// fio from the PATH, in a folder below `cache`. What is there already is used.
-    pub fn fio(cache: &Path) -> Result<CarriedProgram, CarryError> {
+    /// fio from the PATH, in a folder in `carried`. What is there already is used.
+    pub fn fio(carried: &Path) -> Result<CarriedProgram, CarryError> {
         let program = in_path("fio").ok_or(CarryError::NoProgram)?;
         let parts = Parts::of(&program)?;
-        let folder = cache.join("carried").join(parts.name());
+        let folder = carried.join(parts.name());
         if !folder.is_dir() {
             parts.copy_to(&folder)?;
-            forget_old(folder.parent().unwrap_or(cache), &folder);
+            forget_old(carried, &folder);
         }
         Ok(CarriedProgram { folder })
     }
@@ -161,10 +161,10 @@ fn copy(from: &Path, to: &Path) -> Result<(), CarryError> {
 }
 
 /// The oldest folders go. One that a guest still has open stays readable for it until it closes its files.
-fn forget_old(cache: &Path, newest: &Path) {
-    let entries = fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.path());
+fn forget_old(carried: &Path, newest: &Path) {
+    let entries = fs::read_dir(carried).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut others: Vec<(SystemTime, PathBuf)> = entries
-        .filter(|path| path != newest)
+        .filter(|path| path != newest && is_carried(path))
         .filter_map(|path| Some((fs::metadata(&path).and_then(|folder| folder.modified()).ok()?, path)))
         .collect();
     others.sort();
@@ -173,6 +173,11 @@ fn forget_old(cache: &Path, newest: &Path) {
         // It is a cache: what can't be removed is tried again at the next time.
         let _ = fs::remove_dir_all(old);
     }
+}
+
+/// Whether vtax has made it. Nothing else in the folder is touched.
+fn is_carried(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{PROGRAM}-")))
 }
 
 /// The loader that a program asks for.
@@ -246,14 +251,14 @@ mod tests {
     #[test]
     fn only_the_youngest_folders_are_kept() {
         let cache = tempfile::tempdir().expect("a folder");
-        let names = ["1", "2", "3", "4", "5"].map(|name| cache.path().join(name));
-        for (name, age) in names.iter().zip([50, 40, 30, 20, 10]) {
+        let names = ["fio-1", "fio-2", "fio-3", "fio-4", "fio-5", "other"].map(|name| cache.path().join(name));
+        for (name, age) in names.iter().zip([50, 40, 30, 20, 10, 60]) {
             fs::create_dir(name).expect("made");
             let time = SystemTime::now() - Duration::from_secs(age);
             fs::File::open(name).and_then(|folder| folder.set_modified(time)).expect("ours");
         }
         forget_old(cache.path(), &names[0]);
-        assert_eq!(names.map(|name| name.exists()), [true, false, false, true, true]);
+        assert_eq!(names.map(|name| name.exists()), [true, false, false, true, true, true]);
     }
 
     #[test]

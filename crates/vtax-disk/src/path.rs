@@ -24,7 +24,7 @@ fn identify_in(target: &DiskTarget, direct: bool, files: &KernelFiles) -> io::Re
     if target.is_device {
         let number = DeviceNumber::of(fs::metadata(&target.path)?.rdev());
         let device = files.block(number).map(|device| describe(&device));
-        return Ok(DiskIdentity { path, direct, filesystem: None, device });
+        return Ok(DiskIdentity { path, direct, filesystem: None, device, user: None });
     }
     let mount = mount_of(&target.path, files);
     let filesystem = mount.as_ref().map(|mount| FilesystemIdentity {
@@ -32,7 +32,7 @@ fn identify_in(target: &DiskTarget, direct: bool, files: &KernelFiles) -> io::Re
         options: mount.options.as_str().into(),
     });
     let device = mount.and_then(|mount| device_of(&mount, files)).map(|device| describe(&device));
-    Ok(DiskIdentity { path, direct, filesystem, device })
+    Ok(DiskIdentity { path, direct, filesystem, device, user: None })
 }
 
 /// The mount that a file is in, or would be in: of those of its file system the one with the longest path, and of several

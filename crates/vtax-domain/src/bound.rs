@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use vtax_guest::{
     launch::{Launch, NicLaunch},
     process::Qemu,
+    vdisk::DiskLaunch,
 };
 use vtax_journal::{Batch, BatchId, BatchState, JournalState, Snapshot};
 use vtax_model::{domain::DomainState, topology::Name, units::BitRate};
@@ -18,6 +19,7 @@ use vtax_sys::{clock::boottime_ns, cpu::program_times, process::ProcessId};
 use crate::{
     bindings::{Bindings, BoundDevice, BoundNic},
     carrier::TapCarrier,
+    disk,
     disk_moves::{self, PluggedDisk},
     error::BindError,
     step::DomainStep,
@@ -131,6 +133,11 @@ impl BoundDomain {
     pub fn qemu(&self) -> Option<Qemu> {
         let RecordedGuest { launch, process } = self.guest.clone()?;
         Some(Qemu::attach(launch, process?)).filter(Qemu::is_alive)
+    }
+
+    /// How its QEMU was given a virtual disk, by the disk's name; none if it has no such disk now.
+    pub fn disk(&self, name: &Name) -> Option<DiskLaunch> {
+        self.bindings.disks.iter().find(|bound| bound.disk.name == *name).map(disk::launch)
     }
 
     /// The socket behind its serial port.

@@ -6,11 +6,13 @@
 use std::{
     ffi::OsString,
     fs, io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use vtax_guest::{
+    image,
     launch::{Boot, Launch},
     process::{Qemu, STOP},
     threads::GuestPins,
@@ -40,9 +42,9 @@ use crate::{
 const KIND: &str = "domain";
 /// The folder of QEMU's files in that of a domain.
 pub(crate) const QEMU: &str = "qemu";
-/// The modules of virtio NICs and disks, of VLANs with tags in them, and of nested interfaces with addresses of `alt-mac-addrs`.
-/// Each domain has them, since disks, VLANs and addresses come while it runs. A kernel may lack all but the first.
-const DRIVERS: [&str; 4] = ["virtio_net", "-virtio_blk", "-8021q", "-macvlan"];
+/// The modules of virtio NICs and disks, of VLANs with tags in them, of nested interfaces with addresses of `alt-mac-addrs`, and of
+/// the folder with carried programs. Each domain has them, since all these come while it runs. A kernel may lack all but the first.
+const DRIVERS: [&str; 6] = ["virtio_net", "-virtio_blk", "-8021q", "-macvlan", "-9p", "-9pnet_virtio"];
 /// QEMU answers at its monitor within this time.
 const ANSWER: Duration = Duration::from_secs(10);
 /// A guest's system shuts down within this time, or is stopped hard.
@@ -378,7 +380,8 @@ impl Domains {
         let backend = guests.backend(&VirtioNic::default()).map_err(unsupported)?;
         let directory = self.directory(domain).join(QEMU);
         let engine = DomainEngine { engine: qemu.engine(boot), backend, directory };
-        plan::launch(bindings, configuration, engine)
+        let launch = plan::launch(bindings, configuration, engine)?;
+        Ok(Launch { lent: carried(&launch.boot), lent_later: true, ..launch })
     }
 
     /// Takes back all that domains have, whatever they do at the moment, and the links of all switches.
@@ -394,6 +397,17 @@ impl Domains {
         self.remove_switches()?;
         remove_folder(&self.folder)
     }
+}
+
+/// The folder that a domain sees if it has no programs of its own: what is carried into it later is there. A domain is bound
+/// without it too.
+fn carried(boot: &Boot) -> Option<PathBuf> {
+    let is_bare = matches!(boot, Boot::Kernel { .. });
+    let folder = image::carried().ok().filter(|_| is_bare)?;
+    fs::create_dir_all(&folder).ok()?;
+    // QEMU's user is another one.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).ok()?;
+    Some(folder)
 }
 
 /// It is no error if there is none.

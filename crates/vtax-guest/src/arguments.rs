@@ -286,7 +286,7 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
         Some(_) => (&server::KERNEL[..], &server::AGENT[..]),
         None => (&[][..], &["--guest"][..]),
     };
-    let lent: &[&str] = if launch.lent.is_some() { &["--lent", LENT_TAG] } else { &[] };
+    let lent: &[&str] = if launch.lent.is_some() && !launch.lent_later { &["--lent", LENT_TAG] } else { &[] };
     let ticking = match (&launch.server, launch.accel) {
         (Some(_), Accelerator::Tcg) => &server::TICKING[..],
         _ => &[],

@@ -73,6 +73,11 @@ pub fn cache() -> Result<PathBuf, GuestError> {
     Ok(base.ok_or(MissingForGuests::NoCache)?.join("vtax"))
 }
 
+/// The folder of the programs of this machine that are carried into guests.
+pub fn carried() -> Result<PathBuf, GuestError> {
+    Ok(cache()?.join("carried"))
+}
+
 fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Result<Vec<u8>, GuestError> {
     let mut archive = Archive::default();
     for folder in ["dev", "proc", "sys", "run", "tmp", "bin", "etc", "etc/vtax", "lib", "lib/modules"] {

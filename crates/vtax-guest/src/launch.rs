@@ -150,6 +150,9 @@ pub struct Launch {
     /// to read what is in it, since QEMU's user reads it; the folders above it may be closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lent: Option<PathBuf>,
+    /// Whether its system mounts that folder only when it is told to, and not at its boot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lent_later: bool,
     /// How many empty slots it has for NICs that are plugged in while it runs ([`Qemu::plug`](super::process::Qemu::plug)).
     #[serde(default)]
     pub spare_ports: u32,
@@ -294,6 +297,7 @@ impl Launch {
             server: None,
             seed: None,
             lent: None,
+            lent_later: false,
             spare_ports: 0,
             removable: Vec::new(),
             disks: GuestDisks::default(),

@@ -12,6 +12,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 mod text;
+mod user;
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
@@ -22,6 +23,7 @@ pub use identity::{BlockIdentity, DiskCache, DiskIdentity, FilesystemIdentity, L
 pub use kinds::{AccessPattern, DiskEngine};
 pub use place::{DiskPlace, DiskPlaceError, DiskSet};
 pub use report::{DiskCpu, DiskReport, IoReport};
+pub use user::{BackingFile, DiskUser};
 
 use crate::units::{ByteSize, Span};
 

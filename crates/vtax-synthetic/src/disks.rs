@@ -86,7 +86,7 @@ fn record(row: Row) -> DiskPathRecord {
         ..BlockIdentity::default()
     };
     let filesystem = is_file.then(|| FilesystemIdentity { kind: "ext4".into(), options: "rw".into() });
-    let path = DiskIdentity { path: disk.as_str().into(), direct: true, filesystem, device: Some(device) };
+    let path = DiskIdentity { path: disk.as_str().into(), direct: true, filesystem, device: Some(device), user: None };
     DiskPathRecord { method: row, disk: disk.as_str().into(), program: "fio-0.0-synthetic".into(), path }
 }
 

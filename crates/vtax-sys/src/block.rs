@@ -71,6 +71,13 @@ pub enum BlockUse {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockDirectory(PathBuf);
 
+impl MountLine {
+    /// The lines of such a file, also of another machine. What is no such line is left out.
+    pub fn read_all(mountinfo: &str) -> Vec<MountLine> {
+        mounts(mountinfo)
+    }
+}
+
 impl KernelFiles {
     /// Those of this machine.
     pub fn own() -> KernelFiles {
@@ -237,7 +244,8 @@ impl DeviceNumber {
         found.file_type().is_block_device().then(|| DeviceNumber::of(found.rdev()))
     }
 
-    fn parse(text: &str) -> Option<DeviceNumber> {
+    /// Reads `259:1`.
+    pub fn parse(text: &str) -> Option<DeviceNumber> {
         let (major, minor) = text.split_once(':')?;
         Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }

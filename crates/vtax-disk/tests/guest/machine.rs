@@ -222,7 +222,7 @@ fn launch(folder: &Path, qemu: QemuProgram, ways: &[DiskAttach]) -> Launch {
     let drivers: Vec<&str> =
         PORT_DRIVERS.into_iter().chain(LENT_DRIVERS).chain(disks).chain(attached.copied()).collect();
     let initramfs = image::build(&kernel, &agent(), &drivers, Tools::Busybox).expect("an image");
-    let cache = image::cache().expect("a cache");
+    let carried = image::carried().expect("a cache");
     let boot = Boot::Kernel { kernel: kernel.bootable().expect("a kernel"), initramfs, append: Vec::new() };
     let engine = GuestEngine { qemu, accel: Accelerator::Tcg, boot };
     let vcpus = if ways.is_empty() { 1 } else { 4 };
@@ -230,7 +230,7 @@ fn launch(folder: &Path, qemu: QemuProgram, ways: &[DiskAttach]) -> Launch {
     let file = folder.join(SHARED);
     let disks: Vec<DiskLaunch> = (0..).zip(ways).map(|(port, way)| disk(&file, port, *way)).collect();
     Launch {
-        lent: Some(CarriedProgram::fio(&cache).expect("fio is installed").folder),
+        lent: Some(CarriedProgram::fio(&carried).expect("fio is installed").folder),
         spare_ports: 1,
         disks: GuestDisks { ports: disks.len() as u32, disks },
         ..Launch::new("disks".parse().expect("a name"), folder.join("guest"), engine, &size)

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use strum::Display;
 
+use super::DiskUser;
 use crate::{foreign::ForeignText, units::ByteSize};
 
-/// The path from a test to where the bytes are, as this machine sees it.
+/// The path from a test to where the bytes are, as the machine sees it on which the test runs.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskIdentity {
@@ -20,6 +21,8 @@ pub struct DiskIdentity {
     pub filesystem: Option<FilesystemIdentity>,
     /// The block device; absent if the file system has none, as tmpfs or one of a network.
     pub device: Option<BlockIdentity>,
+    /// Who uses the disk, if that isn't the host itself.
+    pub user: Option<DiskUser>,
 }
 
 /// A file system.
@@ -97,6 +100,9 @@ pub enum DiskCache {
     /// A loop device goes through the page cache for its file.
     #[strum(to_string = "the page cache behind a loop device")]
     Loop,
+    /// The host serves a domain's disk through its page cache.
+    #[strum(to_string = "the page cache of the domain's host")]
+    Host,
 }
 
 /// File systems whose files are in memory.
@@ -108,7 +114,13 @@ impl DiskIdentity {
     pub fn caches(&self) -> Vec<DiskCache> {
         let memory = self.filesystem.as_ref().is_some_and(|found| OF_MEMORY.contains(&found.kind.raw()));
         let behind = self.device.as_ref().and_then(|device| device.backing_cached) == Some(true);
-        let found = [(DiskCache::Page, !self.direct), (DiskCache::Memory, memory), (DiskCache::Loop, behind)];
+        let host = self.user.as_ref().is_some_and(DiskUser::is_cached);
+        let found = [
+            (DiskCache::Page, !self.direct),
+            (DiskCache::Memory, memory),
+            (DiskCache::Loop, behind),
+            (DiskCache::Host, host),
+        ];
         found.into_iter().filter(|(_, there)| *there).map(|(cache, _)| cache).collect()
     }
 
@@ -129,6 +141,9 @@ impl fmt::Display for DiskIdentity {
             write!(f, " on {device}")?;
         }
         f.write_str(if self.direct { ", O_DIRECT" } else { ", not O_DIRECT" })?;
+        if let Some(user) = &self.user {
+            write!(f, ", {user}")?;
+        }
         for cache in self.caches() {
             write!(f, ", CACHED: {cache}")?;
         }

@@ -1,18 +1,29 @@
-//! Where a disk is that somebody names: on this machine, or in a guest.
+//! Where a disk is that somebody names: on this machine, in a zone, or in a guest.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-use crate::topology::Name;
+use crate::{endpoint::LabHost, topology::Name};
 
-/// A disk as a command line names it: `/dev/vdb`, `ldm:web/data`.
+/// A disk as a command line names it: `/dev/vdb`, `zone:web/dev/vdb`, `ldm:web/data`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub enum DiskPlace {
     /// A file or a block device of this machine.
     Here(PathBuf),
+    /// A file or a block device, used by a zone or a host of a lab.
+    Zone {
+        /// The lab; if absent, the only one that has such a zone.
+        lab: Option<Name>,
+        /// The zone or host.
+        zone: Name,
+        /// The absolute path there.
+        path: PathBuf,
+    },
     /// A virtual disk of a logical domain, which runs.
     Domain {
+        /// The host of a lab that has the domain. None if this machine does.
+        within: Option<LabHost>,
         /// The domain.
         domain: Name,
         /// The disk's name in the domain.
@@ -31,12 +42,29 @@ pub enum DiskPlaceError {
     #[error("a name is missing in `{0}`: give the path of a disk; several are separated by commas")]
     #[diagnostic(code("bad-disk-name"))]
     Empty(String),
-    #[error("`{0}` names no disk of a domain: write ldm:DOMAIN/DISK, as ldm:web/data")]
+    #[error(
+        "`{0}` names no disk of a domain: write ldm:DOMAIN/DISK, as ldm:web/data; for a host of a lab ldm:LAB/HOST/DOMAIN/DISK"
+    )]
     #[diagnostic(code("bad-disk-name"))]
     Domain(String),
+    #[error(
+        "`{0}` names no disk of a zone: write zone:NAME/PATH, as zone:web/dev/vdb; with its lab zone:LAB/NAME//PATH, as \
+         zone:rack/web//dev/vdb"
+    )]
+    #[diagnostic(code("bad-disk-name"))]
+    Zone(String),
 }
 
 const DOMAIN: &str = "ldm:";
+const ZONE: &str = "zone:";
+
+impl DiskPlace {
+    /// If this is a disk of a logical domain without a host, it is one of this host from now on. Returns whether it is.
+    pub fn place_in(&mut self, host: &LabHost) -> bool {
+        let DiskPlace::Domain { within, .. } = self else { return false };
+        within.get_or_insert_with(|| host.clone()) == host
+    }
+}
 
 impl FromStr for DiskPlace {
     type Err = DiskPlaceError;
@@ -45,18 +73,48 @@ impl FromStr for DiskPlace {
         if text.is_empty() {
             return Err(DiskPlaceError::Empty(text.to_owned()));
         }
-        let Some(rest) = text.strip_prefix(DOMAIN) else { return Ok(DiskPlace::Here(text.into())) };
-        let names = rest.split_once('/').and_then(|(domain, disk)| Some((domain.parse().ok()?, disk.parse().ok()?)));
-        let (domain, disk) = names.ok_or_else(|| DiskPlaceError::Domain(text.to_owned()))?;
-        Ok(DiskPlace::Domain { domain, disk })
+        if let Some(rest) = text.strip_prefix(DOMAIN) {
+            return of_domain(rest).ok_or_else(|| DiskPlaceError::Domain(text.to_owned()));
+        }
+        if let Some(rest) = text.strip_prefix(ZONE) {
+            return of_zone(rest).ok_or_else(|| DiskPlaceError::Zone(text.to_owned()));
+        }
+        Ok(DiskPlace::Here(text.into()))
     }
+}
+
+fn of_domain(text: &str) -> Option<DiskPlace> {
+    let names = text.split('/').map(str::parse).collect::<Result<Vec<Name>, _>>().ok()?;
+    let (within, domain, disk) = match names.as_slice() {
+        [domain, disk] => (None, domain, disk),
+        [lab, host, domain, disk] => (Some(LabHost { lab: lab.clone(), host: host.clone() }), domain, disk),
+        _ => return None,
+    };
+    Some(DiskPlace::Domain { within, domain: domain.clone(), disk: disk.clone() })
+}
+
+/// The path is absolute: its `/` ends the name. Behind two names it has two.
+fn of_zone(text: &str) -> Option<DiskPlace> {
+    let (lab, zone, path) = match text.split_once("//") {
+        Some((names, path)) => match names.split_once('/') {
+            Some((lab, zone)) => (Some(lab.parse().ok()?), zone, path),
+            None => (None, names, path),
+        },
+        None => text.split_once('/').map(|(zone, path)| (None, zone, path))?,
+    };
+    let path = PathBuf::from(format!("/{}", path.trim_start_matches('/')));
+    path.file_name()?;
+    Some(DiskPlace::Zone { lab, zone: zone.parse().ok()?, path })
 }
 
 impl fmt::Display for DiskPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DiskPlace::Here(path) => write!(f, "{}", path.display()),
-            DiskPlace::Domain { domain, disk } => write!(f, "{DOMAIN}{domain}/{disk}"),
+            DiskPlace::Zone { lab: Some(lab), zone, path } => write!(f, "{ZONE}{lab}/{zone}/{}", path.display()),
+            DiskPlace::Zone { lab: None, zone, path } => write!(f, "{ZONE}{zone}{}", path.display()),
+            DiskPlace::Domain { within: Some(host), domain, disk } => write!(f, "{DOMAIN}{host}/{domain}/{disk}"),
+            DiskPlace::Domain { within: None, domain, disk } => write!(f, "{DOMAIN}{domain}/{disk}"),
         }
     }
 }
@@ -65,6 +123,11 @@ impl DiskSet {
     /// Whether no disk is named.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether all of them are this machine's own, and not those of a zone or a domain.
+    pub fn is_here(&self) -> bool {
+        self.0.iter().all(|place| matches!(place, DiskPlace::Here(_)))
     }
 }
 
@@ -93,14 +156,50 @@ mod tests {
 
     #[test]
     fn disks_are_read_as_they_are_written() {
-        for text in ["/dev/vdb", "image", "ldm:web/data", "/dev/vdb,/dev/vdc,ldm:web/data"] {
+        for text in [
+            "/dev/vdb",
+            "image",
+            "ldm:web/data",
+            "ldm:rack/sut/web/data",
+            "zone:web/dev/vdb",
+            "zone:rack/web//var/tmp/a",
+            "/dev/vdb,/dev/vdc,ldm:web/data",
+        ] {
             assert_eq!(text.parse::<DiskSet>().map(|set| set.to_string()), Ok(text.to_owned()));
         }
         let refused = |text: &str| text.parse::<DiskSet>().expect_err(text).to_string();
         assert!(refused("").contains("a name is missing"));
         assert!(refused("/dev/vdb,").contains("`/dev/vdb,`"));
-        for text in ["ldm:web", "ldm:web/", "ldm:Web/data"] {
+        for text in ["ldm:web", "ldm:web/", "ldm:Web/data", "ldm:rack/web/data", "ldm:a/b/c/d/e"] {
             assert!(refused(text).contains("ldm:DOMAIN/DISK"), "{text}");
         }
+        for text in ["zone:web", "zone:web/", "zone:/dev/vdb", "zone:Web/dev/vdb", "zone:a/b/c//d", "zone:web//"] {
+            assert!(refused(text).contains("zone:NAME/PATH"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_in_a_zone_is_absolute() {
+        let zone = |text: &str| match text.parse() {
+            Ok(DiskPlace::Zone { lab, zone, path }) => {
+                (lab.map(|lab| lab.to_string()), zone.to_string(), path.display().to_string())
+            }
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(zone("zone:web/dev/vdb"), (None, "web".into(), "/dev/vdb".into()));
+        assert_eq!(zone("zone:web//dev/vdb"), (None, "web".into(), "/dev/vdb".into()));
+        assert_eq!(zone("zone:rack/web//dev/vdb"), (Some("rack".into()), "web".into(), "/dev/vdb".into()));
+    }
+
+    #[test]
+    fn only_a_domain_without_a_host_gets_one() {
+        let host = LabHost { lab: "rack".parse().expect("a name"), host: "sut".parse().expect("a name") };
+        let placed = |text: &str| {
+            let mut place: DiskPlace = text.parse().expect(text);
+            (place.place_in(&host), place.to_string())
+        };
+        assert_eq!(placed("ldm:web/data"), (true, "ldm:rack/sut/web/data".to_owned()));
+        assert_eq!(placed("ldm:rack/other/web/data"), (false, "ldm:rack/other/web/data".to_owned()));
+        assert_eq!(placed("/dev/vdb"), (false, "/dev/vdb".to_owned()));
     }
 }

@@ -100,6 +100,7 @@ fn identity(kind: &str, direct: bool, backing_cached: Option<bool>) -> DiskIdent
             backing_cached,
             ..BlockIdentity::default()
         }),
+        user: None,
     }
 }
 

@@ -178,7 +178,7 @@ impl Builder<'_> {
     fn disks(&mut self, row: Row, attach: DiskAttach) {
         let path = |place: &DiskPlace| match place {
             DiskPlace::Here(path) => Some(GuestDisk { path: path.clone(), attach }),
-            DiskPlace::Domain { .. } => None,
+            DiskPlace::Zone { .. } | DiskPlace::Domain { .. } => None,
         };
         let named = self.disks.map_or(&[][..], |disks| &disks.of_way(&attach).0);
         let disks: Vec<GuestDisk> = named.iter().filter_map(path).collect();

@@ -1,5 +1,7 @@
 //! The disks of a run: looked at, written once, then measured by fio.
 
+mod by_agent;
+mod elsewhere;
 mod guest;
 mod request;
 
@@ -7,6 +9,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     path::PathBuf,
+    rc::Rc,
     sync::{Arc, Weak},
     time::Instant,
 };
@@ -22,7 +25,7 @@ use vtax_disk::{
 use vtax_lab::{Lab, LiveHolding, World, run_files};
 use vtax_model::{
     cell::{Cell, CellTest, DiskCell},
-    disk::{DiskDevice, DiskPlace, DiskTest},
+    disk::{DiskDevice, DiskIdentity, DiskPlace, DiskReport, DiskTest},
     foreign::ForeignText,
     run::{DiskPathRecord, Figures, GuestMachine, RunHeader},
     study::{DiskRow, Row, SamplingPlan, StudyDisks},
@@ -32,11 +35,11 @@ use vtax_model::{
 use vtax_sys::deadline::ProgramCancel;
 
 use super::{
-    arrange::{RowPorts, arrange},
+    arrange::arrange,
     draft::available,
     ends::{
-        lab_name,
-        observe::{Observed, ServedDisks, UntoldTimes, observing},
+        ZoneOfDisks, lab_name,
+        observe::{Observed, UntoldTimes, observing},
     },
     measured_path::MeasuredPath,
     runner::{SampleError, Sampler},
@@ -45,10 +48,10 @@ use super::{
 use crate::{
     events::RunEvents,
     interrupt::Interrupt,
-    labs,
     stop::{Blamed, Coded, Stop, and_then},
 };
-use guest::{GuestFio, GuestFioError};
+use by_agent::{AgentFio, MeasuredGuest, RowInside};
+use elsewhere::{RowPlace, place_of};
 pub use request::DiskRequest;
 
 /// The disks of one row.
@@ -56,10 +59,12 @@ struct RowTargets {
     row: Row,
     /// As the user named them.
     names: Vec<DiskPlace>,
-    /// What they are on this machine.
+    /// What they are on this machine. A domain's own are none of it.
     targets: Vec<DiskTarget>,
     /// The guest that measures them, and what it calls them; none if this machine does.
-    inside: Option<(GuestFio, Vec<PathBuf>)>,
+    inside: Option<RowInside>,
+    /// The zone in which this machine measures them, if it is one.
+    zone: Option<Rc<ZoneOfDisks>>,
 }
 
 /// The disks of a run.
@@ -78,8 +83,6 @@ pub(super) struct MeasuredDisks {
     seed: u64,
     /// The lab that was built for the run.
     lab: Option<Arc<Lab>>,
-    /// Which disks of the lab's guests the rows measure.
-    ports: BTreeMap<Row, RowPorts>,
 }
 
 impl MeasuredDisks {
@@ -99,12 +102,15 @@ impl MeasuredDisks {
             first_sample: None,
             seed: header.seed,
             lab: None,
-            ports: BTreeMap::new(),
         };
         for row in available(&header.study, &header.unavailable) {
             let names = disks.of(row).0.clone();
+            let (mut targets, inside, zone) = Default::default();
+            if place_of(row, &names, destroy).or_input()? == RowPlace::Domain {
+                found.rows.push(RowTargets { row, names, targets, inside, zone });
+                continue;
+            }
             let paths: Vec<PathBuf> = names.iter().map(path_here).collect::<Result<_, _>>().or_input()?;
-            let mut targets: Vec<DiskTarget> = Vec::new();
             for test in tests(header, row) {
                 let used = used(&paths, &test);
                 targets.extend(target::check(used, &test, destroy).or_input()?.into_iter().skip(targets.len()));
@@ -114,9 +120,11 @@ impl MeasuredDisks {
                     *size = test.used().max(*size);
                 }
             }
-            found.rows.push(RowTargets { row, names, targets, inside: None });
+            found.rows.push(RowTargets { row, names, targets, inside, zone });
         }
-        found.fio.version().or_infrastructure()?;
+        if found.rows.iter().any(|row| !row.targets.is_empty()) {
+            found.fio.version().or_infrastructure()?;
+        }
         found.held = found.hold().or_input()?;
         Ok(found)
     }
@@ -144,16 +152,22 @@ impl MeasuredDisks {
 
     /// Writes all blocks that are to be read, for disks give blocks that were never written without reading any.
     pub(super) fn prepare(&self, header: &RunHeader, events: &RunEvents) -> Result<(), Stop> {
-        let mut written: Vec<(Vec<PathBuf>, ByteSize, bool)> = Vec::new();
+        let mut written: Vec<(Vec<DiskPlace>, ByteSize, bool)> = Vec::new();
         for row in &self.rows {
             for test in tests(header, row.row) {
-                let (paths, each) = (used(&paths_of(&row.targets), &test).to_vec(), test.used());
-                let key = (paths.clone(), each, test.direct);
+                let each = test.used();
+                let key = (used(&row.names, &test).to_vec(), each, test.direct);
                 // One that verifies writes the blocks itself.
                 if test.verify || written.contains(&key) {
                     continue;
                 }
                 written.push(key);
+                if let Some(inside) = &row.inside {
+                    events.tell(format_args!("{}: writing the first {each} of each disk", row.row));
+                    inside.fill(test, self.seed)?;
+                    continue;
+                }
+                let paths = used(&paths_of(&row.targets), &test).to_vec();
                 events.tell(format_args!("{}: looking whether the first {each} of each disk are written", row.row));
                 match prepare(&self.fio, test, &paths, self.seed).map_err(blame_preparing)? {
                     BlocksWritten::Before => {}
@@ -171,15 +185,25 @@ impl MeasuredDisks {
 
     /// What the paths to the disks are.
     pub(super) fn records(&self, header: &RunHeader) -> Result<Vec<DiskPathRecord>, Stop> {
-        let program = self.fio.version().or_infrastructure()?;
         let mut records = Vec::new();
-        for RowTargets { row, names, targets, .. } in &self.rows {
+        for RowTargets { row, names, targets, inside, zone } in &self.rows {
+            if let Some((program, seen)) = inside.as_ref().and_then(|inside| inside.seen.as_ref()) {
+                records.extend(names.iter().zip(seen).map(|(name, path)| DiskPathRecord {
+                    method: *row,
+                    disk: name.to_string().into(),
+                    program: program.clone(),
+                    path: path.clone(),
+                }));
+                continue;
+            }
+            let program = self.fio.version().or_infrastructure()?;
             let direct = tests(header, *row).all(|test| test.direct);
             for (name, target) in names.iter().zip(targets) {
                 let path = identify(target, direct)
                     .into_diagnostic()
                     .with_context(|| format!("looking at the path to {name}"))
                     .or_infrastructure()?;
+                let path = DiskIdentity { user: zone.as_ref().map(|zone| zone.disk_user()), ..path };
                 let (disk, program) = (name.to_string().into(), program.clone());
                 records.push(DiskPathRecord { method: *row, disk, program, path });
             }
@@ -198,8 +222,8 @@ impl MeasuredDisks {
         });
     }
 
-    fn guests(&self) -> impl Iterator<Item = &GuestFio> {
-        self.rows.iter().filter_map(|row| row.inside.as_ref()).map(|(guest, _)| guest)
+    fn guests(&self) -> impl Iterator<Item = &AgentFio> {
+        self.rows.iter().filter_map(|row| row.inside.as_ref()).map(|inside| &inside.fio)
     }
 
     /// The lab of the rows that measure in guests. The disks are there, and have their blocks.
@@ -215,20 +239,20 @@ impl MeasuredDisks {
         self.held.clear();
         arranged.topology.guests.iter_mut().for_each(|guest| guest.lent = Some(folder.clone()));
         let (lab, inside) = setup.with_lab(&arranged.topology, |lab| {
-            let mut guests: Vec<GuestFio> = Vec::new();
-            let mut inside: BTreeMap<Row, (GuestFio, Vec<PathBuf>)> = BTreeMap::new();
+            let mut guests: BTreeMap<Name, AgentFio> = BTreeMap::new();
+            let mut inside: BTreeMap<Row, RowInside> = BTreeMap::new();
             for (row, ports) in &arranged.disks {
-                let guest = match guests.iter().find(|guest| *guest.name() == ports.guest) {
-                    Some(guest) => guest.clone(),
-                    None => GuestFio::connect(lab, &ports.guest, setup.events)?,
+                let fio = match guests.get(&ports.guest) {
+                    Some(fio) => fio.clone(),
+                    None => guest::connect(lab, &ports.guest, setup.events)?,
                 };
-                inside.insert(*row, (guest.clone(), guest.paths(lab, ports)?));
-                guests.push(guest);
+                let (paths, served) = guest::disks(fio.agent(), lab, ports)?;
+                inside.insert(*row, RowInside { fio: fio.clone(), paths, seen: None, served: Some(served) });
+                guests.insert(ports.guest.clone(), fio);
             }
             Ok(inside)
         })?;
         self.lab = Some(lab);
-        self.ports = arranged.disks;
         for row in &mut self.rows {
             row.inside = inside.get(&row.row).cloned();
         }
@@ -243,6 +267,13 @@ impl MeasuredDisks {
 
     /// What runs the run's guests, if it has any.
     pub(super) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
+        let domain = self.guests().find_map(|fio| match fio.guest() {
+            MeasuredGuest::Domain { domain, .. } => Some(domain.machine()),
+            MeasuredGuest::Lab(_) => None,
+        });
+        if domain.is_some() {
+            return domain;
+        }
         let launch = &self.lab.as_ref()?.guests().first()?.launch;
         let qemu = launch.qemu.version.to_string().into();
         Some(GuestMachine { accel: launch.accel, no_kvm: no_kvm.map(ForeignText::from), qemu })
@@ -257,15 +288,16 @@ impl MeasuredDisks {
             self.rows.iter().find(of_row).ok_or_else(|| {
                 SampleError::run(miette!(code = "defect", "the row `{}` has no disks here", cell.row))
             })?;
-        let paths = row.inside.as_ref().map_or_else(|| paths_of(&row.targets), |(_, paths)| paths.clone());
+        let paths = row.inside.as_ref().map_or_else(|| paths_of(&row.targets), |inside| inside.paths.clone());
         let test = disk.spec(plan);
         let job = FioJob::new(test, used(&paths, &test), false, self.seed);
         let job = job.map_err(|error| SampleError::cell(error.to_string()))?;
         let times = job.timed().map(|_| UntoldTimes { warmup: test.ramp.0, measured: test.duration.0 });
-        let guests: Vec<Observed> = self.observed(cell.row).into_iter().collect();
+        let served = row.inside.as_ref().and_then(|inside| inside.served.as_ref());
+        let guests: Vec<Observed> = served.map(Observed::of_disks).into_iter().collect();
         let (report, host_cpu) = observing(&guests, times, || match &row.inside {
-            Some((guest, _)) => guest.run(&job).map_err(|error| self.blame(guest, error)),
-            None => self.fio.run(&job).map_err(|error| match error {
+            Some(RowInside { fio, .. }) => fio.run(&job).map_err(|error| fio.blame(self.lab.as_deref(), error)),
+            None => self.run_here(row, &job)?.map_err(|error| match error {
                 // It may still be at work when the next sample begins.
                 error @ FioError::Stuck { .. } => SampleError::run(error),
                 error => SampleError::cell(error.to_string()),
@@ -274,24 +306,12 @@ impl MeasuredDisks {
         Ok(Figures { host_cpu, ..Figures::of_disk(&report?) })
     }
 
-    /// The guest of a row, if it has one in the run's lab.
-    fn observed(&self, row: Row) -> Option<Observed> {
-        let ports = self.ports.get(&row)?;
-        let qemu = self.lab.as_ref()?.guest(&ports.guest).ok()?;
-        let launch = qemu.launch().clone();
-        let ports = launch.disks.disks.get(ports.disks.clone())?.iter().map(|disk| disk.port).collect();
-        Some(Observed::of_disks(qemu.process(), ServedDisks { launch, ports }))
-    }
-
-    /// An agent that has died ends the run, and if its guest has died that is the better reason.
-    fn blame(&self, guest: &GuestFio, error: GuestFioError) -> SampleError {
-        let qemu = self.lab.as_ref().and_then(|lab| lab.guest(guest.name()).ok());
-        match error {
-            GuestFioError::Agent(error) if error.is_death() => SampleError::run(match qemu {
-                Some(qemu) => labs::explain(&qemu, error),
-                None => error.into(),
-            }),
-            error => SampleError::cell(format!("in the guest {}: {error}", guest.name())),
+    /// The outer error is of the zone, which may have gone.
+    fn run_here(&self, row: &RowTargets, job: &FioJob) -> Result<Result<DiskReport, FioError>, SampleError> {
+        let fio = &self.fio;
+        match &row.zone {
+            Some(zone) => zone.run(|| fio.run(job)).map_err(SampleError::run),
+            None => Ok(fio.run(job)),
         }
     }
 }
@@ -310,19 +330,18 @@ fn tests(header: &RunHeader, row: Row) -> impl Iterator<Item = DiskTest> {
     header.study.cells.iter().filter_map(of_disk)
 }
 
+/// A zone has the files of this machine.
 fn path_here(disk: &DiskPlace) -> miette::Result<PathBuf> {
     match disk {
-        DiskPlace::Here(path) => {
+        DiskPlace::Here(path) | DiskPlace::Zone { path, .. } => {
             std::path::absolute(path).coded("disk-unusable", || format!("finding {}", path.display()))
         }
-        DiskPlace::Domain { .. } => {
-            Err(miette!(code = "disk-unusable", "{disk}: disks of domains can't be measured yet; name a path"))
-        }
+        DiskPlace::Domain { .. } => Err(miette!(code = "defect", "{disk} is no disk of this machine")),
     }
 }
 
 /// The disks of a row that a test is over.
-fn used<'a>(paths: &'a [PathBuf], test: &DiskTest) -> &'a [PathBuf] {
+fn used<'a, T>(paths: &'a [T], test: &DiskTest) -> &'a [T] {
     &paths[..paths.len().min(test.targets.get() as usize)]
 }
 

@@ -6,6 +6,7 @@ mod agent;
 mod attachment;
 mod built;
 mod carrier;
+mod disk_ends;
 mod domain_ends;
 mod domain_place;
 mod end;
@@ -57,6 +58,7 @@ use crate::{
 };
 pub(crate) use agent::Agent;
 pub(super) use built::{agent_of_guest, lab_name};
+pub(super) use disk_ends::{DomainOfDisks, ZoneOfDisks};
 use end::{ConnectedEnd, ConnectedRow};
 pub(crate) use endpoints::{EndpointConnector, RowPairs, row_pairs};
 use loans::Loans;

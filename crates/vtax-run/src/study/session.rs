@@ -9,11 +9,12 @@ use vtax_engine::{EngineError, check_congestion_control};
 use vtax_host::inspect;
 use vtax_lab::{GuestNeeds, Lifetime, World};
 use vtax_model::{
+    disk::DiskSet,
     endpoint::{Control, Endpoint, Ends, Pins},
     options::CongestionControl,
     proof::{FloorProof, floors},
     run::{Environment, Placement, RunHeader, RunReadings, RunState, UnavailableRow},
-    study::Study,
+    study::{Study, StudyDisks},
 };
 use vtax_store::Store;
 
@@ -166,12 +167,13 @@ impl RunSource {
     /// Whether it measures disks by this machine alone.
     fn has_own_disks(&self) -> bool {
         let study = match self {
-            RunSource::Disks(_) => return true,
+            RunSource::Disks(asked) => return asked.rows.iter().all(DiskSet::is_here),
             RunSource::Old(run) => &run.header.study,
             RunSource::Study(wanted) => &wanted.study,
             RunSource::Measure(_) => return false,
         };
-        study.disks.is_some() && !study.has_guests_disks()
+        let are_here = |disks: &StudyDisks| disks.rows.iter().all(|row| row.disks.is_here());
+        study.disks.as_ref().is_some_and(are_here) && !study.has_guests_disks()
     }
 
     /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege, nor do disks that the
@@ -241,7 +243,7 @@ impl RunSetup<'_> {
                 Ok(PreparedRun { needs_pilot, ..prepared })
             }
             RunSource::Measure(mut asked) => {
-                let mut connector = EndpointConnector::new(self.world, self.agent, self.locations, self.events);
+                let mut connector = self.connector();
                 asked.endpoints = connector.complete(asked.endpoints)?;
                 let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[MeasureRequest::ANY_MTU]).or_input()?;
                 let guarded = asked.guarded_paths();
@@ -339,6 +341,11 @@ impl RunSetup<'_> {
         self.going_on(old, Box::new(ends))
     }
 
+    /// Finds what is there already.
+    pub(super) fn connector(&self) -> EndpointConnector<'_> {
+        EndpointConnector::new(self.world, self.agent, self.locations, self.events)
+    }
+
     fn connect(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
         let (study, directory) = (&header.study, &self.conditions.directory);
         if study.endpoints.is_empty() {
@@ -351,11 +358,7 @@ impl RunSetup<'_> {
                     .or_input()?,
             );
         }
-        EndpointConnector::new(self.world, self.agent, self.locations, self.events).connect(
-            &pairs,
-            &study.guarded,
-            directory,
-        )
+        self.connector().connect(&pairs, &study.guarded, directory)
     }
 
     pub(super) fn in_world(&self) -> Result<&World, Stop> {

@@ -155,6 +155,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax measure --to ldm:mars", "to a logical domain from its host"),
             ("vtax measure --to ldm:mars --nic net0,net1", "two of its NICs, in turns"),
             ("vtax measure --disk /dev/vdb --disk image.raw", "a disk, and a file beside it"),
+            ("vtax measure --disk ldm:mars/data --destroy-data", "a disk of a domain, in the domain"),
             ("vtax measure --engine all", "four engines beside each other"),
             ("vtax measure --rate 10k", "10,000 requests a second (open loop)"),
         ],

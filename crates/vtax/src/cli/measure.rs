@@ -97,7 +97,7 @@ pub(super) struct MeasuredEnds {
     /// vsock: the context identifier by which --from reaches --to; one for each --to. Two ends on one machine need none
     #[arg(long, value_name = "CID", value_parser = whole::<u32>)]
     to_cid: Vec<u32>,
-    /// The host of a lab that has the logical domains of ldm:DOMAIN, as for `vtax ldm --in`
+    /// The host of a lab that has the logical domains of ldm:DOMAIN, also those of --disk, as for `vtax ldm --in`
     #[arg(long = "in", value_name = "LAB/HOST")]
     within: Option<LabHost>,
     #[command(flatten)]
@@ -245,7 +245,7 @@ struct Sampling {
 }
 
 pub(crate) fn measure(args: MeasureArgs, places: &Locations, server: Option<ServerSpec>) -> Result<Exit, Stop> {
-    let work = match args.disks.asked(&args.sampling)? {
+    let work = match args.disks.asked(&args.sampling, args.ends.within.as_ref())? {
         Some(asked) => Work::Disks(Box::new(asked)),
         None => Work::Measure(Box::new(args.asked()?)),
     };

@@ -139,7 +139,8 @@ fn cell(row: Row, variant: u32, disk: DiskTest) -> Cell {
 fn label(disks: &DiskSet) -> String {
     let name = match disks.0.first() {
         Some(DiskPlace::Here(path)) => path.to_string_lossy().into_owned(),
-        Some(DiskPlace::Domain { domain, disk }) => format!("{domain}/{disk}"),
+        Some(DiskPlace::Zone { zone, path, .. }) => format!("{zone}{}", path.display()),
+        Some(DiskPlace::Domain { domain, disk, .. }) => format!("{domain}/{disk}"),
         None => String::new(),
     };
     let more = if disks.0.len() > 1 { format!("-and-{}", disks.0.len() - 1) } else { String::new() };

@@ -9,6 +9,7 @@ use vtax_lab::{World, facts::PciFacts};
 use vtax_model::{
     domain::Configuration,
     endpoint::{DomainEnd, LabHost},
+    topology::Name,
 };
 use vtax_sys::{netns::NetNs, userns};
 
@@ -61,6 +62,11 @@ impl DomainPlace {
     pub(super) fn active(&self, end: &DomainEnd) -> Result<BoundDomain, Stop> {
         self.configuration.domain(&end.domain).or_input()?;
         Ok(self.domains.active(&end.domain)?.0)
+    }
+
+    /// Refuses a disk that the domain isn't to have.
+    pub(super) fn check_disk(&self, domain: &Name, disk: &Name) -> Result<(), Stop> {
+        self.configuration.disk(domain, disk).map(drop).or_input()
     }
 
     /// Whether the domain is still there.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, measure_watched};
-use vtax_guest::{disk_threads::DiskThreads, launch::Launch, threads::Threads};
+use vtax_guest::{disk_threads::DiskThreads, launch::Launch, threads::Threads, vdisk::DiskLaunch};
 use vtax_model::{
     guest::Accelerator,
     run::{ClockReading, GuestCpu, HostCpu},
@@ -42,17 +42,27 @@ pub(in crate::study) struct Observed {
 }
 
 /// The disks of a guest that a row measures.
+#[derive(Debug, Clone)]
 pub(in crate::study) struct ServedDisks {
-    pub(in crate::study) launch: Launch,
-    /// Their ports.
-    pub(in crate::study) ports: Vec<u32>,
+    qemu: GuestProcess,
+    /// With these disks alone.
+    launch: Launch,
+}
+
+impl ServedDisks {
+    /// Those disks of the guest whose QEMU is this process.
+    pub(in crate::study) fn of(process: ProcessId, launch: &Launch, disks: Vec<DiskLaunch>) -> ServedDisks {
+        let qemu = GuestProcess { name: launch.name.to_string(), process, accel: launch.accel };
+        let mut launch = launch.clone();
+        launch.disks.disks = disks;
+        ServedDisks { qemu, launch }
+    }
 }
 
 impl Observed {
     /// A guest whose disks are measured.
-    pub(in crate::study) fn of_disks(process: ProcessId, disks: ServedDisks) -> Observed {
-        let qemu = GuestProcess { name: disks.launch.name.to_string(), process, accel: disks.launch.accel };
-        Observed { qemu, clock: None, disks: Some(disks) }
+    pub(in crate::study) fn of_disks(disks: &ServedDisks) -> Observed {
+        Observed { qemu: disks.qemu.clone(), clock: None, disks: Some(disks.clone()) }
     }
 }
 
@@ -250,12 +260,9 @@ impl Reading {
 
 impl ServedDisks {
     /// The iothreads and the daemons' threads that serve these disks. None if QEMU is gone.
-    fn threads(&self, qemu: ProcessId) -> Option<[BTreeSet<u32>; 2]> {
-        let DiskThreads { iothreads, daemons } = DiskThreads::of(&self.launch, qemu).ok()?;
-        let mine = |port: &u32| self.ports.contains(port);
-        let iothreads = iothreads.into_iter().filter(|(port, _)| mine(port)).map(|(_, thread)| thread);
-        let daemons = daemons.into_iter().filter(|(port, _)| mine(port)).flat_map(|(_, threads)| threads);
-        Some([iothreads.collect(), daemons.collect()])
+    fn threads(&self) -> Option<[BTreeSet<u32>; 2]> {
+        let DiskThreads { iothreads, daemons } = DiskThreads::of(&self.launch, self.qemu.process).ok()?;
+        Some([iothreads.into_values().collect(), daemons.into_values().flatten().collect()])
     }
 }
 
@@ -264,7 +271,7 @@ impl GuestReading {
     fn read(guest: &Observed) -> Option<GuestReading> {
         let Threads { main, vcpus, vhost, others } = Threads::by_name(guest.qemu.process).ok()?;
         let [iothreads, daemons] = match &guest.disks {
-            Some(disks) => disks.threads(guest.qemu.process)?,
+            Some(disks) => disks.threads()?,
             None => Default::default(),
         };
         let of = |role| move |thread: u32| (thread, role);

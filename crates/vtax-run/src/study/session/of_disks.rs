@@ -67,6 +67,7 @@ impl RunSetup<'_> {
             still_free(disks).or_input()?;
         }
         let mut disks = MeasuredDisks::look(disks, header, goes_on)?;
+        disks.connect_elsewhere(self, header)?;
         disks.end_on(self.interrupt);
         disks.make_files(world, header)?;
         disks.prepare(header, self.events)?;

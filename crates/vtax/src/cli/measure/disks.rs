@@ -4,6 +4,7 @@ use clap::Args;
 use miette::miette;
 use vtax_model::{
     disk::{DiskSet, DiskTest},
+    endpoint::LabHost,
     study::SamplingPlan,
     units::Span,
     workload::Warmup,
@@ -19,7 +20,7 @@ const DURATION: Span = Span::from_millis(5000);
 const WARMUP: Span = Span::from_millis(1000);
 
 /// The options that are of networks only.
-const OF_NETWORKS: [&str; 37] = [
+const OF_NETWORKS: [&str; 36] = [
     "to",
     "from",
     "to_address",
@@ -27,7 +28,6 @@ const OF_NETWORKS: [&str; 37] = [
     "to_device",
     "from_device",
     "to_cid",
-    "within",
     "pin",
     "nic",
     "test",
@@ -63,8 +63,9 @@ const OF_NETWORKS: [&str; 37] = [
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Disks")]
 pub(super) struct DiskArgs {
-    /// Measure this disk by fio, and no network: the path of a block device or of a file. A file that isn't there is made,
-    /// and removed at the end. Several, separated by commas, are measured at the same time. If the option is given several
+    /// Measure this disk by fio, and no network: the path of a block device or of a file, ldm:DOMAIN/DISK (a virtual disk, in
+    /// the logical domain that has it) or zone:NAME/PATH (from a zone of a lab). A file that isn't there is made, and removed
+    /// at the end. Several, separated by commas, are measured at the same time. If the option is given several
     /// times, the disks take turns in one run, and each is compared with the first
     #[arg(long, value_name = "DISK,…", conflicts_with_all = OF_NETWORKS)]
     disk: Vec<DiskSet>,
@@ -75,14 +76,15 @@ pub(super) struct DiskArgs {
     /// compared). If the option is given several times, the tests are run in turn [default: random]
     #[arg(long, value_name = "TEST", requires = "disk")]
     disk_test: Vec<DiskTest>,
-    /// What is on the disks of --disk may be overwritten. Without it, a disk or a file that isn't empty is refused
+    /// What is on the disks of --disk may be overwritten. Without it, a disk or a file that isn't empty is refused, and so is
+    /// each disk of a domain, since vtax can't see what is on it
     #[arg(long, requires = "disk")]
     destroy_data: bool,
 }
 
 impl DiskArgs {
     /// What is to be measured, if disks are.
-    pub(super) fn asked(&self, sampling: &Sampling) -> Result<Option<DiskRequest>, Stop> {
+    pub(super) fn asked(&self, sampling: &Sampling, within: Option<&LabHost>) -> Result<Option<DiskRequest>, Stop> {
         if self.disk.is_empty() {
             return Ok(None);
         }
@@ -97,7 +99,7 @@ impl DiskArgs {
         let usual = [DiskTest::default()];
         let tests = if self.disk_test.is_empty() { &usual[..] } else { &self.disk_test };
         Ok(Some(DiskRequest {
-            rows: self.disk.clone(),
+            rows: self.on_host(within)?,
             tests: distinct("disk-test", tests)?,
             samples: sampling.rounds(),
             sampling: SamplingPlan {
@@ -111,5 +113,21 @@ impl DiskArgs {
             stopping: sampling.precision.rule()?,
             destroy_data: self.destroy_data,
         }))
+    }
+
+    /// The domains that name no host are those of `--in`.
+    fn on_host(&self, within: Option<&LabHost>) -> Result<Vec<DiskSet>, Stop> {
+        let (mut rows, mut named) = (self.disk.clone(), false);
+        let Some(host) = within else { return Ok(rows) };
+        for place in rows.iter_mut().flat_map(|row| &mut row.0) {
+            named |= place.place_in(host);
+        }
+        match named {
+            true => Ok(rows),
+            false => Err(Stop::input(miette!(
+                code = "option-not-for-this",
+                "--in {host}: no disk is one of a logical domain of it; name one as --disk ldm:DOMAIN/DISK, or leave --in out"
+            ))),
+        }
     }
 }

@@ -1,0 +1,282 @@
+//! Rows whose disks are used by a logical domain or by a zone.
+//!
+//! A domain's disk is measured in the domain: by its own fio if it has a system of its own, else by the host's, which it is
+//! lent. A zone has the host's files, and fio runs in its namespace.
+
+use std::{collections::BTreeMap, fs, path::Path, rc::Rc};
+
+use miette::miette;
+use vtax_agent::guest::LENT;
+use vtax_disk::{carried::CarriedProgram, inside::GuestDiskLook, job::FioJob};
+use vtax_guest::{
+    launch::Boot,
+    vdisk::{DiskLaunch, DiskSource},
+};
+use vtax_model::{
+    disk::{BackingFile, DiskAttach, DiskDevice, DiskIdentity, DiskPlace, DiskTest, DiskUser},
+    endpoint::LabHost,
+    foreign::ForeignText,
+    run::RunHeader,
+    study::{DiskRow, Row},
+    topology::Name,
+    units::ByteSize,
+};
+
+use super::{
+    MeasuredDisks, RowTargets,
+    by_agent::{AgentFio, LentMount, MeasuredGuest, RowInside, SOON, no_shell},
+    guest, tests, used,
+};
+use crate::{
+    stop::{Blamed, Stop},
+    study::{
+        ends::{DomainOfDisks, EndpointConnector, ZoneOfDisks},
+        session::RunSetup,
+    },
+};
+
+/// A distribution's fio maps all the libraries of the stores on a network that it knows. Less memory of a domain may do too.
+const FIO_NEEDS: ByteSize = ByteSize(256 << 20);
+
+/// How much of what a guest has said is told.
+const SAID_MOST: usize = 400;
+
+/// Where fio runs for a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowPlace {
+    /// On this machine, in a zone or not.
+    Host,
+    /// In a domain.
+    Domain,
+}
+
+/// Where a row's disks are used. All are in one place. What is on the disks of domains can't be seen from here, so they are
+/// measured only if it may be lost.
+pub(super) fn place_of(row: Row, names: &[DiskPlace], destroy: bool) -> miette::Result<RowPlace> {
+    let Some((first, others)) = names.split_first() else { return Ok(RowPlace::Host) };
+    if let Some(other) = others.iter().find(|other| user(other) != user(first)) {
+        return Err(miette!(
+            code = "bad-disk-name",
+            "{first} and {other} can't be measured at the same time: one fio measures the disks of a row, and it runs in one \
+             place; give each a --disk of its own"
+        ));
+    }
+    if !matches!(row, Row::Disk(DiskRow::Named(_))) && !matches!(first, DiskPlace::Here(_)) {
+        return Err(miette!(
+            code = "disk-unusable",
+            "{first}: the rows of this study attach disks of this machine to guests of its own; name a path"
+        ));
+    }
+    match first {
+        DiskPlace::Here(_) | DiskPlace::Zone { .. } => Ok(RowPlace::Host),
+        DiskPlace::Domain { .. } if destroy => Ok(RowPlace::Domain),
+        DiskPlace::Domain { .. } => Err(miette!(
+            code = "disk-not-empty",
+            "{first}: vtax can't see from the host what its domain has on this disk, and a test overwrites it. If nobody needs \
+             that, add --destroy-data"
+        )),
+    }
+}
+
+/// The zone or the domain.
+fn user(place: &DiskPlace) -> Option<(Option<String>, &Name)> {
+    match place {
+        DiskPlace::Here(_) => None,
+        DiskPlace::Zone { lab, zone, .. } => Some((lab.as_ref().map(|lab| format!("zone {lab}")), zone)),
+        DiskPlace::Domain { within, domain, .. } => Some((Some(format!("domain {within:?}")), domain)),
+    }
+}
+
+impl MeasuredDisks {
+    /// Finds the domains and zones of the rows, and looks at the disks there. Nothing is written, and what can't be measured is
+    /// refused.
+    pub(in crate::study) fn connect_elsewhere(&mut self, setup: &RunSetup<'_>, header: &RunHeader) -> Result<(), Stop> {
+        let mut connector = setup.connector();
+        let mut domains: BTreeMap<(Option<LabHost>, Name), AgentFio> = BTreeMap::new();
+        for row in &mut self.rows {
+            match row.names.first().cloned() {
+                Some(DiskPlace::Zone { lab, zone, .. }) => {
+                    row.zone = Some(Rc::new(connector.zone_of_disks(lab.as_ref(), &zone)?));
+                }
+                Some(DiskPlace::Domain { within, domain, .. }) => {
+                    let fio = match domains.get(&(within.clone(), domain.clone())) {
+                        Some(fio) => fio.clone(),
+                        None => connect(&mut connector, within.as_ref(), &domain)?,
+                    };
+                    row.inside = Some(look(row, &fio, header, self.seed)?);
+                    domains.insert((within, domain), fio);
+                }
+                Some(DiskPlace::Here(_)) | None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// fio in a domain.
+fn connect(connector: &mut EndpointConnector<'_>, within: Option<&LabHost>, domain: &Name) -> Result<AgentFio, Stop> {
+    let domain = Rc::new(connector.domain_of_disks(within, domain)?);
+    let agent = domain.agent();
+    let (mount, command) = match domain.launch().boot {
+        Boot::Disk { .. } => (None, vec!["fio".to_owned()]),
+        Boot::Kernel { .. } => {
+            let folder = lent(&domain)?;
+            let mount = LentMount::mount(agent, domain.name()).or_input()?;
+            (Some(Rc::new(mount)), CarriedProgram::command(&Path::new(LENT).join(folder)))
+        }
+    };
+    let guest = MeasuredGuest::Domain { domain: Rc::clone(&domain), _mount: mount };
+    Ok(AgentFio::new(agent.clone(), guest, command))
+}
+
+/// The folder of the host's fio in the one that the domain sees.
+fn lent(domain: &DomainOfDisks) -> Result<String, Stop> {
+    let name = domain.name();
+    let seen = domain.launch().lent.as_ref().filter(|folder| folder.is_dir()).ok_or_else(|| {
+        Stop::input(miette!(
+            code = "no-fio",
+            "{name} has no fio, and doesn't see the folder of the programs that vtax carries into domains, since it was started \
+             before there was one; stop and start it (vtax ldm stop {name}, vtax ldm start {name})"
+        ))
+    })?;
+    let carried = CarriedProgram::fio(seen).or_infrastructure()?;
+    Ok(carried.folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
+}
+
+/// The disks of a row in a domain, which nothing there uses.
+fn look(row: &RowTargets, fio: &AgentFio, header: &RunHeader, seed: u64) -> Result<RowInside, Stop> {
+    let MeasuredGuest::Domain { domain, .. } = fio.guest() else {
+        return Err(Stop::infrastructure(miette!(code = "defect", "the row {} is in no domain", row.row)));
+    };
+    let version = fio.version().map_err(|error| no_fio(domain, &error))?;
+    let program = match domain.launch().boot {
+        Boot::Disk { .. } => format!("{version} of {}", domain.name()).into(),
+        Boot::Kernel { .. } => version,
+    };
+    let launches: Vec<DiskLaunch> = row.names.iter().map(|place| launch(domain, place)).collect::<Result<_, _>>()?;
+    let paths = guest::find(fio.agent(), &format!("the domain {}", domain.name()), &launches)?;
+    let direct = tests(header, row.row).all(|test| test.direct);
+    let mut seen = Vec::new();
+    for ((place, path), launch) in row.names.iter().zip(&paths).zip(&launches) {
+        let found = look_at(domain, place, path)?;
+        for test in tests(header, row.row).filter(|test| used(&row.names, test).contains(place)) {
+            found.check(&place.to_string(), &test).or_input()?;
+        }
+        let (path, user) = (path.display().to_string().into(), Some(served(domain, launch)));
+        seen.push(DiskIdentity { path, direct, filesystem: None, device: Some(found.identity), user });
+    }
+    tests(header, row.row)
+        .try_for_each(|test: DiskTest| FioJob::new(test, used(&paths, &test), false, seed).map(drop).or_input())?;
+    Ok(RowInside { fio: fio.clone(), paths, served: domain.served(launches), seen: Some((program, seen)) })
+}
+
+fn launch(domain: &DomainOfDisks, place: &DiskPlace) -> Result<DiskLaunch, Stop> {
+    match place {
+        DiskPlace::Domain { disk, .. } => domain.disk(disk),
+        place => Err(Stop::infrastructure(miette!(code = "defect", "{place} is no disk of a domain"))),
+    }
+}
+
+fn look_at(domain: &DomainOfDisks, place: &DiskPlace, path: &Path) -> Result<GuestDiskLook, Stop> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let ran = domain.agent().link.run(&GuestDiskLook::program(&name), &[], SOON);
+    let ran = ran.map_err(|error| no_shell(domain.name(), error)).or_infrastructure()?;
+    GuestDiskLook::read(&name, ran.stdout.raw()).ok_or_else(|| {
+        let said = format!("{} {}", ran.stderr.raw(), ran.stdout.raw());
+        let said = ForeignText::from(said.chars().take(SAID_MOST).collect::<String>());
+        Stop::infrastructure(miette!(
+            code = "no-disk-in-guest",
+            "{place}: what the domain {} says of {} is no description of a disk: {said}",
+            domain.name(),
+            path.display()
+        ))
+    })
+}
+
+fn no_fio(domain: &DomainOfDisks, error: &dyn std::fmt::Display) -> Stop {
+    let (name, end) = (domain.name(), domain.end());
+    let remedy = match domain.launch().boot {
+        Boot::Disk { .. } => format!("install fio in {name}, where it is looked for in the PATH"),
+        Boot::Kernel { .. } if domain.launch().memory < FIO_NEEDS => {
+            format!("fio's libraries need room: give {name} {FIO_NEEDS} of memory (vtax ldm set-memory 256m {name})")
+        }
+        Boot::Kernel { .. } => format!("stop and start {name} (vtax ldm stop {name}, vtax ldm start {name})"),
+    };
+    Stop::input(miette!(code = "no-fio", "ldm:{end}: fio doesn't run there ({error}); {remedy}"))
+}
+
+/// What the host does for the disk.
+fn served(domain: &DomainOfDisks, launch: &DiskLaunch) -> DiskUser {
+    let (files, device, cached) = match &launch.source {
+        DiskSource::File(file) => (std::slice::from_ref(file), launch.device(), !file.direct),
+        DiskSource::Paths(paths) => (&paths.files[..], DiskDevice::Nbd, !launch.has_device_paths()),
+        DiskSource::Controller { .. } => (&[][..], launch.device(), false),
+    };
+    let backing = files.iter().map(|file| BackingFile {
+        path: file.path.display().to_string().into(),
+        format: file.format.to_string().into(),
+        slice: file.slice,
+    });
+    DiskUser::Domain {
+        domain: domain.end().to_string().into(),
+        attach: DiskAttach { device, ..launch.attach.unwrap_or(DiskAttach::plain(device)) },
+        backing: backing.collect(),
+        cached,
+    }
+}
+
+impl ZoneOfDisks {
+    /// A process of a lab's zone is in the control group of who has started it, here vtax.
+    pub(super) fn disk_user(&self) -> DiskUser {
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let cgroup = groups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned);
+        let limits = cgroup.as_deref().map(io_limits).unwrap_or_default();
+        DiskUser::Zone { zone: self.name().into(), cgroup: cgroup.map(ForeignText::from), limits }
+    }
+}
+
+/// `io.max` of a group and of those above it: the tightest counts.
+fn io_limits(cgroup: &str) -> Vec<ForeignText> {
+    let root = Path::new("/sys/fs/cgroup");
+    let own = root.join(cgroup.trim_start_matches('/'));
+    let groups = own.ancestors().take_while(|group| group.starts_with(root));
+    let lines = groups.filter_map(|group| fs::read_to_string(group.join("io.max")).ok());
+    lines.flat_map(|text| text.lines().map(ForeignText::from).collect::<Vec<_>>()).collect()
+}
+
+#[cfg(test)]
+mod tests_of_places {
+    use vtax_model::disk::DiskSet;
+
+    use super::*;
+
+    fn place(row: &str, names: &str, destroy: bool) -> Result<RowPlace, String> {
+        let names: DiskSet = names.parse().expect("disks");
+        place_of(row.parse().expect("a row"), &names.0, destroy).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_rows_disks_are_in_one_place() {
+        assert_eq!(place("disk:a", "/dev/vdb,/dev/vdc", false), Ok(RowPlace::Host));
+        assert_eq!(place("disk:a", "zone:web/a,zone:web/b", false), Ok(RowPlace::Host));
+        assert_eq!(place("disk:a", "ldm:mars/a,ldm:mars/b", true), Ok(RowPlace::Domain));
+        for names in ["/dev/vdb,ldm:mars/a", "ldm:mars/a,ldm:venus/a", "zone:mars/a,ldm:mars/a", "zone:a/x,zone:b/x"] {
+            let told = place("disk:a", names, true).expect_err(names);
+            assert!(told.contains("can't be measured at the same time"), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_is_on_a_domains_disk_is_lost_only_if_that_is_said() {
+        let told = place("disk:mars/a", "ldm:mars/a", false).expect_err("its data may be needed");
+        assert!(told.contains("can't see from the host") && told.contains("--destroy-data"), "{told}");
+    }
+
+    #[test]
+    fn guests_of_a_study_get_disks_of_this_machine() {
+        for names in ["ldm:mars/a", "zone:web/a"] {
+            let told = place("virtio-blk", names, true).expect_err(names);
+            assert!(told.contains("name a path"), "{told}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Logical domains and zones whose disks are measured. Nothing is changed there.
+
+use std::{
+    rc::Rc,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use miette::miette;
+use vtax_domain::BoundDomain;
+use vtax_guest::{launch::Launch, vdisk::DiskLaunch};
+use vtax_lab::Lab;
+use vtax_model::{
+    endpoint::{DomainEnd, LabHost},
+    method::DomainKind,
+    run::GuestMachine,
+    topology::Name,
+};
+use vtax_sys::netns::NetNs;
+
+use super::{
+    agent::Agent, attachment::ldm_domain, domain_place::DomainPlace, endpoints::EndpointConnector, lookup,
+    observe::ServedDisks,
+};
+use crate::{
+    labs::DYING,
+    stop::{Blamed, Stop},
+};
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A logical domain that runs, with its agent.
+pub(in crate::study) struct DomainOfDisks {
+    agent: Arc<Agent>,
+    host: Rc<DomainPlace>,
+    bound: BoundDomain,
+    launch: Launch,
+    end: DomainEnd,
+}
+
+/// A zone or a host of a lab.
+pub(in crate::study) struct ZoneOfDisks {
+    /// `LAB/NAME`.
+    name: String,
+    namespace: NetNs,
+    /// It stays open as long as something is measured in it.
+    _lab: Arc<Lab>,
+}
+
+impl EndpointConnector<'_> {
+    /// A domain that runs, with its agent.
+    pub(in crate::study) fn domain_of_disks(
+        &mut self,
+        within: Option<&LabHost>,
+        domain: &Name,
+    ) -> Result<DomainOfDisks, Stop> {
+        let end = DomainEnd { within: within.cloned(), domain: domain.clone(), nic: None };
+        if end.is_primary() {
+            return Err(Stop::input(miette!(
+                code = "is-primary",
+                "ldm:{end}: primary is the host itself, which serves the disks of domains; name a path of it, as \
+                 --disk /dev/vdb"
+            )));
+        }
+        let host = self.domain_place(within)?;
+        let bound = host.active(&end)?;
+        let ended = || miette!(code = "domain-state", "{domain} has just stopped; start it (vtax ldm start)");
+        let launch = bound.qemu().ok_or_else(ended).or_input()?.launch().clone();
+        let agent = Arc::new(ldm_domain::agent_of(&host, &end, self.events)?);
+        Ok(DomainOfDisks { agent, host, bound, launch, end })
+    }
+
+    /// A zone or a host of a lab that is up.
+    pub(in crate::study) fn zone_of_disks(&mut self, lab: Option<&Name>, zone: &Name) -> Result<ZoneOfDisks, Stop> {
+        let lab = self.lab(lab, zone)?;
+        let of_lab = lookup::candidates(&lab, zone, None)?.into_iter().next();
+        let name = format!("{}/{zone}", lab.blueprint().lab);
+        let endpoint = of_lab.filter(|endpoint| endpoint.kind != DomainKind::Guest).ok_or_else(|| {
+            Stop::input(miette!(
+                code = "disk-unusable",
+                "zone:{name}: that is a guest, and has disks of its own; vtax measures disks of guests in studies \
+                 (vtax run vdisk), and of logical domains (--disk ldm:DOMAIN/DISK)"
+            ))
+        })?;
+        let namespace = NetNs::open(&lab.namespace_path(&endpoint)).or_infrastructure()?;
+        Ok(ZoneOfDisks { name, namespace, _lab: lab })
+    }
+}
+
+impl ZoneOfDisks {
+    pub(in crate::study) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Does something in the zone.
+    pub(in crate::study) fn run<T: Send>(&self, what: impl FnOnce() -> T + Send) -> miette::Result<T> {
+        Ok(self.namespace.run(what)?)
+    }
+}
+
+impl DomainOfDisks {
+    pub(in crate::study) fn agent(&self) -> &Arc<Agent> {
+        &self.agent
+    }
+
+    /// Its name.
+    pub(in crate::study) fn name(&self) -> &Name {
+        self.bound.name()
+    }
+
+    /// How its QEMU was started.
+    pub(in crate::study) fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    /// Its end without a NIC, as it is written.
+    pub(in crate::study) fn end(&self) -> &DomainEnd {
+        &self.end
+    }
+
+    /// How its QEMU was given a disk.
+    pub(in crate::study) fn disk(&self, disk: &Name) -> Result<DiskLaunch, Stop> {
+        if let Some(launch) = self.bound.disk(disk) {
+            return Ok(launch);
+        }
+        let domain = self.name();
+        self.host.check_disk(domain, disk)?;
+        Err(Stop::input(miette!(
+            code = "domain-state",
+            "{domain} gets its disk {disk} when it is stopped and started again (vtax ldm stop {domain}, vtax ldm start \
+             {domain})"
+        )))
+    }
+
+    /// Its disks, for who looks at what they cost.
+    pub(in crate::study) fn served(&self, disks: Vec<DiskLaunch>) -> Option<ServedDisks> {
+        Some(ServedDisks::of(self.bound.qemu()?.process(), &self.launch, disks))
+    }
+
+    pub(in crate::study) fn machine(&self) -> GuestMachine {
+        GuestMachine { accel: self.launch.accel, no_kvm: None, qemu: self.launch.qemu.version.to_string().into() }
+    }
+
+    /// Why its agent is lost, if that is because the domain has ended. Its streams are closed before its process has ended.
+    pub(in crate::study) fn death(&self) -> Option<miette::Report> {
+        let until = Instant::now() + DYING;
+        loop {
+            if self.bound.qemu().is_none() || !self.host.runs(&self.bound) {
+                let domain = self.name();
+                let text = "has stopped or booted again while its disk was measured";
+                return Some(miette!(code = "domain-state", "{domain} {text}"));
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
