@@ -1,8 +1,16 @@
-//! Block devices as virtual disks of a domain: what is refused, and what the domain writes, also by one of two paths.
+//! Block devices of the server: as virtual disks of a domain, and measured, also by a guest that gets an NVMe controller whole.
 //!
-//! The devices are disks in the server's memory. Two devices of the device mapper that stand on one are two paths to it.
+//! A domain has disks in the server's memory. Two devices of the device mapper that stand on one are two paths to it. Devices of
+//! the device mapper are slow and fail, too.
+
+use std::fs;
+
+use serde_json::Value;
 
 use super::{Server, devices::Domain};
+
+/// What the server's own vtax is called there.
+const VTAX: &str = "/run/vtax-programs/vtax";
 
 /// The sectors of a path.
 const SECTORS: u64 = 8192;
@@ -75,3 +83,133 @@ fn states(domain: &Domain<'_>) -> Vec<String> {
     let state = |line: &str| Some(line.strip_prefix("MPGROUP|")?.rsplit_once('=')?.1.to_owned());
     listed.lines().filter_map(state).collect()
 }
+
+const STUDY: &str = r#"
+id = "disks"
+title = "Ways to a disk"
+baseline = "native-disk"
+[guest]
+memory = "384 MiB"
+[matrix]
+methods = ["native-disk", "virtio-blk", "assigned-nvme"]
+[[disk_test]]
+test = "random:reads=60,block=8KiB,range=4MiB"
+[plan]
+samples = 2
+duration = "150ms"
+warmup = "50ms"
+"#;
+
+/// A run measures one of the server's NVMe disks itself and in a guest, and a guest gets the controller of the other. Then vtax
+/// is killed while a guest has it.
+pub(crate) fn assigned(server: &Server) {
+    let before = server.inventory();
+    let file = server.bench().path().join("disks.toml");
+    fs::write(&file, STUDY).expect("a file of the test");
+    let study = file.display();
+    let run = format!("run {study} --disk /dev/nvme0n1 --nvme /dev/nvme1n1 --destroy-data");
+    let result: Value = serde_json::from_str(&server.printed(&[&words(&run)[..], &["--json"]].concat())).expect("JSON");
+    for cell in result["cells"].as_array().expect("cells") {
+        assert_eq!(cell["status"], "measured", "{}: {}", cell["method"], result["failures"]);
+    }
+    assert_eq!(result["guests"]["accel"].as_str().or(result["placement"]["guests"]["accel"].as_str()), Some("kvm"));
+    back(server, &before);
+    let told = one_line(&server.bench().printed(&["results", "show", "last"]));
+    assert!(told.contains("— emulated server: shows function, not speed"), "{told}");
+
+    // QEMU has the controller once its group has a file in a process.
+    server.shell(&format!(
+        r#"export VTAX_STATE=/run/vtax-killed
+        {VTAX} {run} --duration 60s >/run/killed.log 2>&1 &
+        run=$!
+        for i in $(seq 1200); do
+            for process in /proc/[0-9]*; do
+                ls -l $process/fd 2>/dev/null | grep -q /dev/vfio/[0-9] && break 2
+            done
+            kill -0 $run || {{ cat /run/killed.log >&2; exit 1; }}
+            sleep 0.1
+        done
+        [ ! -e /dev/nvme1n1 ] || {{ echo not lent >&2; exit 1; }}
+        kill -9 $run"#
+    ));
+    let cleaned = server.printed(&["lab", "clean"]);
+    assert!(cleaned.contains("removed run-"), "{cleaned}");
+    back(server, &before);
+}
+
+/// All devices are as they were, and the disks can be used at once.
+fn back(server: &Server, before: &Value) {
+    assert_eq!(
+        server.shell("ls /dev/nvme*n1; pgrep -x fio; pgrep -f 'guest=disk[s]'; true"),
+        "/dev/nvme0n1\n/dev/nvme1n1\n"
+    );
+    server.assert_as(before);
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn words(text: &str) -> Vec<&str> {
+    text.split(' ').collect()
+}
+
+/// What a disk becomes as soon as the one sample of a run has begun, whether the sample lands, and what the run says.
+const FAULTS: [(&str, bool, &str); 4] = [
+    ("0 8192 error", false, "an I/O failed: Input/output error"),
+    ("0 8192 flakey /dev/ram4 0 1 1", false, "an I/O failed: Input/output error"),
+    ("0 8192 delay /dev/ram4 0 300", true, "1 samples"),
+    ("suspended", false, "was killed: the disk answers too slowly, or not at all"),
+];
+
+/// Disks that fail, are slow, hang, or run out of room: the sample or the run says so, and the run ends and leaves nothing.
+pub(crate) fn faults(server: &Server) {
+    for (fault, lands, says) in FAULTS {
+        let change = match fault {
+            "suspended" => "dmsetup suspend --nolockfs --noflush faulty".to_owned(),
+            table => {
+                format!("dmsetup load faulty --table '{table}' && dmsetup suspend faulty && dmsetup resume faulty")
+            }
+        };
+        let told = server.shell(&format!(
+            r#"dmsetup create faulty --table '0 8192 linear /dev/ram4 0'
+            disk=/dev/dm-$(dmsetup info -c --noheadings -o minor faulty)
+            export VTAX_STATE=/run/vtax-faults
+            {VTAX} measure --disk $disk --disk-test random:reads=60,block=4KiB,range=2MiB --samples 1 --duration 3s \
+                --warmup 0s --destroy-data >/run/faulty.log 2>&1 &
+            run=$!
+            for i in $(seq 600); do grep -q 'sample 1 of' /run/faulty.log && break; sleep 0.1; done
+            {change}
+            wait $run
+            echo "status $?"
+            dmsetup resume faulty
+            {CLEAN}
+            echo log:
+            cat /run/faulty.log"#
+        ));
+        assert!(one_line(&told).contains(says), "{fault}: {told}");
+        let status = i32::from(!lands);
+        assert!(told.starts_with(&format!("status {status}\nleft:\nlog:\n")), "{fault}: {told}");
+    }
+
+    // 4 MiB of room for a disk of 64 MiB.
+    let told = server.shell(&format!(
+        r#"dmsetup create pool --table '0 8192 thin-pool /dev/ram6 /dev/ram7 128 0 1 error_if_no_space'
+        dmsetup message pool 0 'create_thin 0'
+        number() {{ dmsetup info -c --noheadings -o minor $1; }}
+        dmsetup create faulty --table "0 131072 thin /dev/dm-$(number pool) 0"
+        export VTAX_STATE=/run/vtax-faults
+        {VTAX} measure --disk /dev/dm-$(number faulty) --disk-test random:range=16MiB >/run/faulty.log 2>&1
+        echo "status $?"
+        {CLEAN}
+        dmsetup remove pool
+        echo log:
+        cat /run/faulty.log"#
+    ));
+    assert!(told.starts_with("status 69\nleft:\nlog:\n") && told.contains("error[disk-io-failed]"), "{told}");
+    assert!(told.contains("No space left on device"), "{told}");
+}
+
+/// Removes the disk, which nobody may use any more, and lists what a run has left.
+const CLEAN: &str = "for i in $(seq 100); do dmsetup remove faulty 2>/dev/null && break; sleep 0.1; done; echo left:; \
+                     dmsetup info faulty 2>/dev/null; pgrep -x fio; ls /run/vtax*/journals";

@@ -51,7 +51,7 @@ const NEAR_NAME: &str = "pci_0/slot1/PF0";
 type Test = fn(&Server);
 
 /// The longest come first, so that both servers are done at about the same time.
-const TESTS: [(&str, &str, Test); 22] = [
+const TESTS: [(&str, &str, Test); 24] = [
     ("tuning::bad_placement_and_bad_settings_of_a_nic_are_found_changed_and_brought_back", tuning::SPEC, tuning::tuned),
     ("transcripts::the_articles_on_physical_io_replay_with_their_reboots", SPEC, transcripts::physical_io),
     ("guests::a_study_comes_home", SPEC, guests::study),
@@ -63,6 +63,8 @@ const TESTS: [(&str, &str, Test); 22] = [
     ("devices::a_root_complex_and_a_slot_go_to_a_domain_and_come_back", SPEC, devices::root_domain),
     ("devices::a_function_comes_into_a_domain_that_runs_and_goes", SPEC, devices::function),
     ("domains::domains_have_their_vlans_and_run", SPEC, domains::domains),
+    ("disks::a_guest_gets_a_controller_of_the_server_and_gives_it_back", SPEC, disks::assigned),
+    ("disks::disks_that_fail_hang_or_are_full_end_a_sample_and_not_the_machine", SPEC, disks::faults),
     ("disks::a_domain_has_block_devices", SPEC, disks::block_devices),
     ("networks::domains_see_their_vlans_only_and_send_from_their_addresses_only", SPEC, networks::on_the_wire),
     ("guests::a_whole_nic_goes_to_a_guest", SPEC, guests::whole_nic),

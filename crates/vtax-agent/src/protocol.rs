@@ -312,6 +312,11 @@ impl Fault {
         let kind = if code.as_deref() == Some("cancelled") { FaultKind::Cancelled } else { kind };
         Fault { kind, message: error.to_string().into(), code: code.map(ForeignText::from), partial: None }
     }
+
+    /// Whether it is this error of `docs/errors`.
+    pub fn has_code(&self, code: &str) -> bool {
+        self.code.as_ref().is_some_and(|own| own.raw() == code)
+    }
 }
 
 impl Diagnostic for Fault {

@@ -44,10 +44,7 @@ pub enum FioOutputError {
     #[error("the disk has returned other bytes than were written to it: fio found a wrong checksum{}", after(words))]
     #[diagnostic(code("disk-corrupted"))]
     Corrupted { words: ForeignText },
-    #[error(
-        "an I/O failed: {} (error {errno}){}",
-        std::io::Error::from_raw_os_error(*errno as i32), after(words)
-    )]
+    #[error("an I/O failed: {}{}", std::io::Error::from_raw_os_error(*errno as i32), after(words))]
     #[diagnostic(code("disk-io-failed"))]
     Failed { errno: i64, words: ForeignText },
 }

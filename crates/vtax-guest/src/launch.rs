@@ -37,7 +37,7 @@ pub const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
 /// be missing, or fail because it is for other CPUs.
-const SERVER_DRIVERS: [&str; 38] = [
+const SERVER_DRIVERS: [&str; 39] = [
     "9p",
     "9pnet_virtio",
     "overlay",
@@ -72,13 +72,15 @@ const SERVER_DRIVERS: [&str; 38] = [
     "-virtio_blk",
     "-ext4",
     "-pvpanic_pci",
-    // Block devices to be measured and for logical domains, and what stands on them: slow ones, and such as fail.
+    // Block devices to be measured and for logical domains, and what stands on them: slow ones, such as fail, and such as
+    // have less room than they say.
     "-nvme",
     "-null_blk",
     "-brd",
     "-dm_mod",
     "-dm_delay",
     "-dm_flakey",
+    "-dm_thin_pool",
 ];
 /// The files in a guest's directory, which is QEMU's working directory.
 pub(super) const AGENT_SOCKET: &str = "agent.sock";

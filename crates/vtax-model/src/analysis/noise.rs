@@ -78,13 +78,15 @@ fn congestion_control<'a>(document: &'a ResultDocument, record: &'a CellRecord) 
     environment.congestion_control.raw()
 }
 
-/// CPUs sleep only while they wait for a transaction. The hypervisor wakes a halted virtual CPU in any state.
+/// CPUs sleep only while they wait for a transaction. The hypervisor wakes a halted virtual CPU in any state. Tests of disks leave
+/// CPUs alone.
 fn idle(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
     let environment = &document.environment;
     let deepest = environment.deepest_idle_us;
     let virtual_cpus = !matches!(environment.hypervisor.raw(), "" | "none");
     let sleeps = deepest.is_some_and(|us| us >= DEEP_IDLE_US) || virtual_cpus;
     let waits = record.cell.kind().is_transactions() && record.cell.options().idle == Idle::System;
+    let waits = waits && record.cell.disk().is_none();
     (sleeps && waits).then_some(NoiseCause::Idle(deepest.filter(|us| *us >= DEEP_IDLE_US)))
 }
 

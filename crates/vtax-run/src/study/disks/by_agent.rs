@@ -75,6 +75,14 @@ pub(super) enum GuestFioError {
     Fio(#[from] FioError),
 }
 
+/// A guest kills what runs too long, and fio that runs too long waits for its disk.
+fn late(error: AgentError, limit: Span) -> GuestFioError {
+    match &error {
+        AgentError::Refused { fault, .. } if fault.has_code("not-in-time") => FioError::Late { limit }.into(),
+        _ => error.into(),
+    }
+}
+
 impl AgentFio {
     pub(super) fn new(agent: Arc<Agent>, guest: MeasuredGuest, command: Vec<String>) -> AgentFio {
         AgentFio { agent, guest, command }
@@ -107,7 +115,8 @@ impl AgentFio {
     /// Runs a job to its end.
     pub(super) fn run(&self, job: &FioJob) -> Result<DiskReport, GuestFioError> {
         let argv = [self.command.clone(), job.arguments()].concat();
-        let Ran { stdout, stderr, .. } = self.agent.link.run(&argv, &[], Span(limit(job)))?;
+        let limit = Span(limit(job));
+        let Ran { stdout, stderr, .. } = self.agent.link.run(&argv, &[], limit).map_err(|error| late(error, limit))?;
         Ok(output::read(stdout.raw().as_bytes(), stderr.raw().as_bytes()).map_err(FioError::from)?)
     }
 
@@ -197,5 +206,22 @@ pub(super) fn no_shell(domain: &Name, error: AgentError) -> miette::Report {
              (busybox-static), then stop and start {domain} (vtax ldm stop {domain}, vtax ldm start {domain})"
         ),
         error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_whose_disk_hangs_is_told_of_as_this_machine_is() {
+        let limit = Span(Duration::from_secs(31));
+        let refused = |code: &str| {
+            let fault = Fault::new(FaultKind::System, code, "`/vtax/lent/ld.so` was killed in the guest".to_owned());
+            late(AgentError::Refused { name: "guest web".to_owned(), what: "run a program", fault }, limit).to_string()
+        };
+        let told = refused("not-in-time");
+        assert_eq!(told, "fio did not end within 31s and was killed: the disk answers too slowly, or not at all");
+        assert!(refused("kernel").contains("ld.so"));
     }
 }
