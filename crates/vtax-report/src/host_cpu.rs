@@ -2,7 +2,8 @@
 
 use vtax_model::{
     guest::Accelerator,
-    result::{CellRecord, Estimate, GuestClock, HostCpuSummary, ResultDocument},
+    metric::SampleFigure,
+    result::{CellRecord, Estimate, GuestClock, HostCpuSummary, ResultDocument, SummaryRecord},
     study::{DiskRow, Row},
 };
 use vtax_plot::{Heading, Quantity, Stacked, StackedRow};
@@ -16,33 +17,39 @@ use super::{
 /// A part of the host's CPU time.
 pub(crate) struct Part {
     pub(crate) head: &'static str,
-    pub(crate) of: fn(&HostCpuSummary) -> Option<Estimate>,
+    pub(crate) of: fn(&SummaryRecord, &HostCpuSummary) -> Option<Estimate>,
     /// Whether it is a share of other parts.
     is_share: bool,
 }
 
-const fn part(head: &'static str, of: fn(&HostCpuSummary) -> Option<Estimate>) -> Part {
+const fn part(head: &'static str, of: fn(&SummaryRecord, &HostCpuSummary) -> Option<Estimate>) -> Part {
     Part { head, of, is_share: false }
 }
 
-pub(crate) const GUEST: Part = part("guest", |host| host.accel.map(|_| host.guest));
-pub(crate) const QEMU: Part = part("QEMU", |host| host.accel.map(|_| host.qemu));
-pub(crate) const STACK: Part = part("host stack", |host| Some(host.host_stack));
+pub(crate) const GUEST: Part = part("guest", |_, host| host.accel.map(|_| host.guest));
+pub(crate) const QEMU: Part = part("QEMU", |_, host| host.accel.map(|_| host.qemu));
+pub(crate) const STACK: Part = part("host stack", |_, host| Some(host.host_stack));
 /// A row without vhost has no thread of that name.
-const VHOST: Part = part("vhost", |host| Some(host.vhost).filter(|vhost| vhost.mean > 0.0));
-pub(crate) const IOTHREAD: Part = part("iothread", |host| host.iothread);
-pub(crate) const DAEMON: Part = part("daemon", |host| host.daemon);
-pub(crate) const KERNEL: Part = Part { is_share: true, ..part("in kernel", |host| host.kernel) };
+const VHOST: Part = part("vhost", |_, host| Some(host.vhost).filter(|vhost| vhost.mean > 0.0));
+pub(crate) const IOTHREAD: Part = part("iothread", |_, host| host.iothread);
+pub(crate) const DAEMON: Part = part("daemon", |_, host| host.daemon);
+pub(crate) const KERNEL: Part = Part { is_share: true, ..part("in kernel", |_, host| host.kernel) };
+
+/// On the host. In a guest, fio is a part of the guest's time.
+const FIO: Part = part("fio", |cell, host| match host.accel {
+    None => cell.estimate_of([SampleFigure::ThreadsPerTransaction, SampleFigure::ThreadsPerKb]),
+    Some(_) => None,
+});
 
 const OF_NETWORKS: [Part; 4] = [GUEST, VHOST, QEMU, STACK];
-const OF_DISKS: [Part; 6] = [GUEST, IOTHREAD, DAEMON, QEMU, KERNEL, STACK];
+const OF_DISKS: [Part; 7] = [FIO, GUEST, IOTHREAD, DAEMON, QEMU, KERNEL, STACK];
 
 /// The parts that a run has.
 fn parts(document: &ResultDocument) -> Vec<Part> {
     let all = if is_of_disks(document) { Vec::from(OF_DISKS) } else { Vec::from(OF_NETWORKS) };
-    let summaries: Vec<&HostCpuSummary> = document.cells.iter().filter_map(summary).collect();
     // Networks always show whether there is vhost.
-    let is_shown = |part: &Part| !is_of_disks(document) || summaries.iter().any(|host| (part.of)(host).is_some());
+    let is_shown =
+        |part: &Part| !is_of_disks(document) || document.cells.iter().any(|cell| value(part, cell).is_some());
     all.into_iter().filter(is_shown).collect()
 }
 
@@ -75,6 +82,11 @@ fn per(document: &ResultDocument) -> String {
     format!("µs per {}", if is_of_disks(document) { "I/O" } else { "transaction" })
 }
 
+/// What a part is in a cell.
+fn value(part: &Part, record: &CellRecord) -> Option<Estimate> {
+    (part.of)(record.summary.as_ref()?, summary(record)?)
+}
+
 fn summary(record: &CellRecord) -> Option<&HostCpuSummary> {
     record.summary.as_ref()?.host_cpu.as_ref()
 }
@@ -83,8 +95,8 @@ fn summary(record: &CellRecord) -> Option<&HostCpuSummary> {
 pub(crate) fn chart(document: &ResultDocument) -> Option<Stacked> {
     let parts: Vec<Part> = parts(document).into_iter().filter(|part| !part.is_share).collect();
     let row = |record: &CellRecord| {
-        let host = summary(record)?;
-        let values = parts.iter().map(|part| (part.of)(host).map_or(0.0, |part| part.mean)).collect();
+        summary(record)?;
+        let values = parts.iter().map(|part| value(part, record).map_or(0.0, |part| part.mean)).collect();
         Some(StackedRow { name: labels::name(document, &record.cell), values })
     };
     let transactions = |record: &&CellRecord| record.cell.kind().is_transactions();
@@ -120,7 +132,7 @@ fn line(record: &CellRecord, parts: &[Part], labels: &Labels, exits: bool) -> Op
     let host = summary(record)?;
     let figure = |estimate: Estimate| Value::Figure(estimate.mean);
     let exits = exits.then(|| host.vm_exits.map_or(Value::Absent, figure));
-    let parts = parts.iter().map(|part| (part.of)(host).map_or(Value::Absent, figure));
+    let parts = parts.iter().map(|part| value(part, record).map_or(Value::Absent, figure));
     let figures = parts.chain(exits).chain([figure(host.interrupts)]);
     let labels = std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell));
     Some(TableRow::new(labels.collect(), figures))
@@ -151,7 +163,7 @@ fn reading_of_disks(document: &ResultDocument) -> String {
         false => "",
     };
     format!(
-        "The guest's time has fio in it. An iothread is a thread of QEMU that serves this disk alone, a daemon the storage \
+        "For a guest's disk, fio is in the guest's time. An iothread is a thread of QEMU that serves this disk alone, a daemon the storage \
          daemon that does so; QEMU is the rest of it. \"In kernel\" is what these three spent in system calls (file system, \
          block layer, driver), a share of their time. The host stack is the time of the whole machine in hardware and \
          software interrupts, by ticks: among others the ends of I/Os. What workers of the kernel did is in no column.{missing}"

@@ -12,7 +12,8 @@ use crate::{
 const THREADS: [SampleFigure; 2] = [SampleFigure::ThreadsPerTransaction, SampleFigure::ThreadsPerKb];
 
 fn of_host(line: &Line<'_>, part: &Part) -> Option<[Option<f64>; 3]> {
-    estimate((part.of)(line.summary?.host_cpu.as_ref()?)?)
+    let cell = line.summary?;
+    estimate((part.of)(cell, cell.host_cpu.as_ref()?)?)
 }
 
 pub(super) const COLUMNS: [Column; 48] = [

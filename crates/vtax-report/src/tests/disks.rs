@@ -1,7 +1,12 @@
 //! Runs of disks: no word of networks in them, and tables, page and CSV of their own.
 
-use super::*;
+use vtax_model::{
+    guest::Accelerator,
+    run::{GuestCpu, HostCpu},
+};
 use vtax_synthetic::{disks, files};
+
+use super::*;
 
 #[test]
 fn tables_of_disks() {
@@ -78,4 +83,43 @@ fn a_page_of_disks_draws_the_three_figures_over_the_threads() {
     let titles: Vec<&str> = charts.iter().map(|chart| chart.heading().title.as_str()).collect();
     let of_threads: Vec<&&str> = titles.iter().filter(|title| title.contains("by threads")).collect();
     assert_eq!(of_threads.len(), 3, "{titles:?}");
+}
+
+/// What an iothread and a storage daemon did is told where there is one. Of the host's own disk, fio itself is told.
+#[test]
+fn the_hosts_cpu_time_is_split() {
+    let mut run = disks();
+    let cells = run.header.study.cells.clone();
+    for sample in &mut run.samples {
+        let row = cells[sample.cell].row.to_string();
+        let guest = GuestCpu {
+            name: "sut".into(),
+            pid: 4711,
+            accel: Accelerator::Kvm,
+            guest: 0.2,
+            vhost: 0.0,
+            iothread: if row.contains("iothread") { 0.05 } else { 0.0 },
+            daemon: if row.starts_with("vhost-user") { 0.06 } else { 0.0 },
+            qemu: 0.03,
+            kernel: Some(0.02),
+            exits: Some(1000),
+            clock: None,
+        };
+        sample.figures.host_cpu = Some(HostCpu {
+            seconds: 0.8,
+            whole_sample: false,
+            softirq: 0.01,
+            irq: 0.01,
+            all_guests: 0.2,
+            interrupts: 5000,
+            guests: if row == "native-disk" { Vec::new() } else { vec![guest] },
+        });
+    }
+    let document = analyse(&run);
+    let text = render(&document, &Options { detail: true, width: 120, ..TERMINAL });
+    let section = text.split_once("CPU, from the host\n").expect("a section").1;
+    snapshot("disks_host_cpu", section.split_once("\n\nFor a guest's disk").expect("its words").0.to_owned());
+    let chart = charts(&document).into_iter().find(|chart| chart.heading().title == "The host's CPU time");
+    let Some(Chart::Stacked(stacked)) = chart else { panic!("there is one") };
+    assert_eq!(stacked.parts.first().map(String::as_str), Some("fio"));
 }
