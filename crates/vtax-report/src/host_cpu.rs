@@ -18,7 +18,7 @@ use super::{
 pub(crate) struct Part {
     pub(crate) head: &'static str,
     pub(crate) of: fn(&SummaryRecord, &HostCpuSummary) -> Option<Estimate>,
-    /// Whether it is a share of other parts.
+    /// Whether other parts have its time in them already.
     is_share: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) const IOTHREAD: Part = part("iothread", |_, host| host.iothread);
 pub(crate) const DAEMON: Part = part("daemon", |_, host| host.daemon);
 pub(crate) const KERNEL: Part = Part { is_share: true, ..part("in kernel", |_, host| host.kernel) };
 
-/// On the host. In a guest, fio is a part of the guest's time.
+/// fio's threads where the host itself measures. In a guest they are a part of the guest's time.
 const FIO: Part = part("fio", |cell, host| match host.accel {
     None => cell.estimate_of([SampleFigure::ThreadsPerTransaction, SampleFigure::ThreadsPerKb]),
     Some(_) => None,
@@ -163,10 +163,11 @@ fn reading_of_disks(document: &ResultDocument) -> String {
         false => "",
     };
     format!(
-        "For a guest's disk, fio is in the guest's time. An iothread is a thread of QEMU that serves this disk alone, a daemon the storage \
-         daemon that does so; QEMU is the rest of it. \"In kernel\" is what these three spent in system calls (file system, \
-         block layer, driver), a share of their time. The host stack is the time of the whole machine in hardware and \
-         software interrupts, by ticks: among others the ends of I/Os. What workers of the kernel did is in no column.{missing}"
+        "For a guest's disk, fio is in the guest's time. An iothread is a thread of QEMU that serves this disk alone. A daemon is \
+         the storage daemon that does so. QEMU is the rest of it. \"In kernel\" is a share of these three: their system calls \
+         (file system, block layer, driver), and under KVM what the kernel did for the guest. The host stack is the time of the \
+         whole machine in hardware and software interrupts, by ticks, and so also the ends of I/Os. No column has what workers \
+         of the kernel did.{missing}"
     )
 }
 

@@ -129,7 +129,8 @@ impl MeasuredDisks {
         Ok(found)
     }
 
-    /// But those that a guest gets with their controller, which leaves its driver.
+    /// Takes the block devices, so that nobody mounts them. A device that a guest gets with its controller can't be held: the
+    /// controller leaves its driver.
     fn hold(&self) -> Result<Vec<File>, TargetError> {
         let here: BTreeMap<&PathBuf, &DiskTarget> = self
             .rows

@@ -151,7 +151,7 @@ impl UntoldTimes {
     /// This part of the measured time at least has to be between two readings.
     const ENOUGH: f64 = 0.25;
 
-    /// Readings from when the program can measure at the earliest until when it has at the latest, had it started at once.
+    /// Reads from the end of the warm-up to the end of the measured time of a program that starts at once.
     fn glances<R>(self, begun: Instant, ended: &Receiver<()>, read: impl Fn() -> Option<R>) -> Option<Vec<R>> {
         let until = begun + self.warmup + self.measured;
         let pause = (self.measured / UntoldTimes::GLANCES).max(UntoldTimes::PAUSE);
@@ -168,8 +168,8 @@ impl UntoldTimes {
         }
     }
 
-    /// The first and the last reading that were surely taken in the measured time. It began at the latest as long before the end
-    /// as it takes, and it was over at the earliest as long after the begin as the warm-up and it take.
+    /// The first and the last reading that were surely taken in the measured time. That began at `over - measured` at the latest,
+    /// and ended at `begun + warmup + measured` at the earliest, however long the program took to start and to end.
     fn surely(self, begun: Instant, over: Instant, readings: &[Reading]) -> Option<[&Reading; 2]> {
         let from = over.checked_sub(self.measured)?;
         let until = begun + self.warmup + self.measured + UntoldTimes::PAUSE / 4;
