@@ -127,9 +127,13 @@ pub(crate) struct Ended {
 /// Failures of one cell after which it is not tried again.
 const GIVE_UP: usize = 3;
 
+/// Failures of one row, without a sample of it in between, after which none of its cells is tried again. A disk that hangs
+/// takes half a minute for each of them.
+const GIVE_UP_ROW: usize = 6;
+
 /// Takes every sample of `run` that it does not have yet.
 pub(crate) fn run_rounds(run: &mut RunReadings, sampler: &mut dyn Sampler, around: &mut RunSurroundings<'_>) -> Ended {
-    match (Rounds { run, sampler, around, mtu: None, failures: BTreeMap::new() }).go() {
+    match (Rounds { run, sampler, around, mtu: None, failures: BTreeMap::new(), failed_rows: BTreeMap::new() }).go() {
         Ok(state) => Ended { state, error: None },
         Err(error) => Ended { state: RunState::Stopped, error: Some(error) },
     }
@@ -153,6 +157,8 @@ struct Rounds<'a, 'b> {
     around: &'a mut RunSurroundings<'b>,
     mtu: Option<Mtu>,
     failures: BTreeMap<usize, usize>,
+    /// How often a row has failed since its last sample.
+    failed_rows: BTreeMap<Row, usize>,
 }
 
 impl Rounds<'_, '_> {
@@ -311,19 +317,33 @@ impl Rounds<'_, '_> {
 
     fn landed(&mut self, samples: Vec<Sample>) -> miette::Result<()> {
         self.around.events.send(&RunEvent::Samples(Cow::Borrowed(&samples)))?;
-        samples.iter().for_each(|sample| self.run.land(sample));
+        for sample in &samples {
+            self.failed_rows.remove(&self.run.header.study.cells[sample.cell].row);
+            self.run.land(sample);
+        }
         Ok(())
     }
 
     fn failed(&mut self, failure: Failure) -> miette::Result<()> {
         self.around.events.send(&RunEvent::Failure(Cow::Borrowed(&failure)))?;
         *self.failures.entry(failure.cell).or_default() += 1;
+        let row = self.run.header.study.cells[failure.cell].row;
+        let failed = self.failed_rows.entry(row).or_default();
+        *failed += 1;
+        if *failed == GIVE_UP_ROW {
+            let told = format_args!(
+                "warning: {row}: no sample in {GIVE_UP_ROW} tries; this row is not tried again in this run"
+            );
+            self.around.events.tell(told);
+        }
         self.run.fail(failure);
         Ok(())
     }
 
     fn given_up(&self, cell: usize) -> bool {
-        self.failures.get(&cell).is_some_and(|count| *count >= GIVE_UP)
+        let row = self.run.header.study.cells[cell].row;
+        let failed = |count: Option<&usize>| count.copied().unwrap_or(0);
+        failed(self.failures.get(&cell)) >= GIVE_UP || failed(self.failed_rows.get(&row)) >= GIVE_UP_ROW
     }
 
     /// Whether netperf's stopping rule is met for every measured cell of the instrument that answers the study.
