@@ -373,8 +373,10 @@ impl DomainSite {
         if !qemu.is_alive() {
             return Ok(Undone::AlreadyGone);
         }
-        qemu.unplug(plugged_index(port), ANSWER)?;
-        Ok(Undone::Reverted)
+        match qemu.unplug(plugged_index(port), ANSWER)? {
+            true => Ok(Undone::Reverted),
+            false => Ok(Undone::AlreadyGone),
+        }
     }
 
     /// Open queues of the tap of a NIC.

@@ -18,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use devices::Pulled;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use socket2::{Domain, SockAddr, Socket, Type};

@@ -15,7 +15,7 @@ use crate::{
     home,
     launch::NicLaunch,
     limits, paths,
-    qmp::Monitor,
+    qmp::{Monitor, Pulled},
     vdisk::DiskLaunch,
 };
 
@@ -39,16 +39,10 @@ impl Qemu {
     }
 
     /// Pulls out the `index`-th NIC, which is on a tap or a macvtap in one of the launch's slots for that. The guest's
-    /// system has to let it go.
-    pub fn unplug(&mut self, index: usize, patience: Duration) -> Result<(), GuestError> {
-        let deadline = Instant::now() + patience;
-        let mut monitor = self.monitor(patience)?;
-        let nic = nic_id(index);
-        let removed = monitor.remove_device(&nic).and_then(|()| monitor.wait_removed(&nic, deadline));
-        match removed.map_err(|error| self.explain(error))? {
-            true => monitor.remove_netdev(&netdev_id(index)).map_err(|error| self.explain(error)),
-            false => Err(self.late("doesn't let its NIC go", patience)),
-        }
+    /// system has to let it go. `false` means that there is none. What a vtax that was killed has left of a NIC goes too.
+    pub fn unplug(&mut self, index: usize, patience: Duration) -> Result<bool, GuestError> {
+        let (mut monitor, was_there) = self.pull(&nic_id(index), "doesn't let its NIC go", patience)?;
+        self.without_device(was_there, monitor.remove_netdev(&netdev_id(index)))
     }
 
     /// Plugs a device of the host, which vfio-pci has, into the `port`-th of the launch's empty slots.
@@ -63,20 +57,11 @@ impl Qemu {
     /// Pulls out the device in this slot. The guest's system has to let it go. `false` means that there
     /// is none.
     pub fn unplug_device(&mut self, port: u32, device: PciAddress, patience: Duration) -> Result<bool, GuestError> {
-        let deadline = Instant::now() + patience;
-        let mut monitor = self.monitor(patience)?;
-        let id = plugged_id(port);
-        let removed = match monitor.remove_device(&id) {
-            Err(GuestError::Refused { class, .. }) if class == NOT_FOUND => return Ok(false),
-            asked => asked.and_then(|()| monitor.wait_removed(&id, deadline)),
-        };
-        match removed.map_err(|error| self.explain(error))? {
-            true => {
-                home::dismiss(device);
-                Ok(true)
-            }
-            false => Err(self.late("doesn't let its device go", patience)),
+        let (_, was_there) = self.pull(&plugged_id(port), "doesn't let its device go", patience)?;
+        if was_there {
+            home::dismiss(device);
         }
+        Ok(was_there)
     }
 }
 
@@ -94,20 +79,24 @@ impl Qemu {
     /// Pulls out the disk of a port. The guest's system has to let it go. `false` means that there is none. What a vtax that was
     /// killed has left of a disk goes too.
     pub fn unplug_disk(&mut self, disk: &DiskLaunch, patience: Duration) -> Result<bool, GuestError> {
-        let deadline = Instant::now() + patience;
+        let (mut monitor, was_there) = self.pull(&disk.id(), "doesn't let its disk go", patience)?;
+        self.without_device(was_there, monitor.remove_blocks(&disk.node()))
+    }
+
+    /// Has the guest's system let a device go. Returns the monitor, and whether there was such a device.
+    fn pull(&mut self, id: &str, kept: &'static str, patience: Duration) -> Result<(Monitor, bool), GuestError> {
         let mut monitor = self.monitor(patience)?;
-        let id = disk.id();
-        let removed = match monitor.remove_device(&id) {
-            Err(GuestError::Refused { class, .. }) if class == NOT_FOUND => None,
-            // It was asked to go by a vtax that was killed meanwhile.
-            Err(GuestError::Refused { .. }) | Ok(()) => Some(monitor.wait_removed(&id, deadline)),
-            Err(error) => Some(Err(error)),
-        };
-        let was_there = removed.is_some();
-        if !removed.unwrap_or(Ok(true)).map_err(|error| self.explain(error))? {
-            return Err(self.late("doesn't let its disk go", patience));
+        let pulled = monitor.pull_device(id, Instant::now() + patience).map_err(|error| self.explain(error))?;
+        match pulled {
+            Pulled::Gone => Ok((monitor, true)),
+            Pulled::NotThere => Ok((monitor, false)),
+            Pulled::Kept => Err(self.late(kept, patience)),
         }
-        match monitor.remove_blocks(&disk.node()) {
+    }
+
+    /// What is behind a device goes after it. If there was no device, there need not be anything behind it.
+    fn without_device(&self, was_there: bool, removed: Result<(), GuestError>) -> Result<bool, GuestError> {
+        match removed {
             Err(GuestError::Refused { .. }) if !was_there => Ok(false),
             removed => removed.map(|()| was_there).map_err(|error| self.explain(error)),
         }
@@ -123,9 +112,6 @@ fn add_disk(monitor: &mut Monitor, disk: &DiskLaunch, file: Option<&OwnedFd>) ->
     added.and(removed)?;
     monitor.add_device(&disk_device(disk)).inspect_err(|_| drop(monitor.remove_blocks(&disk.node())))
 }
-
-/// The class of QEMU's error if there is no such device.
-const NOT_FOUND: &str = "DeviceNotFound";
 
 fn add_nic(
     monitor: &mut Monitor,

@@ -1,7 +1,6 @@
 //! Devices that come and go while the guest runs, and the open files that they need.
 //!
-//! A device belongs to the guest until its system has let it go. So [`Monitor::remove_device`] only asks, and
-//! [`Monitor::wait_removed`] waits.
+//! A device belongs to the guest until its system has let it go.
 
 use std::{
     io::{self, IoSlice, Write},
@@ -26,6 +25,23 @@ struct AddedFile {
     #[serde(rename = "fdset-id")]
     set: u64,
 }
+
+/// What became of a device that the guest's system was asked to let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pulled {
+    /// It is gone.
+    Gone,
+    /// There was none.
+    NotThere,
+    /// The system still has it.
+    Kept,
+}
+
+/// The class of QEMU's error if there is no such device.
+const NOT_FOUND: &str = "DeviceNotFound";
+
+/// A guest's system that hasn't let a device go is asked again so often.
+const ASKED_AGAIN: Duration = Duration::from_millis(500);
 
 impl Monitor {
     /// Gives QEMU a copy of an open file under a name, by which a new device can take it.
@@ -124,20 +140,34 @@ impl Monitor {
         self.ask::<Value>("device_add", device.json("driver"), Instant::now() + patience).map(|_| ())
     }
 
-    /// Asks the guest's system to let a device go.
-    pub fn remove_device(&mut self, id: &str) -> Result<(), GuestError> {
-        self.command("device_del", json!({ "id": id }))
+    /// Has the guest's system let a device go. Other events that come meanwhile are dropped.
+    ///
+    /// A system that is still taking a device can't be asked to let it go, and one that was asked by a vtax that was killed
+    /// can't be asked a second time at once: QEMU refuses, and is asked again.
+    pub fn pull_device(&mut self, id: &str, deadline: Instant) -> Result<Pulled, GuestError> {
+        let mut was_there = false;
+        loop {
+            match self.command("device_del", json!({ "id": id })) {
+                Err(GuestError::Refused { class, .. }) if class == NOT_FOUND => {
+                    return Ok(if was_there { Pulled::Gone } else { Pulled::NotThere });
+                }
+                Err(GuestError::Refused { .. }) | Ok(()) => was_there = true,
+                Err(error) => return Err(error),
+            }
+            if self.wait_removed(id, deadline.min(Instant::now() + ASKED_AGAIN))? {
+                return Ok(Pulled::Gone);
+            }
+            if Instant::now() >= deadline {
+                return Ok(Pulled::Kept);
+            }
+        }
     }
 
-    /// Waits until a device that was asked for is gone. `false` means that the guest's system still has it, or
-    /// refuses to let it go. Other events that come meanwhile are dropped.
-    pub fn wait_removed(&mut self, id: &str, deadline: Instant) -> Result<bool, GuestError> {
+    /// Waits until QEMU says that a device is gone.
+    fn wait_removed(&mut self, id: &str, deadline: Instant) -> Result<bool, GuestError> {
         while let Some(event) = self.event(deadline)? {
-            let ours = event.data.get("device").and_then(Value::as_str) == Some(id);
-            match event.name.as_str() {
-                "DEVICE_DELETED" if ours => return Ok(true),
-                "DEVICE_UNPLUG_GUEST_ERROR" if ours => return Ok(false),
-                _ => {}
+            if event.name == "DEVICE_DELETED" && event.data.get("device").and_then(Value::as_str) == Some(id) {
+                return Ok(true);
             }
         }
         Ok(false)

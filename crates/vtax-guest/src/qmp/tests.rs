@@ -147,21 +147,42 @@ fn a_file_is_given_with_its_command() {
     assert_eq!(&text, b"through the socket");
 }
 
+/// The system is busy with the device, or was asked already, until it has let it go.
 #[test]
-fn a_device_is_gone_when_its_own_event_says_so() {
-    const REPLIES: [&str; 1] = [concat!(
-        r#"{"return": {}, "id": 2}"#,
-        "\r\n",
-        r#"{"event": "DEVICE_DELETED", "data": {"path": "/machine/peripheral/nic3/virtio-backend"}}"#,
-        "\r\n",
-        r#"{"event": "DEVICE_DELETED", "data": {"device": "nic4", "path": "/machine/peripheral/nic4"}}"#,
-        "\r\n",
-        r#"{"event": "DEVICE_UNPLUG_GUEST_ERROR", "data": {"device": "nic3", "path": "/machine/peripheral/nic3"}}"#,
-    )];
-    let mut monitor = monitor(&REPLIES).expect("greeted");
-    monitor.remove_device("nic3").expect("QEMU asks the guest");
-    assert!(monitor.wait_removed("nic4", soon()).expect("open"));
-    assert!(!monitor.wait_removed("nic3", soon()).expect("open"), "the guest refuses");
+fn a_device_is_asked_for_again_until_its_own_event_says_that_it_is_gone() {
+    const REPLIES: [&str; 3] = [
+        r#"{"id": 2, "error": {"class": "GenericError", "desc": "Hot-unplug failed: guest is busy (power indicator blinking)"}}"#,
+        r#"{"return": {}, "id": 3}"#,
+        concat!(
+            r#"{"event": "DEVICE_DELETED", "data": {"path": "/machine/peripheral/nic3/virtio-backend"}}"#,
+            "\r\n",
+            r#"{"event": "DEVICE_DELETED", "data": {"device": "nic4", "path": "/machine/peripheral/nic4"}}"#,
+            "\r\n",
+            r#"{"id": 4, "error": {"class": "GenericError", "desc": "Device nic3 is already in the process of unplug"}}"#,
+            "\r\n",
+            r#"{"event": "DEVICE_DELETED", "data": {"device": "nic3", "path": "/machine/peripheral/nic3"}}"#,
+        ),
+    ];
+    let (mut monitor, asked) = recorded(&REPLIES);
+    assert_eq!(monitor.pull_device("nic3", soon()).expect("open"), Pulled::Gone);
+    let asked: Vec<Value> = asked.iter().map(|(command, _)| command["execute"].clone()).collect();
+    assert_eq!(asked, ["device_del", "device_del", "device_del"]);
+}
+
+#[test]
+fn a_device_that_is_gone_between_two_questions_was_there() {
+    const GONE: &str = r#"{"id": 3, "error": {"class": "DeviceNotFound", "desc": "Device 'nic3' not found"}}"#;
+    let (mut first, _asked) = recorded(&[r#"{"return": {}, "id": 2}"#, GONE]);
+    assert_eq!(first.pull_device("nic3", soon()).expect("open"), Pulled::Gone);
+    const NEVER: &str = r#"{"id": 2, "error": {"class": "DeviceNotFound", "desc": "Device 'nic3' not found"}}"#;
+    assert_eq!(recorded(&[NEVER]).0.pull_device("nic3", soon()).expect("open"), Pulled::NotThere);
+}
+
+#[test]
+fn a_system_that_keeps_its_device_is_asked_no_longer_than_said() {
+    let mut monitor = monitor(&[r#"{"return": {}, "id": 2}"#, "no second question"]).expect("greeted");
+    let pulled = monitor.pull_device("nic3", Instant::now() + Duration::from_millis(50));
+    assert_eq!(pulled.expect("open"), Pulled::Kept);
 }
 
 #[test]
@@ -207,7 +228,7 @@ fn fuzz_qmp() {
         let _ = monitor.vcpus().map_err(told);
         let _ = monitor.is_port_open("agent").map_err(told);
         let _ = monitor.set_link("nic9", true).map_err(told);
-        let _ = monitor.wait_removed("nic9", soon()).map_err(told);
+        let _ = monitor.pull_device("nic9", soon()).map_err(told);
         while let Ok(Some(_)) = monitor.event(soon()) {}
         Some(())
     });
