@@ -25,10 +25,16 @@ pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
         [] => {
             let guests = up.iter().flat_map(|(_, lab)| &lab.guests).map(|guest| &guest.name);
             let domains = up.iter().flat_map(|(_, lab)| lab.hosts.iter().chain(&lab.zones)).chain(guests);
+            let there_is = there_is(domains);
+            let is_lab = match up.iter().any(|(name, _)| *name == domain) {
+                true => {
+                    format!(", and {domain} is a lab: write zone:{domain}/NAME, for a disk zone:{domain}/NAME//PATH")
+                }
+                false => String::new(),
+            };
             Err(Stop::input(miette!(
                 code = "no-such-domain",
-                "no lab that is up has a zone, host or guest `{domain}`; {}",
-                there_is(domains)
+                "no lab that is up has a zone, host or guest `{domain}`; {there_is}{is_lab}"
             )))
         }
         [first, ..] => {
