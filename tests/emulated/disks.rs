@@ -7,10 +7,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{Server, devices::Domain};
-
-/// What the server's own vtax is called there.
-const VTAX: &str = "/run/vtax-programs/vtax";
+use super::{Server, VTAX, devices::Domain};
 
 /// The sectors of a path.
 const SECTORS: u64 = 8192;
@@ -117,23 +114,7 @@ pub(crate) fn assigned(server: &Server) {
     let told = one_line(&server.bench().printed(&["results", "show", "last"]));
     assert!(told.contains("— emulated server: shows function, not speed"), "{told}");
 
-    // QEMU has the controller once its group has a file in a process.
-    server.shell(&format!(
-        r#"export VTAX_STATE=/run/vtax-killed
-        {VTAX} {run} --duration 60s >/run/killed.log 2>&1 &
-        run=$!
-        for i in $(seq 1200); do
-            for process in /proc/[0-9]*; do
-                ls -l $process/fd 2>/dev/null | grep -q /dev/vfio/[0-9] && break 2
-            done
-            kill -0 $run || {{ cat /run/killed.log >&2; exit 1; }}
-            sleep 0.1
-        done
-        [ ! -e /dev/nvme1n1 ] || {{ echo not lent >&2; exit 1; }}
-        kill -9 $run"#
-    ));
-    let cleaned = server.printed(&["lab", "clean"]);
-    assert!(cleaned.contains("removed run-"), "{cleaned}");
+    server.kill_run_with_device(&format!("{run} --duration 60s"), "[ ! -e /dev/nvme1n1 ]");
     back(server, &before);
 }
 

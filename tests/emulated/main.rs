@@ -47,6 +47,8 @@ const SPEC: &str = "emulated:nics=4";
 const NEAR: &str = "02:76:74:00:00:01";
 const FAR: &str = "02:76:74:00:00:02";
 const NEAR_NAME: &str = "pci_0/slot1/PF0";
+/// What the server's own vtax is called there.
+const VTAX: &str = "/run/vtax-programs/vtax";
 
 type Test = fn(&Server);
 
@@ -192,6 +194,29 @@ impl Server {
     /// Any command in the server.
     fn shell(&self, script: &str) -> String {
         bench::printed(&self.bench().vtax(&["server", "exec", "--", "sh", "-c", script]))
+    }
+
+    /// Kills a run in the server with -9 once a guest has a device of the server, and removes what it left.
+    ///
+    /// `is_lent` is a shell's test of whether the right device was lent.
+    fn kill_run_with_device(&self, run: &str, is_lent: &str) {
+        // The guest's QEMU has the device open once its group has a file in the process.
+        self.shell(&format!(
+            r#"export VTAX_STATE=/run/vtax-killed
+            {VTAX} {run} >/run/killed.log 2>&1 &
+            run=$!
+            for i in $(seq 1200); do
+                for process in /proc/[0-9]*; do
+                    ls -l $process/fd 2>/dev/null | grep -q /dev/vfio/[0-9] && break 2
+                done
+                kill -0 $run || {{ cat /run/killed.log >&2; exit 1; }}
+                sleep 0.1
+            done
+            {is_lent} || {{ echo not lent >&2; exit 1; }}
+            kill -9 $run"#
+        ));
+        let cleaned = self.printed(&["lab", "clean"]);
+        assert!(cleaned.contains("removed run-"), "{cleaned}");
     }
 
     /// A lab, until the guard goes.
