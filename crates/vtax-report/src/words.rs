@@ -48,10 +48,12 @@ pub(crate) fn named(name: &str, value: &str) -> String {
 pub(crate) fn of_disk(test: &DiskTest) -> String {
     let usual = DiskTest::default();
     let order = if test.access == AccessPattern::Random { "random" } else { "sequential" };
-    let (what, share) = match test.reads {
-        ReadShare::ALL => ("reads", String::new()),
-        ReadShare::NONE => ("writes", String::new()),
-        share => ("I/Os", format!("{share} % reads")),
+    let (what, share) = match (test.verify, test.reads) {
+        // Half of them are reads, whatever the test says.
+        (true, _) => ("I/Os", "all blocks written, then read and compared by their checksums".to_owned()),
+        (false, ReadShare::ALL) => ("reads", String::new()),
+        (false, ReadShare::NONE) => ("writes", String::new()),
+        (false, share) => ("I/Os", format!("{share} % reads")),
     };
     let parts = [
         format!("{order} {what} of {}", test.block),
@@ -59,7 +61,6 @@ pub(crate) fn of_disk(test: &DiskTest) -> String {
         if test.depth > QueueDepth::ONE { format!("{} in flight", test.depth) } else { String::new() },
         if test.engine == usual.engine { String::new() } else { test.engine.to_string() },
         if test.direct { String::new() } else { "through the page cache".to_owned() },
-        if test.verify { "with checksums".to_owned() } else { String::new() },
     ];
     joined(parts, ", ")
 }
