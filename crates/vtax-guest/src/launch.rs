@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use strum::Display;
 use vtax_model::{
     guest::{Accelerator, Backend, EmulatedNic, GuestSize, VirtioNic, Vnet},
-    server::ServerSpec,
+    server::{ServerDisk, ServerSpec},
     topology::Name,
     units::{ByteSize, Mtu},
 };
@@ -339,12 +339,12 @@ impl Launch {
     }
 
     /// The files behind a server's disks, and their sizes: of the one on which it keeps its state when it boots again, and of
-    /// its NVMe controllers. They go with the directory.
+    /// its empty ones. They go with the directory.
     pub(super) fn server_disks(&self) -> impl Iterator<Item = (PathBuf, u64)> {
         let state = |_: &ServerSpec| (self.directory.join(STATE_DISK), STATE_MOST);
-        let nvmes = self.server.map_or(0, |spec| spec.nvmes);
-        let nvme = |number| (self.directory.join(nvme_disk(number)), ServerSpec::NVME_SIZE.0);
-        self.server.as_ref().map(state).into_iter().chain((0..nvmes).map(nvme))
+        let empty = |disk| (self.directory.join(server_disk(disk)), ServerSpec::DISK_SIZE.0);
+        let disks = self.server.iter().flat_map(ServerSpec::empty_disks).map(empty);
+        self.server.as_ref().map(state).into_iter().chain(disks)
     }
 
     /// The directory that the guest sees as the seed's disk.
@@ -383,9 +383,9 @@ impl Launch {
     }
 }
 
-/// The name of the file behind a server's NVMe controller.
-pub(super) fn nvme_disk(number: u32) -> String {
-    format!("nvme{number}.img")
+/// The name of the file behind an empty disk of a server.
+pub(super) fn server_disk(disk: ServerDisk) -> String {
+    format!("{disk}.img")
 }
 
 /// The kernel modules that a server needs.

@@ -59,7 +59,7 @@ pub enum ServerError {
     #[diagnostic(code("qemu-too-old"))]
     Devices { qemu: Box<QemuFacts>, missing: Vec<&'static str> },
     #[error(
-        "an emulated server of {wanted} doesn't fit, its NVMe disks included: {} MiB of memory are free; ask for less \
+        "an emulated server of {wanted} doesn't fit, its empty disks included: {} MiB of memory are free; ask for less \
          (--server emulated:memory=2GiB,nvmes=0), or end what takes it",
         available.0 >> 20
     )]
@@ -121,7 +121,7 @@ fn check(spec: &ServerSpec, facts: &GuestFacts) -> Result<QemuFacts, ServerError
         return Err(ServerError::Devices { qemu: Box::new(qemu), missing });
     }
     // Its disks are in this machine's memory, too.
-    let wanted = ByteSize(spec.memory.0.saturating_add(u64::from(spec.nvmes) * ServerSpec::NVME_SIZE.0));
+    let wanted = ByteSize(spec.memory.0.saturating_add(spec.empty_disks().count() as u64 * ServerSpec::DISK_SIZE.0));
     match wanted > facts.memory {
         true => Err(ServerError::Memory { wanted, available: facts.memory }),
         false => Ok(qemu),
@@ -198,7 +198,9 @@ mod tests {
         let error = refuse("emulated", &old);
         assert!(error.contains("(QEMU 8.0) has no igb; install QEMU 8.0 or later"), "{error}");
         let error = refuse("emulated:memory=6GiB", &facts());
-        assert!(error.contains("of 8 GiB doesn't fit, its NVMe disks included: 7168 MiB of memory are"), "{error}");
+        assert!(error.contains("of 8 GiB doesn't fit, its empty disks included: 7168 MiB of memory are"), "{error}");
+        let error = refuse("emulated:memory=6GiB,nvmes=0,disks=2", &facts());
+        assert!(error.contains("of 8 GiB doesn't fit"), "{error}");
         check(&"emulated:memory=6GiB,nvmes=1".parse().expect("a server"), &facts()).expect("it fits");
         let none = Unsupported::new("there is no QEMU", "install it");
         let error = refuse("emulated", &GuestFacts { qemu: Err(none), ..facts() });

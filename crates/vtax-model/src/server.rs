@@ -1,4 +1,5 @@
-//! The emulated server: a whole machine that QEMU imitates, with SR-IOV NICs cabled back to back, and NVMe controllers.
+//! The emulated server: a whole machine that QEMU imitates, with SR-IOV NICs cabled back to back, NVMe controllers, and
+//! virtio disks.
 //!
 //! It shows function, not speed. What `--server` says is parsed here, and which NICs are cabled to which.
 
@@ -11,16 +12,18 @@ use crate::{
     units::{ByteSize, UnitError},
 };
 
-/// An emulated server, as `emulated[:nics=8,vfs=0,nvmes=2,nodes=2,sockets=1,cpus=1,memory=4GiB]` has it.
+/// An emulated server, as `emulated[:nics=8,vfs=0,nvmes=2,disks=0,nodes=2,sockets=1,cpus=1,memory=4GiB]` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct ServerSpec {
     /// NICs, an even number from 2 to 16: each two are the ends of a cable.
     pub nics: u32,
     /// Virtual functions that each NIC has from the start, 0 to 7.
     pub vfs: u32,
-    /// NVMe controllers, 0 to 4, each in an IOMMU group of its own and with one empty disk of [`ServerSpec::NVME_SIZE`]. The
+    /// NVMe controllers, 0 to 4, each in an IOMMU group of its own and with one empty disk of [`ServerSpec::DISK_SIZE`]. The
     /// disks are lost with the server.
     pub nvmes: u32,
+    /// Virtio disks, 0 to 4, empty and lost as those of NVMe controllers are.
+    pub disks: u32,
     /// NUMA nodes, 1 to 4, each with its share of CPUs and memory; of few CPUs the last ones have none. The second NIC of each cable is on
     /// node 1, if there is one.
     pub nodes: u32,
@@ -34,12 +37,30 @@ pub struct ServerSpec {
     pub memory: ByteSize,
 }
 
+/// An empty disk of the server, with its number among those of its kind. It prints as what it is called on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerDisk {
+    /// Behind an NVMe controller of its own.
+    Nvme(u32),
+    /// A virtio-blk device.
+    Virtio(u32),
+}
+
+impl fmt::Display for ServerDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerDisk::Nvme(number) => write!(f, "nvme{number}"),
+            ServerDisk::Virtio(number) => write!(f, "virtio{number}"),
+        }
+    }
+}
+
 /// Why `--server` can't be as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadServer {
     #[error(
-        "`{0}` is no server; write emulated, or emulated:nics=8,vfs=0,nvmes=2,nodes=2,sockets=1,cpus=1,memory=4GiB"
+        "`{0}` is no server; write emulated, or emulated:nics=8,vfs=0,nvmes=2,disks=0,nodes=2,sockets=1,cpus=1,memory=4GiB"
     )]
     #[diagnostic(code("bad-server"))]
     Kind(String),
@@ -57,18 +78,18 @@ pub enum BadServer {
     Memory(#[from] UnitError),
 }
 
-const KEYS: [&str; 7] = ["nics", "vfs", "nvmes", "nodes", "sockets", "cpus", "memory"];
+const KEYS: [&str; 8] = ["nics", "vfs", "nvmes", "disks", "nodes", "sockets", "cpus", "memory"];
 const KIND: &str = "emulated";
 
 impl Default for ServerSpec {
     fn default() -> Self {
-        ServerSpec { nics: 8, vfs: 0, nvmes: 2, nodes: 2, sockets: 1, cpus: 1, memory: ByteSize(4 << 30) }
+        ServerSpec { nics: 8, vfs: 0, nvmes: 2, disks: 0, nodes: 2, sockets: 1, cpus: 1, memory: ByteSize(4 << 30) }
     }
 }
 
 impl ServerSpec {
-    /// The size of the disk of an NVMe controller: as large as the range of the built-in study of disks.
-    pub const NVME_SIZE: ByteSize = ByteSize(1 << 30);
+    /// The size of each empty disk: as large as the range of the built-in study of disks.
+    pub const DISK_SIZE: ByteSize = ByteSize(1 << 30);
 
     /// Whether it says no more than `emulated`, so that any that is there will do.
     pub fn is_any(&self) -> bool {
@@ -85,8 +106,13 @@ impl ServerSpec {
         [1, 2].map(|end| format!("02:76:74:00:{cable:02x}:{end:02x}").parse().expect("there are fewer than 256 cables"))
     }
 
+    /// The disks that are empty when it boots first.
+    pub fn empty_disks(&self) -> impl Iterator<Item = ServerDisk> + use<> {
+        (0..self.nvmes).map(ServerDisk::Nvme).chain((0..self.disks).map(ServerDisk::Virtio))
+    }
+
     fn checked(self) -> Result<ServerSpec, BadServer> {
-        let ServerSpec { nics, vfs, nvmes, nodes, sockets, cpus, memory } = self;
+        let ServerSpec { nics, vfs, nvmes, disks, nodes, sockets, cpus, memory } = self;
         let possible_nics = (2..=16).contains(&nics) && nics.is_multiple_of(2);
         let possible_sockets = sockets > 0 && cpus.is_multiple_of(sockets);
         let possible_memory = memory >= ByteSize(1 << 30) && memory.0.is_multiple_of(1 << 20);
@@ -94,6 +120,7 @@ impl ServerSpec {
             ("nics", nics.to_string(), possible_nics, "2, 4, 6, … 16, two a cable"),
             ("vfs", vfs.to_string(), vfs <= 7, "0 to 7 on each NIC"),
             ("nvmes", nvmes.to_string(), nvmes <= 4, "0 to 4"),
+            ("disks", disks.to_string(), disks <= 4, "0 to 4"),
             ("cpus", cpus.to_string(), (1..=64).contains(&cpus), "1 to 64"),
             ("nodes", nodes.to_string(), (1..=4).contains(&nodes), "1 to 4"),
             ("sockets", sockets.to_string(), possible_sockets, "at least 1, and cpus a multiple of it"),
@@ -111,6 +138,7 @@ impl ServerSpec {
             "nics" => self.nics = number("a number")?,
             "vfs" => self.vfs = number("a number")?,
             "nvmes" => self.nvmes = number("a number")?,
+            "disks" => self.disks = number("a number")?,
             "nodes" => self.nodes = number("a number")?,
             "sockets" => self.sockets = number("a number")?,
             "cpus" => self.cpus = number("a number")?,
@@ -148,7 +176,8 @@ impl FromStr for ServerSpec {
 impl fmt::Display for ServerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usual = ServerSpec::default();
-        let numbers = |spec: &ServerSpec| [spec.nics, spec.vfs, spec.nvmes, spec.nodes, spec.sockets, spec.cpus];
+        let numbers =
+            |spec: &ServerSpec| [spec.nics, spec.vfs, spec.nvmes, spec.disks, spec.nodes, spec.sockets, spec.cpus];
         let mut written = Vec::new();
         for ((key, number), usual) in KEYS.into_iter().zip(numbers(self)).zip(numbers(&usual)) {
             if number != usual {
@@ -188,7 +217,7 @@ mod tests {
     fn what_cannot_be_had_is_named() {
         for (text, named) in [
             ("real", "`real` is no server"),
-            ("emulated:nic=2", "`nic=2` is no setting of an emulated server; it has nics, vfs, nvmes,"),
+            ("emulated:nic=2", "`nic=2` is no setting of an emulated server; it has nics, vfs, nvmes, disks,"),
             ("emulated:nics", "`nics` is no setting"),
             ("emulated:nics=2,nics=2", "`nics` is set twice"),
             ("emulated:nics=3", "nics = 3 is not possible for an emulated server: 2, 4, 6,"),
@@ -196,6 +225,7 @@ mod tests {
             ("emulated:nics=two", "nics = two is not possible for an emulated server: a number"),
             ("emulated:vfs=8", "vfs = 8 is not possible for an emulated server: 0 to 7"),
             ("emulated:nvmes=5", "nvmes = 5 is not possible for an emulated server: 0 to 4"),
+            ("emulated:disks=5", "disks = 5 is not possible for an emulated server: 0 to 4"),
             ("emulated:nodes=5", "nodes = 5 is not possible for an emulated server: 1 to 4"),
             ("emulated:sockets=0", "sockets = 0"),
             ("emulated:cpus=3,sockets=2", "sockets = 2 is not possible for an emulated server: at least 1, and cpus"),
@@ -217,8 +247,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(cables in 1u32..=8, vfs in 0u32..=7, nvmes in 0u32..=4, nodes in 1u32..=4, cores in 4u32..=16, sockets in 1u32..=4, mib in 1024u64..=65536) {
-            let spec = ServerSpec { nics: 2 * cables, vfs, nvmes, nodes, sockets, cpus: cores * sockets, memory: ByteSize(mib << 20) };
+        fn what_is_written_is_read_back(cables in 1u32..=8, vfs in 0u32..=7, nvmes in 0u32..=4, disks in 0u32..=4, nodes in 1u32..=4, cores in 4u32..=16, sockets in 1u32..=4, mib in 1024u64..=65536) {
+            let spec = ServerSpec { nics: 2 * cables, vfs, nvmes, disks, nodes, sockets, cpus: cores * sockets, memory: ByteSize(mib << 20) };
             prop_assert_eq!(spec.to_string().parse(), Ok(spec));
             let json = serde_json::to_string(&spec).expect("it can be written");
             prop_assert_eq!(serde_json::from_str::<ServerSpec>(&json).expect("it can be read"), spec);

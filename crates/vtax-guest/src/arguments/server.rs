@@ -4,10 +4,13 @@
 //! If VFIO in the server is to use it, it has to report its changes (`caching-mode`). The second root complex
 //! is a PCI expander bridge.
 
-use vtax_model::{guest::Mac, server::ServerSpec};
+use vtax_model::{
+    guest::Mac,
+    server::{ServerDisk, ServerSpec},
+};
 
 use super::{Arguments, pci};
-use crate::launch::{ROOT_TAG, STATE_DISK, STATE_SERIAL, nvme_disk};
+use crate::launch::{ROOT_TAG, STATE_DISK, STATE_SERIAL, server_disk};
 
 pub(super) const MACHINE: &str = ",kernel-irqchip=split";
 /// The CPU has AMD's virtualization. QEMU can emulate that with nested pages, and can't emulate Intel's.
@@ -79,7 +82,7 @@ pub(super) fn nodes(list: &mut Arguments, spec: &ServerSpec) {
     }
 }
 
-/// The IOMMU, the host's files, the second root complex, the NICs, the disk of state, and the NVMe controllers.
+/// The IOMMU, the host's files, the second root complex, the NICs, the disk of state, and the empty disks.
 ///
 /// A server may boot again, so its reset can't be what tells that its kernel has panicked: `pvpanic` does, and QEMU ends.
 pub(super) fn devices(list: &mut Arguments, spec: &ServerSpec) {
@@ -102,7 +105,7 @@ pub(super) fn devices(list: &mut Arguments, spec: &ServerSpec) {
     list.add("-blockdev", file);
     list.add("-device", pci(&format!("virtio-blk-pci,drive=state,serial={STATE_SERIAL},bus=pcie.0")));
     list.add("-device", "pvpanic-pci,bus=pcie.0");
-    (0..spec.nvmes).for_each(|number| nvme(list, spec.nics + 1 + number, number));
+    (spec.nics + 1..).zip(spec.empty_disks()).for_each(|(slot, which)| disk(list, slot, which));
 }
 
 /// A NIC in a slot of its own. The cable is a hub with two ports.
@@ -114,11 +117,15 @@ fn nic(list: &mut Arguments, cable: u32, complex: u32, mac: Mac) {
     list.add("-device", format!("igb,id=nic{slot},netdev=net{slot},bus=slot{slot},mac={mac},romfile="));
 }
 
-/// An NVMe controller in a slot of its own, and so in an IOMMU group of its own, with one disk.
-fn nvme(list: &mut Arguments, slot: u32, number: u32) {
-    let file = nvme_disk(number);
-    let blocks = format!("driver=raw,node-name=nvme{number},discard=unmap,file.driver=file,file.filename={file}");
-    list.add("-blockdev", blocks);
+/// An empty disk in a slot of its own, so that its controller has an IOMMU group of its own. A virtio device uses the IOMMU only
+/// if it is told to; else its address space would be the server's, whoever had the device.
+fn disk(list: &mut Arguments, slot: u32, which: ServerDisk) {
+    let device = match which {
+        ServerDisk::Nvme(_) => "nvme".to_owned(),
+        ServerDisk::Virtio(_) => pci("virtio-blk-pci,iommu_platform=on"),
+    };
+    let file = server_disk(which);
+    list.add("-blockdev", format!("driver=raw,node-name={which},discard=unmap,file.driver=file,file.filename={file}"));
     list.add("-device", format!("pcie-root-port,id=slot{slot},bus=pcie.0,chassis={slot},slot={slot}"));
-    list.add("-device", format!("nvme,drive=nvme{number},bus=slot{slot},serial=vtax-nvme{number}"));
+    list.add("-device", format!("{device},drive={which},bus=slot{slot},serial=vtax-{which}"));
 }

@@ -195,7 +195,7 @@ fn endpoints_of_the_host_are_given_as_they_are() {
 
 #[test]
 fn a_server_under_tcg() {
-    insta::assert_snapshot!(lines(&server("emulated:nics=4")));
+    insta::assert_snapshot!(lines(&server("emulated:nics=4,disks=1")));
 }
 
 #[test]

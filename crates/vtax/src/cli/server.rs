@@ -20,9 +20,12 @@ use crate::{
 pub(crate) enum ServerVerb {
     /// Boot an emulated server and keep it
     Up {
-        /// How many NICs it has, how many virtual functions each NIC has from the start, its NVMe disks (1 GiB each), NUMA
-        /// nodes, sockets, CPUs and memory
-        #[arg(value_name = "emulated[:nics=8,vfs=0,nvmes=2,nodes=2,sockets=1,cpus=1,memory=4GiB]", default_value_t)]
+        /// How many NICs it has, how many virtual functions each NIC has from the start, its NVMe and its
+        /// virtio disks (1 GiB each), NUMA nodes, sockets, CPUs and memory
+        #[arg(
+            value_name = "emulated[:nics=8,vfs=0,nvmes=2,disks=0,nodes=2,sockets=1,cpus=1,memory=4GiB]",
+            default_value_t
+        )]
         spec: ServerSpec,
         /// The kernel that it boots: a bzImage, or the folder of an unpacked package [default: as for guests]
         #[arg(long, value_name = "FILE")]
