@@ -52,7 +52,7 @@ impl Quantity {
     /// A figure in words, for a tip.
     pub(crate) fn words(&self, measured: &Measured) -> String {
         let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", inert(&self.unit)) };
-        match measured.reach() {
+        match measured.interval.and_then(Reach::drawable) {
             Some(reach) => format!("{}{unit} [{}, {}]", number(measured.value), number(reach.low), number(reach.high)),
             None => format!("{}{unit}", number(measured.value)),
         }
@@ -83,25 +83,36 @@ pub struct Measured {
     pub value: f64,
     /// The interval.
     pub interval: Option<Reach>,
+    /// How far the interval is drawn, if that isn't all of it: few rounds may have one of a thousand times the figure, and the
+    /// axis would show nothing else.
+    pub cut: Option<Reach>,
 }
 
 impl Measured {
     /// A figure without an interval.
     pub fn plain(value: f64) -> Measured {
-        Measured { value, interval: None }
+        Measured { value, interval: None, cut: None }
     }
 
     /// A figure and the ends of its interval.
     pub fn between(value: f64, low: f64, high: f64) -> Measured {
-        Measured { value, interval: Some(Reach { low, high }) }
+        Measured { value, interval: Some(Reach { low, high }), cut: None }
+    }
+
+    /// The same, drawn no farther than this.
+    #[must_use]
+    pub fn drawn_within(self, limit: Reach) -> Measured {
+        let cut = self.interval.map(|whole| Reach { low: whole.low.max(limit.low), high: whole.high.min(limit.high) });
+        Measured { cut: cut.filter(|cut| self.interval != Some(*cut)), ..self }
     }
 
     pub(crate) fn value(&self) -> Option<f64> {
         drawable(self.value)
     }
 
+    /// The interval as far as it is drawn.
     pub(crate) fn reach(&self) -> Option<Reach> {
-        self.interval.and_then(Reach::drawable)
+        self.cut.or(self.interval).and_then(Reach::drawable)
     }
 
     /// The value and the ends of the interval that can be drawn.
@@ -170,6 +181,16 @@ mod tests {
         assert_eq!(time.title(), "Round trip (µs)");
         assert_eq!(time.words(&Measured::between(12.0, 11.5, 12.5)), "12 µs [11.5, 12.5]");
         assert_eq!(Quantity::new("Ratio", "").words(&Measured::plain(1.5)), "1.5");
+    }
+
+    /// The tip still says the whole interval.
+    #[test]
+    fn an_interval_may_be_drawn_in_part() {
+        let wide = Measured::between(10.0, -900.0, 4e6).drawn_within(Reach { low: 2.5, high: 40.0 });
+        assert_eq!(wide.ends().collect::<Vec<_>>(), [10.0, 2.5, 40.0]);
+        assert_eq!(Quantity::new("Time", "µs").words(&wide), "10 µs [−900, 4,000,000]");
+        let narrow = Measured::between(10.0, 9.0, 11.0);
+        assert_eq!(narrow.drawn_within(Reach { low: 2.5, high: 40.0 }), narrow);
     }
 
     #[test]

@@ -186,6 +186,11 @@ pub(crate) fn noise(channel: &str, reach: Option<Reach>) -> Value {
     })
 }
 
+/// For a chart that doesn't have all intervals whole.
+pub(crate) fn cut_note<'a>(figures: impl IntoIterator<Item = &'a Measured>) -> Option<&'static str> {
+    figures.into_iter().any(|figure| figure.cut.is_some()).then_some("Very wide ones are cut off.")
+}
+
 pub(crate) fn noise_note(reach: Option<Reach>) -> Option<&'static str> {
     reach.and_then(Reach::drawable).map(|_| "Grey band: noise floor.")
 }

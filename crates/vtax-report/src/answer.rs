@@ -172,7 +172,10 @@ impl<'a> Effects<'a> {
         let columns = words::capital(&ColumnKey::among(Some(&others[..]).filter(|others| !others.is_empty())?));
         let told = if all || is_of_disks(self.document) { "" } else { " (--detail)" };
         let overlap = format!("{columns} the intervals of the costs overlap with these{told}");
-        (!compared.is_empty()).then(|| match differing.len() {
+        let noisy = |effect: &Effect<'_>| effect.tax.verdict == Verdict::TooNoisy;
+        // Such intervals overlap with any other.
+        let tells = compared.iter().any(|(one, other)| !noisy(one) && !noisy(other));
+        tells.then(|| match differing.len() {
             0 => format!("{overlap}."),
             1..=EXCEPTIONS => format!("{overlap}, but for {}.", differing.join("; ")),
             some => {

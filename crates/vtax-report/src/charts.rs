@@ -26,6 +26,9 @@ use super::{
 /// How many charts of a kind, and groups of bars, a reader can take in. The tables have all figures.
 const MOST: usize = 8;
 
+/// An interval is drawn from this part of its figure to this multiple: that of two rounds may go on for a thousand times more.
+const DRAWN: f64 = 4.0;
+
 /// Every chart of a run, that of the answer first.
 pub(crate) fn charts(document: &ResultDocument) -> Vec<Chart> {
     let mut charts = by_instrument(document, |drawn| drawn.charts());
@@ -233,7 +236,6 @@ fn of_block<'a>(block: &BlockCells<'a>, test: TestKind, column: ColumnKey) -> Ve
 
 /// In per cent of the baseline.
 fn effect(record: &CellRecord, tax: &TaxRecord) -> Option<Effect> {
-    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     let judgement = match tax.verdict {
         Verdict::Slower => Judgement::Worse,
         Verdict::Faster => Judgement::Better,
@@ -241,15 +243,24 @@ fn effect(record: &CellRecord, tax: &TaxRecord) -> Option<Effect> {
         Verdict::NoneLarger => Judgement::AtMost,
         Verdict::TooNoisy => Judgement::TooNoisy,
     };
-    let measured = Measured::between(percent(tax.ratio), percent(tax.low), percent(tax.high));
-    Some(Effect { name: record.cell.row.to_string(), measured, judgement })
+    Some(Effect { name: record.cell.row.to_string(), measured: percent(tax), judgement })
+}
+
+fn percent(tax: &TaxRecord) -> Measured {
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let limit = Reach { low: percent(tax.ratio / DRAWN), high: percent(tax.ratio * DRAWN) };
+    Measured::between(percent(tax.ratio), percent(tax.low), percent(tax.high)).drawn_within(limit)
+}
+
+fn positive(value: f64, low: f64, high: f64) -> Measured {
+    Measured::between(value, low, high).drawn_within(Reach { low: value / DRAWN, high: value * DRAWN })
 }
 
 /// A row as a multiple of the baseline: as it was measured, and as it was published.
 fn against(record: &CellRecord, baseline: &CellRecord, test: TestKind) -> Option<(Measured, Option<f64>)> {
     let published = record.published.zip(baseline.published).map(|(row, baseline)| row / baseline);
     let measured = match record.tax_of(Metric::of(test)) {
-        Some(tax) => Measured::between(tax.ratio, tax.low, tax.high),
+        Some(tax) => positive(tax.ratio, tax.low, tax.high),
         None => (record.cell.row == baseline.cell.row).then(|| Measured::plain(1.0))?,
     };
     Some((measured, published))
@@ -257,7 +268,7 @@ fn against(record: &CellRecord, baseline: &CellRecord, test: TestKind) -> Option
 
 fn measured(estimate: &Estimate) -> Measured {
     match (estimate.low, estimate.high) {
-        (Some(low), Some(high)) => Measured::between(estimate.mean, low, high),
+        (Some(low), Some(high)) => positive(estimate.mean, low, high),
         _ => Measured::plain(estimate.mean),
     }
 }

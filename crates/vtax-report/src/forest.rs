@@ -147,7 +147,7 @@ mod tests {
     fn no_figure_leaves_the_line() {
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1e300, 0.0] {
             for reach in [[value, value], [-value, value], [f64::NAN, 3.0]] {
-                let measured = Measured { value, interval: Some(Reach { low: reach[0], high: reach[1] }) };
+                let measured = Measured::between(value, reach[0], reach[1]);
                 let effect = Effect { name: "veth".into(), measured, judgement: Judgement::TooNoisy };
                 let noise = Some(Reach { low: -value, high: value });
                 let differences = Differences { rows: vec![effect], noise, ..Differences::default() };

@@ -71,8 +71,9 @@ impl Bars {
             self.whisker(&along, &series, &rows, json!({"type": "errorbar", "color": INK, "ticks": {"size": 7}})),
         ];
         let published = self.has_published().then_some("Dashed outline: published value.");
+        let cut = sheet::cut_note(self.bars.iter().map(|bar| &bar.measured));
         let notes =
-            [self.whisker_note(), published, sheet::noise_note(self.noise), sheet::nothing_note(rows.is_empty())];
+            [self.whisker_note(), cut, published, sheet::noise_note(self.noise), sheet::nothing_note(rows.is_empty())];
         sheet::sheet(along.height.clone(), layers, &notes)
     }
 

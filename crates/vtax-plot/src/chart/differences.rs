@@ -106,7 +106,8 @@ impl Differences {
         ];
         let interval = rows.iter().any(|row| row.get("l").is_some()).then_some("Lines: 95 % interval.");
         let step = if rows.len() > 40 { 18 } else { 26 };
-        let notes = [interval, sheet::noise_note(self.noise), sheet::nothing_note(rows.is_empty())];
+        let cut = sheet::cut_note(self.rows.iter().map(|row| &row.measured));
+        let notes = [interval, cut, sheet::noise_note(self.noise), sheet::nothing_note(rows.is_empty())];
         sheet::sheet(json!({"step": step}), layers, &notes)
     }
 

@@ -52,6 +52,7 @@ impl Scaling {
         let ends: Vec<Value> = rows.iter().filter(|row| row.get("l").is_some()).cloned().collect();
         let notes = [
             (!ends.is_empty()).then_some("Upright lines: 95 % intervals."),
+            sheet::cut_note(self.lines.iter().flat_map(|line| line.points.iter().map(|point| &point.measured))),
             sheet::noise_note(self.noise),
             sheet::nothing_note(rows.is_empty()),
         ];
@@ -79,6 +80,8 @@ impl Scaling {
         let values = sheet::axis(&self.quantity, points().flat_map(|point| point.measured.ends().collect::<Vec<_>>()));
         let mut axis = sheet::axis(&self.count, counts.iter().copied());
         axis["values"] = json!(counts);
+        // Counts are whole numbers: as a step of 1 would have it, they had a decimal.
+        axis["format"] = json!(",~f");
         json!({
             "x": {"field": "x", "type": "quantitative", "axis": axis, "scale": {"zero": true, "nice": false}},
             "y": {"field": field, "type": "quantitative", "axis": values, "scale": {"zero": true}},

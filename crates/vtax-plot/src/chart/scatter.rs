@@ -59,7 +59,8 @@ impl Scatter {
         }
         let intervals = rows.iter().any(|row| row.get("xl").or(row.get("yl")).is_some());
         let note = intervals.then_some("Lines through a point: 95 % intervals.");
-        sheet::sheet(json!(HEIGHT), layers, &[note, sheet::nothing_note(rows.is_empty())])
+        let cut = sheet::cut_note(self.points.iter().flat_map(|point| [&point.x, &point.y]));
+        sheet::sheet(json!(HEIGHT), layers, &[note, cut, sheet::nothing_note(rows.is_empty())])
     }
 
     fn row(&self, point: &ScatterPoint) -> Option<Value> {

@@ -46,8 +46,10 @@ fn figure() -> impl Strategy<Value = f64> {
 }
 
 fn measured() -> impl Strategy<Value = Measured> {
-    (figure(), proptest::option::of((figure(), figure())))
-        .prop_map(|(value, ends)| Measured { value, interval: ends.map(|(low, high)| Reach { low, high }) })
+    (figure(), proptest::option::of((figure(), figure()))).prop_map(|(value, ends)| Measured {
+        interval: ends.map(|(low, high)| Reach { low, high }),
+        ..Measured::plain(value)
+    })
 }
 
 type Named = Vec<(String, String, Measured, Measured)>;

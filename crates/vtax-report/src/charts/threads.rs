@@ -9,7 +9,7 @@ use vtax_model::{
 };
 use vtax_plot::{Heading, Measured, Quantity, Reach, Scaling, ScalingLine, ScalingPoint};
 
-use super::{Drawn, measured};
+use super::{Drawn, measured, percent};
 use crate::{blocks::BlockCells, record::primary, tax};
 
 type Value = fn(&CellRecord, Metric) -> Option<Measured>;
@@ -30,7 +30,8 @@ impl Drawn<'_> {
         let against = format!("{} against {baseline}", test.quantity().short);
         let summary = format!("What each row costs against {baseline} with as many threads.");
         let title = format!("Tax on {}", of.noun());
-        let tax = self.scaling(block, test, [&title, &against, "%"], &summary, percent);
+        let tax = self
+            .scaling(block, test, [&title, &against, "%"], &summary, |record, of| Some(percent(record.tax_of(of)?)));
         let mut tax = Scaling { noise: self.noise(block, test, of), ..tax };
         if tax.lines.is_empty() {
             tax.noise = None;
@@ -91,10 +92,4 @@ fn of_baseline(baseline: Row, level: &Scaling) -> ScalingLine {
 fn beside(record: &CellRecord, figure: SampleFigure) -> Option<Measured> {
     let estimate: Estimate = record.summary.as_ref()?.estimate(figure)?;
     Some(measured(&estimate))
-}
-
-fn percent(record: &CellRecord, of: Metric) -> Option<Measured> {
-    let tax = record.tax_of(of)?;
-    let [ratio, low, high] = [tax.ratio, tax.low, tax.high].map(|ratio| (ratio - 1.0) * 100.0);
-    Some(Measured::between(ratio, low, high))
 }
