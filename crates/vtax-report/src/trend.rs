@@ -117,10 +117,10 @@ pub struct TrendOptions {
 /// Which figure of a cell is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TrendMetric {
-    /// What the test is judged by: the mean round trip, the bandwidth, or the time of a file.
+    /// What the test is judged by: the mean round trip, the bandwidth, the time of a file, or the response time of a disk.
     #[default]
     Figure,
-    /// The execution time of both ends' threads, for a transaction or a KB.
+    /// The execution time of both ends' threads, or of fio's, for a transaction, an I/O or a KB.
     Cpu,
 }
 

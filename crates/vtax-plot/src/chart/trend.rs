@@ -114,12 +114,19 @@ impl Trend {
 
     /// Dates are in UTC, so that a page says the same everywhere.
     fn time(&self) -> Value {
+        const MINUTES: i64 = 10 * 60;
         const DAYS: i64 = 3 * 86_400;
         let times = self.lines.iter().flat_map(|line| &line.runs).map(|run| run.at.as_second());
         let (first, last) = times.fold((i64::MAX, i64::MIN), |(first, last), at| (first.min(at), last.max(at)));
-        let format = if last.saturating_sub(first) < DAYS { "%m-%d %H:%M" } else { "%Y-%m-%d" };
+        let format = match last.saturating_sub(first) {
+            // Ticks of one minute would have one label.
+            ..MINUTES => "%H:%M:%S",
+            MINUTES..DAYS => "%m-%d %H:%M",
+            DAYS.. => "%Y-%m-%d",
+        };
+        let title = if format == "%H:%M:%S" { "Time (UTC)" } else { "Date (UTC)" };
         let axis = json!({
-            "title": "Date (UTC)", "grid": false, "format": format, "tickCount": 7, "labelFlush": false,
+            "title": title, "grid": false, "format": format, "tickCount": 7, "labelFlush": false,
             "labelOverlap": "greedy", "labelSeparation": 12,
         });
         json!({"field": "x", "type": "temporal", "scale": {"type": "utc"}, "axis": axis})

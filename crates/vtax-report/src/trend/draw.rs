@@ -33,13 +33,14 @@ impl RunTrend {
 
     pub(crate) fn view(&self) -> View {
         let (first, last) = (self.day(0), self.day(self.results.len().saturating_sub(1)));
+        let days = if first == last { first } else { format!("{first} to {last}") };
         let results = counted(self.results.len() as u32, "complete result");
         let mut sections = self.tables();
         sections.extend(Section::bullets("What changed on the machine", self.machine_lines()));
         sections.extend(Section::bullets("Too few results", self.short_lines()));
         sections.push(reading());
         View {
-            title: format!("{}: {first} to {last}", self.title),
+            title: format!("{}: {days}", self.title),
             answer: self.answer(),
             warnings: self.warnings(),
             facts: vec![("study", format!("{}, {results}", self.study)), ("machine", self.machines_named())],

@@ -72,8 +72,12 @@ fn pictures(args: &ReportArgs, document: &ResultDocument) -> Result<(), Stop> {
             write("--png", &made(folder)?.join(format!("{name}.png")), &png)?;
         }
     }
-    tell!("wrote {} charts of {}", charts.len(), document.id);
+    tell!("wrote {} of {}", charts_counted(charts.len()), document.id);
     Ok(())
+}
+
+pub(super) fn charts_counted(count: usize) -> String {
+    if count == 1 { "1 chart".to_owned() } else { format!("{count} charts") }
 }
 
 pub(super) fn made(folder: &Path) -> Result<&Path, Stop> {

@@ -10,7 +10,7 @@ use vtax_report::{self as report, NoTrend, Plotter, RunTrend, Theme, TrendMetric
 use vtax_store::{Condition, RunSummary, Store};
 
 use super::super::{
-    report::{file_name, made, write},
+    report::{charts_counted, file_name, made, write},
     run::{FormatArgs, terminal_width},
 };
 use crate::{
@@ -23,8 +23,12 @@ use crate::{
 const NAMED: usize = 12;
 
 const METRICS: [Choice<TrendMetric>; 2] = [
-    ("figure", "What the test is judged by: round trip, bandwidth, or time of a file", TrendMetric::Figure),
-    ("cpu", "The CPU time of both ends' threads", TrendMetric::Cpu),
+    (
+        "figure",
+        "What the test is judged by: round trip, bandwidth, time of a file, or response time of a disk",
+        TrendMetric::Figure,
+    ),
+    ("cpu", "The CPU time of both ends' threads, or of fio's", TrendMetric::Cpu),
 ];
 
 #[derive(Debug, Args)]
@@ -162,6 +166,6 @@ fn pictures(found: &RunTrend, folder: &Path, study: &str) -> Result<(), Stop> {
         let picture = plotter.svg(chart).or_infrastructure()?.standalone(Theme::Light);
         write("--svg", &folder.join(format!("{name}.svg")), picture.as_str().as_bytes())?;
     }
-    tell!("wrote {} charts", charts.len());
+    tell!("wrote {}", charts_counted(charts.len()));
     Ok(())
 }
