@@ -33,6 +33,14 @@ impl Goal {
             (Some(show), Some(budget)) => Some(Goal::Within { show, budget }),
         }
     }
+
+    /// How long the run may take, if that is said.
+    pub fn budget(self) -> Option<Span> {
+        match self {
+            Goal::Show(_) => None,
+            Goal::Budget(budget) | Goal::Within { budget, .. } => Some(budget),
+        }
+    }
 }
 
 impl fmt::Display for Goal {

@@ -149,6 +149,16 @@ pub(super) fn settle_by_pilot(run: &mut RunReadings) -> Piloted {
     }
 }
 
+/// Ends a run whose budget had no room for more than these rounds of a pilot.
+pub(super) fn settle_by_time(header: &mut RunHeader, rounds: u32) -> Piloted {
+    let goal = header.unsettled.take();
+    let plans = [Some(&mut header.plan), header.path_plan.as_mut()];
+    plans.into_iter().flatten().for_each(|plan| plan.samples = plan.samples.min(rounds));
+    let few = too_few(header, goal).map(|few| format!("\n{few}")).unwrap_or_default();
+    let told = |goal: Goal| format!("warning: {goal}: after {} there was no time for another{few}", counted(rounds));
+    Piloted { line: goal.map(told), shortfall: None }
+}
+
 /// Chooses the number of rounds for a goal, at least the rounds that were taken already.
 fn reach(run: &mut RunReadings, known: &Experience, goal: Goal) -> Piloted {
     match known.rounds_for(&run.header, goal) {

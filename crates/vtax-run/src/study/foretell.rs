@@ -43,7 +43,7 @@ impl Sampler for Untouched<'_> {
 /// The plan of the samples: both arms of the settings as they are, in as many rounds as the plan has before its rounds are
 /// chosen. None if they would take too much of the budget.
 pub(super) fn plan(header: &RunHeader, goal: Goal) -> Option<RunHeader> {
-    let (Goal::Budget(budget) | Goal::Within { budget, .. }) = goal else { return None };
+    let budget = goal.budget()?;
     let mut plan = header.clone();
     let why = || Unsupported::new("only the settings as they are count here", "nothing needs to be done");
     let left_out = |row: &Row| UnavailableRow { method: *row, unsupported: why() };
@@ -56,7 +56,8 @@ pub(super) fn plan(header: &RunHeader, goal: Goal) -> Option<RunHeader> {
 pub(super) fn measure(plan: RunHeader, sampler: &mut dyn Sampler, stop_asked: &dyn Fn() -> bool) -> Option<Experience> {
     let mut run = RunReadings::begun(plan);
     let unheard = RunEvents::default();
-    let mut around = RunSurroundings { events: &unheard, stop_asked, pace: Pace::new(0) };
+    let mut around =
+        RunSurroundings { events: &unheard, stop_asked, pace: Pace::new(0), until: None, out_of_time: None };
     runner::run_rounds(&mut run, &mut Untouched(sampler), &mut around);
     Experience::of(&run, clock::seconds)
 }

@@ -90,6 +90,10 @@ pub(crate) struct RunSurroundings<'a> {
     pub(crate) events: &'a RunEvents,
     pub(crate) stop_asked: &'a dyn Fn() -> bool,
     pub(crate) pace: Pace,
+    /// No round is begun that would not end by then.
+    pub(crate) until: Option<Instant>,
+    /// The last round, if there was no time for another.
+    pub(crate) out_of_time: Option<u32>,
 }
 
 /// How many samples of a session are done, and how fast.
@@ -165,6 +169,7 @@ impl Rounds<'_, '_> {
     fn go(mut self) -> miette::Result<RunState> {
         let done = taken(self.run);
         for round in 1..=self.run.header.rounds() {
+            let begun = Instant::now();
             for mut group in self.groups(round) {
                 if (self.around.stop_asked)() {
                     return Ok(RunState::Stopped);
@@ -175,8 +180,17 @@ impl Rounds<'_, '_> {
             if self.precise_enough(round) || self.run.is_decided(round) {
                 break;
             }
+            if self.has_no_time_after(begun) {
+                self.around.out_of_time = Some(round);
+                break;
+            }
         }
         Ok(if (self.around.stop_asked)() { RunState::Stopped } else { RunState::Complete })
+    }
+
+    /// The next round takes as long as the one that began then.
+    fn has_no_time_after(&self, begun: Instant) -> bool {
+        self.around.until.is_some_and(|until| until.saturating_duration_since(Instant::now()) < begun.elapsed())
     }
 
     /// The samples of a round in groups: rows that take turns are one group, every other sample is a group of its own.

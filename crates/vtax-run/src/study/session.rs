@@ -424,7 +424,8 @@ impl PreparedRun {
         let left = runner::samples_left(&self.run);
         events.tell(format_args!("run {}: {left} samples to take", self.run.header.id));
         let stop_asked = || interrupt.asked();
-        let around = RunSurroundings { events, stop_asked: &stop_asked, pace: Pace::new(left) };
+        let (pace, until) = (Pace::new(left), self.pilot_ends(begun));
+        let around = RunSurroundings { events, stop_asked: &stop_asked, pace, until, out_of_time: None };
         let ended = self.rounds(around);
         // Only now: nothing is printed while a sample is taken.
         if let Some(at) = self.path.first_sample().filter(|_| self.path.has_lab_guests()) {
@@ -463,6 +464,14 @@ impl PreparedRun {
         runner::run_rounds(&mut self.run, &mut *self.path, around)
     }
 
+    /// When a pilot has used up the budget. A run that tries settings needs all of its rounds: they show whether taking the
+    /// settings back leaves something behind.
+    fn pilot_ends(&self, begun: Instant) -> Option<Instant> {
+        let header = &self.run.header;
+        let goal = header.unsettled.filter(|_| header.study.steps.is_empty())?;
+        begun.checked_add(goal.budget()?.0)
+    }
+
     /// Takes the first rounds. Some if the run ended with them. The plan on the disk stays whole meanwhile.
     fn pilot(&mut self, around: &mut RunSurroundings<'_>) -> Option<Ended> {
         let planned = self.run.header.clone();
@@ -470,6 +479,7 @@ impl PreparedRun {
         let plans = [Some(&mut self.run.header.plan), self.run.header.path_plan.as_mut()];
         plans.into_iter().flatten().for_each(|plan| plan.samples = plan.samples.min(PILOT));
         let ended = self.run_rounds(around);
+        around.until = None;
         self.run.header = planned;
         if ended.error.is_some() || ended.state != RunState::Complete {
             return Some(ended);
@@ -477,7 +487,10 @@ impl PreparedRun {
         if let Some(error) = biased(&self.run) {
             return Some(Ended { state: RunState::Stopped, error: Some(error) });
         }
-        let piloted = forecast::settle_by_pilot(&mut self.run);
+        let piloted = match around.out_of_time.take() {
+            Some(rounds) => forecast::settle_by_time(&mut self.run.header, rounds),
+            None => forecast::settle_by_pilot(&mut self.run),
+        };
         piloted.line.iter().for_each(|line| around.events.tell(line));
         self.shortfalls.extend(piloted.shortfall);
         around.pace.set_left(runner::samples_left(&self.run));

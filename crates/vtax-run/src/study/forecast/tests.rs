@@ -158,6 +158,18 @@ fn a_budget_that_a_pilot_has_used_up_is_told() {
     assert!(shortfall.is_none() && run.header.rounds() == PILOT && run.header.unsettled.is_none());
 }
 
+/// A round may take minutes, and six of them far more than was asked for.
+#[test]
+fn a_budget_without_time_for_a_pilot_ends_the_run_after_the_rounds_that_fit() {
+    let mut header = RunHeader { unsettled: asked("10m").unsettled, ..plan(PILOT) };
+    let Piloted { line, shortfall } = settle_by_time(&mut header, 2);
+    insta::assert_snapshot!(line.expect("told"), @r"
+    warning: --budget 10m: after 2 rounds there was no time for another
+    warning: 2 rounds can show no difference: 2 comparisons need at least 7 (a longer --budget)
+    ");
+    assert!(shortfall.is_none() && header.rounds() == 2 && header.unsettled.is_none());
+}
+
 #[test]
 fn a_pilot_whose_samples_failed_is_told() {
     let mut run = read(measured(RunHeader { unsettled: asked("1%").unsettled, ..plan(PILOT) }));
