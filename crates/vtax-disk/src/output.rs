@@ -90,12 +90,22 @@ fn begin_of_json(output: &[u8]) -> Option<usize> {
     braces.into_iter().find(is_line)
 }
 
-/// What fio says of a failure, the beginning of it.
+/// What fio says of a failure: the first lines, and how many more there are. It has a line for each block that is wrong.
 fn words(errors: &[u8], before: &[u8]) -> ForeignText {
     let text = [errors, b"\n", before].concat();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    lines.join(" | ").chars().take(WORDS_MOST).collect::<String>().into()
+    let mut said: String = lines.first().copied().unwrap_or_default().chars().take(WORDS_MOST).collect();
+    let mut told = 1;
+    while let Some(line) = lines.get(told).filter(|line| said.len() + line.len() <= WORDS_MOST) {
+        said += &format!(" | {line}");
+        told += 1;
+    }
+    match lines.len().saturating_sub(told) {
+        0 => said.into(),
+        1 => format!("{said} | and 1 line more").into(),
+        more => format!("{said} | and {more} lines more").into(),
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -52,6 +52,17 @@ fn messages_before_the_json_are_no_part_of_it() {
     assert_eq!(parsed(&with), parsed(MIXED));
 }
 
+/// fio has a line for each wrong block.
+#[test]
+fn of_many_lines_the_first_are_told_whole() {
+    let line = "verify: bad header offset 749568, wanted 61440 at file /dev/nullb0 offset 61440";
+    for (count, more) in [(7, ""), (8, " | and 1 line more"), (400, " | and 393 lines more")] {
+        let told = words(vec![line; count].join("\n").as_bytes(), b"").raw().to_owned();
+        assert_eq!(told, format!("{}{more}", vec![line; count.min(7)].join(" | ")));
+    }
+    assert!(words(b"", b"").is_empty());
+}
+
 #[test]
 fn a_failure_has_fios_words() {
     let failed = |errno: i64| MIXED.replacen("\"error\":0", &format!("\"error\":{errno}"), 1);
