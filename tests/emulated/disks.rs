@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use super::{Server, VTAX, devices::Domain};
 
+/// With a virtio disk, `/dev/vdb`.
+pub(crate) const SPEC: &str = "emulated:nics=4,disks=1";
+
 /// The sectors of a path.
 const SECTORS: u64 = 8192;
 
@@ -97,15 +100,16 @@ duration = "150ms"
 warmup = "50ms"
 "#;
 
-/// A run measures one of the server's NVMe disks itself and in a guest, and a guest gets the controller of the other. Then vtax
-/// is killed while a guest has it.
+/// A run measures the server's virtio disk itself and in a guest, and a guest gets an NVMe controller. Then vtax is killed
+/// while a guest has it, in a run on the disk of the other controller.
 pub(crate) fn assigned(server: &Server) {
     let before = server.inventory();
     let file = server.bench().path().join("disks.toml");
     fs::write(&file, STUDY).expect("a file of the test");
     let study = file.display();
-    let run = format!("run {study} --disk /dev/nvme0n1 --nvme /dev/nvme1n1 --destroy-data");
-    let result: Value = serde_json::from_str(&server.printed(&[&words(&run)[..], &["--json"]].concat())).expect("JSON");
+    let run = |disk: &str| format!("run {study} --disk {disk} --nvme /dev/nvme1n1 --destroy-data");
+    let measured = server.printed(&[&words(&run("/dev/vdb"))[..], &["--json"]].concat());
+    let result: Value = serde_json::from_str(&measured).expect("JSON");
     for cell in result["cells"].as_array().expect("cells") {
         assert_eq!(cell["status"], "measured", "{}: {}", cell["method"], result["failures"]);
     }
@@ -113,8 +117,9 @@ pub(crate) fn assigned(server: &Server) {
     back(server, &before);
     let told = one_line(&server.bench().printed(&["results", "show", "last"]));
     assert!(told.contains("— emulated server: shows function, not speed"), "{told}");
+    assert!(told.contains("/dev/vdb on vdb (virtio_blk"), "{told}");
 
-    server.kill_run_with_device(&format!("{run} --duration 60s"), "[ ! -e /dev/nvme1n1 ]");
+    server.kill_run_with_device(&format!("{} --duration 60s", run("/dev/nvme0n1")), "[ ! -e /dev/nvme1n1 ]");
     back(server, &before);
 }
 
