@@ -24,6 +24,7 @@ use misgivings::{instruments, misgivings};
 
 use super::{
     blocks::{distinct, grouped, quantity, rows_head, sizes},
+    disks,
     heading::{date, plan},
     labels,
     number::{brief_change, brief_interval, counted},
@@ -190,6 +191,7 @@ pub(crate) fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String
     let settings = [
         of("study", |run| run.study.clone()),
         of("plan", plan),
+        of("disks", |run| disks::facts(run).into_iter().map(|(_, told)| told).collect::<Vec<_>>().join("; ")),
         of("both ends", |run| run.both.to_string()),
         of("initiator's CPUs", |run| format!("{:?}", run.placement.initiator)),
         of("responder's CPUs", |run| format!("{:?}", run.placement.responder)),
@@ -282,14 +284,18 @@ impl RunComparison {
         let rows: Vec<Row> = cells.iter().map(|compared| compared.cell.row).collect();
         let place = |row: Row| rows.iter().position(|known| *known == row);
         cells.sort_by_key(|compared| place(compared.cell.row));
+        // Tests of disks differ by their blocks, which `disk` alone doesn't tell.
+        let of_disks = cells[0].cell.net().is_none().then(|| words::capital(&sizes(&cells[0].cell)));
+        let medium_told = of_disks.filter(|told| !told.is_empty()).unwrap_or_else(|| medium.to_string());
         let mut title = match self.cells.iter().all(|compared| compared.cell.instrument == Instrument::System) {
-            true => medium.to_string(),
-            false => format!("{}, {medium}", words::capital(words::of_instrument(instrument))),
+            true => medium_told.clone(),
+            false => format!("{}, {medium_told}", words::capital(words::of_instrument(instrument))),
         };
         if parallel != 1 {
             title += &format!(", {}", medium.counted(parallel));
         }
-        self.of_sweep(cells[0]).iter().for_each(|text| title += &format!(", {text}"));
+        let swept = self.of_sweep(cells[0]).into_iter();
+        swept.filter(|text| !medium_told.eq_ignore_ascii_case(text)).for_each(|text| title += &format!(", {text}"));
         let columns = [Column::right("first"), Column::right("second"), Column::left("change [95 % interval]")];
         let table = Table {
             labels: vec![rows_head(&rows).into(), wanted.test.column().head().into()],
