@@ -148,7 +148,7 @@ fn document(run: RunByCell, pooled: &[PooledCell]) -> ResultDocument {
         started: header.started.clone(),
         caveat: header.caveat().map(ForeignText::from),
         wall_seconds: run.wall_seconds,
-        both: header.study.both,
+        both: header.study.network().is_some_and(|network| network.both),
         baseline: header.study.baseline,
         plan,
         environment: header.environment,

@@ -5,36 +5,37 @@
 mod disk_row;
 mod disks;
 mod matrix;
+mod network;
 mod nic_label;
 mod reader;
 mod row;
 mod sampling_plan;
 mod step;
+mod subject;
 mod sweep;
 
 pub use sweep::SweepPoint;
 
-use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 pub use disk_row::{DiskLabel, DiskRow};
 pub use disks::{RowDisks, StudyDisks};
 pub use matrix::{MatrixPoint, NetMatrix};
+pub use network::StudyNetwork;
 pub use nic_label::{BadNicLabel, NicLabel};
 pub use row::{GuestPath, IpType, Queueing, Row, UnknownRow};
 pub use sampling_plan::{SamplingPlan, SamplingPlanError, Slices};
 pub use step::{BadStepName, StepName, StepRecord, TuningStep};
+pub use subject::StudySubject;
 
 use crate::{
     cell::{Cell, ColumnKey, Instrument},
-    endpoint::{Control, Endpoint, Ends},
     foreign::ForeignText,
     guest::{Attach, GuestDefaults},
     located::{FileError, Source},
     method::DomainKind,
-    topology::{Cable, Name},
-    units::ByteSize,
+    topology::Name,
 };
 
 /// What a study asks, and how it samples the answer.
@@ -49,41 +50,17 @@ pub struct Study {
     pub question: ForeignText,
     /// Rows of the tables, in order.
     pub rows: Vec<Row>,
-    /// Rows that are left out on cables between real NICs, of which each row takes one, unless somebody asks for them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub extra: Vec<Row>,
     /// The row that the others are compared with.
     pub baseline: Row,
-    /// Whether the method stands at both ends of the wire or at `sut` only, against a native peer.
-    pub both: bool,
-    /// Pairs of ends of each row, which measure at the same time: so many clients, and behind a switch
-    /// what the row stands for, once for each client. [`Study::MOST_PAIRS`] at most.
-    #[serde(default = "one_pair", skip_serializing_if = "is_one")]
-    pub pairs: u32,
-    /// The range for the lab's addresses, if the file names one.
-    #[serialize_always]
-    pub addresses: Option<Ipv4Net>,
-    /// Where to measure, if not in a lab that is built for it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub endpoints: Vec<Endpoint>,
-    /// The cables that the rows' wires are, in place of veth pairs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cables: Vec<Cable>,
-    /// What methods attach that can attach guests and zones: [`DomainKind::Guest`] or [`DomainKind::Zone`].
-    #[serde(default, skip_serializing_if = "crate::is_default")]
-    pub domains: DomainKind,
+    /// The network or the disks that it measures.
+    #[serde(flatten)]
+    pub subject: StudySubject,
     /// What the guests of its rows are like.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub guest: GuestDefaults,
     /// What the rows change that are named after steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<TuningStep>,
-    /// Other paths of the same machines, each from the end that asks to the one that answers. Their round trips are
-    /// measured at the same time as each sample, and a step must not make them worse.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub guarded: Vec<Ends<Control>>,
-    /// The disks of its rows, if it is of disks.
-    pub disks: Option<StudyDisks>,
     /// Every cell, row by row.
     pub cells: Vec<Cell>,
     /// The plan of the cells that are measured as the machine runs; the published one in a classic study.
@@ -96,8 +73,6 @@ pub struct Study {
     pub quick_path: Option<SamplingPlan>,
     /// Which instrument answers the question; the path's own cost where it is measured, if the file doesn't say.
     pub answer: Option<Instrument>,
-    /// The size of the files of `--quick`, if it isn't that of the cells.
-    pub quick_file: Option<ByteSize>,
     /// What of the matrix `--quick` measures, if not all.
     pub quick_matrix: Option<QuickMatrix>,
 }
@@ -120,21 +95,13 @@ impl QuickMatrix {
     }
 }
 
-fn one_pair() -> u32 {
-    1
-}
-
-fn is_one(pairs: &u32) -> bool {
-    *pairs == 1
-}
-
 impl Study {
     /// Whether rows of it measure disks in guests.
     pub fn has_guests_disks(&self) -> bool {
         self.rows.iter().any(|row| matches!(row, Row::Disk(DiskRow::Guest(_))))
     }
 
-    /// A study of which nothing else is said. The first row is the baseline, and `--quick` has the same plan.
+    /// A study of a network, of which nothing else is said. The first row is the baseline, and `--quick` has the same plan.
     pub fn plain(id: Name, title: ForeignText, rows: Vec<Row>, cells: Vec<Cell>, plan: SamplingPlan) -> Study {
         Study {
             id,
@@ -142,24 +109,15 @@ impl Study {
             question: ForeignText::default(),
             baseline: rows.first().copied().unwrap_or(Row::AsIs),
             rows,
-            extra: Vec::new(),
-            both: false,
-            pairs: 1,
-            addresses: None,
-            endpoints: Vec::new(),
-            cables: Vec::new(),
-            domains: DomainKind::Guest,
+            subject: StudySubject::Network(StudyNetwork::default()),
             guest: GuestDefaults::default(),
             steps: Vec::new(),
-            guarded: Vec::new(),
-            disks: None,
             cells,
             plan,
             quick: plan,
             path: None,
             quick_path: None,
             answer: None,
-            quick_file: None,
             quick_matrix: None,
         }
     }
@@ -219,7 +177,8 @@ impl Study {
     /// The NIC of a row's guests; none if the row has no guests.
     pub fn attach(&self, row: Row) -> Option<Attach> {
         let either = row.method().is_some_and(|method| method.domains().contains(&DomainKind::Zone));
-        self.guest.attach(row).filter(|_| self.domains == DomainKind::Guest || !either)
+        let of_guests = self.network().is_none_or(|network| network.domains == DomainKind::Guest);
+        self.guest.attach(row).filter(|_| of_guests || !either)
     }
 
     /// Reads a study file.

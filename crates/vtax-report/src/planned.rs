@@ -57,10 +57,10 @@ fn cells(header: &RunHeader) -> String {
 
 /// Endpoints are only asked when a run begins.
 fn ends(document: &ResultDocument, header: &RunHeader) -> String {
-    match header.study.endpoints.len() {
+    match header.study.endpoints().len() {
         0 => heading::ends(document),
         1.. => {
-            let ends = distinct(header.study.endpoints.iter().map(|endpoint| endpoint.control.to_string()));
+            let ends = distinct(header.study.endpoints().iter().map(|endpoint| endpoint.control.to_string()));
             format!("endpoints that were there already, which vtax hasn't asked yet: {}", ends.join(", "))
         }
     }

@@ -4,7 +4,7 @@ use vtax_model::{
     cell::{Cell, CellTest, DiskCell, Instrument},
     disk::{BlockIdentity, DiskCpu, DiskIdentity, DiskReport, DiskTest, FilesystemIdentity, IoReport, WriteCache},
     run::{DiskPathRecord, Figures, PathRecord, Placement, Run},
-    study::{Row, Study},
+    study::{Row, Study, StudyDisks, StudySubject},
 };
 
 use super::{noise, row, study, times, where_missing};
@@ -55,6 +55,7 @@ fn run(id: &str, title: &str, tests: &[String], rows: &[Row]) -> Run {
         baseline: rows[0],
         rows: rows.to_vec(),
         cells: cells.collect(),
+        subject: StudySubject::Disks(StudyDisks::default()),
         ..study("demo")
     };
     let mut run = where_missing(study, Vec::new());

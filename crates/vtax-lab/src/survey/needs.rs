@@ -63,7 +63,8 @@ impl GuestNeeds {
     #[must_use]
     pub fn of_study(self, study: &Study) -> GuestNeeds {
         let nics = study.rows.iter().filter_map(|row| study.attach(*row));
-        let cabled: Vec<NicName> = study.cables.iter().flat_map(|Cable(nics)| nics.clone()).collect();
+        let cables = study.network().map_or(&[][..], |network| &network.cables);
+        let cabled: Vec<NicName> = cables.iter().flat_map(|Cable(nics)| nics.clone()).collect();
         nics.fold(self, |needs, nic| needs.with(&study.guest.system, &nic, &cabled))
     }
 

@@ -121,10 +121,10 @@ pub(super) fn findings(run: &RunReadings, cell: usize, margin: Difference) -> Ve
         let PairedTax { ratio, low, high, .. } =
             PairedTax::of(&pairs(run, value, against, cell), Confidence::P95).ok()?;
         let allowed = path.map_or(guard.allowed(), |_| margin.log().exp());
-        let path = path.map(|path| study.guarded[path].responder.to_string().into());
+        let path = path.map(|path| study.guarded()[path].responder.to_string().into());
         Some(GuardFinding { block, guard, path, ratio, low, high, broken: low > allowed })
     };
-    let paths = std::iter::once(None).chain((0..study.guarded.len()).map(Some));
+    let paths = std::iter::once(None).chain((0..study.guarded().len()).map(Some));
     let guards = |path| <Guard as strum::IntoEnumIterator>::iter().filter_map(move |guard| finding(guard, path));
     paths.flat_map(guards).collect()
 }

@@ -116,7 +116,8 @@ fn a_step_that_slows_a_guarded_path_is_harmful() {
     let run = |median: u64, p99: u64| {
         let mut run = run(&["helps"], 40, 7, |row, _| if row == Row::AsIs { SAME } else { faster(0.1) });
         let end = |name: &str| name.parse().expect("an end");
-        run.header.study.guarded = vec![Ends { initiator: end("local"), responder: end("zone:web-2") }];
+        let network = run.header.study.network_mut().expect("of a network");
+        network.guarded = vec![Ends { initiator: end("local"), responder: end("zone:web-2") }];
         for (nth, sample) in (0..).zip(&mut run.samples) {
             let is_step = run.header.study.cells[sample.cell].row.step().is_some();
             let (median, p99) = if is_step { (median, p99) } else { (50_000, 90_000) };

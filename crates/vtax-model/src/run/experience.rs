@@ -113,10 +113,9 @@ impl RunHeader {
             let (hostname, kernel) = (environment.hostname.clone(), environment.kernel.clone());
             (hostname, kernel, environment.cpus, environment.congestion_control.clone())
         };
-        let of_ends = |header: &RunHeader| {
-            let study = &header.study;
-            let named = (study.endpoints.clone(), study.cables.clone(), study.guarded.clone());
-            (study.both, study.pairs, study.domains, study.guest.clone(), named)
+        let ends_alike = match (self.study.network(), earlier.study.network()) {
+            (Some(one), Some(other)) => one.has_ends_of(other),
+            (one, other) => one.is_none() && other.is_none(),
         };
         let all_here = || self.study.cells.iter().filter(|cell| self.runs_here(cell.row));
         let sampled_alike = |instrument| {
@@ -128,7 +127,8 @@ impl RunHeader {
             && self.study.steps == earlier.study.steps
             && self.steps == earlier.steps
             && of_machine(self) == of_machine(earlier)
-            && of_ends(self) == of_ends(earlier)
+            && self.study.guest == earlier.study.guest
+            && ends_alike
             && all_here().all(|cell| earlier.study.cells.contains(cell) && earlier.runs_here(cell.row))
             && Instrument::ALL.into_iter().all(sampled_alike)
     }

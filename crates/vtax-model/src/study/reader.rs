@@ -14,7 +14,7 @@ use sampling::{PathTable, PlanTable, Plans, QuickTable};
 use steps::StepTable;
 
 use super::{
-    Row, Study, UnknownRow,
+    Row, Study, StudyNetwork, StudySubject, UnknownRow,
     matrix::{MatrixPoint, NetMatrix},
     sweep::SweepPoint,
 };
@@ -23,7 +23,6 @@ use crate::{
     endpoint::{self, Endpoint},
     guest::{GuestDefaults, GuestOptions, span, value},
     located::{FileError, Source},
-    method::DomainKind,
     options::TestOptions,
     topology::Name,
     units::{ByteSize, Mtu, Span},
@@ -110,24 +109,24 @@ impl Reader<'_> {
         let mut cells = self.cells(&rows)?;
         self.plant(&mut cells)?;
         let Plans { plan, quick, path, quick_path } = self.plans()?;
-        Ok(Study {
+        let network = StudyNetwork {
             quick_file: self.quick_file(&cells)?,
-            quick_matrix: None,
-            answer: self.answer()?,
             endpoints: self.endpoints(&rows)?,
-            guest: self.guest(&rows)?,
             pairs: self.pairs(&rows)?,
             extra: self.extra(&rows, baseline)?,
-            cables: Vec::new(),
+            both: self.file.both,
+            addresses: self.file.addresses,
+            ..StudyNetwork::default()
+        };
+        Ok(Study {
+            subject: StudySubject::Network(network),
+            quick_matrix: None,
+            answer: self.answer()?,
+            guest: self.guest(&rows)?,
             steps: self.steps()?,
-            guarded: Vec::new(),
-            disks: None,
-            domains: DomainKind::Guest,
             id: self.file.id,
             title: self.file.title.into(),
             question: self.file.question.into(),
-            both: self.file.both,
-            addresses: self.file.addresses,
             rows,
             baseline,
             cells,

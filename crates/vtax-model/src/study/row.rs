@@ -173,7 +173,7 @@ impl Row {
         }
     }
 
-    /// Whether it says what one end is and leaves the other to [`Study::both`](super::Study::both).
+    /// Whether it says what one end is and leaves the other to [`StudyNetwork::both`](super::StudyNetwork::both).
     pub fn may_be_both(self) -> bool {
         matches!(self, Row::Method(_) | Row::Device(_))
     }

@@ -94,8 +94,11 @@ fn a_known_cost_is_planted_in_the_transactions_of_a_row() {
 fn quick_may_send_smaller_files() {
     let quick = "[quick]\nsamples = 30\nduration = \"1s\"\nfile = \"100 MiB\"";
     let files = |quick: &str| format!("{}\n{quick}", STUDY.replace("\"rr\"", "\"file\"").replace(", \"udp\"", ""));
-    assert_eq!(parse(&files(quick)).expect("a good study").quick_file, Some(ByteSize(100 << 20)));
-    assert_eq!(parse(&files("")).expect("a good study").quick_file, None);
+    let quick_file = |text: &str| {
+        let study = parse(&files(text)).expect("a good study");
+        study.network().expect("of a network").quick_file
+    };
+    assert_eq!((quick_file(quick), quick_file("")), (Some(ByteSize(100 << 20)), None));
     insta::assert_snapshot!(
         "quick_file_of_nothing",
         parse(&format!("{STUDY}\n{quick}")).expect_err("none").to_string()
@@ -197,7 +200,7 @@ control = "ssh:b"
 #[test]
 fn endpoints_stand_for_rows() {
     let study = parse(&(STUDY.to_owned() + ENDPOINTS)).expect("a good study");
-    assert_eq!(study.endpoints.len(), 3);
+    assert_eq!(study.endpoints().len(), 3);
     let back: Study = serde_json::from_str(&serde_json::to_string(&study).expect("JSON")).expect("JSON");
     assert_eq!(back, study);
 }

@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, ops::Range};
 use vtax_guest::vdisk::DiskLaunch;
 use vtax_model::{
     cell::Cell,
-    disk::{DiskAttach, DiskPlace},
+    disk::{DiskAttach, DiskPlace, DiskSet},
     endpoint::Ends,
     guest::{Attach, Backend, GuestDefaults, VirtioNic},
     method::IoMethod,
-    study::{DiskRow, GuestPath, IpType, Row, Study, StudyDisks},
+    study::{DiskRow, GuestPath, IpType, Row, Study, StudyDisks, StudyNetwork, StudySubject},
     topology::{Cable, Guest, GuestDisk, Host, Name, Topology, Wire, Zone},
     units::Mtu,
     vf::VfOptions,
@@ -64,35 +64,9 @@ pub fn topology(study: &Study, rows: &[Row]) -> Topology {
 /// are there for the whole run. A bridge and a macvlan couldn't share a wire anyway.
 pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
     let mut builder = Builder::new(study, name);
-    let cabling = cabling(study, rows).of;
-    for row in rows {
-        // The rows of a path's steps have the ends of the path.
-        let like =
-            rows.iter().find(|other| row.untuned() == other.untuned() && builder.arrangement.ends.contains_key(other));
-        if let Some(pairs) = like.and_then(|like| builder.arrangement.ends.get(like)).cloned() {
-            builder.arrangement.ends.insert(*row, pairs);
-            continue;
-        }
-        builder.cable = cabling.get(row).map(|nth| (*nth, study.cables[*nth].clone()));
-        let nic = study.attach(*row);
-        let pairs = match (*row, nic) {
-            (Row::Path(path), nic) => vec![builder.path(path, nic)],
-            (Row::Disk(DiskRow::Guest(attach)), _) => {
-                builder.disks(*row, attach);
-                Vec::new()
-            }
-            (Row::Disk(_), _) => Vec::new(),
-            _ if study.pairs > 1 => builder.behind_switch(*row, nic, study.pairs),
-            (_, Some(nic)) => vec![builder.guests(*row, nic, study.both)],
-            (Row::Method(method), None) => vec![builder.back_to_back(method, study.both)],
-            (Row::Queue(_), None) => vec![builder.back_to_back(IoMethod::SrIov, false)],
-            (Row::Zones { from, to }, None) => vec![builder.one_host(from, to)],
-            (Row::Tuned { path: Some(path), .. }, nic) => vec![builder.path(path, nic)],
-            (Row::Engine(_) | Row::Device(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. }, None) => {
-                vec![builder.one_wire()]
-            }
-        };
-        builder.arrangement.ends.insert(*row, pairs);
+    match &study.subject {
+        StudySubject::Network(network) => builder.rows_of_network(study, network, rows),
+        StudySubject::Disks(disks) => builder.rows_of_disks(disks, rows),
     }
     builder.arrangement
 }
@@ -100,8 +74,7 @@ pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
 struct Builder<'a> {
     arrangement: Arrangement,
     defaults: &'a GuestDefaults,
-    disks: Option<&'a StudyDisks>,
-    /// The cable of the current row, and its index in `study.cables`.
+    /// The cable of the current row, and its index among the study's.
     cable: Option<(usize, Cable)>,
 }
 
@@ -109,9 +82,52 @@ impl Builder<'_> {
     fn new(study: &Study, name: Name) -> Builder<'_> {
         let mtu = study.cells.iter().filter_map(Cell::mtu).min().unwrap_or(Mtu::ETHERNET);
         let (hosts, wires, zones, guests) = Default::default();
-        let topology = Topology { name, addresses: study.addresses, mtu, hosts, wires, zones, guests };
+        let addresses = study.network().and_then(|network| network.addresses);
+        let topology = Topology { name, addresses, mtu, hosts, wires, zones, guests };
         let arrangement = Arrangement { topology, ends: BTreeMap::new(), disks: BTreeMap::new() };
-        Builder { arrangement, defaults: &study.guest, disks: study.disks.as_ref(), cable: None }
+        Builder { arrangement, defaults: &study.guest, cable: None }
+    }
+
+    fn rows_of_network(&mut self, study: &Study, network: &StudyNetwork, rows: &[Row]) {
+        let cabling = cabling(network, rows).of;
+        for row in rows {
+            // The rows of a path's steps have the ends of the path.
+            let like =
+                rows.iter().find(|other| row.untuned() == other.untuned() && self.arrangement.ends.contains_key(other));
+            if let Some(pairs) = like.and_then(|like| self.arrangement.ends.get(like)).cloned() {
+                self.arrangement.ends.insert(*row, pairs);
+                continue;
+            }
+            self.cable = cabling.get(row).map(|nth| (*nth, network.cables[*nth].clone()));
+            let pairs = self.pairs(*row, study.attach(*row), network);
+            self.arrangement.ends.insert(*row, pairs);
+        }
+    }
+
+    fn pairs(&mut self, row: Row, nic: Option<Attach>, network: &StudyNetwork) -> Vec<Ends<LabEnd>> {
+        let StudyNetwork { both, pairs, .. } = *network;
+        match (row, nic) {
+            (Row::Path(path), nic) => vec![self.path(path, nic)],
+            // No study of a network has such a row.
+            (Row::Disk(_), _) => Vec::new(),
+            _ if pairs > 1 => self.behind_switch(row, nic, pairs),
+            (_, Some(nic)) => vec![self.guests(row, nic, both)],
+            (Row::Method(method), None) => vec![self.back_to_back(method, both)],
+            (Row::Queue(_), None) => vec![self.back_to_back(IoMethod::SrIov, false)],
+            (Row::Zones { from, to }, None) => vec![self.one_host(from, to)],
+            (Row::Tuned { path: Some(path), .. }, nic) => vec![self.path(path, nic)],
+            (Row::Engine(_) | Row::Device(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. }, None) => {
+                vec![self.one_wire()]
+            }
+        }
+    }
+
+    fn rows_of_disks(&mut self, disks: &StudyDisks, rows: &[Row]) {
+        for row in rows {
+            if let Row::Disk(DiskRow::Guest(attach)) = row {
+                self.disks(*row, *attach, disks.of_way(attach));
+            }
+        }
     }
 
     fn back_to_back(&mut self, method: IoMethod, both: bool) -> Ends<LabEnd> {
@@ -175,13 +191,12 @@ impl Builder<'_> {
     }
 
     /// The disks of all rows are in one guest, so that rows differ by nothing else, as long as it has ports for them.
-    fn disks(&mut self, row: Row, attach: DiskAttach) {
+    fn disks(&mut self, row: Row, attach: DiskAttach, named: &DiskSet) {
         let path = |place: &DiskPlace| match place {
             DiskPlace::Here(path) => Some(GuestDisk { path: path.clone(), attach }),
             DiskPlace::Zone { .. } | DiskPlace::Domain { .. } => None,
         };
-        let named = self.disks.map_or(&[][..], |disks| &disks.of_way(&attach).0);
-        let disks: Vec<GuestDisk> = named.iter().filter_map(path).collect();
+        let disks: Vec<GuestDisk> = named.0.iter().filter_map(path).collect();
         let most = DiskLaunch::MOST as usize;
         let has_room = |guest: &Guest| guest.disks.len() + disks.len() <= most;
         if !self.arrangement.topology.guests.last().is_some_and(has_room) {
@@ -301,9 +316,13 @@ mod tests {
 
     use super::*;
 
+    fn network(study: &mut Study) -> &mut StudyNetwork {
+        study.network_mut().expect("of a network")
+    }
+
     fn arranged(study: &str, both: bool) -> Arrangement {
         let mut study = Study::built_in(study).expect("built in");
-        study.both = both;
+        network(&mut study).both = both;
         let rows = study.rows.clone();
         let name = study.id.clone();
         arrange(&study, name, &rows)
@@ -337,7 +356,7 @@ mod tests {
         let lab = arrange(&study, study.id.clone(), &study.rows);
         assert_eq!(domains(&lab, "paravirtual"), ("paravirtual-sut".into(), "peer".into()));
         assert_eq!(domains(&lab, "paravirtual:userspace"), ("userspace-sut".into(), "peer".into()));
-        study.both = true;
+        network(&mut study).both = true;
         let lab = arrange(&study, study.id.clone(), &study.rows);
         assert_eq!(domains(&lab, "emulated:igb"), ("igb-sut".into(), "igb-peer".into()));
         assert_eq!((lab.topology.wires.len(), lab.topology.guests.len()), (4, 6));
@@ -368,7 +387,7 @@ mod tests {
     #[test]
     fn clients_stand_behind_a_switch_of_each_row() {
         let mut study = Study::built_in("vmdq").expect("built in");
-        study.pairs = 3;
+        network(&mut study).pairs = 3;
         let lab = arrange(&study, study.id.clone(), &study.rows);
         let pairs = |row: &str| -> Vec<(String, String)> {
             let pairs = &lab.ends[&row.parse().expect("a row")];
@@ -397,14 +416,15 @@ mod tests {
     fn rows_stand_on_cables_if_there_are_some() {
         let cables: Vec<Cable> = ["a1,b1", "a2,b2", "a3,b3"].map(|cable| cable.parse().expect("a cable")).into();
         let row = |text: &str| text.parse::<Row>().expect("a row");
-        let mut study = Study { cables, ..Study::built_in("sparc-t7-1").expect("built in") };
+        let mut study = Study::built_in("sparc-t7-1").expect("built in");
+        network(&mut study).cables = cables;
         study.rows = ["native", "assigned", "sr-iov", "paravirtual"].map(row).into();
         let lab = arrange(&study, study.id.clone(), &study.rows);
         let wires: Vec<String> = lab.topology.wires.iter().map(|wire| wire.name.to_string()).collect();
         assert_eq!(wires, ["cable-0", "cable-1", "cable-2"]);
         let guest = lab.topology.guests.iter().find(|guest| guest.name.as_str() == "sr-iov-peer").expect("a guest");
         assert_eq!((guest.wire.as_str(), guest.attach.method()), ("cable-0", IoMethod::SrIov));
-        study.domains = vtax_model::method::DomainKind::Zone;
+        network(&mut study).domains = vtax_model::method::DomainKind::Zone;
         study.rows.pop();
         let zones = arrange(&study, study.id.clone(), &study.rows);
         let names: Vec<&str> = zones.topology.zones.iter().map(|zone| zone.name.as_str()).collect();
@@ -415,7 +435,7 @@ mod tests {
     #[test]
     fn one_pair_needs_no_switch() {
         let mut study = Study::built_in("vmdq").expect("built in");
-        study.pairs = 1;
+        network(&mut study).pairs = 1;
         let lab = arrange(&study, study.id.clone(), &study.rows);
         assert_eq!(domains(&lab, "queue-per-guest"), ("queue-per-guest-sut".into(), "peer".into()));
     }

@@ -9,10 +9,10 @@ use vtax_lab::no_cable;
 use vtax_model::{
     method::{DomainKind, IoMethod, Unsupported},
     run::UnavailableRow,
-    study::{Row, Study},
+    study::{Row, StudyNetwork},
 };
 
-/// The cables of a study's rows, by their index in `study.cables`.
+/// The cables of a study's rows, by their index in [`StudyNetwork::cables`].
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Cabling {
     pub(super) of: BTreeMap<Row, usize>,
@@ -20,17 +20,17 @@ pub(super) struct Cabling {
     pub(super) lacking: Vec<UnavailableRow>,
 }
 
-pub(super) fn cabling(study: &Study, rows: &[Row]) -> Cabling {
+pub(super) fn cabling(network: &StudyNetwork, rows: &[Row]) -> Cabling {
     let mut cabling = Cabling::default();
-    let (count, mut next) = (study.cables.len(), 0);
+    let (count, mut next) = (network.cables.len(), 0);
     for row in rows {
-        let native = (count < rows.len() && shares(study, *row)).then(|| cabling.of.get(&NATIVE)).flatten();
+        let native = (count < rows.len() && shares(network, *row)).then(|| cabling.of.get(&NATIVE)).flatten();
         let shared = native.or_else(|| row.step().and_then(|_| cabling.of.get(&row.untuned())));
         match (shared.copied(), row) {
             _ if count == 0 => cabling.lacking.extend(without(*row)),
             (Some(shared), _) => drop(cabling.of.insert(*row, shared)),
             // Engines and settings are compared on one path.
-            (None, Row::Engine(_) | Row::Nic(_) | Row::Disk(_) | Row::AsIs | Row::Tuned { path: None, .. }) => {
+            (None, Row::Engine(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { path: None, .. }) => {
                 cabling.of.insert(*row, 0);
             }
             (None, _) if next < count => {
@@ -46,8 +46,8 @@ pub(super) fn cabling(study: &Study, rows: &[Row]) -> Cabling {
 const NATIVE: Row = Row::Method(IoMethod::Native);
 
 /// A row with several pairs has clients behind a switch of its own, so it needs a cable of its own too.
-fn shares(study: &Study, row: Row) -> bool {
-    row.method() == Some(IoMethod::SrIov) && study.pairs == 1
+fn shares(network: &StudyNetwork, row: Row) -> bool {
+    row.method() == Some(IoMethod::SrIov) && network.pairs == 1
 }
 
 fn without(row: Row) -> Option<UnavailableRow> {
@@ -64,8 +64,8 @@ fn too_few(count: usize) -> Unsupported {
 }
 
 /// Why a row that is for guests only can't run where zones are wanted.
-pub(super) fn of_guests_only(study: &Study, row: Row) -> Option<Unsupported> {
-    let method = row.method().filter(|_| study.domains == DomainKind::Zone)?;
+pub(super) fn of_guests_only(network: &StudyNetwork, row: Row) -> Option<Unsupported> {
+    let method = row.method().filter(|_| network.domains == DomainKind::Zone)?;
     (!method.domains().contains(&DomainKind::Zone) && method != IoMethod::Native).then(|| Unsupported {
         why: format!("{method} attaches guests, not zones"),
         remedy: "run it without --guest zone; what comes nearest for zones is --methods bridge".to_owned(),
@@ -74,6 +74,8 @@ pub(super) fn of_guests_only(study: &Study, row: Row) -> Option<Unsupported> {
 
 #[cfg(test)]
 mod tests {
+    use vtax_model::study::Study;
+
     use super::*;
 
     fn cabled(study: &str, cables: usize, rows: &[&str]) -> (Vec<(String, usize)>, Vec<String>) {
@@ -81,9 +83,10 @@ mod tests {
     }
 
     fn of_study(mut study: Study, cables: usize, rows: &[&str]) -> (Vec<(String, usize)>, Vec<String>) {
-        study.cables = (0..cables).map(|n| format!("a{n},b{n}").parse().expect("a cable")).collect();
+        let network = study.network_mut().expect("of a network");
+        network.cables = (0..cables).map(|n| format!("a{n},b{n}").parse().expect("a cable")).collect();
         let rows: Vec<Row> = rows.iter().map(|row| row.parse().expect("a row")).collect();
-        let Cabling { of, lacking } = cabling(&study, &rows);
+        let Cabling { of, lacking } = cabling(network, &rows);
         let of = rows.iter().filter_map(|row| Some((row.to_string(), *of.get(row)?))).collect();
         (of, lacking.iter().map(|row| row.method.to_string()).collect())
     }

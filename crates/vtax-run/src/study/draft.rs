@@ -7,12 +7,12 @@ use vtax_host::inspect;
 use vtax_lab::{Facts, GuestNeeds, World, availability, disk_availability, guest_availability};
 use vtax_model::{
     cell::Cell,
-    disk::{DiskAttach, DiskDevice},
+    disk::DiskDevice,
     endpoint::{NoPairs, pairs},
     foreign::ForeignText,
     method::{IoMethod, Unsupported},
     run::{Placement, RunHeader, UnavailableRow},
-    study::{DiskRow, IpType, Row, Study},
+    study::{DiskRow, IpType, Row, Study, StudyDisks, StudyNetwork, StudySubject},
     units::Mtu,
 };
 
@@ -32,7 +32,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         let other = others.first().map(|row| format!("; or hold the rows against another one, as --baseline {row}"));
         let why = format!("{unsupported}{}", other.unwrap_or_default());
         let error = miette!(code = "baseline-unavailable", "the baseline `{method}` can't run here: {why}");
-        let ours = wanted.study.endpoints.is_empty();
+        let ours = wanted.study.endpoints().is_empty();
         return Err(if ours { Stop::infrastructure(error) } else { Stop::input(error) });
     }
     let random = random().or_infrastructure()?;
@@ -70,50 +70,53 @@ fn random() -> miette::Result<u64> {
 
 /// This machine, as far as the rows of a study ask.
 pub(super) fn facts_for(study: &Study, world: &World, needs: &GuestNeeds) -> Result<Facts, Stop> {
-    let needs = match &study.disks {
-        Some(_) => needs.clone().of_lab(&topology(study, &study.rows)),
-        None => needs.clone().of_study(study),
+    let needs = match &study.subject {
+        StudySubject::Network(_) => needs.clone().of_study(study),
+        StudySubject::Disks(_) => needs.clone().of_lab(&topology(study, &study.rows)),
     };
     Ok(Facts::gather(world).or_infrastructure()?.with_guests(world, &needs))
 }
 
 /// The rows that this machine can't run, and why.
 pub fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
-    let methods: BTreeMap<IoMethod, Result<(), Unsupported>> = availability(facts).into_iter().collect();
-    let lacking = |method: &IoMethod| methods[method].clone().err();
-    let uncabled = cabling(study, &study.rows).lacking;
-    let cabled = |row: &Row| uncabled.iter().find(|lacking| lacking.method == *row);
-    let of_row = |row: &Row| -> Option<Unsupported> {
-        if let Row::Nic(_) = row {
-            return Some(lacks(*row).unsupported);
-        }
-        if let Row::Disk(DiskRow::Guest(attach)) = row {
-            return of_disks(study, attach, facts).err();
-        }
-        if let Some(unsupported) = of_guests_only(study, *row) {
-            return Some(unsupported);
-        }
-        if let Some(UnavailableRow { unsupported, .. }) = cabled(row) {
-            return Some(unsupported.clone());
-        }
-        match study.attach(*row) {
-            Some(nic) => guest_availability(&nic, &study.guest.system, facts).err(),
-            None => needed(*row).iter().find_map(lacking),
-        }
+    let unsupported: &dyn Fn(Row) -> Option<Unsupported> = match &study.subject {
+        StudySubject::Network(network) => &of_network(study, network, facts),
+        StudySubject::Disks(disks) => &|row| of_disks(disks, row, facts).err(),
     };
-    let row = |row: &Row| Some(UnavailableRow { method: *row, unsupported: of_row(row)? });
-    study.rows.iter().filter_map(row).collect()
+    let of_row = |row: &Row| Some(UnavailableRow { method: *row, unsupported: unsupported(*row)? });
+    study.rows.iter().filter_map(of_row).collect()
 }
 
-fn of_disks(study: &Study, attach: &DiskAttach, facts: &Facts) -> Result<(), Unsupported> {
-    disk_availability(attach, facts)?;
-    let count = study.disks.as_ref().map_or(0, |disks| disks.of_way(attach).0.len());
-    match attach.device {
-        DiskDevice::Ide if count > 1 => Err(Unsupported::new(
+/// Why a row of a study of a network can't run here.
+fn of_network(study: &Study, network: &StudyNetwork, facts: &Facts) -> impl Fn(Row) -> Option<Unsupported> {
+    let methods: BTreeMap<IoMethod, Result<(), Unsupported>> = availability(facts).into_iter().collect();
+    let uncabled = cabling(network, &study.rows).lacking;
+    move |row| {
+        if let Row::Nic(_) = row {
+            return Some(lacks(row).unsupported);
+        }
+        if let Some(unsupported) = of_guests_only(network, row) {
+            return Some(unsupported);
+        }
+        if let Some(lacking) = uncabled.iter().find(|lacking| lacking.method == row) {
+            return Some(lacking.unsupported.clone());
+        }
+        match study.attach(row) {
+            Some(nic) => guest_availability(&nic, &study.guest.system, facts).err(),
+            None => needed(row).iter().find_map(|method| methods[method].clone().err()),
+        }
+    }
+}
+
+fn of_disks(disks: &StudyDisks, row: Row, facts: &Facts) -> Result<(), Unsupported> {
+    let Row::Disk(DiskRow::Guest(attach)) = row else { return Ok(()) };
+    disk_availability(&attach, facts)?;
+    match (attach.device, disks.of_way(&attach).0.len()) {
+        (DiskDevice::Ide, 2..) => Err(Unsupported::new(
             "a guest has one disk of this kind, and each row has several",
             "name one disk, or use ahci",
         )),
-        DiskDevice::AssignedNvme if count == 0 => Err(Unsupported::new(
+        (DiskDevice::AssignedNvme, 0) => Err(Unsupported::new(
             "the guest takes an NVMe controller from the host, and none is named for it",
             "name a disk of one that the host doesn't need: --nvme /dev/nvme1n1",
         )),
@@ -144,7 +147,7 @@ pub(super) fn without_endpoints(study: &Study) -> Result<Vec<UnavailableRow>, No
     let mut lacking = Vec::new();
     for row in &study.rows {
         let mtus = mtus_of(study.cells.iter().filter(|cell| cell.row == *row));
-        let found: Vec<Result<_, NoPairs>> = mtus.iter().map(|mtu| pairs(&study.endpoints, *row, *mtu)).collect();
+        let found: Vec<Result<_, NoPairs>> = mtus.iter().map(|mtu| pairs(study.endpoints(), *row, *mtu)).collect();
         let missing = |found: &Result<_, NoPairs>| matches!(found, Err(NoPairs::Missing { .. }));
         match found.iter().all(missing) {
             true => lacking.push(lacks(*row)),
@@ -179,7 +182,8 @@ mod tests {
     use super::*;
 
     fn on(endpoints: Vec<Endpoint>) -> Result<Vec<String>, String> {
-        let study = Study { endpoints, ..Study::built_in("sparc-t7-1").expect("built in") };
+        let mut study = Study::built_in("sparc-t7-1").expect("built in");
+        study.network_mut().expect("of a network").endpoints = endpoints;
         let lacking = without_endpoints(&study).map_err(|error| error.to_string())?;
         Ok(lacking.into_iter().map(|row| row.method.to_string()).collect())
     }

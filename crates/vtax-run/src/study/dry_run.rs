@@ -45,7 +45,7 @@ pub fn dry_run(mut job: Job, locations: &Locations) -> Result<PlannedRun, Stop> 
     let RunSource::Study(wanted) = source else {
         return Err(Stop::input(miette!(code = "option-not-for-this", "--dry-run is for studies")));
     };
-    match world.as_ref().filter(|_| wanted.study.endpoints.is_empty()) {
+    match world.as_ref().filter(|_| wanted.study.endpoints().is_empty()) {
         Some(world) => in_lab(*wanted, world, &needs, locations),
         None => {
             let lacking = without_endpoints(&wanted.study).or_input()?;

@@ -13,7 +13,7 @@ use vtax_model::{
     options::{Engine, OptionError, Segments, TestOptions},
     run::{Difference, Goal, RunHeader},
     spelling::there_are,
-    study::{MatrixPoint, NetMatrix, Row, SamplingPlan, Study, SweepPoint, TuningStep},
+    study::{MatrixPoint, NetMatrix, Row, SamplingPlan, Study, StudyNetwork, StudySubject, SweepPoint, TuningStep},
     units::{ByteSize, Mtu, Span},
     workload::{SpecError, TestKind, TestSizes, Transport, Workload, WorkloadError},
 };
@@ -160,7 +160,7 @@ impl MeasureRequest {
             }
         }
         MeasureRequest {
-            endpoints: study.endpoints.clone(),
+            endpoints: study.endpoints().to_vec(),
             tests,
             engines: vec![Engine::default()],
             streams: vec![1],
@@ -173,7 +173,7 @@ impl MeasureRequest {
             seed: Some(header.seed.wrapping_add(1)),
             stopping: None,
             steps,
-            guarded: study.guarded.iter().map(OtherPath::between).collect(),
+            guarded: study.guarded().iter().map(OtherPath::between).collect(),
             instrument,
             goal: Some(goal),
             margin: header.margin,
@@ -238,11 +238,11 @@ impl MeasureRequest {
         let cells = self.cells(way)?;
         let plan = self.plan(&cells)?;
         let id = if self.steps.is_empty() { "measure" } else { "tune" }.parse().expect("a name");
+        let (endpoints, guarded) = (self.endpoints.clone(), self.guarded_paths());
         Ok(Study {
             baseline: self.baseline(),
-            endpoints: self.endpoints.clone(),
+            subject: StudySubject::Network(StudyNetwork { endpoints, guarded, ..StudyNetwork::default() }),
             steps: self.steps.clone(),
-            guarded: self.guarded_paths(),
             path: (self.instrument == Instrument::Path).then_some(plan),
             ..Study::plain(id, self.title().into(), self.rows(), cells, plan)
         })

@@ -20,7 +20,7 @@ use vtax_model::{
     options::{CongestionControl, Idle, OptionError},
     run::Goal,
     spelling::suggestion,
-    study::{Row, SamplingPlan, SamplingPlanError, Slices, Study, is_lab_file},
+    study::{Row, SamplingPlan, SamplingPlanError, Slices, Study, StudyNetwork, StudySubject, is_lab_file},
     topology::{Cable, NicName},
     units::{ByteSize, Mtu, Span},
     workload::{Transport, Warmup},
@@ -158,24 +158,21 @@ impl Changes {
             study.shorten(!self.methods.is_empty());
         }
         self.cable(study)?;
-        study.domains = self.domains.unwrap_or(study.domains);
+        if let Some(domains) = self.domains {
+            network_of(study, "guest")?.domains = domains;
+        }
         self.keep_mtus(study)?;
         self.use_disks(study)?;
         self.keep_instrument(study)?;
         self.keep_planned(study);
         self.hold(study);
-        if let Some(size) = self.size.or(study.quick_file.filter(|_| self.quick)) {
+        let quick_file = study.network().and_then(|network| network.quick_file).filter(|_| self.quick);
+        if let Some(size) = self.size.or(quick_file) {
             resize_files(study, size)?;
         }
-        let both_named = study.pairs > 1 || !study.rows.iter().all(|row| row.may_be_both());
-        if self.both && (both_named || !study.endpoints.is_empty()) {
-            let id = &study.id;
-            bail!(
-                code = "option-not-for-this",
-                "--both: the rows of `{id}` name both of their ends already; leave it out"
-            );
+        if self.both {
+            attach_both(study)?;
         }
-        study.both |= self.both;
         self.guests.map_or(Ok(()), |guests| keep_guests(study, guests))
     }
 
@@ -185,7 +182,9 @@ impl Changes {
             return Err(no_row(study, "baseline", baseline));
         }
         study.baseline = baseline;
-        study.extra.retain(|row| *row != baseline);
+        if let Some(network) = study.network_mut() {
+            network.extra.retain(|row| *row != baseline);
+        }
         Ok(())
     }
 
@@ -214,7 +213,8 @@ impl Changes {
             return Ok(());
         }
         let on_one_host = study.rows.iter().any(|row| matches!(row, Row::Zones { .. }));
-        if on_one_host || !study.endpoints.is_empty() {
+        let network = network_of(study, "cable")?;
+        if on_one_host || !network.endpoints.is_empty() {
             let id = &study.id;
             bail!(
                 code = "option-not-for-this",
@@ -226,9 +226,9 @@ impl Changes {
         if let Some([nic, _]) = nics.array_windows().find(|[one, other]| one == other) {
             bail!(code = "named-twice", "--cable: the NIC {nic} is at the end of two cables; name each once");
         }
-        study.cables.clone_from(&self.cable);
+        network.cables.clone_from(&self.cable);
         if self.methods.is_empty() {
-            let extra = std::mem::take(&mut study.extra);
+            let extra = std::mem::take(&mut network.extra);
             study.rows.retain(|row| !extra.contains(row));
             study.cells.retain(|cell| !extra.contains(&cell.row));
         }
@@ -251,7 +251,7 @@ impl Changes {
             return Ok(());
         }
         let id = study.id.clone();
-        let Some(disks) = &mut study.disks else {
+        let Some(disks) = study.disks_mut() else {
             bail!(code = "option-not-for-this", "--disk and --nvme: `{id}` has no tests of disks; leave them out");
         };
         disks.backend.clone_from(&self.disks);
@@ -361,16 +361,41 @@ fn no_row(study: &Study, option: &str, row: Row) -> miette::Report {
     miette!(code = "not-in-study", "--{option}: `{id}` has no row `{row}`; it has {rows}")
 }
 
+/// The network of a study, for an option that changes it.
+fn network_of<'a>(study: &'a mut Study, option: &str) -> miette::Result<&'a mut StudyNetwork> {
+    match &mut study.subject {
+        StudySubject::Network(network) => Ok(network),
+        StudySubject::Disks(_) => bail!(
+            code = "option-not-for-this",
+            "--{option} is for tests of a network, and `{}` has tests of disks; leave it out",
+            study.id
+        ),
+    }
+}
+
+/// Attaches by the method at both ends, if the rows say what one end is.
+fn attach_both(study: &mut Study) -> miette::Result<()> {
+    let one_named = study.rows.iter().all(|row| row.may_be_both());
+    let network = network_of(study, "both")?;
+    if !one_named || network.pairs > 1 || !network.endpoints.is_empty() {
+        let id = &study.id;
+        bail!(code = "option-not-for-this", "--both: the rows of `{id}` name both of their ends already; leave it out");
+    }
+    network.both = true;
+    Ok(())
+}
+
 /// Changes the number of pairs, so that a study fits a small or a large machine.
 fn keep_guests(study: &mut Study, guests: u32) -> miette::Result<()> {
-    if study.pairs < 2 || !study.endpoints.is_empty() {
+    let network = network_of(study, "guests")?;
+    if network.pairs < 2 || !network.endpoints.is_empty() {
         let what = format!("the rows of `{}` have no number of guests that could be changed", study.id);
         bail!(code = "option-not-for-this", "--guests: {what}; leave it out");
     }
     if !(1..=Study::MOST_PAIRS).contains(&guests) {
         bail!(code = "bad-option", "--guests {guests}: a row has 1 to {}", Study::MOST_PAIRS);
     }
-    study.pairs = guests;
+    network.pairs = guests;
     Ok(())
 }
 
@@ -381,7 +406,7 @@ fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
         let (id, rows) = (&study.id, listed(&study.rows));
         bail!(code = "not-in-study", "--endpoints: an endpoint stands for `{row}`, which `{id}` hasn't; it has {rows}");
     }
-    study.endpoints = endpoints.to_vec();
+    network_of(study, "endpoints")?.endpoints = endpoints.to_vec();
     Ok(())
 }
 

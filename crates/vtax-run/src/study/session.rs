@@ -108,19 +108,19 @@ impl RunSource {
 
     fn endpoints(&self) -> &[Endpoint] {
         match self {
-            RunSource::Study(wanted) => &wanted.study.endpoints,
+            RunSource::Study(wanted) => wanted.study.endpoints(),
             RunSource::Measure(asked) => &asked.endpoints,
             RunSource::Disks(_) => &[],
-            RunSource::Old(run) => &run.header.study.endpoints,
+            RunSource::Old(run) => run.header.study.endpoints(),
         }
     }
 
     fn guarded(&self) -> Vec<Ends<Control>> {
         match self {
-            RunSource::Study(wanted) => wanted.study.guarded.clone(),
+            RunSource::Study(wanted) => wanted.study.guarded().to_vec(),
             RunSource::Measure(asked) => asked.guarded_paths(),
             RunSource::Disks(_) => Vec::new(),
-            RunSource::Old(run) => run.header.study.guarded.clone(),
+            RunSource::Old(run) => run.header.study.guarded().to_vec(),
         }
     }
 
@@ -173,7 +173,7 @@ impl RunSource {
             RunSource::Measure(_) => return false,
         };
         let are_here = |disks: &StudyDisks| disks.rows.iter().all(|row| row.disks.is_here());
-        study.disks.as_ref().is_some_and(are_here) && !study.has_guests_disks()
+        study.disks().is_some_and(are_here) && !study.has_guests_disks()
     }
 
     /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege, nor do disks that the
@@ -219,12 +219,12 @@ impl RunSetup<'_> {
     /// Connects the ends of a run. From here on no other vtax can go on with this run.
     fn prepare(&self, source: RunSource) -> Result<PreparedRun, Stop> {
         match source {
-            RunSource::Old(run) if run.header.study.disks.is_some() => self.resume_disks(*run),
+            RunSource::Old(run) if run.header.study.disks().is_some() => self.resume_disks(*run),
             RunSource::Old(run) => self.resume(*run),
             RunSource::Disks(asked) => self.begin_disks(asked.wanted()?),
-            RunSource::Study(wanted) if wanted.study.disks.is_some() => self.begin_disks(*wanted),
+            RunSource::Study(wanted) if wanted.study.disks().is_some() => self.begin_disks(*wanted),
             RunSource::Study(wanted) => {
-                let (unavailable, no_kvm) = match wanted.study.endpoints.is_empty() {
+                let (unavailable, no_kvm) = match wanted.study.endpoints().is_empty() {
                     true => self.survey(&wanted.study)?,
                     false => (without_endpoints(&wanted.study).or_input()?, None),
                 };
@@ -234,7 +234,7 @@ impl RunSetup<'_> {
                 let (lines, needs_pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
                 // Building a lab takes long, so the forecast comes before it. Endpoints may be refused at once, so it
                 // comes after them.
-                let builds = header.study.endpoints.is_empty();
+                let builds = header.study.endpoints().is_empty();
                 lines.iter().filter(|_| builds).for_each(|line| self.events.tell(line));
                 let mut ends = self.connect(&header)?;
                 ends.plan_steps(&mut header, self.tuner, self.events)?;
@@ -348,17 +348,17 @@ impl RunSetup<'_> {
 
     fn connect(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
         let (study, directory) = (&header.study, &self.conditions.directory);
-        if study.endpoints.is_empty() {
+        if study.endpoints().is_empty() {
             return self.connect_lab(header);
         }
         let mut pairs: Vec<RowPairs<'_>> = Vec::new();
         for row in available(study, &header.unavailable) {
             pairs.extend(
-                row_pairs(&study.endpoints, &[row], &mtus_of(study.cells.iter().filter(|cell| cell.row == row)))
+                row_pairs(study.endpoints(), &[row], &mtus_of(study.cells.iter().filter(|cell| cell.row == row)))
                     .or_input()?,
             );
         }
-        self.connector().connect(&pairs, &study.guarded, directory)
+        self.connector().connect(&pairs, study.guarded(), directory)
     }
 
     pub(super) fn in_world(&self) -> Result<&World, Stop> {

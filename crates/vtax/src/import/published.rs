@@ -90,7 +90,9 @@ fn run(
     let of_machine = system.as_ref().map(|system| format!(" ({system})")).unwrap_or_default();
     let title = format!("{}, {NAME}{of_machine}", published.title).into();
     study.rows.retain(|row| cells.iter().any(|cell| cell.row == *row));
-    study.extra.clear();
+    if let Some(network) = study.network_mut() {
+        network.extra.clear();
+    }
     let plan = plan(1, 0.0);
     let study = Study { id: "published".parse().expect("a name"), title, cells, plan, quick: plan, ..study };
     let imported = Imported {

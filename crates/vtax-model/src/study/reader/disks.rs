@@ -9,7 +9,7 @@ use crate::{
     disk::{DiskTest, JobCount, TargetCount},
     guest::{GuestDefaults, GuestOptions},
     located::{FileError, Source},
-    study::{QuickMatrix, Row, SamplingPlan, Study, StudyDisks},
+    study::{QuickMatrix, Row, SamplingPlan, Study, StudyDisks, StudySubject},
     topology::Name,
     units::Span,
     workload::Warmup,
@@ -94,7 +94,8 @@ impl DiskReader<'_> {
         let quick_matrix = self.quick_matrix(&rows, baseline, &cells)?;
         let study = Study::plain(self.file.id, self.file.title.into(), rows, cells, plan);
         let question = self.file.question.into();
-        Ok(Study { question, baseline, guest, disks: Some(StudyDisks::default()), quick, quick_matrix, ..study })
+        let subject = StudySubject::Disks(StudyDisks::default());
+        Ok(Study { question, baseline, guest, subject, quick, quick_matrix, ..study })
     }
 
     fn rows(&self) -> Result<Vec<Row>, FileError> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{
     cell::{Cell, CellTest, DiskCell, Instrument},
     disk::{DiskPlace, DiskSet, DiskTest, TargetCount},
-    study::{DiskLabel, DiskRow, Row, RowDisks, SamplingPlan, Study, StudyDisks},
+    study::{DiskLabel, DiskRow, Row, RowDisks, SamplingPlan, Study, StudyDisks, StudySubject},
 };
 use vtax_stats::StoppingRule;
 
@@ -66,7 +66,7 @@ impl DiskRequest {
         let names = rows.iter().map(|row| row.row).collect();
         let study = Study::plain("measure".parse().expect("a name"), self.title().into(), names, cells, plan);
         let disks = StudyDisks { rows, destroy_data: self.destroy_data, ..StudyDisks::default() };
-        Ok(Study { disks: Some(disks), ..study })
+        Ok(Study { subject: StudySubject::Disks(disks), ..study })
     }
 
     /// How many disks each row has.

@@ -170,8 +170,10 @@ fn cables_leave_out_what_a_study_only_adds() {
 #[test]
 fn guests_are_as_many_as_asked_for() {
     let asked = |guests| Changes { guests: Some(guests), ..Changes::default() };
-    assert_eq!(apply("vmdq", asked(4)).expect("good changes").study.pairs, 4);
-    assert_eq!(apply("vmdq", asked(1)).expect("good changes").study.pairs, 1);
+    for guests in [4, 1] {
+        let study = apply("vmdq", asked(guests)).expect("good changes").study;
+        assert_eq!(study.network().map(|network| network.pairs), Some(guests));
+    }
 }
 
 #[test]
@@ -194,4 +196,19 @@ fn changes_that_make_no_sense_are_refused() {
     refused("vmdq", Changes { guests: Some(65), ..Changes::default() });
     refused("demo", Changes { guests: Some(4), ..Changes::default() });
     refused("demo", Changes { baseline: Some(row("sr-iov")), ..Changes::default() });
+}
+
+#[test]
+fn what_is_of_networks_is_refused_for_disks() {
+    let refused = |changes| apply("vdisk", changes).expect_err("refused");
+    let endpoints = vec![Endpoint::new(End::Initiator, Control::Local)];
+    let told = refused(Changes { endpoints, ..Changes::default() });
+    assert_eq!(told, "--endpoints is for tests of a network, and `vdisk` has tests of disks; leave it out");
+    let cable = vec!["eno1,eno2".parse().expect("a cable")];
+    assert!(refused(Changes { cable, ..Changes::default() }).starts_with("--cable is for tests of a network"));
+    let domains = Some(DomainKind::Zone);
+    assert!(refused(Changes { domains, ..Changes::default() }).starts_with("--guest is for tests of a network"));
+    assert!(refused(Changes { both: true, ..Changes::default() }).starts_with("--both is for tests of a network"));
+    let guests = Some(2);
+    assert!(refused(Changes { guests, ..Changes::default() }).starts_with("--guests is for tests of a network"));
 }

@@ -35,7 +35,9 @@ impl RunSetup<'_> {
         let needs_pilot = forecast.needs_pilot(&header);
         let (disks, records) = self.connect_disks(&header, false)?;
         header.disks = records;
-        header.study.disks.iter_mut().for_each(|study| study.made = disks.made());
+        if let Some(study) = header.study.disks_mut() {
+            study.made = disks.made();
+        }
         header.placement.guests = disks.guest_machine(no_kvm);
         forecast.lines(&header).iter().for_each(|line| self.events.tell(line));
         let prepared = self.begun(header, Box::new(disks))?;
@@ -46,7 +48,7 @@ impl RunSetup<'_> {
     fn name_files(&self, header: &mut RunHeader) {
         let study = &mut header.study;
         let count = study.cells.iter().filter_map(|cell| cell.disk()).map(|disk| disk.targets.get()).max();
-        let Some(disks) = study.disks.as_mut().filter(|disks| disks.rows.is_empty() && disks.backend.is_empty()) else {
+        let Some(disks) = study.disks_mut().filter(|disks| disks.rows.is_empty() && disks.backend.is_empty()) else {
             return;
         };
         let file = |number| self.conditions.directory.join(format!("vtax-{}-disk{number}.img", header.id));
@@ -57,7 +59,7 @@ impl RunSetup<'_> {
     /// has the controller of one, this machine no longer sees the disk.
     fn connect_disks(&self, header: &RunHeader, goes_on: bool) -> Result<(MeasuredDisks, Vec<DiskPathRecord>), Stop> {
         let none = || miette!(code = "defect", "the run {} has no disks", header.id);
-        let disks = header.study.disks.as_ref().ok_or_else(none).or_infrastructure()?;
+        let disks = header.study.disks().ok_or_else(none).or_infrastructure()?;
         let world = self.in_world()?;
         if goes_on {
             // A guest may still have a controller, and the disk on it isn't seen until the lab is removed.

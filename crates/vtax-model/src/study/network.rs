@@ -1,0 +1,82 @@
+//! The network that a study measures.
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+use super::Row;
+use crate::{
+    endpoint::{Control, Endpoint, Ends},
+    method::DomainKind,
+    topology::Cable,
+    units::ByteSize,
+};
+
+/// The network of a study: between which ends its rows measure, and how those are attached.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StudyNetwork {
+    /// Rows that are left out on cables between real NICs, of which each row takes one, unless somebody asks for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra: Vec<Row>,
+    /// Whether the method stands at both ends of the wire or at `sut` only, against a native peer.
+    pub both: bool,
+    /// Pairs of ends of each row, which measure at the same time: so many clients, and behind a switch
+    /// what the row stands for, once for each client. [`Study::MOST_PAIRS`](super::Study::MOST_PAIRS) at most.
+    #[serde(default = "one_pair", skip_serializing_if = "is_one")]
+    pub pairs: u32,
+    /// The range for the lab's addresses, if the file names one.
+    #[serialize_always]
+    pub addresses: Option<Ipv4Net>,
+    /// Where to measure, if not in a lab that is built for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub endpoints: Vec<Endpoint>,
+    /// The cables that the rows' wires are, in place of veth pairs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cables: Vec<Cable>,
+    /// What methods attach that can attach guests and zones: [`DomainKind::Guest`] or [`DomainKind::Zone`].
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub domains: DomainKind,
+    /// Other paths of the same machines, each from the end that asks to the one that answers. Their round trips are
+    /// measured at the same time as each sample, and a step must not make them worse.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarded: Vec<Ends<Control>>,
+    /// The size of the files of `--quick`, if it isn't that of the cells.
+    pub quick_file: Option<ByteSize>,
+}
+
+fn one_pair() -> u32 {
+    1
+}
+
+fn is_one(pairs: &u32) -> bool {
+    *pairs == 1
+}
+
+/// A lab of veth pairs, with one pair of ends for each row.
+impl Default for StudyNetwork {
+    fn default() -> StudyNetwork {
+        StudyNetwork {
+            extra: Vec::new(),
+            both: false,
+            pairs: 1,
+            addresses: None,
+            endpoints: Vec::new(),
+            cables: Vec::new(),
+            domains: DomainKind::Guest,
+            guarded: Vec::new(),
+            quick_file: None,
+        }
+    }
+}
+
+impl StudyNetwork {
+    /// Whether rows are measured between the same ends as those of another study, attached in the same way.
+    pub(crate) fn has_ends_of(&self, other: &StudyNetwork) -> bool {
+        let of_ends = |network: &StudyNetwork| (network.both, network.pairs, network.domains);
+        of_ends(self) == of_ends(other)
+            && self.endpoints == other.endpoints
+            && self.cables == other.cables
+            && self.guarded == other.guarded
+    }
+}

@@ -1,0 +1,138 @@
+//! What a study is of: a network or disks.
+
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+use super::{Study, StudyDisks, StudyNetwork};
+use crate::endpoint::{Control, Endpoint, Ends};
+
+/// What a study measures, with all that only such a study has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredSubject", into = "StoredSubject")]
+pub enum StudySubject {
+    /// The way between two ends.
+    Network(StudyNetwork),
+    /// Disks of the host or of guests.
+    Disks(StudyDisks),
+}
+
+impl Study {
+    /// Its network, if it is of one.
+    pub fn network(&self) -> Option<&StudyNetwork> {
+        match &self.subject {
+            StudySubject::Network(network) => Some(network),
+            StudySubject::Disks(_) => None,
+        }
+    }
+
+    /// Its network, to change it.
+    pub fn network_mut(&mut self) -> Option<&mut StudyNetwork> {
+        match &mut self.subject {
+            StudySubject::Network(network) => Some(network),
+            StudySubject::Disks(_) => None,
+        }
+    }
+
+    /// Its disks, if it is of disks.
+    pub fn disks(&self) -> Option<&StudyDisks> {
+        match &self.subject {
+            StudySubject::Network(_) => None,
+            StudySubject::Disks(disks) => Some(disks),
+        }
+    }
+
+    /// Its disks, to change them.
+    pub fn disks_mut(&mut self) -> Option<&mut StudyDisks> {
+        match &mut self.subject {
+            StudySubject::Network(_) => None,
+            StudySubject::Disks(disks) => Some(disks),
+        }
+    }
+
+    /// Where it measures a network, if not in a lab that is built for it.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        self.network().map_or(&[], |network| &network.endpoints)
+    }
+
+    /// The other paths that its steps must not make worse.
+    pub fn guarded(&self) -> &[Ends<Control>] {
+        self.network().map_or(&[], |network| &network.guarded)
+    }
+}
+
+/// The form in which runs keep it, since before there were tests of disks: among the fields of the study, and those of a
+/// network also in a study of disks.
+#[skip_serializing_none]
+#[derive(Serialize, Deserialize)]
+struct StoredSubject {
+    disks: Option<StudyDisks>,
+    #[serde(flatten)]
+    network: StudyNetwork,
+}
+
+impl From<StoredSubject> for StudySubject {
+    fn from(StoredSubject { disks, network }: StoredSubject) -> StudySubject {
+        disks.map_or(StudySubject::Network(network), StudySubject::Disks)
+    }
+}
+
+impl From<StudySubject> for StoredSubject {
+    fn from(subject: StudySubject) -> StoredSubject {
+        match subject {
+            StudySubject::Network(network) => StoredSubject { disks: None, network },
+            StudySubject::Disks(disks) => StoredSubject { disks: Some(disks), network: StudyNetwork::default() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{run::RunHeader, topology::Cable};
+
+    /// As the last vtax wrote it whose studies had the fields of networks and of disks side by side.
+    const OF_NETWORK: &str = include_str!("../../tests/data/header-network.json");
+    const OF_DISKS: &str = include_str!("../../tests/data/header-disks.json");
+
+    fn read(text: &str) -> RunHeader {
+        serde_json::from_str(text).expect("a header")
+    }
+
+    #[test]
+    fn headers_of_older_runs_are_read_and_written_as_they_were() {
+        for text in [OF_NETWORK, OF_DISKS] {
+            let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+            let written = serde_json::to_string(&read(text)).expect("JSON");
+            assert_eq!(value(&written), value(text));
+        }
+    }
+
+    #[test]
+    fn all_that_an_older_study_had_is_there() {
+        let header = read(OF_NETWORK);
+        let network = header.study.network().expect("of a network");
+        assert_eq!((network.both, network.pairs, network.endpoints.len(), network.guarded.len()), (true, 2, 2, 1));
+        assert_eq!((network.extra.len(), network.cables.len(), header.study.steps.len()), (1, 1, 1));
+        assert!(network.addresses.is_some() && network.quick_file.is_some());
+        let header = read(OF_DISKS);
+        let disks = header.study.disks().expect("of disks");
+        assert_eq!((disks.backend.0.len(), disks.made.len(), disks.destroy_data), (1, 1, true));
+        assert!(header.study.quick_matrix.is_some() && header.study.network().is_none());
+    }
+
+    /// In an emulated server a study of disks had the server's cables, too.
+    #[test]
+    fn a_study_of_disks_that_has_cables_is_one_of_disks() {
+        let mut value: serde_json::Value = serde_json::from_str(OF_DISKS).expect("JSON");
+        let cable: Cable = "eno1,eno2".parse().expect("a cable");
+        value["study"]["cables"] = serde_json::to_value([cable]).expect("JSON");
+        assert_eq!(read(&value.to_string()), read(OF_DISKS));
+    }
+
+    #[test]
+    fn damaged_disks_are_not_taken_for_a_network() {
+        let mut value: serde_json::Value = serde_json::from_str(OF_DISKS).expect("JSON");
+        value["study"]["disks"] = "none".into();
+        let error = serde_json::from_value::<RunHeader>(value).expect_err("damaged");
+        assert!(error.to_string().contains("StudyDisks"), "{error}");
+    }
+}
