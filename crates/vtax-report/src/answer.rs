@@ -256,9 +256,13 @@ fn each(effects: &[&&Effect<'_>]) -> String {
             None => told.push((text, vec![&effect.named])),
         }
     }
-    let named = |(text, blocks): (String, Vec<&str>)| match blocks.join(", ") {
-        blocks if blocks.is_empty() => text,
-        blocks => format!("{text} ({blocks})"),
+    let named = |(text, blocks): (String, Vec<&str>)| {
+        // A test of disks has commas in its own name.
+        let between = if blocks.iter().any(|block| block.contains(", ")) { "; " } else { ", " };
+        match blocks.join(between) {
+            blocks if blocks.is_empty() => text,
+            blocks => format!("{text} ({blocks})"),
+        }
     };
     told.into_iter().map(named).collect::<Vec<_>>().join(", ")
 }

@@ -2,9 +2,10 @@
 
 use vtax_model::{
     metric::Metric,
-    result::{CellRecord, ResultDocument, TaxRecord},
+    result::{CellRecord, CellStatus, ResultDocument, TaxRecord},
     workload::TestKind,
 };
+use vtax_stats::Verdict;
 
 use super::{
     answer::quantity,
@@ -17,7 +18,8 @@ use super::{
 const FIGURES: usize = 2;
 
 /// `vxlan +37 % UDP RTT`, the largest difference that is shown by the instrument that answers the question; or that none
-/// is. Of a run that compares nothing its figures, if they are few. Empty if there is nothing to say.
+/// is, or that all are too noisy. Of a run that compares nothing its figures, if they are few. `failed` if it has no sample because
+/// all have failed. Empty if there is nothing to say.
 pub fn in_brief(document: &ResultDocument) -> String {
     let answering = document.instruments().first().copied();
     let of_answer = |record: &&CellRecord| Some(record.cell.instrument) == answering && record.summary.is_some();
@@ -32,12 +34,20 @@ pub fn in_brief(document: &ResultDocument) -> String {
             let medium = cell.net().map_or(String::new(), |net| format!("{} ", net.transport));
             format!("{} {} {medium}{}", cell.row, brief_change(tax.ratio), quantity(test(record)))
         }
+        None if !taxes.is_empty() && taxes.iter().all(|(_, tax)| tax.verdict == Verdict::TooNoisy) => {
+            "too noisy to tell".to_owned()
+        }
         None if !taxes.is_empty() => "no difference shown".to_owned(),
+        None if cells.is_empty() && document.cells.iter().any(has_failed) => "failed".to_owned(),
         None if cells.len() <= FIGURES => {
             cells.iter().filter_map(|record| figure(record)).collect::<Vec<_>>().join(", ")
         }
         None => String::new(),
     }
+}
+
+fn has_failed(record: &CellRecord) -> bool {
+    matches!(record.status, CellStatus::Failed { .. })
 }
 
 fn test(record: &CellRecord) -> TestKind {
