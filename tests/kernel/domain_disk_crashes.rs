@@ -27,6 +27,9 @@ const SAMPLE: usize = 4;
 /// What the kernel and ending processes do by themselves is done within this time.
 const SETTLED: Duration = Duration::from_secs(2);
 
+/// The system in the domain sees within this time that a disk has come or gone.
+const SEEN: Duration = Duration::from_secs(30);
+
 /// mars with a disk of a file, and one with two paths to another file.
 struct Killed<'a> {
     host: Host<'a>,
@@ -168,6 +171,12 @@ fn plugged(name: &str, lab: &str, volume: &str, daemons: usize) {
         let output = command.arg("cat /sys/block/vd*/serial; true").output().expect("vtax runs");
         String::from_utf8_lossy(&output.stdout).contains("more")
     };
+    // What tells why it has not.
+    let seen = || {
+        let mut command = host.command("exec mars -- sh -c");
+        let output = command.arg("ls -l /sys/block; dmesg | tail -n 30").output().expect("vtax runs");
+        format!("{} {}", host.ldm("list -p -o disk mars"), String::from_utf8_lossy(&output.stdout))
+    };
     let is_wanted = || host.ldm("list-constraints --json mars").contains("\"more\"");
     let put = |words: &str| {
         let is_add = words == add;
@@ -176,8 +185,11 @@ fn plugged(name: &str, lab: &str, volume: &str, daemons: usize) {
             host.ldm(remove);
         }
         let output = host.try_ldm(words);
-        let told = format!("`{words}` ({}) has an effect", String::from_utf8_lossy(&output.stderr).trim());
-        wait_until(&told, || has() == is_add);
+        let begun = Instant::now();
+        while has() != is_add {
+            assert!(begun.elapsed() < SEEN, "`{words}` has no effect: {output:?}; {}", seen());
+            thread::sleep(SETTLED / 20);
+        }
     };
     let check = |verb: &str| {
         // Whoever changes something live next mends what was left half done.
