@@ -127,12 +127,12 @@ impl Job {
         Ok(Some(run))
     }
 
-    /// Uses the cables of the emulated server that this machine is, if the user wants it so and a network is measured.
+    /// Uses the cables of the emulated server that this machine is, if the user wants it so and the study has wires.
     pub(crate) fn use_server_cables(&mut self) -> miette::Result<()> {
         let server = inspect::environment(&inspect::SystemRoot::live()).server;
         if let (Work::Study { study, changes }, Some(server), true) =
             (&mut self.work, server, self.conditions.server_cables)
-            && study.network().is_some()
+            && study.has_wires()
         {
             let spec: ServerSpec = server.spec.raw().parse()?;
             let cable = |[one, other]: [_; 2]| format!("{one},{other}").parse();

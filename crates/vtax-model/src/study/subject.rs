@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::{Study, StudyDisks, StudyNetwork};
+use super::{Row, Study, StudyDisks, StudyNetwork};
 use crate::endpoint::{Control, Endpoint, Ends};
 
 /// What a study measures, with all that only such a study has.
@@ -52,6 +52,12 @@ impl Study {
     /// Where it measures a network, if not in a lab that is built for it.
     pub fn endpoints(&self) -> &[Endpoint] {
         self.network().map_or(&[], |network| &network.endpoints)
+    }
+
+    /// Whether its rows have a wire between two hosts, in place of which they can have a cable.
+    pub fn has_wires(&self) -> bool {
+        let on_one_host = self.rows.iter().any(|row| matches!(row, Row::Zones { .. }));
+        self.network().is_some_and(|network| !on_one_host && network.endpoints.is_empty())
     }
 
     /// The other paths that its steps must not make worse.

@@ -212,9 +212,9 @@ impl Changes {
         if self.cable.is_empty() {
             return Ok(());
         }
-        let on_one_host = study.rows.iter().any(|row| matches!(row, Row::Zones { .. }));
+        let has_wires = study.has_wires();
         let network = network_of(study, "cable")?;
-        if on_one_host || !network.endpoints.is_empty() {
+        if !has_wires {
             let id = &study.id;
             bail!(
                 code = "option-not-for-this",
