@@ -175,7 +175,8 @@ fn plugged(name: &str, lab: &str, volume: &str, daemons: usize) {
     let seen = || {
         let mut command = host.command("exec mars -- sh -c");
         let output = command.arg("ls -l /sys/block; dmesg | tail -n 30").output().expect("vtax runs");
-        format!("{} {}", host.ldm("list -p -o disk mars"), String::from_utf8_lossy(&output.stdout))
+        let (told, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        format!("{} {told} {error}", host.ldm("list -p -o disk mars"))
     };
     let is_wanted = || host.ldm("list-constraints --json mars").contains("\"more\"");
     let put = |words: &str| {
