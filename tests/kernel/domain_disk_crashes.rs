@@ -30,6 +30,9 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// The system in the domain sees within this time that a disk has come or gone.
 const SEEN: Duration = Duration::from_secs(30);
 
+/// How much of what the domain's kernel has said last is told.
+const CONSOLE_LAST: usize = 4000;
+
 /// mars with a disk of a file, and one with two paths to another file.
 struct Killed<'a> {
     host: Host<'a>,
@@ -176,7 +179,9 @@ fn plugged(name: &str, lab: &str, volume: &str, daemons: usize) {
         let mut command = host.command("exec mars -- sh -c");
         let output = command.arg("ls -l /sys/block; dmesg | tail -n 30").output().expect("vtax runs");
         let (told, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        format!("{} {told} {error}", host.ldm("list -p -o disk mars"))
+        let console = fs::read(host.folder().join("mars/console.log")).unwrap_or_default();
+        let last = String::from_utf8_lossy(&console[console.len().saturating_sub(CONSOLE_LAST)..]).into_owned();
+        format!("{} {told} {error} {last}", host.ldm("list -p -o disk mars"))
     };
     let is_wanted = || host.ldm("list-constraints --json mars").contains("\"more\"");
     let put = |words: &str| {
