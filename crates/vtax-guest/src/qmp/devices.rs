@@ -40,7 +40,7 @@ pub enum Pulled {
 /// The class of QEMU's error if there is no such device.
 const NOT_FOUND: &str = "DeviceNotFound";
 
-/// A guest's system that hasn't let a device go is asked again so often.
+/// If a guest's system hasn't let a device go within this time, it is asked again.
 const ASKED_AGAIN: Duration = Duration::from_millis(500);
 
 impl Monitor {
@@ -142,8 +142,8 @@ impl Monitor {
 
     /// Has the guest's system let a device go. Other events that come meanwhile are dropped.
     ///
-    /// A system that is still taking a device can't be asked to let it go, and one that was asked by a vtax that was killed
-    /// can't be asked a second time at once: QEMU refuses, and is asked again.
+    /// QEMU refuses to ask while the system is still taking the device, and also soon after somebody has asked, for example a
+    /// vtax that was killed. So QEMU is told again until the device is gone.
     pub fn pull_device(&mut self, id: &str, deadline: Instant) -> Result<Pulled, GuestError> {
         let mut was_there = false;
         loop {
