@@ -134,6 +134,28 @@ fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_told() {
     }
 }
 
+/// An older vtax removed a living lab of a newer one, whose journal had a word that it didn't know.
+#[test]
+fn a_lab_of_another_version_is_left_as_it_is() {
+    let scene = Scene::new("newer");
+    let whole = scene.up();
+    let up = Host::now(&scene.bench, scene.bench.labs());
+    let newer = checksum::line(br#"{"intend":{"step":99,"what":{"make-what-nobody-knows":{}}}}"#);
+    let bytes = [whole.clone(), newer].concat();
+    fs::write(scene.journal(), &bytes).expect("ours");
+    let line = begins(&bytes).len();
+    for words in [&["lab", "clean"][..], &["lab", "clean", "t-cut"], &["lab", "down", "t-cut"]] {
+        let output = scene.bench.vtax(words);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_ne!(output.status.code(), Some(0), "{words:?}: {told}");
+        assert!(told.contains(&format!("t-cut.journal:{line}: another version of vtax")), "{words:?}: {told}");
+    }
+    assert_eq!(fs::read(scene.journal()).expect("its journal"), bytes);
+    fs::write(scene.journal(), &whole).expect("ours");
+    Host::now(&scene.bench, scene.bench.labs()).assert_is(&up, "another version's");
+    scene.bench.printed(&["lab", "down", "t-cut"]);
+}
+
 #[test]
 fn a_journal_that_was_emptied_or_removed_loses_nothing() {
     let scene = Scene::new("emptied");

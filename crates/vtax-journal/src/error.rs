@@ -29,6 +29,11 @@ pub enum JournalError {
     #[error("{path} has format {found}, this vtax writes format {FORMAT}; use the vtax that made it")]
     #[diagnostic(code("journal-version"))]
     Format { path: PathBuf, found: u64 },
+    #[error(
+        "{path}:{line}: another version of vtax wrote this line, and this version can't read it ({why}); use the vtax that made it"
+    )]
+    #[diagnostic(code("journal-version"))]
+    OtherVersion { path: PathBuf, line: usize, why: String },
 }
 
 /// ` (made by pid 12, `vtax run demo`)`.

@@ -148,7 +148,13 @@ impl<S: Step> Contents<S> {
             if lines == 0 {
                 check_format(path, line, form)?;
             }
-            let line = serde_json::from_slice(line).map_err(|error| corrupt(lines, error.to_string()))?;
+            let line = serde_json::from_slice(line).map_err(|error| match form {
+                // Its checksum is right, so this is what was written.
+                LineForm::Checked if error.is_data() => {
+                    JournalError::OtherVersion { path: path.to_owned(), line: lines + 1, why: error.to_string() }
+                }
+                _ => corrupt(lines, error.to_string()),
+            })?;
             contents.take(line).map_err(|why| corrupt(lines, why.to_owned()))?;
             lines += 1;
         }

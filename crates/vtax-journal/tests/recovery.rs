@@ -272,6 +272,23 @@ fn damage_is_named_by_file_and_line() {
     assert!(matches!(error, JournalError::Format { found: 9, .. }), "{error}");
 }
 
+/// A newer vtax knows steps that this one doesn't. What it made may be in use, so nobody may take it for damage.
+#[test]
+fn a_line_that_another_version_wrote_isnt_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rack.journal");
+    let mut bytes = whole_file();
+    bytes.extend(checksum::line(br#"{"intend":{"step":3,"what":{"melt":{"name":"web"}}}}"#));
+    fs::write(&file, &bytes).unwrap();
+    let last = bytes.iter().filter(|byte| **byte == b'\n').count();
+    let is_named = |error: &JournalError| matches!(error, JournalError::OtherVersion { line, .. } if *line == last);
+    let error = Journal::<Make>::open_any(directory.path(), "rack").expect_err("another version's");
+    assert!(is_named(&error), "{error}");
+    let taken = Journal::<Make>::create(directory.path(), "rack", "test", &()).expect_err("taken");
+    assert!(is_named(&taken), "{taken}");
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+}
+
 #[test]
 fn a_damaged_journal_keeps_its_name_until_it_is_set_aside_and_is_never_overwritten() {
     let directory = tempfile::tempdir().unwrap();

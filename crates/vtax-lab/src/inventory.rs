@@ -143,9 +143,12 @@ fn remove_by_marks(name: &Name, site: &mut Site, damaged: DamagedJournal) -> Res
 /// its name. None if there is nothing to remove.
 fn remove_without_journal(world: &World, name: &Name) -> Result<Option<CleanNote>, LabError> {
     let journal = match Journal::create(&world.journals(), name.as_str(), UNKNOWN, &()) {
-        Err(JournalError::Taken { .. } | JournalError::Corrupt { .. } | JournalError::Format { .. }) => {
-            return Ok(None);
-        }
+        Err(
+            JournalError::Taken { .. }
+            | JournalError::Corrupt { .. }
+            | JournalError::Format { .. }
+            | JournalError::OtherVersion { .. },
+        ) => return Ok(None),
         journal => journal?,
     };
     let mut site = Site::new(name, &world.lab_directory(name));
