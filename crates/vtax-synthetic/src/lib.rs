@@ -243,6 +243,7 @@ fn figures(cell: &Cell, slower: f64, number: usize) -> Figures {
         duration: Span::from_millis(500),
         warmup: Warmup::NONE,
         slices: None,
+        limit: None,
     });
     let mut initiator = end(cell, slower, number);
     if cell.instrument == Instrument::Path {

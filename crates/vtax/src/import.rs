@@ -351,7 +351,7 @@ fn joined(net: &NetCell, counted: &EndReport) -> Figures {
 
 fn plan(samples: u32, seconds: f64) -> SamplingPlan {
     let duration = Span::from_millis((seconds * 1e3).round() as u64);
-    SamplingPlan { samples, duration, warmup: Warmup::NONE, slices: None }
+    SamplingPlan { samples, duration, warmup: Warmup::NONE, slices: None, limit: None }
 }
 
 impl ImportAs {

@@ -87,6 +87,7 @@ fn figures(cell: &Cell, slower: f64) -> Figures {
             duration: Span::from_millis(1000),
             warmup: Warmup::NONE,
             slices: None,
+            limit: None,
         }),
         true,
         &end,

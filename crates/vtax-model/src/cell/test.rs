@@ -350,6 +350,7 @@ mod tests {
             duration: Span::from_millis(500),
             warmup: crate::workload::Warmup::For(Span::from_millis(50)),
             slices: None,
+            limit: None,
         };
         let CellTest::Disk(disk) = disk("random:depth=4").test else { panic!("of a disk") };
         let spec = disk.spec(&plan);

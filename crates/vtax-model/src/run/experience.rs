@@ -119,7 +119,8 @@ impl RunHeader {
         };
         let all_here = || self.study.cells.iter().filter(|cell| self.runs_here(cell.row));
         let sampled_alike = |instrument| {
-            let [one, other] = [self, earlier].map(|header| SamplingPlan { samples: 1, ..*header.plan_of(instrument) });
+            let [one, other] =
+                [self, earlier].map(|header| SamplingPlan { samples: 1, limit: None, ..*header.plan_of(instrument) });
             one == other || !self.study.cells.iter().any(|cell| cell.instrument == instrument)
         };
         self.study.id == earlier.study.id

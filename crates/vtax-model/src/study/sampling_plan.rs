@@ -19,6 +19,9 @@ pub struct SamplingPlan {
     /// How a sample is cut into slices; absent if it is measured in one piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Slices>,
+    /// No round begins that would not end within this time. One is taken in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Span>,
 }
 
 /// A sample that is cut into slices. All rows of a block connect at the beginning of a round and warm up one

@@ -19,7 +19,7 @@ fn both() -> Run {
     study.cells.extend(of_path);
     let slices = Some(Slices { passes: 4, stream: Span::from_millis(10) });
     let warmup = Warmup::For(Span::from_millis(10));
-    study.path = Some(SamplingPlan { samples: 50, duration: Span::from_millis(5), warmup, slices });
+    study.path = Some(SamplingPlan { samples: 50, duration: Span::from_millis(5), warmup, slices, limit: None });
     vtax_synthetic::of(study)
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use vtax_model::{
     cell::{Cell, Instrument},
     run::{Experience, Forecast, Goal, Resolution, RunHeader, RunReadings, Unreachable},
+    units::Span,
 };
 use vtax_stats::planning::LEAST_FOR_NOISE;
 use vtax_store::{Store, StoreError};
@@ -65,10 +66,15 @@ impl PlanForecast {
 
     /// How long the plan takes, and what it can show. Of a plan whose rounds aren't chosen yet, neither is known.
     pub(super) fn figures(&self, header: &RunHeader) -> Forecast {
-        match (&self.known, header.unsettled) {
+        let forecast = match (&self.known, header.unsettled) {
             (_, Some(_)) => Forecast { seconds: None, shown: Vec::new() },
             (Some(known), None) => known.forecast(header),
             (None, None) => Forecast { seconds: header.nominal_seconds(), shown: Vec::new() },
+        };
+        match header.plan.limit.map(|limit| limit.0.as_secs_f64()) {
+            // How many rounds fit, and so what they can show, is found out only then.
+            Some(limit) if forecast.seconds > Some(limit) => Forecast { seconds: Some(limit), shown: Vec::new() },
+            _ => forecast,
         }
     }
 
@@ -85,12 +91,12 @@ impl PlanForecast {
             }
             (Some(known), None) => {
                 let shows = told(header, &shown).map(|shows| format!("; {shows} (from your run {})", known.run));
-                format!("plan: {}{}{}", rounds(header), about(seconds), shows.unwrap_or_default())
+                format!("plan: {}{}", extent(header, seconds), shows.unwrap_or_default())
             }
             (None, None) => {
                 let later = format!("; what it can show is told after the first {PILOT} rounds");
                 let later = if self.needs_pilot(header) { later } else { String::new() };
-                format!("plan: {}{}{later}", rounds(header), about(seconds))
+                format!("plan: {}{later}", extent(header, seconds))
             }
         };
         std::iter::once(line).chain(left_out(header)).chain(too_few(header, None)).collect()
@@ -149,14 +155,18 @@ pub(super) fn settle_by_pilot(run: &mut RunReadings) -> Piloted {
     }
 }
 
-/// Ends a run whose budget had no room for more than these rounds of a pilot.
+/// Ends a run that had no time for more than these rounds.
 pub(super) fn settle_by_time(header: &mut RunHeader, rounds: u32) -> Piloted {
     let goal = header.unsettled.take();
     let plans = [Some(&mut header.plan), header.path_plan.as_mut()];
     plans.into_iter().flatten().for_each(|plan| plan.samples = plan.samples.min(rounds));
     let few = too_few(header, goal).map(|few| format!("\n{few}")).unwrap_or_default();
-    let told = |goal: Goal| format!("warning: {goal}: after {} there was no time for another{few}", counted(rounds));
-    Piloted { line: goal.map(told), shortfall: None }
+    let why = match (goal, header.plan.limit) {
+        (None, Some(limit)) => format!("--quick takes no more than {limit}, unless --samples or --budget says so"),
+        (goal, _) => goal.map_or(String::new(), |goal| goal.to_string()),
+    };
+    let line = format!("warning: {why}: after {} there was no time for another{few}", counted(rounds));
+    Piloted { line: Some(line), shortfall: None }
 }
 
 /// Chooses the number of rounds for a goal, at least the rounds that were taken already.
@@ -220,6 +230,14 @@ fn rounds(header: &RunHeader) -> String {
 
 fn counted(rounds: u32) -> String {
     if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") }
+}
+
+fn extent(header: &RunHeader, seconds: Option<f64>) -> String {
+    let is_reached = |limit: &Span| seconds.is_some_and(|seconds| seconds >= limit.0.as_secs_f64());
+    match header.plan.limit.filter(is_reached) {
+        Some(limit) => format!("at most {}, as many as fit into {limit}", rounds(header)),
+        None => format!("{}{}", rounds(header), about(seconds)),
+    }
 }
 
 fn about(seconds: Option<f64>) -> String {

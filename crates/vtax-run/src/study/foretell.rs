@@ -102,7 +102,7 @@ mod tests {
         (header.study.rows, header.study.baseline) = (rows, Row::AsIs);
         header.study.steps = vec![TuningStep { name: step, rules: Vec::new(), sysctl: Default::default() }];
         let (duration, warmup) = (Span::from_millis(100), Warmup::NONE);
-        header.plan = SamplingPlan { samples: 6, duration, warmup, slices: None };
+        header.plan = SamplingPlan { samples: 6, duration, warmup, slices: None, limit: None };
         header
     }
 

@@ -319,6 +319,7 @@ impl Changes {
     }
 
     fn plan(&self, base: SamplingPlan) -> miette::Result<SamplingPlan> {
+        let chosen = self.samples.is_some() || self.goal.is_some() || self.stopping.is_some();
         let duration = self.duration.unwrap_or(base.duration);
         let longer = duration.0.as_secs_f64() / base.duration.0.as_secs_f64();
         let stretched = |slices: Slices| Slices { stream: Span(slices.stream.0.mul_f64(longer)), ..slices };
@@ -327,6 +328,7 @@ impl Changes {
             duration,
             warmup: self.warmup.unwrap_or(base.warmup),
             slices: base.slices.map(stretched),
+            limit: base.limit.filter(|_| !chosen),
         };
         plan.check().map_err(blaming)?;
         Ok(plan)

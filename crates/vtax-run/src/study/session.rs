@@ -13,7 +13,7 @@ use vtax_model::{
     endpoint::{Control, Endpoint, Ends, Pins},
     options::CongestionControl,
     proof::{FloorProof, floors},
-    run::{Environment, Placement, RunHeader, RunReadings, RunState, UnavailableRow},
+    run::{Environment, Goal, Placement, RunHeader, RunReadings, RunState, UnavailableRow},
     study::{Study, StudyDisks},
 };
 use vtax_store::Store;
@@ -22,7 +22,7 @@ use super::{
     disks::DiskRequest,
     draft::{available, facts_for, header, mtus_of, unavailable, without_endpoints},
     ends::{ConnectedEnds, EndpointConnector, RowPairs, row_pairs},
-    forecast::{self, PILOT, PlanForecast},
+    forecast::{self, PILOT, Piloted, PlanForecast},
     foretell,
     measure::MeasureRequest,
     measured_path::MeasuredPath,
@@ -446,7 +446,15 @@ impl PreparedRun {
     fn rounds(&mut self, mut around: RunSurroundings<'_>) -> Ended {
         self.foretell(&around);
         let early = if self.needs_pilot { self.pilot(&mut around) } else { None };
-        early.unwrap_or_else(|| self.run_rounds(&mut around))
+        let ended = early.unwrap_or_else(|| self.run_rounds(&mut around));
+        match (around.out_of_time, &ended.error) {
+            (Some(rounds), None) => {
+                let settled = forecast::settle_by_time(&mut self.run.header, rounds);
+                self.tell(settled, &around);
+                self.keep_plan(&around).unwrap_or(ended)
+            }
+            _ => ended,
+        }
     }
 
     /// Before the first sample of a run that tries settings: what its budget can show.
@@ -468,18 +476,17 @@ impl PreparedRun {
     /// settings back leaves something behind.
     fn pilot_ends(&self, begun: Instant) -> Option<Instant> {
         let header = &self.run.header;
-        let goal = header.unsettled.filter(|_| header.study.steps.is_empty())?;
-        begun.checked_add(goal.budget()?.0)
+        let goal = header.unsettled.filter(|_| header.study.steps.is_empty());
+        begun.checked_add(goal.map_or(header.plan.limit, Goal::budget)?.0)
     }
 
     /// Takes the first rounds. Some if the run ended with them. The plan on the disk stays whole meanwhile.
     fn pilot(&mut self, around: &mut RunSurroundings<'_>) -> Option<Ended> {
         let planned = self.run.header.clone();
-        let settles = planned.unsettled.is_some();
         let plans = [Some(&mut self.run.header.plan), self.run.header.path_plan.as_mut()];
         plans.into_iter().flatten().for_each(|plan| plan.samples = plan.samples.min(PILOT));
         let ended = self.run_rounds(around);
-        around.until = None;
+        around.until = around.until.filter(|_| planned.plan.limit.is_some());
         self.run.header = planned;
         if ended.error.is_some() || ended.state != RunState::Complete {
             return Some(ended);
@@ -487,14 +494,24 @@ impl PreparedRun {
         if let Some(error) = biased(&self.run) {
             return Some(Ended { state: RunState::Stopped, error: Some(error) });
         }
-        let piloted = match around.out_of_time.take() {
-            Some(rounds) => forecast::settle_by_time(&mut self.run.header, rounds),
-            None => forecast::settle_by_pilot(&mut self.run),
-        };
+        if around.out_of_time.is_some() {
+            return Some(ended);
+        }
+        let settles = self.run.header.unsettled.is_some();
+        let piloted = forecast::settle_by_pilot(&mut self.run);
+        self.tell(piloted, around);
+        around.pace.set_left(runner::samples_left(&self.run));
+        if settles { self.keep_plan(around) } else { None }
+    }
+
+    fn tell(&mut self, piloted: Piloted, around: &RunSurroundings<'_>) {
         piloted.line.iter().for_each(|line| around.events.tell(line));
         self.shortfalls.extend(piloted.shortfall);
-        around.pace.set_left(runner::samples_left(&self.run));
-        let kept = if settles { around.events.send(&RunEvent::plan(&self.run.header)) } else { Ok(()) };
+    }
+
+    /// Writes the plan, whose rounds are known now. Some if that fails.
+    fn keep_plan(&self, around: &RunSurroundings<'_>) -> Option<Ended> {
+        let kept = around.events.send(&RunEvent::plan(&self.run.header));
         kept.err().map(|error| Ended { state: RunState::Stopped, error: Some(error) })
     }
 }

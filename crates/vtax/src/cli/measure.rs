@@ -422,7 +422,7 @@ impl Sockets {
 impl Sampling {
     fn plan(&self) -> SamplingPlan {
         let duration = self.duration.unwrap_or(if self.quick { QUICK_DURATION } else { DURATION });
-        SamplingPlan { samples: 0, duration, warmup: self.warmup.unwrap_or(STEADY), slices: None }
+        SamplingPlan { samples: 0, duration, warmup: self.warmup.unwrap_or(STEADY), slices: None, limit: None }
     }
 
     fn rounds(&self) -> Option<u32> {

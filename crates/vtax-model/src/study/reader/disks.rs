@@ -60,6 +60,7 @@ struct QuickDiskPlan {
     samples: Spanned<u32>,
     duration: Spanned<Span>,
     warmup: Spanned<Warmup>,
+    limit: Option<Span>,
     /// The only rows; all if absent.
     methods: Option<Vec<Spanned<String>>>,
     /// The only numbers of threads; all if absent.
@@ -88,7 +89,9 @@ impl DiskReader<'_> {
         let DiskPlan { samples, duration, warmup } = &self.file.plan;
         let (cells, guest, plan) = (self.cells(&rows)?, self.guest()?, self.plan(samples, duration, warmup)?);
         let quick = match &self.file.quick {
-            Some(QuickDiskPlan { samples, duration, warmup, .. }) => self.plan(samples, duration, warmup)?,
+            Some(QuickDiskPlan { samples, duration, warmup, limit, .. }) => {
+                SamplingPlan { limit: *limit, ..self.plan(samples, duration, warmup)? }
+            }
             None => plan,
         };
         let quick_matrix = self.quick_matrix(&rows, baseline, &cells)?;

@@ -57,7 +57,8 @@ pub(super) fn sampling_plan(
     duration: &Spanned<Span>,
     warmup: Warmup,
 ) -> Result<SamplingPlan, FileError> {
-    let plan = SamplingPlan { samples: *samples.get_ref(), duration: *duration.get_ref(), warmup, slices: None };
+    let plan =
+        SamplingPlan { samples: *samples.get_ref(), duration: *duration.get_ref(), warmup, slices: None, limit: None };
     plan.check().map_err(|error| {
         let span = match error {
             SamplingPlanError::NoSamples => samples.span(),
@@ -127,6 +128,7 @@ impl Reader<'_> {
             duration: *table.duration.get_ref(),
             warmup: Warmup::For(*table.warmup.get_ref()),
             slices: Some(slices),
+            limit: None,
         };
         plan.check().map_err(|error| {
             let span = match error {

@@ -170,6 +170,25 @@ fn a_budget_without_time_for_a_pilot_ends_the_run_after_the_rounds_that_fit() {
     assert!(shortfall.is_none() && header.rounds() == 2 && header.unsettled.is_none());
 }
 
+/// A server whose guests boot slowly takes minutes for a round.
+#[test]
+fn a_quick_run_ends_after_the_rounds_that_fit_into_its_limit() {
+    let limit = Some("11m".parse().expect("a time"));
+    let mut header = plan(11);
+    header.plan.limit = limit;
+    let earlier = measured(plan(20));
+    insta::assert_snapshot!(lines(&header, Some(&earlier)), @"plan: 11 rounds, about 22 s; can show about 1.2 % in TCP RR (from your run three-1)");
+    let Piloted { line, shortfall } = settle_by_time(&mut header, 2);
+    insta::assert_snapshot!(line.expect("told"), @r"
+    warning: --quick takes no more than 11m, unless --samples or --budget says so: after 2 rounds there was no time for another
+    warning: 2 rounds can show no difference: 2 comparisons need at least 7 (--samples 7)
+    ");
+    assert!(shortfall.is_none() && header.rounds() == 2);
+    header = plan(400);
+    header.plan.limit = limit;
+    insta::assert_snapshot!(lines(&header, Some(&earlier)), @"plan: at most 400 rounds, as many as fit into 11m");
+}
+
 #[test]
 fn a_pilot_whose_samples_failed_is_told() {
     let mut run = read(measured(RunHeader { unsettled: asked("1%").unsettled, ..plan(PILOT) }));

@@ -3,7 +3,8 @@ use vtax_model::{endpoint::Control, workload::Warmup};
 use super::*;
 
 fn asked(test: &str) -> MeasureRequest {
-    let sampling = SamplingPlan { samples: 0, duration: Span::from_millis(1000), warmup: Warmup::NONE, slices: None };
+    let sampling =
+        SamplingPlan { samples: 0, duration: Span::from_millis(1000), warmup: Warmup::NONE, slices: None, limit: None };
     MeasureRequest {
         endpoints: vec![Endpoint::new(End::Responder, Control::Local), Endpoint::new(End::Initiator, Control::Local)],
         tests: test.split(',').map(|test| test.parse().expect("a test")).collect(),

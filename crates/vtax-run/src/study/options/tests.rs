@@ -20,6 +20,15 @@ fn quick_takes_the_short_plan_and_single_values_go_over_it() {
     assert_eq!((wanted.plan.samples, wanted.plan.duration), (3, Span::from_millis(180)));
 }
 
+#[test]
+fn a_quick_run_has_its_limit_unless_something_else_says_how_many_rounds_it_takes() {
+    let limit = |changes: Changes| apply("vdisk", changes).expect("good changes").plan.limit;
+    let quick = || Changes { quick: true, ..Changes::default() };
+    assert!(limit(quick()).is_some() && limit(Changes::default()).is_none());
+    let goal = Goal::of(None, Some(Span::from_millis(60_000)));
+    assert_eq!([Changes { samples: Some(20), ..quick() }, Changes { goal, ..quick() }].map(limit), [None, None]);
+}
+
 /// The run began, and each of its samples failed.
 #[test]
 fn a_duration_that_no_agent_takes_is_refused_before_anything_is_built() {

@@ -107,6 +107,7 @@ impl DiskArgs {
                 duration: sampling.duration.unwrap_or(duration),
                 warmup,
                 slices: None,
+                limit: None,
             },
             quick: sampling.quick,
             seed: sampling.seed,

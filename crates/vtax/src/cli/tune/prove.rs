@@ -316,7 +316,7 @@ impl ProveArgs {
     fn sampling(&self) -> SamplingPlan {
         let slice = Span(self.duration.0 / SLICES);
         let slices = Some(Slices { passes: SLICES, stream: slice });
-        SamplingPlan { samples: 0, duration: slice, warmup: self.warmup, slices }
+        SamplingPlan { samples: 0, duration: slice, warmup: self.warmup, slices, limit: None }
     }
 }
 
