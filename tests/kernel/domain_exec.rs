@@ -2,8 +2,18 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
+    os::unix::net::UnixStream,
+    path::Path,
     process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::io::ioctl_fionread;
+use vtax_agent::{
+    frame::{HELLO_MOST, MAGIC, REQUEST_MOST, encode},
+    protocol::{Call, CallId, Opening, Request},
 };
 
 use super::{Bench, deaths::signal, domains::Host};
@@ -70,4 +80,42 @@ fn a_command_runs_in_a_domain_as_in_a_guest_of_a_lab() {
     for words in ["stop -f mars earth", "unbind mars earth"] {
         host.ldm(words);
     }
+}
+
+/// A coordinator that asks much, reads nothing, and dies while the domain answers. QEMU has part of an answer then for which
+/// its socket has no room.
+fn ask_and_die(socket: &Path) {
+    let mut raw = UnixStream::connect(socket).expect("QEMU listens");
+    let hello = encode(&Opening::ours(), HELLO_MOST).expect("small");
+    let ping = |id| encode(&Call { id: CallId(id), request: Request::Ping }, REQUEST_MOST).expect("small");
+    let calls: Vec<u8> = (1..=1000).flat_map(ping).collect();
+    raw.write_all(&[&MAGIC[..], &hello, &calls].concat()).expect("QEMU reads");
+    let waiting = || ioctl_fionread(&raw).expect("a socket");
+    let (mut seen, mut since) = (0, Instant::now());
+    while seen == 0 || since.elapsed() < Duration::from_millis(40) {
+        if waiting() != seen {
+            (seen, since) = (waiting(), Instant::now());
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "the agent doesn't answer");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// QEMU loses a buffer of the port with each of them, and the port has 128. A domain was mute for ever after that.
+#[test]
+fn a_domain_goes_on_answering_however_many_have_died_while_it_answered() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-m");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    host.ldm("bind mars");
+    host.ldm("start mars");
+    host.ldm("exec mars -- /init --version");
+    let socket = host.folder().join("mars/qemu/agent.sock");
+    for _ in 0..140 {
+        ask_and_die(&socket);
+    }
+    assert!(host.ldm("exec mars -- /init --version").starts_with("vtax-agent"));
+    let console = fs::read_to_string(host.folder().join("mars/qemu/console.log")).expect("its console");
+    assert!(!console.contains("panic") && !console.contains("Call Trace"), "{console}");
 }

@@ -17,6 +17,7 @@ use std::{
         mpsc::{self, Receiver, SyncSender},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 pub use device::{PortReader, PortWriter, open};
@@ -33,6 +34,16 @@ pub const PORT: &str = "org.vtax.agent.0";
 /// itself never waits, or the beginning of the next conversation would have to wait, too.
 const WAITING_MOST: usize = 8 << 20;
 const PIECE: usize = 64 << 10;
+
+/// How long the beginning of an answer waits for room. A port that has just got a new coordinator has room, or it has lost its
+/// buffers.
+const ROOM_SOON: Duration = Duration::from_secs(2);
+
+/// The writing side of a port.
+pub trait Renew: Write {
+    /// Makes a port usable again that has lost its buffers. Its other end stays connected.
+    fn renew(&mut self) -> io::Result<()>;
+}
 
 /// Why a port can't be opened or is lost.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -66,7 +77,7 @@ fn busy(source: &io::Error) -> &'static str {
 /// somebody connects. `writer` may fail with `WouldBlock` after a moment.
 pub fn serve<E: TestEngine>(
     reader: impl Read + Send + 'static,
-    mut writer: impl Write,
+    mut writer: impl Renew,
     engine: impl Fn() -> E,
     standing: AgentRights,
     mut complain: impl FnMut(&ServeError),
@@ -76,7 +87,7 @@ pub fn serve<E: TestEngine>(
     let relay = Relay { conversations: Conversations::new(reader), current: current.clone(), introduce };
     let relay = thread::Builder::new().name("port".into()).spawn(move || relay.run())?;
     for Conversation { number, bytes } in conversations {
-        let gate = Gate { writer: &mut writer, current: &current, number };
+        let gate = Gate { writer: &mut writer, current: &current, number, beginning: Beginning::default() };
         match server::serve(bytes, gate, engine(), standing) {
             Ok(Parting::Over) => {}
             Ok(Parting::PowerOff) => return Ok(()),
@@ -171,17 +182,50 @@ struct Gate<'a, W> {
     writer: &'a mut W,
     current: &'a AtomicU64,
     number: u64,
+    beginning: Beginning,
 }
 
-impl<W: Write> Write for Gate<'_, W> {
+/// The beginning of an answer to a coordinator.
+#[derive(Debug, Default)]
+enum Beginning {
+    #[default]
+    Unwritten,
+    /// The port has had no room since then.
+    Waits(Instant),
+    Written,
+}
+
+impl Beginning {
+    /// There was no room. True if there should have been long ago.
+    fn waits_too_long(&mut self) -> bool {
+        match self {
+            Beginning::Unwritten => *self = Beginning::Waits(Instant::now()),
+            Beginning::Waits(since) if since.elapsed() > ROOM_SOON => {
+                *self = Beginning::Unwritten;
+                return true;
+            }
+            Beginning::Waits(_) | Beginning::Written => {}
+        }
+        false
+    }
+}
+
+impl<W: Renew> Write for Gate<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             if self.current.load(Ordering::SeqCst) != self.number {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             match self.writer.write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.beginning.waits_too_long() {
+                        self.writer.renew()?;
+                    }
+                }
+                written => {
+                    self.beginning = Beginning::Written;
+                    return written;
+                }
             }
         }
     }

@@ -10,14 +10,17 @@
 //!   first. So a coordinator's first bytes may be there while the port still reports that nobody is
 //!   connected. The agent believes this only when the port has reported it for a while.
 //! - QEMU keeps what it reads from its socket until the guest has opened the port, so nothing is lost.
+//! - QEMU (10.0) loses one of the port's 128 output buffers each time that a coordinator's end closes while an answer to it
+//!   is half sent. When all of them are lost, the port looks full for ever. Only a reset of the device brings them back, and
+//!   its driver does that when it is unbound and bound again.
 
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     mem::MaybeUninit,
     os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
-    path::Path,
-    sync::Arc,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -28,30 +31,41 @@ use rustix::{
     io::Errno,
 };
 
-use super::PortError;
+use super::{PortError, Renew};
 
 const PORTS: &str = "/sys/class/virtio-ports";
 /// The time between two looks for the port in sysfs, which reports no changes.
 const PACE: Duration = Duration::from_millis(2);
 /// How long the port must report that nobody is connected before the agent believes it.
 const GRACE: Duration = Duration::from_millis(500);
+/// How long the port may take to appear again after a reset of its device.
+const RENEWED: Duration = Duration::from_secs(10);
 /// How long one call waits for a full port.
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Opens the port with this name for reading and writing. It waits until the port's device appears.
-pub fn open(name: &str, deadline: Duration) -> Result<(PortReader, PortWriter), PortError> {
+pub fn open(name: &'static str, deadline: Duration) -> Result<(PortReader, PortWriter), PortError> {
+    let file = open_file(name, deadline)?;
+    let opened = Arc::new(Mutex::new(file.clone()));
+    let writer = PortWriter { name, opened: opened.clone(), file: file.clone(), absence: Absence::default() };
+    Ok((PortReader::new(opened, file)?, writer))
+}
+
+/// The port as it was opened last. The reader and the writer have it open, and the writer may open it anew.
+type Opened = Arc<Mutex<Arc<File>>>;
+
+fn open_file(name: &str, deadline: Duration) -> Result<Arc<File>, PortError> {
     let until = Instant::now() + deadline;
-    let file = loop {
+    loop {
         match try_open(name) {
-            Ok(Some(file)) => break file,
+            Ok(Some(file)) => return Ok(file),
             Ok(None) if Instant::now() < until => thread::sleep(PACE),
             Ok(None) => return Err(missing(name, deadline)),
             // sysfs shows the port before devtmpfs does, and both do before udev allows access.
             Err(error) if is_early(&error) && Instant::now() < until => thread::sleep(PACE),
             Err(error) => return Err(error),
         }
-    };
-    Ok((PortReader::new(file.clone())?, PortWriter { file, absence: Absence::default() }))
+    }
 }
 
 fn try_open(name: &str) -> Result<Option<Arc<File>>, PortError> {
@@ -68,6 +82,27 @@ fn device(ports: &Path, name: &str) -> Option<String> {
     let ports = fs::read_dir(ports).ok()?.flatten();
     let named = |path: &Path| fs::read_to_string(path.join("name")).is_ok_and(|found| found.trim_end() == name);
     ports.filter(|port| named(&port.path())).find_map(|port| port.file_name().into_string().ok())
+}
+
+/// Unbinds the device of a port from its driver and binds it again. The device may have no other port: that would be lost
+/// to the program that has it open.
+fn reset(ports: &Path, name: &str) -> io::Result<()> {
+    let owner = |port: &str| fs::canonicalize(ports.join(port).join("device"));
+    let port = device(ports, name).ok_or(io::ErrorKind::NotFound)?;
+    let machine = owner(&port)?;
+    let others = fs::read_dir(ports)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let others = others.filter(|other| *other != port && owner(other).is_ok_and(|of| of == machine));
+    let others: Vec<String> = others.collect();
+    if !others.is_empty() {
+        return Err(io::Error::other(format!(
+            "QEMU has lost the buffers of the port, and only a reset of its device brings them back; that has other ports, too ({}); boot the guest again",
+            others.join(", ")
+        )));
+    }
+    let driver: PathBuf = fs::canonicalize(machine.join("driver"))?;
+    let device = machine.file_name().ok_or(io::ErrorKind::NotFound)?.as_encoded_bytes();
+    fs::write(driver.join("unbind"), device)?;
+    fs::write(driver.join("bind"), device)
 }
 
 fn is_early(error: &PortError) -> bool {
@@ -101,6 +136,7 @@ impl Absence {
 /// Reads 0 bytes when nobody is connected at the host any more. The next read waits until somebody connects.
 #[derive(Debug)]
 pub struct PortReader {
+    opened: Opened,
     file: Arc<File>,
     /// Reports each event on the port once.
     events: OwnedFd,
@@ -110,10 +146,24 @@ pub struct PortReader {
 }
 
 impl PortReader {
-    fn new(file: Arc<File>) -> io::Result<PortReader> {
+    fn new(opened: Opened, file: Arc<File>) -> io::Result<PortReader> {
         let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&events, &file, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)?;
-        Ok(PortReader { file, events, absence: Absence::default(), told: false })
+        Ok(PortReader { opened, file, events, absence: Absence::default(), told: false })
+    }
+
+    /// The port is gone. If the writer opens it anew, the reader goes on with that.
+    fn follow(&mut self, gone: io::Error) -> io::Result<()> {
+        let until = Instant::now() + RENEWED;
+        while Instant::now() < until {
+            let file = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if !Arc::ptr_eq(&file, &self.file) {
+                *self = PortReader::new(self.opened.clone(), file)?;
+                return Ok(());
+            }
+            thread::sleep(PACE);
+        }
+        Err(gone)
     }
 
     /// Waits for the next event of any kind.
@@ -152,6 +202,7 @@ impl Read for PortReader {
                     self.wait(None)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => self.follow(error)?,
                 Err(error) => return Err(error),
             }
         }
@@ -162,6 +213,8 @@ impl Read for PortReader {
 /// could be written for a moment.
 #[derive(Debug)]
 pub struct PortWriter {
+    name: &'static str,
+    opened: Opened,
     file: Arc<File>,
     absence: Absence,
 }
@@ -197,6 +250,16 @@ impl Write for PortWriter {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Renew for PortWriter {
+    fn renew(&mut self) -> io::Result<()> {
+        reset(Path::new(PORTS), self.name)?;
+        self.file = open_file(self.name, RENEWED).map_err(io::Error::other)?;
+        self.absence.end();
+        *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = self.file.clone();
         Ok(())
     }
 }

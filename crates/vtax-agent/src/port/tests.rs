@@ -76,6 +76,12 @@ impl Write for StandWriter {
     }
 }
 
+impl Renew for StandWriter {
+    fn renew(&mut self) -> io::Result<()> {
+        panic!("a socket loses no buffers")
+    }
+}
+
 struct Guest {
     directory: TempDir,
     agent: JoinHandle<Result<(), PortError>>,
@@ -213,6 +219,42 @@ fn an_order_to_switch_off_ends_the_agents_life() {
     guest.agent.join().expect("no panic").expect("a clean end");
 }
 
+/// Of QEMU's port: it has lost its buffers, and takes nothing until it is renewed.
+#[test]
+fn a_port_that_takes_no_answer_to_a_new_coordinator_is_renewed() {
+    struct Full(StandWriter, Arc<AtomicUsize>);
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.1.load(Ordering::SeqCst) > 0 {
+                return self.0.write(bytes);
+            }
+            thread::sleep(Duration::from_millis(10));
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    impl Renew for Full {
+        fn renew(&mut self) -> io::Result<()> {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+    }
+    let directory = tempfile::tempdir().expect("made");
+    let socket = directory.path().join("agent");
+    let listener = UnixListener::bind(&socket).expect("bound");
+    let (host, renewed) = (Arc::default(), Arc::<AtomicUsize>::default());
+    let reader = Stand { listener, ends: Ends::Seen, host: Arc::clone(&host) };
+    let writer = Full(StandWriter(host), renewed.clone());
+    thread::spawn(move || serve(reader, writer, Measuring::default, AgentRights::Init, |_| {}));
+    for _ in 0..2 {
+        AgentLink::connect_unix("guest stage", &socket, SOON).expect("greeted").ping(SOON).expect("alive");
+        assert_eq!(renewed.load(Ordering::SeqCst), 1);
+    }
+}
+
 #[test]
 fn a_lost_port_is_an_error() {
     struct Unplugged;
@@ -221,7 +263,8 @@ fn a_lost_port_is_an_error() {
             Err(io::Error::from_raw_os_error(19))
         }
     }
-    let lost = serve(Unplugged, io::sink(), Measuring::default, AgentRights::Guest, |_| {}).expect_err("no device");
+    let nobody = StandWriter(Arc::default());
+    let lost = serve(Unplugged, nobody, Measuring::default, AgentRights::Guest, |_| {}).expect_err("no device");
     assert!(lost.to_string().contains("can't be read any more"), "{lost}");
 }
 
