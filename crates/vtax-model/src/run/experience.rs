@@ -8,7 +8,7 @@ use super::{Difference, Goal, RunHeader, RunReadings, SamplingPlan, pairs};
 use crate::{
     cell::{Arm, Block, Cell, Instrument, Medium, Turn, round_order},
     metric::Metric,
-    study::Study,
+    study::{Study, StudySubject},
     units::Span,
     workload::{TestKind, Warmup},
 };
@@ -113,9 +113,10 @@ impl RunHeader {
             let (hostname, kernel) = (environment.hostname.clone(), environment.kernel.clone());
             (hostname, kernel, environment.cpus, environment.congestion_control.clone())
         };
-        let ends_alike = match (self.study.network(), earlier.study.network()) {
-            (Some(one), Some(other)) => one.has_ends_of(other),
-            (one, other) => one.is_none() && other.is_none(),
+        let ends_alike = match (&self.study.subject, &earlier.study.subject) {
+            (StudySubject::Network(one), StudySubject::Network(other)) => one.has_ends_of(other),
+            (StudySubject::Disks(one), StudySubject::Disks(other)) => one.has_disks_of(other),
+            _ => false,
         };
         let all_here = || self.study.cells.iter().filter(|cell| self.runs_here(cell.row));
         let sampled_alike = |instrument| {

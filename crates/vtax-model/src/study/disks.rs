@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{DiskRow, Row};
-use crate::disk::{DiskAttach, DiskDevice, DiskSet};
+use crate::disk::{DiskAttach, DiskDevice, DiskPlace, DiskSet};
 
 /// The disks of a study: each row's own, or those that all rows share.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -40,6 +40,18 @@ impl StudyDisks {
     /// The disks that are attached to a guest in this way.
     pub fn of_way(&self, attach: &DiskAttach) -> &DiskSet {
         if attach.device == DiskDevice::AssignedNvme { &self.assigned } else { &self.backend }
+    }
+
+    /// Whether the user has named the same disks as for another study. Files that were made for a run aren't named.
+    pub(crate) fn has_disks_of(&self, other: &StudyDisks) -> bool {
+        let named = |disks: &StudyDisks| {
+            let of_rows = disks.rows.iter().map(|known| &known.disks);
+            let sets = of_rows.chain([&disks.backend, &disks.assigned]);
+            let is_made = |place: &DiskPlace| matches!(place, DiskPlace::Here(path) if disks.made.contains(path));
+            let named = |set: &DiskSet| set.0.iter().filter(|place| !is_made(place)).cloned().collect::<Vec<_>>();
+            sets.map(named).collect::<Vec<_>>()
+        };
+        named(self) == named(other)
     }
 
     /// The disks of a row, as the user named them.

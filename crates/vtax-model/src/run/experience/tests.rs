@@ -2,6 +2,7 @@ use super::*;
 use crate::{
     cell::Cell,
     run::tests::{THREE_ROWS, header, run},
+    study::StudyDisks,
 };
 
 /// Of `bridge` the figures scatter by about 1 %, of the others not at all. A sample takes a second.
@@ -102,6 +103,25 @@ fn only_what_was_sampled_alike_on_the_same_machine_is_known() {
     assert!(fewer.resembles(&earlier) && !earlier.resembles(&fewer));
     let other = header(&THREE_ROWS.replace(r#"baseline = "native""#, r#"baseline = "veth""#));
     assert!(!other.resembles(&earlier));
+}
+
+/// The files of a run have its name, so the next run has others.
+#[test]
+fn a_run_of_other_disks_tells_nothing() {
+    let of = |backend: &str, made: &[&str]| {
+        let mut header = header(THREE_ROWS);
+        let backend = backend.parse().expect("disks");
+        let made = made.iter().map(Into::into).collect();
+        header.study.subject = StudySubject::Disks(StudyDisks { backend, made, ..StudyDisks::default() });
+        header
+    };
+    let own = of("/var/tmp/vtax-1-disk1.img", &["/var/tmp/vtax-1-disk1.img"]);
+    let mut unnamed = of("/dev/sdx", &[]);
+    unnamed.study.disks_mut().expect("of disks").backend.0.clear();
+    assert!(unnamed.resembles(&own) && own.resembles(&unnamed));
+    let [fast, slow] = ["/dev/nvme0n1", "/dev/sdx"].map(|disk| of(disk, &[]));
+    assert!(fast.resembles(&fast) && !fast.resembles(&slow) && !fast.resembles(&own));
+    assert!(!fast.resembles(&header(THREE_ROWS)));
 }
 
 #[test]

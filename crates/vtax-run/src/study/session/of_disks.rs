@@ -29,8 +29,9 @@ impl RunSetup<'_> {
             false => (Vec::new(), None),
         };
         let mut header = header(wanted, unavailable)?;
-        self.name_files(&mut header);
+        // The last run's files had other names.
         let forecast = PlanForecast::of(&header, self.store)?;
+        self.name_files(&mut header);
         forecast.settle(&mut header)?;
         let needs_pilot = forecast.needs_pilot(&header);
         let (disks, records) = self.connect_disks(&header, false)?;
