@@ -10,6 +10,8 @@ use crate::{
 
 /// In pixels: a page's column, and with 12-pixel text a column of paper.
 pub(crate) const WIDTH: f64 = 680.0;
+/// The room left of it. Labels are measured in one font; the wider one that a reader may have needs an eighth more.
+const LEFT: f64 = 24.0;
 
 /// The whole specification.
 pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -> Value {
@@ -17,7 +19,7 @@ pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -
         "width": WIDTH,
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
-        "padding": 8,
+        "padding": {"left": LEFT, "right": 8, "top": 8, "bottom": 8},
         "background": null,
         "layer": layers.into_iter().filter(|layer| !layer.is_null()).collect::<Vec<_>>(),
         "config": config(),
