@@ -19,7 +19,7 @@ use std::{
     io::{self, Read, Write},
     mem::MaybeUninit,
     os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -87,22 +87,23 @@ fn device(ports: &Path, name: &str) -> Option<String> {
 /// Unbinds the device of a port from its driver and binds it again. The device may have no other port: that would be lost
 /// to the program that has it open.
 fn reset(ports: &Path, name: &str) -> io::Result<()> {
-    let owner = |port: &str| fs::canonicalize(ports.join(port).join("device"));
+    let device_of = |port: &str| fs::canonicalize(ports.join(port).join("device"));
     let port = device(ports, name).ok_or(io::ErrorKind::NotFound)?;
-    let machine = owner(&port)?;
+    let device = device_of(&port)?;
     let others = fs::read_dir(ports)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let others = others.filter(|other| *other != port && owner(other).is_ok_and(|of| of == machine));
+    let others = others.filter(|other| *other != port && device_of(other).is_ok_and(|other| other == device));
     let others: Vec<String> = others.collect();
     if !others.is_empty() {
         return Err(io::Error::other(format!(
-            "QEMU has lost the buffers of the port, and only a reset of its device brings them back; that has other ports, too ({}); boot the guest again",
+            "QEMU has lost the port's buffers, and only a reset of its device brings them back; that has other ports, too \
+             ({}); boot the guest again",
             others.join(", ")
         )));
     }
-    let driver: PathBuf = fs::canonicalize(machine.join("driver"))?;
-    let device = machine.file_name().ok_or(io::ErrorKind::NotFound)?.as_encoded_bytes();
-    fs::write(driver.join("unbind"), device)?;
-    fs::write(driver.join("bind"), device)
+    let driver = fs::canonicalize(device.join("driver"))?;
+    let id = device.file_name().ok_or(io::ErrorKind::NotFound)?.as_encoded_bytes();
+    fs::write(driver.join("unbind"), id)?;
+    fs::write(driver.join("bind"), id)
 }
 
 fn is_early(error: &PortError) -> bool {
@@ -154,7 +155,7 @@ impl PortReader {
 
     /// The port is gone. If the writer opens it anew, the reader goes on with that.
     fn follow(&mut self, gone: io::Error) -> io::Result<()> {
-        let until = Instant::now() + RENEWED;
+        let until = Instant::now() + 2 * RENEWED;
         while Instant::now() < until {
             let file = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if !Arc::ptr_eq(&file, &self.file) {
@@ -266,6 +267,8 @@ impl Renew for PortWriter {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -279,6 +282,32 @@ mod tests {
         assert_eq!(device(tree.path(), "org.vtax.agent.0").as_deref(), Some("vport1p2"));
         assert_eq!(device(tree.path(), "org.vtax.agent"), None);
         assert_eq!(device(&tree.path().join("none"), "org.vtax.agent.0"), None);
+    }
+
+    /// They would be lost to the programs that have them open.
+    #[test]
+    fn a_device_with_other_ports_isnt_reset() {
+        let tree = tempfile::tempdir().expect("made");
+        let (ports, device) = (tree.path().join("ports"), tree.path().join("virtio2"));
+        let driver = tree.path().join("virtio_console");
+        for folder in [&ports, &device, &driver] {
+            fs::create_dir(folder).expect("made");
+        }
+        symlink(&driver, device.join("driver")).expect("made");
+        let add = |port: &str, name: &str| {
+            fs::create_dir(ports.join(port)).expect("made");
+            fs::write(ports.join(port).join("name"), name).expect("written");
+            symlink(&device, ports.join(port).join("device")).expect("made");
+        };
+        add("vport2p1", "org.vtax.agent.0");
+        reset(&ports, "org.vtax.agent.0").expect("it has one port");
+        for file in ["unbind", "bind"] {
+            assert_eq!(fs::read_to_string(driver.join(file)).expect("written"), "virtio2");
+            fs::remove_file(driver.join(file)).expect("ours");
+        }
+        add("vport2p2", "org.qemu.guest_agent.0");
+        let refused = reset(&ports, "org.vtax.agent.0").expect_err("another port").to_string();
+        assert!(refused.contains("vport2p2") && !driver.join("unbind").exists(), "{refused}");
     }
 
     #[test]
