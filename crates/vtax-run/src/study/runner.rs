@@ -96,6 +96,15 @@ pub(crate) struct RunSurroundings<'a> {
     pub(crate) out_of_time: Option<u32>,
 }
 
+impl RunSurroundings<'_> {
+    /// The time that is left, by the pace so far. None before the first sample is done.
+    fn left(&self) -> Option<Duration> {
+        let by_pace = self.pace.left()?;
+        let until = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        Some(until.map_or(by_pace, |until| until.min(by_pace)))
+    }
+}
+
 /// How many samples of a session are done, and how fast.
 #[derive(Debug)]
 pub(crate) struct Pace {
@@ -114,7 +123,7 @@ impl Pace {
         self.total = self.done + samples;
     }
 
-    /// The time that is left, by the pace so far. None before the first sample is done.
+    /// The time that the rest takes. None before the first sample is done.
     fn left(&self) -> Option<Duration> {
         let each = self.begun.elapsed().checked_div(u32::try_from(self.done).ok()?)?;
         each.checked_mul(u32::try_from(self.total.saturating_sub(self.done)).ok()?)
@@ -285,8 +294,8 @@ impl Rounds<'_, '_> {
     }
 
     fn tell_progress(&self, round: u32, what: String) -> miette::Result<()> {
-        let pace = &self.around.pace;
-        let (done, total, left) = (pace.done, pace.total, pace.left().map(Span));
+        let Pace { done, total, .. } = self.around.pace;
+        let left = self.around.left().map(Span);
         self.around.events.send(&RunEvent::Progress(SampleProgress { round, what, done, total, left }))
     }
 
