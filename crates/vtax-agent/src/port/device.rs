@@ -257,6 +257,12 @@ impl Write for PortWriter {
 
 impl Renew for PortWriter {
     fn renew(&mut self) -> io::Result<()> {
+        let mut port = [PollFd::new(&self.file, PollFlags::OUT)];
+        let polled = poll(&mut port, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        // A slow guest hears late that somebody has connected. Until then its port isn't full.
+        if polled.is_err() || port[0].revents().intersects(PollFlags::HUP | PollFlags::OUT) {
+            return Ok(());
+        }
         reset(Path::new(PORTS), self.name)?;
         self.file = open_file(self.name, RENEWED).map_err(io::Error::other)?;
         self.absence.end();
