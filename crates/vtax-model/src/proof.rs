@@ -26,8 +26,6 @@ pub struct Proof {
     pub steps: Vec<StepProof>,
     /// The settings as they are against themselves, after all steps were made and taken back.
     pub floors: Vec<FloorProof>,
-    /// Whether changes that were taken back may have left more behind than the margin. Then nothing is proved.
-    pub biased: bool,
 }
 
 /// What is proved of one step.
@@ -61,6 +59,8 @@ pub enum StepVerdict {
     Kept,
     /// It helps, but not surely by more than the margin.
     TooSmall,
+    /// It helps by more than the margin, but what a change that was taken back leaves behind may be the reason.
+    LeftBehind,
     /// No effect is shown.
     NoEffectShown,
     /// A test is slower with it, or the round trip of a guarded path.
@@ -94,13 +94,15 @@ const BIASED: f64 = 0.01;
 
 impl FloorProof {
     /// Whether making changes and taking them back leaves something behind.
-    pub fn is_biased(&self) -> bool {
+    fn is_biased(&self) -> bool {
         self.p < BIASED
     }
 
-    /// Whether so much may be left behind that a change which harms could seem to help by the margin.
-    fn hides(&self, margin: Difference) -> bool {
-        self.is_biased() && self.low.ln().abs().max(self.high.ln().abs()) > margin.log()
+    /// The least and the most that changes leave behind when they are taken back, as logarithms of the ratio. Zero if nothing
+    /// of it is shown.
+    pub fn left_behind(&self) -> (f64, f64) {
+        let (one, other) = (self.low.ln().abs(), self.high.ln().abs());
+        if self.is_biased() { (one.min(other), one.max(other)) } else { (0.0, 0.0) }
     }
 }
 
@@ -108,43 +110,60 @@ impl Proof {
     /// Judges the steps of a run.
     pub fn of(run: &RunReadings, margin: Difference) -> Proof {
         let document = analyse_readings(run);
-        let measured = run.header.steps.iter().map(|record| record.step);
-        let steps = measured.map(|step| step_proof(run, &document.cells, step, margin)).collect();
         let floors = floors(run);
-        Proof { steps, biased: floors.iter().any(|floor| floor.hides(margin)), floors }
+        let judged = Judged { run, cells: &document.cells, floors: &floors, margin };
+        let steps = run.header.steps.iter().map(|record| judged.step(record.step)).collect();
+        Proof { steps, floors }
     }
 
     /// The steps to keep.
     pub fn kept(&self) -> Vec<StepName> {
-        if self.biased {
-            return Vec::new();
-        }
         self.steps.iter().filter(|proof| proof.verdict == StepVerdict::Kept).map(|proof| proof.step).collect()
     }
 }
 
-fn step_proof(run: &RunReadings, cells: &[CellRecord], step: StepName, margin: Difference) -> StepProof {
-    let of_step: Vec<usize> = (0..cells.len()).filter(|index| cells[*index].cell.row.step() == Some(step)).collect();
-    let effect = |index: &usize| {
-        let record = &cells[*index];
-        Some(StepEffect { block: record.cell.block(), tax: record.tax.clone()? })
-    };
-    let effects: Vec<StepEffect> = of_step.iter().filter_map(effect).collect();
-    let guards: Vec<GuardFinding> = of_step.iter().flat_map(|index| guard::findings(run, *index, margin)).collect();
-    let complete = !effects.is_empty() && effects.len() == of_step.len();
-    let verdict = if complete { verdict(&effects, &guards, margin) } else { StepVerdict::NotMeasured };
-    StepProof { step, effects, guards, verdict }
+/// What the steps of a run are judged by.
+struct Judged<'a> {
+    run: &'a RunReadings,
+    cells: &'a [CellRecord],
+    floors: &'a [FloorProof],
+    margin: Difference,
 }
 
-fn verdict(effects: &[StepEffect], guards: &[GuardFinding], margin: Difference) -> StepVerdict {
-    let any = |wanted: Verdict| effects.iter().any(|effect| effect.tax.verdict == wanted);
-    let clears = |effect: &&StepEffect| effect.tax.verdict == Verdict::Faster && effect.clears(margin);
-    match () {
-        () if any(Verdict::Slower) || guards.iter().any(GuardFinding::is_of_harmed_path) => StepVerdict::Harmful,
-        () if !any(Verdict::Faster) => StepVerdict::NoEffectShown,
-        () if !effects.iter().any(|effect| clears(&effect)) => StepVerdict::TooSmall,
-        () if guards.iter().any(|guard| guard.broken) => StepVerdict::GuardBroken,
-        () => StepVerdict::Kept,
+impl Judged<'_> {
+    fn step(&self, step: StepName) -> StepProof {
+        let Judged { run, cells, margin, .. } = *self;
+        let of_step: Vec<usize> =
+            (0..cells.len()).filter(|index| cells[*index].cell.row.step() == Some(step)).collect();
+        let effect = |index: &usize| {
+            let record = &cells[*index];
+            Some(StepEffect { block: record.cell.block(), tax: record.tax.clone()? })
+        };
+        let effects: Vec<StepEffect> = of_step.iter().filter_map(effect).collect();
+        let guards: Vec<GuardFinding> = of_step.iter().flat_map(|index| guard::findings(run, *index, margin)).collect();
+        let complete = !effects.is_empty() && effects.len() == of_step.len();
+        let verdict = if complete { self.verdict(&effects, &guards) } else { StepVerdict::NotMeasured };
+        StepProof { step, effects, guards, verdict }
+    }
+
+    fn verdict(&self, effects: &[StepEffect], guards: &[GuardFinding]) -> StepVerdict {
+        let any = |wanted: Verdict| effects.iter().any(|effect| effect.tax.verdict == wanted);
+        let faster = || effects.iter().filter(|effect| effect.tax.verdict == Verdict::Faster);
+        match () {
+            () if any(Verdict::Slower) || guards.iter().any(GuardFinding::is_of_harmed_path) => StepVerdict::Harmful,
+            () if !any(Verdict::Faster) => StepVerdict::NoEffectShown,
+            () if !faster().any(|effect| effect.clears(self.margin)) => StepVerdict::TooSmall,
+            () if !faster().any(|effect| self.is_more_than_left_behind(effect)) => StepVerdict::LeftBehind,
+            () if guards.iter().any(|guard| guard.broken) => StepVerdict::GuardBroken,
+            () => StepVerdict::Kept,
+        }
+    }
+
+    /// Whether a step helps by more than the margin even if all that may be left behind is taken off.
+    fn is_more_than_left_behind(&self, effect: &StepEffect) -> bool {
+        let of_test = self.floors.iter().filter(|floor| floor.block == effect.block);
+        let most = of_test.map(|floor| floor.left_behind().1).fold(0.0, f64::max);
+        effect.tax.gain().0 - most > self.margin.log()
     }
 }
 

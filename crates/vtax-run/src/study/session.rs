@@ -14,7 +14,7 @@ use vtax_model::{
     endpoint::{Control, Endpoint, Ends, Pins},
     options::CongestionControl,
     proof::{FloorProof, floors},
-    run::{Environment, Placement, RunHeader, RunReadings, UnavailableRow},
+    run::{Difference, Environment, Placement, RunHeader, RunReadings, UnavailableRow},
     study::{Study, StudyDisks},
 };
 use vtax_store::Store;
@@ -365,10 +365,11 @@ impl RunSetup<'_> {
     }
 }
 
-/// Why the first rounds of a run that tries settings are of no use, if they are: making changes and taking them back has
-/// left something behind.
+/// Why the first rounds of a run that tries settings are of no use, if they are: making changes and taking them back surely
+/// leaves more behind than the margin.
 fn biased(run: &RunReadings) -> Option<miette::Report> {
-    let floor = floors(run).into_iter().find(FloorProof::is_biased)?;
+    let margin = run.header.margin.map_or(0.0, Difference::log);
+    let floor = floors(run).into_iter().find(|floor| floor.left_behind().0 > margin)?;
     let FloorProof { block, ratio, low, high, p, .. } = floor;
     let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
     Some(miette!(

@@ -79,13 +79,6 @@ fn summary(record: &ProvedRecord) -> String {
         (None, true) => " Every setting is as it was.".to_owned(),
         (None, false) => " Every setting is as it was: --keep-none.".to_owned(),
     };
-    if record.proof.biased {
-        return format!(
-            "Nothing is proved: after all settings were changed and brought back, the path was not what it was before \
-             (\"as is, again\" below). Every setting is as it was. The figures are in the run {}.",
-            record.run
-        );
-    }
     let tried = if tried == 1 { "1 step was tried".to_owned() } else { format!("{tried} steps were tried") };
     format!("{tried}; {kept}.{after} The figures are in the run {}.", record.run)
 }
@@ -145,6 +138,10 @@ fn verdict(step: &StepProof) -> String {
     match step.verdict {
         StepVerdict::Kept => "helps".to_owned(),
         StepVerdict::TooSmall => "helps too little".to_owned(),
+        StepVerdict::LeftBehind => {
+            "helps, but perhaps only by what changes leave behind when they are brought back (\"as is, again\")"
+                .to_owned()
+        }
         StepVerdict::Harmful => "harmful".to_owned(),
         StepVerdict::GuardBroken => "helps, but a guard is broken".to_owned(),
         StepVerdict::NotMeasured => "its samples failed".to_owned(),
