@@ -39,6 +39,11 @@ impl LastWords {
         self.qemu.iter().any(|line| line.raw().contains("failed to allocate"))
     }
 
+    /// Whether the guest's kernel waits for a processor whose timer has stopped, in its own words.
+    pub(super) fn has_lost_timer(&self) -> bool {
+        self.console.iter().any(|line| line.raw().contains("kthread timer wakeup didn't happen"))
+    }
+
     /// Why the guest has ended, if its kernel says so, to follow "ended": Linux panics when it must kill the agent.
     pub(super) fn cause(&self) -> &'static str {
         let said = |part: &str| self.console.iter().any(|line| line.raw().contains(part));

@@ -191,6 +191,11 @@ impl Monitor {
         self.command("set-action", json!({ "reboot": "reset" }))
     }
 
+    /// Ends QEMU again when the guest resets itself.
+    pub(super) fn end_at_reboot(&mut self) -> Result<(), GuestError> {
+        self.command("set-action", json!({ "reboot": "shutdown" }))
+    }
+
     /// Sends all processors of the guest a non-maskable interrupt. Linux panics at it if it has been told to
     /// (`unknown_nmi_panic`).
     pub fn inject_nmi(&mut self) -> Result<(), GuestError> {
