@@ -125,7 +125,9 @@ fn results_are_listed_shown_compared_and_exported() {
     let ids: Vec<String> = (0..2).map(|_| json(&bench, &run)["id"].as_str().expect("an id").to_owned()).collect();
     let list = bench.printed(&["results", "list"]);
     assert!(ids.iter().all(|id| list.contains(id)), "{list}");
-    assert_eq!(list.matches("no difference shown · What a network stack").count(), 2, "{list}");
+    // Two rounds show nothing; how noisy they are is chance.
+    let answers = ["no difference shown", "too noisy to tell"].map(|answer| format!("{answer} · What a network stack"));
+    assert_eq!(answers.iter().map(|answer| list.matches(answer.as_str()).count()).sum::<usize>(), 2, "{list}");
     assert!(bench.printed(&["results", "show", &ids[0], "--detail"]).contains("bridge"));
     assert!(bench.printed(&["results", "compare", &ids[0], &ids[1]]).contains("bridge"));
     assert_schema(&json(&bench, &["results", "export", &ids[1], "--json"]));
