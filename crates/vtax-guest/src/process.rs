@@ -141,8 +141,8 @@ impl Qemu {
         self.wait_agent_telling(patience, |_, _| {})
     }
 
-    /// As [`Qemu::wait_agent`]. Every 15 seconds `tell` gets the time that has passed and the console's last line. A guest
-    /// that can't go on because QEMU has lost a timer of its starts once more.
+    /// As [`Qemu::wait_agent`]. Every 15 seconds `tell` gets the time that has passed and the console's last line. If QEMU
+    /// has lost the timer of a processor, the guest is reset once.
     pub fn wait_agent_telling(
         &mut self,
         patience: Duration,
@@ -181,8 +181,8 @@ impl Qemu {
         }
     }
 
-    /// Under TCG, perhaps one in some hundred guests with several processors never gets the next tick of one of them, early
-    /// in its boot. (Seen in QEMU 10.0; the cause isn't known.) What waits for that processor then waits for ever. A guest
+    /// Under TCG, perhaps one boot in some hundreds stands still: a processor gets no timer interrupt any more. (Seen in
+    /// QEMU 10.0; the cause isn't known.) What waits for that processor waits for ever. A guest
     /// that boots its own system isn't reset: its disk could suffer.
     fn may_lose_timers(&self) -> bool {
         self.launch.accel == Accelerator::Tcg && matches!(self.launch.boot, Boot::Kernel { .. })

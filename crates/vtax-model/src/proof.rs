@@ -59,7 +59,8 @@ pub enum StepVerdict {
     Kept,
     /// It helps, but not surely by more than the margin.
     TooSmall,
-    /// It helps by more than the margin, but what a change that was taken back leaves behind may be the reason.
+    /// It helps by more than the margin, but what a change that was taken back leaves behind may be the reason, or may hide
+    /// that the step harms another test.
     LeftBehind,
     /// No effect is shown.
     NoEffectShown,
@@ -154,6 +155,7 @@ impl Judged<'_> {
             () if !any(Verdict::Faster) => StepVerdict::NoEffectShown,
             () if !faster().any(|effect| effect.clears(self.margin)) => StepVerdict::TooSmall,
             () if !faster().any(|effect| self.is_more_than_left_behind(effect)) => StepVerdict::LeftBehind,
+            () if effects.iter().any(|effect| self.may_hide_harm(effect)) => StepVerdict::LeftBehind,
             () if guards.iter().any(|guard| guard.broken) => StepVerdict::GuardBroken,
             () => StepVerdict::Kept,
         }
@@ -161,9 +163,18 @@ impl Judged<'_> {
 
     /// Whether a step helps by more than the margin even if all that may be left behind is taken off.
     fn is_more_than_left_behind(&self, effect: &StepEffect) -> bool {
+        effect.tax.gain().0 - self.left_behind(effect) > self.margin.log()
+    }
+
+    /// Whether so much may be left behind in this test that a step which harms it could seem not to.
+    fn may_hide_harm(&self, effect: &StepEffect) -> bool {
+        self.left_behind(effect) > self.margin.log() && !self.is_more_than_left_behind(effect)
+    }
+
+    /// The most that changes leave behind in the test of this effect, as a logarithm.
+    fn left_behind(&self, effect: &StepEffect) -> f64 {
         let of_test = self.floors.iter().filter(|floor| floor.block == effect.block);
-        let most = of_test.map(|floor| floor.left_behind().1).fold(0.0, f64::max);
-        effect.tax.gain().0 - most > self.margin.log()
+        of_test.map(|floor| floor.left_behind().1).fold(0.0, f64::max)
     }
 }
 

@@ -174,6 +174,26 @@ fn what_may_be_left_behind_is_taken_off_from_what_a_step_brings() {
 }
 
 #[test]
+fn a_test_in_which_much_is_left_behind_may_hide_harm() {
+    let most = |left: f64| FloorProof {
+        low: left.exp(),
+        high: (left + 0.01).exp(),
+        ..floors(&run(&["helps"], 12, 2, |_, _| SAME)).remove(0)
+    };
+    let run = run(&["helps"], 40, 2, |_, _| SAME);
+    let cells = analyse_readings(&run).cells;
+    let tax = cells.iter().find_map(|record| record.tax.clone()).expect("a comparison");
+    let may_hide = |left: f64, p: f64| {
+        let floors = [FloorProof { p, ..most(left) }];
+        let effect = StepEffect { block: floors[0].block, tax: tax.clone() };
+        Judged { run: &run, cells: &cells, floors: &floors, margin: margin() }.may_hide_harm(&effect)
+    };
+    assert!(may_hide(0.05, 0.001));
+    assert!(!may_hide(0.005, 0.001), "less than the margin");
+    assert!(!may_hide(0.05, 0.2), "not shown");
+}
+
+#[test]
 fn a_step_whose_samples_failed_is_not_measured() {
     let mut run = run(&["helps"], 12, 3, |_, _| SAME);
     run.samples.retain(|sample| run.header.study.cells[sample.cell].row == Row::AsIs);

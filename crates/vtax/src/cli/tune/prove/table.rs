@@ -139,7 +139,7 @@ fn verdict(step: &StepProof) -> String {
         StepVerdict::Kept => "helps".to_owned(),
         StepVerdict::TooSmall => "helps too little".to_owned(),
         StepVerdict::LeftBehind => {
-            "helps, but perhaps only by what changes leave behind when they are brought back (\"as is, again\")"
+            "not sure: what changes leave behind when they are brought back (\"as is, again\") may look like help, or hide harm"
                 .to_owned()
         }
         StepVerdict::Harmful => "harmful".to_owned(),
