@@ -5,7 +5,7 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     path::PathBuf,
     process::{Command, Stdio},
     thread,
@@ -104,6 +104,26 @@ fn ctrl_c_at_any_moment_ends_a_run_that_waits_for_guests() {
     ctrl_c_ends("kill -STOP $$", "a QEMU hangs before it has a monitor", |bench| {
         wait_until("QEMU hangs", || processes_of(bench.path()).iter().any(is_stopped));
     });
+}
+
+/// While its images were made and its QEMU was started, Ctrl-C was noted only, and the server booted to its end.
+#[test]
+fn ctrl_c_at_any_moment_ends_the_start_of_an_emulated_server() {
+    for millis in [100, 500, 1500, 4000] {
+        let bench = Bench::new();
+        let mut command = bench.command(&["--server", "emulated", "io", "list"]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("vtax runs");
+        thread::sleep(Duration::from_millis(millis));
+        let asked = Instant::now();
+        signal(child.id(), "-INT");
+        let output = child.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&output.stderr);
+        // Before vtax catches it, the signal ends vtax itself. A shell says 130 of both.
+        let status = output.status.code().or_else(|| output.status.signal().map(|signal| 128 + signal));
+        assert_eq!(status, Some(130), "after {millis} ms: {told}");
+        assert!(asked.elapsed() < Duration::from_secs(20), "after {millis} ms: {:?}", asked.elapsed());
+        assert_nothing_left(&bench);
+    }
 }
 
 /// Stops a run whose guests are made by a QEMU that does something else.

@@ -310,6 +310,13 @@ pub fn end(launch: &Launch, known: Option<Qemu>) -> Result<bool, GuestError> {
 /// Kills the QEMUs that work in this directory or below it, wherever they run: a guest's QEMU never leaves the guest's
 /// directory. They may hold a device, whose driver would wait. True if there was one.
 pub fn end_below(directory: &Path) -> Result<bool, SysError> {
+    let killed = kill_below(directory)?;
+    kill_all(&killed, FREED)?;
+    Ok(!killed.is_empty())
+}
+
+/// As [`end_below`], but doesn't wait for their ends. Returns those that it has killed.
+pub fn kill_below(directory: &Path) -> Result<Vec<ProcessId>, SysError> {
     let is_guest = |pid: &Pid| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|word| word.starts_with(b"guest="))
@@ -318,8 +325,8 @@ pub fn end_below(directory: &Path) -> Result<bool, SysError> {
     // A process that has ended meanwhile is left out.
     let running: Vec<ProcessId> =
         all_pids()?.into_iter().filter(is_guest).filter_map(|pid| ProcessId::of(pid).ok()).collect();
-    kill_all(&running, FREED)?;
-    Ok(!running.is_empty())
+    kill_all(&running, Duration::ZERO)?;
+    Ok(running)
 }
 
 /// QEMU is in a process group of its own, so that Ctrl-C at the terminal reaches only vtax.

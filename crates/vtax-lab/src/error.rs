@@ -39,6 +39,9 @@ pub enum LabError {
     #[error("lab {0}")]
     #[diagnostic(transparent)]
     Remove(Box<UndoErrors<LabError>>),
+    #[error("`{name}` was not built: the user has stopped it")]
+    #[diagnostic(code("stopped"))]
+    Stopped { name: Name },
     #[error("`{namespace}` is still used by {}; end them", .holders.join(", "))]
     #[diagnostic(code("namespace-in-use"))]
     Occupied { namespace: Name, holders: Vec<String> },

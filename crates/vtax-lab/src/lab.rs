@@ -18,9 +18,7 @@ use crate::{
     path,
     place::Place,
     plan::Plan,
-    processes,
-    site::Site,
-    verify,
+    processes, verify,
     world::{Lifetime, World},
 };
 
@@ -42,12 +40,6 @@ impl Lab {
         let holding = Holding::Lab(Box::new(blueprint.clone()));
         let held = LiveHolding::up(world, &blueprint.lab, holding, steps, lifetime)?;
         Ok(Lab { blueprint, held })
-    }
-
-    /// Kills the guests of a lab that another thread is building, so that it waits for none of them.
-    pub fn end_guests(world: &World, lab: &Name) -> Result<(), LabError> {
-        let site = Site::new(lab, &world.lab_directory(lab));
-        site.end_guests().map(drop)
     }
 
     /// Makes the lab permanent: see [`LiveHolding::keep`].

@@ -36,7 +36,7 @@ impl LiveHolding {
         steps: Vec<LabStep>,
         lifetime: Lifetime,
     ) -> Result<LiveHolding, LabError> {
-        let mut site = Site::new(name, &world.lab_directory(name));
+        let mut site = Site::new(name, &world.lab_directory(name)).unless(world.stopped());
         if let Holding::Lab(blueprint) = &holding {
             site = site.building(&Arc::new((**blueprint).clone()));
         }
@@ -48,6 +48,14 @@ impl LiveHolding {
         let built = build(journal, steps, &mut site);
         let journal = built.map_err(|error| LabError::Build { lab: name.clone(), error })?;
         Ok(LiveHolding { world: world.clone(), name: name.clone(), site: Mutex::new(site), journal: Some(journal) })
+    }
+
+    /// Ends what another thread is building: the thread takes no further step, and its guests are killed, so that it waits
+    /// for none. What it has built is removed as after a step that failed. Nothing is built in this world any more.
+    pub fn stop_building(world: &World, name: &Name) -> Result<(), LabError> {
+        // This comes first: a guest that is started after the others were looked for ends by itself then.
+        world.stopped().set();
+        Site::new(name, &world.lab_directory(name)).kill_guests()
     }
 
     /// Opens what is up, to look at it or to take it down.

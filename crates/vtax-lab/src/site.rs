@@ -40,6 +40,7 @@ use crate::{
     place::Place,
     processes::{self, Census},
     step::{LabStep, LinkRecipe},
+    world::BuildingStopped,
 };
 
 /// `lo` is the first link of every namespace (`LOOPBACK_IFINDEX`).
@@ -62,6 +63,7 @@ pub struct Site {
     /// The identities of namespaces that the journal recorded.
     recorded: HashMap<Name, String>,
     census: Option<Census>,
+    stopped: BuildingStopped,
 }
 
 /// The folder in a lab's directory where its namespaces are pinned.
@@ -83,14 +85,24 @@ pub struct Receipt(Option<String>);
 impl Site {
     /// `directory` is the lab's own. It needn't exist.
     pub(crate) fn new(lab: &Name, directory: &Path) -> Site {
-        let (guests, stacks, recorded) = Default::default();
+        let (guests, stacks, recorded, stopped) = Default::default();
         let (lab, directory, pins) = (lab.clone(), directory.to_owned(), directory.join(PINS));
-        Site { lab, blueprint: None, directory, pins, lock: None, guests, stacks, recorded, census: None }
+        Site { lab, blueprint: None, directory, pins, lock: None, guests, stacks, recorded, census: None, stopped }
     }
 
     pub(crate) fn building(mut self, blueprint: &Arc<Blueprint>) -> Site {
         self.blueprint = Some(Arc::clone(blueprint));
         self
+    }
+
+    /// No step is taken any more once `stopped` is set.
+    pub(crate) fn unless(mut self, stopped: &BuildingStopped) -> Site {
+        self.stopped = stopped.clone();
+        self
+    }
+
+    fn check_goes_on(&self) -> Result<(), LabError> {
+        if self.stopped.is_set() { Err(LabError::Stopped { name: self.lab.clone() }) } else { Ok(()) }
     }
 
     /// Takes over the namespaces and guests that a journal recorded.

@@ -11,7 +11,14 @@
 mod keeper;
 mod run_directory;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use vtax_model::topology::Name;
 use vtax_sys::{process::ProcessId, userns};
@@ -35,6 +42,21 @@ pub enum Lifetime {
 pub struct World {
     run: PathBuf,
     keeper: Option<ProcessId>,
+    stopped: BuildingStopped,
+}
+
+/// Whether nothing is built any more in a world. All clones of the world share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct BuildingStopped(Arc<AtomicBool>);
+
+impl BuildingStopped {
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 impl World {
@@ -45,7 +67,7 @@ impl World {
     /// namespace (setns(2), unshare(2)).
     pub fn enter(lifetime: Lifetime) -> Result<World, LabError> {
         if userns::have_net_admin() {
-            return Ok(World { run: run_directory::of_root()?, keeper: None });
+            return Ok(World::of(run_directory::of_root()?, None));
         }
         let run = run_directory::of_user()?;
         let keeper = match (keeper::living(&run), lifetime) {
@@ -58,19 +80,27 @@ impl World {
             None => userns::enter_own(),
         };
         entered.map_err(|error| LabError::Privilege(Box::new(error)))?;
-        Ok(World { run, keeper })
+        Ok(World::of(run, keeper))
     }
 
     /// For what needs no privilege: files of the user. Nothing is entered.
     pub fn without_privilege() -> Result<World, LabError> {
         let run = if userns::have_net_admin() { run_directory::of_root() } else { run_directory::of_user() };
-        Ok(World { run: run?, keeper: None })
+        Ok(World::of(run?, None))
+    }
+
+    fn of(run: PathBuf, keeper: Option<ProcessId>) -> World {
+        World { run, keeper, stopped: BuildingStopped::default() }
+    }
+
+    pub(crate) fn stopped(&self) -> &BuildingStopped {
+        &self.stopped
     }
 
     /// Becomes the keeper, and stays it until `is_needed` says that no lab needs one any more.
     pub(crate) fn keep(is_needed: impl Fn(&World) -> Result<bool, LabError>) -> Result<(), LabError> {
         let (run, own) = keeper::begin()?;
-        let world = World { run, keeper: Some(own) };
+        let world = World::of(run, Some(own));
         keeper::stay(&world.run, || is_needed(&world))
     }
 

@@ -20,8 +20,8 @@ use std::{
 use build::try_up;
 use traces::{RUN, assert_nothing_left, processes};
 use vtax_lab::{
-    Facts, Lab, LabEndpoint, LabError, LabState, Lifetime, Plan, PlanError, World, availability, clean, list, plan,
-    step::LabStep,
+    Facts, Lab, LabEndpoint, LabError, LabState, Lifetime, LiveHolding, Plan, PlanError, World, availability, clean,
+    list, plan, step::LabStep,
 };
 use vtax_model::{
     foreign::ForeignText,
@@ -301,6 +301,29 @@ fn build(world: &World, good: &Plan, steps: Vec<LabStep>) -> String {
             built => return built.expect_err("a step fails").to_string(),
         }
     }
+}
+
+#[test]
+fn a_lab_that_is_stopped_while_it_is_built_takes_no_further_step() {
+    let world = world();
+    let zones: String = (0..200).map(|number| zone(&format!("z{number}"), "sut", IoMethod::Veth)).collect();
+    let many = topology("stopped", &zones);
+    let building = thread::spawn({
+        let (world, many) = (world.clone(), many.clone());
+        move || try_up(&world, &many, || Facts::gather(&world).expect("facts"), Lifetime::Ephemeral)
+    });
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !pin("stopped", &name("sut")).exists() {
+        assert!(Instant::now() < deadline && !building.is_finished(), "no namespace has been made");
+        thread::sleep(Duration::from_millis(1));
+    }
+    LiveHolding::stop_building(&world, &many.name).expect("it has no guests");
+    let error = building.join().expect("no panic").expect_err("it isn't built to its end").to_string();
+    assert!(error.contains("`stopped` was not built: the user has stopped it"), "{error}");
+    assert_nothing_left("stopped");
+    let error = Lab::up(&world, plan(&many, &Facts::gather(&world).expect("facts")).expect("a plan"), Lifetime::Kept);
+    assert!(error.is_err_and(|error| error.to_string().contains("has stopped it")), "nothing is built any more");
+    assert_nothing_left("stopped");
 }
 
 #[test]

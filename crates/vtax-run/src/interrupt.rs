@@ -57,9 +57,13 @@ impl Interrupt {
         self.asked.load(Ordering::Relaxed) > 0
     }
 
-    /// Sets what is done at once when the user asks to stop. It replaces what was set before.
+    /// Sets what is done at once when the user asks to stop, or has asked already; then perhaps twice. It replaces what
+    /// was set before.
     pub(crate) fn on_ask(&self, action: impl Fn() + Send + 'static) {
         *self.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
+        if self.asked() {
+            self.act();
+        }
     }
 
     /// Ends this process at once when the user asks to stop, for there is nothing yet to put back.
@@ -78,8 +82,33 @@ impl Interrupt {
             std::process::exit(128 + signal);
         }
         self.events.tell(format_args!("vtax: stopping: {} (once more to leave at once)", self.told));
+        self.act();
+    }
+
+    fn act(&self) {
         if let Some(action) = &*self.action.lock().unwrap_or_else(PoisonError::into_inner) {
             action();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_after_ctrl_c_is_done_at_once() {
+        let (interrupt, done) = (Interrupt::default(), Arc::new(AtomicUsize::new(0)));
+        let count = |done: &Arc<AtomicUsize>| {
+            let done = Arc::clone(done);
+            move || {
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        interrupt.on_ask(|| panic!("the user hasn't asked yet, and this is replaced"));
+        interrupt.on_ask(count(&done));
+        interrupt.signalled(SIGINT);
+        interrupt.on_ask(count(&done));
+        assert_eq!(done.load(Ordering::Relaxed), 2);
     }
 }

@@ -107,13 +107,9 @@ impl ServerRequest<'_> {
             None if self.stay == Stay::Found => Err(none_up()),
             None => self.boot(&site.world, &site.interrupt),
         };
-        match server {
+        match server.and_then(|server| self.prepare(&server).or_infrastructure().map(|()| server)) {
             Err(_) if site.interrupt.asked() => Ok(None),
-            Err(error) => Err(error),
-            Ok(server) => {
-                self.prepare(&server).or_infrastructure()?;
-                Ok(Some(server))
-            }
+            prepared => prepared.map(Some),
         }
     }
 
@@ -165,6 +161,9 @@ impl ServerRequest<'_> {
         };
         remove_abandoned(world, &name, self.events)?;
         remove_abandoned_servers(world, self.events)?;
+        let (within, of) = (world.clone(), name.clone());
+        // An error means that the server has just ended by itself, or that what waits for it will tell of the same.
+        interrupt.on_ask(move || drop(LiveHolding::stop_building(&within, &of)));
         let phases = Phases::of("server", self.events);
         let agent = self.locations.agent_program()?;
         let plan = server::plan(&name, &self.spec, world, &agent, self.kernel).or_infrastructure()?;
@@ -172,11 +171,6 @@ impl ServerRequest<'_> {
         phases.done("images made");
         let held = plan.up(world, lifetime).or_infrastructure()?;
         let mut qemu = server::server(&held).or_infrastructure()?;
-        let process = qemu.process();
-        interrupt.on_ask(move || {
-            // One that has ended already needs no signal.
-            let _ = process.signal(vtax_sys::process::Signal::TERM);
-        });
         wait_for_agent(&mut qemu, None, self.events).or_infrastructure()?;
         // Until now a reset was a panic: nothing has told the kernel yet how to say so.
         qemu.monitor(MONITOR_TIME).and_then(|mut monitor| monitor.let_reboot()).or_infrastructure()?;
@@ -219,9 +213,6 @@ impl EmulatedServerUp {
             let _ = link.signal(session, Signal::Int);
         };
         interrupt.on_ask(end.clone());
-        if interrupt.asked() {
-            end();
-        }
         let mut wanted = true;
         let followed = self.watched(|| {
             running.follow(|stream, bytes| {

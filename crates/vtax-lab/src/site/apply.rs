@@ -24,6 +24,7 @@ impl Step for LabStep {
     }
 
     fn apply(&self, site: &mut Site) -> Result<Receipt, LabError> {
+        site.check_goes_on()?;
         site.mark_device(self)?;
         let done = match self {
             LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),

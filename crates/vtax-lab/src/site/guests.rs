@@ -17,7 +17,7 @@ use vtax_guest::{
     home,
     launch::{Launch, NicLaunch},
     paths,
-    process::{Qemu, end, end_below},
+    process::{Qemu, end, end_below, kill_below},
     threads::GuestPins,
     vdisk::DiskLaunch,
 };
@@ -43,7 +43,7 @@ impl Site {
             namespace.place(command)
         })?;
         let receipt = Receipt(Some(qemu.process().to_string()));
-        let ready = qemu.settle(pins);
+        let ready = self.check_goes_on().and_then(|()| Ok(qemu.settle(pins)?));
         // This comes first even if the guest isn't ready: undoing the step needs it.
         self.guests.insert(launch.name.clone(), qemu);
         ready?;
@@ -74,6 +74,11 @@ impl Site {
     /// Ends all guests whose QEMUs work in the lab's directory. True if there was one.
     pub(crate) fn end_guests(&self) -> Result<bool, LabError> {
         end_below(&self.guests_directory()).map_err(LabError::kernel(&self.lab))
+    }
+
+    /// Kills them, and doesn't wait for their ends.
+    pub(crate) fn kill_guests(&self) -> Result<(), LabError> {
+        kill_below(&self.guests_directory()).map(drop).map_err(LabError::kernel(&self.lab))
     }
 
     /// Ends a guest, and removes sockets, logs and what a disk has written, but only below the lab's own directory.

@@ -4,14 +4,13 @@ use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
 
 use miette::miette;
 use vtax_guest::GuestError;
-use vtax_lab::{Lab, LabEndpoint, LabError};
+use vtax_lab::{Lab, LabEndpoint, LabError, LiveHolding};
 use vtax_model::{
     endpoint::Ends,
     run::RunHeader,
     study::Row,
     topology::{Name, Topology},
 };
-use vtax_sys::process::Signal;
 
 use super::{
     ConnectedEnds,
@@ -78,29 +77,15 @@ impl RunSetup<'_> {
         self.interrupt.only_note();
         labs::remove_abandoned(world, &topology.name, self.events)?;
         let (within, name) = (world.clone(), topology.name.clone());
-        // An error means that a QEMU has just ended by itself, or that the lab's building will tell of the same.
-        self.interrupt.on_ask(move || drop(Lab::end_guests(&within, &name)));
+        // An error means that a QEMU has just ended by itself, or that what waits for it will tell of the same.
+        self.interrupt.on_ask(move || drop(LiveHolding::stop_building(&within, &name)));
         let lab = Arc::new(labs::build(world, topology, &self.needs)?);
-        self.end_guests_on_ask(&lab)?;
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
         phases.inspect(|phases| phases.done("QEMU started"));
         let connected = connect(&lab)?;
         phases.inspect(|phases| phases.done("agents answered"));
         self.interrupt.only_note();
         if self.interrupt.asked() { Err(Stop::interrupted()) } else { Ok((lab, connected)) }
-    }
-
-    /// Kills the guests when the user asks to stop, so that nothing waits for them any more.
-    fn end_guests_on_ask(&self, lab: &Lab) -> Result<(), Stop> {
-        let processes = lab.guests().iter().map(|guest| Ok(lab.guest(&guest.name)?.process()));
-        let processes = processes.collect::<Result<Vec<_>, LabError>>().or_infrastructure()?;
-        // One that has ended already needs no signal.
-        let end = move || processes.iter().for_each(|process| drop(process.signal(Signal::KILL)));
-        self.interrupt.on_ask(end.clone());
-        if self.interrupt.asked() {
-            end();
-        }
-        Ok(())
     }
 }
 
