@@ -36,7 +36,7 @@ impl LiveHolding {
         steps: Vec<LabStep>,
         lifetime: Lifetime,
     ) -> Result<LiveHolding, LabError> {
-        let mut site = Site::new(name, &world.lab_directory(name)).unless(world.stopped());
+        let mut site = Site::new(name, &world.lab_directory(name)).until(world.stopped());
         if let Holding::Lab(blueprint) = &holding {
             site = site.building(&Arc::new((**blueprint).clone()));
         }
@@ -53,7 +53,8 @@ impl LiveHolding {
     /// Ends what another thread is building: the thread takes no further step, and its guests are killed, so that it waits
     /// for none. What it has built is removed as after a step that failed. Nothing is built in this world any more.
     pub fn stop_building(world: &World, name: &Name) -> Result<(), LabError> {
-        // This comes first: a guest that is started after the others were looked for ends by itself then.
+        // This comes first. The thread looks at it after it has started a guest: so it doesn't wait for one that is started
+        // too late to be found here.
         world.stopped().set();
         Site::new(name, &world.lab_directory(name)).kill_guests()
     }

@@ -95,8 +95,8 @@ impl Site {
         self
     }
 
-    /// No step is taken any more once `stopped` is set.
-    pub(crate) fn unless(mut self, stopped: &BuildingStopped) -> Site {
+    /// Steps are taken until `stopped` is set.
+    pub(crate) fn until(mut self, stopped: &BuildingStopped) -> Site {
         self.stopped = stopped.clone();
         self
     }
