@@ -106,7 +106,7 @@ fn ctrl_c_at_any_moment_ends_a_run_that_waits_for_guests() {
     });
 }
 
-/// While its images were made and its QEMU was started, Ctrl-C was noted only, and the server booted to its end.
+/// vtax only noted Ctrl-C while it made the server's images and started its QEMU, and the server booted to its end.
 #[test]
 fn ctrl_c_at_any_moment_ends_the_start_of_an_emulated_server() {
     for millis in [100, 500, 1500, 4000] {

@@ -57,8 +57,8 @@ impl Interrupt {
         self.asked.load(Ordering::Relaxed) > 0
     }
 
-    /// Sets what is done at once when the user asks to stop, or has asked already; then perhaps twice. It replaces what
-    /// was set before.
+    /// Sets what is done at once when the user asks to stop. It replaces what was set before. If the user has asked
+    /// already, it is done now, and perhaps once more if the signal comes in this moment.
     pub(crate) fn on_ask(&self, action: impl Fn() + Send + 'static) {
         *self.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
         if self.asked() {
