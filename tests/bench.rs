@@ -127,10 +127,20 @@ pub(crate) fn printed(output: &Output) -> String {
 }
 
 /// Waits until something is so, and fails after half a minute.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
+    wait(Duration::from_secs(30), is_so, || what.to_owned());
+}
+
+/// Waits until a system has booted, and fails after three minutes with what `console` says. Without KVM a boot takes
+/// seconds, in an emulated server half a minute, and on a busy machine several times as long.
+pub(crate) fn wait_for_boot(system: &str, is_up: impl FnMut() -> bool, console: impl Fn() -> String) {
+    wait(Duration::from_secs(180), is_up, || format!("{system} has booted. It says:\n{}", console()));
+}
+
+fn wait(most: Duration, mut is_so: impl FnMut() -> bool, what: impl Fn() -> String) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "not within 30 s: {what}");
+        assert!(begun.elapsed() < most, "not within {most:?}: {}", what());
         thread::sleep(Duration::from_millis(20));
     }
 }

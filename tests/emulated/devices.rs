@@ -1,16 +1,15 @@
 //! `vtax ldm add-io` and its like: functions, slots and root complexes of domains.
 
-use std::{
-    env,
-    time::{Duration, Instant},
-};
+use std::env;
 
 use serde_json::Value;
 
-use super::{FAR, NEAR, NEAR_NAME, Server, bench::wait_until, deaths::killed_at, function as function_of};
-
-/// A domain with devices boots within this time, in an emulated server on a busy machine.
-const BOOTED: Duration = Duration::from_secs(180);
+use super::{
+    FAR, NEAR, NEAR_NAME, Server,
+    bench::{wait_for_boot, wait_until},
+    deaths::killed_at,
+    function as function_of,
+};
 
 /// A virtual function is made, and comes into a domain that runs, as in the article on SR-IOV; then it goes.
 pub(crate) fn function(server: &Server) {
@@ -243,7 +242,7 @@ fn serves(domain: &Domain<'_>) {
     domain.ldm("add-vnet pvid=7 outer-net outer-vsw venus");
     domain.ldm("bind venus mars");
     domain.ldm("start mars venus");
-    domain.wait_until_it_speaks_up();
+    domain.wait_for_boot();
     let server = domain.server;
     server.shell(&format!(
         "ip link set {near} up; ip link add link {near} name near7 type vlan id 7; \
@@ -408,19 +407,16 @@ impl Domain<'_> {
         self.server.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
     }
 
-    /// Starts it, and waits until its system speaks up.
+    /// Starts it, and waits until it has booted.
     pub(super) fn start(&self) {
         self.ldm("start mars");
-        self.wait_until_it_speaks_up();
+        self.wait_for_boot();
     }
 
-    pub(super) fn wait_until_it_speaks_up(&self) {
+    pub(super) fn wait_for_boot(&self) {
         let state = || -> Value { serde_json::from_str(&self.ldm("list --json mars")).expect("JSON") };
-        let begun = Instant::now();
-        while state()[0]["flags"]["running"] != "normal" {
-            let console = || self.server.shell("tail -n 30 /run/vtax*/domains/mars/qemu/console.log");
-            assert!(begun.elapsed() < BOOTED, "the system in mars doesn't speak up: {}", console());
-        }
+        let console = || self.server.shell("tail -n 30 /run/vtax*/domains/mars/qemu/console.log");
+        wait_for_boot("mars", || state()[0]["flags"]["running"] == "normal", console);
     }
 
     /// What a command in the domain prints, however it ends.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{NEAR_NAME, Server, bench::wait_until};
+use super::{NEAR_NAME, Server, devices::Domain};
 
 pub(crate) fn domains(server: &Server) {
     let ldm = |words: &str| server.printed(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
@@ -32,9 +32,7 @@ pub(crate) fn domains(server: &Server) {
     assert_eq!([of("vnet2.0"), of("vnet3.0")], ["1+ 11 22 33", "33+ 44"]);
     assert_eq!([of(&near), of("admin-vsw")], ["1+ 11 22 33 44", "1+"]);
 
-    ldm("start mars");
-    let state = || -> Value { serde_json::from_str(&ldm("list --json mars")).expect("JSON") };
-    wait_until("the system in mars speaks up", || state()[0]["flags"]["running"] == "normal");
+    Domain { server }.start();
     // A VLAN is taken away while it runs.
     ldm("set-vnet vid=11 admin-net mars");
     let after = server.shell("bridge -json vlan show dev vnet2.0");

@@ -67,7 +67,7 @@ fn replay(domain: &Domain<'_>, transcript: &str, names: Names<'_>) {
             while !domain.ldm("list mars").contains(" active ") {
                 assert!(begun.elapsed() < STARTED, "the server's boot doesn't start mars");
             }
-            domain.wait_until_it_speaks_up();
+            domain.wait_for_boot();
             String::new()
         }
         ("up", port) => server.shell(&format!("ip link set {} up", link(server, port))),

@@ -14,7 +14,6 @@ use std::{
 
 use super::{
     Bench,
-    bench::wait_until,
     crash::{Ending, kill_at},
     crashes::step,
     domains::Host,
@@ -166,7 +165,7 @@ fn plugged(name: &str, lab: &str, volume: &str, daemons: usize) {
     let host = &killed.host;
     let before_bind = killed.inactive();
     killed.start();
-    wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
+    host.wait_for_boot("mars");
     let (add, remove) = (format!("add-vdisk more {volume}@vds0 mars"), "rm-vdisk more mars");
     let has = || {
         let serials = "exec mars -- sh -c";

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     Bench,
-    bench::wait_until,
+    bench::{wait_for_boot, wait_until},
     crash::{Ending, kill_at},
     deaths::signal,
     domains::Host,
@@ -164,7 +164,7 @@ fn a_disk_comes_and_goes_while_its_domain_runs() {
     // The command has no answer: its system is gone.
     host.try_ldm("exec mars -- reboot -f");
     let booted = || host.try_ldm("exec mars -- cat /sys/block/vda/serial").stdout == b"data";
-    wait_until("it boots again and has what it had", booted);
+    wait_for_boot("mars", booted, || host.console("mars"));
     for words in ["stop -f mars", "unbind mars"] {
         host.ldm(words);
     }

@@ -6,8 +6,6 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    thread,
-    time::{Duration, Instant},
 };
 
 use vtax_agent::locate;
@@ -17,9 +15,6 @@ use vtax_guest::{
 };
 
 use super::{Bench, bench::printed, domains::Host};
-
-/// A BIOS and a boot loader take their time on a busy machine.
-const BOOTED: Duration = Duration::from_secs(180);
 
 /// The first process of the system. It loads drivers, and starts the agent once more whenever that has ended.
 const SYSTEM: &str = "#!/bin/busybox sh
@@ -71,15 +66,6 @@ pub(super) fn disk(folder: &Path, agent: &Path, more: &[&str]) -> PathBuf {
     disk
 }
 
-pub(super) fn await_agent(host: &Host<'_>) {
-    let begun = Instant::now();
-    while host.domain("earth")["flags"]["running"] != "normal" {
-        let console = fs::read_to_string(host.folder().join("earth/qemu/console.log")).unwrap_or_default();
-        assert!(begun.elapsed() < BOOTED, "no agent speaks up in earth: {console}");
-        thread::sleep(Duration::from_millis(100));
-    }
-}
-
 #[test]
 fn a_command_runs_in_a_system_of_its_own_that_starts_the_agent() {
     let bench = Bench::new();
@@ -91,7 +77,7 @@ fn a_command_runs_in_a_system_of_its_own_that_starts_the_agent() {
     host.ldm(&format!("set-variable image={} earth", disk.display()));
     host.ldm("bind earth");
     host.ldm("start earth");
-    await_agent(&host);
+    host.wait_for_boot("earth");
 
     assert_eq!(host.ldm("exec earth -- cat /system"), SYSTEM);
     assert_eq!(host.try_ldm("exec earth -- false").status.code(), Some(1));

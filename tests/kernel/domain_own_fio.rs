@@ -9,7 +9,7 @@ use vtax_disk::carried::CarriedProgram;
 
 use super::{
     Bench,
-    domain_images::{await_agent, disk, run},
+    domain_images::{disk, run},
     domains::Host,
     json,
 };
@@ -52,7 +52,7 @@ fn a_domain_with_a_system_of_its_own_measures_by_its_own_fio() {
     }
     host.ldm("bind earth");
     host.ldm("start earth");
-    await_agent(&host);
+    host.wait_for_boot("earth");
 
     let mut measure = vec!["measure", "--in", "t-ldm-ownfio/sut", "--disk", "ldm:earth/data", "--destroy-data"];
     measure.extend(["--disk-test", "random:range=4MiB", "--samples", "1", "--duration", "200ms", "--json"]);

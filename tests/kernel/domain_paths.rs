@@ -31,7 +31,7 @@ fn planets<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
 fn start(host: &Host<'_>, domain: &str) {
     host.ldm(&format!("bind {domain}"));
     host.ldm(&format!("start {domain}"));
-    wait_until("the system in it speaks up", || host.domain(domain)["flags"]["running"] == "normal");
+    host.wait_for_boot(domain);
 }
 
 fn measured(host: &Host<'_>, words: &str) -> Value {

@@ -16,7 +16,7 @@ use vtax_model::units::Mtu;
 
 use super::{
     Bench,
-    bench::{printed, wait_until},
+    bench::{printed, wait_for_boot, wait_until},
     crash::{Ending, kill_at},
     lab_guests::{Down, lab_file},
 };
@@ -68,6 +68,17 @@ impl Host<'_> {
     pub(super) fn domain(&self, domain: &str) -> Value {
         let list: Value = serde_json::from_str(&self.ldm(&format!("list --json {domain}"))).expect("JSON");
         list[0].clone()
+    }
+
+    /// Waits until the system of a domain has booted.
+    pub(super) fn wait_for_boot(&self, domain: &str) {
+        let is_up = || self.domain(domain)["flags"]["running"] == "normal";
+        wait_for_boot(domain, is_up, || self.console(domain));
+    }
+
+    /// What the system of a domain has said.
+    pub(super) fn console(&self, domain: &str) -> String {
+        fs::read_to_string(self.folder().join(domain).join("qemu/console.log")).unwrap_or_default()
     }
 
     fn state(&self, domain: &str) -> String {
@@ -136,7 +147,7 @@ fn a_domain_is_bound_runs_and_goes() {
 
     assert_eq!(host.ldm("start mars"), "LDom mars started\n");
     assert_eq!(host.state("mars"), "active");
-    wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
+    host.wait_for_boot("mars");
     assert!(host.refused("unbind mars").contains("stop it first"));
 
     // A NIC comes and goes while it runs, and one that it was started with goes with its next start.
@@ -177,7 +188,7 @@ fn a_domain_is_bound_runs_and_goes() {
         mars["state"] == "active" && mars["memory"] == 160 << 20
     });
     assert_eq!(host.domain("mars")["pending"], Value::Null);
-    wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
+    host.wait_for_boot("mars");
     host.ldm("stop mars");
     assert_eq!(host.state("mars"), "bound");
 
@@ -202,7 +213,6 @@ fn a_domain_that_dies_acts_on_those_that_depend_on_it() {
     host.ldm("set-domain master=mars venus");
     host.ldm("bind mars venus");
     host.ldm("start venus");
-    let is_up = || host.domain("venus")["flags"]["running"] == "normal";
     let panics = || {
         let log = fs::read_to_string(host.folder().join("venus/console.log")).expect("a log");
         log.matches("Kernel panic - not syncing: NMI").count()
@@ -214,7 +224,7 @@ fn a_domain_that_dies_acts_on_those_that_depend_on_it() {
         ("panic", true, 1, "active"),
         ("stop", true, 1, "bound"),
     ] {
-        wait_until("the system in venus speaks up", is_up);
+        host.wait_for_boot("venus");
         let before = host.qemu("venus");
         host.ldm(&format!("set-domain failure-policy={policy} mars"));
         host.ldm("start mars");
@@ -297,7 +307,7 @@ fn a_vnet_follows_the_carrier_of_its_switch() {
     host.ldm("add-vnet net1 vsw0 mars");
     host.ldm("bind mars");
     host.ldm("start mars");
-    wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
+    host.wait_for_boot("mars");
     let agent = host.folder().join("mars/qemu/agent.sock");
     let agent = AgentLink::connect_unix("mars", &agent, Duration::from_secs(60)).expect("an agent");
     let switch_on = |vnet: usize| {
@@ -382,7 +392,7 @@ fn a_hot_plug_killed_at_any_call_leaves_no_nic_that_nobody_asked_for() {
     host.add("mars");
     host.ldm("bind mars");
     host.ldm("start mars");
-    wait_until("the system in it speaks up", || host.domain("mars")["flags"]["running"] == "normal");
+    host.wait_for_boot("mars");
     let has_link = || host.links().contains("vnet2.1");
     let is_wanted = || host.ldm("list-constraints --json mars").contains("\"net1\"");
     let (add, remove) = ("add-vnet net1 vsw0 mars", "rm-vnet net1 mars");
@@ -447,7 +457,7 @@ fn consoles_are_reached_by_telnet() {
     // A bound domain that isn't started answers already.
     bench.printed(&["lab", "exec", "t-ldm-c", "sut", "--", "expect", script, "5000", "jupiter"]);
     host.ldm("start pluto");
-    wait_until("the system in it speaks up", || host.domain("pluto")["flags"]["running"] == "normal");
+    host.wait_for_boot("pluto");
     bench.printed(&["lab", "exec", "t-ldm-c", "sut", "--", "expect", script, "5000", "pluto"]);
     host.ldm("stop pluto");
     host.ldm("unbind pluto jupiter");

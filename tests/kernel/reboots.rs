@@ -16,8 +16,7 @@ fn a_reboot_inside_a_domain_applies_what_is_pending() {
     host.add("mars");
     host.ldm("bind mars");
     host.ldm("start mars");
-    let is_up = || host.domain("mars")["flags"]["running"] == "normal";
-    wait_until("the system in it speaks up", is_up);
+    host.wait_for_boot("mars");
     host.ldm("set-memory 160m mars");
     let agent = host.folder().join("mars/qemu/agent.sock");
     let agent = AgentLink::connect_unix("mars", &agent, Duration::from_secs(60)).expect("an agent");
@@ -27,7 +26,7 @@ fn a_reboot_inside_a_domain_applies_what_is_pending() {
     assert_eq!(ran.status, 0, "{}", ran.stderr);
     drop(agent);
     wait_until("it has more memory", || host.domain("mars")["memory"] == 160 << 20);
-    wait_until("the system in it speaks up again", is_up);
+    host.wait_for_boot("mars");
     let agent = host.folder().join("mars/qemu/agent.sock");
     let agent = AgentLink::connect_unix("mars", &agent, Duration::from_secs(60)).expect("an agent");
     assert_ne!(agent.hello().boot_id, boot);

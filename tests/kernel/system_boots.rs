@@ -7,18 +7,13 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 use tempfile::TempDir;
 use vtax_agent::locate;
 
-use super::bench::{printed, wait_until};
-
-/// A domain boots in this time on a busy machine, and systemd before it.
-const BOOTED: Duration = Duration::from_secs(180);
+use super::bench::{printed, wait_for_boot, wait_until};
 
 /// Starts systemd below `$1`, in a cgroup of its own, `$2`. It has no services but the unit, since those of this machine would change
 /// settings of its kernel.
@@ -77,11 +72,7 @@ impl System {
         command.args(["-c", BOOT, "sh"]).arg(self.folder.path()).arg(&self.cgroup).arg(root);
         command.arg(env!("CARGO_BIN_EXE_vtax")).arg(agent);
         self.up = Some(command.stdin(Stdio::null()).spawn().expect("a shell"));
-        let begun = Instant::now();
-        while !self.state().contains("running") {
-            assert!(begun.elapsed() < BOOTED, "systemd isn't up: {}", self.state());
-            thread::sleep(Duration::from_millis(200));
-        }
+        wait_for_boot("systemd", || self.state().contains("running"), || self.state());
     }
 
     fn state(&self) -> String {
@@ -118,11 +109,7 @@ impl System {
     }
 
     fn wait_until_mars_is_up(&self) {
-        let begun = Instant::now();
-        while self.mars()["flags"]["running"] != "normal" {
-            assert!(begun.elapsed() < BOOTED, "{}", self.mars());
-            thread::sleep(Duration::from_millis(200));
-        }
+        wait_for_boot("mars", || self.mars()["flags"]["running"] == "normal", || self.mars().to_string());
     }
 
     /// The processes of the unit, by their command lines.

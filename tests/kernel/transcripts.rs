@@ -76,7 +76,7 @@ fn lists_of_domains_are_as_in_the_article() {
     for domain in ["mars", "venus"] {
         host.ldm(&format!("bind {domain}"));
         host.ldm(&format!("start {domain}"));
-        wait_until("the system in it speaks up", || host.domain(domain)["flags"]["running"] == "normal");
+        host.wait_for_boot(domain);
     }
     host.ldm("bind jupiter");
     let here = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
