@@ -67,6 +67,33 @@ fn a_run_is_read_back_as_it_was_written() {
 }
 
 #[test]
+fn each_field_of_a_listed_run_is_the_runs_own() {
+    let dir = folder();
+    let store = Store::open(dir.path()).expect("opens");
+    let header = RunHeader { quick: true, label: "before".into(), ..header("demo-1", "2026-01-01T00:00:00Z") };
+    let mut writer = store.create_run(&header).expect("new");
+    writer.samples(&[sample(0, Arm::A, 1), sample(0, Arm::APrime, 1)]).expect("land");
+    let failure = Failure { cell: 5, arm: Arm::A, round: 1, error: "the peer died".into(), partial: None };
+    writer.failure(&failure).expect("lands");
+    writer.finish(RunState::Complete, 12.5).expect("ends");
+    store.keep_brief("demo-1", "TCP RR 12 µs").expect("kept");
+    let expected = RunSummary {
+        id: "demo-1".into(),
+        study: "demo".into(),
+        title: header.study.title.raw().into(),
+        label: "before".into(),
+        brief: "TCP RR 12 µs".into(),
+        started: "2026-01-01T00:00:00Z".into(),
+        state: Condition::Complete,
+        quick: true,
+        samples: 2,
+        failures: 1,
+        wall_seconds: 12.5,
+    };
+    assert_eq!(store.list().expect("lists"), [expected]);
+}
+
+#[test]
 fn a_failed_sample_that_lands_later_is_no_failure() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");

@@ -24,11 +24,19 @@ const NARROWEST: usize = 16;
 pub(super) fn draw(table: &Table, width: usize) -> Vec<Line> {
     let labels = LabelColumns::of(table);
     let room = width.saturating_sub(labels.width());
-    let drawn = GAPS.map(|gaps| pieces(columns(table, gaps, room), room));
-    let fewest = drawn.iter().map(Vec::len).min().unwrap_or(0);
-    let pieces = drawn.into_iter().find(|pieces| pieces.len() == fewest).unwrap_or_default();
+    let mut fewest: Vec<Vec<Drawn<'_>>> = Vec::new();
+    for gaps in GAPS {
+        let drawn = pieces(columns(table, gaps, room), room);
+        if fewest.is_empty() || drawn.len() < fewest.len() {
+            fewest = drawn;
+        }
+        // It can't be fewer, and to lay out thousands of rows once more takes time.
+        if fewest.len() == 1 {
+            break;
+        }
+    }
     let mut lines: Vec<Line> = Vec::new();
-    for (index, piece) in pieces.iter().enumerate() {
+    for (index, piece) in fewest.iter().enumerate() {
         if index > 0 {
             lines.push(Line::new());
         }
@@ -152,6 +160,9 @@ fn columns<'a>(table: &'a Table, gaps: (usize, usize), room: usize) -> Vec<Drawn
         columns = with_bars((shortest + left).min(longest));
     }
     let excess = total(&columns).saturating_sub(room);
+    if excess == 0 {
+        return columns;
+    }
     let sentences = || columns.iter().filter(|drawn| drawn.column.align == Align::Wrapped);
     let each = excess.div_ceil(sentences().count().max(1));
     columns.iter_mut().filter(|drawn| drawn.column.align == Align::Wrapped).for_each(|drawn| drawn.narrow(each));
