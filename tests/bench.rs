@@ -56,10 +56,10 @@ impl Bench {
         Bench::enter(false, &format!("{LABS}-{name}"))
     }
 
-    pub(crate) fn with(file: &str, text: &str) -> Bench {
-        let bench = Bench::new();
-        fs::write(bench.path().join(file), text).expect("a file of the test");
-        bench
+    /// With a file in its folder.
+    pub(crate) fn with(self, file: &str, text: &str) -> Bench {
+        fs::write(self.path().join(file), text).expect("a file of the test");
+        self
     }
 
     /// Where its labs are kept.

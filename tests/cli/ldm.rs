@@ -17,7 +17,7 @@ struct Libvirt(Bench);
 
 impl Libvirt {
     fn new() -> Libvirt {
-        let bench = Bench::with("zoo.xml", WEB);
+        let bench = Bench::new().with("zoo.xml", WEB);
         let script = "#!/bin/sh\ncase \"$*\" in\n\
             *'dumpxml -- zoo') cat zoo.xml ;;\n\
             *dumpxml*) echo \"error: failed to get domain '$5'\" >&2; exit 1 ;;\n\
@@ -101,7 +101,7 @@ fn a_link_called_ldm_is_vtax_ldm() {
 /// What one host prints, another reads, as JSON and as XML.
 #[test]
 fn what_domains_are_to_have_goes_from_host_to_host() {
-    let first = Bench::with("all.json", ALL);
+    let first = Bench::new().with("all.json", ALL);
     first.printed(&["ldm", "init-system", "-i", "all.json"]);
     for words in ["set-variable boot-args=<quiet&> mars", "set-domain master=mars venus"] {
         first.printed(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
@@ -110,13 +110,13 @@ fn what_domains_are_to_have_goes_from_host_to_host() {
     services["domains"] = serde_json::json!({});
     for format in ["--json", "-x"] {
         let text = first.printed(&["ldm", "list-constraints", format]);
-        let all = Bench::with("domains", &text);
+        let all = Bench::new().with("domains", &text);
         all.printed(&["ldm", "init-system", "-i", "domains"]);
         assert_eq!(all.printed(&["ldm", "list-constraints", format]), text);
         let told = all.refused(&["ldm", "add-domain", "-i", "domains"]);
         assert!(told.contains("the domain `mars` exists already"), "{told}");
 
-        let domains = Bench::with("domains", &text);
+        let domains = Bench::new().with("domains", &text);
         let told = domains.refused(&["ldm", "add-domain", "-i", "domains"]);
         assert!(told.contains("there is no switch `admin-vsw`"), "{told}");
         fs::write(domains.path().join("services"), services.to_string()).expect("a file of the test");
@@ -125,7 +125,7 @@ fn what_domains_are_to_have_goes_from_host_to_host() {
         assert!(domains.printed(&["ldm", "list-constraints", "mars"]).contains("admin-net"));
     }
     let bomb = "<!DOCTYPE d [<!ENTITY a \"aaaa\">]>\n<LDM_interface>&a;</LDM_interface>";
-    let told = Bench::with("bomb.xml", bomb).refused(&["ldm", "init-system", "-i", "bomb.xml"]);
+    let told = Bench::new().with("bomb.xml", bomb).refused(&["ldm", "init-system", "-i", "bomb.xml"]);
     assert!(told.contains("error[bad-constraints]: bomb.xml: line 1: a document type"), "{told}");
     assert!(first.refused(&["ldm", "add-domain"]).contains("required arguments were not provided"));
 }

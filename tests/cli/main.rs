@@ -88,7 +88,7 @@ fn a_delayed_reconfiguration_says_what_it_is_and_is_seen_in_the_list() {
 fn a_broken_study_is_refused_with_file_and_line() {
     let broken = |from: &str, to: &str| {
         assert!(STUDY.contains(from), "{from}");
-        Bench::with("mine.toml", &STUDY.replace(from, to)).refused(&["run", "mine.toml"])
+        Bench::new().with("mine.toml", &STUDY.replace(from, to)).refused(&["run", "mine.toml"])
     };
     insta::assert_snapshot!("unknown_key", broken("[plan]", "[plan]\nround = 1"));
     insta::assert_snapshot!("wrong_unit", broken("\"1s\"", "\"1 parsec\""));
@@ -148,15 +148,15 @@ fn the_time_of_each_study_is_told() {
 #[test]
 fn a_lab_given_to_run_is_called_a_lab() {
     let lab = "[lab]\nname = \"mine\"\n[[host]]\nname = \"a\"\n";
-    let told = Bench::with("lab.toml", lab).refused(&["run", "lab.toml"]);
+    let told = Bench::new().with("lab.toml", lab).refused(&["run", "lab.toml"]);
     assert_eq!(told, "vtax: error[not-a-study]: lab.toml is a lab, not a study; build it with: vtax lab up lab.toml\n");
 }
 
 #[test]
 fn files_that_serde_refuses_are_refused_in_the_user_s_words() {
-    let told = Bench::with("mine.toml", "").refused(&["run", "mine.toml"]);
+    let told = Bench::new().with("mine.toml", "").refused(&["run", "mine.toml"]);
     assert!(told.contains("mine.toml:1: the file is empty"), "{told}");
-    let told = Bench::with("mine.toml", &STUDY.replace("[1500]", "\"three\"")).refused(&["run", "mine.toml"]);
+    let told = Bench::new().with("mine.toml", &STUDY.replace("[1500]", "\"three\"")).refused(&["run", "mine.toml"]);
     assert!(told.contains("mine.toml:6: `mtu`: this is the text \"three\"; write a list, in [ ]"), "{told}");
 }
 
@@ -217,7 +217,7 @@ const NETPERF: &str = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0
 /// Its figures stand beside ours everywhere, and are told from ours everywhere.
 #[test]
 fn what_another_program_has_measured_is_a_result() {
-    let bench = Bench::with("1.txt", NETPERF);
+    let bench = Bench::new().with("1.txt", NETPERF);
     fs::write(bench.path().join("2.txt"), NETPERF.replace("20000", "16000")).expect("kept");
     let import = |file: &str, row: &str| bench.vtax(&["results", "import", file, "--method", row, "--label", "Mine"]);
     assert!(import("1.txt", "bridge").status.success() && import("2.txt", "bridge").status.success());
@@ -250,7 +250,7 @@ fn what_another_program_has_measured_is_a_result() {
 #[test]
 fn published_figures_stand_beside_one_s_own() {
     let table = include_str!("../../crates/vtax-model/data/published/sparc-t7-1.toml");
-    let bench = Bench::with("t7-1.toml", table);
+    let bench = Bench::new().with("t7-1.toml", table);
     fs::write(bench.path().join("slower.toml"), table.replace("= 91", "= 182")).expect("kept");
     for file in ["t7-1.toml", "slower.toml"] {
         assert!(bench.vtax(&["results", "import", file, "--label", file]).status.success());
@@ -295,7 +295,7 @@ fn a_trend_is_told_and_wrong_questions_are_refused() {
 
 #[test]
 fn a_refused_run_leaves_nothing() {
-    let bench = Bench::with("mine.toml", &STUDY.replace("1500", "67"));
+    let bench = Bench::new().with("mine.toml", &STUDY.replace("1500", "67"));
     bench.refused(&["run", "mine.toml"]);
     let left: Vec<_> = fs::read_dir(bench.path()).expect("the folder").flatten().map(|e| e.file_name()).collect();
     assert_eq!(left, ["mine.toml"]);

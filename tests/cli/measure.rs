@@ -96,7 +96,7 @@ fn a_study_on_endpoints_is_refused_where_it_cannot_be_measured() {
     let study = |from: &str, to: &str| {
         let text = STUDY.to_owned() + ENDPOINTS;
         assert!(text.contains(from), "{from}");
-        Bench::with("mine.toml", &text.replace(from, to)).refused(&["run", "mine.toml"])
+        Bench::new().with("mine.toml", &text.replace(from, to)).refused(&["run", "mine.toml"])
     };
     let host = fs_hostname();
     // The loopback link has 65,536, and no study asks for 1,500 on it by intent.
@@ -116,7 +116,8 @@ fn fs_hostname() -> String {
 
 #[test]
 fn a_file_of_endpoints_is_refused_with_its_line() {
-    let with = |text: &str| Bench::with("vms.toml", text).refused(&["run", "sparc-t7-1", "--endpoints", "vms.toml"]);
+    let with =
+        |text: &str| Bench::new().with("vms.toml", text).refused(&["run", "sparc-t7-1", "--endpoints", "vms.toml"]);
     insta::assert_snapshot!("endpoints_of_nothing", with(""));
     insta::assert_snapshot!("endpoints_with_a_wrong_way", with(&ENDPOINTS.replace("local", "vm1")));
     insta::assert_snapshot!("endpoints_of_another_row", {

@@ -240,7 +240,7 @@ control = "local"
 
 #[test]
 fn a_run_on_endpoints_goes_on_between_the_same_ends_only() {
-    let bench = Bench::with("ends.toml", ENDPOINTS);
+    let bench = Bench::new().with("ends.toml", ENDPOINTS);
     let child = under_way(&bench, &["run", "ends.toml"], 3);
     signal(child.id(), "-INT");
     assert_eq!(child.wait_with_output().expect("it ends").status.code(), Some(130));

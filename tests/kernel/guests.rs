@@ -71,7 +71,7 @@ fn crashing_qemu(bench: &Bench, times: usize) -> PathBuf {
 #[test]
 fn a_lab_whose_qemu_crashed_is_built_once_more() {
     for (times, status) in [(1, 0), (2, 69)] {
-        let bench = Bench::with("tiny.toml", TINY);
+        let bench = Bench::new().with("tiny.toml", TINY);
         let qemu = crashing_qemu(&bench, times);
         let mut command = bench.command(&["run", "tiny.toml", "--methods", "native,paravirtual"]);
         let output = command.env("VTAX_QEMU", qemu).output().expect("it runs");
@@ -128,7 +128,7 @@ fn ctrl_c_at_any_moment_ends_the_start_of_an_emulated_server() {
 
 /// Stops a run whose guests are made by a QEMU that does something else.
 fn ctrl_c_ends(qemu_does: &str, moment: &str, wait_for_moment: impl FnOnce(&Bench)) {
-    let bench = Bench::with("tiny.toml", TINY);
+    let bench = Bench::new().with("tiny.toml", TINY);
     let mut command = bench.command(&["run", "tiny.toml", "--methods", "native,paravirtual"]);
     command.env("VTAX_QEMU", other_qemu(&bench, qemu_does)).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().expect("vtax runs");
@@ -146,7 +146,7 @@ fn ctrl_c_ends(qemu_does: &str, moment: &str, wait_for_moment: impl FnOnce(&Benc
 
 #[test]
 fn a_study_measures_in_guests_and_leaves_none() {
-    let bench = Bench::with("tiny.toml", TINY);
+    let bench = Bench::new().with("tiny.toml", TINY);
     let output = bench.vtax(&["run", "tiny.toml"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{told}");
@@ -175,7 +175,7 @@ fn a_study_measures_in_guests_and_leaves_none() {
 
 #[test]
 fn a_guest_that_is_killed_is_named_and_the_rest_is_put_back() {
-    let bench = Bench::with("tiny.toml", &TINY.replace(r#", "emulated""#, ""));
+    let bench = Bench::new().with("tiny.toml", &TINY.replace(r#", "emulated""#, ""));
     let mut command = bench.command(&["run", "tiny.toml", "--samples", "200"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
     wait_until("some samples have landed", || bench.landed() >= 3);

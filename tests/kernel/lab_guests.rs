@@ -69,7 +69,7 @@ impl Drop for Down<'_> {
 
 #[test]
 fn a_guest_is_booted_used_lost_and_removed() {
-    let bench = Bench::with("lab.toml", &lab_file("t-vm", GUEST));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-vm", GUEST));
     let _down = Down(&bench, "t-vm");
     let built = json(&bench, &["lab", "up", "lab.toml", "--json"]);
     let phase = |name: &str| built["seconds"][0][name].as_f64().expect("seconds");
@@ -156,7 +156,7 @@ memory = "128 MiB"
 
 #[test]
 fn guests_that_fail_say_why() {
-    let bench = Bench::with("lab.toml", &lab_file("t-fate", FATED));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-fate", FATED));
     let _down = Down(&bench, "t-fate");
     let built = json(&bench, &["lab", "up", "lab.toml", "--json"]);
     a_panic_is_told(&bench);
@@ -221,7 +221,7 @@ fn sent(bench: &Bench) -> u64 {
 
 #[test]
 fn a_guest_that_is_late_takes_its_lab_with_it() {
-    let bench = Bench::with("lab.toml", &lab_file("t-late", GUEST));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-late", GUEST));
     let _down = Down(&bench, "t-late");
     let output = bench.vtax(&["lab", "up", "lab.toml", "--wait", "50ms"]);
     let told = String::from_utf8_lossy(&output.stderr);
@@ -236,7 +236,7 @@ fn a_guest_that_is_late_takes_its_lab_with_it() {
 #[test]
 fn eight_guests_that_boot_are_cleaned_away_when_vtax_is_killed() {
     let eight = GUEST.replace("memory", "count = 8\nmemory");
-    let bench = Bench::with("lab.toml", &lab_file("t-eight", &eight));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-eight", &eight));
     let _down = Down(&bench, "t-eight");
     let mut up = bench.command(&["lab", "up", "lab.toml"]).stderr(Stdio::null()).spawn().expect("vtax runs");
     wait_until("the last of eight guests is started", || started(&bench, "guest=db-8").is_some());
@@ -253,7 +253,7 @@ fn eight_guests_that_boot_are_cleaned_away_when_vtax_is_killed() {
 
 #[test]
 fn a_dry_run_prints_what_qemu_gets() {
-    let bench = Bench::with("lab.toml", &lab_file("t-dry", GUEST));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-dry", GUEST));
     let plan = bench.printed(&["lab", "up", "lab.toml", "--dry-run"]);
     for part in ["guest db in sut", "virtio-net-pci", "guests run under"] {
         assert!(plan.contains(part), "no {part} in {plan}");
@@ -263,7 +263,7 @@ fn a_dry_run_prints_what_qemu_gets() {
 
 #[test]
 fn a_kernel_that_is_not_there_is_named() {
-    let bench = Bench::with("lab.toml", &lab_file("t-kernel", GUEST));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-kernel", GUEST));
     let told = bench.refused(&["lab", "up", "lab.toml", "--kernel", "/no/such/vmlinuz"]);
     assert!(told.contains("/no/such/vmlinuz") && told.contains("db"), "{told}");
 }
@@ -271,7 +271,7 @@ fn a_kernel_that_is_not_there_is_named() {
 #[test]
 fn the_next_up_removes_what_a_killed_one_left() {
     let three = GUEST.replace("memory", "count = 3\nmemory");
-    let bench = Bench::with("lab.toml", &lab_file("t-left", &three));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-left", &three));
     let _down = Down(&bench, "t-left");
     let mut first = bench.command(&["lab", "up", "lab.toml"]).spawn().expect("vtax runs");
     wait_until("the first of three guests is started", || started(&bench, "guest=db-1").is_some());

@@ -56,7 +56,7 @@ impl Drop for Up<'_> {
 
 #[test]
 fn a_lab_is_built_used_and_removed() {
-    let bench = Bench::with("lab.toml", &lab_file("t-use", ""));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-use", ""));
     let plan = bench.printed(&["lab", "up", "lab.toml", "--dry-run"]);
     assert!(plan.contains("web-2") && !labs(&bench).contains(&"t-use".to_owned()), "{plan}");
     let up = Up::new(&bench, "t-use");
@@ -70,7 +70,7 @@ fn a_lab_is_built_used_and_removed() {
 
 #[test]
 fn exec_ends_as_the_command_does() {
-    let bench = Bench::with("lab.toml", &lab_file("t-exec", ""));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-exec", ""));
     let _up = Up::new(&bench, "t-exec");
     let code =
         |command: &[&str]| bench.vtax(&[&["lab", "exec", "lab.toml", "sut", "--"], command].concat()).status.code();
@@ -81,7 +81,7 @@ fn exec_ends_as_the_command_does() {
 
 #[test]
 fn the_console_of_a_zone_is_refused_with_what_to_do() {
-    let bench = Bench::with("lab.toml", &lab_file("t-zone", ""));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-zone", ""));
     let _up = Up::new(&bench, "t-zone");
     let told = bench.refused(&["lab", "console", "t-zone", "web-1"]);
     assert!(told.contains("`web-1` is a zone") && told.contains("vtax lab exec t-zone web-1 -- sh"), "{told}");
@@ -92,7 +92,7 @@ fn the_console_of_a_zone_is_refused_with_what_to_do() {
 #[test]
 fn a_lab_on_a_machine_without_qemu_exits_69() {
     let guest = "[[guest]]\nname = \"g\"\nhost = \"sut\"\nmethod = \"paravirtual\"\n";
-    let bench = Bench::with("lab.toml", &(lab_file("t-noqemu", "") + guest));
+    let bench = Bench::new().with("lab.toml", &(lab_file("t-noqemu", "") + guest));
     let output = bench.command(&["lab", "up", "lab.toml"]).env("PATH", "/nonexistent").env_remove("VTAX_QEMU").output();
     let output = output.expect("vtax runs");
     let told = String::from_utf8_lossy(&output.stderr);
@@ -102,7 +102,7 @@ fn a_lab_on_a_machine_without_qemu_exits_69() {
 
 #[test]
 fn a_name_that_is_taken_is_refused() {
-    let bench = Bench::with("lab.toml", &lab_file("t-taken", ""));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-taken", ""));
     let _up = Up::new(&bench, "t-taken");
     let told = bench.refused(&["lab", "up", "lab.toml"]);
     assert!(told.contains("t-taken"), "{told}");
@@ -110,7 +110,7 @@ fn a_name_that_is_taken_is_refused() {
 
 #[test]
 fn a_range_in_use_is_refused_with_its_user() {
-    let bench = Bench::with("lab.toml", &lab_file("t-range", "addresses = \"127.0.0.0/20\""));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-range", "addresses = \"127.0.0.0/20\""));
     let told = bench.refused(&["lab", "up", "lab.toml"]);
     assert!(told.contains("127.0.0.") && told.contains("lo"), "{told}");
     assert!(!labs(&bench).contains(&"t-range".to_owned()));
@@ -119,14 +119,14 @@ fn a_range_in_use_is_refused_with_its_user() {
 #[test]
 fn methods_that_clash_are_refused() {
     let more = "[[zone]]\nname = \"mac\"\nhost = \"sut\"\nmethod = \"macvlan\"\n";
-    let bench = Bench::with("lab.toml", &(lab_file("t-clash", "") + more));
+    let bench = Bench::new().with("lab.toml", &(lab_file("t-clash", "") + more));
     let told = bench.refused(&["lab", "up", "lab.toml"]);
     assert!(told.contains("web-1") && told.contains("mac"), "{told}");
 }
 
 #[test]
 fn clean_leaves_what_lives_alone() {
-    let bench = Bench::with("lab.toml", &lab_file("t-kept", ""));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-kept", ""));
     let _up = Up::new(&bench, "t-kept");
     bench.printed(&["lab", "clean"]);
     assert!(labs(&bench).contains(&"t-kept".to_owned()), "a lab that was to stay is no litter");
@@ -135,7 +135,7 @@ fn clean_leaves_what_lives_alone() {
 #[test]
 fn two_labs_do_not_meet() {
     let (one, other) =
-        (Bench::with("lab.toml", &lab_file("t-one", "")), Bench::with("lab.toml", &lab_file("t-two", "")));
+        (Bench::new().with("lab.toml", &lab_file("t-one", "")), Bench::new().with("lab.toml", &lab_file("t-two", "")));
     let _one = Up::new(&one, "t-one");
     let two = Up::new(&other, "t-two");
     drop(two);
@@ -145,7 +145,7 @@ fn two_labs_do_not_meet() {
 /// The user's labs are kept elsewhere: one of the same name is neither in the way nor seen.
 #[test]
 fn a_study_can_be_looked_at_as_a_lab_while_the_user_has_one_of_its_name() {
-    let bench = Bench::with("demo.toml", &lab_file("demo", ""));
+    let bench = Bench::new().with("demo.toml", &lab_file("demo", ""));
     let of_user = |arguments: &[&str]| {
         let output = bench.command(arguments).env("VTAX_RUN", bench.path().join("run")).output().expect("vtax runs");
         printed(&output)
@@ -160,7 +160,7 @@ fn a_study_can_be_looked_at_as_a_lab_while_the_user_has_one_of_its_name() {
 
 #[test]
 fn down_reports_a_process_that_holds_on() {
-    let bench = Bench::with("lab.toml", &lab_file("t-held", ""));
+    let bench = Bench::new().with("lab.toml", &lab_file("t-held", ""));
     let up = Up::new(&bench, "t-held");
     let mut command = bench.command(&["lab", "exec", "t-held", "web-1", "--", "sleep", "20"]);
     let mut sleeper = command.spawn().expect("vtax runs");

@@ -196,7 +196,7 @@ method = "bridge"
 
 #[test]
 fn zones_of_a_lab_that_is_up() {
-    let bench = Bench::with("lab.toml", &LAB.replace("NAME", "t-ends"));
+    let bench = Bench::new().with("lab.toml", &LAB.replace("NAME", "t-ends"));
     let up = Up::new(&bench, "t-ends");
     let names = |result: &Value| {
         let pair = &cells(result)[0]["ends"]["pairs"][0];
@@ -250,7 +250,7 @@ samples = 1
 duration = "80ms"
 warmup = "steady:10ms"
 "#;
-    let bench = Bench::with("engines.toml", study);
+    let bench = Bench::new().with("engines.toml", study);
     let result = json(&bench, &["run", "engines.toml", "--json"]);
     assert_schema(&result);
     assert_eq!(cells(&result).len(), 3 * 2 * 4);

@@ -37,7 +37,7 @@ fn rounds(bench: &Bench) -> u64 {
 
 #[test]
 fn what_a_plan_can_show_is_told_by_the_first_rounds_and_then_by_the_last_run() {
-    let bench = Bench::with("pair.toml", PAIR);
+    let bench = Bench::new().with("pair.toml", PAIR);
     let first = told(&bench, &["run", "pair.toml"], 0);
     assert!(first.contains("plan: 7 rounds, about") && first.contains("told after the first 6 rounds"), "{first}");
     assert!(first.contains("after 6 rounds: 7 rounds, about"), "{first}");
@@ -51,7 +51,7 @@ fn what_a_plan_can_show_is_told_by_the_first_rounds_and_then_by_the_last_run() {
 /// It says what a run would say, so that nobody has to begin one to hear it.
 #[test]
 fn a_dry_run_tells_the_plan_and_changes_nothing() {
-    let bench = Bench::with("pair.toml", PAIR);
+    let bench = Bench::new().with("pair.toml", PAIR);
     insta::assert_snapshot!(bench.printed(&["run", "pair.toml", "--dry-run", "--seed", "7"]));
     assert!(!bench.state().exists(), "it made a store");
     let run = told(&bench, &["run", "pair.toml"], 0);
@@ -68,7 +68,7 @@ fn a_dry_run_tells_the_plan_and_changes_nothing() {
 
 #[test]
 fn a_run_tells_each_sample_or_nothing() {
-    let bench = Bench::with("pair.toml", PAIR);
+    let bench = Bench::new().with("pair.toml", PAIR);
     assert_eq!(told(&bench, &["run", "pair.toml", "--quiet"], 0), "");
     let all = told(&bench, &["run", "pair.toml", "-v"], 0);
     assert_eq!(all.lines().filter(|line| line.starts_with("sample ")).count(), 21, "{all}");
@@ -77,7 +77,7 @@ fn a_run_tells_each_sample_or_nothing() {
 
 #[test]
 fn a_dry_run_refuses_what_a_run_refuses() {
-    let bench = Bench::with("pair.toml", PAIR);
+    let bench = Bench::new().with("pair.toml", PAIR);
     let refused = |arguments: &[&str]| bench.refused(&[&["run", "pair.toml", "--dry-run"], arguments].concat());
     assert!(refused(&["--methods", "vteh"]).contains("vteh"));
     assert!(refused(&["--format", "csv"]).contains("--format json"));
@@ -93,7 +93,7 @@ fn a_dry_run_refuses_what_a_run_refuses() {
 
 #[test]
 fn a_budget_is_kept_by_a_pilot_and_by_the_last_run() {
-    let bench = Bench::with("pair.toml", PAIR);
+    let bench = Bench::new().with("pair.toml", PAIR);
     let first = told(&bench, &["run", "pair.toml", "--budget", "5s"], 0);
     assert!(first.contains("plan: 6 rounds first") && first.contains("--budget 5s: "), "{first}");
     assert!(rounds(&bench) >= 6, "{first}");
@@ -106,7 +106,7 @@ fn a_budget_is_kept_by_a_pilot_and_by_the_last_run() {
 
 #[test]
 fn a_pilot_that_finds_no_number_of_rounds_ends_with_1() {
-    let bench = Bench::with("pair.toml", PAIR);
+    let bench = Bench::new().with("pair.toml", PAIR);
     let told = told(&bench, &["run", "pair.toml", "--show", "0.000001%"], 1);
     assert!(told.contains("warning: --show 0.000001%: too noisy") && told.contains("first 6 rounds"), "{told}");
     assert_nothing_left(&bench);
@@ -114,7 +114,7 @@ fn a_pilot_that_finds_no_number_of_rounds_ends_with_1() {
 
 #[test]
 fn kill_9_in_a_pilot_is_gone_on_with_until_the_rounds_are_chosen() {
-    let bench = Bench::with("pair.toml", PAIR);
+    let bench = Bench::new().with("pair.toml", PAIR);
     let mut command = bench.command(&["run", "pair.toml", "--budget", "10s"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs");
     wait_until("a sample has landed", || bench.landed() >= 1);
@@ -130,7 +130,7 @@ fn kill_9_in_a_pilot_is_gone_on_with_until_the_rounds_are_chosen() {
 /// `--confidence 95 --width 10` ended at 30 rounds with 131 [121, 141]: no warning, and exit 0.
 #[test]
 fn a_precision_that_was_not_reached_ends_with_1_and_can_be_extended() {
-    let bench = Bench::with("pair.toml", PAIR);
+    let bench = Bench::new().with("pair.toml", PAIR);
     let first = told(&bench, &["run", "pair.toml", "--confidence", "95", "--width", "0.001", "--max", "3"], 1);
     assert!(first.contains("NOT PRECISE ENOUGH: after 3 rounds") && first.contains("2 of 2 cells"), "{first}");
     let second = told(&bench, &["run", "--resume", "last", "--samples", "5"], 1);
@@ -142,7 +142,7 @@ fn a_precision_that_was_not_reached_ends_with_1_and_can_be_extended() {
 /// It was silent.
 #[test]
 fn a_run_is_not_compared_with_itself_nor_with_what_it_shares_nothing_with() {
-    let bench = Bench::with("pair.toml", PAIR);
+    let bench = Bench::new().with("pair.toml", PAIR);
     let few = ["run", "pair.toml", "--samples", "1"];
     printed(&bench.vtax(&few));
     let same = bench.refused(&["results", "compare", "last", "last"]);

@@ -16,7 +16,7 @@ use super::{
     bench::wait_until,
     json,
     labs::Up,
-    tuning::{SMALL, WMEM, bench, inside, mtu, sysctl},
+    tuning::{SMALL, WMEM, bench, bench_alone, inside, mtu, sysctl},
 };
 
 /// A send buffer that is far too small.
@@ -40,7 +40,7 @@ fn words(words: &[String]) -> Vec<&str> {
 
 #[test]
 fn a_small_buffer_is_proved_to_cost_bandwidth_and_its_change_is_kept() {
-    let bench = bench("t-prove");
+    let bench = bench_alone("t-prove");
     let _up = Up::new(&bench, "t-prove");
     spoil(&bench, "t-prove");
     let kept = bench.path().join("kept.toml").display().to_string();
@@ -65,7 +65,7 @@ fn a_small_buffer_is_proved_to_cost_bandwidth_and_its_change_is_kept() {
 
 #[test]
 fn a_killed_proof_leaves_no_setting_changed_and_goes_on() {
-    let bench = bench("t-prove-kill");
+    let bench = bench_alone("t-prove-kill");
     let _up = Up::new(&bench, "t-prove-kill");
     spoil(&bench, "t-prove-kill");
     let command = prove("t-prove-kill", &["tcp-buffers", "--budget", "60s", "--keep-none"]);
@@ -88,7 +88,7 @@ fn await_change(bench: &Bench, lab: &str) {
 
 #[test]
 fn ctrl_c_in_the_confirmation_keeps_nothing() {
-    let bench = bench("t-prove-stop");
+    let bench = bench_alone("t-prove-stop");
     let _up = Up::new(&bench, "t-prove-stop");
     spoil(&bench, "t-prove-stop");
     let command = prove("t-prove-stop", &["tcp-buffers", "--budget", "60s"]);

@@ -22,7 +22,7 @@ fn pairs(cell: &Value) -> Vec<(String, String)> {
 fn clients_measure_at_the_same_time_into_a_guest_each() {
     let study = include_str!("../../crates/vtax-model/data/studies/vmdq.toml");
     assert!(study.contains("[64, 256, 1024]"));
-    let bench = Bench::with("queues.toml", &study.replace("[64, 256, 1024]", "[64]"));
+    let bench = Bench::new().with("queues.toml", &study.replace("[64, 256, 1024]", "[64]"));
     let few = ["--guests", "2", "--samples", "2", "--duration", "100ms", "--warmup", "20ms", "--json"];
     let result = json(&bench, &[&["run", "queues.toml"][..], &few].concat());
     assert_schema(&result);

@@ -90,7 +90,11 @@ fn configure(folder: &Path, address: &str, agent_folder: &str) {
 }
 
 pub(super) fn bench(lab: &str) -> Bench {
-    Bench::with("lab.toml", &LAB.replace("NAME", lab))
+    Bench::new().with("lab.toml", &lab_file(lab))
+}
+
+pub(super) fn lab_file(lab: &str) -> String {
+    LAB.replace("NAME", lab)
 }
 
 pub(super) fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path) -> Far<'a> {

@@ -108,7 +108,7 @@ streams = [4]
 samples = 2
 duration = "40ms"
 "#;
-    let bench = Bench::with("streams.toml", study);
+    let bench = Bench::new().with("streams.toml", study);
     // So wide that it is reached: what isn't ends with 1.
     let rule = ["--confidence", "99", "--width", "1000000", "--min", "2", "--max", "3"];
     let result = json(&bench, &[&["run", "streams.toml", "--json"], &rule[..]].concat());

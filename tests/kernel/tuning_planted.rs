@@ -61,7 +61,7 @@ const PLANTED: [(&str, &str, Plant); 16] = [
 
 #[test]
 fn each_planted_setting_of_a_zone_is_found_and_nothing_where_all_is_well() {
-    let bench = Bench::with("lab.toml", &(lab_file(LAB, "") + MORE));
+    let bench = Bench::new().with("lab.toml", &(lab_file(LAB, "") + MORE));
     let _up = Up::new(&bench, LAB);
     NETFILTER.change(&bench, "sut", "0");
     let all_is_well = || {

@@ -65,7 +65,8 @@ fn settings_of_another_host_are_found_changed_and_brought_back_there() {
 
 #[test]
 fn settings_of_another_host_are_proved_and_kept_there() {
-    let bench = remote::bench("t-prove-ssh");
+    // The proof must show a gain.
+    let bench = Bench::alone().with("lab.toml", &remote::lab_file("t-prove-ssh"));
     let far = spoilt(&bench, "t-prove-ssh");
     let prove = ["tune", "prove", "tcp-buffers", "--from", "ssh:far", "--test", "tcp-stream", "--instrument", "path"];
     let proved = printed(&far.near(&[&prove[..], &["--budget", "60s", "--json"]].concat()));
