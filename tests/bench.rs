@@ -56,7 +56,7 @@ impl Bench {
         Bench::enter(false, &format!("{LABS}-{name}"))
     }
 
-    /// With a file in its folder.
+    /// Puts a file into its folder.
     pub(crate) fn with(self, file: &str, text: &str) -> Bench {
         fs::write(self.path().join(file), text).expect("a file of the test");
         self

@@ -23,7 +23,7 @@ pub(super) fn bench(lab: &str) -> Bench {
     Bench::new().with("lab.toml", &lab_file(lab, ""))
 }
 
-/// For a proof that must show a gain: what other tests do meanwhile may be larger than that.
+/// A proof that must show a gain gets this one: other tests that run meanwhile may change its figures by more than the gain.
 pub(super) fn bench_alone(lab: &str) -> Bench {
     Bench::alone().with("lab.toml", &lab_file(lab, ""))
 }

@@ -216,7 +216,7 @@ impl Store {
     }
 
     fn summary(&self, row: &Row<'_>) -> rusqlite::Result<Result<RunSummary, StoreError>> {
-        // In the order of [`LIST`]: to look for eleven columns by their names takes longer than to read them.
+        // [`LIST`] has its columns in this order. It takes longer to find eleven columns by their names than to read them.
         type Read = (String, String, String, String, String, String, bool, String, f64, u32, u32);
         let (id, study, title, label, brief, started, quick, state, wall_seconds, samples, failures): Read =
             row.try_into()?;

@@ -30,7 +30,7 @@ pub(super) fn draw(table: &Table, width: usize) -> Vec<Line> {
         if fewest.is_empty() || drawn.len() < fewest.len() {
             fewest = drawn;
         }
-        // It can't be fewer, and to lay out thousands of rows once more takes time.
+        // No table has fewer pieces, and it takes time to lay out thousands of rows again.
         if fewest.len() == 1 {
             break;
         }
