@@ -275,24 +275,22 @@ fn run_test(
         workload,
         streams,
         warmup: Warmup::For(Span::from_millis(10)),
-        duration: Span::from_millis(20_000),
+        // So long that it ends in time only if the end is noticed.
+        duration: Span::from_millis(600_000),
         options: TestOptions { engine, ..TestOptions::default() },
     };
     let setup = EndSetup::new(Station::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     let (token, cancel) = (Token::random(), Cancel::new());
     let responder = Responder::bind(&spec, &setup, token).unwrap();
     let target = responder.target();
-    let begun = std::time::Instant::now();
-    let outcome = thread::scope(|scope| {
+    thread::scope(|scope| {
         let served = scope.spawn(|| responder.serve(&cancel));
         let connected = Initiator::connect(&spec, &setup, &target, token, &cancel).unwrap();
         scope.spawn(|| meanwhile(&cancel));
         let initiated = connected.run(vtax_engine::Schedule::default(), None, &cancel);
         assert!(served.join().unwrap().is_err());
         initiated.map_err(|failed| failed.error)
-    });
-    assert!(begun.elapsed() < std::time::Duration::from_secs(12), "{:?}", begun.elapsed());
-    outcome
+    })
 }
 
 fn echo(size: u64) -> Workload {

@@ -103,8 +103,9 @@ fn longest(report: &EndReport) -> Duration {
     Duration::from_nanos(rtt.max())
 }
 
-/// A little less than the outage: a connection may begin in the middle of it and wait for only a part.
-const MOST_OF_IT: Duration = Duration::from_millis(800);
+/// A connection may begin in the middle of the outage, and on a busy machine late in it. An outage that is cut off at the
+/// end of the window has lasted for no more than a quarter of a second.
+const MOST_OF_IT: Duration = Duration::from_millis(400);
 
 #[test]
 fn an_outage_that_lasts_to_the_end_of_crr_or_cc_is_counted() {
@@ -169,8 +170,7 @@ fn the_rate_of_a_burst_is_that_of_its_places() {
         let burst = Burst::try_from(16).unwrap();
         let options = TestOptions { engine, burst, ..TestOptions::default() };
         let [report, _] = both(&with(spec(transport, rr(16, 16), 1), options), &setup());
-        let rtt = report.rtt.as_ref().unwrap();
-        let under_way = rtt.mean_ns() * rtt.count() as f64 / 1e9 / report.seconds;
-        assert!(under_way <= 16.05 && under_way > 12.0, "{under_way}");
+        let idle = beside_transactions(&report, 16.0);
+        assert!(idle < 0.25, "{idle} of the places in flight were empty");
     }
 }

@@ -110,6 +110,33 @@ pub(crate) fn whole(
     Initiator::connect(spec, setup, target, token, cancel)?.run(Schedule::default(), source, cancel)
 }
 
+/// In milliseconds. A test that lasts so long ends in time only if the end of a peer is noticed.
+pub(crate) const UNNOTICED: u64 = 600_000;
+
+/// Checks a figure that other work on the machine can make larger, and never smaller: the least of several attempts is what
+/// the code itself costs.
+pub(crate) fn assert_least(most: f64, what: &str, attempt: impl FnMut() -> f64) {
+    const ATTEMPTS: usize = 10;
+    let figures: Vec<f64> = std::iter::repeat_with(attempt)
+        .take(ATTEMPTS)
+        .scan(false, |done, figure| {
+            let last = std::mem::replace(done, *done || figure < most);
+            (!last).then_some(figure)
+        })
+        .collect();
+    assert!(figures.last().is_some_and(|figure| *figure < most), "{what}: {figures:?}, at most {most}");
+}
+
+/// Returns the share of the time of closed loops that belongs to no transaction. There is no more time in the transactions
+/// than in the loops; flows open and close their windows at different moments, at most a transaction apart.
+pub(crate) fn beside_transactions(initiator: &EndReport, in_flight: f64) -> f64 {
+    let rtt = initiator.rtt.as_ref().expect("transactions have times");
+    let [within, longest] = [rtt.mean_ns() * rtt.count() as f64, rtt.max() as f64].map(|ns| ns / 1e9);
+    let loops = in_flight * initiator.seconds;
+    assert!(within <= 1.02 * loops + 2.0 * in_flight * longest, "{within} s within transactions of {loops}");
+    1.0 - within / loops
+}
+
 /// Runs both ends. `meanwhile` gets the responder's place and the cancel switches of the initiator and the
 /// responder, before the initiator starts.
 pub(crate) fn both_whole(

@@ -64,7 +64,7 @@ fn a_stream_tells_its_slices_apart_without_a_common_clock() {
         assert_eq!((sender.slices.len(), receiver.slices.len()), (3, 3), "{transport}");
         for (sent, received) in sender.slices.iter().zip(&receiver.slices) {
             assert!(sent.bytes > 0 && received.bytes > 0, "{transport}: {sent:?} {received:?}");
-            assert!(received.seconds > 0.005 && received.cpu > 0.0, "{transport}: {received:?}");
+            assert!(received.seconds > 0.0 && received.cpu > 0.0, "{transport}: {received:?}");
         }
         assert_eq!(total(&receiver.slices, |slice| slice.bytes), receiver.bytes);
         let lost = total(&receiver.slices, |slice| slice.lost);

@@ -21,7 +21,7 @@ fn switch_on() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(socket.local_addr().unwrap()).unwrap();
     enable_stamps(&socket).unwrap();
-    for _ in 0..1000 {
+    for _ in 0..30_000 {
         socket.send(&[0]).unwrap();
         if receive_stamped(&socket, &mut [0; 1], RecvFlags::empty()).unwrap().arrival.is_some() {
             return socket;
