@@ -1,10 +1,11 @@
-//! vtax on the bench: in a folder of its own, with its results there too.
+//! vtax on the bench: in a folder of its own, with its results there too, and with labs of its own.
 
 use std::{
-    fs,
+    env,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::{Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, Once, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -13,13 +14,15 @@ use tempfile::TempDir;
 
 pub(crate) struct Bench {
     folder: TempDir,
-    /// Where its labs are kept.
-    labs: PathBuf,
+    labs: Arc<Labs>,
     alone: bool,
 }
 
-/// Where labs of tests are kept, apart from those of the user.
-pub(crate) const LABS: &str = "/run/vtax-tests";
+/// The directory of labs of tests, apart from those of the user. Each bench has its own in it.
+const LABS: &str = "vtax-tests";
+
+/// The file that names the tests which the runner runs while nothing else of the suite runs.
+const ALONE: &str = "tests/alone.txt";
 
 /// Who works on a bench now: tests whose figures must be right have the machine to themselves.
 /// Unlike a lock for readers and a writer it lets a test that has one bench take another at once.
@@ -33,27 +36,34 @@ struct Room {
 
 impl Bench {
     pub(crate) fn new() -> Bench {
-        Bench::enter(false, LABS)
+        Bench::enter(false, Arc::new(Labs::new()))
     }
 
-    /// Waits until no other test of this program has a bench, and keeps them out.
+    /// Waits until no other test of this program has a bench, and keeps them out. Other programs of the suite are kept
+    /// out by its runner, which must know of it.
     pub(crate) fn alone() -> Bench {
-        Bench::enter(true, LABS)
+        let test = thread::current();
+        assert!(
+            env::var_os("VTAX_TEST_RUNNER").is_none() || env::var_os("VTAX_TEST_ALONE").is_some(),
+            "`{}` needs the machine to itself: name it in {ALONE}",
+            test.name().unwrap_or_default()
+        );
+        Bench::enter(true, Arc::new(Labs::new()))
     }
 
-    fn enter(alone: bool, labs: &str) -> Bench {
+    /// Another one with the same labs.
+    pub(crate) fn beside(other: &Bench) -> Bench {
+        Bench::enter(false, Arc::clone(&other.labs))
+    }
+
+    fn enter(alone: bool, labs: Arc<Labs>) -> Bench {
         let mut room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
         while room.alone || alone && room.benches > 0 {
             room = LEFT.wait(room).unwrap_or_else(PoisonError::into_inner);
         }
         room.benches += 1;
         room.alone = alone;
-        Bench { folder: tempfile::tempdir().expect("a folder"), labs: labs.into(), alone }
-    }
-
-    /// One whose labs are apart from those of the other benches.
-    pub(crate) fn apart(name: &str) -> Bench {
-        Bench::enter(false, &format!("{LABS}-{name}"))
+        Bench { folder: labs.bench_folder(), labs, alone }
     }
 
     /// Puts a file into its folder.
@@ -64,7 +74,7 @@ impl Bench {
 
     /// Where its labs are kept.
     pub(crate) fn labs(&self) -> &Path {
-        &self.labs
+        self.labs.directory.path()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -78,7 +88,7 @@ impl Bench {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
         command.current_dir(&self.folder).env("VTAX_STATE", self.state()).env("COLUMNS", "100");
-        command.env("VTAX_RUN", &self.labs);
+        command.env("VTAX_RUN", self.labs());
         // `VTAX_AGENT` names the agent that is tried, if it isn't the one beside vtax.
         command.args(arguments).stdin(Stdio::null());
         command
@@ -126,21 +136,130 @@ pub(crate) fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
-/// Waits until something is so, and fails after half a minute.
-pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
-    wait(Duration::from_secs(30), is_so, || what.to_owned());
+/// A directory of labs. A lock on it tells who lives from what a killed test has left.
+struct Labs {
+    directory: TempDir,
+    _lives: File,
 }
 
-/// Waits until a system has booted, and fails after three minutes with what `console` says. Without KVM a boot takes
-/// seconds, in an emulated server half a minute, and on a busy machine several times as long.
+impl Labs {
+    fn new() -> Labs {
+        static FIRST: Once = Once::new();
+        FIRST.call_once(|| left_by_killed_tests().into_iter().for_each(Left::remove));
+        let _admission = admission();
+        let directory = tempfile::Builder::new().prefix("").tempdir_in(all_labs()).expect("a folder");
+        let lives = File::open(directory.path()).expect("just made");
+        lives.try_lock().expect("nobody else knows it");
+        Labs { directory, _lives: lives }
+    }
+
+    /// A folder whose name says whose it is.
+    fn bench_folder(&self) -> TempDir {
+        tempfile::Builder::new().prefix(&bench_prefix(self.directory.path())).tempdir().expect("a folder")
+    }
+}
+
+/// Returns the beginning of the names of the benches with these labs.
+fn bench_prefix(labs: &Path) -> String {
+    format!("{LABS}-{}-", labs.file_name().expect("a name").to_string_lossy())
+}
+
+/// Returns the directory of all labs of tests: in `/run`, or where an ordinary user may have one.
+fn all_labs() -> PathBuf {
+    let run = Path::new("/run").join(LABS);
+    if fs::create_dir_all(&run).is_ok() {
+        return run;
+    }
+    let own = env::temp_dir().join(LABS);
+    fs::create_dir_all(&own).expect("a folder");
+    own
+}
+
+/// Keeps others from making a bench, and from looking for what is left.
+fn admission() -> File {
+    let all = File::open(all_labs()).expect("a folder");
+    all.lock().expect("a lock");
+    all
+}
+
+/// Labs of a test that was killed, locked so that only one of its successors removes them.
+struct Left {
+    labs: PathBuf,
+    _removes: File,
+}
+
+fn left_by_killed_tests() -> Vec<Left> {
+    let _admission = admission();
+    let entries = fs::read_dir(all_labs()).expect("a folder").flatten();
+    let left = |labs: PathBuf| {
+        let removes = File::open(&labs).ok()?;
+        removes.try_lock().ok()?;
+        Some(Left { labs, _removes: removes })
+    };
+    entries.filter_map(|entry| left(entry.path())).collect()
+}
+
+impl Left {
+    /// Ends what runs for these labs, then removes them and their benches. What can't be removed is told, and fails
+    /// nobody: each bench has labs of its own.
+    fn remove(self) {
+        eprintln!("removing what a killed test has left in {}", self.labs.display());
+        let mark = format!("VTAX_RUN={}\0", self.labs.display());
+        for pid in processes_marked(mark.as_bytes()) {
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
+        }
+        self.vtax(&["lab", "clean"]);
+        let list = self.vtax(&["lab", "list", "--json"]);
+        let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap_or_default();
+        for lab in list.as_array().into_iter().flatten().filter_map(|lab| lab["name"].as_str()) {
+            self.vtax(&["lab", "down", lab]);
+        }
+        let prefix = bench_prefix(&self.labs);
+        let benches = fs::read_dir(env::temp_dir()).into_iter().flatten().flatten();
+        for bench in benches.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)) {
+            let _ = fs::remove_dir_all(bench.path());
+        }
+        if let Err(error) = fs::remove_dir_all(&self.labs) {
+            eprintln!("{} can't be removed: {error}", self.labs.display());
+        }
+    }
+
+    fn vtax(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
+        command.args(arguments).env("VTAX_RUN", &self.labs).stdin(Stdio::null());
+        command.output().expect("vtax runs")
+    }
+}
+
+/// Returns the processes with these bytes in their environment.
+pub(crate) fn processes_marked(mark: &[u8]) -> Vec<u32> {
+    let is_marked = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|window| window == mark)
+    };
+    let processes = fs::read_dir("/proc").expect("/proc").flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_marked).collect()
+}
+
+/// When a wait is given up. It ends a hang, and says nothing about speed: a machine that has other work, too, takes as
+/// long as it takes.
+const HANGS: Duration = Duration::from_secs(300);
+
+/// Waits until something is so. Fails if that hangs.
+pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
+    wait(HANGS, is_so, || what.to_owned());
+}
+
+/// Waits until a system has booted. Fails if that hangs, with what `console` says. Without KVM a boot takes seconds, in an
+/// emulated server half a minute, and on a busy machine several times as long.
 pub(crate) fn wait_for_boot(system: &str, is_up: impl FnMut() -> bool, console: impl Fn() -> String) {
-    wait(Duration::from_secs(180), is_up, || format!("{system} has booted. It says:\n{}", console()));
+    wait(2 * HANGS, is_up, || format!("{system} has booted. It says:\n{}", console()));
 }
 
 fn wait(most: Duration, mut is_so: impl FnMut() -> bool, what: impl Fn() -> String) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < most, "not within {most:?}: {}", what());
+        assert!(begun.elapsed() < most, "waited in vain for {most:?}: {}", what());
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -95,9 +95,9 @@ fn main() {
     }
     let mut arguments = Arguments::from_args();
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let names = &["one", "two"][..cpus.min(2)];
-    arguments.test_threads = Some(names.len());
-    let idle: Vec<Server> = names.iter().map(|name| Server::named(name)).collect();
+    let servers = cpus.min(2);
+    arguments.test_threads = Some(servers);
+    let idle: Vec<Server> = (0..servers).map(|_| Server::new()).collect();
     let idle = Arc::new(Mutex::new(idle));
     let trials = TESTS.map(|(name, spec, test)| {
         let idle = Arc::clone(&idle);
@@ -124,8 +124,8 @@ struct Server {
 }
 
 impl Server {
-    fn named(name: &str) -> Server {
-        Server { bench: Bench::apart(name), up: Mutex::new(None) }
+    fn new() -> Server {
+        Server { bench: Bench::new(), up: Mutex::new(None) }
     }
 
     /// QEMU's translation of virtualization inside of virtualization goes wrong now and then: a kernel, that

@@ -103,8 +103,8 @@ fn kept(bench: &Bench) -> Vec<String> {
 }
 
 /// A bench with a lab that stays up, and the file of one that is killed.
-fn bench(name: &str) -> Bench {
-    let bench = Bench::apart(name);
+fn bench() -> Bench {
+    let bench = Bench::new();
     for lab in ["t-bystander", "t-crash"] {
         fs::write(bench.path().join(format!("{lab}.toml")), lab_file(lab, "")).expect("ours");
     }
@@ -133,7 +133,7 @@ fn without_journal(bench: &Bench) {
 }
 
 fn sweep(name: &str, prepare: &dyn Fn(&Bench), verb: &[&str], sample: usize) {
-    let bench = bench(name);
+    let bench = bench();
     Case { bench: &bench, prepare, verb, sample }.sweep(name);
     bench.printed(&["lab", "down", "t-bystander"]);
 }

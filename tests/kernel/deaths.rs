@@ -87,7 +87,8 @@ fn kill_9_loses_at_most_the_round_in_flight() {
 
 #[test]
 fn clean_removes_the_dead_ones_lab_and_not_the_living_ones() {
-    let (dead, living) = (Bench::new(), Bench::new());
+    let dead = Bench::new();
+    let living = Bench::beside(&dead);
     let mut killed = under_way(&dead, &LONG, 1);
     let mut alive = under_way(&living, &[&LONG[..6], &["--duration", "20ms"]].concat(), 1);
     killed.kill().expect("it is ours");
@@ -131,7 +132,7 @@ fn a_full_disk_is_named_and_what_landed_stays() {
     assert!(told.contains("no space left") && told.contains(state.to_str().expect("text")), "{told}");
     wait_until("no process is left", || processes_of(bench.path()).is_empty());
     // A bench of its own: the full store can't even be opened for reading.
-    let labs = json(&Bench::new(), &["lab", "list", "--json"]);
+    let labs = json(&Bench::beside(&bench), &["lab", "list", "--json"]);
     let mine = |lab: &serde_json::Value| lab["owner"]["pid"] == pid;
     assert!(!labs.as_array().expect("a list").iter().any(mine), "{labs}");
 }

@@ -20,8 +20,8 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(name: &str) -> Scene {
-        let bench = Bench::apart(name);
+    fn new() -> Scene {
+        let bench = Bench::new();
         for lab in ["t-other", "t-cut"] {
             fs::write(bench.path().join(format!("{lab}.toml")), lab_file(lab, "")).expect("ours");
         }
@@ -92,7 +92,7 @@ fn begins(whole: &[u8]) -> Vec<usize> {
 /// `clean` removed a journal that was cut in its header or in its steps, and left twelve namespaces that nobody knew.
 #[test]
 fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
-    let scene = Scene::new("cut");
+    let scene = Scene::new();
     let whole = scene.up();
     // Two labs' journals differ in the length of some lines, so a cut is a line and a place in it. With its last line, the
     // lab is kept.
@@ -116,7 +116,7 @@ fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
 
 #[test]
 fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_told() {
-    let scene = Scene::new("changed");
+    let scene = Scene::new();
     for kind in 0..4 {
         for place in ["checksum", "content", "end"] {
             let mut bytes = scene.up();
@@ -142,7 +142,7 @@ fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_told() {
 /// An older vtax removed a living lab of a newer one, whose journal had a word that it didn't know.
 #[test]
 fn a_lab_of_another_version_is_left_as_it_is() {
-    let scene = Scene::new("newer");
+    let scene = Scene::new();
     let whole = scene.up();
     let up = Host::now(&scene.bench, scene.bench.labs());
     let newer = checksum::line(br#"{"intend":{"step":99,"what":{"make-what-nobody-knows":{}}}}"#);
@@ -163,7 +163,7 @@ fn a_lab_of_another_version_is_left_as_it_is() {
 
 #[test]
 fn a_journal_that_was_emptied_or_removed_loses_nothing() {
-    let scene = Scene::new("emptied");
+    let scene = Scene::new();
     scene.up();
     fs::write(scene.journal(), "").expect("ours");
     let (told, _) = scene.clean("emptied");
@@ -177,7 +177,7 @@ fn a_journal_that_was_emptied_or_removed_loses_nothing() {
 /// The mark is not the name: what lies among a lab's namespaces without the mark is somebody else's.
 #[test]
 fn what_only_looks_like_a_labs_is_left_and_named() {
-    let scene = Scene::new("foreign");
+    let scene = Scene::new();
     scene.up();
     fs::remove_file(scene.journal()).expect("ours");
     let pins = scene.bench.labs().join("labs/t-cut/netns");
@@ -209,7 +209,7 @@ fn what_only_looks_like_a_labs_is_left_and_named() {
 /// A living vtax has locked its lab's directory, so its lab lives even without a journal.
 #[test]
 fn a_living_lab_without_its_journal_is_left_alone() {
-    let bench = Bench::apart("living");
+    let bench = Bench::new();
     let run = ["run", "demo", "--methods", "veth", "--instrument", "path", "--samples", "99", "--duration", "100ms"];
     let mut command = bench.command(&run);
     let mut child = Ours(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs"));
@@ -252,7 +252,7 @@ fn former(whole: &[u8], version: u8) -> Vec<u8> {
 
 #[test]
 fn a_journal_of_an_earlier_version_is_undone() {
-    let scene = Scene::new("former");
+    let scene = Scene::new();
     for (version, verb) in [(1, "down"), (1, "clean"), (2, "down"), (2, "clean")] {
         let whole = former(&scene.up(), version);
         let kept = *begins(&whole).last().expect("a line");
@@ -266,7 +266,7 @@ fn a_journal_of_an_earlier_version_is_undone() {
 /// Its lab was called kept for ever.
 #[test]
 fn a_killed_down_is_gone_on_with() {
-    let scene = Scene::new("undoing");
+    let scene = Scene::new();
     let whole = scene.up();
     fs::write(scene.journal(), [&whole[..], b"068b5930 \"undoing\"\n"].concat()).expect("ours");
     scene.clean("undoing");
@@ -275,7 +275,7 @@ fn a_killed_down_is_gone_on_with() {
 /// A program in the lab ends with it, one that was started elsewhere doesn't.
 #[test]
 fn programs_are_told_by_their_mark_and_their_namespace() {
-    let scene = Scene::new("programs");
+    let scene = Scene::new();
     scene.up();
     let mut inside = scene.bench.command(&["lab", "exec", "t-cut", "web-1", "--", "sleep", "60"]);
     let mut inside = Ours(inside.spawn().expect("vtax runs"));

@@ -248,7 +248,7 @@ fn eight_guests_that_boot_are_cleaned_away_when_vtax_is_killed() {
     assert_eq!(told, "removed t-eight\n");
     assert!(!labs(&bench).contains(&"t-eight".to_owned()));
     assert!(processes_of(bench.path()).is_empty(), "an orphan");
-    assert!(!Path::new(bench::LABS).join("labs/t-eight").exists(), "its directory is left");
+    assert!(!bench.labs().join("labs/t-eight").exists(), "its directory is left");
 }
 
 #[test]

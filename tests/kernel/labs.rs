@@ -134,8 +134,8 @@ fn clean_leaves_what_lives_alone() {
 
 #[test]
 fn two_labs_do_not_meet() {
-    let (one, other) =
-        (Bench::new().with("lab.toml", &lab_file("t-one", "")), Bench::new().with("lab.toml", &lab_file("t-two", "")));
+    let one = Bench::new().with("lab.toml", &lab_file("t-one", ""));
+    let other = Bench::beside(&one).with("lab.toml", &lab_file("t-two", ""));
     let _one = Up::new(&one, "t-one");
     let two = Up::new(&other, "t-two");
     drop(two);

@@ -99,11 +99,5 @@ fn lab_of(run: &str) -> String {
 
 /// Processes whose environment has the folder of this bench.
 fn processes_of(folder: &Path) -> Vec<u32> {
-    let mark = folder.as_os_str().as_encoded_bytes();
-    let of_bench = |pid: &u32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.windows(mark.len()).any(|window| window == mark)
-    };
-    let processes = fs::read_dir("/proc").expect("/proc").flatten();
-    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(of_bench).collect()
+    bench::processes_marked(folder.as_os_str().as_encoded_bytes())
 }
