@@ -243,7 +243,7 @@ pub(crate) fn processes_marked(mark: &[u8]) -> Vec<u32> {
 
 /// When a wait is given up. It ends a hang, and says nothing about speed: a machine that has other work, too, takes as
 /// long as it takes.
-const HANGS: Duration = Duration::from_secs(300);
+pub(crate) const HANGS: Duration = Duration::from_secs(300);
 
 /// Waits until something is so. Fails if that hangs.
 pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {

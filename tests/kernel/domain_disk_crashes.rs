@@ -14,6 +14,7 @@ use std::{
 
 use super::{
     Bench,
+    bench::HANGS,
     crash::{Ending, kill_at},
     crashes::step,
     domains::Host,

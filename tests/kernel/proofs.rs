@@ -16,17 +16,19 @@ use super::{
     bench::wait_until,
     json,
     labs::Up,
-    tuning::{SMALL, WMEM, bench, bench_alone, inside, mtu, sysctl},
+    tuning::{RMEM, SMALL, bench, inside, mtu, sysctl},
 };
 
-/// A send buffer that is far too small.
+/// A receive buffer that is far too small: the window is a segment or two, so that a stream waits for a round trip after
+/// each. That costs many times what anything else does that runs on the machine, and the more, the longer a busy machine
+/// takes for a round trip.
 fn spoil(bench: &Bench, lab: &str) {
-    inside(bench, lab, &["sysctl", "-qw", &format!("{WMEM}={SMALL}")]);
+    inside(bench, lab, &["sysctl", "-qw", &format!("{RMEM}={SMALL}")]);
 }
 
 fn from(lab: &str) -> Vec<String> {
     let end = |end: &str| format!("zone:{lab}/{end}");
-    ["--from".into(), end("web-1"), "--to".into(), end("peer"), "--test".into(), "tcp-stream".into()].into()
+    ["--from".into(), end("peer"), "--to".into(), end("web-1"), "--test".into(), "tcp-stream".into()].into()
 }
 
 fn prove(lab: &str, more: &[&str]) -> Vec<String> {
@@ -40,7 +42,7 @@ fn words(words: &[String]) -> Vec<&str> {
 
 #[test]
 fn a_small_buffer_is_proved_to_cost_bandwidth_and_its_change_is_kept() {
-    let bench = bench_alone("t-prove");
+    let bench = bench("t-prove");
     let _up = Up::new(&bench, "t-prove");
     spoil(&bench, "t-prove");
     let kept = bench.path().join("kept.toml").display().to_string();
@@ -50,22 +52,22 @@ fn a_small_buffer_is_proved_to_cost_bandwidth_and_its_change_is_kept() {
     assert_eq!(proved["without"][0]["step"], "moderate-rcvbuf", "nothing of it is bad here: {proved}");
     let gain = proved["proof"]["steps"][0]["effects"][0]["tax"]["ratio"].as_f64().expect("a ratio");
     assert!(gain > 1.1, "{proved}");
-    assert_ne!(sysctl(&bench, "t-prove", WMEM), SMALL);
+    assert_ne!(sysctl(&bench, "t-prove", RMEM), SMALL);
 
     // What was kept is a change like all others, and the file makes the same one elsewhere.
     let (of_run, runs) = (proved["run"].as_str().expect("an id"), bench.printed(&["results", "list"]));
     assert!(runs.contains(of_run), "{runs}");
     bench.printed(&["tune", "revert", &proved["changes"][0]["id"].to_string()]);
-    assert_eq!(sysctl(&bench, "t-prove", WMEM), SMALL);
+    assert_eq!(sysctl(&bench, "t-prove", RMEM), SMALL);
     let applied = json(&bench, &["tune", "apply", "--file", &kept, "--host", "zone:t-prove/web-1", "--json"]);
     assert_eq!(applied["changes"].as_array().map(Vec::len), Some(1), "{applied}");
-    assert_ne!(sysctl(&bench, "t-prove", WMEM), SMALL);
+    assert_ne!(sysctl(&bench, "t-prove", RMEM), SMALL);
     bench.printed(&["tune", "revert"]);
 }
 
 #[test]
 fn a_killed_proof_leaves_no_setting_changed_and_goes_on() {
-    let bench = bench_alone("t-prove-kill");
+    let bench = bench("t-prove-kill");
     let _up = Up::new(&bench, "t-prove-kill");
     spoil(&bench, "t-prove-kill");
     let command = prove("t-prove-kill", &["tcp-buffers", "--budget", "60s", "--keep-none"]);
@@ -77,18 +79,18 @@ fn a_killed_proof_leaves_no_setting_changed_and_goes_on() {
     vtax.wait().expect("it ends");
     let proved = json(&bench, &["tune", "prove", "--resume", "last", "--keep-none", "--budget", "60s", "--json"]);
     assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");
-    assert_eq!((sysctl(&bench, "t-prove-kill", WMEM).as_str(), &proved["changes"]), (SMALL, &serde_json::json!([])));
+    assert_eq!((sysctl(&bench, "t-prove-kill", RMEM).as_str(), &proved["changes"]), (SMALL, &serde_json::json!([])));
     assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
 }
 
 /// Waits until the setting is changed.
 fn await_change(bench: &Bench, lab: &str) {
-    wait_until("the step is in force", || sysctl(bench, lab, WMEM) != SMALL);
+    wait_until("the step is in force", || sysctl(bench, lab, RMEM) != SMALL);
 }
 
 #[test]
 fn ctrl_c_in_the_confirmation_keeps_nothing() {
-    let bench = bench_alone("t-prove-stop");
+    let bench = bench("t-prove-stop");
     let _up = Up::new(&bench, "t-prove-stop");
     spoil(&bench, "t-prove-stop");
     let command = prove("t-prove-stop", &["tcp-buffers", "--budget", "60s"]);
@@ -102,7 +104,7 @@ fn ctrl_c_in_the_confirmation_keeps_nothing() {
     let rest: Vec<String> = told.collect();
     assert_eq!(vtax.wait().expect("it ends").code(), Some(130), "{rest:?}");
     assert!(rest.iter().any(|line| line.contains("nothing is kept without its confirmation")), "{rest:?}");
-    assert_eq!(sysctl(&bench, "t-prove-stop", WMEM), SMALL);
+    assert_eq!(sysctl(&bench, "t-prove-stop", RMEM), SMALL);
     assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
     assert!(!bench.state().join("proved").exists() && bench.printed(&["results", "list"]).contains("stopped"));
 }
@@ -142,7 +144,7 @@ fn what_a_budget_can_show_is_told_before_the_first_sample_that_counts() {
     kill(Pid::from_raw(vtax.id().cast_signed()), Signal::SIGINT).expect("it is ours");
     drop(told);
     assert_eq!(vtax.wait().expect("it ends").code(), Some(130));
-    assert_eq!(sysctl(&bench, "t-prove-told", WMEM), SMALL);
+    assert_eq!(sysctl(&bench, "t-prove-told", RMEM), SMALL);
 }
 
 #[test]

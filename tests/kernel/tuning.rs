@@ -16,16 +16,12 @@ use super::{
 };
 
 pub(super) const WMEM: &str = "net.ipv4.tcp_wmem";
+pub(super) const RMEM: &str = "net.ipv4.tcp_rmem";
 pub(super) const SMALL: &str = "4096 4096 8192";
 
 /// A bench with a lab whose first zone can be spoilt.
 pub(super) fn bench(lab: &str) -> Bench {
     Bench::new().with("lab.toml", &lab_file(lab, ""))
-}
-
-/// A proof that must show a gain gets this one: other tests that run meanwhile may change its figures by more than the gain.
-pub(super) fn bench_alone(lab: &str) -> Bench {
-    Bench::alone().with("lab.toml", &lab_file(lab, ""))
 }
 
 pub(super) fn inside(bench: &Bench, lab: &str, command: &[&str]) -> String {

@@ -17,20 +17,20 @@ use super::{
     Bench,
     bench::{printed, wait_until},
     remote::{self, Far, told},
-    tuning::{SMALL, WMEM},
+    tuning::{RMEM, SMALL},
 };
 
 const HOST: [&str; 2] = ["--host", "ssh:far"];
 
-/// The far host with a small send buffer.
+/// The far host with a small receive buffer.
 fn spoilt<'a>(bench: &'a Bench, lab: &'static str) -> Far<'a> {
     let far = remote::start(bench, lab, remote::programs());
-    far.far(&["sysctl", "-qw", &format!("{WMEM}={SMALL}")]);
+    far.far(&["sysctl", "-qw", &format!("{RMEM}={SMALL}")]);
     far
 }
 
-fn wmem(far: &Far<'_>) -> String {
-    let text = far.far(&["cat", "/proc/sys/net/ipv4/tcp_wmem"]);
+fn rmem(far: &Far<'_>) -> String {
+    let text = far.far(&["cat", "/proc/sys/net/ipv4/tcp_rmem"]);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -47,11 +47,11 @@ fn settings_of_another_host_are_found_changed_and_brought_back_there() {
     let rules: Vec<&Value> = check["findings"].as_array().expect("a list").iter().map(|found| &found["rule"]).collect();
     assert!(rules.contains(&&"tcp-buffers".into()), "{check}");
     let dry = tune(&far, &["apply", "tcp-buffers", "--dry-run"]);
-    assert_eq!((dry["changes"].as_array().map(Vec::len), wmem(&far).as_str()), (Some(1), SMALL));
+    assert_eq!((dry["changes"].as_array().map(Vec::len), rmem(&far).as_str()), (Some(1), SMALL));
 
     let applied = tune(&far, &["apply", "tcp-buffers"]);
     assert_eq!(applied["id"], "1", "{applied}");
-    assert_ne!(wmem(&far), SMALL);
+    assert_ne!(rmem(&far), SMALL);
     // The journal is on that host, and not on this one.
     assert!(bench.path().join("far-state/tuning/tuning.journal").exists());
     assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
@@ -60,26 +60,25 @@ fn settings_of_another_host_are_found_changed_and_brought_back_there() {
     let missing = far.near(&["tune", "revert", "7", "--host", "ssh:far"]);
     assert!(missing.status.code() == Some(2) && told(&missing).contains("there is 1"), "{}", told(&missing));
     assert_eq!(tune(&far, &["revert", "1"])["reverted"], 1);
-    assert_eq!(wmem(&far), SMALL);
+    assert_eq!(rmem(&far), SMALL);
 }
 
 #[test]
 fn settings_of_another_host_are_proved_and_kept_there() {
-    // The proof must show a gain.
-    let bench = Bench::alone().with("lab.toml", &remote::lab_file("t-prove-ssh"));
+    let bench = remote::bench("t-prove-ssh");
     let far = spoilt(&bench, "t-prove-ssh");
-    let prove = ["tune", "prove", "tcp-buffers", "--from", "ssh:far", "--test", "tcp-stream", "--instrument", "path"];
+    let prove = ["tune", "prove", "tcp-buffers", "--to", "ssh:far", "--test", "tcp-stream", "--instrument", "path"];
     let proved = printed(&far.near(&[&prove[..], &["--budget", "60s", "--json"]].concat()));
     let proved: Value = serde_json::from_str(&proved).expect("JSON");
     assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");
     assert_eq!(proved["changes"][0]["host"], "ssh:far", "{proved}");
-    assert_ne!(wmem(&far), SMALL);
+    assert_ne!(rmem(&far), SMALL);
     assert!(
         bench.printed(&["tune", "status"]).contains("Nothing is changed"),
         "it is in the journal of the other host"
     );
     assert_eq!(tune(&far, &["revert"])["reverted"], 1);
-    assert_eq!(wmem(&far), SMALL);
+    assert_eq!(rmem(&far), SMALL);
 }
 
 /// Starts a change that waits to be confirmed, and waits until it is made.
@@ -89,7 +88,7 @@ fn unconfirmed(far: &Far<'_>, rule: &str, within: &str) -> Child {
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax starts");
     let mut told = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     assert!(told.by_ref().map_while(Result::ok).any(|line| line.contains("Press Enter")), "it ended");
-    assert_ne!(wmem(far), SMALL);
+    assert_ne!(rmem(far), SMALL);
     child
 }
 
@@ -106,8 +105,8 @@ fn what_is_confirmed_stays_and_the_rest_goes_with_its_connection() {
         }
         let status = vtax.wait().expect("it ends");
         match end {
-            "confirmed" => assert!(status.success() && wmem(&far) != SMALL),
-            _ => wait_until("the agent has brought it back", || wmem(&far) == SMALL),
+            "confirmed" => assert!(status.success() && rmem(&far) != SMALL),
+            _ => wait_until("the agent has brought it back", || rmem(&far) == SMALL),
         }
     }
     assert_eq!(tune(&far, &["revert"])["reverted"], 1);
@@ -119,7 +118,7 @@ fn a_host_that_its_change_has_cut_off_brings_everything_back_by_itself() {
     let far = spoilt(&bench, "t-tune-cut");
     let mut vtax = unconfirmed(&far, "tcp-buffers", "3s");
     far.far(&["ip", "link", "set", "wire0", "down"]);
-    wait_until("the agent has brought it back", || wmem(&far) == SMALL);
+    wait_until("the agent has brought it back", || rmem(&far) == SMALL);
     let journal = bench.path().join("far-state/tuning/tuning.journal");
     wait_until("nothing is left to be undone", || !journal.exists());
     far.far(&["ip", "link", "set", "wire0", "up"]);
@@ -148,7 +147,7 @@ fn what_a_killed_agent_has_left_is_brought_back_by_the_next() {
         kill(Pid::from_raw(agent(bench.path()).cast_signed()), Signal::SIGKILL).expect("it is ours");
         drop(vtax.stdin.take());
         assert_eq!(vtax.wait().expect("it ends").code(), Some(69));
-        assert_ne!(wmem(&far), SMALL, "nobody could bring it back");
+        assert_ne!(rmem(&far), SMALL, "nobody could bring it back");
         assert_eq!(tune(&far, &["status"])["changes"][0]["state"], "not-confirmed");
         match by {
             "revert" => assert_eq!(tune(&far, &["revert"])["reverted"], 1),
@@ -157,6 +156,6 @@ fn what_a_killed_agent_has_left_is_brought_back_by_the_next() {
                 assert!(told(&next).contains("left half done"), "{}", told(&next));
             }
         }
-        assert_eq!(wmem(&far), SMALL);
+        assert_eq!(rmem(&far), SMALL);
     }
 }

@@ -165,10 +165,12 @@ fn a_delayed_answer_is_late_by_the_delay() {
         for transport in [Transport::Tcp, Transport::Udp] {
             let delay = Manners { delay: Some(ms(3)), ..Manners::default() };
             let options = TestOptions { engine, responder: delay, ..TestOptions::default() };
-            let [initiator, _] = both(&lasting(with(spec(transport, rr(1, 1), 1), options), 300), &setup());
-            let rtt = initiator.rtt.unwrap();
-            assert!(rtt.min() >= 2_990_000, "{}", rtt.min());
-            assert!(rtt.min() < 5_000_000, "{engine} {transport} {}", rtt.min());
+            assert_least(5e6, &format!("{engine} {transport}"), || {
+                let [initiator, _] = both(&lasting(with(spec(transport, rr(1, 1), 1), options), 300), &setup());
+                let least = initiator.rtt.unwrap().min();
+                assert!(least >= 2_990_000, "{least}");
+                least as f64
+            });
         }
     }
 }
@@ -181,12 +183,15 @@ fn streams_keep_to_their_rate() {
             // 1000 messages a second in each of two flows.
             let options = TestOptions { engine, bitrate: BitRate::new(8_000_000), ..TestOptions::default() };
             let spec = lasting(with(spec(transport, stream(message), 2), options), 500);
-            let [sender, receiver] = both(&spec, &setup());
-            for report in [&sender, &receiver] {
-                let rate = report.bytes as f64 / report.seconds;
-                assert!((1_700_000.0..2_060_000.0).contains(&rate), "{engine} {transport}: {rate} B/s");
-            }
-            assert_eq!(receiver.lost, 0);
+            // A sender that is delayed skips what was due meanwhile, and a receiver that is delayed finds more than was due.
+            assert_least(0.15, &format!("{engine} {transport}"), || {
+                let [sender, receiver] = both(&spec, &setup());
+                let off = |report: &EndReport| report.bytes as f64 / report.seconds / 2_000_000.0 - 1.0;
+                assert!(off(&sender) < 0.03, "{engine} {transport}: {}", off(&sender));
+                let dropped = receiver.socket_drops;
+                assert!(receiver.lost <= dropped, "{} lost, {dropped} without room", receiver.lost);
+                off(&sender).abs().max(off(&receiver).abs())
+            });
         }
     }
 }

@@ -38,6 +38,8 @@ struct Relay {
     latest: Vec<u8>,
     held: Option<Vec<u8>>,
     dropped: u64,
+    /// Datagrams that came from the sender of a stream. On a busy machine the relay may have no room for some.
+    came: u64,
     /// Responses that were sent on after a newer request had come. On a busy machine there may be more of
     /// them than the test has chosen.
     late: u64,
@@ -50,7 +52,7 @@ impl Relay {
         for socket in [&near, &far] {
             socket.set_nonblocking(true).unwrap();
         }
-        Relay { near, far, initiator: None, measured: None, latest: vec![], held: None, dropped: 0, late: 0 }
+        Relay { near, far, initiator: None, measured: None, latest: vec![], held: None, dropped: 0, came: 0, late: 0 }
     }
 
     fn run(mut self, over: &AtomicBool, fate: impl Fn([u32; 2]) -> [Fate; 2]) -> Relay {
@@ -70,6 +72,7 @@ impl Relay {
 
     fn request(&mut self, datagram: &[u8], fate: impl Fn([u32; 2]) -> [Fate; 2]) {
         let counts = self.count(datagram, 0);
+        self.came += u64::from(datagram.len() == LEN);
         if counts.is_some() {
             self.latest = datagram.to_vec();
         }
@@ -114,6 +117,16 @@ impl Relay {
     }
 }
 
+/// Measures until what the test has chosen has happened: on a busy machine, that takes longer.
+fn until(is_over: impl Fn(&Relay) -> bool, millis: u64, measure: impl Fn(u64) -> (EndReport, Relay)) {
+    let happened = [1, 4, 16, 64].into_iter().any(|times| {
+        let (initiator, relay) = measure(times * millis);
+        check(&initiator, &relay);
+        is_over(&relay)
+    });
+    assert!(happened, "too few transactions");
+}
+
 /// `fate` gets the numbers of the request and of the response, and decides what happens to each. Returns the
 /// initiator's report and the relay with its counts.
 fn relayed(millis: u64, fate: impl Fn([u32; 2]) -> [Fate; 2] + Sync) -> (EndReport, Relay) {
@@ -140,7 +153,7 @@ fn relay(spec: &TestSpec, fate: impl Fn([u32; 2]) -> [Fate; 2] + Sync) -> ([EndR
 fn check(initiator: &EndReport, relay: &Relay) {
     assert_eq!(initiator.lost, relay.dropped + relay.late);
     let rtt = initiator.rtt.as_ref().unwrap();
-    assert!(rtt.count() > 10 && rtt.count() == initiator.transactions);
+    assert!(rtt.count() > 0 && rtt.count() == initiator.transactions);
     let [requests, _] = relay.measured.unwrap();
     assert_eq!(u64::from(requests), initiator.transactions + initiator.lost);
     // The window includes the time of lost transactions, and no round-trip time does.
@@ -158,17 +171,22 @@ fn without_loss_none_is_counted() {
 #[test]
 fn lost_requests_and_responses_are_counted_exactly() {
     let lose = |number, chosen: &[u32]| if chosen.contains(&number) { Fate::Drop } else { Fate::Forward };
-    let (initiator, relay) = relayed(800, |[request, response]| [lose(request, &[3, 9]), lose(response, &[4, 5])]);
-    assert!(relay.dropped >= 4);
-    check(&initiator, &relay);
+    until(
+        |relay| relay.dropped >= 4,
+        800,
+        |millis| relayed(millis, |[request, response]| [lose(request, &[3, 9]), lose(response, &[4, 5])]),
+    );
 }
 
 #[test]
 fn a_late_response_is_lost_and_not_taken_for_the_next() {
-    let (initiator, relay) =
-        relayed(500, |[_, response]| [Fate::Forward, if response == 5 { Fate::Late } else { Fate::Forward }]);
-    assert!(relay.late >= 1);
-    check(&initiator, &relay);
+    until(
+        |relay| relay.late >= 1,
+        500,
+        |millis| {
+            relayed(millis, |[_, response]| [Fate::Forward, if response == 5 { Fate::Late } else { Fate::Forward }])
+        },
+    );
 }
 
 fn lose(chosen: &'static [u32]) -> impl Fn(u32) -> Fate {
@@ -178,11 +196,16 @@ fn lose(chosen: &'static [u32]) -> impl Fn(u32) -> Fate {
 #[test]
 fn losses_are_counted_by_engines_that_share_a_thread_too() {
     for engine in [Engine::Epoll, Engine::BusyPoll, Engine::IoUring] {
-        let spec = lasting(on(engine, spec(Transport::Udp, rr(LEN as u64, LEN as u64), 1)), 900);
-        let ([initiator, _], relay) =
-            relay(&spec, |[request, response]| [lose(&[3, 9])(request), lose(&[4])(response)]);
-        assert!(relay.dropped >= 3);
-        check(&initiator, &relay);
+        let spec = on(engine, spec(Transport::Udp, rr(LEN as u64, LEN as u64), 1));
+        until(
+            |relay| relay.dropped >= 3,
+            900,
+            |millis| {
+                let fate = |[request, response]: [u32; 2]| [lose(&[3, 9])(request), lose(&[4])(response)];
+                let ([initiator, _], relay) = relay(&lasting(spec, millis), fate);
+                (initiator, relay)
+            },
+        );
     }
 }
 
@@ -197,12 +220,16 @@ fn losses_among_several_in_flight_are_counted_exactly() {
         for engine in [Engine::Blocking, Engine::Epoll, Engine::IoUring] {
             let spec = with(spec(Transport::Udp, rr(LEN as u64, LEN as u64), 1), TestOptions { engine, ..options });
             let fate = |[request, response]: [u32; 2]| [lose(&[5, 6])(request), lose(&[20])(response)];
-            let ([initiator, _], relay) = relay(&lasting(spec, millis), fate);
-            assert_eq!((relay.dropped, initiator.lost), (3, 3), "{engine} {options:?}");
-            assert!(initiator.transactions > 50);
-            if arrivals == options.arrivals {
-                assert_eq!(initiator.transactions + initiator.lost, 100);
-            }
+            // A response that a busy machine delays is lost too.
+            assert_least(3.5, &format!("{engine} {options:?}"), || {
+                let ([initiator, _], relay) = relay(&lasting(spec, millis), fate);
+                assert!(relay.dropped <= 3 && initiator.lost >= relay.dropped, "{} lost", initiator.lost);
+                if arrivals == options.arrivals {
+                    assert_eq!(initiator.transactions + initiator.lost, 100);
+                }
+                let missing = 3 - relay.dropped;
+                (initiator.lost + 10 * missing) as f64
+            });
         }
     }
 }
@@ -217,7 +244,9 @@ fn a_streams_loss_is_the_difference_of_both_ends() {
         let ([sender, receiver], relay) =
             relay(&spec, |[request, _]| [if request % 10 == 3 { Fate::Drop } else { Fate::Forward }, Fate::Forward]);
         assert!(relay.dropped > 5, "{}", relay.dropped);
-        assert_eq!(sender.whole_flow - receiver.whole_flow - receiver.socket_drops, relay.dropped);
-        assert!(receiver.lost <= relay.dropped && receiver.lost > 0);
+        assert!(sender.whole_flow >= relay.came, "{} of {}", relay.came, sender.whole_flow);
+        assert_eq!(relay.came - receiver.whole_flow - receiver.socket_drops, relay.dropped);
+        let lost = relay.dropped + (sender.whole_flow - relay.came) + receiver.socket_drops;
+        assert!(receiver.lost <= lost && receiver.lost > 0, "{} of {lost}", receiver.lost);
     }
 }

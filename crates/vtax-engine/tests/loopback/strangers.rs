@@ -18,7 +18,7 @@ use vtax_model::{
 use crate::pair::*;
 
 /// Far below the time that a stranger gets to show a token, and far above the delays of a busy machine.
-const NOTICEABLE: Duration = Duration::from_millis(400);
+const NOTICEABLE: Duration = Duration::from_secs(2);
 
 /// What a stranger does after it has connected.
 #[derive(Debug, Clone, Copy, PartialEq)]
