@@ -18,7 +18,7 @@ fn metadata() -> Metadata {
 
 /// Lower layers first: a crate may use those of lower layers only.
 const LAYERS: [&[&str]; 9] = [
-    &["vtax-fuzz", "vtax-plot", "vtax-stats"],
+    &["vtax-fuzz", "vtax-plot", "vtax-stats", "vtax-suite"],
     &["vtax-model"],
     &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic", "vtax-sys"],
     &["vtax-change", "vtax-console", "vtax-disk", "vtax-engine", "vtax-guest", "vtax-host"],

@@ -1,0 +1,98 @@
+//! How long each test took last time: who takes long starts first, and who mostly waits leaves room for others.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+
+use super::{
+    error::SuiteError,
+    job::{Job, JobEnd},
+    settings::{root, state},
+};
+
+/// As measured when the file was last committed.
+const COMMITTED: &str = "tests/costs.tsv";
+/// As measured here, in the suite's state.
+const MEASURED: &str = "costs.tsv";
+/// A test that took less is not worth a line.
+const SHORT: f64 = 1.0;
+
+#[derive(Debug, Default)]
+pub(crate) struct Costs(BTreeMap<String, Cost>);
+
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    wall_seconds: f64,
+    cpu_seconds: f64,
+}
+
+impl Costs {
+    /// Reads both files; what was measured here counts more.
+    pub(crate) fn read() -> Result<Costs, SuiteError> {
+        let mut costs = Costs::default();
+        for path in [root().join(COMMITTED), state().join(MEASURED)] {
+            if path.exists() {
+                let text = fs::read_to_string(&path).map_err(SuiteError::file("read", &path))?;
+                costs.0.extend(parsed(&path, &text)?);
+            }
+        }
+        Ok(costs)
+    }
+
+    /// Seconds that a job takes.
+    pub(crate) fn wall_seconds(&self, job: &Job) -> f64 {
+        self.0.get(&job.name).map_or(0.0, |cost| cost.wall_seconds)
+    }
+
+    /// CPUs that a job keeps busy. A test that waits most of the time counts as a quarter of a CPU, because its work
+    /// comes in bursts.
+    pub(crate) fn cpus(&self, job: &Job) -> f64 {
+        const LEAST: f64 = 0.25;
+        let measured = || self.0.get(&job.name).map(|cost| (cost.cpu_seconds / cost.wall_seconds).max(LEAST));
+        job.cpus.or_else(measured).unwrap_or(1.0)
+    }
+
+    /// Adds what was measured and writes it for the next time.
+    pub(crate) fn save(mut self, ends: &[JobEnd]) -> Result<(), SuiteError> {
+        for end in ends.iter().filter(|end| end.tests > 0 && end.passed()) {
+            let cost = Cost { wall_seconds: end.wall.as_secs_f64(), cpu_seconds: end.cpu.as_secs_f64() };
+            self.0.insert(end.job.name.clone(), cost);
+        }
+        let path = state().join(MEASURED);
+        fs::create_dir_all(state()).map_err(SuiteError::file("create", &state()))?;
+        fs::write(&path, self.written()).map_err(SuiteError::file("write", &path))
+    }
+
+    fn written(&self) -> String {
+        let mut text = String::new();
+        for (name, cost) in self.0.iter().filter(|(_, cost)| cost.wall_seconds >= SHORT) {
+            let _ = writeln!(text, "{name}\t{:.1}\t{:.1}", cost.wall_seconds, cost.cpu_seconds);
+        }
+        text
+    }
+}
+
+fn parsed(path: &Path, text: &str) -> Result<BTreeMap<String, Cost>, SuiteError> {
+    let cost = |line: &str| {
+        let mut fields = line.split('\t');
+        let (name, wall, cpu) = (fields.next()?, fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        (fields.next().is_none() && wall > 0.0).then(|| (name.to_owned(), Cost { wall_seconds: wall, cpu_seconds: cpu }))
+    };
+    let lines = text.lines().enumerate().map(|(index, line)| {
+        cost(line).ok_or_else(|| SuiteError::Costs { path: path.to_owned(), line: index + 1 })
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_read_as_they_are_written() {
+        let text = "vtax/kernel labs::up\t2.0\t1.5\nvtax/kernel waits\t30.0\t0.3\n";
+        let costs = Costs(parsed(Path::new("costs.tsv"), text).expect("two lines"));
+        assert_eq!(costs.written(), text);
+        let error = parsed(Path::new("costs.tsv"), "a\t1.0\t1.0\nb\t1.0\n").expect_err("a field is missing");
+        assert!(error.to_string().starts_with("costs.tsv, line 2: "), "{error}");
+        assert!(parsed(Path::new("costs.tsv"), "a\t0\t1.0\n").is_err(), "it divides by the wall time");
+    }
+}

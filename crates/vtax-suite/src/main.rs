@@ -1,0 +1,50 @@
+//! Runs the project's checks: `make test`, `make lint` and the gate.
+//!
+//! `cargo test` runs one test program after another, each with a fixed number of threads. Here all programs share one
+//! budget of CPUs: a job that mostly waits leaves room for others, and a test that judges figures has the machine to
+//! itself. Each job has a supervisor, which measures the CPU time of everything that the job starts and ends what it
+//! leaves behind. The parts, their tests and how much CPU time each may take are in `tests/suite.toml`.
+//!
+//! cargo-nextest runs each test as a process, too, but knows no CPU time, and would have to be compiled first.
+
+#![forbid(unsafe_code)]
+
+mod costs;
+mod error;
+mod job;
+mod programs;
+mod schedule;
+mod settings;
+mod summary;
+mod supervisor;
+
+use std::{env, process::ExitCode};
+
+use costs::Costs;
+use error::SuiteError;
+use job::JobEnd;
+use settings::Settings;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let outcome = match arguments.split_first() {
+        Some((first, rest)) if first == supervisor::SUPERVISE => supervisor::supervise(rest),
+        _ => run(&arguments),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("suite: {error}");
+        ExitCode::from(2)
+    })
+}
+
+fn run(parts: &[String]) -> Result<ExitCode, SuiteError> {
+    let settings = Settings::read(parts)?;
+    let costs = Costs::read()?;
+    let mut ends = schedule::run(settings.preparations(), &costs)?;
+    // Tests of what could not be built would only be noise.
+    if ends.iter().all(JobEnd::passed) {
+        ends.extend(schedule::run(programs::jobs(&settings)?, &costs)?);
+        costs.save(&ends)?;
+    }
+    Ok(summary::print(&settings, &ends))
+}

@@ -1,0 +1,182 @@
+//! Runs jobs at the same time, as many as the machine's CPUs have room for.
+
+use std::{
+    env,
+    fs::{self, File},
+    io::Read,
+    path::PathBuf,
+    process::{Command, ExitStatus, Stdio},
+    sync::mpsc::{self, Sender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    costs::Costs,
+    error::SuiteError,
+    job::{Job, JobEnd, JobFailure},
+    settings::state,
+    supervisor::{Report, SUPERVISE},
+};
+
+/// CPUs that all jobs together may exceed the machine's by: estimates are rough, and no job uses its share all the time.
+const SLACK: f64 = 0.3;
+
+/// Runs all jobs, the longest first, then those that have the machine to themselves. Prints each when it has ended.
+pub(crate) fn run(mut jobs: Vec<Job>, costs: &Costs) -> Result<Vec<JobEnd>, SuiteError> {
+    fs::create_dir_all(state()).map_err(SuiteError::file("create", &state()))?;
+    jobs.sort_by(|a, b| a.alone.cmp(&b.alone).then(costs.wall_seconds(b).total_cmp(&costs.wall_seconds(a))));
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let mut room = Room::new(f64::from(u32::try_from(cpus).unwrap_or(u32::MAX)));
+    let (all, mut ends) = (jobs.len(), Vec::new());
+    let (sender, receiver) = mpsc::channel();
+    for number in 0.. {
+        while let Some(index) = jobs.iter().position(|job| room.has(share(job, costs, &room))) {
+            let job = jobs.remove(index);
+            room.enter(share(&job, costs, &room));
+            start(job, state().join(format!("{number}-{index}-{}", jobs.len())), sender.clone())?;
+        }
+        if ends.len() == all {
+            break;
+        }
+        let end = receiver.recv().expect("a sender is here")?;
+        room.leave(share(&end.job, costs, &room));
+        print(&end, ends.len() + 1, all);
+        ends.push(end);
+    }
+    Ok(ends)
+}
+
+/// CPUs that are free.
+struct Room {
+    cpus: f64,
+    taken: f64,
+    jobs: usize,
+}
+
+impl Room {
+    fn new(cpus: f64) -> Room {
+        Room { cpus, taken: 0.0, jobs: 0 }
+    }
+
+    /// Whether a job may begin. The first one always may.
+    fn has(&self, share: f64) -> bool {
+        self.jobs == 0 || self.taken + share <= self.cpus + SLACK
+    }
+
+    fn enter(&mut self, share: f64) {
+        self.taken += share;
+        self.jobs += 1;
+    }
+
+    fn leave(&mut self, share: f64) {
+        self.taken -= share;
+        self.jobs -= 1;
+    }
+}
+
+/// CPUs that a job takes of the room.
+fn share(job: &Job, costs: &Costs, room: &Room) -> f64 {
+    if job.alone { room.cpus + SLACK } else { costs.cpus(job).min(room.cpus) }
+}
+
+/// Starts a job on a thread of its own, which sends its end.
+fn start(job: Job, files: PathBuf, sender: Sender<Result<JobEnd, SuiteError>>) -> Result<(), SuiteError> {
+    let name = job.name.clone();
+    let work = move || {
+        // The suite ends with the first error, and then nobody receives.
+        let _ = sender.send(carry_out(job, &files));
+    };
+    thread::Builder::new().spawn(work).map_err(SuiteError::program(&name))?;
+    Ok(())
+}
+
+fn carry_out(job: Job, files: &PathBuf) -> Result<JobEnd, SuiteError> {
+    let (log, report) = (files.with_extension("log"), files.with_extension("report"));
+    let output = File::create(&log).map_err(SuiteError::file("create", &log))?;
+    let errors = output.try_clone().map_err(SuiteError::file("open", &log))?;
+    let suite = env::current_exe().map_err(SuiteError::program("this program"))?;
+    let mut command = Command::new(suite);
+    command.arg(SUPERVISE).arg(&report).args(&job.command).current_dir(&job.directory);
+    command.envs(job.environment.iter().cloned()).stdin(Stdio::null()).stdout(output).stderr(errors);
+    let begun = Instant::now();
+    let status = command.status().map_err(SuiteError::program(&job.name))?;
+    let wall = begun.elapsed();
+    let output = String::from_utf8_lossy(&read(&log)?).into_owned();
+    let reported = Report::parse(&String::from_utf8_lossy(&read(&report).unwrap_or_default()));
+    for file in [log, report] {
+        // They are overwritten the next time.
+        let _ = fs::remove_file(file);
+    }
+    let Report { cpu, left } = reported.unwrap_or(Report { cpu: Duration::ZERO, left: Vec::new() });
+    let (tests, result) = (passed(&output), judge(status, &left, output));
+    Ok(JobEnd { job, result, tests, wall, cpu })
+}
+
+fn read(path: &PathBuf) -> Result<Vec<u8>, SuiteError> {
+    let mut content = Vec::new();
+    let opened = File::open(path).and_then(|mut file| file.read_to_end(&mut content));
+    opened.map(|_| content).map_err(SuiteError::file("read", path))
+}
+
+fn judge(status: ExitStatus, left: &[String], output: String) -> Result<(), JobFailure> {
+    let reason = match (status.success(), left) {
+        (true, []) => return Ok(()),
+        (true, left) => format!("it left processes behind, which were killed: {}", left.join("; ")),
+        (false, []) => status.to_string(),
+        (false, left) => format!("{status}; killed: {}", left.join("; ")),
+    };
+    Err(JobFailure { reason, output })
+}
+
+/// Tests that have passed, from lines such as `test result: ok. 17 passed; 0 failed`.
+fn passed(output: &str) -> usize {
+    let results = output.lines().filter_map(|line| line.strip_prefix("test result: "));
+    let count = |line: &str| line.split(['.', ';']).find_map(|part| part.trim().strip_suffix(" passed")?.parse::<usize>().ok());
+    results.filter_map(count).sum()
+}
+
+fn print(end: &JobEnd, number: usize, all: usize) {
+    let (wall, cpu) = (end.wall.as_secs_f64(), end.cpu.as_secs_f64());
+    let word = if end.passed() { "ok" } else { "FAILED" };
+    println!("[{number:>4}/{all}] {word:<6} {wall:>6.1} s, CPU {cpu:>6.1} s  {}", end.job.name);
+    if let Err(failure) = &end.result {
+        println!("{}\n{}: {}\n", failure.output.trim_end(), end.job.name, failure.reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_begins_if_there_is_room_for_it() {
+        let mut room = Room::new(2.0);
+        let all = 2.0 + SLACK;
+        assert!(room.has(all), "with nothing beside it");
+        room.enter(1.0);
+        assert!(room.has(1.2) && !room.has(1.5) && !room.has(all));
+        room.enter(1.2);
+        assert!(!room.has(0.25));
+        room.leave(1.0);
+        assert!(room.has(0.25));
+    }
+
+    #[test]
+    fn passed_tests_are_counted() {
+        let output = "running 2 tests\ntest result: ok. 17 passed; 0 failed; 2 ignored\nnoise\n";
+        assert_eq!(passed(output), 17);
+        assert_eq!(passed("test result: FAILED. 3 passed; 1 failed"), 3);
+        assert_eq!(passed("Finished"), 0);
+    }
+
+    #[test]
+    fn a_job_that_leaves_processes_behind_has_failed() {
+        use std::os::unix::process::ExitStatusExt;
+        let ended = |code: i32, left: &[String]| judge(ExitStatus::from_raw(code << 8), left, "said".into());
+        assert!(ended(0, &[]).is_ok());
+        let left = ended(0, &["7 sleep 60".into()]).expect_err("it left one");
+        assert!(left.reason.contains("7 sleep 60"), "{}", left.reason);
+        assert!(ended(101, &[]).expect_err("it failed").reason.contains("101"));
+    }
+}

@@ -1,0 +1,214 @@
+//! `tests/suite.toml`: the parts of the suite.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+use super::{error::SuiteError, job::Job};
+
+const FILE: &str = "tests/suite.toml";
+
+/// The parts that are to run, in the order of the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Settings {
+    #[serde(rename = "part")]
+    pub(crate) parts: Vec<Part>,
+    /// All parts of the file: a test belongs to the first one that names it, whether that one runs or not.
+    #[serde(skip)]
+    all: Vec<Part>,
+}
+
+/// A part of the suite, e.g. the kernel tests.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Part {
+    pub(crate) name: String,
+    /// The most CPU time that all its jobs together may take, in seconds.
+    pub(crate) cpu_seconds: u64,
+    /// Whether it runs if no part is named.
+    #[serde(default = "Part::is_default")]
+    default: bool,
+    /// Whether its commands run before all tests: they build what is tested.
+    #[serde(default)]
+    first: bool,
+    /// Commands, words separated by spaces.
+    #[serde(default)]
+    commands: Vec<String>,
+    /// CPUs that each command keeps busy.
+    #[serde(default = "Part::one_cpu")]
+    cpus: f64,
+    /// Its tests, as `PACKAGE/PROGRAM` or `PACKAGE/PROGRAM PREFIX`; `*` stands for all others.
+    #[serde(default)]
+    tests: Vec<String>,
+    /// Whether each test is a process of its own.
+    #[serde(default)]
+    pub(crate) separate: bool,
+}
+
+impl Settings {
+    /// Reads the file, and keeps the parts with these names, those that they need, or without names the default ones.
+    pub(crate) fn read(names: &[String]) -> Result<Settings, SuiteError> {
+        let path = root().join(FILE);
+        let text = fs::read_to_string(&path).map_err(SuiteError::file("read", &path))?;
+        let settings: Settings = toml::from_str(&text).map_err(|error| SuiteError::Settings { path, error })?;
+        settings.chosen(names)
+    }
+
+    fn chosen(self, names: &[String]) -> Result<Settings, SuiteError> {
+        let all = self.parts;
+        if let Some(name) = names.iter().find(|name| all.iter().all(|part| part.name != **name)) {
+            let known = all.iter().map(|part| part.name.clone()).collect();
+            return Err(SuiteError::UnknownPart { name: name.clone(), known });
+        }
+        let is_named = |part: &Part| if names.is_empty() { part.default } else { names.contains(&part.name) };
+        let tests = all.iter().any(|part| is_named(part) && !part.tests.is_empty());
+        // Tests need what is built first.
+        let runs = |part: &&Part| is_named(part) || tests && part.first && part.default;
+        Ok(Settings { parts: all.iter().filter(runs).cloned().collect(), all })
+    }
+
+    /// The commands that run before all tests.
+    pub(crate) fn preparations(&self) -> Vec<Job> {
+        self.parts.iter().filter(|part| part.first).flat_map(Part::command_jobs).collect()
+    }
+
+    /// The other commands.
+    pub(crate) fn commands(&self) -> Vec<Job> {
+        self.parts.iter().filter(|part| !part.first).flat_map(Part::command_jobs).collect()
+    }
+
+    /// The part to which a test belongs, if that part runs. `program` is e.g. `vtax/kernel`.
+    pub(crate) fn part_of(&self, program: &str, test: Option<&str>) -> Option<&Part> {
+        let part = self.all.iter().find(|part| part.names(program, test))?;
+        self.parts.iter().find(|chosen| chosen.name == part.name)
+    }
+
+    /// Whether a part names tests of this program one by one.
+    pub(crate) fn splits(&self, program: &str) -> bool {
+        self.all.iter().any(|part| part.separate && part.tests.iter().any(|pattern| program_of(pattern) == program))
+    }
+
+    pub(crate) fn has_tests(&self) -> bool {
+        self.parts.iter().any(|part| !part.tests.is_empty())
+    }
+}
+
+impl Part {
+    fn is_default() -> bool {
+        true
+    }
+
+    fn one_cpu() -> f64 {
+        1.0
+    }
+
+    fn command_jobs(&self) -> Vec<Job> {
+        let job = |line: &String| Job {
+            part: self.name.clone(),
+            name: line.clone(),
+            command: line.split_whitespace().map(Into::into).collect(),
+            directory: root(),
+            environment: Vec::new(),
+            cpus: Some(self.cpus),
+            alone: false,
+        };
+        self.commands.iter().map(job).collect()
+    }
+
+    fn names(&self, program: &str, test: Option<&str>) -> bool {
+        self.tests.iter().any(|pattern| match (pattern.split_once(' '), test) {
+            _ if pattern == "*" => true,
+            (Some((of, prefix)), Some(test)) => of == program && test.starts_with(prefix),
+            (Some(_), None) => false,
+            (None, _) => pattern == program,
+        })
+    }
+}
+
+fn program_of(pattern: &str) -> &str {
+    pattern.split_once(' ').map_or(pattern, |(program, _)| program)
+}
+
+/// The project's directory.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where the suite keeps what it writes.
+pub(crate) fn state() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    target.join("suite")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(names: &[&str]) -> Result<Settings, SuiteError> {
+        let text = r#"
+            [[part]]
+            name = "lint"
+            cpu_seconds = 1
+            default = false
+            first = true
+            commands = ["cargo clippy"]
+            [[part]]
+            name = "build"
+            cpu_seconds = 1
+            first = true
+            commands = ["cargo test --no-run"]
+            [[part]]
+            name = "guests"
+            cpu_seconds = 1
+            separate = true
+            tests = ["vtax/kernel guests::", "vtax-guest/guest"]
+            [[part]]
+            name = "kernel"
+            cpu_seconds = 1
+            separate = true
+            tests = ["vtax/kernel"]
+            [[part]]
+            name = "unit"
+            cpu_seconds = 1
+            tests = ["*"]
+        "#;
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        toml::from_str::<Settings>(text).expect("good settings").chosen(&names)
+    }
+
+    fn names(settings: &Settings) -> Vec<&str> {
+        settings.parts.iter().map(|part| part.name.as_str()).collect()
+    }
+
+    #[test]
+    fn tests_need_what_is_built_and_linters_do_not() {
+        assert_eq!(names(&settings(&[]).expect("parts")), ["build", "guests", "kernel", "unit"]);
+        assert_eq!(names(&settings(&["lint"]).expect("parts")), ["lint"]);
+        assert_eq!(names(&settings(&["kernel"]).expect("parts")), ["build", "kernel"]);
+        let error = settings(&["kernle"]).expect_err("no such part").to_string();
+        assert_eq!(error, "unknown part `kernle`: use lint, build, guests, kernel, unit");
+    }
+
+    #[test]
+    fn a_test_belongs_to_the_first_part_that_names_it() {
+        let all = settings(&[]).expect("parts");
+        let part = |program, test| all.part_of(program, test).map(|part| part.name.as_str());
+        assert_eq!(part("vtax/kernel", Some("guests::boot")), Some("guests"));
+        assert_eq!(part("vtax/kernel", Some("labs::up")), Some("kernel"));
+        assert_eq!(part("vtax-guest/guest", Some("boots")), Some("guests"));
+        assert_eq!(part("vtax-model/lib", None), Some("unit"));
+        let kernel = settings(&["kernel"]).expect("parts");
+        assert!(kernel.part_of("vtax/kernel", Some("guests::boot")).is_none(), "that part does not run");
+        assert!(kernel.splits("vtax-guest/guest") && !kernel.splits("vtax-model/lib"));
+    }
+
+    #[test]
+    fn the_file_of_the_project_is_good() {
+        let settings = Settings::read(&[]).expect("good settings");
+        assert!(settings.part_of("vtax-model/lib", None).is_some_and(|part| part.name == "unit"));
+    }
+}

@@ -1,0 +1,75 @@
+//! What the suite says at its end: failures, the time of each part against its budget, and the slowest tests.
+
+use std::{process::ExitCode, time::Duration};
+
+use super::{
+    job::JobEnd,
+    settings::{Part, Settings},
+};
+
+/// How many of the slowest tests are named.
+const SLOWEST: usize = 10;
+
+/// Prints the summary. Failure if a job failed or a part took more CPU time than its budget.
+pub(crate) fn print(settings: &Settings, ends: &[JobEnd]) -> ExitCode {
+    println!("\n{:<10} {:>6} {:>8} {:>8} {:>9}", "PART", "TESTS", "BUSY (s)", "CPU (s)", "BUDGET");
+    let rows: Vec<Row> = settings.parts.iter().map(|part| Row::of(part, ends)).collect();
+    rows.iter().for_each(Row::print);
+    let cpu: Duration = rows.iter().map(|row| row.cpu).sum();
+    let budget = rows.iter().map(|row| row.budget).sum();
+    let tests = rows.iter().map(|row| row.tests).sum();
+    let wall = rows.iter().map(|row| row.wall).sum();
+    Row { name: "all", tests, wall, cpu, budget }.print();
+    print_slowest(ends);
+    let over: Vec<&Row> = rows.iter().filter(|row| row.cpu.as_secs() > row.budget).collect();
+    for row in &over {
+        println!(
+            "OVER BUDGET: {} took {} s of CPU time, and tests/suite.toml gives it {} s: make it faster, or raise the \
+             budget and give the reason in the commit",
+            row.name,
+            row.cpu.as_secs(),
+            row.budget
+        );
+    }
+    let failed: Vec<&JobEnd> = ends.iter().filter(|end| !end.passed()).collect();
+    for end in &failed {
+        println!("FAILED: {}", end.job.name);
+    }
+    if over.is_empty() && failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+struct Row<'a> {
+    name: &'a str,
+    tests: usize,
+    /// The sum over its jobs, which run at the same time.
+    wall: Duration,
+    cpu: Duration,
+    budget: u64,
+}
+
+impl Row<'_> {
+    fn of<'a>(part: &'a Part, ends: &[JobEnd]) -> Row<'a> {
+        let own: Vec<&JobEnd> = ends.iter().filter(|end| end.job.part == part.name).collect();
+        Row {
+            name: &part.name,
+            tests: own.iter().map(|end| end.tests).sum(),
+            wall: own.iter().map(|end| end.wall).sum(),
+            cpu: own.iter().map(|end| end.cpu).sum(),
+            budget: part.cpu_seconds,
+        }
+    }
+
+    fn print(&self) {
+        let (wall, cpu) = (self.wall.as_secs(), self.cpu.as_secs());
+        println!("{:<10} {:>6} {wall:>8} {cpu:>8} {:>9}", self.name, self.tests, self.budget);
+    }
+}
+
+fn print_slowest(ends: &[JobEnd]) {
+    let mut tests: Vec<&JobEnd> = ends.iter().filter(|end| end.tests > 0).collect();
+    tests.sort_by_key(|end| std::cmp::Reverse(end.wall));
+    println!("\nThe slowest:");
+    for end in tests.iter().take(SLOWEST) {
+        println!("{:>8.1} s, CPU {:>7.1} s  {}", end.wall.as_secs_f64(), end.cpu.as_secs_f64(), end.job.name);
+    }
+}

@@ -1,0 +1,167 @@
+//! The parent of one job: it adopts every process that the job leaves without a parent, counts the CPU time of all, and
+//! ends those that outlive the job.
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt,
+    process::{Child, Command, ExitCode, ExitStatus},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        prctl,
+        resource::{UsageWho, getrusage},
+        signal::{Signal, kill},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::{Pid, getpid, getppid},
+};
+
+use super::error::SuiteError;
+
+/// Makes this program a supervisor: `--supervise REPORT PROGRAM [ARGUMENT...]`.
+pub(crate) const SUPERVISE: &str = "--supervise";
+/// What a job leaves may need a moment to end by itself.
+const GRACE: Duration = Duration::from_secs(20);
+/// A job that takes longer hangs.
+const HANGS: Duration = Duration::from_secs(1_800);
+
+/// What a supervisor reports of its job: `MICROSECONDS`, and in further lines processes that had to be ended.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Report {
+    pub(crate) cpu: Duration,
+    pub(crate) left: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn parse(text: &str) -> Option<Report> {
+        let mut lines = text.lines();
+        let cpu = Duration::from_micros(lines.next()?.parse().ok()?);
+        Some(Report { cpu, left: lines.map(str::to_owned).collect() })
+    }
+
+    fn text(&self) -> String {
+        [self.cpu.as_micros().to_string()].iter().chain(&self.left).map(|line| format!("{line}\n")).collect()
+    }
+}
+
+/// Runs the job and returns its exit status.
+pub(crate) fn supervise(words: &[String]) -> Result<ExitCode, SuiteError> {
+    let [report, program, arguments @ ..] = words else { return Ok(ExitCode::from(2)) };
+    prctl::set_child_subreaper(true).map_err(|error| SuiteError::program("prctl")(error.into()))?;
+    let suite = getppid();
+    let child = Command::new(program).args(arguments).spawn().map_err(SuiteError::program(program))?;
+    let (status, mut left) = wait(&child, suite);
+    left.extend(end_all(GRACE));
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|error| SuiteError::program("getrusage")(error.into()))?;
+    let micros = [usage.user_time(), usage.system_time()].map(|time| time.tv_sec() * 1_000_000 + time.tv_usec());
+    let cpu = Duration::from_micros(micros.iter().sum::<i64>().unsigned_abs());
+    fs::write(report, Report { cpu, left }.text()).map_err(SuiteError::file("write", report.as_ref()))?;
+    Ok(ExitCode::from(status.code().and_then(|code| code.try_into().ok()).unwrap_or_else(|| signalled(status))))
+}
+
+/// As a shell reports a signal.
+fn signalled(status: ExitStatus) -> u8 {
+    128 + u8::try_from(status.signal().unwrap_or(0)).unwrap_or(0)
+}
+
+/// Waits for the job, reaping what it orphans. Ends it if it hangs or the suite is gone.
+fn wait(child: &Child, suite: Pid) -> (ExitStatus, Vec<String>) {
+    let begun = Instant::now();
+    let job = Pid::from_raw(child.id().try_into().expect("process ids are positive"));
+    let mut ended = Vec::new();
+    loop {
+        match reap() {
+            Reaped::Child(pid, status) if pid == job => return (status, ended),
+            Reaped::Child(..) => continue,
+            Reaped::NoneEnded | Reaped::NoneLeft => thread::sleep(Duration::from_millis(20)),
+        }
+        if ended.is_empty() && (begun.elapsed() > HANGS || getppid() != suite) {
+            ended.push(format!("the job itself, after {} s", begun.elapsed().as_secs()));
+            let _ = kill(job, Signal::SIGKILL);
+        }
+    }
+}
+
+enum Reaped {
+    Child(Pid, ExitStatus),
+    NoneEnded,
+    NoneLeft,
+}
+
+fn reap() -> Reaped {
+    match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::Exited(pid, code)) => Reaped::Child(pid, ExitStatus::from_raw(code << 8)),
+        Ok(WaitStatus::Signaled(pid, signal, _)) => Reaped::Child(pid, ExitStatus::from_raw(signal as i32)),
+        Ok(_) | Err(Errno::EINTR) => Reaped::NoneEnded,
+        Err(_) => Reaped::NoneLeft,
+    }
+}
+
+/// Waits until all descendants have ended, and after a while ends them. Returns the names of those.
+fn end_all(grace: Duration) -> Vec<String> {
+    let begun = Instant::now();
+    let mut names = Vec::new();
+    loop {
+        match reap() {
+            Reaped::Child(..) => continue,
+            Reaped::NoneLeft => return names,
+            Reaped::NoneEnded => thread::sleep(Duration::from_millis(20)),
+        }
+        if begun.elapsed() > grace {
+            // Their children become children of this process, and it is their turn then.
+            for pid in children() {
+                names.push(format!("{pid} {}", command_line(pid)));
+                let _ = kill(pid, Signal::SIGKILL);
+                let _ = waitpid(pid, None);
+            }
+        }
+    }
+}
+
+fn children() -> Vec<Pid> {
+    let own = getpid();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.map(Pid::from_raw).filter(|pid| parent(*pid) == Some(own)).collect()
+}
+
+/// The fourth field of its stat, proc_pid_stat(5). The second may have spaces and parentheses in it.
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
+}
+
+fn command_line(pid: Pid) -> String {
+    const MOST: usize = 200;
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&words).replace('\0', " ").chars().take(MOST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_it_is_written() {
+        let report = Report { cpu: Duration::from_micros(1_500_000), left: vec!["7 sleep 60".into()] };
+        assert_eq!(report.text(), "1500000\n7 sleep 60\n");
+        assert_eq!(Report::parse(&report.text()), Some(report));
+        assert_eq!(Report::parse(""), None);
+    }
+
+    #[test]
+    fn a_process_has_the_parent_that_started_it() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("sleep");
+        let pid = Pid::from_raw(child.id().try_into().expect("a process"));
+        assert_eq!(parent(pid), Some(getpid()));
+        assert!(children().contains(&pid));
+        assert_eq!(command_line(pid), "sleep 60 ");
+        child.kill().expect("it is ours");
+        child.wait().expect("it ends");
+    }
+}
