@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use vtax_engine::{EngineError, Token};
+use vtax_engine::EngineError;
 use vtax_model::{
     measurement::EndReport,
     options::{Engine, TestOptions},
     units::Span,
     workload::{TestSpec, Transport, Workload},
 };
+use vtax_sys::token::Token;
 
 use crate::pair::*;
 

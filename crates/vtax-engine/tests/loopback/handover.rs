@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use vtax_engine::Token;
 use vtax_model::{
     measurement::EndReport,
     options::{Engine, Segments, Sending, TestOptions},
     units::BitRate,
     workload::{Direction, TestSpec, Transport},
 };
+use vtax_sys::token::Token;
 
 use crate::pair::*;
 
