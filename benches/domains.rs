@@ -17,9 +17,9 @@ use std::{
 };
 
 use tempfile::TempDir;
-use vtax_agent::locate;
 use vtax_guest::kernel::Kernel;
 use vtax_stats::{Confidence, Pair, PairedTax, Summary};
+use vtax_wire::locate;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

@@ -11,23 +11,23 @@ use std::{
     time::Duration,
 };
 
-use vtax_agent::{
-    link::AgentLink,
-    locate,
-    measure::{SampleOrder, measure},
-};
-use vtax_engine::{EndSetup, Station};
 use vtax_lab::{Facts, Lab, LabEndpoint, Lifetime, World, plan};
 use vtax_model::{
     located::Source,
     metric::Metric,
     options::{Engine, Segments, TestOptions},
     run::Figures,
+    station::{EndSetup, Station},
     topology::Topology,
     units::{ByteSize, Span},
     workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
 use vtax_stats::{Confidence, Pair, PairedTax};
+use vtax_wire::{
+    link::AgentLink,
+    locate,
+    measure::{SampleOrder, measure},
+};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::io::ioctl_fionread;
-use vtax_agent::{
+use vtax_wire::{
     frame::{HELLO_MOST, MAGIC, REQUEST_MOST, encode},
     protocol::{Call, CallId, Opening, Request},
 };

@@ -4,8 +4,8 @@
 
 use std::{fs, path::PathBuf};
 
-use vtax_agent::locate;
 use vtax_disk::carried::CarriedProgram;
+use vtax_wire::locate;
 
 use super::{
     Bench,

@@ -6,7 +6,7 @@
 use std::{fs, time::Duration};
 
 use serde_json::Value;
-use vtax_agent::link::AgentLink;
+use vtax_wire::link::AgentLink;
 
 use super::{Bench, bench::wait_until, domains::Host, json};
 

@@ -10,9 +10,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use vtax_agent::{link::AgentLink, protocol::LinkSetup};
 use vtax_guest::qmp::Monitor;
 use vtax_model::units::Mtu;
+use vtax_wire::{link::AgentLink, protocol::LinkSetup};
 
 use super::{
     Bench,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use vtax_agent::link::AgentLink;
 use vtax_model::units::Span;
+use vtax_wire::link::AgentLink;
 
 use super::{Bench, bench::wait_until, domains::Host};
 

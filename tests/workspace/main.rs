@@ -23,8 +23,8 @@ const LAYERS: [&[&str]; 9] = [
     &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic", "vtax-sys"],
     &["vtax-change", "vtax-console", "vtax-disk", "vtax-engine", "vtax-guest", "vtax-host"],
     &["vtax-lab", "vtax-tune"],
-    &["vtax-agent", "vtax-domain"],
-    &["vtax-run"],
+    &["vtax-domain", "vtax-wire"],
+    &["vtax-agent", "vtax-run"],
     &["vtax-ui"],
     &["vtax"],
 ];

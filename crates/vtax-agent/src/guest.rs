@@ -29,6 +29,7 @@ use vtax_sys::{
     netlink::{LinkChange, Rtnl},
     power,
 };
+use vtax_wire::guest::LENT;
 
 use crate::{
     port::{self, PORT, PortError},
@@ -40,14 +41,6 @@ use crate::{
 pub const MODULES: &str = "/etc/vtax/modules";
 /// The line on the console that reports that the agent's port is open.
 pub const READY: &str = "vtax-agent: ready";
-/// Where a guest has what it is lent.
-pub const LENT: &str = "/vtax/lent";
-/// Where a server's vtax keeps what outlasts a reboot of the server: the disk of state is mounted there.
-pub const STATE: &str = "/run/vtax-state";
-/// What a server runs each time when it boots again, before its agent answers.
-pub const BOOT_SCRIPT: &str = "/run/vtax-state/boot/start";
-/// This file is there once the machine has begun to boot again.
-pub const LEAVING: &str = "/run/vtax-leaving";
 /// How long the port may take to appear.
 const PORT_SOON: Duration = Duration::from_secs(10);
 

@@ -1,8 +1,7 @@
-//! The agent, which is the process in each domain that measures, and the coordinator's side of its control stream.
+//! The agent: the process in each domain that measures, on the orders of vtax.
 //!
-//! One crate contains both sides of the protocol, so that they always match. [`server`], [`port`] and
-//! [`guest`] are the agent. [`link`] is the coordinator's side of one agent, and [`measure`] takes samples
-//! with pairs of agents.
+//! [`server`] answers a coordinator, [`port`] and [`guest`] are how it is reached in a guest. The protocol and the
+//! coordinator's side are the crate `vtax-wire`.
 //!
 //! This crate writes only frames to standard output: that *is* the control stream.
 
@@ -10,16 +9,6 @@
 #![deny(clippy::print_stdout)]
 
 pub mod carried;
-pub mod clock;
-pub mod conversations;
-pub mod frame;
 pub mod guest;
-pub mod limits;
-pub mod link;
-pub mod locate;
-pub mod measure;
 pub mod port;
-pub mod protocol;
 pub mod server;
-pub mod ssh;
-pub mod tuning;

@@ -18,12 +18,11 @@ use std::{
 use vtax_agent::{
     carried,
     guest::{self, GuestSettings, MODULES},
-    limits::FLOWS_MOST,
-    protocol::version_line,
     server::{self, AgentRights, Measuring},
 };
 use vtax_model::options::THREADS_MOST;
 use vtax_sys::process::raise_open_files;
+use vtax_wire::{limits::FLOWS_MOST, protocol::version_line};
 
 const HELP: &str = "\
 The vtax agent: measures in the domain where it runs, on the orders of vtax.

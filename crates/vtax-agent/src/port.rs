@@ -20,13 +20,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use vtax_wire::{conversations::Conversations, frame::FrameError};
+
 pub use device::{PortReader, PortWriter, open};
 
-use crate::{
-    conversations::Conversations,
-    frame::FrameError,
-    server::{self, AgentRights, Parting, ServeError, TestEngine},
-};
+use crate::server::{self, AgentRights, Parting, ServeError, TestEngine};
 
 /// The name of the port that vtax gives its guests.
 pub const PORT: &str = "org.vtax.agent.0";

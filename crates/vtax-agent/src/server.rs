@@ -22,9 +22,7 @@ use std::{
 
 use desk::{OwnerEvent, SessionOwner};
 pub use engine::{Measuring, RunTest, ServeTest, TestEngine, TestPart};
-pub(crate) use facts::boot_id;
-
-use crate::{
+use vtax_wire::{
     frame::{self, FrameError, HELLO_MOST, REQUEST_MOST},
     protocol::{Call, CallId, Greeting, Introduction, Opening},
 };

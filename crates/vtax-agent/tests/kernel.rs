@@ -6,16 +6,16 @@ use std::{
     time::Duration,
 };
 
-use vtax_agent::{
-    link::{AgentError, AgentLink},
-    protocol::{Attached, FaultKind, LinkSetup},
-    server::{AgentRights, Measuring, serve},
-};
+use vtax_agent::server::{AgentRights, Measuring, serve};
 use vtax_model::units::Mtu;
 use vtax_sys::{
     netlink::{IfName, Link, LinkChange, LinkKind, NewLink, Rtnl},
     netns::NetNs,
     sysctl,
+};
+use vtax_wire::{
+    link::{AgentError, AgentLink},
+    protocol::{Attached, FaultKind, LinkSetup},
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -81,7 +81,7 @@ impl Drop for Guest {
     fn drop(&mut self) {
         // The agent reads a clone of its stream, so it must be told that the stream is closed.
         if let Some(link) = self.link.take() {
-            let _ = link.call(vtax_agent::protocol::Request::Shutdown).and_then(|reply| reply.wait(SOON));
+            let _ = link.call(vtax_wire::protocol::Request::Shutdown).and_then(|reply| reply.wait(SOON));
         }
         if let Some(agent) = self.agent.take() {
             let _ = agent.join();

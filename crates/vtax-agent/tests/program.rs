@@ -10,19 +10,20 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use vtax_agent::{
+use vtax_model::{
+    options::{Engine, TestOptions},
+    station::{EndSetup, Station},
+    units::{ByteSize, Span},
+    workload::{Direction, TestSpec, Transport, Warmup, Workload},
+};
+use vtax_sys::token::Token;
+use vtax_wire::{
     frame::{self, HELLO_MOST, MAGIC, REPLY_MOST, REQUEST_MOST, encode, parse, read_frame},
     link::{AgentError, AgentLink},
     measure::{AgentPair, Partial, SampleFailure, SampleOrder, measure, measure_all},
     protocol::{
         Answer, Call, CallId, CallOutcome, FaultKind, Greeting, Hello, PROTOCOL, Reply, Request, SessionId, VERSION,
     },
-};
-use vtax_engine::{EndSetup, Station, Token};
-use vtax_model::{
-    options::{Engine, TestOptions},
-    units::{ByteSize, Span},
-    workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
 
 const SOON: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use vtax_agent::{
+use vtax_wire::{
     protocol::{PROTOCOL, VERSION},
     ssh::{Ssh, SshError, SshStep},
 };
@@ -54,7 +54,7 @@ impl Host {
         Ssh::by("env", [OsString::from("-i")].into_iter().chain(environment).chain(shell))
     }
 
-    fn connect(&self) -> Result<vtax_agent::link::AgentLink, SshError> {
+    fn connect(&self) -> Result<vtax_wire::link::AgentLink, SshError> {
         self.ssh().connect("stage", Path::new(AGENT), SOON)
     }
 

@@ -13,12 +13,12 @@ use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
 };
+use vtax_model::station::Target;
 use vtax_sys::process::raise_open_files;
 
 use crate::{
     cancel::Cancel,
     error::{EngineError, Result},
-    place::NOWHERE,
 };
 
 /// How long a responder waits for its flows; a little longer for many.
@@ -91,7 +91,7 @@ impl Watched {
 }
 
 fn failed(errno: Errno) -> EngineError {
-    EngineError::socket("epoll", &NOWHERE, errno.into())
+    EngineError::socket("epoll", &Target::NOWHERE, errno.into())
 }
 
 #[cfg(test)]

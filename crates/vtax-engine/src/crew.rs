@@ -9,6 +9,7 @@ use std::{
 use vtax_model::{
     measurement::{EndReport, SessionCpu},
     options::{Engine, Idle},
+    station::{EndSetup, Schedule},
 };
 use vtax_sys::{
     cpu::{MachineMeter, allowed_cpus, pin_current_thread},
@@ -24,7 +25,6 @@ use crate::{
     },
     error::{EngineError, Failed, Result},
     flow::Flow,
-    place::{EndSetup, Schedule},
     role::Role,
     task::accept::FlowPlaces,
 };

@@ -4,9 +4,11 @@ use std::{path::Path, sync::Arc};
 
 use vtax_model::{
     measurement::EndReport,
+    station::{EndSetup, Schedule, Target},
     units::ByteSize,
     workload::{TestSpec, Transport},
 };
+use vtax_sys::token::Token;
 
 use crate::{
     admit,
@@ -15,11 +17,9 @@ use crate::{
     error::{EngineError, Failed, Result},
     file::{self, SourceFile},
     flow::{Flow, Session},
-    place::{EndSetup, Schedule, Target},
     role::{self, Connections, Role, admitted_flows, connection_sizes, has_common_window},
     socket::{self, Listener, check_family},
     task::connections::Dial,
-    token::Token,
 };
 
 /// The end that waits for the initiator.

@@ -6,13 +6,14 @@ use rustix::io::Errno;
 use vtax_model::{
     endpoint::DeviceName,
     measurement::EndReport,
-    options::CongestionControl,
+    station::{Station, Target},
     units::ByteSize,
     workload::{SpecError, Transport},
 };
-use vtax_sys::ring::NoRing;
-
-use crate::place::{Station, Target};
+use vtax_sys::{
+    ring::NoRing,
+    sock::{CID_LOCAL, NoCongestionControl, NoVsock},
+};
 
 /// The result of this crate's functions.
 pub(crate) type Result<T, E = EngineError> = std::result::Result<T, E>;
@@ -94,12 +95,12 @@ pub enum EngineError {
     )]
     #[diagnostic(code("packet-too-large"))]
     Oversize { what: &'static str, size: ByteSize, packet: u64, peer: Target, mtu: u32, most: ByteSize },
-    #[error(
-        "congestion control `{name}`: {source}; this kernel has {available} (net.ipv4.tcp_available_congestion_control), \
-         users without privilege may choose {allowed} (net.ipv4.tcp_allowed_congestion_control)"
-    )]
-    #[diagnostic(code("no-congestion-control"))]
-    CongestionControl { name: CongestionControl, available: String, allowed: String, source: Box<vtax_sys::SysError> },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    NoCongestionControl(#[from] NoCongestionControl),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    NoVsock(#[from] NoVsock),
     #[error("nothing was completed in the measured {duration:?}: {what}; give a longer duration or smaller messages")]
     #[diagnostic(code("nothing-measured"))]
     NothingMeasured { what: &'static str, duration: Duration },
@@ -169,10 +170,9 @@ impl EngineError {
     pub(crate) fn local(operation: &'static str, address: &Target, error: io::Error) -> EngineError {
         match errno(&error) {
             Some(Errno::ADDRINUSE) => EngineError::AddressInUse { address: address.clone() },
-            Some(Errno::ADDRNOTAVAIL) if matches!(address, Target::Vsock { cid: 1, .. }) => EngineError::Unsupported {
-                what: "vsock between two ends of one machine",
-                why: "the kernel has no vsock_loopback; load it as root: modprobe vsock_loopback",
-            },
+            Some(Errno::ADDRNOTAVAIL) if matches!(address, Target::Vsock { cid: CID_LOCAL, .. }) => {
+                NoVsock::NoLoopback.into()
+            }
             Some(Errno::ADDRNOTAVAIL) => EngineError::AddressNotHere { address: address.clone() },
             _ => EngineError::socket(operation, address, error),
         }

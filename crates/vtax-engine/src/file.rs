@@ -20,7 +20,7 @@ use rustix::{
     net::{self, RecvFlags, SendFlags},
 };
 use vtax_model::{measurement::FileReport, units::ByteSize};
-use vtax_sys::{clock::now_ns, process::disk_free};
+use vtax_sys::{clock::now_ns, process::disk_free, token::Token};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
@@ -29,7 +29,6 @@ use crate::{
     error::{EngineError, Result},
     flow::Flow,
     options::set_timeout,
-    token::Token,
 };
 
 /// Bytes of each read, write, send and receive.

@@ -16,18 +16,17 @@ use rustix::{
 };
 use socket2::{Socket, TcpKeepalive};
 use vtax_model::{
+    station::Target,
     units::ByteSize,
     workload::{TestSpec, Transport},
 };
-use vtax_sys::{clock::now_ns, sock::path_mtu};
+use vtax_sys::{clock::now_ns, sock::path_mtu, token::Token};
 
 use crate::{
     cancel::{Cancel, interrupt},
     error::{EngineError, Result},
     patience::Patience,
-    place::Target,
     supply::Supply,
-    token::Token,
     wire::{DONE, FlowGreeting, GREETING_LEN, READY},
 };
 

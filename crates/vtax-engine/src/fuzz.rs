@@ -1,11 +1,11 @@
 //! What arrives on data connections and as datagrams, from the peer or from a stranger.
 
 use vtax_fuzz::{fuzz, fuzz_text};
+use vtax_model::station::{Station, Target};
+use vtax_sys::token::Token;
 
 use crate::{
-    place::{Station, Target},
     sequence::{HORIZON, Sequence},
-    token::Token,
     wire::{FlowGreeting, GREETING_LEN, HELLO_LEN, Head, Mark, Stamp, hello, read_hello, shows_token},
 };
 

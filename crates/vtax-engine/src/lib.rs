@@ -1,8 +1,8 @@
 //! The measuring data path: plain threads on sockets.
 //!
 //! Two ends run one [`TestSpec`](vtax_model::workload::TestSpec). The *responder* is bound first, because the
-//! *initiator* needs its [`Target`] to connect to it and drive the test. The caller passes the target on:
-//! this crate knows no agent and no control protocol. It knows only a [`Token`] that both ends hold. Every
+//! *initiator* needs its [`Target`](vtax_model::station::Target) to connect to it and drive the test. The caller passes the target on:
+//! this crate knows no agent and no control protocol. It knows only a [`Token`](vtax_sys::token::Token) that both ends hold. Every
 //! flow must show it before the responder answers.
 //!
 //! Modules, from the outside in: `end` has the two ends. `socket`, `options` and `admit` make flows. `crew`
@@ -28,21 +28,15 @@ mod flow;
 mod fuzz;
 mod options;
 mod patience;
-mod place;
 mod role;
 mod segments;
 mod sequence;
 mod socket;
 mod supply;
 mod task;
-mod token;
 mod wire;
 
 pub use cancel::Cancel;
 pub use end::{Initiator, Responder};
 pub use error::{EngineError, Failed, compare_checksums};
 pub use file::SourceFile;
-pub use options::check_congestion_control;
-pub use place::{EndSetup, Schedule, Station, Target};
-pub use socket::check_vsock_loopback;
-pub use token::{Token, TokenError};

@@ -1,21 +1,19 @@
 //! The socket options of a test, set on the sockets of both ends.
 
-use std::{fs, io, time::Duration};
+use std::{io, time::Duration};
 
 use rustix::net::sockopt;
 use socket2::Socket;
 use vtax_model::{
-    options::{CongestionControl, SocketOptions},
+    options::SocketOptions,
+    station::Target,
     workload::{TestSpec, Transport},
 };
 use vtax_sys::sock::{
-    set_busy_poll, set_congestion_control, set_dscp, set_pacing_rate, set_receive_space, set_send_space,
+    choose_congestion_control, set_busy_poll, set_dscp, set_pacing_rate, set_receive_space, set_send_space,
 };
 
-use crate::{
-    error::{EngineError, Result},
-    place::Target,
-};
+use crate::error::{EngineError, Result};
 
 /// Receive buffer wanted for a UDP stream, so that a short pause of the receiver's thread causes no loss.
 const RECEIVE_BUFFER: usize = 8 << 20;
@@ -53,31 +51,6 @@ fn receives_datagrams(spec: &TestSpec) -> bool {
 fn enlarge_receive_buffer(socket: &Socket) {
     let forced = sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER);
     let _ = forced.or_else(|_| sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER));
-}
-
-/// Checks that this kernel has a congestion control and that this process may use it. The kernel loads a
-/// module for it, as it does for a test.
-///
-/// # Errors
-/// [`EngineError::CongestionControl`], with the names that the kernel offers.
-pub fn check_congestion_control(name: CongestionControl) -> Result<()> {
-    let target = Target::Ip((std::net::Ipv4Addr::UNSPECIFIED, 0).into());
-    let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
-    choose_congestion_control(&socket.map_err(|error| EngineError::local("socket", &target, error))?, name)
-}
-
-fn choose_congestion_control(socket: &Socket, name: CongestionControl) -> Result<()> {
-    set_congestion_control(socket, name.name()).map_err(|source| EngineError::CongestionControl {
-        name,
-        available: list("available"),
-        allowed: list("allowed"),
-        source: Box::new(source),
-    })
-}
-
-fn list(which: &str) -> String {
-    let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
-    fs::read_to_string(path).map_or_else(|error| format!("({error})"), |names| names.trim().to_owned())
 }
 
 /// Sets a timeout for the blocking calls on a socket; a call that takes longer fails with EAGAIN.
@@ -132,10 +105,8 @@ mod tests {
     #[test]
     fn an_unknown_congestion_control_is_named_with_those_that_are_there() {
         let wanted = SocketOptions { congestion: Some("no_such_one".parse().unwrap()), ..SocketOptions::default() };
-        assert!(check_congestion_control("no_such_one".parse().unwrap()).is_err());
-        assert!(check_congestion_control("reno".parse().unwrap()).is_ok(), "each kernel has it");
         let error = applied(Transport::Tcp, wanted).unwrap_err();
-        assert!(matches!(error, EngineError::CongestionControl { .. }), "{error}");
+        assert!(matches!(error, EngineError::NoCongestionControl(_)), "{error}");
         assert!(error.to_string().contains("reno"), "{error}");
     }
 }

@@ -15,14 +15,18 @@ use rustix::{
     net::sockopt,
 };
 use socket2::{Domain, SockAddr, Socket, Type};
-use vtax_model::workload::{TestSpec, Transport};
-use vtax_sys::sock::set_bind_address_no_port;
+use vtax_model::{
+    station::{Station, Target},
+    workload::{TestSpec, Transport},
+};
+use vtax_sys::{
+    sock::{NoVsock, set_bind_address_no_port},
+    token::Token,
+};
 
 use crate::{
     error::{EngineError, Result},
     options,
-    place::{Station, Target},
-    token::Token,
 };
 
 /// Checks that the station has the kind of address that the transport needs; over IP, the target too.
@@ -55,10 +59,7 @@ pub(crate) fn create(transport: Transport, station: &Station) -> Result<Socket> 
     };
     let kind = if transport == Transport::Udp { Type::DGRAM } else { Type::STREAM };
     let socket = Socket::new(domain, kind, None).map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::AFNOSUPPORT) if domain == Domain::VSOCK => EngineError::Unsupported {
-            what: "vsock",
-            why: "this kernel has none (AF_VSOCK); load the module vsock, or vhost_vsock on a host",
-        },
+        Some(Errno::AFNOSUPPORT) if domain == Domain::VSOCK => NoVsock::Absent.into(),
         _ => EngineError::socket("socket", &any_port(station), error),
     })?;
     bind_device(&socket, station)?;
@@ -113,13 +114,6 @@ pub(crate) fn bind_to(socket: &Socket, station: &Station) -> Result<()> {
 
 pub(crate) fn bind(socket: &Socket, to: &Target) -> Result<()> {
     socket.bind(&address(to)?).map_err(|error| EngineError::local("bind", to, error))
-}
-
-/// Checks that two ends on this machine can use vsock with each other.
-pub fn check_vsock_loopback() -> Result<()> {
-    // VMADDR_CID_LOCAL, vsock(7).
-    let station = Station::Vsock(1);
-    bind(&create(Transport::Vsock, &station)?, &any_port(&station))
 }
 
 pub(crate) fn read_address(address: &SockAddr) -> Option<Target> {
@@ -319,7 +313,7 @@ mod tests {
     fn vsock_is_bound_where_the_kernel_has_it() {
         match Listener::bind(&spec(Transport::Vsock), &Station::Vsock(u32::MAX), 1) {
             Ok(listener) => assert!(matches!(listener.target, Target::Vsock { port, .. } if port != u32::MAX)),
-            Err(error) => assert!(matches!(error, EngineError::Unsupported { what: "vsock", .. }), "{error}"),
+            Err(error) => assert!(matches!(error, EngineError::NoVsock(NoVsock::Absent)), "{error}"),
         }
     }
 }

@@ -5,8 +5,7 @@
 //! answered ([`FlowGreeting`]). The responder sends nothing to anyone else.
 
 use strum::FromRepr;
-
-use crate::token::{TOKEN_LEN, Token};
+use vtax_sys::token::{TOKEN_LEN, Token};
 
 /// Token and index of the flow: the first bytes of each connection.
 pub(crate) const HELLO_LEN: usize = TOKEN_LEN + 4;

@@ -7,16 +7,18 @@ use std::{
     time::Duration,
 };
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Initiator, Responder, Station, Token};
+use vtax_engine::{Cancel, EngineError, Initiator, Responder};
 use vtax_model::{
     measurement::EndReport,
     options::{Engine, Segments, Sending, TestOptions},
+    station::{EndSetup, Station},
     units::{BitRate, ByteSize, Span},
     workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
 use vtax_sys::{
     netlink::{IfName, LinkChange, LinkKind, NewLink, Rtnl},
     netns::NetNs,
+    token::Token,
 };
 
 /// Runs a UDP test in a namespace whose loopback carries 1500 bytes.
@@ -56,8 +58,9 @@ fn run_spec(spec: &TestSpec) -> Result<EndReport, EngineError> {
     thread::scope(|scope| {
         let served = scope.spawn(|| responder.serve(&cancel));
         let connected = Initiator::connect(spec, &setup, &target, token, &cancel);
-        let initiated = connected
-            .and_then(|end| end.run(vtax_engine::Schedule::default(), None, &cancel).map_err(|failed| failed.error));
+        let initiated = connected.and_then(|end| {
+            end.run(vtax_model::station::Schedule::default(), None, &cancel).map_err(|failed| failed.error)
+        });
         if initiated.is_err() {
             cancel.cancel();
         }
@@ -110,7 +113,7 @@ fn over_a_wire(spec: &TestSpec) -> [EndReport; 2] {
         let served = scope.spawn(|| right.run(|| responder.serve(&cancel)).unwrap());
         let initiate = || {
             Initiator::connect(spec, &own, &target, token, &cancel).unwrap().run(
-                vtax_engine::Schedule::default(),
+                vtax_model::station::Schedule::default(),
                 None,
                 &cancel,
             )
@@ -287,7 +290,7 @@ fn run_test(
         let served = scope.spawn(|| responder.serve(&cancel));
         let connected = Initiator::connect(&spec, &setup, &target, token, &cancel).unwrap();
         scope.spawn(|| meanwhile(&cancel));
-        let initiated = connected.run(vtax_engine::Schedule::default(), None, &cancel);
+        let initiated = connected.run(vtax_model::station::Schedule::default(), None, &cancel);
         assert!(served.join().unwrap().is_err());
         initiated.map_err(|failed| failed.error)
     })

@@ -2,12 +2,14 @@
 
 use std::{fs, net::IpAddr, thread};
 
-use vtax_engine::{Cancel, EndSetup, Initiator, Responder, Station, Token};
+use vtax_engine::{Cancel, Initiator, Responder};
 use vtax_model::{
     options::{Engine, TestOptions},
+    station::{EndSetup, Station},
     units::{ByteSize, Span},
     workload::{TestSpec, Transport, Warmup, Workload},
 };
+use vtax_sys::token::Token;
 
 /// The most memory that the process had while a test with so many flows ran, both ends of it.
 fn peak(engine: Engine, flows: u32) -> u64 {
@@ -37,7 +39,7 @@ fn run(engine: Engine, flows: u32) {
     thread::scope(|scope| {
         let served = scope.spawn(|| responder.serve(&cancel));
         let end = Initiator::connect(&spec, &setup, &target, token, &cancel).unwrap();
-        assert!(end.run(vtax_engine::Schedule::default(), None, &cancel).unwrap().transactions > 0);
+        assert!(end.run(vtax_model::station::Schedule::default(), None, &cancel).unwrap().transactions > 0);
         served.join().unwrap().unwrap();
     });
 }

@@ -6,12 +6,14 @@ use std::{
 };
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use vtax_engine::{Cancel, EndSetup, EngineError, Initiator, Responder, Station, Target, Token};
+use vtax_engine::{Cancel, EngineError, Initiator, Responder};
 use vtax_model::{
     options::{Engine, TestOptions},
+    station::{EndSetup, Station, Target},
     units::{ByteSize, Span},
     workload::{TestSpec, Transport, Warmup, Workload},
 };
+use vtax_sys::token::Token;
 
 /// No file descriptor is left for a ring. Both ends refuse before anything is sent.
 #[test]

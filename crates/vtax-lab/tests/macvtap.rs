@@ -16,7 +16,6 @@ use std::{
 
 use agent::agent;
 use build::try_up;
-use vtax_agent::{link::AgentLink, protocol::LinkSetup};
 use vtax_lab::{Facts, GuestNeeds, Lab, Lifetime, PlannedGuest, World, list};
 use vtax_model::{
     located::Source,
@@ -24,6 +23,7 @@ use vtax_model::{
     units::Mtu,
 };
 use vtax_sys::{netns::NetNs, sock::set_dont_fragment};
+use vtax_wire::{link::AgentLink, protocol::LinkSetup};
 
 /// A guest under TCG on a machine that is busy with other tests.
 const BOOT: Duration = Duration::from_secs(120);

@@ -27,6 +27,7 @@ pub mod result;
 pub mod run;
 pub mod server;
 pub mod spelling;
+pub mod station;
 pub mod study;
 pub mod topology;
 pub mod units;

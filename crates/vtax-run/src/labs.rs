@@ -8,7 +8,6 @@ use std::{
 };
 
 use miette::miette;
-use vtax_agent::link::{AgentError, AgentLink};
 use vtax_guest::{GuestError, process::Qemu};
 use vtax_lab::{
     Facts, GuestNeeds, HoldingSummary, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean, list, plan,
@@ -17,6 +16,7 @@ use vtax_model::{
     foreign::ForeignText,
     topology::{Name, Topology},
 };
+use vtax_wire::link::{AgentError, AgentLink};
 
 use crate::{
     events::RunEvents,

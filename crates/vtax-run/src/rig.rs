@@ -3,19 +3,19 @@
 use std::net::IpAddr;
 
 use miette::{Context, miette};
-use vtax_agent::{
-    link::AgentLink,
-    measure::{AgentPair, SampleOrder, measure, measure_all},
-};
-use vtax_engine::{EndSetup, Station};
 use vtax_host::inspect;
 use vtax_lab::{GuestNeeds, Lab, LabEndpoint, World};
 use vtax_model::{
     measurement::EndReport,
     run::Figures,
+    station::{EndSetup, Station},
     topology::{Host, Name, Shape, Topology, Wire},
     units::Mtu,
     workload::TestSpec,
+};
+use vtax_wire::{
+    link::AgentLink,
+    measure::{AgentPair, SampleOrder, measure, measure_all},
 };
 
 use crate::{

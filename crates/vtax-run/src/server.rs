@@ -16,14 +16,14 @@ pub use command::{JOB_VERB, ServerCommand};
 use miette::{bail, miette};
 use programs::ServerPrograms;
 pub(crate) use runner::ServerRunner;
-use vtax_agent::{
+use vtax_guest::process::Qemu;
+use vtax_lab::{GuestState, GuestSummary, HoldingSummary, LabState, Lifetime, LiveHolding, World, list, server};
+use vtax_model::{foreign::ForeignText, run::EmulatedServer, server::ServerSpec, topology::Name, units::Span};
+use vtax_wire::{
     limits::WATCHED_MOST,
     link::AgentLink,
     protocol::{Signal, Stream},
 };
-use vtax_guest::process::Qemu;
-use vtax_lab::{GuestState, GuestSummary, HoldingSummary, LabState, Lifetime, LiveHolding, World, list, server};
-use vtax_model::{foreign::ForeignText, run::EmulatedServer, server::ServerSpec, topology::Name, units::Span};
 
 use crate::{
     events::RunEvents,

@@ -10,16 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vtax_agent::{
-    protocol::{RevertReport, TriedOut, TuningStatus, WantedChanges},
-    tuning::{Tuner, connect_time, read_host},
-};
 use vtax_change::NamespaceRef;
 use vtax_host::inspect::HostFacts;
 use vtax_journal::BatchId;
 use vtax_model::units::Span;
 use vtax_sys::netns::NetNs;
-use vtax_tune::{KeptPlan, Observation};
+use vtax_tune::{
+    KeptPlan, Observation, RevertReport, TriedOut, Tuner, TuningStatus, WantedChanges, connect_time, read_host,
+};
 
 use crate::{
     locations::Locations,

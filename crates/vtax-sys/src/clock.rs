@@ -31,6 +31,20 @@ pub fn boottime_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_BOOTTIME))
 }
 
+/// Identifies the clock of [`now_ns`]: the kernel's boot id, and after a `/` the time namespace of this process, unless it
+/// is the first. Empty if the kernel doesn't show these files, as in some containers.
+pub fn identity() -> String {
+    /// The first time namespace (`PROC_TIME_INIT_INO`, include/linux/proc_ns.h).
+    const FIRST: &str = "time:[4026531834]";
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = boot.trim();
+    let namespace = fs::read_link("/proc/self/ns/time").ok();
+    match namespace.as_ref().and_then(|namespace| namespace.to_str()) {
+        Some(later) if later != FIRST && !boot.is_empty() => format!("{boot}/{later}"),
+        _ => boot.to_owned(),
+    }
+}
+
 /// The resolution that the kernel claims, usually 1 ns. The step that a reader
 /// sees is the cost of a reading, which has to be measured.
 pub fn resolution() -> Duration {

@@ -18,6 +18,7 @@
 //! | [`confine`] | programs without privilege, with limits |
 //! | [`deadline`] | programs that must end in time |
 //! | [`directory`] | directories of this user alone |
+//! | [`token`] | the secret of a test, from the kernel's random numbers |
 //! | [`ssh`] | what sshd tells the programs of a session |
 //! | [`mount`], [`module`], [`children`], [`power`] | what the first process of a machine does |
 
@@ -51,6 +52,7 @@ pub mod sock;
 pub mod ssh;
 pub mod state;
 pub mod sysctl;
+pub mod token;
 pub mod tree;
 pub mod userns;
 

@@ -2,6 +2,7 @@
 //! segment sizes, stamps, completions.
 
 mod bbr;
+mod congestion;
 #[cfg(test)]
 mod fuzz;
 mod message;
@@ -9,6 +10,7 @@ pub mod offload;
 mod options;
 mod tcp_info;
 pub mod timestamping;
+mod vsock;
 pub mod zerocopy;
 
 use std::io;
@@ -17,11 +19,13 @@ use std::os::fd::{AsFd, AsRawFd};
 use crate::error::{Result, SysError};
 
 pub use bbr::bbr_starts_up;
+pub use congestion::{NoCongestionControl, check_congestion_control, choose_congestion_control};
 pub use options::{
     congestion_control, pacing_rate, receive_drops, set_bind_address_no_port, set_busy_poll, set_congestion_control,
     set_dscp, set_pacing_rate, set_receive_space, set_send_space,
 };
 pub use tcp_info::{TcpInfo, tcp_info};
+pub use vsock::{CID_LOCAL, NoVsock, check_vsock_loopback};
 
 /// Makes the kernel send every datagram with "don't fragment" and refuse one that
 /// is longer than the path's MTU with `EMSGSIZE`, for IPv4 and IPv6 (ip(7),

@@ -2,7 +2,7 @@
 //!
 //! A [`TuningRule`] is a pure function of [`vtax_host::inspect::HostFacts`]. It reads nothing and changes nothing, so all
 //! rules are tried on the copied files of machines. [`check()`] asks all of them, and [`plan()`] makes changes of what they
-//! propose.
+//! propose. A [`Tuner`] makes these changes on the own machine, for vtax or for an agent that gets a [`TuningOrder`].
 
 #![forbid(unsafe_code)]
 
@@ -12,21 +12,28 @@ mod finding;
 mod keep;
 mod needs;
 mod observed;
+mod order;
 mod page;
 mod path;
 mod plan;
 mod rule;
 mod rules;
 mod setting;
+mod tuner;
 
 pub use case::{PathRtt, RttSource, TuningCase, TuningGoal};
 pub use check::{CheckedRule, HostCheck, check, check_named};
 pub use finding::{ExpectedGain, RuleOutcome, TuningFinding, TuningRemedy};
 pub use keep::{KeptPlan, NotKept, plan_kept};
 pub use observed::Observation;
+pub use order::{
+    BatchStage, BatchStatus, RecoveredBatch, RevertReport, SettingLeft, SettingStatus, TriedOut, TuningOrder,
+    TuningReply, TuningStatus, WantedChanges,
+};
 pub use page::page;
 pub use path::{GuestsOnPath, NoSuchObject, TuningPath};
 pub use plan::plan;
 pub use rule::{ChangeRisk, TuningRule};
 pub use rules::RULES;
 pub use setting::{HostSetting, Proposal};
+pub use tuner::{TunedMachine, Tuner, TuningError, connect_time, read_host};

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Read, Write};
 
 use miette::ensure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use vtax_agent::{limits::INPUT_MOST, protocol::Stream};
+use vtax_wire::{limits::INPUT_MOST, protocol::Stream};
 
 use crate::exit::{Blamed, Coded, Stop};
 

@@ -19,8 +19,9 @@ use vtax_sys::{
     power,
     process::{Pid, ProcessId, Signal, all_pids, kill_all},
 };
+use vtax_wire::guest::LEAVING;
 
-use super::{LEAVING, say_of_agent, state};
+use super::{say_of_agent, state};
 
 static LEAVES: AtomicBool = AtomicBool::new(false);
 

@@ -12,8 +12,7 @@ use std::{
 
 use rustix::mount::MountFlags;
 use vtax_sys::{SysError, children::Kept};
-
-use super::{BOOT_SCRIPT, STATE};
+use vtax_wire::guest::{BOOT_SCRIPT, STATE};
 
 /// The serial number of the disk.
 const SERIAL: &str = "vtax-state";

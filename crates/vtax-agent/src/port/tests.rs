@@ -9,15 +9,15 @@ use std::{
 
 use tempfile::TempDir;
 use vtax_model::units::ByteSize;
-
-use super::*;
-use crate::{
+use vtax_wire::{
     frame::{HELLO_MOST, MAGIC, REQUEST_MOST, encode},
     limits::WINDOW_MOST,
     link::{AgentError, AgentLink},
     protocol::{Call, CallId, Opening, ProgramSpec, RUN_LIMIT, Request, SessionId},
-    server::Measuring,
 };
+
+use super::*;
+use crate::server::Measuring;
 
 const SOON: Duration = Duration::from_secs(10);
 

@@ -14,8 +14,7 @@ use vtax_sys::{
     nic,
     sysctl::{self, SysctlKey},
 };
-
-use crate::protocol::{Attached, Fault, FaultKind, LinkSetup};
+use vtax_wire::protocol::{Attached, Fault, FaultKind, LinkSetup};
 
 /// How long to wait until the link appears, and then until it has a carrier: e1000e takes a second after each
 /// change of its MTU.

@@ -11,9 +11,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vtax_engine::{Cancel, Schedule};
+use vtax_engine::Cancel;
 use vtax_host::inspect;
+use vtax_model::station::Schedule;
 use vtax_sys::clock::now_ns;
+use vtax_tune::TuningOrder;
+use vtax_wire::{
+    frame::{self, FrameError, REPLY_MOST},
+    limits::{CPUS_MOST, LimitError, Load, SESSIONS_MOST},
+    protocol::{Answer, Call, CallId, CallOutcome, Fault, FaultKind, Reply, Request, SessionId},
+};
 
 use super::{
     AgentRights, Parting,
@@ -24,11 +31,6 @@ use super::{
     session::{self, Task},
     tuning::TuningThread,
     write_whole,
-};
-use crate::{
-    frame::{self, FrameError, REPLY_MOST},
-    limits::{CPUS_MOST, LimitError, Load, SESSIONS_MOST},
-    protocol::{Answer, Call, CallId, CallOutcome, Fault, FaultKind, Reply, Request, SessionId, TuningOrder},
 };
 
 /// How long cancelled sessions have to clean up (a half-sent file).

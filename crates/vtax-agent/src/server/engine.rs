@@ -6,10 +6,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Initiator, Responder, Schedule, SourceFile, Target, Token};
-use vtax_model::{measurement::EndReport, units::ByteSize, workload::TestSpec};
-
-use crate::tuning::{TunedMachine, Tuner};
+use vtax_engine::{Cancel, EngineError, Failed, Initiator, Responder, SourceFile};
+use vtax_model::{
+    measurement::EndReport,
+    station::{EndSetup, Schedule, Target},
+    units::ByteSize,
+    workload::TestSpec,
+};
+use vtax_sys::token::Token;
+use vtax_tune::{TunedMachine, Tuner};
 
 /// Lets a responder serve until the test is done.
 pub type ServeTest = Box<dyn FnOnce(&Cancel) -> Result<EndReport, Failed>>;

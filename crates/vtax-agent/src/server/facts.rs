@@ -8,12 +8,8 @@ use vtax_host::{
     inspect::{self, SystemRoot},
     pin::Machine,
 };
-use vtax_sys::{Result as SysResult, cpu::allowed_cpus, netlink::Rtnl, ssh};
-
-use crate::protocol::{AgentFacts, Greeting, Hello, LinkAddress};
-
-/// The first time namespace (`PROC_TIME_INIT_INO`, include/linux/proc_ns.h).
-const FIRST_TIME_NAMESPACE: &str = "time:[4026531834]";
+use vtax_sys::{Result as SysResult, clock, cpu::allowed_cpus, netlink::Rtnl, ssh};
+use vtax_wire::protocol::{AgentFacts, Greeting, Hello, LinkAddress};
 
 pub(super) fn hello() -> Hello {
     Hello {
@@ -21,7 +17,7 @@ pub(super) fn hello() -> Hello {
         pid: std::process::id(),
         hostname: kernel_says("hostname"),
         kernel: kernel_says("osrelease"),
-        boot_id: boot_id(),
+        boot_id: clock::identity(),
     }
 }
 
@@ -31,21 +27,11 @@ pub(super) fn facts() -> AgentFacts {
         environment: inspect::environment(&SystemRoot::live()),
         kernel_build: kernel_says("version"),
         architecture: env::consts::ARCH.into(),
-        boot_id: boot_id(),
+        boot_id: clock::identity(),
         machine: Machine::read(&SystemRoot::live()),
         cpus_allowed,
         addresses: addresses().unwrap_or_default(),
         ssh_address: env::var(ssh::CONNECTION).ok().and_then(|connection| ssh::server(&connection)),
-    }
-}
-
-/// Empty if the kernel doesn't show these files, as in some containers.
-pub(crate) fn boot_id() -> String {
-    let boot = line("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let namespace = fs::read_link("/proc/self/ns/time").ok();
-    match namespace.as_ref().and_then(|namespace| namespace.to_str()) {
-        Some(later) if later != FIRST_TIME_NAMESPACE && !boot.is_empty() => format!("{boot}/{later}"),
-        _ => boot,
     }
 }
 

@@ -7,29 +7,30 @@ use std::{
     time::Instant,
 };
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Schedule, Station, Target, Token};
+use vtax_engine::{Cancel, EngineError};
 use vtax_fuzz::fuzz;
 use vtax_model::{
     measurement::EndReport,
     options::TestOptions,
+    station::{EndSetup, Schedule, Station, Target},
     units::{ByteSize, Span},
     workload::{TestSpec, Transport, Warmup, Workload},
 };
+use vtax_sys::token::Token;
 
 use vtax_journal::BatchId;
-use vtax_tune::{HostSetting, KeptPlan, Proposal};
-
-use super::*;
-use crate::{
+use vtax_tune::{
+    HostSetting, KeptPlan, Proposal, RevertReport, TriedOut, TunedMachine, TuningError, TuningOrder, TuningReply,
+    TuningStatus, WantedChanges,
+};
+use vtax_wire::{
     conversations::Conversations,
     frame::{MAGIC, REPLY_MOST, encode},
     limits::{BUFFERS_MOST, FLOWS_MOST, Load},
-    protocol::{
-        AddressLoan, ProgramSpec, Request, RevertReport, SessionId, Signal, TriedOut, TuningOrder, TuningReply,
-        TuningStatus, WantedChanges,
-    },
-    tuning::{TunedMachine, TuningError},
+    protocol::{AddressLoan, ProgramSpec, Request, SessionId, Signal},
 };
+
+use super::*;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

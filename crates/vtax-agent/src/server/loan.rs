@@ -12,9 +12,9 @@ use vtax_sys::{
     netns::NetNs,
     sysctl::{self, SysctlKey},
 };
+use vtax_wire::protocol::{AddressLoan, Attached};
 
 use super::attach::{self, AttachError};
-use crate::protocol::{AddressLoan, Attached};
 
 /// A link answers for its own addresses only. Otherwise each of two NICs on one switch would answer for the addresses of
 /// both, and the wrong one would get the packets (`arp_ignore`, ip-sysctl of the kernel).

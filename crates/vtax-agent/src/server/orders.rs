@@ -14,8 +14,7 @@ use std::{
 
 use rustix::event::{EventfdFlags, eventfd};
 use vtax_model::units::ByteSize;
-
-use crate::protocol::Signal;
+use vtax_wire::protocol::Signal;
 
 /// An order to a program's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

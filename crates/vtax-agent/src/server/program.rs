@@ -17,12 +17,12 @@ use rustix::{
 use vtax_engine::Cancel;
 use vtax_model::units::{ByteSize, Span};
 use vtax_sys::{SysError, children::Kept};
-
-use super::orders::{OrderReceiver, ProgramOrder};
-use crate::{
+use vtax_wire::{
     limits::{OUTPUT_MOST, WINDOW_MOST},
     protocol::{Fault, FaultKind, ProgramOutput, ProgramSpec, Ran, Signal, Stream},
 };
+
+use super::orders::{OrderReceiver, ProgramOrder};
 
 /// The PATH of programs if the agent has none, because the kernel gives its first process no PATH.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -292,11 +292,10 @@ fn status(status: ExitStatus) -> i32 {
 mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 
+    use vtax_wire::protocol::SessionId;
+
     use super::*;
-    use crate::{
-        protocol::SessionId,
-        server::orders::{OrderSender, channel},
-    };
+    use crate::server::orders::{OrderSender, channel};
 
     const SOON: Span = Span(Duration::from_secs(10));
 

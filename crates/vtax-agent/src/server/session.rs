@@ -11,8 +11,12 @@ use std::{
     thread,
 };
 
-use vtax_engine::{Cancel, EngineError, Failed, Schedule, Target};
-use vtax_model::units::ByteSize;
+use vtax_engine::{Cancel, EngineError, Failed};
+use vtax_model::{
+    station::{Schedule, Target},
+    units::ByteSize,
+};
+use vtax_wire::protocol::{AddressLoan, CallOutcome, Fault, FaultKind, LinkSetup, ProgramSpec, Reply, SessionId};
 
 use super::{
     attach,
@@ -22,7 +26,6 @@ use super::{
     orders::OrderReceiver,
     program,
 };
-use crate::protocol::{AddressLoan, CallOutcome, Fault, FaultKind, LinkSetup, ProgramSpec, Reply, SessionId};
 
 /// The task of a session.
 pub(super) enum Task {
@@ -67,18 +70,18 @@ fn run_task(task: Task, engine: &dyn TestEngine, cancel: &Cancel, tell: impl Fn(
     let ready = |reply| tell(CallOutcome::Done(reply));
     Ok(match task {
         Task::Respond(part) => {
-            let (target, serve) = engine.bind(&part)?;
+            let (target, serve) = engine.bind(&part).map_err(of_engine)?;
             ready(Reply::Listening { target });
-            Reply::Report(Box::new(serve(cancel)?))
+            Reply::Report(Box::new(serve(cancel).map_err(with_partial)?))
         }
         Task::Initiate { part, target, starts } => {
-            let run = engine.connect(&part, &target, cancel)?;
+            let run = engine.connect(&part, &target, cancel).map_err(of_engine)?;
             ready(Reply::Connected);
-            let schedule = starts.recv().map_err(|_| EngineError::Cancelled)?;
-            Reply::Report(Box::new(run(schedule, cancel)?))
+            let schedule = starts.recv().map_err(|_| of_engine(EngineError::Cancelled))?;
+            Reply::Report(Box::new(run(schedule, cancel).map_err(with_partial)?))
         }
         Task::Prepare { directory, size } => {
-            engine.prepare(&directory, size, cancel)?;
+            engine.prepare(&directory, size, cancel).map_err(of_engine)?;
             Reply::Done
         }
         Task::Attach(attachment) => Reply::Link(attach::attach(&attachment, cancel)?),
@@ -104,14 +107,10 @@ pub(super) fn run_guarded(run: impl FnOnce() -> Result<Reply, Fault>) -> CallOut
     }
 }
 
-impl From<Failed> for Fault {
-    fn from(Failed { error, partial }: Failed) -> Fault {
-        Fault { partial, ..error.into() }
-    }
+fn of_engine(error: EngineError) -> Fault {
+    Fault::of(FaultKind::Engine, &error)
 }
 
-impl From<EngineError> for Fault {
-    fn from(error: EngineError) -> Fault {
-        Fault::of(FaultKind::Engine, &error)
-    }
+fn with_partial(Failed { error, partial }: Failed) -> Fault {
+    Fault { partial, ..of_engine(error) }
 }

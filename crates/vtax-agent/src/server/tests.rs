@@ -11,21 +11,23 @@ use std::{
 };
 
 use proptest::prelude::*;
-use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Schedule, Station, Target, Token};
+use vtax_engine::{Cancel, EngineError, Failed};
 use vtax_model::{
     measurement::{EndReport, Interval, IntervalRtt, Stages, ThreadCpu},
     options::{self, INTERVALS_MOST, THREADS_MOST, TestOptions},
+    station::{EndSetup, Schedule, Station, Target},
     units::{ByteSize, Span},
     workload::{Direction, MESSAGE_MOST, TestSpec, Transport, Warmup, Workload},
 };
 use vtax_stats::histogram::Histogram;
-
-use super::*;
-use crate::{
+use vtax_sys::token::Token;
+use vtax_wire::{
     frame::{MAGIC, REPLY_MOST, encode, parse, read_frame},
     link::{AgentError, AgentLink, PendingReply},
     protocol::{Answer, CallOutcome, Fault, FaultKind, Reply, Request, SessionId},
 };
+
+use super::*;
 
 use fake::{Fake, PANICS, REPORTS, WAITS};
 
@@ -156,7 +158,7 @@ fn a_coordinator_of_another_version_is_told_ours_and_refused() {
     let hello = read_frame(&mut stage.stream, HELLO_MOST).expect("whole").expect("a hello");
     assert_eq!(parse::<Greeting>(&hello).expect("a greeting"), Greeting::ours());
     let refused = stage.end().expect_err("another version").to_string();
-    assert!(refused.contains("99.0.0") && refused.contains(crate::protocol::VERSION), "{refused}");
+    assert!(refused.contains("99.0.0") && refused.contains(vtax_wire::protocol::VERSION), "{refused}");
 }
 
 #[test]

@@ -9,10 +9,10 @@ use std::{
 };
 
 use super::{desk::OwnerEvent, session::run_guarded};
-use crate::{
+use vtax_tune::{TunedMachine, TuningError, TuningOrder};
+use vtax_wire::{
     limits::TUNING_ORDERS_MOST,
-    protocol::{CallId, Fault, FaultKind, Reply, TuningOrder},
-    tuning::{TunedMachine, TuningError},
+    protocol::{CallId, Fault, FaultKind, Reply},
 };
 
 /// The orders to the thread that tunes. When this is dropped, what isn't kept is undone, and then
@@ -45,7 +45,7 @@ fn obey_all(
     loop {
         match next(orders, machine.deadline()) {
             Ok((id, order)) => {
-                let obeyed = || machine.obey(order).map(|reply| Reply::Tuned(Box::new(reply))).map_err(Fault::from);
+                let obeyed = || machine.obey(order).map(|reply| Reply::Tuned(Box::new(reply))).map_err(of_machine);
                 let outcome = run_guarded(obeyed);
                 if events.send(OwnerEvent::Tuned { id, outcome }).is_err() {
                     return;
@@ -64,8 +64,6 @@ fn next<T>(orders: &Receiver<T>, deadline: Option<Instant>) -> Result<T, RecvTim
     }
 }
 
-impl From<TuningError> for Fault {
-    fn from(error: TuningError) -> Fault {
-        Fault::of(FaultKind::System, &error)
-    }
+fn of_machine(error: TuningError) -> Fault {
+    Fault::of(FaultKind::System, &error)
 }

@@ -9,7 +9,6 @@ use std::{
 };
 
 use tempfile::TempDir;
-use vtax_agent::{link::AgentLink, protocol::Ran};
 use vtax_disk::carried::CarriedProgram;
 use vtax_guest::{
     disk_threads::DiskThreads,
@@ -27,6 +26,7 @@ use vtax_model::{
     units::Span,
 };
 use vtax_sys::{netns::Outlive, process::Signal};
+use vtax_wire::{link::AgentLink, protocol::Ran};
 
 use super::{agent::agent, lent, monitor::RawMonitor};
 

@@ -156,5 +156,5 @@ fn every_way_to_attach_a_disk_has_the_blocks_of_one_file() {
 
 /// Where the agent finds what it is lent.
 fn lent() -> &'static Path {
-    Path::new(vtax_agent::guest::LENT)
+    Path::new(vtax_wire::guest::LENT)
 }

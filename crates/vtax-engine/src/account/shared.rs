@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use super::{Counted, warming::Warming};
-use crate::{error::EngineError, flow::Session, place::Schedule};
+use crate::{error::EngineError, flow::Session};
+use vtax_model::station::Schedule;
 
 /// What the threads of one end have in common while the test runs.
 pub(crate) struct Shared {

@@ -14,13 +14,15 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 use socket2::Socket;
-use vtax_model::workload::Transport;
+use vtax_model::{
+    station::{Station, Target},
+    workload::Transport,
+};
 
 use super::{Watched, admission, arrival};
 use crate::{
     error::{EngineError, Result},
     flow::{Flow, Session},
-    place::{Station, Target},
     socket::{self, Listener},
     wire::{HELLO_LEN, READY, hello, read_hello},
 };

@@ -16,6 +16,7 @@ use rustix::{
     io::Errno,
     net::{RecvFlags, recvfrom},
 };
+use vtax_model::station::{Station, Target};
 use vtax_sys::sock::set_receive_space;
 
 use super::{Watched, admission, arrival};
@@ -23,7 +24,6 @@ use crate::{
     error::{EngineError, Result},
     flow::{Flow, Session},
     options,
-    place::{Station, Target},
     socket::{self, Listener, bind_shared},
     wire::{FlowGreeting, GREETING_LEN},
 };

@@ -27,6 +27,7 @@ use rustix::{
     time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime},
 };
 use socket2::Socket;
+use vtax_model::station::Target;
 use vtax_sys::clock::now_ns;
 
 use crate::{
@@ -233,5 +234,5 @@ fn interrupted<T: Default>(errno: Errno) -> Result<T, Errno> {
 }
 
 fn failed_to_wait(errno: Errno) -> EngineError {
-    EngineError::socket("epoll_wait", &crate::place::NOWHERE, errno.into())
+    EngineError::socket("epoll_wait", &Target::NOWHERE, errno.into())
 }

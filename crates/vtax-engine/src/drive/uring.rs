@@ -27,7 +27,7 @@ use std::{
 
 use rustix::io::Errno;
 use socket2::Socket;
-use vtax_model::workload::TestSpec;
+use vtax_model::{station::Target, workload::TestSpec};
 use vtax_sys::{
     clock::now_ns,
     ring::{Completion, Operation, Slots},
@@ -42,7 +42,6 @@ use crate::{
     },
     error::{EngineError, Result},
     flow::Session,
-    place::NOWHERE,
 };
 
 use place::{FlowSlot, SendProgress};
@@ -207,7 +206,7 @@ fn errno_of(error: std_io::Error) -> Errno {
 }
 
 fn failed(error: std_io::Error) -> EngineError {
-    EngineError::socket("io_uring_enter", &NOWHERE, error)
+    EngineError::socket("io_uring_enter", &Target::NOWHERE, error)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 use socket2::Socket;
-use vtax_model::{options::Engine as Kind, workload::TestSpec};
+use vtax_model::{options::Engine as Kind, station::Target, workload::TestSpec};
 use vtax_sys::clock::now_ns;
 
 use super::MessageSizes;
@@ -30,7 +30,6 @@ use crate::{
     drive::{Habit, Io, Message, Poller, WaitUntil},
     error::Result,
     flow::failed,
-    place::NOWHERE,
     wire::{HELLO_LEN, read_hello},
 };
 
@@ -115,7 +114,7 @@ impl Door<'_> {
         let io = engine.io(KEEPER, self.listener, Habit::Turns);
         io.set_patience(Duration::ZERO);
         loop {
-            io.nap().await.map_err(|errno| failed(&NOWHERE, "wait", errno, Duration::ZERO))?;
+            io.nap().await.map_err(|errno| failed(&Target::NOWHERE, "wait", errno, Duration::ZERO))?;
             self.open_in_time()?;
             let (_, closes) = self.desk.shared.window();
             if closes != u64::MAX {
@@ -164,7 +163,7 @@ impl Door<'_> {
     /// accept(2) failed: the test is over if its window is closed, because then the listener is shut down.
     fn ended(&self, engine: &impl Poller, errno: Errno) -> Result<()> {
         if self.desk.shared.window().1 == u64::MAX {
-            return Err(failed(&NOWHERE, "accept", errno, Duration::ZERO));
+            return Err(failed(&Target::NOWHERE, "accept", errno, Duration::ZERO));
         }
         engine.give_up(KEEPER);
         Ok(())

@@ -13,7 +13,10 @@
 
 use rustix::io::Errno;
 use socket2::{SockAddr, Socket};
-use vtax_model::workload::Transport;
+use vtax_model::{
+    station::{Station, Target},
+    workload::Transport,
+};
 use vtax_sys::clock::now_ns;
 
 use super::{
@@ -25,7 +28,6 @@ use crate::{
     drive::{Habit, Io, Message, Poller, WaitUntil},
     error::{EngineError, Result},
     flow::{Session, ended, failed},
-    place::{Station, Target},
     socket,
     wire::{HELLO_LEN, hello},
 };

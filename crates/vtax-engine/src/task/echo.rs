@@ -22,11 +22,10 @@ use crate::{
     drive::{Habit, Io, Message, Poller, WaitUntil},
     error::{EngineError, Result},
     flow::Flow,
-    options,
-    place::Target,
-    socket,
+    options, socket,
     wire::Mark,
 };
+use vtax_model::station::Target;
 
 /// Type, code, checksum, identifier, sequence number: RFC 792, and RFC 4443 for IPv6.
 const HEADER: usize = 8;

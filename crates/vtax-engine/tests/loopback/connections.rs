@@ -1,12 +1,13 @@
 //! Connections for one transaction each (crr), or for none (cc).
 
-use vtax_engine::{EngineError, Token};
+use vtax_engine::EngineError;
 use vtax_model::{
     measurement::EndReport,
     options::{Engine, TestOptions},
     units::Span,
     workload::{TestSpec, Transport, Workload},
 };
+use vtax_sys::token::Token;
 
 use crate::pair::*;
 

@@ -1,9 +1,9 @@
 //! Tests that hold on every engine: the same workloads, several flows on a thread, very many flows.
 
-use vtax_engine::{EndSetup, Station};
 use vtax_model::{
     measurement::EndReport,
     options::{Engine, TestOptions},
+    station::{EndSetup, Station},
     workload::{Direction, TestSpec, Transport},
 };
 

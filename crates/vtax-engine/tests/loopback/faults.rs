@@ -8,13 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Responder, Station, Target, Token};
+use vtax_engine::{Cancel, EngineError, Responder};
 use vtax_model::{
     options::{Burst, Engine, THREADS_MOST, TestOptions},
+    station::{EndSetup, Station, Target},
     units::Span,
     workload::{Direction, TestSpec, Transport, Workload},
 };
-use vtax_sys::clock::now_ns;
+use vtax_sys::{clock::now_ns, token::Token};
 
 use crate::pair::*;
 

@@ -1,12 +1,12 @@
 //! Every way to pass the bytes of a stream to the kernel and to receive them, on every engine and from either end.
 
-use vtax_engine::Token;
 use vtax_model::{
     measurement::EndReport,
     options::{Engine, Segments, Sending, TestOptions},
     units::BitRate,
     workload::{Direction, TestSpec, Transport},
 };
+use vtax_sys::token::Token;
 
 use crate::pair::*;
 

@@ -253,10 +253,10 @@ fn socket_options_are_set_or_refused_by_name() {
 
     let unknown = SocketOptions { congestion: Some("no_such_one".parse().unwrap()), ..SocketOptions::default() };
     let options = TestOptions { socket: unknown, ..TestOptions::default() };
-    let token = vtax_engine::Token::random();
+    let token = vtax_sys::token::Token::random();
     let refused = vtax_engine::Responder::bind(&with(spec(Transport::Tcp, rr(1, 1), 1), options), &setup(), token);
     let error = refused.err().unwrap();
-    assert!(matches!(error, EngineError::CongestionControl { .. }), "{error}");
+    assert!(matches!(error, EngineError::NoCongestionControl(_)), "{error}");
 }
 
 /// Six bits can't distinguish two hundred requests.
@@ -268,7 +268,7 @@ fn datagrams_without_room_for_their_number_are_refused() {
     ] {
         let bind = |bytes, transport| {
             let spec = with(spec(transport, rr(bytes, bytes), 1), options);
-            vtax_engine::Responder::bind(&spec, &setup(), vtax_engine::Token::random()).err()
+            vtax_engine::Responder::bind(&spec, &setup(), vtax_sys::token::Token::random()).err()
         };
         let error = bind(1, Transport::Udp).unwrap();
         assert!(matches!(error, EngineError::Unsupported { .. }), "{error}");

@@ -6,13 +6,15 @@ use std::{
     thread,
 };
 
-use vtax_engine::{Cancel, Responder, Target, Token};
+use vtax_engine::{Cancel, Responder};
 use vtax_model::{
     measurement::EndReport,
     options::{ArrivalProcess, Arrivals, Burst, Engine, RequestRate, TestOptions},
+    station::Target,
     units::BitRate,
     workload::{TestSpec, Transport},
 };
+use vtax_sys::token::Token;
 
 use crate::pair::*;
 

@@ -9,13 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vtax_engine::{Cancel, EngineError, Target, Token};
+use vtax_engine::{Cancel, EngineError};
 use vtax_model::{
     measurement::EndReport,
     options::{Burst, Engine, Manners, TestOptions},
+    station::Target,
     units::Span,
     workload::{TestSpec, Transport, Workload},
 };
+use vtax_sys::token::Token;
 
 use crate::pair::*;
 

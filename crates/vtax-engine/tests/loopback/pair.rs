@@ -7,15 +7,15 @@ use std::{
     time::Duration,
 };
 
-use vtax_engine::{
-    Cancel, EndSetup, EngineError, Failed, Initiator, Responder, Schedule, SourceFile, Station, Target, Token,
-};
+use vtax_engine::{Cancel, EngineError, Failed, Initiator, Responder, SourceFile};
 use vtax_model::{
     measurement::EndReport,
     options::{Engine, TestOptions},
+    station::{EndSetup, Schedule, Station, Target},
     units::{ByteSize, Span},
     workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
+use vtax_sys::token::Token;
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

@@ -2,11 +2,13 @@
 
 use std::fs;
 
-use vtax_engine::{EndSetup, EngineError, Initiator, Responder, Station, Target, Token};
+use vtax_engine::{EngineError, Initiator, Responder};
 use vtax_model::{
     options::Engine,
+    station::{EndSetup, Station, Target},
     workload::{Direction, TestSpec, Transport, Workload},
 };
+use vtax_sys::token::Token;
 
 use crate::pair::*;
 

@@ -2,14 +2,15 @@
 
 use std::{thread, time::Duration};
 
-use vtax_engine::{Cancel, Initiator, Responder, Schedule, Token};
+use vtax_engine::{Cancel, Initiator, Responder};
 use vtax_model::{
     measurement::EndReport,
     options::{Engine, Manners, TestOptions},
+    station::Schedule,
     units::Span,
     workload::{Direction, TestSpec, Transport, Warmup},
 };
-use vtax_sys::clock::now_ns;
+use vtax_sys::{clock::now_ns, token::Token};
 
 use crate::pair::*;
 

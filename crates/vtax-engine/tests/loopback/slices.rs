@@ -2,14 +2,15 @@
 
 use std::thread;
 
-use vtax_engine::{Cancel, EndSetup, Initiator, Responder, Schedule, Token};
+use vtax_engine::{Cancel, Initiator, Responder};
 use vtax_model::{
     measurement::{EndReport, Slice},
     options::Engine,
+    station::{EndSetup, Schedule},
     units::Span,
     workload::{Sliced, TestSpec, Transport, Workload},
 };
-use vtax_sys::clock::now_ns;
+use vtax_sys::{clock::now_ns, token::Token};
 
 use crate::pair::{both, lasting, on, rr, setup, spec, stream};
 

@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use vtax_engine::Token;
 use vtax_model::{
     measurement::EndReport,
     options::Engine,
     workload::{TestSpec, Transport, Workload},
 };
+use vtax_sys::token::Token;
 
 use crate::pair::*;
 

@@ -2,12 +2,14 @@
 
 use std::fs;
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Responder, SourceFile, Target, Token, compare_checksums};
+use vtax_engine::{Cancel, EngineError, Responder, SourceFile, compare_checksums};
 use vtax_model::{
     measurement::EndReport,
+    station::{EndSetup, Target},
     units::ByteSize,
     workload::{TestSpec, Transport},
 };
+use vtax_sys::token::Token;
 
 use crate::pair::*;
 

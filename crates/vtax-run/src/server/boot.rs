@@ -6,12 +6,12 @@
 
 use std::{sync::Arc, time::Instant};
 
-use vtax_agent::{
+use vtax_guest::process::Qemu;
+use vtax_model::run::EmulatedServer;
+use vtax_wire::{
     guest::{BOOT_SCRIPT, STATE},
     link::AgentLink,
 };
-use vtax_guest::process::Qemu;
-use vtax_model::run::EmulatedServer;
 
 use super::{
     EmulatedServerUp, SCRIPT_TIME,

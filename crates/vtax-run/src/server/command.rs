@@ -2,7 +2,7 @@
 
 use std::{env, ffi::OsString, path::Path};
 
-use vtax_agent::{guest::STATE, protocol::Stream};
+use vtax_wire::{guest::STATE, protocol::Stream};
 
 use super::{
     EmulatedServerUp, ServerRequest, Stay,

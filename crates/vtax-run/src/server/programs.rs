@@ -5,7 +5,7 @@
 
 use std::{env, fs, io, os::unix::fs::MetadataExt, path::Path};
 
-use vtax_agent::guest::{BOOT_SCRIPT, LEAVING};
+use vtax_wire::guest::{BOOT_SCRIPT, LEAVING};
 
 use super::{EmulatedServerUp, boot, command::text};
 use crate::stop::Coded;

@@ -3,9 +3,9 @@
 use std::{path::Path, time::Instant};
 
 use miette::miette;
-use vtax_agent::protocol::Stream;
 use vtax_model::run::{Run, RunReadings, RunState};
 use vtax_store::Store;
+use vtax_wire::protocol::Stream;
 
 use super::{ServerRequest, ServerSite, command::ServerCommand};
 use crate::{

@@ -32,17 +32,17 @@ use std::{
 };
 
 use miette::{Context, miette};
-use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder};
-use vtax_engine::{EndSetup, Station};
 use vtax_lab::Lab;
 use vtax_model::{
     cell::Cell,
     foreign::ForeignText,
     run::{Figures, GuestMachine, PairReports, PartialRecord, PlacementNote, RowEnds, RunHeader, UnavailableRow},
+    station::{EndSetup, Station},
     study::{Row, SamplingPlan, StepRecord},
     units::Mtu,
     workload::{TestSpec, Transport},
 };
+use vtax_wire::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder};
 
 use super::{
     measured_path::MeasuredPath,

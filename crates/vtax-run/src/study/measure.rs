@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use miette::bail;
 use serde::{Deserialize, Serialize};
-use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
     cell::{Cell, CellTest, Instrument, NetCell},
     endpoint::{Control, End, Endpoint, Ends, OtherPath},
@@ -18,6 +17,7 @@ use vtax_model::{
     workload::{SpecError, TestKind, TestSizes, Transport, Workload, WorkloadError},
 };
 use vtax_stats::StoppingRule;
+use vtax_wire::limits::{LimitError, Load};
 
 use super::{
     ends::room_of,

@@ -10,7 +10,6 @@ use std::{
 use miette::{Context, bail, miette};
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
-use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
     cell::{Cell, CellTest, Instrument},
     disk::{DiskSet, TargetCount},
@@ -26,6 +25,7 @@ use vtax_model::{
     workload::{Transport, Warmup},
 };
 use vtax_stats::StoppingRule;
+use vtax_wire::limits::{LimitError, Load};
 
 use super::{draft::mtus_of, runner::label};
 use crate::stop::{Blamed, Coded, Stop};

@@ -6,7 +6,6 @@ mod rounds;
 use std::{collections::BTreeSet, path::Path, time::Instant};
 
 use miette::{Context, bail, miette};
-use vtax_engine::{EngineError, check_congestion_control};
 use vtax_host::inspect;
 use vtax_lab::{GuestNeeds, Lifetime, World};
 use vtax_model::{
@@ -18,6 +17,7 @@ use vtax_model::{
     study::{Study, StudyDisks},
 };
 use vtax_store::Store;
+use vtax_sys::sock::{NoCongestionControl, check_congestion_control};
 
 use super::{
     disks::DiskRequest,
@@ -151,8 +151,8 @@ impl RunSource {
         for name in names.into_iter().filter(|_| builds || self.endpoints().iter().any(is_here)) {
             match check_congestion_control(name) {
                 // In a lab an ordinary user is root, and may use each of them.
-                Err(EngineError::CongestionControl { source, .. }) if source.is_permission() && builds => {}
-                Err(EngineError::CongestionControl { source, available, .. }) if !source.is_permission() => bail!(
+                Err(NoCongestionControl { source, .. }) if source.is_permission() && builds => {}
+                Err(NoCongestionControl { source, available, .. }) if !source.is_permission() => bail!(
                     code = "no-congestion-control",
                     "--congestion {name}: this kernel has no such congestion control; it has {available}: choose one of \
                      these, or load the module tcp_{name}"

@@ -9,7 +9,6 @@ mod places;
 use std::time::{Duration, Instant};
 
 use miette::{Context, miette};
-use vtax_agent::protocol::WantedChanges;
 use vtax_journal::BatchId;
 use vtax_model::{
     foreign::ForeignText,
@@ -17,7 +16,7 @@ use vtax_model::{
     study::{StepName, StepRecord, TuningStep},
     workload::TestKind,
 };
-use vtax_tune::{ChangeRisk, HostCheck, HostSetting, RULES, TuningGoal, TuningRule};
+use vtax_tune::{ChangeRisk, HostCheck, HostSetting, RULES, TuningGoal, TuningRule, WantedChanges};
 
 use super::runner::{SampleError, Settings};
 use crate::{events::RunEvents, stop::Stop};

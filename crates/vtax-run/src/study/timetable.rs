@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use vtax_agent::measure::{ParallelReports, Turns};
 use vtax_model::{
     units::Span,
     workload::{Sliced, TestKind, TestSpec, Transport, Warmup},
 };
+use vtax_wire::measure::{ParallelReports, Turns};
 
 /// How often a round is measured again because most rows ran over their time.
 const TRIES: usize = 4;

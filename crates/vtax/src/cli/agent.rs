@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use serde::Serialize;
-use vtax_agent::{link::AgentLink, protocol::AgentFacts, ssh};
+use vtax_wire::{link::AgentLink, protocol::AgentFacts, ssh};
 
 use super::{Locations, answer};
 use crate::exit::{Blamed, Exit, Stop};

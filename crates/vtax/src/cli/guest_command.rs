@@ -8,14 +8,14 @@ use signal_hook::{
     iterator::{Handle, Signals},
     low_level::emulate_default_handler,
 };
-use vtax_agent::{
+use vtax_guest::{launch::Boot, process::Qemu};
+use vtax_model::foreign::ForeignText;
+use vtax_run::{labs::explain, remote_command::word, threads::start_in};
+use vtax_wire::{
     limits::WATCHED_MOST,
     link::{AgentError, AgentLink},
     protocol::{FaultKind, SessionId, Signal},
 };
-use vtax_guest::{launch::Boot, process::Qemu};
-use vtax_model::foreign::ForeignText;
-use vtax_run::{labs::explain, remote_command::word, threads::start_in};
 
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},

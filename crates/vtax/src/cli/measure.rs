@@ -7,7 +7,6 @@ use std::{net::IpAddr, path::PathBuf};
 
 use clap::Args;
 use miette::miette;
-use vtax_agent::ssh;
 use vtax_model::{
     cell::Instrument,
     endpoint::{Control, DeviceName, DomainEnd, End, Endpoint, LabHost, OtherPath},
@@ -25,6 +24,7 @@ use vtax_run::{
     Conditions, Job, Work,
     study::{GivenSizes, MeasureRequest, Test},
 };
+use vtax_wire::ssh;
 
 use super::{Locations, run};
 use crate::{

@@ -12,9 +12,7 @@ use vtax_model::{
     foreign::ForeignText,
     units::{ByteSize, Mtu, Span},
 };
-
-use super::{SOON, fake::WAITS, fault, initiate, rr, stage, stage_of};
-use crate::{
+use vtax_wire::{
     frame::{REQUEST_MOST, encode},
     limits::{INPUT_MOST, WATCHED_MOST, WINDOW_MOST},
     link::AgentError,
@@ -22,8 +20,10 @@ use crate::{
         AddressLoan, Answer, Call, CallId, CallOutcome, FaultKind, LinkSetup, ProgramSpec, RUN_LIMIT, Ran, Request,
         SessionId, Signal, Stream,
     },
-    server::AgentRights,
 };
+
+use super::{SOON, fake::WAITS, fault, initiate, rr, stage, stage_of};
+use crate::server::AgentRights;
 
 #[test]
 fn a_visitor_changes_nothing() {

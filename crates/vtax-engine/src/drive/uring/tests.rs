@@ -9,12 +9,12 @@ use vtax_model::{
     units::{ByteSize, Span},
     workload::{Transport, Warmup, Workload},
 };
+use vtax_sys::token::Token;
 
 use super::{io::UringIo, *};
 use crate::{
     cancel::Cancel,
     drive::{Either, Habit, Io, Message, Poller, WaitUntil},
-    token::Token,
 };
 
 const TURNS: u64 = 1_000;

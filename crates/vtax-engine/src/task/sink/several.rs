@@ -76,10 +76,11 @@ mod tests {
     use socket2::Socket;
     use vtax_model::{
         options::TestOptions,
+        station::{Schedule, Target},
         units::{ByteSize, Span},
         workload::{Direction, TestSpec, Transport, Warmup, Workload},
     };
-    use vtax_sys::{clock::now_ns, sock::offload::set_udp_segment};
+    use vtax_sys::{clock::now_ns, sock::offload::set_udp_segment, token::Token};
 
     use super::*;
     use crate::{
@@ -87,8 +88,6 @@ mod tests {
         cancel::Cancel,
         drive::{Habit, blocking::Blocking},
         flow::{Flow, Session},
-        place::{Schedule, Target},
-        token::Token,
         wire::Head,
     };
 

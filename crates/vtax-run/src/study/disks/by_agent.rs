@@ -3,11 +3,6 @@
 use std::{path::PathBuf, rc::Rc, sync::Arc, time::Duration};
 
 use miette::miette;
-use vtax_agent::{
-    guest::LENT,
-    link::AgentError,
-    protocol::{Fault, FaultKind, Ran},
-};
 use vtax_disk::{
     job::FioJob,
     output,
@@ -20,6 +15,11 @@ use vtax_model::{
     foreign::ForeignText,
     topology::Name,
     units::Span,
+};
+use vtax_wire::{
+    guest::LENT,
+    link::AgentError,
+    protocol::{Fault, FaultKind, Ran},
 };
 
 use crate::{

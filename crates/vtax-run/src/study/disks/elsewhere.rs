@@ -6,7 +6,6 @@
 use std::{collections::BTreeMap, fs, path::Path, rc::Rc};
 
 use miette::miette;
-use vtax_agent::guest::LENT;
 use vtax_disk::{carried::CarriedProgram, inside::GuestDiskLook, job::FioJob};
 use vtax_guest::{
     launch::Boot,
@@ -21,6 +20,7 @@ use vtax_model::{
     topology::Name,
     units::ByteSize,
 };
+use vtax_wire::guest::LENT;
 
 use super::{
     MeasuredDisks, RowTargets,

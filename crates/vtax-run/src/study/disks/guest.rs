@@ -8,11 +8,11 @@ use std::{
 };
 
 use miette::miette;
-use vtax_agent::guest::LENT;
 use vtax_disk::carried::CarriedProgram;
 use vtax_guest::{image, vdisk::DiskLaunch};
 use vtax_lab::Lab;
 use vtax_model::{foreign::ForeignText, topology::Name};
+use vtax_wire::guest::LENT;
 
 use super::by_agent::{AgentFio, MeasuredGuest, SOON};
 use crate::{

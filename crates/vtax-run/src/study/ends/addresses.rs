@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use miette::miette;
-use vtax_agent::protocol::LinkAddress;
 use vtax_model::endpoint::{Control, End, Endpoint};
+use vtax_wire::protocol::LinkAddress;
 
 use super::agent::Agent;
 use crate::stop::{Blamed, Coded, Stop};

@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
-use vtax_agent::{link::AgentLink, protocol::AgentFacts, ssh};
 use vtax_model::run::Environment;
+use vtax_wire::{link::AgentLink, protocol::AgentFacts, ssh};
 
 use crate::{
     labs::GREETING,

@@ -14,7 +14,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use vtax_agent::protocol::LinkSetup;
 use vtax_model::{
     foreign::ForeignText,
     guest::{Accelerator, Flavour},
@@ -23,6 +22,7 @@ use vtax_model::{
     units::Mtu,
 };
 use vtax_sys::process::ProcessId;
+use vtax_wire::protocol::LinkSetup;
 
 pub(super) use self::lab_place::LabPlace;
 use self::switch_end::SwitchEnd;

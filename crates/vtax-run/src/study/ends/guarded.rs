@@ -1,12 +1,12 @@
 //! The study's guarded paths: a light load on each while a sample is taken, whose round trips are kept with the sample.
 
-use vtax_agent::measure::AgentPair;
 use vtax_model::{
     measurement::{EndReport, IntervalRtt},
     options::{ArrivalProcess, Arrivals, RequestRate, TestOptions},
     units::{ByteSize, Span},
     workload::{TestSpec, Transport, Warmup, Workload},
 };
+use vtax_wire::measure::AgentPair;
 
 use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::study::{runner::SampleError, timetable::Timetable};

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use ipnet::IpNet;
 use miette::miette;
-use vtax_agent::protocol::AddressLoan;
 use vtax_domain::LentNet;
+use vtax_wire::protocol::AddressLoan;
 
 use super::{agent::Agent, attachment::switch_end::SwitchEnd};
 use crate::{

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
-use vtax_agent::{
+use vtax_model::units::Mtu;
+use vtax_wire::{
     link::{AgentError, AgentLink},
     protocol::{Attached, LinkSetup},
 };
-use vtax_model::units::Mtu;
 
 use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::{labs::DYING, study::runner::SampleError, threads::start_in};

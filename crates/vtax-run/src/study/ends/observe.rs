@@ -15,7 +15,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, measure_watched};
 use vtax_guest::{disk_threads::DiskThreads, launch::Launch, threads::Threads, vdisk::DiskLaunch};
 use vtax_model::{
     guest::Accelerator,
@@ -27,6 +26,7 @@ use vtax_sys::{
     cpu::{MachineTimes, TaskTimes, interrupts, kvm_exits, machine_times, task_times},
     process::ProcessId,
 };
+use vtax_wire::measure::{AgentPair, MeasureError, ParallelReports, measure_watched};
 
 use super::{
     agent::ANSWER,

@@ -1,7 +1,6 @@
 //! The links between the ends, and whether the study can be measured on them.
 
 use miette::miette;
-use vtax_engine::check_vsock_loopback;
 use vtax_model::{
     guest::Flavour,
     run::{Hop, PathRecord},
@@ -9,6 +8,7 @@ use vtax_model::{
     units::Mtu,
     workload::Transport,
 };
+use vtax_sys::sock::check_vsock_loopback;
 
 use super::{
     ConnectedEnds,

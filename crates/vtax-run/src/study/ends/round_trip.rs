@@ -3,13 +3,13 @@
 use std::{env, time::Duration};
 
 use miette::miette;
-use vtax_agent::measure::measure;
 use vtax_model::{
     endpoint::{Control, End, Endpoint},
     options::TestOptions,
     units::{ByteSize, Span},
     workload::{TestSpec, Transport, Warmup, Workload},
 };
+use vtax_wire::measure::measure;
 
 use super::{ConnectedEnds, EndpointConnector};
 use crate::stop::{Blamed, Stop};

@@ -3,8 +3,8 @@
 
 use std::{mem, time::Duration};
 
-use vtax_agent::measure::{AgentPair, ParallelReports, measure_all};
 use vtax_model::{run::Figures, study::Row, units::Span, workload::TestSpec};
+use vtax_wire::measure::{AgentPair, ParallelReports, measure_all};
 
 use super::{ConnectedEnds, blame, end::ConnectedRow, failure::with_links, figures};
 use crate::study::{

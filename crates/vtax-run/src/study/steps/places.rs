@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use vtax_agent::protocol::WantedChanges;
 use vtax_model::{foreign::ForeignText, study::TuningStep};
-use vtax_tune::{GuestsOnPath, HostCheck, HostSetting, Proposal, TuningCase, TuningGoal, TuningPath};
+use vtax_tune::{GuestsOnPath, HostCheck, HostSetting, Proposal, TuningCase, TuningGoal, TuningPath, WantedChanges};
 
 use crate::{
     stop::Stop,

@@ -16,7 +16,6 @@ use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
-use vtax_agent::{link::AgentLink, protocol::LinkSetup};
 use vtax_guest::process::Qemu;
 use vtax_lab::{Lab, PlannedGuest};
 use vtax_model::{topology::Name, units::Mtu};
@@ -25,6 +24,7 @@ use vtax_run::{
     threads::{start, start_in},
 };
 use vtax_sys::{clock::boottime_ns, process::Signal};
+use vtax_wire::{link::AgentLink, protocol::LinkSetup};
 
 use super::super::guest_command::{CommandGuest, EndOfSignals, words};
 use crate::{

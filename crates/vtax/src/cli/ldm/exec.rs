@@ -39,7 +39,7 @@ pub(super) fn exec(host: &LdmHost, name: &Name, command: &[OsString]) -> Result<
     CommandGuest { whom, qemu: &qemu, renewal }.exec(&command, || connect(name, &qemu))
 }
 
-fn connect(name: &Name, qemu: &Qemu) -> Result<vtax_agent::link::AgentLink, Stop> {
+fn connect(name: &Name, qemu: &Qemu) -> Result<vtax_wire::link::AgentLink, Stop> {
     labs::connect(&format!("domain {name}"), qemu).or_infrastructure()
 }
 

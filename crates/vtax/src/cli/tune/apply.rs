@@ -11,12 +11,14 @@ use rustix::{
     io::Errno,
 };
 use serde::Serialize;
-use vtax_agent::protocol::{TriedOut, WantedChanges};
 use vtax_change::Change;
 use vtax_journal::BatchId;
 use vtax_model::units::Span;
 use vtax_run::{Interrupt, Locations, RunEvents, TuningHost, study::find_rule};
-use vtax_tune::{ChangeRisk, CheckedRule, HostCheck, KeptPlan, NotKept, Proposal, RULES, TuningFinding, TuningRemedy};
+use vtax_tune::{
+    ChangeRisk, CheckedRule, HostCheck, KeptPlan, NotKept, Proposal, RULES, TriedOut, TuningFinding, TuningRemedy,
+    WantedChanges,
+};
 
 use super::{asked::AskedArgs, file::TuningFile, on_host::HostArgs, persist};
 use crate::{

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use serde::Serialize;
-use vtax_agent::protocol::RevertReport;
 use vtax_journal::BatchId;
 use vtax_run::Locations;
+use vtax_tune::RevertReport;
 
 use super::on_host::HostArgs;
 use crate::{

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde::Serialize;
-use vtax_agent::protocol::TuningStatus;
 use vtax_run::Locations;
+use vtax_tune::TuningStatus;
 
 use super::on_host::HostArgs;
 use crate::{

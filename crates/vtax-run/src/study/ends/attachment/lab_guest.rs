@@ -3,10 +3,10 @@
 use std::{path::Path, time::Duration};
 
 use miette::{Context, miette};
-use vtax_agent::{link::AgentLink, protocol::LinkSetup};
 use vtax_guest::threads::GuestPins;
 use vtax_lab::PlannedGuest;
 use vtax_model::{run::GuestMachine, units::Mtu};
+use vtax_wire::{link::AgentLink, protocol::LinkSetup};
 
 use super::{super::agent::Agent, Attachment, GuestProcess, LabPlace};
 use crate::{

@@ -22,7 +22,7 @@ impl SwitchEnd {
     /// The addresses of IPv4 that it has at this port, as its agent has seen them before the run.
     pub(in crate::study::ends) fn own_addresses(&self, agent: &Agent) -> impl Iterator<Item = IpNet> {
         let mac = self.port.nic.as_ref().map(|nic| nic.mac.to_string());
-        let is_at_port = move |own: &&vtax_agent::protocol::LinkAddress| match &mac {
+        let is_at_port = move |own: &&vtax_wire::protocol::LinkAddress| match &mac {
             Some(mac) => own.mac.as_ref().is_some_and(|own| own == mac.as_str()),
             None => own.link == self.port.link.as_str(),
         };

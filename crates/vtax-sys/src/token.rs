@@ -4,8 +4,8 @@ use std::{fmt, str::FromStr};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Bytes of a token on the wire.
-pub(crate) const TOKEN_LEN: usize = 16;
+/// Bytes of a token at the start of a flow.
+pub const TOKEN_LEN: usize = 16;
 
 /// 128 random bits that both ends of a test hold.
 ///
@@ -23,18 +23,19 @@ impl Token {
         Token(bytes)
     }
 
-    pub(crate) fn bytes(&self) -> &[u8; TOKEN_LEN] {
+    /// Returns the bytes, for the start of a flow.
+    pub fn bytes(&self) -> &[u8; TOKEN_LEN] {
         &self.0
     }
 
     /// A seed for random numbers that differ from test to test. Whoever holds the token may know them.
-    pub(crate) fn seed(&self) -> u64 {
+    pub fn seed(&self) -> u64 {
         let (first, _) = self.0.split_first_chunk().expect("16 > 8");
         u64::from_le_bytes(*first)
     }
 
     /// Whether `shown`, bytes that came over the wire, is this token.
-    pub(crate) fn is(&self, shown: &[u8]) -> bool {
+    pub fn is(&self, shown: &[u8]) -> bool {
         self.0 == *shown
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{mem, sync::mpsc::Sender, time::Duration};
 
-use vtax_engine::{Target, Token};
-use vtax_model::measurement::EndReport;
+use vtax_model::{measurement::EndReport, station::Target};
+use vtax_sys::token::Token;
 
 use super::{Blame, End, SampleFailure};
 use crate::{

@@ -8,15 +8,12 @@ use vtax_stats::histogram::Histogram;
 
 use vtax_change::Change;
 use vtax_journal::BatchId;
-use vtax_tune::KeptPlan;
+use vtax_tune::{BatchStage, BatchStatus, KeptPlan, RevertReport, SettingStatus, TriedOut, TuningReply, TuningStatus};
 
 use super::*;
 use crate::{
     frame::{HELLO_MOST, MAGIC, REPLY_MOST, encode},
-    protocol::{
-        Answer, Attached, BatchStage, BatchStatus, Fault, FaultKind, Greeting, Introduction, ProgramOutput, Ran,
-        RevertReport, SettingStatus, Stream, TriedOut, TuningReply, TuningStatus,
-    },
+    protocol::{Answer, Attached, Fault, FaultKind, Greeting, Introduction, ProgramOutput, Ran, Stream},
 };
 
 const SOON: Duration = Duration::from_secs(10);

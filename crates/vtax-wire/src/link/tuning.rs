@@ -5,10 +5,10 @@ use std::{net::SocketAddr, time::Duration};
 use vtax_host::inspect::HostFacts;
 use vtax_journal::BatchId;
 use vtax_model::units::Span;
-use vtax_tune::KeptPlan;
+use vtax_tune::{KeptPlan, RevertReport, TriedOut, TuningOrder, TuningReply, TuningStatus, WantedChanges};
 
 use super::{AgentError, AgentLink};
-use crate::protocol::{Reply, Request, RevertReport, TriedOut, TuningOrder, TuningReply, TuningStatus, WantedChanges};
+use crate::protocol::{Reply, Request};
 
 /// How long an order may take. Some drivers reset their link for each setting.
 const TUNED: Duration = Duration::from_secs(60);
@@ -77,5 +77,43 @@ impl AgentLink {
             Reply::Tuned(reply) => Ok(*reply),
             _ => Err(self.odd("tune")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_host::inspect::{CpuTicks, FrequencyPolicy, HostInterrupt, SoftnetCpu};
+    use vtax_model::cpus::CpuSet;
+
+    use super::*;
+    use crate::{
+        frame::{REPLY_MOST, encode},
+        protocol::{Answer, CallId, CallOutcome},
+    };
+
+    const CPUS: u32 = 4096;
+
+    /// A host with as many interrupts as CPUs, each of which has gone to some CPUs.
+    fn large() -> HostFacts {
+        let mut host = HostFacts::default();
+        for cpu in 0..CPUS {
+            host.topology.cores.push([cpu].into_iter().collect());
+            host.frequencies.insert(cpu, FrequencyPolicy { governor: "powersave".into(), preference: None });
+            host.softnet.push(SoftnetCpu { cpu, processed: u32::MAX, ..SoftnetCpu::default() });
+            host.cpu_ticks.insert(cpu, CpuTicks { all: u64::MAX, idle: u64::MAX, ..CpuTicks::default() });
+            let handled = (0..16).map(|near| ((cpu + near) % CPUS, u64::from(u32::MAX))).collect();
+            let affinity: CpuSet = (0..CPUS).collect();
+            let (name, effective) = ("mlx5_comp1234@pci:0000:3b:00.0".into(), Some([cpu].into_iter().collect()));
+            let interrupt = HostInterrupt { number: cpu, name, affinity, effective, is_managed: Some(true), handled };
+            host.interrupts.insert(cpu, interrupt);
+        }
+        host
+    }
+
+    #[test]
+    fn a_host_of_4096_cpus_fits_a_frame() {
+        let outcome = CallOutcome::Done(Reply::Tuned(Box::new(TuningReply::Facts(Box::new(large())))));
+        let frame = encode(&Answer { id: CallId(1), outcome }, REPLY_MOST).expect("it fits");
+        assert!(frame.len() as u64 <= REPLY_MOST.0 / 4, "{}: docs/bounds.md says less than a quarter", frame.len());
     }
 }

@@ -1,8 +1,8 @@
 //! The first frames of both sides: who they are, and their versions.
 
 use serde::{Deserialize, Serialize};
-use vtax_engine::Token;
 use vtax_model::foreign::ForeignText;
+use vtax_sys::token::Token;
 
 /// The version of all messages on the control stream. Raise it with every change.
 pub const PROTOCOL: u32 = 9;

@@ -17,11 +17,14 @@ use vtax_host::inspect::{HostFacts, LiveNics, SystemRoot};
 use vtax_journal::{Batch, BatchId, BatchState, JournalState, Record, batches};
 use vtax_model::units::Span;
 use vtax_sys::{SysError, netns::NetNs, tree::FileTree};
-use vtax_tune::KeptPlan;
 
-use crate::protocol::{
-    BatchStage, BatchStatus, RecoveredBatch, RevertReport, SettingStatus, TriedOut, TuningOrder, TuningReply,
-    TuningStatus, WantedChanges,
+use crate::{
+    keep::{KeptPlan, plan_kept},
+    order::{
+        BatchStage, BatchStatus, RecoveredBatch, RevertReport, SettingStatus, TriedOut, TuningOrder, TuningReply,
+        TuningStatus, WantedChanges,
+    },
+    plan::plan,
 };
 
 /// When it is tried again to undo what could not be undone.
@@ -379,12 +382,12 @@ fn planned(
     standing: &[Change],
 ) -> Result<KeptPlan, TuningError> {
     if !wanted.persist {
-        let changes = vtax_tune::plan(host, namespace, &wanted.proposals)?;
+        let changes = plan(host, namespace, &wanted.proposals)?;
         return Ok(KeptPlan { changes, ..KeptPlan::default() });
     }
     // What is in a namespace isn't kept, whatever the machine has.
     let facts = if namespace.is_none() { read_host(None)? } else { HostFacts::default() };
-    Ok(vtax_tune::plan_kept(host, &facts, namespace, &wanted.proposals, standing)?)
+    Ok(plan_kept(host, &facts, namespace, &wanted.proposals, standing)?)
 }
 
 fn told(recovered: RecoveredChanges) -> Vec<RecoveredBatch> {

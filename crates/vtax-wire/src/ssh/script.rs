@@ -1,8 +1,7 @@
 //! The script that runs on the remote host before the agent.
 
 use std::ffi::OsString;
-
-use vtax_engine::Token;
+use vtax_sys::token::Token;
 
 /// POSIX sh. The login shell, which may be any shell, gets all of it as one quoted word. So the newlines are
 /// removed, and there is no `'` (which ends the word), no `\` (special in fish even in quotes) and no `!`

@@ -14,8 +14,15 @@ use std::{
 
 pub use error::{MeasureError, Partial, SampleFailure};
 use party::MeasuringAgent;
-use vtax_engine::{EndSetup, Schedule, Station, Target, Token};
-use vtax_model::{endpoint::End, measurement::EndReport, run::Skew, units::ByteSize, workload::TestSpec};
+use vtax_model::{
+    endpoint::End,
+    measurement::EndReport,
+    run::Skew,
+    station::{EndSetup, Schedule, Station, Target},
+    units::ByteSize,
+    workload::TestSpec,
+};
+use vtax_sys::token::Token;
 
 use crate::{
     clock::{ClockId, Clocks, Offset, now_ns},

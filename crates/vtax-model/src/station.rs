@@ -7,10 +7,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use vtax_model::endpoint::DeviceName;
 
-/// In errors: a socket without an address.
-pub(crate) const NOWHERE: Target = Target::Ip(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
+use crate::endpoint::DeviceName;
 
 /// What an end binds its sockets to on its own machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -46,7 +44,7 @@ pub enum Target {
     },
 }
 
-/// When an initiator starts and ends, in nanoseconds of its machine's [`now_ns`](vtax_sys::clock::now_ns).
+/// When an initiator starts and ends, in nanoseconds of its machine's monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Schedule {
     /// When all threads begin. They begin at once if this is absent or past.
@@ -69,6 +67,9 @@ fn is_zero(slot: &u64) -> bool {
 }
 
 impl Target {
+    /// In errors: a socket without an address.
+    pub const NOWHERE: Target = Target::Ip(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
+
     /// The same responder, as an initiator reaches it at `station`. The responder knows its port. It doesn't
     /// know an address that is translated on the way, nor its own context identifier. The target stays as it
     /// is if it is a socket's name or if `station` is of another kind.

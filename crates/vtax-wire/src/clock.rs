@@ -6,12 +6,10 @@
 
 use std::time::Duration;
 
+use vtax_sys::clock;
 pub(crate) use vtax_sys::clock::now_ns;
 
-use crate::{
-    link::{AgentError, AgentLink},
-    server::boot_id,
-};
+use crate::link::{AgentError, AgentLink};
 
 /// How many times a clock is read.
 pub(crate) const EXCHANGES: usize = 16;
@@ -101,7 +99,7 @@ pub(crate) struct ClockId(usize);
 impl Clocks {
     /// Knows only this machine's clock.
     pub(crate) fn new() -> Clocks {
-        Clocks { known: vec![(boot_id(), Offset::NONE)], slowest: Duration::ZERO }
+        Clocks { known: vec![(clock::identity(), Offset::NONE)], slowest: Duration::ZERO }
     }
 
     pub(crate) fn offset(&self, id: ClockId) -> Offset {

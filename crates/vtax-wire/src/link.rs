@@ -29,12 +29,13 @@ pub use error::{AgentError, Death};
 pub use guest::Running;
 pub(crate) use process::ChildProcess;
 use vtax_model::{endpoint::DeviceName, run::Hop};
+use vtax_tune::TuningOrder;
 use wire::ControlStream;
 pub(crate) use wire::{Incoming, Past};
 
 use crate::{
     clock::{EXCHANGES, Exchange, Offset, now_ns},
-    protocol::{AgentFacts, CallId, CallOutcome, Hello, Reply, Request, SessionId, TuningOrder},
+    protocol::{AgentFacts, CallId, CallOutcome, Hello, Reply, Request, SessionId},
 };
 
 /// How long to wait for the answer to a greeting before a new attempt.

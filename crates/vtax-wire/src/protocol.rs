@@ -10,29 +10,26 @@
 //! are the same in every version, so that each side can name the other's version.
 
 mod greeting;
-mod tuning;
 
 use std::{fmt::Display, net::IpAddr, path::PathBuf, time::Duration};
 
 use ipnet::IpNet;
 use miette::Diagnostic;
 use serde::{Deserialize, Serialize};
-use vtax_engine::{EndSetup, Schedule, Target, Token};
 use vtax_host::pin::Machine;
 use vtax_model::{
     endpoint::DeviceName,
     foreign::ForeignText,
     measurement::EndReport,
     run::{Environment, Hop},
+    station::{EndSetup, Schedule, Target},
     units::{ByteSize, Mtu, Span},
     workload::TestSpec,
 };
+use vtax_sys::token::Token;
+use vtax_tune::{TuningOrder, TuningReply};
 
 pub use greeting::{Greeting, Hello, Introduction, Opening, PROTOCOL, VERSION, version_line};
-pub use tuning::{
-    BatchStage, BatchStatus, RecoveredBatch, RevertReport, SettingLeft, SettingStatus, TriedOut, TuningOrder,
-    TuningReply, TuningStatus, WantedChanges,
-};
 
 /// The id of a call. The answer to the call has the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -402,7 +399,7 @@ mod base64_on_wire {
 /// A token as 32 hexadecimal digits.
 mod token_on_wire {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
-    use vtax_engine::Token;
+    use vtax_sys::token::Token;
 
     pub(super) fn serialize<S: Serializer>(token: &Token, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(token)

@@ -1,0 +1,41 @@
+//! Sockets between a machine and its guests (vsock(7)).
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::error::SysError;
+
+/// The context identifier of a machine for itself (`VMADDR_CID_LOCAL`).
+pub const CID_LOCAL: u32 = 1;
+
+/// Why this kernel can't use vsock, and what to do about it.
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum NoVsock {
+    #[error(
+        "vsock can't be done here: this kernel has none (AF_VSOCK); load the module vsock, or vhost_vsock on a host"
+    )]
+    #[diagnostic(code("not-possible-here"))]
+    Absent,
+    #[error(
+        "vsock between two ends of one machine can't be done here: the kernel has no vsock_loopback; load it as root: \
+         modprobe vsock_loopback"
+    )]
+    #[diagnostic(code("not-possible-here"))]
+    NoLoopback,
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Other(#[from] SysError),
+}
+
+/// Checks that two sockets of this machine can use vsock with each other.
+pub fn check_vsock_loopback() -> Result<(), NoVsock> {
+    let failed = |operation| move |error| SysError::os(operation, "a vsock socket", error);
+    let socket = Socket::new(Domain::VSOCK, Type::STREAM, None).map_err(|error| match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => NoVsock::Absent,
+        _ => failed("make")(error).into(),
+    })?;
+    socket.bind(&SockAddr::vsock(CID_LOCAL, libc::VMADDR_PORT_ANY)).map_err(|error| match error.raw_os_error() {
+        Some(libc::EADDRNOTAVAIL) => NoVsock::NoLoopback,
+        _ => failed("bind")(error).into(),
+    })
+}

@@ -1,0 +1,18 @@
+//! The control stream between vtax and its agents: what travels on it, and the coordinator's side.
+//!
+//! [`protocol`], [`frame`], [`conversations`] and [`limits`] are what both sides agree on; they open nothing and wait
+//! for nothing. [`ssh`] and [`link`] reach an agent, and [`measure`] takes samples with pairs of agents. The agent's
+//! side, which measures, is the crate `vtax-agent`: nothing here needs the engine.
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod conversations;
+pub mod frame;
+pub mod guest;
+pub mod limits;
+pub mod link;
+pub mod locate;
+pub mod measure;
+pub mod protocol;
+pub mod ssh;
