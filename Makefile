@@ -59,7 +59,7 @@ deb: build
 	sh scripts/deb.sh $(RELEASE)/vtax $(RELEASE)/vtax-agent target
 
 agent:
-	+sh scripts/agent.sh $(RELEASE)
+	sh scripts/agent.sh
 
 lint:
 	sh scripts/setup.sh build

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the agent as users get it, puts it into FOLDER, and refuses one that is too large: the agent is carried into
-# every guest and over every ssh link. Usage: agent.sh FOLDER
+# Builds the agent as users get it, puts it into DIRECTORY, and refuses one that is too large: the agent is carried into
+# every guest and over every ssh link. Usage: agent.sh [DIRECTORY]    by default where cargo puts optimized programs
 set -eu
 host=$(rustc --print host-tuple)
 target=$(echo "$host" | sed 's/-gnu$/-musl/')
@@ -25,5 +25,6 @@ if [ "$size" -ge "$most" ]; then
     echo "$agent has $size bytes, and $most are too many: find what grew with nm --size-sort" >&2
     exit 1
 fi
-mkdir -p "$1"
-ln -f "$agent" "$1/vtax-agent"
+directory=${1:-target/$host/release}
+mkdir -p "$directory"
+ln -f "$agent" "$directory/vtax-agent"

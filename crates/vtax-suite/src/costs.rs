@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
 use super::{
     error::SuiteError,
-    job::{Job, JobEnd},
+    job::{JobEnd, SuiteJob},
     settings::{root, state},
 };
 
@@ -16,7 +16,7 @@ const MEASURED: &str = "costs.tsv";
 const SHORT: f64 = 1.0;
 
 #[derive(Debug, Default)]
-pub(crate) struct Costs(BTreeMap<String, Cost>);
+pub(crate) struct JobCosts(BTreeMap<String, Cost>);
 
 #[derive(Debug, Clone, Copy)]
 struct Cost {
@@ -24,10 +24,10 @@ struct Cost {
     cpu_seconds: f64,
 }
 
-impl Costs {
+impl JobCosts {
     /// Reads both files; what was measured here counts more.
-    pub(crate) fn read() -> Result<Costs, SuiteError> {
-        let mut costs = Costs::default();
+    pub(crate) fn read() -> Result<JobCosts, SuiteError> {
+        let mut costs = JobCosts::default();
         for path in [root().join(COMMITTED), state().join(MEASURED)] {
             if path.exists() {
                 let text = fs::read_to_string(&path).map_err(SuiteError::file("read", &path))?;
@@ -38,13 +38,13 @@ impl Costs {
     }
 
     /// Seconds that a job takes.
-    pub(crate) fn wall_seconds(&self, job: &Job) -> f64 {
+    pub(crate) fn wall_seconds(&self, job: &SuiteJob) -> f64 {
         self.0.get(&job.name).map_or(0.0, |cost| cost.wall_seconds)
     }
 
     /// CPUs that a job keeps busy. A test that waits most of the time counts as a quarter of a CPU, because its work
     /// comes in bursts.
-    pub(crate) fn cpus(&self, job: &Job) -> f64 {
+    pub(crate) fn cpus(&self, job: &SuiteJob) -> f64 {
         const LEAST: f64 = 0.25;
         let measured = || self.0.get(&job.name).map(|cost| (cost.cpu_seconds / cost.wall_seconds).max(LEAST));
         job.cpus.or_else(measured).unwrap_or(1.0)
@@ -74,11 +74,13 @@ fn parsed(path: &Path, text: &str) -> Result<BTreeMap<String, Cost>, SuiteError>
     let cost = |line: &str| {
         let mut fields = line.split('\t');
         let (name, wall, cpu) = (fields.next()?, fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-        (fields.next().is_none() && wall > 0.0).then(|| (name.to_owned(), Cost { wall_seconds: wall, cpu_seconds: cpu }))
+        (fields.next().is_none() && wall > 0.0)
+            .then(|| (name.to_owned(), Cost { wall_seconds: wall, cpu_seconds: cpu }))
     };
-    let lines = text.lines().enumerate().map(|(index, line)| {
-        cost(line).ok_or_else(|| SuiteError::Costs { path: path.to_owned(), line: index + 1 })
-    });
+    let lines = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| cost(line).ok_or_else(|| SuiteError::Costs { path: path.to_owned(), line: index + 1 }));
     lines.collect()
 }
 
@@ -89,7 +91,7 @@ mod tests {
     #[test]
     fn costs_are_read_as_they_are_written() {
         let text = "vtax/kernel labs::up\t2.0\t1.5\nvtax/kernel waits\t30.0\t0.3\n";
-        let costs = Costs(parsed(Path::new("costs.tsv"), text).expect("two lines"));
+        let costs = JobCosts(parsed(Path::new("costs.tsv"), text).expect("two lines"));
         assert_eq!(costs.written(), text);
         let error = parsed(Path::new("costs.tsv"), "a\t1.0\t1.0\nb\t1.0\n").expect_err("a field is missing");
         assert!(error.to_string().starts_with("costs.tsv, line 2: "), "{error}");

@@ -47,7 +47,10 @@ impl fmt::Display for SuiteError {
                 write!(f, "{}: there is no test `{test}`: remove or correct the line", path.display())
             }
             SuiteError::Mixed { program, part } => {
-                write!(f, "some tests of {program} are processes and those of part `{part}` are not: set `separate` there")
+                write!(
+                    f,
+                    "some tests of {program} are processes and those of part `{part}` are not: set `separate` there"
+                )
             }
         }
     }

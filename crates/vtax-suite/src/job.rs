@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 /// One test, one program of tests, or a command such as a linter.
 #[derive(Debug, Clone)]
-pub(crate) struct Job {
+pub(crate) struct SuiteJob {
     /// The part that it belongs to.
     pub(crate) part: String,
     /// Its name in tables and among the costs, e.g. `vtax/kernel labs::a_lab_comes_and_goes`.
@@ -21,7 +21,7 @@ pub(crate) struct Job {
 /// How a job ended.
 #[derive(Debug)]
 pub(crate) struct JobEnd {
-    pub(crate) job: Job,
+    pub(crate) job: SuiteJob,
     pub(crate) result: Result<(), JobFailure>,
     /// Tests that ran; none of a command.
     pub(crate) tests: usize,

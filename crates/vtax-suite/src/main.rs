@@ -20,10 +20,10 @@ mod supervisor;
 
 use std::{env, process::ExitCode};
 
-use costs::Costs;
+use costs::JobCosts;
 use error::SuiteError;
 use job::JobEnd;
-use settings::Settings;
+use settings::SuiteSettings;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -38,8 +38,8 @@ fn main() -> ExitCode {
 }
 
 fn run(parts: &[String]) -> Result<ExitCode, SuiteError> {
-    let settings = Settings::read(parts)?;
-    let costs = Costs::read()?;
+    let settings = SuiteSettings::read(parts)?;
+    let costs = JobCosts::read()?;
     let mut ends = schedule::run(settings.preparations(), &costs)?;
     // Tests of what could not be built would only be noise.
     if ends.iter().all(JobEnd::passed) {

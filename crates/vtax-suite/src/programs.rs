@@ -12,8 +12,8 @@ use cargo_metadata::{Artifact, Message, TargetKind};
 
 use super::{
     error::SuiteError,
-    job::Job,
-    settings::{Part, Settings, root},
+    job::SuiteJob,
+    settings::{SuitePart, SuiteSettings, root},
 };
 
 /// Tests that have the machine to themselves, a line each: `PROGRAM TEST`.
@@ -24,7 +24,7 @@ const RUNNER: &str = "VTAX_TEST_RUNNER";
 const IS_ALONE: &str = "VTAX_TEST_ALONE";
 
 /// The jobs of all parts that run but those that build.
-pub(crate) fn jobs(settings: &Settings) -> Result<Vec<Job>, SuiteError> {
+pub(crate) fn jobs(settings: &SuiteSettings) -> Result<Vec<SuiteJob>, SuiteError> {
     let mut jobs = settings.commands();
     if settings.has_tests() {
         let mut alone = Alone::read()?;
@@ -54,7 +54,9 @@ fn built() -> Result<Vec<TestProgram>, SuiteError> {
         return Err(SuiteError::Cargo { output: String::from_utf8_lossy(&output.stderr).into_owned() });
     }
     let messages = Message::parse_stream(output.stdout.as_slice()).flatten();
-    Ok(messages.filter_map(|message| if let Message::CompilerArtifact(it) = message { program(it) } else { None }).collect())
+    Ok(messages
+        .filter_map(|message| if let Message::CompilerArtifact(it) = message { program(it) } else { None })
+        .collect())
 }
 
 fn program(artifact: Artifact) -> Option<TestProgram> {
@@ -70,7 +72,7 @@ fn program(artifact: Artifact) -> Option<TestProgram> {
 }
 
 impl TestProgram {
-    fn jobs(&self, settings: &Settings, alone: &mut Alone) -> Result<Vec<Job>, SuiteError> {
+    fn jobs(&self, settings: &SuiteSettings, alone: &mut Alone) -> Result<Vec<SuiteJob>, SuiteError> {
         if !settings.splits(&self.name) {
             let part = settings.part_of(&self.name, None);
             return Ok(part.map(|part| self.job(part, None, false)).into_iter().collect());
@@ -102,17 +104,16 @@ impl TestProgram {
     }
 
     /// The job of one test, or of all of them one after another.
-    fn job(&self, part: &Part, test: Option<&str>, alone: bool) -> Job {
+    fn job(&self, part: &SuitePart, test: Option<&str>, alone: bool) -> SuiteJob {
         let mut command: Vec<OsString> = vec![self.executable.clone().into()];
-        command.extend(test.map_or_else(|| vec!["--test-threads=1".into()], |test| vec!["--exact".into(), test.into()]));
-        let mut environment: Vec<(String, OsString)> = vec![
-            (RUNNER.into(), "1".into()),
-            ("CARGO_MANIFEST_DIR".into(), self.directory.clone().into()),
-        ];
+        command
+            .extend(test.map_or_else(|| vec!["--test-threads=1".into()], |test| vec!["--exact".into(), test.into()]));
+        let mut environment: Vec<(String, OsString)> =
+            vec![(RUNNER.into(), "1".into()), ("CARGO_MANIFEST_DIR".into(), self.directory.clone().into())];
         if alone {
             environment.push((IS_ALONE.into(), "1".into()));
         }
-        Job {
+        SuiteJob {
             part: part.name.clone(),
             name: test.map_or_else(|| self.name.clone(), |test| format!("{} {test}", self.name)),
             command,

@@ -4,7 +4,7 @@ use std::{
     env,
     fs::{self, File},
     io::Read,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     sync::mpsc::{self, Sender},
     thread,
@@ -12,9 +12,9 @@ use std::{
 };
 
 use super::{
-    costs::Costs,
+    costs::JobCosts,
     error::SuiteError,
-    job::{Job, JobEnd, JobFailure},
+    job::{JobEnd, JobFailure, SuiteJob},
     settings::state,
     supervisor::{Report, SUPERVISE},
 };
@@ -23,7 +23,7 @@ use super::{
 const SLACK: f64 = 0.3;
 
 /// Runs all jobs, the longest first, then those that have the machine to themselves. Prints each when it has ended.
-pub(crate) fn run(mut jobs: Vec<Job>, costs: &Costs) -> Result<Vec<JobEnd>, SuiteError> {
+pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEnd>, SuiteError> {
     fs::create_dir_all(state()).map_err(SuiteError::file("create", &state()))?;
     jobs.sort_by(|a, b| a.alone.cmp(&b.alone).then(costs.wall_seconds(b).total_cmp(&costs.wall_seconds(a))));
     let cpus = thread::available_parallelism().map_or(1, usize::from);
@@ -76,12 +76,12 @@ impl Room {
 }
 
 /// CPUs that a job takes of the room.
-fn share(job: &Job, costs: &Costs, room: &Room) -> f64 {
+fn share(job: &SuiteJob, costs: &JobCosts, room: &Room) -> f64 {
     if job.alone { room.cpus + SLACK } else { costs.cpus(job).min(room.cpus) }
 }
 
 /// Starts a job on a thread of its own, which sends its end.
-fn start(job: Job, files: PathBuf, sender: Sender<Result<JobEnd, SuiteError>>) -> Result<(), SuiteError> {
+fn start(job: SuiteJob, files: PathBuf, sender: Sender<Result<JobEnd, SuiteError>>) -> Result<(), SuiteError> {
     let name = job.name.clone();
     let work = move || {
         // The suite ends with the first error, and then nobody receives.
@@ -91,7 +91,7 @@ fn start(job: Job, files: PathBuf, sender: Sender<Result<JobEnd, SuiteError>>) -
     Ok(())
 }
 
-fn carry_out(job: Job, files: &PathBuf) -> Result<JobEnd, SuiteError> {
+fn carry_out(job: SuiteJob, files: &Path) -> Result<JobEnd, SuiteError> {
     let (log, report) = (files.with_extension("log"), files.with_extension("report"));
     let output = File::create(&log).map_err(SuiteError::file("create", &log))?;
     let errors = output.try_clone().map_err(SuiteError::file("open", &log))?;
@@ -113,7 +113,7 @@ fn carry_out(job: Job, files: &PathBuf) -> Result<JobEnd, SuiteError> {
     Ok(JobEnd { job, result, tests, wall, cpu })
 }
 
-fn read(path: &PathBuf) -> Result<Vec<u8>, SuiteError> {
+fn read(path: &Path) -> Result<Vec<u8>, SuiteError> {
     let mut content = Vec::new();
     let opened = File::open(path).and_then(|mut file| file.read_to_end(&mut content));
     opened.map(|_| content).map_err(SuiteError::file("read", path))
@@ -132,7 +132,8 @@ fn judge(status: ExitStatus, left: &[String], output: String) -> Result<(), JobF
 /// Tests that have passed, from lines such as `test result: ok. 17 passed; 0 failed`.
 fn passed(output: &str) -> usize {
     let results = output.lines().filter_map(|line| line.strip_prefix("test result: "));
-    let count = |line: &str| line.split(['.', ';']).find_map(|part| part.trim().strip_suffix(" passed")?.parse::<usize>().ok());
+    let count =
+        |line: &str| line.split(['.', ';']).find_map(|part| part.trim().strip_suffix(" passed")?.parse::<usize>().ok());
     results.filter_map(count).sum()
 }
 

@@ -7,30 +7,30 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{error::SuiteError, job::Job};
+use super::{error::SuiteError, job::SuiteJob};
 
 const FILE: &str = "tests/suite.toml";
 
 /// The parts that are to run, in the order of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct SuiteSettings {
     #[serde(rename = "part")]
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<SuitePart>,
     /// All parts of the file: a test belongs to the first one that names it, whether that one runs or not.
     #[serde(skip)]
-    all: Vec<Part>,
+    all: Vec<SuitePart>,
 }
 
 /// A part of the suite, e.g. the kernel tests.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Part {
+pub(crate) struct SuitePart {
     pub(crate) name: String,
     /// The most CPU time that all its jobs together may take, in seconds.
     pub(crate) cpu_seconds: u64,
     /// Whether it runs if no part is named.
-    #[serde(default = "Part::is_default")]
+    #[serde(default = "SuitePart::is_default")]
     default: bool,
     /// Whether its commands run before all tests: they build what is tested.
     #[serde(default)]
@@ -39,7 +39,7 @@ pub(crate) struct Part {
     #[serde(default)]
     commands: Vec<String>,
     /// CPUs that each command keeps busy.
-    #[serde(default = "Part::one_cpu")]
+    #[serde(default = "SuitePart::one_cpu")]
     cpus: f64,
     /// Its tests, as `PACKAGE/PROGRAM` or `PACKAGE/PROGRAM PREFIX`; `*` stands for all others.
     #[serde(default)]
@@ -49,40 +49,40 @@ pub(crate) struct Part {
     pub(crate) separate: bool,
 }
 
-impl Settings {
+impl SuiteSettings {
     /// Reads the file, and keeps the parts with these names, those that they need, or without names the default ones.
-    pub(crate) fn read(names: &[String]) -> Result<Settings, SuiteError> {
+    pub(crate) fn read(names: &[String]) -> Result<SuiteSettings, SuiteError> {
         let path = root().join(FILE);
         let text = fs::read_to_string(&path).map_err(SuiteError::file("read", &path))?;
-        let settings: Settings = toml::from_str(&text).map_err(|error| SuiteError::Settings { path, error })?;
+        let settings: SuiteSettings = toml::from_str(&text).map_err(|error| SuiteError::Settings { path, error })?;
         settings.chosen(names)
     }
 
-    fn chosen(self, names: &[String]) -> Result<Settings, SuiteError> {
+    fn chosen(self, names: &[String]) -> Result<SuiteSettings, SuiteError> {
         let all = self.parts;
         if let Some(name) = names.iter().find(|name| all.iter().all(|part| part.name != **name)) {
             let known = all.iter().map(|part| part.name.clone()).collect();
             return Err(SuiteError::UnknownPart { name: name.clone(), known });
         }
-        let is_named = |part: &Part| if names.is_empty() { part.default } else { names.contains(&part.name) };
+        let is_named = |part: &SuitePart| if names.is_empty() { part.default } else { names.contains(&part.name) };
         let tests = all.iter().any(|part| is_named(part) && !part.tests.is_empty());
         // Tests need what is built first.
-        let runs = |part: &&Part| is_named(part) || tests && part.first && part.default;
-        Ok(Settings { parts: all.iter().filter(runs).cloned().collect(), all })
+        let runs = |part: &&SuitePart| is_named(part) || tests && part.first && part.default;
+        Ok(SuiteSettings { parts: all.iter().filter(runs).cloned().collect(), all })
     }
 
     /// The commands that run before all tests.
-    pub(crate) fn preparations(&self) -> Vec<Job> {
-        self.parts.iter().filter(|part| part.first).flat_map(Part::command_jobs).collect()
+    pub(crate) fn preparations(&self) -> Vec<SuiteJob> {
+        self.parts.iter().filter(|part| part.first).flat_map(SuitePart::command_jobs).collect()
     }
 
     /// The other commands.
-    pub(crate) fn commands(&self) -> Vec<Job> {
-        self.parts.iter().filter(|part| !part.first).flat_map(Part::command_jobs).collect()
+    pub(crate) fn commands(&self) -> Vec<SuiteJob> {
+        self.parts.iter().filter(|part| !part.first).flat_map(SuitePart::command_jobs).collect()
     }
 
     /// The part to which a test belongs, if that part runs. `program` is e.g. `vtax/kernel`.
-    pub(crate) fn part_of(&self, program: &str, test: Option<&str>) -> Option<&Part> {
+    pub(crate) fn part_of(&self, program: &str, test: Option<&str>) -> Option<&SuitePart> {
         let part = self.all.iter().find(|part| part.names(program, test))?;
         self.parts.iter().find(|chosen| chosen.name == part.name)
     }
@@ -97,7 +97,7 @@ impl Settings {
     }
 }
 
-impl Part {
+impl SuitePart {
     fn is_default() -> bool {
         true
     }
@@ -106,8 +106,8 @@ impl Part {
         1.0
     }
 
-    fn command_jobs(&self) -> Vec<Job> {
-        let job = |line: &String| Job {
+    fn command_jobs(&self) -> Vec<SuiteJob> {
+        let job = |line: &String| SuiteJob {
             part: self.name.clone(),
             name: line.clone(),
             command: line.split_whitespace().map(Into::into).collect(),
@@ -148,7 +148,7 @@ pub(crate) fn state() -> PathBuf {
 mod tests {
     use super::*;
 
-    fn settings(names: &[&str]) -> Result<Settings, SuiteError> {
+    fn settings(names: &[&str]) -> Result<SuiteSettings, SuiteError> {
         let text = r#"
             [[part]]
             name = "lint"
@@ -177,10 +177,10 @@ mod tests {
             tests = ["*"]
         "#;
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        toml::from_str::<Settings>(text).expect("good settings").chosen(&names)
+        toml::from_str::<SuiteSettings>(text).expect("good settings").chosen(&names)
     }
 
-    fn names(settings: &Settings) -> Vec<&str> {
+    fn names(settings: &SuiteSettings) -> Vec<&str> {
         settings.parts.iter().map(|part| part.name.as_str()).collect()
     }
 
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_file_of_the_project_is_good() {
-        let settings = Settings::read(&[]).expect("good settings");
+        let settings = SuiteSettings::read(&[]).expect("good settings");
         assert!(settings.part_of("vtax-model/lib", None).is_some_and(|part| part.name == "unit"));
     }
 }

@@ -4,14 +4,14 @@ use std::{process::ExitCode, time::Duration};
 
 use super::{
     job::JobEnd,
-    settings::{Part, Settings},
+    settings::{SuitePart, SuiteSettings},
 };
 
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 10;
 
 /// Prints the summary. Failure if a job failed or a part took more CPU time than its budget.
-pub(crate) fn print(settings: &Settings, ends: &[JobEnd]) -> ExitCode {
+pub(crate) fn print(settings: &SuiteSettings, ends: &[JobEnd]) -> ExitCode {
     println!("\n{:<10} {:>6} {:>8} {:>8} {:>9}", "PART", "TESTS", "BUSY (s)", "CPU (s)", "BUDGET");
     let rows: Vec<Row> = settings.parts.iter().map(|part| Row::of(part, ends)).collect();
     rows.iter().for_each(Row::print);
@@ -48,7 +48,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    fn of<'a>(part: &'a Part, ends: &[JobEnd]) -> Row<'a> {
+    fn of<'a>(part: &'a SuitePart, ends: &[JobEnd]) -> Row<'a> {
         let own: Vec<&JobEnd> = ends.iter().filter(|end| end.job.part == part.name).collect();
         Row {
             name: &part.name,
