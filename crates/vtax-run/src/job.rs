@@ -7,7 +7,7 @@ use std::{
     process,
 };
 
-use miette::Report;
+use miette::{Report, miette};
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use vtax_host::inspect;
@@ -72,6 +72,18 @@ pub struct Conditions {
 }
 
 impl Conditions {
+    /// Refuses CPUs for ends of a network where disks are measured.
+    fn check_pins(&self, study: &Study) -> miette::Result<()> {
+        match study.network().is_some() || self.pins == Pins::default() {
+            true => Ok(()),
+            false => Err(miette!(
+                code = "option-not-for-this",
+                "--pin is for tests of a network, and `{}` has tests of disks; leave it out",
+                study.id
+            )),
+        }
+    }
+
     /// The command line that takes the same samples in the same order.
     pub(crate) fn repeating(&self, seed: u64) -> String {
         let has_seed = self.command.iter().any(|word| word == "--seed" || word.starts_with("--seed="));
@@ -105,7 +117,10 @@ impl Job {
     /// Refuses what can't be measured anywhere.
     pub(crate) fn check(&self) -> Result<(), Stop> {
         match &self.work {
-            Work::Study { study, changes } => changes.apply(Study::clone(study)).map(drop),
+            Work::Study { study, changes } => {
+                let changed = changes.apply(Study::clone(study))?;
+                self.conditions.check_pins(&changed.study).or_input()
+            }
             Work::Measure(asked) => asked.check(),
             Work::Disks(asked) => asked.check(),
             Work::GoOn { .. } => Ok(()),
@@ -237,6 +252,18 @@ mod tests {
         assert_eq!(repeating(&["vtax", "run", "my study.toml"]), "vtax run 'my study.toml' --seed 7");
         assert_eq!(repeating(&["vtax", "run", "demo", "--seed=3"]), "vtax run demo '--seed=3'");
         assert_eq!(repeating(&[]), "");
+    }
+
+    #[test]
+    fn pins_of_ends_are_refused_where_disks_are_measured() {
+        let told = |id: &str, pins: &str| {
+            let study = Box::new(Study::built_in(id).expect("built in"));
+            let mut job = job(Work::Study { study, changes: Box::default() });
+            job.conditions.pins = pins.parse().expect("pins");
+            job.check().map_err(|stop| stop.to_string())
+        };
+        assert!(told("vdisk", "0,1").expect_err("refused").starts_with("--pin is for tests of a network, and `vdisk`"));
+        assert!(told("vdisk", "auto").is_ok() && told("demo", "0,1").is_ok());
     }
 
     #[test]

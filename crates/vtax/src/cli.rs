@@ -18,6 +18,7 @@ mod ldm;
 mod lists;
 mod measure;
 mod methods;
+mod modes;
 mod report;
 mod results;
 mod run;

@@ -159,13 +159,13 @@ impl Changes {
         }
         self.cable(study)?;
         if let Some(domains) = self.domains {
-            network_of(study, "guest")?.domains = domains;
+            attach(study, domains)?;
         }
         self.keep_mtus(study)?;
         self.use_disks(study)?;
         self.keep_instrument(study)?;
         self.keep_planned(study);
-        self.hold(study);
+        self.hold(study)?;
         let quick_file = study.network().and_then(|network| network.quick_file).filter(|_| self.quick);
         if let Some(size) = self.size.or(quick_file) {
             resize_files(study, size)?;
@@ -248,7 +248,10 @@ impl Changes {
     /// Each test is over as many disks as are named.
     fn use_disks(&self, study: &mut Study) -> miette::Result<()> {
         if self.disks.is_empty() && self.nvme.is_empty() {
-            return Ok(());
+            match self.destroy_data {
+                true => bail!(code = "option-not-for-this", "--destroy-data: name the disks with --disk or --nvme"),
+                false => return Ok(()),
+            }
         }
         let id = study.id.clone();
         let Some(disks) = study.disks_mut() else {
@@ -299,13 +302,19 @@ impl Changes {
         }
     }
 
-    fn hold(&self, study: &mut Study) {
-        for net in study.cells.iter_mut().filter_map(Cell::net_mut) {
-            net.options.idle = self.idle.unwrap_or(net.options.idle);
-            if let (Transport::Tcp, Some(Congestion(chosen))) = (net.transport, self.congestion) {
-                net.options.socket.congestion = chosen;
-            }
+    fn hold(&self, study: &mut Study) -> miette::Result<()> {
+        if let Some(idle) = self.idle {
+            network_of(study, "idle")?;
+            study.cells.iter_mut().filter_map(Cell::net_mut).for_each(|net| net.options.idle = idle);
         }
+        let Some(Congestion(chosen)) = self.congestion else { return Ok(()) };
+        let mut of_tcp =
+            study.cells.iter_mut().filter_map(Cell::net_mut).filter(|net| net.transport == Transport::Tcp).peekable();
+        if of_tcp.peek().is_none() {
+            bail!(code = "option-not-for-this", "--congestion: `{}` has no test over TCP; leave it out", study.id);
+        }
+        of_tcp.for_each(|net| net.options.socket.congestion = chosen);
+        Ok(())
     }
 
     /// The options change the plan of the instrument that answers the study.
@@ -373,6 +382,21 @@ fn network_of<'a>(study: &'a mut Study, option: &str) -> miette::Result<&'a mut 
             study.id
         ),
     }
+}
+
+/// Has the methods that can attach a guest or a zone attach this kind.
+fn attach(study: &mut Study, domains: DomainKind) -> miette::Result<()> {
+    let has_choice = study.rows.iter().filter_map(|row| row.method()).any(|method| method.domains().len() > 1);
+    let network = network_of(study, "guest")?;
+    if !has_choice {
+        let id = &study.id;
+        bail!(
+            code = "option-not-for-this",
+            "--guest: no row of `{id}` can attach a guest as well as a zone; leave it out"
+        );
+    }
+    network.domains = domains;
+    Ok(())
 }
 
 /// Attaches by the method at both ends, if the rows say what one end is.

@@ -4,7 +4,7 @@ use std::{any::TypeId, ffi::OsString, path::PathBuf};
 
 use clap::{Arg, ArgMatches, Command, CommandFactory, error::ContextKind};
 
-use super::{CommandLine, examples::with_examples};
+use super::{CommandLine, examples::with_examples, modes::with_modes};
 use crate::{called_as, explain, terminal::print};
 
 /// As clap ends, and as vtax does for input that is wrong.
@@ -51,7 +51,7 @@ fn command(command: Command, words: &str) -> Command {
         let words = format!("{words} {}", sub.get_name());
         self::command(sub, words.trim_start())
     };
-    with_examples(command.mut_args(with_sign), words).mut_subcommands(below)
+    with_modes(with_examples(command.mut_args(with_sign), words), words).mut_subcommands(below)
 }
 
 /// Lets an option's value begin with a minus, so that the option says what is wrong with `-5s`. Not for texts or paths.

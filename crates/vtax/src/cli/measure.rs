@@ -63,7 +63,7 @@ pub(crate) struct MeasureArgs {
     #[command(flatten)]
     labelled: run::Labelled,
     #[command(flatten)]
-    form: run::Form,
+    pub(super) form: run::Form,
 }
 
 /// Between whom.
@@ -245,18 +245,22 @@ struct Sampling {
 }
 
 pub(crate) fn measure(args: MeasureArgs, places: &Locations, server: Option<ServerSpec>) -> Result<Exit, Stop> {
-    let work = match args.disks.asked(&args.sampling, args.ends.within.as_ref())? {
-        Some(asked) => Work::Disks(Box::new(asked)),
-        None => Work::Measure(Box::new(args.asked()?)),
-    };
-    let (directory, pins) = (args.sampling.dir.clone(), args.ends.pinned.pin.clone());
-    // It builds no guests: those that it measures in have booted.
-    let (label, command) = (args.labelled.label(), run::words());
-    let conditions = Conditions { directory, pins, kernel: None, server_cables: false, label, command };
-    run::carry_out(&Job { work, conditions }, || args.form.options(), places, server)
+    run::carry_out(&args.job()?, || args.form.options(), places, server)
 }
 
 impl MeasureArgs {
+    pub(super) fn job(&self) -> Result<Job, Stop> {
+        let work = match self.disks.asked(&self.sampling, self.ends.within.as_ref())? {
+            Some(asked) => Work::Disks(Box::new(asked)),
+            None => Work::Measure(Box::new(self.asked()?)),
+        };
+        let (directory, pins) = (self.sampling.dir.clone(), self.ends.pinned.pin.clone());
+        // It builds no guests: those that it measures in have booted.
+        let (label, command) = (self.labelled.label(), run::words());
+        let conditions = Conditions { directory, pins, kernel: None, server_cables: false, label, command };
+        Ok(Job { work, conditions })
+    }
+
     fn asked(&self) -> Result<MeasureRequest, Stop> {
         Ok(MeasureRequest {
             endpoints: self.compared(self.ends.endpoints()?)?,

@@ -125,7 +125,7 @@ pub(crate) struct RunArgs {
     study: Option<String>,
     /// Go on with a run that was stopped or killed. ID is its id, the beginning of its id, or `last`. With
     /// --samples N a complete run goes on too, until it has N rounds in all
-    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "disk", "nvme", "destroy_data", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence", "show", "budget", "label"])]
+    #[arg(long, value_name = "ID")]
     resume: Option<String>,
     #[command(flatten)]
     changes: ChangeArgs,
@@ -145,10 +145,10 @@ pub(crate) struct RunArgs {
     labelled: Labelled,
     /// Build, measure and keep nothing. Print what would be measured and in which order, how long it takes, what it could
     /// show, which rows can't run on this machine, and the lab
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    output: OutputOptions,
+    pub(super) output: OutputOptions,
 }
 
 /// A command line of `vtax run` alone.
@@ -187,7 +187,7 @@ impl RunArgs {
         self.dry_run
     }
 
-    fn job(self, server_cables: bool) -> Result<Job, Stop> {
+    pub(super) fn job(self, server_cables: bool) -> Result<Job, Stop> {
         let RunArgs { study, resume, changes, endpoints, pinned, kernel, dir, labelled, .. } = self;
         let work = match (study, resume) {
             (_, Some(run)) => Work::GoOn { run, rounds: changes.samples },

@@ -220,4 +220,22 @@ fn what_is_of_networks_is_refused_for_disks() {
     assert!(refused(Changes { both: true, ..Changes::default() }).starts_with("--both is for tests of a network"));
     let guests = Some(2);
     assert!(refused(Changes { guests, ..Changes::default() }).starts_with("--guests is for tests of a network"));
+    let idle = Some(Idle::Poll);
+    assert!(refused(Changes { idle, ..Changes::default() }).starts_with("--idle is for tests of a network"));
+    let congestion = Some(Congestion(None));
+    assert!(refused(Changes { congestion, ..Changes::default() }).contains("has no test over TCP"));
+}
+
+#[test]
+fn options_without_effect_on_a_study_are_refused() {
+    let told = apply("vdisk", Changes { destroy_data: true, ..Changes::default() }).expect_err("it names no disk");
+    assert_eq!(told, "--destroy-data: name the disks with --disk or --nvme");
+    let zones = || Changes { domains: Some(DomainKind::Zone), ..Changes::default() };
+    let told = apply("ip-instances", zones()).expect_err("all of its rows are of zones");
+    assert_eq!(told, "--guest: no row of `ip-instances` can attach a guest as well as a zone; leave it out");
+    for (id, _) in Study::BUILT_IN {
+        let study = Study::built_in(id).expect("built in");
+        let has_choice = study.rows.iter().filter_map(|row| row.method()).any(|method| method.domains().len() > 1);
+        assert_eq!(apply(id, zones()).is_ok(), has_choice, "{id}");
+    }
 }

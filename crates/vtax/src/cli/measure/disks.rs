@@ -19,46 +19,6 @@ const QUICK_WARMUP: Span = Span::from_millis(300);
 const DURATION: Span = Span::from_millis(5000);
 const WARMUP: Span = Span::from_millis(1000);
 
-/// The options that are of networks only.
-const OF_NETWORKS: [&str; 36] = [
-    "to",
-    "from",
-    "to_address",
-    "from_address",
-    "to_device",
-    "from_device",
-    "to_cid",
-    "pin",
-    "nic",
-    "test",
-    "request",
-    "response",
-    "message",
-    "sizes",
-    "streams",
-    "threads",
-    "engine",
-    "idle",
-    "burst",
-    "rate",
-    "arrivals",
-    "gap",
-    "bitrate",
-    "send",
-    "gso",
-    "gro",
-    "nodelay",
-    "send_buffer",
-    "receive_buffer",
-    "congestion",
-    "dscp",
-    "pacing",
-    "busy_poll",
-    "interval",
-    "stages",
-    "dir",
-];
-
 /// Which disks, and with what load.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Disks")]
@@ -67,7 +27,7 @@ pub(super) struct DiskArgs {
     /// the logical domain that has it) or zone:NAME/PATH (from a zone of a lab). A file that isn't there is made, and removed
     /// at the end. Several, separated by commas, are measured at the same time. If the option is given several
     /// times, the disks take turns in one run, and each is compared with the first
-    #[arg(long, value_name = "DISK,…", conflicts_with_all = OF_NETWORKS)]
+    #[arg(long, value_name = "DISK,…")]
     disk: Vec<DiskSet>,
     /// What is done with the disks of --disk: random or sequential, then what isn't as usual, as
     /// random:reads=60,block=8KiB,jobs=4,depth=16. Usual are reads=100 (per cent; all else is writes), block=4KiB, depth=1

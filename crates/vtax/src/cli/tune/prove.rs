@@ -8,11 +8,12 @@ use clap::Args;
 use serde::Serialize;
 use vtax_model::{
     cell::Instrument,
-    endpoint::{End, Endpoint, OtherPath},
+    endpoint::{End, Endpoint, OtherPath, Pins},
+    foreign::ForeignText,
     options::{Engine, TestOptions},
     proof::{Proof, StepComparison, against},
     run::{Difference, Goal, RunHeader, RunReadings, RunState},
-    study::{Row, SamplingPlan, Slices, StepName, TuningStep},
+    study::{SamplingPlan, Slices, StepName, TuningStep},
     units::Span,
     workload::Warmup,
 };
@@ -46,7 +47,7 @@ struct Tried {
     #[arg(long, value_name = "RULE,RULE…")]
     bundle: Vec<String>,
     /// Go on with a run of `vtax tune prove` that was stopped or killed. ID is its id, the beginning of its id, or `last`
-    #[arg(long, value_name = "ID", conflicts_with_all = ["rules", "all_safe", "bundle", "to", "from", "within", "guard", "test", "seed", "label"])]
+    #[arg(long, value_name = "ID")]
     resume: Option<String>,
 }
 
@@ -66,14 +67,6 @@ pub(crate) struct ProveArgs {
     /// Keep a change only if it surely helps by more than this
     #[arg(long, value_name = "PERCENT", default_value = "2%", help_heading = "Proof")]
     margin: Difference,
-    /// Take as many rounds as it takes to show a difference of this size, in four of five such runs. A change is kept only
-    /// if two runs show that it helps by more than --margin: with the defaults, nearly each change that helps by 5 %
-    #[arg(long, value_name = "PERCENT", default_value = "2%", help_heading = "Proof")]
-    show: Difference,
-    /// Take no longer than about this in all. What can be shown in it is told before the first round, if the samples that
-    /// tell it take less than a tenth of this
-    #[arg(long, value_name = "TIME", default_value = "10m", help_heading = "Proof")]
-    budget: Span,
     /// Under which conditions the path is measured
     #[arg(long, value_parser = one_of(&run::INSTRUMENTS), value_name = "INSTRUMENT", default_value = "system", help_heading = "Proof")]
     instrument: Instrument,
@@ -86,15 +79,30 @@ pub(crate) struct ProveArgs {
     /// Seed of the random order of the samples [default: random; the result has it]
     #[arg(long, value_name = "N", value_parser = whole::<u64>, help_heading = "Proof")]
     seed: Option<u64>,
+    #[command(flatten)]
+    pub(in crate::cli) closing: Closing,
+    #[command(flatten)]
+    labelled: run::Labelled,
+}
+
+/// What a proof does with its first run. All else is that run's, so a proof that goes on is told only this.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Closing {
+    /// Take as many rounds as it takes to show a difference of this size, in four of five such runs. A change is kept only
+    /// if two runs show that it helps by more than --margin: with the defaults, nearly each change that helps by 5 %
+    #[arg(long, value_name = "PERCENT", default_value = "2%", help_heading = "Proof")]
+    show: Difference,
+    /// Take no longer than about this in all. What can be shown in it is told before the first round, if the samples that
+    /// tell it take less than a tenth of this
+    #[arg(long, value_name = "TIME", default_value = "10m", help_heading = "Proof")]
+    budget: Span,
     /// Bring everything back in the end, also what was shown to help
-    #[arg(long, help_heading = "Proof")]
+    #[arg(long, conflicts_with = "write", help_heading = "Proof")]
     keep_none: bool,
     /// Write the settings that are kept to this file, for `vtax tune apply --file` on another host [default: a file in the
     /// folder of the results]
     #[arg(long, value_name = "FILE", help_heading = "Proof")]
     write: Option<PathBuf>,
-    #[command(flatten)]
-    labelled: run::Labelled,
     /// Print what was proved as JSON
     #[arg(long)]
     json: bool,
@@ -157,11 +165,16 @@ pub(super) fn prove(args: &ProveArgs, places: &Locations) -> Result<Exit, Stop> 
         tell!("go on with: vtax tune prove --resume {}", ran.header.id);
         return begun.map_or(Ok(Exit::Interrupted), run::ended);
     }
-    let header = &ran.header;
-    let proof = Proof::of(&ran, args.margin);
+    finish(&args.closing, &ran, places)
+}
+
+/// Confirms what the complete first run has shown, and keeps it.
+fn finish(closing: &Closing, ran: &RunReadings, places: &Locations) -> Result<Exit, Stop> {
+    let (header, margin) = (&ran.header, margin(&ran.header)?);
+    let proof = Proof::of(ran, margin);
     let helps = proof.kept();
     let candidates: Vec<&TuningStep> = header.study.steps.iter().filter(|step| helps.contains(&step.name)).collect();
-    let confirmation = match confirm(args, header, &candidates, places)? {
+    let confirmation = match confirm(closing, header, &candidates, places)? {
         Ok(confirmation) => confirmation,
         Err(stopped) => {
             tell!("nothing is kept without its confirmation; go on with: vtax tune prove --resume {}", header.id);
@@ -169,15 +182,15 @@ pub(super) fn prove(args: &ProveArgs, places: &Locations) -> Result<Exit, Stop> 
         }
     };
     let kept = kept(&confirmation, &candidates);
-    let changed = match kept.is_empty() || args.keep_none {
+    let changed = match kept.is_empty() || closing.keep_none {
         true => None,
-        false => Some(keep_steps(args, header, &kept, places)?),
+        false => Some(keep_steps(closing, header, &kept, places)?),
     };
     let (changed, file) = changed.unzip();
     let record = ProvedRecord {
         schema: "vtax.tune-proved/v1",
         run: header.id.clone(),
-        margin: args.margin,
+        margin,
         without: without(header),
         proof,
         confirmation,
@@ -185,7 +198,7 @@ pub(super) fn prove(args: &ProveArgs, places: &Locations) -> Result<Exit, Stop> 
         changes: changed.map(|changed| changed.batches).unwrap_or_default(),
         file,
     };
-    answer(args.json, &record, table::told)
+    answer(closing.json, &record, table::told)
 }
 
 /// The run in which each step is tried by itself. Of a run that was complete before, nothing is measured.
@@ -194,35 +207,40 @@ fn first_run(args: &ProveArgs, places: &Locations) -> Result<(RunReadings, Optio
         None => Work::Measure(Box::new(args.request()?)),
         Some(id) => {
             let run = Store::open(&places.state_dir()?)?.load(id)?;
-            if run.header.study.baseline != Row::AsIs {
-                let id = &run.header.id;
-                return Err(Stop::input(miette::miette!(
-                    code = "option-not-for-this",
-                    "--resume: {id} is no run of vtax tune prove; go on with it by: vtax run --resume {id}"
-                )));
-            }
+            margin(&run.header)?;
             if run.state == RunState::Complete {
                 return Ok((run, None));
             }
             Work::GoOn { run: run.header.id, rounds: None }
         }
     };
-    let ran = measured(args, work, places)?;
+    let ran = measured(work, args.ends.pinned.pin.clone(), args.labelled.label(), places)?;
     Ok((ran.run.clone(), Some(ran)))
+}
+
+/// By how much a change must help. Only runs of `vtax tune prove` have it.
+fn margin(header: &RunHeader) -> Result<Difference, Stop> {
+    header.margin.ok_or_else(|| {
+        let id = &header.id;
+        Stop::input(miette::miette!(
+            code = "option-not-for-this",
+            "--resume: {id} is not a run of vtax tune prove; resume it with: vtax run --resume {id}"
+        ))
+    })
 }
 
 /// Changes what has helped, and writes the file for other hosts.
 fn keep_steps(
-    args: &ProveArgs,
+    closing: &Closing,
     header: &RunHeader,
     kept: &[&TuningStep],
     places: &Locations,
 ) -> Result<(KeptChanges, PathBuf), Stop> {
     let step = bundle(TOGETHER, kept.iter().copied())?;
-    let asked = MeasureRequest::trying(header, vec![step.clone()], args.goal(args.show, 1.0));
+    let asked = MeasureRequest::trying(header, vec![step.clone()], closing.goal(closing.show, 1.0));
     let changed = keep(&asked, &step, places, &progress::terminal())?;
     let usual = || Ok::<_, Stop>(places.state_dir()?.join("proved").join(format!("{}.toml", header.id)));
-    let path = args.write.clone().map_or_else(usual, Ok)?;
+    let path = closing.write.clone().map_or_else(usual, Ok)?;
     TuningFile::new(&header.id, &step.rules, changed.proposals.clone()).write(&path)?;
     Ok((changed, path))
 }
@@ -247,12 +265,14 @@ impl Tried {
     }
 }
 
-impl ProveArgs {
+impl Closing {
     /// As many rounds as show a difference, within a part of the budget.
     fn goal(&self, show: Difference, part: f64) -> Goal {
         Goal::Within { show, budget: Span(self.budget.0.mul_f64(part)) }
     }
+}
 
+impl ProveArgs {
     fn request(&self) -> Result<MeasureRequest, Stop> {
         Ok(MeasureRequest {
             endpoints: self.endpoints()?,
@@ -270,7 +290,7 @@ impl ProveArgs {
             steps: self.tried.steps()?,
             guarded: self.guarded()?,
             instrument: self.instrument,
-            goal: Some(self.goal(self.show, FIRST)),
+            goal: Some(self.closing.goal(self.closing.show, FIRST)),
             margin: Some(self.margin),
             placed_as: None,
         })
@@ -320,15 +340,9 @@ impl ProveArgs {
     }
 }
 
-fn measured(args: &ProveArgs, work: Work, places: &Locations) -> Result<RanJob, Stop> {
-    let conditions = Conditions {
-        directory: std::env::temp_dir(),
-        pins: args.ends.pinned.pin.clone(),
-        kernel: None,
-        server_cables: false,
-        label: args.labelled.label(),
-        command: run::words(),
-    };
+fn measured(work: Work, pins: Pins, label: ForeignText, places: &Locations) -> Result<RanJob, Stop> {
+    let (directory, command) = (std::env::temp_dir(), run::words());
+    let conditions = Conditions { directory, pins, kernel: None, server_cables: false, label, command };
     let FinishedJob { ran, store, .. } =
         vtax_run::carry_out(&Job { work, conditions }, None, places, &progress::terminal())?;
     run::keep_brief(&store, &ran.run)?;
@@ -356,7 +370,7 @@ fn bundle<'a>(name: &str, steps: impl Iterator<Item = &'a TuningStep>) -> Result
 
 /// Measures all that helps together, and all but each of them. A run that was stopped confirms nothing.
 fn confirm(
-    args: &ProveArgs,
+    closing: &Closing,
     header: &RunHeader,
     candidates: &[&TuningStep],
     places: &Locations,
@@ -373,19 +387,20 @@ fn confirm(
         }
     }
     // A change that truly helps must not be lost here by chance, and there are few steps left, so it gets more rounds.
-    let asked = MeasureRequest::trying(header, steps.clone(), args.goal(args.show.halved(), 1.0 - FIRST));
-    let ran = measured(args, Work::Measure(Box::new(asked)), places)?;
+    let asked = MeasureRequest::trying(header, steps.clone(), closing.goal(closing.show.halved(), 1.0 - FIRST));
+    // Its ends run where those of the first run did.
+    let ran = measured(Work::Measure(Box::new(asked)), Pins::default(), header.label.clone(), places)?;
     if ran.error.is_some() || ran.run.state != RunState::Complete {
         return Ok(Err(ran));
     }
-    let run = ran.run;
+    let (run, margin) = (ran.run, margin(header)?);
     let left_out = candidates.iter().zip(&steps[1..]).map(|(left_out, others)| {
         let without = against(&run, others.name, together.name);
-        let adds = without.iter().any(|comparison| comparison.worse().1 > args.margin.log());
+        let adds = without.iter().any(|comparison| comparison.worse().1 > margin.log());
         LeftOut { step: left_out.name, without, adds }
     });
     let left_out = left_out.collect();
-    Ok(Ok(Some(Confirmation { run: run.header.id.clone(), together: Proof::of(&run, args.margin), left_out })))
+    Ok(Ok(Some(Confirmation { run: run.header.id.clone(), together: Proof::of(&run, margin), left_out })))
 }
 
 /// What is kept: if all together helps by more than the margin again, each step that may add as much to the others.
