@@ -31,7 +31,7 @@ use vtax_sys::{netns::Outlive, process::Signal};
 use super::{agent::agent, lent, monitor::RawMonitor};
 
 /// A guest under TCG on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 const END: Duration = Duration::from_secs(10);
 
 /// The file that each attached disk has.
