@@ -32,7 +32,7 @@ use super::{agent::agent, lent, monitor::RawMonitor};
 
 /// A guest under TCG on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(600);
-const END: Duration = Duration::from_secs(10);
+const END: Duration = Duration::from_secs(30);
 
 /// The file that each attached disk has.
 const SHARED: &str = "shared.img";
