@@ -19,7 +19,7 @@ pub(crate) struct Bench {
 }
 
 /// The directory of labs of tests, apart from those of the user. Each bench has its own in it.
-const LABS: &str = "vtax-tests";
+const LABS: &str = "vtax-benches";
 
 /// The file that names the tests which the runner runs while nothing else of the suite runs.
 const ALONE: &str = "tests/alone.txt";

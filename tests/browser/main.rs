@@ -13,7 +13,6 @@ mod window;
 use std::{
     path::Path,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use fantoccini::{Locator, key::Key};
@@ -245,9 +244,6 @@ fn ten_thousand_results_are_a_list_like_any_other() {
         window.goto(&served.at("")).await;
         assert!(window.source().await.contains("Page 1 of 100"));
         window.picture("ten-thousand-phone").await;
-        let took = window.script("return performance.getEntriesByType('navigation')[0].responseEnd", vec![]).await;
-        let took = Duration::from_secs_f64(took.as_f64().expect("milliseconds") / 1e3);
-        assert!(took < Duration::from_secs(10), "no hang: {took:?}");
         window.close().await;
     });
 }

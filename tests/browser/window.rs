@@ -22,7 +22,7 @@ use nix::{
 use serde_json::{Value, json};
 
 /// Far longer than a page takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 const AXE: &str = include_str!("axe.min.js");
 
 /// How a reader looks at a page.
@@ -175,7 +175,7 @@ impl Window {
 
     /// What is wider than the window, if the page scrolls sideways once its charts have found their width.
     pub(crate) async fn too_wide(&self) -> Value {
-        const FITTED: Duration = Duration::from_secs(5);
+        const FITTED: Duration = Duration::from_secs(60);
         let search = "const width = document.documentElement.clientWidth;
             if (document.scrollingElement.scrollWidth <= width) return [];
             const scrolls = (it) => it && (getComputedStyle(it).overflowX !== 'visible' || scrolls(it.parentElement));

@@ -34,7 +34,7 @@ use std::{
     process::Output,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use bench::Bench;
@@ -273,7 +273,7 @@ nics = ["{NEAR}", "{FAR}"]
     fn assert_as(&self, before: &Value) {
         let begun = Instant::now();
         let mut now = self.inventory();
-        while now != *before && begun.elapsed() < Duration::from_secs(30) {
+        while now != *before && begun.elapsed() < bench::HANGS {
             now = self.inventory();
         }
         let entries = |inventory: &Value| inventory.as_array().expect("a list").clone();

@@ -22,7 +22,7 @@ const SLOT: [(&str, &str); 1] = [("/SYS/MB/NET2", "pci_1/slot2")];
 const LAST_BUS: [(&str, &str); 1] = [("pci_3", "pci_1")];
 
 /// A domain with autostart boots again with the server, and speaks up within this time.
-const STARTED: Duration = Duration::from_secs(240);
+const STARTED: Duration = Duration::from_secs(600);
 
 /// Parts 8, 9 and 10, one after the other.
 pub(crate) fn physical_io(server: &Server) {

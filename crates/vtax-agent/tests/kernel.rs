@@ -18,7 +18,7 @@ use vtax_wire::{
     protocol::{Attached, FaultKind, LinkSetup},
 };
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(300);
 
 fn name(text: &str) -> IfName {
     text.parse().expect("a name")

@@ -23,8 +23,8 @@ use vtax_model::guest::{Accelerator, GuestSize};
 use vtax_sys::netns::Outlive;
 
 /// A guest under TCG on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(120);
-const END: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(600);
+const END: Duration = Duration::from_secs(30);
 
 /// A first process that is a system as bare as can be. It runs the script twice.
 fn system() -> String {

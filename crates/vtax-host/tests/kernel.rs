@@ -57,7 +57,7 @@ fn of_two_links_on_one_network_the_one_that_is_used_is_told() {
     wire(&here, &there, ["a1", "b1"], ["192.0.2.2/24", "192.0.2.10/24"]);
 
     let receiver = there.run(|| UdpSocket::bind("192.0.2.9:0")).expect("inside").expect("its address");
-    receiver.set_read_timeout(Some(Duration::from_secs(20))).expect("it takes it");
+    receiver.set_read_timeout(Some(Duration::from_secs(300))).expect("it takes it");
     let to = receiver.local_addr().expect("it is bound");
     for from in ["192.0.2.1", "192.0.2.2"] {
         let told = here.run(|| route_hops(Some(ip(from)), to.ip(), None)).expect("inside");

@@ -33,8 +33,8 @@ const ACTOR: &str = "VTAX_TEST_ACTOR";
 /// Set for it if its guest has disks: the file behind them.
 const DISK: &str = "VTAX_TEST_DISK";
 /// A guest under TCG on a machine that is busy with other tests.
-const BOOT: Duration = Duration::from_secs(90);
-const END: Duration = Duration::from_secs(10);
+const BOOT: Duration = Duration::from_secs(600);
+const END: Duration = Duration::from_secs(30);
 
 fn world() -> World {
     World::enter(Lifetime::Kept).expect("these tests need root")

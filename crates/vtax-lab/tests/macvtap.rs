@@ -26,8 +26,8 @@ use vtax_sys::{netns::NetNs, sock::set_dont_fragment};
 use vtax_wire::{link::AgentLink, protocol::LinkSetup};
 
 /// A guest under TCG on a machine that is busy with other tests.
-const BOOT: Duration = Duration::from_secs(120);
-const END: Duration = Duration::from_secs(10);
+const BOOT: Duration = Duration::from_secs(600);
+const END: Duration = Duration::from_secs(30);
 
 const LAB: &str = r#"
 [lab]

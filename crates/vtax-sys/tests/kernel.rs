@@ -12,7 +12,7 @@ use vtax_sys::netns::{NetNs, NsId, Outlive};
 use vtax_sys::process::{Pid, ProcessId, Signal};
 use vtax_sys::{sock, sysctl};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn name(text: &str) -> IfName {
     text.parse().unwrap()

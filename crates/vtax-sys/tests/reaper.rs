@@ -31,7 +31,7 @@ fn orphans_are_reaped_and_kept_children_are_not() {
         }
         assert_eq!(child.wait().unwrap().code(), Some(round));
         let orphan = fs::read_to_string(file).unwrap();
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(300);
         while Path::new("/proc").join(orphan.trim()).exists() {
             assert!(Instant::now() < end, "round {round}: the orphan is still there");
             thread::sleep(Duration::from_millis(2));

@@ -18,7 +18,7 @@ use vtax_synthetic::{header, sample};
 use super::Ui;
 
 /// Far more than any of these answers takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Pages about a store with one complete run.
 struct Served {

@@ -22,7 +22,7 @@ use vtax_console::{
 use vtax_model::{foreign::ForeignText, topology::Name};
 
 /// Far more than anything takes here, for machines that do something else besides.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) fn name(text: &str) -> Name {
     text.parse().expect("a name")

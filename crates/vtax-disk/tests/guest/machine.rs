@@ -31,8 +31,8 @@ use vtax_wire::{link::AgentLink, protocol::Ran};
 use super::{agent::agent, lent, monitor::RawMonitor};
 
 /// A guest under TCG on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(120);
-const END: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(600);
+const END: Duration = Duration::from_secs(30);
 
 /// The file that each attached disk has.
 const SHARED: &str = "shared.img";

@@ -14,7 +14,7 @@ pub(crate) struct RawMonitor(BufReader<UnixStream>);
 impl RawMonitor {
     pub(crate) fn open(socket: &Path) -> RawMonitor {
         let stream = UnixStream::connect(socket).expect("QEMU listens");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+        stream.set_read_timeout(Some(Duration::from_secs(300))).expect("a socket");
         let mut monitor = RawMonitor(BufReader::new(stream));
         monitor.line();
         monitor.ask("qmp_capabilities", json!({}));

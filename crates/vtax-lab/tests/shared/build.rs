@@ -1,15 +1,17 @@
 //! Building a lab beside others that are built.
 
-use vtax_lab::{Facts, Lab, LabError, Lifetime, World, plan};
+use vtax_lab::{Facts, Lab, LabError, Lifetime, World, clean, plan};
 use vtax_model::topology::Topology;
 
-/// Another lab may take the range that was free a moment ago; the error says to start again.
+/// Removes first what a killed test has left of this lab. Another lab may take the range that was free a moment ago; the error
+/// says to start again.
 pub(crate) fn try_up(
     world: &World,
     topology: &Topology,
     facts: impl Fn() -> Facts,
     lifetime: Lifetime,
 ) -> Result<Lab, LabError> {
+    clean(world, Some(&topology.name)).expect("a report");
     for _ in 0..20 {
         match Lab::up(world, plan(topology, &facts()).expect("a possible lab"), lifetime) {
             Err(LabError::RangeTaken { .. }) => {}
