@@ -1,6 +1,9 @@
 //! The shape of the house: which crate may know which, and on what terms we use others' work.
 
 mod codes;
+mod docs;
+mod functions;
+mod rooms;
 mod schemas;
 mod shape;
 

@@ -37,7 +37,7 @@ pub enum OwnFile {
 impl OwnFile {
     const ALL: [OwnFile; 2] = [OwnFile::Sysctl, OwnFile::Udev];
 
-    /// Its path.
+    /// Absolute path, in `/etc`.
     pub fn path(self) -> &'static str {
         match self {
             OwnFile::Sysctl => "/etc/sysctl.d/90-vtax.conf",

@@ -21,7 +21,7 @@ pub struct ConsoleId(pub u32);
 pub struct Console {
     /// The number of the domain.
     pub id: ConsoleId,
-    /// The name of the domain.
+    /// The domain that the console belongs to.
     pub domain: Name,
     /// The Unix socket that is the guest's serial line. It may come and go.
     pub serial: PathBuf,

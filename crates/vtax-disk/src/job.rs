@@ -16,7 +16,7 @@ use vtax_model::{
 pub enum FioPass {
     /// Writes each block of the range once. A block that was never written can be read without going to the disk.
     Fill,
-    /// Measures.
+    /// Takes the figures, with the reads and writes of the test.
     Measure,
     /// Writes each block of the range once with a checksum, then reads all and compares.
     Verify,
@@ -68,7 +68,7 @@ impl FioJob {
         Ok(FioJob { test, targets: targets.to_vec(), pass, seed })
     }
 
-    /// What it is for.
+    /// Whether the job fills the range, measures or verifies.
     pub fn pass(&self) -> FioPass {
         self.pass
     }

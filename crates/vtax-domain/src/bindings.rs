@@ -26,7 +26,7 @@ pub struct Bindings {
     pub vcpus: u32,
     /// The host's CPUs that it has for itself; it shares CPUs if there are none.
     pub cpus: BTreeSet<u32>,
-    /// Its memory.
+    /// Main memory of the domain while it is bound.
     pub memory: ByteSize,
     /// The host's ends of its virtual NICs.
     pub nics: Vec<BoundNic>,
@@ -56,7 +56,7 @@ pub struct BoundDisk {
     /// How it is exported.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub options: BTreeSet<VolumeOption>,
-    /// Its size.
+    /// Size of the volume at the time of binding.
     pub size: ByteSize,
     /// Its paths; the first is that of its own volume.
     pub paths: Vec<BoundPath>,

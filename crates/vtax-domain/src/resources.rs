@@ -25,7 +25,7 @@ pub struct HostResources {
 pub struct CoreOwner {
     /// Its number.
     pub id: usize,
-    /// Its CPUs.
+    /// Logical CPUs of the core, as the kernel numbers them.
     pub cpus: BTreeSet<u32>,
     /// Who has it. A domain can have it if nobody does; until then, `primary` and domains with vCPUs use it.
     pub bound: Option<Name>,
@@ -36,7 +36,7 @@ pub struct CoreOwner {
 pub struct MemoryOwner {
     /// Where it begins. Linux gives domains pages from anywhere, so what they have has no address.
     pub address: Option<u64>,
-    /// Its size.
+    /// Length of the range.
     pub size: ByteSize,
     /// Who has it.
     pub bound: MemoryUser,

@@ -60,7 +60,7 @@ impl SourceFile {
         Ok(source)
     }
 
-    /// Its size.
+    /// Bytes that are sent of the file.
     pub fn size(&self) -> ByteSize {
         self.size
     }

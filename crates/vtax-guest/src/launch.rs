@@ -239,7 +239,7 @@ pub enum DiskFormat {
 pub struct NicLaunch {
     /// Its hardware address, by which the agent in the guest finds it.
     pub mac: MacAddr,
-    /// What it is.
+    /// Virtio with its backend, an emulated model, or a function of the host.
     pub kind: NicKind,
     /// Its slot on the first root complex, such as 16. QEMU gives the lowest free slots to the devices before it, so a
     /// fixed one has to be above those. Without it QEMU chooses.
@@ -318,7 +318,7 @@ impl Launch {
         self.directory.join(CONSOLE_SOCKET)
     }
 
-    /// The log of the console.
+    /// Path of the file to which QEMU writes the guest's serial output.
     pub fn console_log(&self) -> PathBuf {
         self.directory.join(CONSOLE_LOG)
     }

@@ -66,7 +66,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// The kind of test.
+    /// Kind of the test without its sizes, e.g. request and response.
     pub fn kind(&self) -> TestKind {
         self.test.kind()
     }
@@ -81,7 +81,7 @@ impl Block {
 }
 
 impl Cell {
-    /// The kind of its test.
+    /// Kind of the test without its sizes, e.g. request and response.
     pub fn kind(&self) -> TestKind {
         self.test.kind()
     }

@@ -31,7 +31,7 @@ pub struct Proof {
 /// What is proved of one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepProof {
-    /// Which.
+    /// Name of the step that was tried.
     pub step: StepName,
     /// What it does to each test.
     pub effects: Vec<StepEffect>,

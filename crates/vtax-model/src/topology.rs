@@ -150,7 +150,7 @@ pub struct Guest {
     pub host: Name,
     /// The wire of its host that it is attached to.
     pub wire: Name,
-    /// How.
+    /// Virtio with its backend, an emulated model, or a function of the host.
     pub attach: Attach,
     /// The address of its NIC; one of its own by its lab and name if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

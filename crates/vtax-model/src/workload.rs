@@ -76,7 +76,7 @@ impl Workload {
         }
     }
 
-    /// The sizes that it has.
+    /// Bytes of each message, request, response or file, by the kind of workload.
     pub fn sizes(&self) -> WorkloadSizes {
         match *self {
             Workload::Rr { request, response } | Workload::Crr { request, response } => {

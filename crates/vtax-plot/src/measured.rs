@@ -36,7 +36,7 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// A quantity in a unit.
+    /// Joins a name, e.g. `round trip`, with its unit, e.g. `µs`.
     pub fn new(name: impl Into<String>, unit: impl Into<String>) -> Quantity {
         Quantity { name: name.into(), unit: unit.into() }
     }
@@ -81,7 +81,7 @@ impl Reach {
 pub struct Measured {
     /// The figure itself.
     pub value: f64,
-    /// The interval.
+    /// Confidence interval, in the unit of the figure.
     pub interval: Option<Reach>,
     /// How far the interval is drawn, if that isn't all of it: few rounds may have one of a thousand times the figure, and the
     /// axis would show nothing else.

@@ -9,7 +9,7 @@ pub struct StyledText(pub Vec<StyledPiece>);
 pub struct StyledPiece {
     /// The text.
     pub text: String,
-    /// What it is.
+    /// Meaning of the piece, from which a terminal chooses its colour.
     pub style: Style,
 }
 

@@ -24,7 +24,7 @@ use crate::{
 pub struct Job {
     /// What is measured.
     pub work: Work,
-    /// How.
+    /// Directory, CPUs, kernel, label and command line of the run.
     pub conditions: Conditions,
 }
 

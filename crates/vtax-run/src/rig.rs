@@ -32,7 +32,7 @@ pub const PEER: &str = "peer";
 
 /// Two hosts with their agents.
 pub struct Rig {
-    /// Their lab.
+    /// Holds both hosts and the wires between them.
     pub lab: Lab,
     agents: [AgentLink; 2],
     cpus: Option<[u32; 2]>,

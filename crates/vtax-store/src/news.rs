@@ -17,7 +17,7 @@ pub struct RunSeen {
     failure: Option<i64>,
 }
 
-/// What is new in a run.
+/// Samples and failures stored since the last look.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunNews {
     /// The plan, if it is new.

@@ -31,7 +31,7 @@ pub struct KeptPlan {
 /// A change that is lost at the next start of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotKept {
-    /// The change.
+    /// Setting and new value, in words.
     pub change: ForeignText,
     /// Why vtax doesn't keep it.
     pub because: ForeignText,

@@ -18,7 +18,7 @@ use crate::{
 /// The line that has what is around its value. Other lines of the file are left as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptLine {
-    /// The file.
+    /// The file that vtax owns, in `/etc`.
     pub file: OwnFile,
     /// What stands before the value, such as `net.core.rmem_max = `.
     pub before: String,

@@ -26,14 +26,14 @@ pub struct LinkAt {
 /// The largest packet that a link takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkMtu {
-    /// The link.
+    /// Known by namespace and index.
     pub link: LinkAt,
 }
 
 /// How many packets may wait in a link's queue (`txqueuelen`). It holds for qdiscs that are made afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkTxQueue {
-    /// The link.
+    /// Known by namespace and index.
     pub link: LinkAt,
 }
 

@@ -9,7 +9,7 @@ use super::{DRIVER_PATIENCE, LinkState, PciChangeError};
 /// The driver of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverState {
-    /// The driver that has it.
+    /// Name of the bound driver; none if no driver has the device.
     pub driver: Option<String>,
     /// The only driver that may take it, if `driver_override` is set.
     pub driver_override: Option<String>,

@@ -9,11 +9,11 @@ use super::SystemRoot;
 /// A CPU's time since the machine was started, in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CpuTicks {
-    /// All of it.
+    /// Sum of all states.
     pub all: u64,
     /// Without work, or waiting for a disk.
     pub idle: u64,
-    /// With softirqs.
+    /// Time in softirq handlers.
     pub softirq: u64,
 }
 

@@ -48,7 +48,7 @@ pub struct SlotFacts {
     pub occupied: bool,
 }
 
-/// A PCI function.
+/// A function at a PCI address, as sysfs describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct PciDevice {

@@ -27,7 +27,7 @@ pub struct DeviceClaims {
 pub struct DeviceClaim {
     /// The domain.
     pub owner: Name,
-    /// The device.
+    /// PCI address on this host.
     pub device: PciAddress,
     /// For a virtual function: its physical one, and its number there.
     pub function_of: Option<(PciAddress, u32)>,

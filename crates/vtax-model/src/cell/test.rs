@@ -64,7 +64,7 @@ pub enum BlockTest {
 pub struct NetBlock {
     /// The protocol.
     pub transport: Transport,
-    /// The kind of test.
+    /// Kind of the test without its sizes, e.g. request and response.
     pub test: TestKind,
     /// Flows at the same time.
     pub streams: u32,
@@ -148,7 +148,7 @@ impl DiskCell {
 }
 
 impl CellTest {
-    /// The kind of test.
+    /// Kind of the test without its sizes, e.g. request and response.
     pub fn kind(&self) -> TestKind {
         match self {
             CellTest::Net(net) => net.workload.kind(),
@@ -186,7 +186,7 @@ impl CellTest {
 }
 
 impl BlockTest {
-    /// The kind of test.
+    /// Kind of the test without its sizes, e.g. request and response.
     pub fn kind(&self) -> TestKind {
         match self {
             BlockTest::Net(net) => net.test,

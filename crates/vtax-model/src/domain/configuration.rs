@@ -342,7 +342,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// The virtual NIC of a domain.
+    /// Returns a vnet, or an error if the domain has none of this name.
     pub fn vnet(&self, domain: &Name, name: &Name) -> Result<&VirtualNic, DomainError> {
         let vnets = &self.domain(domain)?.vnets;
         let found = vnets.iter().find(|vnet| vnet.name == *name);

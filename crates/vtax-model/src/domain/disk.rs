@@ -52,7 +52,7 @@ pub struct Volume {
 pub struct VirtualDisk {
     /// Its name, unlike that of any other disk of its domain. The domain sees it as the disk's serial number.
     pub name: Name,
-    /// The volume that it is.
+    /// The exported volume that stores its blocks.
     pub volume: VolumeName,
     /// Its number among the disks of the domain, which keeps its place on the domain's PCI bus.
     pub id: u32,
@@ -85,7 +85,7 @@ impl Volume {
     /// The most volumes of one group.
     pub const MOST_PATHS: usize = 4;
 
-    /// Whether it has an option.
+    /// Whether the volume is exported with this option.
     pub fn has(&self, option: VolumeOption) -> bool {
         self.options.contains(&option)
     }

@@ -43,7 +43,7 @@ pub type EndStages = Stages<StageFigures>;
 /// One stage over all messages of a cell, from the merged histogram, in µs.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct StageFigures {
-    /// Mean.
+    /// Mean over all messages, in µs.
     pub mean: f64,
     /// Median.
     pub p50: f64,
@@ -70,7 +70,7 @@ pub struct ParallelSummary {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PairSummary {
-    /// Transactions.
+    /// Completed transactions per second.
     pub transactions_per_s: Option<Estimate>,
     /// Streams: 10^6 bits per second.
     pub goodput_mbps: Option<Estimate>,

@@ -45,7 +45,7 @@ pub struct Resolution {
     /// What carries the test.
     #[serde(rename = "transport")]
     pub medium: Medium,
-    /// The test.
+    /// Kind of the test without its sizes, e.g. request and response.
     pub test: TestKind,
     /// A fraction: 0.02 is 2 %. None if differences of less than a factor of two can't be shown.
     pub smallest: Option<f64>,

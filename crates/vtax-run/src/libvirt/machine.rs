@@ -61,7 +61,7 @@ pub struct LibvirtVlans {
     pub tagged: Vec<u32>,
 }
 
-/// A disk.
+/// A `<disk>` element of the domain's XML.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LibvirtDisk {
     /// Its name in the domain, as `vda`.

@@ -334,11 +334,11 @@ impl MeasuredPath for ConnectedEnds {
         });
     }
 
-    /// Brings settings back, ends the agents, and removes the lab if it was built for the run.
     fn switch_time(&self) -> Duration {
         self.steps.as_ref().map_or(Duration::ZERO, |steps| steps.time_of_sample() + SETTLE)
     }
 
+    /// Reverts settings, ends the agents, and removes the lab if it was built for the run.
     fn down(self: Box<Self>) -> miette::Result<()> {
         ConnectedEnds::down(*self)
     }

@@ -13,7 +13,7 @@ use crate::error::{Result, SysError};
 /// `PID@START/TID@START`. The kernel gives the number of a thread that has ended to another one, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct ThreadId {
-    /// The process that it is of.
+    /// Owner of the thread, by PID and start time.
     pub process: ProcessId,
     /// Its number in `/proc/PID/task`.
     pub tid: Pid,

@@ -45,7 +45,7 @@ pub struct SentStamp {
     /// on, from 0. For TCP it is the position of the send's last byte, also from 0
     /// (`SOF_TIMESTAMPING_OPT_ID_TCP`).
     pub id: u32,
-    /// The stage.
+    /// Where in the kernel the packet was when it was stamped.
     pub stage: SentStage,
     /// Nanoseconds of `CLOCK_REALTIME`.
     pub ns: u64,

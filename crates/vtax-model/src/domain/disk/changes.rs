@@ -259,7 +259,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// The virtual disk of a domain.
+    /// Returns a disk, or an error if the domain has none of this name.
     pub fn disk(&self, domain: &Name, name: &Name) -> Result<&VirtualDisk, DomainError> {
         let disks = &self.domain(domain)?.disks;
         let found = disks.iter().find(|disk| disk.name == *name);
