@@ -131,7 +131,10 @@ fn what_is_in_use_is_refused_with_who_uses_it() {
 
     let at = disk.mount().to_owned();
     let error = refused(&disk.path, true);
-    assert!(matches!(&error, TargetError::Mounted { .. }) && error.to_string().contains(at.to_str().expect("text")), "{error}");
+    assert!(
+        matches!(&error, TargetError::Mounted { .. }) && error.to_string().contains(at.to_str().expect("text")),
+        "{error}"
+    );
     let link = disk.folder.path().join("link");
     std::os::unix::fs::symlink(&disk.path, &link).expect("made");
     assert!(matches!(refused(&link, true), TargetError::Mounted { .. }), "by another name");

@@ -16,7 +16,6 @@ pub(crate) enum SuiteError {
     Cargo { output: String },
     NotListed { program: String, output: String },
     Stale { path: PathBuf, test: String },
-    Mixed { program: String, part: String },
 }
 
 impl SuiteError {
@@ -45,12 +44,6 @@ impl fmt::Display for SuiteError {
             SuiteError::NotListed { program, output } => write!(f, "{program} does not list its tests:\n{output}"),
             SuiteError::Stale { path, test } => {
                 write!(f, "{}: there is no test `{test}`: remove or correct the line", path.display())
-            }
-            SuiteError::Mixed { program, part } => {
-                write!(
-                    f,
-                    "some tests of {program} are processes and those of part `{part}` are not: set `separate` there"
-                )
             }
         }
     }

@@ -26,7 +26,7 @@ const IS_ALONE: &str = "VTAX_TEST_ALONE";
 /// The jobs of all parts that run but those that build.
 pub(crate) fn jobs(settings: &SuiteSettings) -> Result<Vec<SuiteJob>, SuiteError> {
     let mut jobs = settings.commands();
-    if settings.has_tests() {
+    if settings.have_tests() {
         let mut alone = Alone::read()?;
         for program in built()? {
             jobs.extend(program.jobs(settings, &mut alone)?);
@@ -74,7 +74,7 @@ fn program(artifact: Artifact) -> Option<TestProgram> {
 impl TestProgram {
     fn jobs(&self, settings: &SuiteSettings, alone: &mut Alone) -> Result<Vec<SuiteJob>, SuiteError> {
         if !settings.splits(&self.name) {
-            let part = settings.part_of(&self.name, None);
+            let part = settings.part_of_program(&self.name);
             return Ok(part.map(|part| self.job(part, None, false)).into_iter().collect());
         }
         let all = self.listed(&[])?;
@@ -82,11 +82,7 @@ impl TestProgram {
         let mut jobs = Vec::new();
         for test in all.iter().filter(|test| !ignored.contains(test)) {
             let is_alone = alone.see(&self.name, test);
-            match settings.part_of(&self.name, Some(test)) {
-                Some(part) if part.separate => jobs.push(self.job(part, Some(test), is_alone)),
-                Some(part) => return Err(SuiteError::Mixed { program: self.name.clone(), part: part.name.clone() }),
-                None => {}
-            }
+            jobs.extend(settings.part_of_test(&self.name, test).map(|part| self.job(part, Some(test), is_alone)));
         }
         Ok(jobs)
     }

@@ -41,12 +41,12 @@ pub(crate) struct SuitePart {
     /// CPUs that each command keeps busy.
     #[serde(default = "SuitePart::one_cpu")]
     cpus: f64,
-    /// Its tests, as `PACKAGE/PROGRAM` or `PACKAGE/PROGRAM PREFIX`; `*` stands for all others.
+    /// Programs that run as one process, as `PACKAGE/PROGRAM`; `*` stands for all that no part names.
+    #[serde(default)]
+    programs: Vec<String>,
+    /// Tests that are a process each, as `PACKAGE/PROGRAM` or `PACKAGE/PROGRAM PREFIX`.
     #[serde(default)]
     tests: Vec<String>,
-    /// Whether each test is a process of its own.
-    #[serde(default)]
-    pub(crate) separate: bool,
 }
 
 impl SuiteSettings {
@@ -65,7 +65,7 @@ impl SuiteSettings {
             return Err(SuiteError::UnknownPart { name: name.clone(), known });
         }
         let is_named = |part: &SuitePart| if names.is_empty() { part.default } else { names.contains(&part.name) };
-        let tests = all.iter().any(|part| is_named(part) && !part.tests.is_empty());
+        let tests = all.iter().any(|part| is_named(part) && part.has_tests());
         // Tests need what is built first.
         let runs = |part: &&SuitePart| is_named(part) || tests && part.first && part.default;
         Ok(SuiteSettings { parts: all.iter().filter(runs).cloned().collect(), all })
@@ -81,19 +81,30 @@ impl SuiteSettings {
         self.parts.iter().filter(|part| !part.first).flat_map(SuitePart::command_jobs).collect()
     }
 
-    /// The part to which a test belongs, if that part runs. `program` is e.g. `vtax/kernel`.
-    pub(crate) fn part_of(&self, program: &str, test: Option<&str>) -> Option<&SuitePart> {
-        let part = self.all.iter().find(|part| part.names(program, test))?;
+    /// The part of a program that runs as one process, e.g. `vtax/book`, if that part runs.
+    pub(crate) fn part_of_program(&self, program: &str) -> Option<&SuitePart> {
+        self.first(|part| part.programs.iter().any(|named| named == "*" || named == program))
+    }
+
+    /// The part of a test that is a process, if that part runs.
+    pub(crate) fn part_of_test(&self, program: &str, test: &str) -> Option<&SuitePart> {
+        self.first(|part| part.tests.iter().any(|pattern| names(pattern, program, test)))
+    }
+
+    /// The first part of the file for which this is so, if it is to run.
+    fn first(&self, is_so: impl Fn(&SuitePart) -> bool) -> Option<&SuitePart> {
+        let part = self.all.iter().find(|part| is_so(part))?;
         self.parts.iter().find(|chosen| chosen.name == part.name)
     }
 
-    /// Whether a part names tests of this program one by one.
+    /// Whether each test of this program is a process.
     pub(crate) fn splits(&self, program: &str) -> bool {
-        self.all.iter().any(|part| part.separate && part.tests.iter().any(|pattern| program_of(pattern) == program))
+        let of_program = |pattern: &String| pattern.split(' ').next() == Some(program);
+        self.all.iter().any(|part| part.tests.iter().any(of_program))
     }
 
-    pub(crate) fn has_tests(&self) -> bool {
-        self.parts.iter().any(|part| !part.tests.is_empty())
+    pub(crate) fn have_tests(&self) -> bool {
+        self.parts.iter().any(SuitePart::has_tests)
     }
 }
 
@@ -119,18 +130,16 @@ impl SuitePart {
         self.commands.iter().map(job).collect()
     }
 
-    fn names(&self, program: &str, test: Option<&str>) -> bool {
-        self.tests.iter().any(|pattern| match (pattern.split_once(' '), test) {
-            _ if pattern == "*" => true,
-            (Some((of, prefix)), Some(test)) => of == program && test.starts_with(prefix),
-            (Some(_), None) => false,
-            (None, _) => pattern == program,
-        })
+    fn has_tests(&self) -> bool {
+        !self.tests.is_empty() || !self.programs.is_empty()
     }
 }
 
-fn program_of(pattern: &str) -> &str {
-    pattern.split_once(' ').map_or(pattern, |(program, _)| program)
+fn names(pattern: &str, program: &str, test: &str) -> bool {
+    match pattern.split_once(' ') {
+        Some((of, prefix)) => of == program && test.starts_with(prefix),
+        None => pattern == program,
+    }
 }
 
 /// The project's directory.
@@ -164,17 +173,15 @@ mod tests {
             [[part]]
             name = "guests"
             cpu_seconds = 1
-            separate = true
             tests = ["vtax/kernel guests::", "vtax-guest/guest"]
             [[part]]
             name = "kernel"
             cpu_seconds = 1
-            separate = true
             tests = ["vtax/kernel"]
             [[part]]
             name = "unit"
             cpu_seconds = 1
-            tests = ["*"]
+            programs = ["*"]
         "#;
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         toml::from_str::<SuiteSettings>(text).expect("good settings").chosen(&names)
@@ -196,19 +203,19 @@ mod tests {
     #[test]
     fn a_test_belongs_to_the_first_part_that_names_it() {
         let all = settings(&[]).expect("parts");
-        let part = |program, test| all.part_of(program, test).map(|part| part.name.as_str());
-        assert_eq!(part("vtax/kernel", Some("guests::boot")), Some("guests"));
-        assert_eq!(part("vtax/kernel", Some("labs::up")), Some("kernel"));
-        assert_eq!(part("vtax-guest/guest", Some("boots")), Some("guests"));
-        assert_eq!(part("vtax-model/lib", None), Some("unit"));
+        let part = |program, test| all.part_of_test(program, test).map(|part| part.name.as_str());
+        assert_eq!(part("vtax/kernel", "guests::boot"), Some("guests"));
+        assert_eq!(part("vtax/kernel", "labs::up"), Some("kernel"));
+        assert_eq!(part("vtax-guest/guest", "boots"), Some("guests"));
+        assert!(all.part_of_program("vtax-model/lib").is_some_and(|part| part.name == "unit"));
         let kernel = settings(&["kernel"]).expect("parts");
-        assert!(kernel.part_of("vtax/kernel", Some("guests::boot")).is_none(), "that part does not run");
+        assert!(kernel.part_of_test("vtax/kernel", "guests::boot").is_none(), "that part does not run");
         assert!(kernel.splits("vtax-guest/guest") && !kernel.splits("vtax-model/lib"));
     }
 
     #[test]
     fn the_file_of_the_project_is_good() {
         let settings = SuiteSettings::read(&[]).expect("good settings");
-        assert!(settings.part_of("vtax-model/lib", None).is_some_and(|part| part.name == "unit"));
+        assert!(settings.part_of_program("vtax-model/lib").is_some_and(|part| part.name == "unit"));
     }
 }
