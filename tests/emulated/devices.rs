@@ -5,7 +5,7 @@ use std::env;
 use serde_json::Value;
 
 use super::{
-    FAR, NEAR, NEAR_NAME, Server,
+    FAR, NEAR, NEAR_NAME, Server, VTAX,
     bench::{wait_for_boot, wait_until},
     deaths::killed_at,
     function as function_of,
@@ -278,12 +278,10 @@ pub(crate) fn killed(server: &Server) {
     let address = function_of(&before, &vf)["function"]["device"].as_str().expect("an address").to_owned();
     domain.ldm(&format!("set-io mac-addr=02:00:5e:10:00:0a {vf}"));
     domain.ldm(&format!("add-io {vf} mars"));
-    let vtax = env!("CARGO_BIN_EXE_vtax");
     server.shell(&format!(
-        r#"{vtax} ldm bind mars >/run/killed.log 2>&1 &
+        r#"{VTAX} ldm bind mars >/run/killed.log 2>&1 &
         bind=$!
-        for i in $(seq 1200); do
-            [ "$(basename "$(readlink /sys/bus/pci/devices/{address}/driver)")" = vfio-pci ] && break
+        until [ -e /sys/bus/pci/drivers/vfio-pci/{address} ]; do
             kill -0 $bind || {{ cat /run/killed.log >&2; exit 1; }}
             sleep 0.05
         done

@@ -9,9 +9,6 @@ use serde_json::Value;
 
 use super::{Server, VTAX, devices::Domain};
 
-/// With a virtio disk, `/dev/vdb`.
-pub(crate) const SPEC: &str = "emulated:nics=4,disks=1";
-
 /// The sectors of a path.
 const SECTORS: u64 = 8192;
 

@@ -128,7 +128,8 @@ pub(crate) fn study(server: &Server) {
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs");
     while bench.landed() == 0 {
         assert!(run.try_wait().expect("it is ours").is_none(), "it ended before a sample had landed");
-        thread::sleep(Duration::from_millis(50));
+        // Each look starts a vtax, which takes the CPU from the server.
+        thread::sleep(Duration::from_millis(500));
     }
     run.kill().expect("it is ours");
     run.wait().expect("it ends");

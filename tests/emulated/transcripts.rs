@@ -1,7 +1,5 @@
 //! The transcripts of the articles on physical I/O, replayed on a server that boots again on the way.
 
-use std::time::{Duration, Instant};
-
 use super::{
     Server, bench,
     devices::Domain,
@@ -20,9 +18,6 @@ const PORTS: [(&str, &str); 5] = [
 const SLOT: [(&str, &str); 1] = [("/SYS/MB/NET2", "pci_1/slot2")];
 /// This machine has two root complexes. The article's machine has four in parts 8 and 9.
 const LAST_BUS: [(&str, &str); 1] = [("pci_3", "pci_1")];
-
-/// A domain with autostart boots again with the server, and speaks up within this time.
-const STARTED: Duration = Duration::from_secs(600);
 
 /// Parts 8, 9 and 10, one after the other.
 pub(crate) fn physical_io(server: &Server) {
@@ -63,10 +58,7 @@ fn replay(domain: &Domain<'_>, transcript: &str, names: Names<'_>) {
         // Whoever comes next waits until the server is there.
         ("reboot", _) => bench::printed(&server.bench().vtax(&["server", "exec", "--", "reboot"])),
         ("running", _) => {
-            let begun = Instant::now();
-            while !domain.ldm("list mars").contains(" active ") {
-                assert!(begun.elapsed() < STARTED, "the server's boot doesn't start mars");
-            }
+            bench::wait_until("the server's boot starts mars", || domain.ldm("list mars").contains(" active "));
             domain.wait_for_boot();
             String::new()
         }

@@ -41,28 +41,27 @@ pub enum Tools {
 pub fn build(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Result<PathBuf, GuestError> {
     let folder = cache()?.join("images");
     let made_of = made_of(kernel, agent, tools);
-    let name = format!("{:032x}.cpio", xxh3_128(format!("{made_of:?} {drivers:?} {tools:?}").as_bytes()));
+    let made_of = format!("{} {made_of:?} {drivers:?} {tools:?}", kernel.release);
+    let name = format!("{:032x}.cpio", xxh3_128(made_of.as_bytes()));
     match recall(&folder.join(&name)) {
         Some(path) => Ok(path),
         None => store(&folder, &name, &archive(kernel, agent, drivers, tools)?, KEPT),
     }
 }
 
-/// The files that an image is made of, and the program of this process, each with its size and time. If the
-/// kernel's modules change, their index or their directory changes too.
+/// Size and time of each file that an image is made of, and of the program of this process. If the kernel's modules
+/// change, their index or their directory changes too.
 ///
-/// The contents aren't read: in an emulated server that would take a minute.
-fn made_of(kernel: &Kernel, agent: &Path, tools: Tools) -> Vec<(PathBuf, Option<(u64, SystemTime)>)> {
+/// The contents aren't read: in an emulated server that would take a minute. Where a file is doesn't matter, so that such a
+/// server, which has a copy of vtax and its agent, finds the images that were made outside.
+fn made_of(kernel: &Kernel, agent: &Path, tools: Tools) -> Vec<Option<(u64, SystemTime)>> {
     let modules = ["", "modules.builtin", "modules.dep"].map(|file| kernel.modules.join(file));
     let mut files = vec![agent.to_owned(), env::current_exe().unwrap_or_default()];
     files.extend(modules);
     if tools == Tools::Busybox {
         files.extend(BUSYBOX.map(PathBuf::from));
     }
-    let seen = |path: PathBuf| {
-        let about = fs::metadata(&path).and_then(|file| Ok((file.len(), file.modified()?)));
-        (path, about.ok())
-    };
+    let seen = |path: PathBuf| fs::metadata(&path).and_then(|file| Ok((file.len(), file.modified()?))).ok();
     files.into_iter().map(seen).collect()
 }
 

@@ -3,6 +3,7 @@
 //! The waiting thread sleeps until the program writes or ends. A look every few milliseconds would keep the
 //! CPUs from deep sleep, and so change what a measurement at the same time shows.
 
+use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Output};
@@ -18,6 +19,50 @@ const KEPT_MOST: usize = 32 << 20;
 
 /// How long a killed program may take to end. One that waits for a device in the kernel ends when that answers.
 const DYING: Duration = Duration::from_secs(5);
+
+/// How many times its limit a program may take that works all the time.
+const WORKING_MOST: u32 = 10;
+
+/// The end of the time that a program has.
+///
+/// Only the time counts in which the program neither runs nor waits for a CPU, up to ten times the limit. A program that hangs
+/// does neither. One that is well may do both for many times as long as usual, if the machine is busy or is emulated.
+#[derive(Debug, Clone, Copy)]
+pub struct ProgramDeadline {
+    pid: u32,
+    begun: Instant,
+    limit: Duration,
+}
+
+impl ProgramDeadline {
+    /// Begins now, for a program that was just started.
+    pub fn of(program: &Child, limit: Duration) -> ProgramDeadline {
+        ProgramDeadline { pid: program.id(), begun: Instant::now(), limit }
+    }
+
+    /// How much time is left at least.
+    pub fn left(&self) -> Duration {
+        let elapsed = self.begun.elapsed();
+        if elapsed < self.limit {
+            return self.limit - elapsed;
+        }
+        let most = self.limit.saturating_mul(WORKING_MOST - 1);
+        self.limit.saturating_add(worked(self.pid).min(most)).saturating_sub(elapsed)
+    }
+}
+
+/// How long the busiest thread of a process has run or waited for a CPU (Documentation/scheduler/sched-stats.rst). A kernel
+/// without these figures tells of none.
+fn worked(pid: u32) -> Duration {
+    let of_thread = |thread: fs::DirEntry| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        let mut times = text.split_ascii_whitespace().map_while(|time| time.parse().ok());
+        let (ran, waited): (u64, u64) = (times.next()?, times.next()?);
+        Some(Duration::from_nanos(ran.saturating_add(waited)))
+    };
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(of_thread).max().unwrap_or_default()
+}
 
 /// Why a program gave no output.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -63,7 +108,7 @@ impl ProgramCancel {
 
 /// Starts a program. Returns its status and what it wrote to those of its outputs that are pipes.
 ///
-/// A program that takes longer than `limit` is killed. If the kernel can't end it, nobody waits for it any longer.
+/// A program that takes longer than `limit` is killed ([`ProgramDeadline`]). If the kernel can't end it, nobody waits for it any longer.
 pub fn output_within(command: &mut Command, limit: Duration) -> Result<Output, OutputError> {
     finish_within(command.spawn().map_err(OutputError::Start)?, limit)
 }
@@ -80,7 +125,7 @@ pub fn finish_within(child: Child, limit: Duration) -> Result<Output, OutputErro
 }
 
 fn finish(mut child: Child, limit: Duration, cancel: Option<&ProgramCancel>) -> Result<Output, OutputError> {
-    let followed = follow(&mut child, Instant::now() + limit, cancel);
+    let followed = follow(&mut child, limit, cancel);
     if !matches!(followed, Ok(Followed::End(_))) && !killed(&mut child) {
         return Err(OutputError::Stuck { limit, pid: child.id() });
     }
@@ -119,7 +164,7 @@ fn killed(child: &mut Child) -> bool {
     let Ok(end) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return true };
     let deadline = Instant::now() + DYING;
     loop {
-        match wait(&end, &[], deadline, None) {
+        match wait(&end, &[], deadline.saturating_duration_since(Instant::now()), None) {
             Ok(Woken::Late) => return false,
             Ok(Woken::Running | Woken::Cancelled) => {}
             Ok(Woken::Ended) | Err(_) => return true,
@@ -128,17 +173,19 @@ fn killed(child: &mut Child) -> bool {
 }
 
 /// Takes what the program writes until its end.
-fn follow(child: &mut Child, deadline: Instant, cancel: Option<&ProgramCancel>) -> io::Result<Followed> {
+fn follow(child: &mut Child, limit: Duration, cancel: Option<&ProgramCancel>) -> io::Result<Followed> {
+    let deadline = ProgramDeadline::of(child, limit);
     // A pidfd is readable once the process has ended, pidfd_open(2).
     let end = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
     let [stdout, stderr] = pipes.map(PipeReader::of);
     let mut pipes = [stdout?, stderr?];
     loop {
-        let woken = wait(&end, &pipes, deadline, cancel)?;
+        let woken = wait(&end, &pipes, deadline.left(), cancel)?;
         pipes.iter_mut().try_for_each(PipeReader::take)?;
         match woken {
             Woken::Running => {}
+            Woken::Late if !deadline.left().is_zero() => {}
             Woken::Ended => return Ok(Followed::End(pipes.map(|pipe| pipe.bytes))),
             Woken::Late => return Ok(Followed::Late),
             Woken::Cancelled => return Ok(Followed::Cancelled),
@@ -147,11 +194,10 @@ fn follow(child: &mut Child, deadline: Instant, cancel: Option<&ProgramCancel>) 
 }
 
 /// Waits until there is something to read, the process has ended, or nobody waits for it any longer.
-fn wait(end: &OwnedFd, pipes: &[PipeReader], deadline: Instant, cancel: Option<&ProgramCancel>) -> io::Result<Woken> {
+fn wait(end: &OwnedFd, pipes: &[PipeReader], left: Duration, cancel: Option<&ProgramCancel>) -> io::Result<Woken> {
     let mut fds = vec![PollFd::new(end, PollFlags::IN)];
     fds.extend(cancel.map(|cancel| PollFd::new(&*cancel.0, PollFlags::IN)));
     fds.extend(pipes.iter().filter_map(|pipe| pipe.file.as_ref()).map(|file| PollFd::new(file, PollFlags::IN)));
-    let left = deadline.saturating_duration_since(Instant::now());
     let left = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
     match poll(&mut fds, Some(&left)) {
         Ok(0) => Ok(Woken::Late),
@@ -228,6 +274,14 @@ mod tests {
         let late = shell("exec sleep 1000", Duration::from_millis(100)).expect_err("it sleeps");
         assert!(matches!(late, OutputError::Late(_)), "{late}");
         assert!(begun.elapsed() < SOON);
+    }
+
+    #[test]
+    fn a_program_that_works_gets_more_time_but_not_for_ever() {
+        let (begun, limit) = (Instant::now(), Duration::from_millis(200));
+        let late = shell("while :; do :; done", limit).expect_err("it never ends");
+        assert!(matches!(late, OutputError::Late(_)), "{late}");
+        assert!(begun.elapsed() > 5 * limit, "{:?}", begun.elapsed());
     }
 
     #[test]

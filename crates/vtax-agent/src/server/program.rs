@@ -6,7 +6,6 @@ use std::{
     os::{fd::OwnedFd, unix::process::ExitStatusExt},
     path::Path,
     process::{Command, ExitStatus, Stdio},
-    time::Instant,
 };
 
 use rustix::{
@@ -16,7 +15,7 @@ use rustix::{
 };
 use vtax_engine::Cancel;
 use vtax_model::units::{ByteSize, Span};
-use vtax_sys::{SysError, children::Kept};
+use vtax_sys::{SysError, children::Kept, deadline::ProgramDeadline};
 use vtax_wire::{
     limits::{OUTPUT_MOST, WINDOW_MOST},
     protocol::{Fault, FaultKind, ProgramOutput, ProgramSpec, Ran, Signal, Stream},
@@ -76,15 +75,15 @@ pub(super) fn run(
 ) -> Result<Ran, ProgramError> {
     let ProgramSpec { argv, stdin, limit, window, .. } = program;
     let [name, arguments @ ..] = &argv[..] else { return Err(ProgramError::Unnamed) };
-    let until = Instant::now() + limit.0;
     let mut child = Kept::spawn(&mut command(name, arguments, !stdin.is_empty()))?;
+    let deadline = ProgramDeadline::of(&child, limit.0);
     let lost = |source| ProgramError::Lost { program: name.clone(), source };
     let mut run = Running::of(&mut child, stdin, window).map_err(lost)?;
     while !run.step(orders, &mut send).map_err(lost)? {
         if cancel.is_cancelled() {
             return Err(ProgramError::Cancelled { program: name.clone() });
         }
-        if !run.ended && Instant::now() >= until {
+        if !run.ended && deadline.left().is_zero() {
             return Err(ProgramError::TooLong { program: name.clone(), limit });
         }
     }
@@ -290,7 +289,11 @@ fn status(status: ExitStatus) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc, thread, time::Duration};
+    use std::{
+        sync::mpsc,
+        thread,
+        time::{Duration, Instant},
+    };
 
     use vtax_wire::protocol::SessionId;
 

@@ -14,7 +14,7 @@ use crate::launch::{ROOT_TAG, STATE_DISK, STATE_SERIAL, server_disk};
 
 pub(super) const MACHINE: &str = ",kernel-irqchip=split";
 /// The CPU has AMD's virtualization. QEMU can emulate that with nested pages, and can't emulate Intel's.
-pub(super) const TRANSLATED_CPU: &str = "max,+svm,+npt";
+pub(super) const VIRTUALIZATION: &str = "+svm,+npt";
 /// The IOMMU translates only for devices that VFIO has; the server's own devices keep their addresses. A
 /// kernel with an internal error ends and doesn't go on measuring. Memory that is plugged in is used.
 pub(super) const KERNEL: [&str; 4] = ["intel_iommu=on", "iommu=pt", "oops=panic", "memhp_default_state=online"];

@@ -33,18 +33,19 @@ impl ServerPrograms {
         Ok(ServerPrograms { versions, vtax: path(&vtax)?, agent: agent.map(path).transpose()? })
     }
 
-    /// Lines for a shell that copy them, unless the server has these versions already.
+    /// Lines for a shell that copy them, unless the server has these versions already. The copies keep their times, by which
+    /// the images of guests are found that were made on this machine (`vtax_guest::image`).
     ///
     /// The server's init is the agent, which boots the server again on a signal.
     pub(super) fn script(&self) -> String {
         let [versions, vtax] = [&self.versions, &self.vtax].map(|text| boot::quoted(text));
-        let agent = self.agent.as_ref().map(|agent| format!("cp {} new\nmv new vtax-agent\n", boot::quoted(agent)));
+        let agent = self.agent.as_ref().map(|agent| format!("cp -p {} new\nmv new vtax-agent\n", boot::quoted(agent)));
         format!(
             r#"mkdir -p {PROGRAMS}
 cd {PROGRAMS}
 if [ "$(cat versions 2>/dev/null)" != {versions} ]; then
 rm -f versions vtax-agent
-cp {vtax} new
+cp -p {vtax} new
 mv new vtax
 {agent}cat >new <<'END'
 #!/bin/sh
