@@ -20,13 +20,13 @@ const KEPT_MOST: usize = 32 << 20;
 /// How long a killed program may take to end. One that waits for a device in the kernel ends when that answers.
 const DYING: Duration = Duration::from_secs(5);
 
-/// How many times its limit a program may take that works all the time.
+/// The most that a busy program may take, in multiples of its limit.
 const WORKING_MOST: u32 = 10;
 
-/// The end of the time that a program has.
+/// Deadline of a program, which excludes the time in which the program runs or waits for a CPU.
 ///
-/// Only the time counts in which the program neither runs nor waits for a CPU, up to ten times the limit. A program that hangs
-/// does neither. One that is well may do both for many times as long as usual, if the machine is busy or is emulated.
+/// A program that hangs does neither. A healthy one may take many times as long as usual on a machine that is busy or emulated,
+/// so it is given up to ten times its limit.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgramDeadline {
     pid: u32,
@@ -35,24 +35,29 @@ pub struct ProgramDeadline {
 }
 
 impl ProgramDeadline {
-    /// Begins now, for a program that was just started.
+    /// Returns the deadline of a program that has just been started.
     pub fn of(program: &Child, limit: Duration) -> ProgramDeadline {
         ProgramDeadline { pid: program.id(), begun: Instant::now(), limit }
     }
 
-    /// How much time is left at least.
+    /// Returns the time that is left. It may be extended once this has passed.
     pub fn left(&self) -> Duration {
         let elapsed = self.begun.elapsed();
         if elapsed < self.limit {
             return self.limit - elapsed;
         }
-        let most = self.limit.saturating_mul(WORKING_MOST - 1);
-        self.limit.saturating_add(worked(self.pid).min(most)).saturating_sub(elapsed)
+        let extended = self.limit.saturating_add(worked(self.pid));
+        extended.min(ProgramDeadline::most(self.limit)).saturating_sub(elapsed)
+    }
+
+    /// Returns the longest that a program with this limit may take.
+    pub fn most(limit: Duration) -> Duration {
+        limit.saturating_mul(WORKING_MOST)
     }
 }
 
-/// How long the busiest thread of a process has run or waited for a CPU (Documentation/scheduler/sched-stats.rst). A kernel
-/// without these figures tells of none.
+/// Returns how long the busiest thread of a process has run or waited for a CPU (Documentation/scheduler/sched-stats.rst), or
+/// zero if the kernel doesn't keep these figures.
 fn worked(pid: u32) -> Duration {
     let of_thread = |thread: fs::DirEntry| {
         let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use vtax_model::units::{ByteSize, Span};
+use vtax_sys::deadline::ProgramDeadline;
 
 use super::{AgentError, AgentLink, PendingReply};
 use crate::protocol::{
@@ -11,7 +12,7 @@ use crate::protocol::{
 
 /// How long an agent takes to report that a link doesn't exist or has no carrier, with a margin.
 const ATTACHED: Duration = Duration::from_secs(20);
-/// How much longer than its limit a program may take on a busy machine.
+/// How much longer than [`ProgramDeadline::most`] the agent may take to answer.
 const MARGIN: Duration = Duration::from_secs(10);
 /// How long an agent takes to note that it may send more, with a margin for a busy machine.
 const ATTENTIVE: Duration = Duration::from_secs(20);
@@ -69,7 +70,7 @@ impl AgentLink {
     ) -> Result<Running<'_>, AgentError> {
         let (session, argv, stdin) = (self.new_session(), argv.to_vec(), stdin.to_vec());
         let pending = self.call(Request::Run(ProgramSpec { session, argv, stdin, limit, window }))?;
-        let patience = limit.0.saturating_add(MARGIN);
+        let patience = ProgramDeadline::most(limit.0).saturating_add(MARGIN);
         Ok(Running { pending, session, patience, started: Instant::now(), ended: false })
     }
 
