@@ -13,7 +13,7 @@ use std::{
 
 use vtax_guest::{
     image,
-    launch::{Boot, Launch},
+    launch::{Boot, DOMAIN_DRIVERS, Launch},
     process::{Qemu, STOP},
     threads::GuestPins,
 };
@@ -42,9 +42,6 @@ use crate::{
 const KIND: &str = "domain";
 /// The folder of QEMU's files in that of a domain.
 pub(crate) const QEMU: &str = "qemu";
-/// The modules of virtio NICs and disks, of VLANs with tags in them, of nested interfaces with addresses of `alt-mac-addrs`, and of
-/// the folder with carried programs. Each domain has them, since all these come while it runs. A kernel may lack all but the first.
-const DRIVERS: [&str; 6] = ["virtio_net", "-virtio_blk", "-8021q", "-macvlan", "-9p", "-9pnet_virtio"];
 /// QEMU answers at its monitor within this time.
 const ANSWER: Duration = Duration::from_secs(10);
 /// A guest's system shuts down within this time, or is stopped hard.
@@ -368,7 +365,7 @@ impl Domains {
         let system = bindings.constraints.system();
         let facts = Facts::gather(&self.world)?;
         let bridge = (!bindings.served.is_empty()).then(|| "bridge".to_owned());
-        let drivers = DRIVERS.map(str::to_owned).into_iter().chain(bridge).chain(facts.pci.guest_drivers());
+        let drivers = DOMAIN_DRIVERS.map(str::to_owned).into_iter().chain(bridge).chain(facts.pci.guest_drivers());
         let drivers = drivers.collect::<Vec<_>>().join(",");
         let needs = GuestNeeds::new(agent, None).with_driver(&system, &drivers);
         let facts = facts.with_guests(&self.world, &needs);

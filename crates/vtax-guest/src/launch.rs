@@ -34,6 +34,10 @@ pub const LENT_TAG: &str = "vtax-lent";
 pub const LENT_DRIVERS: [&str; 2] = ["9p", "9pnet_virtio"];
 /// The modules that drive the agent's port in a guest: its bus and the device.
 pub const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
+/// The modules that a logical domain needs for virtio NICs and disks, for VLANs with tags in them, for nested interfaces with
+/// addresses of `alt-mac-addrs`, and for the folder with carried programs. Each domain has them, since all these come while it runs.
+/// A kernel may lack all but the first.
+pub const DOMAIN_DRIVERS: [&str; 6] = ["virtio_net", "-virtio_blk", "-8021q", "-macvlan", "-9p", "-9pnet_virtio"];
 /// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
 /// be missing, or fail because it is for other CPUs.

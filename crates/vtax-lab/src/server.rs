@@ -9,7 +9,7 @@ use vtax_guest::{
     GuestError,
     image::{self, Tools},
     kernel::Kernel,
-    launch::{Boot, GuestEngine, Launch, server_drivers},
+    launch::{Boot, DOMAIN_DRIVERS, GuestEngine, Launch, server_drivers},
     process::Qemu,
     threads::GuestPins,
 };
@@ -90,8 +90,9 @@ pub fn plan(
 ) -> Result<ServerPlan, ServerError> {
     let system = System::default();
     let needs = GuestNeeds::new(agent, kernel).of_methods();
-    // The drivers of a NIC that a guest in the server gets, and of a virtual function of one.
-    let needs = ["igb", "igbvf"].into_iter().fold(needs, |needs, driver| needs.with_driver(&system, driver));
+    // The drivers of a NIC that a guest in the server gets, and of a virtual function of one; and those of a logical domain.
+    let domain = [&DOMAIN_DRIVERS[..], &["-igb", "-igbvf"]].concat().join(",");
+    let needs = ["igb", "igbvf", &domain].into_iter().fold(needs, |needs, driver| needs.with_driver(&system, driver));
     let facts = GuestFacts::gather(world, &needs);
     let qemu = check(spec, &facts)?;
     let boot = facts.boot(&system, "virtio_net").map_err(ServerError::Unsupported)?;
