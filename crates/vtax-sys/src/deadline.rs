@@ -46,8 +46,11 @@ impl ProgramDeadline {
         if elapsed < self.limit {
             return self.limit - elapsed;
         }
-        let extended = self.limit.saturating_add(worked(self.pid));
-        extended.min(ProgramDeadline::most(self.limit)).saturating_sub(elapsed)
+        let (worked, runnable) = worked(self.pid);
+        let left = self.limit.saturating_add(worked).saturating_sub(elapsed);
+        // The kernel adds a wait for a CPU up only when it is over.
+        let left = if runnable { left.max(self.limit / 10) } else { left };
+        left.min(ProgramDeadline::most(self.limit).saturating_sub(elapsed))
     }
 
     /// Returns the longest that a program with this limit may take.
@@ -56,17 +59,20 @@ impl ProgramDeadline {
     }
 }
 
-/// Returns how long the busiest thread of a process has run or waited for a CPU (Documentation/scheduler/sched-stats.rst), or
-/// zero if the kernel doesn't keep these figures.
-fn worked(pid: u32) -> Duration {
+/// Returns how long the busiest thread of a process has run or waited for a CPU (Documentation/scheduler/sched-stats.rst), and
+/// whether any of its threads does so now. A kernel that doesn't keep these figures reports zero.
+fn worked(pid: u32) -> (Duration, bool) {
     let of_thread = |thread: fs::DirEntry| {
-        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        let mut times = text.split_ascii_whitespace().map_while(|time| time.parse().ok());
-        let (ran, waited): (u64, u64) = (times.next()?, times.next()?);
-        Some(Duration::from_nanos(ran.saturating_add(waited)))
+        let read = |name| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+        let (times, state) = (read("schedstat"), read("stat"));
+        let sum: u64 = times.split_ascii_whitespace().take(2).filter_map(|time| time.parse::<u64>().ok()).sum();
+        // The state follows the name, which may have parentheses in it (proc_pid_stat(5)).
+        (Duration::from_nanos(sum), state.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('R')))
     };
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.filter_map(of_thread).max().unwrap_or_default()
+    threads
+        .map(of_thread)
+        .fold((Duration::ZERO, false), |(worked, runnable), (time, runs)| (worked.max(time), runnable | runs))
 }
 
 /// Why a program gave no output.
