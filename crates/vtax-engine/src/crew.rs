@@ -19,6 +19,7 @@ use vtax_sys::{
 use crate::{
     account::{Begun, Counted, Meter, Shared, ThreadCounts, ThreadRecorder, merge},
     drive::{
+        any::AnyPoller,
         blocking::{Blocking, spin_until},
         ready::EpollPoller,
         uring::Uring,
@@ -166,18 +167,21 @@ impl<'a> Crew<'a> {
         let in_slots = || tasks.iter().copied().enumerate();
         let ready = |spins| {
             let engine = EpollPoller::new(session, tasks.len(), spins, role.door())?;
-            engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, desk.flow(slot), &places)))
+            let any = AnyPoller::Ready(&engine);
+            engine.run(in_slots().map(|(slot, index)| role.task(&engine, any, index, desk.flow(slot), &places)))
         };
         match role.engine() {
             Engine::Blocking => {
                 let engine = Blocking::new(session);
-                tasks.iter().try_for_each(|index| engine.run(role.task(&engine, *index, desk.flow(0), &places)))
+                let any = AnyPoller::Blocking(&engine);
+                tasks.iter().try_for_each(|index| engine.run(role.task(&engine, any, *index, desk.flow(0), &places)))
             }
             Engine::Epoll => ready(false),
             Engine::BusyPoll => ready(true),
             Engine::IoUring => {
                 let engine = Uring::new(session, tasks.len(), role.door())?;
-                engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, desk.flow(slot), &places)))
+                let any = AnyPoller::Uring(&engine);
+                engine.run(in_slots().map(|(slot, index)| role.task(&engine, any, index, desk.flow(slot), &places)))
             }
         }
     }

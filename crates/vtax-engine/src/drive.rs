@@ -11,6 +11,7 @@
 //! [head](crate::wire::Head). Results are raw error numbers; `EAGAIN` stands for a wait that was too long.
 //! [`Flow`](crate::flow::Flow) turns them into named errors.
 
+pub(crate) mod any;
 pub(crate) mod blocking;
 mod flows;
 pub(crate) mod ready;

@@ -6,14 +6,14 @@ use socket2::Socket;
 use vtax_model::{
     measurement::EndReport,
     options::Engine as Kind,
-    units::Mtu,
+    units::{ByteSize, Mtu},
     workload::{TestFamily, TestSpec, Transport, Workload, WorkloadSizes},
 };
 use vtax_sys::ring;
 
 use crate::{
     account::FlowRecorder,
-    drive::{Habit, Io, Poller},
+    drive::{Habit, Poller, any::AnyPoller},
     error::{EngineError, Result},
     file::{self, SourceFile},
     flow::{Flow, Session},
@@ -133,50 +133,90 @@ impl Role<'_> {
         forward == self.initiates
     }
 
-    /// Runs one task from its beginning to its end.
+    /// Runs one task from its beginning to its end. `any` is the same engine; the workloads that use it are compiled once
+    /// for all engines.
     pub(crate) async fn task<E: Poller>(
         &self,
         engine: &E,
+        any: AnyPoller<'_>,
         index: usize,
         desk: FlowRecorder<'_>,
         places: &FlowPlaces,
     ) -> Result<()> {
         match (&self.connections, self.flows.get(index)) {
-            (Some(Connections::To(dial)), _) => {
-                let index = u32::try_from(index).unwrap_or(u32::MAX);
-                match self.spec().transport {
-                    Transport::Icmp => echo::initiate(engine, desk, index, dial).await,
-                    _ => connections::initiate(engine, desk, index, dial).await,
+            (Some(connections), _) => Box::pin(self.run_connections(connections, any, index, desk, places)).await,
+            (None, Some(flow)) => match self.spec().workload {
+                Workload::File { size } => self.copy_file(flow, desk, size),
+                Workload::Rr { request, response } if self.spec().options.stages => {
+                    Box::pin(self.run_stamped(any, flow, desk, MessageSizes::new(request, response))).await
                 }
-            }
-            (Some(Connections::At(listener)), _) => {
-                let door = Door { listener, desk: desk.flow(KEEPER), places, sizes: connection_sizes(self.spec()) };
-                if desk.slot == KEEPER { door.keep(engine).await } else { door.serve(engine, desk.slot).await }
-            }
-            (None, Some(flow)) => self.run_flow(engine, flow, desk).await,
+                workload => self.run_flow(workload, engine, flow, desk).await,
+            },
             (None, None) => Ok(()),
         }
     }
 
-    async fn run_flow<E: Poller>(&self, engine: &E, flow: &Flow, desk: FlowRecorder<'_>) -> Result<()> {
+    async fn run_connections(
+        &self,
+        connections: &Connections<'_>,
+        engine: AnyPoller<'_>,
+        index: usize,
+        desk: FlowRecorder<'_>,
+        places: &FlowPlaces,
+    ) -> Result<()> {
+        match connections {
+            Connections::To(dial) => {
+                let index = u32::try_from(index).unwrap_or(u32::MAX);
+                match self.spec().transport {
+                    Transport::Icmp => echo::initiate(&engine, desk, index, dial).await,
+                    _ => connections::initiate(&engine, desk, index, dial).await,
+                }
+            }
+            Connections::At(listener) => {
+                let door = Door { listener, desk: desk.flow(KEEPER), places, sizes: connection_sizes(self.spec()) };
+                if desk.slot == KEEPER { door.keep(&engine).await } else { door.serve(&engine, desk.slot).await }
+            }
+        }
+    }
+
+    fn copy_file(&self, flow: &Flow, desk: FlowRecorder<'_>, size: ByteSize) -> Result<()> {
         flow.probe_peer()?;
-        let line = FlowOnPoller::new(engine, flow, desk, self.habit(flow));
-        if let Workload::File { size } = self.spec().workload {
-            return match (self.initiates, self.directory, self.source) {
-                (true, _, Some(source)) => file::send(flow, desk, source),
-                (false, Some(directory), _) => file::receive(flow, desk, directory, size),
-                _ => Err(EngineError::NoDirectory),
-            };
+        match (self.initiates, self.directory, self.source) {
+            (true, _, Some(source)) => file::send(flow, desk, source),
+            (false, Some(directory), _) => file::receive(flow, desk, directory, size),
+            _ => Err(EngineError::NoDirectory),
         }
-        if !self.initiates {
-            flow.say_ready()?;
+    }
+
+    async fn run_stamped(
+        &self,
+        engine: AnyPoller<'_>,
+        flow: &Flow,
+        desk: FlowRecorder<'_>,
+        sizes: MessageSizes,
+    ) -> Result<()> {
+        let line = self.line(&engine, flow, desk)?.stamped()?;
+        match self.initiates {
+            true => rr::initiate(line, sizes).await,
+            false => answers::respond(line, sizes).await,
         }
-        match self.spec().workload {
+    }
+
+    async fn run_flow<E: Poller>(
+        &self,
+        workload: Workload,
+        engine: &E,
+        flow: &Flow,
+        desk: FlowRecorder<'_>,
+    ) -> Result<()> {
+        let line = self.line(engine, flow, desk)?;
+        match workload {
             Workload::Rr { request, response } => {
                 let sizes = MessageSizes::new(request, response);
-                match self.spec().options.stages {
-                    true => self.transact(line.stamped()?, sizes).await,
-                    false => self.transact(line, sizes).await,
+                match self.initiates {
+                    true if is_pipelined(self.spec()) => pipelined::initiate(line, sizes).await,
+                    true => rr::initiate(line, sizes).await,
+                    false => answers::respond(line, sizes).await,
                 }
             }
             Workload::Stream { message, .. } if self.spec().slices.is_some() => match self.sends(flow) {
@@ -191,12 +231,19 @@ impl Role<'_> {
         }
     }
 
-    async fn transact<I: Io>(&self, line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
-        match self.initiates {
-            true if is_pipelined(self.spec()) => pipelined::initiate(line, sizes).await,
-            true => rr::initiate(line, sizes).await,
-            false => answers::respond(line, sizes).await,
+    /// The flow on the engine. A responder says that it is ready.
+    fn line<'a, E: Poller>(
+        &self,
+        engine: &'a E,
+        flow: &'a Flow,
+        desk: FlowRecorder<'a>,
+    ) -> Result<FlowOnPoller<'a, E::Io<'a>>> {
+        flow.probe_peer()?;
+        let line = FlowOnPoller::new(engine, flow, desk, self.habit(flow));
+        if !self.initiates {
+            flow.say_ready()?;
         }
+        Ok(line)
     }
 
     /// One receive call takes one datagram, but everything that a connection has. The datagrams of a stream

@@ -86,6 +86,7 @@ pub fn clocksource() -> Result<String> {
     Ok(name.trim().to_owned())
 }
 
+#[inline]
 fn nanoseconds(time: libc::timespec) -> u64 {
     // Neither part is negative for these clocks (unless it is set before 1970, which
     // the kernel refuses), and 2^64 ns are 584 years.
@@ -93,6 +94,7 @@ fn nanoseconds(time: libc::timespec) -> u64 {
 }
 
 /// A clock that always exists and that this process may read.
+#[inline]
 pub(crate) fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut now = MaybeUninit::uninit();
     // SAFETY: the pointer is valid for a timespec.

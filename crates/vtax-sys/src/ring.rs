@@ -33,12 +33,14 @@ pub fn probe() -> Result<(), NoRing> {
 const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 
 /// A result is a signed integer, so a longer request makes no sense.
+#[inline]
 fn length(bytes: usize) -> u32 {
     bytes.min(i32::MAX as usize) as u32
 }
 
 /// Whether `io_uring_enter` failed only for now: it was interrupted or timed out, or it lacks memory or room
 /// for completions.
+#[inline]
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
 }
@@ -71,6 +73,7 @@ impl Uring {
 
     /// Hands over what is queued and waits for `want` completions. `Ok` may also mean that requests were
     /// handed over and the wait then timed out or was interrupted.
+    #[inline]
     fn enter(&self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
         self.enters.set(self.enters.get() + 1);

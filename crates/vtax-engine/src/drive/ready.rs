@@ -30,6 +30,8 @@ use socket2::Socket;
 use vtax_model::station::Target;
 use vtax_sys::clock::now_ns;
 
+pub(crate) use io::ReadyIo;
+
 use crate::{
     drive::{
         Buffers, SPIN,

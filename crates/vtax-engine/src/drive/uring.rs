@@ -33,6 +33,8 @@ use vtax_sys::{
     ring::{Completion, Operation, Slots},
 };
 
+pub(crate) use io::UringIo;
+
 use crate::{
     account::after,
     drive::{

@@ -2,11 +2,12 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_core::DefaultNla;
+use netlink_packet_route::link::LinkFlags;
 
 use super::link::addressed_to;
 use super::name::{IfIndex, IfName, LinkRef, MacAddr};
-use super::request::NetlinkRequest;
+use super::request::{LinkRequest, text_attribute};
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
@@ -35,7 +36,7 @@ pub struct LinkChange<'a> {
 }
 
 impl LinkChange<'_> {
-    fn apply(&self, message: &mut LinkMessage) {
+    fn apply(&self, message: &mut LinkRequest) {
         for (flag, wanted) in [
             (LinkFlags::Up, self.up),
             // The kernel's flag has the opposite meaning.
@@ -46,15 +47,25 @@ impl LinkChange<'_> {
                 message.header.flags.set(flag, wanted);
             }
         }
-        let attributes = &mut message.attributes;
-        attributes.extend(self.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
-        attributes.extend(self.mtu.map(LinkAttribute::Mtu));
-        attributes.extend(self.tx_queue_length.map(LinkAttribute::TxQueueLen));
-        // No bridge has index 0.
-        attributes.extend(self.master.map(|master| LinkAttribute::Controller(master.map_or(0, |bridge| bridge.0))));
-        attributes.extend(self.alias.clone().map(LinkAttribute::IfAlias));
-        attributes.extend(self.rename.as_ref().map(|name| LinkAttribute::IfName(name.as_str().into())));
-        attributes.extend(self.into_ns.map(|ns| LinkAttribute::NetNsFd(ns.as_fd().as_raw_fd())));
+        if let Some(mac) = self.mac {
+            message.push(&DefaultNla::new(libc::IFLA_ADDRESS, mac.0.to_vec()));
+        }
+        let numbers = [
+            (libc::IFLA_MTU, self.mtu),
+            (libc::IFLA_TXQLEN, self.tx_queue_length),
+            // No bridge has index 0.
+            (libc::IFLA_MASTER, self.master.map(|master| master.map_or(0, |bridge| bridge.0))),
+            (libc::IFLA_NET_NS_FD, self.into_ns.map(|ns| ns.as_fd().as_raw_fd().cast_unsigned())),
+        ];
+        for (kind, number) in numbers.into_iter().filter_map(|(kind, number)| Some((kind, number?))) {
+            message.push_number(kind, number);
+        }
+        if let Some(alias) = &self.alias {
+            message.push(&text_attribute(libc::IFLA_IFALIAS, alias));
+        }
+        if let Some(name) = &self.rename {
+            message.push(&text_attribute(libc::IFLA_IFNAME, name.as_str()));
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -79,7 +90,7 @@ impl Rtnl {
         let mut message = addressed_to(&self.by_index_if_renamed(&link, change)?);
         change.apply(&mut message);
         let subject = Subject { operation: "change link", object: &link };
-        self.change(&NetlinkRequest::new(libc::RTM_SETLINK, &message), CHANGE, subject)
+        self.change(&message.request(libc::RTM_SETLINK), CHANGE, subject)
     }
 
     /// A request has only one attribute for a name. It names the link, or its new name if the request gives

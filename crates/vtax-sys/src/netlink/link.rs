@@ -1,10 +1,10 @@
 //! Links as the kernel reports them.
 
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkHeader, LinkMessage};
+use netlink_packet_route::link::{LinkFlags, LinkHeader};
 
 use super::name::{IfIndex, IfName, LinkRef, MacAddr};
 use super::reply::{attribute, number32, text};
-use super::request::NetlinkRequest;
+use super::request::{LinkRequest, text_attribute};
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 
@@ -53,7 +53,7 @@ impl Rtnl {
     /// All links of the namespace.
     pub fn links(&mut self) -> Result<Vec<Link>> {
         let subject = Subject { operation: "list links", object: &"of this network namespace" };
-        let all = NetlinkRequest::new(libc::RTM_GETLINK, &LinkMessage::default());
+        let all = LinkRequest::default().request(libc::RTM_GETLINK);
         self.dump(&all, subject, |body| Link::parse(body).map(Some).ok_or("a link without a name or MTU"))
     }
 
@@ -61,7 +61,7 @@ impl Rtnl {
     pub fn link(&mut self, link: impl Into<LinkRef>) -> Result<Option<Link>> {
         let link = link.into();
         let subject = Subject { operation: "look up link", object: &link };
-        let message = NetlinkRequest::new(libc::RTM_GETLINK, &addressed_to(&link));
+        let message = addressed_to(&link).request(libc::RTM_GETLINK);
         self.get(&message, subject, Link::parse)
     }
 
@@ -75,17 +75,17 @@ impl Rtnl {
     pub fn delete_link(&mut self, link: impl Into<LinkRef>) -> Result<()> {
         let link = link.into();
         let subject = Subject { operation: "delete link", object: &link };
-        let message = NetlinkRequest::new(libc::RTM_DELLINK, &addressed_to(&link));
+        let message = addressed_to(&link).request(libc::RTM_DELLINK);
         self.change(&message, CHANGE, subject)
     }
 }
 
 /// A message that names an existing link and requests nothing yet.
-pub(super) fn addressed_to(link: &LinkRef) -> LinkMessage {
-    let mut message = LinkMessage::default();
+pub(super) fn addressed_to(link: &LinkRef) -> LinkRequest {
+    let mut message = LinkRequest::default();
     match link {
         LinkRef::Index(index) => message.header.index = index.0,
-        LinkRef::Name(name) => message.attributes.push(LinkAttribute::IfName(name.as_str().into())),
+        LinkRef::Name(name) => message.push(&text_attribute(libc::IFLA_IFNAME, name.as_str())),
     }
     message
 }
@@ -124,7 +124,7 @@ impl Link {
 mod tests {
     use super::*;
     use netlink_packet_core::Emitable;
-    use netlink_packet_route::link::{InfoKind, LinkInfo};
+    use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
     use proptest::prelude::*;
 
     fn bytes(attributes: Vec<LinkAttribute>) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! A request in the form in which the kernel reads it.
 
-use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NLM_F_REQUEST, NetlinkHeader};
+use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NLM_F_REQUEST, NetlinkHeader, Nla};
+use netlink_packet_route::link::LinkHeader;
 
 /// The kind of a message and its bytes.
 ///
@@ -38,7 +39,33 @@ impl NetlinkRequest {
     }
 }
 
-/// The bytes of a message or of a list of attributes.
+/// A message about a link.
+///
+/// The library's own has an enum of all attributes that a link can have. The agent, which must be small, would have the code
+/// for writing every one of them.
+#[derive(Default)]
+pub(super) struct LinkRequest {
+    pub(super) header: LinkHeader,
+    attributes: Vec<u8>,
+}
+
+impl LinkRequest {
+    pub(super) fn push(&mut self, attribute: &impl Nla) {
+        self.attributes.extend(emitted(attribute));
+    }
+
+    /// Adds a number of 32 bits.
+    pub(super) fn push_number(&mut self, kind: u16, number: u32) {
+        self.push(&DefaultNla::new(kind, number.to_ne_bytes().to_vec()));
+    }
+
+    /// `kind` is the `RTM_…` of rtnetlink(7).
+    pub(super) fn request(&self, kind: u16) -> NetlinkRequest {
+        NetlinkRequest::raw(kind, [emitted(&self.header), self.attributes.clone()].concat())
+    }
+}
+
+/// The bytes of a message, of an attribute or of a list of attributes.
 pub(super) fn emitted(message: &impl Emitable) -> Vec<u8> {
     let mut bytes = vec![0; message.buffer_len()];
     message.emit(&mut bytes);

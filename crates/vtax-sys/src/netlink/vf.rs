@@ -1,15 +1,13 @@
 //! Virtual functions, as the network link of their physical function shows them: how the NIC treats the frames of each.
 
 use netlink_packet_route::link::{
-    LinkAttribute, LinkExtentMask, LinkMessage, LinkVfInfo, VfInfo, VfInfoMac, VfInfoRate, VfInfoSpoofCheck,
-    VfInfoTrust, VfInfoVlan,
+    LinkAttribute, LinkExtentMask, LinkVfInfo, VfInfo, VfInfoMac, VfInfoRate, VfInfoSpoofCheck, VfInfoTrust, VfInfoVlan,
 };
 use serde::{Deserialize, Serialize};
 
 use super::link::{HEADER, addressed_to};
 use super::name::{LinkRef, MacAddr};
 use super::reply::{attribute, each_attribute, number32};
-use super::request::NetlinkRequest;
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 
@@ -82,8 +80,8 @@ impl Rtnl {
         let subject = Subject { operation: "list virtual functions of", object: &link };
         let mut message = addressed_to(&link);
         // Without this, counters would be most of the answer, whose nested lists hold at most 64 KiB.
-        message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::Vf, LinkExtentMask::SkipStats]));
-        let found = self.get(&NetlinkRequest::new(libc::RTM_GETLINK, &message), subject, Vf::parse_all)?;
+        message.push(&LinkAttribute::ExtMask(vec![LinkExtentMask::Vf, LinkExtentMask::SkipStats]));
+        let found = self.get(&message.request(libc::RTM_GETLINK), subject, Vf::parse_all)?;
         found.ok_or_else(|| SysError::NoSuchLink { name: link.to_string() })
     }
 
@@ -96,10 +94,10 @@ impl Rtnl {
     pub fn set_vf(&mut self, link: impl Into<LinkRef>, index: u32, change: &VfChange) -> Result<()> {
         let link = link.into();
         for (operation, info) in change.requests(index) {
-            let mut message: LinkMessage = addressed_to(&link);
-            message.attributes.push(LinkAttribute::VfInfoList(vec![LinkVfInfo(vec![info])]));
+            let mut message = addressed_to(&link);
+            message.push(&LinkAttribute::VfInfoList(vec![LinkVfInfo(vec![info])]));
             let subject = Subject { operation, object: &format_args!("VF {index} of link {link}") };
-            self.change(&NetlinkRequest::new(libc::RTM_SETLINK, &message), CHANGE, subject).map_err(explain)?;
+            self.change(&message.request(libc::RTM_SETLINK), CHANGE, subject).map_err(explain)?;
         }
         Ok(())
     }
@@ -180,7 +178,7 @@ impl VfLinkState {
 mod tests {
     use super::*;
     use netlink_packet_core::Emitable;
-    use netlink_packet_route::link::{VfInfoLinkState, VfLinkState as Wire};
+    use netlink_packet_route::link::{LinkMessage, VfInfoLinkState, VfLinkState as Wire};
     use proptest::prelude::*;
 
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);

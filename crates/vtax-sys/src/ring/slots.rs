@@ -34,6 +34,9 @@ const CANCEL_TAG: u64 = 7;
 /// Requests are queued by the `submit_` functions and handed over by [`Slots::wait`], with one
 /// system call for all of them.
 ///
+/// What a transaction calls is `#[inline]`: then it is compiled in the caller's crate, with that one's optimization.
+/// In the agent this crate is compiled for size.
+///
 /// A socket is attached before its slot is used. The ring then keeps it open even when the caller closes it.
 /// To end its connection, shut the socket down or detach it.
 pub struct Slots {
@@ -113,22 +116,26 @@ impl Slots {
     }
 
     /// Completions that are still expected, over all slots.
+    #[inline]
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
     /// Whether a request of this slot is in flight.
+    #[inline]
     pub fn is_busy(&self, slot: usize) -> bool {
         Operation::ALL.into_iter().any(|operation| self.is_in_flight(slot, operation))
     }
 
     /// Whether this request of a slot is in flight.
+    #[inline]
     pub fn is_in_flight(&self, slot: usize, operation: Operation) -> bool {
         self.slots.get(slot).is_some_and(|slot| slot.busy[operation as usize])
     }
 
     /// Whether an exchange of this slot is in flight whose two requests complete together. Then only the
     /// receive's completion tells that the send is complete.
+    #[inline]
     pub fn is_paired(&self, slot: usize) -> bool {
         self.slots.get(slot).is_some_and(|slot| slot.paired)
     }
@@ -167,6 +174,7 @@ impl Slots {
     }
 
     /// The slot's send buffer. None while the kernel reads it, or if there is no such slot.
+    #[inline]
     pub fn send_buffer(&mut self, slot: usize) -> Option<&mut [u8]> {
         self.at_rest(slot, Operation::Send)?;
         // SAFETY: no request in the kernel uses it, and `self` is borrowed as long as the slice lives.
@@ -175,12 +183,14 @@ impl Slots {
 
     /// The slot's receive buffer: received bytes as far as completions say, and older bytes behind them. None
     /// while the kernel writes it, or if there is no such slot.
+    #[inline]
     pub fn receive_buffer(&self, slot: usize) -> Option<&[u8]> {
         self.at_rest(slot, Operation::Receive)?;
         // SAFETY: no request in the kernel uses it, and `self` is borrowed as long as the slice lives.
         Some(unsafe { slice::from_raw_parts(self.memory.receive(slot), self.memory.receive_length) })
     }
 
+    #[inline]
     fn at_rest(&self, slot: usize, operation: Operation) -> Option<()> {
         (!self.slots.get(slot)?.busy[operation as usize]).then_some(())
     }
@@ -191,12 +201,14 @@ impl Slots {
     /// # Errors
     /// `ResourceBusy` while the slot's last send is in flight; `InvalidInput` if there is no such slot or
     /// part; `NotConnected` if the slot has no socket; an error of the kernel if it takes no more requests.
+    #[inline]
     pub fn submit_send(&mut self, slot: usize, part: Range<usize>, is_last: bool) -> io::Result<()> {
         let request = self.send_request(slot, &part, is_last)?;
         // SAFETY: the buffer stays until the request is complete: see `Drop`.
         unsafe { self.submit(slot, Operation::Send, request) }
     }
 
+    #[inline]
     fn send_request(&self, slot: usize, part: &Range<usize>, is_last: bool) -> io::Result<squeue::Entry> {
         self.check_part(slot, part, self.memory.send_length)?;
         let flags = if is_last { SEND_FLAGS | libc::MSG_MORE } else { SEND_FLAGS };
@@ -206,12 +218,14 @@ impl Slots {
     }
 
     /// Queues a receive into this part of the slot's receive buffer.
+    #[inline]
     pub fn submit_receive(&mut self, slot: usize, part: Range<usize>) -> io::Result<()> {
         let request = self.receive_request(slot, &part)?;
         // SAFETY: the buffer stays until the request is complete: see `Drop`.
         unsafe { self.submit(slot, Operation::Receive, request) }
     }
 
+    #[inline]
     fn receive_request(&self, slot: usize, part: &Range<usize>) -> io::Result<squeue::Entry> {
         self.check_part(slot, part, self.memory.receive_length)?;
         // SAFETY: the part is within the buffer.
@@ -223,6 +237,7 @@ impl Slots {
     /// the receive's, stands for both, so waiting for one completion waits for the transaction. Before Linux
     /// 5.17 each has its own. If the send fails or is short, both have a completion; the receive's is
     /// `ECANCELED`.
+    #[inline]
     pub fn submit_exchange(&mut self, slot: usize, request: Range<usize>, response: Range<usize>) -> io::Result<()> {
         let send = self.send_request(slot, &request, false)?;
         let receive = self.receive_request(slot, &response)?;
@@ -248,6 +263,7 @@ impl Slots {
     /// Queues a timer that ends at this moment of [`now_ns`](crate::clock::now_ns), or at once if it is past.
     /// Cancelling a timer searches all of them. So for a deadline per request of thousands of flows, keep the
     /// order of the deadlines yourself and give [`Slots::wait`] the next one.
+    #[inline]
     pub fn submit_timer(&mut self, slot: usize, at_ns: u64) -> io::Result<()> {
         let place = self.slots.get_mut(slot).ok_or_else(no_such_slot)?;
         if place.busy[Operation::Timer as usize] {
@@ -279,6 +295,7 @@ impl Slots {
     ///
     /// Returns how many completions were added. There may be fewer than `least` after a signal or a
     /// cancellation. Without a timeout, it never waits for more than are in flight.
+    #[inline]
     pub fn wait(&mut self, least: usize, timeout: Option<Duration>, done: &mut Vec<Completion>) -> io::Result<usize> {
         let least = if timeout.is_none() { least.min(self.in_flight) } else { least };
         if least > 0 || self.has_work() {
@@ -315,11 +332,13 @@ impl Slots {
     }
 
     /// Whether there are requests to hand over, or completions that need a call to fetch them.
+    #[inline]
     fn has_work(&mut self) -> bool {
         let queue = self.uring.ring.submission();
         !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
     }
 
+    #[inline]
     fn check_part(&self, slot: usize, part: &Range<usize>, length: usize) -> io::Result<()> {
         self.check_socket(slot)?;
         if part.start > part.end || part.end > length {
@@ -328,6 +347,7 @@ impl Slots {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn check_socket(&self, slot: usize) -> io::Result<()> {
         let place = self.slots.get(slot).ok_or_else(no_such_slot)?;
         if place.attached { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
@@ -335,6 +355,7 @@ impl Slots {
 
     /// # Safety
     /// What the request points to must stay in place until the request is complete.
+    #[inline]
     pub(super) unsafe fn submit(
         &mut self,
         slot: usize,
@@ -353,6 +374,7 @@ impl Slots {
 
     /// # Safety
     /// What the requests point to must stay in place until they are complete.
+    #[inline]
     unsafe fn push(&mut self, requests: &[squeue::Entry]) -> io::Result<()> {
         // Linked requests must be handed over together.
         if self.room() < requests.len() {
@@ -363,6 +385,7 @@ impl Slots {
         pushed.map_err(|_| io::ErrorKind::ResourceBusy.into())
     }
 
+    #[inline]
     fn room(&mut self) -> usize {
         let queue = self.uring.ring.submission();
         queue.capacity() - queue.len()
@@ -407,16 +430,19 @@ pub(super) fn no_such_slot() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "no such slot")
 }
 
+#[inline]
 fn tag(slot: usize, operation: u64) -> u64 {
     (slot as u64) << TAG_BITS | operation
 }
 
 /// The slot and the operation of a request; none for a cancellation.
+#[inline]
 fn read_tag(tag: u64) -> Option<(usize, Operation)> {
     let operation = *Operation::ALL.get((tag & ((1 << TAG_BITS) - 1)) as usize)?;
     Some(((tag >> TAG_BITS) as usize, operation))
 }
 
+#[inline]
 fn result(operation: Operation, result: i32) -> io::Result<usize> {
     match usize::try_from(result) {
         Ok(bytes) => Ok(bytes),

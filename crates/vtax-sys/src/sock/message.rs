@@ -22,11 +22,13 @@ pub(super) struct Entry<'a> {
 }
 
 impl ControlMessages {
+    #[inline]
     pub(super) fn new() -> Self {
         Self { bytes: [0; 256], filled: 0 }
     }
 
     /// The control messages of the last [`receive`].
+    #[inline]
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         entries(&self.bytes[..self.filled])
     }
@@ -79,10 +81,12 @@ pub(super) struct ExtendedError {
 }
 
 impl ExtendedError {
+    #[inline]
     pub(super) fn find(control: &ControlMessages) -> Option<Self> {
         control.entries().find_map(|entry| Self::read(&entry))
     }
 
+    #[inline]
     pub(super) fn read(entry: &Entry<'_>) -> Option<Self> {
         match (entry.level, entry.kind) {
             (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {}
@@ -95,6 +99,7 @@ impl ExtendedError {
     }
 }
 
+#[inline]
 pub(super) fn entries(mut rest: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     std::iter::from_fn(move || {
         let (length, _) = rest.split_first_chunk::<{ size_of::<usize>() }>()?;

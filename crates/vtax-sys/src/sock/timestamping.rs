@@ -102,6 +102,7 @@ pub fn sent_stamps(socket: impl AsFd, found: &mut Vec<SentStamp>) -> io::Result<
 }
 
 /// Each entry has one stamp.
+#[inline]
 fn sent_stamp(error: ExtendedError, ns: u64) -> Option<SentStamp> {
     let stage = match error.info {
         SENT => SentStage::Software,
@@ -114,12 +115,14 @@ fn sent_stamp(error: ExtendedError, ns: u64) -> Option<SentStamp> {
 
 /// The first of the three times of `struct scm_timestamping`. The second is no longer used; the third is the
 /// network card's.
+#[inline]
 fn stamp(control: &ControlMessages) -> Option<u64> {
     let is_stamp = |entry: &message::Entry<'_>| (entry.level, entry.kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
     control.entries().find(is_stamp).and_then(|entry| read(entry.data))
 }
 
 /// Seconds and nanoseconds, each 64 bits on 64-bit machines. Both are zero if there is no stamp.
+#[inline]
 pub(super) fn read(data: &[u8]) -> Option<u64> {
     let ([seconds, nanoseconds], _) = data.as_chunks::<8>().0.split_first_chunk::<2>()?;
     let [seconds, nanoseconds] = [seconds, nanoseconds].map(|number| u64::from_ne_bytes(*number));

@@ -160,6 +160,7 @@ impl<S: AsFd> Drop for ZeroCopySender<S> {
 
 /// `info` and `data` are the first and the last call of a range. Calls are counted from the socket's first
 /// one, modulo 2^32.
+#[inline]
 fn completions(told: ExtendedError) -> Option<Completions> {
     if told.origin != ORIGIN_ZEROCOPY {
         return None;

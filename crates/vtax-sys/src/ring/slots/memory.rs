@@ -28,11 +28,13 @@ impl Memory {
     }
 
     /// `slot` must be below the number of slots.
+    #[inline]
     pub(super) fn send(&self, slot: usize) -> *mut u8 {
         // SAFETY: the slot's memory is within the allocation.
         unsafe { self.start.as_ptr().add(slot * self.stride) }
     }
 
+    #[inline]
     pub(super) fn receive(&self, slot: usize) -> *mut u8 {
         // SAFETY: the receive buffer lies behind the send buffer in the slot's memory.
         unsafe { self.send(slot).add(self.send_length) }
