@@ -7,7 +7,7 @@ use std::{
     fs,
     os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -124,12 +124,15 @@ fn ctrl_c_at_any_moment_ends_the_start_of_an_emulated_server() {
         signal(child.id(), "-INT");
         let output = child.wait_with_output().expect("it ends");
         let told = String::from_utf8_lossy(&output.stderr);
-        // Before vtax catches it, the signal ends vtax itself. A shell says 130 of both.
-        let status = output.status.code().or_else(|| output.status.signal().map(|signal| 128 + signal));
-        assert_eq!(status, Some(130), "after {millis} ms: {told}");
+        assert_eq!(shell_status(&output), Some(130), "after {millis} ms: {told}");
         assert!(asked.elapsed() < GIVEN_UP, "after {millis} ms: {:?}", asked.elapsed());
         assert_nothing_left(&bench);
     }
+}
+
+/// Before vtax catches it, the signal ends vtax itself. A shell says 130 of both.
+fn shell_status(output: &Output) -> Option<i32> {
+    output.status.code().or_else(|| output.status.signal().map(|signal| 128 + signal))
 }
 
 /// Stops a run whose guests are made by a QEMU that does something else.
@@ -143,7 +146,7 @@ fn ctrl_c_ends(qemu_does: &str, moment: &str, wait_for_moment: impl FnOnce(&Benc
     signal(child.id(), "-INT");
     let output = child.wait_with_output().expect("it ends");
     let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "after {moment}: {told}");
+    assert_eq!(shell_status(&output), Some(130), "after {moment}: {told}");
     assert!(asked.elapsed() < GIVEN_UP, "after {moment}: {:?}", asked.elapsed());
     assert_nothing_left(&bench);
     assert!(processes_of(bench.path()).is_empty());
