@@ -15,6 +15,7 @@ use vtax_guest::{
     image,
     launch::{Boot, Launch},
     process::{Qemu, STOP},
+    qmp::PATIENCE,
     threads::GuestPins,
 };
 use vtax_journal::{BatchState, Journal, JournalError, Snapshot, scan};
@@ -45,8 +46,6 @@ pub(crate) const QEMU: &str = "qemu";
 /// The modules of virtio NICs and disks, of VLANs with tags in them, of nested interfaces with addresses of `alt-mac-addrs`, and of
 /// the folder with carried programs. Each domain has them, since all these come while it runs. A kernel may lack all but the first.
 const DRIVERS: [&str; 6] = ["virtio_net", "-virtio_blk", "-8021q", "-macvlan", "-9p", "-9pnet_virtio"];
-/// QEMU answers at its monitor within this time.
-const ANSWER: Duration = Duration::from_secs(10);
 /// A guest's system shuts down within this time, or is stopped hard.
 const SHUTDOWN: Duration = Duration::from_secs(60);
 
@@ -294,7 +293,7 @@ impl Domains {
             return Err(BindError::Supervisor { domain: domain.clone(), why: "finds no QEMU that runs".to_owned() });
         };
         Started::now().write(&self.directory(domain))?;
-        qemu.monitor(ANSWER)?.resume()?;
+        qemu.monitor(PATIENCE)?.resume()?;
         Ok(())
     }
 
@@ -316,7 +315,7 @@ impl Domains {
         supervisor::end(&self.directory(domain));
         if let (StopMode::Orderly, Some(mut qemu)) = (mode, bound.qemu().filter(has_something_to_save)) {
             // If the system doesn't listen, it is stopped hard.
-            if qemu.monitor(ANSWER)?.power_down().is_ok() {
+            if qemu.monitor(PATIENCE)?.power_down().is_ok() {
                 let _ = qemu.death(SHUTDOWN);
             }
         }
