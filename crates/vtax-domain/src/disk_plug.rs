@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use vtax_guest::{launch::Launch, paths, process::Qemu};
+use vtax_guest::{launch::Launch, paths, process::Qemu, qmp::PATIENCE};
 use vtax_journal::Undone;
 
 use crate::{bindings::BoundDisk, disk, error::BindError};
 
-/// QEMU answers within this time.
-const ANSWER: Duration = Duration::from_secs(10);
 /// A domain's system lets a disk go within this time: its driver waits for five seconds, in case somebody thinks better of it.
 const RELEASED: Duration = Duration::from_secs(30);
 
 pub(crate) fn plug(launch: &Launch, process: &str, disk: &BoundDisk) -> Result<(), BindError> {
-    Ok(attached(launch, process)?.plug_disk(&disk::launch(disk), ANSWER)?)
+    Ok(attached(launch, process)?.plug_disk(&disk::launch(disk), PATIENCE)?)
 }
 
 pub(crate) fn unplug(launch: &Launch, process: &str, disk: &BoundDisk) -> Result<Undone, BindError> {

@@ -15,6 +15,7 @@ use vtax_guest::{
     image,
     launch::{Boot, DOMAIN_DRIVERS, Launch},
     process::{Qemu, STOP},
+    qmp::PATIENCE,
     threads::GuestPins,
 };
 use vtax_journal::{BatchState, Journal, JournalError, Snapshot, scan};
@@ -42,8 +43,6 @@ use crate::{
 const KIND: &str = "domain";
 /// The folder of QEMU's files in that of a domain.
 pub(crate) const QEMU: &str = "qemu";
-/// QEMU answers at its monitor within this time.
-const ANSWER: Duration = Duration::from_secs(10);
 /// A guest's system shuts down within this time, or is stopped hard.
 const SHUTDOWN: Duration = Duration::from_secs(60);
 
@@ -291,7 +290,7 @@ impl Domains {
             return Err(BindError::Supervisor { domain: domain.clone(), why: "finds no QEMU that runs".to_owned() });
         };
         Started::now().write(&self.directory(domain))?;
-        qemu.monitor(ANSWER)?.resume()?;
+        qemu.monitor(PATIENCE)?.resume()?;
         Ok(())
     }
 
@@ -313,7 +312,7 @@ impl Domains {
         supervisor::end(&self.directory(domain));
         if let (StopMode::Orderly, Some(mut qemu)) = (mode, bound.qemu().filter(has_something_to_save)) {
             // If the system doesn't listen, it is stopped hard.
-            if qemu.monitor(ANSWER)?.power_down().is_ok() {
+            if qemu.monitor(PATIENCE)?.power_down().is_ok() {
                 let _ = qemu.death(SHUTDOWN);
             }
         }

@@ -9,6 +9,7 @@ use vtax_guest::{
     launch::{Launch, NicLaunch},
     paths,
     process::{Qemu, end},
+    qmp::PATIENCE,
     threads::GuestPins,
 };
 use vtax_journal::Undone;
@@ -33,8 +34,8 @@ use crate::{
     switch,
 };
 
-/// QEMU answers at its monitor, and a guest lets a NIC go, within this time.
-const ANSWER: Duration = Duration::from_secs(10);
+/// How long a guest may take to release a NIC.
+const RELEASED: Duration = Duration::from_secs(10);
 
 /// The links and QEMUs of this host's domains.
 #[derive(Debug)]
@@ -364,7 +365,7 @@ impl DomainSite {
     ) -> Result<StepReceipt, BindError> {
         let mut qemu = attached(launch, process)?;
         let queues = self.queues(nic)?;
-        qemu.plug(port, plugged_index(port), nic, queues, ANSWER)?;
+        qemu.plug(port, plugged_index(port), nic, queues, PATIENCE)?;
         Ok(StepReceipt::default())
     }
 
@@ -373,7 +374,7 @@ impl DomainSite {
         if !qemu.is_alive() {
             return Ok(Undone::AlreadyGone);
         }
-        match qemu.unplug(plugged_index(port), ANSWER)? {
+        match qemu.unplug(plugged_index(port), RELEASED)? {
             true => Ok(Undone::Reverted),
             false => Ok(Undone::AlreadyGone),
         }

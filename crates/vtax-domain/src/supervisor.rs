@@ -15,7 +15,7 @@ use std::{
 use vtax_guest::{
     launch::AGENT_PORT_ID,
     process::Qemu,
-    qmp::{Monitor, QmpEvent},
+    qmp::{Monitor, PATIENCE, QmpEvent},
 };
 use vtax_model::{
     domain::{Configuration, DomainState, FailurePolicy},
@@ -35,8 +35,6 @@ use crate::{
     store::DomainStore,
 };
 
-/// QEMU answers within this time.
-const ANSWER: Duration = Duration::from_secs(10);
 /// The supervisor looks up this often, even if QEMU says nothing.
 const GLANCE: Duration = Duration::from_secs(3600);
 /// And this often, where a NIC of the domain follows a carrier, or a disk has several paths.
@@ -113,7 +111,7 @@ impl Supervisor<'_> {
             let mut carriers = CarrierFollower::new(&bound);
             let mut disks = DiskKeeper::new(&bound);
             // The domain sees the carriers from its beginning on.
-            carriers.follow(|nic, up| Ok(qemu.monitor(ANSWER)?.set_link(nic, up)?))?;
+            carriers.follow(|nic, up| Ok(qemu.monitor(PATIENCE)?.set_link(nic, up)?))?;
             if bound.state() != DomainState::Active {
                 self.domains.run(domain)?;
             }
@@ -132,7 +130,7 @@ impl Supervisor<'_> {
     fn connect(&self, domain: &Name) -> Result<(Qemu, Monitor), BindError> {
         let none = || BindError::Supervisor { domain: domain.clone(), why: "finds no QEMU that runs".to_owned() };
         let qemu = self.domains.existing(domain)?.qemu().ok_or_else(none)?;
-        let events = Monitor::connect(domain, &qemu.launch().events_socket(), ANSWER)?;
+        let events = Monitor::connect(domain, &qemu.launch().events_socket(), PATIENCE)?;
         Ok((qemu, events))
     }
 
@@ -149,7 +147,7 @@ impl Supervisor<'_> {
         loop {
             disks.keep();
             // Somebody else may be at QEMU's monitor just now; the next glance is soon.
-            let _ = carriers.follow(|nic, up| Ok(qemu.monitor(ANSWER)?.set_link(nic, up)?));
+            let _ = carriers.follow(|nic, up| Ok(qemu.monitor(PATIENCE)?.set_link(nic, up)?));
             match events.event(Instant::now() + glance) {
                 Ok(Some(event)) if event.name == "SHUTDOWN" => ending = ending_of(&event),
                 Ok(Some(event)) if is_agent(&event) => self.is_up(domain),
@@ -170,7 +168,7 @@ impl Supervisor<'_> {
 
     /// Whether the domain is started again.
     fn after(&self, domain: &Name, ending: Ending, qemu: &mut Qemu) -> Result<bool, BindError> {
-        let _ = qemu.death(ANSWER);
+        let _ = qemu.death(PATIENCE);
         // Whoever holds the lock has ended this process, if it wanted to do something with the domain.
         let _lock = self.store.lock().map_err(BindError::Store)?;
         let configuration = self.store.read(self.host).map_err(BindError::Store)?.configuration;
@@ -195,8 +193,8 @@ impl Supervisor<'_> {
         let (DomainState::Active, Some(mut qemu)) = (bound.state(), bound.qemu()) else { return Ok(()) };
         match policy {
             FailurePolicy::Ignore => Ok(()),
-            FailurePolicy::Panic => Ok(qemu.monitor(ANSWER)?.inject_nmi()?),
-            FailurePolicy::Reset => Ok(qemu.monitor(ANSWER)?.reset()?),
+            FailurePolicy::Panic => Ok(qemu.monitor(PATIENCE)?.inject_nmi()?),
+            FailurePolicy::Reset => Ok(qemu.monitor(PATIENCE)?.reset()?),
             FailurePolicy::Stop => self.domains.stop(slave, StopMode::Hard, configuration, self.agent),
         }
     }

@@ -26,8 +26,8 @@ use vtax_model::{foreign::ForeignText, topology::Name};
 
 use super::{arguments::CONSOLE_CHARDEV, error::GuestError};
 
-/// QEMU answers in microseconds, unless its main loop is starved.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long QEMU may take to answer. It takes microseconds, unless its main loop is starved.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest line that is read. No reply to the commands here is nearly as long.
 const LONGEST: usize = 1 << 20;
 /// How many events are kept until somebody asks for them. Older ones are dropped.

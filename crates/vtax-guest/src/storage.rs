@@ -34,7 +34,7 @@ use super::{
     error::GuestError,
     launch::{QMP_SOCKET, QemuProgram},
     process::end_below,
-    qmp::Monitor,
+    qmp::{Monitor, PATIENCE},
     vdisk::{DiskFile, DiskLaunch, EXPORT},
 };
 
@@ -46,8 +46,6 @@ const MEMORY: u64 = 1 << 30;
 const THREADS: u64 = 96;
 /// A daemon is there within this time, also on a busy machine.
 const THERE: Duration = Duration::from_secs(30);
-/// And it answers within this time.
-const ANSWER: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 const NODE: &str = "blocks";
 const LISTENER: &str = "listener";
@@ -108,7 +106,7 @@ fn confinement(directory: &Path) -> Result<Confinement, GuestError> {
 
 fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestError> {
     let deadline = Instant::now() + THERE;
-    while Monitor::connect(guest, &directory.join(QMP_SOCKET), ANSWER).is_err() {
+    while Monitor::connect(guest, &directory.join(QMP_SOCKET), PATIENCE).is_err() {
         let has_ended = process.wait_end(Duration::ZERO).unwrap_or(true);
         if has_ended || Instant::now() > deadline {
             let said = fs::read_to_string(directory.join(LOG)).unwrap_or_default();
@@ -147,7 +145,7 @@ pub(super) fn serve(
     // What one path has in the host's memory, another one of another device wouldn't see.
     let direct = file.is_device || file.direct;
     let opened = file.open(guest, read_only, direct)?;
-    let mut monitor = Monitor::connect(guest, &directory.join(QMP_SOCKET), ANSWER)?;
+    let mut monitor = Monitor::connect(guest, &directory.join(QMP_SOCKET), PATIENCE)?;
     let set = monitor.add_file(opened.as_fd())?;
     monitor.add_blocks(file.blocks(NODE, read_only, &format!("/dev/fdset/{set}"), disk.aio(), direct))?;
     monitor.remove_file_set(set)?;
@@ -163,7 +161,7 @@ pub(super) fn serve(
 
 /// Makes a daemon that serves a file read a block of it.
 pub(super) fn read_block(guest: &Name, directory: &Path) -> Result<(), GuestError> {
-    Monitor::connect(guest, &directory.join(QMP_SOCKET), ANSWER)?.read_block(NODE)
+    Monitor::connect(guest, &directory.join(QMP_SOCKET), PATIENCE)?.read_block(NODE)
 }
 
 /// A socket in the directory of a guest's QEMU. Only that QEMU's user can get to the directory, so every user may connect. The

@@ -191,7 +191,7 @@ pub(crate) fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String
     let settings = [
         of("study", |run| run.study.clone()),
         of("plan", plan),
-        of("disks", |run| disks::facts(run).into_iter().map(|(_, told)| told).collect::<Vec<_>>().join("; ")),
+        of("disks", |run| disks::facts(run).join("; ")),
         of("both ends", |run| run.both.to_string()),
         of("initiator's CPUs", |run| format!("{:?}", run.placement.initiator)),
         of("responder's CPUs", |run| format!("{:?}", run.placement.responder)),

@@ -9,7 +9,7 @@ use vtax_model::{
 use super::{blocks::distinct, notes::Notes, words};
 
 /// A line for each disk: which rows it is of, what it is, on what, and which program measured it.
-pub(crate) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(document: &ResultDocument) -> Vec<String> {
     let disks = &document.disks;
     let behind = |record: &DiskPathRecord| (record.disk.clone(), record.program.clone(), record.path.clone());
     let lines = distinct(disks.iter().map(behind)).into_iter().map(|known| {
@@ -18,7 +18,7 @@ pub(crate) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         let rows = words::list(mine.map(|record| record.method.to_string()), ", ");
         let rows = rows.map_or(String::new(), |rows| format!("{rows}: "));
         let named = if path.path == *disk { String::new() } else { format!("{disk} is ") };
-        ("disk", format!("{rows}{named}{path}; by {program}"))
+        format!("{rows}{named}{path}; by {program}")
     });
     lines.collect()
 }

@@ -21,36 +21,70 @@ use super::{
     words::{self, named},
 };
 
-/// Name and text of what the reader needs to place the figures; with `all`, of all that is known.
-pub(crate) fn facts(document: &ResultDocument, all: bool) -> Vec<(&'static str, String)> {
-    let mut facts = if all { all_facts(document) } else { main_facts(document) };
-    // What vtax says of its own runs it doesn't know of another program's.
-    let is_known = |name: &str| document.imported.is_none() || OF_IMPORTED.contains(&name);
-    let before_machine = facts.iter().position(|(name, _)| *name == "machine").unwrap_or(facts.len());
-    facts.splice(before_machine..before_machine, disks::facts(document));
-    facts.retain(|(name, text)| !text.is_empty() && is_known(name));
-    facts
+/// A fact about a run, by its label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+enum FactKind {
+    Run,
+    Date,
+    Imported,
+    Plan,
+    Ends,
+    Engine,
+    Flows,
+    Options,
+    Initiator,
+    Responder,
+    Server,
+    Guests,
+    Disk,
+    Machine,
+    Kernel,
+    Placement,
+    WarmUp,
+    Load,
+    #[strum(serialize = "repeat it")]
+    Command,
+    #[strum(serialize = "vtax")]
+    Version,
 }
 
-const OF_IMPORTED: [&str; 5] = ["run", "date", "imported", "machine", "kernel"];
+impl FactKind {
+    /// Whether vtax knows it of a run that another program has measured.
+    fn is_known_of_imported(self) -> bool {
+        use FactKind::{Date, Imported, Kernel, Machine, Run};
+        matches!(self, Run | Date | Imported | Machine | Kernel)
+    }
+}
 
-fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
+/// Label and text of what the reader needs to place the figures; with `all`, of all that is known.
+pub(crate) fn facts(document: &ResultDocument, all: bool) -> Vec<(&'static str, String)> {
+    let mut facts = if all { all_facts(document) } else { main_facts(document) };
+    let before_machine = facts.iter().position(|(kind, _)| *kind == FactKind::Machine).unwrap_or(facts.len());
+    let disks = disks::facts(document).into_iter().map(|text| (FactKind::Disk, text));
+    facts.splice(before_machine..before_machine, disks);
+    let is_known = |kind: FactKind| document.imported.is_none() || kind.is_known_of_imported();
+    facts.retain(|(kind, text)| !text.is_empty() && is_known(*kind));
+    facts.into_iter().map(|(kind, text)| (kind.into(), text)).collect()
+}
+
+fn main_facts(document: &ResultDocument) -> Vec<(FactKind, String)> {
     let Environment { hostname, kernel, .. } = &document.environment;
     let cpus = processors(&document.environment);
     let took = if document.wall_seconds > 0.0 { waiting(document.wall_seconds) } else { String::new() };
     let run = listed([document.id.clone(), state(document.state).to_owned(), date(&document.started), took]);
     vec![
-        ("run", run),
-        ("imported", document.imported.as_ref().map_or(String::new(), imported)),
-        ("ends", if are_named(document) || most_pairs(document) > 1 { ends(document) } else { String::new() }),
-        ("engine", engines(document)),
-        ("flows", flows(document)),
-        ("options", options(document)),
-        ("initiator", only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
-        ("responder", only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
-        ("server", document.environment.server.as_ref().map_or(String::new(), server)),
-        ("guests", document.placement.guests.as_ref().map_or(String::new(), guests)),
-        ("machine", listed([hostname.to_string(), cpus, named("Linux", &kernel.to_string())])),
+        (FactKind::Run, run),
+        (FactKind::Imported, document.imported.as_ref().map_or(String::new(), imported)),
+        (FactKind::Ends, if are_named(document) || most_pairs(document) > 1 { ends(document) } else { String::new() }),
+        (FactKind::Engine, engines(document)),
+        (FactKind::Flows, flows(document)),
+        (FactKind::Options, options(document)),
+        (FactKind::Initiator, only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
+        (FactKind::Responder, only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
+        (FactKind::Server, document.environment.server.as_ref().map_or(String::new(), server)),
+        (FactKind::Guests, document.placement.guests.as_ref().map_or(String::new(), guests)),
+        (FactKind::Machine, listed([hostname.to_string(), cpus, named("Linux", &kernel.to_string())])),
     ]
 }
 
@@ -73,28 +107,28 @@ fn options(document: &ResultDocument) -> String {
     chosen.join(", ")
 }
 
-fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
+fn all_facts(document: &ResultDocument) -> Vec<(FactKind, String)> {
     vec![
-        ("run", format!("{}, {}", document.id, state(document.state))),
-        ("date", format!("{}, took {}", date(&document.started), waiting(document.wall_seconds))),
-        ("imported", document.imported.as_ref().map_or(String::new(), imported)),
-        ("plan", plan(document)),
-        ("engine", engines(document)),
-        ("flows", flows(document)),
-        ("options", options(document)),
-        ("ends", ends(document)),
-        ("initiator", only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
-        ("responder", only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
-        ("server", document.environment.server.as_ref().map_or(String::new(), server)),
-        ("guests", document.placement.guests.as_ref().map_or(String::new(), guests)),
-        ("machine", machine(&document.environment)),
-        ("kernel", kernel_of(document)),
-        ("placement", if is_of_disks(document) { String::new() } else { placement(document) }),
-        ("warm-up", steady::fact(document)),
-        ("load", load_of(document)),
-        ("repeat it", document.command.to_string()),
+        (FactKind::Run, format!("{}, {}", document.id, state(document.state))),
+        (FactKind::Date, format!("{}, took {}", date(&document.started), waiting(document.wall_seconds))),
+        (FactKind::Imported, document.imported.as_ref().map_or(String::new(), imported)),
+        (FactKind::Plan, plan(document)),
+        (FactKind::Engine, engines(document)),
+        (FactKind::Flows, flows(document)),
+        (FactKind::Options, options(document)),
+        (FactKind::Ends, ends(document)),
+        (FactKind::Initiator, only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
+        (FactKind::Responder, only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
+        (FactKind::Server, document.environment.server.as_ref().map_or(String::new(), server)),
+        (FactKind::Guests, document.placement.guests.as_ref().map_or(String::new(), guests)),
+        (FactKind::Machine, machine(&document.environment)),
+        (FactKind::Kernel, kernel_of(document)),
+        (FactKind::Placement, if is_of_disks(document) { String::new() } else { placement(document) }),
+        (FactKind::WarmUp, steady::fact(document)),
+        (FactKind::Load, load_of(document)),
+        (FactKind::Command, document.command.to_string()),
         (
-            "vtax",
+            FactKind::Version,
             listed([document.environment.vtax.to_string(), named("as", &document.environment.privilege.to_string())]),
         ),
     ]

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::netns::NsId;
@@ -22,7 +22,7 @@ pub type Result<T, E = SysError> = std::result::Result<T, E>;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SysError {
-    #[error("cannot {operation} {object}: {errno}{}{}", in_the_kernels_words(detail), after_all(*remedy))]
+    #[error("{}{}", refusal(operation, object, errno, detail), after_all(*remedy))]
     #[diagnostic(code("kernel"))]
     Os {
         operation: &'static str,
@@ -32,7 +32,7 @@ pub enum SysError {
         remedy: Option<&'static str>,
     },
     /// As above, with the error number `EPERM` or `EACCES`.
-    #[error("cannot {operation} {object}: {errno}{}{}", in_the_kernels_words(detail), after_all(*remedy))]
+    #[error("{}{}", refusal(operation, object, errno, detail), after_all(*remedy))]
     #[diagnostic(code("no-privilege"))]
     NotPermitted {
         operation: &'static str,
@@ -63,7 +63,7 @@ pub enum SysError {
     #[error("this kernel has no {feature}: use a kernel with {}", feature.options())]
     #[diagnostic(code("no-such-kernel-feature"))]
     NoFeature { feature: Feature },
-    #[error("cannot open a queue of {link} at {}: {why}; {remedy}", file.display())]
+    #[error("{}; {remedy}", no_queue(link, file, why))]
     #[diagnostic(code("no-macvtap-queue"))]
     NoQueue { link: String, file: PathBuf, why: String, foreign: bool, remedy: &'static str },
     #[error("{path} was left alone: it holds network namespace {found}, not {expected}")]
@@ -72,7 +72,7 @@ pub enum SysError {
     #[error("{path} is not a network namespace")]
     #[diagnostic(code("not-a-namespace"))]
     NotANamespace { path: String },
-    #[error("cannot enter a user namespace ({step}: {errno}): {reason}; {remedy}")]
+    #[error("{}; {remedy}", no_user_namespace(step, errno, reason))]
     #[diagnostic(code("no-user-namespace"))]
     UserNamespaceRefused { step: &'static str, errno: io::Error, reason: &'static str, remedy: &'static str },
     #[error("cannot change the user namespace: this process has {threads} threads; do it first")]
@@ -157,11 +157,15 @@ impl SysError {
         }
     }
 
-    /// The message without the remedy, which stands at its end.
+    /// Returns the message without the remedy.
     pub fn why(&self) -> String {
-        let text = self.to_string();
-        let why = self.remedy().and_then(|remedy| text.strip_suffix(remedy)?.strip_suffix("; "));
-        why.map_or(text.clone(), str::to_owned)
+        match self {
+            Self::Os { operation, object, errno, detail, .. }
+            | Self::NotPermitted { operation, object, errno, detail, .. } => refusal(operation, object, errno, detail),
+            Self::NoQueue { link, file, why, .. } => no_queue(link, file, why),
+            Self::UserNamespaceRefused { step, errno, reason, .. } => no_user_namespace(step, errno, reason),
+            _ => self.to_string(),
+        }
     }
 
     pub(crate) fn os(operation: &'static str, object: impl fmt::Display, errno: impl Into<io::Error>) -> Self {
@@ -218,6 +222,18 @@ pub(crate) fn remedy_for(errno: &io::Error) -> Option<&'static str> {
     }
 }
 
+fn refusal(operation: &str, object: &str, errno: &io::Error, detail: &Option<String>) -> String {
+    format!("cannot {operation} {object}: {errno}{}", in_the_kernels_words(detail))
+}
+
+fn no_queue(link: &str, file: &Path, why: &str) -> String {
+    format!("cannot open a queue of {link} at {}: {why}", file.display())
+}
+
+fn no_user_namespace(step: &str, errno: &io::Error, reason: &str) -> String {
+    format!("cannot enter a user namespace ({step}: {errno}): {reason}")
+}
+
 fn after_all(remedy: Option<&str>) -> String {
     remedy.map_or(String::new(), |remedy| format!("; {remedy}"))
 }
@@ -244,5 +260,30 @@ mod tests {
             assert!(text.contains(part), "{text} lacks {part}");
         }
         assert!(error.is_permission());
+    }
+
+    /// A message that contains its remedy twice lost both, and one that ends in other words kept it.
+    #[test]
+    fn the_reason_and_the_remedy_make_the_message() {
+        let errno = || io::Error::from_raw_os_error(libc::ENOENT);
+        let remedy = "load the module tun";
+        let errors = [
+            SysError::refused("open", "/dev/net/tun; load the module tun", errno(), Some(remedy)),
+            SysError::refused("open", "/dev/net/tun", io::Error::from_raw_os_error(libc::EACCES), Some(remedy)),
+            SysError::refused("open", "/dev/net/tun", errno(), None),
+            SysError::NoQueue {
+                link: "tap0".into(),
+                file: "/dev/tap7".into(),
+                why: "refused".into(),
+                foreign: false,
+                remedy,
+            },
+            SysError::UserNamespaceRefused { step: "unshare", errno: errno(), reason: "it is off", remedy },
+            SysError::NoSuchLink { name: "eth9".into() },
+        ];
+        for error in errors {
+            let remedy = error.remedy().map_or(String::new(), |remedy| format!("; {remedy}"));
+            assert_eq!(error.to_string(), error.why() + &remedy);
+        }
     }
 }
