@@ -31,7 +31,7 @@ fn name(line: &str) -> Option<&str> {
         |word: &str| matches!(word, "const" | "async" | "unsafe" | "extern" | "\"C\"") || word.starts_with("pub");
     let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
     let end = after.find(|letter| !is_name(letter))?;
-    let is_first = before.trim_start().split_whitespace().all(|word| is_before(word) || word.ends_with(')'));
+    let is_first = before.split_whitespace().all(|word| is_before(word) || word.ends_with(')'));
     (is_first && end > 0).then(|| &after[..end])
 }
 
