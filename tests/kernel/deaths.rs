@@ -13,7 +13,9 @@ use super::{
     json, lab_of, labs, processes_of, runs,
 };
 
-const LONG: [&str; 8] = ["run", "demo", "--methods", "bridge,veth", "--instrument", "path", "--samples", "3"];
+/// A run of some seconds.
+const LONG: [&str; 10] =
+    ["run", "demo", "--methods", "bridge,veth", "--instrument", "path", "--samples", "3", "--mtu", "1500"];
 
 /// A run that has taken some samples and goes on.
 fn under_way(bench: &Bench, arguments: &[&str], samples: u64) -> Child {
@@ -57,7 +59,7 @@ fn ctrl_c_keeps_what_is_measured_and_puts_the_host_back() {
 #[test]
 fn kill_9_of_a_run_that_was_extended_loses_at_most_the_round_in_flight() {
     let bench = Bench::new();
-    let study = ["run", "demo", "--methods", "bridge,veth", "--instrument", "path", "--samples", "1"];
+    let study = ["run", "demo", "--methods", "bridge,veth", "--instrument", "path", "--samples", "1", "--mtu", "1500"];
     bench.printed(&study);
     let whole = bench.landed();
     let told = bench.refused(&["run", "--resume", "last", "--samples", "1"]);
