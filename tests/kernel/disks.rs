@@ -154,8 +154,8 @@ methods = ["native-disk", "virtio-blk", "vhost-user-blk", "nbd", "virtio-scsi:io
 test = "random:reads=60,block=8KiB,range=8MiB"
 threads = [1, 2]
 [plan]
-samples = 2
-duration = "150ms"
+samples = 1
+duration = "300ms"
 warmup = "50ms"
 "#;
 
@@ -204,7 +204,7 @@ fn split_of_cpu_time(bench: &Bench, study: &str, directory: &str) {
     };
     // On a busy machine fio takes so long to start and to end that nothing is known of a short sample, and vtax says so.
     let results = ["2s", "8s", "30s"].into_iter().map(|duration| {
-        let long = ["--methods", &rows, "--samples", "2", "--duration", duration];
+        let long = ["--methods", &rows, "--duration", duration];
         json(bench, &[&["run", study, "--dir", directory, "--json"], &long[..]].concat())
     });
     let known = |result: &Value| ROWS.iter().all(|row| !of_row(result, row).is_null());

@@ -7,8 +7,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::PathBuf,
     process::{Child, ChildStderr, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde_json::Value;
@@ -23,7 +22,7 @@ use super::{
 
 const SMALL: [&str; 8] =
     ["--disk-test", "random:range=4MiB", "--samples", "2", "--duration", "200ms", "--warmup", "50ms"];
-const LONG: [&str; 6] = ["--disk-test", "random:range=4MiB", "--samples", "2", "--duration", "1000s"];
+const LONG: [&str; 6] = ["--disk-test", "random:reads=50,range=4MiB", "--samples", "2", "--duration", "1000s"];
 /// A distribution's fio needs more memory than a domain's own programs.
 const MEMORY: &str = "256m";
 
@@ -74,7 +73,7 @@ fn words<'a>(within: &'a str, disks: &[&'a str], plan: &[&'a str]) -> Vec<&'a st
     ["measure", "--in", within, "--destroy-data"].into_iter().chain(disks).chain(plan.iter().copied()).collect()
 }
 
-/// A vtax whose first sample has begun.
+/// A vtax in whose first sample fio has begun.
 struct Measuring {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -88,8 +87,10 @@ impl Measuring {
         while !told.contains("sample 1 of") {
             assert!(stderr.read_line(&mut told).expect("text") > 0, "{told}");
         }
-        // On an emulated CPU fio takes some seconds to begin.
-        thread::sleep(Duration::from_secs(5));
+        // On an emulated CPU fio takes some seconds to begin. The test writes, and nobody else does.
+        let written = || fs::metadata(bench.path().join("data.img")).and_then(|file| file.modified()).expect("a file");
+        let filled = written();
+        wait_until("fio writes", || written() != filled);
         Measuring { child, stderr }
     }
 
@@ -219,7 +220,7 @@ fn nothing_goes_on_in_a_domain_when_its_run_has_ended() {
     host.ldm("start mars");
     let short =
         words("t-ldm-disk-end/sut", &["ldm:mars/data"], &["--disk-test", "random:range=4MiB", "--samples", "4"]);
-    let mut child = bench.command(&[&short[..], &["--duration", "2s"]].concat()).spawn().expect("vtax runs");
+    let mut child = bench.command(&[&short[..], &["--duration", "1s"]].concat()).spawn().expect("vtax runs");
     wait_until("a sample has landed", || bench.landed() >= 1);
     child.kill().expect("it is ours");
     child.wait().expect("it ends");

@@ -65,7 +65,7 @@ fn a_disk_with_a_known_time_is_found_to_have_it() {
     let machine = Machine::start_counted();
     let read = |ns: u32| {
         let disk = machine.null_disk("timed", &[("irqmode", "2"), ("completion_nsec", &ns.to_string())]);
-        machine.reads(&disk, "random:range=64MiB,duration=3s,ramp=1s,engine=psync")
+        machine.reads(&disk, "random:range=64MiB,duration=1s,ramp=300ms,engine=psync")
     };
     let [slow, fast] = [1_000_000, 200_000].map(read);
     println!("200 µs: {:.0} ns, 1 ms: {:.0} ns", fast.mean_ns, slow.mean_ns);
