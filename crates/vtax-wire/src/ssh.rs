@@ -4,8 +4,8 @@
 //! a control stream needs is set: no terminal, because it would change bytes, and no questions.
 //!
 //! ssh runs a script there that looks for a vtax-agent of exactly this version. If there is none, the script
-//! asks for one, gets its bytes on standard input and starts it. The copy removes itself when it starts (see
-//! [`carried`](crate::carried)).
+//! asks for one, gets its bytes on standard input and starts it. The copy removes itself when it starts (`carried` in
+//! vtax-agent).
 //!
 //! The script reports its progress in lines that begin with a mark made for this login; all other lines are
 //! ignored. No bytes of the protocol are sent before the script is done, so a tool that reads too far can't
