@@ -18,7 +18,7 @@ use crate::{error::ChangeError, host::HostAccess};
 /// One value of the machine. What it prints as is its name, such as "sysctl net.ipv4.tcp_rmem of this machine": two knobs
 /// that print the same are the same one.
 pub trait Knob: fmt::Display {
-    /// What the value is.
+    /// Type of the value, e.g. a number, a set of CPUs or the text of a sysctl.
     type Value: Clone + PartialEq + fmt::Display;
 
     /// The value now. None if the object is gone that has it.

@@ -57,13 +57,13 @@ pub enum ConsoleAccess {
 /// Consoles that share a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsoleGroup {
-    /// Its name.
+    /// Name of the group and of its service, unique in a table.
     pub name: GroupName,
     /// The port of 127.0.0.1.
     pub port: u16,
     /// Who may use it.
     pub access: ConsoleAccess,
-    /// Its consoles.
+    /// At least one console; a table sorts them by number.
     pub consoles: Vec<Console>,
 }
 

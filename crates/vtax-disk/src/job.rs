@@ -73,7 +73,7 @@ impl FioJob {
         self.pass
     }
 
-    /// The test.
+    /// Returns the test as it was requested, even if this pass only fills or verifies.
     pub fn test(&self) -> &DiskTest {
         &self.test
     }

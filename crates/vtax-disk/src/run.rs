@@ -70,7 +70,7 @@ impl FioProgram {
         FioProgram::at(Path::new("fio"))
     }
 
-    /// This one.
+    /// Returns the fio at this path; a bare name is looked up in the PATH.
     pub fn at(program: &Path) -> FioProgram {
         FioProgram { program: program.to_owned(), cancel: None }
     }

@@ -16,7 +16,7 @@ use crate::backend::BackendPart;
 /// What a domain has. It is stored with the domain's journal, and gone with the next boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bindings {
-    /// The domain.
+    /// Name of the domain that is bound, as in the configuration.
     pub domain: Name,
     /// Its number, which no other bound domain has.
     pub id: u32,
@@ -65,14 +65,14 @@ pub struct BoundDisk {
 /// One path to the blocks of a virtual disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundPath {
-    /// The volume.
+    /// Volume and the disk service that exports it, e.g. `vol1@primary-vds0`.
     pub volume: VolumeName,
     /// The file or device, without symbolic links.
     pub backend: PathBuf,
     /// Whether it is a block device.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_device: bool,
-    /// What is in it.
+    /// Format of the backend's contents, as configured for the volume.
     pub format: VolumeFormat,
     /// What part of which file or device it is.
     #[serde(flatten)]
@@ -94,7 +94,7 @@ pub struct BoundDevice {
 /// The host's end of a virtual NIC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundNic {
-    /// The vnet.
+    /// Name of the vnet, unique in its domain.
     pub vnet: Name,
     /// Its link on the host.
     pub tap: String,

@@ -28,7 +28,7 @@ use crate::{
 /// A domain that is bound, or was while a vtax that bound or unbound it was killed.
 #[derive(Debug)]
 pub struct BoundDomain {
-    /// What it has.
+    /// Resources that the domain holds, as recorded in its journal.
     pub bindings: Bindings,
     /// Whether a vtax that bound or unbound it was killed on the way.
     pub(crate) is_abandoned: bool,
@@ -124,7 +124,7 @@ impl BoundDomain {
         })
     }
 
-    /// Its name.
+    /// Returns the domain's name, as recorded in its bindings.
     pub fn name(&self) -> &Name {
         &self.bindings.domain
     }
@@ -145,7 +145,7 @@ impl BoundDomain {
         self.guest.as_ref().map(|guest| guest.launch.console_socket())
     }
 
-    /// Its state.
+    /// Returns `Active` while QEMU runs and the start is recorded, else `Bound` or `Binding`; never `Inactive`.
     pub fn state(&self) -> DomainState {
         match (&self.guest, &self.started, self.qemu()) {
             (_, Some(_), Some(_)) => DomainState::Active,

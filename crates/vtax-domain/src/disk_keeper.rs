@@ -37,7 +37,7 @@ pub(crate) struct DiskKeeper {
 /// A path of a disk, with what it does at the moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskPath {
-    /// The volume.
+    /// Volume whose backend the path leads to, and the disk service that exports it.
     pub volume: VolumeName,
     /// What it does.
     pub state: PathState,

@@ -24,7 +24,7 @@ pub struct LiveNic {
     pub mac: MacAddr,
     /// The MTU that the domain was told.
     pub mtu: Option<Mtu>,
-    /// What it is.
+    /// Either a virtual NIC or an assigned virtual function.
     pub kind: LiveNicKind,
 }
 
@@ -45,7 +45,7 @@ pub enum LiveNicKind {
 /// A virtual function that a domain has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveFunction {
-    /// What the domain is to have.
+    /// Constraint that assigns it: the one wanted now or, if that was removed, the one at the time of binding.
     pub device: DomainDevice,
     /// Its PCI address on the host.
     pub address: PciAddress,

@@ -48,7 +48,7 @@ pub struct MemoryOwner {
 pub enum MemoryUser {
     /// The kernel has taken it for itself when it booted.
     System,
-    /// This domain.
+    /// A bound domain, or `primary` for what is neither free nor the kernel's nor another domain's.
     Domain(Name),
     /// Nobody: a domain can have it.
     Free,

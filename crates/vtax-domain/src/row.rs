@@ -8,9 +8,9 @@ use vtax_model::{domain::DomainState, topology::Name, units::ByteSize};
 /// A domain in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DomainRow {
-    /// Its name.
+    /// Domain name, unique on this host.
     pub name: Name,
-    /// Its state.
+    /// Stage that the domain has reached; lists put inactive domains last.
     pub state: DomainState,
     /// What more there is to say of its state.
     pub flags: DomainFlags,

@@ -72,7 +72,7 @@ impl DomainStore {
         DomainStore { folder: folder.to_owned() }
     }
 
-    /// Its folder.
+    /// Returns the directory of the store, which need not exist yet.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

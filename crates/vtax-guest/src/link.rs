@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct LinkName(String);
 
 impl LinkName {
-    /// A link with this name.
+    /// Wraps a name without checking its length or characters.
     pub fn new(name: impl Into<String>) -> LinkName {
         LinkName(name.into())
     }

@@ -55,7 +55,7 @@ pub struct PlannedLink {
 /// A wire, by its two ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedWire {
-    /// Its name.
+    /// Name of the wire in the topology that the lab is built from.
     pub name: Name,
     /// The links at its ends. An end is in the zone or guest if that has the end to itself.
     pub ends: [Place; 2],

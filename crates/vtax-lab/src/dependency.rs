@@ -68,9 +68,9 @@ const NINE_P: &str = "QEMU doesn't migrate a guest that has files of its host mo
 /// A guest of a plan with its ties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GuestTies {
-    /// The guest.
+    /// Name of a guest that the plan starts.
     pub guest: Name,
-    /// Its ties.
+    /// Dependencies of the guest, and whether it could migrate live.
     #[serde(flatten)]
     pub ties: Ties,
 }

@@ -40,7 +40,7 @@ pub struct IoList {
 pub struct IoEntry {
     /// Its name, the same at every boot.
     pub name: String,
-    /// What it is.
+    /// Type in upper case, e.g. `PCIE`, as in the TYPE column.
     #[serde(rename = "type")]
     pub kind: IoKind,
     /// The name of its root complex.

@@ -29,7 +29,7 @@ pub use pci::{LentVf, VfState};
 
 use crate::{facts::VFIO, place::Place};
 
-/// One step.
+/// Step of a plan, as a lab's journal stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]

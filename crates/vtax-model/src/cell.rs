@@ -172,7 +172,7 @@ pub enum Arm {
 pub struct Turn {
     /// Index into the cells.
     pub cell: usize,
-    /// Which arm.
+    /// A, or A' for the baseline's second sample in the round.
     pub arm: Arm,
 }
 

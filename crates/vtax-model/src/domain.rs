@@ -164,7 +164,7 @@ fn unknown_policy(text: &str) -> DomainError {
     DomainError::value("failure-policy", text, "ignore, panic, reset or stop")
 }
 
-/// The state of a domain.
+/// Stage of a domain, from mere constraints to running, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]

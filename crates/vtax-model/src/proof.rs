@@ -62,7 +62,7 @@ pub enum StepVerdict {
     /// It helps by more than the margin, but what a change that was taken back leaves behind may be the reason, or may hide
     /// that the step harms another test.
     LeftBehind,
-    /// No effect is shown.
+    /// No test is shown to be faster with it.
     NoEffectShown,
     /// A test is slower with it, or the round trip of a guarded path.
     Harmful,

@@ -32,7 +32,7 @@ pub const SCHEMA: &str = "vtax.result/v1";
 /// A run with its figures. Tables need what is held of its samples; a document that is written has the samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResultDocument<S = Vec<SampleReading>> {
-    /// [`SCHEMA`].
+    /// Name and version of the schema: [`SCHEMA`].
     pub schema: String,
     /// The study's name.
     pub study: String,
@@ -278,7 +278,7 @@ impl CellRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum CellStatus {
-    /// It has.
+    /// At least one sample of it succeeded.
     Measured,
     /// It can't run on this machine.
     Unavailable {

@@ -236,7 +236,7 @@ impl RunHeader {
 /// The ends of a row: each pair measured at the same time as the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowEnds {
-    /// The row.
+    /// Row that is measured between these ends.
     pub method: Row,
     /// The MTU that these ends are for; absent if they serve all of the study's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -267,7 +267,7 @@ pub struct EndRecord {
 /// A row that can't run here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnavailableRow {
-    /// The row.
+    /// Row of the study whose cells are not sampled.
     pub method: Row,
     /// Why, and what would mend it.
     #[serde(flatten)]
@@ -311,7 +311,7 @@ pub struct GuestMachine {
 /// The links between the two ends of a row, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathRecord {
-    /// The row.
+    /// Row whose packets pass these links.
     pub method: Row,
     /// The MTU of the wire when this was read.
     pub mtu: Mtu,
@@ -325,7 +325,7 @@ pub struct PathRecord {
 /// The path to a disk of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskPathRecord {
-    /// The row.
+    /// Row that is measured on this disk.
     pub method: Row,
     /// The disk as the user named it.
     pub disk: ForeignText,
@@ -368,7 +368,7 @@ pub struct Sample {
     pub round: u32,
     /// RFC 3339, UTC, when it began.
     pub at: String,
-    /// The figures.
+    /// Measured values of both ends, joined.
     #[serde(flatten)]
     pub figures: Figures,
 }

@@ -18,9 +18,9 @@ pub enum Station {
     Ip(IpAddr),
     /// The same, and every socket is bound to a network device: SO_BINDTODEVICE, socket(7).
     Device {
-        /// The address.
+        /// Local address of every socket.
         address: IpAddr,
-        /// The device.
+        /// Network device that every socket is bound to.
         device: DeviceName,
     },
     /// The directory in which a responder makes its socket. An initiator doesn't bind.

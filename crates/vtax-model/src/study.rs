@@ -80,7 +80,7 @@ pub struct Study {
 /// The part of a matrix that `--quick` measures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuickMatrix {
-    /// These rows.
+    /// Rows to keep, the baseline among them; all of the study's unless the file names some.
     pub rows: Vec<Row>,
     /// Of tests of disks those with these numbers of threads.
     pub threads: Vec<u32>,
@@ -155,7 +155,7 @@ impl Study {
     /// Two samples of so many cells, one second each, take a working day. A few lists in a file multiply to far more.
     pub const MOST_CELLS: usize = 10_000;
 
-    /// A built-in study.
+    /// Returns the built-in study of this name; `None` if there is none.
     pub fn built_in(id: &str) -> Option<Study> {
         let (name, text) = Study::BUILT_IN.into_iter().find(|(name, _)| *name == id)?;
         let study = Study::parse(Source { name, text });
@@ -169,7 +169,7 @@ impl Study {
         self.rows.retain(|row| rows_are_chosen || quick.rows.contains(row));
     }
 
-    /// The row with which a row is compared.
+    /// Returns the row to compare a row with: for a tuned path the same path untuned, otherwise the baseline.
     pub fn compared_with(&self, row: Row) -> Row {
         row.reference(self.baseline)
     }

@@ -87,7 +87,7 @@ pub struct Topology {
 /// A host of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Its name.
+    /// Name of the host, unlike that of any other host, wire, zone or guest.
     pub name: Name,
     /// Whether it is a switch: one bridge whose ports are its wires.
     pub switch: bool,
@@ -97,7 +97,7 @@ pub struct Host {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wire {
-    /// Its name.
+    /// Name of the wire, unlike that of any host, other wire, zone or guest.
     pub name: Name,
     /// The hosts at its ends.
     pub ends: [Name; 2],
@@ -110,7 +110,7 @@ pub struct Wire {
 /// What a wire carries at most each way: packets with Ethernet headers, without preamble, checksum and gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
-    /// The rate.
+    /// Limit in bits per second for each direction, at least 1.
     pub rate: BitRate,
     /// How much may wait at each end; what comes on top is dropped. Without it, what the rate brings in 50 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -44,10 +44,10 @@ pub struct PageFrame<'a> {
     pub script: Option<PageScript<'a>>,
 }
 
-/// A script that a page has in it.
+/// Inline script of a page, which the page's Content-Security-Policy allows by its hash.
 #[derive(Debug, Clone, Copy)]
 pub struct PageScript<'a> {
-    /// Its text.
+    /// JavaScript source, inserted into a `<script>` element without escaping.
     pub text: &'a str,
     /// Its hash as the policy names it: `sha256-…`.
     pub hash: &'a str,

@@ -7,7 +7,7 @@ pub struct StyledText(pub Vec<StyledPiece>);
 /// A piece of a line, or a line break.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StyledPiece {
-    /// The text.
+    /// Characters to print; `\n` breaks the line.
     pub text: String,
     /// Meaning of the piece, from which a terminal chooses its colour.
     pub style: Style,

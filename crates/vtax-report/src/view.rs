@@ -29,7 +29,7 @@ pub struct Section {
     pub folded: bool,
 }
 
-/// A part of a section.
+/// Block of a section's content: a table, a paragraph, a list or a path.
 #[derive(Debug, Clone)]
 pub enum SectionPart {
     /// Rows and columns.
@@ -62,7 +62,7 @@ pub struct PathStation {
     pub links: Vec<PathLink>,
 }
 
-/// A link on a path.
+/// Network link on a path, with the facts found about it.
 #[derive(Debug, Clone)]
 pub struct PathLink {
     /// Its name in its domain.

@@ -18,7 +18,7 @@ impl Confidence {
     /// 99 %.
     pub const P99: Self = Self(99.0);
 
-    /// In percent.
+    /// Returns the level in percent, e.g. 95.
     pub fn percent(self) -> f64 {
         self.0
     }

@@ -55,7 +55,7 @@ pub enum BlockUse {
     },
     /// The kernel swaps to this one.
     Swap {
-        /// Its path.
+        /// Path from `/proc/swaps`.
         path: PathBuf,
     },
     /// Another device is made of this one.
@@ -163,7 +163,7 @@ impl BlockDirectory {
         self.0.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Whether it is a partition.
+    /// Returns true if sysfs has a file `partition` in the directory.
     pub fn is_partition(&self) -> bool {
         self.0.join("partition").exists()
     }
@@ -176,7 +176,7 @@ impl BlockDirectory {
         }
     }
 
-    /// Its partitions.
+    /// Returns the partitions of a whole disk, sorted by path.
     pub fn partitions(&self) -> Vec<BlockDirectory> {
         let is_partition = |path: &PathBuf| path.join("partition").exists();
         self.children("").into_iter().filter(is_partition).map(BlockDirectory).collect()
@@ -193,7 +193,7 @@ impl BlockDirectory {
         self.children("slaves").into_iter().filter_map(resolved).collect()
     }
 
-    /// The number of the device.
+    /// Returns the major and minor number from the file `dev`; `None` if it is missing or malformed.
     pub fn number(&self) -> Option<DeviceNumber> {
         DeviceNumber::parse(&self.value("dev")?)
     }

@@ -11,7 +11,7 @@ use crate::{observed::Observation, path::TuningPath};
 /// A host, and what its user wants of it.
 #[derive(Debug, Clone, Copy)]
 pub struct TuningCase<'a> {
-    /// The host.
+    /// Settings and hardware, as read from the host's files and drivers.
     pub host: &'a HostFacts,
     /// What its counters did while they were watched.
     pub observed: Option<&'a Observation>,

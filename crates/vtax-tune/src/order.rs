@@ -131,7 +131,7 @@ pub struct BatchStatus {
     pub state: BatchStage,
     /// Files of vtax's in `/etc` set some of it again when the machine is started.
     pub is_kept: bool,
-    /// The settings.
+    /// Changed settings, each with its present value.
     pub settings: Vec<SettingStatus>,
 }
 

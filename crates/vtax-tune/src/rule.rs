@@ -24,7 +24,7 @@ pub struct TuningRule {
     pub good: &'static str,
     /// Why it matters.
     pub why: &'static str,
-    /// What a change risks.
+    /// Risk class; `--all-safe` covers class `Low` only.
     pub risk: ChangeRisk,
     /// The risk in words. Empty if there is nothing to say.
     pub risks: &'static str,
@@ -44,7 +44,7 @@ impl fmt::Debug for TuningRule {
     }
 }
 
-/// What a change risks.
+/// Risk classes of a change, in ascending order.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::Display, strum::IntoStaticStr,
 )]

@@ -162,7 +162,7 @@ pub struct ProgramSpec {
 pub struct LinkSetup {
     /// Its hardware address, written `02:00:5e:10:00:01`.
     pub mac: String,
-    /// Its MTU.
+    /// MTU to set, unless the link has it already.
     pub mtu: Mtu,
     /// The addresses to add. IPv6 is off if none of them is an IPv6 address.
     pub addresses: Vec<IpNet>,
@@ -174,7 +174,7 @@ pub struct LinkSetup {
 pub struct AddressLoan {
     /// The link's hardware address, written `02:00:5e:10:00:01`.
     pub mac: String,
-    /// The address.
+    /// Address to add, with its prefix length, e.g. `198.18.0.1/30`.
     pub address: IpNet,
 }
 
@@ -322,7 +322,7 @@ impl Diagnostic for Fault {
     }
 }
 
-/// The kinds of [`Fault`].
+/// Kind of a [`Fault`], in kebab case on the wire, e.g. `bad-request`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {

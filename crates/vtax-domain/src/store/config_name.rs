@@ -22,7 +22,7 @@ impl ConfigName {
         ConfigName(ConfigName::FACTORY.to_owned())
     }
 
-    /// Whether it is that.
+    /// Returns true if the name is `factory-default`.
     pub fn is_factory_default(&self) -> bool {
         self.0 == ConfigName::FACTORY
     }

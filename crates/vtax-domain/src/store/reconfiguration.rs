@@ -19,7 +19,7 @@ pub struct DelayedReconfiguration {
     pub configuration: Configuration,
 }
 
-/// One change of `primary`.
+/// Pending change in a delayed reconfiguration of `primary`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PrimaryChange {
     /// It gives a device up.

@@ -29,7 +29,7 @@ struct AddedFile {
 /// What became of a device that the guest's system was asked to let go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pulled {
-    /// It is gone.
+    /// The guest released it, and QEMU has removed it.
     Gone,
     /// There was none.
     NotThere,

@@ -32,7 +32,7 @@ pub struct HostFacts {
     pub hypervisor: ForeignText,
     /// The words of the kernel's command line that bear on speed.
     pub command_line: Vec<ForeignText>,
-    /// The CPUs.
+    /// Online CPUs, grouped by socket, NUMA node and core.
     pub topology: CpuTopology,
     /// What the CPUs do when they have nothing to do.
     pub idle: Option<IdleFacts>,

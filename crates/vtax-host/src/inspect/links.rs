@@ -7,7 +7,7 @@ use super::{SystemRoot, cpu::mask};
 
 const FOLDER: &str = "sys/class/net";
 
-/// A link.
+/// Network link, as its directory in `/sys/class/net` describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct HostLink {
@@ -34,7 +34,7 @@ pub struct HostLink {
     pub counters: LinkCounters,
 }
 
-/// The device of a link.
+/// Device with a driver behind a link, as `device` in the link's sysfs directory describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LinkDevice {
     /// Its driver, such as `ixgbe`.

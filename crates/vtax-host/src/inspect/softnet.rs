@@ -7,7 +7,7 @@ use super::SystemRoot;
 /// One CPU's counters since the machine was started. They wrap at 2^32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SoftnetCpu {
-    /// The CPU.
+    /// CPU number: the 13th column since Linux 5.14, the number of the line (from 0) before.
     pub cpu: u32,
     /// Packets that it has processed.
     pub processed: u32,

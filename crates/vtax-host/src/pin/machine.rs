@@ -12,7 +12,7 @@ const CPU: &str = "sys/devices/system/cpu";
 /// The CPUs that are online, in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Machine {
-    /// The CPUs.
+    /// Online CPUs in ascending order, including those that this thread may not use.
     pub cpus: Vec<Cpu>,
 }
 

@@ -26,7 +26,7 @@ pub struct PciFacts {
     pub devices: Vec<PciDevice>,
 }
 
-/// A root complex.
+/// PCI root complex: the top of a hierarchy of buses, and of the names in `list-io`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootComplex {
     /// `pci_0`, `pci_1`, …: they are numbered in the order of their domains and first buses.

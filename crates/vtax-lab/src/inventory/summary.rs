@@ -26,10 +26,10 @@ pub struct HoldingSummary {
     pub what: HoldingWhat,
 }
 
-/// What it is.
+/// Contents of a journal by kind: a lab, virtual functions, an emulated server or a run's files.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HoldingWhat {
-    /// A lab.
+    /// A lab built from a topology, with its zones and guests.
     Lab(LabSummary),
     /// Virtual functions that were made by hand (`vtax io create-vf`).
     Functions(MadeVfs),
@@ -80,7 +80,7 @@ pub struct GuestSummary {
     pub ties: Ties,
 }
 
-/// The state of a guest.
+/// State of a guest's QEMU process: alive, exited, or not recorded as started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -157,7 +157,7 @@ impl HoldingSummary {
         }
     }
 
-    /// Its zones.
+    /// Returns the zones of a lab; empty for everything else that has a journal.
     pub fn zones(&self) -> &[Name] {
         self.lab().map_or(&[], |lab| &lab.zones)
     }

@@ -10,7 +10,7 @@ use crate::facts::{NoDevice, PciDevice, VFIO};
 pub struct AssignableDevice {
     /// Its name in the list.
     pub name: String,
-    /// What it is.
+    /// Type under which a domain gets it; a physical function alone has none.
     pub kind: DeviceKind,
     /// All functions that go with it.
     pub functions: Vec<PciDevice>,

@@ -64,12 +64,12 @@ impl DeviceClaims {
         }
     }
 
-    /// The claim on a device.
+    /// Returns the claim on a device; `None` if it has no claim file or the file was not completely written.
     pub fn find(&self, device: PciAddress) -> Result<Option<DeviceClaim>, LabError> {
         read(&self.path(device))
     }
 
-    /// All claims.
+    /// Returns all completely written claims, in no particular order.
     pub fn all(&self) -> Result<Vec<DeviceClaim>, LabError> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

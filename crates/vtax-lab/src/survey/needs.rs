@@ -48,7 +48,7 @@ impl GuestNeeds {
         GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), systems, disks, devices }
     }
 
-    /// What the guests of a lab need.
+    /// Adds what a lab's guests need: their systems, disks, and the drivers of their NICs.
     #[must_use]
     pub fn of_lab(self, topology: &Topology) -> GuestNeeds {
         topology.guests.iter().fold(self, |needs, guest| {

@@ -14,7 +14,7 @@ const DEEP_IDLE_US: u32 = 10;
 /// Fewer rounds can't show any difference at 5 %: 2 / 2^5 is 6 %.
 const FEWEST_ROUNDS: usize = 6;
 
-/// A cause of noise.
+/// Cause of noise that a result shows by itself, with the number that shows it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum NoiseCause {

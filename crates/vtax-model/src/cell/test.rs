@@ -14,13 +14,13 @@ use crate::{
     workload::{Sliced, TestKind, TestSpec, Transport, Workload},
 };
 
-/// The test of a cell.
+/// Test that a cell measures, with all parameters, over a network or on disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CellTest {
     /// Of a network.
     Net(NetCell),
-    /// Of a disk.
+    /// Of a row's disks: reads, writes or both.
     Disk(DiskCell),
 }
 
@@ -55,7 +55,7 @@ pub struct DiskCell {
 pub enum BlockTest {
     /// Of a network.
     Net(NetBlock),
-    /// Of a disk.
+    /// Of disks, with all parameters: they are the same for all rows.
     Disk(DiskCell),
 }
 
@@ -85,7 +85,7 @@ pub enum TestWork {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Medium {
-    /// A disk.
+    /// A disk, which keeps what a test writes.
     Disk,
     /// A network, by this protocol.
     #[serde(untagged)]

@@ -107,7 +107,7 @@ impl BlockSize {
     /// What file systems and data sheets use.
     pub const USUAL: BlockSize = BlockSize(ByteSize(4096));
 
-    /// Bytes.
+    /// Returns the size in bytes, a multiple of 512 from 512 to 64 MiB.
     pub const fn get(self) -> ByteSize {
         self.0
     }

@@ -24,7 +24,7 @@ pub enum DiskPlace {
     Domain {
         /// The host of a lab that has the domain. None if this machine does.
         within: Option<LabHost>,
-        /// The domain.
+        /// Name of the domain: the `web` of `ldm:web/data`.
         domain: Name,
         /// The disk's name in the domain.
         disk: Name,

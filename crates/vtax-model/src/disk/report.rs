@@ -21,7 +21,7 @@ pub struct DiskReport {
 pub struct IoReport {
     /// I/Os that ended in the measured time.
     pub ios: u64,
-    /// Their bytes.
+    /// Bytes that these I/Os transferred.
     pub bytes: u64,
     /// The measured time of this direction.
     pub seconds: f64,

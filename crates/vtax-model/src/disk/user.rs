@@ -38,7 +38,7 @@ pub enum DiskUser {
 /// A file or a block device of the host behind a domain's disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackingFile {
-    /// Its path.
+    /// Path on the host that runs the domain.
     pub path: ForeignText,
     /// The format of what is in it: `raw`, `qcow2`.
     pub format: ForeignText,

@@ -28,10 +28,10 @@ pub struct Configuration {
     /// The virtual switches.
     #[serde(default)]
     pub switches: BTreeMap<Name, Switch>,
-    /// The console services.
+    /// Console services (vcc) by name; their port ranges do not overlap.
     #[serde(default)]
     pub consoles: BTreeMap<Name, ConsoleService>,
-    /// The disk services.
+    /// Disk services (vds) by name, with the volumes that they export.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub disk_services: BTreeMap<Name, DiskService>,
     /// What is said of the host's PCI devices themselves.
@@ -207,7 +207,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Adds a switch.
+    /// Adds a switch. It is an error if its name is taken or its service domain does not exist.
     pub fn add_switch(&mut self, new: NewSwitch) -> Result<(), DomainError> {
         let NewSwitch { name, service, default_vlan, change } = new;
         self.existing(&service)?;
@@ -379,7 +379,7 @@ impl Configuration {
         }
     }
 
-    /// Adds a console service.
+    /// Adds a console service. It is an error if its name or a port is taken, or if its domain is not `primary`.
     pub fn add_console_service(&mut self, name: &Name, service: ConsoleService) -> Result<(), DomainError> {
         self.primary_service(&service.domain)?;
         if self.consoles.contains_key(name) {

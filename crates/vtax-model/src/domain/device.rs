@@ -12,12 +12,12 @@ use strum::{Display, EnumString, IntoStaticStr};
 use super::{Configuration, DomainError, PRIMARY};
 use crate::{guest::Mac, is_default, topology::Name, units::Mtu, vf::Vlan};
 
-/// A device that a domain is to have.
+/// PCI device of the host that is assigned to a domain, whether the domain is bound or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainDevice {
     /// Its name in `list-io`.
     pub name: String,
-    /// What it is.
+    /// Type in upper case, as in `list-io`: `BUS`, `PCIE` or `VF`.
     #[serde(rename = "type")]
     pub kind: DeviceKind,
     /// The settings of a virtual function.
@@ -25,7 +25,7 @@ pub struct DomainDevice {
     pub settings: FunctionSettings,
 }
 
-/// What a device is.
+/// Type of an assignable device; a physical function is assigned only with its whole endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display, EnumString, IntoStaticStr)]
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE", parse_err_ty = DomainError, parse_err_fn = unknown_kind)]
@@ -77,7 +77,7 @@ pub enum DeviceOwner<'a> {
     Primary,
     /// Nobody: `primary` has given it up.
     Nobody,
-    /// This domain.
+    /// A domain other than `primary` that is assigned the device, or one above it, such as its slot.
     Domain(&'a Name),
 }
 

@@ -26,7 +26,7 @@ pub struct VirtualNic {
     /// Further addresses that the domain may send from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alt_macs: Vec<Mac>,
-    /// Its VLANs.
+    /// Untagged and tagged VLANs; JSON has `pvid` and `vids` in the vnet itself.
     #[serde(flatten)]
     pub vlans: VnetVlans,
     /// Its MTU; that of the switch if absent.
@@ -40,7 +40,7 @@ pub struct VirtualNic {
     pub linkprop: LinkProp,
 }
 
-/// The VLANs of a vnet.
+/// Untagged VLAN (`pvid`) and tagged VLANs (`vids`) of a vnet.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -68,7 +68,7 @@ pub enum LinkProp {
 pub enum AltMac {
     /// One that vtax chooses.
     Auto,
-    /// This one.
+    /// This address, chosen by the user.
     Given(Mac),
 }
 

@@ -9,9 +9,9 @@ use crate::topology::Name;
 /// A host of a lab, `LAB/HOST`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct LabHost {
-    /// The lab.
+    /// Name of the lab, before the slash.
     pub lab: Name,
-    /// The host.
+    /// Name of the host in that lab, after the slash.
     pub host: Name,
 }
 

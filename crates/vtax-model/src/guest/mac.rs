@@ -29,7 +29,7 @@ impl Mac {
         Mac([0x02, b, c, d, e, f])
     }
 
-    /// Its octets.
+    /// Returns the octets in the order in which they are written; the first is even.
     pub fn octets(self) -> [u8; 6] {
         self.0
     }

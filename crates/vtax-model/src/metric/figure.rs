@@ -8,7 +8,7 @@ use crate::{
     workload::{TestKind, WorkUnit},
 };
 
-/// A figure of a sample.
+/// Quantity computed from a single sample: a rate, a time or a CPU cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, VariantArray)]
 pub enum SampleFigure {
     /// Transactions a second.

@@ -42,7 +42,7 @@ pub struct HostCpuSummary {
 /// How a guest's clock went beside its host's, from the first sample with it to the last one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestClock {
-    /// The guest.
+    /// Name of the guest, which has an entry for each boot in which its clock was read at least twice.
     pub guest: ForeignText,
     /// Seconds between the two readings.
     pub seconds: f64,

@@ -90,7 +90,7 @@ pub struct FloorRecord {
     pub block: Block,
     /// What is compared.
     pub of: Metric,
-    /// A'/A.
+    /// Second arm over the first (A'/A); 1 means that they do not differ.
     pub ratio: f64,
     /// Lower end of the 95 % interval of the ratio.
     pub low: f64,

@@ -21,7 +21,7 @@ use crate::{
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum DomainKeeper {
-    /// libvirt.
+    /// libvirt, whose XML describes the domain.
     #[default]
     Libvirt,
     /// vtax itself, as a logical domain (`vtax ldm`).
@@ -67,7 +67,7 @@ pub struct DomainRecord {
     pub nic: Option<DomainNic>,
 }
 
-/// A NIC of a domain.
+/// NIC of a domain, as reported by the domain's keeper.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DomainNic {

@@ -28,18 +28,18 @@ pub struct Environment {
     /// The words of the kernel's command line that bear on speed, as they were given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command_line: Vec<ForeignText>,
-    /// Model of the CPUs.
+    /// CPU model: `model name` in `/proc/cpuinfo`.
     pub cpu_model: ForeignText,
     /// CPUs that are switched on, whether vtax may use them or not.
     pub cpus: u32,
-    /// NUMA nodes.
+    /// Number of online NUMA nodes; 1 if the kernel does not report any.
     pub numa_nodes: u32,
     /// The CPUs of each NUMA node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_cpus: BTreeMap<u32, CpuSet>,
     /// Whether the kernel moves memory between nodes (`kernel.numa_balancing`): 0, or 1 to users plus 2 between tiers.
     pub numa_balancing: Option<u32>,
-    /// Bytes of memory.
+    /// Main memory in bytes: `MemTotal` in `/proc/meminfo`; 0 if unknown.
     pub memory_bytes: u64,
     /// `always`, `madvise` or `never`.
     #[serde(skip_serializing_if = "ForeignText::is_empty")]

@@ -27,10 +27,10 @@ pub struct StudyDisks {
     pub destroy_data: bool,
 }
 
-/// The disks of one row.
+/// Existing disks that one row is measured on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowDisks {
-    /// The row.
+    /// Row that is measured on these disks.
     pub row: Row,
     /// At least one.
     pub disks: DiskSet,

@@ -65,7 +65,7 @@ pub struct TuningStep {
 /// What a step has changed on one machine of the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// The step.
+    /// Name of the step, which its rows have after a `+`.
     pub step: StepName,
     /// `sysctl net.ipv4.tcp_wmem of this machine: 4096 8192 8192 -> 4096 16384 4194304`
     pub changes: Vec<crate::foreign::ForeignText>,

@@ -2,7 +2,7 @@
 
 use crate::units::ByteSize;
 
-/// The sizes of a workload.
+/// Payload sizes in bytes; the kind of workload decides which of them exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkloadSizes {
     /// Messages that are answered.
@@ -14,7 +14,7 @@ pub enum WorkloadSizes {
     },
     /// Messages one after the other.
     Messages(ByteSize),
-    /// A file.
+    /// Transfer of a file of this size.
     File(ByteSize),
     /// Nothing but what makes and ends a connection.
     Nothing,
@@ -23,13 +23,13 @@ pub enum WorkloadSizes {
 /// The sizes of a test, as far as it has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestSizes {
-    /// The bytes of a request.
+    /// Bytes of each request of an RR or CRR test; other tests ignore it.
     pub request: ByteSize,
-    /// The bytes of a response.
+    /// Bytes of each response of an RR or CRR test; other tests ignore it.
     pub response: ByteSize,
     /// The bytes that a stream sends with each call.
     pub message: ByteSize,
-    /// The bytes of a file.
+    /// Bytes of the file of a file test; other tests ignore it.
     pub file: ByteSize,
 }
 

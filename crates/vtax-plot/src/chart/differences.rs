@@ -24,7 +24,7 @@ pub struct Differences {
 /// A row's difference.
 #[derive(Clone, Debug)]
 pub struct Effect {
-    /// The method.
+    /// Label of the row, e.g. the method.
     pub name: String,
     /// The estimate.
     pub measured: Measured,

@@ -15,14 +15,14 @@ pub struct Distribution {
     pub heading: Heading,
     /// What is distributed, such as the time of a round trip.
     pub quantity: Quantity,
-    /// The lines.
+    /// A line for each method, in the order of the legend.
     pub lines: Vec<Percentiles>,
 }
 
-/// The percentiles of a method.
+/// One line of the chart, e.g. the distribution of one method.
 #[derive(Clone, Debug, Default)]
 pub struct Percentiles {
-    /// The method.
+    /// Label in the legend, e.g. the method.
     pub name: String,
     /// Each a percentile, from 0 to below 100, and its value, above 0.
     pub points: Vec<(f64, f64)>,

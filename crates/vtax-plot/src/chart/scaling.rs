@@ -17,7 +17,7 @@ pub struct Scaling {
     pub count: Quantity,
     /// What is measured.
     pub quantity: Quantity,
-    /// The lines.
+    /// A line for each method, in the order of the legend.
     pub lines: Vec<ScalingLine>,
     /// What the baseline differs from itself by.
     pub noise: Option<Reach>,
@@ -26,7 +26,7 @@ pub struct Scaling {
 /// The values of one method.
 #[derive(Clone, Debug, Default)]
 pub struct ScalingLine {
-    /// The method.
+    /// Label in the legend, e.g. the method.
     pub name: String,
     /// Its values, in the order of the count.
     pub points: Vec<ScalingPoint>,

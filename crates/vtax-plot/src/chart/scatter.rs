@@ -18,14 +18,14 @@ pub struct Scatter {
     pub x: Quantity,
     /// What is above.
     pub y: Quantity,
-    /// The points.
+    /// A point for each method.
     pub points: Vec<ScatterPoint>,
 }
 
 /// A method's two figures.
 #[derive(Clone, Debug)]
 pub struct ScatterPoint {
-    /// The method.
+    /// Label of the point, e.g. the method.
     pub name: String,
     /// The figure to the right.
     pub x: Measured,

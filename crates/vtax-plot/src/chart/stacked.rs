@@ -17,14 +17,14 @@ pub struct Stacked {
     pub quantity: Quantity,
     /// The parts' names, in the order of the bars.
     pub parts: Vec<String>,
-    /// The rows.
+    /// The bars, the first one on top.
     pub rows: Vec<StackedRow>,
 }
 
 /// A bar.
 #[derive(Clone, Debug, Default)]
 pub struct StackedRow {
-    /// The method.
+    /// Label of the bar, e.g. the method.
     pub name: String,
     /// A figure for each part, not below 0.
     pub values: Vec<f64>,

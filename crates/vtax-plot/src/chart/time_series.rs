@@ -17,7 +17,7 @@ pub struct TimeSeries {
     pub time: Quantity,
     /// What is measured.
     pub quantity: Quantity,
-    /// The lines.
+    /// A line for each method or sample, in the order of the legend.
     pub lines: Vec<TimeLine>,
 }
 

@@ -17,7 +17,7 @@ pub struct Trend {
     pub heading: Heading,
     /// What is measured.
     pub quantity: Quantity,
-    /// The lines.
+    /// A line for each method, in the order of the legend.
     pub lines: Vec<TrendLine>,
     /// When something changed.
     pub changes: Vec<TrendChange>,
@@ -26,9 +26,9 @@ pub struct Trend {
 /// A method's runs.
 #[derive(Clone, Debug, Default)]
 pub struct TrendLine {
-    /// The method.
+    /// Label in the legend, e.g. the method.
     pub name: String,
-    /// Its runs.
+    /// A dated value for each run.
     pub runs: Vec<TrendRun>,
 }
 

@@ -8,17 +8,17 @@ use super::xml::{XmlError, at, child, number, owned, source_pci, text_of};
 /// A domain of libvirt. Its texts come from a file that anybody may have written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibvirtMachine {
-    /// Its name.
+    /// Text of `<name>`.
     pub name: ForeignText,
     /// Its virtual CPUs.
     pub vcpus: u32,
-    /// Its memory.
+    /// RAM from `<memory>`, whatever its unit there.
     pub memory: ByteSize,
     /// The kernel that it boots without a boot loader.
     pub boot: LibvirtBoot,
     /// Its virtual NICs.
     pub links: Vec<LibvirtLink>,
-    /// Its disks.
+    /// The `<disk>` elements, in the order of the XML.
     pub disks: Vec<LibvirtDisk>,
     /// What else it has, each in a few words.
     pub others: Vec<ForeignText>,
@@ -42,9 +42,9 @@ pub struct LibvirtLink {
     pub source: Option<ForeignText>,
     /// Its Ethernet address.
     pub mac: Option<ForeignText>,
-    /// Its MTU.
+    /// MTU in bytes, the `size` of `<mtu>`; `None` if the XML does not set it.
     pub mtu: Option<u32>,
-    /// Its VLANs.
+    /// VLANs from `<vlan>`; empty without this element.
     pub vlans: LibvirtVlans,
     /// The kind of the NIC, as `virtio`.
     pub model: Option<ForeignText>,

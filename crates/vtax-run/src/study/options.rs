@@ -451,7 +451,7 @@ fn resize_files(study: &mut Study, size: ByteSize) -> miette::Result<()> {
     Ok(())
 }
 
-/// Reads the file of a study.
+/// Reads and parses a study file. A lab file is refused with a hint at `vtax lab up`.
 pub fn read_file(path: &str) -> Result<Study, Stop> {
     let text = read_text(path)?;
     if is_lab_file(&text) {

@@ -38,7 +38,7 @@ const KIND: &str = "bridge";
 /// The filter is on from the beginning, because the request that makes the bridge asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewVlanBridge {
-    /// Its name.
+    /// Name of the new link, 1 to 15 bytes.
     pub name: IfName,
     /// In bytes. The bridge keeps this MTU, whatever its ports have.
     pub mtu: u32,
@@ -71,7 +71,7 @@ pub enum VlanEnd {
 /// How a port, or a bridge itself, takes part in a VLAN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VlanMembership {
-    /// The VLAN.
+    /// VLAN ID, 1 to 4094.
     pub vlan: Vlan,
     /// Whether untagged frames that it sends are in this VLAN. A port has at most one such VLAN: the last one that was
     /// given.

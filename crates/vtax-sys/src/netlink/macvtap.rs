@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 16;
 /// not the parent's own stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMacvtap {
-    /// Its name.
+    /// Name of the new link, 1 to 15 bytes.
     pub name: IfName,
     /// The link below, in the namespace of the connection.
     pub parent: IfIndex,

@@ -18,7 +18,7 @@ const DEVICE: &str = "/dev/net/tun";
 /// A tap to make. It has no addresses, is switched off, and has no carrier until a program opens it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTap {
-    /// Its name.
+    /// Name of the new link, 1 to 15 bytes.
     pub name: IfName,
     /// Whether a program may open it several times, once for each queue. A program that opens it must use the
     /// same setting (`IFF_MULTI_QUEUE`), or the kernel refuses.

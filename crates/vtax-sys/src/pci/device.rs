@@ -73,7 +73,7 @@ pub struct PciLink {
 /// A place for a card, with a name that is printed on the board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PciSlot {
-    /// Its name.
+    /// Name of the slot's directory in `/sys/bus/pci/slots`.
     pub name: String,
     /// The root complex above it, if the bus is known.
     pub root: Option<Root>,

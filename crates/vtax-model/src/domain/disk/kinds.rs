@@ -129,7 +129,7 @@ impl fmt::Display for Exact {
 /// A volume by its name and its service: `vol1@primary-vds0`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct VolumeName {
-    /// The volume.
+    /// Name of the volume within its service, before the `@`.
     pub volume: Name,
     /// The disk service that exports it.
     pub service: Name,

@@ -21,7 +21,7 @@ type Elements<T> = fn(&[u8]) -> Option<Vec<T>>;
 /// A table of a switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MacFilter {
-    /// The switch.
+    /// Switch whose ports the table restricts, as the table's name says.
     pub switch: SwitchName,
     /// Whose it is. None if it has no mark; then only its name is like those of ours.
     pub mark: Option<String>,
