@@ -1,4 +1,4 @@
-# make demo   compare zone attachment methods on this machine: builds in 3 to 4 minutes, measures for about 2
+# make demo   compare zone attachment methods on this machine: builds for about 4 minutes, measures for 2 to 3
 # make test   run all tests; needs root, for namespaces. PART="unit kernel" runs some parts (see CONTRIBUTING.md)
 # make crash  vtax killed before each call that changes something (STEP=10: each tenth); needs root, takes long
 # make kernel a kernel for guests, unpacked into the cache (nothing is installed)

@@ -2,9 +2,13 @@
 //! ends those that outlive the job.
 
 use std::{
-    fs,
+    fs, io,
     os::unix::process::ExitStatusExt,
     process::{Child, Command, ExitCode, ExitStatus},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -19,6 +23,8 @@ use nix::{
     },
     unistd::{Pid, getpid, getppid},
 };
+
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::error::SuiteError;
 
@@ -52,10 +58,10 @@ impl Report {
 pub(crate) fn supervise(words: &[String]) -> Result<ExitCode, SuiteError> {
     let [report, program, arguments @ ..] = words else { return Ok(ExitCode::from(2)) };
     prctl::set_child_subreaper(true).map_err(|error| SuiteError::program("prctl")(error.into()))?;
-    let suite = getppid();
+    let ending = Ending::watch().map_err(SuiteError::program("sigaction"))?;
     let child = Command::new(program).args(arguments).spawn().map_err(SuiteError::program(program))?;
-    let (status, mut left) = wait(&child, suite);
-    left.extend(end_all(GRACE));
+    let (status, mut left) = wait(&child, &ending);
+    left.extend(end_all(if ending.is_due() { Duration::ZERO } else { GRACE }));
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|error| SuiteError::program("getrusage")(error.into()))?;
     let micros = [usage.user_time(), usage.system_time()].map(|time| time.tv_sec() * 1_000_000 + time.tv_usec());
     let cpu = Duration::from_micros(micros.iter().sum::<i64>().unsigned_abs());
@@ -63,13 +69,33 @@ pub(crate) fn supervise(words: &[String]) -> Result<ExitCode, SuiteError> {
     Ok(ExitCode::from(status.code().and_then(|code| code.try_into().ok()).unwrap_or_else(|| signalled(status))))
 }
 
+/// Why a job is ended early: the suite has been told to end, or is gone.
+struct Ending {
+    suite: Pid,
+    told: Arc<AtomicBool>,
+}
+
+impl Ending {
+    fn watch() -> io::Result<Ending> {
+        let told = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&told))?;
+        }
+        Ok(Ending { suite: getppid(), told })
+    }
+
+    fn is_due(&self) -> bool {
+        self.told.load(Ordering::Relaxed) || getppid() != self.suite
+    }
+}
+
 /// As a shell reports a signal.
 fn signalled(status: ExitStatus) -> u8 {
     128 + u8::try_from(status.signal().unwrap_or(0)).unwrap_or(0)
 }
 
-/// Waits for the job, reaping what it orphans. Ends it if it hangs or the suite is gone.
-fn wait(child: &Child, suite: Pid) -> (ExitStatus, Vec<String>) {
+/// Waits for the job, reaping what it orphans. Ends it if it hangs or the suite ends.
+fn wait(child: &Child, ending: &Ending) -> (ExitStatus, Vec<String>) {
     let begun = Instant::now();
     let job = Pid::from_raw(child.id().try_into().expect("process ids are positive"));
     let mut ended = Vec::new();
@@ -79,7 +105,7 @@ fn wait(child: &Child, suite: Pid) -> (ExitStatus, Vec<String>) {
             Reaped::Child(..) => continue,
             Reaped::NoneEnded | Reaped::NoneLeft => thread::sleep(Duration::from_millis(20)),
         }
-        if ended.is_empty() && (begun.elapsed() > HANGS || getppid() != suite) {
+        if ended.is_empty() && (begun.elapsed() > HANGS || ending.is_due()) {
             ended.push(format!("the job itself, after {} s", begun.elapsed().as_secs()));
             let _ = kill(job, Signal::SIGKILL);
         }
@@ -144,7 +170,12 @@ fn command_line(pid: Pid) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, PoisonError};
+
     use super::*;
+
+    /// A supervisor reaps every child of its process, so that tests with children take turns.
+    static CHILDREN: Mutex<()> = Mutex::new(());
 
     #[test]
     fn a_report_is_read_as_it_is_written() {
@@ -155,7 +186,19 @@ mod tests {
     }
 
     #[test]
+    fn a_supervisor_that_is_told_to_end_ends_its_job_first() {
+        let _turn = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut job = Command::new("sleep").arg("600").spawn().expect("sleep");
+        let ending = Ending { suite: getppid(), told: Arc::new(AtomicBool::new(true)) };
+        let (status, ended) = wait(&job, &ending);
+        assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
+        assert_eq!(ended.len(), 1, "{ended:?}");
+        assert!(job.wait().is_err(), "the supervisor has reaped it");
+    }
+
+    #[test]
     fn a_process_has_the_parent_that_started_it() {
+        let _turn = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut child = Command::new("sleep").arg("60").spawn().expect("sleep");
         let pid = Pid::from_raw(child.id().try_into().expect("a process"));
         assert_eq!(parent(pid), Some(getpid()));
