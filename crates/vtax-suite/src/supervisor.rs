@@ -33,7 +33,7 @@ pub(crate) const SUPERVISE: &str = "--supervise";
 /// What a job leaves may need a moment to end by itself.
 const GRACE: Duration = Duration::from_secs(20);
 /// A job that takes longer hangs.
-const HANGS: Duration = Duration::from_secs(3_600);
+const HANGS: Duration = Duration::from_secs(5_400);
 
 /// What a supervisor reports of its job: `MICROSECONDS`, and in further lines processes that had to be ended.
 #[derive(Debug, PartialEq)]
