@@ -18,7 +18,7 @@ mod settings;
 mod summary;
 mod supervisor;
 
-use std::{env, process::ExitCode};
+use std::{env, process::ExitCode, time::Instant};
 
 use costs::JobCosts;
 use error::SuiteError;
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
 }
 
 fn run(parts: &[String]) -> Result<ExitCode, SuiteError> {
+    let begun = Instant::now();
     let settings = SuiteSettings::read(parts)?;
     let costs = JobCosts::read()?;
     let mut ends = schedule::run(settings.preparations(), &costs)?;
@@ -46,5 +47,5 @@ fn run(parts: &[String]) -> Result<ExitCode, SuiteError> {
         ends.extend(schedule::run(programs::jobs(&settings)?, &costs)?);
         costs.save(&ends)?;
     }
-    Ok(summary::print(&settings, &ends))
+    Ok(summary::print(&settings, &ends, begun.elapsed()))
 }

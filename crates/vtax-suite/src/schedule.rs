@@ -80,7 +80,7 @@ fn share(job: &SuiteJob, costs: &JobCosts, room: &Room) -> f64 {
     if job.alone { room.cpus + SLACK } else { costs.cpus(job).min(room.cpus) }
 }
 
-/// Starts a job on a thread of its own, which sends its end.
+/// Starts a job on its own thread, which sends how the job ended.
 fn start(job: SuiteJob, files: PathBuf, sender: Sender<Result<JobEnd, SuiteError>>) -> Result<(), SuiteError> {
     let name = job.name.clone();
     let work = move || {

@@ -1,4 +1,4 @@
-//! What the suite says at its end: failures, the time of each part against its budget, and the slowest tests.
+//! Final summary: time per part against its budget, the slowest tests, failures.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -10,9 +10,9 @@ use super::{
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 10;
 
-/// Prints the summary. Failure if a job failed or a part took more CPU time than its budget.
-pub(crate) fn print(settings: &SuiteSettings, ends: &[JobEnd]) -> ExitCode {
-    println!("\n{:<10} {:>6} {:>8} {:>8} {:>9}", "PART", "TESTS", "BUSY (s)", "CPU (s)", "BUDGET");
+/// Prints the summary. `elapsed` is the time since the suite started. Returns a failure if a job failed or a part took more CPU time than its budget.
+pub(crate) fn print(settings: &SuiteSettings, ends: &[JobEnd], elapsed: Duration) -> ExitCode {
+    println!("\n{:<10} {:>6} {:>8} {:>8} {:>9}", "PART", "TESTS", "JOBS (s)", "CPU (s)", "BUDGET");
     let rows: Vec<Row> = settings.parts.iter().map(|part| Row::of(part, ends)).collect();
     rows.iter().for_each(Row::print);
     let cpu: Duration = rows.iter().map(|row| row.cpu).sum();
@@ -20,6 +20,7 @@ pub(crate) fn print(settings: &SuiteSettings, ends: &[JobEnd]) -> ExitCode {
     let tests = rows.iter().map(|row| row.tests).sum();
     let wall = rows.iter().map(|row| row.wall).sum();
     Row { name: "all", tests, wall, cpu, budget }.print();
+    println!("Elapsed: {} s. JOBS is the sum over jobs, which run concurrently.", elapsed.as_secs());
     print_slowest(ends);
     let over: Vec<&Row> = rows.iter().filter(|row| row.cpu.as_secs() > row.budget).collect();
     for row in &over {
@@ -68,7 +69,9 @@ impl Row<'_> {
 fn print_slowest(ends: &[JobEnd]) {
     let mut tests: Vec<&JobEnd> = ends.iter().filter(|end| end.tests > 0).collect();
     tests.sort_by_key(|end| std::cmp::Reverse(end.wall));
-    println!("\nThe slowest:");
+    if !tests.is_empty() {
+        println!("\nSlowest tests:");
+    }
     for end in tests.iter().take(SLOWEST) {
         println!("{:>8.1} s, CPU {:>7.1} s  {}", end.wall.as_secs_f64(), end.cpu.as_secs_f64(), end.job.name);
     }

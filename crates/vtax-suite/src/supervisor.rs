@@ -69,23 +69,23 @@ pub(crate) fn supervise(words: &[String]) -> Result<ExitCode, SuiteError> {
     Ok(ExitCode::from(status.code().and_then(|code| code.try_into().ok()).unwrap_or_else(|| signalled(status))))
 }
 
-/// Why a job is ended early: the suite has been told to end, or is gone.
+/// Reason to end a job early: the suite was asked to stop, or has exited.
 struct Ending {
     suite: Pid,
-    told: Arc<AtomicBool>,
+    asked: Arc<AtomicBool>,
 }
 
 impl Ending {
     fn watch() -> io::Result<Ending> {
-        let told = Arc::new(AtomicBool::new(false));
+        let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&told))?;
+            signal_hook::flag::register(signal, Arc::clone(&asked))?;
         }
-        Ok(Ending { suite: getppid(), told })
+        Ok(Ending { suite: getppid(), asked })
     }
 
     fn is_due(&self) -> bool {
-        self.told.load(Ordering::Relaxed) || getppid() != self.suite
+        self.asked.load(Ordering::Relaxed) || getppid() != self.suite
     }
 }
 
@@ -186,10 +186,10 @@ mod tests {
     }
 
     #[test]
-    fn a_supervisor_that_is_told_to_end_ends_its_job_first() {
+    fn a_supervisor_that_is_asked_to_stop_ends_its_job_first() {
         let _turn = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut job = Command::new("sleep").arg("600").spawn().expect("sleep");
-        let ending = Ending { suite: getppid(), told: Arc::new(AtomicBool::new(true)) };
+        let ending = Ending { suite: getppid(), asked: Arc::new(AtomicBool::new(true)) };
         let (status, ended) = wait(&job, &ending);
         assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
         assert_eq!(ended.len(), 1, "{ended:?}");

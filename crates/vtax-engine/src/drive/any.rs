@@ -23,7 +23,7 @@ pub(crate) enum AnyPoller<'a> {
     Uring(&'a Uring<'a>),
 }
 
-/// A socket on it.
+/// Socket on one of the engines.
 pub(crate) enum AnyIo<'a> {
     Blocking(BlockingIo<'a>),
     Ready(ReadyIo<'a>),
