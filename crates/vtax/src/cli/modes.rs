@@ -1,8 +1,8 @@
-//! Options that give their verb another mode, in which it has no use for all of its options.
+//! Options that switch a verb to another mode, in which only some of its options apply.
 //!
-//! In its usual mode a verb uses each of its options, or refuses it for a reason that it tells. With an option of
-//! [`MODES`], it uses the options that stand there. clap refuses every other one before anything is done, and so it
-//! does an option that is added to the verb later, until it is named here.
+//! In its usual mode a verb uses each of its options or refuses it with a reason. With an option of [`MODES`], it uses
+//! only the options listed there; clap refuses all others before anything is changed. An option added to the verb later
+//! is refused, too, until it is listed here.
 
 use clap::{Arg, Command, Id};
 
@@ -17,7 +17,7 @@ pub(super) struct Mode {
 }
 
 pub(super) const MODES: [Mode; 9] = [
-    // The run has its study, its changes, its CPUs and its label.
+    // The stored run defines its study, changes, CPUs and label.
     Mode {
         verb: "run",
         option: "resume",
@@ -37,7 +37,7 @@ pub(super) const MODES: [Mode; 9] = [
         ],
     },
     Mode { verb: "tune prove", option: "resume", uses: &["show", "budget", "keep_none", "write", "json"] },
-    // A file has its settings; the rules aren't asked for any.
+    // The file lists the settings; no rule is evaluated.
     Mode { verb: "tune apply", option: "file", uses: &["host", "confirm_within", "persist", "dry_run", "json"] },
     Mode {
         verb: "measure",
@@ -65,7 +65,7 @@ pub(super) const MODES: [Mode; 9] = [
             "format",
         ],
     },
-    // A page explains itself and has every detail, asked for or not.
+    // A page always has its legend and all details.
     Mode {
         verb: "report",
         option: "html",
@@ -85,7 +85,7 @@ pub(super) const MODES: [Mode; 9] = [
     },
 ];
 
-/// The command `verb`, which refuses what its modes don't use.
+/// Returns the command of `verb`, which refuses the options that its modes do not use.
 pub(super) fn with_modes(command: Command, verb: &str) -> Command {
     let modes = MODES.iter().filter(|mode| mode.verb == verb);
     modes.fold(command, |command, mode| {
