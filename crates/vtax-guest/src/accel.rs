@@ -49,6 +49,8 @@ pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
     }
     remove_abandoned();
     let memory = image::cache().ok().map(|cache| cache.join("kvm"));
+    // Of several that start at the same time, one tries and the others learn from it.
+    let _turn = memory.as_deref().and_then(|memory| take_turn(memory).ok());
     let key = key(qemu);
     if let Some(why_not) = memory.as_deref().and_then(|memory| recall(memory, &key)) {
         return Ok(why_not);
@@ -133,13 +135,18 @@ fn recall(memory: &Path, key: &str) -> Option<Option<String>> {
     }
 }
 
+/// A lock on the file of the result. The file is empty until there is one.
+fn take_turn(memory: &Path) -> io::Result<File> {
+    memory.parent().map(fs::create_dir_all).transpose()?;
+    let file = File::options().create(true).append(true).open(memory)?;
+    file.lock()?;
+    Ok(file)
+}
+
 /// If the result can't be written, the next vtax tries again.
 fn remember(memory: &Path, key: &str, why: Option<&str>) {
     let why = why.unwrap_or_default().replace('\n', " ");
-    let folder = memory.parent().map(fs::create_dir_all);
-    if matches!(folder, Some(Ok(()))) {
-        let _ = fs::write(memory, format!("{key}\n{why}\n"));
-    }
+    let _ = fs::write(memory, format!("{key}\n{why}\n"));
 }
 
 /// A private directory for a probe, with a name that nobody can guess. It is in `/tmp`, because the paths of sockets
@@ -203,6 +210,10 @@ mod tests {
         let base = tempfile::tempdir().expect("a folder");
         let memory = base.path().join("vtax/kvm");
         assert_eq!(recall(&memory, "boot-1 10.0"), None);
+        let turn = take_turn(&memory).expect("a lock");
+        assert_eq!(recall(&memory, "boot-1 10.0"), None);
+        assert!(File::open(&memory).expect("it is there").try_lock().is_err(), "another one waits");
+        drop(turn);
         remember(&memory, "boot-1 10.0", None);
         assert_eq!(recall(&memory, "boot-1 10.0"), Some(None));
         assert_eq!(recall(&memory, "boot-2 10.0"), None);

@@ -39,7 +39,7 @@ fn survives<T: FromStr + Display + PartialEq + Debug>(text: &str) {
 #[track_caller]
 fn survives_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(read: &T) {
     let written = serde_json::to_string(read).expect("it can be written");
-    let again = serde_json::from_str::<T>(&written).unwrap_or_else(|error| panic!("{error}: {written}"));
+    let again = serde_json::from_slice::<T>(written.as_bytes()).unwrap_or_else(|error| panic!("{error}: {written}"));
     assert_eq!(again, *read, "{written}");
 }
 
@@ -47,7 +47,7 @@ fn survives_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(read: &T) 
 #[track_caller]
 fn is_readable<T: Serialize + DeserializeOwned>(computed: &T) {
     let written = serde_json::to_string(computed).expect("it can be written");
-    let read = serde_json::from_str::<T>(&written);
+    let read = serde_json::from_slice::<T>(written.as_bytes());
     assert!(read.is_ok(), "{}: {written}", read.err().map(|error| error.to_string()).unwrap_or_default());
 }
 

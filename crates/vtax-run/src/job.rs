@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, BufWriter, Write},
+    io::{BufWriter, Write},
     path::{Path, PathBuf},
     process,
 };
@@ -178,8 +178,9 @@ impl HandedJob {
         let writing = || format!("writing {}", path.display());
         let mut file = BufWriter::new(File::create(&path).coded("file", writing)?);
         let handed = HandedJob { path: std::path::absolute(&path).unwrap_or_else(|_| path.clone()) };
-        serde_json::to_writer(&mut file, job).coded("file", writing)?;
-        file.write_all(b"\n").coded("file", writing)?;
+        let mut line = serde_json::to_vec(job).coded("file", writing)?;
+        line.push(b'\n');
+        file.write_all(&line).coded("file", writing)?;
         if let Some(run) = old {
             store.write_run(&run.header.id, &mut file)?.coded("file", writing)?;
         }
@@ -190,12 +191,13 @@ impl HandedJob {
     /// Reads what another vtax has handed over.
     pub(crate) fn read(path: &Path) -> miette::Result<(Job, Option<RunReadings>)> {
         let reading = || format!("reading {}", path.display());
-        let mut file = BufReader::new(File::open(path).coded("file", reading)?);
-        let mut line = String::new();
-        file.read_line(&mut line).coded("file", reading)?;
-        let mut job: Job = serde_json::from_str(&line).coded("file", reading)?;
-        let goes_on = !file.fill_buf().coded("file", reading)?.is_empty();
-        let old = goes_on.then(|| serde_json::from_reader(file)).transpose().coded("file", reading)?;
+        // Here as everywhere, JSON is read from bytes: serde generates code for each kind of source, and a run has many types.
+        let text = fs::read(path).coded("file", reading)?;
+        let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
+        let (line, run) = text.split_at(end);
+        let run = run.trim_ascii();
+        let mut job: Job = serde_json::from_slice(line).coded("file", reading)?;
+        let old = (!run.is_empty()).then(|| serde_json::from_slice(run)).transpose().coded("file", reading)?;
         job.use_server_cables()?;
         Ok((job, old))
     }

@@ -193,7 +193,7 @@ impl Store {
     /// The plans of a study's newest complete runs. Plans that this version of vtax can't read are left out.
     pub fn complete_plans(&self, study: &str) -> Result<Vec<RunHeader>, StoreError> {
         let texts = self.texts(COMPLETE, &[&study], "looking for earlier runs")?;
-        Ok(texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect())
+        Ok(texts.iter().filter_map(|text| serde_json::from_slice(text.as_bytes()).ok()).collect())
     }
 
     /// Every run, the newest first.
@@ -276,7 +276,7 @@ fn read_failures(connection: &Connection, id: &str, doing: &Doing<'_>) -> Result
 }
 
 fn from_json<T: DeserializeOwned>(text: &str, id: &str, what: &'static str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|source| StoreError::Unreadable { id: id.to_owned(), what, source })
+    serde_json::from_slice(text.as_bytes()).map_err(|source| StoreError::Unreadable { id: id.to_owned(), what, source })
 }
 
 fn read_state(text: &str, id: &str) -> Result<RunState, StoreError> {

@@ -353,7 +353,7 @@ proptest! {
         prop_assert!(links.values().all(|enabled| *enabled == 1));
         prop_assert_eq!(links.len(), plan.blueprint.links.len());
         let journal = serde_json::to_string(&plan).unwrap();
-        prop_assert_eq!(serde_json::from_str::<Plan>(&journal).unwrap(), plan);
+        prop_assert_eq!(serde_json::from_slice::<Plan>(journal.as_bytes()).unwrap(), plan);
     }
 }
 
@@ -373,7 +373,7 @@ fn fuzz_plans() {
         let told = |error: &PlanError| assert!(!error.to_string().is_empty());
         let Ok(plan) = plan(&topology, &facts).inspect_err(told) else { return Some(()) };
         let written = serde_json::to_string(&plan).expect("it can be written");
-        assert_eq!(serde_json::from_str::<Plan>(&written).expect("it can be read"), plan, "{written}");
+        assert_eq!(serde_json::from_slice::<Plan>(written.as_bytes()).expect("it can be read"), plan, "{written}");
         assert!(!plan.to_string().is_empty());
         Some(())
     });
@@ -388,7 +388,7 @@ fn fuzz_steps() {
     vtax_fuzz::fuzz("steps", &seeds, |bytes| {
         let step: LabStep = serde_json::from_slice(bytes).ok()?;
         let written = serde_json::to_string(&step).expect("it can be written");
-        assert_eq!(serde_json::from_str::<LabStep>(&written).expect("it can be read"), step, "{written}");
+        assert_eq!(serde_json::from_slice::<LabStep>(written.as_bytes()).expect("it can be read"), step, "{written}");
         assert!(!step.to_string().is_empty());
         Some(())
     });

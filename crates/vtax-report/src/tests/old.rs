@@ -7,7 +7,7 @@ const DOCUMENT: &str = include_str!("old/document.json");
 
 #[test]
 fn an_old_run_is_analysed_like_a_new_one() {
-    let run: Run = serde_json::from_str(RUN).expect("an old run reads");
+    let run: Run = serde_json::from_slice(RUN.as_bytes()).expect("an old run reads");
     let document = analyse(&run);
     assert_eq!((document.plan.rounds, document.cells.len(), document.failures.len()), (2, 4, 1));
     let rr = document.cells[0].summary.as_ref().and_then(|summary| summary.rtt_us.as_ref()).expect("measured");
@@ -19,14 +19,14 @@ fn an_old_run_is_analysed_like_a_new_one() {
 
 #[test]
 fn an_old_document_is_rendered_in_every_form() {
-    let document: ResultDocument = serde_json::from_str(DOCUMENT).expect("an old document reads");
+    let document: ResultDocument = serde_json::from_slice(DOCUMENT.as_bytes()).expect("an old document reads");
     for format in [Format::Table, Format::Markdown, Format::Csv] {
         let text = render(&document, &Options { format, detail: true, ..TERMINAL });
         assert!(text.contains("bridge"), "{text}");
         let tells = matches!(format, Format::Table | Format::Markdown);
         assert_eq!(text.contains("CPU BY TICKS"), tells, "{text}");
     }
-    let whole: ResultDocument<Vec<Sample>> = serde_json::from_str(DOCUMENT).expect("with its samples too");
+    let whole: ResultDocument<Vec<Sample>> = serde_json::from_slice(DOCUMENT.as_bytes()).expect("with its samples too");
     assert!(json(&whole).contains("bridge"));
     let new = of_text(
         r#"
