@@ -6,6 +6,8 @@
 mod agent;
 #[path = "shared/build.rs"]
 mod build;
+#[path = "shared/run_directory.rs"]
+mod run_directory;
 #[path = "shared/traces.rs"]
 mod traces;
 
@@ -19,6 +21,7 @@ use std::{
 
 use agent::agent;
 use build::try_up;
+use run_directory::in_run_directory;
 use traces::{assert_nothing_left, processes};
 use vtax_lab::{Facts, GuestNeeds, GuestState, Lab, LabError, LabState, Lifetime, World, clean, list, plan};
 use vtax_model::{
@@ -165,7 +168,7 @@ fn file_of_a_disk() -> tempfile::NamedTempFile {
 
 /// The programs that work below the lab's directory: QEMUs and storage daemons.
 fn workers(lab: &str) -> usize {
-    let directory = Path::new("/run/vtax/labs").join(lab);
+    let directory = in_run_directory("labs").join(lab);
     let all = std::fs::read_dir("/proc").expect("/proc").flatten();
     all.filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&directory)))
         .count()
@@ -198,7 +201,7 @@ fn storage_daemons_of_a_killed_process_are_removed() {
         actor.0.wait().expect("it is ours");
         assert_eq!(workers(lab), 4);
         if lost {
-            std::fs::remove_file(format!("/run/vtax/journals/{lab}.journal")).expect("it is there");
+            std::fs::remove_file(in_run_directory(&format!("journals/{lab}.journal"))).expect("it is there");
         }
         let report = clean(&world, Some(&name(lab))).expect("a report");
         assert!(report.failures.is_empty(), "{:?}", report.failures);

@@ -5,20 +5,23 @@
 
 #[path = "shared/build.rs"]
 mod build;
+#[path = "shared/run_directory.rs"]
+mod run_directory;
 #[path = "shared/traces.rs"]
 mod traces;
 
 use std::{
     io::{self, BufRead, BufReader},
     net::{SocketAddrV4, UdpSocket},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use build::try_up;
-use traces::{RUN, assert_nothing_left, processes};
+use run_directory::in_run_directory;
+use traces::{assert_nothing_left, processes};
 use vtax_lab::{
     Facts, Lab, LabEndpoint, LabError, LabState, Lifetime, LiveHolding, Plan, PlanError, World, availability, clean,
     list, plan, step::LabStep,
@@ -88,7 +91,7 @@ fn up(world: &World, topology: &Topology, lifetime: Lifetime) -> Lab {
 }
 
 fn pin(lab: &str, namespace: &Name) -> PathBuf {
-    Path::new(RUN).join("labs").join(lab).join("netns").join(namespace.as_str())
+    in_run_directory("labs").join(lab).join("netns").join(namespace.as_str())
 }
 
 fn socket(lab: &str, of: &LabEndpoint, to: &LabEndpoint) -> UdpSocket {
@@ -455,7 +458,7 @@ fn a_killed_process_leaves_what_clean_removes() {
     for moment in 0..12 {
         let lab = format!("killed-{moment}");
         let mut actor = start_actor(&lab);
-        let journal = Path::new(RUN).join(format!("journals/{lab}.journal"));
+        let journal = in_run_directory(&format!("journals/{lab}.journal"));
         wait_for("the journal", || journal.exists());
         if moment == 11 {
             let output = BufReader::new(actor.0.stdout.take().expect("it is piped"));

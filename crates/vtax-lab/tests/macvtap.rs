@@ -5,17 +5,20 @@
 mod agent;
 #[path = "shared/build.rs"]
 mod build;
+#[path = "shared/run_directory.rs"]
+mod run_directory;
 
 use std::{
     fs, io,
     net::{Ipv4Addr, UdpSocket},
-    path::{Path, PathBuf},
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
 
 use agent::agent;
 use build::try_up;
+use run_directory::in_run_directory;
 use vtax_lab::{Facts, GuestNeeds, Lab, Lifetime, PlannedGuest, World, list};
 use vtax_model::{
     located::Source,
@@ -99,7 +102,7 @@ fn open_queues(lab: &Lab, guest: &str) -> Vec<PathBuf> {
 /// Whether a full packet from the host's own stack comes to the guest, in some seconds: its kernel answers
 /// one for a port that nobody has.
 fn reaches(host: &str, guest: Ipv4Addr, bytes: i64, seconds: u32) -> bool {
-    let pin = Path::new("/run/vtax/labs/macvtaps/netns").join(host);
+    let pin = in_run_directory("labs/macvtaps/netns").join(host);
     let socket = NetNs::open(&pin).and_then(|namespace| namespace.run(|| UdpSocket::bind("0.0.0.0:0")));
     let socket = socket.expect("the host's namespace").expect("a socket");
     set_dont_fragment(&socket).expect("IPv4");
@@ -150,7 +153,7 @@ fn guests_on_macvtaps_are_reached_from_the_other_host_and_go_without_a_trace() {
 
     lab.down().expect("all goes");
     assert!(list(&world).expect("a list").iter().all(|lab| lab.name != name("macvtaps")));
-    assert!(!Path::new("/run/vtax/labs/macvtaps").exists());
+    assert!(!in_run_directory("labs/macvtaps").exists());
     let deadline = Instant::now() + END;
     // The kernel removes a namespace's links a moment later.
     while of_web.iter().chain(&of_db).any(|file| file.exists()) {

@@ -16,6 +16,8 @@ pub(crate) struct SuiteJob {
     pub(crate) cpus: Option<f64>,
     /// Whether nothing else of the suite runs beside it.
     pub(crate) alone: bool,
+    /// Whether it is one test, which must report that it has passed.
+    pub(crate) is_test: bool,
 }
 
 /// How a job ended.

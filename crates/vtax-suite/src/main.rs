@@ -13,6 +13,7 @@ mod costs;
 mod error;
 mod job;
 mod programs;
+mod run_directory;
 mod schedule;
 mod settings;
 mod summary;
@@ -23,6 +24,7 @@ use std::{env, process::ExitCode, time::Instant};
 use costs::JobCosts;
 use error::SuiteError;
 use job::JobEnd;
+use run_directory::RunDirectory;
 use settings::SuiteSettings;
 
 fn main() -> ExitCode {
@@ -44,7 +46,8 @@ fn run(parts: &[String]) -> Result<ExitCode, SuiteError> {
     let mut ends = schedule::run(settings.preparations(), &costs)?;
     // Tests of what could not be built would only be noise.
     if ends.iter().all(JobEnd::passed) {
-        ends.extend(schedule::run(programs::jobs(&settings)?, &costs)?);
+        let directory = RunDirectory::make()?;
+        ends.extend(schedule::run(programs::jobs(&settings, directory.as_ref())?, &costs)?);
         costs.save(&ends)?;
     }
     Ok(summary::print(&settings, &ends, begun.elapsed()))

@@ -13,6 +13,7 @@ use cargo_metadata::{Artifact, Message, TargetKind};
 use super::{
     error::SuiteError,
     job::SuiteJob,
+    run_directory::RunDirectory,
     settings::{SuitePart, SuiteSettings, root},
 };
 
@@ -24,7 +25,7 @@ const RUNNER: &str = "VTAX_TEST_RUNNER";
 const IS_ALONE: &str = "VTAX_TEST_ALONE";
 
 /// The jobs of all parts that run but those that build.
-pub(crate) fn jobs(settings: &SuiteSettings) -> Result<Vec<SuiteJob>, SuiteError> {
+pub(crate) fn jobs(settings: &SuiteSettings, directory: Option<&RunDirectory>) -> Result<Vec<SuiteJob>, SuiteError> {
     let mut jobs = settings.commands();
     if settings.have_tests() {
         let mut alone = Alone::read()?;
@@ -32,6 +33,9 @@ pub(crate) fn jobs(settings: &SuiteSettings) -> Result<Vec<SuiteJob>, SuiteError
             jobs.extend(program.jobs(settings, &mut alone)?);
         }
         alone.assert_all_seen()?;
+    }
+    for job in &mut jobs {
+        job.environment.extend(directory.map(RunDirectory::variable));
     }
     Ok(jobs)
 }
@@ -117,6 +121,7 @@ impl TestProgram {
             environment,
             cpus: None,
             alone,
+            is_test: test.is_some(),
         }
     }
 }

@@ -110,7 +110,8 @@ fn carry_out(job: SuiteJob, files: &Path) -> Result<JobEnd, SuiteError> {
         let _ = fs::remove_file(file);
     }
     let Report { cpu, left } = reported.unwrap_or(Report { cpu: Duration::ZERO, left: Vec::new() });
-    let (tests, result) = (passed(&output), judge(status, &left, output));
+    let tests = passed(&output);
+    let result = judge(status, &left, job.is_test && tests == 0, output);
     Ok(JobEnd { job, result, tests, wall, cpu })
 }
 
@@ -120,8 +121,10 @@ fn read(path: &Path) -> Result<Vec<u8>, SuiteError> {
     opened.map(|_| content).map_err(SuiteError::file("read", path))
 }
 
-fn judge(status: ExitStatus, left: &[String], output: String) -> Result<(), JobFailure> {
+/// `is_absent`: the job is one test, and has reported none.
+fn judge(status: ExitStatus, left: &[String], is_absent: bool, output: String) -> Result<(), JobFailure> {
     let reason = match (status.success(), left) {
+        (true, []) if is_absent => "it ran no test of this name".into(),
         (true, []) => return Ok(()),
         (true, left) => format!("it left processes behind, which were killed: {}", left.join("; ")),
         (false, []) => status.to_string(),
@@ -174,8 +177,9 @@ mod tests {
     #[test]
     fn a_job_that_leaves_processes_behind_has_failed() {
         use std::os::unix::process::ExitStatusExt;
-        let ended = |code: i32, left: &[String]| judge(ExitStatus::from_raw(code << 8), left, "said".into());
+        let ended = |code: i32, left: &[String]| judge(ExitStatus::from_raw(code << 8), left, false, "said".into());
         assert!(ended(0, &[]).is_ok());
+        assert!(judge(ExitStatus::from_raw(0), &[], true, String::new()).is_err(), "a test that was renamed");
         let left = ended(0, &["7 sleep 60".into()]).expect_err("it left one");
         assert!(left.reason.contains("7 sleep 60"), "{}", left.reason);
         assert!(ended(101, &[]).expect_err("it failed").reason.contains("101"));

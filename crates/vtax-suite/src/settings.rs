@@ -126,6 +126,7 @@ impl SuitePart {
             environment: Vec::new(),
             cpus: Some(self.cpus),
             alone: false,
+            is_test: false,
         };
         self.commands.iter().map(job).collect()
     }

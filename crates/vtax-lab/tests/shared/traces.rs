@@ -1,9 +1,8 @@
 //! What a lab leaves on the machine.
 
-use std::{fs, path::Path};
+use std::fs;
 
-/// Where the labs of root are.
-pub(crate) const RUN: &str = "/run/vtax";
+use super::run_directory::in_run_directory;
 
 /// The processes that were started in a lab.
 pub(crate) fn processes(lab: &str) -> Vec<String> {
@@ -18,10 +17,11 @@ pub(crate) fn processes(lab: &str) -> Vec<String> {
 
 pub(crate) fn assert_nothing_left(lab: &str) {
     for path in [format!("labs/{lab}"), format!("journals/{lab}.journal")] {
-        let path = Path::new(RUN).join(path);
+        let path = in_run_directory(&path);
         assert!(!path.exists(), "{} is left", path.display());
     }
     assert_eq!(processes(lab), Vec::<String>::new());
     let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc");
-    assert!(!mounts.contains(&format!("{RUN}/labs/{lab}/")), "a mount is left");
+    let directory = in_run_directory(&format!("labs/{lab}/"));
+    assert!(!mounts.contains(directory.to_str().expect("text")), "a mount is left");
 }

@@ -108,7 +108,11 @@ fn fuzz_answers() {
             match reply.wait(SOON) {
                 Ok(reply) => {
                     let written = serde_json::to_string(&reply).expect("it can be written");
-                    assert_eq!(serde_json::from_slice::<Reply>(written.as_bytes()).expect("it can be read"), reply, "{written}");
+                    assert_eq!(
+                        serde_json::from_slice::<Reply>(written.as_bytes()).expect("it can be read"),
+                        reply,
+                        "{written}"
+                    );
                     understood = Some(());
                 }
                 Err(error) => {

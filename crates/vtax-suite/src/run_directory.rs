@@ -1,0 +1,106 @@
+//! The run-time directory of the labs that tests build without one of their own.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    process::{self, Command, Output, Stdio},
+};
+
+use serde::Deserialize;
+
+use super::error::SuiteError;
+
+/// Where each suite has a directory, next to that of the user's labs.
+const ALL: &str = "/run/vtax-suite";
+/// The variable by which vtax learns of it.
+const VARIABLE: &str = "VTAX_RUN";
+
+/// The directory of one suite. A lock on it tells a suite that runs from one that was killed.
+#[derive(Debug)]
+pub(crate) struct RunDirectory {
+    path: PathBuf,
+    _lives: File,
+}
+
+impl RunDirectory {
+    /// Removes what killed suites have left, and makes a directory for this one. Without privilege there is none, and tests that
+    /// need one fail.
+    pub(crate) fn make() -> Result<Option<RunDirectory>, SuiteError> {
+        let all = Path::new(ALL);
+        match fs::create_dir_all(all) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+            made => made.map_err(SuiteError::file("create", all))?,
+        }
+        // No suite makes its directory while another one looks for abandoned ones.
+        let admission = File::open(all).and_then(|all| all.lock().map(|()| all));
+        let _admission = admission.map_err(SuiteError::file("lock", all))?;
+        for entry in fs::read_dir(all).map_err(SuiteError::file("read", all))?.flatten() {
+            remove_abandoned(&entry.path());
+        }
+        let path = all.join(process::id().to_string());
+        fs::create_dir_all(&path).map_err(SuiteError::file("create", &path))?;
+        let lives = File::open(&path).and_then(|lives| lives.try_lock().map(|()| lives).map_err(Into::into));
+        Ok(Some(RunDirectory { _lives: lives.map_err(SuiteError::file("lock", &path))?, path }))
+    }
+
+    /// What a job's environment says of it.
+    pub(crate) fn variable(&self) -> (String, OsString) {
+        (VARIABLE.into(), self.path.clone().into())
+    }
+}
+
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
+}
+
+fn remove_abandoned(path: &Path) {
+    let Ok(lives) = File::open(path) else { return };
+    if lives.try_lock().is_ok() {
+        println!("removing what a killed suite has left in {}", path.display());
+        remove(path);
+    }
+}
+
+/// Takes down the labs in it. What can't be removed is told, and fails no test: each suite has another directory.
+fn remove(path: &Path) {
+    #[derive(Deserialize)]
+    struct Held {
+        name: String,
+    }
+    vtax(path, &["lab", "clean"]);
+    let list = vtax(path, &["lab", "list", "--json"]).map(|output| output.stdout).unwrap_or_default();
+    for held in serde_json::from_slice::<Vec<Held>>(&list).unwrap_or_default() {
+        vtax(path, &["lab", "down", &held.name]);
+    }
+    if let Err(error) = fs::remove_dir_all(path) {
+        println!("cannot remove {}: {error}", path.display());
+    }
+}
+
+/// Runs the vtax that was built beside this program.
+fn vtax(directory: &Path, arguments: &[&str]) -> Option<Output> {
+    let program = env::current_exe().ok()?.with_file_name("vtax");
+    Command::new(program).args(arguments).env(VARIABLE, directory).stdin(Stdio::null()).output().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_an_abandoned_suite_has_left_is_removed() {
+        let base = env::temp_dir().join(format!("vtax-suite-test-{}", process::id()));
+        let [living, killed] = ["living", "killed"].map(|name| base.join(name));
+        [&living, &killed].into_iter().for_each(|path| fs::create_dir_all(path).expect("a folder"));
+        let lives = File::open(&living).expect("just made");
+        lives.lock().expect("nobody else knows it");
+        [&living, &killed].into_iter().for_each(|path| remove_abandoned(path));
+        assert!(living.exists() && !killed.exists());
+        fs::remove_dir_all(&base).expect("ours");
+    }
+}
