@@ -11,6 +11,8 @@ mod pairs;
 mod report;
 mod truths;
 
+use std::time::Duration;
+
 use clap::Args;
 use miette::miette;
 use serde::Serialize;
@@ -35,13 +37,16 @@ pub(crate) struct CalibrationRequest {
     /// How many rounds the noise floor takes; with 0 it isn't measured
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(0..=1000))]
     rounds: u32,
-    /// Measured time of each sample of the noise floor
-    #[arg(long, default_value = "300ms")]
-    duration: Span,
+    /// Measured time of each sample of the noise floor [default: 300ms]
+    #[arg(long)]
+    duration: Option<Span>,
     /// Check only truths whose name contains one of these texts, as tcp-100m or delay
     #[arg(long, value_delimiter = ',', value_name = "TRUTH,…")]
     only: Vec<String>,
 }
+
+/// Measured time of a sample of the noise floor, unless the user says otherwise.
+const SAMPLE: Span = Span(Duration::from_millis(300));
 
 /// The schema of the JSON form.
 const SCHEMA: &str = "vtax.calibration/v1";
@@ -60,6 +65,12 @@ pub(crate) struct Calibration {
 }
 
 pub(crate) fn run(wanted: &CalibrationRequest, locations: &Locations) -> Result<Calibration, Stop> {
+    if wanted.rounds == 0 && wanted.duration.is_some() {
+        return Err(Stop::input(miette!(
+            code = "option-not-for-this",
+            "--duration is the time of a sample of the noise floor, and --rounds 0 takes none; leave --duration out"
+        )));
+    }
     let truths = chosen("truth", &wanted.only, TRUTHS.iter().collect(), |truth| truth.name.to_owned()).or_input()?;
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let interrupt = Interrupt::catch(&progress::terminal()).or_infrastructure()?;
@@ -89,7 +100,7 @@ fn measure(
         tell!("truth: {}", truth.name);
         truths.push(truth.find(rig, &meter)?);
     }
-    let floors = floors::measure(rig, wanted.rounds, wanted.duration, interrupt)?;
+    let floors = floors::measure(rig, wanted.rounds, wanted.duration.unwrap_or(SAMPLE), interrupt)?;
     Ok((meter.since(&begun)?, floors, truths))
 }
 

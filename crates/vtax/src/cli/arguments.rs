@@ -2,9 +2,12 @@
 
 use std::{any::TypeId, ffi::OsString, path::PathBuf};
 
-use clap::{Arg, ArgMatches, Command, CommandFactory, error::ContextKind};
+use clap::{
+    Arg, ArgMatches, Command, CommandFactory,
+    error::{ContextKind, ErrorKind},
+};
 
-use super::{CommandLine, examples::with_examples, modes::with_modes};
+use super::{CommandLine, examples::with_examples, modes::with_modes, run::not_shown};
 use crate::{called_as, explain, terminal::print};
 
 /// As clap ends, and as vtax does for input that is wrong.
@@ -16,11 +19,16 @@ pub(super) fn whole() -> Command {
 }
 
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
-    whole().try_get_matches_from(words).map_err(|mut error| {
+    let mut command = whole();
+    let matches = command.try_get_matches_from_mut(words).map_err(|mut error| {
         // clap advises to write `-- WORD`, which no verb of ours but exec takes, and that one has its usage line.
         error.remove(ContextKind::Suggested);
         error
-    })
+    })?;
+    match not_shown(&matches) {
+        Some(why) => Err(command.error(ErrorKind::ArgumentConflict, why)),
+        None => Ok(matches),
+    }
 }
 
 /// Says what clap couldn't read, or the help that was asked for, and ends the program.
@@ -89,6 +97,21 @@ mod tests {
             let told = refused(words);
             assert!(told.contains("'-5s' for '--") && told.contains("not a length of time"), "{told}");
         }
+    }
+
+    #[test]
+    fn what_a_form_of_output_does_not_show_is_refused() {
+        let told = refused("vtax run demo --bars --format markdown");
+        assert!(told.contains("--bars cannot be used with the form markdown"), "{told}");
+        for words in
+            ["vtax demo --detail --json", "vtax results show last --explain --csv", "vtax report a --bars --md"]
+        {
+            assert!(refused(words).contains("leave --"), "{words}");
+        }
+        let shown = "vtax demo --detail --explain --md".split(' ').map(OsString::from);
+        assert!(read(shown).is_ok());
+        assert!(refused("vtax run demo --endpoints e.toml --kernel k").contains("cannot be used with"));
+        assert!(refused("vtax ldm list -o cpu --json").contains("cannot be used with"));
     }
 
     #[test]

@@ -12,78 +12,42 @@ pub(super) struct Mode {
     pub(super) verb: &'static str,
     /// The option that chooses the mode, by its id.
     pub(super) option: &'static str,
-    /// The options that the mode uses, by their ids.
-    pub(super) uses: &'static [&'static str],
+    /// The options that the mode uses, by their ids, in groups.
+    pub(super) uses: &'static [&'static [&'static str]],
 }
+
+/// The options of a result's form.
+const FORM: [&str; 7] = ["detail", "explain", "bars", "json", "markdown", "csv", "format"];
 
 pub(super) const MODES: [Mode; 9] = [
     // The stored run defines its study, changes, CPUs and label.
-    Mode {
-        verb: "run",
-        option: "resume",
-        uses: &[
-            "samples",
-            "kernel",
-            "dir",
-            "published",
-            "no_published",
-            "detail",
-            "explain",
-            "bars",
-            "json",
-            "markdown",
-            "csv",
-            "format",
-        ],
-    },
-    Mode { verb: "tune prove", option: "resume", uses: &["show", "budget", "keep_none", "write", "json"] },
+    Mode { verb: "run", option: "resume", uses: &[&["samples", "kernel", "dir", "published", "no_published"], &FORM] },
+    Mode { verb: "tune prove", option: "resume", uses: &[&["show", "budget", "keep_none", "write", "json"]] },
     // The file lists the settings; no rule is evaluated.
-    Mode { verb: "tune apply", option: "file", uses: &["host", "confirm_within", "persist", "dry_run", "json"] },
+    Mode { verb: "tune apply", option: "file", uses: &[&["host", "confirm_within", "persist", "dry_run", "json"]] },
     Mode {
         verb: "measure",
         option: "disk",
         uses: &[
-            "disk_test",
-            "destroy_data",
-            "within",
-            "samples",
-            "duration",
-            "warmup",
-            "quick",
-            "seed",
-            "confidence",
-            "width",
-            "min",
-            "max",
-            "label",
-            "detail",
-            "explain",
-            "bars",
-            "json",
-            "markdown",
-            "csv",
-            "format",
+            &["disk_test", "destroy_data", "within", "samples", "duration", "warmup", "quick", "seed"],
+            &["confidence", "width", "min", "max", "label"],
+            &FORM,
         ],
     },
     // A page always has its legend and all details.
     Mode {
         verb: "report",
         option: "html",
-        uses: &["ids", "svg", "png", "published", "no_published", "detail", "explain", "bars"],
+        uses: &[&["ids", "svg", "png", "published", "no_published", "detail", "explain", "bars"]],
     },
-    Mode { verb: "report", option: "svg", uses: &["ids", "html", "png"] },
-    Mode { verb: "report", option: "png", uses: &["ids", "html", "svg"] },
-    Mode {
-        verb: "results trend",
-        option: "html",
-        uses: &["study", "cell", "metric", "machine", "all_machines", "svg"],
-    },
-    Mode {
-        verb: "results trend",
-        option: "svg",
-        uses: &["study", "cell", "metric", "machine", "all_machines", "html"],
-    },
+    Mode { verb: "report", option: "svg", uses: &[&["ids", "html", "png"]] },
+    Mode { verb: "report", option: "png", uses: &[&["ids", "html", "svg"]] },
+    Mode { verb: "results trend", option: "html", uses: &[&TREND, &["svg"]] },
+    Mode { verb: "results trend", option: "svg", uses: &[&TREND, &["html"]] },
 ];
+
+/// The options that choose a trend.
+const TREND: [&str; 5] = ["study", "cell", "metric", "machine", "all_machines"];
 
 /// Returns the command of `verb`, which refuses the options that its modes do not use.
 pub(super) fn with_modes(command: Command, verb: &str) -> Command {
@@ -95,8 +59,12 @@ pub(super) fn with_modes(command: Command, verb: &str) -> Command {
 }
 
 impl Mode {
+    fn uses(&self, id: &str) -> bool {
+        self.uses.iter().any(|group| group.contains(&id))
+    }
+
     fn refuses(&self, id: &Id) -> bool {
-        *id != self.option && !self.uses.contains(&id.as_str())
+        *id != self.option && !self.uses(id.as_str())
     }
 }
 

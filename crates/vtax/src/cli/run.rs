@@ -5,7 +5,7 @@ mod dry_run;
 
 use std::{io::IsTerminal, path::PathBuf};
 
-use clap::{Args, Parser};
+use clap::{ArgMatches, Args, FromArgMatches, Parser};
 use vtax_model::{
     analysis::analyse_readings,
     endpoint::Pins,
@@ -105,6 +105,27 @@ impl Form {
     }
 }
 
+/// What only some forms of output show, by the option that asks for it.
+const SHOWN_IN: [(&str, &[Format]); 3] = [
+    ("detail", &[Format::Table, Format::Markdown]),
+    ("explain", &[Format::Table, Format::Markdown]),
+    ("bars", &[Format::Table]),
+];
+
+/// Returns what is wrong with a command line that asks for something that its form of output does not show.
+pub(super) fn not_shown(matches: &ArgMatches) -> Option<String> {
+    if let Some((_, below)) = matches.subcommand() {
+        return not_shown(below);
+    }
+    // Only the verbs of results have this option.
+    matches.try_get_one::<bool>("bars").ok().flatten()?;
+    let format = FormatArgs::from_arg_matches(matches).ok()?.chosen();
+    let (option, _) =
+        SHOWN_IN.into_iter().find(|(option, forms)| matches.get_flag(option) && !forms.contains(&format))?;
+    let (name, ..) = FORMATS.into_iter().find(|(.., of)| *of == format)?;
+    Some(format!("--{option} cannot be used with the form {name}, which does not depend on it; leave --{option} out"))
+}
+
 impl FormatArgs {
     pub(super) fn chosen(self) -> Format {
         let named = [(self.json, Format::Json), (self.markdown, Format::Markdown), (self.csv, Format::Csv)];
@@ -136,7 +157,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pinned: Pinned,
     /// The kernel that guests boot, a bzImage [default: the host's own, else what `make` unpacked]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "endpoints")]
     kernel: Option<PathBuf>,
     /// Folder for the files of file tests and for Unix sockets, at both ends; on a disk
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]

@@ -45,7 +45,7 @@ pub(crate) struct LdmListArgs {
     #[arg(short, conflicts_with = "json")]
     parseable: bool,
     /// Show only these resources of each domain
-    #[arg(short, value_enum, value_delimiter = ',', value_name = "RESOURCE,…")]
+    #[arg(short, conflicts_with = "json", value_enum, value_delimiter = ',', value_name = "RESOURCE,…")]
     output: Vec<Resource>,
     /// Print everything as JSON
     #[arg(long)]

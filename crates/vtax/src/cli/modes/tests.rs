@@ -163,7 +163,7 @@ fn neither(mode: &Mode, chosen: &[String], argument: &Arg) -> Option<String> {
     let words = [&owned(&verb)[..], chosen, &owned(companions(mode, id))].concat();
     let with = [&words[..], &given(argument)].concat();
     let wrong = |why: &str| Some(format!("{}: {why}", with.join(" ")));
-    match (read(&with), mode.uses.contains(&id)) {
+    match (read(&with), mode.uses(id)) {
         (Ok(line), true) => {
             let without = read(&words).ok().and_then(handed);
             if without.is_some() && without == handed(line) { wrong("changes nothing of what is done") } else { None }
@@ -186,7 +186,7 @@ fn modes_name_options_of_their_verb() {
     for Mode { verb: words, option, uses } in &MODES {
         let verb = verb(words);
         let known: Vec<&str> = verb.get_arguments().map(|argument| argument.get_id().as_str()).collect();
-        let unknown: Vec<_> = [option].into_iter().chain(*uses).filter(|id| !known.contains(id)).collect();
+        let unknown: Vec<_> = [*option].into_iter().chain(uses.concat()).filter(|id| !known.contains(id)).collect();
         assert!(unknown.is_empty(), "{words} --{option}: {unknown:?} of {known:?}");
     }
 }
@@ -195,7 +195,7 @@ fn modes_name_options_of_their_verb() {
 #[test]
 fn a_new_option_is_refused() {
     let command = Command::new("run").arg(Arg::new("resume").long("resume")).arg(Arg::new("new").long("new"));
-    let names = MODES[0].uses.iter().map(|id| Arg::new(*id).long(*id));
+    let names = MODES[0].uses.concat().into_iter().map(|id| Arg::new(id).long(id));
     let command = with_modes(command.args(names), "run");
     let read = |option: &str| command.clone().try_get_matches_from(["run", "--resume", "7", option, "7"]);
     assert!(read("--samples").is_ok());
