@@ -1,5 +1,7 @@
 //! `vtax measure` on this machine: every test with every engine, pairs, sweeps, zones.
 
+use std::process::{Child, Command};
+
 use serde_json::Value;
 
 use super::{Bench, assert_nothing_left, json, labs::Up, studies::assert_schema};
@@ -162,6 +164,52 @@ fn pins_are_recorded_and_their_lack_is_loud() {
     let told = String::from_utf8_lossy(&loose.stderr);
     assert!(told.contains("NOT PINNED: local") && told.contains("fourfold"), "{told}");
     assert_eq!(cpus(&json(&bench, &["results", "export", "last", "--json"])), [const { Value::Array(Vec::new()) }; 2]);
+}
+
+/// Ends a program of the test, whatever becomes of the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).expect("it is ours");
+    }
+}
+
+/// Short processes that do nothing but copy in the kernel, and are none of vtax's.
+#[test]
+fn the_work_of_others_in_the_kernel_is_told_with_slices_and_without() {
+    let study = r#"
+id = "others"
+title = "A path and its host"
+baseline = "native"
+[matrix]
+methods = ["native", "veth"]
+mtu = [1500]
+transports = ["tcp"]
+tests = ["rr"]
+[path]
+samples = 6
+passes = 4
+duration = "20ms"
+stream_duration = "20ms"
+warmup = "5ms"
+[plan]
+samples = 1
+duration = "50ms"
+warmup = "5ms"
+"#;
+    let bench = Bench::new().with("others.toml", study);
+    let work = "while :; do head -c 20000000 /dev/zero >/dev/null; done";
+    let load = || Ended(Command::new("sh").args(["-c", work]).spawn().expect("sh"));
+    let _load = [load(), load()];
+    let whole = ["measure", "--samples", "4", "--duration", "500ms", "--warmup", "5ms"];
+    for arguments in [&whole[..], &["run", "others.toml"]] {
+        let result = json(&bench, &[arguments, &["--json"]].concat());
+        let others = result["disturbance"]["other_programs"].as_f64().expect("known");
+        assert!(others > 0.1, "{arguments:?}: {others} of the CPUs, and two processes did nothing else");
+        let told = bench.printed(&["results", "show", "last"]);
+        assert!(told.contains("DISTURBED") && told.contains("other programs took"), "{told}");
+    }
 }
 
 #[test]

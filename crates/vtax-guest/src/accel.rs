@@ -97,8 +97,12 @@ fn try_launch(launch: Launch) -> Result<Result<(), GuestError>, GuestError> {
 }
 
 fn patience() -> Duration {
-    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    if cpus.contains("QEMU TCG CPU") { TRANSLATED_PATIENCE } else { PATIENCE }
+    if is_translated() { TRANSLATED_PATIENCE } else { PATIENCE }
+}
+
+/// Whether this machine's own CPUs are translated by QEMU: everything takes many times as long.
+pub(super) fn is_translated() -> bool {
+    fs::read_to_string("/proc/cpuinfo").unwrap_or_default().contains("QEMU TCG CPU")
 }
 
 /// A kernel that reports a panic has run. So KVM works, and the problem is another one.

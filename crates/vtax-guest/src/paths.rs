@@ -21,6 +21,7 @@ use vtax_sys::{
 };
 
 use super::{
+    accel,
     error::GuestError,
     launch::Launch,
     storage,
@@ -33,6 +34,8 @@ pub const QEMU: &str = "qemu";
 const KILLED: Duration = Duration::from_secs(60);
 /// A daemon that doesn't answer for so long hangs: its main loop does nothing but short things.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The same on a machine whose CPUs are translated.
+const TRANSLATED_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a path does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
@@ -119,7 +122,8 @@ pub fn stand_by(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
 pub fn answers(launch: &Launch, disk: &DiskLaunch) -> bool {
     let Some(paths) = Paths::of(launch, disk) else { return true };
     let kept = paths.read();
-    !kept.is_alive(kept.active) || storage::answers(&launch.name, &paths.directory(kept.active), PATIENCE)
+    let patience = if accel::is_translated() { TRANSLATED_PATIENCE } else { PATIENCE };
+    !kept.is_alive(kept.active) || storage::answers(&launch.name, &paths.directory(kept.active), patience)
 }
 
 /// Whether the daemon that serves a disk has failed to read. The guest's QEMU doesn't get such an error: the daemon cuts it off

@@ -104,6 +104,11 @@ impl World {
         keeper::stay(&world.run, || is_needed(&world))
     }
 
+    /// Where everything of these labs, domains and servers is.
+    pub fn directory(&self) -> PathBuf {
+        self.run.clone()
+    }
+
     pub(crate) fn journals(&self) -> PathBuf {
         self.run.join("journals")
     }

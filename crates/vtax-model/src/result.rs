@@ -104,9 +104,9 @@ pub fn labelled(label: &str, title: &str) -> String {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// User-space time of programs other than the two ends. The CPU figures contain it, and what
-    /// those programs did in the kernel, which can't be told from the path's own work.
-    /// Absent if it couldn't be observed: see [`SessionCpu`](crate::measurement::SessionCpu).
+    /// CPU time of programs that neither belong to vtax nor are measured, in user space, in the kernel and in guests
+    /// ([`OtherPrograms`](crate::run::OtherPrograms)). In results of older versions it is user time while samples were taken.
+    /// Absent if it couldn't be observed.
     pub other_programs: Option<f64>,
     /// Time that the hypervisor below gave to others (steal), of machines that are no guests of the run.
     pub stolen: Option<f64>,

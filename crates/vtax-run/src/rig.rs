@@ -74,11 +74,6 @@ impl Rig {
         self.cpus.map(|[first, second]| [first, if self.is_virtual { first } else { second }])
     }
 
-    /// The processes of the agents on this machine.
-    pub fn agent_processes(&self) -> Vec<u32> {
-        self.agents.iter().filter_map(AgentLink::process_id).collect()
-    }
-
     /// A host on one of its wires.
     pub fn endpoint(&self, host: &str, wire: &str) -> miette::Result<&LabEndpoint> {
         endpoint(&self.lab, host, wire)

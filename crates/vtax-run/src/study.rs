@@ -12,6 +12,7 @@ mod foretell;
 mod measure;
 mod measured_path;
 mod options;
+mod others;
 mod precision;
 mod runner;
 mod session;

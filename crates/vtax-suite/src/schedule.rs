@@ -22,6 +22,8 @@ use super::{
 /// Jobs together may want so many times the machine's CPUs: nearly all of them wait now and then, for a guest or for the end of a
 /// sample, and a CPU that is idle meanwhile is lost time.
 const OVERCOMMIT: f64 = 1.5;
+/// The niceness of all jobs but the longest. That one would otherwise end long after all others, on one CPU.
+const NICENESS: &str = "5";
 
 /// Runs all jobs, the longest first, then those that have the machine to themselves. Prints each when it has ended.
 pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEnd>, SuiteError> {
@@ -29,13 +31,15 @@ pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEn
     jobs.sort_by(|a, b| a.alone.cmp(&b.alone).then(costs.wall_seconds(b).total_cmp(&costs.wall_seconds(a))));
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let mut room = Room::new(f64::from(u32::try_from(cpus).unwrap_or(u32::MAX)) * OVERCOMMIT);
+    let longest = jobs.first().map(|job| job.name.clone());
     let (all, mut ends) = (jobs.len(), Vec::new());
     let (sender, receiver) = mpsc::channel();
     for number in 0.. {
         while let Some(index) = jobs.iter().position(|job| room.has(share(job, costs, &room))) {
             let job = jobs.remove(index);
             room.enter(share(&job, costs, &room));
-            start(job, state().join(format!("{number}-{index}-{}", jobs.len())), sender.clone())?;
+            let niceness = if longest.as_ref() == Some(&job.name) { "0" } else { NICENESS };
+            start(job, niceness, state().join(format!("{number}-{index}-{}", jobs.len())), sender.clone())?;
         }
         if ends.len() == all {
             break;
@@ -82,23 +86,34 @@ fn share(job: &SuiteJob, costs: &JobCosts, room: &Room) -> f64 {
 }
 
 /// Starts a job on its own thread, which sends how the job ended.
-fn start(job: SuiteJob, files: PathBuf, sender: Sender<Result<JobEnd, SuiteError>>) -> Result<(), SuiteError> {
+fn start(
+    job: SuiteJob,
+    niceness: &'static str,
+    files: PathBuf,
+    sender: Sender<Result<JobEnd, SuiteError>>,
+) -> Result<(), SuiteError> {
     let name = job.name.clone();
     let work = move || {
         // The suite ends with the first error, and then nobody receives.
-        let _ = sender.send(carry_out(job, &files));
+        let _ = sender.send(carry_out(job, niceness, &files));
     };
     thread::Builder::new().spawn(work).map_err(SuiteError::program(&name))?;
     Ok(())
 }
 
-fn carry_out(job: SuiteJob, files: &Path) -> Result<JobEnd, SuiteError> {
+fn carry_out(job: SuiteJob, niceness: &str, files: &Path) -> Result<JobEnd, SuiteError> {
     let (log, report) = (files.with_extension("log"), files.with_extension("report"));
     let output = File::create(&log).map_err(SuiteError::file("create", &log))?;
     let errors = output.try_clone().map_err(SuiteError::file("open", &log))?;
     let suite = env::current_exe().map_err(SuiteError::program("this program"))?;
-    let mut command = Command::new(suite);
-    command.arg(SUPERVISE).arg(&report).args(&job.command).current_dir(&job.directory);
+    let mut command = Command::new("nice");
+    command
+        .args(["-n", niceness])
+        .arg(suite)
+        .arg(SUPERVISE)
+        .arg(&report)
+        .args(&job.command)
+        .current_dir(&job.directory);
     command.envs(job.environment.iter().cloned()).stdin(Stdio::null()).stdout(output).stderr(errors);
     let begun = Instant::now();
     let status = command.status().map_err(SuiteError::program(&job.name))?;

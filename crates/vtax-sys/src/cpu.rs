@@ -6,6 +6,7 @@ mod affinity;
 #[cfg(test)]
 mod fuzz;
 mod machine;
+mod others;
 mod task;
 
 use std::fs;
@@ -21,6 +22,7 @@ use crate::process::Pid;
 
 pub use account::{MachineMeter, MachineReading, MachineSpan};
 pub use machine::{MachineTimes, interrupts, machine_times};
+pub use others::OtherProgramsMeter;
 pub use task::{TaskTimes, kvm_exits, program_times, task_times};
 
 /// What sched_setaffinity(2) calls the thread that calls it.

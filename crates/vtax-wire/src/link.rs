@@ -207,6 +207,14 @@ impl AgentLink {
         Ok(best)
     }
 
+    /// CPUs of the agent's machine, and the CPU time of programs there that aren't the agent's, since they began.
+    pub fn other_programs(&self, deadline: Duration) -> Result<(u32, Duration), AgentError> {
+        match self.call(Request::OtherPrograms)?.wait(deadline)? {
+            Reply::OtherPrograms { cpus, cpu_ns } => Ok((cpus, Duration::from_nanos(cpu_ns))),
+            _ => Err(self.odd("other programs")),
+        }
+    }
+
     pub(crate) fn exchange(&self, deadline: Duration) -> Result<Exchange, AgentError> {
         let sent = now_ns();
         match self.call(Request::Clock)?.wait(deadline)? {
@@ -277,6 +285,7 @@ fn verb(request: &Request) -> &'static str {
         Request::Cancel { .. } | Request::CancelAll => "cancel",
         Request::Ping => "ping",
         Request::Clock => "clock",
+        Request::OtherPrograms => "read the load of other programs",
         Request::Describe => "describe",
         Request::Route { .. } => "route",
         Request::Tune(TuningOrder::Facts) => "read its host",

@@ -95,6 +95,8 @@ pub enum Request {
     Ping,
     /// Read the agent's monotonic clock. Answer: [`Reply::Clock`].
     Clock,
+    /// Read the CPU time of programs on the agent's machine that aren't the agent's. Answer: [`Reply::OtherPrograms`].
+    OtherPrograms,
     /// Describe where the agent runs. Answer: [`Reply::Facts`].
     Describe,
     /// Describe the link by which packets to an address leave, with any source address or a given one.
@@ -249,6 +251,9 @@ pub enum Reply {
     /// The agent's monotonic clock when the answer was made.
     #[expect(missing_docs, reason = "the name says it")]
     Clock { now_ns: u64 },
+    /// CPUs online, and CPU time of other programs since they began.
+    #[expect(missing_docs, reason = "the names say it")]
+    OtherPrograms { cpus: u32, cpu_ns: u64 },
     /// Where the agent runs.
     Facts(Box<AgentFacts>),
     /// The link by which packets to that address leave, if they leave by one.

@@ -90,7 +90,7 @@ fn measure(
     chosen: &[&'static Truth],
     interrupt: &Interrupt,
 ) -> miette::Result<(Disturbance, Vec<SelfComparison>, Vec<TruthRecord>)> {
-    let meter = LoadMeter::open(rig)?;
+    let mut meter = LoadMeter::open()?;
     let begun = meter.read()?;
     let mut truths = Vec::new();
     for truth in chosen {
@@ -98,7 +98,7 @@ fn measure(
             return Err(miette!(code = "stopped", "stopped by the user"));
         }
         tell!("truth: {}", truth.name);
-        truths.push(truth.find(rig, &meter)?);
+        truths.push(truth.find(rig, &mut meter)?);
     }
     let floors = floors::measure(rig, wanted.rounds, wanted.duration.unwrap_or(SAMPLE), interrupt)?;
     Ok((meter.since(&begun)?, floors, truths))

@@ -420,7 +420,7 @@ impl RunningTool {
 
 /// The figure of our engine, and what others took of the machine meanwhile.
 fn ours(rig: &Rig, contest: &Contest) -> miette::Result<(f64, Disturbance)> {
-    let meter = LoadMeter::open(rig)?;
+    let mut meter = LoadMeter::open()?;
     let begun = meter.read()?;
     let figures = rig.sample(&contest.spec(), WIRE)?;
     Ok((contest.metric().value(contest.workload.kind(), &figures), meter.since(&begun)?))

@@ -14,7 +14,11 @@ use std::{
 use vtax_engine::Cancel;
 use vtax_host::inspect;
 use vtax_model::station::Schedule;
-use vtax_sys::clock::now_ns;
+use vtax_sys::{
+    SysError,
+    clock::now_ns,
+    cpu::{OtherProgramsMeter, online_cpus},
+};
 use vtax_tune::TuningOrder;
 use vtax_wire::{
     frame::{self, FrameError, REPLY_MOST},
@@ -61,6 +65,9 @@ enum OrderError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Loan(#[from] LoanError),
+    #[error("cannot read the load of other programs: {0}")]
+    #[diagnostic(transparent)]
+    Load(SysError),
     #[error("no descriptor for the program's session: {0}")]
     #[diagnostic(code("too-many-files"))]
     Descriptor(io::Error),
@@ -80,7 +87,7 @@ impl From<OrderError> for Fault {
         let kind = match error {
             OrderError::Misread(_) => FaultKind::BadRequest,
             OrderError::Session { .. } => FaultKind::Session,
-            OrderError::Loan(_) => FaultKind::System,
+            OrderError::Loan(_) | OrderError::Load(_) => FaultKind::System,
             OrderError::Unsendable(_) => FaultKind::Engine,
             _ => FaultKind::Refused,
         };
@@ -117,6 +124,7 @@ pub(super) struct SessionOwner<W> {
     tuning: Option<TuningThread>,
     /// Addresses that links have for this conversation.
     loans: OpenLoans,
+    others: OtherProgramsMeter,
 }
 
 /// A session that runs, or that has ended before anyone asked for its outcome.
@@ -158,8 +166,8 @@ impl<W: Write> SessionOwner<W> {
         standing: AgentRights,
         events: SyncSender<OwnerEvent>,
     ) -> Self {
-        let (sessions, tuning, loans) = Default::default();
-        SessionOwner { writer, engine: Arc::new(engine), standing, events, sessions, tuning, loans }
+        let ((sessions, tuning, loans), others) = (Default::default(), OtherProgramsMeter::new(None));
+        SessionOwner { writer, engine: Arc::new(engine), standing, events, sessions, tuning, loans, others }
     }
 
     /// Runs until the stream ends or can't be written to.
@@ -275,9 +283,19 @@ impl<W: Write> SessionOwner<W> {
             Request::Ping | Request::Shutdown => reply(Reply::Done),
             Request::PowerOff => Err(OrderError::NotInit),
             Request::Clock => reply(Reply::Clock { now_ns: now_ns() }),
+            Request::OtherPrograms => reply(self.other_programs().map_err(OrderError::Load)?),
             Request::Describe => reply(Reply::Facts(Box::new(facts::facts()))),
             Request::Route { from, to, device } => reply(Reply::Route(inspect::route_hops(from, to, device.as_ref()))),
         }
+    }
+
+    fn other_programs(&mut self) -> Result<Reply, SysError> {
+        let cpus = online_cpus()?.iter().count();
+        let cpu_ns = self.others.read()?.as_nanos();
+        Ok(Reply::OtherPrograms {
+            cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+            cpu_ns: u64::try_from(cpu_ns).unwrap_or(u64::MAX),
+        })
     }
 
     fn open(&mut self, id: CallId, session: SessionId, task: Task, line: Line) -> Obeyed {

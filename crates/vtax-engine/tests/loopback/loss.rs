@@ -245,7 +245,8 @@ fn a_streams_loss_is_the_difference_of_both_ends() {
         let spec = lasting(with(spec(Transport::Udp, stream(LEN as u64), 1), options), 400);
         let ([sender, receiver], relay) =
             relay(&spec, |[request, _]| [if request % 10 == 3 { Fate::Drop } else { Fate::Forward }, Fate::Forward]);
-        assert!(relay.dropped > 5, "{}", relay.dropped);
+        // A busy machine sends fewer in the time.
+        assert!(relay.dropped > 0, "{}", relay.dropped);
         assert!(sender.whole_flow >= relay.came, "{} of {}", relay.came, sender.whole_flow);
         assert_eq!(relay.came - receiver.whole_flow - receiver.socket_drops, relay.dropped);
         let lost = relay.dropped + (sender.whole_flow - relay.came) + receiver.socket_drops;

@@ -44,6 +44,7 @@ struct Watched {
 
 pub(super) fn disturbance(run: &RunByCell) -> Disturbance {
     let [mut hosts, mut guests, mut translated] = [const { Time { available: 0.0, stolen: 0.0 } }; 3];
+    // In user space alone: kernel time of others can't be told from what the kernel did for our packets.
     let mut other = 0.0;
     let whole = run.samples.iter().flatten().filter(|sample| !sample.sliced);
     let watched = whole.clone().flat_map(|sample| machines(run, sample)).chain(blocks(run));
@@ -59,12 +60,21 @@ pub(super) fn disturbance(run: &RunByCell) -> Disturbance {
     }
     other -= whole.map(|sample| qemu_among_programs(run, sample)).sum::<f64>();
     let available = hosts.available + guests.available + translated.available;
+    // The difference of two sampled accounts may come out below zero over a short run.
+    let in_user_space = (available > 0.0).then(|| (other / available).max(0.0));
     Disturbance {
-        // Ticks are coarse: over a short run the difference may come out below zero.
-        other_programs: (available > 0.0).then(|| (other / available).max(0.0)),
+        // Neither counts what is measured, and each misses some of the others' work, so the larger one is nearer to it.
+        other_programs: seen(run).into_iter().chain(in_user_space).reduce(f64::max),
         stolen: hosts.share_stolen(),
         guests_waited: guests.share_stolen(),
     }
+}
+
+/// The share of all machines' CPUs that looks between samples found with other programs. None if nobody looked.
+fn seen(run: &RunByCell) -> Option<f64> {
+    let looks = || run.samples.iter().flatten().flat_map(|sample| &sample.others);
+    let available: f64 = looks().map(|look| f64::from(look.cpus) * look.seconds).sum();
+    (available > 0.0).then(|| looks().map(|look| look.cpu).sum::<f64>() / available)
 }
 
 /// The machines while rows took turns, of each round of each block. All rows of a block go on from its beginning

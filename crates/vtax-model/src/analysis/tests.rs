@@ -6,7 +6,10 @@ use crate::{
     method::Unsupported,
     metric::{CostUnit, SampleFigure},
     result::Disturbance,
-    run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, Sample, UnavailableRow},
+    run::{
+        EndRecord, Environment, GuestCpu, HostCpu, OtherPrograms, PairRecord, Placement, RunHeader, Sample,
+        UnavailableRow,
+    },
     study::{SamplingPlan, Study},
     units::Span,
     workload::{TestKind, Transport, Warmup, Workload},
@@ -222,6 +225,18 @@ fn what_others_took_is_told_and_is_not_ours() {
     assert!((found.other_programs.expect("known") - 0.2).abs() < 1e-9, "0.4 s of two CPUs' second: {found:?}");
     assert!((found.stolen.expect("known") - 0.01).abs() < 1e-9 && found.is_much());
     assert!(!analyse(&Run { samples: Vec::new(), ..run }).disturbance.is_much());
+}
+
+#[test]
+fn what_others_did_in_the_kernel_is_seen_between_samples() {
+    let look = |machine: &str, cpus, cpu| OtherPrograms { machine: machine.into(), cpus, seconds: 2.0, cpu };
+    let mut run = demo_run();
+    run.samples[0].figures.others = vec![look("", 2, 2.0), look("rack", 6, 1.0)];
+    run.samples[3].figures.others = vec![look("", 2, 0.2)];
+    let share = |run: &Run| analyse(run).disturbance.other_programs.expect("known");
+    assert!((share(&run) - 3.2 / 20.0).abs() < 1e-9, "3.2 of 20 CPU seconds, in slices or not");
+    run.samples.iter_mut().for_each(|sample| sample.figures.cpu.initiator.machine.user = 0.6);
+    assert!((share(&run) - 0.3).abs() < 1e-9, "in user space alone there was more while samples were taken");
 }
 
 #[test]

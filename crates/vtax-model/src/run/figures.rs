@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::{HostCpu, Parallel};
+use super::{HostCpu, OtherPrograms, Parallel};
 use crate::{
     disk::{DiskReport, IoReport},
     endpoint::Ends,
@@ -52,6 +52,9 @@ pub struct Figures {
     /// The round trips of the study's guarded paths at the same time, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<IntervalRtt>,
+    /// What other programs used of each machine's CPUs since the look before; empty if nobody looked after this sample.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<OtherPrograms>,
 }
 
 /// What each end reports beyond the joined figures.
@@ -199,6 +202,7 @@ impl Figures {
             host_cpu: None,
             slices: slices(kind, initiator, responder),
             guarded: Vec::new(),
+            others: Vec::new(),
         }
     }
 
@@ -225,6 +229,7 @@ impl Figures {
             host_cpu: None,
             slices: Vec::new(),
             guarded: Vec::new(),
+            others: Vec::new(),
         }
     }
 

@@ -111,6 +111,7 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         host_cpu: None,
         slices: Vec::new(),
         guarded: Vec::new(),
+        others: Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{EndCpu, EndDetail, Figures, HostCpu, Parallel, Sample};
+use super::{EndCpu, EndDetail, Figures, HostCpu, OtherPrograms, Parallel, Sample};
 use crate::{
     cell::{Arm, Turn},
     endpoint::Ends,
@@ -49,6 +49,7 @@ pub struct SampleReading {
     /// Whether the sample was cut into slices.
     pub sliced: bool,
     pub guarded: Vec<IntervalRtt>,
+    pub others: Vec<OtherPrograms>,
 }
 
 /// Round-trip times of a sample in nanoseconds.
@@ -147,6 +148,7 @@ impl SampleReading {
             host_cpu: figures.host_cpu.clone().map(Box::new),
             sliced: !figures.slices.is_empty(),
             guarded: figures.guarded.clone(),
+            others: figures.others.clone(),
         }
     }
 

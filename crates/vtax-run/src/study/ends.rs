@@ -46,6 +46,7 @@ use vtax_wire::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder};
 
 use super::{
     measured_path::MeasuredPath,
+    others::OtherProgramsTime,
     runner::{BrokenTurns, SampleError, Sampler, Settings},
     steps::{PlannedSteps, StepSwitch, TunedPlace, goal_of, nothing_to_change},
     timetable::Gaps,
@@ -311,6 +312,21 @@ impl Sampler for ConnectedEnds {
     fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
         self.first_sample.get_or_insert_with(Instant::now);
         self.turns(rows, orders)
+    }
+
+    /// An agent that doesn't answer fails the next sample, which says why.
+    fn other_programs(&self) -> Vec<OtherProgramsTime> {
+        let mut machines: BTreeMap<&str, OtherProgramsTime> = BTreeMap::new();
+        for agent in self.agents() {
+            let Some(environment) = agent.elsewhere().filter(|_| !machines.contains_key(agent.machine())) else {
+                continue;
+            };
+            if let Ok((cpus, cpu)) = agent.link.other_programs(agent::ANSWER) {
+                let machine = environment.hostname.clone();
+                machines.insert(agent.machine(), OtherProgramsTime { machine, cpus, cpu });
+            }
+        }
+        machines.into_values().collect()
     }
 }
 

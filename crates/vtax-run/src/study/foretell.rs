@@ -12,6 +12,7 @@ use vtax_model::{
 
 use super::{
     clock,
+    others::OtherProgramsWatch,
     runner::{self, BrokenTurns, Pace, RunSurroundings, SampleError, Sampler, Settings},
 };
 use crate::events::RunEvents;
@@ -56,8 +57,7 @@ pub(super) fn plan(header: &RunHeader, goal: Goal) -> Option<RunHeader> {
 pub(super) fn measure(plan: RunHeader, sampler: &mut dyn Sampler, stop_asked: &dyn Fn() -> bool) -> Option<Experience> {
     let mut run = RunReadings::begun(plan);
     let unheard = RunEvents::default();
-    let mut around =
-        RunSurroundings { events: &unheard, stop_asked, pace: Pace::new(0), until: None, out_of_time: None };
+    let mut around = RunSurroundings::new(&unheard, stop_asked, Pace::new(0), OtherProgramsWatch::new(None));
     runner::run_rounds(&mut run, &mut Untouched(sampler), &mut around);
     Experience::of(&run, clock::seconds)
 }

@@ -11,14 +11,19 @@ use std::{
 use miette::miette;
 use vtax_model::{
     cell::{Arm, Cell, Turn, pass_orders},
-    run::{Failure, Figures, PartialRecord, RunReadings, RunState, Sample, SampleReading, primary_figures},
+    run::{
+        Failure, Figures, OtherPrograms, PartialRecord, RunReadings, RunState, Sample, SampleReading, primary_figures,
+    },
     study::{Row, SamplingPlan, StepName},
     units::{Mtu, Span},
     workload::{TestSpec, WorkloadSizes},
 };
 use vtax_stats::stopping::Decision;
 
-use super::clock;
+use super::{
+    clock,
+    others::{OtherProgramsTime, OtherProgramsWatch},
+};
 use crate::events::{RunEvent, RunEvents, SampleProgress};
 
 /// The settings of the machines of a path while a sample is measured.
@@ -48,6 +53,10 @@ pub(crate) trait Sampler {
     fn take_turns(&mut self, _rows: &[(Row, TestSpec)], _orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
         let error = SampleError::run(miette!(code = "defect", "this path has no slices"));
         Err(BrokenTurns { index: 0, error })
+    }
+    /// What other programs have used of the CPUs of each machine but this one.
+    fn other_programs(&self) -> Vec<OtherProgramsTime> {
+        Vec::new()
     }
 }
 
@@ -94,9 +103,19 @@ pub(crate) struct RunSurroundings<'a> {
     pub(crate) until: Option<Instant>,
     /// The last round, if there was no time for another.
     pub(crate) out_of_time: Option<u32>,
+    pub(crate) others: OtherProgramsWatch,
 }
 
-impl RunSurroundings<'_> {
+impl<'a> RunSurroundings<'a> {
+    pub(crate) fn new(
+        events: &'a RunEvents,
+        stop_asked: &'a dyn Fn() -> bool,
+        pace: Pace,
+        others: OtherProgramsWatch,
+    ) -> RunSurroundings<'a> {
+        RunSurroundings { events, stop_asked, pace, until: None, out_of_time: None, others }
+    }
+
     /// The time that is left, by the pace so far. None before the first sample is done.
     fn left(&self) -> Option<Duration> {
         let by_pace = self.pace.left()?;
@@ -176,6 +195,7 @@ struct Rounds<'a, 'b> {
 
 impl Rounds<'_, '_> {
     fn go(mut self) -> miette::Result<RunState> {
+        self.look_at_others();
         let done = taken(self.run);
         for round in 1..=self.run.header.rounds() {
             let begun = Instant::now();
@@ -338,7 +358,14 @@ impl Rounds<'_, '_> {
         Ok(())
     }
 
-    fn landed(&mut self, samples: Vec<Sample>) -> miette::Result<()> {
+    fn look_at_others(&mut self) -> Vec<OtherPrograms> {
+        self.around.others.look(|| self.sampler.other_programs())
+    }
+
+    fn landed(&mut self, mut samples: Vec<Sample>) -> miette::Result<()> {
+        if let Some(first) = samples.first_mut() {
+            first.figures.others = self.look_at_others();
+        }
         self.around.events.send(&RunEvent::Samples(Cow::Borrowed(&samples)))?;
         for sample in &samples {
             self.failed_rows.remove(&self.run.header.study.cells[sample.cell].row);

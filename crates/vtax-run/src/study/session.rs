@@ -201,7 +201,7 @@ struct PreparedRun {
 }
 
 pub(super) struct RunSetup<'a> {
-    world: Option<&'a World>,
+    pub(super) world: Option<&'a World>,
     pub(super) agent: &'a Path,
     locations: &'a Locations,
     /// The changed settings of this machine.

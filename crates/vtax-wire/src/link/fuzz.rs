@@ -30,6 +30,7 @@ fn outcomes() -> Vec<CallOutcome> {
         CallOutcome::Failed(fault),
         CallOutcome::Output(output),
         CallOutcome::Done(Reply::Clock { now_ns: 7 }),
+        CallOutcome::Done(Reply::OtherPrograms { cpus: 2, cpu_ns: 7 }),
         CallOutcome::Done(Reply::Facts(Box::default())),
         CallOutcome::Done(Reply::Route(Vec::new())),
         tuned(TuningReply::Facts(Box::default())),

@@ -73,7 +73,7 @@ pub(crate) struct TruthRecord {
 }
 
 impl Truth {
-    pub(super) fn find(&self, rig: &Rig, meter: &LoadMeter) -> miette::Result<TruthRecord> {
+    pub(super) fn find(&self, rig: &Rig, meter: &mut LoadMeter) -> miette::Result<TruthRecord> {
         let Truth { name, made, .. } = *self;
         let begun = meter.read()?;
         let found = (self.find)(rig).with_context(|| format!("the truth {name}"))?;

@@ -134,14 +134,15 @@ fn go(run: &mut RunReadings, machine: &mut dyn Sampler) -> Ended {
 
 fn go_until(run: &mut RunReadings, machine: &mut dyn Sampler, shelf: &Shelf, stop_asked: &dyn Fn() -> bool) -> Ended {
     let (events, pace) = (&RunEvents::to(shelf.clone()), Pace::new(samples_left(run)));
-    run_rounds(run, machine, &mut RunSurroundings { events, stop_asked, pace, until: None, out_of_time: None })
+    run_rounds(run, machine, &mut RunSurroundings::new(events, stop_asked, pace, OtherProgramsWatch::new(None)))
 }
 
 #[test]
 fn no_round_begins_that_would_not_end_in_time() {
     let (mut run, mut machine) = (fresh("demo", 5), steady());
     let (events, pace, begun) = (&RunEvents::to(Shelf::with_room(usize::MAX)), Pace::new(0), Instant::now());
-    let mut around = RunSurroundings { events, stop_asked: &|| false, pace, until: Some(begun), out_of_time: None };
+    let around = RunSurroundings::new(events, &|| false, pace, OtherProgramsWatch::new(None));
+    let mut around = RunSurroundings { until: Some(begun), ..around };
     let ended = run_rounds(&mut run, &mut machine, &mut around);
     assert!(ended.error.is_none() && around.out_of_time == Some(1), "{ended:?}");
     assert_eq!(run.samples.iter().map(|sample| sample.round).max(), Some(1), "one round in any case");

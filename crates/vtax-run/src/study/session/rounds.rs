@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use vtax_lab::World;
 use vtax_model::run::{Goal, RunState};
 
 use super::{PreparedRun, RunSetup, biased};
@@ -12,6 +13,7 @@ use crate::{
     study::{
         forecast::{self, PILOT, Piloted},
         foretell,
+        others::OtherProgramsWatch,
         runner::{self, Ended, Pace, RunSurroundings},
     },
 };
@@ -25,7 +27,9 @@ impl PreparedRun {
         events.tell(format_args!("run {}: {left} samples to take", self.run.header.id));
         let stop_asked = || interrupt.asked();
         let (pace, until) = (Pace::new(left), self.time_ends(begun));
-        let around = RunSurroundings { events, stop_asked: &stop_asked, pace, until, out_of_time: None };
+        // Guests outlive who started them, so they are known by where they work.
+        let others = OtherProgramsWatch::new(setup.world.map(World::directory));
+        let around = RunSurroundings { until, ..RunSurroundings::new(events, &stop_asked, pace, others) };
         let ended = self.rounds(around);
         // Only now: nothing is printed while a sample is taken.
         if let Some(at) = self.path.first_sample().filter(|_| self.path.has_lab_guests()) {

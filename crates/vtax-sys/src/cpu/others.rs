@@ -1,0 +1,159 @@
+//! The CPU time of programs that aren't ours.
+//!
+//! The machine's busy time less ours would also hold the interrupts of our own packets, which Linux charges to whatever
+//! runs, to nobody, or to a column of their own, depending on how it was built. The times of processes hold none but their
+//! own work. A process that has ended is in the times of the parent that waited for it (`cutime`, proc_pid_stat(5)), so a
+//! compiler that starts a thousand short ones is seen. Not seen are the kernel's own threads, processes of other PID
+//! namespaces than this one's descendants, and those whose parent ignores their end.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    time::Duration,
+};
+
+use super::machine::duration;
+use crate::{
+    error::{Result, SysError},
+    process::{Pid, ProcessId, stat_field},
+};
+
+const PROC: &str = "/proc";
+/// The flag of kernel threads among a process's flags (`include/linux/sched.h`).
+const PF_KTHREAD: u32 = 0x0020_0000;
+
+/// Adds up the times of all processes but this one, its descendants, and those that work in a directory of ours.
+#[derive(Debug)]
+pub struct OtherProgramsMeter {
+    own: Pid,
+    working_in: Option<PathBuf>,
+    /// Known as ours, also after their parent has ended.
+    ours: BTreeSet<ProcessId>,
+}
+
+/// One process of `/proc`.
+#[derive(Debug, PartialEq)]
+struct Process {
+    id: ProcessId,
+    parent: Pid,
+    /// Its own time and that of its children that have ended, in ticks.
+    ticks: u64,
+}
+
+impl OtherProgramsMeter {
+    /// A meter for which processes are ours, too, if they work below this directory: guests outlive who started them.
+    pub fn new(working_in: Option<PathBuf>) -> OtherProgramsMeter {
+        OtherProgramsMeter { own: Pid(std::process::id()), working_in, ours: BTreeSet::new() }
+    }
+
+    /// The CPU time of all others since they began. Reads a file for each process, and a link for most of them.
+    pub fn read(&mut self) -> Result<Duration> {
+        let entries = fs::read_dir(PROC).map_err(|e| SysError::os("read", PROC, e))?;
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
+        // One that has just ended is in its parent's time.
+        let all: Vec<Process> = pids.filter_map(Process::read).collect();
+        self.learn(&all);
+        let others = all.iter().filter(|process| !self.ours.contains(&process.id));
+        let ticks = others.map(|process| process.ticks).sum();
+        Ok(duration(ticks, rustix::param::clock_ticks_per_second().max(1)))
+    }
+
+    fn learn(&mut self, all: &[Process]) {
+        let by_pid: BTreeMap<Pid, &Process> = all.iter().map(|process| (process.id.pid, process)).collect();
+        let known: BTreeSet<ProcessId> =
+            all.iter().filter(|process| self.is_ours(process, &by_pid)).map(|process| process.id).collect();
+        self.ours = known;
+    }
+
+    fn is_ours(&self, process: &Process, all: &BTreeMap<Pid, &Process>) -> bool {
+        let parent = |process: &&Process| all.get(&process.parent).copied();
+        // The list isn't of one moment, so it may have a circle.
+        let mut ancestry = std::iter::successors(Some(process), parent).take(all.len());
+        self.ours.contains(&process.id)
+            || ancestry.any(|process| process.id.pid == self.own)
+            || self.works_here(process)
+    }
+
+    fn works_here(&self, process: &Process) -> bool {
+        let Some(directory) = &self.working_in else { return false };
+        fs::read_link(format!("{PROC}/{}/cwd", process.id.pid)).is_ok_and(|cwd| cwd.starts_with(directory))
+    }
+}
+
+impl Process {
+    /// None if it has ended, or is a thread of the kernel.
+    fn read(pid: Pid) -> Option<Process> {
+        Process::parse(pid, &fs::read(format!("{PROC}/{pid}/stat")).ok()?)
+    }
+
+    /// Source: proc_pid_stat(5).
+    fn parse(pid: Pid, stat: &[u8]) -> Option<Process> {
+        let field = |number| stat_field(stat, number)?.parse::<u64>().ok();
+        let flags: u32 = stat_field(stat, 9)?.parse().ok()?;
+        // The times of children are signed, and never below zero.
+        let ticks = [14, 15, 16, 17].into_iter().map(field).try_fold(0, |sum: u64, ticks| sum.checked_add(ticks?))?;
+        let parent = Pid(stat_field(stat, 4)?.parse().ok()?);
+        let id = ProcessId { pid, start_ticks: field(22)? };
+        (flags & PF_KTHREAD == 0).then_some(Process { id, parent, ticks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        process::{Command, Stdio},
+        time::Instant,
+    };
+
+    use super::*;
+
+    fn stat(parent: u32, flags: u32) -> String {
+        format!("7 (a) b) S {parent} 7 7 0 -1 {flags} 900 0 0 0 10 20 300 4000 20 0 1 0 55 1000 200")
+    }
+
+    #[test]
+    fn children_that_have_ended_count_and_the_kernels_threads_do_not() {
+        let process = Process::parse(Pid(7), stat(3, 4_194_560).as_bytes()).expect("a process");
+        let id = ProcessId { pid: Pid(7), start_ticks: 55 };
+        assert_eq!(process, Process { id, parent: Pid(3), ticks: 4_330 });
+        assert_eq!(Process::parse(Pid(7), stat(2, PF_KTHREAD | 64).as_bytes()), None);
+        assert_eq!(Process::parse(Pid(7), b"7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn descendants_are_ours_also_when_their_parent_has_ended() {
+        let process =
+            |pid, parent| Process { id: ProcessId { pid: Pid(pid), start_ticks: 1 }, parent: Pid(parent), ticks: 1 };
+        let mut meter = OtherProgramsMeter { own: Pid(10), working_in: None, ours: BTreeSet::new() };
+        let ours = |meter: &OtherProgramsMeter| meter.ours.iter().map(|id| id.pid.0).collect::<Vec<_>>();
+        meter.learn(&[process(1, 0), process(10, 1), process(11, 10), process(12, 11), process(20, 1)]);
+        assert_eq!(ours(&meter), [10, 11, 12]);
+        meter.learn(&[process(1, 0), process(10, 1), process(12, 1), process(20, 1), process(30, 31), process(31, 30)]);
+        assert_eq!(ours(&meter), [10, 12]);
+    }
+
+    /// A shell that spends its time in the kernel, by children that end at once.
+    #[test]
+    fn work_of_short_processes_in_the_kernel_is_seen_unless_it_is_ours() {
+        const WORK: &str = "while :; do head -c 2000000 /dev/zero >/dev/null; done";
+        let mut shell = Command::new("sh").args(["-c", WORK]).stdin(Stdio::null()).spawn().expect("sh");
+        let mut others = OtherProgramsMeter::new(None);
+        let mut all = OtherProgramsMeter { own: Pid(0), ..OtherProgramsMeter::new(None) };
+        let mut read = || [&mut all, &mut others].map(|meter| meter.read().expect("/proc"));
+        let ticks = || Process::read(Pid(shell.id())).expect("it runs").ticks;
+        let (before, begun) = (read(), ticks());
+        let until = Instant::now() + Duration::from_secs(300);
+        while ticks() < begun + 50 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let worked = duration(ticks() - begun, rustix::param::clock_ticks_per_second());
+        let [all, others] = [0, 1].map({
+            let after = read();
+            move |meter: usize| after[meter].saturating_sub(before[meter])
+        });
+        shell.kill().and_then(|()| shell.wait()).expect("ours");
+        assert!(worked >= Duration::from_millis(400), "{worked:?}");
+        assert!(all >= worked && all - others.min(all) >= worked, "{all:?}, {others:?} of others, {worked:?} of ours");
+    }
+}
