@@ -86,7 +86,7 @@ mod tests {
         }
         all.set_cpus(&mars, CpuDemand::Cores(2)).expect("possible");
         let told = all.change_cpus(&mars, SizeChange::Add, CpuDemand::Vcpus(1)).expect_err("cores").to_string();
-        assert!(told.contains("2 whole cores") && told.contains("add-core"), "{told}");
+        assert!(told.contains("2 cores") && told.contains("add-core"), "{told}");
     }
 
     #[test]
