@@ -336,8 +336,9 @@ fn a_part_of_a_list_can_be_changed() {
     let bench = Bench::new().with("domains.json", ALL);
     let ldm = ldm(&bench);
     ["init-system -i domains.json", "add-vnet vid=11,22 v admin-vsw mars"].iter().for_each(|words| drop(ldm(words)));
-    let line =
-        || ldm("list -o network -p mars").lines().find(|line| line.starts_with("VNET|name=v|")).expect("a vnet").to_owned();
+    let line = || {
+        ldm("list -o network -p mars").lines().find(|line| line.starts_with("VNET|name=v|")).expect("a vnet").to_owned()
+    };
     let field = |name: &str| {
         let line = line();
         let found = line.split('|').find_map(|field| field.strip_prefix(name)?.strip_prefix('=').map(str::to_owned));

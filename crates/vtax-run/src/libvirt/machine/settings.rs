@@ -133,7 +133,10 @@ fn other(element: Node<'_, '_>) -> Vec<String> {
             false => Vec::new(),
         },
         "maxMemory" => vec![format!("that it can get more memory while it runs ({})", described(element))],
-        "iothreads" => vec![format!("{} iothreads", element.text().unwrap_or_default().trim())],
+        "iothreads" => {
+            let count = element.text().unwrap_or_default().trim();
+            vec![format!("{count} iothread{}", if count == "1" { "" } else { "s" })]
+        }
         "memtune" => below("the memory limit"),
         "blkiotune" => below("the limit of its disks"),
         "features" => {
