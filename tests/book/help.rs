@@ -18,9 +18,10 @@ fn below(verb: &[&str]) -> Vec<Mention> {
     found
 }
 
+/// `-h` of stop-domain is that of `ldm`: to halt.
 fn help(verb: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
-    let output = command.args(verb).arg("-h").output().expect("vtax runs");
+    let output = command.args(verb).arg("--help").output().expect("vtax runs");
     String::from_utf8(output.stdout).expect("text")
 }
 

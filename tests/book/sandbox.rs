@@ -51,9 +51,10 @@ impl Sandbox {
             match words[2].as_str() {
                 "add-vds" => sandbox.prepare(&["ldm", "remove-vds", "-f", "primary-vds0"]),
                 "add-vdsdev" => sandbox.prepare(&["ldm", "remove-vdsdev", "data@primary-vds0"]),
+                "remove-vcpu" => sandbox.prepare(&["ldm", "set-vcpu", "2", "pluto"]),
                 _ => {}
             }
-            if ["apply-reconf", "cancel-reconf"].contains(&words[2].as_str()) {
+            if ["apply-reconf", "cancel-reconf", "cancel-operation"].contains(&words[2].as_str()) {
                 sandbox.prepare(&["ldm", "start-reconf", "primary"]);
             }
         }

@@ -17,7 +17,14 @@ struct Libvirt(Bench);
 
 impl Libvirt {
     fn new() -> Libvirt {
-        let bench = Bench::new().with("zoo.xml", WEB);
+        Libvirt::with(WEB)
+    }
+
+    /// With another domain by the name `zoo`.
+    fn with(xml: &str) -> Libvirt {
+        let start = xml.find("<name>").expect("a name");
+        let end = xml.find("</name>").expect("its end");
+        let bench = Bench::new().with("zoo.xml", &format!("{}<name>zoo{}", &xml[..start], &xml[end..]));
         let script = "#!/bin/sh\ncase \"$*\" in\n\
             *'dumpxml -- zoo') cat zoo.xml ;;\n\
             *dumpxml*) echo \"error: failed to get domain '$5'\" >&2; exit 1 ;;\n\
@@ -47,6 +54,134 @@ impl Libvirt {
         assert_eq!(output.status.code(), Some(status), "{words}");
         String::from_utf8(output.stderr).expect("text")
     }
+}
+
+/// What is printed of an import, and what is kept of it.
+fn imported(xml: &str) -> (String, serde_json::Value) {
+    let libvirt = Libvirt::with(xml);
+    let told = printed(&libvirt.output("ldm import libvirt:zoo --as mars"));
+    let json = printed(&libvirt.output("ldm list-constraints --json"));
+    (told, serde_json::from_str(&json).expect("JSON"))
+}
+
+const BOOT: &str = include_str!("libvirt/boot-disk-is-block.xml");
+
+/// The second disk became the image, because the first is a block device.
+#[test]
+fn the_image_is_what_libvirt_boots_or_none() {
+    let image = |xml: &str| imported(xml).1["domains"]["mars"]["variables"]["image"].as_str().map(str::to_owned);
+    let (told, _) = imported(BOOT);
+    assert_eq!(image(BOOT), None);
+    assert!(told.contains("the disk vda (/dev/vg0/lvroot), which it boots: "), "{told}");
+    assert!(told.contains("the disk vdb (/srv/images/backup.qcow2): "), "{told}");
+
+    let with = |from: &str, to: &str| {
+        assert!(BOOT.contains(from), "{from}");
+        BOOT.replace(from, to)
+    };
+    let backup = Some("/srv/images/backup.qcow2".to_owned());
+    let ordered = with("<target dev='vdb' bus='virtio'/>", "<target dev='vdb' bus='virtio'/><boot order='1'/>");
+    assert_eq!(image(&ordered), backup, "it is the first in the order");
+    let behind =
+        ordered.replace("<target dev='vda' bus='virtio'/>", "<target dev='vda' bus='virtio'/><boot order='0x'/>");
+    assert_eq!(image(&behind), backup, "an order that is no number");
+    assert_eq!(image(&with("</os>", "<boot dev='network'/><boot dev='hd'/></os>")), None);
+    assert_eq!(image(&with("</os>", "<boot dev='cdrom'/><boot dev='hd'/></os>")), None, "there is no drive");
+    let drive =
+        "<disk type='file' device='cdrom'><target dev='sda' bus='sata'/></disk><disk type='block' device='disk'>";
+    let empty =
+        with("<disk type='block' device='disk'>", drive).replace("</os>", "<boot dev='cdrom'/><boot dev='hd'/></os>");
+    let file = empty.replace("type='block'", "type='file'").replace("dev='/dev/vg0/lvroot'", "file='/srv/root.img'");
+    assert_eq!(image(&file), Some("/srv/root.img".to_owned()), "an empty drive is passed over");
+    let loaded = file.replace("<target dev='sda'", "<source file='/iso/setup.iso'/><target dev='sda'");
+    assert_eq!(image(&loaded), None, "it boots the medium");
+    let encrypted = file.replace("<target dev='vda'", "<encryption format='luks'/><target dev='vda'");
+    assert_eq!(image(&encrypted), None);
+    let unsorted = BOOT.replace("vdb", "vdx").replace("vda", "vdc").replace("vdx", "vda");
+    assert_eq!(image(&unsorted), backup, "libvirt sorts them by name");
+}
+
+/// Their first 24 letters are the same.
+#[test]
+fn two_networks_never_become_one_switch() {
+    let xml = include_str!("libvirt/long-networks.xml");
+    let switches = |first: &str, second: &str| {
+        let xml = xml.replace("network='customer-network-production-dmz'", first);
+        let (told, all) = imported(&xml.replace("network='customer-network-production-lan'", second));
+        let vnets = all["domains"]["mars"]["vnets"].as_array().expect("vnets").clone();
+        let of = |number: usize| vnets[number]["switch"].as_str().expect("a switch").to_owned();
+        assert!(told.contains(&of(0)) && told.contains(&of(1)), "{told}");
+        (of(0), of(1))
+    };
+    for (first, second) in [
+        ("network='customer-network-production-dmz'", "network='customer-network-production-lan'"),
+        ("network='Lan'", "network='lan'"),
+        ("network='a_b'", "network='a.b'"),
+        ("network='7'", "network='br7'"),
+        ("network='lan'", "network='lan-vsw'"),
+        ("network='lan-vsw'", "network='lan'"),
+        ("network='lan'", "network='lan-net'"),
+        ("network='lan-net'", "network='lan'"),
+        ("network='\u{e9}t\u{e9}'", "network='\u{e8}t\u{e8}'"),
+    ] {
+        let (one, other) = switches(first, second);
+        assert_ne!(one, other, "{first} {second}");
+    }
+    let (one, other) = switches("network='lan'", "network='lan'");
+    assert_eq!((one.as_str(), other.as_str()), ("lan-net", "lan-net"));
+}
+
+#[test]
+fn disks_that_are_left_out_are_named_by_what_is_behind_them() {
+    let (told, _) = imported(include_str!("libvirt/odd-disks.xml"));
+    assert!(told.contains("the disk vda (the NVMe controller 0000:01:00.0, namespace 1), which it boots: "), "{told}");
+    assert!(told.contains("the disk vdb (the vhost-user server at /run/vhost.0): "), "{told}");
+    assert!(!told.contains("nothing in it") && !told.contains("no disks yet"), "{told}");
+}
+
+#[test]
+fn each_setting_that_is_lost_is_told() {
+    let (told, _) = imported(include_str!("libvirt/tuned.xml"));
+    for lost in [
+        "the firmware UEFI",
+        "4 iothreads",
+        "the host's CPUs of 1 iothread (<iothreadpin>)",
+        "the CPU tuning quota 50000",
+        "the memory limit hard_limit 6291456 KiB",
+        "it can get more memory while it runs (maxMemory 16777216 KiB slots=16)",
+        "the disk vda: its limits (<iotune>)",
+        "arguments for QEMU itself (<qemu:commandline>)",
+        "its confidential memory (<launchSecurity> of type sev)",
+    ] {
+        assert!(told.contains(lost), "{lost}: {told}");
+    }
+}
+
+#[test]
+fn settings_of_any_other_name_are_told_too() {
+    let others = "<throttlegroups/><perf/><idmap/><sysinfo type='smbios'/><keywrap/><features><acpi/><hyperv/></features>\
+        <blkiotune><weight>500</weight></blkiotune><memoryBacking><locked/></memoryBacking><on_reboot>destroy</on_reboot>\
+        <numatune><memnode cellid='0' mode='strict' nodeset='1'/></numatune><clock offset='localtime'/>\
+        <currentMemory unit='KiB'>1048576</currentMemory><pm><suspend-to-mem enabled='yes'/></pm><devices>";
+    let (told, _) = imported(&BOOT.replace("<devices>", others));
+    for lost in [
+        "<throttlegroups>",
+        "<perf>",
+        "<idmap>",
+        "<sysinfo>",
+        "<keywrap>",
+        "<hyperv>",
+        "weight 500",
+        "locked",
+        "on_reboot",
+        "memnode",
+        "localtime",
+        "its memory is less at first",
+        "<suspend-to-mem>",
+    ] {
+        assert!(told.contains(lost), "{lost}: {told}");
+    }
+    assert!(!told.contains("<acpi>"), "{told}");
 }
 
 #[test]
@@ -146,4 +281,105 @@ fn what_cannot_be_imported_is_refused_and_nothing_is_added() {
     let all: serde_json::Value =
         serde_json::from_str(&printed(&libvirt.output("ldm list-constraints --json"))).expect("JSON");
     assert_eq!((&all["domains"], &all["switches"]), (&serde_json::json!({}), &serde_json::json!({})));
+}
+
+fn ldm(bench: &Bench) -> impl Fn(&str) -> String {
+    |words: &str| bench.printed(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
+}
+
+/// CPUs and memory by a difference, and the vendor's other names of verbs.
+#[test]
+fn everyday_verbs_and_their_other_names_work() {
+    let bench = Bench::new().with("domains.json", ALL);
+    let ldm = ldm(&bench);
+    let refused = |words: &str| bench.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
+    for words in [
+        // add-vswitch would make the switch on this host, if root runs the test.
+        "init-system -i domains.json",
+        "add-config c1",
+        "add-domain d1",
+        "add-vcpu 2 d1",
+        "add-memory 1G d1",
+        "rm-vcpu 1 d1",
+        "add-dom d2",
+        "add-core 2 d2",
+        "remove-core 1 d2",
+        "add-vcpu -c 1 d2",
+        "add-mem 1g d2",
+        "rm-mem 256m d2",
+        "set-var kernel=/boot/vmlinuz boot-args=quiet d2",
+        "add-vnet v admin-vsw d1",
+    ] {
+        ldm(words);
+    }
+    let listed = ldm("list -p");
+    assert!(listed.contains("|name=d1|") && listed.contains("|ncpu=1|mem=1073741824|"), "{listed}");
+    assert!(ldm("list-constraints -p d2").contains("CORE|count=2\nMEMORY|size=805306368\n"));
+    assert_eq!(ldm("list-config"), ldm("ls-spconfig"));
+    assert!(ldm("ls-config").contains("c1"));
+    assert_eq!(ldm("list-variable boot-args d2"), "boot-args=quiet\n");
+    assert!(refused("add-vswitch sw0").contains("add-vsw: DOMAIN is missing"));
+    assert!(refused("add-core 1 d1").contains("set-core"));
+    assert!(refused("rm-vcpu 1 d2").contains("remove-core"));
+    assert!(refused("rm-vcpu 5 d1").contains("there are only 1 vCPUs"));
+    assert!(refused("stop-domain -r -h d1").contains("cannot be used with"));
+    assert!(refused("stop-domain -a d1").contains("cannot be used with"));
+    let told = refused("add-cpu 2 d1");
+    assert_eq!(told.split("tip:").nth(1).and_then(|tip| tip.split('\'').nth(1)), Some("add-vcpu"), "{told}");
+    ldm("rm-dom d2");
+    ldm("remove-dom -a");
+    assert!(!ldm("list -p").contains("|name=d1|"));
+}
+
+#[test]
+fn a_part_of_a_list_can_be_changed() {
+    let bench = Bench::new().with("domains.json", ALL);
+    let ldm = ldm(&bench);
+    ["init-system -i domains.json", "add-vnet vid=11,22 v admin-vsw mars"].iter().for_each(|words| drop(ldm(words)));
+    let line = || {
+        ldm("list -o network -p mars").lines().find(|line| line.starts_with("VNET|name=v|")).expect("a vnet").to_owned()
+    };
+    let field = |name: &str| {
+        let line = line();
+        let found = line.split('|').find_map(|field| field.strip_prefix(name)?.strip_prefix('=').map(str::to_owned));
+        found.expect("a field")
+    };
+    ldm("set-vnet alt-mac-addrs=+auto v mars");
+    let first = field("alt-mac-addrs");
+    ldm("set-vnet alt-mac-addrs=+auto,auto v mars");
+    let all = field("alt-mac-addrs");
+    assert!(all.starts_with(&first) && all.split(',').count() == 3, "{first} {all}");
+    ldm(&format!("set-vnet alt-mac-addrs=-{first} v mars"));
+    assert_eq!(field("alt-mac-addrs").split(',').count(), 2);
+    ldm("set-vnet vid=+33 v mars");
+    ldm("set-vnet vid=-11 v mars");
+    assert_eq!(field("vid"), "22,33");
+}
+
+/// Scripts cut their fields.
+#[test]
+fn each_list_has_a_form_for_programs() {
+    let bench = Bench::new();
+    let ldm = ldm(&bench);
+    ["create mars", "add-vcpu 1 mars"].iter().for_each(|words| drop(ldm(words)));
+    for words in [
+        "list -p",
+        "list -l -p",
+        "list -e -p",
+        "list-bindings -p",
+        "list-constraints -p",
+        "list-services -p",
+        "list-devices -p",
+        "list-io -p",
+        "list-io -l -p",
+        "ls-io -p",
+        "list-dependencies -p",
+        "list-dependencies -l -p",
+    ] {
+        assert!(ldm(words).starts_with("VERSION 1."), "{words}");
+    }
+    for line in ldm("list-io -p").lines().skip(2) {
+        let keys: Vec<&str> = line.split('|').filter_map(|field| field.split('=').next()).collect();
+        assert_eq!(&keys[..6], ["", "dev", "alias", "status", "domain", "type"], "{line}");
+    }
 }

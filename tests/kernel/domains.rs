@@ -189,10 +189,17 @@ fn a_domain_is_bound_runs_and_goes() {
     });
     assert_eq!(host.domain("mars")["pending"], Value::Null);
     host.wait_for_boot("mars");
-    host.ldm("stop mars");
+
+    host.ldm("add-mem 32m mars");
+    assert_eq!(host.ldm("stop-domain -r mars"), "LDom mars stopped\nLDom mars started\n");
+    assert_eq!((host.state("mars"), &host.domain("mars")["memory"]), ("active".to_owned(), &(192 << 20).into()));
+    let told = host.ldm("list-bindings -p mars");
+    let expected = ["VCPU|count=1\n|vid=0|pid=\n", "|link=vnet2.0|", "VCONS|group=mars|service=console|port=5000\n"];
+    assert!(told.starts_with("VERSION 1.") && expected.iter().all(|part| told.contains(part)), "{told}");
+    assert_eq!(host.ldm("stop -a"), "LDom mars stopped\n");
     assert_eq!(host.state("mars"), "bound");
 
-    host.ldm("unbind mars");
+    host.ldm("unbind-dom -a");
     assert_eq!(host.state("mars"), "inactive");
     assert!(host.qemus().is_empty() && !host.links().contains("vnet2.0"));
     host.ldm("rm-vnet net0 mars");

@@ -43,8 +43,6 @@ use crate::{
 const KIND: &str = "domain";
 /// The folder of QEMU's files in that of a domain.
 pub(crate) const QEMU: &str = "qemu";
-/// A guest's system shuts down within this time, or is stopped hard.
-const SHUTDOWN: Duration = Duration::from_secs(60);
 
 /// The domains of this host that are bound.
 #[derive(Debug, Clone)]
@@ -57,10 +55,15 @@ pub struct Domains {
 /// How a domain is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {
-    /// Its system is asked to shut down.
-    Orderly,
+    /// Its system is asked to shut down, and has so much time for it.
+    Orderly(Duration),
     /// At once.
     Hard,
+}
+
+impl StopMode {
+    /// Time that a system has to shut down, if nobody says otherwise.
+    pub const PATIENCE: Duration = Duration::from_secs(60);
 }
 
 impl Domains {
@@ -310,10 +313,10 @@ impl Domains {
         }
         // The supervisor would take the end for the domain's own.
         supervisor::end(&self.directory(domain));
-        if let (StopMode::Orderly, Some(mut qemu)) = (mode, bound.qemu().filter(has_something_to_save)) {
+        if let (StopMode::Orderly(patience), Some(mut qemu)) = (mode, bound.qemu().filter(has_something_to_save)) {
             // If the system doesn't listen, it is stopped hard.
             if qemu.monitor(PATIENCE)?.power_down().is_ok() {
-                let _ = qemu.death(SHUTDOWN);
+                let _ = qemu.death(patience);
             }
         }
         self.renew(domain, configuration, agent)

@@ -30,7 +30,7 @@ pub(crate) use cpu::node_cpus;
 pub use cpu_ticks::CpuTicks;
 pub use guests::{HostGuest, HostThread};
 pub use host::{FrequencyPolicy, HostFacts, LiveNics, NicSource};
-pub use interrupts::HostInterrupt;
+pub use interrupts::{HostInterrupt, InterruptCpus};
 pub use link_files::LinkSource;
 pub use links::{HostLink, LinkCounters, LinkDevice, RxQueue, TxQueue};
 pub use owners::{SettingOwners, SettingSource};

@@ -12,6 +12,7 @@ mod device;
 mod disk;
 mod error;
 mod mac_addresses;
+mod sizing;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub use self::{
         DiskChange, DiskService, DiskSlice, VirtualDisk, Volume, VolumeChange, VolumeFormat, VolumeName, VolumeOption,
     },
     error::DomainError,
+    sizing::SizeChange,
     switch::{NewSwitch, Switch, SwitchChange},
     vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},
 };

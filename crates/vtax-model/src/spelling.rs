@@ -8,6 +8,11 @@ pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
     (letters <= most && letters < name.chars().count()).then_some(name)
 }
 
+/// Returns how many letters have to be changed, added, removed or swapped to get from one word to the other.
+pub fn letters_apart(written: &str, name: &str) -> usize {
+    strsim::osa_distance(written, name)
+}
+
 /// `; did you mean X?`, or nothing if no known name is near.
 pub fn suggestion<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(written, known).map_or(String::new(), |name| format!("; did you mean `{name}`?"))

@@ -6,7 +6,7 @@ mod query;
 mod virsh;
 mod xml;
 
-pub use self::machine::{LibvirtBoot, LibvirtDisk, LibvirtLink, LibvirtMachine, LibvirtVlans};
+pub use self::machine::{LibvirtBoot, LibvirtBootDevice, LibvirtDisk, LibvirtLink, LibvirtMachine, LibvirtVlans};
 pub(crate) use self::{
     error::LibvirtError,
     query::DomainQuery,

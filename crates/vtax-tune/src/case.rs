@@ -1,9 +1,9 @@
 //! What is asked about a host.
 
-use std::{fmt, net::SocketAddr, time::Duration};
+use std::{collections::BTreeSet, fmt, net::SocketAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use vtax_host::inspect::{HostFacts, HostGuest, HostLink};
+use vtax_host::inspect::{HostFacts, HostGuest, HostInterrupt, HostLink, InterruptCpus};
 use vtax_model::endpoint::Control;
 
 use crate::{observed::Observation, path::TuningPath};
@@ -88,11 +88,71 @@ impl TuningGoal {
     }
 }
 
+/// By its address on the PCI bus; a device elsewhere, by its interrupts.
+fn is_of_same_device(one: &HostLink, other: &HostLink) -> bool {
+    let (Some(device), Some(other)) = (&one.device, &other.device) else { return false };
+    match (&device.pci, &other.pci) {
+        (Some(address), Some(other)) => address == other,
+        (None, None) => !device.interrupts.is_empty() && device.interrupts == other.interrupts,
+        _ => false,
+    }
+}
+
 impl<'a> TuningCase<'a> {
-    /// The links with a device that are switched on and that matter.
+    /// The links with a device that are switched on and that matter. A representor is one only if the device's own port
+    /// isn't: its packets are those of that port.
     pub(crate) fn ports(&self) -> impl Iterator<Item = &'a HostLink> {
+        let all = self.with_devices();
+        let is_behind = |link: &HostLink| {
+            link.is_representor() && all.iter().any(|other| !other.is_representor() && is_of_same_device(other, link))
+        };
+        all.iter().copied().filter(|link| !is_behind(link)).collect::<Vec<_>>().into_iter()
+    }
+
+    /// One of these links for each device. Ports of one device share its interrupts.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &'a HostLink> {
+        let mut devices: Vec<&HostLink> = Vec::new();
+        for link in self.ports() {
+            if !devices.iter().any(|other| is_of_same_device(other, link)) {
+                devices.push(link);
+            }
+        }
+        devices.into_iter()
+    }
+
+    fn with_devices(&self) -> Vec<&'a HostLink> {
         let path = self.path;
-        self.host.ports().filter(move |link| path.is_none_or(|path| path.has_link(link)))
+        self.host.ports().filter(|link| path.is_none_or(|path| path.has_link(link))).collect()
+    }
+
+    /// The interrupts of a link's device whose CPUs can be chosen.
+    pub(crate) fn movable_interrupts(&self, link: &'a HostLink) -> Vec<&'a HostInterrupt> {
+        self.host.interrupts_of(link).filter(|interrupt| interrupt.is_managed != Some(true)).collect()
+    }
+
+    /// The CPUs that handle an interrupt: while the host was watched, if it was.
+    pub(crate) fn handlers(&self, interrupt: &HostInterrupt) -> InterruptCpus {
+        interrupt.cpus(self.observed.and_then(|observed| observed.before.interrupts.get(&interrupt.number)))
+    }
+
+    /// The bridge that a link is a port of: itself, or by a bond or a VLAN above it.
+    pub(crate) fn bridge_above(&self, link: &HostLink) -> Option<&'a HostLink> {
+        let links = &self.host.links;
+        let is_above =
+            |upper: &&HostLink| link.master.as_ref() == Some(&upper.name) || upper.lower.contains(&link.name);
+        let mut next: Vec<&HostLink> = links.iter().filter(is_above).collect();
+        let mut seen: BTreeSet<u32> = BTreeSet::new();
+        while let Some(upper) = next.pop() {
+            if upper.is_bridge {
+                return Some(upper);
+            }
+            if seen.insert(upper.index) {
+                let is_above =
+                    |above: &&HostLink| upper.master.as_ref() == Some(&above.name) || above.lower.contains(&upper.name);
+                next.extend(links.iter().filter(is_above));
+            }
+        }
+        None
     }
 
     /// The file that gives a network setting its value when the machine is started.

@@ -77,9 +77,14 @@ impl TuningFinding {
         TuningFinding { gain, ..self }
     }
 
+    /// Without a proposal the settings are as they should be, and what is seen doesn't follow them.
     pub(crate) fn change(self, proposals: impl IntoIterator<Item = Proposal>) -> RuleOutcome {
-        let remedy = TuningRemedy::Change(proposals.into_iter().collect());
-        RuleOutcome::Found(TuningFinding { remedy, ..self })
+        let proposals: Vec<Proposal> = proposals.into_iter().collect();
+        if proposals.is_empty() {
+            let text = format!("{}: {}. The settings are as they should be: look again later", self.object, self.seen);
+            return RuleOutcome::Unknown(text);
+        }
+        RuleOutcome::Found(TuningFinding { remedy: TuningRemedy::Change(proposals), ..self })
     }
 
     pub(crate) fn advice(self, advice: impl Into<String>) -> RuleOutcome {

@@ -11,6 +11,7 @@ pub(crate) const LINKS: Files = &[
     "/sys/class/net/*/ifindex",
     "/sys/class/net/*/mtu",
     "/sys/class/net/*/flags",
+    "/sys/class/net/*/type",
     "/sys/class/net/*/device/uevent",
     "/sys/class/net/*/device/../uevent",
 ];
@@ -41,6 +42,7 @@ pub(crate) const CPUS: Files = &[
     "/sys/devices/system/cpu",
     "/sys/devices/system/cpu/online",
     "/sys/devices/system/cpu/isolated",
+    "/sys/devices/system/cpu/nohz_full",
     "/sys/devices/system/cpu/*/topology/physical_package_id",
     "/sys/devices/system/cpu/*/topology/thread_siblings_list",
 ];

@@ -24,11 +24,56 @@ pub struct HostInterrupt {
     pub handled: BTreeMap<u32, u64>,
 }
 
+/// The CPUs that handle an interrupt, as far as they are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InterruptCpus {
+    /// These do now.
+    Now(CpuSet),
+    /// These did since the machine was started. It may have been moved meanwhile.
+    Past(CpuSet),
+    /// It never came, and may go to several.
+    Unknown,
+}
+
+/// A CPU that handled less than this part of an interrupt's occurrences did so by the way, such as while it was moved.
+const BY_THE_WAY: u64 = 100;
+
 impl HostInterrupt {
-    /// Where it goes now, as far as the kernel tells.
-    pub fn cpus(&self) -> &CpuSet {
-        self.effective.as_ref().unwrap_or(&self.affinity)
+    /// Returns the CPUs that handle it. `before` is the same interrupt as read earlier, if the machine was watched.
+    ///
+    /// The kernel reports that in `effective_affinity_list` since 4.13, and only if the interrupt's controller has
+    /// `CONFIG_GENERIC_IRQ_EFFECTIVE_AFF_MASK`: not on ppc64. Otherwise the counts show it.
+    pub fn cpus(&self, before: Option<&HostInterrupt>) -> InterruptCpus {
+        if let Some(effective) = &self.effective {
+            return InterruptCpus::Now(effective.clone());
+        }
+        if self.affinity.len() == 1 {
+            return InterruptCpus::Now(self.affinity.clone());
+        }
+        let rise = |(cpu, now): (&u32, &u64)| {
+            let earlier = before.and_then(|before| before.handled.get(cpu)).copied().unwrap_or(0);
+            (*cpu, now.saturating_sub(earlier))
+        };
+        let watched = before.map(|_| regular(&self.handled.iter().map(rise).collect()));
+        let all = regular(&self.handled);
+        match (watched.filter(|cpus| !cpus.is_empty()), all.len()) {
+            (Some(cpus), _) => InterruptCpus::Now(cpus),
+            (None, 0) => InterruptCpus::Unknown,
+            (None, 1) if all.iter().all(|cpu| self.affinity.contains(cpu)) => InterruptCpus::Now(all),
+            (None, _) => InterruptCpus::Past(all),
+        }
     }
+
+    /// Returns how often it came since the machine was started.
+    pub fn count(&self) -> u64 {
+        self.handled.values().sum()
+    }
+}
+
+/// The CPUs that handled more than a few.
+fn regular(counts: &BTreeMap<u32, u64>) -> CpuSet {
+    let all: u64 = counts.values().sum();
+    counts.iter().filter(|(_, count)| **count > all / BY_THE_WAY).map(|(cpu, _)| *cpu).collect()
 }
 
 const TABLE: &str = "proc/interrupts";
@@ -99,9 +144,29 @@ mod tests {
         let found = interrupts(&tree);
         assert_eq!(found.keys().collect::<Vec<_>>(), [&35, &36]);
         let (first, second) = (&found[&35], &found[&36]);
-        assert_eq!((first.name.raw(), first.cpus().to_string()), ("eth4-TxRx-0", "0".into()));
+        assert_eq!((first.name.raw(), first.cpus(None)), ("eth4-TxRx-0", now("0")));
         assert_eq!(first.handled, [(0, 7)].into());
-        assert_eq!((second.cpus().to_string(), &second.handled), ("2".into(), &[(2, 9)].into()));
+        assert_eq!((second.cpus(None), &second.handled), (now("2"), &[(2, 9)].into()));
+    }
+
+    fn now(cpus: &str) -> InterruptCpus {
+        InterruptCpus::Now(cpus.parse().expect("CPUs"))
+    }
+
+    #[test]
+    fn counts_tell_where_an_interrupt_goes_if_the_kernel_does_not() {
+        let came = |handled: &[(u32, u64)]| {
+            let affinity = "0-3".parse().expect("CPUs");
+            HostInterrupt { affinity, handled: handled.iter().copied().collect(), ..HostInterrupt::default() }
+        };
+        assert_eq!(came(&[]).cpus(None), InterruptCpus::Unknown);
+        assert_eq!(came(&[(1, 1000), (2, 9)]).cpus(None), now("1"), "9 came while it was moved");
+        let moved = came(&[(1, 1000), (2, 900)]);
+        assert_eq!(moved.cpus(None), InterruptCpus::Past("1-2".parse().expect("CPUs")));
+        assert_eq!(moved.cpus(Some(&came(&[(1, 1000), (2, 100)]))), now("2"), "while it was watched");
+        assert_eq!(moved.cpus(Some(&moved)), InterruptCpus::Past("1-2".parse().expect("CPUs")), "none came");
+        let elsewhere = came(&[(7, 1000)]);
+        assert_eq!(elsewhere.cpus(None), InterruptCpus::Past("7".parse().expect("CPUs")), "it may not go there now");
     }
 
     #[test]

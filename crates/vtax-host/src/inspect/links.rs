@@ -15,6 +15,10 @@ pub struct HostLink {
     pub index: u32,
     pub is_up: bool,
     pub mtu: u32,
+    /// What hardware it is or acts as, by its number in `include/uapi/linux/if_arp.h`. None if not reported.
+    pub hardware: Option<u32>,
+    /// The device's name for the port (`phys_port_name`), such as `p0`, or `pf0vf3` for the representor of a function.
+    pub port_name: Option<ForeignText>,
     /// The device behind it. A link that the kernel makes up has none.
     pub device: Option<LinkDevice>,
     /// The bridge or bond that it is a port of.
@@ -82,6 +86,26 @@ pub struct LinkCounters {
     pub rx_missed_errors: u64,
 }
 
+/// `ARPHRD_ETHER`.
+const ETHERNET: u32 = 1;
+
+impl HostLink {
+    /// Returns whether it carries Ethernet frames. None if that isn't known.
+    ///
+    /// Bridges and their ports do, whatever the machine reports of them (`br_add_if`, net/bridge/br_if.c).
+    pub fn is_ethernet(&self) -> Option<bool> {
+        self.hardware.map(|hardware| hardware == ETHERNET).or(self.is_bridge.then_some(true))
+    }
+
+    /// Returns whether it stands for a function's port inside the device, such as `pf0vf3`, `c1pf0vf0` or `pf0sf8`
+    /// (`devlink_port_phys_port_name_get`, net/devlink/port.c). Its packets go through the device's own port.
+    pub fn is_representor(&self) -> bool {
+        let Some(name) = self.port_name.as_ref().map(ForeignText::raw) else { return false };
+        let after_controller = name.strip_prefix('c').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+        after_controller.unwrap_or(name).starts_with("pf")
+    }
+}
+
 pub(super) fn links(tree: &SystemRoot) -> Vec<HostLink> {
     let mut links: Vec<HostLink> = tree.names(FOLDER).into_iter().filter_map(|name| link(tree, &name)).collect();
     links.sort_by_key(|link| link.index);
@@ -94,6 +118,8 @@ fn link(tree: &SystemRoot, name: &str) -> Option<HostLink> {
     Some(HostLink {
         index: at.number("ifindex")?,
         mtu: at.number("mtu")?,
+        hardware: at.number("type"),
+        port_name: at.text("phys_port_name").filter(|name| !name.is_empty()).map(ForeignText::from),
         is_up: at.flags()? & IFF_UP != 0,
         device: at.device(),
         master: at.variable("master/uevent", "INTERFACE").map(ForeignText::from),
@@ -239,6 +265,14 @@ mod tests {
         let xps: Vec<_> = link.tx_queues.iter().map(|queue| queue.xps_cpus.as_ref().map(CpuSet::to_string)).collect();
         assert_eq!(xps, [Some("0-1".into()), Some("2".into()), None], "in the order of their numbers");
         assert_eq!(link.counters.rx_missed_errors, 12);
+    }
+
+    #[test]
+    fn representors_are_told_from_ports() {
+        let is_one = |name: &str| HostLink { port_name: Some(name.into()), ..HostLink::default() }.is_representor();
+        assert!(["pf0vf0", "c1pf0vf3", "pf1sf88", "pf0", "c12pf0"].into_iter().all(is_one));
+        assert!(!["p0", "p1s2", "0", "n3", "compute0"].into_iter().any(is_one));
+        assert!(!HostLink::default().is_representor());
     }
 
     #[test]

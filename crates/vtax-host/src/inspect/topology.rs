@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use vtax_model::cpus::CpuSet;
 
 use super::{
-    SystemRoot,
+    SystemRoot, boot,
     cpu::{FOLDER, node_cpus, numbers, some_cpus},
 };
 
@@ -15,7 +15,7 @@ use super::{
 pub struct CpuTopology {
     /// All of them.
     pub online: CpuSet,
-    /// Those that the scheduler leaves alone (`isolcpus`).
+    /// Those that somebody keeps free of other work: `isolcpus`, `nohz_full`, isolated partitions of control groups.
     pub isolated: CpuSet,
     /// The CPUs of each socket.
     pub sockets: Vec<CpuSet>,
@@ -48,12 +48,17 @@ impl CpuTopology {
             groups
         };
         CpuTopology {
-            isolated: tree.parsed(&format!("{FOLDER}/isolated")).unwrap_or_default(),
+            isolated: isolated(tree),
             sockets: grouped("physical_package_id", |text| text.parse::<i64>().is_ok()),
             cores: grouped("thread_siblings_list", |text| some_cpus(text).is_some()),
             nodes,
             online,
         }
+    }
+
+    /// Returns those of `cpus` that nobody has isolated.
+    pub fn free(&self, cpus: &CpuSet) -> CpuSet {
+        cpus.iter().filter(|cpu| !self.isolated.contains(*cpu)).collect()
     }
 
     /// The NUMA node of a CPU.
@@ -66,6 +71,28 @@ impl CpuTopology {
         let has_one = |of_node: &CpuSet| cpus.iter().any(|cpu| of_node.contains(cpu));
         self.nodes.iter().filter(|(_, of_node)| has_one(of_node)).map(|(node, _)| *node).collect()
     }
+}
+
+/// `isolated` came with Linux 4.2, `nohz_full` with 4.3 (and says `(null)` where there are none), the file of control
+/// groups with 6.7. What they don't say, the command line does.
+fn isolated(tree: &SystemRoot) -> CpuSet {
+    let reported: CpuSet = tree.parsed(&format!("{FOLDER}/isolated")).unwrap_or_default();
+    let lists = [format!("{FOLDER}/nohz_full"), "sys/fs/cgroup/cpuset.cpus.isolated".to_owned()];
+    let listed = lists.iter().filter_map(|file| tree.text(file)?.parse::<CpuSet>().ok());
+    let given = boot::command_line(tree);
+    let asked = given.iter().filter_map(|word| cpus_of(word));
+    [reported].into_iter().chain(listed).chain(asked).flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect()
+}
+
+/// The CPUs of `isolcpus=FLAG,LIST` or `nohz_full=LIST`.
+fn cpus_of(word: &str) -> Option<CpuSet> {
+    let (name, value) = word.split_once('=')?;
+    if !["isolcpus", "nohz_full"].contains(&name) {
+        return None;
+    }
+    let is_flag = |part: &&str| part.starts_with(|c: char| c.is_ascii_alphabetic());
+    let list: Vec<&str> = value.trim_matches('"').split(',').skip_while(is_flag).collect();
+    list.join(",").parse().ok()
 }
 
 #[cfg(test)]

@@ -175,6 +175,7 @@ fn plain(path: &str) -> String {
     for name in path.split('/') {
         match name {
             ".." => drop(names.pop()),
+            "" => {}
             name => names.push(name),
         }
     }

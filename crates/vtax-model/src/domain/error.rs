@@ -1,6 +1,6 @@
 //! Why a change of a configuration is refused. Nothing has been changed then.
 
-use super::VolumeName;
+use super::{CpuDemand, VolumeName};
 use crate::{guest::Mac, spelling::there_are, topology::Name};
 
 /// Why a change of a configuration is refused.
@@ -19,6 +19,17 @@ pub enum DomainError {
     #[error("there can be {most} {what} at most; remove one first")]
     #[diagnostic(code("too-many-objects"))]
     TooMany { what: &'static str, most: usize },
+    #[error(
+        "{domain} is to have {had}, which {} change; {} gives it {} instead",
+        if matches!(had, CpuDemand::Cores(_)) { "add-core and remove-core" } else { "add-vcpu and remove-vcpu" },
+        if matches!(had, CpuDemand::Cores(_)) { "set-vcpu" } else { "set-core" },
+        if matches!(had, CpuDemand::Cores(_)) { "virtual CPUs" } else { "whole cores" },
+    )]
+    #[diagnostic(code("bad-property"))]
+    OtherCpuUnit { domain: Name, had: CpuDemand },
+    #[error("can't remove {by}: there are only {had}")]
+    #[diagnostic(code("bad-property"))]
+    TooMuch { by: String, had: String },
     #[error("`{value}` can't be the {what}: it takes {range}")]
     #[diagnostic(code("bad-property"))]
     Value { what: &'static str, value: String, range: &'static str },

@@ -1,9 +1,13 @@
 //! What a domain of libvirt is made of, as far as another manager of domains can have the same.
 
+mod disks;
+mod settings;
+
 use roxmltree::Node;
 use vtax_model::{foreign::ForeignText, run::DomainRecord, units::ByteSize};
 
-use super::xml::{XmlError, at, child, number, owned, source_pci, text_of};
+pub use self::disks::{LibvirtBootDevice, LibvirtDisk};
+use super::xml::{XmlError, child, number, owned, source_pci, text_of};
 
 /// A domain of libvirt. Its texts come from a file that anybody may have written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub struct LibvirtMachine {
     pub links: Vec<LibvirtLink>,
     /// The `<disk>` elements, in the order of the XML.
     pub disks: Vec<LibvirtDisk>,
+    /// What it boots if it has no kernel.
+    pub boot_device: LibvirtBootDevice,
     /// What else it has, each in a few words.
     pub others: Vec<ForeignText>,
 }
@@ -61,19 +67,6 @@ pub struct LibvirtVlans {
     pub tagged: Vec<u32>,
 }
 
-/// A `<disk>` element of the domain's XML.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LibvirtDisk {
-    /// Its name in the domain, as `vda`.
-    pub target: Option<ForeignText>,
-    /// What it is: `disk`, `cdrom`, `floppy` or `lun`.
-    pub device: ForeignText,
-    /// The file, block device or volume behind it.
-    pub source: Option<ForeignText>,
-    /// The format, if a file is behind it.
-    pub file_format: Option<ForeignText>,
-}
-
 /// Devices that are no loss: every domain of vtax has the like, or needs none.
 const USUAL: [&str; 9] =
     ["emulator", "controller", "input", "serial", "console", "memballoon", "audio", "video", "panic"];
@@ -88,14 +81,17 @@ impl LibvirtMachine {
         let named = |name: &'static str| devices.iter().copied().filter(move |device| device.has_tag_name(name));
         let os = child(domain, "os");
         let text = |name: &str| Some(text_of(os?, name)?.into());
+        let disks: Vec<LibvirtDisk> = named("disk").map(LibvirtDisk::of).collect();
+        let others = settings::settings(domain, record).into_iter().chain(devices.iter().filter_map(other_device));
         Ok(LibvirtMachine {
             name: record.name.clone(),
             vcpus: record.vcpus,
             memory: record.memory,
             boot: LibvirtBoot { kernel: text("kernel"), initrd: text("initrd"), cmdline: text("cmdline") },
             links: named("interface").map(LibvirtLink::of).collect::<Result<_, _>>()?,
-            disks: named("disk").map(LibvirtDisk::of).collect(),
-            others: settings(domain, record).into_iter().chain(devices.iter().filter_map(other_device)).collect(),
+            boot_device: disks::boot_device(domain, &devices, &disks),
+            disks,
+            others: others.collect(),
         })
     }
 }
@@ -109,8 +105,13 @@ impl LibvirtLink {
         let source = keys.iter().find_map(|key| said("source", key));
         let others = interface.children().filter(Node::is_element).map(|child| child.tag_name().name());
         let others = others.filter(|name| !OF_INTERFACE.contains(name)).map(|name| format!("<{name}>").into());
-        let driver = ["queues", "rx_queue_size", "tx_queue_size", "packed"];
-        let driver = driver.iter().filter_map(|key| Some(format!("{key}={}", said("driver", key)?).into()));
+        let driver = child(interface, "driver").into_iter().flat_map(|driver| driver.attributes());
+        let driver = driver.filter(|attribute| attribute.name() != "name");
+        let driver = driver.map(|attribute| format!("{}={}", attribute.name(), attribute.value()).into());
+        let place = ["portgroup", "mode"].into_iter().filter_map(|key| Some((key, said("source", key)?)));
+        // A macvtap in the mode `bridge` is as a port of a switch.
+        let place = place.filter(|(key, value)| (kind == "direct" || *key != "mode") && *value != "bridge");
+        let place = place.map(|(key, value)| format!("{key}={value}").into());
         Ok(LibvirtLink {
             kind: kind.to_owned().into(),
             source: source.map(ForeignText::from),
@@ -118,7 +119,7 @@ impl LibvirtLink {
             mtu: number(said("mtu", "size").as_deref(), "MTU")?,
             vlans: child(interface, "vlan").map_or(Ok(LibvirtVlans::default()), LibvirtVlans::of)?,
             model: said("model", "type").map(ForeignText::from),
-            others: driver.chain(others).collect(),
+            others: driver.chain(place).chain(others).collect(),
         })
     }
 }
@@ -139,42 +140,15 @@ impl LibvirtVlans {
     }
 }
 
-impl LibvirtDisk {
-    fn of(disk: Node<'_, '_>) -> LibvirtDisk {
-        let is_file = disk.attribute("type") == Some("file");
-        let source = child(disk, "source");
-        let path = ["file", "dev", "name", "volume", "dir"];
-        LibvirtDisk {
-            target: child(disk, "target").and_then(|target| owned(target, "dev")).map(ForeignText::from),
-            device: disk.attribute("device").unwrap_or("disk").to_owned().into(),
-            source: source.and_then(|source| path.iter().find_map(|key| owned(source, key))).map(ForeignText::from),
-            file_format: child(disk, "driver")
-                .and_then(|driver| owned(driver, "type"))
-                .filter(|_| is_file)
-                .map(ForeignText::from),
-        }
-    }
-}
-
-/// Settings of the domain that aren't devices.
-fn settings(domain: Node<'_, '_>, record: &DomainRecord) -> Vec<ForeignText> {
-    let pinned = record.vcpu_pins.len();
-    let cpu = child(domain, "cpu").map(|cpu| cpu.attribute("mode").unwrap_or("custom").to_owned());
-    let told = [
-        at(domain, &["os", "loader"]).map(|_| "the firmware (<loader>)".to_owned()),
-        cpu.map(|mode| format!("the CPU model (mode {mode})")),
-        (pinned > 0).then(|| format!("the host's CPUs of {pinned} vCPUs (<vcpupin>)")),
-        record.emulator_pin.as_ref().map(|cpus| format!("the host's CPUs of QEMU's own threads ({})", cpus.raw())),
-        record.hugepages.then(|| "huge pages (<memoryBacking>)".to_owned()),
-        record.nodes.as_ref().map(|nodes| format!("the NUMA nodes of its memory ({})", nodes.raw())),
-    ];
-    told.into_iter().flatten().map(ForeignText::from).collect()
-}
-
 /// `the PCI device 0000:af:00.0`, or `a device <graphics> of type vnc`.
 fn other_device(device: &Node<'_, '_>) -> Option<ForeignText> {
     let name = device.tag_name().name();
-    if !device.is_element() || USUAL.contains(&name) || OWN.contains(&name) {
+    let is_special = match name {
+        "serial" | "console" => !["pty", "tty"].contains(&device.attribute("type").unwrap_or("pty")),
+        "controller" => child(*device, "driver").is_some(),
+        _ => false,
+    };
+    if !device.is_element() || !is_special && USUAL.contains(&name) || OWN.contains(&name) {
         return None;
     }
     let kind = device.attribute("type").or(device.attribute("model"));

@@ -1,9 +1,9 @@
 //! The host's network work spread over several sockets.
 
-use vtax_host::inspect::{HostInterrupt, HostLink};
+use vtax_host::inspect::{HostInterrupt, HostLink, InterruptCpus};
 use vtax_model::cpus::CpuSet;
 
-use super::irq_node::spread;
+use super::irq_node::{spread, untold};
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
@@ -30,40 +30,69 @@ pub(super) const RULE: TuningRule = TuningRule {
 };
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
-    let sockets = &case.host.topology.sockets;
-    if sockets.len() < 2 {
+    if case.host.topology.sockets.len() < 2 {
         return vec![RuleOutcome::NotHere("one socket".to_owned())];
     }
-    let with_interrupts = case.ports().filter(|link| case.host.interrupts_of(link).next().is_some());
+    let with_interrupts = case.devices().filter(|link| !case.movable_interrupts(link).is_empty());
     with_interrupts.map(|link| of_link(case, link)).collect()
 }
 
 fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
-    let all: Vec<&HostInterrupt> = case.host.interrupts_of(link).collect();
-    let cpus: CpuSet = all.iter().flat_map(|interrupt| interrupt.cpus().iter()).collect();
+    let all = case.movable_interrupts(link);
+    let (cpus, known) = handlers(case, &all);
     let sockets = &case.host.topology.sockets;
-    let used: Vec<&CpuSet> = sockets.iter().filter(|socket| cpus.iter().any(|cpu| socket.contains(cpu))).collect();
+    let used: Vec<&CpuSet> = sockets.iter().filter(|socket| has_one_of(socket, &cpus)).collect();
     let home = home(case, link);
     let on_another = match used[..] {
-        [only] if home.is_none_or(|home| home.iter().any(|cpu| only.contains(cpu))) => {
-            let text = format!("{}: its {} interrupts go to one socket (CPUs {only})", link.name, all.len());
-            return RuleOutcome::Good(text);
+        [] => return untold(link, all.len() - known, all.len()),
+        [only] if home.is_none_or(|home| has_one_of(only, home)) => {
+            return match known == all.len() {
+                true => {
+                    let text = format!("{}: its {} interrupts go to one socket (CPUs {only})", link.name, all.len());
+                    RuleOutcome::Good(text)
+                }
+                false => untold(link, all.len() - known, all.len()),
+            };
         }
         [_] => ", not the NIC's",
         _ => "",
     };
-    let seen = format!(
-        "its {} interrupts go to CPUs {cpus}, on {} of {} sockets{on_another}",
-        all.len(),
-        used.len(),
-        sockets.len()
-    );
-    let home = home.unwrap_or(&sockets[0]);
+    let seen =
+        format!("its {known} interrupts go to CPUs {cpus}, on {} of {} sockets{on_another}", used.len(), sockets.len());
+    let Some(target) = home.or_else(|| free_one(case, sockets)) else {
+        return RuleOutcome::Good(format!("{}: {seen}; all CPUs are isolated", link.name));
+    };
     let finding = TuningFinding::new(link.name.clone(), seen, RULE.why).gain(ExpectedGain::Large);
-    finding.owner(super::irqbalance::owner(case)).change(spread(case, &all, home))
+    finding.owner(super::irqbalance::owner(case)).change(spread(case, &all, target))
 }
 
-/// The CPUs of the node that the NIC is on. A socket may have several nodes.
+/// The CPUs that interrupts go to, and how many those of which it is known are. One that never came counts with them: it
+/// disturbs no socket.
+fn handlers(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> (CpuSet, usize) {
+    let mut cpus = Vec::new();
+    let mut known = 0;
+    for interrupt in interrupts {
+        match case.handlers(interrupt) {
+            InterruptCpus::Now(now) => cpus.extend(now.iter()),
+            InterruptCpus::Past(_) => continue,
+            InterruptCpus::Unknown => {}
+        }
+        known += 1;
+    }
+    (cpus.into_iter().collect(), known)
+}
+
+fn has_one_of(socket: &CpuSet, cpus: &CpuSet) -> bool {
+    cpus.iter().any(|cpu| socket.contains(cpu))
+}
+
+/// The CPUs of the node that the NIC is on, unless all of them are isolated. A socket may have several nodes.
 fn home<'a>(case: &TuningCase<'a>, link: &HostLink) -> Option<&'a CpuSet> {
-    case.host.topology.nodes.get(&link.device.as_ref()?.node?)
+    let node = case.host.topology.nodes.get(&link.device.as_ref()?.node?);
+    node.filter(|cpus| !case.host.topology.free(cpus).is_empty())
+}
+
+/// The first socket that isn't isolated.
+fn free_one<'a>(case: &TuningCase<'_>, sockets: &'a [CpuSet]) -> Option<&'a CpuSet> {
+    sockets.iter().find(|socket| !case.host.topology.free(socket).is_empty())
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use vtax_host::inspect::{HostInterrupt, HostLink};
+use vtax_host::inspect::{HostInterrupt, HostLink, InterruptCpus};
 use vtax_model::cpus::CpuSet;
 
-use super::irq_node::spread;
+use super::irq_node::{spread, untold};
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
@@ -36,42 +36,52 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     if case.host.topology.online.len() < 2 {
         return vec![RuleOutcome::NotHere("one CPU".to_owned())];
     }
-    case.ports().filter_map(|link| of_link(case, link)).collect()
+    case.devices().filter_map(|link| of_link(case, link)).collect()
 }
 
 fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
-    let came = |interrupt: &HostInterrupt| interrupt.handled.values().sum::<u64>();
-    let most = case.host.interrupts_of(link).map(came).max().filter(|most| *most > 0)?;
-    let busy: Vec<&HostInterrupt> =
-        case.host.interrupts_of(link).filter(|interrupt| came(interrupt) >= most / IDLE).collect();
+    let all = case.movable_interrupts(link);
+    let most = all.iter().map(|interrupt| interrupt.count()).max().filter(|most| *most > 0)?;
+    let busy: Vec<&HostInterrupt> = all.into_iter().filter(|interrupt| interrupt.count() >= most / IDLE).collect();
     if busy.len() < 2 {
         return Some(RuleOutcome::Good(format!("{}: one interrupt does its work", link.name)));
     }
-    let mut by_cpu: BTreeMap<u32, usize> = BTreeMap::new();
-    for interrupt in &busy {
-        // Where there are several, the kernel chooses the first.
-        *by_cpu.entry(interrupt.cpus().iter().next()?).or_default() += 1;
-    }
+    let by_cpu = by_cpu(case, &busy);
     let local = local(case, link);
     let fair = busy.len().div_ceil(local.len().max(1));
-    let (cpu, share) = by_cpu.iter().max_by_key(|(_, share)| **share)?;
+    let told: usize = by_cpu.values().sum();
+    let (cpu, share) = by_cpu.iter().max_by_key(|(_, share)| **share).unwrap_or((&0, &0));
     // Pairs of a receive and a transmit queue may have two interrupts, which belong on one CPU.
-    if *share <= fair.max(2) {
-        return Some(RuleOutcome::Good(format!("{}: {} interrupts on {} CPUs", link.name, busy.len(), by_cpu.len())));
-    }
-    let seen = format!(
-        "{share} of its {} busy interrupts go to CPU {cpu}; {} CPUs could share them (CPUs {local})",
-        busy.len(),
-        local.len()
-    );
-    let finding = TuningFinding::new(link.name.clone(), seen, RULE.why).gain(ExpectedGain::Large);
-    Some(finding.owner(super::irqbalance::owner(case)).change(spread(case, &busy, &local)))
+    Some(if *share > fair.max(2) {
+        let seen = format!(
+            "{share} of its {} busy interrupts go to CPU {cpu}; {} CPUs could share them (CPUs {local})",
+            busy.len(),
+            local.len()
+        );
+        let finding = TuningFinding::new(link.name.clone(), seen, RULE.why).gain(ExpectedGain::Large);
+        finding.owner(super::irqbalance::owner(case)).change(spread(case, &busy, &local))
+    } else if told < busy.len() {
+        untold(link, busy.len() - told, busy.len())
+    } else {
+        RuleOutcome::Good(format!("{}: {told} interrupts on {} CPUs", link.name, by_cpu.len()))
+    })
 }
 
-/// The CPUs of the NIC's node, or all.
+/// How many interrupts go to each CPU, of those of which it is known. Where one has several, the kernel chooses the first.
+fn by_cpu(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> BTreeMap<u32, usize> {
+    let mut by_cpu = BTreeMap::new();
+    for interrupt in interrupts {
+        let InterruptCpus::Now(cpus) = case.handlers(interrupt) else { continue };
+        let Some(first) = cpus.iter().next() else { continue };
+        *by_cpu.entry(first).or_default() += 1;
+    }
+    by_cpu
+}
+
+/// The CPUs of the NIC's node that nobody has isolated; if there are none, those of all nodes.
 pub(super) fn local(case: &TuningCase<'_>, link: &HostLink) -> CpuSet {
     let topology = &case.host.topology;
     let node = link.device.as_ref().and_then(|device| device.node);
-    let cpus = node.and_then(|node| topology.nodes.get(&node)).unwrap_or(&topology.online);
-    cpus.iter().filter(|cpu| !topology.isolated.contains(*cpu)).collect()
+    let near = node.and_then(|node| topology.nodes.get(&node)).map(|cpus| topology.free(cpus));
+    near.filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| topology.free(&topology.online))
 }

@@ -1,6 +1,6 @@
 //! Interrupts of a NIC on another NUMA node than the NIC.
 
-use vtax_host::inspect::{HostInterrupt, HostLink};
+use vtax_host::inspect::{HostInterrupt, HostLink, InterruptCpus};
 use vtax_model::cpus::CpuSet;
 
 use crate::{
@@ -14,9 +14,10 @@ use crate::{
 pub(super) const RULE: TuningRule = TuningRule {
     id: "irq-node",
     title: "interrupts on the NUMA node of their NIC",
-    reads: "/sys/class/net/LINK/device/numa_node, /proc/irq/N/effective_affinity_list",
+    reads: "/sys/class/net/LINK/device/numa_node, /proc/irq/N/effective_affinity_list, /proc/interrupts",
     needs: &[NODES, CPUS, INTERRUPTS, LINKS],
-    good: "Each interrupt of a NIC goes to a CPU of the node that the NIC is plugged into. Node -1 is no claim.",
+    good: "Each interrupt of a NIC goes to a CPU of the node that the NIC is plugged into. Node -1 is no claim. If all \
+           CPUs of the node are isolated, elsewhere.",
     why: "A packet's descriptors and headers are in the memory of the NIC's node. A CPU of another node reads them over \
           the link between the sockets.",
     risk: ChangeRisk::Medium,
@@ -31,7 +32,7 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     if case.host.topology.nodes.len() < 2 {
         return vec![RuleOutcome::NotHere("one NUMA node".to_owned())];
     }
-    case.ports().filter_map(|link| of_link(case, link)).collect()
+    case.devices().filter_map(|link| of_link(case, link)).collect()
 }
 
 fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
@@ -42,30 +43,94 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
         )));
     };
     let local = case.host.topology.nodes.get(&node)?;
-    let all: Vec<&HostInterrupt> = case.host.interrupts_of(link).collect();
-    let away: Vec<&HostInterrupt> =
-        all.iter().copied().filter(|interrupt| !is_within(interrupt.cpus(), local)).collect();
-    if all.is_empty() {
+    if case.host.interrupts_of(link).next().is_none() {
         return Some(RuleOutcome::Unknown(format!("{}: its driver tells of no interrupts", link.name)));
     }
-    if away.is_empty() {
-        return Some(RuleOutcome::Good(format!("{}: all {} interrupts go to node {node}", link.name, all.len())));
+    let all = case.movable_interrupts(link);
+    let places = InterruptPlaces::of(case, &all, local);
+    Some(if places.away.is_empty() {
+        not_away(link, node, all.len(), &places)
+    } else if case.host.topology.free(local).is_empty() {
+        RuleOutcome::Good(format!(
+            "{}: {} interrupts keep away from node {node}, whose CPUs {local} are all isolated",
+            link.name,
+            places.away.len()
+        ))
+    } else {
+        away(case, link, (node, local), &all, &places)
+    })
+}
+
+/// Interrupts by whether they go to some CPUs only.
+struct InterruptPlaces<'a> {
+    within: usize,
+    away: Vec<&'a HostInterrupt>,
+    /// The CPUs that those go to.
+    away_to: CpuSet,
+    untold: usize,
+}
+
+impl<'a> InterruptPlaces<'a> {
+    fn of(case: &TuningCase<'_>, interrupts: &[&'a HostInterrupt], local: &CpuSet) -> Self {
+        let mut places = InterruptPlaces { within: 0, away: Vec::new(), away_to: CpuSet::default(), untold: 0 };
+        let is_within = |cpus: &CpuSet| cpus.iter().all(|cpu| local.contains(cpu));
+        for interrupt in interrupts {
+            match case.handlers(interrupt) {
+                InterruptCpus::Now(cpus) | InterruptCpus::Past(cpus) if is_within(&cpus) => places.within += 1,
+                _ if is_within(&interrupt.affinity) => places.within += 1,
+                InterruptCpus::Now(cpus) => {
+                    places.away.push(interrupt);
+                    places.away_to = places.away_to.iter().chain(cpus.iter()).collect();
+                }
+                InterruptCpus::Past(_) => places.untold += 1,
+                // One that never came matters to nobody, if there are others.
+                InterruptCpus::Unknown => {}
+            }
+        }
+        places
     }
-    let cpus: CpuSet = away.iter().flat_map(|interrupt| interrupt.cpus().iter()).collect();
+}
+
+fn not_away(link: &HostLink, node: u32, all: usize, places: &InterruptPlaces<'_>) -> RuleOutcome {
+    if all == 0 {
+        return RuleOutcome::Good(format!("{}: the kernel alone chooses the CPUs of its interrupts", link.name));
+    }
+    match (places.within, places.untold) {
+        (0, _) | (_, 1..) => untold(link, all - places.within, all),
+        (within, 0) if within == all => {
+            RuleOutcome::Good(format!("{}: all {all} interrupts go to node {node}", link.name))
+        }
+        (within, 0) => RuleOutcome::Good(format!("{}: all {within} interrupts that came go to node {node}", link.name)),
+    }
+}
+
+/// The kernel doesn't report where they go, and their counts show several CPUs or none.
+pub(super) fn untold(link: &HostLink, some: usize, all: usize) -> RuleOutcome {
+    RuleOutcome::Unknown(format!(
+        "{}: which CPUs {some} of its {all} interrupts go to can't be told: there is no effective_affinity_list, and \
+         /proc/interrupts counts since the start; watch them under load (--observe 10s)",
+        link.name
+    ))
+}
+
+fn away(
+    case: &TuningCase<'_>,
+    link: &HostLink,
+    (node, local): (u32, &CpuSet),
+    all: &[&HostInterrupt],
+    places: &InterruptPlaces<'_>,
+) -> RuleOutcome {
     let seen = format!(
-        "{} of {} interrupts go to CPUs {cpus}, on {}; the NIC is on node {node} (CPUs {local})",
-        away.len(),
+        "{} of {} interrupts go to CPUs {}, on {}; the NIC is on node {node} (CPUs {local})",
+        places.away.len(),
         all.len(),
-        nodes(&case.host.topology.nodes_of(&cpus)),
+        places.away_to,
+        nodes(&case.host.topology.nodes_of(&places.away_to)),
     );
     let finding = TuningFinding::new(link.name.clone(), seen, RULE.why)
         .gain(ExpectedGain::Large)
         .owner(super::irqbalance::owner(case));
-    Some(finding.change(spread(case, &all, local)))
-}
-
-fn is_within(cpus: &CpuSet, local: &CpuSet) -> bool {
-    cpus.iter().all(|cpu| local.contains(cpu))
+    finding.change(spread(case, all, local))
 }
 
 fn nodes(nodes: &[u32]) -> String {
@@ -86,11 +151,10 @@ pub(super) fn spread(case: &TuningCase<'_>, interrupts: &[&HostInterrupt], among
 }
 
 fn one_thread_of_each_core_first(case: &TuningCase<'_>, among: &CpuSet) -> Vec<u32> {
-    let topology = &case.host.topology;
-    let free = |cpu: &u32| among.contains(*cpu) && !topology.isolated.contains(*cpu);
+    let free = case.host.topology.free(among);
     let mut ranked: Vec<(usize, u32)> = Vec::new();
-    for core in &topology.cores {
-        ranked.extend(core.iter().filter(free).enumerate());
+    for core in &case.host.topology.cores {
+        ranked.extend(core.iter().filter(|cpu| free.contains(*cpu)).enumerate());
     }
     ranked.sort_unstable();
     ranked.into_iter().map(|(_, cpu)| cpu).collect()

@@ -7,7 +7,7 @@ use vtax_model::foreign::ForeignText;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
-    needs::{LINKS, MASTERS},
+    needs::{BRIDGES, LINKS, MASTERS},
     rule::{ChangeRisk, TuningRule},
     setting::HostSetting,
 };
@@ -16,8 +16,9 @@ pub(super) const RULE: TuningRule = TuningRule {
     id: "lro",
     title: "large receive offload under a bridge",
     reads: "ethtool -k LINK, /sys/class/net/LINK/master",
-    needs: &[MASTERS, LINKS],
-    good: "Off on a port of a bridge. GRO does the same and can be undone.",
+    needs: &[MASTERS, BRIDGES, LINKS],
+    good: "Off on a port of a bridge, and on the links of a bond or below a VLAN that is one. GRO does the same and can be \
+           undone.",
     why: "Packets that the NIC has joined can't be sent on as they came: they are too long for the next link.",
     risk: ChangeRisk::Medium,
     risks: "More CPU time for traffic that ends on this host.",
@@ -32,18 +33,23 @@ const LRO: &str = "rx-lro";
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let lro = |link: &HostLink| case.host.nic(link)?.offloads.get(&ForeignText::from(LRO)).copied();
-    let ports: Vec<&HostLink> = case.links().filter(|link| link.master.is_some()).collect();
-    let on: Vec<&HostLink> = ports.iter().copied().filter(|link| lro(link) == Some(true)).collect();
+    let below = |link: &'_ _| case.bridge_above(link);
+    let ports: Vec<(&HostLink, &HostLink)> = case.links().filter_map(|link| Some((link, below(link)?))).collect();
+    let on: Vec<_> = ports.iter().copied().filter(|(link, _)| lro(link) == Some(true)).collect();
     match (ports.is_empty(), on.is_empty()) {
         (true, _) => vec![RuleOutcome::NotHere("no link is a port of a bridge".to_owned())],
         (false, true) => vec![RuleOutcome::Good(format!("off on all {} ports of bridges", ports.len()))],
-        (false, false) => on.into_iter().map(finding).collect(),
+        (false, false) => on.into_iter().map(|(link, bridge)| finding(link, bridge)).collect(),
     }
 }
 
-fn finding(link: &HostLink) -> RuleOutcome {
-    let master = link.master.clone().unwrap_or_default();
-    let finding = TuningFinding::new(link.name.clone(), format!("on, and the link is a port of {master}"), RULE.why);
+fn finding(link: &HostLink, bridge: &HostLink) -> RuleOutcome {
+    let place = match &link.master {
+        Some(master) if *master == bridge.name => format!("is a port of {master}"),
+        Some(master) => format!("is a port of {master}, below the bridge {}", bridge.name),
+        None => format!("is below the bridge {}", bridge.name),
+    };
+    let finding = TuningFinding::new(link.name.clone(), format!("on, and the link {place}"), RULE.why);
     let setting = HostSetting::LinkFeature { link: link.name.clone(), feature: LRO.into(), value: OnOff(false) };
     finding.gain(ExpectedGain::Medium).change([setting.instead_of("on")])
 }

@@ -26,7 +26,7 @@ pub(super) const RULE: TuningRule = TuningRule {
 };
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
-    let outcomes: Vec<RuleOutcome> = case.ports().filter_map(|link| of_link(case, link)).collect();
+    let outcomes: Vec<RuleOutcome> = case.devices().filter_map(|link| of_link(case, link)).collect();
     match outcomes.is_empty() {
         true => vec![RuleOutcome::NotHere("no interrupt of a NIC is known to be managed by the kernel".to_owned())],
         false => outcomes,

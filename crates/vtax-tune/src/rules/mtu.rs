@@ -8,7 +8,7 @@ use vtax_model::foreign::ForeignText;
 use crate::{
     case::{TuningCase, TuningGoal},
     finding::{ExpectedGain, RuleOutcome, TuningFinding},
-    needs::{LINKS, MASTERS},
+    needs::{BRIDGES, LINKS, MASTERS},
     rule::{ChangeRisk, TuningRule},
     setting::HostSetting,
 };
@@ -16,10 +16,10 @@ use crate::{
 pub(super) const RULE: TuningRule = TuningRule {
     id: "mtu",
     title: "MTU along the path",
-    reads: "/sys/class/net/LINK/mtu; packets that must not be fragmented, both ways",
-    needs: &[LINKS, MASTERS],
-    good: "The same on all links of a segment, and at least 1500 on an Ethernet that isn't inside a tunnel. 9000 where \
-           all hops take it.",
+    reads: "/sys/class/net/LINK/mtu and type; packets that must not be fragmented, both ways",
+    needs: &[LINKS, MASTERS, BRIDGES],
+    good: "The same on all ports of a bridge, and at least 1500 on an Ethernet that isn't inside a tunnel. 9000 where all \
+           hops take it. Other kinds of links, such as CAN, have limits of their own.",
     why: "Each packet costs the same CPU time, whatever its size. Ports of one bridge with different MTUs lose the packets \
           that are too long, without a word.",
     risk: ChangeRisk::High,
@@ -37,17 +37,33 @@ const ETHERNET: u32 = 1500;
 const LEAST: u32 = 1280;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
-    let mut outcomes: Vec<RuleOutcome> =
-        case.links().filter(|link| link.mtu < LEAST && !follows_a_port(case, link)).map(too_small).collect();
+    let small = case.links().filter(|link| link.mtu < LEAST && !follows_a_port(case, link));
+    let mut outcomes: Vec<RuleOutcome> = small.filter_map(|link| too_small(case, link)).collect();
     outcomes.extend(bridges(case));
     if outcomes.is_empty() {
-        let least = case.links().map(|link| link.mtu).min();
-        outcomes.push(match least {
-            Some(least) => RuleOutcome::Good(format!("no link has less than {least}")),
-            None => RuleOutcome::NotHere("no link is switched on".to_owned()),
-        });
+        outcomes.push(large_enough(case));
     }
     outcomes
+}
+
+fn large_enough(case: &TuningCase<'_>) -> RuleOutcome {
+    let (judged, others): (Vec<&HostLink>, Vec<&HostLink>) =
+        case.links().partition(|link| is_ethernet(case, link) != Some(false));
+    let kind = if others.is_empty() { "" } else { "Ethernet " };
+    match judged.iter().map(|link| link.mtu).min() {
+        Some(least) => RuleOutcome::Good(format!("no {kind}link has less than {least}")),
+        None => RuleOutcome::NotHere(format!("no {kind}link is switched on")),
+    }
+}
+
+/// A bridge takes nothing else as a port.
+fn is_ethernet(case: &TuningCase<'_>, link: &HostLink) -> Option<bool> {
+    link.is_ethernet().or_else(|| bridge_of(case, link).map(|_| true))
+}
+
+fn bridge_of<'a>(case: &TuningCase<'a>, port: &HostLink) -> Option<&'a HostLink> {
+    let bridge = case.host.links.iter().find(|link| port.master.as_ref() == Some(&link.name));
+    bridge.filter(|link| link.is_bridge)
 }
 
 /// A bridge whose MTU nobody has set has that of its smallest port, and gets another one when the port does
@@ -57,19 +73,25 @@ fn follows_a_port(case: &TuningCase<'_>, link: &HostLink) -> bool {
     link.is_bridge && case.host.links.iter().filter(is_port).any(|port| port.mtu == link.mtu)
 }
 
-fn too_small(link: &HostLink) -> RuleOutcome {
+/// Nothing if the link isn't an Ethernet: a CAN bus or a serial line has a limit of its own.
+fn too_small(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
+    let Some(is_ethernet) = is_ethernet(case, link) else {
+        let text =
+            format!("{}: whether {} bytes are too few can't be told: what it is isn't reported", link.name, link.mtu);
+        return Some(RuleOutcome::Unknown(text));
+    };
     let finding =
         TuningFinding::new(link.name.clone(), format!("{} bytes", link.mtu), RULE.why).gain(ExpectedGain::Large);
     let larger = HostSetting::LinkMtu { link: link.name.clone(), value: ETHERNET };
-    finding.change([larger.instead_of(link.mtu.to_string())])
+    is_ethernet.then(|| finding.change([larger.instead_of(link.mtu.to_string())]))
 }
 
-/// Ports of one bridge whose MTUs differ.
+/// Ports of one bridge whose MTUs differ. Those of a VRF are routed between.
 fn bridges(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let mut ports: BTreeMap<&ForeignText, Vec<&HostLink>> = BTreeMap::new();
     for link in case.links() {
-        let Some(master) = &link.master else { continue };
-        ports.entry(master).or_default().push(link);
+        let Some(bridge) = bridge_of(case, link) else { continue };
+        ports.entry(&bridge.name).or_default().push(link);
     }
     ports.into_iter().filter_map(|(bridge, ports)| differing(bridge, &ports)).collect()
 }

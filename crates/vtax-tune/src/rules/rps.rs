@@ -1,6 +1,6 @@
 //! Receive packet steering and receive flow steering.
 
-use vtax_host::inspect::HostLink;
+use vtax_host::inspect::{HostLink, InterruptCpus};
 use vtax_model::{cpus::CpuSet, foreign::ForeignText};
 
 use super::interrupt_spread::local;
@@ -54,6 +54,9 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
     if to.len() == 1 {
         let because = "All packets go to one CPU over an interrupt between CPUs, and nothing is spread.";
         return finding(seen, because).gain(ExpectedGain::Medium).change(all_queues(link, &CpuSet::default()));
+    }
+    if local.is_empty() {
+        return RuleOutcome::Good(format!("{}: {seen}; all CPUs are isolated", link.name));
     }
     if link.device.is_some() && link.rx_queues.len() >= local.len() {
         let seen = format!("{seen}, though there is a queue for each of the {} CPUs", local.len());
@@ -115,7 +118,12 @@ fn saturated(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
         return None;
     }
     let shares = observed.cpu_shares(case.host);
-    let serves = |cpu: u32| case.host.interrupts_of(link).any(|interrupt| interrupt.cpus().contains(cpu));
+    let serves = |cpu: u32| {
+        case.host.interrupts_of(link).any(|interrupt| match case.handlers(interrupt) {
+            InterruptCpus::Now(cpus) | InterruptCpus::Past(cpus) => cpus.contains(cpu),
+            InterruptCpus::Unknown => interrupt.affinity.contains(cpu),
+        })
+    };
     let (cpu, share) = shares.iter().find(|(cpu, share)| serves(**cpu) && share.softirq > FULL)?;
     let helpers: CpuSet =
         local.iter().filter(|other| other != cpu && shares.get(other).is_some_and(|share| share.busy < IDLE)).collect();

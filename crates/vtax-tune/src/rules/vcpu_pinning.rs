@@ -31,7 +31,7 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
         return vec![RuleOutcome::NotHere("no NIC says which of several NUMA nodes it is on".to_owned())];
     };
     let outcomes: Vec<RuleOutcome> =
-        with_vcpus.map(|guest| of_guest(guest, node, local, &guest.vcpus, "virtual CPU", RULE.why)).collect();
+        with_vcpus.map(|guest| of_guest(case, guest, (node, local), &guest.vcpus, "virtual CPU", RULE.why)).collect();
     match outcomes.is_empty() {
         true => vec![RuleOutcome::NotHere("no guest whose virtual CPUs can be told apart".to_owned())],
         false => outcomes,

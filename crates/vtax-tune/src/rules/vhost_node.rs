@@ -36,7 +36,8 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let Some((node, local)) = nic_node(case) else {
         return vec![RuleOutcome::NotHere("no NIC says which of several NUMA nodes it is on".to_owned())];
     };
-    workers.into_iter().map(|guest| of_guest(guest, node, local, &guest.vhost, "vhost worker", RULE.why)).collect()
+    let of_workers = |guest: &HostGuest| of_guest(case, guest, (node, local), &guest.vhost, "vhost worker", RULE.why);
+    workers.into_iter().map(of_workers).collect()
 }
 
 /// The node of the NICs, if they are all on the same, and if there are several nodes.
@@ -52,9 +53,9 @@ pub(super) fn nic_node<'a>(case: &TuningCase<'a>) -> Option<(u32, &'a CpuSet)> {
 
 /// Threads of a guest that may run elsewhere than on the node.
 pub(super) fn of_guest(
+    case: &TuningCase<'_>,
     guest: &HostGuest,
-    node: u32,
-    local: &CpuSet,
+    (node, local): (u32, &CpuSet),
     threads: &[HostThread],
     what: &str,
     because: &str,
@@ -68,7 +69,15 @@ pub(super) fn of_guest(
     let away_now = counted(away.len(), threads, what);
     let seen = format!("{away_now} may run on CPUs {allowed}; the NIC is on node {node} (CPUs {local})");
     let finding = TuningFinding::new(guest.name.clone(), seen, because).gain(ExpectedGain::Large);
-    finding.change(away.iter().map(|thread| pin(guest, thread, local)))
+    let topology = &case.host.topology;
+    let free = topology.free(local);
+    if free.is_empty() {
+        return finding.advice(format!("choose CPUs by hand: all of node {node} are isolated"));
+    }
+    if away.iter().any(|thread| thread.allowed.iter().all(|cpu| topology.isolated.contains(cpu))) {
+        return finding.advice(format!("it has isolated CPUs: give it some of node {node} instead, or leave it there"));
+    }
+    finding.change(away.iter().map(|thread| pin(guest, thread, &free)))
 }
 
 /// So many of a guest's threads.

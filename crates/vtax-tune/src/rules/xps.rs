@@ -42,6 +42,9 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     if masks.iter().any(|mask| !mask.is_empty()) {
         return Some(RuleOutcome::Good(format!("{}: {} queues are steered", link.name, masks.len())));
     }
+    if local(case, link).is_empty() {
+        return Some(RuleOutcome::Good(format!("{}: all CPUs are isolated", link.name)));
+    }
     let seen = format!("none of its {} transmit queues has CPUs", masks.len());
     let finding = TuningFinding::new(link.name.clone(), seen, RULE.why);
     Some(finding.change(one_cpu_each(case, link)))

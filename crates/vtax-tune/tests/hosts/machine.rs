@@ -181,9 +181,10 @@ impl Machine {
 
     fn link(&mut self, name: &str, index: u32, mtu: u32, queues: u32) {
         let folder = format!("sys/class/net/{name}");
-        for (file, text) in [("ifindex", index.to_string()), ("mtu", mtu.to_string()), ("flags", "0x1003".to_owned())] {
+        for (file, text) in [("ifindex", index), ("mtu", mtu), ("type", 1)] {
             self.put(&format!("{folder}/{file}"), text);
         }
+        self.put(&format!("{folder}/flags"), "0x1003");
         for queue in 0..queues {
             self.put(&format!("{folder}/queues/rx-{queue}/rps_cpus"), "0");
             self.put(&format!("{folder}/queues/rx-{queue}/rps_flow_cnt"), "0");
@@ -323,6 +324,15 @@ impl Machine {
     /// A machine of two virtual CPUs, on which this project was tried.
     pub(crate) fn two_vcpus() -> Machine {
         Machine::recorded(include_str!("recorded/two-vcpus.txt"), include_str!("recorded/two-vcpus.json"))
+    }
+
+    /// Files and drivers of `recorded/NAME`.
+    pub(crate) fn named(name: &str) -> Machine {
+        let read = |ending: &str| {
+            let file = format!("{}/tests/hosts/recorded/{name}.{ending}", env!("CARGO_MANIFEST_DIR"));
+            fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"))
+        };
+        Machine::recorded(&read("txt"), &read("json"))
     }
 
     /// An emulated server, from a host of a lab in it: a NIC on node 1 whose interrupts go to CPU 0, and a guest whose

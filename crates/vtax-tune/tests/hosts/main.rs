@@ -3,6 +3,7 @@
 mod hostile;
 mod kept;
 mod machine;
+mod other_hosts;
 
 use std::{collections::BTreeSet, env, fmt::Write as _, fs, path::Path, time::Duration};
 

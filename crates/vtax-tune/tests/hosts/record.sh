@@ -21,11 +21,11 @@ show /proc/sys/net/core/busy_read /proc/sys/net/core/default_qdisc /proc/sys/net
     /proc/sys/net/ipv4/tcp_window_scaling /proc/sys/net/ipv4/tcp_wmem /proc/sys/net/netfilter/nf_conntrack_count /proc/sys/net/netfilter/nf_conntrack_max
 show /proc/irq/*/smp_affinity_list /proc/irq/*/effective_affinity_list
 cpu=/sys/devices/system/cpu
-show $cpu/online $cpu/isolated $cpu/smt/control $cpu/cpuidle/current_driver $cpu/cpu[0-9]*/topology/physical_package_id \
+show $cpu/online $cpu/isolated $cpu/nohz_full $cpu/smt/control $cpu/cpuidle/current_driver $cpu/cpu[0-9]*/topology/physical_package_id \
     $cpu/cpu[0-9]*/topology/thread_siblings_list $cpu/cpu[0-9]*/cpuidle/state*/* $cpu/cpu[0-9]*/cpufreq/scaling_governor
 show /sys/devices/system/node/node*/cpulist
 for link in /sys/class/net/*; do
-    show "$link"/ifindex "$link"/mtu "$link"/flags "$link"/speed "$link"/gro_flush_timeout "$link"/napi_defer_hard_irqs \
+    show "$link"/ifindex "$link"/mtu "$link"/type "$link"/phys_port_name "$link"/flags "$link"/speed "$link"/gro_flush_timeout "$link"/napi_defer_hard_irqs \
         "$link"/device/uevent "$link"/device/numa_node "$link"/device/../uevent "$link"/device/../numa_node \
         "$link"/device/msi_irqs/* "$link"/device/../msi_irqs/* "$link"/master/uevent "$link"/bridge/stp_state \
         "$link"/queues/*/rps_cpus "$link"/queues/*/rps_flow_cnt "$link"/queues/*/xps_cpus "$link"/statistics/rx_packets \

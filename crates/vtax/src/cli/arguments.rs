@@ -7,7 +7,13 @@ use clap::{
     error::{ContextKind, ErrorKind},
 };
 
-use super::{CommandLine, examples::with_examples, modes::with_modes, run::not_shown};
+use super::{
+    CommandLine,
+    examples::with_examples,
+    ldm::{tip, with_aliases},
+    modes::with_modes,
+    run::not_shown,
+};
 use crate::{called_as, explain, terminal::print};
 
 /// As clap ends, and as vtax does for input that is wrong.
@@ -15,7 +21,7 @@ const USAGE_EXIT: u8 = 2;
 
 /// The whole command line, with examples.
 pub(super) fn whole() -> Command {
-    command(CommandLine::command(), "")
+    command(CommandLine::command().mut_subcommand("ldm", with_aliases), "")
 }
 
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
@@ -23,6 +29,7 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatch
     let matches = command.try_get_matches_from_mut(words).map_err(|mut error| {
         // clap advises to write `-- WORD`, which no verb of ours but exec takes, and that one has its usage line.
         error.remove(ContextKind::Suggested);
+        tip(&mut error, &whole());
         error
     })?;
     match not_shown(&matches) {

@@ -15,14 +15,15 @@ mod verbs;
 mod vntsd;
 mod words;
 
-use vtax_model::domain::CpuDemand;
+use vtax_model::domain::{CpuDemand, SizeChange};
 use vtax_run::Locations;
 
 pub(super) use self::host::release_hosts;
 pub(crate) use self::verbs::LdmArgs;
+pub(super) use self::verbs::{tip, with_aliases};
 use self::{
     host::LdmHost,
-    verbs::{ConfigureVerb, LdmVerb, LifecycleVerb, ShowVerb, Words},
+    verbs::{CancelledOperation, ConfigureVerb, LdmVerb, LifecycleVerb, MemoryArgs, ShowVerb, Words},
 };
 use crate::exit::{Exit, Stop};
 
@@ -39,13 +40,23 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
         ConfigureVerb::AddDomain { input: Some(file), .. } => constraint_file::add_domains(host, &file),
         ConfigureVerb::AddDomain { domains, input: None } => configure::add_domains(host, &domains),
-        ConfigureVerb::RemoveDomain { domains } => configure::remove_domains(host, &domains),
+        ConfigureVerb::RemoveDomain(which) => configure::remove_domains(host, &which),
         ConfigureVerb::SetDomain(Words { words }) => configure::set_domain(host, &words),
-        ConfigureVerb::SetCore { cores, domain } => configure::set_cpus(host, &domain, CpuDemand::Cores(cores)),
-        ConfigureVerb::SetVcpu { vcpus, domain } => configure::set_cpus(host, &domain, CpuDemand::Vcpus(vcpus)),
-        ConfigureVerb::SetMemory { memory, domain } => configure::set_memory(host, &domain, memory),
-        ConfigureVerb::SetVariable { assignment, domain } => configure::set_variable(host, &assignment, &domain),
-        ConfigureVerb::RemoveVariable { variable, domain } => configure::remove_variable(host, &variable, &domain),
+        ConfigureVerb::SetCore(cpus) => configure::set_cpus(host, &cpus.domain, CpuDemand::Cores(cpus.count)),
+        ConfigureVerb::SetVcpu(cpus) => configure::set_cpus(host, &cpus.domain, cpus.demand()),
+        ConfigureVerb::AddCore(cpus) => {
+            configure::change_cpus(host, &cpus, SizeChange::Add, CpuDemand::Cores(cpus.count))
+        }
+        ConfigureVerb::RemoveCore(cpus) => {
+            configure::change_cpus(host, &cpus, SizeChange::Remove, CpuDemand::Cores(cpus.count))
+        }
+        ConfigureVerb::AddVcpu(cpus) => configure::change_cpus(host, &cpus, SizeChange::Add, cpus.demand()),
+        ConfigureVerb::RemoveVcpu(cpus) => configure::change_cpus(host, &cpus, SizeChange::Remove, cpus.demand()),
+        ConfigureVerb::SetMemory(MemoryArgs { memory, domain }) => configure::set_memory(host, &domain, memory),
+        ConfigureVerb::AddMemory(size) => configure::change_memory(host, &size, SizeChange::Add),
+        ConfigureVerb::RemoveMemory(size) => configure::change_memory(host, &size, SizeChange::Remove),
+        ConfigureVerb::SetVariable { words } => configure::set_variables(host, &words),
+        ConfigureVerb::RemoveVariable { words } => configure::remove_variables(host, &words),
         ConfigureVerb::AddVsw(Words { words }) => configure::add_switch(host, &words),
         ConfigureVerb::SetVsw(Words { words }) => configure::set_switch(host, &words),
         ConfigureVerb::RemoveVsw { switch } => configure::remove_switch(host, &switch),
@@ -65,6 +76,9 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ConfigureVerb::SetIo(Words { words }) => assign::set_device(host, &words),
         ConfigureVerb::StartReconf { domain } => reconf::start(host, &domain),
         ConfigureVerb::CancelReconf { domain } => reconf::cancel(host, &domain),
+        ConfigureVerb::CancelOperation { operation: CancelledOperation::Reconf, domain } => {
+            reconf::cancel(host, &domain)
+        }
         ConfigureVerb::ApplyReconf => reconf::apply(host),
         ConfigureVerb::AddVcc(Words { words }) => configure::add_console_service(host, &words),
         ConfigureVerb::SetVcc(Words { words }) => configure::set_console_service(host, &words),
@@ -81,10 +95,10 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
 fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
         LifecycleVerb::Bind { domains } => lifecycle::bind(host, &domains),
-        LifecycleVerb::Unbind { domains } => lifecycle::unbind(host, &domains),
+        LifecycleVerb::Unbind { which } => lifecycle::unbind(host, &which),
         LifecycleVerb::Autostart => lifecycle::autostart(host),
-        LifecycleVerb::Start { domains } => lifecycle::start(host, &domains),
-        LifecycleVerb::Stop { force, domains } => lifecycle::stop(host, &domains, force),
+        LifecycleVerb::Start { which } => lifecycle::start(host, &which),
+        LifecycleVerb::Stop { how, which } => lifecycle::stop(host, &which, &how),
         LifecycleVerb::Exec { domain, command } => exec::exec(host, &domain, &command),
         LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),
         LifecycleVerb::CreateVf(args) => assign::create_functions(host, &args),
@@ -97,13 +111,13 @@ fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
 fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
         ShowVerb::List(args) => show::list(host, &args),
-        ShowVerb::ListBindings { json, domains } => show::bindings(host, json, &domains),
+        ShowVerb::ListBindings { parseable, json, domains } => show::bindings(host, parseable, json, &domains),
         ShowVerb::ListConstraints { format, domains } => show::constraints(host, format, &domains),
         ShowVerb::ListServices { parseable } => show::services(host, parseable),
         ShowVerb::ListDevices(args) => show::host_devices(host, &args),
         ShowVerb::ListIo(args) => show::devices(host, &args),
-        ShowVerb::ListDependencies { long } => show::dependencies(host, long),
-        ShowVerb::ListVariable { domain } => show::variables(host, &domain),
+        ShowVerb::ListDependencies { long, parseable } => show::dependencies(host, long, parseable),
+        ShowVerb::ListVariable { words } => show::variables(host, &words),
         ShowVerb::ListSpconfig => show::saved(host),
     }
 }

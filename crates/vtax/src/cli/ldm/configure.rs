@@ -7,7 +7,7 @@ use vtax_domain::ConfigName;
 use vtax_model::{
     domain::{
         AltMac, Configuration, ConsoleService, CpuDemand, DomainError, FailurePolicy, NewSwitch, NewVnet, PortRange,
-        SwitchChange, UserName, Variable, VirtualConsole, VnetChange,
+        SizeChange, SwitchChange, UserName, Variable, VirtualConsole, VnetChange,
     },
     spelling::there_are,
     topology::Name,
@@ -17,6 +17,7 @@ use vtax_model::{
 
 use super::{
     host::LdmHost,
+    verbs::{CpuArgs, MemoryArgs, WhichDomains},
     vntsd,
     words::{Grammar, LdmWords, YesOrNo},
 };
@@ -44,8 +45,12 @@ pub(super) fn add_domains(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> 
     edit(host, |all| names.iter().try_for_each(|name| all.add_domain(name)))
 }
 
-pub(super) fn remove_domains(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
+pub(super) fn remove_domains(host: &LdmHost, which: &WhichDomains) -> Result<Exit, Stop> {
     let bound = host.bound()?;
+    let names: Vec<Name> = match which.all {
+        true => host.read()?.configuration.domains.into_keys().collect(),
+        false => which.domains.clone(),
+    };
     if let Some(bound) = bound.iter().find(|bound| names.contains(bound.name())) {
         let (name, state) = (bound.name(), bound.state());
         return Err(Stop::input(miette!(
@@ -60,22 +65,57 @@ pub(super) fn set_cpus(host: &LdmHost, domain: &Name, cpus: CpuDemand) -> Result
     edit(host, |all| all.set_cpus(domain, cpus))
 }
 
+pub(super) fn change_cpus(host: &LdmHost, args: &CpuArgs, change: SizeChange, by: CpuDemand) -> Result<Exit, Stop> {
+    edit(host, |all| all.change_cpus(&args.domain, change, by))
+}
+
+pub(super) fn change_memory(host: &LdmHost, args: &MemoryArgs, change: SizeChange) -> Result<Exit, Stop> {
+    edit(host, |all| all.change_memory(&args.domain, change, args.memory))
+}
+
 pub(super) fn set_memory(host: &LdmHost, domain: &Name, memory: ByteSize) -> Result<Exit, Stop> {
     edit(host, |all| all.set_memory(domain, memory))
 }
 
-/// `image=debian.qcow2` and the like.
-pub(super) fn set_variable(host: &LdmHost, assignment: &str, domain: &Name) -> Result<Exit, Stop> {
-    let (variable, value) = assignment.split_once('=').ok_or_else(|| {
-        Stop::input(miette!(code = "usage", "`{assignment}` sets nothing; write VARIABLE=VALUE, as image=debian.qcow2"))
-    })?;
-    let variable = variable_of(variable)?;
-    edit(host, |all| all.set_variable(domain, variable, value.to_owned()))
+/// `image=debian.qcow2` and the like, and the domain.
+pub(super) fn set_variables(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    let (domain, assignments) = some_of_domain(words, "VARIABLE=VALUE, as image=debian.qcow2")?;
+    let set = |assignment: &String| {
+        let (variable, value) = assignment.split_once('=').ok_or_else(|| {
+            Stop::input(miette!(
+                code = "usage",
+                "`{assignment}` sets nothing; write VARIABLE=VALUE, as image=debian.qcow2"
+            ))
+        })?;
+        Ok((variable_of(variable)?, value.to_owned()))
+    };
+    let values = assignments.iter().map(set).collect::<Result<Vec<_>, Stop>>()?;
+    edit(host, |all| values.into_iter().try_for_each(|(variable, value)| all.set_variable(&domain, variable, value)))
 }
 
-pub(super) fn remove_variable(host: &LdmHost, variable: &str, domain: &Name) -> Result<Exit, Stop> {
-    let variable = variable_of(variable)?;
-    edit(host, |all| all.remove_variable(domain, variable))
+pub(super) fn remove_variables(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    let (domain, variables) = some_of_domain(words, "a variable")?;
+    let variables = variables_of(variables)?;
+    edit(host, |all| variables.into_iter().try_for_each(|variable| all.remove_variable(&domain, variable)))
+}
+
+/// The domain, which comes last, and the words before.
+pub(super) fn of_domain(words: &[String]) -> Result<(Name, &[String]), Stop> {
+    let (domain, others) = words.split_last().expect("clap requires one");
+    let domain =
+        domain.parse().map_err(|error| Stop::input(miette!(code = "usage", "{domain} is no domain: {error}")))?;
+    Ok((domain, others))
+}
+
+fn some_of_domain<'a>(words: &'a [String], what: &str) -> Result<(Name, &'a [String]), Stop> {
+    match of_domain(words)? {
+        (_, []) => Err(Stop::input(miette!(code = "usage", "write {what}, and the domain after it"))),
+        found => Ok(found),
+    }
+}
+
+pub(super) fn variables_of(words: &[String]) -> Result<Vec<Variable>, Stop> {
+    words.iter().map(|word| variable_of(word)).collect()
 }
 
 fn variable_of(written: &str) -> Result<Variable, Stop> {
@@ -107,7 +147,7 @@ pub(super) fn add_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop>
         name: words.name(0)?,
         service: words.name(1)?,
         default_vlan: words.property("default-vlan-id")?,
-        change: switch_change(&words)?,
+        change: SwitchChange { vids: vids(&words)?, ..switch_change(&words)? },
     };
     let name = new.name.clone();
     host.edit_switch(&name, |all| all.add_switch(new))
@@ -118,14 +158,15 @@ pub(super) fn set_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop>
     words.some_property()?;
     let name: Name = words.name(0)?;
     let service: Option<Name> = words.optional_name(1)?;
-    let change = switch_change(&words)?;
+    let (change, vids) = (switch_change(&words)?, words.list_change::<Vlan>("vid")?);
     host.edit_switch(&name, |all| {
-        let found = &all.switch(&name)?.service;
+        let found = all.switch(&name)?;
+        let vids = vids.map(|vids| vids.applied(found.vids.iter().copied()).into_iter().collect());
         match service {
-            Some(service) if service != *found => {
-                Err(DomainError::OtherService { switch: name.clone(), service: found.clone(), named: service })
+            Some(service) if service != found.service => {
+                Err(DomainError::OtherService { switch: name.clone(), service: found.service.clone(), named: service })
             }
-            _ => all.set_switch(&name, change),
+            _ => all.set_switch(&name, SwitchChange { vids, ..change }),
         }
     })
 }
@@ -136,7 +177,7 @@ fn switch_change(words: &LdmWords<'_>) -> Result<SwitchChange, Stop> {
         mac: words.property("mac-addr")?,
         mtu: words.property("mtu")?,
         pvid: words.property("pvid")?,
-        vids: vids(words)?,
+        vids: None,
     })
 }
 
@@ -150,8 +191,8 @@ pub(super) fn remove_switch(host: &LdmHost, name: &Name) -> Result<Exit, Stop> {
 
 pub(super) fn add_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
     let words = ADD_VNET.read(words)?;
-    let new =
-        NewVnet { name: words.name(0)?, switch: words.name(1)?, domain: words.name(2)?, change: vnet_change(&words)? };
+    let change = VnetChange { alt_macs: words.list("alt-mac-addrs")?, vids: vids(&words)?, ..vnet_change(&words)? };
+    let new = NewVnet { name: words.name(0)?, switch: words.name(1)?, domain: words.name(2)?, change };
     let (domain, vnet) = (new.domain.clone(), new.name.clone());
     host.edit_vnet(&domain, &vnet, |all| all.add_vnet(new))
 }
@@ -161,15 +202,22 @@ pub(super) fn set_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
     words.some_property()?;
     let (name, domain): (Name, Name) = (words.name(0)?, words.name(1)?);
     let change = vnet_change(&words)?;
-    host.edit_vnet(&domain, &name, |all| all.set_vnet(&domain, &name, change))
+    let (alts, vids) = (words.list_change::<AltMac>("alt-mac-addrs")?, words.list_change::<Vlan>("vid")?);
+    host.edit_vnet(&domain, &name, |all| {
+        let had = all.vnet(&domain, &name)?;
+        let alt_macs = alts.map(|alts| alts.applied(had.alt_macs.iter().copied().map(AltMac::Given)));
+        let vids = vids.map(|vids| vids.applied(had.vlans.vids.iter().copied()).into_iter().collect());
+        all.set_vnet(&domain, &name, VnetChange { alt_macs, vids, ..change })
+    })
 }
 
+/// All but the lists, of which a part can be changed.
 fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
     Ok(VnetChange {
         mac: words.property("mac-addr")?,
-        alt_macs: words.list::<AltMac>("alt-mac-addrs")?,
+        alt_macs: None,
         pvid: words.property("pvid")?,
-        vids: vids(words)?,
+        vids: None,
         mtu: words.property("mtu")?,
         id: words.property("id")?,
         maxbw: words.property("maxbw")?,

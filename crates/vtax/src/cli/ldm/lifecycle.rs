@@ -1,6 +1,6 @@
 //! The verbs that bind, start, stop and unbind domains.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use miette::miette;
 use vtax_domain::{BindError, Domains, StopMode};
@@ -11,6 +11,7 @@ use vtax_model::{
 
 use super::{
     host::{LdmHost, blamed},
+    verbs::{StopArgs, WhichDomains},
     vntsd,
 };
 use crate::exit::{Blamed, Exit, Stop};
@@ -26,18 +27,28 @@ pub(super) fn bind(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
     }
 }
 
-pub(super) fn unbind(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
+/// The domains that are named, or all in this state.
+fn chosen(which: &WhichDomains, domains: &Domains, state: DomainState) -> Result<Vec<Name>, Stop> {
+    if !which.all {
+        return Ok(which.domains.clone());
+    }
+    let bound = domains.bound().map_err(blamed)?;
+    Ok(bound.iter().filter(|bound| bound.state() == state).map(|bound| bound.name().clone()).collect())
+}
+
+pub(super) fn unbind(host: &LdmHost, which: &WhichDomains) -> Result<Exit, Stop> {
     let domains = host.domains()?;
     let _locked = host.lock()?;
+    let names = chosen(which, &domains, DomainState::Bound)?;
     names.iter().try_for_each(|name| domains.unbind(name)).map_err(blamed)?;
     Ok(Exit::Done)
 }
 
-pub(super) fn start(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
+pub(super) fn start(host: &LdmHost, which: &WhichDomains) -> Result<Exit, Stop> {
     let (domains, agent) = (host.domains()?, host.agent()?);
     let locked = host.lock()?;
     let configuration = locked.read(host.id()).or_infrastructure()?.configuration;
-    for name in names {
+    for name in &chosen(which, &domains, DomainState::Bound)? {
         domains.start(name, &configuration, &agent).map_err(blamed)?;
         crate::terminal::print(&format!("LDom {name} started\n"))?;
     }
@@ -91,14 +102,19 @@ fn start_if_needed(
     domains.start(name, configuration, agent).map(|()| true)
 }
 
-pub(super) fn stop(host: &LdmHost, names: &[Name], hard: bool) -> Result<Exit, Stop> {
+pub(super) fn stop(host: &LdmHost, which: &WhichDomains, how: &StopArgs) -> Result<Exit, Stop> {
     let (domains, agent) = (host.domains()?, host.agent()?);
     let locked = host.lock()?;
     let configuration = locked.read(host.id()).or_infrastructure()?.configuration;
-    let mode = if hard { StopMode::Hard } else { StopMode::Orderly };
-    for name in names {
+    let patience = how.seconds.map_or(StopMode::PATIENCE, |seconds| Duration::from_secs(seconds.into()));
+    let mode = if how.force { StopMode::Hard } else { StopMode::Orderly(patience) };
+    for name in &chosen(which, &domains, DomainState::Active)? {
         domains.stop(name, mode, &configuration, &agent).map_err(blamed)?;
         crate::terminal::print(&format!("LDom {name} stopped\n"))?;
+        if how.reboot {
+            domains.start(name, &configuration, &agent).map_err(blamed)?;
+            crate::terminal::print(&format!("LDom {name} started\n"))?;
+        }
     }
     Ok(Exit::Done)
 }

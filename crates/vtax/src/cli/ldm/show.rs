@@ -3,6 +3,7 @@
 mod devices;
 mod disks;
 mod host_devices;
+mod parseable;
 mod pending;
 mod resources;
 
@@ -27,6 +28,7 @@ use self::{
     pending::{NowByDomain, pending},
 };
 use super::{
+    configure::{of_domain, variables_of},
     host::{LdmHost, blamed},
     layout,
 };
@@ -39,7 +41,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct LdmListArgs {
     /// Show what each domain has, too
-    #[arg(short)]
+    #[arg(short, short_alias = 'e')]
     long: bool,
     /// Print them for programs, in fields with | between them
     #[arg(short, conflicts_with = "json")]
@@ -62,6 +64,9 @@ pub(crate) struct ConstraintFormat {
     /// Print them as XML like that of Oracle's ldm, as init-system and add-domain read it
     #[arg(short = 'x')]
     xml: bool,
+    /// Print them for programs, in fields with | between them
+    #[arg(short, conflicts_with_all = ["json", "xml"])]
+    parseable: bool,
 }
 
 /// A domain in a list, with its constraints.
@@ -103,7 +108,7 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
         ([], false) => layout::domains(&rows),
         ([], true) => layout::parseable_domains(&rows),
         (resources, false) => resources::blocks(&rows, &all, &now(), &paths_now(&bound), resources, args.long),
-        (resources, true) => resources::parseable(&rows, &all, &now(), &paths_now(&bound), resources),
+        (resources, true) => parseable::domains(&rows, &all, &now(), &paths_now(&bound), resources),
     })?;
     Ok(Exit::Done)
 }
@@ -182,7 +187,7 @@ struct ListedBindings {
     dropped: Vec<(Name, u64)>,
 }
 
-pub(super) fn bindings(host: &LdmHost, json: bool, domains: &[Name]) -> Result<Exit, Stop> {
+pub(super) fn bindings(host: &LdmHost, parseable: bool, json: bool, domains: &[Name]) -> Result<Exit, Stop> {
     let all = host.read()?.configuration;
     domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
     let wanted = |bound: &BoundDomain| domains.is_empty() || domains.contains(bound.name());
@@ -190,6 +195,11 @@ pub(super) fn bindings(host: &LdmHost, json: bool, domains: &[Name]) -> Result<E
     for bound in host.bound()?.into_iter().filter(wanted) {
         let dropped = host.domains()?.dropped(&bound.bindings).map_err(blamed)?;
         listed.push(ListedBindings { row: with_resources(&bound), bindings: bound.bindings, dropped });
+    }
+    if parseable {
+        let of = |it: &ListedBindings| parseable::bindings(&it.row, &it.bindings, &it.dropped, &all);
+        print(&(layout::parseable_head() + &listed.iter().map(of).collect::<String>()))?;
+        return Ok(Exit::Done);
     }
     answer(json, &listed, |listed| {
         listed
@@ -208,6 +218,11 @@ pub(super) fn constraints(host: &LdmHost, format: ConstraintFormat, domains: &[N
         print(&ldm_xml::write(&all))?;
         return Ok(Exit::Done);
     }
+    if format.parseable {
+        let of = |(name, domain): (&Name, &Constraints)| parseable::constraints(name, domain, &all);
+        print(&(layout::parseable_head() + &all.domains.iter().map(of).collect::<String>()))?;
+        return Ok(Exit::Done);
+    }
     answer(format.json, &all, |all| {
         let of = |(name, domain): (&Name, &Constraints)| resources::constraints(name, domain, all);
         all.domains.iter().map(of).collect::<Vec<_>>().join("\n")
@@ -216,13 +231,15 @@ pub(super) fn constraints(host: &LdmHost, format: ConstraintFormat, domains: &[N
 
 pub(super) fn services(host: &LdmHost, parseable: bool) -> Result<Exit, Stop> {
     let all = host.read()?.configuration;
-    print(&if parseable { resources::parseable_services(&all) } else { resources::services(&all) })?;
+    print(&if parseable { parseable::services(&all) } else { resources::services(&all) })?;
     Ok(Exit::Done)
 }
 
-pub(super) fn dependencies(host: &LdmHost, long: bool) -> Result<Exit, Stop> {
+pub(super) fn dependencies(host: &LdmHost, long: bool, parseable: bool) -> Result<Exit, Stop> {
     let all = host.read()?.configuration;
-    let mut text = if long {
+    let mut text = if parseable {
+        layout::parseable_head()
+    } else if long {
         format!("{:<16} {:<16} {:<9} {}\n", "DOMAIN", "DEPENDENCY", "TYPE", "DEVICE")
     } else {
         format!("{:<16} {:<16} {}\n", "DOMAIN", "DEPENDENCY", "TYPE")
@@ -230,9 +247,11 @@ pub(super) fn dependencies(host: &LdmHost, long: bool) -> Result<Exit, Stop> {
     let mut told: Vec<String> = Vec::new();
     for found in all.dependencies() {
         let (domain, on, kind) = (found.domain, found.on, found.kind);
-        let line = match long {
-            true => format!("{domain:<16} {on:<16} {kind:<9} {}\n", found.device),
-            false => format!("{domain:<16} {on:<16} {kind}\n"),
+        let line = match (parseable, long) {
+            (true, true) => format!("DEPENDENCY|ldom={domain}|dependency={on}|type={kind}|dev={}\n", found.device),
+            (true, false) => format!("DEPENDENCY|ldom={domain}|dependency={on}|type={kind}\n"),
+            (false, true) => format!("{domain:<16} {on:<16} {kind:<9} {}\n", found.device),
+            (false, false) => format!("{domain:<16} {on:<16} {kind}\n"),
         };
         if !told.contains(&line) {
             text += &line;
@@ -243,11 +262,13 @@ pub(super) fn dependencies(host: &LdmHost, long: bool) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-pub(super) fn variables(host: &LdmHost, domain: &Name) -> Result<Exit, Stop> {
+pub(super) fn variables(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    let (domain, wanted) = of_domain(words)?;
+    let wanted = variables_of(wanted)?;
     let all = host.read()?.configuration;
-    let variables = &all.domain(domain).or_input()?.variables;
+    let variables = &all.domain(&domain).or_input()?.variables;
     let mut text = String::new();
-    for (variable, value) in variables {
+    for (variable, value) in variables.iter().filter(|(variable, _)| wanted.is_empty() || wanted.contains(variable)) {
         let _ = writeln!(text, "{variable}={value}");
     }
     print(&text)?;

@@ -1,18 +1,25 @@
 //! The words of `vtax ldm`.
 
-use std::{ffi::OsString, path::PathBuf};
+mod aliases;
+mod lifecycle;
+mod show;
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
 use vtax_domain::ConfigName;
-use vtax_model::{domain::VolumeName, endpoint::LabHost, topology::Name, units::ByteSize};
+use vtax_model::{
+    domain::{CpuDemand, VolumeName},
+    endpoint::LabHost,
+    topology::Name,
+    units::ByteSize,
+};
 use vtax_run::server::Stay;
 
-use super::{
-    super::io::{CreateArgs, DestroyArgs},
-    import::ImportDomainArgs,
-    show::{ConstraintFormat, LdmListArgs, ListDevicesArgs, ListIoArgs},
-    vntsd::VntsdArgs,
-};
+pub(in crate::cli) use self::aliases::{tip, with_aliases};
+pub(super) use self::lifecycle::{StopArgs, WhichDomains};
+pub(crate) use self::{lifecycle::LifecycleVerb, show::ShowVerb};
+use super::import::ImportDomainArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmArgs {
@@ -48,91 +55,47 @@ pub(crate) enum LdmVerb {
     Show(ShowVerb),
 }
 
-/// The verbs that bind, start, stop and unbind domains, and act in those that run.
-#[derive(Debug, Subcommand)]
-pub(crate) enum LifecycleVerb {
-    /// Give domains all that they are to have, and don't start them yet
-    ///
-    /// A domain gets its CPUs, its memory, its virtual NICs and the port of its console; QEMU is there, with its CPUs
-    /// stopped. If something can't be had, the domain gets nothing. Needs root.
-    #[command(name = "bind-domain", visible_alias = "bind")]
-    Bind {
-        /// The domains
-        #[arg(required = true)]
-        domains: Vec<Name>,
-    },
-    /// Take back what domains have; they must not run
-    #[command(name = "unbind-domain", visible_alias = "unbind")]
-    Unbind {
-        /// The domains
-        #[arg(required = true)]
-        domains: Vec<Name>,
-    },
-    /// Start domains that are bound
-    ///
-    /// A domain runs on when this command has ended. When it reboots, it gets what it is to have by then.
-    #[command(name = "start-domain", visible_alias = "start")]
-    Start {
-        /// The domains
-        #[arg(required = true)]
-        domains: Vec<Name>,
-    },
-    /// Make all switches, and bind and start the domains that have autostart=yes
-    ///
-    /// The unit vtax-domains.service does this when the host has booted. Masters come before those that depend on them. A
-    /// domain that can't be started keeps no other from it. Needs root.
-    Autostart,
-    /// Stop domains; they stay bound
-    #[command(name = "stop-domain", visible_alias = "stop")]
-    Stop {
-        /// Stop them at once. Without this, a domain with a disk image is asked to shut down, and has a minute for it
-        #[arg(short)]
-        force: bool,
-        /// The domains
-        #[arg(required = true)]
-        domains: Vec<Name>,
-    },
-    /// Run a command in a domain that is active, by vtax's agent in it
-    ///
-    /// A domain that boots a kernel has the agent, and busybox if a statically linked one was on the host when the domain was
-    /// bound. A domain that boots an image has what its system starts: `vtax-agent --port`. The command gets standard input
-    /// only if that is no terminal: vtax reads it to its end first, and takes at most 512 KiB. vtax ends with the command's exit
-    /// status. Needs root.
-    Exec {
-        /// The domain
-        domain: Name,
-        /// The command and its arguments
-        #[arg(last = true, required = true)]
-        command: Vec<OsString>,
-    },
-    /// Serve the consoles of bound domains at their ports, to telnet
-    ///
-    /// A group of consoles has one port of 127.0.0.1. The first session at a console writes, others read. ~? at the
-    /// beginning of a line shows what else can be done. bind starts this service if it doesn't run.
-    Vntsd(VntsdArgs),
-    /// Make virtual functions of a physical function, and keep them
-    #[command(name = "create-vf")]
-    CreateVf(CreateArgs),
-    /// Remove all virtual functions of a physical function
-    #[command(name = "destroy-vf")]
-    DestroyVf(DestroyArgs),
-    /// Watch a domain as long as it runs (started by `vtax ldm start`)
-    #[command(hide = true)]
-    Supervise {
-        /// The domain
-        domain: Name,
-    },
-    /// Take back what all domains of a lab's host have (started by `vtax lab down`)
-    #[command(hide = true)]
-    Release,
-}
-
 /// Words of which some are `key=value`.
 #[derive(Debug, Args)]
 pub(crate) struct Words {
     /// Names in this order, and properties anywhere among them
     #[arg(required = true, value_name = "KEY=VALUE|NAME")]
     pub(super) words: Vec<String>,
+}
+
+/// A number of CPUs, or of cores, and the domain.
+#[derive(Debug, Args)]
+pub(crate) struct CpuArgs {
+    /// Count whole cores instead of virtual CPUs
+    #[arg(short = 'c')]
+    pub(super) cores: bool,
+    /// How many
+    pub(super) count: u32,
+    /// The domain
+    pub(super) domain: Name,
+}
+
+impl CpuArgs {
+    /// What it asks for, of virtual CPUs unless it says cores.
+    pub(super) fn demand(&self) -> CpuDemand {
+        if self.cores { CpuDemand::Cores(self.count) } else { CpuDemand::Vcpus(self.count) }
+    }
+}
+
+/// An operation that can be cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CancelledOperation {
+    /// A delayed reconfiguration
+    Reconf,
+}
+
+/// A size, and the domain.
+#[derive(Debug, Args)]
+pub(crate) struct MemoryArgs {
+    /// How much, e.g. 8G or 512M
+    pub(super) memory: ByteSize,
+    /// The domain
+    pub(super) domain: Name,
 }
 
 /// The verbs that say what domains are to have.
@@ -150,11 +113,7 @@ pub(crate) enum ConfigureVerb {
     },
     /// Remove inactive domains, and all that they were to have
     #[command(name = "remove-domain", visible_aliases = ["rm-domain", "destroy"])]
-    RemoveDomain {
-        /// Their names
-        #[arg(required = true)]
-        domains: Vec<Name>,
-    },
+    RemoveDomain(WhichDomains),
     /// Say what a domain's failure does to others, which domains it depends on, and whether it starts with the host
     ///
     /// The failure policy belongs to the master: it says what happens to the domains that depend on it.
@@ -165,44 +124,44 @@ pub(crate) enum ConfigureVerb {
     SetDomain(Words),
     /// Give a domain whole cores, which no other domain uses
     #[command(name = "set-core")]
-    SetCore {
-        /// How many
-        cores: u32,
-        /// The domain
-        domain: Name,
-    },
+    SetCore(CpuArgs),
+    /// Give a domain more whole cores
+    #[command(name = "add-core")]
+    AddCore(CpuArgs),
+    /// Take whole cores from a domain
+    #[command(name = "remove-core", visible_alias = "rm-core")]
+    RemoveCore(CpuArgs),
     /// Give a domain virtual CPUs, which share the host's CPUs with other domains
     #[command(name = "set-vcpu")]
-    SetVcpu {
-        /// How many
-        vcpus: u32,
-        /// The domain
-        domain: Name,
-    },
+    SetVcpu(CpuArgs),
+    /// Give a domain more virtual CPUs
+    #[command(name = "add-vcpu")]
+    AddVcpu(CpuArgs),
+    /// Take virtual CPUs from a domain
+    #[command(name = "remove-vcpu", visible_alias = "rm-vcpu")]
+    RemoveVcpu(CpuArgs),
     /// Give a domain memory
     #[command(name = "set-memory", visible_alias = "set-mem")]
-    SetMemory {
-        /// How much, as 8G or 512M
-        memory: ByteSize,
-        /// The domain
-        domain: Name,
-    },
-    /// Set a variable of a domain: kernel, image, boot-args
-    #[command(name = "set-variable", visible_alias = "set-var")]
+    SetMemory(MemoryArgs),
+    /// Give a domain more memory
+    #[command(name = "add-memory", visible_alias = "add-mem")]
+    AddMemory(MemoryArgs),
+    /// Take memory from a domain
+    #[command(name = "remove-memory", visible_aliases = ["rm-memory", "rm-mem"])]
+    RemoveMemory(MemoryArgs),
+    /// Set variables of a domain: kernel, image, boot-args
+    #[command(override_usage = "vtax ldm set-variable VARIABLE=VALUE… DOMAIN", name = "set-variable", visible_aliases = ["set-var", "add-variable", "add-var"])]
     SetVariable {
-        /// The variable and its value
-        #[arg(value_name = "VARIABLE=VALUE")]
-        assignment: String,
-        /// The domain
-        domain: Name,
+        /// Variables with their values, and then the domain
+        #[arg(required = true, value_name = "VARIABLE=VALUE|DOMAIN")]
+        words: Vec<String>,
     },
-    /// Take a variable of a domain away
-    #[command(name = "remove-variable", visible_aliases = ["rm-variable", "rm-var"])]
+    /// Remove variables of a domain
+    #[command(override_usage = "vtax ldm remove-variable VARIABLE… DOMAIN", name = "remove-variable", visible_aliases = ["rm-variable", "rm-var"])]
     RemoveVariable {
-        /// The variable
-        variable: String,
-        /// The domain
-        domain: Name,
+        /// The variables, and then the domain
+        #[arg(required = true, value_name = "VARIABLE|DOMAIN")]
+        words: Vec<String>,
     },
     /// Add a virtual switch
     ///
@@ -214,7 +173,7 @@ pub(crate) enum ConfigureVerb {
     AddVsw(Words),
     /// Change a virtual switch
     #[command(
-        override_usage = "vtax ldm set-vsw [net-dev=[LINK]] [mac-addr=MAC] [mtu=BYTES] [pvid=VLAN] [vid=[VLAN,…]] SWITCH [primary]",
+        override_usage = "vtax ldm set-vsw [net-dev=[LINK]] [mac-addr=MAC] [mtu=BYTES] [pvid=VLAN] [vid=[+|-][VLAN,…]] SWITCH [primary]",
         name = "set-vsw"
     )]
     SetVsw(Words),
@@ -234,7 +193,7 @@ pub(crate) enum ConfigureVerb {
     AddVnet(Words),
     /// Change a virtual NIC of a domain
     #[command(
-        override_usage = "vtax ldm set-vnet [mac-addr=MAC] [alt-mac-addrs=auto|MAC,…] [pvid=VLAN] [vid=[VLAN,…]] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=[phys-state]] VNET DOMAIN",
+        override_usage = "vtax ldm set-vnet [mac-addr=MAC] [alt-mac-addrs=[+|-]auto|MAC,…] [pvid=VLAN] [vid=[+|-][VLAN,…]] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=[phys-state]] VNET DOMAIN",
         name = "set-vnet"
     )]
     SetVnet(Words),
@@ -360,8 +319,16 @@ pub(crate) enum ConfigureVerb {
         domain: Name,
     },
     /// Forget what is pending in the delayed reconfiguration
-    #[command(name = "cancel-reconf", visible_alias = "cancel-reconfig")]
+    #[command(name = "cancel-reconf", visible_aliases = ["cancel-reconfig", "remove-reconf", "rm-reconf"])]
     CancelReconf {
+        /// primary
+        domain: Name,
+    },
+    /// Cancel an operation of a domain: its delayed reconfiguration
+    #[command(name = "cancel-operation", visible_alias = "cancel-op")]
+    CancelOperation {
+        /// The operation
+        operation: CancelledOperation,
         /// primary
         domain: Name,
     },
@@ -427,61 +394,4 @@ pub(crate) enum ConfigureVerb {
         #[arg(short, value_name = "FILE")]
         input: PathBuf,
     },
-}
-
-/// The verbs that change nothing.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ShowVerb {
-    /// List the domains: state, console, CPUs, memory, use, time since the start
-    #[command(name = "list-domain", visible_aliases = ["list", "ls", "ls-domain"])]
-    List(LdmListArgs),
-    /// Show what bound domains have: CPUs, links, ports, and frames that were dropped
-    #[command(name = "list-bindings", visible_alias = "ls-bindings")]
-    ListBindings {
-        /// Print them as JSON
-        #[arg(long)]
-        json: bool,
-        /// Only these domains
-        domains: Vec<Name>,
-    },
-    /// Show what domains are to have
-    #[command(name = "list-constraints", visible_alias = "ls-constraints")]
-    ListConstraints {
-        #[command(flatten)]
-        format: ConstraintFormat,
-        /// Only these domains
-        domains: Vec<Name>,
-    },
-    /// List the switches, console and disk services
-    #[command(name = "list-services", visible_alias = "ls-services")]
-    ListServices {
-        /// Print them for programs, in fields with | between them
-        #[arg(short)]
-        parseable: bool,
-    },
-    /// List the cores, CPUs, memory and PCI devices that domains can have, and with -a who has the others
-    ///
-    /// Memory that the kernel has taken for itself when it booted is bound to _sys_. What a domain has has no address (PA):
-    /// Linux gives it pages from anywhere.
-    #[command(name = "list-devices", visible_aliases = ["ls-devices"])]
-    ListDevices(ListDevicesArgs),
-    /// List root complexes, slots, physical and virtual functions, with the domains that have them
-    #[command(name = "list-io", visible_alias = "ls-io")]
-    ListIo(ListIoArgs),
-    /// List which domains depend on which
-    #[command(name = "list-dependencies", visible_alias = "ls-dependencies")]
-    ListDependencies {
-        /// Show the devices by which they depend
-        #[arg(short)]
-        long: bool,
-    },
-    /// Show the variables of a domain
-    #[command(name = "list-variable", visible_aliases = ["ls-variable", "list-var", "ls-var"])]
-    ListVariable {
-        /// A domain
-        domain: Name,
-    },
-    /// List the saved configurations
-    #[command(name = "list-spconfig", visible_alias = "ls-spconfig")]
-    ListSpconfig,
 }

@@ -27,6 +27,25 @@ pub(super) struct LdmWords<'a> {
     names: Vec<&'a str>,
 }
 
+/// A property that is a list: all of it, or what is added to it (`+`) or removed from it (`-`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ListChange<T> {
+    Set(Vec<T>),
+    Add(Vec<T>),
+    Remove(Vec<T>),
+}
+
+impl<T: PartialEq> ListChange<T> {
+    /// Returns the list that becomes of what was there.
+    pub(super) fn applied(self, had: impl IntoIterator<Item = T>) -> Vec<T> {
+        match self {
+            ListChange::Set(list) => list,
+            ListChange::Add(more) => had.into_iter().chain(more).collect(),
+            ListChange::Remove(less) => had.into_iter().filter(|item| !less.contains(item)).collect(),
+        }
+    }
+}
+
 /// A property that is on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct YesOrNo(pub(super) bool);
@@ -108,11 +127,24 @@ impl LdmWords<'_> {
 
     /// The values of a property that is a list with commas; none if its text is empty.
     pub(super) fn list<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<Vec<T>>, Stop> {
-        let parse = |value: &&str| {
-            let parts = value.split(',').filter(|part| !part.is_empty());
-            parts.map(|part| part.parse().map_err(|error| self.bad(key, &error))).collect()
-        };
-        self.properties.get(key).map(parse).transpose()
+        self.properties.get(key).map(|value| self.parts(key, value)).transpose()
+    }
+
+    /// A change of such a list: `+1,2` and `-1,2` leave the others as they are.
+    pub(super) fn list_change<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<ListChange<T>>, Stop> {
+        let Some(value) = self.properties.get(key) else { return Ok(None) };
+        Ok(Some(if let Some(more) = value.strip_prefix('+') {
+            ListChange::Add(self.parts(key, more)?)
+        } else if let Some(less) = value.strip_prefix('-') {
+            ListChange::Remove(self.parts(key, less)?)
+        } else {
+            ListChange::Set(self.parts(key, value)?)
+        }))
+    }
+
+    fn parts<T: FromStr<Err: Display>>(&self, key: &str, value: &str) -> Result<Vec<T>, Stop> {
+        let parts = value.split(',').filter(|part| !part.is_empty());
+        parts.map(|part| part.parse().map_err(|error| self.bad(key, &error))).collect()
     }
 
     /// A property that empty text takes away.

@@ -1,6 +1,6 @@
 //! What of a libvirt domain becomes constraints, and what can't.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vtax_model::{
     domain::{
@@ -13,7 +13,7 @@ use vtax_model::{
     units::{ByteSize, Mtu},
     vf::Vlan,
 };
-use vtax_run::libvirt::{LibvirtDisk, LibvirtLink, LibvirtMachine, LibvirtVlans};
+use vtax_run::libvirt::{LibvirtBootDevice, LibvirtDisk, LibvirtLink, LibvirtMachine, LibvirtVlans};
 
 use super::super::layout;
 
@@ -28,7 +28,7 @@ pub(super) struct Carried {
 
 /// Adds a domain that is to have what the machine has.
 pub(super) fn carry(machine: &LibvirtMachine, name: &Name, all: &mut Configuration) -> Result<Carried, DomainError> {
-    let mut import = Import { name, all, carried: Carried::default() };
+    let mut import = Import { name, all, carried: Carried::default(), switches: BTreeMap::new() };
     import.all.add_domain(name)?;
     import.size(machine)?;
     import.boot(machine)?;
@@ -43,6 +43,8 @@ struct Import<'a> {
     name: &'a Name,
     all: &'a mut Configuration,
     carried: Carried,
+    /// The switches that its interfaces are at, each with what libvirt has in its place: a kind, and a name.
+    switches: BTreeMap<Name, (ForeignText, ForeignText)>,
 }
 
 impl Import<'_> {
@@ -76,31 +78,37 @@ impl Import<'_> {
         if let Some(initrd) = &boot.initrd {
             self.lose(format!("the initrd {initrd}: a kernel boots with vtax's own"));
         }
-        let mut has_system = boot.kernel.is_some();
-        for disk in &machine.disks {
-            has_system = self.disk(disk, has_system)?;
+        let first = if boot.kernel.is_some() { &LibvirtBootDevice::Nothing } else { &machine.boot_device };
+        for (place, disk) in machine.disks.iter().enumerate() {
+            self.disk(disk, *first == LibvirtBootDevice::Disk(place))?;
+        }
+        if let LibvirtBootDevice::Other(what) = first {
+            self.lose(format!("what it boots first, {what}: name an image (set-variable image=FILE {})", self.name));
         }
         Ok(())
     }
 
-    /// Whether the domain has something to boot then.
-    fn disk(&mut self, disk: &LibvirtDisk, has_system: bool) -> Result<bool, DomainError> {
+    /// What libvirt boots is the image, or there is none.
+    fn disk(&mut self, disk: &LibvirtDisk, is_first: bool) -> Result<(), DomainError> {
         let target = disk.target.as_ref().map(|target| format!(" {target}")).unwrap_or_default();
-        let source = disk.source.as_ref().map_or("nothing in it".to_owned(), ForeignText::to_string);
         let format = disk.file_format.as_ref().map(ForeignText::raw);
         let is_bootable = disk.device == "disk" && matches!(format, Some("qcow2" | "raw"));
-        match &disk.source {
-            Some(image) if is_bootable && !has_system => {
-                self.all.set_variable(self.name, Variable::Image, image.raw().to_owned())?;
-                self.keep(format!("image {image}"));
-                self.lose(format!("what it writes to the disk{target}: writes to an image are gone when it stops"));
-                Ok(true)
-            }
-            _ => {
-                self.lose(format!("the {}{target} ({source}): domains have no disks yet", disk.device));
-                Ok(has_system)
-            }
+        if let Some(image) = disk.source.as_ref().filter(|_| is_bootable && is_first) {
+            self.all.set_variable(self.name, Variable::Image, image.raw().to_owned())?;
+            self.keep(format!("image {image}"));
+            self.lose(format!("what it writes to the disk{target}: writes to an image are gone when it stops"));
+            disk.others.iter().for_each(|other| self.lose(format!("the disk{target}: {other}")));
+            return Ok(());
         }
+        let source = disk.source.as_ref().map_or("nothing in it".to_owned(), ForeignText::to_string);
+        let boots = if is_first { ", which it boots" } else { "" };
+        let remedy = match (&disk.source, disk.is_local) {
+            (None, _) => "domains have no drives for media".to_owned(),
+            (Some(_), true) => format!("add-vdsdev and add-vdisk give it to {}", self.name),
+            (Some(_), false) => "a volume is a file or a block device of this host".to_owned(),
+        };
+        self.lose(format!("the {}{target} ({source}){boots}: {remedy}", disk.device));
+        Ok(())
     }
 
     fn link(&mut self, number: usize, link: &LibvirtLink) -> Result<(), DomainError> {
@@ -133,31 +141,59 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// The switch that has the name of its source, or the source as net-dev; else a new one.
+    /// The switch that has the name of its source, or the source as net-dev; else a new one. No other source is at it.
     fn switch(&mut self, link: &LibvirtLink, source: &ForeignText, mtu: Option<Mtu>) -> Result<Name, DomainError> {
-        let is_macvtap = link.kind == "direct";
-        let matches = |(name, switch): &(&Name, &Switch)| {
-            *name.as_str() == *source.raw() || is_macvtap && switch.host_link() == Some(source.raw())
+        let of = (link.kind.clone(), source.clone());
+        let known = self.switches.iter().find(|(_, other)| **other == of).map(|(name, _)| name.clone());
+        let found = known.or_else(|| self.own_switch(link, source));
+        let name = match found {
+            Some(name) => name,
+            None => self.new_switch(link, source, mtu)?,
         };
-        let derived = derived(source.raw());
-        let found = self.all.switches.iter().find(matches).map(|(name, _)| name.clone());
-        if let Some(name) = found.or(self.all.switches.contains_key(&derived).then(|| derived.clone())) {
-            return Ok(name);
-        }
+        self.switches.insert(name.clone(), of);
+        Ok(name)
+    }
+
+    /// A switch for this source that is there already.
+    fn own_switch(&self, link: &LibvirtLink, source: &ForeignText) -> Option<Name> {
+        let is_macvtap = link.kind == "direct";
+        let derived = derived(link, source);
+        let leads_there = |switch: &Switch| !is_macvtap || switch.host_link() == Some(source.raw());
+        // A bridge may be called as a switch that was made for another one.
+        let is_own = !ENDINGS.iter().any(|ending| source.raw().ends_with(ending));
+        let is_named = |name: &Name| is_own && name.as_str() == source.raw() || *name == derived;
+        let matches = |(name, switch): &(&Name, &Switch)| {
+            let is_free = !self.switches.contains_key(*name);
+            is_free && leads_there(switch) && (is_macvtap || is_named(name))
+        };
+        // One that somebody has called so comes before one that was made for such a source.
+        let mut found: Vec<&Name> = self.all.switches.iter().filter(matches).map(|(name, _)| name).collect();
+        found.sort_by_key(|name| name.as_str() != source.raw());
+        found.first().map(|name| (*name).clone())
+    }
+
+    fn new_switch(&mut self, link: &LibvirtLink, source: &ForeignText, mtu: Option<Mtu>) -> Result<Name, DomainError> {
+        let is_macvtap = link.kind == "direct";
+        let first = derived(link, source);
+        let mut numbered =
+            (2..).map(|number| format!("{first}{number}").parse().expect("a name by its letters and length"));
+        let is_taken = |name: &Name| self.all.switches.contains_key(name);
+        let name =
+            if is_taken(&first) { numbered.find(|name| !is_taken(name)).expect("numbers don't end") } else { first };
         let net_dev = is_macvtap.then(|| source.raw().to_owned());
         let change = SwitchChange { net_dev, mtu, ..SwitchChange::default() };
         let service = PRIMARY.parse().expect("a name");
-        self.all.add_switch(NewSwitch { name: derived.clone(), service, default_vlan: None, change })?;
+        self.all.add_switch(NewSwitch { name: name.clone(), service, default_vlan: None, change })?;
         if is_macvtap {
-            self.keep(format!("a new switch {derived} with net-dev {source}"));
+            self.keep(format!("a new switch {name} with net-dev {source}"));
         } else {
-            self.keep(format!("a new switch {derived}"));
+            self.keep(format!("a new switch {name}"));
             self.lose(format!(
-                "the {} {source} itself: {derived} is apart from it; connect it with the outside: set-vsw net-dev=LINK {derived}",
+                "the {} {source} itself: {name} is apart from it; connect it with the outside: set-vsw net-dev=LINK {name}",
                 link.kind
             ));
         }
-        Ok(derived)
+        Ok(name)
     }
 
     fn mac(&mut self, what: &str, link: &LibvirtLink) -> Option<Mac> {
@@ -197,15 +233,34 @@ impl Import<'_> {
     }
 }
 
-/// `br0-vsw` for br0, in the letters of names.
-fn derived(source: &str) -> Name {
+/// The ends of the names of switches that are made for bridges and links, and for networks.
+const ENDINGS: [&str; 2] = ["-vsw", "-net"];
+
+/// `br0-vsw` for the bridge br0, `br0-net` for the network br0, which may be another. A source that is long, or has other
+/// letters than names have, gets a number made of all its letters, so that no two have one name.
+fn derived(link: &LibvirtLink, source: &ForeignText) -> Name {
     const LONGEST: usize = 24;
-    let small = source.chars().take(LONGEST).map(|letter| letter.to_ascii_lowercase());
-    let mut text: String = small.map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
-    if !text.starts_with(|first: char| first.is_ascii_lowercase()) {
-        text.insert_str(0, "br");
-    }
-    format!("{text}-vsw").parse().expect("a name by its letters and length")
+    const KEPT: usize = 14;
+    let source = source.raw();
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    let is_plain = source.len() <= LONGEST && source.chars().all(is_letter);
+    let text = match is_plain && source.starts_with(|first: char| first.is_ascii_lowercase()) {
+        true => source.to_owned(),
+        false => {
+            let small = source.chars().take(KEPT).map(|letter| letter.to_ascii_lowercase());
+            let kept: String = small.map(|letter| if is_letter(letter) { letter } else { '-' }).collect();
+            let start = if kept.starts_with(|first: char| first.is_ascii_lowercase()) { "" } else { "br" };
+            format!("{start}{kept}-{:08x}", hash(source))
+        }
+    };
+    let [of_bridge, of_network] = ENDINGS;
+    let ending = if link.kind == "network" { of_network } else { of_bridge };
+    format!("{text}{ending}").parse().expect("a name by its letters and length")
+}
+
+/// FNV-1a of 32 bits: the same for ever, as the name of a switch has to be.
+fn hash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 fn told(vnet: &VirtualNic) -> String {

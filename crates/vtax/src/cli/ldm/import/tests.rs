@@ -3,7 +3,7 @@ use vtax_model::{
     foreign::ForeignText,
     units::ByteSize,
 };
-use vtax_run::libvirt::{LibvirtBoot, LibvirtDisk, LibvirtLink, LibvirtVlans};
+use vtax_run::libvirt::{LibvirtBoot, LibvirtBootDevice, LibvirtDisk, LibvirtLink, LibvirtVlans};
 
 use super::*;
 
@@ -28,6 +28,8 @@ fn disk(target: &str, device: &str, source: &str, format: Option<&str>) -> Libvi
         device: text(device),
         source: Some(text(source)),
         file_format: format.map(text),
+        is_local: true,
+        others: vec![],
     }
 }
 
@@ -57,6 +59,7 @@ fn web() -> LibvirtMachine {
             disk("vda", "disk", "/images/web.qcow2", Some("qcow2")),
             disk("vdb", "disk", "/dev/vg/data", None),
         ],
+        boot_device: LibvirtBootDevice::Disk(1),
         others: vec![text("the PCI device 0000:af:00.0")],
     }
 }

@@ -13,7 +13,7 @@ use vtax_model::{
     units::Mtu,
 };
 
-use super::super::host::LdmHost;
+use super::{super::host::LdmHost, parseable};
 use crate::{
     exit::{Blamed, Exit, Stop},
     terminal::print,
@@ -28,8 +28,11 @@ pub(crate) struct ListIoArgs {
     #[arg(short, conflicts_with = "details")]
     long: bool,
     /// Show what a physical function can do
-    #[arg(short, requires = "name")]
+    #[arg(short, requires = "name", conflicts_with = "parseable")]
     details: bool,
+    /// Print them for programs, in fields with | between them
+    #[arg(short)]
+    parseable: bool,
     /// Only this device and what is below it
     name: Option<String>,
 }
@@ -49,10 +52,26 @@ pub(in crate::cli::ldm) fn devices(host: &LdmHost, args: &ListIoArgs) -> Result<
             Stop::input(miette::miette!(code = "no-sriov", "only a physical function (TYPE PF) has such parameters"))
         })?;
         print(&parameters(physical))?;
+    } else if args.parseable {
+        print(&lines(&entries, &all, args.long))?;
     } else {
         print(&table(&entries, &all, args.long))?;
     }
     Ok(Exit::Done)
+}
+
+/// The same for programs.
+fn lines(entries: &[&IoEntry], all: &Configuration, long: bool) -> String {
+    let mut text = super::layout::parseable_head() + "IO\n";
+    for entry in entries {
+        text += &parseable::io(entry, owner(entry, all), status(entry, all));
+        if let Some(function) = entry.function.as_ref().filter(|_| long) {
+            let described = properties(function, entry.kind, settings(&entry.name, all));
+            let fields = described.lines().filter_map(|line| line.trim().split_once(" = "));
+            text.extend(fields.map(|(key, value)| format!("|{key}={value}\n")));
+        }
+    }
+    text
 }
 
 fn table(entries: &[&IoEntry], all: &Configuration, long: bool) -> String {

@@ -7,9 +7,7 @@ use serde::Serialize;
 use strum::VariantArray;
 use vtax_domain::{Bindings, DomainRow, ServedSwitch};
 use vtax_model::{
-    domain::{
-        Configuration, Constraints, CpuDemand, DomainDevice, FunctionSettings, LinkProp, PRIMARY, Switch, VirtualNic,
-    },
+    domain::{Configuration, Constraints, CpuDemand, DomainDevice, FunctionSettings, PRIMARY, Switch, VirtualNic},
     topology::Name,
 };
 
@@ -215,7 +213,7 @@ fn device_line(text: &mut String, cells: [&str; 3]) {
 }
 
 /// The properties of a virtual function that are set.
-fn options(device: &DomainDevice) -> String {
+pub(super) fn options(device: &DomainDevice) -> String {
     let FunctionSettings { mac_addr, pvid, mtu } = device.settings;
     let set = [
         mac_addr.map(|mac| format!("mac-addr={mac}")),
@@ -223,10 +221,6 @@ fn options(device: &DomainDevice) -> String {
         mtu.map(|mtu| format!("mtu={mtu}")),
     ];
     set.into_iter().flatten().collect::<Vec<_>>().join(" ")
-}
-
-fn parseable_device(device: &DomainDevice) -> String {
-    format!("IO|dev={}|type={}|options={}\n", device.name, device.kind, options(device))
 }
 
 fn vnet_line(text: &mut String, cells: [&str; 4]) {
@@ -242,7 +236,7 @@ fn vlans(vnet: &VirtualNic, switch: Option<&Switch>) -> String {
     format!("{pvid}|--|{}", if vids.is_empty() { "--" } else { &vids })
 }
 
-fn list<'a, T: Display + 'a>(values: impl Iterator<Item = &'a T>) -> String {
+pub(super) fn list<'a, T: Display + 'a>(values: impl Iterator<Item = &'a T>) -> String {
     values.map(T::to_string).collect::<Vec<_>>().join(",")
 }
 
@@ -252,83 +246,6 @@ fn console(name: &Name, domain: &Constraints, all: &Configuration) -> String {
     let group = domain.console.group.as_ref().unwrap_or(name);
     let port = domain.console.port.map(|port| port.to_string()).unwrap_or_default();
     format!("VCONS\n    {:<16} {:<28} {}\n    {:<16} {:<28} {port}\n\n", "NAME", "SERVICE", "PORT", group, service)
-}
-
-/// The lines of domains and of their resources.
-pub(super) fn parseable(
-    rows: &[DomainRow],
-    all: &Configuration,
-    now: &NowByDomain,
-    paths: &PathsByDisk,
-    resources: &[Resource],
-) -> String {
-    let mut text = layout::parseable_head();
-    for row in rows {
-        text += &layout::parseable_domain(row, &row.flags.words().join(","));
-        let domain = all.domain(&row.name).expect("rows are of domains");
-        let now = now.get(&row.name);
-        for resource in resources {
-            if *resource == Resource::Domain {
-                text += &parseable_control(domain);
-            }
-            let now = now.filter(|now| differs(*resource, now, domain));
-            text += &parseable_resource(*resource, now.unwrap_or(domain), all);
-            if *resource == Resource::Disk {
-                text += &disks::parseable_paths(&row.name, paths);
-            }
-            if now.is_some() {
-                let pending = parseable_resource(*resource, domain, all);
-                text.extend(pending.lines().map(|line| format!("PENDING|{line}\n")));
-            }
-        }
-    }
-    text
-}
-
-fn parseable_control(domain: &Constraints) -> String {
-    let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
-    let autostart = if domain.autostart { "yes" } else { "no" };
-    format!("CONTROL|failure-policy={}|autostart={autostart}\nDEPENDENCY|master={masters}\n", domain.failure_policy)
-}
-
-fn parseable_resource(resource: Resource, domain: &Constraints, all: &Configuration) -> String {
-    match resource {
-        Resource::Domain => {
-            domain.variables.iter().map(|(variable, value)| format!("VARIABLES|{variable}={value}\n")).collect()
-        }
-        Resource::Disk => disks::parseable(&domain.disks, all),
-        Resource::Physio => domain.io.iter().map(parseable_device).collect(),
-        Resource::Network => domain.vnets.iter().map(|vnet| parseable_vnet(vnet, all)).collect(),
-        Resource::Memory => domain.memory.map(|size| format!("MEMORY|size={}\n", size.0)).unwrap_or_default(),
-        Resource::Cpu => match domain.cpus {
-            Some(CpuDemand::Cores(count)) => format!("CORE|count={count}\n"),
-            Some(CpuDemand::Vcpus(count)) => format!("VCPU|count={count}\n"),
-            None => String::new(),
-        },
-        Resource::Console => {
-            let port = domain.console.port.map(|port| port.to_string()).unwrap_or_default();
-            let group = domain.console.group.as_ref().map(Name::as_str).unwrap_or_default();
-            format!("VCONS|group={group}|port={port}\n")
-        }
-    }
-}
-
-fn parseable_vnet(vnet: &VirtualNic, all: &Configuration) -> String {
-    let switch = all.switches.get(&vnet.switch);
-    let service = switch.map(|switch| format!("@{}", switch.service)).unwrap_or_default();
-    let pvid = switch.map(|switch| vnet.pvid_on(switch)).unwrap_or_default();
-    let mtu = switch.map(|switch| vnet.mtu_on(switch).to_string()).unwrap_or_default();
-    let alts = vnet.alt_macs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    format!(
-        "VNET|name={}|service={}{service}|mac-addr={}|alt-mac-addrs={alts}|pvid={pvid}|vid={}|mtu={mtu}|id={}|maxbw={}|linkprop={}\n",
-        vnet.name,
-        vnet.switch,
-        vnet.mac,
-        list(vnet.vlans.vids.iter()),
-        vnet.id,
-        vnet.maxbw.map(|rate| rate.bits().to_string()).unwrap_or_default(),
-        if vnet.linkprop == LinkProp::PhysState { "phys-state" } else { "" },
-    )
 }
 
 /// The console services, the switches, and the disk services.
@@ -369,27 +286,6 @@ fn switch_line(text: &mut String, cells: [&str; 8]) {
     let [name, domain, mac, link, default, pvid, vids, mtu] = cells;
     let line = format!("    {name:<16} {domain:<16} {mac:<17} {link:<9} {default:<15} {pvid:<4} {vids:<20} {mtu}");
     let _ = writeln!(text, "{}", line.trim_end());
-}
-
-/// The same for programs.
-pub(super) fn parseable_services(all: &Configuration) -> String {
-    let mut text = layout::parseable_head();
-    for (name, service) in &all.consoles {
-        let _ = writeln!(text, "VCC|name={name}|ldom={}|port-range={}", service.domain, service.ports);
-    }
-    for (name, switch) in &all.switches {
-        let _ = writeln!(
-            text,
-            "VSW|name={name}|ldom={}|net-dev={}|default-vlan-id={}|pvid={}|vid={}|mtu={}",
-            switch.service,
-            switch.net_dev.as_deref().unwrap_or_default(),
-            switch.default_vlan,
-            switch.pvid,
-            list(switch.vids.iter()),
-            switch.mtu
-        );
-    }
-    text + &disks::parseable_services(all)
 }
 
 #[cfg(test)]
@@ -443,7 +339,13 @@ mod tests {
     fn what_is_pending_stands_beside_what_is_now() {
         let (all, now) = changed_since();
         insta::assert_snapshot!(blocks(&[row()], &all, &now, &PathsByDisk::new(), Resource::ALL, true));
-        insta::assert_snapshot!(parseable(&[row()], &all, &now, &PathsByDisk::new(), Resource::ALL));
+        insta::assert_snapshot!(super::super::parseable::domains(
+            &[row()],
+            &all,
+            &now,
+            &PathsByDisk::new(),
+            Resource::ALL
+        ));
     }
 
     #[test]

@@ -1,0 +1,191 @@
+//! Lists for programs: a line for each thing, with its fields between `|`, by the names that `ldm -p` has for them.
+
+use std::fmt::Write;
+
+use vtax_domain::{Bindings, BoundDisk, DomainRow};
+use vtax_lab::io::{IoEntry, IoKind};
+use vtax_model::{
+    domain::{Configuration, Constraints, CpuDemand, DomainDevice, LinkProp, VirtualNic},
+    topology::Name,
+};
+
+use super::{
+    disks::{self, PathsByDisk},
+    layout,
+    pending::{NowByDomain, differs},
+    resources::{Resource, list, options},
+};
+
+/// The lines of domains and of their resources.
+pub(super) fn domains(
+    rows: &[DomainRow],
+    all: &Configuration,
+    now: &NowByDomain,
+    paths: &PathsByDisk,
+    resources: &[Resource],
+) -> String {
+    let mut text = layout::parseable_head();
+    for row in rows {
+        text += &layout::parseable_domain(row, &row.flags.words().join(","));
+        let domain = all.domain(&row.name).expect("rows are of domains");
+        let now = now.get(&row.name);
+        for resource in resources {
+            if *resource == Resource::Domain {
+                text += &control(domain);
+            }
+            let now = now.filter(|now| differs(*resource, now, domain));
+            text += &resource_lines(*resource, now.unwrap_or(domain), all);
+            if *resource == Resource::Disk {
+                text += &disks::parseable_paths(&row.name, paths);
+            }
+            if now.is_some() {
+                let pending = resource_lines(*resource, domain, all);
+                text.extend(pending.lines().map(|line| format!("PENDING|{line}\n")));
+            }
+        }
+    }
+    text
+}
+
+fn control(domain: &Constraints) -> String {
+    let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
+    let autostart = if domain.autostart { "yes" } else { "no" };
+    format!("CONTROL|failure-policy={}|autostart={autostart}\nDEPENDENCY|master={masters}\n", domain.failure_policy)
+}
+
+fn resource_lines(resource: Resource, domain: &Constraints, all: &Configuration) -> String {
+    match resource {
+        Resource::Domain => {
+            domain.variables.iter().map(|(variable, value)| format!("VARIABLES|{variable}={value}\n")).collect()
+        }
+        Resource::Disk => disks::parseable(&domain.disks, all),
+        Resource::Physio => domain.io.iter().map(device).collect(),
+        Resource::Network => domain.vnets.iter().map(|nic| vnet(nic, all)).collect(),
+        Resource::Memory => domain.memory.map(|size| format!("MEMORY|size={}\n", size.0)).unwrap_or_default(),
+        Resource::Cpu => match domain.cpus {
+            Some(CpuDemand::Cores(count)) => format!("CORE|count={count}\n"),
+            Some(CpuDemand::Vcpus(count)) => format!("VCPU|count={count}\n"),
+            None => String::new(),
+        },
+        Resource::Console => {
+            let port = domain.console.port.map(|port| port.to_string()).unwrap_or_default();
+            let group = domain.console.group.as_ref().map(Name::as_str).unwrap_or_default();
+            format!("VCONS|group={group}|port={port}\n")
+        }
+    }
+}
+
+fn vnet(vnet: &VirtualNic, all: &Configuration) -> String {
+    let switch = all.switches.get(&vnet.switch);
+    let service = switch.map(|switch| format!("@{}", switch.service)).unwrap_or_default();
+    let pvid = switch.map(|switch| vnet.pvid_on(switch)).unwrap_or_default();
+    let mtu = switch.map(|switch| vnet.mtu_on(switch).to_string()).unwrap_or_default();
+    let alts = vnet.alt_macs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    format!(
+        "VNET|name={}|service={}{service}|mac-addr={}|alt-mac-addrs={alts}|pvid={pvid}|vid={}|mtu={mtu}|id={}|maxbw={}|linkprop={}\n",
+        vnet.name,
+        vnet.switch,
+        vnet.mac,
+        list(vnet.vlans.vids.iter()),
+        vnet.id,
+        vnet.maxbw.map(|rate| rate.bits().to_string()).unwrap_or_default(),
+        if vnet.linkprop == LinkProp::PhysState { "phys-state" } else { "" },
+    )
+}
+
+fn device(device: &DomainDevice) -> String {
+    format!("IO|dev={}|type={}|options={}\n", device.name, device.kind, options(device))
+}
+
+/// What a domain is to have.
+pub(super) fn constraints(name: &Name, domain: &Constraints, all: &Configuration) -> String {
+    format!("DOMAIN|name={name}\n{}", of_domain(domain, all))
+}
+
+fn of_domain(domain: &Constraints, all: &Configuration) -> String {
+    control(domain) + &Resource::ALL.iter().map(|resource| resource_lines(*resource, domain, all)).collect::<String>()
+}
+
+/// What a domain has: what it was to have when it was bound, and below each what it has of it on this host.
+pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u64)], all: &Configuration) -> String {
+    let mut text = layout::parseable_domain(row, &row.flags.words().join(","));
+    for line in of_domain(&bindings.constraints, all).lines().filter(|line| !line.starts_with("VCONS|")) {
+        let _ = writeln!(text, "{line}");
+        let name = line.split('|').find_map(|field| field.strip_prefix("name="));
+        match line.split('|').next() {
+            Some("CORE" | "VCPU") => text += &cpus(bindings),
+            Some("VNET") => text += &nic(name, bindings, dropped),
+            Some("VDISK") => {
+                bindings.disks.iter().filter(|disk| name == Some(disk.disk.name.as_str())).for_each(|disk| {
+                    text += &paths(disk);
+                })
+            }
+            _ => {}
+        }
+    }
+    for device in &bindings.devices {
+        let functions: Vec<String> = device.functions.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "|dev={}|pci={}", device.name, functions.join(","));
+    }
+    if let Some(console) = &bindings.console {
+        let _ = writeln!(text, "VCONS|group={}|service={}|port={}", console.group, console.service, console.port);
+    }
+    text
+}
+
+/// The virtual CPUs with those of the host; a domain that shares them has none of its own.
+fn cpus(bindings: &Bindings) -> String {
+    let mut own = bindings.cpus.iter();
+    let line = |vid: u32| {
+        let pid = own.next().map(u32::to_string).unwrap_or_default();
+        format!("|vid={vid}|pid={pid}\n")
+    };
+    (0..bindings.vcpus).map(line).collect()
+}
+
+fn nic(name: Option<&str>, bindings: &Bindings, dropped: &[(Name, u64)]) -> String {
+    let of_vnet = bindings.nics.iter().filter(|nic| name == Some(nic.vnet.as_str()));
+    let line = |nic: &vtax_domain::BoundNic| {
+        let frames = dropped.iter().find(|(vnet, _)| *vnet == nic.vnet).map_or(0, |(_, frames)| *frames);
+        format!("|link={}|bridge={}|dropped={frames}\n", nic.tap, nic.switch)
+    };
+    of_vnet.map(line).collect()
+}
+
+fn paths(disk: &BoundDisk) -> String {
+    let line = |path: &vtax_domain::BoundPath| {
+        format!("|vol={}|backend={}|format={}|size={}\n", path.volume, path.backend.display(), path.format, disk.size.0)
+    };
+    disk.paths.iter().map(line).collect()
+}
+
+/// A PCI device. Scripts cut the fields by their places.
+pub(super) fn io(entry: &IoEntry, domain: &str, status: &str) -> String {
+    let function = entry.function.as_ref();
+    let device = function.map_or_else(|| entry.bus.clone(), |function| function.device.to_string());
+    let is_nic = function.is_some_and(|function| function.is_nic());
+    let class = if entry.kind == IoKind::Pf && is_nic { "|class=NETWORK" } else { "" };
+    let kind: &str = entry.kind.into();
+    format!("|dev={device}|alias={}|status={status}|domain={domain}|type={kind}{class}|bus={}\n", entry.name, entry.bus)
+}
+
+/// The console services, the switches, and the disk services.
+pub(super) fn services(all: &Configuration) -> String {
+    let mut text = layout::parseable_head();
+    for (name, service) in &all.consoles {
+        let _ = writeln!(text, "VCC|name={name}|ldom={}|port-range={}", service.domain, service.ports);
+    }
+    for (name, switch) in &all.switches {
+        let _ = writeln!(
+            text,
+            "VSW|name={name}|ldom={}|net-dev={}|default-vlan-id={}|pvid={}|vid={}|mtu={}",
+            switch.service,
+            switch.net_dev.as_deref().unwrap_or_default(),
+            switch.default_vlan,
+            switch.pvid,
+            list(switch.vids.iter()),
+            switch.mtu
+        );
+    }
+    text + &disks::parseable_services(all)
+}

@@ -1,0 +1,117 @@
+//! The verbs that bind, start, stop and unbind domains.
+
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+use vtax_model::topology::Name;
+
+use super::super::{
+    super::io::{CreateArgs, DestroyArgs},
+    vntsd::VntsdArgs,
+};
+
+/// Domains by their names, or all.
+#[derive(Debug, Args)]
+pub(crate) struct WhichDomains {
+    /// All of them but primary
+    #[arg(short, conflicts_with = "domains")]
+    pub(in crate::cli::ldm) all: bool,
+    /// The domains
+    #[arg(required_unless_present = "all")]
+    pub(in crate::cli::ldm) domains: Vec<Name>,
+}
+
+/// The way to stop domains.
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// Stop them immediately. Without this, a domain with a disk image is asked to shut down, and has a minute for it
+    #[arg(short, conflicts_with_all = ["seconds", "halt"])]
+    pub(in crate::cli::ldm) force: bool,
+    /// Start them again once they have stopped
+    #[arg(short, conflicts_with = "halt")]
+    pub(in crate::cli::ldm) reboot: bool,
+    /// Leave them stopped [default]
+    #[arg(short = 'h')]
+    halt: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// Seconds to wait for a domain to shut down before it is stopped
+    #[arg(short = 't', value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(in crate::cli::ldm) seconds: Option<u32>,
+}
+
+/// The verbs that bind, start, stop and unbind domains, and act in those that run.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LifecycleVerb {
+    /// Give domains all that they are to have, and don't start them yet
+    ///
+    /// A domain gets its CPUs, its memory, its virtual NICs and the port of its console; QEMU is there, with its CPUs
+    /// stopped. If something can't be had, the domain gets nothing. Needs root.
+    #[command(name = "bind-domain", visible_alias = "bind")]
+    Bind {
+        /// The domains
+        #[arg(required = true)]
+        domains: Vec<Name>,
+    },
+    /// Take back what domains have; they must not run
+    #[command(name = "unbind-domain", visible_alias = "unbind")]
+    Unbind {
+        #[command(flatten)]
+        which: WhichDomains,
+    },
+    /// Start domains that are bound
+    ///
+    /// A domain runs on when this command has ended. When it reboots, it gets what it is to have by then.
+    #[command(name = "start-domain", visible_alias = "start")]
+    Start {
+        #[command(flatten)]
+        which: WhichDomains,
+    },
+    /// Make all switches, and bind and start the domains that have autostart=yes
+    ///
+    /// The unit vtax-domains.service does this when the host has booted. Masters come before those that depend on them. A
+    /// domain that can't be started keeps no other from it. Needs root.
+    Autostart,
+    /// Stop domains; they stay bound
+    #[command(name = "stop-domain", visible_alias = "stop", disable_help_flag = true)]
+    Stop {
+        #[command(flatten)]
+        how: StopArgs,
+        #[command(flatten)]
+        which: WhichDomains,
+    },
+    /// Run a command in a domain that is active, by vtax's agent in it
+    ///
+    /// A domain that boots a kernel has the agent, and busybox if a statically linked one was on the host when the domain was
+    /// bound. A domain that boots an image has what its system starts: `vtax-agent --port`. The command gets standard input
+    /// only if that is no terminal: vtax reads it to its end first, and takes at most 512 KiB. vtax ends with the command's exit
+    /// status. Needs root.
+    Exec {
+        /// The domain
+        domain: Name,
+        /// The command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Serve the consoles of bound domains at their ports, to telnet
+    ///
+    /// A group of consoles has one port of 127.0.0.1. The first session at a console writes, others read. ~? at the
+    /// beginning of a line shows what else can be done. bind starts this service if it doesn't run.
+    Vntsd(VntsdArgs),
+    /// Make virtual functions of a physical function, and keep them
+    #[command(name = "create-vf")]
+    CreateVf(CreateArgs),
+    /// Remove all virtual functions of a physical function
+    #[command(name = "destroy-vf")]
+    DestroyVf(DestroyArgs),
+    /// Watch a domain as long as it runs (started by `vtax ldm start`)
+    #[command(hide = true)]
+    Supervise {
+        /// The domain
+        domain: Name,
+    },
+    /// Take back what all domains of a lab's host have (started by `vtax lab down`)
+    #[command(hide = true)]
+    Release,
+}
