@@ -43,16 +43,18 @@ use imported::Imported;
 
 /// A file of iperf3 with an hour of intervals of a hundred streams has less.
 const LARGEST: u64 = 64 << 20;
+/// A loop over all sizes, a day long, has fewer. Each is compared with those before it.
+const MOST_OUTPUTS: usize = 10_000;
 
 /// Where an output is.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct OutputPlace {
     file: PathBuf,
     /// The line where it begins, if the file has several.
     line: Option<usize>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for OutputPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
@@ -68,6 +70,9 @@ pub(crate) enum ImportError {
     #[error("{}: it is no regular file of at most {} MiB", .file.display(), LARGEST >> 20)]
     #[diagnostic(code("import-too-large"))]
     TooLarge { file: PathBuf },
+    #[error("{}: it has more than {MOST_OUTPUTS} outputs: import it in parts", .file.display())]
+    #[diagnostic(code("import-too-large"))]
+    TooMany { file: PathBuf },
     #[error(
         "{}: this is no output of iperf3 (-J), netperf, sockperf or fio (JSON) and no table of published figures that vtax \
          knows; `vtax explain import-unknown` says which it knows",
@@ -77,7 +82,7 @@ pub(crate) enum ImportError {
     Unknown { file: PathBuf },
     #[error("{place}: {program}: {why}")]
     #[diagnostic(code("import-refused"))]
-    Refused { place: Place, program: &'static str, why: String },
+    Refused { place: OutputPlace, program: &'static str, why: String },
     #[error("{}: a file counts once, and this one is named twice", .file.display())]
     #[diagnostic(code("import-refused"))]
     Twice { file: PathBuf },
@@ -85,7 +90,7 @@ pub(crate) enum ImportError {
         "{place}: it is of {program}, and the first test of {first}: import the files of each program on their own"
     )]
     #[diagnostic(code("import-refused"))]
-    Mixed { place: Place, program: String, first: String },
+    Mixed { place: OutputPlace, program: String, first: String },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Table(#[from] FileError),
@@ -152,12 +157,15 @@ impl Outputs {
     /// Adds the tests of a file. If none of its outputs can be taken, the first says why.
     fn add(&mut self, file: &Path, size: Option<ByteSize>) -> Result<(), ImportError> {
         let text = text(file)?;
-        let in_file = |line| Place { file: file.to_owned(), line };
+        let in_file = |line| OutputPlace { file: file.to_owned(), line };
         if published::is(&text) {
             let why = "import each table of published figures on its own".to_owned();
             return Err(ImportError::Refused { place: in_file(None), program: published::NAME, why });
         }
         let documents = documents(&text);
+        if documents.len() > MOST_OUTPUTS {
+            return Err(ImportError::TooMany { file: file.to_owned() });
+        }
         let is_single = documents.len() == 1;
         let (mut names, mut refused) = (Vec::new(), Vec::new());
         for document in &documents {
@@ -182,7 +190,7 @@ impl Outputs {
     }
 
     /// Refuses a test that can't stand in one result with the first.
-    fn is_alike(&self, test: &ForeignTest, place: &Place) -> Result<(), ImportError> {
+    fn is_alike(&self, test: &ForeignTest, place: &OutputPlace) -> Result<(), ImportError> {
         let Some(first) = self.tests.first() else { return Ok(()) };
         let place = place.clone();
         if first.program != test.program {
@@ -202,7 +210,7 @@ impl Outputs {
 fn no_output(file: &Path, text: &str) -> ImportError {
     match other_form(text) {
         Some((program, why)) => {
-            ImportError::Refused { place: Place { file: file.to_owned(), line: None }, program, why }
+            ImportError::Refused { place: OutputPlace { file: file.to_owned(), line: None }, program, why }
         }
         None => ImportError::Unknown { file: file.to_owned() },
     }

@@ -92,7 +92,8 @@ pub(super) fn documents(text: &str) -> Vec<Document<'_>> {
                 at = begin + rest.find("\n{").map_or(rest.len(), |end| end + 1);
                 if let Some(program) = program(&text[begin..at]) {
                     reader.tables(plain, begin);
-                    let (line, why) = (reader.line(begin), broken(&error));
+                    let line = reader.line(begin);
+                    let why = broken(&error, line);
                     reader.found.push(Document { line, body: Body::Broken { program, why } });
                     plain = at;
                 }
@@ -140,13 +141,13 @@ fn program(text: &str) -> Option<&'static str> {
         .map(|(_, program)| program)
 }
 
-/// Returns what is wrong with JSON. serde_json counts lines from where the document begins, which says nothing of the file.
-fn broken(error: &serde_json::Error) -> String {
+/// Returns what is wrong with JSON that begins in a line of the file, from which serde_json counts on.
+fn broken(error: &serde_json::Error, line: usize) -> String {
     let why = error.to_string();
     let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why);
     match error.is_eof() {
         true => format!("its JSON is cut off ({why})"),
-        false => format!("its JSON cannot be read: {why} in line {} of it", error.line()),
+        false => format!("its JSON cannot be read: {why} in line {}", line + error.line().saturating_sub(1)),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>
 /// Returns the link of an end's address that is valid on this link only, to which its sockets have to be bound.
 pub(super) fn link_of(agent: &Agent, address: IpAddr) -> Option<DeviceName> {
     let own = agent.facts.addresses.iter().find(|own| own.address == address && is_link_local(address))?;
-    own.link.parse().ok()
+    own.link.raw().parse().ok()
 }
 
 fn is_link_local(address: IpAddr) -> bool {
