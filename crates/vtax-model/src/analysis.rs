@@ -249,7 +249,11 @@ fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> Summ
     let rr = cell.kind().is_transactions();
     let (times, of_disk) = (rr.then(|| rtt_summary(&taken, pooled)).flatten(), cell.kind().is_of_disk());
     let total = |count: fn(&SampleReading) -> u64| readings.iter().map(count).fold(0, u64::saturating_add);
-    let lost = total(|reading| reading.lost);
+    let known = |count: fn(&SampleReading) -> Option<u64>| {
+        readings.iter().try_fold(0_u64, |sum, reading| Some(sum.saturating_add(count(reading)?)))
+    };
+    let lost = known(|reading| reading.lost);
+    let arrived = readings.iter().map(|reading| arrived(cell, reading)).fold(0, u64::saturating_add);
     SummaryRecord {
         figures: figures(cell, readings),
         rtt_us: times.clone().filter(|_| !of_disk),
@@ -258,12 +262,9 @@ fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> Summ
         cpu_us_at_ends: ends::cpu(&taken, rr),
         file: file_summary(&taken),
         lost,
-        lost_share: lost_share(
-            lost,
-            readings.iter().map(|reading| arrived(cell, reading)).fold(0, u64::saturating_add),
-        ),
+        lost_share: lost.map(|lost| lost_share(lost, arrived)),
         reordered: total(|reading| reading.reordered),
-        retransmits: total(|reading| reading.retransmits),
+        retransmits: known(|reading| reading.retransmits),
         socket_drops: total(|reading| {
             reading.ends.initiator.socket_drops.saturating_add(reading.ends.responder.socket_drops)
         }),

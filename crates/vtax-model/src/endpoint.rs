@@ -6,7 +6,7 @@ mod other_path;
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
 use strum::Display;
 use toml::Spanned;
@@ -36,6 +36,7 @@ pub struct Endpoint {
     /// How the agent there is reached.
     pub control: Control,
     /// The address to measure on; if absent, the one at which `control` reaches it.
+    #[serde(default, deserialize_with = "address")]
     pub address: Option<IpAddr>,
     /// The device that its sockets are bound to (SO_BINDTODEVICE, socket(7)); if absent, the kernel's routes choose.
     pub device: Option<DeviceName>,
@@ -61,6 +62,18 @@ impl Endpoint {
             return Err(source.coded("no-endpoint", &file.endpoint.span(), message));
         }
         Ok(file.endpoint.into_inner())
+    }
+}
+
+/// Reads an address. A link-local one has its link in a field of its own.
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IpAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match (text.parse(), text.split_once('%')) {
+        (Ok(address), _) => Ok(Some(address)),
+        (Err(_), Some((address, link))) => Err(D::Error::custom(format!(
+            "the link of an address is named by `device`: write address = \"{address}\" and device = \"{link}\""
+        ))),
+        (Err(error), None) => Err(D::Error::custom(error)),
     }
 }
 

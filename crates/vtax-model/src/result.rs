@@ -342,14 +342,17 @@ pub struct SummaryRecord {
     pub cpu_us_at_ends: Option<CpuAtEnds>,
     /// File: the sender's elapsed seconds.
     pub file: Option<FileSummary>,
-    /// UDP messages lost, over all samples.
-    pub lost: u64,
+    /// UDP messages lost, over all samples; absent if another program measured that does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u64>,
     /// UDP messages lost, as a share of those sent.
-    pub lost_share: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_share: Option<f64>,
     /// UDP datagrams overtaken, over all samples.
     pub reordered: u64,
-    /// TCP segments sent again, over all samples.
-    pub retransmits: u64,
+    /// TCP segments sent again, over all samples; absent if another program measured that does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retransmits: Option<u64>,
     /// UDP datagrams of the whole flows, warm-up with them, that a socket had no room for, over all samples.
     #[serde(default)]
     pub socket_drops: u64,

@@ -82,7 +82,7 @@ fn transactions(summary: &SummaryRecord, medium: Medium) -> Option<Vec<Value>> {
         of_times(|times| Value::Figure(times.p999.value)),
         of_times(|times| Value::Figure(times.max)),
     ];
-    values.extend(medium.is_datagram().then(|| lost(summary).into()));
+    values.extend(medium.is_datagram().then(|| lost(summary)));
     values.push(rtt.mean.n.to_string().into());
     Some(values)
 }
@@ -92,8 +92,8 @@ fn stream(summary: &SummaryRecord, record: &CellRecord) -> Option<Vec<Value>> {
     let goodput = &summary.estimate(Metric::of(test).figure(test))?;
     let mut values = vec![Value::from(goodput), Value::Figure(goodput.median)];
     match medium {
-        _ if medium.is_tcp() => values.push(Value::count(summary.retransmits)),
-        _ if medium.is_datagram() => values.extend([lost(summary).into(), Value::count(summary.reordered)]),
+        _ if medium.is_tcp() => values.push(summary.retransmits.map_or(Value::Absent, Value::count)),
+        _ if medium.is_datagram() => values.extend([lost(summary), Value::count(summary.reordered)]),
         _ => {}
     }
     values.push(goodput.n.to_string().into());

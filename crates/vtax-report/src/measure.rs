@@ -113,7 +113,9 @@ fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     columns.extend(processor_columns(records, "CPU (µs per KB)"));
     if records.iter().any(|record| record.cell.medium().is_tcp()) {
         let is_tcp = |l: &Line<'_>| l.record.cell.medium().is_tcp();
-        columns.push(Listed::once("", "retransmits", move |l| is_tcp(l).then(|| Value::count(l.summary.retransmits))));
+        columns.push(Listed::once("", "retransmits", move |l| {
+            is_tcp(l).then(|| l.summary.retransmits.map_or(Value::Absent, Value::count))
+        }));
     }
     columns.extend(datagram_columns(records));
     if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.reordered > 0) {
@@ -142,7 +144,7 @@ fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     if !records.iter().any(|record| counts(record)) {
         return Vec::new();
     }
-    let mut columns = vec![Listed::once("", "lost", move |l| counts(l.record).then(|| lost(l.summary).into()))];
+    let mut columns = vec![Listed::once("", "lost", move |l| counts(l.record).then(|| lost(l.summary)))];
     if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.socket_drops > 0) {
         let drops = move |l: &Line<'_>| counts(l.record).then(|| Value::count(l.summary.socket_drops));
         columns.push(Listed::once("", "socket full, with warm-up", drops));

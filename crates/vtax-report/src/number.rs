@@ -2,6 +2,8 @@
 
 use vtax_model::result::SummaryRecord;
 
+use crate::view::Value;
+
 /// Three significant digits: 9.87, 31.2, 24100.
 pub(crate) fn three_digits(value: f64) -> String {
     if !value.is_finite() {
@@ -169,11 +171,12 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
-/// Messages lost, with their share.
-pub(crate) fn lost(summary: &SummaryRecord) -> String {
-    match summary.lost {
-        0 => "0".into(),
-        lost => format!("{lost} ({})", percent(summary.lost_share)),
+/// Messages lost, with their share, if they are known.
+pub(crate) fn lost(summary: &SummaryRecord) -> Value {
+    match (summary.lost, summary.lost_share) {
+        (None, _) => Value::Absent,
+        (Some(lost), Some(share)) if lost > 0 => format!("{lost} ({})", percent(share)).into(),
+        (Some(lost), _) => Value::count(lost),
     }
 }
 

@@ -128,7 +128,7 @@ fn of_all(record: &CellRecord) -> [Value; 4] {
     let times = summary.times();
     let rate = summary.estimate_of([SampleFigure::Rate, SampleFigure::Goodput]);
     let [p50, p99] = [times.map(|times| times.p50.value), times.map(|times| times.p99.value)].map(Value::figure);
-    [of_rate(rate), p50, p99, lost(summary).into()]
+    [of_rate(rate), p50, p99, lost(summary)]
 }
 
 fn of_rate(rate: Option<Estimate>) -> Value {

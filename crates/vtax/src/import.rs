@@ -3,10 +3,13 @@
 //! Nothing is made up: what a file doesn't say is absent. Each file is one sample. A sample of vtax has the times of
 //! all round trips; these have none, so there are no percentiles, and the mean round trip is the inverse of the rate.
 
+mod document;
 mod fio;
 mod fio_disk;
+mod foreign;
 mod imported;
 mod iperf3;
+mod json;
 mod netperf;
 mod published;
 mod sockperf;
@@ -14,16 +17,15 @@ mod sockperf;
 mod tests;
 
 use std::{
+    fmt,
     fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use jiff::Timestamp;
 use miette::Diagnostic;
 use vtax_model::{
-    cell::{Arm, Cell, CellTest, DiskCell, Instrument, NetCell},
-    disk::{DiskReport, DiskTest},
+    cell::{Arm, Cell, CellTest, Instrument, NetCell},
     foreign::ForeignText,
     located::FileError,
     measurement::EndReport,
@@ -32,19 +34,32 @@ use vtax_model::{
     run::{Environment, Figures, Run, RunState, Sample},
     study::{DiskRow, Row, SamplingPlan, Study},
     units::{ByteSize, Mtu, Span},
-    workload::{Transport, Warmup, Workload},
+    workload::Warmup,
 };
 
+use document::{Refusal, decode, documents, other_form};
+use foreign::{Counts, ForeignMeasure, ForeignTest, NetMeasure};
 use imported::Imported;
 
 /// A file of iperf3 with an hour of intervals of a hundred streams has less.
 const LARGEST: u64 = 64 << 20;
-/// Longer than any test takes, and no overflow.
-const LONGEST_SECONDS: f64 = 1e7;
-/// Beyond what a wire of any year carries in that time, and exact in a figure of JSON.
-const MOST: f64 = 9e15;
-/// The largest message.
-const LARGEST_MESSAGE: f64 = (1_u64 << 40) as f64;
+/// A loop over all sizes, a day long, has fewer. Each is compared with those before it.
+const MOST_OUTPUTS: usize = 10_000;
+
+/// Where an output is.
+#[derive(Debug, Clone)]
+pub(crate) struct OutputPlace {
+    file: PathBuf,
+    /// The line where it begins, if the file has several.
+    line: Option<usize>,
+}
+
+impl fmt::Display for OutputPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
+}
 
 /// What keeps files from being imported. Nothing has been stored then.
 #[derive(Debug, Diagnostic, thiserror::Error)]
@@ -55,6 +70,9 @@ pub(crate) enum ImportError {
     #[error("{}: it is no regular file of at most {} MiB", .file.display(), LARGEST >> 20)]
     #[diagnostic(code("import-too-large"))]
     TooLarge { file: PathBuf },
+    #[error("{}: it has more than {MOST_OUTPUTS} outputs: import it in parts", .file.display())]
+    #[diagnostic(code("import-too-large"))]
+    TooMany { file: PathBuf },
     #[error(
         "{}: this is no output of iperf3 (-J), netperf, sockperf or fio (JSON) and no table of published figures that vtax \
          knows; `vtax explain import-unknown` says which it knows",
@@ -62,15 +80,17 @@ pub(crate) enum ImportError {
     )]
     #[diagnostic(code("import-unknown"))]
     Unknown { file: PathBuf },
-    #[error("{}: {program}: {why}", .file.display())]
+    #[error("{place}: {program}: {why}")]
     #[diagnostic(code("import-refused"))]
-    Refused { file: PathBuf, program: &'static str, why: String },
+    Refused { place: OutputPlace, program: &'static str, why: String },
     #[error("{}: a file counts once, and this one is named twice", .file.display())]
     #[diagnostic(code("import-refused"))]
     Twice { file: PathBuf },
-    #[error("{}: it is of {program}, and the first file of {first}: import the files of each program on their own", .file.display())]
+    #[error(
+        "{place}: it is of {program}, and the first test of {first}: import the files of each program on their own"
+    )]
     #[diagnostic(code("import-refused"))]
-    Mixed { file: PathBuf, program: String, first: String },
+    Mixed { place: OutputPlace, program: String, first: String },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Table(#[from] FileError),
@@ -78,65 +98,6 @@ pub(crate) enum ImportError {
     #[diagnostic(code("option-not-for-this"))]
     Option { option: &'static str, why: &'static str },
 }
-
-/// What a file says of a test.
-#[derive(Debug, Clone, PartialEq)]
-struct ForeignTest {
-    /// The name of its format.
-    format: &'static str,
-    /// The program, with its version if the file tells.
-    program: String,
-    measured: ForeignMeasure,
-    /// When it was begun, if the file tells.
-    begun: Option<Timestamp>,
-    /// The machine's name and its kernel, if the file tells.
-    machine: Option<[String; 2]>,
-}
-
-/// What was measured.
-#[derive(Debug, Clone, PartialEq)]
-enum ForeignMeasure {
-    Net(NetMeasure),
-    Disk(Box<DiskMeasure>),
-}
-
-/// A test of a network, and what came of it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct NetMeasure {
-    transport: Transport,
-    workload: Workload,
-    streams: u32,
-    counts: Counts,
-}
-
-/// A test of a disk, and what came of it.
-#[derive(Debug, Clone, PartialEq)]
-struct DiskMeasure {
-    test: DiskTest,
-    report: DiskReport,
-}
-
-/// What was counted.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-struct Counts {
-    seconds: f64,
-    transactions: f64,
-    /// Payload that arrived.
-    bytes: f64,
-    lost: f64,
-    retransmits: f64,
-}
-
-/// A program whose output is read.
-struct ForeignFormat {
-    name: &'static str,
-    /// Whether a text is its output.
-    is: fn(&str) -> bool,
-    /// Why not, in words, if it can't be taken.
-    read: fn(&str, Option<ByteSize>) -> Result<ForeignTest, String>,
-}
-
-const FORMATS: [ForeignFormat; 4] = [iperf3::FORMAT, netperf::FORMAT, sockperf::FORMAT, fio::FORMAT];
 
 /// What the user says of the files.
 #[derive(Debug, Clone, Default)]
@@ -157,7 +118,7 @@ pub(crate) struct ImportAs {
 pub(crate) struct Imports {
     /// One of all outputs of a program, or one for each machine of a table.
     pub(crate) runs: Vec<Run>,
-    /// What of the files is not in them, a sentence each.
+    /// What of the files is not in them, and what a file has beyond one test, a sentence each.
     pub(crate) notes: Vec<String>,
 }
 
@@ -168,55 +129,107 @@ pub(crate) fn imports(files: &[PathBuf], wanted: &ImportAs) -> Result<Imports, I
     }
     match files {
         [table] if published::is(&text(table)?) => published::imports(table, &text(table)?, wanted),
-        _ => Ok(Imports { runs: vec![outputs(files, wanted)?], notes: Vec::new() }),
+        _ => {
+            let Outputs { tests, notes } = Outputs::of(files, wanted)?;
+            Ok(Imports { runs: vec![run(files, &tests, wanted)?], notes })
+        }
     }
 }
 
-/// Outputs of one program as a run. Those of one test are its rounds, in their order.
-fn outputs(files: &[PathBuf], wanted: &ImportAs) -> Result<Run, ImportError> {
-    if wanted.study.is_some() {
-        let why = "it is for a table of published figures";
-        return Err(ImportError::Option { option: "--study", why });
+/// What files of one program have.
+#[derive(Debug, Default)]
+struct Outputs {
+    tests: Vec<ForeignTest>,
+    notes: Vec<String>,
+}
+
+impl Outputs {
+    fn of(files: &[PathBuf], wanted: &ImportAs) -> Result<Outputs, ImportError> {
+        if wanted.study.is_some() {
+            let why = "it is for a table of published figures";
+            return Err(ImportError::Option { option: "--study", why });
+        }
+        let mut outputs = Outputs::default();
+        files.iter().try_for_each(|file| outputs.add(file, wanted.size))?;
+        Ok(outputs)
     }
-    let mut tests: Vec<ForeignTest> = Vec::new();
-    for file in files {
-        let test = read(file, wanted.size)?;
-        if let Some(first) = tests.first().filter(|first| first.program != test.program) {
-            let (program, first) = (test.program, first.program.clone());
-            return Err(ImportError::Mixed { file: file.clone(), program, first });
+
+    /// Adds the tests of a file. If none of its outputs can be taken, the first says why.
+    fn add(&mut self, file: &Path, size: Option<ByteSize>) -> Result<(), ImportError> {
+        let text = text(file)?;
+        let in_file = |line| OutputPlace { file: file.to_owned(), line };
+        if published::is(&text) {
+            let why = "import each table of published figures on its own".to_owned();
+            return Err(ImportError::Refused { place: in_file(None), program: published::NAME, why });
+        }
+        let documents = documents(&text);
+        if documents.len() > MOST_OUTPUTS {
+            return Err(ImportError::TooMany { file: file.to_owned() });
+        }
+        let is_single = documents.len() == 1;
+        let (mut names, mut refused) = (Vec::new(), Vec::new());
+        for document in &documents {
+            let place = in_file(Some(document.line).filter(|_| !is_single));
+            match document.read(size) {
+                Ok(test) => {
+                    self.is_alike(&test, &place)?;
+                    names.push(format!("{} (line {})", test.measured, document.line));
+                    self.tests.push(test);
+                }
+                Err(Refusal { program, why }) => refused.push(ImportError::Refused { place, program, why }),
+            }
+        }
+        if names.is_empty() {
+            return Err(refused.into_iter().next().unwrap_or_else(|| no_output(file, &text)));
+        }
+        if names.len() > 1 {
+            self.notes.push(format!("{} has {} tests: {}", file.display(), names.len(), names.join(", ")));
+        }
+        self.notes.extend(refused.iter().map(|refused| format!("not imported: {refused}")));
+        Ok(())
+    }
+
+    /// Refuses a test that can't stand in one result with the first.
+    fn is_alike(&self, test: &ForeignTest, place: &OutputPlace) -> Result<(), ImportError> {
+        let Some(first) = self.tests.first() else { return Ok(()) };
+        let place = place.clone();
+        if first.program != test.program {
+            let (program, first) = (test.program.clone(), first.program.clone());
+            return Err(ImportError::Mixed { place, program, first });
         }
         let is_of_disk = test.measured.is_of_disk();
-        if tests.first().is_some_and(|first| first.measured.is_of_disk() != is_of_disk) {
+        if first.measured.is_of_disk() != is_of_disk {
             let [it, first] = if is_of_disk { ["a disk", "a network"] } else { ["a network", "a disk"] };
             let why = format!("it is of {it}, and the first file of {first}: import each kind on its own");
-            return Err(ImportError::Refused { file: file.clone(), program: test.format, why });
+            return Err(ImportError::Refused { place, program: test.format, why });
         }
-        tests.push(test);
+        Ok(())
     }
+}
+
+fn no_output(file: &Path, text: &str) -> ImportError {
+    match other_form(text) {
+        Some((program, why)) => {
+            ImportError::Refused { place: OutputPlace { file: file.to_owned(), line: None }, program, why }
+        }
+        None => ImportError::Unknown { file: file.to_owned() },
+    }
+}
+
+/// Tests of one program as a run. Those of one test are its rounds, in their order.
+fn run(files: &[PathBuf], tests: &[ForeignTest], wanted: &ImportAs) -> Result<Run, ImportError> {
     wanted.check(tests.first().is_some_and(|test| test.measured.is_of_disk()))?;
-    let cells = cells(&tests, wanted);
+    let cells = cells(tests, wanted);
     let mut samples = Vec::new();
-    for test in &tests {
+    for test in tests {
         let cell = cells.iter().position(|cell| cell.test == wanted.test(test)).expect("each test has its cell");
         let round = samples.iter().filter(|sample: &&Sample| sample.cell == cell).count() as u32 + 1;
         let at = test.begun.map_or(String::new(), |begun| begun.to_string());
         samples.push(Sample { cell, arm: Arm::A, round, at, figures: figures(test) });
     }
     let wall_seconds = tests.iter().map(|test| test.measured.seconds()).sum();
-    let header = of_tests(files, &tests, cells, &samples, wanted).header();
+    let header = of_tests(files, tests, cells, &samples, wanted).header();
     Ok(Run { header, state: RunState::Complete, wall_seconds, samples, failures: Vec::new() })
-}
-
-fn read(file: &Path, size: Option<ByteSize>) -> Result<ForeignTest, ImportError> {
-    let text = text(file)?;
-    if published::is(&text) {
-        let why = "import each table of published figures on its own".to_owned();
-        return Err(ImportError::Refused { file: file.to_owned(), program: published::NAME, why });
-    }
-    parsed(&text, size).map_err(|refusal| match refusal {
-        None => ImportError::Unknown { file: file.to_owned() },
-        Some((program, why)) => ImportError::Refused { file: file.to_owned(), program, why },
-    })
 }
 
 fn text(file: &Path) -> Result<String, ImportError> {
@@ -228,79 +241,7 @@ fn text(file: &Path) -> Result<String, ImportError> {
     }
     let mut bytes = Vec::new();
     File::open(file).and_then(|open| open.take(LARGEST).read_to_end(&mut bytes)).map_err(failed)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// The program and why its output can't be taken. None if it is of no known program.
-type Refusal = Option<(&'static str, String)>;
-
-fn parsed(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, Refusal> {
-    let format = FORMATS.iter().find(|format| (format.is)(text)).ok_or(None)?;
-    let refused = |why| Some((format.name, why));
-    let test = (format.read)(text, size).map_err(refused)?;
-    test.measured.check().map_err(refused)?;
-    Ok(test)
-}
-
-impl ForeignMeasure {
-    fn check(&self) -> Result<(), String> {
-        match self {
-            ForeignMeasure::Net(NetMeasure { streams, .. }) if *streams == 0 || *streams > 100_000 => {
-                Err(format!("{streams} streams can't be"))
-            }
-            ForeignMeasure::Net(net) => net.counts.check(),
-            // Whoever reads it refuses what can't be.
-            ForeignMeasure::Disk(_) => Ok(()),
-        }
-    }
-
-    fn is_of_disk(&self) -> bool {
-        matches!(self, ForeignMeasure::Disk(_))
-    }
-
-    fn seconds(&self) -> f64 {
-        match self {
-            ForeignMeasure::Net(net) => net.counts.seconds,
-            ForeignMeasure::Disk(disk) => disk.report.both().map_or(0.0, |both| both.seconds),
-        }
-    }
-
-    /// As the test of a cell. The figures of networks are of `mtu`.
-    fn test(&self, mtu: Mtu) -> CellTest {
-        match self {
-            ForeignMeasure::Net(NetMeasure { transport, workload, streams, .. }) => {
-                let options = TestOptions::default();
-                let (transport, workload, streams) = (*transport, *workload, *streams);
-                CellTest::Net(NetCell { mtu, transport, workload, streams, options })
-            }
-            ForeignMeasure::Disk(disk) => CellTest::Disk(DiskCell { disk: disk.test }),
-        }
-    }
-}
-
-/// A message's size as a file tells it.
-fn message_size(bytes: f64) -> Result<ByteSize, String> {
-    match (0.0..=LARGEST_MESSAGE).contains(&bytes) {
-        true => Ok(ByteSize(bytes as u64)),
-        false => Err(format!("it says that a message has {bytes} bytes, and none has")),
-    }
-}
-
-impl Counts {
-    fn check(&self) -> Result<(), String> {
-        let Counts { seconds, transactions, bytes, lost, retransmits } = *self;
-        if !(seconds > 0.0 && seconds <= LONGEST_SECONDS) {
-            return Err(format!("it says that the test took {seconds} seconds, and no test does"));
-        }
-        let counts = [transactions, bytes, lost, retransmits];
-        if counts.iter().any(|count| !(0.0..=MOST).contains(count)) {
-            return Err("it has a count that can't be: one that is negative, or larger than any".to_owned());
-        }
-        match transactions < 1.0 && bytes < 1.0 {
-            true => Err("nothing came through, so there is nothing to import".to_owned()),
-            false => Ok(()),
-        }
-    }
+    Ok(decode(&bytes))
 }
 
 /// A cell for each different test.
@@ -329,24 +270,19 @@ fn figures(test: &ForeignTest) -> Figures {
     let NetMeasure { transport, workload, streams, counts } = *net;
     let Counts { seconds, transactions, bytes, lost, retransmits } = counts;
     let whole = |count: f64| count.round() as u64;
-    let counted = EndReport {
-        seconds,
-        transactions: whole(transactions),
-        bytes: whole(bytes),
-        lost: whole(lost),
-        retransmits: whole(retransmits),
-        ..EndReport::default()
-    };
+    let (transactions, bytes) = (whole(transactions), whole(bytes));
+    let counted = EndReport { seconds, transactions, bytes, ..EndReport::default() };
     let (mtu, options) = (Mtu::ETHERNET, TestOptions::default());
-    joined(&NetCell { mtu, transport, workload, streams, options }, &counted)
+    let figures = joined(&NetCell { mtu, transport, workload, streams, options }, &counted);
+    Figures { lost: lost.map(whole), retransmits: retransmits.map(whole), ..figures }
 }
 
-/// The counts as those of the end that counted. Nobody says anything of the other end.
+/// The counts as those of the end that counted. Nobody says anything of the other end, nor of what was lost.
 fn joined(net: &NetCell, counted: &EndReport) -> Figures {
     let (other, kind) = (EndReport::default(), net.workload.kind());
     let (initiator, responder) = kind.counting(counted, &other);
     let figures = Figures::join(&net.spec(&plan(1, counted.seconds)), false, initiator, responder);
-    Figures { file: counted.file, ..figures }
+    Figures { file: counted.file, lost: None, retransmits: None, ..figures }
 }
 
 fn plan(samples: u32, seconds: f64) -> SamplingPlan {

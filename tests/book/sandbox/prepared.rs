@@ -19,6 +19,7 @@ use super::super::bench::{Bench, printed, wait_until};
 
 const IPERF3: &str = include_str!("../../../crates/vtax/src/import/fixtures/iperf3-tcp.json");
 const SOCKPERF: &str = include_str!("../../../crates/vtax/src/import/fixtures/sockperf-udp.txt");
+const NETPERF: &str = include_str!("../../../crates/vtax/src/import/fixtures/netperf-sweep-in-one-file.txt");
 const STUDY: &str = include_str!("../files/my-study.toml");
 const LAB: &str = include_str!("../files/rack.toml");
 
@@ -29,7 +30,7 @@ const DISK: &str = match str::from_utf8(&[0; 512]) {
 };
 
 /// Each file with its text.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     ("my-study.toml", STUDY),
     ("mine.toml", STUDY),
     ("rack.toml", LAB),
@@ -43,6 +44,7 @@ const FILES: [(&str, &str); 13] = [
     ("1.txt", SOCKPERF),
     ("2.txt", SOCKPERF),
     ("3.txt", SOCKPERF),
+    ("sweep.txt", NETPERF),
 ];
 
 /// Every host that this ssh knows is this machine.

@@ -60,7 +60,7 @@ pub fn causes(document: &ResultDocument, record: &CellRecord) -> Vec<NoiseCause>
 
 fn bbr(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
     let bulk = !record.cell.kind().is_transactions() && record.cell.medium().is_tcp();
-    let retransmits = record.summary.as_ref().map_or(0, |summary| summary.retransmits);
+    let retransmits = record.summary.as_ref().and_then(|summary| summary.retransmits).unwrap_or(0);
     (bulk && congestion_control(document, record).starts_with("bbr")).then_some(NoiseCause::Bbr(retransmits))
 }
 
@@ -92,6 +92,7 @@ fn idle(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
 
 fn of_datagrams(summary: &SummaryRecord) -> impl Iterator<Item = NoiseCause> {
     let SummaryRecord { socket_drops, lost_share, reordered, .. } = *summary;
+    let lost_share = lost_share.unwrap_or(0.0);
     let causes = [
         (socket_drops > 0 && lost_share > MUCH_LOST).then_some(NoiseCause::SocketDrops(socket_drops)),
         (socket_drops == 0 && lost_share > MUCH_LOST).then_some(NoiseCause::Lost(lost_share)),
@@ -154,10 +155,11 @@ pub fn needless_retransmits(record: &CellRecord) -> Option<NeedlessRetransmits> 
     let summary = record.summary.as_ref()?;
     let bytes: u64 = record.samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.bytes));
     let segments = bytes as f64 / f64::from(record.cell.mtu()?.get().saturating_sub(TCP_AND_IP).max(1));
-    let share = summary.retransmits as f64 / segments;
+    let retransmits = summary.retransmits?;
+    let share = retransmits as f64 / segments;
     let bulk = !record.cell.kind().is_transactions() && record.cell.medium().is_tcp();
     let many = bulk && share.is_finite() && share > FEW;
-    (many && is_lossless(record)).then_some(NeedlessRetransmits { segments: summary.retransmits, share })
+    (many && is_lossless(record)).then_some(NeedlessRetransmits { segments: retransmits, share })
 }
 
 /// Links that hand packets on in memory, without a queue that could drop them.

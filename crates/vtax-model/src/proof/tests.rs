@@ -144,7 +144,7 @@ fn a_few_packets_sent_again_are_no_harm_and_many_are() {
         for sample in &mut run.samples {
             let is_step = run.header.study.cells[sample.cell].row.step().is_some();
             sample.transactions = 100_000;
-            sample.retransmits = if is_step { (100_000.0 * share) as u64 } else { 0 };
+            sample.retransmits = Some(if is_step { (100_000.0 * share) as u64 } else { 0 });
         }
         Proof::of(&run, margin()).steps[0].verdict
     };

@@ -29,12 +29,12 @@ pub struct Figures {
     pub rtt_ns: Option<RttFigures>,
     /// Open loop: from the moment it was really sent, as a closed loop tells it.
     pub rtt_from_send_ns: Option<RttFigures>,
-    /// UDP messages that never arrived.
-    pub lost: u64,
+    /// UDP messages that never arrived; absent if whoever measured does not know.
+    pub lost: Option<u64>,
     /// UDP datagrams that were overtaken.
     pub reordered: u64,
-    /// TCP segments sent again, both ends.
-    pub retransmits: u64,
+    /// TCP segments sent again, both ends; absent if whoever measured does not know.
+    pub retransmits: Option<u64>,
     /// What it cost.
     pub cpu: CpuFigures,
     /// File transfers: the sender's `time`.
@@ -192,9 +192,9 @@ impl Figures {
                 .as_ref()
                 .map(|rtt| RttFigures { by_rate: inverse_rate(spec, counting), ..RttFigures::of(rtt) }),
             rtt_from_send_ns: counting.rtt_from_send.as_ref().map(RttFigures::of),
-            lost: counting.lost.saturating_add(if both { initiator.lost } else { 0 }),
+            lost: Some(counting.lost.saturating_add(if both { initiator.lost } else { 0 })),
             reordered: counting.reordered.saturating_add(if both { initiator.reordered } else { 0 }),
-            retransmits: initiator.retransmits.saturating_add(responder.retransmits),
+            retransmits: Some(initiator.retransmits.saturating_add(responder.retransmits)),
             cpu: CpuFigures { one_machine, initiator: EndCpu::of(initiator), responder: EndCpu::of(responder) },
             file: initiator.file,
             ends: BothEnds { initiator: EndDetail::of(initiator), responder: EndDetail::of(responder) },
@@ -219,9 +219,9 @@ impl Figures {
             bytes: both.as_ref().map_or(0, |both| both.bytes),
             rtt_ns: both.as_ref().map(times),
             rtt_from_send_ns: None,
-            lost: 0,
+            lost: Some(0),
             reordered: 0,
-            retransmits: 0,
+            retransmits: Some(0),
             cpu: CpuFigures { one_machine: true, initiator: end, responder: EndCpu::default() },
             file: None,
             ends: BothEnds::default(),

@@ -87,6 +87,9 @@ impl Figures {
 
 fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: Skew) -> Figures {
     let total = |count: fn(&Figures) -> u64| joined.iter().map(count).fold(0, u64::saturating_add);
+    let known = |count: fn(&Figures) -> Option<u64>| {
+        joined.iter().try_fold(0_u64, |sum, one| Some(sum.saturating_add(count(one)?)))
+    };
     let (transactions, bytes) = (total(|one| one.transactions), total(|one| one.bytes));
     let counted = if spec.workload.kind().is_transactions() {
         |one: &Figures| one.transactions
@@ -101,9 +104,9 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         bytes,
         rtt_ns: rtt(spec, joined, seconds),
         rtt_from_send_ns: merged(joined, |one| one.rtt_from_send_ns.as_ref()).map(|all| RttFigures::of(&all)),
-        lost: total(|one| one.lost),
+        lost: known(|one| one.lost),
         reordered: total(|one| one.reordered),
-        retransmits: total(|one| one.retransmits),
+        retransmits: known(|one| one.retransmits),
         cpu: cpu(pairs, seconds),
         file: joined.first().and_then(|first| first.file),
         ends: ends(joined),
@@ -138,7 +141,13 @@ impl PairFigures {
         let Figures { seconds, transactions, bytes, lost, .. } = *joined;
         let interval =
             |rtt: &RttFigures| IntervalRtt { p50: rtt.p50, p90: rtt.hdr.percentile(90.0), p99: rtt.p99, max: rtt.max };
-        PairFigures { seconds, transactions, bytes, lost, rtt_ns: joined.rtt_ns.as_ref().map(interval) }
+        PairFigures {
+            seconds,
+            transactions,
+            bytes,
+            lost: lost.unwrap_or(0),
+            rtt_ns: joined.rtt_ns.as_ref().map(interval),
+        }
     }
 }
 

@@ -32,9 +32,9 @@ pub struct SampleReading {
     pub seconds: f64,
     pub transactions: u64,
     pub bytes: u64,
-    pub lost: u64,
+    pub lost: Option<u64>,
     pub reordered: u64,
-    pub retransmits: u64,
+    pub retransmits: Option<u64>,
     /// Every figure that is compared or told.
     pub values: FigureValues,
     /// Round-trip times in nanoseconds; in the open loop from the moment the request was due.

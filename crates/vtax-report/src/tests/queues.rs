@@ -34,7 +34,7 @@ fn vmdq() -> Run {
             seconds: figures.seconds,
             transactions: figures.transactions * (100 - 4 * nth) / 100,
             bytes: figures.bytes,
-            lost: figures.lost,
+            lost: figures.lost.unwrap_or(0),
             rtt_ns: Some(times),
         };
         let pairs = (0..PAIRS).map(pair).collect();

@@ -3,7 +3,7 @@
 mod disks;
 pub(super) mod values;
 
-use std::{net::IpAddr, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use miette::miette;
@@ -32,7 +32,7 @@ use crate::{
     one_of::{on_or_off, one_of},
     whole_number::whole,
 };
-use values::{ARRIVALS, Engines, Gap, SENDING};
+use values::{ARRIVALS, AddressOnLink, Engines, Gap, SENDING};
 
 /// The plan of `--quick`, where nothing else is said.
 const QUICK_SAMPLES: u32 = 3;
@@ -81,12 +81,13 @@ pub(super) struct MeasuredEnds {
     #[arg(long, value_name = "END")]
     from: Vec<Control>,
     /// The address that --to measures on; one for each --to [default: the address that ssh connected to; that of
-    /// the zone; or that by which this machine reaches the other end]
+    /// the zone; or that by which this machine reaches the other end]. A link-local one names the link of --from, as
+    /// fe80::1%eth0
     #[arg(long, value_name = "ADDRESS")]
-    to_address: Vec<IpAddr>,
+    to_address: Vec<AddressOnLink>,
     /// The address that --from measures on; one for each --from [default: as for --to-address]
     #[arg(long, value_name = "ADDRESS")]
-    from_address: Vec<IpAddr>,
+    from_address: Vec<AddressOnLink>,
     /// Bind the sockets of --to to this network device of its machine, as eth1; one for each --to. Without --to-address,
     /// vtax measures on the device's first address
     #[arg(long, value_name = "DEVICE")]
@@ -344,20 +345,44 @@ impl MeasuredEnds {
         check_count("from", "from-address", self.from.len().max(1), self.from_address.len())?;
         check_pairs(self.from.len(), self.to.len())?;
         let to = self.to.iter().enumerate().map(|(nth, control)| Endpoint {
-            address: self.to_address.get(nth).copied(),
+            address: self.to_address.get(nth).map(|to| to.address),
             cid: self.to_cid.get(nth).copied(),
             device: self.to_device.get(nth).cloned(),
             ..Endpoint::new(End::Responder, control.clone())
         });
         // An address or a device is one of an end that was named.
-        let is_named = !self.from_address.is_empty() || !self.from_device.is_empty();
+        let links = self.links()?;
+        let is_named = !self.from_address.is_empty() || links.iter().any(Option::is_some);
         let named = if self.from.is_empty() && is_named { &[Control::Local] } else { &self.from[..] };
         let from = named.iter().enumerate().map(|(nth, control)| Endpoint {
-            address: self.from_address.get(nth).copied(),
-            device: self.from_device.get(nth).cloned(),
+            address: self.from_address.get(nth).map(|from| from.address),
+            device: links.get(nth).cloned().flatten(),
             ..Endpoint::new(End::Initiator, control.clone())
         });
         self.on_host(to.chain(from).collect())
+    }
+
+    /// Returns the link of each --from: that of its option, or that of a link-local address at either end.
+    fn links(&self) -> Result<Vec<Option<DeviceName>>, Stop> {
+        let ends = self.from.len().max(1);
+        let link = |nth: usize| {
+            // One --from serves all of --to.
+            let to = if ends == 1 { &self.to_address[..] } else { self.to_address.get(nth..=nth).unwrap_or_default() };
+            let addresses = self.from_address.get(nth).into_iter().chain(to);
+            let named = addresses.filter_map(|address| address.link.as_ref()).chain(self.from_device.get(nth));
+            let mut named = named.collect::<Vec<_>>();
+            named.dedup();
+            match named[..] {
+                [] => Ok(None),
+                [link] => Ok(Some(link.clone())),
+                [one, other, ..] => Err(Stop::input(miette!(
+                    code = "named-twice",
+                    "an end is bound to one link, and both {one} and {other} are named; name one (--from-device, or after the % \
+                     of an address)"
+                ))),
+            }
+        };
+        (0..ends).map(link).collect()
     }
 
     /// The domains that name no host are those of `--in`.

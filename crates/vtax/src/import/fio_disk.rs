@@ -1,57 +1,130 @@
 //! fio's JSON of jobs on disks: random or sequential I/Os of one size.
 
 use vtax_disk::output;
-use vtax_model::{disk::DiskTest, units::ByteSize};
+use vtax_model::disk::DiskTest;
 
-use super::{DiskMeasure, fio::block_size};
+use super::{fio::FioOptions, foreign::DiskMeasure, json::Json};
 
 /// fio's own engine on Linux.
 const USUAL_ENGINE: &str = "psync";
 
-pub(super) fn measure<'a>(json: &str, option: impl Fn(&str) -> Option<&'a str>) -> Result<DiskMeasure, String> {
-    let test = test(option)?;
-    if !json.contains("\"bins\"") {
-        return Err(
-            "it has no bins of response times: run fio with --output-format=json+ --lat_percentiles=1".to_owned()
-        );
+/// By how much the share of reads may differ from what was asked for: with [`ENOUGH`] I/Os chance alone stays well below.
+const OTHER_MIX: f64 = 0.05;
+const ENOUGH: f64 = 2_000.0;
+
+pub(super) fn measure(text: &str, job: &Json, options: &FioOptions<'_>) -> Result<DiskMeasure, String> {
+    let test = test(options)?;
+    is_of_test(job, &test)?;
+    let wanted = "run fio with --output-format=json+ --lat_percentiles=1";
+    if !text.contains("\"bins\"") {
+        return Err(format!("it has no bins of response times: {wanted}"));
     }
-    let report =
-        output::read(json.as_bytes(), &[]).map_err(|error| format!("{error} (give fio --lat_percentiles=1)"))?;
+    let has_times = options.get("lat_percentiles").is_some_and(|value| value != "0");
+    let report = output::read(text.as_bytes(), &[]);
+    let report = report.map_err(|error| if has_times { error.to_string() } else { format!("{error} ({wanted})") })?;
     Ok(DiskMeasure { test, report })
 }
 
 /// The options of fio as our test.
-fn test<'a>(option: impl Fn(&str) -> Option<&'a str>) -> Result<DiskTest, String> {
-    let or = |name: &str, usual: &'static str| option(name).unwrap_or(usual).to_owned();
-    let size = |name: &str, text: &str| match block_size(text) {
+fn test(options: &FioOptions<'_>) -> Result<DiskTest, String> {
+    let or = |name: &str, usual: &'static str| options.get(name).unwrap_or(usual).to_owned();
+    let size = |name: &str, text: &str| match options.size(text) {
         Some(size) => Ok(size),
         None => Err(format!("its {name} `{text}` isn't one that vtax reads: one number, as 4k")),
     };
-    let mixed = || or("rwmixread", "50");
-    let (access, reads) = match option("rw").or(option("readwrite")).unwrap_or("read") {
+    let (access, reads) = match options.any(&["rw", "readwrite"]).unwrap_or("read") {
         "read" => ("sequential", "100".to_owned()),
         "write" => ("sequential", "0".to_owned()),
-        "rw" | "readwrite" => ("sequential", mixed()),
+        "rw" | "readwrite" => ("sequential", mixed(options)?),
         "randread" => ("random", "100".to_owned()),
         "randwrite" => ("random", "0".to_owned()),
-        "randrw" => ("random", mixed()),
+        "randrw" => ("random", mixed(options)?),
         other => {
             return Err(format!(
                 "its pattern `{other}` is none that vtax knows: read, write, rw, and the same with rand"
             ));
         }
     };
-    let Some(range) = option("size") else {
+    let Some(range) = options.get("size") else {
         return Err("it doesn't say how much of the disk it used: give fio size=".to_owned());
     };
-    let block = option("bs").or(option("blocksize")).unwrap_or("4k");
+    let block = options.any(&["bs", "blocksize"]).unwrap_or("4k");
     let (block, range) = (size("block size", block)?, size("size", range)?);
-    let targets = option("filename").map_or(1, |names| names.split(':').count());
-    let each = ByteSize(range.0 / targets.max(1) as u64);
-    let direct = if or("direct", "0") == "0" { "off" } else { "on" };
+    let targets = options.targets()?;
+    let each = range.0 / targets.max(1) as u64;
+    let is_direct = or("direct", "0") != "0" || options.get("buffered") == Some("0");
+    let direct = if is_direct { "on" } else { "off" };
     let (depth, jobs, engine) = (or("iodepth", "1"), or("numjobs", "1"), or("ioengine", USUAL_ENGINE));
-    let text = format!(
-        "{access}:reads={reads},block={block},depth={depth},jobs={jobs},targets={targets},range={each},engine={engine},direct={direct}"
-    );
-    text.parse::<DiskTest>().map_err(|error| format!("as vtax says it, it is {text}, and {error}"))
+    let text = |block: &str, each: &str| {
+        format!(
+            "{access}:reads={reads},block={block},depth={depth},jobs={jobs},targets={targets},range={each},engine={engine},\
+             direct={direct}"
+        )
+    };
+    text(&block.0.to_string(), &each.to_string()).parse::<DiskTest>().map_err(|error| {
+        let shown = text(&block.to_string(), &vtax_model::units::ByteSize(each).to_string());
+        format!("as vtax says it, it is {shown}, and {error}")
+    })
+}
+
+/// The share of reads of a mixed pattern.
+fn mixed(options: &FioOptions<'_>) -> Result<String, String> {
+    match (options.get("rwmixread"), options.get("rwmixwrite")) {
+        (Some(reads), _) => Ok(reads.to_owned()),
+        (None, None) => Ok("50".to_owned()),
+        (None, Some(writes)) => match writes.parse::<u32>().ok().filter(|writes| *writes <= 100) {
+            Some(writes) => Ok((100 - writes).to_string()),
+            None => Err(format!("its rwmixwrite `{writes}` is no share")),
+        },
+    }
+}
+
+/// Whether the figures are those of the test that the options tell. fio prints the options of only one of the jobs that
+/// `group_reporting` puts together.
+fn is_of_test(job: &Json, test: &DiskTest) -> Result<(), String> {
+    let figure = |direction: &str, name: &str| job[direction][name].as_f64().unwrap_or(0.0);
+    let grouped = "different jobs were put together (group_reporting): run each on its own";
+    let [reads, writes, trims] = ["read", "write", "trim"].map(|direction| figure(direction, "total_ios"));
+    let share = f64::from(test.reads.get()) / 100.0;
+    for (ios, share, direction) in [(reads, share, "reads"), (writes, 1.0 - share, "writes"), (trims, 0.0, "trims")] {
+        if share == 0.0 && ios > 0.0 {
+            return Err(format!("its job makes no {direction}, and it has {ios}: {grouped}"));
+        }
+    }
+    let all = reads + writes;
+    if all >= ENOUGH && (reads / all - share).abs() > OTHER_MIX {
+        let (found, share) = (reads / all * 1e2, share * 1e2);
+        return Err(format!("{found:.0} % of its I/Os are reads, and its job makes {share:.0} %: {grouped}"));
+    }
+    for direction in ["read", "write"] {
+        is_of_block(figure(direction, "io_bytes"), figure(direction, "total_ios"), test)?;
+    }
+    let (all, one) = (figure_of(job, "job_runtime"), figure("read", "runtime").max(figure("write", "runtime")));
+    let (ran, jobs) = (all / one, f64::from(test.jobs.get()));
+    if one >= LONG_ENOUGH && ran > jobs + 0.5 {
+        return Err(format!("{ran:.0} jobs ran at a time, and it tells the options of {jobs}: {grouped}"));
+    }
+    Ok(())
+}
+
+/// The milliseconds from which on the number of jobs is plain from the time that they ran together.
+const LONG_ENOUGH: f64 = 100.0;
+
+fn figure_of(job: &Json, name: &str) -> f64 {
+    job[name].as_f64().unwrap_or(0.0)
+}
+
+/// Refuses I/Os of other sizes than the block. Those that were in flight as the ramp ended are counted by their bytes only.
+fn is_of_block(bytes: f64, ios: f64, test: &DiskTest) -> Result<(), String> {
+    const NEAR: f64 = 0.01;
+    let block = test.block.get().0 as f64;
+    let in_flight = f64::from(test.depth.get()) * f64::from(test.jobs.get());
+    if ios == 0.0 || (bytes - ios * block).abs() <= (bytes * NEAR).max(in_flight * block) {
+        return Ok(());
+    }
+    Err(format!(
+        "its I/Os have {:.0} bytes on average, and its block size is {block}: only I/Os of one size are imported, by one \
+         kind of job",
+        bytes / ios
+    ))
 }

@@ -1,59 +1,65 @@
 //! iperf3's JSON (`-J`). <https://software.es.net/iperf/invoking.html>
+//!
+//! What arrived is known at the end that received. The client gets it from the server when the test ends; the server prints its
+//! own counts and 0 for what only the client knows.
 
 use jiff::Timestamp;
-use serde_json::Value;
-use vtax_model::{
-    units::ByteSize,
-    workload::{Direction, Transport, Workload},
+use vtax_model::workload::{Direction, Transport, Workload};
+
+use super::{
+    foreign::{Counts, ForeignMeasure, ForeignTest, NetMeasure, message_size},
+    json::Json,
 };
 
-use super::{Counts, ForeignFormat, ForeignMeasure, ForeignTest, NetMeasure, message_size};
+pub(super) const NAME: &str = "iperf3";
 
-pub(super) const FORMAT: ForeignFormat = ForeignFormat { name: "iperf3", is, read };
+/// Bytes may be counted a few packets later than packets are.
+const NEAR: f64 = 0.01;
 
-/// Only iperf3 has this at the beginning of its JSON.
-fn is(text: &str) -> bool {
-    text.trim_start().starts_with('{') && text.contains("\"iperf 3") && text.contains("\"start\"")
+pub(super) fn is(json: &Json) -> bool {
+    json["start"]["version"].as_str().is_some_and(|version| version.starts_with("iperf 3"))
 }
 
-fn read(text: &str, _: Option<ByteSize>) -> Result<ForeignTest, String> {
-    let result: Value = serde_json::from_str(text).map_err(|error| format!("its JSON: {error}"))?;
+pub(super) fn read(result: &Json) -> Result<ForeignTest, String> {
     if let Some(error) = result["error"].as_str() {
         return Err(format!("the test failed: {error}"));
     }
     let (start, end) = (&result["start"], &result["end"]);
     let test = &start["test_start"];
-    let number = |of: &Value, name: &str| of[name].as_f64().ok_or(format!("it has no figure \"{name}\""));
+    let number = |of: &Json, name: &str| of[name].as_f64().ok_or(format!("it has no figure \"{name}\""));
     let transport = match test["protocol"].as_str() {
         Some("TCP") => Transport::Tcp,
         Some("UDP") => Transport::Udp,
         Some(other) => return Err(format!("a test over {other} is none that vtax knows")),
         None => return Err("it doesn't say over which protocol".to_owned()),
     };
-    let is_reverse = test["reverse"].as_f64().is_some_and(|value| value != 0.0);
-    // Version 3.12 says so nowhere else.
-    let direction = match end.get("sum_received_bidir_reverse").or(end.get("sum_bidir_reverse")) {
-        Some(_) => Direction::Both,
-        None if is_reverse => Direction::Reverse,
-        None => Direction::Forward,
+    not_limited(transport, test)?;
+    let of =
+        EndOfTest { transport, block: number(test, "blksize")?, is_server: start.get("accepted_connection").is_some() };
+    let ways = Way::all(end);
+    let direction = match ways[..] {
+        [_, _] => Direction::Both,
+        _ if is_set(&test["bidir"]) => Direction::Both,
+        _ if is_set(&test["reverse"]) => Direction::Reverse,
+        _ => Direction::Forward,
     };
-    let ways: &[&str] = match direction {
-        Direction::Both => &["", "_bidir_reverse"],
-        Direction::Forward | Direction::Reverse => &[""],
-    };
-    let mut counts = Counts::default();
-    for way in ways {
-        let way = arrived(end, transport, way)?;
-        counts.seconds = counts.seconds.max(way.seconds);
-        counts.bytes += way.bytes;
-        counts.lost += way.lost;
-        counts.retransmits += way.retransmits;
+    if of.is_server && direction != Direction::Forward {
+        return Err(
+            "this is the server's output, which does not have what the client received (-R, --bidir): import the \
+                    client's"
+                .to_owned(),
+        );
     }
-    let message = message_size(number(test, "blksize")?)?;
+    if direction == Direction::Both && ways.len() < 2 {
+        return Err("it has the sums of one direction only, and the test ran in both (--bidir)".to_owned());
+    }
+    let ways = ways.iter().map(|way| of.arrived(way)).collect::<Result<Vec<Counts>, String>>()?;
+    let counts = ways.into_iter().reduce(Counts::with).unwrap_or_default();
+    let message = message_size(of.block)?;
     let seconds = start["timestamp"]["timesecs"].as_f64();
     let words: Vec<&str> = start["system_info"].as_str().unwrap_or_default().split(' ').collect();
     Ok(ForeignTest {
-        format: FORMAT.name,
+        format: NAME,
         program: start["version"].as_str().unwrap_or("iperf 3").to_owned(),
         measured: ForeignMeasure::Net(NetMeasure {
             transport,
@@ -70,34 +76,88 @@ fn read(text: &str, _: Option<ByteSize>) -> Result<ForeignTest, String> {
     })
 }
 
-/// What the receiver got one way.
-fn arrived(end: &Value, transport: Transport, way: &str) -> Result<Counts, String> {
-    let sum = |name: &str| &end[format!("{name}{way}").as_str()];
-    let (received, sent) = (sum("sum_received"), sum("sum_sent"));
-    let of = |sum: &Value, name: &str| sum[name].as_f64();
-    let retransmits = of(sent, "retransmits").unwrap_or(0.0);
-    let none = "it doesn't say how many bytes arrived: an old iperf3, or a test that was broken off";
-    match transport {
-        Transport::Udp => {
-            // Before 3.7 there is only one sum, of what was sent.
-            let all = sum("sum");
-            let told = if of(received, "packets").is_some() { received } else { all };
-            let (lost, packets) = of(told, "lost_packets").zip(of(told, "packets")).ok_or(none)?;
-            let share = if packets > 0.0 { (1.0 - lost / packets).clamp(0.0, 1.0) } else { 0.0 };
-            // The receiver's own sum has what arrived; the sum of both what was sent.
-            let bytes = of(told, "bytes").ok_or(none)?;
-            let arrived = if std::ptr::eq(told, received) { bytes } else { bytes * share };
-            Ok(Counts {
-                seconds: of(told, "seconds").ok_or(none)?,
-                bytes: arrived,
-                lost,
-                retransmits,
-                ..Counts::default()
-            })
+fn is_set(flag: &Json) -> bool {
+    flag.as_f64().is_some_and(|value| value != 0.0)
+}
+
+/// Refuses a stream over TCP that was told to be slower than the path. Over UDP each is.
+fn not_limited(transport: Transport, test: &Json) -> Result<(), String> {
+    match test["target_bitrate"].as_f64().filter(|rate| *rate > 0.0 && transport == Transport::Tcp) {
+        Some(rate) => {
+            Err(format!("it was limited to {} Mb/s (-b), so it does not say what the path carries", rate / 1e6))
         }
-        _ => {
-            let (bytes, seconds) = of(received, "bytes").zip(of(received, "seconds")).ok_or(none)?;
-            Ok(Counts { seconds, bytes, retransmits, ..Counts::default() })
+        None => Ok(()),
+    }
+}
+
+/// The sums of one direction, each `Null` if it is missing.
+struct Way<'a> {
+    sum: &'a Json,
+    sent: &'a Json,
+    received: &'a Json,
+}
+
+impl<'a> Way<'a> {
+    /// The directions, that of the client's data first. Versions 3.7 to 3.11 have those of `--bidir` under the same names.
+    fn all(end: &'a Json) -> Vec<Way<'a>> {
+        let way = |names: [&str; 3], nth: usize| {
+            let [sum, sent, received] = names.map(|name| end.all(name).nth(nth).unwrap_or(&Json::Null));
+            Way { sum, sent, received }
+        };
+        let reverse = ["sum_bidir_reverse", "sum_sent_bidir_reverse", "sum_received_bidir_reverse"];
+        let names = ["sum", "sum_sent", "sum_received"];
+        let others = [way(names, 1), way(reverse, 0)].into_iter().filter(|way| !way.is_missing());
+        [way(names, 0)].into_iter().chain(others).collect()
+    }
+
+    fn is_missing(&self) -> bool {
+        [self.sum, self.sent, self.received].iter().all(|sum| **sum == Json::Null)
+    }
+}
+
+/// The end whose output it is.
+struct EndOfTest {
+    transport: Transport,
+    /// Bytes of a datagram, over UDP.
+    block: f64,
+    is_server: bool,
+}
+
+impl EndOfTest {
+    /// What the receiver got one way.
+    fn arrived(&self, way: &Way<'_>) -> Result<Counts, String> {
+        let of = |sum: &Json, name: &str| sum[name].as_f64();
+        let none = "it doesn't say how many bytes arrived: an old iperf3, or a test that was broken off";
+        if self.transport != Transport::Udp {
+            let (bytes, seconds) = of(way.received, "bytes").zip(of(way.received, "seconds")).ok_or(none)?;
+            // A receiver has no retransmits, and the server doesn't ask the client.
+            let retransmits = of(way.sent, "retransmits").filter(|_| !self.is_server);
+            return Ok(Counts { seconds, bytes, retransmits, ..Counts::default() });
+        }
+        // Before 3.7 there is only one sum, of what was sent.
+        let told = if of(way.received, "packets").is_some() { way.received } else { way.sum };
+        let (lost, packets) = of(told, "lost_packets").zip(of(told, "packets")).ok_or(none)?;
+        let seconds = of(told, "seconds").ok_or(none)?;
+        let counted = (packets - lost) * self.block;
+        // The receiver's own sum has the bytes that arrived. Its packets are also those that are still to come.
+        let bytes = match of(way.received, "bytes") {
+            Some(bytes) if bytes > 0.0 && bytes <= counted * (1.0 + NEAR) => bytes,
+            _ => counted,
+        };
+        Ok(Counts { seconds, bytes, lost: Some(lost), ..Counts::default() })
+    }
+}
+
+impl Counts {
+    /// The counts of both directions together.
+    fn with(self, other: Counts) -> Counts {
+        let sum = |one: Option<f64>, two: Option<f64>| one.zip(two).map(|(one, two)| one + two);
+        Counts {
+            seconds: self.seconds.max(other.seconds),
+            transactions: self.transactions + other.transactions,
+            bytes: self.bytes + other.bytes,
+            lost: sum(self.lost, other.lost),
+            retransmits: sum(self.retransmits, other.retransmits),
         }
     }
 }

@@ -15,7 +15,7 @@ use vtax_model::{
     study::Study,
 };
 
-use super::{ImportAs, ImportError, Imported, Imports, joined, plan};
+use super::{ImportAs, ImportError, Imported, Imports, OutputPlace, joined, plan};
 
 pub(super) const NAME: &str = "published figures";
 
@@ -32,7 +32,8 @@ pub(super) fn imports(file: &PathBuf, text: &str, wanted: &ImportAs) -> Result<I
     not_for_tables(wanted)?;
     let name = file.display().to_string();
     let published: Published = Source { name: &name, text }.parse()?;
-    let refused = |why| ImportError::Refused { file: file.clone(), program: NAME, why };
+    let refused =
+        |why| ImportError::Refused { place: OutputPlace { file: file.clone(), line: None }, program: NAME, why };
     let study = study(&published, wanted).map_err(refused)?;
     let files = std::slice::from_ref(file);
     let run = |system| run(files, &published, &study, system, wanted).transpose();

@@ -5,45 +5,74 @@ use vtax_model::{
     workload::{Transport, Workload},
 };
 
-use super::{Counts, ForeignFormat, ForeignMeasure, ForeignTest, NetMeasure};
+use super::foreign::{Counts, ForeignMeasure, ForeignTest, NetMeasure};
 use crate::crosscheck::number_after;
 
-pub(super) const FORMAT: ForeignFormat = ForeignFormat { name: "sockperf", is, read };
+pub(super) const NAME: &str = "sockperf";
 
-/// In ping-pong the time of all round trips is that of the test. Under load it is another one.
+/// In ping-pong the time of all round trips is that of the test.
 const ALMOST: std::ops::Range<f64> = 0.7..1.5;
 
-fn is(text: &str) -> bool {
-    text.contains("sockperf: ") && text.contains("RunTime=")
+/// The line with its version, with which its output begins.
+pub(super) fn is_first_line(line: &str) -> bool {
+    line.contains("sockperf: ") && line.contains("== version #")
 }
 
-fn read(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, String> {
+pub(super) fn is(text: &str) -> bool {
+    let test = ["RunTime=", "Starting test", "Message Rate is", "messages sent in"];
+    text.contains("sockperf: ") && test.iter().any(|words| text.contains(words))
+}
+
+pub(super) fn read(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, String> {
     let version = text.split_once("== version #").and_then(|(_, rest)| rest.split([' ', '\n']).next());
+    if text.contains("Message Rate is") || text.contains("messages sent in") {
+        return Err("it sent without waiting for answers (throughput), and only ping-pong is imported".to_owned());
+    }
     let valid = text.split_once("[Valid Duration]").ok_or("it has no line [Valid Duration]: it is cut off")?.1;
+    if text.contains("statistics for Server No: 1") {
+        return Err("it talked to several servers, and only ping-pong with one is imported".to_owned());
+    }
     let (seconds, transactions) = (number_after(valid, "RunTime=")?, number_after(valid, "ReceivedMessages=")?);
     let half = || number_after(text, "avg-latency=").or_else(|_| number_after(text, "avg-lat="));
     let round_trip = number_after(text, "avg-rtt=").or_else(|_| half().map(|half| 2.0 * half))?;
-    if !ALMOST.contains(&(round_trip * transactions / 1e6 / seconds)) {
-        return Err(
-            "its round trips don't follow one another, so this is no ping-pong; others aren't imported".to_owned()
-        );
-    }
+    follow_one_another(round_trip * transactions / 1e6 / seconds)?;
     let transport = match (text.contains("# TCP"), text.contains("# UDP")) {
         (true, false) => Transport::Tcp,
         (false, true) => Transport::Udp,
         _ => return Err("it doesn't say over which protocol".to_owned()),
     };
+    let dropped = text.split_once("# dropped messages = ").and_then(|(_, rest)| rest.split(';').next()?.parse().ok());
+    let lost = dropped.filter(|_| transport == Transport::Udp);
     let size = size.ok_or("it doesn't say how large the messages were: give --size (14 if you gave sockperf no -m)")?;
+    let bytes = transactions * 2.0 * size.0 as f64;
     Ok(ForeignTest {
-        format: FORMAT.name,
+        format: NAME,
         program: version.map_or("sockperf".to_owned(), |version| format!("sockperf {version}")),
         measured: ForeignMeasure::Net(NetMeasure {
             transport,
             workload: Workload::Rr { request: size, response: size },
             streams: 1,
-            counts: Counts { seconds, transactions, bytes: transactions * 2.0 * size.0 as f64, ..Counts::default() },
+            counts: Counts { seconds, transactions, bytes, lost, ..Counts::default() },
         }),
         begun: None,
         machine: None,
+    })
+}
+
+/// Refuses a test whose rate is not the inverse of its round trip. sockperf doesn't say which test it was, nor its options.
+fn follow_one_another(share: f64) -> Result<(), String> {
+    if ALMOST.contains(&share) {
+        return Ok(());
+    }
+    Err(match share < ALMOST.start {
+        true => format!(
+            "its round trips took {:.0} % of the time: it was limited (--mps), or its messages got no answer, and only \
+             ping-pong as fast as it can is imported",
+            share * 1e2
+        ),
+        false => format!(
+            "{share:.1} messages were under way at a time (under-load, or ping-pong with --burst), and only ping-pong with \
+             one is imported"
+        ),
     })
 }

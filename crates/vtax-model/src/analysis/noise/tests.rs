@@ -39,7 +39,7 @@ fn a_quiet_machine_has_none() {
 fn bbr_is_a_cause_for_streams_that_run_it() {
     let mut run = quiet_run();
     run.header.environment.congestion_control = "bbr".into();
-    run.samples.iter_mut().for_each(|sample| sample.figures.retransmits = 10);
+    run.samples.iter_mut().for_each(|sample| sample.figures.retransmits = Some(10));
     let found = causes_of(&run, Transport::Tcp, TestKind::Stream);
     assert_eq!(found, vec![NoiseCause::Bbr(110)], "ten in each of eleven rounds");
     assert!(found[0].why().contains("sent segments again") && found[0].remedy() == "--congestion cubic");
@@ -72,7 +72,7 @@ fn what_others_took_and_what_was_dropped_are_causes() {
     for sample in &mut run.samples {
         sample.figures.cpu.initiator.machine.user = 0.5;
         sample.figures.cpu.initiator.machine.steal = 0.2;
-        (sample.figures.lost, sample.figures.reordered) = (1_000_000, 3);
+        (sample.figures.lost, sample.figures.reordered) = (Some(1_000_000), 3);
         sample.figures.ends.responder.socket_drops = 7;
     }
     let found = causes_of(&run, Transport::Udp, TestKind::Stream);
@@ -106,7 +106,7 @@ fn segments_sent_again_over_veth_are_needless_and_over_a_real_nic_are_not() {
         nic: NicFacts::default(),
     };
     let mut found = |retransmits: u64, hops: Vec<Hop>| {
-        run.samples.iter_mut().for_each(|sample| sample.figures.retransmits = retransmits);
+        run.samples.iter_mut().for_each(|sample| sample.figures.retransmits = Some(retransmits));
         let document = analyse(&run);
         let mut record = record(&document, Transport::Tcp, TestKind::Stream).clone();
         let path = PathRecord {

@@ -3,19 +3,27 @@
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use miette::miette;
-use vtax_model::endpoint::{Control, End, Endpoint};
+use vtax_model::endpoint::{Control, DeviceName, End, Endpoint};
 use vtax_wire::protocol::LinkAddress;
 
 use super::agent::Agent;
 use crate::stop::{Blamed, Coded, Stop};
 
-/// The address of the device to which an end is to be bound, if it is bound to one.
-pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent) -> Result<Option<IpAddr>, Stop> {
+/// The address of the device to which an end is to be bound, if it is bound to one: one that reaches the other end's, if
+/// that is known.
+pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>) -> Result<Option<IpAddr>, Stop> {
     let Some(device) = &endpoint.device else { return Ok(None) };
     let (control, has) = (&endpoint.control, &agent.facts.addresses);
     let of_device = |own: &&LinkAddress| own.link == device.as_str();
     let fits = |own: &&LinkAddress| endpoint.address.is_none_or(|address| address == own.address);
-    match has.iter().filter(of_device).find(fits) {
+    let reaches = |own: &&LinkAddress| {
+        peer.is_none_or(|peer| {
+            is_link_local(peer) == is_link_local(own.address) && peer.is_ipv4() == own.address.is_ipv4()
+        })
+    };
+    let mut fitting = has.iter().filter(of_device).filter(fits);
+    let first = fitting.clone().next();
+    match fitting.find(reaches).or(first) {
         Some(own) => Ok(Some(own.address)),
         None => {
             let has: Vec<String> = has.iter().map(|own| format!("{} ({})", own.link, own.address)).collect();
@@ -28,6 +36,16 @@ pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent) -> Result<Option<IpA
             )))
         }
     }
+}
+
+/// Returns the link of an end's address that is valid on this link only, to which its sockets have to be bound.
+pub(super) fn link_of(agent: &Agent, address: IpAddr) -> Option<DeviceName> {
+    let own = agent.facts.addresses.iter().find(|own| own.address == address && is_link_local(address))?;
+    own.link.raw().parse().ok()
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 /// Refuses a device at an end that is bound to none.
@@ -77,6 +95,11 @@ pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Res
     };
     let local = |endpoint: &Endpoint, peer: Option<IpAddr>| match (&endpoint.control, peer) {
         (Control::Local, None) => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        (Control::Local, Some(peer)) if is_link_local(peer) => Err(Stop::input(miette!(
+            code = "no-route",
+            "{peer} is a link-local address, and there is one such network on each link; name the link, as {peer}%eth0, or by \
+             --from-device eth0 (`ip link` lists them)"
+        ))),
         (Control::Local, Some(peer)) => source_address(peer).or_input(),
         (_, _) => Err(missing(endpoint)),
     };

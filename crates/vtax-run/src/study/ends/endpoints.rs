@@ -14,7 +14,7 @@ use vtax_model::{
 
 use super::{
     ConnectedEnds,
-    addresses::{addresses, check_address, on_device, refuse_device},
+    addresses::{addresses, check_address, link_of, on_device, refuse_device},
     agent::{ANSWER, Agent},
     attachment::{
         Attachment, LabPlace, lab_guest, ldm_domain,
@@ -306,7 +306,7 @@ fn known_addresses(
 ) -> Result<[IpAddr; 2], Stop> {
     let known = |end: usize| -> Result<Option<IpAddr>, Stop> {
         let of_lab = attachment[end].place().map(|place| IpAddr::V4(place.endpoint.address));
-        let on_device = on_device(endpoints[end], &agents[end])?;
+        let on_device = on_device(endpoints[end], &agents[end], endpoints[1 - end].address)?;
         let of_switch = attachment[end].switch_end().and_then(|end_of| end_of.own_addresses(&agents[end]).next());
         let of_switch = of_switch.map(|net| net.addr());
         let ssh = agents[end].facts.ssh_address;
@@ -324,7 +324,7 @@ fn end(
     mut attachment: Box<dyn Attachment>,
     [address, peer]: [IpAddr; 2],
 ) -> Result<ConnectedEnd, Stop> {
-    let device = endpoint.device.clone();
+    let device = endpoint.device.clone().or_else(|| link_of(&agent, address));
     let route = agent.link.route(Some(address), peer, device.clone(), ANSWER).or_infrastructure()?;
     attachment.measure_on(address);
     let (name, cid, pin) = (endpoint.control.to_string(), endpoint.cid, endpoint.pin.clone());

@@ -1,8 +1,9 @@
 //! What the options of `vtax measure` take.
 
-use std::str::FromStr;
+use std::{net::IpAddr, str::FromStr};
 
 use vtax_model::{
+    endpoint::DeviceName,
     options::{ArrivalProcess, Engine, OptionError, Sending},
     units::{Span, UnitError},
     workload::Transport,
@@ -60,6 +61,30 @@ pub(crate) const SENDING: [Choice<Sending>; 3] = [
     ("sendfile", "sendfile(2) from the page cache", Sending::SendFile),
 ];
 
+/// An address, of which a link-local one may have its link: `fe80::1%eth0`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AddressOnLink {
+    pub(super) address: IpAddr,
+    pub(super) link: Option<DeviceName>,
+}
+
+impl FromStr for AddressOnLink {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AddressOnLink, String> {
+        let (address, link) = text.split_once('%').map_or((text, None), |(address, link)| (address, Some(link)));
+        let address = address.parse::<IpAddr>();
+        let address = address.map_err(|error| format!("{error}; write e.g. 192.0.2.1 or fe80::1%eth0"))?;
+        let link = link.map(str::parse::<DeviceName>).transpose().map_err(|error| error.to_string())?;
+        match address {
+            IpAddr::V6(own) if own.is_unicast_link_local() => {}
+            _ if link.is_some() => return Err("only a link-local address (fe80::…) has a link after a %".to_owned()),
+            _ => {}
+        }
+        Ok(AddressOnLink { address, link })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +95,16 @@ mod tests {
         let two = Engines(vec![Engine::Blocking, Engine::Epoll]);
         assert_eq!("epoll,blocking,epoll".parse::<Engines>(), Ok(two));
         assert!("epoll,".parse::<Engines>().is_err());
+    }
+
+    #[test]
+    fn an_address_may_have_its_link() {
+        let AddressOnLink { address, link } = "fe80::1%eth0".parse().expect("an address");
+        assert_eq!((address.to_string().as_str(), link.expect("a link").as_str()), ("fe80::1", "eth0"));
+        assert_eq!("192.0.2.1".parse::<AddressOnLink>().map(|address| address.link), Ok(None));
+        for text in ["192.0.2.1%eth0", "2001:db8::1%eth0", "fe80::1%", "fe80::1%et h0", "host"] {
+            assert!(text.parse::<AddressOnLink>().is_err(), "{text}");
+        }
     }
 
     #[test]
