@@ -6,12 +6,7 @@
 //! compiler that starts a thousand short ones is seen. Not seen are the kernel's own threads, processes of other PID
 //! namespaces than this one's descendants, and those whose parent ignores their end.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{fs, path::PathBuf, time::Duration};
 
 use super::machine::duration;
 use crate::{
@@ -29,7 +24,7 @@ pub struct OtherProgramsMeter {
     own: Pid,
     working_in: Option<PathBuf>,
     /// Known as ours, also after their parent has ended.
-    ours: BTreeSet<ProcessId>,
+    ours: Vec<ProcessId>,
 }
 
 /// One process of `/proc`.
@@ -44,7 +39,7 @@ struct Process {
 impl OtherProgramsMeter {
     /// A meter for which processes are ours, too, if they work below this directory: guests outlive who started them.
     pub fn new(working_in: Option<PathBuf>) -> OtherProgramsMeter {
-        OtherProgramsMeter { own: Pid(std::process::id()), working_in, ours: BTreeSet::new() }
+        OtherProgramsMeter { own: Pid(std::process::id()), working_in, ours: Vec::new() }
     }
 
     /// The CPU time of all others since they began. Reads a file for each process, and a link for most of them.
@@ -59,15 +54,16 @@ impl OtherProgramsMeter {
         Ok(duration(ticks, rustix::param::clock_ticks_per_second().max(1)))
     }
 
+    /// `all` are in the order of their numbers, as `/proc` lists them.
     fn learn(&mut self, all: &[Process]) {
-        let by_pid: BTreeMap<Pid, &Process> = all.iter().map(|process| (process.id.pid, process)).collect();
-        let known: BTreeSet<ProcessId> =
-            all.iter().filter(|process| self.is_ours(process, &by_pid)).map(|process| process.id).collect();
-        self.ours = known;
+        let ours = all.iter().filter(|process| self.is_ours(process, all)).map(|process| process.id);
+        self.ours = ours.collect();
     }
 
-    fn is_ours(&self, process: &Process, all: &BTreeMap<Pid, &Process>) -> bool {
-        let parent = |process: &&Process| all.get(&process.parent).copied();
+    fn is_ours(&self, process: &Process, all: &[Process]) -> bool {
+        let parent = |process: &&Process| {
+            all.binary_search_by_key(&process.parent.0, |one| one.id.pid.0).ok().and_then(|index| all.get(index))
+        };
         // The list isn't of one moment, so it may have a circle.
         let mut ancestry = std::iter::successors(Some(process), parent).take(all.len());
         self.ours.contains(&process.id)
@@ -125,7 +121,7 @@ mod tests {
     fn descendants_are_ours_also_when_their_parent_has_ended() {
         let process =
             |pid, parent| Process { id: ProcessId { pid: Pid(pid), start_ticks: 1 }, parent: Pid(parent), ticks: 1 };
-        let mut meter = OtherProgramsMeter { own: Pid(10), working_in: None, ours: BTreeSet::new() };
+        let mut meter = OtherProgramsMeter { own: Pid(10), working_in: None, ours: Vec::new() };
         let ours = |meter: &OtherProgramsMeter| meter.ours.iter().map(|id| id.pid.0).collect::<Vec<_>>();
         meter.learn(&[process(1, 0), process(10, 1), process(11, 10), process(12, 11), process(20, 1)]);
         assert_eq!(ours(&meter), [10, 11, 12]);
