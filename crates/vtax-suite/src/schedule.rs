@@ -19,27 +19,22 @@ use super::{
     supervisor::{Report, SUPERVISE},
 };
 
-/// Jobs together may want so many times the machine's CPUs: nearly all of them wait now and then, for a guest or for the end of a
-/// sample, and a CPU that is idle meanwhile is lost time.
-const OVERCOMMIT: f64 = 1.5;
-/// The niceness of all jobs but the longest. That one would otherwise end long after all others, on one CPU.
-const NICENESS: &str = "5";
+/// CPUs that all jobs together may exceed the machine's by: estimates are rough, and no job uses its share all the time.
+const SLACK: f64 = 0.3;
 
 /// Runs all jobs, the longest first, then those that have the machine to themselves. Prints each when it has ended.
 pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEnd>, SuiteError> {
     fs::create_dir_all(state()).map_err(SuiteError::file("create", &state()))?;
     jobs.sort_by(|a, b| a.alone.cmp(&b.alone).then(costs.wall_seconds(b).total_cmp(&costs.wall_seconds(a))));
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let mut room = Room::new(f64::from(u32::try_from(cpus).unwrap_or(u32::MAX)) * OVERCOMMIT);
-    let longest = jobs.first().map(|job| job.name.clone());
+    let mut room = Room::new(f64::from(u32::try_from(cpus).unwrap_or(u32::MAX)));
     let (all, mut ends) = (jobs.len(), Vec::new());
     let (sender, receiver) = mpsc::channel();
     for number in 0.. {
         while let Some(index) = jobs.iter().position(|job| room.has(share(job, costs, &room))) {
             let job = jobs.remove(index);
             room.enter(share(&job, costs, &room));
-            let niceness = if longest.as_ref() == Some(&job.name) { "0" } else { NICENESS };
-            start(job, niceness, state().join(format!("{number}-{index}-{}", jobs.len())), sender.clone())?;
+            start(job, state().join(format!("{number}-{index}-{}", jobs.len())), sender.clone())?;
         }
         if ends.len() == all {
             break;
@@ -52,7 +47,7 @@ pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEn
     Ok(ends)
 }
 
-/// CPUs that jobs may want together.
+/// CPUs that are free.
 struct Room {
     cpus: f64,
     taken: f64,
@@ -66,7 +61,7 @@ impl Room {
 
     /// Whether a job may begin. The first one always may.
     fn has(&self, share: f64) -> bool {
-        self.jobs == 0 || self.taken + share <= self.cpus
+        self.jobs == 0 || self.taken + share <= self.cpus + SLACK
     }
 
     fn enter(&mut self, share: f64) {
@@ -82,38 +77,27 @@ impl Room {
 
 /// CPUs that a job takes of the room.
 fn share(job: &SuiteJob, costs: &JobCosts, room: &Room) -> f64 {
-    if job.alone { room.cpus } else { costs.cpus(job).min(room.cpus) }
+    if job.alone { room.cpus + SLACK } else { costs.cpus(job).min(room.cpus) }
 }
 
 /// Starts a job on its own thread, which sends how the job ended.
-fn start(
-    job: SuiteJob,
-    niceness: &'static str,
-    files: PathBuf,
-    sender: Sender<Result<JobEnd, SuiteError>>,
-) -> Result<(), SuiteError> {
+fn start(job: SuiteJob, files: PathBuf, sender: Sender<Result<JobEnd, SuiteError>>) -> Result<(), SuiteError> {
     let name = job.name.clone();
     let work = move || {
         // The suite ends with the first error, and then nobody receives.
-        let _ = sender.send(carry_out(job, niceness, &files));
+        let _ = sender.send(carry_out(job, &files));
     };
     thread::Builder::new().spawn(work).map_err(SuiteError::program(&name))?;
     Ok(())
 }
 
-fn carry_out(job: SuiteJob, niceness: &str, files: &Path) -> Result<JobEnd, SuiteError> {
+fn carry_out(job: SuiteJob, files: &Path) -> Result<JobEnd, SuiteError> {
     let (log, report) = (files.with_extension("log"), files.with_extension("report"));
     let output = File::create(&log).map_err(SuiteError::file("create", &log))?;
     let errors = output.try_clone().map_err(SuiteError::file("open", &log))?;
     let suite = env::current_exe().map_err(SuiteError::program("this program"))?;
-    let mut command = Command::new("nice");
-    command
-        .args(["-n", niceness])
-        .arg(suite)
-        .arg(SUPERVISE)
-        .arg(&report)
-        .args(&job.command)
-        .current_dir(&job.directory);
+    let mut command = Command::new(suite);
+    command.arg(SUPERVISE).arg(&report).args(&job.command).current_dir(&job.directory);
     command.envs(job.environment.iter().cloned()).stdin(Stdio::null()).stdout(output).stderr(errors);
     let begun = Instant::now();
     let status = command.status().map_err(SuiteError::program(&job.name))?;
@@ -171,11 +155,12 @@ mod tests {
 
     #[test]
     fn a_job_begins_if_there_is_room_for_it() {
-        let mut room = Room::new(3.0);
-        assert!(room.has(3.0), "with nothing beside it");
+        let mut room = Room::new(2.0);
+        let all = 2.0 + SLACK;
+        assert!(room.has(all), "with nothing beside it");
         room.enter(1.0);
-        assert!(room.has(2.0) && !room.has(2.25) && !room.has(3.0));
-        room.enter(2.0);
+        assert!(room.has(1.2) && !room.has(1.5) && !room.has(all));
+        room.enter(1.2);
         assert!(!room.has(0.25));
         room.leave(1.0);
         assert!(room.has(0.25));
