@@ -18,9 +18,9 @@ use page::Mention;
 
 /// Options that the pages name of other programs.
 const OF_OTHERS: [(&str, &[&str]); 9] = [
-    ("iperf3", &["-J", "-R", "-P", "-P 0", "-O", "--bidir"]),
-    ("sockperf", &["-t", "-t 0.1"]),
-    ("netperf", &["-I", "-I 99,5", "-k"]),
+    ("iperf3", &["-J", "-R", "-P", "-P 0", "-O", "--bidir", "--json-stream", "-b"]),
+    ("sockperf", &["-t", "-t 0.1", "--mps"]),
+    ("netperf", &["-I", "-I 99,5", "-k", "-b", "-w"]),
     ("vtax-agent", &["--port", "--carried"]),
     ("QEMU", &["-sandbox", SANDBOX, "-runas", "-run-with user="]),
     ("rustc", &["-C force-unwind-tables=no", "-Z build-std"]),
