@@ -94,8 +94,8 @@ fn a_dry_run_refuses_what_a_run_refuses() {
 #[test]
 fn a_budget_is_kept_by_a_pilot_and_by_the_last_run() {
     let bench = Bench::new().with("pair.toml", PAIR);
-    let first = told(&bench, &["run", "pair.toml", "--budget", "5s"], 0);
-    assert!(first.contains("plan: 6 rounds first") && first.contains("--budget 5s: "), "{first}");
+    let first = told(&bench, &["run", "pair.toml", "--budget", "15s"], 0);
+    assert!(first.contains("plan: 6 rounds first") && first.contains("--budget 15s: "), "{first}");
     assert!(rounds(&bench) >= 6, "{first}");
     let short = bench.refused(&["run", "pair.toml", "--budget", "1ms"]);
     assert!(short.contains("too short for one round by the run pair-"), "{short}");
