@@ -207,9 +207,10 @@ impl AgentLink {
         Ok(best)
     }
 
-    /// CPUs of the agent's machine, and the CPU time of programs there that aren't the agent's, since they began.
-    pub fn other_programs(&self, deadline: Duration) -> Result<(u32, Duration), AgentError> {
-        match self.call(Request::OtherPrograms)?.wait(deadline)? {
+    /// Returns the CPUs of the agent's machine, and the CPU time of all programs there since they began, except the agent, the
+    /// processes `ours`, and their descendants.
+    pub fn other_programs(&self, ours: Vec<u32>, deadline: Duration) -> Result<(u32, Duration), AgentError> {
+        match self.call(Request::OtherPrograms { ours })?.wait(deadline)? {
             Reply::OtherPrograms { cpus, cpu_ns } => Ok((cpus, Duration::from_nanos(cpu_ns))),
             _ => Err(self.odd("other programs")),
         }
@@ -285,7 +286,7 @@ fn verb(request: &Request) -> &'static str {
         Request::Cancel { .. } | Request::CancelAll => "cancel",
         Request::Ping => "ping",
         Request::Clock => "clock",
-        Request::OtherPrograms => "read the load of other programs",
+        Request::OtherPrograms { .. } => "read the load of other programs",
         Request::Describe => "describe",
         Request::Route { .. } => "route",
         Request::Tune(TuningOrder::Facts) => "read its host",

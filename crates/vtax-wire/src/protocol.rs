@@ -95,8 +95,9 @@ pub enum Request {
     Ping,
     /// Read the agent's monotonic clock. Answer: [`Reply::Clock`].
     Clock,
-    /// Read the CPU time of programs on the agent's machine that aren't the agent's. Answer: [`Reply::OtherPrograms`].
-    OtherPrograms,
+    /// Read the CPU time of all programs on the agent's machine except the agent, the processes `ours` (the other agents there),
+    /// and their descendants. Answer: [`Reply::OtherPrograms`].
+    OtherPrograms { ours: Vec<u32> },
     /// Describe where the agent runs. Answer: [`Reply::Facts`].
     Describe,
     /// Describe the link by which packets to an address leave, with any source address or a given one.

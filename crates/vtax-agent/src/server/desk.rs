@@ -18,6 +18,7 @@ use vtax_sys::{
     SysError,
     clock::now_ns,
     cpu::{OtherProgramsMeter, online_cpus},
+    process::Pid,
 };
 use vtax_tune::TuningOrder;
 use vtax_wire::{
@@ -283,15 +284,16 @@ impl<W: Write> SessionOwner<W> {
             Request::Ping | Request::Shutdown => reply(Reply::Done),
             Request::PowerOff => Err(OrderError::NotInit),
             Request::Clock => reply(Reply::Clock { now_ns: now_ns() }),
-            Request::OtherPrograms => reply(self.other_programs().map_err(OrderError::Load)?),
+            Request::OtherPrograms { ours } => reply(self.other_programs(&ours).map_err(OrderError::Load)?),
             Request::Describe => reply(Reply::Facts(Box::new(facts::facts()))),
             Request::Route { from, to, device } => reply(Reply::Route(inspect::route_hops(from, to, device.as_ref()))),
         }
     }
 
-    fn other_programs(&mut self) -> Result<Reply, SysError> {
+    fn other_programs(&mut self, ours: &[u32]) -> Result<Reply, SysError> {
+        let ours: Vec<Pid> = ours.iter().copied().map(Pid).collect();
         let cpus = online_cpus()?.iter().count();
-        let cpu_ns = self.others.read()?.as_nanos();
+        let cpu_ns = self.others.read(&ours)?.as_nanos();
         Ok(Reply::OtherPrograms {
             cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
             cpu_ns: u64::try_from(cpu_ns).unwrap_or(u64::MAX),

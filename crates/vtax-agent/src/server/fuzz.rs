@@ -94,7 +94,7 @@ fn orders() -> Vec<Request> {
         Request::Tune(TuningOrder::Status),
         Request::Tune(TuningOrder::ConnectTime { to: (LOOPBACK, 9).into() }),
         Request::Clock,
-        Request::OtherPrograms,
+        Request::OtherPrograms { ours: vec![7] },
         Request::Cancel { session },
         Request::CancelAll,
         Request::Ping,

@@ -70,7 +70,7 @@ pub(super) fn disturbance(run: &RunByCell) -> Disturbance {
     }
 }
 
-/// The share of all machines' CPUs that looks between samples found with other programs. None if nobody looked.
+/// Returns the share of all machines' CPUs that other programs used between samples. None if nobody looked.
 fn seen(run: &RunByCell) -> Option<f64> {
     let looks = || run.samples.iter().flatten().flat_map(|sample| &sample.others);
     let available: f64 = looks().map(|look| f64::from(look.cpus) * look.seconds).sum();

@@ -42,6 +42,7 @@ use vtax_model::{
     units::Mtu,
     workload::{TestSpec, Transport},
 };
+use vtax_sys::process::Pid;
 use vtax_wire::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder};
 
 use super::{
@@ -314,19 +315,27 @@ impl Sampler for ConnectedEnds {
         self.turns(rows, orders)
     }
 
+    /// Agents here, and the QEMUs of guests that vtax did not start, such as libvirt's.
+    fn processes(&self) -> Vec<Pid> {
+        let agents = self.agents().into_iter().filter(|agent| agent.is_here()).map(|agent| agent.pid());
+        let guests = self.ends().filter_map(|end| end.attachment.qemu()).map(|qemu| qemu.process.pid);
+        agents.chain(guests).collect()
+    }
+
     /// An agent that doesn't answer fails the next sample, which says why.
     fn other_programs(&self) -> Vec<OtherProgramsTime> {
-        let mut machines: BTreeMap<&str, OtherProgramsTime> = BTreeMap::new();
-        for agent in self.agents() {
-            let Some(environment) = agent.elsewhere().filter(|_| !machines.contains_key(agent.machine())) else {
-                continue;
-            };
-            if let Ok((cpus, cpu)) = agent.link.other_programs(agent::ANSWER) {
-                let machine = environment.hostname.clone();
-                machines.insert(agent.machine(), OtherProgramsTime { machine, cpus, cpu });
-            }
+        let mut machines: BTreeMap<&str, Vec<&Agent>> = BTreeMap::new();
+        for agent in self.agents().into_iter().filter(|agent| agent.elsewhere().is_some()) {
+            machines.entry(agent.machine()).or_default().push(agent);
         }
-        machines.into_values().collect()
+        let time = |(identity, agents): (&str, Vec<&Agent>)| {
+            let ours = agents.iter().map(|agent| agent.pid().0).collect();
+            let agent = agents.first()?;
+            let (cpus, cpu) = agent.link.other_programs(ours, agent::ANSWER).ok()?;
+            let machine = agent.elsewhere()?.hostname.clone();
+            Some(OtherProgramsTime { identity: identity.to_owned(), machine, cpus, cpu })
+        };
+        machines.into_iter().filter_map(time).collect()
     }
 }
 

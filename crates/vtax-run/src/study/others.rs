@@ -7,14 +7,21 @@ use std::{
 };
 
 use vtax_model::{foreign::ForeignText, run::OtherPrograms};
-use vtax_sys::cpu::{OtherProgramsMeter, online_cpus};
+use vtax_sys::{
+    cpu::{OtherProgramsMeter, online_cpus},
+    process::Pid,
+};
 
-/// A look takes at most this part of a run's time. It reads a file for each process of the machine.
-const SHARE: u32 = 50;
+use super::runner::Sampler;
+
+/// Between two looks passes at least this many times as long as a look takes: it reads a file for each process of the machine.
+const APART: u32 = 50;
 
 /// CPU time of the other programs of a machine since they began.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OtherProgramsTime {
+    /// What no other machine has: hosts may have the same name. Empty for this machine.
+    pub(crate) identity: String,
     /// Its host name; empty for this machine.
     pub(crate) machine: ForeignText,
     pub(crate) cpus: u32,
@@ -25,7 +32,7 @@ pub(crate) struct OtherProgramsTime {
 #[derive(Debug)]
 pub(crate) struct OtherProgramsWatch {
     own: OtherProgramsMeter,
-    seen: BTreeMap<ForeignText, (Instant, Duration)>,
+    seen: BTreeMap<String, (Instant, Duration)>,
     due: Instant,
 }
 
@@ -36,27 +43,28 @@ impl OtherProgramsWatch {
         OtherProgramsWatch { own, seen: BTreeMap::new(), due: Instant::now() }
     }
 
-    /// Returns what was used since the last look, if another one is due. `elsewhere` asks the other machines.
-    pub(crate) fn look(&mut self, elsewhere: impl FnOnce() -> Vec<OtherProgramsTime>) -> Vec<OtherPrograms> {
+    /// Returns what was used since the last look, if another one is due.
+    pub(crate) fn look(&mut self, sampler: &dyn Sampler) -> Vec<OtherPrograms> {
         let begun = Instant::now();
         if begun < self.due {
             return Vec::new();
         }
-        let all = self.here().into_iter().chain(elsewhere());
+        let all = self.here(&sampler.processes()).into_iter().chain(sampler.other_programs());
         let used = all.filter_map(|time| self.since_last(time, Instant::now())).collect();
-        self.due = Instant::now() + begun.elapsed() * SHARE;
+        self.due = Instant::now() + begun.elapsed() * APART;
         used
     }
 
     /// None if `/proc` can't be read.
-    fn here(&mut self) -> Option<OtherProgramsTime> {
+    fn here(&mut self, ours: &[Pid]) -> Option<OtherProgramsTime> {
         let cpus = u32::try_from(online_cpus().ok()?.iter().count()).ok()?;
-        Some(OtherProgramsTime { machine: ForeignText::default(), cpus, cpu: self.own.read().ok()? })
+        let cpu = self.own.read(ours).ok()?;
+        Some(OtherProgramsTime { identity: String::new(), machine: ForeignText::default(), cpus, cpu })
     }
 
     fn since_last(&mut self, time: OtherProgramsTime, now: Instant) -> Option<OtherPrograms> {
-        let OtherProgramsTime { machine, cpus, cpu } = time;
-        let (then, before) = self.seen.insert(machine.clone(), (now, cpu))?;
+        let OtherProgramsTime { identity, machine, cpus, cpu } = time;
+        let (then, before) = self.seen.insert(identity, (now, cpu))?;
         let seconds = now.saturating_duration_since(then).as_secs_f64();
         // The time of a process whose parent ignores its end is lost, and then the sum may fall.
         Some(OtherPrograms { machine, cpus, seconds, cpu: cpu.saturating_sub(before).as_secs_f64() })
@@ -65,24 +73,43 @@ impl OtherProgramsWatch {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use vtax_model::{cell::Cell, run::Figures, study::SamplingPlan};
 
-    fn rack(ms: u64) -> OtherProgramsTime {
-        OtherProgramsTime { machine: "rack".into(), cpus: 4, cpu: Duration::from_millis(ms) }
+    use super::*;
+    use crate::study::runner::SampleError;
+
+    /// A path between two machines of the same name.
+    struct Path(Vec<OtherProgramsTime>);
+
+    impl Sampler for Path {
+        fn sample(&mut self, _: &Cell, _: &SamplingPlan) -> Result<Figures, SampleError> {
+            Err(SampleError::cell("nothing is measured here"))
+        }
+
+        fn other_programs(&self) -> Vec<OtherProgramsTime> {
+            self.0.clone()
+        }
+    }
+
+    fn time(identity: &str, ms: u64) -> OtherProgramsTime {
+        let cpu = Duration::from_millis(ms);
+        OtherProgramsTime { identity: identity.into(), machine: "debian".into(), cpus: 4, cpu }
     }
 
     #[test]
     fn each_machine_has_what_was_used_since_the_last_look() {
         let mut watch = OtherProgramsWatch::new(None);
-        assert_eq!(watch.look(|| vec![rack(500)]), [], "the first look only remembers");
-        assert_eq!(watch.look(|| panic!("it is too early")), []);
+        let (first, second) =
+            (Path(vec![time("a", 500), time("b", 9_000)]), Path(vec![time("a", 750), time("b", 9_100)]));
+        assert_eq!(watch.look(&first), [], "the first look only remembers");
+        assert_eq!(watch.look(&second), [], "it is too early");
         watch.due = Instant::now();
-        let used = watch.look(|| vec![rack(750)]);
+        let used = watch.look(&second);
         let machines: Vec<_> =
             used.iter().map(|used| (used.machine.raw(), used.cpus > 0, used.seconds > 0.0)).collect();
-        assert_eq!(machines, [("", true, true), ("rack", true, true)]);
-        assert!((used[1].cpu - 0.25).abs() < 1e-9, "{used:?}");
-        let fallen = watch.since_last(rack(100), Instant::now()).expect("it was seen before");
+        assert_eq!(machines, [("", true, true), ("debian", true, true), ("debian", true, true)]);
+        assert!((used[1].cpu - 0.25).abs() < 1e-9 && (used[2].cpu - 0.1).abs() < 1e-9, "{used:?}");
+        let fallen = watch.since_last(time("a", 100), Instant::now()).expect("it was seen before");
         assert!(fallen.cpu.abs() < f64::EPSILON, "{fallen:?}");
     }
 }

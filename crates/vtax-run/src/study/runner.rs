@@ -19,6 +19,7 @@ use vtax_model::{
     workload::{TestSpec, WorkloadSizes},
 };
 use vtax_stats::stopping::Decision;
+use vtax_sys::process::Pid;
 
 use super::{
     clock,
@@ -54,7 +55,11 @@ pub(crate) trait Sampler {
         let error = SampleError::run(miette!(code = "defect", "this path has no slices"));
         Err(BrokenTurns { index: 0, error })
     }
-    /// What other programs have used of the CPUs of each machine but this one.
+    /// Processes of this machine that work for the run but need not descend from vtax, e.g. an agent that sshd started.
+    fn processes(&self) -> Vec<Pid> {
+        Vec::new()
+    }
+    /// CPU time of other programs on each machine except this one.
     fn other_programs(&self) -> Vec<OtherProgramsTime> {
         Vec::new()
     }
@@ -359,7 +364,7 @@ impl Rounds<'_, '_> {
     }
 
     fn look_at_others(&mut self) -> Vec<OtherPrograms> {
-        self.around.others.look(|| self.sampler.other_programs())
+        self.around.others.look(&*self.sampler)
     }
 
     fn landed(&mut self, mut samples: Vec<Sample>) -> miette::Result<()> {

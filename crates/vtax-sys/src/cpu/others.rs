@@ -18,7 +18,8 @@ const PROC: &str = "/proc";
 /// The flag of kernel threads among a process's flags (`include/linux/sched.h`).
 const PF_KTHREAD: u32 = 0x0020_0000;
 
-/// Adds up the times of all processes but this one, its descendants, and those that work in a directory of ours.
+/// Adds up the times of all processes except ours: this one, processes that the caller names, descendants of either, and processes
+/// that work in a given directory.
 #[derive(Debug)]
 pub struct OtherProgramsMeter {
     own: Pid,
@@ -42,33 +43,33 @@ impl OtherProgramsMeter {
         OtherProgramsMeter { own: Pid(std::process::id()), working_in, ours: Vec::new() }
     }
 
-    /// The CPU time of all others since they began. Reads a file for each process, and a link for most of them.
-    pub fn read(&mut self) -> Result<Duration> {
+    /// Returns the CPU time of all others since they began; the processes of `named` are ours. Reads a file for each process, and
+    /// a link for most of them.
+    pub fn read(&mut self, named: &[Pid]) -> Result<Duration> {
         let entries = fs::read_dir(PROC).map_err(|e| SysError::os("read", PROC, e))?;
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
         // One that has just ended is in its parent's time.
         let all: Vec<Process> = pids.filter_map(Process::read).collect();
-        self.learn(&all);
+        self.learn(&all, named);
         let others = all.iter().filter(|process| !self.ours.contains(&process.id));
         let ticks = others.map(|process| process.ticks).sum();
         Ok(duration(ticks, rustix::param::clock_ticks_per_second().max(1)))
     }
 
     /// `all` are in the order of their numbers, as `/proc` lists them.
-    fn learn(&mut self, all: &[Process]) {
-        let ours = all.iter().filter(|process| self.is_ours(process, all)).map(|process| process.id);
+    fn learn(&mut self, all: &[Process], named: &[Pid]) {
+        let ours = all.iter().filter(|process| self.is_ours(process, all, named)).map(|process| process.id);
         self.ours = ours.collect();
     }
 
-    fn is_ours(&self, process: &Process, all: &[Process]) -> bool {
+    fn is_ours(&self, process: &Process, all: &[Process], named: &[Pid]) -> bool {
         let parent = |process: &&Process| {
             all.binary_search_by_key(&process.parent.0, |one| one.id.pid.0).ok().and_then(|index| all.get(index))
         };
         // The list isn't of one moment, so it may have a circle.
         let mut ancestry = std::iter::successors(Some(process), parent).take(all.len());
-        self.ours.contains(&process.id)
-            || ancestry.any(|process| process.id.pid == self.own)
-            || self.works_here(process)
+        let is_root = |process: &Process| process.id.pid == self.own || named.contains(&process.id.pid);
+        self.ours.contains(&process.id) || ancestry.any(is_root) || self.works_here(process)
     }
 
     fn works_here(&self, process: &Process) -> bool {
@@ -123,10 +124,15 @@ mod tests {
             |pid, parent| Process { id: ProcessId { pid: Pid(pid), start_ticks: 1 }, parent: Pid(parent), ticks: 1 };
         let mut meter = OtherProgramsMeter { own: Pid(10), working_in: None, ours: Vec::new() };
         let ours = |meter: &OtherProgramsMeter| meter.ours.iter().map(|id| id.pid.0).collect::<Vec<_>>();
-        meter.learn(&[process(1, 0), process(10, 1), process(11, 10), process(12, 11), process(20, 1)]);
+        meter.learn(&[process(1, 0), process(10, 1), process(11, 10), process(12, 11), process(20, 1)], &[]);
         assert_eq!(ours(&meter), [10, 11, 12]);
-        meter.learn(&[process(1, 0), process(10, 1), process(12, 1), process(20, 1), process(30, 31), process(31, 30)]);
+        meter.learn(
+            &[process(1, 0), process(10, 1), process(12, 1), process(20, 1), process(30, 31), process(31, 30)],
+            &[],
+        );
         assert_eq!(ours(&meter), [10, 12]);
+        meter.learn(&[process(1, 0), process(10, 1), process(20, 1), process(21, 20)], &[Pid(20)]);
+        assert_eq!(ours(&meter), [10, 20, 21], "an agent that sshd has started");
     }
 
     /// A shell that spends its time in the kernel, by children that end at once.
@@ -136,7 +142,7 @@ mod tests {
         let mut shell = Command::new("sh").args(["-c", WORK]).stdin(Stdio::null()).spawn().expect("sh");
         let mut others = OtherProgramsMeter::new(None);
         let mut all = OtherProgramsMeter { own: Pid(0), ..OtherProgramsMeter::new(None) };
-        let mut read = || [&mut all, &mut others].map(|meter| meter.read().expect("/proc"));
+        let mut read = || [&mut all, &mut others].map(|meter| meter.read(&[]).expect("/proc"));
         let ticks = || Process::read(Pid(shell.id())).expect("it runs").ticks;
         let (before, begun) = (read(), ticks());
         let until = Instant::now() + Duration::from_secs(300);

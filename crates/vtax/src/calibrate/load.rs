@@ -26,7 +26,7 @@ impl LoadMeter {
     }
 
     pub(crate) fn read(&mut self) -> Result<LoadReading, SysError> {
-        Ok(LoadReading { others: self.others.read()?, machine: self.machine.read()? })
+        Ok(LoadReading { others: self.others.read(&[])?, machine: self.machine.read()? })
     }
 
     /// The load since an earlier reading.

@@ -3,6 +3,7 @@
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use vtax_model::run::Environment;
+use vtax_sys::process::Pid;
 use vtax_wire::{link::AgentLink, protocol::AgentFacts, ssh};
 
 use crate::{
@@ -53,6 +54,11 @@ impl Agent {
 
     pub(super) fn is_here(&self) -> bool {
         self.here
+    }
+
+    /// Its process, in its own PID namespace.
+    pub(super) fn pid(&self) -> Pid {
+        Pid(self.link.hello().pid)
     }
 
     /// Its machine, if vtax runs on another one.
