@@ -26,8 +26,8 @@ pub(crate) struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Removes what killed suites have left, and makes a directory for this one. Without privilege there is none, and tests that
-    /// need one fail.
+    /// Removes leftovers of killed suites and creates a directory for this one. Returns none without privilege; tests that need a
+    /// directory then fail.
     pub(crate) fn make() -> Result<Option<RunDirectory>, SuiteError> {
         let all = Path::new(ALL);
         match fs::create_dir_all(all) {
@@ -46,7 +46,7 @@ impl RunDirectory {
         Ok(Some(RunDirectory { _lives: lives.map_err(SuiteError::file("lock", &path))?, path }))
     }
 
-    /// What a job's environment says of it.
+    /// Returns the variable by which a job learns of it.
     pub(crate) fn variable(&self) -> (String, OsString) {
         (VARIABLE.into(), self.path.clone().into())
     }
@@ -61,12 +61,12 @@ impl Drop for RunDirectory {
 fn remove_abandoned(path: &Path) {
     let Ok(lives) = File::open(path) else { return };
     if lives.try_lock().is_ok() {
-        println!("removing what a killed suite has left in {}", path.display());
+        println!("removing leftovers of a killed suite in {}", path.display());
         remove(path);
     }
 }
 
-/// Takes down the labs in it. What can't be removed is told, and fails no test: each suite has another directory.
+/// Takes down the labs in it. Leftovers that cannot be removed are reported and fail no test: each suite has another directory.
 fn remove(path: &Path) {
     #[derive(Deserialize)]
     struct Held {

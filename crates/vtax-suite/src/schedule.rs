@@ -123,7 +123,7 @@ fn read(path: &Path) -> Result<Vec<u8>, SuiteError> {
 /// `is_absent`: the job is one test, and has reported none.
 fn judge(status: ExitStatus, left: &[String], is_absent: bool, output: String) -> Result<(), JobFailure> {
     let reason = match (status.success(), left) {
-        (true, []) if is_absent => "it ran no test of this name".into(),
+        (true, []) if is_absent => "no test of this name ran".into(),
         (true, []) => return Ok(()),
         (true, left) => format!("it left processes behind, which were killed: {}", left.join("; ")),
         (false, []) => status.to_string(),

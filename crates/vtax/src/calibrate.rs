@@ -68,7 +68,7 @@ pub(crate) fn run(wanted: &CalibrationRequest, locations: &Locations) -> Result<
     if wanted.rounds == 0 && wanted.duration.is_some() {
         return Err(Stop::input(miette!(
             code = "option-not-for-this",
-            "--duration is the time of a sample of the noise floor, and --rounds 0 takes none; leave --duration out"
+            "--duration applies to the noise floor, which --rounds 0 skips: omit --duration"
         )));
     }
     let truths = chosen("truth", &wanted.only, TRUTHS.iter().collect(), |truth| truth.name.to_owned()).or_input()?;

@@ -16,8 +16,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "interrupts on the NUMA node of their NIC",
     reads: "/sys/class/net/LINK/device/numa_node, /proc/irq/N/effective_affinity_list, /proc/interrupts",
     needs: &[NODES, CPUS, INTERRUPTS, LINKS],
-    good: "Each interrupt of a NIC goes to a CPU of the node that the NIC is plugged into. Node -1 is no claim. If all \
-           CPUs of the node are isolated, elsewhere.",
+    good: "Each interrupt of a NIC goes to a CPU of the node that the NIC is plugged into. Node -1 means that the \
+           node is unknown. If all CPUs of the node are isolated, any other CPU will do.",
     why: "A packet's descriptors and headers are in the memory of the NIC's node. A CPU of another node reads them over \
           the link between the sockets.",
     risk: ChangeRisk::Medium,
@@ -107,8 +107,8 @@ fn not_away(link: &HostLink, node: u32, all: usize, places: &InterruptPlaces<'_>
 /// The kernel doesn't report where they go, and their counts show several CPUs or none.
 pub(super) fn untold(link: &HostLink, some: usize, all: usize) -> RuleOutcome {
     RuleOutcome::Unknown(format!(
-        "{}: which CPUs {some} of its {all} interrupts go to can't be told: there is no effective_affinity_list, and \
-         /proc/interrupts counts since the start; watch them under load (--observe 10s)",
+        "{}: cannot determine which CPUs handle {some} of its {all} interrupts: the kernel has no effective_affinity_list, \
+         and /proc/interrupts counts since boot; watch them under load (--observe 10s)",
         link.name
     ))
 }

@@ -73,11 +73,13 @@ fn follows_a_port(case: &TuningCase<'_>, link: &HostLink) -> bool {
     link.is_bridge && case.host.links.iter().filter(is_port).any(|port| port.mtu == link.mtu)
 }
 
-/// Nothing if the link isn't an Ethernet: a CAN bus or a serial line has a limit of its own.
+/// Returns nothing for links other than Ethernet: CAN and serial lines have smaller limits.
 fn too_small(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     let Some(is_ethernet) = is_ethernet(case, link) else {
-        let text =
-            format!("{}: whether {} bytes are too few can't be told: what it is isn't reported", link.name, link.mtu);
+        let text = format!(
+            "{}: cannot determine whether {} bytes are too few: the link's type is unknown",
+            link.name, link.mtu
+        );
         return Some(RuleOutcome::Unknown(text));
     };
     let finding =

@@ -141,7 +141,7 @@ fn interrupts_that_moved_or_never_came_cannot_be_judged() {
         assert_eq!(found(&machine), [], "{count}");
         let check = check_of(&machine);
         let untold = says(&check.unknown, "irq-node");
-        assert!(untold.len() == 1 && untold[0].contains("can't be told"), "{count}: {check:#?}");
+        assert!(untold.len() == 1 && untold[0].contains("cannot determine which CPUs"), "{count}: {check:#?}");
         assert!(IRQ_RULES.iter().all(|rule| says(&check.good, rule).is_empty()), "{count}: {check:#?}");
     }
 }

@@ -105,14 +105,14 @@ impl Form {
     }
 }
 
-/// What only some forms of output show, by the option that asks for it.
+/// The forms of output that each of these options applies to.
 const SHOWN_IN: [(&str, &[Format]); 3] = [
     ("detail", &[Format::Table, Format::Markdown]),
     ("explain", &[Format::Table, Format::Markdown]),
     ("bars", &[Format::Table]),
 ];
 
-/// Returns what is wrong with a command line that asks for something that its form of output does not show.
+/// Returns an error message if an option on the command line does not apply to the chosen form of output.
 pub(super) fn not_shown(matches: &ArgMatches) -> Option<String> {
     if let Some((_, below)) = matches.subcommand() {
         return not_shown(below);
@@ -123,7 +123,7 @@ pub(super) fn not_shown(matches: &ArgMatches) -> Option<String> {
     let (option, _) =
         SHOWN_IN.into_iter().find(|(option, forms)| matches.get_flag(option) && !forms.contains(&format))?;
     let (name, ..) = FORMATS.into_iter().find(|(.., of)| *of == format)?;
-    Some(format!("--{option} cannot be used with the form {name}, which does not depend on it; leave --{option} out"))
+    Some(format!("--{option} does not apply to {name} output: omit --{option}"))
 }
 
 impl FormatArgs {

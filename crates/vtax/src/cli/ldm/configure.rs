@@ -102,8 +102,9 @@ pub(super) fn remove_variables(host: &LdmHost, words: &[String]) -> Result<Exit,
 /// The domain, which comes last, and the words before.
 pub(super) fn of_domain(words: &[String]) -> Result<(Name, &[String]), Stop> {
     let (domain, others) = words.split_last().expect("clap requires one");
-    let domain =
-        domain.parse().map_err(|error| Stop::input(miette!(code = "usage", "{domain} is no domain: {error}")))?;
+    let domain = domain
+        .parse()
+        .map_err(|error| Stop::input(miette!(code = "usage", "`{domain}` is not a domain name: {error}")))?;
     Ok((domain, others))
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct StopArgs {
     /// Start them again once they have stopped
     #[arg(short, conflicts_with = "halt")]
     pub(in crate::cli::ldm) reboot: bool,
-    /// Leave them stopped, as without any option
+    /// Leave them stopped (the default)
     #[arg(short = 'h')]
     halt: bool,
     /// Print help
