@@ -278,7 +278,9 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
         "pci=lastbus=0",
         "cryptomgr.notests",
         "8250.nr_uarts=1",
+        // As agents have it on hosts: see `vtax_sys::layout`.
         "nokaslr",
+        "norandmaps",
     ];
     let steady: &[&str] = match launch.accel {
         Accelerator::Kvm => &[],

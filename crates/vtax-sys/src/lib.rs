@@ -11,7 +11,7 @@
 //! | [`netlink`] | links, addresses, routes, virtual functions of NICs, virtual switches and their rules |
 //! | [`ethtool`] | what a link's driver can be told |
 //! | [`pci`] | PCI devices, their drivers and virtual functions |
-//! | [`clock`], [`cpu`], [`idle`] | time, pins, where CPU time went, keeping CPUs awake |
+//! | [`clock`], [`cpu`], [`idle`], [`layout`] | time, pins, where CPU time went, keeping CPUs awake, addresses that don't differ |
 //! | [`sock`] | socket options that `socket2` lacks, segments, stamps, zero copy |
 //! | [`ring`] | io_uring |
 //! | [`sysctl`], [`tree`], [`process`], [`inherit`] | `/proc/sys`, files of `/proc` and `/sys`, limits, processes that are ours, what they inherit |
@@ -39,6 +39,7 @@ pub mod ethtool;
 mod fuzz;
 pub mod idle;
 pub mod inherit;
+pub mod layout;
 pub mod module;
 pub mod mount;
 pub mod netlink;
