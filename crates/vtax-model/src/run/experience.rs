@@ -12,7 +12,7 @@ use crate::{
     units::Span,
     workload::{TestKind, Warmup},
 };
-use vtax_stats::planning::{MOST_ROUNDS, least_rounds, noise, rounds_to_show, smallest_shown};
+use vtax_stats::planning::{MOST_ROUNDS, RoundNoise, least_rounds, rounds_to_show, smallest_shown};
 
 /// Time stamps are of milliseconds.
 const SHORTEST: f64 = 1e-3;
@@ -22,8 +22,8 @@ const SHORTEST: f64 = 1e-3;
 pub struct Experience {
     /// The run's id.
     pub run: String,
-    /// The standard deviation of a round's log ratio, of all comparisons of a block together.
-    noise: BTreeMap<Block, f64>,
+    /// Of all comparisons of a block together.
+    noise: BTreeMap<Block, RoundNoise>,
     /// Seconds from the beginning of a sample to that of the next one.
     turn: BTreeMap<Block, f64>,
     /// Seconds before the first sample and after the last one.
@@ -232,7 +232,7 @@ impl Experience {
 
     fn rounds_that_show(&self, header: &RunHeader, asked: Difference) -> Result<u32, Unreachable> {
         let comparisons = header.tests(header.study.answering());
-        let needed = |noise: f64| rounds_to_show(asked.log(), noise, comparisons);
+        let needed = |noise: RoundNoise| rounds_to_show(asked.log(), noise, comparisons);
         let all: Option<Vec<u32>> = self.noises_of(header).into_values().map(needed).collect();
         all.and_then(|all| all.into_iter().max()).ok_or_else(|| {
             let smallest = |shown: &Resolution| shown.smallest.unwrap_or(f64::INFINITY);
@@ -264,7 +264,7 @@ impl Experience {
     }
 
     /// The noise of the blocks that are compared by the instrument that answers the study.
-    fn noises_of(&self, header: &RunHeader) -> BTreeMap<Block, f64> {
+    fn noises_of(&self, header: &RunHeader) -> BTreeMap<Block, RoundNoise> {
         let compared = header.comparisons().into_iter().map(|(cell, _)| header.study.cells[cell].block());
         let answering = compared.filter(|block| block.instrument == header.study.answering());
         answering.filter_map(|block| Some((block, *self.noise.get(&block)?))).collect()
@@ -288,19 +288,19 @@ impl Experience {
 }
 
 /// The noise of each block, over its rows and the baseline's second arm.
-fn noises(run: &RunReadings) -> BTreeMap<Block, f64> {
+fn noises(run: &RunReadings) -> BTreeMap<Block, RoundNoise> {
     let cells = &run.header.study.cells;
-    let mut squares: BTreeMap<Block, Vec<f64>> = BTreeMap::new();
+    let mut noises: BTreeMap<Block, Vec<RoundNoise>> = BTreeMap::new();
     let compared = run.header.comparisons().into_iter().map(|(cell, baseline)| (baseline, (cell, Arm::A)));
     let baselines = cells.iter().enumerate().filter(|(_, cell)| cell.row == run.header.study.baseline);
     for (baseline, cell) in compared.chain(baselines.map(|(index, _)| (index, (index, Arm::APrime)))) {
         let test = cells[baseline].kind();
-        let noise = noise(&pairs(Metric::of(test), test, run.arm(baseline, Arm::A), run.arm(cell.0, cell.1)));
-        squares.entry(cells[baseline].block()).or_default().extend(noise.map(|noise| noise * noise));
+        let pairs = pairs(Metric::of(test), test, run.arm(baseline, Arm::A), run.arm(cell.0, cell.1));
+        noises.entry(cells[baseline].block()).or_default().extend(RoundNoise::of(&pairs));
     }
-    let mean = |squares: Vec<f64>| squares.iter().sum::<f64>() / squares.len() as f64;
-    let known = squares.into_iter().filter(|(_, squares)| !squares.is_empty());
-    known.map(|(block, squares)| (block, mean(squares).sqrt())).collect()
+    let pooled =
+        |(block, noises): (Block, Vec<RoundNoise>)| Some((block, RoundNoise::pooled(&noises)?.of_another_run()));
+    noises.into_iter().filter_map(pooled).collect()
 }
 
 /// The median seconds of a sample of each block: a pause between two sessions of a run doesn't count.

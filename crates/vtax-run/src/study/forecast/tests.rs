@@ -91,7 +91,7 @@ fn asked(text: &str) -> RunHeader {
 #[test]
 fn a_plan_is_told_with_what_it_can_show_by_the_last_run() {
     let earlier = measured(plan(20));
-    insta::assert_snapshot!(lines(&plan(50), Some(&earlier)), @"plan: 50 rounds, about 1 min 40 s; can show about 0.5 % in TCP RR (from your run three-1)");
+    insta::assert_snapshot!(lines(&plan(50), Some(&earlier)), @"plan: 50 rounds, about 1 min 40 s; can show about 0.6 % in TCP RR (from your run three-1)");
     insta::assert_snapshot!(lines(&plan(50), None), @"plan: 50 rounds, about 35 s; what it can show is told after the first 6 rounds");
     let other = Run { header: RunHeader { id: "three-0".into(), seed: 2, ..plan(3) }, ..measured(plan(3)) };
     assert_eq!(lines(&plan(50), Some(&other)), lines(&plan(50), None), "three rounds tell nothing");
@@ -134,7 +134,7 @@ fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
     insta::assert_snapshot!(forecast.lines(&header).join("\n"), @"plan: 6 rounds first; they tell how many --show 0.5% needs");
     let mut run = read(measured(header));
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
-    insta::assert_snapshot!(line.expect("told"), @"--show 0.5%: after 6 rounds: 85 rounds, about 2 min 50 s in all; can show about 0.5 % in TCP RR");
+    insta::assert_snapshot!(line.expect("told"), @"--show 0.5%: after 6 rounds: 141 rounds, about 4 min 42 s in all; can show about 0.5 % in TCP RR");
     assert!(shortfall.is_none() && run.header.unsettled.is_none() && run.header.rounds() > PILOT);
 }
 
@@ -142,7 +142,7 @@ fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
 fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
     let mut run = read(measured(RunHeader { unsettled: asked("0.001%").unsettled, ..plan(PILOT) }));
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
-    insta::assert_snapshot!(shortfall.expect("told"), @"--show 0.001%: too noisy by the run three-1: 2000 rounds, the most that a run may have, show 0.10 %; give a larger difference, or longer samples (--duration); the run ended after its first 6 rounds");
+    insta::assert_snapshot!(shortfall.expect("told"), @"--show 0.001%: too noisy by the run three-1: 2000 rounds, the most that a run may have, show 0.13 %; give a larger difference, or longer samples (--duration); the run ended after its first 6 rounds");
     assert!(line.is_none() && run.header.rounds() == PILOT);
 }
 
@@ -177,7 +177,7 @@ fn a_quick_run_ends_after_the_rounds_that_fit_into_its_limit() {
     let mut header = plan(11);
     header.plan.limit = limit;
     let earlier = measured(plan(20));
-    insta::assert_snapshot!(lines(&header, Some(&earlier)), @"plan: 11 rounds, about 22 s; can show about 1.2 % in TCP RR (from your run three-1)");
+    insta::assert_snapshot!(lines(&header, Some(&earlier)), @"plan: 11 rounds, about 22 s; can show about 1.4 % in TCP RR (from your run three-1)");
     let Piloted { line, shortfall } = settle_by_time(&mut header, 2);
     insta::assert_snapshot!(line.expect("told"), @r"
     warning: --quick takes no more than 11m, unless --samples or --budget says so: after 2 rounds there was no time for another
