@@ -14,7 +14,7 @@ use vtax_guest::{
 };
 use vtax_journal::{Batch, BatchId, BatchState, JournalState, Snapshot};
 use vtax_model::{domain::DomainState, topology::Name, units::BitRate};
-use vtax_sys::{clock::boottime_ns, cpu::program_times, process::ProcessId};
+use vtax_sys::{clock::boottime_ns, process::ProcessId};
 
 use crate::{
     bindings::{Bindings, BoundDevice, BoundNic},
@@ -154,13 +154,10 @@ impl BoundDomain {
         }
     }
 
-    /// The share of its CPUs' time that it has used since it was started, in percent, and that time.
-    pub fn use_since_start(&self) -> Option<(f64, Duration)> {
-        let (started, qemu) = (self.started.as_ref()?, self.qemu()?);
-        let uptime = since_boot().saturating_sub(started.at);
-        let used = program_times(qemu.process().pid.0).ok()?.busy();
-        let all = uptime.as_secs_f64() * f64::from(self.bindings.vcpus);
-        Some((if all > 0.0 { (100.0 * used.as_secs_f64() / all).min(100.0) } else { 0.0 }, uptime))
+    /// Returns the time since it was started, while it runs.
+    pub fn uptime(&self) -> Option<Duration> {
+        self.qemu()?;
+        Some(since_boot().saturating_sub(self.started.as_ref()?.at))
     }
 
     /// Whether the system in it has spoken up.

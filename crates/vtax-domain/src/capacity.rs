@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, fs, time::Duration};
 use serde::{Deserialize, Serialize};
 use vtax_host::inspect::{CpuTopology, SystemRoot};
 use vtax_model::units::ByteSize;
-use vtax_sys::cpu::{MachineTimes, machine_times};
 
 /// The machine as a host of domains.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,8 +17,6 @@ pub struct HostCapacity {
     pub available: ByteSize,
     /// The time since it was booted.
     pub uptime: Duration,
-    /// The share of its CPUs' time since then that was no guest's, in percent.
-    pub utilization: Option<f64>,
 }
 
 impl HostCapacity {
@@ -33,7 +30,6 @@ impl HostCapacity {
             memory: whole_mib(kib(&meminfo, "MemTotal")),
             available: kib(&meminfo, "MemAvailable"),
             uptime: seconds(&uptime),
-            utilization: machine_times().ok().and_then(own_share),
         }
     }
 
@@ -46,13 +42,6 @@ impl HostCapacity {
     pub fn threads_per_core(&self) -> u32 {
         self.cores.iter().map(|core| core.len() as u32).max().unwrap_or(1)
     }
-}
-
-/// Linux counts what runs in a KVM guest as such, so it can be left out.
-fn own_share(times: MachineTimes) -> Option<f64> {
-    let own = times.user + times.nice + times.system + times.irq + times.softirq;
-    let all = own + times.idle + times.iowait + times.guest + times.guest_nice;
-    (!all.is_zero()).then(|| 100.0 * own.as_secs_f64() / all.as_secs_f64())
 }
 
 /// What the kernel took for itself at the start leaves no whole number of anything larger than KiB.
@@ -91,6 +80,5 @@ mod tests {
         let machine = HostCapacity::look();
         assert!(!machine.cpus().is_empty() && machine.threads_per_core() > 0);
         assert!(machine.memory > machine.available && machine.available > ByteSize(0));
-        assert!(machine.utilization.is_some_and(|share| (0.0..=100.0).contains(&share)));
     }
 }

@@ -38,6 +38,7 @@ mod supervisor;
 mod switch;
 mod switch_port;
 mod switches;
+mod utilization;
 
 pub use backend::{BackendError, BackendId, BackendPart, check_backend, find_format};
 pub use bindings::{Bindings, BoundConsole, BoundDevice, BoundDisk, BoundNic, BoundPath, ServedSwitch};
@@ -59,4 +60,5 @@ pub use store::{
 };
 pub use supervisor::Supervisor;
 pub use switch_port::SwitchPort;
+pub use utilization::Utilization;
 pub use vtax_guest::paths::PathState;

@@ -176,7 +176,6 @@ c0001000-eebfffff : PCI Bus 0000:00
             memory: mib(1000),
             available: mib(700),
             uptime: Duration::ZERO,
-            utilization: None,
         }
     }
 

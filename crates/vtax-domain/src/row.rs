@@ -20,7 +20,7 @@ pub struct DomainRow {
     pub vcpus: u32,
     /// As with the CPUs.
     pub memory: ByteSize,
-    /// The share of its CPUs' time that was used, in percent, while it runs.
+    /// The share of its CPUs' time that it uses at the moment, in percent, while it runs.
     pub utilization: Option<f64>,
     /// The time since it was started, while it runs.
     pub uptime: Option<Duration>,

@@ -23,7 +23,7 @@ use crate::process::Pid;
 pub use account::{MachineMeter, MachineReading, MachineSpan};
 pub use machine::{MachineTimes, interrupts, machine_times};
 pub use others::OtherProgramsMeter;
-pub use task::{TaskTimes, kvm_exits, program_times, task_times};
+pub use task::{TaskTimes, kvm_exits, process_time, task_times};
 
 /// What sched_setaffinity(2) calls the thread that calls it.
 const CALLING: libc::pid_t = 0;

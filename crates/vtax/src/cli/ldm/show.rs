@@ -13,7 +13,7 @@ use clap::Args;
 use serde::Serialize;
 use vtax_domain::{
     Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem, StoredState,
-    ldm_xml,
+    Utilization, ldm_xml,
 };
 use vtax_model::{
     domain::{Configuration, Constraints, DomainState, PRIMARY},
@@ -86,7 +86,8 @@ struct Listed<'a> {
 pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     let StoredState { configuration: all, pending: reconfiguration, .. } = host.read()?;
     let bound = host.bound()?;
-    let mut rows = rows(&all, &bound, &HostCapacity::look(), &args.domains)?;
+    let used = Utilization::watch(&bound);
+    let mut rows = rows(&all, &bound, &HostCapacity::look(), &used, &args.domains)?;
     rows.iter_mut().filter(|row| row.flags.control).for_each(|row| row.flags.delayed = reconfiguration.is_some());
     let now =
         || -> NowByDomain { bound.iter().map(|bound| (bound.name().clone(), bound.constraints_now(&all))).collect() };
@@ -118,12 +119,13 @@ fn rows(
     all: &Configuration,
     bound: &[BoundDomain],
     host: &HostCapacity,
+    used: &Utilization,
     named: &[Name],
 ) -> Result<Vec<DomainRow>, Stop> {
     named.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
-    let mut rows = vec![primary(all, bound, host)];
+    let mut rows = vec![DomainRow { utilization: used.host, ..primary(all, bound, host) }];
     rows.extend(all.domains.iter().map(|(name, domain)| match bound.iter().find(|bound| bound.name() == name) {
-        Some(bound) => with_resources(bound),
+        Some(bound) => with_resources(bound, used),
         None => inactive(name, domain, host),
     }));
     rows.retain(|row| named.is_empty() || named.contains(&row.name));
@@ -143,15 +145,14 @@ fn primary(all: &Configuration, bound: &[BoundDomain], host: &HostCapacity) -> D
         console: Some(ConsolePlace::Uart),
         vcpus: host.cpus().len().saturating_sub(cpus) as u32,
         memory: ByteSize(host.memory.0.saturating_sub(memory)),
-        utilization: host.utilization,
+        utilization: None,
         uptime: Some(host.uptime),
     }
 }
 
-fn with_resources(bound: &BoundDomain) -> DomainRow {
+fn with_resources(bound: &BoundDomain, used: &Utilization) -> DomainRow {
     let state = bound.state();
     let system = if bound.is_up() { RunningSystem::Normal } else { RunningSystem::Transition };
-    let used = bound.use_since_start();
     DomainRow {
         name: bound.name().clone(),
         state,
@@ -159,8 +160,8 @@ fn with_resources(bound: &BoundDomain) -> DomainRow {
         console: bound.bindings.console.as_ref().map(|console| ConsolePlace::Port(console.port)),
         vcpus: bound.bindings.vcpus,
         memory: bound.bindings.memory,
-        utilization: used.map(|(share, _)| share),
-        uptime: used.map(|(_, uptime)| uptime),
+        utilization: used.of(bound.name()),
+        uptime: bound.uptime(),
     }
 }
 
@@ -192,9 +193,11 @@ pub(super) fn bindings(host: &LdmHost, parseable: bool, json: bool, domains: &[N
     domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
     let wanted = |bound: &BoundDomain| domains.is_empty() || domains.contains(bound.name());
     let mut listed = Vec::new();
-    for bound in host.bound()?.into_iter().filter(wanted) {
+    let bound: Vec<BoundDomain> = host.bound()?.into_iter().filter(wanted).collect();
+    let used = Utilization::watch(&bound);
+    for bound in bound {
         let dropped = host.domains()?.dropped(&bound.bindings).map_err(blamed)?;
-        listed.push(ListedBindings { row: with_resources(&bound), bindings: bound.bindings, dropped });
+        listed.push(ListedBindings { row: with_resources(&bound, &used), bindings: bound.bindings, dropped });
     }
     if parseable {
         let of = |it: &ListedBindings| parseable::bindings(&it.row, &it.bindings, &it.dropped, &all);

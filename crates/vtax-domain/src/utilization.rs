@@ -1,0 +1,100 @@
+//! What share of their CPUs' time domains and the host use at the moment.
+
+use std::{collections::BTreeMap, thread, time::Duration};
+
+use vtax_model::topology::Name;
+use vtax_sys::cpu::{MachineMeter, MachineReading, process_time};
+
+use crate::BoundDomain;
+
+/// Long enough that what a tick of the kernel leaves out is a few percent.
+const WATCHED: Duration = Duration::from_millis(200);
+
+/// In percent of the time of all its CPUs, by domain; of those that run only.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Utilization {
+    /// Of the host's CPUs, without what domains used.
+    pub host: Option<f64>,
+    domains: BTreeMap<Name, f64>,
+}
+
+/// The CPU time that was used up to a moment.
+struct UsedSoFar {
+    machine: Option<MachineReading>,
+    domains: BTreeMap<Name, Duration>,
+}
+
+impl Utilization {
+    /// Watches the host and these domains for 0.2 s.
+    pub fn watch(bound: &[BoundDomain]) -> Utilization {
+        let meter = MachineMeter::open().ok();
+        let read = || UsedSoFar {
+            machine: meter.as_ref().and_then(|meter| meter.read().ok()),
+            domains: bound.iter().filter_map(|bound| Some((bound.name().clone(), used(bound)?))).collect(),
+        };
+        let before = read();
+        thread::sleep(WATCHED);
+        Utilization::between(bound, &before, &read())
+    }
+
+    fn between(bound: &[BoundDomain], before: &UsedSoFar, after: &UsedSoFar) -> Utilization {
+        let Some(span) = before.machine.zip(after.machine).map(|(before, after)| after.since(&before)) else {
+            return Utilization::default();
+        };
+        let grown = |name: &Name| {
+            let (before, after) = (before.domains.get(name)?, after.domains.get(name)?);
+            Some(after.saturating_sub(*before))
+        };
+        let of_domain = |bound: &BoundDomain| {
+            let name = bound.name();
+            Some((name.clone(), percent(grown(name)?, span.wall, bound.bindings.vcpus)?))
+        };
+        let of_domains: Duration = before.domains.keys().filter_map(grown).sum();
+        Utilization {
+            host: percent(span.busy().saturating_sub(of_domains), span.wall, span.cpus),
+            domains: bound.iter().filter_map(of_domain).collect(),
+        }
+    }
+
+    /// Of a domain's vCPUs, with what QEMU does for it; none if it doesn't run.
+    pub fn of(&self, domain: &Name) -> Option<f64> {
+        self.domains.get(domain).copied()
+    }
+}
+
+fn used(bound: &BoundDomain) -> Option<Duration> {
+    process_time(bound.qemu()?.process().pid.0).ok()
+}
+
+/// QEMU has threads besides its vCPUs, so a domain may use more than its CPUs have.
+fn percent(used: Duration, wall: Duration, cpus: u32) -> Option<f64> {
+    let all = wall.as_secs_f64() * f64::from(cpus);
+    (all > 0.0).then(|| (100.0 * used.as_secs_f64() / all).min(100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_is_a_share_of_the_cpus() {
+        let ms = Duration::from_millis;
+        assert_eq!(percent(ms(100), ms(200), 1), Some(50.0));
+        assert_eq!(percent(ms(100), ms(200), 4), Some(12.5));
+        assert_eq!(percent(ms(500), ms(200), 2), Some(100.0));
+        assert_eq!((percent(ms(1), ms(0), 2), percent(ms(1), ms(200), 0)), (None, None));
+    }
+
+    /// Not of the time since it was booted: a spinner shows at once.
+    #[test]
+    fn the_host_shows_what_it_does_now() {
+        let spinning = thread::spawn(|| {
+            let begun = std::time::Instant::now();
+            while begun.elapsed() < 2 * WATCHED {}
+        });
+        let host = Utilization::watch(&[]).host.expect("a machine with CPUs");
+        let one_cpu = 100.0 / std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
+        assert!((0.5 * one_cpu..=100.0).contains(&host), "{host}");
+        spinning.join().expect("no panic");
+    }
+}
