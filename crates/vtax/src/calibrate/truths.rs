@@ -144,7 +144,7 @@ pub(crate) const TRUTHS: [Truth; 13] = [
     },
     Truth {
         name: "length-150ms",
-        made: "a sample of 150 ms, which finds the round-trip time that one of 3 s finds",
+        made: "a sample of 150 ms, which finds the round-trip time that one of 1.5 s finds",
         find: lengths::short_and_long,
     },
     Truth {

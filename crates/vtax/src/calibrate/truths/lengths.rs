@@ -15,8 +15,9 @@ use super::{
 };
 use crate::calibrate::pairs::{dice, shuffled};
 
-const ROUNDS: usize = 7;
-const SPANS: [Span; 2] = [Span::from_millis(150), Span::from_millis(3_000)];
+/// More pairs narrow the interval more than longer samples do.
+const ROUNDS: usize = 15;
+const SPANS: [Span; 2] = [Span::from_millis(150), Span::from_millis(1_500)];
 const TOLERANCE: f64 = 0.03;
 
 /// Idle states are held off, and the figure is p50: rare events are in the mean of long samples only.

@@ -25,11 +25,12 @@ pub(crate) const TOOL: Tool = Tool {
     lifetime: ServerLifetime::Contest,
     client,
     read,
-    difference: |contest| match contest.is_rr() {
-        true => {
+    difference: |contest| match (contest.is_rr(), contest.is_udp_stream()) {
+        (true, _) => {
             "same definition: the inverse of the rate is the mean round trip; it has no warm-up. Its UDP_RR stops for good at the first datagram that is lost."
         }
-        false => "the receiver's figure; it has no warm-up, so TCP's slow start is in it.",
+        (_, true) => "the receiver's figure; it has no warm-up.",
+        _ => "the receiver's figure; it has no warm-up, so TCP's slow start is in it.",
     },
 };
 

@@ -21,9 +21,10 @@ pub(crate) const TOOL: Tool = Tool {
     lifetime: ServerLifetime::Contest,
     client: |contest, address, _| client(contest, address),
     read,
-    difference: |contest| match contest.is_rr() {
-        true => "prints half a round trip, doubled here; it has no warm-up.",
-        false => "same definition for the receiver's figure; it has no warm-up, so TCP's slow start is in it.",
+    difference: |contest| match (contest.is_rr(), contest.is_udp_stream()) {
+        (true, _) => "prints half a round trip, doubled here; it has no warm-up.",
+        (_, true) => "same definition for the receiver's figure; it has no warm-up.",
+        _ => "same definition for the receiver's figure; it has no warm-up, so TCP's slow start is in it.",
     },
 };
 
