@@ -18,12 +18,7 @@ use vtax_sys::{
 
 use crate::{
     account::{Begun, Counted, Meter, Shared, ThreadCounts, ThreadRecorder, merge},
-    drive::{
-        any::AnyPoller,
-        blocking::{Blocking, spin_until},
-        ready::EpollPoller,
-        uring::Uring,
-    },
+    drive::{any::AnyPoller, blocking::Blocking, exact::spin_until, ready::EpollPoller, uring::Uring},
     error::{EngineError, Failed, Result},
     flow::Flow,
     role::Role,

@@ -13,6 +13,7 @@
 
 pub(crate) mod any;
 pub(crate) mod blocking;
+pub(crate) mod exact;
 mod flows;
 pub(crate) mod ready;
 pub(crate) mod stamped;
@@ -169,9 +170,6 @@ impl<'a> Message<'a> {
         Message { head, from: 0, len, more: false }
     }
 }
-
-/// A timer wakes a thread some tens of µs late. A wait that must be exact spins through this last part.
-pub(crate) const SPIN: u64 = 60_000;
 
 /// A thread's two buffers.
 pub(crate) struct Buffers {

@@ -88,7 +88,7 @@ pub struct Slice {
     pub transactions: u64,
     /// Payload bytes, as the report's.
     pub bytes: u64,
-    /// CPU seconds of the measuring threads, by the scheduler's exact clock.
+    /// CPU seconds of the measuring threads, by the scheduler's exact clock, without their waiting for exact moments.
     pub cpu: f64,
     /// UDP messages lost.
     #[serde(skip_serializing_if = "crate::is_default")]
@@ -202,6 +202,10 @@ pub struct ThreadCpu {
     pub user: f64,
     /// In the kernel on the thread's behalf.
     pub system: f64,
+    /// Spent in waiting for the exact moment at which a request was due: what the instrument costs, and no path. It is
+    /// in neither of the others.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub waiting: f64,
     /// The CPU that the thread was pinned to, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,

@@ -6,11 +6,13 @@
 
 mod figure;
 mod names;
+mod unit;
 
 use strum::VariantArray;
 
 pub use figure::{FigureValues, SampleFigure};
 pub use names::{CostUnit, Metric};
+pub use unit::{FigureUnit, UnitEstimate};
 
 use crate::{
     run::Figures,
@@ -43,8 +45,6 @@ struct Scale {
     figure: SampleFigure,
     /// What its costs are told in.
     cost: CostUnit,
-    /// What the value is told in, in the caption of a table.
-    unit: &'static str,
     /// Without a test: `CPU time of a KB (ns)`. None if each test has words of its own for it.
     alone: Option<&'static str>,
 }
@@ -106,7 +106,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         family: MetricFamily::Speed,
         style: FigureStyle::Digits,
         in_unit: std::convert::identity,
-        scales: [Scale::judged(SampleFigure::Rtt, CostUnit::Microseconds, "µs"); 2],
+        scales: [Scale::judged(SampleFigure::Rtt, CostUnit::Microseconds); 2],
         words: MetricWords {
             noun: "round trip",
             described: "mean round trip",
@@ -125,7 +125,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         family: MetricFamily::Speed,
         style: FigureStyle::Digits,
         in_unit: std::convert::identity,
-        scales: [Scale::judged(SampleFigure::Rtt, CostUnit::Microseconds, "µs"); 2],
+        scales: [Scale::judged(SampleFigure::Rtt, CostUnit::Microseconds); 2],
         words: MetricWords {
             noun: "response time",
             described: "mean response time of an I/O",
@@ -144,7 +144,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         family: MetricFamily::Speed,
         style: FigureStyle::Digits,
         in_unit: ns_per_kb,
-        scales: [Scale::judged(SampleFigure::Goodput, CostUnit::NanosecondsPerKb, "Mb/s"); 2],
+        scales: [Scale::judged(SampleFigure::Goodput, CostUnit::NanosecondsPerKb); 2],
         words: MetricWords {
             noun: "goodput",
             described: "goodput at the receiver",
@@ -163,7 +163,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         family: MetricFamily::Speed,
         style: FigureStyle::Digits,
         in_unit: |megabytes_per_s| ns_per_kb(megabytes_per_s * 8.0),
-        scales: [Scale::judged(SampleFigure::Throughput, CostUnit::NanosecondsPerKb, "MB/s"); 2],
+        scales: [Scale::judged(SampleFigure::Throughput, CostUnit::NanosecondsPerKb); 2],
         words: MetricWords {
             noun: "bandwidth of the disk",
             described: "bytes read and written in a second",
@@ -182,7 +182,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         family: MetricFamily::Speed,
         style: FigureStyle::Seconds,
         in_unit: std::convert::identity,
-        scales: [Scale::judged(SampleFigure::Real, CostUnit::Seconds, "s"); 2],
+        scales: [Scale::judged(SampleFigure::Real, CostUnit::Seconds); 2],
         words: MetricWords {
             noun: "elapsed",
             described: "elapsed time of a file",
@@ -204,11 +204,11 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         scales: [
             Scale {
                 alone: Some("CPU time of a transaction (µs)"),
-                ..Scale::judged(SampleFigure::ThreadsPerTransaction, CostUnit::Microseconds, "µs")
+                ..Scale::judged(SampleFigure::ThreadsPerTransaction, CostUnit::Microseconds)
             },
             Scale {
                 alone: Some("CPU time of a KB (ns)"),
-                ..Scale::judged(SampleFigure::ThreadsPerKb, CostUnit::NanosecondsPerKb, "ns per KB")
+                ..Scale::judged(SampleFigure::ThreadsPerKb, CostUnit::NanosecondsPerKb)
             },
         ],
         words: MetricWords {
@@ -232,8 +232,8 @@ const _: () = {
 };
 
 impl Scale {
-    const fn judged(figure: SampleFigure, cost: CostUnit, unit: &'static str) -> Scale {
-        Scale { figure, cost, unit, alone: None }
+    const fn judged(figure: SampleFigure, cost: CostUnit) -> Scale {
+        Scale { figure, cost, alone: None }
     }
 }
 
@@ -347,9 +347,14 @@ impl Metric {
         self.entry().words.described
     }
 
+    /// The unit in which CPU time is told of tests of one kind of work: for a transaction, or for 1,024 bytes.
+    pub fn unit_of_cpu(test: TestKind) -> FigureUnit {
+        Metric::Cpu.figure(test).unit()
+    }
+
     /// The unit of its values.
     pub fn unit(self, test: TestKind) -> &'static str {
-        self.scale(test).unit
+        self.figure(test).unit().text()
     }
 
     /// The head of a column of its values: `RTT`, `Mb/s`.

@@ -17,7 +17,7 @@ use crate::{
     cell::{Cell, Instrument},
     foreign::ForeignText,
     guest::Flavour,
-    metric::{Metric, SampleFigure},
+    metric::{Metric, SampleFigure, UnitEstimate},
     published::PublishedFigure,
     run::{
         DiskPathRecord, Environment, Failure, ImportedFrom, PathRecord, Placement, RowEnds, RunState, SampleReading,
@@ -338,7 +338,7 @@ pub struct SummaryRecord {
     pub response_us: Option<RttSummary>,
     /// Open loop: the same from the moment at which each request was really sent, not from when it was due.
     pub rtt_from_send_us: Option<RttSummary>,
-    /// The CPU time of the ends' machines, for each end; absent if both were on one machine.
+    /// The CPU time of each end's measuring threads; absent if none was told.
     pub cpu_us_at_ends: Option<CpuAtEnds>,
     /// File: the sender's elapsed seconds.
     pub file: Option<FileSummary>,
@@ -379,9 +379,9 @@ impl SummaryRecord {
         }
     }
 
-    /// The first of these that is known.
-    pub fn estimate_of(&self, figures: impl IntoIterator<Item = SampleFigure>) -> Option<Estimate> {
-        figures.into_iter().find_map(|figure| self.estimate(figure))
+    /// The first of these that is known, with its unit.
+    pub fn estimate_of(&self, figures: impl IntoIterator<Item = SampleFigure>) -> Option<UnitEstimate> {
+        figures.into_iter().find_map(|figure| Some(UnitEstimate::new(self.estimate(figure)?, figure.unit())))
     }
 
     /// The time of a transaction, whether that is a round trip or an I/O.

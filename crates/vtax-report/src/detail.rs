@@ -9,7 +9,7 @@ use vtax_model::{
 
 use super::{
     blocks::{BlockCells, blocks, column_head, distinct, quantity, rows_head},
-    number::{change, interval, lost, percent},
+    number::{bound, change, interval, lost, percent},
     view::{Group, Section, SectionPart, Table, TableRow, Value},
     words,
 };
@@ -124,7 +124,7 @@ pub(crate) fn noise_floor(document: &ResultDocument) -> Option<Section> {
 fn floor_line(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> TableRow {
     let difference = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
     let least = floor.smallest_shown.map_or("—".into(), percent);
-    let texts = [difference, percent(floor.floor), least, floor.pairs.to_string()];
+    let texts = [difference, bound(floor.floor), least, floor.pairs.to_string()];
     TableRow::new(vec![floor_name(blocks, floor), floor.block.test.column().to_string()], texts)
 }
 

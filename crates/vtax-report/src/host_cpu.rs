@@ -2,8 +2,8 @@
 
 use vtax_model::{
     guest::Accelerator,
-    metric::SampleFigure,
-    result::{CellRecord, Estimate, GuestClock, HostCpuSummary, ResultDocument, SummaryRecord},
+    metric::{FigureUnit, Metric, SampleFigure, UnitEstimate},
+    result::{CellRecord, Estimate, GuestClock, HostCpuSummary, ResultDocument},
     study::{DiskRow, Row},
 };
 use vtax_plot::{Heading, Quantity, Stacked, StackedRow};
@@ -16,30 +16,33 @@ use super::{
 
 /// A part of the host's CPU time.
 pub(crate) struct Part {
-    pub(crate) head: &'static str,
-    pub(crate) of: fn(&SummaryRecord, &HostCpuSummary) -> Option<Estimate>,
+    head: &'static str,
+    of: PartSource,
     /// Whether other parts have its time in them already.
     is_share: bool,
 }
 
-const fn part(head: &'static str, of: fn(&SummaryRecord, &HostCpuSummary) -> Option<Estimate>) -> Part {
-    Part { head, of, is_share: false }
+#[derive(Clone, Copy)]
+enum PartSource {
+    /// In µs, for a transaction or for a KB.
+    Host(fn(&HostCpuSummary) -> Option<Estimate>),
+    /// fio's threads where the host itself measures. In a guest they are a part of the guest's time.
+    OwnThreads,
 }
 
-pub(crate) const GUEST: Part = part("guest", |_, host| host.accel.map(|_| host.guest));
-pub(crate) const QEMU: Part = part("QEMU", |_, host| host.accel.map(|_| host.qemu));
-pub(crate) const STACK: Part = part("host stack", |_, host| Some(host.host_stack));
-/// A row without vhost has no thread of that name.
-const VHOST: Part = part("vhost", |_, host| Some(host.vhost).filter(|vhost| vhost.mean > 0.0));
-pub(crate) const IOTHREAD: Part = part("iothread", |_, host| host.iothread);
-pub(crate) const DAEMON: Part = part("daemon", |_, host| host.daemon);
-pub(crate) const KERNEL: Part = Part { is_share: true, ..part("in kernel", |_, host| host.kernel) };
+const fn part(head: &'static str, of: fn(&HostCpuSummary) -> Option<Estimate>) -> Part {
+    Part { head, of: PartSource::Host(of), is_share: false }
+}
 
-/// fio's threads where the host itself measures. In a guest they are a part of the guest's time.
-const FIO: Part = part("fio", |cell, host| match host.accel {
-    None => cell.estimate_of([SampleFigure::ThreadsPerTransaction, SampleFigure::ThreadsPerKb]),
-    Some(_) => None,
-});
+pub(crate) const GUEST: Part = part("guest", |host| host.accel.map(|_| host.guest));
+pub(crate) const QEMU: Part = part("QEMU", |host| host.accel.map(|_| host.qemu));
+pub(crate) const STACK: Part = part("host stack", |host| Some(host.host_stack));
+/// A row without vhost has no thread of that name.
+const VHOST: Part = part("vhost", |host| Some(host.vhost).filter(|vhost| vhost.mean > 0.0));
+pub(crate) const IOTHREAD: Part = part("iothread", |host| host.iothread);
+pub(crate) const DAEMON: Part = part("daemon", |host| host.daemon);
+pub(crate) const KERNEL: Part = Part { is_share: true, ..part("in kernel", |host| host.kernel) };
+const FIO: Part = Part { head: "fio", of: PartSource::OwnThreads, is_share: false };
 
 const OF_NETWORKS: [Part; 4] = [GUEST, VHOST, QEMU, STACK];
 const OF_DISKS: [Part; 7] = [FIO, GUEST, IOTHREAD, DAEMON, QEMU, KERNEL, STACK];
@@ -65,10 +68,9 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let (transactions, streams): (Vec<&CellRecord>, Vec<&CellRecord>) =
         records.iter().copied().partition(|record| record.cell.kind().is_transactions());
     let parts = parts(document);
-    let tables = [(&transactions, per(document)), (&streams, "µs per KB".to_owned())];
-    let tables = tables.into_iter().filter(|(records, _)| !records.is_empty());
-    let tables = tables.map(|(records, unit)| SectionPart::Table(table(records, &parts, accel, &unit)));
-    let mut told: Vec<SectionPart> = tables.collect();
+    let tables = [(&transactions, per(document)), (&streams, "KB")];
+    let tables = tables.into_iter().filter_map(|(records, per)| table(records, &parts, accel, per));
+    let mut told: Vec<SectionPart> = tables.map(SectionPart::Table).collect();
     told.push(SectionPart::Paragraph(caveat(accel).into()));
     told.push(SectionPart::Paragraph(match is_of_disks(document) {
         true => reading_of_disks(document),
@@ -78,13 +80,29 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     Some(Section::of("CPU, from the host", told))
 }
 
-fn per(document: &ResultDocument) -> String {
-    format!("µs per {}", if is_of_disks(document) { "I/O" } else { "transaction" })
+fn per(document: &ResultDocument) -> &'static str {
+    if is_of_disks(document) { "I/O" } else { "transaction" }
 }
 
 /// What a part is in a cell.
-fn value(part: &Part, record: &CellRecord) -> Option<Estimate> {
-    (part.of)(record.summary.as_ref()?, summary(record)?)
+pub(crate) fn value(part: &Part, record: &CellRecord) -> Option<UnitEstimate> {
+    let host = summary(record)?;
+    let unit = match record.cell.kind().is_transactions() {
+        true => FigureUnit::Microseconds,
+        false => FigureUnit::MicrosecondsPerKb,
+    };
+    match part.of {
+        PartSource::Host(of) => Some(UnitEstimate::new(of(host)?, unit)),
+        PartSource::OwnThreads if host.accel.is_none() => {
+            record.summary.as_ref()?.estimate_of([SampleFigure::ThreadsPerTransaction, SampleFigure::ThreadsPerKb])
+        }
+        PartSource::OwnThreads => None,
+    }
+}
+
+/// The mean of a part in a cell, in the unit of CPU time of its test.
+fn mean(part: &Part, record: &CellRecord) -> Option<f64> {
+    Some(value(part, record)?.told_in(Metric::unit_of_cpu(record.cell.kind()))?.mean)
 }
 
 fn summary(record: &CellRecord) -> Option<&HostCpuSummary> {
@@ -96,22 +114,26 @@ pub(crate) fn chart(document: &ResultDocument) -> Option<Stacked> {
     let parts: Vec<Part> = parts(document).into_iter().filter(|part| !part.is_share).collect();
     let row = |record: &CellRecord| {
         summary(record)?;
-        let values = parts.iter().map(|part| value(part, record).map_or(0.0, |part| part.mean)).collect();
+        let values = parts.iter().map(|part| mean(part, record).unwrap_or(0.0)).collect();
         Some(StackedRow { name: labels::name(document, &record.cell), values })
     };
     let transactions = |record: &&CellRecord| record.cell.kind().is_transactions();
     let rows: Vec<StackedRow> = document.cells.iter().filter(transactions).filter_map(row).collect();
     document.cells.iter().filter_map(summary).find_map(|host| host.accel)?;
-    let what = if is_of_disks(document) { "I/O" } else { "transaction" };
+    let (what, unit) = (per(document), FigureUnit::Microseconds.text());
     (!rows.is_empty()).then(|| Stacked {
         heading: Heading::new("The host's CPU time", format!("What the host's CPUs did for each {what}.")),
-        quantity: Quantity::new("CPU", per(document)),
+        quantity: Quantity::new("CPU", format!("{unit} per {what}")),
         parts: parts.iter().map(|part| part.head.to_owned()).collect(),
         rows,
     })
 }
 
-fn table(records: &[&CellRecord], parts: &[Part], accel: Accelerator, unit: &str) -> Table {
+fn table(records: &[&CellRecord], parts: &[Part], accel: Accelerator, per: &str) -> Option<Table> {
+    let unit = match Metric::unit_of_cpu(records.first()?.cell.kind()) {
+        FigureUnit::Microseconds => format!("µs per {per}"),
+        unit => unit.text().to_owned(),
+    };
     let exits = records.iter().filter_map(|record| summary(record)).any(|summary| summary.vm_exits.is_some());
     let labels = Labels::of_records(records);
     let heads = std::iter::once("row".to_owned()).chain(labels.heads());
@@ -120,19 +142,19 @@ fn table(records: &[&CellRecord], parts: &[Part], accel: Accelerator, unit: &str
         ("guest", Accelerator::Tcg) => "guest (emulated)",
         (head, _) => head,
     };
-    Table {
+    Some(Table {
         labels: heads.collect(),
-        groups: vec![Group::right(unit, parts.iter().map(head)), Group::right(unit.replace("µs ", ""), counts)],
+        groups: vec![Group::right(unit, parts.iter().map(head)), Group::right(format!("per {per}"), counts)],
         rows: records.iter().filter_map(|record| line(record, parts, &labels, exits)).collect(),
         ..Table::default()
-    }
+    })
 }
 
 fn line(record: &CellRecord, parts: &[Part], labels: &Labels, exits: bool) -> Option<TableRow> {
     let host = summary(record)?;
     let figure = |estimate: Estimate| Value::Figure(estimate.mean);
     let exits = exits.then(|| host.vm_exits.map_or(Value::Absent, figure));
-    let parts = parts.iter().map(|part| value(part, record).map_or(Value::Absent, figure));
+    let parts = parts.iter().map(|part| Value::figure(mean(part, record)));
     let figures = parts.chain(exits).chain([figure(host.interrupts)]);
     let labels = std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell));
     Some(TableRow::new(labels.collect(), figures))

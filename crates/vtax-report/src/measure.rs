@@ -3,8 +3,10 @@
 
 use vtax_model::{
     cell::{Arm, Cell},
-    metric::{Metric, SampleFigure},
-    result::{CellRecord, CellStatus, Estimate, FileSummary, ResultDocument, RttSummary, RttTimes, SummaryRecord},
+    metric::{FigureUnit, Metric, SampleFigure, UnitEstimate},
+    result::{
+        CellRecord, CellStatus, CpuAtEnds, Estimate, FileSummary, ResultDocument, RttSummary, RttTimes, SummaryRecord,
+    },
     run::{CpuReading, EndCpuReading},
     study::Row as CellRow,
     workload::TestFamily,
@@ -92,7 +94,7 @@ fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
         of_times("p99.9", |times| times.p999.value),
         of_times("max", |times| times.max),
     ];
-    columns.extend(processor_columns(records, "CPU (µs)"));
+    columns.extend(processor_columns(records));
     columns.extend(datagram_columns(records));
     columns.extend(series_column(records));
     columns.extend(hot_column(records));
@@ -110,7 +112,7 @@ fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
         };
         columns.extend([time("real", |f| f.real), time("user", |f| f.user), time("sys", |f| f.sys)]);
     }
-    columns.extend(processor_columns(records, "CPU (µs per KB)"));
+    columns.extend(processor_columns(records));
     if records.iter().any(|record| record.cell.medium().is_tcp()) {
         let is_tcp = |l: &Line<'_>| l.record.cell.medium().is_tcp();
         columns.push(Listed::once("", "retransmits", move |l| {
@@ -125,18 +127,40 @@ fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     columns
 }
 
-/// One column for both ends if they share a machine, whose work can't be told apart.
-fn processor_columns<'a>(records: &[&'a CellRecord], group: &'static str) -> Vec<Listed<'a>> {
-    let apart = records.iter().filter_map(|record| record.summary.as_ref()).any(|s| s.cpu_us_at_ends.is_some());
-    if !apart {
-        let both = |l: &Line<'_>| l.summary.estimate_of(SampleFigure::MACHINES);
-        return vec![Listed::once(group, "both ends", move |l| both(l).map(|cost| Value::Figure(cost.mean)))];
+/// What each end's threads took. Other programs know their threads no better than that their machines were busy.
+fn processor_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
+    let [threads, machines] = match records.iter().all(|record| record.cell.kind().is_transactions()) {
+        true => ["CPU (µs)", "machines busy (µs)"],
+        false => ["CPU (ns per KB)", "machines busy (ns per KB)"],
+    };
+    let told = |record: &&CellRecord| record.summary.as_ref().is_some_and(|s| s.cpu_us_at_ends.is_some());
+    if !records.iter().any(told) && records.iter().any(|record| busy(record).is_some()) {
+        let busy = |l: &Line<'_>| busy(l.record).map(Value::Figure);
+        return vec![Listed::once(machines, "both ends", busy)];
     }
-    let ends = |l: &Line<'_>| l.summary.cpu_us_at_ends;
+    let of = |end: fn(&CpuAtEnds) -> Estimate| {
+        move |l: &Line<'_>| {
+            let cost = UnitEstimate::new(end(l.summary.cpu_us_at_ends.as_ref()?), unit_at_ends(l.record));
+            cost.told_in(Metric::unit_of_cpu(l.record.cell.kind())).map(|cost| Value::Figure(cost.mean))
+        }
+    };
     vec![
-        Listed::once(group, "init.", move |l| ends(l).map(|cpu| Value::Figure(cpu.initiator.mean))),
-        Listed::once(group, "resp.", move |l| ends(l).map(|cpu| Value::Figure(cpu.responder.mean))),
+        Listed::once(threads, "init.", of(|ends| ends.initiator)),
+        Listed::once(threads, "resp.", of(|ends| ends.responder)),
     ]
+}
+
+fn unit_at_ends(record: &CellRecord) -> FigureUnit {
+    match record.cell.kind().is_transactions() {
+        true => FigureUnit::Microseconds,
+        false => FigureUnit::MicrosecondsPerKb,
+    }
+}
+
+/// How long the machines of both ends were busy, for a transaction or a KB, whatever kept them busy.
+fn busy(record: &CellRecord) -> Option<f64> {
+    let cost = record.summary.as_ref()?.estimate_of(SampleFigure::MACHINES)?;
+    Some(cost.told_in(Metric::unit_of_cpu(record.cell.kind()))?.mean)
 }
 
 fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
@@ -291,14 +315,16 @@ pub(crate) fn detail(document: &ResultDocument) -> Option<Section> {
             Some(times) => [&times.p50, &times.p99, &times.p999].map(Value::from),
             None => [Value::Absent, Value::Absent, Value::Absent],
         };
-        let values = percentiles.into_iter().chain(threads(record)).chain([rtt.mean.n.to_string().into()]);
+        let used = threads(record).into_iter().chain([Value::figure(busy(record))]);
+        let values = percentiles.into_iter().chain(used).chain([rtt.mean.n.to_string().into()]);
         Some(TableRow::new(labels.line(&record.cell), values))
     };
     let table = Table {
         labels: labels.heads(),
         groups: vec![
             Group::right("time of each (µs)", ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"]),
-            Group::right("CPU of threads", ["init.", "resp."]),
+            Group::right("CPU of threads", ["init.", "resp.", "waiting"]),
+            Group::right("machines (µs)", ["busy"]),
             Group::right("", ["n"]),
         ],
         rows: measured.iter().filter_map(row).collect(),
@@ -311,12 +337,14 @@ fn rtt_of(record: &CellRecord) -> Option<&RttSummary> {
     record.summary.as_ref()?.rtt_us.as_ref()
 }
 
-/// Shares of a CPU that the measuring threads of each end took.
-fn threads(record: &CellRecord) -> [Value; 2] {
-    let share = |end: fn(&CpuReading) -> &EndCpuReading| {
+/// Shares of a CPU that the measuring threads of each end took, and that both took for waiting for exact moments.
+fn threads(record: &CellRecord) -> [Value; 3] {
+    let share = |end: fn(&CpuReading) -> &EndCpuReading, of: fn(&EndCpuReading) -> f64| {
         let ends = || record.samples.iter().map(|sample| end(&sample.cpu));
-        let busy: f64 = ends().map(|end| end.user + end.system).sum();
-        Value::Share(busy / ends().map(|end| end.seconds).sum::<f64>())
+        ends().map(of).sum::<f64>() / ends().map(|end| end.seconds).sum::<f64>()
     };
-    [share(|cpu| &cpu.initiator), share(|cpu| &cpu.responder)]
+    let [initiator, responder]: [fn(&CpuReading) -> &EndCpuReading; 2] = [|cpu| &cpu.initiator, |cpu| &cpu.responder];
+    let used = |end: &EndCpuReading| end.user + end.system;
+    let waiting = share(initiator, |end| end.waiting) + share(responder, |end| end.waiting);
+    [Value::Share(share(initiator, used)), Value::Share(share(responder, used)), Value::Share(waiting)]
 }

@@ -126,7 +126,7 @@ fn of_pair(pair: &PairSummary) -> [Value; 4] {
 fn of_all(record: &CellRecord) -> [Value; 4] {
     let Some(summary) = &record.summary else { return std::array::from_fn(|_| Value::Absent) };
     let times = summary.times();
-    let rate = summary.estimate_of([SampleFigure::Rate, SampleFigure::Goodput]);
+    let rate = summary.estimate(SampleFigure::Rate).or_else(|| summary.estimate(SampleFigure::Goodput));
     let [p50, p99] = [times.map(|times| times.p50.value), times.map(|times| times.p99.value)].map(Value::figure);
     [of_rate(rate), p50, p99, lost(summary)]
 }

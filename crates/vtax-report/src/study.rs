@@ -7,7 +7,7 @@ use vtax_model::{
     cell::{ColumnKey, Instrument},
     foreign::ForeignText,
     measurement::EndReport,
-    metric::{Metric, MetricFamily, SampleFigure},
+    metric::{FigureUnit, Metric, MetricFamily, SampleFigure},
     published::{Published, PublishedFigure},
     result::{CellRecord, ResultDocument},
     run::Failure,
@@ -269,7 +269,8 @@ fn published_on<'a>(record: &'a CellRecord, system: &str) -> Option<&'a Publishe
     record.published_on.iter().find(|figure| figure.system.as_ref().map(ForeignText::raw) == Some(system))
 }
 
-/// CPU of both ends for each transaction or KB, laid out as the figures; none if nothing was measured.
+/// The busy time of both ends' machines for each transaction or KB, laid out as the figures; none if nothing was
+/// measured.
 fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
     let (tests, columns, rows) = (block.tests(), block.columns(), block.rows());
     let keys = || tests.iter().flat_map(|test| columns.iter().map(move |column| (*test, *column)));
@@ -281,7 +282,7 @@ fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
     };
     let heads = || columns.iter().map(|column| column.label());
     let table = Table {
-        caption: format!("{}: CPU time of both ends' machines, whatever it was spent on", block.title()),
+        caption: format!("{}: busy time of both ends' machines, whatever kept them busy", block.title()),
         labels: vec![rows_head(&rows).into()],
         groups: tests.iter().map(|test| Group::right(processor_quantity(*test), heads())).collect(),
         rows: rows.iter().filter_map(line).collect(),
@@ -291,13 +292,17 @@ fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
 }
 
 fn processor_quantity(test: TestKind) -> String {
-    let unit = if test.is_transactions() { "transaction" } else { "KB" };
+    let unit = match Metric::unit_of_cpu(test) {
+        FigureUnit::Microseconds => "µs per transaction",
+        unit => unit.text(),
+    };
     let of = if test.is_plain() { String::new() } else { format!("{test}, ") };
-    format!("CPU ({of}µs per {unit})")
+    format!("busy ({of}{unit})")
 }
 
 fn processor_cost(record: &CellRecord) -> Option<f64> {
-    record.summary.as_ref()?.estimate_of(SampleFigure::MACHINES).map(|cost| cost.mean)
+    let cost = record.summary.as_ref()?.estimate_of(SampleFigure::MACHINES)?;
+    Some(cost.told_in(Metric::unit_of_cpu(record.cell.kind()))?.mean)
 }
 
 /// Samples that could not be taken, those of one row with one error together.

@@ -394,7 +394,10 @@ fn largest_report() -> EndReport {
     EndReport {
         rtt: full(),
         rtt_from_send: full(),
-        threads: vec![ThreadCpu { user: long, system: long, cpu: Some(u32::MAX) }; 2 * THREADS_MOST as usize],
+        threads: vec![
+            ThreadCpu { user: long, system: long, waiting: long, cpu: Some(u32::MAX) };
+            2 * THREADS_MOST as usize
+        ],
         series: vec![interval; usize::try_from(INTERVALS_MOST).expect("small")],
         stages: Some(stages),
         ..EndReport::default()

@@ -128,6 +128,7 @@ impl ThreadCounts {
         self.report.slices.push(Slice { seconds, transactions, bytes, cpu, lost, retransmits });
         self.cost.cpu.user += used.user;
         self.cost.cpu.system += used.system;
+        self.cost.cpu.waiting += used.waiting;
         self.cost.cpu.cpu = used.cpu;
         self.cost.retransmits += retransmits;
         (self.opened, self.closed, self.openers) = (None, None, (0, 0));

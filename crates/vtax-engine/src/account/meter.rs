@@ -10,7 +10,7 @@ use vtax_sys::{
     sock::{TcpInfo, bbr_starts_up, tcp_info},
 };
 
-use crate::{error::Result, flow::Flow};
+use crate::{drive::exact::waited, error::Result, flow::Flow};
 
 /// Reads what a thread costs: its CPU time, the machine's CPU time (first thread only, or it would be counted
 /// once a thread), and TCP's counters of its flows.
@@ -26,6 +26,7 @@ pub(crate) struct Meter<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
     thread: CpuTimes,
+    waited: u64,
     machine: Option<MachineReading>,
     retransmits: u64,
     ahead: Ahead,
@@ -37,7 +38,7 @@ impl<'a> Meter<'a> {
     pub(crate) fn read(&self) -> Result<Reading> {
         let machine = self.machine.as_ref().map(MachineMeter::read).transpose()?;
         let retransmits = self.retransmits()?;
-        Ok(Reading { thread: thread_times(), machine, retransmits, ahead: Ahead::read() })
+        Ok(Reading { thread: thread_times(), waited: waited(), machine, retransmits, ahead: Ahead::read() })
     }
 
     /// Segments that TCP has sent again since the flows began.
@@ -72,10 +73,10 @@ impl<'a> Meter<'a> {
     /// only gives the shares of user and system time.
     pub(crate) fn thread_cpu(&self, opened: &Reading, closed: &Reading) -> ThreadCpu {
         let thread = closed.thread.since(opened.thread);
-        let (total, split) = (thread.total.as_secs_f64(), (thread.user + thread.system).as_secs_f64());
+        let (total, split) = (closed.cpu_since(opened), (thread.user + thread.system).as_secs_f64());
         let user = if split > 0.0 { total * thread.user.as_secs_f64() / split } else { 0.0 };
         // Rounding may make the share larger than the whole.
-        ThreadCpu { user, system: (total - user).max(0.0), cpu: self.cpu }
+        ThreadCpu { user, system: (total - user).max(0.0), waiting: closed.waited_since(opened), cpu: self.cpu }
     }
 }
 
@@ -89,9 +90,13 @@ fn is_in_slow_start(info: &TcpInfo) -> bool {
 }
 
 impl Reading {
-    /// CPU seconds of the thread, exact.
+    /// CPU seconds of the thread, without its waiting for exact moments.
     pub(crate) fn cpu_since(&self, opened: &Reading) -> f64 {
-        self.thread.since(opened.thread).total.as_secs_f64()
+        (self.thread.since(opened.thread).total.as_secs_f64() - self.waited_since(opened)).max(0.0)
+    }
+
+    fn waited_since(&self, opened: &Reading) -> f64 {
+        (self.waited - opened.waited) as f64 / 1e9
     }
 
     pub(crate) fn retransmits_since(&self, opened: &Reading) -> u64 {

@@ -20,7 +20,10 @@ use socket2::{SockAddr, Socket};
 use vtax_sys::clock::now_ns;
 
 use crate::{
-    drive::{Buffers, Either, Habit, Io, Message, Poller, ReceiveCall, SPIN, SendCall, WaitUntil, errno_of},
+    drive::{
+        Buffers, Either, Habit, Io, Message, Poller, ReceiveCall, SendCall, WaitUntil, errno_of,
+        exact::{self, SPIN},
+    },
     flow::Session,
     options::set_timeout,
 };
@@ -108,7 +111,7 @@ impl Io for BlockingIo<'_> {
 
     async fn sleep(&self, until: u64) -> Result<(), Errno> {
         self.engine.session.sleep_until(until.saturating_sub(SPIN)).map_err(|_| Errno::CANCELED)?;
-        spin_until(until);
+        exact::wait_until(until);
         Ok(())
     }
 
@@ -142,8 +145,12 @@ impl BlockingIo<'_> {
     fn wait_readable(&self, moment: u64) -> Result<(), Errno> {
         let mut fds = [PollFd::new(self.socket, PollFlags::IN)];
         loop {
-            let left = moment.saturating_sub(now_ns());
+            let now = now_ns();
+            let left = moment.saturating_sub(now);
             wait(&mut fds, Duration::from_nanos(left.saturating_sub(SPIN)))?;
+            if left <= SPIN {
+                exact::has_waited_since(now);
+            }
             match fds[0].revents().is_empty() {
                 false => return Ok(()),
                 true if left == 0 => return Err(Errno::AGAIN),
@@ -163,12 +170,4 @@ fn wait(fds: &mut [PollFd<'_>], patience: Duration) -> Result<(), Errno> {
         }
         Err(errno) => Err(errno),
     }
-}
-
-/// Waits exactly, by spinning. It keeps a CPU busy all the time.
-///
-/// It doesn't use the CPU's pause instruction. A hypervisor takes the CPU away from a virtual CPU that pauses
-/// again and again (pause-loop exiting), and gives it back some tens of µs too late.
-pub(crate) fn spin_until(moment: u64) {
-    while now_ns() < moment {}
 }

@@ -34,7 +34,8 @@ pub(crate) use io::ReadyIo;
 
 use crate::{
     drive::{
-        Buffers, SPIN,
+        Buffers,
+        exact::{self, SPIN},
         flows::{FlowTask, Flows},
         waits::{TICK, Waits},
     },
@@ -185,10 +186,14 @@ impl<'a> EpollPoller<'a> {
     fn await_events(&self, events: &mut Vec<Event>, idle: bool, next_tick: u64) -> Result<()> {
         let timer = self.waits.next_moment();
         let may_sleep = idle && !self.spins;
+        // Since when the thread has only been waiting for a moment that is near.
+        let mut awaited = None;
         if let (true, Some(moment)) = (may_sleep, timer) {
             // epoll_wait(2) counts in milliseconds. epoll_pwait2(2) counts finer, but the kernels of many
             // guests are older than it.
-            let left = moment.min(next_tick).saturating_sub(now_ns()).saturating_sub(SPIN);
+            let now = now_ns();
+            let left = moment.min(next_tick).saturating_sub(now).saturating_sub(SPIN);
+            awaited = (left == 0).then_some(now);
             let timeout = Timespec { tv_sec: 0, tv_nsec: left as i64 };
             let slept = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
             slept.or_else(interrupted).map_err(failed_to_wait)?;
@@ -200,6 +205,7 @@ impl<'a> EpollPoller<'a> {
         };
         let taken = epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref());
         taken.or_else(interrupted).map_err(failed_to_wait)?;
+        awaited.filter(|_| events.is_empty()).into_iter().for_each(exact::has_waited_since);
         Ok(())
     }
 

@@ -38,7 +38,8 @@ pub(crate) use io::UringIo;
 use crate::{
     account::after,
     drive::{
-        Buffers, SPIN,
+        Buffers,
+        exact::{self, SPIN},
         flows::{FlowTask, Flows},
         waits::{TICK, Waits},
     },
@@ -116,14 +117,19 @@ impl<'a> Uring<'a> {
     /// The one system call: hands over what is queued, and waits until something is complete or a moment is near.
     fn enter(&self, done: &mut Vec<Completion>) -> Result<()> {
         let moment = self.waits.next_moment();
-        let left = moment.map(|moment| moment.saturating_sub(now_ns()).saturating_sub(SPIN));
+        let now = if moment.is_some() { now_ns() } else { 0 };
+        let left = moment.map(|moment| moment.saturating_sub(now).saturating_sub(SPIN));
         let is_idle = self.woken.borrow().is_empty();
         let (least, timeout) = match left {
             None if is_idle => (1, None),
             Some(left @ 1..) if is_idle => (1, Some(Duration::from_nanos(left))),
             _ => (0, None),
         };
-        self.wait(least, timeout, done).map_err(failed)
+        self.wait(least, timeout, done).map_err(failed)?;
+        if left == Some(0) && is_idle && self.woken.borrow().is_empty() {
+            exact::has_waited_since(now);
+        }
+        Ok(())
     }
 
     fn wait(&self, least: usize, timeout: Option<Duration>, done: &mut Vec<Completion>) -> std_io::Result<()> {

@@ -11,7 +11,7 @@ use vtax_sys::clock::now_ns;
 use super::{FlowOnPoller, MessageSizes, longest_datagram};
 use crate::{
     account::{Sender, after},
-    drive::{Io, WaitUntil, blocking::spin_until},
+    drive::{Io, WaitUntil, exact::spin_until},
     error::{EngineError, Result},
     wire::{FlowGreeting, Head, Mark, Stamp, shows_token},
 };

@@ -5,14 +5,14 @@
 //! connection, and closes. The responder neither answers nor soon closes a connection without the token, so
 //! these 20 bytes are part of cc's figures. In both tests the responder closes first, with the last segment of the response. So
 //! closed connections stay in TIME_WAIT at its side, where they take no port that another connection needs.
-//! The time of a transaction runs from before connect(2) until the response, or the end, has come. What comes
-//! after that is also part of a flow's rate.
+//! The time of a transaction runs from before socket(2) until the socket is closed, as in netperf's TCP_CRR: so the mean
+//! of these times is the inverse of a flow's rate, and percentiles are of the same times.
 //!
 //! The window opens for all flows at once, and the responder serves until all of them have finished their
 //! windows: see [`conduct`](crate::conduct).
 
 use rustix::io::Errno;
-use socket2::{SockAddr, Socket};
+use socket2::SockAddr;
 use vtax_model::{
     station::{Station, Target},
     workload::Transport,
@@ -59,17 +59,14 @@ struct Connecting<'a, E> {
 }
 
 impl<E: Poller> Transactions for Connecting<'_, E> {
-    /// The socket. It is closed after the transaction's time.
-    type Done = Socket;
-
-    async fn next(&mut self) -> Result<Option<Socket>> {
-        self.dial.transact(self.engine, self.slot, self.index).await.map(Some)
+    async fn next(&mut self) -> Result<bool> {
+        self.dial.transact(self.engine, self.slot, self.index).await.map(|()| true)
     }
 }
 
 impl Dial<'_> {
-    /// Connects, and returns the socket when the transaction is over.
-    async fn transact<E: Poller>(&self, engine: &E, slot: usize, index: u32) -> Result<Socket> {
+    /// Connects, and returns when the transaction is over and the socket closed.
+    async fn transact<E: Poller>(&self, engine: &E, slot: usize, index: u32) -> Result<()> {
         let socket = socket::dialling(&self.session.spec, self.station, self.target)?;
         {
             let io = engine.io(slot, &socket, Habit::Turns);
@@ -78,7 +75,8 @@ impl Dial<'_> {
             self.request(&io, index).await?;
             self.receive(&io, self.sizes.response).await?;
         }
-        Ok(socket)
+        drop(socket);
+        Ok(())
     }
 
     async fn connect(&self, io: &impl Io) -> Result<()> {

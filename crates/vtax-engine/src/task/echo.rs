@@ -99,10 +99,8 @@ fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket> {
 }
 
 impl<I: Io> Transactions for Requests<'_, EchoIo<I>> {
-    type Done = ();
-
-    async fn next(&mut self) -> Result<Option<()>> {
-        Ok((self.exchange(Mark::None).await? == TransactionOutcome::Answered).then_some(()))
+    async fn next(&mut self) -> Result<bool> {
+        Ok(self.exchange(Mark::None).await? == TransactionOutcome::Answered)
     }
 }
 

@@ -13,11 +13,8 @@ use crate::{
 /// A flow's transactions, one after the other.
 #[allow(async_fn_in_trait, reason = "nothing here is sent to another thread")]
 pub(crate) trait Transactions {
-    /// What remains of a transaction; dropped once the transaction has been counted.
-    type Done;
-
-    /// Runs one transaction; none if it was lost.
-    async fn next(&mut self) -> Result<Option<Self::Done>>;
+    /// Runs one transaction to its very end; false if it was lost.
+    async fn next(&mut self) -> Result<bool>;
 }
 
 /// Runs one transaction after the other until the thread's window is over. The one that is under way then is
@@ -28,8 +25,7 @@ pub(crate) async fn run<T: Transactions>(desk: FlowRecorder<'_>, flow: &mut T) -
     let (_, closes) = desk.window();
     while begun < closes {
         let done = flow.next().await?;
-        count(desk, begun, done.is_some())?;
-        drop(done);
+        count(desk, begun, done)?;
         begun = now_ns();
         desk.ends(begun);
         desk.shared.session.check_stopped()?;
@@ -45,7 +41,7 @@ async fn warm_up<T: Transactions>(desk: FlowRecorder<'_>, flow: &mut T) -> Resul
     let mut begun = now_ns();
     desk.begun(begun);
     while begun < desk.shared.window().0 {
-        let done = flow.next().await?.is_some();
+        let done = flow.next().await?;
         let now = now_ns();
         if now >= desk.window().1 {
             desk.open(Sender::Here)?;

@@ -133,6 +133,11 @@ fn at_host(end: &EndRecord) -> bool {
     end.environment.is_none()
 }
 
+/// Waiting for exact moments is what vtax itself does.
+fn own(end: &EndCpuReading) -> f64 {
+    end.user + end.waiting
+}
+
 /// Each machine once.
 fn machines(run: &RunByCell, sample: &SampleReading) -> Vec<Watched> {
     let CpuReading { one_machine, initiator, responder, .. } = &sample.cpu;
@@ -140,9 +145,9 @@ fn machines(run: &RunByCell, sample: &SampleReading) -> Vec<Watched> {
     let watched =
         |end: &EndCpuReading, own_user, kind| Watched { machine: end.machine, own_user, seconds: end.seconds, kind };
     match one_machine {
-        true => vec![watched(initiator, initiator.user + responder.user, at_initiator)],
+        true => vec![watched(initiator, own(initiator) + own(responder), at_initiator)],
         false => {
-            vec![watched(initiator, initiator.user, at_initiator), watched(responder, responder.user, at_responder)]
+            vec![watched(initiator, own(initiator), at_initiator), watched(responder, own(responder), at_responder)]
         }
     }
 }

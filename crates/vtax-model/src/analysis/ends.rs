@@ -5,23 +5,22 @@ use crate::{
     cell::Cell,
     measurement::{IntervalRtt, Stages, WarmupReport},
     result::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary},
-    run::{BothEnds, EndCpuReading, PairFigures, Parallel, SampleReading},
+    run::{BothEnds, CpuReading, EndCpuReading, PairFigures, Parallel, SampleReading},
 };
 use vtax_stats::histogram::Histogram;
 
-/// `None` if both ends were on one machine, whose work can't be divided between them.
+/// `None` if no end told of its threads, as other programs don't.
 pub(super) fn cpu(taken: &[Taken<'_>], transactions: bool) -> Option<CpuAtEnds> {
-    if taken.iter().any(|reading| reading.cpu.one_machine) {
-        return None;
-    }
     let cost = |end: &EndCpuReading, reading: &SampleReading| {
         let units = if transactions { reading.transactions as f64 } else { reading.bytes as f64 / 1024.0 };
-        end.machine.busy() / end.seconds * reading.seconds / units * 1e6
+        (end.user + end.system) / end.seconds * reading.seconds / units * 1e6
     };
-    Some(CpuAtEnds {
-        initiator: estimate(taken.iter().map(|reading| (reading.round, cost(&reading.cpu.initiator, reading))))?,
-        responder: estimate(taken.iter().map(|reading| (reading.round, cost(&reading.cpu.responder, reading))))?,
-    })
+    let of = |end: fn(&CpuReading) -> &EndCpuReading| {
+        let known = taken.iter().filter(|reading| end(&reading.cpu).seconds > 0.0);
+        estimate(known.map(|reading| (reading.round, cost(end(&reading.cpu), reading))))
+    };
+    let ends = CpuAtEnds { initiator: of(|cpu| &cpu.initiator)?, responder: of(|cpu| &cpu.responder)? };
+    (ends.initiator.mean > 0.0 || ends.responder.mean > 0.0).then_some(ends)
 }
 
 /// `None` if no end reported a warm-up.
@@ -174,7 +173,7 @@ fn pair(cell: &Cell, samples: &[(u32, &PairFigures)]) -> PairSummary {
 mod tests {
     use super::*;
     use crate::{
-        measurement::{EndReport, MachineCpu},
+        measurement::{EndReport, ThreadCpu},
         options::TestOptions,
         run::{Figures, tests::reading},
         units::{ByteSize, Span},
@@ -197,8 +196,8 @@ mod tests {
     }
 
     fn end(busy: f64) -> EndReport {
-        let machine = MachineCpu { cpus: 1, system: busy, ..MachineCpu::default() };
-        EndReport { seconds: 1.0, transactions: 1000, bytes: 2048, machine, ..EndReport::default() }
+        let threads = vec![ThreadCpu { user: 0.25 * busy, system: 0.75 * busy, ..ThreadCpu::default() }];
+        EndReport { seconds: 1.0, transactions: 1000, bytes: 2048, threads, ..EndReport::default() }
     }
 
     fn taking(ns: u64) -> Option<Histogram> {
@@ -207,15 +206,18 @@ mod tests {
         Some(histogram)
     }
 
+    /// On one machine, too: it was the busy time of the whole machine, with what everybody else did there.
     #[test]
-    fn each_ends_machine_is_charged_for_its_own_work() {
+    fn each_end_is_charged_for_its_own_threads() {
         let mut figures = joined(&end(0.1), &end(0.3));
-        let cost = cpu(&[&reading(1, &figures)], true).expect("two machines");
-        assert!((cost.initiator.mean - 100.0).abs() < 1e-9 && (cost.responder.mean - 300.0).abs() < 1e-9);
-        let per_kb = cpu(&[&reading(1, &figures)], false).expect("two machines");
+        for one_machine in [false, true] {
+            figures.cpu.one_machine = one_machine;
+            let cost = cpu(&[&reading(1, &figures)], true).expect("threads");
+            assert!((cost.initiator.mean - 100.0).abs() < 1e-9 && (cost.responder.mean - 300.0).abs() < 1e-9);
+        }
+        let per_kb = cpu(&[&reading(1, &figures)], false).expect("threads");
         assert!((per_kb.initiator.mean - 50_000.0).abs() < 1e-6, "0.1 s for 2 KB");
-        figures.cpu.one_machine = true;
-        assert_eq!(cpu(&[&reading(1, &figures)], true), None);
+        assert_eq!(cpu(&[&reading(1, &joined(&end(0.0), &end(0.0)))], true), None);
     }
 
     #[test]

@@ -11,14 +11,15 @@ use crate::{
     workload::TestKind,
 };
 use vtax_stats::{
-    Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Significance, Verdict, holm, judge_family, median,
+    Centre, Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Significance, Verdict, holm, judge_family,
+    median,
 };
 
 pub(super) struct Floor {
     block: Block,
     of: Metric,
     floor: NoiseFloor,
-    baseline: f64,
+    delta: Option<Delta>,
 }
 
 /// One entry for each block and metric that was measured in two rounds or more.
@@ -28,7 +29,8 @@ pub(super) fn floors(run: &RunByCell) -> Vec<Floor> {
     let floor = |index: usize, cell: &Cell, of: Metric| {
         let pairs = pairs(of, test(cell), arm(run, index, Arm::A), arm(run, index, Arm::APrime));
         let floor = NoiseFloor::of(&pairs, Confidence::P95).ok()?;
-        Some(Floor { block: cell.block(), of, floor, baseline: typical(of, &pairs) })
+        let block = cell.block();
+        Some(Floor { block, of, floor, delta: delta(&block, of, &pairs) })
     };
     let metrics = baselines.flat_map(|(index, cell)| metrics(cell).map(move |of| (index, cell, of)));
     metrics.filter_map(|(index, cell, of)| floor(index, cell, of)).collect()
@@ -46,21 +48,21 @@ fn metrics(cell: &Cell) -> impl Iterator<Item = Metric> {
     test(cell).metrics().iter().copied()
 }
 
-/// The baseline's median over rounds, in the unit of costs.
-fn typical(of: Metric, pairs: &[Pair]) -> f64 {
-    median(&pairs.iter().map(|pair| of.in_unit(pair.baseline)).collect::<Vec<_>>())
-}
-
-fn delta(block: &Block, of: Metric, baseline: f64, [ratio, low, high]: [f64; 3]) -> Delta {
-    let more = |ratio: f64| baseline * (of.cost_ratio(ratio) - 1.0);
-    let (one, other) = (more(low), more(high));
-    Delta {
-        baseline,
-        delta: more(ratio),
-        delta_low: one.min(other),
-        delta_high: one.max(other),
+/// What it costs more than the baseline, in the unit of costs. Its interval comes from the rounds' differences, as that of
+/// the ratio from their ratios: the ratio's interval times the baseline would be too narrow by what the baseline itself is
+/// uncertain.
+fn delta(block: &Block, of: Metric, pairs: &[Pair]) -> Option<Delta> {
+    let baselines: Vec<f64> = pairs.iter().map(|pair| of.in_unit(pair.baseline)).collect();
+    let differences: Vec<f64> =
+        pairs.iter().zip(&baselines).map(|(pair, baseline)| of.in_unit(pair.cell) - baseline).collect();
+    let Centre { value, low, high } = Centre::of(&differences, Confidence::P95).ok()?;
+    Some(Delta {
+        baseline: median(&baselines),
+        delta: value,
+        delta_low: low,
+        delta_high: high,
         unit: of.cost_unit(block.kind()),
-    }
+    })
 }
 
 /// The records of the floors. Holm's correction decides which are marked: of many intervals some exclude "the same".
@@ -80,7 +82,7 @@ pub(super) fn floor_records(floors: &[Floor]) -> Vec<FloorRecord> {
 }
 
 fn floor_record(floor: &Floor) -> FloorRecord {
-    let Floor { block, of, floor, baseline } = floor;
+    let Floor { block, of, floor, delta } = floor;
     let PairedTax { ratio, low, high, pairs, .. } = floor.tax;
     let smallest = floor.tax.smallest_shown(pairs, Significance::FIVE_PERCENT);
     FloorRecord {
@@ -89,7 +91,7 @@ fn floor_record(floor: &Floor) -> FloorRecord {
         ratio,
         low,
         high,
-        delta: Some(delta(block, *of, *baseline, [ratio, low, high])),
+        delta: *delta,
         floor: floor.floor.cost(of.direction()),
         smallest_shown: smallest.map(|difference| difference.cost(of.direction())),
         pairs,
@@ -103,7 +105,7 @@ struct Compared<'a> {
     block: Block,
     of: Metric,
     tax: PairedTax,
-    baseline: f64,
+    delta: Option<Delta>,
     floor: Option<&'a NoiseFloor>,
 }
 
@@ -142,14 +144,15 @@ fn comparisons<'a>(run: &RunByCell, floors: &'a [Floor]) -> Vec<Compared<'a>> {
         // Only the baseline is measured twice.
         let is_of = |floor: &&Floor| (floor.block, floor.of, study.baseline) == (block, of, reference);
         let floor = floors.iter().find(is_of).map(|floor| &floor.floor);
-        Some(Compared { index, block, of, tax, baseline: typical(of, &pairs), floor })
+        let delta = delta(&block, of, &pairs);
+        Some(Compared { index, block, of, tax, delta, floor })
     };
     let all = cells.iter().enumerate().flat_map(|(index, cell)| metrics(cell).map(move |of| (index, cell, of)));
     all.filter_map(|(index, cell, of)| compare(index, cell, of)).collect()
 }
 
 fn tax_record(compared: &Compared<'_>, finding: Finding, tests: usize) -> TaxRecord {
-    let Compared { block, of, tax, baseline, floor, .. } = compared;
+    let Compared { block, of, tax, delta, floor, .. } = compared;
     let direction = of.direction();
     let verdict = finding.shift.verdict(direction);
     // At the level that Holm asks of the smallest p: rather too large than too small.
@@ -160,7 +163,7 @@ fn tax_record(compared: &Compared<'_>, finding: Finding, tests: usize) -> TaxRec
         ratio: tax.ratio,
         low: tax.low,
         high: tax.high,
-        delta: Some(delta(block, *of, *baseline, [tax.ratio, tax.low, tax.high])),
+        delta: *delta,
         p: tax.p.get(),
         p_adjusted: finding.adjusted_p.get(),
         verdict,

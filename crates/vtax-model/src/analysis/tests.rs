@@ -404,10 +404,9 @@ fn a_cost_in_time_agrees_with_its_ratio() {
     for record in document.cells.iter().filter(|record| record.tax.is_some()) {
         let tax = record.tax.as_ref().expect("filtered");
         let delta = tax.delta.expect("a time");
-        let grown = |ratio: f64| delta.baseline * (tax.of.cost_ratio(ratio) - 1.0);
-        assert!((delta.delta - grown(tax.ratio)).abs() < 1e-9 && delta.delta_low <= delta.delta);
-        let ends = [grown(tax.low), grown(tax.high)];
-        assert!(ends.contains(&delta.delta_low) && ends.contains(&delta.delta_high) && delta.delta <= delta.delta_high);
+        let grown = delta.baseline * (tax.of.cost_ratio(tax.ratio) - 1.0);
+        assert!((delta.delta - grown).abs() < 0.02 * delta.baseline, "{delta:?} and {}", tax.ratio);
+        assert!(delta.delta_low <= delta.delta && delta.delta <= delta.delta_high);
     }
     let stream = record(&document, "bridge", TestKind::Stream);
     let delta = stream.tax.as_ref().and_then(|tax| tax.delta).expect("a time");

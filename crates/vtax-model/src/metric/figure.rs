@@ -2,7 +2,7 @@
 
 use strum::VariantArray;
 
-use super::ns_per_kb;
+use super::{FigureUnit, ns_per_kb};
 use crate::{
     run::Figures,
     workload::{TestKind, WorkUnit},
@@ -62,6 +62,7 @@ struct FigureEntry {
     figure: SampleFigure,
     /// In documents and tables for programs.
     name: &'static str,
+    unit: FigureUnit,
     per: WorkUnit,
     source: Source,
     told: Told,
@@ -73,6 +74,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::Rate,
         name: "transactions_per_s",
+        unit: FigureUnit::PerSecond,
         per: WorkUnit::Transaction,
         source: Source::Networks,
         told: Told::Alone,
@@ -81,6 +83,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::Iops,
         name: "iops",
+        unit: FigureUnit::PerSecond,
         per: WorkUnit::Transaction,
         source: Source::Disks,
         told: Told::Alone,
@@ -89,6 +92,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::Rtt,
         name: "rtt_us",
+        unit: FigureUnit::Microseconds,
         per: WorkUnit::Transaction,
         source: Source::Counts,
         told: Told::AmongOthers,
@@ -97,6 +101,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::Goodput,
         name: "goodput_mbps",
+        unit: FigureUnit::MegabitsPerSecond,
         per: WorkUnit::Kilobyte,
         source: Source::Networks,
         told: Told::Alone,
@@ -105,6 +110,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::Throughput,
         name: "throughput_mb_per_s",
+        unit: FigureUnit::MegabytesPerSecond,
         per: WorkUnit::Kilobyte,
         source: Source::Disks,
         told: Told::Alone,
@@ -113,6 +119,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::TimePerKb,
         name: "ns_per_kb",
+        unit: FigureUnit::NanosecondsPerKb,
         per: WorkUnit::Kilobyte,
         source: Source::Counts,
         told: Told::Alone,
@@ -121,6 +128,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::ThreadsPerTransaction,
         name: "cpu_threads_us_per_transaction",
+        unit: FigureUnit::Microseconds,
         per: WorkUnit::Transaction,
         source: Source::Threads,
         told: Told::Alone,
@@ -129,6 +137,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::ThreadsPerKb,
         name: "cpu_threads_ns_per_kb",
+        unit: FigureUnit::NanosecondsPerKb,
         per: WorkUnit::Kilobyte,
         source: Source::Threads,
         told: Told::Alone,
@@ -137,6 +146,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::MachinesPerTransaction,
         name: "cpu_us_per_transaction",
+        unit: FigureUnit::Microseconds,
         per: WorkUnit::Transaction,
         source: Source::Machines,
         told: Told::Alone,
@@ -145,6 +155,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::MachinesPerKb,
         name: "cpu_us_per_kb",
+        unit: FigureUnit::MicrosecondsPerKb,
         per: WorkUnit::Kilobyte,
         source: Source::Machines,
         told: Told::Alone,
@@ -153,6 +164,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::Real,
         name: "real_s",
+        unit: FigureUnit::Seconds,
         per: WorkUnit::Kilobyte,
         source: Source::Counts,
         told: Told::AmongOthers,
@@ -184,6 +196,11 @@ impl SampleFigure {
     /// What it is called in documents and in tables for programs.
     pub fn name(self) -> &'static str {
         self.entry().name
+    }
+
+    /// What its values are told in.
+    pub fn unit(self) -> FigureUnit {
+        self.entry().unit
     }
 
     /// Its value in one sample; not a number where a sample has none.

@@ -6,7 +6,7 @@ use serde_with::skip_serializing_none;
 use super::Estimate;
 use crate::{endpoint::Ends, measurement::Stages};
 
-/// µs of CPU of each end's machine: for a transaction, or for 1,024 bytes of a stream or a file.
+/// µs of CPU of each end's measuring threads: for a transaction, or for 1,024 bytes of a stream or a file.
 pub type CpuAtEnds = Ends<Estimate>;
 
 /// What went before the measured times.

@@ -17,11 +17,11 @@ use vtax_stats::{Preference, Verdict};
 pub struct Delta {
     /// The baseline's typical level: the median over rounds.
     pub baseline: f64,
-    /// More than the baseline; below zero, less.
+    /// More than the baseline, below zero less: the Hodges-Lehmann estimate of the rounds' differences.
     pub delta: f64,
-    /// Lower end of its 95 % interval, from the ratio's.
+    /// Lower end of its 95 % interval, by the signed-rank test of these differences.
     pub delta_low: f64,
-    /// Upper end of its 95 % interval, from the ratio's.
+    /// Upper end of its 95 % interval.
     pub delta_high: f64,
     /// The unit of these figures.
     pub unit: CostUnit,

@@ -210,7 +210,7 @@ impl Figures {
     pub fn of_disk(report: &DiskReport) -> Figures {
         let both = report.both();
         let seconds = both.as_ref().map_or(0.0, |both| both.seconds);
-        let thread = ThreadCpu { user: report.cpu.user, system: report.cpu.system, cpu: None };
+        let thread = ThreadCpu { user: report.cpu.user, system: report.cpu.system, ..ThreadCpu::default() };
         let end = EndCpu { threads: vec![thread], seconds, ..EndCpu::default() };
         let times = |both: &IoReport| RttFigures { mean: both.mean_ns, ..RttFigures::of(&both.times) };
         Figures {

@@ -89,6 +89,8 @@ pub struct EndCpuReading {
     pub user: f64,
     /// System seconds of all measuring threads.
     pub system: f64,
+    /// Seconds of all measuring threads in which they waited for exact moments.
+    pub waiting: f64,
     /// The whole machine in this end's measured time.
     pub machine: MachineCpu,
     /// The measured time of this end, in seconds.
@@ -187,6 +189,7 @@ impl EndCpuReading {
         EndCpuReading {
             user: end.threads.iter().map(|thread| thread.user).sum(),
             system: end.threads.iter().map(|thread| thread.system).sum(),
+            waiting: end.threads.iter().map(|thread| thread.waiting).sum(),
             machine: end.machine,
             seconds: end.seconds,
             session: end.session.map(Box::new),

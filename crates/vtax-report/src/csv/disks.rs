@@ -1,6 +1,6 @@
 //! The columns of a run of disks: none of those that only networks have.
 
-use vtax_model::metric::SampleFigure;
+use vtax_model::metric::{FigureUnit, SampleFigure, UnitEstimate};
 
 use super::{Column, Estimated, Interval, Line, One, delta, estimate, name, percentile, status, text};
 use crate::{
@@ -12,8 +12,16 @@ use crate::{
 const THREADS: [SampleFigure; 2] = [SampleFigure::ThreadsPerTransaction, SampleFigure::ThreadsPerKb];
 
 fn of_host(line: &Line<'_>, part: &Part) -> Option<[Option<f64>; 3]> {
-    let cell = line.summary?;
-    estimate((part.of)(cell, cell.host_cpu.as_ref()?)?)
+    in_us(line, host_cpu::value(part, line.record)?)
+}
+
+/// The columns of a KB are in µs as well.
+fn in_us(line: &Line<'_>, cost: UnitEstimate) -> Option<[Option<f64>; 3]> {
+    let unit = match line.record.cell.kind().is_transactions() {
+        true => FigureUnit::Microseconds,
+        false => FigureUnit::MicrosecondsPerKb,
+    };
+    estimate(cost.told_in(unit)?)
 }
 
 pub(super) const COLUMNS: [Column; 48] = [
@@ -41,7 +49,7 @@ pub(super) const COLUMNS: [Column; 48] = [
     ("response_max_us", One(|l| text(l.times()?.max))),
     ("throughput_mb_per_s", Estimated(SampleFigure::Throughput)),
     ("cpu_of", One(|l| text(if l.record.cell.kind().is_transactions() { "I/O" } else { "KB" }))),
-    ("fio_cpu_us", Interval(|l| estimate(l.summary?.estimate_of(THREADS)?))),
+    ("fio_cpu_us", Interval(|l| in_us(l, l.summary?.estimate_of(THREADS)?))),
     ("host_cpu_guest_us", Interval(|l| of_host(l, &host_cpu::GUEST))),
     ("host_cpu_iothread_us", Interval(|l| of_host(l, &host_cpu::IOTHREAD))),
     ("host_cpu_daemon_us", Interval(|l| of_host(l, &host_cpu::DAEMON))),

@@ -1,0 +1,57 @@
+//! Waiting for an exact moment, and what that costs.
+//!
+//! A timer wakes a thread some tens of µs late, so the last part of such a wait is spent on the CPU. That is work of the
+//! instrument: an application's thread would sleep. Each thread counts it, and its reports have it apart from what the
+//! path costs.
+
+use std::cell::Cell;
+
+use vtax_sys::clock::now_ns;
+
+/// How long before the moment a thread stops sleeping.
+pub(crate) const SPIN: u64 = 60_000;
+
+thread_local! {
+    static WAITED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Nanoseconds that this thread has spent on the CPU waiting for exact moments.
+pub(crate) fn waited() -> u64 {
+    WAITED.get()
+}
+
+/// Counts the time since `begun` as such a wait. A thread that was preempted meanwhile counts too much.
+pub(crate) fn has_waited_since(begun: u64) {
+    WAITED.set(WAITED.get() + now_ns().saturating_sub(begun).min(SPIN));
+}
+
+/// Waits on the CPU until the moment, and counts that.
+pub(crate) fn wait_until(moment: u64) {
+    let begun = now_ns();
+    spin_until(moment);
+    has_waited_since(begun);
+}
+
+/// Waits exactly, by spinning. It keeps a CPU busy all the time.
+///
+/// It doesn't use the CPU's pause instruction. A hypervisor takes the CPU away from a virtual CPU that pauses
+/// again and again (pause-loop exiting), and gives it back some tens of µs too late.
+pub(crate) fn spin_until(moment: u64) {
+    while now_ns() < moment {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_counted_and_no_more_of_it_than_is_ever_spun() {
+        let before = waited();
+        wait_until(now_ns() + SPIN / 2);
+        let half = waited() - before;
+        assert!((SPIN / 2 - 5_000..=SPIN).contains(&half), "{half}");
+        has_waited_since(now_ns() - 10 * SPIN);
+        assert_eq!(waited() - before, half + SPIN, "the rest was preemption");
+        std::thread::spawn(|| assert_eq!(waited(), 0)).join().expect("each thread counts its own");
+    }
+}
