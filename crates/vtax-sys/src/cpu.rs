@@ -116,6 +116,12 @@ pub fn thread_times() -> CpuTimes {
     }
 }
 
+/// CPU time of the calling thread in nanoseconds, with one system call.
+pub fn thread_cpu_ns() -> u64 {
+    let total = clock::to_duration(clock::read(libc::CLOCK_THREAD_CPUTIME_ID));
+    u64::try_from(total.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn timeval(time: libc::timeval) -> Duration {
     // The kernel keeps both parts non-negative and the second below 10^6.
     Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)

@@ -22,7 +22,7 @@ use vtax_sys::clock::now_ns;
 use crate::{
     drive::{
         Buffers, Either, Habit, Io, Message, Poller, ReceiveCall, SendCall, WaitUntil, errno_of,
-        exact::{self, SPIN},
+        exact::{self, SPIN, TimedSleep},
     },
     flow::Session,
     options::set_timeout,
@@ -110,7 +110,9 @@ impl Io for BlockingIo<'_> {
     }
 
     async fn sleep(&self, until: u64) -> Result<(), Errno> {
+        let sleep = TimedSleep::begin();
         self.engine.session.sleep_until(until.saturating_sub(SPIN)).map_err(|_| Errno::CANCELED)?;
+        sleep.ended_in_time();
         exact::wait_until(until);
         Ok(())
     }
@@ -147,14 +149,18 @@ impl BlockingIo<'_> {
         loop {
             let now = now_ns();
             let left = moment.saturating_sub(now);
+            let sleep = (left > SPIN).then(TimedSleep::begin);
             wait(&mut fds, Duration::from_nanos(left.saturating_sub(SPIN)))?;
-            if left <= SPIN {
-                exact::has_waited_since(now);
+            let is_ready = !fds[0].revents().is_empty();
+            match sleep {
+                Some(sleep) if !is_ready => sleep.ended_in_time(),
+                Some(_) => {}
+                None => exact::has_waited_since(now),
             }
-            match fds[0].revents().is_empty() {
-                false => return Ok(()),
-                true if left == 0 => return Err(Errno::AGAIN),
-                true => {}
+            match is_ready {
+                true => return Ok(()),
+                false if left == 0 => return Err(Errno::AGAIN),
+                false => {}
             }
         }
     }

@@ -1,18 +1,36 @@
 //! Waiting for an exact moment, and what that costs.
 //!
 //! A timer wakes a thread some tens of µs late, so the last part of such a wait is spent on the CPU. That is work of the
-//! instrument: an application's thread would sleep. Each thread counts it, and its reports have it apart from what the
-//! path costs.
+//! instrument, and so is the timer's own, which on a virtual machine takes as long as a round trip. Each thread counts
+//! both, and its reports have them apart from what the path costs.
 
 use std::cell::Cell;
 
-use vtax_sys::clock::now_ns;
+use vtax_sys::{clock::now_ns, cpu::thread_cpu_ns};
 
 /// How long before the moment a thread stops sleeping.
 pub(crate) const SPIN: u64 = 60_000;
 
 thread_local! {
     static WAITED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A sleep that a timer ends, unless something comes before.
+#[derive(Clone, Copy)]
+pub(crate) struct TimedSleep {
+    cpu: u64,
+}
+
+impl TimedSleep {
+    /// Reads the thread's CPU time, which takes a system call.
+    pub(crate) fn begin() -> TimedSleep {
+        TimedSleep { cpu: thread_cpu_ns() }
+    }
+
+    /// Counts what the thread has used since then: it was the timer that woke it.
+    pub(crate) fn ended_in_time(self) {
+        WAITED.set(WAITED.get() + thread_cpu_ns().saturating_sub(self.cpu));
+    }
 }
 
 /// Nanoseconds that this thread has spent on the CPU waiting for exact moments.

@@ -35,7 +35,7 @@ pub(crate) use io::ReadyIo;
 use crate::{
     drive::{
         Buffers,
-        exact::{self, SPIN},
+        exact::{self, SPIN, TimedSleep},
         flows::{FlowTask, Flows},
         waits::{TICK, Waits},
     },
@@ -195,8 +195,10 @@ impl<'a> EpollPoller<'a> {
             let left = moment.min(next_tick).saturating_sub(now).saturating_sub(SPIN);
             awaited = (left == 0).then_some(now);
             let timeout = Timespec { tv_sec: 0, tv_nsec: left as i64 };
-            let slept = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
-            slept.or_else(interrupted).map_err(failed_to_wait)?;
+            let sleep = (left > 0).then(TimedSleep::begin);
+            let ready = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
+            let ready = ready.or_else(interrupted).map_err(failed_to_wait)?;
+            sleep.filter(|_| ready == 0).into_iter().for_each(TimedSleep::ended_in_time);
         }
         let timeout = match may_sleep && timer.is_none() {
             true if self.ticker.is_some() => None,

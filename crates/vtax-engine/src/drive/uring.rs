@@ -39,7 +39,7 @@ use crate::{
     account::after,
     drive::{
         Buffers,
-        exact::{self, SPIN},
+        exact::{self, SPIN, TimedSleep},
         flows::{FlowTask, Flows},
         waits::{TICK, Waits},
     },
@@ -125,9 +125,14 @@ impl<'a> Uring<'a> {
             Some(left @ 1..) if is_idle => (1, Some(Duration::from_nanos(left))),
             _ => (0, None),
         };
+        let sleep = timeout.map(|_| TimedSleep::begin());
         self.wait(least, timeout, done).map_err(failed)?;
-        if left == Some(0) && is_idle && self.woken.borrow().is_empty() {
-            exact::has_waited_since(now);
+        if is_idle && self.woken.borrow().is_empty() {
+            match sleep {
+                Some(sleep) => sleep.ended_in_time(),
+                None if left == Some(0) => exact::has_waited_since(now),
+                None => {}
+            }
         }
         Ok(())
     }
