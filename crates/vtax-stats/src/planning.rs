@@ -13,7 +13,7 @@
 //!   five runs, since a noise that was taken too small costs more of them than one that was taken too large gains.
 //!   So differences grow from a quantile of the normal distribution to that of the noncentral t: Julious & Owen (2006),
 //!   "Sample size calculations for clinical studies allowing for uncertainty about the variance", Pharmaceutical
-//!   Statistics 5(1). A machine also has another noise in each run: see [`BETWEEN_RUNS`].
+//!   Statistics 5(1). A machine also has another noise in each run: see `BETWEEN_RUNS`.
 //!
 //! The tests draw studies and count how many show what was promised: four of five under normal noise, whether it is
 //! known or estimated, and 7 of 10 if the noise has heavy tails.

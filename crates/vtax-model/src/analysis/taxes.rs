@@ -174,3 +174,57 @@ fn tax_record(compared: &Compared<'_>, finding: Finding, tests: usize) -> TaxRec
         within_floor: finding.within_floor,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand_xoshiro::{
+        Xoshiro256PlusPlus,
+        rand_core::{Rng, SeedableRng},
+    };
+
+    use super::*;
+    use crate::{
+        cell::{BlockTest, NetBlock},
+        units::Mtu,
+        workload::Transport,
+    };
+
+    const BLOCK: Block = Block {
+        test: BlockTest::Net(NetBlock {
+            transport: Transport::Tcp,
+            test: TestKind::Rr,
+            streams: 1,
+            mtu: Mtu::ETHERNET,
+        }),
+        variant: 0,
+        instrument: Instrument::Path,
+    };
+
+    /// Nearly normal: the sum of twelve.
+    fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
+        (0..12).map(|_| (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64).sum::<f64>() - 6.0
+    }
+
+    /// The ratio's interval times the median baseline covered 40 of 48 planted differences.
+    #[test]
+    fn a_cost_in_time_is_covered_by_its_interval() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        for (rounds, drift, noise, planted) in [(8, 0.0, 0.05, 0.5), (11, 0.1, 0.02, 3.0), (25, 0.2, 0.05, 1.0)] {
+            let mut covered = 0;
+            for _ in 0..2_000 {
+                let pairs: Vec<Pair> = (0..rounds)
+                    .map(|_| {
+                        // What the machine does in this round is in both.
+                        let level = 30.0 * (1.0 + drift * normal(&mut random)).max(0.3);
+                        let own = |random: &mut _, value: f64| value + 30.0 * noise * normal(random);
+                        Pair { baseline: own(&mut random, level), cell: own(&mut random, level + planted) }
+                    })
+                    .collect();
+                let found = delta(&BLOCK, Metric::Rtt, &pairs).expect("enough rounds");
+                covered += u32::from((found.delta_low..=found.delta_high).contains(&planted));
+            }
+            let share = f64::from(covered) / 2_000.0;
+            assert!((0.93..0.99).contains(&share), "{rounds} rounds: {share}");
+        }
+    }
+}
