@@ -99,7 +99,7 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns). It spins through the last [`SPIN`], to be exact.
+    /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns). It spins through the last [`SPIN`](exact::SPIN), to be exact.
     async fn sleep(&self, until: u64) -> Result<(), Errno>;
 
     /// Connects a new socket.
