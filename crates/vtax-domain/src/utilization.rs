@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
-use vtax_model::topology::Name;
+use vtax_model::{domain::DomainState, topology::Name};
 use vtax_sys::cpu::{MachineMeter, MachineReading, process_time};
 
 use crate::BoundDomain;
@@ -62,7 +62,11 @@ impl Utilization {
     }
 }
 
+/// A bound domain has a QEMU, too, whose CPUs are stopped.
 fn used(bound: &BoundDomain) -> Option<Duration> {
+    if bound.state() != DomainState::Active {
+        return None;
+    }
     process_time(bound.qemu()?.process().pid.0).ok()
 }
 

@@ -48,7 +48,7 @@ impl FigureUnit {
     }
 }
 
-/// An estimate with its unit.
+/// What was estimated, convertible into other units of its quantity only.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UnitEstimate {
     estimate: Estimate,
