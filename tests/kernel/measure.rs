@@ -97,6 +97,28 @@ fn the_loopback_of_ipv6() {
     assert_eq!(cells(&result)[0]["ends"]["pairs"][0]["initiator"]["address"], "::1");
 }
 
+/// Links of the host have such addresses, too, so the test has a network namespace of its own.
+#[test]
+fn a_link_local_address_is_measured_on_its_link() {
+    const LINKS: &str = "ip link set lo up; ip link add near type veth peer name far; ip link set near up; ip link set far up; \
+                         ip addr add fe80::77/64 dev near nodad; exec \"$0\" \"$@\"";
+    let bench = Bench::new();
+    let inside = |arguments: &[&str]| {
+        let vtax = bench.command(&[&["measure", "--json"], &SHORT[..], arguments].concat());
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-ec", LINKS]).arg(vtax.get_program()).args(vtax.get_args());
+        command.envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(bench.path());
+        command.output().expect("unshare")
+    };
+    let output = inside(&["--to-address", "fe80::77%near", "--test", "tcp-rr,udp-stream"]);
+    let result: Value = serde_json::from_str(&crate::bench::printed(&output)).expect("JSON");
+    assert!(cells(&result).iter().all(|cell| cell["status"] == "measured"), "{}", result["failures"]);
+    let output = inside(&["--to-address", "fe80::77%nothing0", "--test", "tcp-rr"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && told.contains("nothing0"), "{told}");
+    assert_nothing_left(&bench);
+}
+
 #[test]
 fn what_is_swept_is_told_apart() {
     let bench = Bench::new();

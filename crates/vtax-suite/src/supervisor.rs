@@ -203,6 +203,11 @@ mod tests {
         let pid = Pid::from_raw(child.id().try_into().expect("a process"));
         assert_eq!(parent(pid), Some(getpid()));
         assert!(children().contains(&pid));
+        // Its command line is empty for a moment after exec.
+        let begun = Instant::now();
+        while command_line(pid).is_empty() && begun.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(1));
+        }
         assert_eq!(command_line(pid), "sleep 60 ");
         child.kill().expect("it is ours");
         child.wait().expect("it ends");
