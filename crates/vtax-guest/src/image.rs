@@ -22,8 +22,9 @@ use super::{
 
 /// The modules that the agent loads in this order, a path a line. One with a `-` in front may fail to load.
 const LIST: &str = "etc/vtax/modules";
-/// How many images are kept, for the last few kernels, agents and sets of drivers.
-const KEPT: usize = 16;
+/// How many images of some 6 MB are kept, for the last kernels, agents and sets of drivers. An emulated server boots its
+/// guests from this folder of its host, so one that it uses must not become surplus while it is up.
+const KEPT: usize = 64;
 /// The shell and tools that a guest gets on request.
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 
