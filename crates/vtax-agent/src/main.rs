@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     // The kernel passes all unknown words of its command line to its first process.
     let words: Vec<_> = words.skip_while(|word| process::id() == 1 && !word.starts_with("--")).collect();
     if let ["--stdio" | "--port", ..] = words[..] {
-        // With random addresses all figures are as right, but those of two agents differ by more.
+        // If this fails, the addresses remain random: figures are still valid, but those of two agents differ more.
         let _ = layout::fix();
     }
     match words[..] {

@@ -202,8 +202,8 @@ pub struct ThreadCpu {
     pub user: f64,
     /// In the kernel on the thread's behalf.
     pub system: f64,
-    /// Spent in waiting for the exact moment at which a request was due: what the instrument costs, and no path. It is
-    /// in neither of the others.
+    /// Spent waiting for the exact moment at which a request was due: a cost of the instrument, not of the path. Neither
+    /// `user` nor `system` includes it.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub waiting: f64,
     /// The CPU that the thread was pinned to, if it was.

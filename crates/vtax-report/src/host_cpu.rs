@@ -87,12 +87,8 @@ fn per(document: &ResultDocument) -> &'static str {
 /// What a part is in a cell.
 pub(crate) fn value(part: &Part, record: &CellRecord) -> Option<UnitEstimate> {
     let host = summary(record)?;
-    let unit = match record.cell.kind().is_transactions() {
-        true => FigureUnit::Microseconds,
-        false => FigureUnit::MicrosecondsPerKb,
-    };
     match part.of {
-        PartSource::Host(of) => Some(UnitEstimate::new(of(host)?, unit)),
+        PartSource::Host(of) => Some(UnitEstimate::new(of(host)?, FigureUnit::cpu_microseconds(record.cell.kind()))),
         PartSource::OwnThreads if host.accel.is_none() => {
             record.summary.as_ref()?.estimate_of([SampleFigure::ThreadsPerTransaction, SampleFigure::ThreadsPerKb])
         }
@@ -102,7 +98,7 @@ pub(crate) fn value(part: &Part, record: &CellRecord) -> Option<UnitEstimate> {
 
 /// The mean of a part in a cell, in the unit of CPU time of its test.
 fn mean(part: &Part, record: &CellRecord) -> Option<f64> {
-    Some(value(part, record)?.told_in(Metric::unit_of_cpu(record.cell.kind()))?.mean)
+    Some(value(part, record)?.converted_to(Metric::unit_of_cpu(record.cell.kind()))?.mean)
 }
 
 fn summary(record: &CellRecord) -> Option<&HostCpuSummary> {

@@ -140,8 +140,11 @@ fn processor_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     }
     let of = |end: fn(&CpuAtEnds) -> Estimate| {
         move |l: &Line<'_>| {
-            let cost = UnitEstimate::new(end(l.summary.cpu_us_at_ends.as_ref()?), unit_at_ends(l.record));
-            cost.told_in(Metric::unit_of_cpu(l.record.cell.kind())).map(|cost| Value::Figure(cost.mean))
+            let cost = UnitEstimate::new(
+                end(l.summary.cpu_us_at_ends.as_ref()?),
+                FigureUnit::cpu_microseconds(l.record.cell.kind()),
+            );
+            cost.converted_to(Metric::unit_of_cpu(l.record.cell.kind())).map(|cost| Value::Figure(cost.mean))
         }
     };
     vec![
@@ -150,17 +153,10 @@ fn processor_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     ]
 }
 
-fn unit_at_ends(record: &CellRecord) -> FigureUnit {
-    match record.cell.kind().is_transactions() {
-        true => FigureUnit::Microseconds,
-        false => FigureUnit::MicrosecondsPerKb,
-    }
-}
-
 /// How long the machines of both ends were busy, for a transaction or a KB, whatever kept them busy.
 fn busy(record: &CellRecord) -> Option<f64> {
     let cost = record.summary.as_ref()?.estimate_of(SampleFigure::MACHINES)?;
-    Some(cost.told_in(Metric::unit_of_cpu(record.cell.kind()))?.mean)
+    Some(cost.converted_to(Metric::unit_of_cpu(record.cell.kind()))?.mean)
 }
 
 fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {

@@ -302,7 +302,7 @@ fn processor_quantity(test: TestKind) -> String {
 
 fn processor_cost(record: &CellRecord) -> Option<f64> {
     let cost = record.summary.as_ref()?.estimate_of(SampleFigure::MACHINES)?;
-    Some(cost.told_in(Metric::unit_of_cpu(record.cell.kind()))?.mean)
+    Some(cost.converted_to(Metric::unit_of_cpu(record.cell.kind()))?.mean)
 }
 
 /// Samples that could not be taken, those of one row with one error together.

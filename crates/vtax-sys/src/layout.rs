@@ -1,4 +1,4 @@
-//! Where a process has its code, stack and heap.
+//! The addresses of a process: code, stack and heap.
 //!
 //! The kernel draws these addresses anew for each process (`randomize_va_space`, proc_sys_kernel(5)). They decide
 //! which entries of the CPU's caches, TLBs and branch predictors a program shares with the kernel and with the process
@@ -18,11 +18,11 @@ const NOT_RANDOM: libc::c_ulong = 0x0004_0000;
 /// This process itself, even if its file has been removed or is of another mount namespace.
 const SELF: &str = "/proc/self/exe";
 
-/// Starts this program again, with the same arguments, at the addresses that it has wherever addresses aren't random.
-/// Returns at once if it is there already, and with the error if the kernel refuses (a container's seccomp filter) or
-/// `/proc` isn't mounted: then the addresses stay random.
+/// Disables address space randomization and re-executes this program with the same arguments. Returns immediately if
+/// randomization is off already. Fails if the kernel refuses (a container's seccomp filter) or `/proc` isn't mounted;
+/// the addresses then remain random.
 ///
-/// Call it before anything else: the process keeps its pid and its standard streams, and nothing more.
+/// Call it before anything else: only the pid and the standard streams survive.
 pub fn fix() -> io::Result<()> {
     let before = personality(ASK)?;
     if before & NOT_RANDOM != 0 {

@@ -153,8 +153,8 @@ impl BlockingIo<'_> {
             wait(&mut fds, Duration::from_nanos(left.saturating_sub(SPIN)))?;
             let is_ready = !fds[0].revents().is_empty();
             match sleep {
-                Some(sleep) if !is_ready => sleep.ended_in_time(),
-                Some(_) => {}
+                _ if is_ready => {}
+                Some(sleep) => sleep.ended_in_time(),
                 None => exact::has_waited_since(now),
             }
             match is_ready {

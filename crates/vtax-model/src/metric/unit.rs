@@ -1,11 +1,12 @@
-//! What figures are told in. A figure has its unit with it, so that no table can print it under another.
+//! Units of figures. A figure carries its unit, so that no table can print it under another one.
 
-use serde::{Deserialize, Serialize};
-
-use crate::result::Estimate;
+use crate::{
+    result::Estimate,
+    workload::{TestKind, WorkUnit},
+};
 
 /// The unit of a figure of a sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
     /// Of transactions or I/Os.
     PerSecond,
@@ -37,6 +38,14 @@ impl FigureUnit {
         }
     }
 
+    /// Returns the unit of CPU time in µs: for a transaction, or for 1,024 bytes of payload.
+    pub fn cpu_microseconds(test: TestKind) -> FigureUnit {
+        match test.work_unit() {
+            WorkUnit::Transaction => FigureUnit::Microseconds,
+            WorkUnit::Kilobyte => FigureUnit::MicrosecondsPerKb,
+        }
+    }
+
     /// By what a value in this unit is multiplied in another one of the same quantity; none for another quantity.
     fn factor(self, to: FigureUnit) -> Option<f64> {
         match (self, to) {
@@ -56,22 +65,17 @@ pub struct UnitEstimate {
 }
 
 impl UnitEstimate {
-    /// What was estimated in this unit.
+    /// Combines an estimate and its unit.
     pub fn new(estimate: Estimate, unit: FigureUnit) -> UnitEstimate {
         UnitEstimate { estimate, unit }
     }
 
-    /// The same in another unit; none if that is one of another quantity.
-    pub fn told_in(&self, unit: FigureUnit) -> Option<Estimate> {
+    /// Converts it to another unit; none if that unit is of another quantity.
+    pub fn converted_to(&self, unit: FigureUnit) -> Option<Estimate> {
         let Estimate { mean, median, low, high, n } = self.estimate;
         let factor = self.unit.factor(unit)?;
         let [low, high] = [low, high].map(|end| end.map(|end| end * factor));
         Some(Estimate { mean: mean * factor, median: median * factor, low, high, n })
-    }
-
-    /// In the unit in which it was estimated.
-    pub fn as_it_is(&self) -> Estimate {
-        self.estimate
     }
 }
 
@@ -84,8 +88,8 @@ mod tests {
         let estimate = Estimate { mean: 2.5, median: 2.0, low: Some(1.5), high: None, n: 4 };
         let cost = UnitEstimate::new(estimate, FigureUnit::MicrosecondsPerKb);
         let in_ns = Estimate { mean: 2500.0, median: 2000.0, low: Some(1500.0), high: None, n: 4 };
-        assert_eq!(cost.told_in(FigureUnit::NanosecondsPerKb), Some(in_ns));
-        assert_eq!(cost.told_in(FigureUnit::MicrosecondsPerKb), Some(estimate));
-        assert_eq!(cost.told_in(FigureUnit::Microseconds), None);
+        assert_eq!(cost.converted_to(FigureUnit::NanosecondsPerKb), Some(in_ns));
+        assert_eq!(cost.converted_to(FigureUnit::MicrosecondsPerKb), Some(estimate));
+        assert_eq!(cost.converted_to(FigureUnit::Microseconds), None);
     }
 }

@@ -17,11 +17,7 @@ fn of_host(line: &Line<'_>, part: &Part) -> Option<[Option<f64>; 3]> {
 
 /// The columns of a KB are in µs as well.
 fn in_us(line: &Line<'_>, cost: UnitEstimate) -> Option<[Option<f64>; 3]> {
-    let unit = match line.record.cell.kind().is_transactions() {
-        true => FigureUnit::Microseconds,
-        false => FigureUnit::MicrosecondsPerKb,
-    };
-    estimate(cost.told_in(unit)?)
+    estimate(cost.converted_to(FigureUnit::cpu_microseconds(line.record.cell.kind()))?)
 }
 
 pub(super) const COLUMNS: [Column; 48] = [

@@ -69,7 +69,7 @@ pub(crate) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> R
             (address.map(|address| address.to_string()).unwrap_or_default(), addresses.join(", "));
         return Err(Stop::input(miette!(
             code = "no-such-address",
-            "the lab gave zone:{name}/{domain} no address {address}, so it has no wire there to measure; it gave {addresses}"
+            "zone:{name}/{domain}: the lab assigned no address {address}; choose one that it assigned: {addresses}"
         )));
     }
     Ok(fitting)
