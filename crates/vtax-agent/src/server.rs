@@ -10,6 +10,7 @@ mod engine;
 mod facts;
 mod loan;
 mod orders;
+mod panics;
 mod program;
 mod session;
 mod tuning;

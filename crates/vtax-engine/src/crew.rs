@@ -25,6 +25,9 @@ use crate::{
     task::accept::FlowPlaces,
 };
 
+/// How the names of the threads begin that run a test's flows.
+pub const FLOW_THREAD: &str = "flows-";
+
 /// How many nanoseconds before a common start a thread wakes. It spins until the start.
 const START_EARLY: u64 = 100_000;
 
@@ -112,7 +115,7 @@ impl<'a> Crew<'a> {
         index: usize,
     ) -> Result<ScopedJoinHandle<'scope, Option<Account<'a>>>> {
         thread::Builder::new()
-            .name(format!("flows-{index}"))
+            .name(format!("{FLOW_THREAD}{index}"))
             .spawn_scoped(scope, move || self.work(index))
             .map_err(|source| EngineError::Thread { thread: index, source })
     }

@@ -37,6 +37,7 @@ mod task;
 mod wire;
 
 pub use cancel::Cancel;
+pub use crew::FLOW_THREAD;
 pub use end::{Initiator, Responder};
 pub use error::{EngineError, Failed, compare_checksums};
 pub use file::SourceFile;

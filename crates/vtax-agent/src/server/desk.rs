@@ -110,7 +110,7 @@ pub(super) enum OwnerEvent {
     SessionEnded { session: SessionId, outcome: CallOutcome },
     /// An order to tune was carried out.
     Tuned { id: CallId, outcome: CallOutcome },
-    /// What was tried out and not kept is undone. The thread that tunes sends no more events.
+    /// The thread that tunes sends no more events: what was tried out and not kept is undone, or the thread has panicked.
     TuningEnded,
 }
 
@@ -193,7 +193,7 @@ impl<W: Write> SessionOwner<W> {
                 OwnerEvent::News { session, news } => self.news(session, news)?,
                 OwnerEvent::SessionEnded { session, outcome } => self.ended(session, outcome)?,
                 OwnerEvent::Tuned { id, outcome } => self.answer(id, outcome)?,
-                OwnerEvent::TuningEnded => {}
+                OwnerEvent::TuningEnded => self.tuning = None,
             }
         }
         Ok(Parting::Over)

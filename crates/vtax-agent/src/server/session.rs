@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    panic::{self, AssertUnwindSafe},
     path::PathBuf,
     sync::{
         Arc,
@@ -24,7 +23,7 @@ use super::{
     engine::{TestEngine, TestPart},
     loan::{self, OpenLoans},
     orders::OrderReceiver,
-    program,
+    panics, program,
 };
 
 /// The task of a session.
@@ -60,8 +59,11 @@ pub(super) fn start(
     let run = move || {
         // This fails only if the owner is gone, and then the whole agent ends.
         let tell = |news| drop(events.send(OwnerEvent::News { session, news }));
-        let outcome = run_guarded(|| run_task(task, &*engine, &cancel, tell));
-        let _ = events.send(OwnerEvent::SessionEnded { session, outcome });
+        let end = events.clone();
+        panics::guard(
+            || run_task(task, &*engine, &cancel, tell),
+            move |outcome| drop(end.send(OwnerEvent::SessionEnded { session, outcome })),
+        );
     };
     thread::Builder::new().name("session".into()).spawn(run).map(drop)
 }
@@ -90,21 +92,6 @@ fn run_task(task: Task, engine: &dyn TestEngine, cancel: &Cancel, tell: impl Fn(
             Reply::Ran(program::run(program, &orders, cancel, |output| tell(CallOutcome::Output(output)))?)
         }
     })
-}
-
-/// Turns a panic into a fault. It is a defect of one session, and must neither end the others nor leave the
-/// coordinator waiting.
-pub(super) fn run_guarded(run: impl FnOnce() -> Result<Reply, Fault>) -> CallOutcome {
-    match panic::catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(reply)) => CallOutcome::Done(reply),
-        Ok(Err(fault)) => CallOutcome::Failed(fault),
-        Err(payload) => {
-            let text = payload.downcast_ref::<&str>().copied();
-            let said = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-            let why = format!("the session panicked: {said}; this is a defect of vtax, please report it");
-            CallOutcome::Failed(Fault::new(FaultKind::Panicked, "defect", why))
-        }
-    }
 }
 
 fn of_engine(error: EngineError) -> Fault {

@@ -27,7 +27,7 @@ use vtax_wire::{
     protocol::{Answer, CallOutcome, Fault, FaultKind, Reply, Request, SessionId},
 };
 
-use super::*;
+use super::{panics::tests::alone, *};
 
 use fake::{Fake, PANICS, REPORTS, WAITS};
 
@@ -211,14 +211,16 @@ fn a_responder_that_cant_be_bound_says_why() {
 
 #[test]
 fn a_panic_is_an_answer_and_not_the_end() {
-    let stage = stage();
-    let link = stage.link();
-    ask(&link, connect(1, rr(PANICS))).expect("connected");
-    let panicked = fault(&link, run(1));
-    assert_eq!(panicked.kind, FaultKind::Panicked);
-    assert!(panicked.message.raw().contains("on purpose"), "{panicked}");
-    assert_eq!(miette::Diagnostic::code(&panicked).map(|code| code.to_string()), Some("defect".to_owned()));
-    assert!(matches!(initiate(&link, 2, rr(REPORTS)).wait(SOON), Ok(Reply::Report(_))));
+    alone("server::tests::a_panic_is_an_answer_and_not_the_end", || {
+        let stage = stage();
+        let link = stage.link();
+        ask(&link, connect(1, rr(PANICS))).expect("connected");
+        let panicked = fault(&link, run(1));
+        assert_eq!(panicked.kind, FaultKind::Panicked);
+        assert!(panicked.message.raw().contains("on purpose"), "{panicked}");
+        assert_eq!(miette::Diagnostic::code(&panicked).map(|code| code.to_string()), Some("defect".to_owned()));
+        assert!(matches!(initiate(&link, 2, rr(REPORTS)).wait(SOON), Ok(Reply::Report(_))));
+    });
 }
 
 #[test]

@@ -8,11 +8,11 @@ use std::{
     time::Instant,
 };
 
-use super::{desk::OwnerEvent, session::run_guarded};
+use super::{desk::OwnerEvent, panics};
 use vtax_tune::{TunedMachine, TuningError, TuningOrder};
 use vtax_wire::{
     limits::TUNING_ORDERS_MOST,
-    protocol::{CallId, Fault, FaultKind, Reply},
+    protocol::{CallId, CallOutcome, Fault, FaultKind, Reply},
 };
 
 /// The orders to the thread that tunes. When this is dropped, what isn't kept is undone, and then
@@ -46,14 +46,21 @@ fn obey_all(
         match next(orders, machine.deadline()) {
             Ok((id, order)) => {
                 let obeyed = || machine.obey(order).map(|reply| Reply::Tuned(Box::new(reply))).map_err(of_machine);
-                let outcome = run_guarded(obeyed);
-                if events.send(OwnerEvent::Tuned { id, outcome }).is_err() {
-                    return;
-                }
+                let owner = events.clone();
+                panics::guard(obeyed, move |outcome| tell(&owner, id, outcome));
             }
             Err(RecvTimeoutError::Timeout) => machine.expire(),
             Err(RecvTimeoutError::Disconnected) => return,
         }
+    }
+}
+
+/// If the owner is gone, the process ends.
+fn tell(owner: &SyncSender<OwnerEvent>, id: CallId, outcome: CallOutcome) {
+    let stopped = matches!(&outcome, CallOutcome::Failed(fault) if fault.kind == FaultKind::Panicked);
+    let _ = owner.send(OwnerEvent::Tuned { id, outcome });
+    if stopped {
+        let _ = owner.send(OwnerEvent::TuningEnded);
     }
 }
 
