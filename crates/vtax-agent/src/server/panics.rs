@@ -93,17 +93,17 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Tells a test that it is the only one in its process.
-    const ALONE: &str = "VTAX_TEST_ALONE";
+    /// Tells a test that it runs in a process of its own.
+    const CHILD: &str = "VTAX_TEST_CHILD";
 
     /// Runs a test in a process of its own: a thread that stops in the hook would keep the test harness from ending, and a
     /// panicking flow fails the sessions of other tests.
     pub(in super::super) fn alone(test: &str, body: impl FnOnce()) {
-        if env::var_os(ALONE).is_some() {
+        if env::var_os(CHILD).is_some() {
             process::exit(catch_unwind(AssertUnwindSafe(body)).is_err().into());
         }
         let mut program = Command::new(env::current_exe().expect("this program"));
-        let status = program.args(["--exact", "--nocapture", test]).env(ALONE, "1").status().expect("started");
+        let status = program.args(["--exact", "--nocapture", test]).env(CHILD, "1").status().expect("started");
         assert!(status.success(), "{status}");
     }
 
