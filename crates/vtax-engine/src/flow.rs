@@ -163,7 +163,12 @@ impl Flow {
 
     /// Sends a greeting. If the socket has no room for it, that counts as a loss on the way.
     pub(crate) fn greet(&self, greeting: FlowGreeting) -> Result<()> {
-        let datagram = greeting.write(&self.session.token, self.index);
+        self.greet_with(self.index, greeting)
+    }
+
+    /// As [`greet`](Self::greet), with the number of a slice.
+    pub(crate) fn greet_with(&self, number: u32, greeting: FlowGreeting) -> Result<()> {
+        let datagram = greeting.write(&self.session.token, number);
         match send(&*self.socket, &datagram, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS) => Ok(()),
             Err(errno) => Err(self.failed("handshake", errno, Duration::ZERO)),

@@ -108,7 +108,8 @@ enum Came {
     Bytes(usize),
     /// A datagram of the stream, with its number.
     Datagram(u64),
-    Greeting(FlowGreeting),
+    /// With the number of the slice that it is about, or else the flow's index.
+    Greeting(u32, FlowGreeting),
     /// Something that isn't part of this test. When the socket is shut down, an empty one comes.
     Other,
     /// The sender has ended.
@@ -167,7 +168,7 @@ impl<'a, I: Io> Sink<'a, I> {
             Came::Bytes(len) => Ok(Some(len)),
             Came::Datagram(number) => Ok(self.tally.count(number)),
             Came::Ended => Ok(Some(0)),
-            Came::Greeting(greeting) => self.answer(greeting),
+            Came::Greeting(number, greeting) => self.answer(number, greeting),
             Came::Other if self.line.flow.session.is_stopped() => Err(EngineError::Cancelled),
             Came::Other | Came::Nothing => Ok(None),
         }
@@ -193,11 +194,12 @@ impl<'a, I: Io> Sink<'a, I> {
         }
     }
 
-    /// Answers a repeated hello, whose answer was lost, and the sender's end.
+    /// Answers a repeated hello or end of a slice, whose answer was lost or is on its way, and the sender's end.
     #[cold]
-    fn answer(&self, greeting: FlowGreeting) -> Result<Option<usize>> {
+    fn answer(&self, number: u32, greeting: FlowGreeting) -> Result<Option<usize>> {
         match greeting {
             FlowGreeting::Hello => self.line.flow.greet(FlowGreeting::Ready).map(|()| None),
+            FlowGreeting::Pause => self.line.flow.greet_with(number, FlowGreeting::Paused).map(|()| None),
             FlowGreeting::End => {
                 // This answer may be lost, or the sender gone already: the sender doesn't wait for it for ever.
                 let _ = self.line.flow.greet(FlowGreeting::Ended);
@@ -290,6 +292,6 @@ fn read<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, datagram: &[u8]) -> C
 }
 
 fn read_greeting<I: Io>(line: &FlowOnPoller<'_, I>, datagram: &[u8]) -> Option<Came> {
-    let (index, greeting) = FlowGreeting::read(datagram, &line.flow.session.token)?;
-    (index == line.flow.index).then_some(Came::Greeting(greeting))
+    let (number, greeting) = FlowGreeting::read(datagram, &line.flow.session.token)?;
+    (number == line.flow.index || greeting == FlowGreeting::Pause).then_some(Came::Greeting(number, greeting))
 }

@@ -1,18 +1,23 @@
 //! Samples that are cut into slices.
 
-use std::thread;
+use std::{
+    collections::BTreeMap,
+    net::UdpSocket,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use vtax_engine::{Cancel, Initiator, Responder};
 use vtax_model::{
     measurement::{EndReport, Slice},
     options::Engine,
-    station::{EndSetup, Schedule},
+    station::{EndSetup, Schedule, Target},
     units::Span,
     workload::{Sliced, TestSpec, Transport, Workload},
 };
 use vtax_sys::{clock::now_ns, token::Token};
 
-use crate::pair::{both, lasting, on, rr, setup, spec, stream};
+use crate::pair::{both, initiate, lasting, on, port, rr, setup, spec, stream, target};
 
 const MS: u64 = 1_000_000;
 
@@ -70,6 +75,65 @@ fn a_stream_tells_its_slices_apart_without_a_common_clock() {
         assert_eq!(total(&receiver.slices, |slice| slice.bytes), receiver.bytes);
         let lost = total(&receiver.slices, |slice| slice.lost);
         assert_eq!(lost, receiver.lost, "{transport}");
+    }
+}
+
+/// Each second end of a slice is lost, and so is its first answer. An answer comes once more when the next slice ends.
+#[test]
+fn the_end_of_a_slice_may_be_lost_or_late() {
+    let spec = sliced(spec(Transport::Udp, stream(1472), 1), 3, 20);
+    let (token, cancel, over) = (Token::random(), Cancel::new(), AtomicBool::new(false));
+    let responder = Responder::bind(&spec, &setup(), token).expect("bound");
+    let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("bound"));
+    far.connect(target(port(&responder))).expect("connected");
+    let relay = Target::Ip(near.local_addr().expect("bound"));
+    thread::scope(|scope| {
+        scope.spawn(|| pass_on(&near, &far, &over));
+        let served = scope.spawn(|| responder.serve(&cancel));
+        let sender = initiate(&spec, &setup(), &relay, token, &cancel);
+        let receiver = served.join();
+        over.store(true, Ordering::Relaxed);
+        let (sender, receiver) = (sender.expect("sent"), receiver.expect("no panic").expect("received"));
+        assert_eq!((sender.slices.len(), receiver.slices.len()), (3, 3));
+        for (sent, received) in sender.slices.iter().zip(&receiver.slices) {
+            assert!(received.bytes > 0 && received.bytes <= sent.bytes * 2, "{sent:?} {received:?}");
+        }
+    });
+}
+
+fn pass_on(near: &UdpSocket, far: &UdpSocket, over: &AtomicBool) {
+    const PAUSE: u8 = 8;
+    const PAUSED: u8 = 9;
+    const GREETING: usize = 21;
+    for socket in [near, far] {
+        socket.set_nonblocking(true).expect("set");
+    }
+    let mut answers = BTreeMap::<Vec<u8>, u32>::new();
+    let (mut sender, mut ends) = (None, 0);
+    while !over.load(Ordering::Relaxed) {
+        let mut datagram = [0; 2048];
+        if let Ok((len, from)) = near.recv_from(&mut datagram) {
+            sender = Some(from);
+            let is_end = len == GREETING && datagram[len - 1] == PAUSE;
+            ends = if is_end { ends + 1 } else { 0 };
+            for late in answers.keys().filter(|_| ends == 1) {
+                let _ = near.send_to(late, from);
+            }
+            let is_lost = ends % 2 == 1;
+            if !is_lost {
+                let _ = far.send(&datagram[..len]);
+            }
+        }
+        if let (Ok(len), Some(sender)) = (far.recv(&mut datagram), sender) {
+            let is_answer = len == GREETING && datagram[len - 1] == PAUSED;
+            if is_answer {
+                *answers.entry(datagram[..len].to_vec()).or_default() += 1;
+            }
+            if !is_answer || answers[&datagram[..len]] > 1 {
+                let _ = near.send_to(&datagram[..len], sender);
+            }
+        }
+        thread::yield_now();
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
 struct Batch {
     /// Bytes of the stream, without duplicates.
     fresh: usize,
-    greeting: Option<FlowGreeting>,
+    greeting: Option<(u32, FlowGreeting)>,
     /// Whether there was something that isn't part of this test.
     other: bool,
 }
@@ -43,7 +43,7 @@ impl<I: Io> Sink<'_, I> {
 
     fn settle(&mut self, batch: &Batch) -> Result<Option<usize>> {
         let answered = match batch.greeting {
-            Some(greeting) => self.answer(greeting)?,
+            Some((number, greeting)) => self.answer(number, greeting)?,
             None => None,
         };
         self.ended |= answered.is_some();
@@ -61,7 +61,7 @@ impl Batch {
         for datagram in bytes.chunks(segment.max(1)) {
             match read(line, tally.message, datagram) {
                 Came::Datagram(number) => batch.fresh += tally.count(number).unwrap_or(0),
-                Came::Greeting(greeting) => batch.greeting = Some(greeting),
+                Came::Greeting(number, greeting) => batch.greeting = Some((number, greeting)),
                 _ => batch.other = true,
             }
         }

@@ -37,7 +37,7 @@ impl<I: Io> Sink<'_, I> {
         let mut led = None;
         let mut open = false;
         loop {
-            let (len, last) = self.part(&word, &mut tail, led.is_some()).await?;
+            let (len, last) = self.part(number, &word, &mut tail).await?;
             let now = now_ns();
             if led.is_none() {
                 desk.begun(now);
@@ -53,26 +53,25 @@ impl<I: Io> Sink<'_, I> {
                 open = true;
             }
             if last {
-                return self.end_slice(open);
+                return self.end_slice(number, open);
             }
         }
     }
 
-    fn end_slice(&mut self, open: bool) -> Result<()> {
+    fn end_slice(&mut self, number: u32, open: bool) -> Result<()> {
         if open {
             self.tally.close(&self.line.desk)?;
         }
         match self.line.is_datagram() {
-            true => self.line.flow.greet(FlowGreeting::Paused),
+            true => self.line.flow.greet_with(number, FlowGreeting::Paused),
             false => self.line.flow.say(PAUSED),
         }
     }
 
-    /// Returns the bytes of a part of the slice, and whether the slice is over after them. `begun` says
-    /// whether anything of the slice has come yet.
-    async fn part(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN], begun: bool) -> Result<(usize, bool)> {
+    /// Returns the bytes of a part of the slice, and whether the slice is over after them.
+    async fn part(&mut self, number: u32, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN]) -> Result<(usize, bool)> {
         match self.line.is_datagram() {
-            true => self.datagram(begun).await,
+            true => self.datagram(number).await,
             false => self.bytes(word, tail).await,
         }
     }
@@ -91,9 +90,8 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    /// An end before anything of its slice belongs to the slice before: the answer to that was lost, so the
-    /// sender repeats it.
-    async fn datagram(&mut self, begun: bool) -> Result<(usize, bool)> {
+    /// The end of an earlier slice is a repetition.
+    async fn datagram(&mut self, slice: u32) -> Result<(usize, bool)> {
         loop {
             match self.call(WaitUntil::Patience).await? {
                 Came::Datagram(number) => {
@@ -101,10 +99,9 @@ impl<I: Io> Sink<'_, I> {
                         return Ok((len, false));
                     }
                 }
-                Came::Greeting(FlowGreeting::Pause) if begun => return Ok((0, true)),
-                Came::Greeting(FlowGreeting::Pause) => self.line.flow.greet(FlowGreeting::Paused)?,
-                Came::Greeting(greeting) => {
-                    if self.answer(greeting)? == Some(0) {
+                Came::Greeting(number, FlowGreeting::Pause) if number == slice => return Ok((0, true)),
+                Came::Greeting(number, greeting) => {
+                    if self.answer(number, greeting)? == Some(0) {
                         return Err(self.line.flow.ended("receive"));
                     }
                 }

@@ -65,7 +65,7 @@ impl<I: Io> Source<'_, I> {
     /// Says that the slice with this number ends here, and waits until the receiver has all of it.
     async fn pause(&mut self, number: u32) -> Result<()> {
         match self.line.is_datagram() {
-            true => self.pause_datagrams().await,
+            true => self.pause_datagrams(number).await,
             false => self.pause_bytes(number).await,
         }
     }
@@ -91,15 +91,15 @@ impl<I: Io> Source<'_, I> {
     }
 
     /// Repeats the end until it is answered, because the receiver's buffer may be full.
-    async fn pause_datagrams(&mut self) -> Result<()> {
+    async fn pause_datagrams(&mut self, number: u32) -> Result<()> {
         let flow = self.line.flow;
         let latest = after(now_ns(), flow.session.patience.silence);
         loop {
-            flow.greet(FlowGreeting::Pause)?;
+            flow.greet_with(number, FlowGreeting::Pause)?;
             let again = now_ns() + MS;
             let look = |datagram: &[u8]| FlowGreeting::read(datagram, &flow.session.token);
             match self.line.io.receive(GREETING_LEN + 1, WaitUntil::Moment(again), look).await {
-                Ok(Some((index, FlowGreeting::Paused))) if index == flow.index => return Ok(()),
+                Ok(Some(answer)) if answer == (number, FlowGreeting::Paused) => return Ok(()),
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(self.line.failed("receive", errno)),
             }
