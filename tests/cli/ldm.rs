@@ -430,9 +430,9 @@ fn memory_is_rounded_up_only_if_that_is_asked_for_and_said() {
     let ldm = ldm(&bench);
     ldm("create mars");
     for (words, size, told) in [
-        ("set-memory --auto-adj 1000M mars", "1073741824", "mars is to have 1 GiB of memory: 1000 MiB, rounded up"),
-        ("add-mem --auto-adj 100K mars", "1342177280", "mars is to have 1280 MiB of memory: 1048676 KiB, rounded up"),
-        ("rm-mem --auto-adj 300M mars", "1073741824", "mars is to have 1 GiB of memory: 980 MiB, rounded up"),
+        ("set-memory --auto-adj 1000M mars", "1073741824", "memory of mars set to 1 GiB: 1000 MiB, rounded up"),
+        ("add-mem --auto-adj 100K mars", "1342177280", "memory of mars set to 1280 MiB: 1048676 KiB, rounded up"),
+        ("rm-mem --auto-adj 300M mars", "1073741824", "memory of mars set to 1 GiB: 980 MiB, rounded up"),
         ("rm-mem --auto-adj 512M mars", "536870912", ""),
         ("add-mem 100M mars", "641728512", ""),
     ] {
@@ -460,7 +460,7 @@ fn cores_are_named_by_their_numbers() {
         assert_eq!(other.printed(&["ldm", "list-constraints", format]), text);
     }
     for (words, why) in [
-        ("add-core cid=0,99999 mars", "there is no core 99999: this host has the cores 0 to "),
+        ("add-core cid=0,99999 mars", "there is no core 99999: this host has cores 0 to "),
         ("add-core cid=x mars", "e.g. cid=4,5"),
         ("set-core two mars", "write a number of cores"),
         ("add-core 1 mars", "add-core cid= and remove-core cid= change"),
@@ -484,7 +484,7 @@ fn what_has_no_meaning_is_refused_with_the_reason_and_nothing_is_changed() {
         ("migrate-domain mars other", "don't move to another host"),
         ("ls-rsrc-group", "list-devices shows the cores"),
         ("bind-dom -q mars", "bind-domain -q: bind takes what is behind each disk and NIC"),
-        ("bind -f mars", "can't leave its checks out"),
+        ("bind -f mars", "can't skip its checks"),
         ("set-vswitch -q mtu=9000 admin-vsw", "add-vsw has -q"),
         ("stop -m soon mars", "exec DOMAIN -- wall MESSAGE"),
         ("stop -q mars", "-t SECONDS"),

@@ -33,7 +33,7 @@ fn domains_of_a_file_are_bound_and_started_all_or_none() {
     };
     for (cpus, why) in [
         (json!({ "vcpus": 250 }), "venus can't have 250 CPUs"),
-        (json!({ "cids": [4000] }), "venus can't have the core 4000: this host has the cores 0 to "),
+        (json!({ "cids": [4000] }), "venus can't have core 4000: this host has cores 0 to "),
     ] {
         file(&bench, &cpus);
         for verb in ["bind", "start"] {
@@ -125,5 +125,5 @@ fn a_domain_has_the_core_that_it_names_and_no_other_domain_has_it() {
     let bindings: Value = serde_json::from_str(&host.ldm("list-bindings --json mars")).expect("JSON");
     assert_eq!(bindings[0]["bindings"]["cpus"], core["cpus"]);
     let told = host.refused("bind venus");
-    assert!(told.contains(&format!("venus can't have the core {id}: mars has it")), "{told}");
+    assert!(told.contains(&format!("venus can't have core {id}: mars has it")), "{told}");
 }

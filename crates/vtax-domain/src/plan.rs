@@ -364,22 +364,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    fn bindings_of(domain: &str, cpus: &[u32]) -> Bindings {
-        Bindings {
-            domain: domain.parse().expect("a name"),
-            id: 2,
-            constraints: Constraints::default(),
-            vcpus: cpus.len() as u32,
-            cpus: cpus.iter().copied().collect(),
-            memory: ByteSize(0),
-            nics: Vec::new(),
-            served: Vec::new(),
-            disks: Vec::new(),
-            devices: Vec::new(),
-            console: None,
-        }
-    }
+    use crate::resources::tests::bindings;
 
     /// The CPUs that mars gets of a host with four cores, of which venus has the last.
     fn cpus_of(demand: CpuDemand) -> Result<Vec<u32>, String> {
@@ -394,7 +379,7 @@ mod tests {
             domain: &mars,
             configuration: &configuration,
             capacity: &capacity,
-            others: &[bindings_of("venus", &[3, 7])],
+            others: &[bindings("venus", &[3, 7], ByteSize(0))],
             own: None,
             devices: Vec::new(),
             disks: Vec::new(),
@@ -412,8 +397,8 @@ mod tests {
         assert_eq!(cpus_of(cids(&[0, 1])), Ok(vec![0, 1, 4, 5]));
         assert_eq!(cpus_of(CpuDemand::Cores(1)), Ok(vec![2, 6]));
         for (ids, why) in [
-            (&[1, 3][..], "can't have the core 3: venus has it"),
-            (&[4], "this host has the cores 0 to 3"),
+            (&[1, 3][..], "can't have core 3: venus has it"),
+            (&[4], "this host has cores 0 to 3"),
             (&[0, 1, 2], "can't have 3 cores: 2 can be had: venus has 2 CPUs"),
         ] {
             let told = cpus_of(cids(ids)).expect_err(why);

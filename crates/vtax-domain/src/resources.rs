@@ -150,7 +150,7 @@ fn memory(capacity: &HostCapacity, map: &MemoryMap, bound: &[Bindings]) -> Vec<M
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use proptest::prelude::*;
@@ -179,7 +179,7 @@ c0001000-eebfffff : PCI Bus 0000:00
         }
     }
 
-    fn bindings(domain: &str, cpus: &[u32], memory: ByteSize) -> Bindings {
+    pub(crate) fn bindings(domain: &str, cpus: &[u32], memory: ByteSize) -> Bindings {
         Bindings {
             domain: domain.parse().expect("a name"),
             id: 2,

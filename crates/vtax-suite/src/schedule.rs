@@ -36,8 +36,8 @@ pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEn
         while let Some(index) = jobs.iter().position(|job| room.has(share(job, costs, &room))) {
             let job = jobs.remove(index);
             room.enter(share(&job, costs, &room));
-            let is_longest = ends.is_empty() && room.jobs == 1;
-            start(job, is_longest, state().join(format!("{number}-{index}-{}", jobs.len())), sender.clone())?;
+            let niceness = if ends.is_empty() && room.jobs == 1 { "0" } else { NICENESS };
+            start(job, niceness, state().join(format!("{number}-{index}-{}", jobs.len())), sender.clone())?;
         }
         if ends.len() == all {
             break;
@@ -86,26 +86,26 @@ fn share(job: &SuiteJob, costs: &JobCosts, room: &Room) -> f64 {
 /// Starts a job on its own thread, which sends how the job ended.
 fn start(
     job: SuiteJob,
-    is_longest: bool,
+    niceness: &'static str,
     files: PathBuf,
     sender: Sender<Result<JobEnd, SuiteError>>,
 ) -> Result<(), SuiteError> {
     let name = job.name.clone();
     let work = move || {
         // The suite ends with the first error, and then nobody receives.
-        let _ = sender.send(carry_out(job, is_longest, &files));
+        let _ = sender.send(carry_out(job, niceness, &files));
     };
     thread::Builder::new().spawn(work).map_err(SuiteError::program(&name))?;
     Ok(())
 }
 
-fn carry_out(job: SuiteJob, is_longest: bool, files: &Path) -> Result<JobEnd, SuiteError> {
+fn carry_out(job: SuiteJob, niceness: &str, files: &Path) -> Result<JobEnd, SuiteError> {
     let (log, report) = (files.with_extension("log"), files.with_extension("report"));
     let output = File::create(&log).map_err(SuiteError::file("create", &log))?;
     let errors = output.try_clone().map_err(SuiteError::file("open", &log))?;
     let suite = env::current_exe().map_err(SuiteError::program("this program"))?;
     let mut command = Command::new("nice");
-    command.args(["-n", if is_longest { "0" } else { NICENESS }]).arg(suite);
+    command.args(["-n", niceness]).arg(suite);
     command.arg(SUPERVISE).arg(&report).args(&job.command).current_dir(&job.directory);
     command.envs(job.environment.iter().cloned()).stdin(Stdio::null()).stdout(output).stderr(errors);
     let begun = Instant::now();

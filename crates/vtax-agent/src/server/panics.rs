@@ -1,9 +1,9 @@
 //! What happens if the agent panics while it works for a coordinator.
 //!
 //! A panic is a defect of one piece of work. It must neither end the others, nor leave the coordinator waiting, nor end a guest
-//! whose first process the agent is. The stack isn't unwound for that, because the tables would be an eighth of the
-//! agent (docs/decisions/41-panics-do-not-unwind.md): the thread reports what happened and then stops
-//! for good, with all that it holds. That ends with the process.
+//! whose first process the agent is. The stack isn't unwound for that, because that would make the agent 0.67 MB
+//! larger (docs/decisions/41-panics-do-not-unwind.md). Instead, the thread reports what happened and then stops for good. What
+//! it holds is released when the process ends.
 
 use std::{
     mem,

@@ -114,11 +114,12 @@ fn pass_on(near: &UdpSocket, far: &UdpSocket, over: &AtomicBool) {
             sender = Some(from);
             let is_end = len == GREETING && datagram[len - 1] == PAUSE;
             ends = if is_end { ends + 1 } else { 0 };
-            for late in answers.keys().filter(|_| ends == 1) {
-                let _ = near.send_to(late, from);
+            if ends == 1 {
+                for late in answers.keys() {
+                    let _ = near.send_to(late, from);
+                }
             }
-            let is_lost = ends % 2 == 1;
-            if !is_lost {
+            if ends % 2 == 0 {
                 let _ = far.send(&datagram[..len]);
             }
         }

@@ -20,7 +20,7 @@ pub enum DomainError {
     #[diagnostic(code("too-many-objects"))]
     TooMany { what: &'static str, most: usize },
     #[error(
-        "{domain} is to have {had}, which {}; {}",
+        "{domain} is configured with {had}, which {}; {}",
         had.verbs().0,
         had.verbs().1,
     )]

@@ -88,21 +88,21 @@ pub(super) fn change_cpus(host: &LdmHost, domain: &Name, change: SizeChange, by:
     edit(host, |all| all.change_cpus(domain, change, by))
 }
 
-/// That this host has the cores that are named.
+/// Refuses cores that this host doesn't have.
 fn check_cores(cpus: &CpuDemand) -> Result<(), Stop> {
     let CpuDemand::Cids(ids) = cpus else { return Ok(()) };
     let count = HostCapacity::look().cores.len();
     match ids.iter().find(|id| **id as usize >= count) {
         Some(id) => Err(Stop::input(miette!(
             code = "no-such-object",
-            "there is no core {id}: this host has the cores 0 to {}, which vtax ldm list-devices -a core shows",
+            "there is no core {id}: this host has cores 0 to {} (vtax ldm list-devices -a core)",
             count.saturating_sub(1)
         ))),
         None => Ok(()),
     }
 }
 
-/// Says how much memory a domain is to have: this size, or so much more or less.
+/// Sets the memory of a domain to a size, or changes it by one.
 pub(super) fn size_memory(host: &LdmHost, args: &MemoryArgs, change: Option<SizeChange>) -> Result<Exit, Stop> {
     let MemoryArgs { auto_adj, memory, domain } = args;
     let mut adjusted = None;
@@ -113,7 +113,7 @@ pub(super) fn size_memory(host: &LdmHost, args: &MemoryArgs, change: Option<Size
         all.set_memory(domain, size)
     })?;
     if let Some((wanted, size)) = adjusted {
-        tell!("{domain} is to have {size} of memory: {wanted}, rounded up to a multiple of 256 MiB");
+        tell!("memory of {domain} set to {size}: {wanted}, rounded up to a multiple of 256 MiB");
     }
     Ok(Exit::Done)
 }

@@ -20,7 +20,7 @@ pub(super) fn add_domains(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// Adds the domains of a file, and has something done with them. If that fails, they are taken back, and removed.
+/// Adds the domains in a file and runs `act` on them. If it fails, releases and removes them again.
 pub(super) fn with_added(
     host: &LdmHost,
     file: &Path,

@@ -35,7 +35,7 @@ fn bind_named(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
     }
 }
 
-/// Takes back what domains have, and removes them. They were added for a command that failed.
+/// Releases and removes domains that were added for a command that failed.
 pub(super) fn remove(host: &LdmHost, names: &[Name]) -> Result<(), Stop> {
     let (domains, agent) = (host.domains()?, host.agent()?);
     let locked = host.lock()?;
@@ -157,12 +157,12 @@ pub(super) fn stop(host: &LdmHost, which: &WhichDomains, how: &StopArgs) -> Resu
     Ok(Exit::Done)
 }
 
-/// Has the kernels of domains panic.
+/// Makes the kernels of domains panic.
 pub(super) fn panic(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
     if names.iter().any(|name| name.as_str() == PRIMARY) {
         return Err(Stop::input(miette!(
             code = "is-primary",
-            "primary is the host itself, which vtax doesn't let panic; as root: echo c >/proc/sysrq-trigger"
+            "primary is this host, which vtax does not crash; to crash it, as root: echo c >/proc/sysrq-trigger"
         )));
     }
     let domains = host.domains()?;

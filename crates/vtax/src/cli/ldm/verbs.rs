@@ -92,7 +92,7 @@ impl CpuArgs {
 /// Whole cores, and the domain.
 #[derive(Debug, Args)]
 pub(crate) struct CoreArgs {
-    /// How many, or which ones by their numbers in list-devices, e.g. 2 or cid=4,5
+    /// Number of cores, or core IDs as in list-devices, e.g. 2 or cid=4,5
     #[arg(value_name = "COUNT|cid=CORE,…", value_parser = cores)]
     pub(super) cores: CpuDemand,
     /// The domain
@@ -118,7 +118,7 @@ pub(crate) enum CancelledOperation {
 /// A size, and the domain.
 #[derive(Debug, Args)]
 pub(crate) struct MemoryArgs {
-    /// Round up what the domain has then to a multiple of 256M, and say so
+    /// Round the resulting size up to a multiple of 256 MiB, and report it
     #[arg(long)]
     pub(super) auto_adj: bool,
     /// How much, e.g. 8G or 512M
@@ -137,10 +137,10 @@ fn memory(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-/// Whether what is behind a device is looked for.
+/// Whether the check of what is behind a device is left to `bind-domain`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct DeferredCheck {
-    /// Don't look whether NET-DEV or BACKEND is there yet; bind does
+    /// Skip the check that NET-DEV or BACKEND exists; bind-domain checks it
     #[arg(short = 'q')]
     pub(super) deferred: bool,
 }
@@ -148,7 +148,7 @@ pub(crate) struct DeferredCheck {
 /// Whether a change is only checked.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct DryRun {
-    /// Say whether it would be refused, and change nothing
+    /// Check whether the change is possible, without making it
     #[arg(short = 'n')]
     pub(super) dry_run: bool,
 }
@@ -183,7 +183,7 @@ pub(crate) enum ConfigureVerb {
         name = "set-domain"
     )]
     SetDomain {
-        /// Set these properties of all domains of this file, and nothing else that it has
+        /// Set these properties for all domains in FILE, and ignore everything else in it
         #[arg(short, value_name = "FILE", conflicts_with = "words")]
         input: Option<PathBuf>,
         /// Properties, and the domain
@@ -266,7 +266,7 @@ pub(crate) enum ConfigureVerb {
     AddVnet(Words),
     /// Change a virtual NIC of a domain
     ///
-    /// With vswitch= it is a port of another switch when the domain boots again, with the same addresses.
+    /// vswitch= moves it to another switch, with the same addresses, at the next boot of the domain.
     #[command(
         override_usage = "vtax ldm set-vnet [mac-addr=MAC] [alt-mac-addrs=[+|-]auto|MAC,…] [pvid=VLAN] [vid=[+|-][VLAN,…]] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=[phys-state]] [vswitch=SWITCH] VNET DOMAIN",
         name = "set-vnet"
@@ -468,7 +468,7 @@ pub(crate) enum ConfigureVerb {
     /// Add all domains and services that a file has (list-constraints --json or -x)
     #[command(name = "init-system")]
     InitSystem {
-        /// Also if there are domains or services; none of the file may be among them
+        /// Add to existing domains and services; none of the names in FILE may be in use
         #[arg(short)]
         force: bool,
         /// Add only the services: switches, console and disk services

@@ -24,7 +24,7 @@ pub(crate) struct WhichDomains {
 /// Domains by their names, or those that a file adds.
 #[derive(Debug, Args)]
 pub(crate) struct NamedOrAdded {
-    /// Add all domains of this file before, which list-constraints has written with --json or -x
+    /// First add all domains in FILE, as written by list-constraints --json or -x
     #[arg(short, value_name = "FILE", conflicts_with = "domains")]
     pub(in crate::cli::ldm) input: Option<PathBuf>,
     /// The domains
@@ -38,7 +38,7 @@ pub(crate) struct StartArgs {
     /// All of them but primary
     #[arg(short, conflicts_with_all = ["named", "input"])]
     pub(in crate::cli::ldm) all: bool,
-    /// Add and bind all domains of this file before, which list-constraints has written with --json or -x
+    /// First add and bind all domains in FILE, as written by list-constraints --json or -x
     #[arg(short, value_name = "FILE", conflicts_with = "named")]
     pub(in crate::cli::ldm) input: Option<PathBuf>,
     /// The domains
@@ -46,20 +46,20 @@ pub(crate) struct StartArgs {
     pub(in crate::cli::ldm) domains: Vec<Name>,
 }
 
-/// A physical function, and what its virtual ones are to be like.
+/// A physical function, and the properties of its new virtual functions.
 #[derive(Debug, Args)]
 pub(crate) struct CreateVfArgs {
     #[command(flatten)]
     pub(in crate::cli::ldm) choice: VfChoice,
-    /// The physical function, and properties of the new functions anywhere beside it
+    /// Properties of the new functions, and the physical function, in any order
     #[arg(required = true, value_name = "KEY=VALUE|PF")]
     pub(in crate::cli::ldm) words: Vec<String>,
 }
 
-/// A physical function whose virtual ones go.
+/// A physical function whose virtual functions are removed.
 #[derive(Debug, Args)]
 pub(crate) struct DestroyVfArgs {
-    /// How many to remove: Linux removes all together, so only max, or as many as there are
+    /// Number of functions to remove: Linux removes all of them together, so max or their number
     #[arg(short, value_name = "N|max", default_value = "max")]
     pub(in crate::cli::ldm) number: VfCount,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub(crate) struct StopArgs {
     /// Start them again once they have stopped
     #[arg(short, conflicts_with = "halt")]
     pub(in crate::cli::ldm) reboot: bool,
-    /// Only ask them to shut down: one that doesn't within its time runs on
+    /// Only request a shutdown; a domain that has not shut down in time keeps running
     #[arg(short = 'h')]
     pub(in crate::cli::ldm) halt: bool,
     /// Print help
@@ -125,7 +125,7 @@ pub(crate) enum LifecycleVerb {
         #[command(flatten)]
         which: WhichDomains,
     },
-    /// Send domains that run a non-maskable interrupt, at which their kernels panic
+    /// Make the kernels of running domains panic, with a non-maskable interrupt
     ///
     /// Linux panics if `kernel.unknown_nmi_panic` is 1 in the domain, and writes a crash dump if kdump is set up there.
     #[command(name = "panic-domain", visible_alias = "panic")]

@@ -5,10 +5,10 @@ use vtax_model::topology::Name;
 
 use super::super::show::{ConstraintFormat, LdmListArgs, ListDevicesArgs, ListIoArgs};
 
-/// Oracle's option for what is there by itself.
+/// Oracle's option for resources that are created automatically.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Extended {
-    /// Show also what vtax has set up by itself; this list always has that
+    /// Include resources that were created automatically; the list always does
     #[arg(short = 'e')]
     extended: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) enum ShowVerb {
         /// Print them for programs, in fields with | between them
         #[arg(short)]
         parseable: bool,
-        /// Only those that these domains run
+        /// Show only services provided by these domains
         domains: Vec<Name>,
     },
     /// List the cores, CPUs, memory and PCI devices that domains can have, and with -a who has the others
@@ -72,7 +72,7 @@ pub(crate) enum ShowVerb {
         /// Print them for programs, in fields with | between them
         #[arg(short)]
         parseable: bool,
-        /// Only what these domains depend on
+        /// Show only dependencies of these domains
         domains: Vec<Name>,
     },
     /// Show the variables of a domain

@@ -1,5 +1,5 @@
 //! Verbs, options and properties of Oracle's `ldm` that have no meaning on Linux. Each is refused with the reason, and with
-//! what to use instead: a script must not believe that it has got something.
+//! what to use instead, so that a script doesn't take it for done.
 
 use clap::{
     Arg, ArgAction, Command, Error,
@@ -69,7 +69,7 @@ const VERBS: &[Unsupported] = &[
     row(
         &["list-netstat"],
         &[],
-        "the counters of links are in ip -s link, and frames that a switch has dropped in list-bindings; vtax measure measures",
+        "the counters of links are in ip -s link, and frames dropped by a switch in list-bindings; vtax measure measures",
     ),
     row(
         &["list-logctl", "set-logctl", "list-history", "set-history"],
@@ -88,7 +88,7 @@ const OPTIONS: &[Unsupported] = &[
     row(
         &["bind-domain"],
         &["-q", "-f"],
-        "bind takes what is behind each disk and NIC, so it can't leave its checks out. Mend what it names, or remove that disk or \
+        "bind takes what is behind each disk and NIC, so it can't skip its checks. Fix what it reports, or remove that disk or \
          vnet (rm-vdisk, rm-vnet). --quiet prints errors only",
     ),
     row(
@@ -107,13 +107,13 @@ const OPTIONS: &[Unsupported] = &[
     row(
         &["remove-vnet", "remove-vdisk"],
         &["-f"],
-        "a domain that runs must let go of the device itself, or lose what is under way. Leave -f out; if the domain doesn't let \
-         go, stop it first",
+        "a running domain has to release the device itself, or lose I/O in flight. Omit -f; if the domain doesn't release it, stop \
+         the domain first",
     ),
     row(
         &["remove-vcpu", "remove-core"],
         &["-f"],
-        "a domain that runs has other CPUs when it boots again, so there is nothing to force. Leave -f out",
+        "a domain that runs has other CPUs when it boots again, so there is nothing to force. Omit -f",
     ),
     row(
         &["stop-domain"],
@@ -133,15 +133,11 @@ const OPTIONS: &[Unsupported] = &[
         "Linux keeps no status of CPUs and memory: it stops using what fails, and says so in its log. See dmesg, ras-mc-ctl \
          --errors, and HardwareCorrupted in /proc/meminfo",
     ),
-    row(
-        &["init-system"],
-        &["-r"],
-        "vtax doesn't reboot this host, and nothing that a file has needs that. Leave -r out",
-    ),
+    row(&["init-system"], &["-r"], "vtax doesn't reboot this host, and nothing in FILE requires it. Omit -r"),
     row(
         &["list-spconfig", "add-spconfig", "remove-spconfig"],
         &["-r"],
-        "there are no autosaved configurations: each change is on disk when its command ends. Leave -r out",
+        "there are no autosaved configurations: each change is on disk when its command ends. Omit -r",
     ),
 ];
 
@@ -193,7 +189,7 @@ const PROPERTIES: &[Unsupported] = &[
         &["shutdown-group"],
         "stop-domain -a knows no groups; name the domains in their order: stop-domain venus mars",
     ),
-    row(DOMAINS, &["boot-policy"], "verified boot is for the firmware of an image to do"),
+    row(DOMAINS, &["boot-policy"], "verified boot is up to the firmware of an image"),
     row(
         DOMAINS,
         &[
@@ -216,8 +212,8 @@ const PROPERTIES: &[Unsupported] = &[
     row(
         &["create-vf"],
         &["vid"],
-        "Linux gives a virtual function one VLAN, without tags: pvid=. Without it, its domain sends and receives the tags that it \
-         likes",
+        "Linux gives a virtual function one VLAN, without tags: pvid=. Without it, the domain sends and receives any \
+         tags",
     ),
     row(
         &["set-io", "create-vf"],
