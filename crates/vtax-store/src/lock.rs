@@ -12,6 +12,8 @@ use std::{
     time::Duration,
 };
 
+use vtax_sys::directory::open_private;
+
 use crate::{StoreError, error::StoreLocation};
 
 /// The right to write a run, held until dropped.
@@ -74,6 +76,6 @@ fn path(place: &StoreLocation, id: &str) -> PathBuf {
 }
 
 fn open(place: &StoreLocation, path: &PathBuf) -> Result<File, StoreError> {
-    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let opened = open_private(path, OpenOptions::new().write(true).create(true).truncate(false));
     opened.map_err(|error| place.io("opening a lock", path, error))
 }
