@@ -117,10 +117,7 @@ impl StoreLocation {
     pub(crate) fn new(dir: &Path) -> Result<StoreLocation, StoreError> {
         let place = StoreLocation { dir: dir.to_owned() };
         let locks = place.locks();
-        [dir, &locks]
-            .into_iter()
-            .try_for_each(|made| directory::make_private(made))
-            .map_err(|error| place.sys(error))?;
+        [dir, &locks].into_iter().try_for_each(directory::make_private).map_err(|error| place.sys(error))?;
         Ok(place)
     }
 
