@@ -197,14 +197,14 @@ fn advice(found: &CheckedRule<TuningFinding>) -> Option<CheckedRule<String>> {
 /// Waits for a whole line. The end of the input is no confirmation: the connection may have been cut.
 ///
 /// The input is read as it comes: whoever reads a line of it waits for the rest of an unfinished one, however long that takes.
-fn wait_for_enter(input: impl AsFd, by: Instant, is_stopped: impl Fn() -> bool) -> bool {
+fn wait_for_enter(input: &impl AsFd, by: Instant, is_stopped: impl Fn() -> bool) -> bool {
     const LOOK: Duration = Duration::from_millis(100);
     let wait = Timespec::try_from(LOOK).expect("it is short");
     let mut bytes = [0; 1 << 10];
     while Instant::now() < by && !is_stopped() {
-        match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&wait)) {
+        match poll(&mut [PollFd::new(input, PollFlags::IN)], Some(&wait)) {
             Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => match rustix::io::read(&input, &mut bytes) {
+            Ok(_) => match rustix::io::read(input, &mut bytes) {
                 Ok(0) => return false,
                 Ok(count) if bytes[..count].contains(&b'\n') => return true,
                 Ok(_) | Err(Errno::INTR | Errno::AGAIN) => {}
