@@ -6,7 +6,6 @@
 use std::{
     ffi::OsString,
     fs, io,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -402,11 +401,7 @@ impl Domains {
 /// without it too.
 fn carried(boot: &Boot) -> Option<PathBuf> {
     let is_bare = matches!(boot, Boot::Kernel { .. });
-    let folder = image::carried().ok().filter(|_| is_bare)?;
-    fs::create_dir_all(&folder).ok()?;
-    // QEMU's user is another one.
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).ok()?;
-    Some(folder)
+    is_bare.then(|| image::carried().ok()).flatten()
 }
 
 /// It is no error if there is none.

@@ -97,7 +97,7 @@ impl DomainStore {
         directory::make_private(&self.folder)
             .map_err(|error| DomainStoreError::Folder { path: self.folder.clone(), error: Box::new(error) })?;
         let path = self.folder.join(LOCK);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let file = directory::open_private(&path, OpenOptions::new().write(true).create(true).truncate(false));
         let file = file.map_err(DomainStoreError::file("open", &path))?;
         file.lock().map_err(DomainStoreError::file("lock", &path))?;
         Ok(LockedStore { store: self.clone(), _lock: file })

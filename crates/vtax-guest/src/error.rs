@@ -25,6 +25,9 @@ pub enum GuestError {
     )]
     #[diagnostic(code("path-too-long"))]
     SocketPath { guest: Name, path: PathBuf, longest: usize },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Directory(#[from] SysError),
     #[error("guest `{guest}`: {error}")]
     #[diagnostic(forward(error))]
     Start { guest: Name, error: Box<SysError> },

@@ -1,5 +1,6 @@
 //! A host whose settings are read and changed: this machine, or another one by its agent.
 
+mod guard;
 mod reach;
 
 use std::{
@@ -24,6 +25,7 @@ use crate::{
     stop::{Blamed, Stop},
     study::Agent,
 };
+pub use guard::{GUARD_VERB, TuningGuard};
 pub use reach::LabPath;
 
 /// A host whose settings are read and changed. Changes that are tried out are undone when this is dropped.
@@ -74,6 +76,11 @@ impl TuningHost {
     /// The machine of an agent.
     pub(crate) fn by_agent(agent: Arc<Agent>) -> TuningHost {
         TuningHost(Reached::Agent(agent))
+    }
+
+    /// Whether vtax changes its settings itself, without an agent.
+    pub fn is_here(&self) -> bool {
+        matches!(self.0, Reached::Here { .. })
     }
 
     /// Reads the host.

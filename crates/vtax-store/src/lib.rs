@@ -121,7 +121,7 @@ impl Store {
 
     /// Opens the store in `dir` to read it, also where it can't be written. A store that isn't there is empty.
     pub fn read(dir: &Path) -> Result<Store, StoreError> {
-        let place = StoreLocation::to_read(dir);
+        let place = StoreLocation::to_read(dir)?;
         let (access, stamp) = (Access::now(&place)?, place.stamp());
         let connection = schema::connect_to_read(&place, access)?;
         Ok(Store { place, connection, alone: stamp.filter(|_| access == Access::Alone) })

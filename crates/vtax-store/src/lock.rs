@@ -12,6 +12,8 @@ use std::{
     time::Duration,
 };
 
+use vtax_sys::directory::open_private;
+
 use crate::{StoreError, error::StoreLocation};
 
 /// The right to write a run, held until dropped.
@@ -73,7 +75,7 @@ fn path(place: &StoreLocation, id: &str) -> PathBuf {
     place.locks().join(format!("{id}.lock"))
 }
 
-fn open(place: &StoreLocation, path: &PathBuf) -> Result<File, StoreError> {
-    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+fn open(place: &StoreLocation, path: &Path) -> Result<File, StoreError> {
+    let opened = open_private(path, OpenOptions::new().write(true).create(true).truncate(false));
     opened.map_err(|error| place.io("opening a lock", path, error))
 }

@@ -239,6 +239,13 @@ impl Tuner {
         }
     }
 
+    /// Undoes what a killed process or a reboot has left.
+    pub fn recover(&mut self) -> Result<Vec<RecoveredBatch>, TuningError> {
+        let (journal, recovered) = ChangeJournal::start(&self.folder, HostAccess::live()?)?;
+        journal.close()?;
+        Ok(told(recovered))
+    }
+
     /// The changes that are made, and what the settings are now.
     pub fn status(&self) -> Result<TuningStatus, TuningError> {
         let mut host = HostAccess::live()?;

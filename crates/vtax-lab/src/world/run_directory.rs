@@ -41,7 +41,7 @@ pub(super) fn of_user() -> Result<PathBuf, LabError> {
 
 pub(super) fn lock(run: &Path) -> Result<Admission, LabError> {
     let path = run.join("admission.lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+    let file = directory::open_private(&path, OpenOptions::new().write(true).create(true).truncate(false));
     let file = file.map_err(LabError::file("open", &path))?;
     file.lock().map_err(LabError::file("lock", &path))?;
     Ok(Admission { _lock: file })
