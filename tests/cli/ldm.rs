@@ -383,3 +383,130 @@ fn each_list_has_a_form_for_programs() {
         assert_eq!(&keys[..6], ["", "dev", "alias", "status", "domain", "type"], "{line}");
     }
 }
+
+/// Forms of the vendor's verbs beside the usual ones.
+#[test]
+fn further_forms_of_the_vendors_verbs_work() {
+    let bench = Bench::new().with("domains.json", ALL);
+    let ldm = ldm(&bench);
+    ldm("init-system -s -i domains.json");
+    assert!(!ldm("list -p").contains("|name=mars|") && ldm("list-services").contains("admin-vsw"));
+    let told = bench.refused(&["ldm", "init-system", "-f", "-i", "domains.json"]);
+    assert!(told.contains("exists already"), "{told}");
+    let told = bench.refused(&["ldm", "init-system", "-i", "domains.json"]);
+    assert!(told.contains("add those of the file to them (-f)"), "{told}");
+    ldm("add-domain failure-policy=reset autostart=yes d1");
+    assert!(ldm("list -o domain -p d1").contains("CONTROL|failure-policy=reset|autostart=yes\n"));
+    ldm("add-domain master=d1 d2");
+    ldm("set-domain failure-policy=stop d1");
+    fs::write(bench.path().join("before.json"), ldm("list-constraints --json")).expect("a file of the test");
+    ldm("set-domain master= failure-policy=panic d2");
+    ldm("set-vcpu 2 d2");
+    ldm("set-domain -i before.json");
+    let d2 = ldm("list -o domain,cpu -p d2");
+    assert!(d2.contains("failure-policy=ignore") && d2.contains("master=d1\n") && d2.contains("VCPU|count=2"), "{d2}");
+    for words in ["list-services -e -p", "list-bindings -e", "list-constraints -e d1", "list -o core d2"] {
+        ldm(words);
+    }
+    // Whoever wants no messages still wants to know of a backend that isn't there.
+    let told = bench.refused(&["--quiet", "ldm", "add-vdsdev", "nothing.img", "new@primary-vds0"]);
+    assert!(told.contains("error[bad-backend]"), "{told}");
+    ldm("add-vdsdev -q nothing.img new@primary-vds0");
+    // The switch isn't made on this host, because nobody looks at it yet.
+    ldm("add-vsw -q net-dev=nolink0 later primary");
+    assert_eq!(ldm("list-services -p primary"), ldm("list-services -p"));
+    assert!(!ldm("list-services -p d1").contains("later"));
+    ldm("add-vnet v spare-vsw d1");
+    ldm("set-vnet vswitch=later v d1");
+    assert!(ldm("list -o network -p d1").contains("|service=later@primary|"));
+    assert!(ldm("list-dependencies -p d1").contains("|ldom=d1|dependency=primary|"));
+    assert!(!ldm("list-dependencies -p d2").contains("|ldom="));
+    assert!(bench.refused(&["ldm", "list-dependencies", "d3"]).contains("there is no domain `d3`"));
+}
+
+#[test]
+fn memory_is_rounded_up_only_if_that_is_asked_for_and_said() {
+    let bench = Bench::new();
+    let ldm = ldm(&bench);
+    ldm("create mars");
+    for (words, size, told) in [
+        ("set-memory --auto-adj 1000M mars", "1073741824", "mars is to have 1 GiB of memory: 1000 MiB, rounded up"),
+        ("add-mem --auto-adj 100K mars", "1342177280", "mars is to have 1280 MiB of memory: 1048676 KiB, rounded up"),
+        ("rm-mem --auto-adj 300M mars", "1073741824", "mars is to have 1 GiB of memory: 980 MiB, rounded up"),
+        ("rm-mem --auto-adj 512M mars", "536870912", ""),
+        ("add-mem 100M mars", "641728512", ""),
+    ] {
+        let words: Vec<&str> = ["ldm"].into_iter().chain(words.split(' ')).collect();
+        let output = bench.vtax(&words);
+        assert_eq!(printed(&output), "", "{words:?}");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(said.contains(told) && said.is_empty() == told.is_empty(), "{words:?}: {said}");
+        assert!(ldm("list -o memory -p mars").contains(&format!("MEMORY|size={size}\n")), "{words:?}");
+    }
+    assert!(bench.refused(&["ldm", "set-memory", "100K", "mars"]).contains("whole MiB"));
+}
+
+#[test]
+fn cores_are_named_by_their_numbers() {
+    let bench = Bench::new();
+    let ldm = ldm(&bench);
+    ["create mars", "add-core cid=0 mars"].iter().for_each(|words| drop(ldm(words)));
+    assert!(ldm("list -o core -p mars").contains("CORE|count=1|cid=0\n"));
+    assert!(ldm("list-constraints mars").contains("CORE\n    CID\n    0\n"));
+    for format in ["--json", "-x"] {
+        let text = ldm(&format!("list-constraints {format}"));
+        let other = Bench::new().with("mars", &text);
+        other.printed(&["ldm", "init-system", "-i", "mars"]);
+        assert_eq!(other.printed(&["ldm", "list-constraints", format]), text);
+    }
+    for (words, why) in [
+        ("add-core cid=0,99999 mars", "there is no core 99999: this host has the cores 0 to "),
+        ("add-core cid=x mars", "e.g. cid=4,5"),
+        ("set-core two mars", "write a number of cores"),
+        ("add-core 1 mars", "add-core cid= and remove-core cid= change"),
+        ("rm-core cid=1 mars", "there are only the cores 0"),
+    ] {
+        let told = bench.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
+        assert!(told.contains(why), "{words}: {told}");
+    }
+    ldm("rm-core cid=0 mars");
+    assert!(!ldm("list -o cpu -p mars").contains("CORE"));
+}
+
+/// A script must not believe that it has got what Linux doesn't have.
+#[test]
+fn what_has_no_meaning_is_refused_with_the_reason_and_nothing_is_changed() {
+    let bench = Bench::new().with("domains.json", ALL);
+    let ldm = ldm(&bench);
+    ldm("init-system -i domains.json");
+    let before = ldm("list-constraints --json");
+    for (words, why) in [
+        ("migrate-domain mars other", "don't move to another host"),
+        ("ls-rsrc-group", "list-devices shows the cores"),
+        ("bind-dom -q mars", "bind-domain -q: bind takes what is behind each disk and NIC"),
+        ("bind -f mars", "can't leave its checks out"),
+        ("set-vswitch -q mtu=9000 admin-vsw", "add-vsw has -q"),
+        ("stop -m soon mars", "exec DOMAIN -- wall MESSAGE"),
+        ("stop -q mars", "-t SECONDS"),
+        ("list -S", "ras-mc-ctl"),
+        ("ls-devices -S", "ras-mc-ctl"),
+        ("rm-vcpu -f 1 mars", "nothing to force"),
+        ("rm-vsw -f admin-vsw", "rm-vnet"),
+        ("add-vdsdev -f /dev/null null@primary-vds0", "mpgroup"),
+        ("init-system -r -i domains.json", "doesn't reboot this host"),
+        ("list-config -r", "no autosaved configurations"),
+        ("set-memory mblock=0x1000000:1G mars", "Linux gives domains pages from anywhere"),
+        ("add-vnet mode=hybrid v admin-vsw mars", "add-vnet mode=: hybrid vnets need the NIU"),
+        ("set-vnet pvlan=4,isolated admin-net mars", "no private VLANs"),
+        ("add-vsw inter-vnet-link=on sw0 primary", "always go by the switch"),
+        ("set-domain max-cores=4 mars", "set-domain max-cores=: a domain has as many cores"),
+        ("add-domain hostid=1 d1", "SPARC"),
+        ("set-vcons log=off mars", "each console has a log"),
+        ("create-vf vid=7 pci_0/net0", "one VLAN"),
+        ("set-variable auto-boot?=false mars", "it is one of OpenBoot"),
+    ] {
+        let told = bench.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
+        assert!(told.contains(why), "{words}: {told}");
+        assert_eq!(ldm("list-constraints --json"), before, "{words}");
+    }
+}

@@ -18,6 +18,7 @@ mod domain_measured_disks;
 mod domain_own_fio;
 mod domain_paths;
 mod domain_switches;
+mod domain_verbs;
 mod domains;
 mod guests;
 mod host;

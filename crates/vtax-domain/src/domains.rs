@@ -54,8 +54,10 @@ pub struct Domains {
 /// How a domain is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {
-    /// Its system is asked to shut down, and has so much time for it.
+    /// Its system is asked to shut down, and has so much time for it. Then it is stopped.
     Orderly(Duration),
+    /// Its system is asked to shut down. If it hasn't after so much time, it runs on.
+    Shutdown(Duration),
     /// At once.
     Hard,
 }
@@ -312,13 +314,23 @@ impl Domains {
         }
         // The supervisor would take the end for the domain's own.
         supervisor::end(&self.directory(domain));
-        if let (StopMode::Orderly(patience), Some(mut qemu)) = (mode, bound.qemu().filter(has_something_to_save)) {
-            // If the system doesn't listen, it is stopped hard.
-            if qemu.monitor(PATIENCE)?.power_down().is_ok() {
-                let _ = qemu.death(patience);
+        if let (StopMode::Orderly(patience) | StopMode::Shutdown(patience), Some(mut qemu)) =
+            (mode, bound.qemu().filter(has_something_to_save))
+        {
+            let is_asked = qemu.monitor(PATIENCE)?.power_down().is_ok();
+            let is_down = is_asked && qemu.death(patience).is_some();
+            if !is_down && mode == StopMode::Shutdown(patience) {
+                supervisor::start(self, domain)?;
+                return Err(BindError::NotShutDown { domain: domain.clone(), seconds: patience.as_secs() });
             }
         }
         self.renew(domain, configuration, agent)
+    }
+
+    /// Sends a domain that runs a non-maskable interrupt, at which its kernel panics.
+    pub fn panic(&self, domain: &Name) -> Result<(), BindError> {
+        let (_, mut qemu) = self.active(domain)?;
+        Ok(qemu.monitor(PATIENCE)?.inject_nmi()?)
     }
 
     /// Ends the domain's QEMU, and starts another one with its CPUs stopped. It has what the domain is to have now.

@@ -29,6 +29,12 @@ pub enum BindError {
     #[error("{domain} is {state}; {remedy}")]
     #[diagnostic(code("domain-state"))]
     State { domain: Name, state: DomainState, remedy: &'static str },
+    #[error(
+        "LDom {domain} stop timed out: it hasn't shut down within {seconds} s, and runs on; it may still be shutting down, so wait, \
+         or stop it immediately (vtax ldm stop -f {domain})"
+    )]
+    #[diagnostic(code("not-shut-down"))]
+    NotShutDown { domain: Name, seconds: u64 },
     #[error("{domain} has no memory yet; give it some: vtax ldm set-memory 1G {domain}")]
     #[diagnostic(code("domain-incomplete"))]
     NoMemory { domain: Name },
@@ -41,6 +47,17 @@ pub enum BindError {
     #[error("{domain} can't have {wanted} {what}: {free} can be had{who}; give it fewer, or unbind another")]
     #[diagnostic(code("not-enough-cpus"))]
     Cpus { domain: Name, wanted: u32, free: usize, what: &'static str, who: String },
+    #[error(
+        "{domain} can't have the core {id}: this host has the cores 0 to {last} (vtax ldm list-devices -a core); name others: \
+         vtax ldm set-core cid=… {domain}"
+    )]
+    #[diagnostic(code("not-enough-cpus"))]
+    NoCore { domain: Name, id: u32, last: usize },
+    #[error(
+        "{domain} can't have the core {id}: {other} has it; name another (vtax ldm set-core cid=…), or unbind {other}"
+    )]
+    #[diagnostic(code("not-enough-cpus"))]
+    CoreTaken { domain: Name, id: u32, other: Name },
     #[error("the console service {service} has no free port in {ports}; give it more (set-vcc port-range=…)")]
     #[diagnostic(code("console-port-taken"))]
     NoPort { service: Name, ports: PortRange },
@@ -172,6 +189,8 @@ impl BindError {
                 | NoCpus { .. }
                 | Memory { .. }
                 | Cpus { .. }
+                | NoCore { .. }
+                | CoreTaken { .. }
                 | NoPort { .. }
                 | PortInUse { .. }
                 | NoLink { .. }

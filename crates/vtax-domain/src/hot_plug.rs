@@ -16,7 +16,7 @@ use crate::{
     site::DomainSite,
     step::DomainStep,
     supervisor,
-    switch::SwitchAbilities,
+    switch::{self, SwitchAbilities},
 };
 
 /// When a change is in force.
@@ -184,6 +184,10 @@ impl Domains {
         };
         let abilities = SwitchAbilities::probe();
         abilities.check(&new.switch, configuration)?;
+        if was.switch != new.switch || switch::link_name(&new.switch) != nic.switch {
+            // Its link stays a port of the switch that it was started with.
+            return Ok(ChangeEffect::AtBoot);
+        }
         let switch = configuration.switch(&new.switch)?;
         let mut site = DomainSite::open()?;
         if abilities.vlans {

@@ -271,6 +271,7 @@ fn cpus(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -> 
         request.capacity.cores.iter().filter(|core| core.iter().all(|cpu| !taken.contains(cpu))).collect();
     match constraints.cpus {
         None => Err(BindError::NoCpus { domain: domain.clone() }),
+        Some(CpuDemand::Cids(ref ids)) => named_cores(domain, ids, free.len(), request),
         Some(CpuDemand::Cores(wanted)) => {
             // The first core stays with the host: much of the kernel's own work runs there.
             let can_be = free.len().saturating_sub(CPUS_OF_PRIMARY);
@@ -286,6 +287,30 @@ fn cpus(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -> 
                 false => Ok(BTreeSet::new()),
             }
         }
+    }
+}
+
+/// The CPUs of the cores with these numbers, which nobody has.
+fn named_cores(
+    domain: &Name,
+    ids: &BTreeSet<u32>,
+    free: usize,
+    request: &BindRequest<'_>,
+) -> Result<BTreeSet<u32>, BindError> {
+    let cores = &request.capacity.cores;
+    let mut cpus = BTreeSet::new();
+    for id in ids {
+        let missing = || BindError::NoCore { domain: domain.clone(), id: *id, last: cores.len().saturating_sub(1) };
+        let core = cores.get(*id as usize).ok_or_else(missing)?;
+        if let Some(other) = request.others.iter().find(|other| core.iter().any(|cpu| other.cpus.contains(cpu))) {
+            return Err(BindError::CoreTaken { domain: domain.clone(), id: *id, other: other.domain.clone() });
+        }
+        cpus.extend(core);
+    }
+    let can_be = free.saturating_sub(CPUS_OF_PRIMARY);
+    match ids.len() > can_be {
+        true => Err(no_cpus(domain, ids.len() as u32, can_be, "cores", request)),
+        false => Ok(cpus),
     }
 }
 
@@ -332,4 +357,67 @@ fn console(request: &BindRequest<'_>, constraints: &Constraints) -> Result<Optio
         return Err(BindError::PortInUse { domain: domain.clone(), port, group: other.group.clone() });
     }
     Ok(Some(BoundConsole { service: service.clone(), group: group.clone(), port }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn bindings_of(domain: &str, cpus: &[u32]) -> Bindings {
+        Bindings {
+            domain: domain.parse().expect("a name"),
+            id: 2,
+            constraints: Constraints::default(),
+            vcpus: cpus.len() as u32,
+            cpus: cpus.iter().copied().collect(),
+            memory: ByteSize(0),
+            nics: Vec::new(),
+            served: Vec::new(),
+            disks: Vec::new(),
+            devices: Vec::new(),
+            console: None,
+        }
+    }
+
+    /// The CPUs that mars gets of a host with four cores, of which venus has the last.
+    fn cpus_of(demand: CpuDemand) -> Result<Vec<u32>, String> {
+        let (mars, configuration): (Name, _) = ("mars".parse().expect("a name"), Configuration::new("sun"));
+        let capacity = HostCapacity {
+            cores: vec![vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]],
+            memory: ByteSize(0),
+            available: ByteSize(0),
+            uptime: Duration::ZERO,
+        };
+        let request = BindRequest {
+            domain: &mars,
+            configuration: &configuration,
+            capacity: &capacity,
+            others: &[bindings_of("venus", &[3, 7])],
+            own: None,
+            devices: Vec::new(),
+            disks: Vec::new(),
+            is_free: &|_| true,
+        };
+        let constraints = Constraints { cpus: Some(demand), ..Constraints::default() };
+        let found = cpus(&mars, &constraints, &request).map_err(|error| error.to_string())?;
+        Ok(found.into_iter().collect())
+    }
+
+    #[test]
+    fn a_domain_gets_the_cores_that_it_names_or_nothing() {
+        let cids = |ids: &[u32]| CpuDemand::Cids(ids.iter().copied().collect());
+        assert_eq!(cpus_of(cids(&[1])), Ok(vec![1, 5]));
+        assert_eq!(cpus_of(cids(&[0, 1])), Ok(vec![0, 1, 4, 5]));
+        assert_eq!(cpus_of(CpuDemand::Cores(1)), Ok(vec![2, 6]));
+        for (ids, why) in [
+            (&[1, 3][..], "can't have the core 3: venus has it"),
+            (&[4], "this host has the cores 0 to 3"),
+            (&[0, 1, 2], "can't have 3 cores: 2 can be had: venus has 2 CPUs"),
+        ] {
+            let told = cpus_of(cids(ids)).expect_err(why);
+            assert!(told.contains(why), "{told}");
+        }
+    }
 }

@@ -12,13 +12,18 @@ mod device;
 mod disk;
 mod error;
 mod mac_addresses;
+mod rebuild;
 mod sizing;
 mod switch;
 #[cfg(test)]
 mod tests;
 mod vnet;
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::PathBuf,
+};
 
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -32,7 +37,7 @@ pub use self::{
         DiskChange, DiskService, DiskSlice, VirtualDisk, Volume, VolumeChange, VolumeFormat, VolumeName, VolumeOption,
     },
     error::DomainError,
-    sizing::SizeChange,
+    sizing::{SizeChange, adjusted_memory},
     switch::{NewSwitch, Switch, SwitchChange},
     vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},
 };
@@ -79,9 +84,9 @@ pub struct Constraints {
 impl Constraints {
     /// The number of its virtual CPUs, on a host whose cores have so many threads.
     pub fn vcpus(&self, threads_per_core: u32) -> u32 {
-        match self.cpus {
-            Some(CpuDemand::Vcpus(count)) => count,
-            Some(CpuDemand::Cores(count)) => count.saturating_mul(threads_per_core),
+        match &self.cpus {
+            Some(CpuDemand::Vcpus(count)) => *count,
+            Some(cores) => cores.count().saturating_mul(threads_per_core),
             None => 0,
         }
     }
@@ -101,19 +106,44 @@ impl Constraints {
     }
 }
 
-/// How many CPUs a domain is to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The CPUs that a domain is to have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpuDemand {
     /// Virtual CPUs, each on a hardware thread of the host.
     Vcpus(u32),
     /// Whole cores of the host, with all threads of each.
     Cores(u32),
+    /// These whole cores of the host, by the numbers that `list-devices` shows.
+    Cids(BTreeSet<u32>),
 }
 
 impl CpuDemand {
     /// The most virtual CPUs, or cores, that can be asked for.
     pub const MOST: u32 = 256;
+
+    /// Returns how many virtual CPUs or cores it asks for.
+    pub fn count(&self) -> u32 {
+        match self {
+            CpuDemand::Vcpus(count) | CpuDemand::Cores(count) => *count,
+            CpuDemand::Cids(ids) => u32::try_from(ids.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The verbs that change it, and what gives a domain CPUs of another kind.
+    pub(crate) fn verbs(&self) -> (&'static str, &'static str) {
+        match self {
+            CpuDemand::Vcpus(_) => ("add-vcpu and remove-vcpu change", "set-core gives it whole cores"),
+            CpuDemand::Cores(_) => (
+                "add-core and remove-core change by a number",
+                "set-core cid= names its cores, and set-vcpu gives it virtual CPUs",
+            ),
+            CpuDemand::Cids(_) => (
+                "add-core cid= and remove-core cid= change",
+                "set-core with a number gives it any cores, and set-vcpu virtual CPUs",
+            ),
+        }
+    }
 }
 
 /// A setting that the domain's firmware and kernel start with.
@@ -193,6 +223,10 @@ impl fmt::Display for CpuDemand {
         match self {
             CpuDemand::Vcpus(count) => write!(f, "{count} vCPUs"),
             CpuDemand::Cores(count) => write!(f, "{count} cores"),
+            CpuDemand::Cids(ids) => {
+                let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+                write!(f, "the cores {}", ids.join(","))
+            }
         }
     }
 }

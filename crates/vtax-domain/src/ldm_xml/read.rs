@@ -106,6 +106,17 @@ fn domain(content: Node<'_, '_>, all: &mut Configuration) -> Result<(), LdmXmlEr
     Ok(())
 }
 
+/// A number of cores; the cores themselves where it names them.
+fn cores(item: &mut LdmItem<'_>) -> Result<CpuDemand, LdmXmlError> {
+    let count: u32 = item.units()?;
+    let ids: BTreeSet<u32> = item.list("cid")?;
+    match ids.len() as u64 {
+        0 => Ok(CpuDemand::Cores(count)),
+        named if named == u64::from(count) => Ok(CpuDemand::Cids(ids)),
+        named => Err(item.error(format!("is of {count} cores, and `cid` names {named}"))),
+    }
+}
+
 fn of_item(
     item: &mut LdmItem<'_>,
     name: &Name,
@@ -119,7 +130,7 @@ fn of_item(
             domain.autostart = yes_or_no(item, "autostart", ["yes", "no"])?.unwrap_or(false);
         }
         kind::VCPUS => domain.cpus = Some(CpuDemand::Vcpus(item.units()?)),
-        kind::CORES => domain.cpus = Some(CpuDemand::Cores(item.units()?)),
+        kind::CORES => domain.cpus = Some(cores(item)?),
         kind::MEMORY => domain.memory = Some(ByteSize(item.units()?)),
         kind::VARIABLE => {
             let variable: Variable = item.needed("name")?;

@@ -195,7 +195,11 @@ fn configured(domains: &[AnyDomain]) -> Configuration {
         let domain = name(&format!("d{number}"));
         all.add_domain(&domain).expect("it is new");
         if let Some((whole, count)) = any.cpus {
-            let cpus = if whole { CpuDemand::Cores(count) } else { CpuDemand::Vcpus(count) };
+            let cpus = match (whole, count % 2) {
+                (false, _) => CpuDemand::Vcpus(count),
+                (true, 0) => CpuDemand::Cores(count),
+                (true, _) => CpuDemand::Cids((1..=count).collect()),
+            };
             all.set_cpus(&domain, cpus).expect("possible");
         }
         let _ = any.memory.map(|mib| all.set_memory(&domain, ByteSize(mib << 20)));

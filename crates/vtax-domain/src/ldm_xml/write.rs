@@ -95,9 +95,13 @@ impl Document {
                 item.property("autostart", "yes");
             }
         });
-        match domain.cpus {
-            Some(CpuDemand::Vcpus(count)) => self.item(kind::VCPUS, |item| item.units(count.into())),
-            Some(CpuDemand::Cores(count)) => self.item(kind::CORES, |item| item.units(count.into())),
+        match &domain.cpus {
+            Some(CpuDemand::Vcpus(count)) => self.item(kind::VCPUS, |item| item.units((*count).into())),
+            Some(CpuDemand::Cores(count)) => self.item(kind::CORES, |item| item.units((*count).into())),
+            Some(CpuDemand::Cids(ids)) => self.item(kind::CORES, |item| {
+                item.units(ids.len() as u64);
+                item.list("cid", ids);
+            }),
             None => {}
         }
         if let Some(memory) = domain.memory {

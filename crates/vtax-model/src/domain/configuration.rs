@@ -48,55 +48,6 @@ impl Configuration {
         Configuration { host: host.to_owned(), ..Configuration::default() }
     }
 
-    /// Adds all domains of another configuration, each with what it is to have. The services that they use must be there.
-    pub fn add_domains_of(&mut self, other: &Configuration) -> Result<(), DomainError> {
-        other.domains.keys().try_for_each(|name| self.add_domain(name))?;
-        other.domains.iter().try_for_each(|(name, domain)| self.rebuild_domain(name, domain))
-    }
-
-    /// The same, made anew by one change after the other for a host. So what somebody has written by hand is checked
-    /// as a command is.
-    pub fn rebuilt(self, host: &str) -> Result<Configuration, DomainError> {
-        let mut all = Configuration::new(host);
-        for name in self.domains.keys() {
-            all.add_domain(name)?;
-        }
-        all.rebuild_disk_services(&self)?;
-        for (name, service) in &self.consoles {
-            all.add_console_service(name, service.clone())?;
-        }
-        for (name, switch) in self.switches {
-            all.add_switch(NewSwitch::of(name, switch))?;
-        }
-        all.rebuild_devices(&self.devices)?;
-        for (name, domain) in &self.domains {
-            all.rebuild_domain(name, domain)?;
-        }
-        let primary: Name = PRIMARY.parse().expect("a name");
-        all.primary.failure_policy = self.primary.failure_policy;
-        all.set_masters(&primary, self.primary.masters)?;
-        Ok(all)
-    }
-
-    fn rebuild_domain(&mut self, name: &Name, domain: &Constraints) -> Result<(), DomainError> {
-        domain.cpus.map_or(Ok(()), |cpus| self.set_cpus(name, cpus))?;
-        domain.memory.map_or(Ok(()), |memory| self.set_memory(name, memory))?;
-        for (variable, value) in &domain.variables {
-            self.set_variable(name, *variable, value.clone())?;
-        }
-        for vnet in &domain.vnets {
-            self.add_vnet(NewVnet::of(name, vnet))?;
-        }
-        self.rebuild_disks(name, domain)?;
-        domain.io.iter().try_for_each(|device| self.rebuild_device(name, device))?;
-        self.set_console(name, domain.console.clone())?;
-        self.set_failure_policy(name, domain.failure_policy)?;
-        if domain.autostart {
-            self.set_autostart(name, true)?;
-        }
-        self.set_masters(name, domain.masters.clone())
-    }
-
     /// The constraints of a domain; `primary` has some too.
     pub fn domain(&self, name: &Name) -> Result<&Constraints, DomainError> {
         match name.as_str() {
@@ -137,8 +88,16 @@ impl Configuration {
         Ok(())
     }
 
-    /// Removes a domain. The caller has checked that it is inactive.
-    pub fn remove_domain(&mut self, name: &Name) -> Result<(), DomainError> {
+    /// Removes domains, which may be masters of each other. The caller has checked that they are inactive.
+    pub fn remove_domains(&mut self, names: &[Name]) -> Result<(), DomainError> {
+        let mut all = self.clone();
+        names.iter().try_for_each(|name| all.set_masters(name, Vec::new()))?;
+        names.iter().try_for_each(|name| all.remove_domain(name))?;
+        *self = all;
+        Ok(())
+    }
+
+    pub(super) fn remove_domain(&mut self, name: &Name) -> Result<(), DomainError> {
         self.guest_mut(name)?;
         let users = self.used_services(name);
         if let Some(service) = users.into_iter().next() {
@@ -159,13 +118,14 @@ impl Configuration {
         switches.chain(consoles).chain(disks).cloned().collect()
     }
 
-    /// Says how many CPUs a domain is to have.
+    /// Says which CPUs a domain is to have. An empty list of cores takes the cores that it names away.
     pub fn set_cpus(&mut self, name: &Name, cpus: CpuDemand) -> Result<(), DomainError> {
-        let (CpuDemand::Vcpus(count) | CpuDemand::Cores(count)) = cpus;
-        if !(1..=CpuDemand::MOST).contains(&count) {
-            return Err(DomainError::value("number of CPUs", &count.to_string(), "1 to 256"));
+        let had = &mut self.guest_mut(name)?.cpus;
+        let takes_away = matches!((&had, &cpus), (Some(CpuDemand::Cids(_)), CpuDemand::Cids(none)) if none.is_empty());
+        if !takes_away && !(1..=CpuDemand::MOST).contains(&cpus.count()) {
+            return Err(DomainError::value("number of CPUs", &cpus.count().to_string(), "1 to 256"));
         }
-        self.guest_mut(name)?.cpus = Some(cpus);
+        *had = Some(cpus).filter(|_| !takes_away);
         Ok(())
     }
 
@@ -319,6 +279,10 @@ impl Configuration {
     /// Changes a virtual NIC.
     pub fn set_vnet(&mut self, domain: &Name, name: &Name, change: VnetChange) -> Result<(), DomainError> {
         let mut vnet = self.vnet(domain, name)?.clone();
+        if let Some(switch) = change.switch.clone() {
+            self.switch(&switch)?;
+            vnet.switch = switch;
+        }
         if let Some(mac) = change.mac {
             vnet.mac = self.check_mac(mac, name.as_str(), domain)?;
         }

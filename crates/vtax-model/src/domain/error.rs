@@ -20,10 +20,9 @@ pub enum DomainError {
     #[diagnostic(code("too-many-objects"))]
     TooMany { what: &'static str, most: usize },
     #[error(
-        "{domain} is to have {had}, which {} change; {} gives it {} instead",
-        if matches!(had, CpuDemand::Cores(_)) { "add-core and remove-core" } else { "add-vcpu and remove-vcpu" },
-        if matches!(had, CpuDemand::Cores(_)) { "set-vcpu" } else { "set-core" },
-        if matches!(had, CpuDemand::Cores(_)) { "virtual CPUs" } else { "whole cores" },
+        "{domain} is to have {had}, which {}; {}",
+        had.verbs().0,
+        had.verbs().1,
     )]
     #[diagnostic(code("bad-property"))]
     OtherCpuUnit { domain: Name, had: CpuDemand },

@@ -86,6 +86,7 @@ pub struct NewVnet {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as of `VirtualNic`")]
 pub struct VnetChange {
+    pub switch: Option<Name>,
     pub mac: Option<Mac>,
     pub alt_macs: Option<Vec<AltMac>>,
     pub pvid: Option<Vlan>,
@@ -100,6 +101,7 @@ impl NewVnet {
     /// What asks for this vnet.
     pub(super) fn of(domain: &Name, vnet: &VirtualNic) -> NewVnet {
         let change = VnetChange {
+            switch: None,
             mac: Some(vnet.mac),
             alt_macs: Some(vnet.alt_macs.iter().copied().map(AltMac::Given).collect()),
             pvid: vnet.vlans.pvid,

@@ -10,7 +10,7 @@ use clap::{
 use super::{
     CommandLine,
     examples::with_examples,
-    ldm::{tip, with_aliases},
+    ldm::{refusal, tip, with_aliases, with_vendors_q},
     modes::with_modes,
     run::not_shown,
 };
@@ -21,12 +21,17 @@ const USAGE_EXIT: u8 = 2;
 
 /// The whole command line, with examples.
 pub(super) fn whole() -> Command {
-    command(CommandLine::command().mut_subcommand("ldm", with_aliases), "")
+    command(CommandLine::command().mut_subcommand("ldm", |ldm| with_vendors_q(with_aliases(ldm))), "")
 }
 
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
     let mut command = whole();
-    let matches = command.try_get_matches_from_mut(words).map_err(|mut error| {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let matches = command.try_get_matches_from_mut(&words);
+    let matches = matches.map_err(|mut error| {
+        if let Some(refusal) = refused_by_ldm(&error, &words, &command) {
+            return refusal;
+        }
         // clap advises to write `-- WORD`, which no verb of ours but exec takes, and that one has its usage line.
         error.remove(ContextKind::Suggested);
         tip(&mut error, &whole());
@@ -36,6 +41,11 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatch
         Some(why) => Err(command.error(ErrorKind::ArgumentConflict, why)),
         None => Ok(matches),
     }
+}
+
+fn refused_by_ldm(error: &clap::Error, words: &[OsString], whole: &Command) -> Option<clap::Error> {
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    refusal(error, &words, whole.find_subcommand("ldm")?)
 }
 
 /// Says what clap couldn't read, or the help that was asked for, and ends the program.

@@ -11,7 +11,7 @@ use vtax_lab::{
     io::{IoEntry, IoKind, IoList},
 };
 
-pub(super) use self::functions::{CreateArgs, DestroyArgs, create, destroy, destroy_record};
+pub(super) use self::functions::{CreateArgs, DestroyArgs, VfChoice, VfCount, create, destroy, destroy_record};
 use super::answer;
 use crate::exit::{Blamed, Exit, Stop};
 

@@ -15,15 +15,15 @@ mod verbs;
 mod vntsd;
 mod words;
 
-use vtax_model::domain::{CpuDemand, SizeChange};
+use vtax_model::domain::SizeChange;
 use vtax_run::Locations;
 
 pub(super) use self::host::release_hosts;
 pub(crate) use self::verbs::LdmArgs;
-pub(super) use self::verbs::{tip, with_aliases};
+pub(super) use self::verbs::{refusal, tip, with_aliases, with_vendors_q};
 use self::{
     host::LdmHost,
-    verbs::{CancelledOperation, ConfigureVerb, LdmVerb, LifecycleVerb, MemoryArgs, ShowVerb, Words},
+    verbs::{CancelledOperation, ConfigureVerb, CoreArgs, LdmVerb, LifecycleVerb, ShowVerb, Words},
 };
 use crate::exit::{Exit, Stop};
 
@@ -39,25 +39,28 @@ pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
 fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
         ConfigureVerb::AddDomain { input: Some(file), .. } => constraint_file::add_domains(host, &file),
-        ConfigureVerb::AddDomain { domains, input: None } => configure::add_domains(host, &domains),
+        ConfigureVerb::AddDomain { words, input: None } => configure::add_domains(host, &words),
         ConfigureVerb::RemoveDomain(which) => configure::remove_domains(host, &which),
-        ConfigureVerb::SetDomain(Words { words }) => configure::set_domain(host, &words),
-        ConfigureVerb::SetCore(cpus) => configure::set_cpus(host, &cpus.domain, CpuDemand::Cores(cpus.count)),
+        ConfigureVerb::SetDomain { input: Some(file), .. } => constraint_file::set_domains(host, &file),
+        ConfigureVerb::SetDomain { words, input: None } => configure::set_domain(host, &words),
+        ConfigureVerb::SetCore(CoreArgs { cores, domain }) => configure::set_cpus(host, &domain, cores),
         ConfigureVerb::SetVcpu(cpus) => configure::set_cpus(host, &cpus.domain, cpus.demand()),
-        ConfigureVerb::AddCore(cpus) => {
-            configure::change_cpus(host, &cpus, SizeChange::Add, CpuDemand::Cores(cpus.count))
+        ConfigureVerb::AddCore(CoreArgs { cores, domain }) => {
+            configure::change_cpus(host, &domain, SizeChange::Add, cores)
         }
-        ConfigureVerb::RemoveCore(cpus) => {
-            configure::change_cpus(host, &cpus, SizeChange::Remove, CpuDemand::Cores(cpus.count))
+        ConfigureVerb::RemoveCore(CoreArgs { cores, domain }) => {
+            configure::change_cpus(host, &domain, SizeChange::Remove, cores)
         }
-        ConfigureVerb::AddVcpu(cpus) => configure::change_cpus(host, &cpus, SizeChange::Add, cpus.demand()),
-        ConfigureVerb::RemoveVcpu(cpus) => configure::change_cpus(host, &cpus, SizeChange::Remove, cpus.demand()),
-        ConfigureVerb::SetMemory(MemoryArgs { memory, domain }) => configure::set_memory(host, &domain, memory),
-        ConfigureVerb::AddMemory(size) => configure::change_memory(host, &size, SizeChange::Add),
-        ConfigureVerb::RemoveMemory(size) => configure::change_memory(host, &size, SizeChange::Remove),
+        ConfigureVerb::AddVcpu(cpus) => configure::change_cpus(host, &cpus.domain, SizeChange::Add, cpus.demand()),
+        ConfigureVerb::RemoveVcpu(cpus) => {
+            configure::change_cpus(host, &cpus.domain, SizeChange::Remove, cpus.demand())
+        }
+        ConfigureVerb::SetMemory(size) => configure::size_memory(host, &size, None),
+        ConfigureVerb::AddMemory(size) => configure::size_memory(host, &size, Some(SizeChange::Add)),
+        ConfigureVerb::RemoveMemory(size) => configure::size_memory(host, &size, Some(SizeChange::Remove)),
         ConfigureVerb::SetVariable { words } => configure::set_variables(host, &words),
         ConfigureVerb::RemoveVariable { words } => configure::remove_variables(host, &words),
-        ConfigureVerb::AddVsw(Words { words }) => configure::add_switch(host, &words),
+        ConfigureVerb::AddVsw { check, words } => configure::add_switch(host, &words.words, check),
         ConfigureVerb::SetVsw(Words { words }) => configure::set_switch(host, &words),
         ConfigureVerb::RemoveVsw { switch } => configure::remove_switch(host, &switch),
         ConfigureVerb::AddVnet(Words { words }) => configure::add_vnet(host, &words),
@@ -65,14 +68,14 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ConfigureVerb::RemoveVnet { vnet, domain } => configure::remove_vnet(host, &vnet, &domain),
         ConfigureVerb::AddVds { service, domain } => disks::add_service(host, &service, domain),
         ConfigureVerb::RemoveVds { force, service } => disks::remove_service(host, &service, force),
-        ConfigureVerb::AddVdsdev { quiet, words } => disks::add_volume(host, &words.words, quiet),
+        ConfigureVerb::AddVdsdev { check, words } => disks::add_volume(host, &words.words, check),
         ConfigureVerb::SetVdsdev(Words { words }) => disks::set_volume(host, &words),
         ConfigureVerb::RemoveVdsdev { force, volume } => disks::remove_volume(host, &volume, force),
         ConfigureVerb::AddVdisk(Words { words }) => disks::add_disk(host, &words),
         ConfigureVerb::SetVdisk(Words { words }) => disks::set_disk(host, &words),
         ConfigureVerb::RemoveVdisk { disk, domain } => disks::remove_disk(host, &disk, &domain),
-        ConfigureVerb::AddIo { device, domain } => assign::add_device(host, &device, &domain),
-        ConfigureVerb::RemoveIo { device, domain } => assign::remove_device(host, &device, &domain),
+        ConfigureVerb::AddIo { dry_run, device, domain } => assign::add_device(host, &device, &domain, dry_run),
+        ConfigureVerb::RemoveIo { dry_run, device, domain } => assign::remove_device(host, &device, &domain, dry_run),
         ConfigureVerb::SetIo(Words { words }) => assign::set_device(host, &words),
         ConfigureVerb::StartReconf { domain } => reconf::start(host, &domain),
         ConfigureVerb::CancelReconf { domain } => reconf::cancel(host, &domain),
@@ -88,16 +91,19 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
         ConfigureVerb::SetSpconfig { name } => configure::set_saved(host, &name),
         ConfigureVerb::RemoveSpconfig { name } => configure::remove_saved(host, &name),
         ConfigureVerb::Import(args) => import::import(host, &args),
-        ConfigureVerb::InitSystem { input } => constraint_file::init_system(host, &input),
+        ConfigureVerb::InitSystem { force, services, input } => {
+            constraint_file::init_system(host, &input, force, services)
+        }
     }
 }
 
 fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
-        LifecycleVerb::Bind { domains } => lifecycle::bind(host, &domains),
+        LifecycleVerb::Bind { which } => lifecycle::bind(host, &which),
         LifecycleVerb::Unbind { which } => lifecycle::unbind(host, &which),
         LifecycleVerb::Autostart => lifecycle::autostart(host),
         LifecycleVerb::Start { which } => lifecycle::start(host, &which),
+        LifecycleVerb::Panic { domains } => lifecycle::panic(host, &domains),
         LifecycleVerb::Stop { how, which } => lifecycle::stop(host, &which, &how),
         LifecycleVerb::Exec { domain, command } => exec::exec(host, &domain, &command),
         LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),
@@ -111,12 +117,12 @@ fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
 fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {
     match verb {
         ShowVerb::List(args) => show::list(host, &args),
-        ShowVerb::ListBindings { parseable, json, domains } => show::bindings(host, parseable, json, &domains),
-        ShowVerb::ListConstraints { format, domains } => show::constraints(host, format, &domains),
-        ShowVerb::ListServices { parseable } => show::services(host, parseable),
+        ShowVerb::ListBindings { parseable, json, domains, .. } => show::bindings(host, parseable, json, &domains),
+        ShowVerb::ListConstraints { format, domains, .. } => show::constraints(host, format, &domains),
+        ShowVerb::ListServices { parseable, domains, .. } => show::services(host, parseable, &domains),
         ShowVerb::ListDevices(args) => show::host_devices(host, &args),
         ShowVerb::ListIo(args) => show::devices(host, &args),
-        ShowVerb::ListDependencies { long, parseable } => show::dependencies(host, long, parseable),
+        ShowVerb::ListDependencies { long, parseable, domains } => show::dependencies(host, long, parseable, &domains),
         ShowVerb::ListVariable { words } => show::variables(host, &words),
         ShowVerb::ListSpconfig => show::saved(host),
     }

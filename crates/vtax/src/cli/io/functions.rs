@@ -23,9 +23,18 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    pub(in crate::cli) choice: VfChoice,
+    /// The physical function: its name, PCI address, link or MAC address
+    pub(in crate::cli) pf: String,
+}
+
+/// How many virtual functions are made, and what they are like.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct VfChoice {
     /// How many to make; `max` for as many as there can be
     #[arg(short, long, value_name = "N|max", default_value = "1")]
-    number: Number,
+    number: VfCount,
     /// The MAC address, if only one is made
     #[arg(long)]
     mac: Option<Mac>,
@@ -44,8 +53,6 @@ pub(crate) struct CreateArgs {
     /// The MTU of the link of each
     #[arg(long)]
     mtu: Option<Mtu>,
-    /// The physical function: its name, PCI address, link or MAC address
-    pub(in crate::cli) pf: String,
 }
 
 #[derive(Debug, Args)]
@@ -54,19 +61,20 @@ pub(crate) struct DestroyArgs {
     pub(in crate::cli) pf: String,
 }
 
+/// A number of virtual functions.
 #[derive(Debug, Clone, Copy)]
-enum Number {
+pub(in crate::cli) enum VfCount {
     Max,
     Of(u32),
 }
 
-impl std::str::FromStr for Number {
+impl std::str::FromStr for VfCount {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match (text, text.parse()) {
-            ("max", _) => Ok(Number::Max),
-            (_, Ok(number @ 1..)) => Ok(Number::Of(number)),
+            ("max", _) => Ok(VfCount::Max),
+            (_, Ok(number @ 1..)) => Ok(VfCount::Of(number)),
             _ => Err("write a number, 1 or more, or max"),
         }
     }
@@ -76,20 +84,25 @@ fn vlan(text: &str) -> Result<Vlan, BadVlan> {
     text.parse().unwrap_or(-1).try_into()
 }
 
-impl CreateArgs {
+impl VfChoice {
+    /// Returns the choice with these properties, where they are set.
+    pub(in crate::cli) fn with(self, mac: Option<Mac>, vlan: Option<Vlan>, mtu: Option<Mtu>) -> VfChoice {
+        VfChoice { mac: mac.or(self.mac), vlan: vlan.or(self.vlan), mtu: mtu.or(self.mtu), ..self }
+    }
+
     fn wish(&self) -> NewVfs {
         let count = match self.number {
-            Number::Max => None,
-            Number::Of(number) => Some(number),
+            VfCount::Max => None,
+            VfCount::Of(number) => Some(number),
         };
-        let CreateArgs { vlan, trust, spoof_check, rate, .. } = *self;
+        let VfChoice { vlan, trust, spoof_check, rate, .. } = *self;
         NewVfs { count, mac: self.mac, options: VfOptions { vlan, trust, spoof_check, rate }, mtu: self.mtu }
     }
 }
 
 pub(in crate::cli) fn create(args: &CreateArgs) -> Result<Exit, Stop> {
     let (list, world) = look()?;
-    let plan = list.new_vfs(&args.pf, &args.wish()).or_input()?;
+    let plan = list.new_vfs(&args.pf, &args.choice.wish()).or_input()?;
     if let Some(warning) = &plan.warning {
         tell!("warning: {}: {warning}", plan.name);
     }

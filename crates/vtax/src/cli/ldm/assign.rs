@@ -14,15 +14,17 @@ use vtax_model::{
 };
 
 use super::{
-    super::io::{self, CreateArgs, DestroyArgs},
+    super::io::{self, CreateArgs, VfCount},
     host::LdmHost,
+    verbs::{CreateVfArgs, DestroyVfArgs, DryRun},
     words::{Grammar, LdmWords},
 };
 use crate::exit::{Blamed, Exit, Stop};
 
+const CREATE_VF: Grammar = Grammar::new("create-vf", &["mac-addr", "pvid", "mtu"], &["PF"]);
 const SET_IO: Grammar = Grammar::new("set-io", &["iov", "mac-addr", "pvid", "vid", "mtu"], &["DEVICE"]);
 
-pub(super) fn add_device(host: &LdmHost, device: &str, domain: &Name) -> Result<Exit, Stop> {
+pub(super) fn add_device(host: &LdmHost, device: &str, domain: &Name, dry_run: DryRun) -> Result<Exit, Stop> {
     let list = look(host)?;
     if domain.as_str() == PRIMARY {
         // The device itself may be gone.
@@ -30,17 +32,31 @@ pub(super) fn add_device(host: &LdmHost, device: &str, domain: &Name) -> Result<
             true => device.to_owned(),
             false => list.assignable(device).or_input()?.name,
         };
-        return host.edit_device(domain, &name, |all| all.return_device(&name));
+        return change_device(host, domain, &name, dry_run, |all| all.return_device(&name));
     }
     let found = list.assignable(device).or_input()?;
     let add = |all: &mut Configuration| all.add_device(domain, &found.name, found.kind);
     // Who is to have it says more than what it is made of.
     host.read()?.change(add).or_input()?;
     list.check_assignable(&found, domain).or_input()?;
-    host.edit_device(domain, &found.name, add)
+    change_device(host, domain, &found.name, dry_run, add)
 }
 
-pub(super) fn remove_device(host: &LdmHost, device: &str, domain: &Name) -> Result<Exit, Stop> {
+/// Makes a change of what devices a domain is to have, or only says whether it could be made.
+fn change_device(
+    host: &LdmHost,
+    domain: &Name,
+    device: &str,
+    dry_run: DryRun,
+    change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+) -> Result<Exit, Stop> {
+    match dry_run.dry_run {
+        true => host.read()?.change(change).or_input().map(|_| Exit::Done),
+        false => host.edit_device(domain, device, change),
+    }
+}
+
+pub(super) fn remove_device(host: &LdmHost, device: &str, domain: &Name, dry_run: DryRun) -> Result<Exit, Stop> {
     let list = look(host)?;
     if domain.as_str() == PRIMARY {
         let found = list.assignable(device).or_input()?;
@@ -52,7 +68,7 @@ pub(super) fn remove_device(host: &LdmHost, device: &str, domain: &Name) -> Resu
         // As above.
         reconfiguring(host)?.remove_device(domain, &found.name).or_input()?;
         list.check_spared(&found, None).or_input()?;
-        return host.edit_device(domain, &found.name, |all| all.remove_device(domain, &found.name));
+        return change_device(host, domain, &found.name, dry_run, |all| all.remove_device(domain, &found.name));
     }
     // The device itself may be gone.
     let has = |all: &Configuration| -> Result<bool, Stop> {
@@ -62,7 +78,7 @@ pub(super) fn remove_device(host: &LdmHost, device: &str, domain: &Name) -> Resu
         true => device.to_owned(),
         false => list.assignable(device).or_input()?.name,
     };
-    host.edit_device(domain, &name, |all| all.remove_device(domain, &name))
+    change_device(host, domain, &name, dry_run, |all| all.remove_device(domain, &name))
 }
 
 /// What primary has itself is only changed for its next boot. Returns all as it is to be then.
@@ -134,7 +150,10 @@ fn set_function(host: &LdmHost, function: &str, words: &LdmWords<'_>) -> Result<
 }
 
 /// As `vtax io create-vf`, unless the physical function is no longer primary's.
-pub(super) fn create_functions(host: &LdmHost, args: &CreateArgs) -> Result<Exit, Stop> {
+pub(super) fn create_functions(host: &LdmHost, args: &CreateVfArgs) -> Result<Exit, Stop> {
+    let words = CREATE_VF.read(&args.words)?;
+    let choice = args.choice.with(words.property("mac-addr")?, words.property("pvid")?, words.property("mtu")?);
+    let args = &CreateArgs { choice, pf: words.name(0)? };
     let (list, all) = (look(host)?, host.read()?.configuration);
     if let Ok(physical) = list.facts().find(&args.pf) {
         let owner = match all.owner_of(&physical.name) {
@@ -150,10 +169,21 @@ pub(super) fn create_functions(host: &LdmHost, args: &CreateArgs) -> Result<Exit
 }
 
 /// As `vtax io destroy-vf`, unless a domain is to have one of the functions.
-pub(super) fn destroy_functions(host: &LdmHost, args: &DestroyArgs) -> Result<Exit, Stop> {
+pub(super) fn destroy_functions(host: &LdmHost, args: &DestroyVfArgs) -> Result<Exit, Stop> {
+    let DestroyVfArgs { number, which: args } = args;
     let (list, all) = (look(host)?, host.read()?.configuration);
     let named = list.facts().find(&args.pf).or_input()?;
-    let physical = named.physfn.and_then(|physical| list.facts().device(physical)).unwrap_or(named).name.clone();
+    let device = named.physfn.and_then(|physical| list.facts().device(physical)).unwrap_or(named);
+    let physical = device.name.clone();
+    let there = list.facts().devices.iter().filter(|function| function.physfn == Some(device.device)).count();
+    if let VfCount::Of(wanted) = number
+        && *wanted as usize != there
+    {
+        return Err(Stop::input(miette!(
+            code = "bad-property",
+            "{physical} has {there} virtual functions, and Linux removes all of them together, not {wanted}; write -n max"
+        )));
+    }
     if let Some((domain, device)) = all.all_devices().find(|(_, device)| contains(&physical, &device.name)) {
         let (name, by) = (device.name.clone(), format!("{domain} has it"));
         return Err(Stop::input(VfError::InUse { name, by }));

@@ -3,29 +3,35 @@
 use std::collections::BTreeSet;
 
 use miette::miette;
-use vtax_domain::ConfigName;
+use vtax_domain::{ConfigName, HostCapacity};
 use vtax_model::{
     domain::{
-        AltMac, Configuration, ConsoleService, CpuDemand, DomainError, FailurePolicy, NewSwitch, NewVnet, PortRange,
-        SizeChange, SwitchChange, UserName, Variable, VirtualConsole, VnetChange,
+        AltMac, Configuration, ConsoleService, CpuDemand, DomainError, FailurePolicy, NewSwitch, NewVnet, PRIMARY,
+        PortRange, SizeChange, SwitchChange, UserName, Variable, VirtualConsole, VnetChange, adjusted_memory,
     },
     spelling::there_are,
     topology::Name,
-    units::ByteSize,
     vf::Vlan,
 };
 
 use super::{
     host::LdmHost,
-    verbs::{CpuArgs, MemoryArgs, WhichDomains},
+    verbs::{self, DeferredCheck, MemoryArgs, WhichDomains},
     vntsd,
     words::{Grammar, LdmWords, YesOrNo},
 };
 use crate::exit::{Blamed, Exit, Stop};
 
-const VNET_KEYS: &[&str] = &["mac-addr", "alt-mac-addrs", "pvid", "vid", "mtu", "id", "maxbw", "linkprop"];
-const ADD_VNET: Grammar = Grammar::new("add-vnet", VNET_KEYS, &["VNET", "SWITCH", "DOMAIN"]);
-const SET_VNET: Grammar = Grammar::new("set-vnet", VNET_KEYS, &["VNET", "DOMAIN"]);
+const ADD_VNET: Grammar = Grammar::new(
+    "add-vnet",
+    &["mac-addr", "alt-mac-addrs", "pvid", "vid", "mtu", "id", "maxbw", "linkprop"],
+    &["VNET", "SWITCH", "DOMAIN"],
+);
+const SET_VNET: Grammar = Grammar::new(
+    "set-vnet",
+    &["mac-addr", "alt-mac-addrs", "pvid", "vid", "mtu", "id", "maxbw", "linkprop", "vswitch"],
+    &["VNET", "DOMAIN"],
+);
 const ADD_VSW: Grammar =
     Grammar::new("add-vsw", &["net-dev", "mac-addr", "mtu", "default-vlan-id", "pvid", "vid"], &["SWITCH", "DOMAIN"]);
 const SET_VSW: Grammar =
@@ -33,7 +39,9 @@ const SET_VSW: Grammar =
 const ADD_VCC: Grammar = Grammar::new("add-vcc", &["port-range", "users"], &["SERVICE", "DOMAIN"]);
 const SET_VCC: Grammar = Grammar::new("set-vcc", &["port-range", "users"], &["SERVICE"]);
 const SET_VCONS: Grammar = Grammar::new("set-vcons", &["port", "group", "service"], &["DOMAIN"]);
-const SET_DOMAIN: Grammar = Grammar::new("set-domain", &["failure-policy", "master", "autostart"], &["DOMAIN"]);
+const DOMAIN_KEYS: &[&str] = &["failure-policy", "master", "autostart"];
+const ADD_DOMAIN: Grammar = Grammar::new("add-domain", DOMAIN_KEYS, &["DOMAIN"]);
+const SET_DOMAIN: Grammar = Grammar::new("set-domain", DOMAIN_KEYS, &["DOMAIN"]);
 
 /// Makes a change and keeps it.
 fn edit(host: &LdmHost, change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>) -> Result<Exit, Stop> {
@@ -41,7 +49,14 @@ fn edit(host: &LdmHost, change: impl FnOnce(&mut Configuration) -> Result<(), Do
     Ok(Exit::Done)
 }
 
-pub(super) fn add_domains(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
+/// Domains without properties, or one with some.
+pub(super) fn add_domains(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+    if words.iter().any(|word| word.contains('=')) {
+        let words = ADD_DOMAIN.read(words)?;
+        let (name, settings): (Name, _) = (words.name(0)?, DomainSettings::of(&words)?);
+        return edit(host, |all| all.add_domain(&name).and_then(|()| settings.apply(all, &name)));
+    }
+    let names = words.iter().map(|word| domain_name(word)).collect::<Result<Vec<Name>, Stop>>()?;
     edit(host, |all| names.iter().try_for_each(|name| all.add_domain(name)))
 }
 
@@ -58,23 +73,49 @@ pub(super) fn remove_domains(host: &LdmHost, which: &WhichDomains) -> Result<Exi
             "{name} is {state}; only an inactive domain can be removed: stop it and unbind it first"
         )));
     }
-    edit(host, |all| names.iter().try_for_each(|name| all.remove_domain(name)))
+    edit(host, |all| all.remove_domains(&names))
 }
 
 pub(super) fn set_cpus(host: &LdmHost, domain: &Name, cpus: CpuDemand) -> Result<Exit, Stop> {
+    check_cores(&cpus)?;
     edit(host, |all| all.set_cpus(domain, cpus))
 }
 
-pub(super) fn change_cpus(host: &LdmHost, args: &CpuArgs, change: SizeChange, by: CpuDemand) -> Result<Exit, Stop> {
-    edit(host, |all| all.change_cpus(&args.domain, change, by))
+pub(super) fn change_cpus(host: &LdmHost, domain: &Name, change: SizeChange, by: CpuDemand) -> Result<Exit, Stop> {
+    if change == SizeChange::Add {
+        check_cores(&by)?;
+    }
+    edit(host, |all| all.change_cpus(domain, change, by))
 }
 
-pub(super) fn change_memory(host: &LdmHost, args: &MemoryArgs, change: SizeChange) -> Result<Exit, Stop> {
-    edit(host, |all| all.change_memory(&args.domain, change, args.memory))
+/// That this host has the cores that are named.
+fn check_cores(cpus: &CpuDemand) -> Result<(), Stop> {
+    let CpuDemand::Cids(ids) = cpus else { return Ok(()) };
+    let count = HostCapacity::look().cores.len();
+    match ids.iter().find(|id| **id as usize >= count) {
+        Some(id) => Err(Stop::input(miette!(
+            code = "no-such-object",
+            "there is no core {id}: this host has the cores 0 to {}, which vtax ldm list-devices -a core shows",
+            count.saturating_sub(1)
+        ))),
+        None => Ok(()),
+    }
 }
 
-pub(super) fn set_memory(host: &LdmHost, domain: &Name, memory: ByteSize) -> Result<Exit, Stop> {
-    edit(host, |all| all.set_memory(domain, memory))
+/// Says how much memory a domain is to have: this size, or so much more or less.
+pub(super) fn size_memory(host: &LdmHost, args: &MemoryArgs, change: Option<SizeChange>) -> Result<Exit, Stop> {
+    let MemoryArgs { auto_adj, memory, domain } = args;
+    let mut adjusted = None;
+    host.edit(|all| {
+        let wanted = change.map_or(Ok(*memory), |change| all.changed_memory(domain, change, *memory))?;
+        let size = if *auto_adj { adjusted_memory(wanted)? } else { wanted };
+        adjusted = (size != wanted).then_some((wanted, size));
+        all.set_memory(domain, size)
+    })?;
+    if let Some((wanted, size)) = adjusted {
+        tell!("{domain} is to have {size} of memory: {wanted}, rounded up to a multiple of 256 MiB");
+    }
+    Ok(Exit::Done)
 }
 
 /// `image=debian.qcow2` and the like, and the domain.
@@ -102,10 +143,12 @@ pub(super) fn remove_variables(host: &LdmHost, words: &[String]) -> Result<Exit,
 /// The domain, which comes last, and the words before.
 pub(super) fn of_domain(words: &[String]) -> Result<(Name, &[String]), Stop> {
     let (domain, others) = words.split_last().expect("clap requires one");
-    let domain = domain
-        .parse()
-        .map_err(|error| Stop::input(miette!(code = "usage", "`{domain}` is not a domain name: {error}")))?;
-    Ok((domain, others))
+    Ok((domain_name(domain)?, others))
+}
+
+fn domain_name(written: &str) -> Result<Name, Stop> {
+    let wrong = |error| Stop::input(miette!(code = "usage", "`{written}` is not a domain name: {error}"));
+    written.parse().map_err(wrong)
 }
 
 fn some_of_domain<'a>(words: &'a [String], what: &str) -> Result<(Name, &'a [String]), Stop> {
@@ -124,25 +167,43 @@ fn variable_of(written: &str) -> Result<Variable, Stop> {
     let known: Vec<&str> = Variable::VARIANTS.iter().map(Into::into).collect();
     written.parse().map_err(|_| {
         let there = there_are(written, &known);
-        Stop::input(miette!(code = "no-such-object", "there is no variable `{written}`; {there}"))
+        let why = verbs::variable(written).map(|why| format!(": {why}")).unwrap_or_default();
+        Stop::input(miette!(code = "no-such-object", "there is no variable `{written}`{why}; {there}"))
     })
+}
+
+/// Properties of a domain itself: only what is present is set.
+struct DomainSettings {
+    policy: Option<FailurePolicy>,
+    masters: Option<Vec<Name>>,
+    autostart: Option<YesOrNo>,
+}
+
+impl DomainSettings {
+    fn of(words: &LdmWords<'_>) -> Result<DomainSettings, Stop> {
+        Ok(DomainSettings {
+            policy: words.property("failure-policy")?,
+            masters: words.list("master")?,
+            autostart: words.property("autostart")?,
+        })
+    }
+
+    fn apply(self, all: &mut Configuration, domain: &Name) -> Result<(), DomainError> {
+        self.policy.map_or(Ok(()), |policy| all.set_failure_policy(domain, policy))?;
+        self.autostart.map_or(Ok(()), |YesOrNo(yes)| all.set_autostart(domain, yes))?;
+        self.masters.map_or(Ok(()), |masters| all.set_masters(domain, masters))
+    }
 }
 
 pub(super) fn set_domain(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_DOMAIN.read(words)?;
     words.some_property()?;
-    let domain: Name = words.name(0)?;
-    let policy: Option<FailurePolicy> = words.property("failure-policy")?;
-    let masters: Option<Vec<Name>> = words.list("master")?;
-    let autostart: Option<YesOrNo> = words.property("autostart")?;
-    edit(host, |all| {
-        policy.map_or(Ok(()), |policy| all.set_failure_policy(&domain, policy))?;
-        autostart.map_or(Ok(()), |YesOrNo(yes)| all.set_autostart(&domain, yes))?;
-        masters.map_or(Ok(()), |masters| all.set_masters(&domain, masters))
-    })
+    let (domain, settings): (Name, _) = (words.name(0)?, DomainSettings::of(&words)?);
+    edit(host, |all| settings.apply(all, &domain))
 }
 
-pub(super) fn add_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+/// A switch that a guest serves has no link of the host that could be missing.
+pub(super) fn add_switch(host: &LdmHost, words: &[String], check: DeferredCheck) -> Result<Exit, Stop> {
     let words = ADD_VSW.read(words)?;
     let new = NewSwitch {
         name: words.name(0)?,
@@ -150,6 +211,9 @@ pub(super) fn add_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop>
         default_vlan: words.property("default-vlan-id")?,
         change: SwitchChange { vids: vids(&words)?, ..switch_change(&words)? },
     };
+    if check.deferred && new.service.as_str() == PRIMARY {
+        return edit(host, |all| all.add_switch(new));
+    }
     let name = new.name.clone();
     host.edit_switch(&name, |all| all.add_switch(new))
 }
@@ -215,6 +279,7 @@ pub(super) fn set_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
 /// All but the lists, of which a part can be changed.
 fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
     Ok(VnetChange {
+        switch: words.property("vswitch")?,
         mac: words.property("mac-addr")?,
         alt_macs: None,
         pvid: words.property("pvid")?,

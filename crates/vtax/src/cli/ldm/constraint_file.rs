@@ -8,9 +8,9 @@ use std::{
 
 use miette::miette;
 use vtax_domain::ldm_xml;
-use vtax_model::domain::Configuration;
+use vtax_model::{domain::Configuration, topology::Name};
 
-use super::host::LdmHost;
+use super::{host::LdmHost, lifecycle};
 use crate::exit::{Blamed, Exit, Stop};
 
 /// Adds the domains of a file. The switches and console services that they use must be there.
@@ -20,19 +20,54 @@ pub(super) fn add_domains(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// Adds the domains and services of a file to a configuration that has none yet.
-pub(super) fn init_system(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
+/// Adds the domains of a file, and has something done with them. If that fails, they are taken back, and removed.
+pub(super) fn with_added(
+    host: &LdmHost,
+    file: &Path,
+    act: impl FnOnce(&[Name]) -> Result<Exit, Stop>,
+) -> Result<Exit, Stop> {
+    // Who may not bind domains adds none.
+    host.domains()?;
     let configuration = read(file)?;
+    let names: Vec<Name> = configuration.domains.keys().cloned().collect();
+    if names.is_empty() {
+        let shown = file.display();
+        return Err(Stop::input(miette!(code = "bad-constraints", "{shown} has no domain; name a file that has one")));
+    }
+    host.edit(|all| all.add_domains_of(&configuration))?;
+    act(&names).inspect_err(|_| {
+        if let Err(left) = lifecycle::remove(host, &names) {
+            tell!("{left}");
+        }
+    })
+}
+
+/// Sets the properties of the domains of a file as they are there.
+pub(super) fn set_domains(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
+    let configuration = read(file)?;
+    host.edit(|all| all.set_domains_of(&configuration))?;
+    Ok(Exit::Done)
+}
+
+/// Adds the domains and services of a file, or only its services. Without `force`, there must be none yet.
+pub(super) fn init_system(host: &LdmHost, file: &Path, force: bool, services: bool) -> Result<Exit, Stop> {
+    let mut configuration = read(file)?;
+    if services {
+        let none = Configuration::new(host.id());
+        configuration =
+            Configuration { primary: none.primary, domains: none.domains, devices: none.devices, ..configuration };
+    }
     let locked = host.lock()?;
     let mut state = locked.read(host.id()).or_infrastructure()?;
     state.no_pending().or_input()?;
-    if state.configuration != Configuration::new(host.id()) {
+    if !force && state.configuration != Configuration::new(host.id()) {
         return Err(Stop::input(miette!(
             code = "not-factory-default",
-            "init-system needs a host without domains and services, and this one has some; set-spconfig factory-default first"
+            "init-system needs a host without domains and services, and this one has some; set-spconfig factory-default first, or \
+             add those of the file to them (-f)"
         )));
     }
-    state.configuration = configuration.rebuilt(host.id()).or_input()?;
+    state.configuration.add_all_of(configuration).or_input()?;
     locked.write(&state).or_infrastructure()?;
     Ok(Exit::Done)
 }

@@ -11,6 +11,7 @@ use vtax_model::{
 
 use super::{
     host::LdmHost,
+    verbs::DeferredCheck,
     words::{Grammar, LdmWords},
 };
 use crate::exit::{Blamed, Exit, Stop};
@@ -32,7 +33,7 @@ pub(super) fn remove_service(host: &LdmHost, name: &Name, force: bool) -> Result
     Ok(Exit::Done)
 }
 
-pub(super) fn add_volume(host: &LdmHost, words: &[String], quiet: bool) -> Result<Exit, Stop> {
+pub(super) fn add_volume(host: &LdmHost, words: &[String], check: DeferredCheck) -> Result<Exit, Stop> {
     let words = ADD_VDSDEV.read(words)?;
     let written: String = words.name(0)?;
     let name: VolumeName = words.name(1)?;
@@ -48,7 +49,7 @@ pub(super) fn add_volume(host: &LdmHost, words: &[String], quiet: bool) -> Resul
         mpgroup: mpgroup.flatten(),
     };
     host.read()?.configuration.add_volume(&name, volume.clone()).or_input()?;
-    if !quiet {
+    if !check.deferred {
         check_backend(&volume).or_input()?;
     }
     host.edit(|all| all.add_volume(&name, volume))?;

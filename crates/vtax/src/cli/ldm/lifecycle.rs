@@ -5,18 +5,26 @@ use std::{path::Path, time::Duration};
 use miette::miette;
 use vtax_domain::{BindError, Domains, StopMode};
 use vtax_model::{
-    domain::{Configuration, DomainState},
+    domain::{Configuration, DomainState, PRIMARY},
     topology::Name,
 };
 
 use super::{
+    constraint_file,
     host::{LdmHost, blamed},
-    verbs::{StopArgs, WhichDomains},
+    verbs::{NamedOrAdded, StartArgs, StopArgs, WhichDomains},
     vntsd,
 };
 use crate::exit::{Blamed, Exit, Stop};
 
-pub(super) fn bind(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
+pub(super) fn bind(host: &LdmHost, which: &NamedOrAdded) -> Result<Exit, Stop> {
+    match &which.input {
+        Some(file) => constraint_file::with_added(host, file, |names| bind_named(host, names)),
+        None => bind_named(host, &which.domains),
+    }
+}
+
+fn bind_named(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
     let (domains, agent) = (host.domains()?, host.agent()?);
     let locked = host.lock()?;
     let configuration = locked.read(host.id()).or_infrastructure()?.configuration;
@@ -27,10 +35,26 @@ pub(super) fn bind(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
     }
 }
 
+/// Takes back what domains have, and removes them. They were added for a command that failed.
+pub(super) fn remove(host: &LdmHost, names: &[Name]) -> Result<(), Stop> {
+    let (domains, agent) = (host.domains()?, host.agent()?);
+    let locked = host.lock()?;
+    let configuration = locked.read(host.id()).or_infrastructure()?.configuration;
+    for name in names {
+        let Some(bound) = domains.find(name).map_err(blamed)? else { continue };
+        if bound.state() == DomainState::Active {
+            domains.stop(name, StopMode::Hard, &configuration, &agent).map_err(blamed)?;
+        }
+        domains.unbind(name).map_err(blamed)?;
+    }
+    drop(locked);
+    host.edit(|all| all.remove_domains(names))
+}
+
 /// The domains that are named, or all in this state.
-fn chosen(which: &WhichDomains, domains: &Domains, state: DomainState) -> Result<Vec<Name>, Stop> {
-    if !which.all {
-        return Ok(which.domains.clone());
+fn chosen(all: bool, named: &[Name], domains: &Domains, state: DomainState) -> Result<Vec<Name>, Stop> {
+    if !all {
+        return Ok(named.to_vec());
     }
     let bound = domains.bound().map_err(blamed)?;
     Ok(bound.iter().filter(|bound| bound.state() == state).map(|bound| bound.name().clone()).collect())
@@ -39,16 +63,26 @@ fn chosen(which: &WhichDomains, domains: &Domains, state: DomainState) -> Result
 pub(super) fn unbind(host: &LdmHost, which: &WhichDomains) -> Result<Exit, Stop> {
     let domains = host.domains()?;
     let _locked = host.lock()?;
-    let names = chosen(which, &domains, DomainState::Bound)?;
+    let names = chosen(which.all, &which.domains, &domains, DomainState::Bound)?;
     names.iter().try_for_each(|name| domains.unbind(name)).map_err(blamed)?;
     Ok(Exit::Done)
 }
 
-pub(super) fn start(host: &LdmHost, which: &WhichDomains) -> Result<Exit, Stop> {
+pub(super) fn start(host: &LdmHost, which: &StartArgs) -> Result<Exit, Stop> {
+    match &which.input {
+        Some(file) => constraint_file::with_added(host, file, |names| {
+            bind_named(host, names)?;
+            start_chosen(host, false, names)
+        }),
+        None => start_chosen(host, which.all, &which.domains),
+    }
+}
+
+fn start_chosen(host: &LdmHost, all: bool, named: &[Name]) -> Result<Exit, Stop> {
     let (domains, agent) = (host.domains()?, host.agent()?);
     let locked = host.lock()?;
     let configuration = locked.read(host.id()).or_infrastructure()?.configuration;
-    for name in &chosen(which, &domains, DomainState::Bound)? {
+    for name in &chosen(all, named, &domains, DomainState::Bound)? {
         domains.start(name, &configuration, &agent).map_err(blamed)?;
         crate::terminal::print(&format!("LDom {name} started\n"))?;
     }
@@ -107,14 +141,37 @@ pub(super) fn stop(host: &LdmHost, which: &WhichDomains, how: &StopArgs) -> Resu
     let locked = host.lock()?;
     let configuration = locked.read(host.id()).or_infrastructure()?.configuration;
     let patience = how.seconds.map_or(StopMode::PATIENCE, |seconds| Duration::from_secs(seconds.into()));
-    let mode = if how.force { StopMode::Hard } else { StopMode::Orderly(patience) };
-    for name in &chosen(which, &domains, DomainState::Active)? {
+    let mode = match (how.force, how.halt) {
+        (true, _) => StopMode::Hard,
+        (false, true) => StopMode::Shutdown(patience),
+        (false, false) => StopMode::Orderly(patience),
+    };
+    for name in &chosen(which.all, &which.domains, &domains, DomainState::Active)? {
         domains.stop(name, mode, &configuration, &agent).map_err(blamed)?;
         crate::terminal::print(&format!("LDom {name} stopped\n"))?;
         if how.reboot {
             domains.start(name, &configuration, &agent).map_err(blamed)?;
             crate::terminal::print(&format!("LDom {name} started\n"))?;
         }
+    }
+    Ok(Exit::Done)
+}
+
+/// Has the kernels of domains panic.
+pub(super) fn panic(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
+    if names.iter().any(|name| name.as_str() == PRIMARY) {
+        return Err(Stop::input(miette!(
+            code = "is-primary",
+            "primary is the host itself, which vtax doesn't let panic; as root: echo c >/proc/sysrq-trigger"
+        )));
+    }
+    let domains = host.domains()?;
+    let _locked = host.lock()?;
+    let all = host.read()?.configuration;
+    names.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
+    for name in names {
+        domains.panic(name).map_err(blamed)?;
+        crate::terminal::print(&format!("LDom {name} was sent a non-maskable interrupt\n"))?;
     }
     Ok(Exit::Done)
 }

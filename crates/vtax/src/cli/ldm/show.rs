@@ -232,14 +232,20 @@ pub(super) fn constraints(host: &LdmHost, format: ConstraintFormat, domains: &[N
     })
 }
 
-pub(super) fn services(host: &LdmHost, parseable: bool) -> Result<Exit, Stop> {
-    let all = host.read()?.configuration;
+pub(super) fn services(host: &LdmHost, parseable: bool, domains: &[Name]) -> Result<Exit, Stop> {
+    let mut all = host.read()?.configuration;
+    domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
+    let is_shown = |domain: &Name| domains.is_empty() || domains.contains(domain);
+    all.consoles.retain(|_, service| is_shown(&service.domain));
+    all.switches.retain(|_, switch| is_shown(&switch.service));
+    all.disk_services.retain(|_, service| is_shown(&service.domain));
     print(&if parseable { parseable::services(&all) } else { resources::services(&all) })?;
     Ok(Exit::Done)
 }
 
-pub(super) fn dependencies(host: &LdmHost, long: bool, parseable: bool) -> Result<Exit, Stop> {
+pub(super) fn dependencies(host: &LdmHost, long: bool, parseable: bool, domains: &[Name]) -> Result<Exit, Stop> {
     let all = host.read()?.configuration;
+    domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
     let mut text = if parseable {
         layout::parseable_head()
     } else if long {
@@ -248,7 +254,7 @@ pub(super) fn dependencies(host: &LdmHost, long: bool, parseable: bool) -> Resul
         format!("{:<16} {:<16} {}\n", "DOMAIN", "DEPENDENCY", "TYPE")
     };
     let mut told: Vec<String> = Vec::new();
-    for found in all.dependencies() {
+    for found in all.dependencies().into_iter().filter(|found| domains.is_empty() || domains.contains(&found.domain)) {
         let (domain, on, kind) = (found.domain, found.on, found.kind);
         let line = match (parseable, long) {
             (true, true) => format!("DEPENDENCY|ldom={domain}|dependency={on}|type={kind}|dev={}\n", found.device),

@@ -3,8 +3,9 @@
 mod aliases;
 mod lifecycle;
 mod show;
+mod unsupported;
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use vtax_domain::ConfigName;
@@ -12,13 +13,19 @@ use vtax_model::{
     domain::{CpuDemand, VolumeName},
     endpoint::LabHost,
     topology::Name,
-    units::ByteSize,
+    units::{ByteSize, UnitError},
 };
 use vtax_run::server::Stay;
 
-pub(in crate::cli) use self::aliases::{tip, with_aliases};
-pub(super) use self::lifecycle::{StopArgs, WhichDomains};
+pub(in crate::cli) use self::{
+    aliases::{tip, with_aliases},
+    unsupported::{refusal, with_vendors_q},
+};
 pub(crate) use self::{lifecycle::LifecycleVerb, show::ShowVerb};
+pub(super) use self::{
+    lifecycle::{CreateVfArgs, DestroyVfArgs, NamedOrAdded, StartArgs, StopArgs, WhichDomains},
+    unsupported::{property, variable},
+};
 use super::import::ImportDomainArgs;
 
 #[derive(Debug, Args)]
@@ -82,6 +89,25 @@ impl CpuArgs {
     }
 }
 
+/// Whole cores, and the domain.
+#[derive(Debug, Args)]
+pub(crate) struct CoreArgs {
+    /// How many, or which ones by their numbers in list-devices, e.g. 2 or cid=4,5
+    #[arg(value_name = "COUNT|cid=CORE,…", value_parser = cores)]
+    pub(super) cores: CpuDemand,
+    /// The domain
+    pub(super) domain: Name,
+}
+
+fn cores(text: &str) -> Result<CpuDemand, &'static str> {
+    let wrong = |_| "write a number of cores, e.g. 2, or the numbers of cores, e.g. cid=4,5";
+    match text.strip_prefix("cid=") {
+        Some("") => Ok(CpuDemand::Cids(BTreeSet::new())),
+        Some(ids) => ids.split(',').map(|id| id.parse().map_err(wrong)).collect::<Result<_, _>>().map(CpuDemand::Cids),
+        None => text.parse().map(CpuDemand::Cores).map_err(wrong),
+    }
+}
+
 /// An operation that can be cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CancelledOperation {
@@ -92,24 +118,59 @@ pub(crate) enum CancelledOperation {
 /// A size, and the domain.
 #[derive(Debug, Args)]
 pub(crate) struct MemoryArgs {
+    /// Round up what the domain has then to a multiple of 256M, and say so
+    #[arg(long)]
+    pub(super) auto_adj: bool,
     /// How much, e.g. 8G or 512M
+    #[arg(value_parser = memory)]
     pub(super) memory: ByteSize,
     /// The domain
     pub(super) domain: Name,
+}
+
+fn memory(text: &str) -> Result<ByteSize, String> {
+    match text.starts_with("mblock=") {
+        true => {
+            Err("Linux gives domains pages from anywhere, so no block can be named; write a size, e.g. 8G".to_owned())
+        }
+        false => text.parse().map_err(|error: UnitError| error.to_string()),
+    }
+}
+
+/// Whether what is behind a device is looked for.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct DeferredCheck {
+    /// Don't look whether NET-DEV or BACKEND is there yet; bind does
+    #[arg(short = 'q')]
+    pub(super) deferred: bool,
+}
+
+/// Whether a change is only checked.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct DryRun {
+    /// Say whether it would be refused, and change nothing
+    #[arg(short = 'n')]
+    pub(super) dry_run: bool,
 }
 
 /// The verbs that say what domains are to have.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigureVerb {
     /// Add domains that have nothing yet, or those of a file with what they are to have
-    #[command(name = "add-domain", visible_alias = "create")]
+    ///
+    /// The properties are those of set-domain, for a single domain.
+    #[command(
+        override_usage = "vtax ldm add-domain DOMAIN…\n       vtax ldm add-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] [autostart=yes|no] DOMAIN\n       vtax ldm add-domain -i FILE",
+        name = "add-domain",
+        visible_alias = "create"
+    )]
     AddDomain {
         /// Add all domains of this file, which list-constraints has written with --json or -x
-        #[arg(short, value_name = "FILE", conflicts_with = "domains")]
+        #[arg(short, value_name = "FILE", conflicts_with = "words")]
         input: Option<PathBuf>,
-        /// Their names
-        #[arg(required_unless_present = "input")]
-        domains: Vec<Name>,
+        /// Names, and properties of a single domain
+        #[arg(required_unless_present = "input", value_name = "KEY=VALUE|DOMAIN")]
+        words: Vec<String>,
     },
     /// Remove inactive domains, and all that they were to have
     #[command(name = "remove-domain", visible_aliases = ["rm-domain", "destroy"])]
@@ -118,19 +179,26 @@ pub(crate) enum ConfigureVerb {
     ///
     /// The failure policy belongs to the master: it says what happens to the domains that depend on it.
     #[command(
-        override_usage = "vtax ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] [autostart=yes|no] DOMAIN",
+        override_usage = "vtax ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] [autostart=yes|no] DOMAIN\n       vtax ldm set-domain -i FILE",
         name = "set-domain"
     )]
-    SetDomain(Words),
+    SetDomain {
+        /// Set these properties of all domains of this file, and nothing else that it has
+        #[arg(short, value_name = "FILE", conflicts_with = "words")]
+        input: Option<PathBuf>,
+        /// Properties, and the domain
+        #[arg(required_unless_present = "input", value_name = "KEY=VALUE|DOMAIN")]
+        words: Vec<String>,
+    },
     /// Give a domain whole cores, which no other domain uses
     #[command(name = "set-core")]
-    SetCore(CpuArgs),
+    SetCore(CoreArgs),
     /// Give a domain more whole cores
     #[command(name = "add-core")]
-    AddCore(CpuArgs),
+    AddCore(CoreArgs),
     /// Take whole cores from a domain
     #[command(name = "remove-core", visible_alias = "rm-core")]
-    RemoveCore(CpuArgs),
+    RemoveCore(CoreArgs),
     /// Give a domain virtual CPUs, which share the host's CPUs with other domains
     #[command(name = "set-vcpu")]
     SetVcpu(CpuArgs),
@@ -167,10 +235,15 @@ pub(crate) enum ConfigureVerb {
     ///
     /// The switch connects the vnets of domains with each other, with primary, and by net-dev with the outside.
     #[command(
-        override_usage = "vtax ldm add-vsw [net-dev=LINK] [mac-addr=MAC] [mtu=BYTES] [default-vlan-id=VLAN] [pvid=VLAN] [vid=VLAN,…] SWITCH primary",
+        override_usage = "vtax ldm add-vsw [-q] [net-dev=LINK] [mac-addr=MAC] [mtu=BYTES] [default-vlan-id=VLAN] [pvid=VLAN] [vid=VLAN,…] SWITCH primary",
         name = "add-vsw"
     )]
-    AddVsw(Words),
+    AddVsw {
+        #[command(flatten)]
+        check: DeferredCheck,
+        #[command(flatten)]
+        words: Words,
+    },
     /// Change a virtual switch
     #[command(
         override_usage = "vtax ldm set-vsw [net-dev=[LINK]] [mac-addr=MAC] [mtu=BYTES] [pvid=VLAN] [vid=[+|-][VLAN,…]] SWITCH [primary]",
@@ -192,8 +265,10 @@ pub(crate) enum ConfigureVerb {
     )]
     AddVnet(Words),
     /// Change a virtual NIC of a domain
+    ///
+    /// With vswitch= it is a port of another switch when the domain boots again, with the same addresses.
     #[command(
-        override_usage = "vtax ldm set-vnet [mac-addr=MAC] [alt-mac-addrs=[+|-]auto|MAC,…] [pvid=VLAN] [vid=[+|-][VLAN,…]] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=[phys-state]] VNET DOMAIN",
+        override_usage = "vtax ldm set-vnet [mac-addr=MAC] [alt-mac-addrs=[+|-]auto|MAC,…] [pvid=VLAN] [vid=[+|-][VLAN,…]] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=[phys-state]] [vswitch=SWITCH] VNET DOMAIN",
         name = "set-vnet"
     )]
     SetVnet(Words),
@@ -233,9 +308,8 @@ pub(crate) enum ConfigureVerb {
         visible_alias = "add-vdiskserverdevice"
     )]
     AddVdsdev {
-        /// Don't look whether BACKEND is there yet; bind does
-        #[arg(short)]
-        quiet: bool,
+        #[command(flatten)]
+        check: DeferredCheck,
         #[command(flatten)]
         words: Words,
     },
@@ -287,6 +361,8 @@ pub(crate) enum ConfigureVerb {
     /// domain is bound, and has it again when the domain is unbound.
     #[command(name = "add-io")]
     AddIo {
+        #[command(flatten)]
+        dry_run: DryRun,
         /// The device: its name in list-io, PCI address, link or MAC address
         device: String,
         /// The domain
@@ -295,6 +371,8 @@ pub(crate) enum ConfigureVerb {
     /// Take a PCI device from a domain; from primary, so that other domains can have it
     #[command(name = "remove-io", visible_alias = "rm-io")]
     RemoveIo {
+        #[command(flatten)]
+        dry_run: DryRun,
         /// The device, as for add-io
         device: String,
         /// The domain
@@ -390,6 +468,12 @@ pub(crate) enum ConfigureVerb {
     /// Add all domains and services that a file has (list-constraints --json or -x)
     #[command(name = "init-system")]
     InitSystem {
+        /// Also if there are domains or services; none of the file may be among them
+        #[arg(short)]
+        force: bool,
+        /// Add only the services: switches, console and disk services
+        #[arg(short)]
+        services: bool,
         /// The file
         #[arg(short, value_name = "FILE")]
         input: PathBuf,

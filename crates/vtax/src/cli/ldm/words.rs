@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 use miette::miette;
 use vtax_model::spelling::suggestion;
 
+use super::verbs::property;
 use crate::exit::Stop;
 
 /// What a verb takes.
@@ -105,6 +106,9 @@ impl Grammar {
     fn key(self, written: &str) -> Result<&'static str, Stop> {
         let known = self.keys.iter().copied().find(|key| *key == written);
         known.ok_or_else(|| {
+            if let Some(why) = property(self.verb, written) {
+                return Stop::input(miette!(code = "usage", "{} {written}=: {why}", self.verb));
+            }
             let near = suggestion(written, self.keys.iter().copied());
             self.usage(format!("there is no property `{written}`{near}"))
         })

@@ -59,7 +59,7 @@ impl Import<'_> {
     fn size(&mut self, machine: &LibvirtMachine) -> Result<(), DomainError> {
         const MIB: u64 = 1 << 20;
         let cpus = CpuDemand::Vcpus(machine.vcpus);
-        self.all.set_cpus(self.name, cpus)?;
+        self.all.set_cpus(self.name, cpus.clone())?;
         self.keep(cpus.to_string());
         let memory = ByteSize(machine.memory.0.div_ceil(MIB).saturating_mul(MIB));
         self.all.set_memory(self.name, memory)?;

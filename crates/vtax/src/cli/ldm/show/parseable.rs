@@ -62,7 +62,8 @@ fn resource_lines(resource: Resource, domain: &Constraints, all: &Configuration)
         Resource::Physio => domain.io.iter().map(device).collect(),
         Resource::Network => domain.vnets.iter().map(|nic| vnet(nic, all)).collect(),
         Resource::Memory => domain.memory.map(|size| format!("MEMORY|size={}\n", size.0)).unwrap_or_default(),
-        Resource::Cpu => match domain.cpus {
+        Resource::Cpu => match &domain.cpus {
+            Some(CpuDemand::Cids(ids)) => format!("CORE|count={}|cid={}\n", ids.len(), list(ids.iter())),
             Some(CpuDemand::Cores(count)) => format!("CORE|count={count}\n"),
             Some(CpuDemand::Vcpus(count)) => format!("VCPU|count={count}\n"),
             None => String::new(),

@@ -24,6 +24,7 @@ pub(crate) enum Resource {
     /// The domain itself: its failure policy and masters.
     Domain,
     /// Its CPUs.
+    #[value(alias = "core")]
     Cpu,
     /// Its memory.
     Memory,
@@ -133,7 +134,7 @@ fn of_domain(name: &Name, domain: &Constraints, all: &Configuration, resources: 
 fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Configuration) -> String {
     match resource {
         Resource::Domain => control(domain) + &variables(domain),
-        Resource::Cpu => domain.cpus.map(cpus).unwrap_or_default(),
+        Resource::Cpu => domain.cpus.as_ref().map(cpus).unwrap_or_default(),
         Resource::Memory => {
             domain.memory.map(|size| format!("MEMORY\n    SIZE\n    {}\n\n", layout::memory(size))).unwrap_or_default()
         }
@@ -162,8 +163,9 @@ fn variables(domain: &Constraints) -> String {
     text + "\n"
 }
 
-fn cpus(cpus: CpuDemand) -> String {
+fn cpus(cpus: &CpuDemand) -> String {
     match cpus {
+        CpuDemand::Cids(ids) => format!("CORE\n    CID\n    {}\n\n", list(ids.iter())),
         CpuDemand::Cores(count) => format!("CORE\n    COUNT\n    {count}\n\n"),
         CpuDemand::Vcpus(count) => format!("VCPU\n    COUNT\n    {count}\n\n"),
     }

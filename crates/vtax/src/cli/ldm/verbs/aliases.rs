@@ -14,6 +14,7 @@ const ACTIONS: &[&[&str]] = &[&["list", "ls"], &["remove", "rm"]];
 /// Resources, with their other forms, as of ldm(8), "Aliases".
 const RESOURCES: &[&[&str]] = &[
     &["spconfig", "config"],
+    &["crypto", "mau"],
     &["domain", "dom"],
     &["memory", "mem"],
     &["variable", "var"],
@@ -65,7 +66,7 @@ fn names(verb: &Command) -> Vec<String> {
 }
 
 /// The other names of a verb.
-fn forms(verb: &str) -> Vec<String> {
+pub(super) fn forms(verb: &str) -> Vec<String> {
     let mut forms: Vec<String> =
         SHORTCUTS.iter().filter(|(of, _)| *of == verb).map(|(_, short)| (*short).to_owned()).collect();
     if let Some((action, resource)) = verb.split_once('-') {
@@ -131,7 +132,7 @@ mod tests {
                      add-var set-var rm-var add-variable add-vconscon rm-vconscon set-vconsole add-vdiskserver \
                      remove-vdiskserver add-vdiskserverdevice rm-vdiskserverdevice remove-vdsdev ls-bindings ls-constraints \
                      ls-services ls-devices ls-dependencies ls-io ls list create destroy bind unbind start stop modify \
-                     cancel-op start-reconfig cancel-reconfig remove-vnet rm-io ls-var";
+                     cancel-op start-reconfig panic panic-dom cancel-reconfig remove-vnet rm-io ls-var";
         for verb in verbs.split_whitespace() {
             assert_eq!(refused(verb), None, "{verb}");
         }

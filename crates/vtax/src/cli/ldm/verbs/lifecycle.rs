@@ -1,12 +1,12 @@
 //! The verbs that bind, start, stop and unbind domains.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use vtax_model::topology::Name;
 
 use super::super::{
-    super::io::{CreateArgs, DestroyArgs},
+    super::io::{DestroyArgs, VfChoice, VfCount},
     vntsd::VntsdArgs,
 };
 
@@ -21,6 +21,51 @@ pub(crate) struct WhichDomains {
     pub(in crate::cli::ldm) domains: Vec<Name>,
 }
 
+/// Domains by their names, or those that a file adds.
+#[derive(Debug, Args)]
+pub(crate) struct NamedOrAdded {
+    /// Add all domains of this file before, which list-constraints has written with --json or -x
+    #[arg(short, value_name = "FILE", conflicts_with = "domains")]
+    pub(in crate::cli::ldm) input: Option<PathBuf>,
+    /// The domains
+    #[arg(required_unless_present = "input")]
+    pub(in crate::cli::ldm) domains: Vec<Name>,
+}
+
+/// Domains by their names, those that a file adds, or all.
+#[derive(Debug, Args)]
+pub(crate) struct StartArgs {
+    /// All of them but primary
+    #[arg(short, conflicts_with_all = ["named", "input"])]
+    pub(in crate::cli::ldm) all: bool,
+    /// Add and bind all domains of this file before, which list-constraints has written with --json or -x
+    #[arg(short, value_name = "FILE", conflicts_with = "named")]
+    pub(in crate::cli::ldm) input: Option<PathBuf>,
+    /// The domains
+    #[arg(required_unless_present_any = ["all", "input"], id = "named", value_name = "DOMAINS")]
+    pub(in crate::cli::ldm) domains: Vec<Name>,
+}
+
+/// A physical function, and what its virtual ones are to be like.
+#[derive(Debug, Args)]
+pub(crate) struct CreateVfArgs {
+    #[command(flatten)]
+    pub(in crate::cli::ldm) choice: VfChoice,
+    /// The physical function, and properties of the new functions anywhere beside it
+    #[arg(required = true, value_name = "KEY=VALUE|PF")]
+    pub(in crate::cli::ldm) words: Vec<String>,
+}
+
+/// A physical function whose virtual ones go.
+#[derive(Debug, Args)]
+pub(crate) struct DestroyVfArgs {
+    /// How many to remove: Linux removes all together, so only max, or as many as there are
+    #[arg(short, value_name = "N|max", default_value = "max")]
+    pub(in crate::cli::ldm) number: VfCount,
+    #[command(flatten)]
+    pub(in crate::cli::ldm) which: DestroyArgs,
+}
+
 /// The way to stop domains.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
@@ -30,13 +75,13 @@ pub(crate) struct StopArgs {
     /// Start them again once they have stopped
     #[arg(short, conflicts_with = "halt")]
     pub(in crate::cli::ldm) reboot: bool,
-    /// Leave them stopped (the default)
+    /// Only ask them to shut down: one that doesn't within its time runs on
     #[arg(short = 'h')]
-    halt: bool,
+    pub(in crate::cli::ldm) halt: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
-    /// Seconds to wait for a domain to shut down before it is stopped
+    /// Seconds that a domain has to shut down
     #[arg(short = 't', value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(in crate::cli::ldm) seconds: Option<u32>,
 }
@@ -50,9 +95,8 @@ pub(crate) enum LifecycleVerb {
     /// stopped. If something can't be had, the domain gets nothing. Needs root.
     #[command(name = "bind-domain", visible_alias = "bind")]
     Bind {
-        /// The domains
-        #[arg(required = true)]
-        domains: Vec<Name>,
+        #[command(flatten)]
+        which: NamedOrAdded,
     },
     /// Take back what domains have; they must not run
     #[command(name = "unbind-domain", visible_alias = "unbind")]
@@ -66,7 +110,7 @@ pub(crate) enum LifecycleVerb {
     #[command(name = "start-domain", visible_alias = "start")]
     Start {
         #[command(flatten)]
-        which: WhichDomains,
+        which: StartArgs,
     },
     /// Make all switches, and bind and start the domains that have autostart=yes
     ///
@@ -80,6 +124,15 @@ pub(crate) enum LifecycleVerb {
         how: StopArgs,
         #[command(flatten)]
         which: WhichDomains,
+    },
+    /// Send domains that run a non-maskable interrupt, at which their kernels panic
+    ///
+    /// Linux panics if `kernel.unknown_nmi_panic` is 1 in the domain, and writes a crash dump if kdump is set up there.
+    #[command(name = "panic-domain", visible_alias = "panic")]
+    Panic {
+        /// The domains
+        #[arg(required = true)]
+        domains: Vec<Name>,
     },
     /// Run a command in a domain that is active, by vtax's agent in it
     ///
@@ -100,11 +153,14 @@ pub(crate) enum LifecycleVerb {
     /// beginning of a line shows what else can be done. bind starts this service if it doesn't run.
     Vntsd(VntsdArgs),
     /// Make virtual functions of a physical function, and keep them
-    #[command(name = "create-vf")]
-    CreateVf(CreateArgs),
+    #[command(
+        override_usage = "vtax ldm create-vf [-n N|max] [OPTIONS] [mac-addr=MAC] [pvid=VLAN] [mtu=BYTES] PF",
+        name = "create-vf"
+    )]
+    CreateVf(CreateVfArgs),
     /// Remove all virtual functions of a physical function
     #[command(name = "destroy-vf")]
-    DestroyVf(DestroyArgs),
+    DestroyVf(DestroyVfArgs),
     /// Watch a domain as long as it runs (started by `vtax ldm start`)
     #[command(hide = true)]
     Supervise {

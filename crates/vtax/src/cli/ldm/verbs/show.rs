@@ -1,9 +1,17 @@
 //! The verbs that show domains.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use vtax_model::topology::Name;
 
 use super::super::show::{ConstraintFormat, LdmListArgs, ListDevicesArgs, ListIoArgs};
+
+/// Oracle's option for what is there by itself.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Extended {
+    /// Show also what vtax has set up by itself; this list always has that
+    #[arg(short = 'e')]
+    extended: bool,
+}
 
 /// The verbs that change nothing.
 #[derive(Debug, Subcommand)]
@@ -14,6 +22,8 @@ pub(crate) enum ShowVerb {
     /// Show what bound domains have: CPUs, links, ports, and frames that were dropped
     #[command(name = "list-bindings", visible_alias = "ls-bindings")]
     ListBindings {
+        #[command(flatten)]
+        extended: Extended,
         /// Print them for programs, in fields with | between them
         #[arg(short, conflicts_with = "json")]
         parseable: bool,
@@ -27,6 +37,8 @@ pub(crate) enum ShowVerb {
     #[command(name = "list-constraints", visible_alias = "ls-constraints")]
     ListConstraints {
         #[command(flatten)]
+        extended: Extended,
+        #[command(flatten)]
         format: ConstraintFormat,
         /// Only these domains
         domains: Vec<Name>,
@@ -34,9 +46,13 @@ pub(crate) enum ShowVerb {
     /// List the switches, console and disk services
     #[command(name = "list-services", visible_alias = "ls-services")]
     ListServices {
+        #[command(flatten)]
+        extended: Extended,
         /// Print them for programs, in fields with | between them
         #[arg(short)]
         parseable: bool,
+        /// Only those that these domains run
+        domains: Vec<Name>,
     },
     /// List the cores, CPUs, memory and PCI devices that domains can have, and with -a who has the others
     ///
@@ -56,6 +72,8 @@ pub(crate) enum ShowVerb {
         /// Print them for programs, in fields with | between them
         #[arg(short)]
         parseable: bool,
+        /// Only what these domains depend on
+        domains: Vec<Name>,
     },
     /// Show the variables of a domain
     #[command(override_usage = "vtax ldm list-variable [VARIABLE…] DOMAIN", name = "list-variable", visible_aliases = ["ls-variable", "list-var", "ls-var"])]

@@ -1,0 +1,79 @@
+//! What one configuration takes from another: from a file, or from one that was saved.
+
+use super::{Configuration, Constraints, DomainError, NewSwitch, NewVnet, PRIMARY};
+use crate::topology::Name;
+
+impl Configuration {
+    /// Adds all domains of another configuration, each with what it is to have. The services that they use must be there.
+    pub fn add_domains_of(&mut self, other: &Configuration) -> Result<(), DomainError> {
+        other.domains.keys().try_for_each(|name| self.add_domain(name))?;
+        other.domains.iter().try_for_each(|(name, domain)| self.rebuild_domain(name, domain))
+    }
+
+    /// The same, made anew by one change after the other for a host. So what somebody has written by hand is checked
+    /// as a command is.
+    pub fn rebuilt(self, host: &str) -> Result<Configuration, DomainError> {
+        let mut all = Configuration::new(host);
+        all.add_all_of(self)?;
+        Ok(all)
+    }
+
+    /// Adds all domains and services of another configuration. None of their names may be taken.
+    pub fn add_all_of(&mut self, other: Configuration) -> Result<(), DomainError> {
+        for name in other.domains.keys() {
+            self.add_domain(name)?;
+        }
+        self.rebuild_disk_services(&other)?;
+        for (name, service) in &other.consoles {
+            self.add_console_service(name, service.clone())?;
+        }
+        for (name, switch) in other.switches {
+            self.add_switch(NewSwitch::of(name, switch))?;
+        }
+        self.rebuild_devices(&other.devices)?;
+        for (name, domain) in &other.domains {
+            self.rebuild_domain(name, domain)?;
+        }
+        let primary: Name = PRIMARY.parse().expect("a name");
+        self.primary.failure_policy = other.primary.failure_policy;
+        self.set_masters(&primary, other.primary.masters)
+    }
+
+    /// Sets the failure policy, the masters and the start of domains that another configuration has as well, as they are there.
+    /// `primary` is one of them if anything is set for it.
+    pub fn set_domains_of(&mut self, other: &Configuration) -> Result<(), DomainError> {
+        let primary: Name = PRIMARY.parse().expect("a name");
+        let of_primary = (&primary, &other.primary);
+        let found = other.domains.iter().chain((other.primary != Constraints::default()).then_some(of_primary));
+        let found: Vec<(&Name, &Constraints)> = found.collect();
+        // Otherwise masters that change places would be a cycle.
+        found.iter().try_for_each(|(name, _)| self.set_masters(name, Vec::new()))?;
+        for (name, domain) in found {
+            self.set_failure_policy(name, domain.failure_policy)?;
+            if *name != primary {
+                self.set_autostart(name, domain.autostart)?;
+            }
+            self.set_masters(name, domain.masters.clone())?;
+        }
+        Ok(())
+    }
+
+    fn rebuild_domain(&mut self, name: &Name, domain: &Constraints) -> Result<(), DomainError> {
+        domain.cpus.clone().map_or(Ok(()), |cpus| self.set_cpus(name, cpus))?;
+        domain.memory.map_or(Ok(()), |memory| self.set_memory(name, memory))?;
+        for (variable, value) in &domain.variables {
+            self.set_variable(name, *variable, value.clone())?;
+        }
+        for vnet in &domain.vnets {
+            self.add_vnet(NewVnet::of(name, vnet))?;
+        }
+        self.rebuild_disks(name, domain)?;
+        domain.io.iter().try_for_each(|device| self.rebuild_device(name, device))?;
+        self.set_console(name, domain.console.clone())?;
+        self.set_failure_policy(name, domain.failure_policy)?;
+        if domain.autostart {
+            self.set_autostart(name, true)?;
+        }
+        self.set_masters(name, domain.masters.clone())
+    }
+}
