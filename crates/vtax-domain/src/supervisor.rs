@@ -17,6 +17,7 @@ use vtax_guest::{
     process::Qemu,
     qmp::{Monitor, PATIENCE, QmpEvent},
 };
+use vtax_journal::JournalError;
 use vtax_model::{
     domain::{Configuration, DomainState, FailurePolicy},
     topology::Name,
@@ -24,6 +25,7 @@ use vtax_model::{
 use vtax_sys::{
     background,
     process::{Pid, ProcessId, Signal},
+    record::{self, RecordError},
 };
 
 use crate::{
@@ -87,8 +89,13 @@ pub(crate) fn end(directory: &Path) {
 
 /// The supervisor of a domain, if it lives.
 pub(crate) fn living(directory: &Path) -> Option<ProcessId> {
-    let process: ProcessId = fs::read_to_string(pid_file(directory)).ok()?.trim().parse().ok()?;
+    let process: ProcessId = record(directory).ok()??;
     matches!(process.wait_end(Duration::ZERO), Ok(false)).then_some(process)
+}
+
+/// The supervisor of a domain, as it was noted.
+pub(crate) fn record(directory: &Path) -> Result<Option<ProcessId>, RecordError> {
+    record::read_word(&pid_file(directory))
 }
 
 fn pid_file(directory: &Path) -> PathBuf {
@@ -103,7 +110,7 @@ impl Supervisor<'_> {
     pub fn supervise(&self, domain: &Name) -> Result<(), BindError> {
         let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the supervisor"))?;
         let path = pid_file(&self.domains.directory(domain));
-        fs::write(&path, own.to_string()).map_err(BindError::file("write", &path))?;
+        record::replace(&path, own.to_string().as_bytes()).map_err(JournalError::from)?;
         let mut is_told = false;
         loop {
             let (mut qemu, mut events) = self.connect(domain)?;

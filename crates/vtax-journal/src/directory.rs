@@ -7,9 +7,11 @@
 //! journal.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     path::{Path, PathBuf},
 };
+
+use vtax_sys::record;
 
 use crate::error::JournalError;
 
@@ -26,8 +28,7 @@ impl Directory {
     pub(crate) fn enter(path: &Path) -> Result<Directory, JournalError> {
         fs::create_dir_all(path).map_err(io("create", path))?;
         let name = path.join(".lock");
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&name);
-        let lock = lock.map_err(io("open", &name))?;
+        let lock = record::open_lock(&name)?;
         lock.lock().map_err(io("lock", &name))?;
         Ok(Directory { path: path.to_owned(), _lock: lock })
     }
