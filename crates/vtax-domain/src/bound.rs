@@ -27,7 +27,6 @@ use crate::{
     disk_moves::{self, PluggedDisk},
     error::BindError,
     step::DomainStep,
-    supervisor,
 };
 
 /// A domain that is bound, or was while a vtax that bound or unbound it was killed.
@@ -119,7 +118,7 @@ impl BoundDomain {
         let directory = folder.join(bindings.domain.as_str());
         let started = Started::read(&directory)?;
         // Whoever takes a damaged one for none starts a second supervisor.
-        supervisor::record(&directory)?;
+        noted_supervisor(&directory)?;
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
         let carriers = carriers(&snapshot);
         Ok(BoundDomain {
@@ -239,6 +238,16 @@ fn follow_devices(devices: &mut Vec<BoundDevice>, snapshot: &Snapshot<DomainStep
         moved = true;
     }
     moved
+}
+
+/// The supervisor of a domain with this directory, as it was noted.
+pub(crate) fn noted_supervisor(directory: &Path) -> Result<Option<ProcessId>, RecordError> {
+    record::read_word(&supervisor_file(directory))
+}
+
+/// Where the supervisor notes its process.
+pub(crate) fn supervisor_file(directory: &Path) -> PathBuf {
+    directory.join("supervisor")
 }
 
 impl Started {

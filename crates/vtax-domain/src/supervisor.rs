@@ -25,11 +25,11 @@ use vtax_model::{
 use vtax_sys::{
     background,
     process::{Pid, ProcessId, Signal},
-    record::{self, RecordError},
+    record,
 };
 
 use crate::{
-    bound::Started,
+    bound::{Started, noted_supervisor, supervisor_file},
     carrier::CarrierFollower,
     disk_keeper::DiskKeeper,
     domains::{Domains, StopMode},
@@ -84,22 +84,13 @@ pub(crate) fn end(directory: &Path) {
         let _ = process.signal(Signal::KILL);
         let _ = process.wait_end(KILLED);
     }
-    let _ = fs::remove_file(pid_file(directory));
+    let _ = fs::remove_file(supervisor_file(directory));
 }
 
 /// The supervisor of a domain, if it lives.
 pub(crate) fn living(directory: &Path) -> Option<ProcessId> {
-    let process: ProcessId = record(directory).ok()??;
+    let process: ProcessId = noted_supervisor(directory).ok()??;
     matches!(process.wait_end(Duration::ZERO), Ok(false)).then_some(process)
-}
-
-/// The supervisor of a domain, as it was noted.
-pub(crate) fn record(directory: &Path) -> Result<Option<ProcessId>, RecordError> {
-    record::read_word(&pid_file(directory))
-}
-
-fn pid_file(directory: &Path) -> PathBuf {
-    directory.join("supervisor")
 }
 
 /// The command line of a supervisor, but for the domain.
@@ -109,7 +100,7 @@ impl Supervisor<'_> {
     /// Starts the domain, unless it runs, and watches it to its end.
     pub fn supervise(&self, domain: &Name) -> Result<(), BindError> {
         let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the supervisor"))?;
-        let path = pid_file(&self.domains.directory(domain));
+        let path = supervisor_file(&self.domains.directory(domain));
         record::replace(&path, own.to_string().as_bytes()).map_err(JournalError::from)?;
         let mut is_told = false;
         loop {

@@ -47,7 +47,7 @@ impl RecordError {
 /// What a record is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordUse {
-    /// To read it.
+    /// Only its content is wanted; nothing is locked for long.
     Read,
     /// To read it, and to add to its end.
     Append,
