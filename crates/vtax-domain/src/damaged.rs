@@ -146,8 +146,11 @@ impl Domains {
     }
 }
 
+/// A domain or a switch, with what its record says or why that can't be read.
+type NamedRecord = (Name, Result<Snapshot<DomainStep>, JournalError>);
+
 /// The records of a folder. A file with another kind of name isn't vtax's.
-fn named(journals: &Path) -> Result<Vec<(Name, Result<Snapshot<DomainStep>, JournalError>)>, BindError> {
+fn named(journals: &Path) -> Result<Vec<NamedRecord>, BindError> {
     if !journals.exists() {
         return Ok(Vec::new());
     }

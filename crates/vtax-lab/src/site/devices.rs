@@ -48,7 +48,7 @@ impl Site {
     }
 
     /// The marks, in the order of the steps.
-    pub(super) fn marked_devices(&self) -> Result<Vec<(PathBuf, LabStep)>, LabError> {
+    pub(crate) fn marked_devices(&self) -> Result<Vec<(PathBuf, LabStep)>, LabError> {
         let mut paths: Vec<PathBuf> = self.mark_files()?.into_iter().filter(|path| !is_draft(path)).collect();
         paths.sort_by_key(|path| number(path));
         paths.into_iter().map(|path| Ok((path.clone(), read(&path)?))).collect()
