@@ -272,11 +272,14 @@ fn a_cut_at_any_byte_of_what_is_kept_is_damage() {
     }
 }
 
+/// Puts something at a path.
+type Put<'a> = &'a dyn Fn(&Path);
+
 #[test]
 fn what_is_no_regular_file_is_damage() {
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
     let node = |path: &Path, kind, device| mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, device).unwrap();
-    let kinds: [(&str, &dyn Fn(&Path)); 5] = [
+    let kinds: [(&str, Put<'_>); 5] = [
         ("a FIFO", &|path| node(path, FileType::Fifo, 0)),
         ("a device", &|path| node(path, FileType::CharacterDevice, makedev(1, 5))),
         ("a directory", &|path| fs::create_dir(path).unwrap()),

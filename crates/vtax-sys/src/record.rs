@@ -167,8 +167,11 @@ mod tests {
 
     const MOST: u64 = 1 << 20;
 
-    /// Puts what is no record at a path, each time of another kind. The test of every record uses them.
-    fn strange() -> Vec<(&'static str, fn(&Path))> {
+    /// Puts something at a path.
+    type Put = fn(&Path);
+
+    /// What is no record, by its kind.
+    fn strange() -> Vec<(&'static str, Put)> {
         fn node(path: &Path, kind: NodeType, device: u64) {
             mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, device).expect("root may make it");
         }

@@ -88,6 +88,9 @@ fn a_state_that_is_cut_at_any_byte_is_named_and_left() {
     }
 }
 
+/// Puts something at a path.
+type Put<'a> = &'a dyn Fn(&Path);
+
 /// A FIFO was waited for, and a file of 2 GiB read.
 #[test]
 fn what_is_no_regular_file_is_named() {
@@ -95,7 +98,7 @@ fn what_is_no_regular_file_is_named() {
 
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
     let node = |path: &Path, kind, device| mknodat(CWD, path, kind, Mode::RUSR, device).expect("root may make it");
-    let kinds: [(&str, &dyn Fn(&Path)); 5] = [
+    let kinds: [(&str, Put<'_>); 5] = [
         ("is a FIFO", &|path| node(path, FileType::Fifo, 0)),
         ("is a device", &|path| node(path, FileType::CharacterDevice, makedev(1, 5))),
         ("is a directory", &|path| fs::create_dir(path).expect("there is room")),
