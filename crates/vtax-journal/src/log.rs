@@ -7,8 +7,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use vtax_sys::record;
-
 use crate::{
     directory::{self, Directory},
     error::JournalError,
@@ -163,7 +161,7 @@ fn content<S: Step>(header: &Header, body: &[u8], form: LineForm) -> Result<Vec<
 /// Writes a file beside, locks and syncs it, and puts it in the place of the journal. Whoever looks meanwhile waits for the
 /// directory's lock, so that nobody finds the journal without its lock.
 fn renamed(directory: &Directory, path: &Path, content: &[u8]) -> Result<File, JournalError> {
-    let (mut file, draft) = record::draft(path)?;
+    let (mut file, draft) = directory.begin_draft()?;
     let written = directory::claim(&file, &draft)
         .and_then(|_| file.write_all(content).and_then(|()| file.sync_all()).map_err(directory::io("write", path)))
         .and_then(|()| fs::rename(&draft, path).map_err(directory::io("write", path)));
@@ -256,7 +254,7 @@ mod tests {
         let other = OpenOptions::new().write(true).open(&log.path).expect("it is there");
         assert!(!directory::claim(&other, &log.path).expect("a lock"), "the log has it");
         // A directory in the place of the draft can't be removed as a file.
-        fs::create_dir(directory.path().join(".rack.journal.draft")).expect("ours");
+        fs::create_dir(directory.path().join(".new.draft")).expect("ours");
         assert!(log.seal([JournalLine::Kept]).is_err());
         assert_eq!(fs::read_to_string(&log.path).expect("it is there"), sealed);
         log.append([JournalLine::Kept]).expect("there is room");
