@@ -23,8 +23,8 @@ fn metadata() -> Metadata {
 const LAYERS: [&[&str]; 10] = [
     &["vtax-fuzz", "vtax-plot", "vtax-stats", "vtax-suite"],
     &["vtax-model"],
-    &["vtax-journal", "vtax-sys"],
-    &["vtax-report", "vtax-store", "vtax-synthetic"],
+    &["vtax-sys"],
+    &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic"],
     &["vtax-change", "vtax-console", "vtax-disk", "vtax-engine", "vtax-guest", "vtax-host"],
     &["vtax-lab", "vtax-tune"],
     &["vtax-domain", "vtax-wire"],

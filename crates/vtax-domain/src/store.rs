@@ -10,7 +10,7 @@ mod reconfiguration;
 mod tests;
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
     time::SystemTime,
@@ -18,7 +18,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_model::domain::{Configuration, DomainError};
-use vtax_sys::directory;
+use vtax_sys::{directory, record};
 
 pub use self::{
     config_name::{BadConfigName, ConfigName},
@@ -97,8 +97,7 @@ impl DomainStore {
         directory::make_private(&self.folder)
             .map_err(|error| DomainStoreError::Folder { path: self.folder.clone(), error: Box::new(error) })?;
         let path = self.folder.join(LOCK);
-        let file = directory::open_private(&path, OpenOptions::new().write(true).create(true).truncate(false));
-        let file = file.map_err(DomainStoreError::file("open", &path))?;
+        let file = record::open_lock(&path)?;
         file.lock().map_err(DomainStoreError::file("lock", &path))?;
         Ok(LockedStore { store: self.clone(), _lock: file })
     }
@@ -191,14 +190,7 @@ impl LockedStore {
 
 /// None if there is no such file.
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DomainStoreError> {
-    let size = match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        found => found.map_err(DomainStoreError::file("look at", path))?.len(),
-    };
-    if size > LONGEST {
-        return Err(DomainStoreError::TooLong { path: path.to_owned(), longest: LONGEST });
-    }
-    let text = fs::read(path).map_err(DomainStoreError::file("read", path))?;
+    let Some(text) = record::read(path, LONGEST)? else { return Ok(None) };
     let read = serde_json::from_slice(&text);
     read.map(Some).map_err(|error| DomainStoreError::Damaged { path: path.to_owned(), why: error.to_string() })
 }

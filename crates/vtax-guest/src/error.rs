@@ -3,7 +3,7 @@
 use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
 
 use vtax_model::{foreign::ForeignText, method::Unsupported, topology::Name, units::ByteSize};
-use vtax_sys::{SysError, process::Signal};
+use vtax_sys::{SysError, process::Signal, record::RecordError};
 
 use super::{last_words::LastWords, launch::Version};
 
@@ -17,6 +17,9 @@ pub enum GuestError {
         #[from]
         why: MissingForGuests,
     },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Record(#[from] RecordError),
     #[error("cannot {operation} {path}: {error}")]
     #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },

@@ -11,13 +11,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use miette::miette;
 use vtax_change::NamespaceRef;
 use vtax_host::inspect::HostFacts;
 use vtax_journal::BatchId;
 use vtax_model::units::Span;
 use vtax_sys::netns::NetNs;
 use vtax_tune::{
-    KeptPlan, Observation, RevertReport, TriedOut, Tuner, TuningStatus, WantedChanges, connect_time, read_host,
+    ForcedReport, KeptPlan, Observation, RevertReport, TriedOut, Tuner, TuningStatus, WantedChanges, connect_time,
+    read_host,
 };
 
 use crate::{
@@ -148,6 +150,17 @@ impl TuningHost {
         match &self.0 {
             Reached::Here { tuner, .. } => told(tuner.lock().revert_all()),
             Reached::Agent(agent) => told(agent.link.revert(None)),
+        }
+    }
+
+    /// Brings back what a damaged file still tells. Only on this machine: there somebody can look at what stays.
+    pub fn revert_by_force(&self) -> Result<ForcedReport, Stop> {
+        match &self.0 {
+            Reached::Here { tuner, .. } => told(tuner.lock().revert_by_force()),
+            Reached::Agent(_) => Err(Stop::input(miette!(
+                code = "option-not-for-this",
+                "--force works on this machine only: run vtax tune revert --force on the other host"
+            ))),
         }
     }
 

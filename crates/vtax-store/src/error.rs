@@ -9,12 +9,15 @@ use std::{
 use rusqlite::{ErrorCode, ffi};
 use vtax_model::{cell::Arm, run::ExtendError};
 use vtax_stats::histogram::HistogramError;
-use vtax_sys::{SysError, directory};
+use vtax_sys::{SysError, directory, record::RecordError};
 
 /// Why results could not be kept or read.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StoreError {
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Record(RecordError),
     #[error(
         "no space left for results in {dir}: free some, or keep results elsewhere with --state DIR; samples that landed before are kept and `vtax run --resume` goes on from them"
     )]
@@ -167,6 +170,13 @@ impl StoreLocation {
                 StoreError::ReadOnly { dir: self.dir(), why: source.to_string() }
             }
             _ => StoreError::Io { doing, path: path.to_owned(), source },
+        }
+    }
+
+    pub(crate) fn record(&self, error: RecordError) -> StoreError {
+        match error {
+            RecordError::Io { path, error, .. } => self.io("opening a lock", &path, error),
+            damage => StoreError::Record(damage),
         }
     }
 

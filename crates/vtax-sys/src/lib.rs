@@ -18,6 +18,7 @@
 //! | [`confine`] | programs without privilege, with limits |
 //! | [`deadline`] | programs that must end in time |
 //! | [`directory`] | directories of this user alone |
+//! | [`record`] | files by which vtax knows what it has done |
 //! | [`token`] | the secret of a test, from the kernel's random numbers |
 //! | [`ssh`] | what sshd tells the programs of a session |
 //! | [`mount`], [`module`], [`children`], [`power`] | what the first process of a machine does |
@@ -48,6 +49,7 @@ pub mod nic;
 pub mod pci;
 pub mod power;
 pub mod process;
+pub mod record;
 pub mod ring;
 pub mod sock;
 pub mod ssh;

@@ -73,6 +73,58 @@ fn a_file_that_is_cut_changed_or_too_new_is_named_and_left() {
 }
 
 #[test]
+fn a_state_that_is_cut_at_any_byte_is_named_and_left() {
+    let (_folder, store) = store();
+    store.lock().expect("free").edit("sun", |all| all.add_domain(&name("mars"))).expect("it is new");
+    let path = store.folder().join(STATE);
+    let whole = fs::read(&path).expect("there");
+    // The last byte is a newline.
+    for cut in 0..whole.len() - 1 {
+        fs::write(&path, &whole[..cut]).expect("ours");
+        let error = store.read("sun").expect_err("it is cut");
+        assert!(matches!(error, DomainStoreError::Damaged { .. }), "{cut}: {error}");
+        store.lock().expect("free").edit("sun", |all| all.add_domain(&name("venus"))).expect_err("it can't be read");
+        assert_eq!(fs::read(&path).expect("there"), whole[..cut]);
+    }
+}
+
+/// Puts something at a path.
+type Put<'a> = &'a dyn Fn(&Path);
+
+/// A FIFO was waited for, and a file of 2 GiB read.
+#[test]
+fn what_is_no_regular_file_is_named() {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+    let node = |path: &Path, kind, device| mknodat(CWD, path, kind, Mode::RUSR, device).expect("root may make it");
+    let kinds: [(&str, Put<'_>); 5] = [
+        ("is a FIFO", &|path| node(path, FileType::Fifo, 0)),
+        ("is a device", &|path| node(path, FileType::CharacterDevice, makedev(1, 5))),
+        ("is a directory", &|path| fs::create_dir(path).expect("there is room")),
+        ("is a symbolic link", &|path| symlink("/dev/zero", path).expect("there is room")),
+        ("has more than", &|path| File::create(path).and_then(|file| file.set_len(2 << 30)).expect("a hole")),
+    ];
+    for (wanted, put) in kinds {
+        for file in [STATE, LOCK] {
+            let (_folder, store) = store();
+            fs::create_dir(store.folder()).expect("ours");
+            fs::set_permissions(store.folder(), fs::Permissions::from_mode(0o700)).expect("ours");
+            put(&store.folder().join(file));
+            let read = store.lock().and_then(|locked| locked.read("sun"));
+            match (read, file) {
+                // Nobody reads what is in a lock.
+                (Ok(_), LOCK) => assert_eq!(wanted, "has more than"),
+                (read, _) => {
+                    let error = read.expect_err(wanted).to_string();
+                    assert!(error.contains(wanted) && error.contains(file), "{error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_primary_changes_in_a_delayed_reconfiguration_is_in_force_at_the_next_boot() {
     let (_folder, store) = store();
     let locked = store.lock().expect("it is free");

@@ -2,12 +2,12 @@
 
 use std::{
     env,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use vtax_sys::{SysError, directory};
+use vtax_sys::{SysError, directory, record};
 
 use crate::error::LabError;
 
@@ -41,8 +41,7 @@ pub(super) fn of_user() -> Result<PathBuf, LabError> {
 
 pub(super) fn lock(run: &Path) -> Result<Admission, LabError> {
     let path = run.join("admission.lock");
-    let file = directory::open_private(&path, OpenOptions::new().write(true).create(true).truncate(false));
-    let file = file.map_err(LabError::file("open", &path))?;
+    let file = record::open_lock(&path)?;
     file.lock().map_err(LabError::file("lock", &path))?;
     Ok(Admission { _lock: file })
 }
