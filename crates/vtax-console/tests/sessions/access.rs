@@ -52,7 +52,7 @@ fn who_is_refused_takes_no_place() {
     // They stay connected, and root's one place is free for a group that root may use.
     let refused: Vec<Client> = (0..200).map(|_| Client::to(port)).collect();
     let open = rig.group("venus", free_port(), &["venus"]);
-    rig.replace(&[open.clone()]);
+    rig.replace(std::slice::from_ref(&open));
     Client::to(open.port).reads("Connecting to console");
     drop(refused);
 }
