@@ -20,7 +20,7 @@ use vtax_model::{
     topology::Name,
     units::ByteSize,
 };
-use vtax_sys::netns::Outlive;
+use vtax_sys::{lock, netns::Outlive};
 
 use super::{
     error::GuestError,
@@ -143,7 +143,7 @@ fn recall(memory: &Path, key: &str) -> Option<Option<String>> {
 fn take_turn(memory: &Path) -> io::Result<File> {
     memory.parent().map(fs::create_dir_all).transpose()?;
     let file = File::options().create(true).append(true).open(memory)?;
-    file.lock()?;
+    lock::wait(&file, memory)?;
     Ok(file)
 }
 

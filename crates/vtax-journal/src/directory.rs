@@ -11,6 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use vtax_sys::lock;
+
 use crate::error::JournalError;
 
 const SUFFIX: &str = "journal";
@@ -26,10 +28,10 @@ impl Directory {
     pub(crate) fn enter(path: &Path) -> Result<Directory, JournalError> {
         fs::create_dir_all(path).map_err(io("create", path))?;
         let name = path.join(".lock");
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&name);
-        let lock = lock.map_err(io("open", &name))?;
-        lock.lock().map_err(io("lock", &name))?;
-        Ok(Directory { path: path.to_owned(), _lock: lock })
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&name);
+        let file = file.map_err(io("open", &name))?;
+        lock::wait(&file, &name).map_err(io("lock", &name))?;
+        Ok(Directory { path: path.to_owned(), _lock: file })
     }
 
     /// The path of the journal with this name, whether it exists or not.

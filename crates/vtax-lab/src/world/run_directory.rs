@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use vtax_sys::{SysError, directory};
+use vtax_sys::{SysError, directory, lock};
 
 use crate::error::LabError;
 
@@ -43,7 +43,7 @@ pub(super) fn lock(run: &Path) -> Result<Admission, LabError> {
     let path = run.join("admission.lock");
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(LabError::file("open", &path))?;
-    file.lock().map_err(LabError::file("lock", &path))?;
+    lock::wait(&file, &path).map_err(LabError::file("lock", &path))?;
     Ok(Admission { _lock: file })
 }
 
