@@ -51,7 +51,8 @@ pub fn wait(file: &File, path: &Path) -> io::Result<()> {
 pub struct LockWait {
     /// The file whose lock is taken.
     pub path: PathBuf,
-    /// None if the kernel doesn't say, as of a process in another pid namespace.
+    /// None if the kernel names no process that is there: one in another pid namespace has the lock, or one that was started
+    /// by a process that took it and has ended.
     pub holder: Option<LockHolder>,
 }
 
@@ -65,7 +66,7 @@ impl fmt::Display for LockWait {
                 let state = if holder.is_suspended() { ", suspended" } else { "" };
                 write!(f, "waiting for {path}, which is locked by {holder}{runs}{state}")
             }
-            None => write!(f, "waiting for {path}, which is locked by a process that this one cannot see"),
+            None => write!(f, "waiting for {path}, which is locked; `fuser {path}` names the process that has it open"),
         }
     }
 }
