@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -270,7 +271,7 @@ impl Started {
         let path = directory.join(Started::FILE);
         let written = || {
             let mut draft = tempfile::NamedTempFile::new_in(directory)?;
-            serde_json::to_writer(&mut draft, self)?;
+            draft.write_all(&serde_json::to_vec(self)?)?;
             draft.persist(&path).map(drop).map_err(|error| error.error)
         };
         written().map_err(BindError::file("write", &path))

@@ -18,7 +18,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_model::domain::{Configuration, DomainError};
-use vtax_sys::{directory, record};
+use vtax_sys::{directory, lock, record};
 
 pub use self::{
     config_name::{BadConfigName, ConfigName},
@@ -98,7 +98,7 @@ impl DomainStore {
             .map_err(|error| DomainStoreError::Folder { path: self.folder.clone(), error: Box::new(error) })?;
         let path = self.folder.join(LOCK);
         let file = record::open_lock(&path)?;
-        file.lock().map_err(DomainStoreError::file("lock", &path))?;
+        lock::wait(&file, &path).map_err(DomainStoreError::file("lock", &path))?;
         Ok(LockedStore { store: self.clone(), _lock: file })
     }
 
@@ -201,8 +201,10 @@ fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), D
     let failed = DomainStoreError::file("write", &path);
     let written = || {
         let mut draft = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer_pretty(&mut draft, content)?;
-        draft.write_all(b"\n")?;
+        // One call: a writer without a buffer makes one for each word of it.
+        let mut text = serde_json::to_vec_pretty(content)?;
+        text.push(b'\n');
+        draft.write_all(&text)?;
         draft.as_file().sync_all()?;
         draft.persist(&path).map_err(|error| error.error)
     };

@@ -20,7 +20,7 @@ use vtax_model::{
     topology::Name,
     units::ByteSize,
 };
-use vtax_sys::{directory::open_private, netns::Outlive};
+use vtax_sys::{directory::open_private, lock, netns::Outlive};
 
 use super::{
     error::GuestError,
@@ -143,7 +143,7 @@ fn recall(memory: &Path, key: &str) -> Option<Option<String>> {
 fn take_turn(memory: &Path) -> io::Result<File> {
     memory.parent().map(image::make_folder).transpose().map_err(io::Error::other)?;
     let file = open_private(memory, File::options().create(true).append(true))?;
-    file.lock()?;
+    lock::wait(&file, memory)?;
     Ok(file)
 }
 

@@ -7,7 +7,8 @@
 //! The state of the paths is a file beside the daemons' directories, which are beside that of the guest's QEMU.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -220,7 +221,7 @@ impl<'a> Paths<'a> {
         let path = self.state();
         let written = || {
             let mut draft = tempfile::NamedTempFile::new_in(self.beside())?;
-            serde_json::to_writer(&mut draft, kept)?;
+            draft.write_all(&serde_json::to_vec(kept)?)?;
             draft.persist(&path).map(drop).map_err(|error| error.error)
         };
         written().map_err(GuestError::file("write", &path))

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use vtax_sys::record;
+use vtax_sys::{lock, record};
 
 use crate::error::JournalError;
 
@@ -28,9 +28,9 @@ impl Directory {
     pub(crate) fn enter(path: &Path) -> Result<Directory, JournalError> {
         fs::create_dir_all(path).map_err(io("create", path))?;
         let name = path.join(".lock");
-        let lock = record::open_lock(&name)?;
-        lock.lock().map_err(io("lock", &name))?;
-        let directory = Directory { path: path.to_owned(), _lock: lock };
+        let file = record::open_lock(&name)?;
+        lock::wait(&file, &name).map_err(io("lock", &name))?;
+        let directory = Directory { path: path.to_owned(), _lock: file };
         // What a killed process has left: whoever writes one has the lock.
         let _ = fs::remove_file(directory.draft());
         Ok(directory)

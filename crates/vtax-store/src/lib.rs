@@ -140,6 +140,12 @@ impl Store {
         self.with_run(id, |run| run.readings())
     }
 
+    /// What is held of several runs, one after the other: `take` gets each and may keep what it needs of it. `ids` are
+    /// exact. A store whose runs are read one by one is opened once.
+    pub fn each<T>(&self, ids: &[String], take: impl Fn(RunReadings) -> T) -> Result<Vec<T>, StoreError> {
+        ids.iter().map(|id| self.load(id).map(&take)).collect()
+    }
+
     /// The figures of a run. `id` as in [`Store::load`].
     #[expect(clippy::redundant_closure, reason = "the function alone is for samples of one lifetime only")]
     pub fn document(&self, id: &str) -> Result<ResultDocument, StoreError> {
@@ -204,8 +210,11 @@ impl Store {
         self.unless_changed(rows.map(|row| row.map_err(&doing)?).collect())
     }
 
+    /// Looks for the id itself first, so that who knows it needn't read the ids of all runs.
     fn find(&self, id: &str) -> Result<String, StoreError> {
-        find::find(id, self.texts(NEWEST_FIRST, &[], "looking for a run")?, &self.place)
+        let doing = "looking for a run";
+        let exact = self.texts("SELECT id FROM run WHERE id = ?1", &[&id], doing)?.pop();
+        exact.map_or_else(|| find::find(id, self.texts(NEWEST_FIRST, &[], doing)?, &self.place), Ok)
     }
 
     fn texts(&self, query: &str, of: &[&dyn ToSql], what: &'static str) -> Result<Vec<String>, StoreError> {

@@ -194,3 +194,20 @@ fn names_of_configurations_are_names_of_files() {
         assert_eq!(text.parse::<ConfigName>().is_ok(), good, "{text}");
     }
 }
+
+/// The state of many domains has a hundred thousand words, and each may not be a call to the kernel.
+#[test]
+fn a_large_state_is_written_in_a_few_calls() {
+    let (_folder, store) = store();
+    let locked = store.lock().expect("it is free");
+    let calls = || -> u64 {
+        let counts = fs::read_to_string("/proc/thread-self/io").expect("the kernel counts");
+        let written = counts.lines().find_map(|line| line.strip_prefix("syscw: ")).expect("proc_pid_io(5)");
+        written.parse().expect("a number")
+    };
+    let domains: Vec<Name> = (0..Configuration::MOST_DOMAINS).map(|number| name(&format!("d{number}"))).collect();
+    let before = calls();
+    locked.edit("sun", |all| domains.iter().try_for_each(|domain| all.add_domain(domain))).expect("they are new");
+    let written = calls() - before;
+    assert!(written < 100, "{written} write calls");
+}

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use vtax_sys::{SysError, directory, record};
+use vtax_sys::{SysError, directory, lock, record};
 
 use crate::error::LabError;
 
@@ -42,7 +42,7 @@ pub(super) fn of_user() -> Result<PathBuf, LabError> {
 pub(super) fn lock(run: &Path) -> Result<Admission, LabError> {
     let path = run.join("admission.lock");
     let file = record::open_lock(&path)?;
-    file.lock().map_err(LabError::file("lock", &path))?;
+    lock::wait(&file, &path).map_err(LabError::file("lock", &path))?;
     Ok(Admission { _lock: file })
 }
 
