@@ -20,7 +20,7 @@ const VERBS: [&[&str]; 7] = [
     &["report", "last"],
     &["tune", "status"],
     &["ldm", "list"],
-    &["run", "demo", "--resume", "last"],
+    &["run", "--resume", "last"],
 ];
 
 /// What vtax does under a umask of 0, with this home and no other state.

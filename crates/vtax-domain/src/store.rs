@@ -18,7 +18,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_model::domain::{Configuration, DomainError};
-use vtax_sys::{directory, lock, record};
+use vtax_sys::{SysError, directory, lock, record};
 
 pub use self::{
     config_name::{BadConfigName, ConfigName},
@@ -84,6 +84,9 @@ impl DomainStore {
 
     /// What is kept. `host` is what tells this host from others, for a store that is new.
     pub fn read(&self, host: &str) -> Result<StoredState, DomainStoreError> {
+        for folder in [Some(self.folder.as_path()), self.folder.parent()].into_iter().flatten() {
+            directory::check_readable(folder).map_err(|error| self.unsafe_folder(error))?;
+        }
         let path = self.folder.join(STATE);
         let state = read_json(&path)?.unwrap_or_else(|| StoredState::new(host));
         match state.format {
@@ -92,10 +95,13 @@ impl DomainStore {
         }
     }
 
+    fn unsafe_folder(&self, error: SysError) -> DomainStoreError {
+        DomainStoreError::Folder { path: self.folder.clone(), error: Box::new(error) }
+    }
+
     /// Waits until no other process changes the store.
     pub fn lock(&self) -> Result<LockedStore, DomainStoreError> {
-        directory::make_private(&self.folder)
-            .map_err(|error| DomainStoreError::Folder { path: self.folder.clone(), error: Box::new(error) })?;
+        directory::make_private(&self.folder).map_err(|error| self.unsafe_folder(error))?;
         let path = self.folder.join(LOCK);
         let file = record::open_lock(&path)?;
         lock::wait(&file, &path).map_err(DomainStoreError::file("lock", &path))?;

@@ -149,16 +149,16 @@ pub enum NoTrend {
 
 /// A result of which only what a trend needs is held: one figure of each cell in place of all its samples.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TrendRun {
+pub struct TrendInput {
     /// One sample of each cell that has some.
     document: ResultDocument,
     /// By the cells of the document.
     figures: Vec<Option<f64>>,
 }
 
-impl TrendRun {
+impl TrendInput {
     /// Takes the median over rounds of each cell, of this metric.
-    pub fn of(mut document: ResultDocument, metric: TrendMetric) -> TrendRun {
+    pub fn of(mut document: ResultDocument, metric: TrendMetric) -> TrendInput {
         let figure = |record: &CellRecord| {
             let rounds = rounds_of(record, metric.of(record.cell.kind()));
             (!rounds.is_empty()).then(|| median(&rounds))
@@ -168,7 +168,7 @@ impl TrendRun {
             record.samples.truncate(1);
             record.samples.shrink_to_fit();
         }
-        TrendRun { document, figures }
+        TrendInput { document, figures }
     }
 
     /// The machine's host name, and whether it was an emulated server.
@@ -183,7 +183,7 @@ impl TrendRun {
 }
 
 /// Follows the cells of a study through these results, the oldest first.
-pub fn trend(runs: &[TrendRun], options: &TrendOptions) -> Result<RunTrend, NoTrend> {
+pub fn trend(runs: &[TrendInput], options: &TrendOptions) -> Result<RunTrend, NoTrend> {
     let documents: &[&ResultDocument] = &runs.iter().map(|run| &run.document).collect::<Vec<_>>();
     let all = cells(documents);
     let named = all.iter().map(|cell| (*cell, name(cell, &all)));
@@ -259,9 +259,9 @@ fn matches(name: &str, wanted: &str) -> bool {
 }
 
 /// One figure of each result that has the cell.
-fn follow(runs: &[TrendRun], cell: Cell, name: String, metric: TrendMetric) -> CellTrend {
+fn follow(runs: &[TrendInput], cell: Cell, name: String, metric: TrendMetric) -> CellTrend {
     let of = metric.of(cell.kind());
-    let figure = |(result, run): (usize, &TrendRun)| Some(TrendFigure { result, value: run.figure(cell)? });
+    let figure = |(result, run): (usize, &TrendInput)| Some(TrendFigure { result, value: run.figure(cell)? });
     let figures = runs.iter().enumerate().filter_map(figure).collect();
     CellTrend { cell, of, name, figures, changes: Vec::new(), resemblance: None }
 }

@@ -55,6 +55,24 @@ impl Configuration {
         Configuration { host: host.to_owned(), ..Configuration::default() }
     }
 
+    /// Returns the owners of all addresses. A virtual function that a domain has is the domain's.
+    pub(super) fn mac_owners(&self) -> MacOwners {
+        let mut owners = MacOwners::new(&self.host);
+        let primary: Name = PRIMARY.parse().expect("a name");
+        for (function, settings) in &self.devices.functions {
+            settings.mac_addr.into_iter().for_each(|mac| owners.insert(mac, function, &primary));
+        }
+        for (domain, constraints) in &self.domains {
+            for device in &constraints.io {
+                device.settings.mac_addr.into_iter().for_each(|mac| owners.insert(mac, &device.name, domain));
+            }
+            for vnet in &constraints.vnets {
+                vnet.macs().for_each(|mac| owners.insert(mac, vnet.name.as_str(), domain));
+            }
+        }
+        owners
+    }
+
     /// The constraints of a domain; `primary` has some too.
     pub fn domain(&self, name: &Name) -> Result<&Constraints, DomainError> {
         match name.as_str() {
@@ -252,7 +270,7 @@ impl Configuration {
 
     /// Adds a virtual NIC to a domain, as a port of a switch.
     pub fn add_vnet(&mut self, new: NewVnet) -> Result<(), DomainError> {
-        let mut macs = MacOwners::of(self);
+        let mut macs = self.mac_owners();
         self.add_vnet_beside(new, &mut macs)
     }
 
@@ -289,7 +307,7 @@ impl Configuration {
 
     /// Changes a virtual NIC.
     pub fn set_vnet(&mut self, domain: &Name, name: &Name, change: VnetChange) -> Result<(), DomainError> {
-        let mut macs = MacOwners::of(self);
+        let mut macs = self.mac_owners();
         self.set_vnet_beside(domain, name, change, &mut macs)
     }
 

@@ -146,7 +146,7 @@ impl Configuration {
 
     /// Gives a device to a domain. The caller has looked whether the host has it and can spare it.
     pub fn add_device(&mut self, domain: &Name, name: &str, kind: DeviceKind) -> Result<(), DomainError> {
-        let mut macs = MacOwners::of(self);
+        let mut macs = self.mac_owners();
         self.add_device_beside(domain, name, kind, &mut macs)
     }
 
@@ -264,7 +264,7 @@ impl Configuration {
 
     /// Sets a virtual function, whoever has it.
     pub fn set_function(&mut self, name: &str, change: FunctionChange) -> Result<(), DomainError> {
-        let mut macs = MacOwners::of(self);
+        let mut macs = self.mac_owners();
         self.set_function_beside(name, change, &mut macs)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Configuration, DomainError, PRIMARY};
+use super::DomainError;
 use crate::{guest::Mac, topology::Name};
 
 /// Who has which address. A change asks for some addresses among the hundred thousands of a large configuration, and a
@@ -16,22 +16,9 @@ pub(super) struct MacOwners {
 type MacOwner = (String, Name);
 
 impl MacOwners {
-    /// The owners of all addresses. A virtual function that a domain has is the domain's.
-    pub(super) fn of(all: &Configuration) -> MacOwners {
-        let mut owners = MacOwners { host: all.host.clone(), owners: BTreeMap::new() };
-        let primary: Name = PRIMARY.parse().expect("a name");
-        for (function, settings) in &all.devices.functions {
-            settings.mac_addr.into_iter().for_each(|mac| owners.insert(mac, function, &primary));
-        }
-        for (domain, constraints) in &all.domains {
-            for device in &constraints.io {
-                device.settings.mac_addr.into_iter().for_each(|mac| owners.insert(mac, &device.name, domain));
-            }
-            for vnet in &constraints.vnets {
-                vnet.macs().for_each(|mac| owners.insert(mac, vnet.name.as_str(), domain));
-            }
-        }
-        owners
+    /// Nobody has an address yet on this host.
+    pub(super) fn new(host: &str) -> MacOwners {
+        MacOwners { host: host.to_owned(), owners: BTreeMap::new() }
     }
 
     /// A NIC has this address from now on.

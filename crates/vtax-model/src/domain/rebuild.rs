@@ -90,6 +90,6 @@ struct Taken {
 
 impl Taken {
     fn of(all: &Configuration) -> Taken {
-        Taken { macs: MacOwners::of(all), volumes: VolumeUsers::of(all) }
+        Taken { macs: all.mac_owners(), volumes: VolumeUsers::of(all) }
     }
 }

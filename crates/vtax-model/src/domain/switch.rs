@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::{Configuration, DomainError, PRIMARY, mac_addresses::MacOwners};
+use super::{Configuration, DomainError, PRIMARY};
 use crate::{guest::Mac, topology::Name, units::Mtu, vf::Vlan};
 
 /// A virtual switch (vsw) of a service domain.
@@ -83,7 +83,7 @@ impl Configuration {
     /// The address of the NIC by which a guest is at a switch that it serves.
     pub fn served_mac(&self, domain: &Name, switch: &Name) -> Mac {
         // No vnet can have such a name.
-        MacOwners::of(self).free(&format!("switch {switch}"), domain, &[])
+        self.mac_owners().free(&format!("switch {switch}"), domain, &[])
     }
 
     /// The VLANs in which somebody at this switch sends or receives frames, but for its default one.

@@ -49,7 +49,7 @@ fn changed() -> Vec<ResultDocument> {
 }
 
 fn follow_all(documents: &[ResultDocument], options: &TrendOptions) -> Result<RunTrend, NoTrend> {
-    let runs: Vec<TrendRun> = documents.iter().map(|run| TrendRun::of(run.clone(), options.metric)).collect();
+    let runs: Vec<TrendInput> = documents.iter().map(|run| TrendInput::of(run.clone(), options.metric)).collect();
     trend(&runs, options)
 }
 

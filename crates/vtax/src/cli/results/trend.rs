@@ -6,7 +6,7 @@ use clap::Args;
 use miette::miette;
 
 use vtax_model::analysis::analyse_readings;
-use vtax_report::{self as report, NoTrend, Plotter, RunTrend, Theme, TrendMetric, TrendOptions, TrendRun};
+use vtax_report::{self as report, NoTrend, Plotter, RunTrend, Theme, TrendInput, TrendMetric, TrendOptions};
 use vtax_store::{Condition, RunSummary, Store};
 
 use super::super::{
@@ -86,7 +86,7 @@ fn followed(dir: &Path, args: &TrendArgs) -> Result<RunTrend, Stop> {
 }
 
 /// The newest complete results of a study, the oldest first.
-fn newest(dir: &Path, args: &TrendArgs) -> Result<Vec<TrendRun>, Stop> {
+fn newest(dir: &Path, args: &TrendArgs) -> Result<Vec<TrendInput>, Stop> {
     let (all, study) = (Store::reading(dir, Store::list)?, args.study.as_str());
     let mut runs: Vec<&RunSummary> =
         all.iter().filter(|run| run.study == study && run.state == Condition::Complete).collect();
@@ -100,7 +100,7 @@ fn newest(dir: &Path, args: &TrendArgs) -> Result<Vec<TrendRun>, Stop> {
         tell!("{older} older results are left out: a trend follows {MOST} results with {MOST_SAMPLES} samples at most");
     }
     let ids: Vec<String> = runs[..followed].iter().rev().map(|run| run.id.clone()).collect();
-    let taken = |run| TrendRun::of(analyse_readings(&run), args.metric);
+    let taken = |run| TrendInput::of(analyse_readings(&run), args.metric);
     Ok(Store::reading(dir, |store| store.each(&ids, taken))?)
 }
 
@@ -133,12 +133,12 @@ fn list(names: &[impl AsRef<str>]) -> String {
 }
 
 /// Those of the machine that is asked for. An emulated server is a machine of its own.
-fn of_machine(runs: Vec<TrendRun>, args: &TrendArgs) -> Result<Vec<TrendRun>, Stop> {
+fn of_machine(runs: Vec<TrendInput>, args: &TrendArgs) -> Result<Vec<TrendInput>, Stop> {
     if args.all_machines {
         return Ok(runs);
     }
     let newest = runs.iter().rev().find(|run| args.machine.as_ref().is_none_or(|name| run.machine().0 == *name));
-    let Some(wanted) = newest.map(TrendRun::machine) else {
+    let Some(wanted) = newest.map(TrendInput::machine) else {
         let mut names: Vec<String> = runs.iter().map(|run| run.machine().0).collect();
         names.sort_unstable();
         names.dedup();
