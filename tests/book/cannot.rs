@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 40] = [
+const CANNOT: [(&str, &str); 41] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -32,6 +32,7 @@ const CANNOT: [(&str, &str); 40] = [
     ("vtax ldm stop-domain", "the same"),
     ("vtax ldm unbind-domain", "the same"),
     ("vtax ldm panic-domain", "needs a domain that runs; tests/kernel/domain_verbs.rs has one"),
+    ("vtax ldm release", "takes back what domains have; tests/kernel/domains.rs does"),
     ("vtax ldm autostart", "makes switches of links that aren't there; tests/kernel/domains.rs has some"),
     ("vtax ldm exec", "needs a domain that runs; tests/kernel/domain_exec.rs has one"),
     ("vtax ldm vntsd", "serves for ever; the tests of vtax-console do"),

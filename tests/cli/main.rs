@@ -6,6 +6,7 @@
 mod bench;
 mod ldm;
 mod measure;
+mod private;
 
 use std::{fs, process::Command};
 

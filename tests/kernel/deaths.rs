@@ -146,7 +146,7 @@ struct Tmpfs<'a> {
 
 impl<'a> Tmpfs<'a> {
     fn new(at: &'a std::path::Path, size: &str) -> Tmpfs<'a> {
-        let option = format!("size={size}");
+        let option = format!("size={size},mode=0700");
         let status = Command::new("mount").args(["-t", "tmpfs", "-o", &option, "tmpfs"]).arg(at).status();
         assert!(status.expect("mount runs").success());
         Tmpfs { at }

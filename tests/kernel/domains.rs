@@ -500,26 +500,95 @@ fn consoles_are_for_the_users_that_a_service_names() {
     wait_until("the service lets everybody in", || connect("daemon").contains("Connecting to console"));
 }
 
-/// A journal that can't be read is no reason to leave what it says, nor to refuse the domain for ever.
+/// The journal of a running domain was taken for that of none: `list` said inactive, and `bind` of another domain killed it.
 #[test]
-fn a_damaged_journal_is_set_aside_and_what_it_says_is_found_by_marks() {
+fn a_domain_whose_journal_is_damaged_runs_on_until_it_is_released() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-d");
     host.ldm("add-vsw vsw0 primary");
     host.add("mars");
+    host.add("venus");
     host.ldm("bind mars");
     host.ldm("start mars");
-    let qemu = host.qemus();
-    let journal = |of: &str| host.folder().join(of);
-    for damaged in ["journals/mars.journal", "switches/vsw0.journal"] {
-        let path = journal(damaged);
-        let text = fs::read_to_string(&path).expect("it is there");
-        fs::write(&path, text.replacen("intend", "int end", 1)).expect("ours");
+    let journal = |of: &str| host.folder().join(format!("journals/{of}.journal"));
+    let whole = fs::read(journal("mars")).expect("it is there");
+    let changed = String::from_utf8(whole.clone()).expect("text").replacen("intend", "int end", 1).into_bytes();
+    let first_line = whole.iter().position(|byte| *byte == b'\n').expect("a line");
+    let qemu = host.qemu("mars");
+    for damaged in [&changed[..], &whole[..whole.len() - 1], &whole[..first_line + 1], &whole[..first_line], &[]] {
+        fs::write(journal("mars"), damaged).expect("ours");
+        let list = host.try_ldm("list mars");
+        let told = String::from_utf8_lossy(&list.stderr).replace("\n  \u{2502} ", "");
+        assert!(String::from_utf8_lossy(&list.stdout).contains("damaged"), "{list:?}");
+        assert!(told.contains("mars.journal:") && told.contains("vtax ldm release mars"), "{told}");
+        for words in ["bind mars", "start mars", "stop -f mars", "unbind mars", "destroy mars"] {
+            let output = host.try_ldm(words);
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && told.contains("mars.journal"), "{words}: {told}");
+        }
+        // As long as the first line tells what it has, others can be bound.
+        let others = host.try_ldm("bind venus").status.success();
+        assert_eq!(others, damaged.len() > first_line, "{} bytes", damaged.len());
+        if others {
+            host.ldm("unbind venus");
+        }
+        assert_eq!((host.qemus(), host.state("mars")), (vec![qemu], "damaged".to_owned()));
+        assert_eq!(fs::read(journal("mars")).expect("it is kept"), damaged);
     }
+    // The switch too, whose links the domain uses.
+    let switch = host.folder().join("switches/vsw0.journal");
+    fs::write(&switch, "").expect("ours");
+    let told = host.try_ldm("list").stderr;
+    assert!(String::from_utf8_lossy(&told).contains("vsw0.journal"));
+    let output = host.try_ldm("release mars");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && told.contains("mars.damaged"), "{told}");
+    assert_eq!(host.state("mars"), "inactive");
+    wait_until("no QEMU is left", || host.qemus().is_empty());
+    assert!(!host.links().contains("vnet2.0") && switch.exists(), "{}", host.links());
+    assert_eq!(fs::read(journal("mars").with_extension("damaged")).expect("it is kept"), b"");
+    host.ldm("release vsw0");
+    assert!(!switch.exists() && switch.with_extension("damaged").exists());
     host.ldm("bind mars");
-    assert_eq!(host.state("mars"), "bound");
-    assert!(host.qemus().len() == 1 && host.qemus() != qemu);
-    let kept = fs::read_dir(journal("journals")).expect("there").flatten().map(|entry| entry.file_name());
-    assert!(kept.into_iter().any(|name| name.to_string_lossy().contains("damaged")), "the journal is kept");
     host.ldm("unbind mars");
+}
+
+/// Each verb waited for a FIFO, and took what it could not read for nothing.
+#[test]
+fn what_is_no_record_of_a_domain_is_named_and_the_domain_runs_on() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-r");
+    host.ldm("add-vsw vsw0 primary");
+    host.add("mars");
+    host.ldm("bind mars");
+    host.ldm("start mars");
+    let qemu = host.qemu("mars");
+    let kinds: [(&str, &[&str]); 4] = [
+        ("a FIFO", &["mkfifo"]),
+        ("a directory", &["mkdir"]),
+        ("a symbolic link", &["ln", "-s", "/dev/zero"]),
+        ("has more than", &["truncate", "-s", "2G"]),
+    ];
+    for record in ["journals/mars.journal", "mars/started.json", "mars/supervisor"] {
+        let path = host.folder().join(record);
+        let aside = path.with_extension("aside");
+        fs::rename(&path, &aside).expect("it is there");
+        for (kind, make) in kinds {
+            assert!(Command::new(make[0]).args(&make[1..]).arg(&path).status().expect("it runs").success());
+            for words in ["list", "start mars", "unbind mars"] {
+                let output = host.try_ldm(words);
+                let told = String::from_utf8_lossy(&output.stderr).replace("\n  \u{2502} ", "");
+                assert!(told.contains(kind), "{record}, {words}: {told}");
+                assert_eq!(output.status.success(), words == "list", "{record}, {words}: {told}");
+            }
+            assert_eq!((host.qemus(), host.state("mars")), (vec![qemu], "damaged".to_owned()), "{record}: {kind}");
+            match path.is_dir() && !path.is_symlink() {
+                true => fs::remove_dir(&path).expect("ours"),
+                false => fs::remove_file(&path).expect("ours"),
+            }
+        }
+        fs::rename(&aside, &path).expect("ours");
+        assert_eq!(host.state("mars"), "active", "{record}");
+    }
+    host.taken_back("the records are there again");
 }

@@ -2,7 +2,10 @@
 
 use std::{
     fs,
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        process::CommandExt,
+    },
     process::{Command, Output},
 };
 
@@ -10,10 +13,17 @@ use super::Bench;
 
 const NOBODY: u32 = 65534;
 
-/// A bench that user 65534 can write, with the programs where it can read them.
-fn open_bench() -> Bench {
+/// A bench of user 65534, with the programs.
+fn bench_of_user() -> Bench {
+    let bench = bench_of_root();
+    chown(bench.path(), Some(NOBODY), Some(NOBODY)).expect("we are root");
+    bench
+}
+
+/// A bench that user 65534 can read, with the programs.
+fn bench_of_root() -> Bench {
     let bench = Bench::new();
-    fs::set_permissions(bench.path(), fs::Permissions::from_mode(0o777)).expect("ours");
+    fs::set_permissions(bench.path(), fs::Permissions::from_mode(0o755)).expect("ours");
     let programs = bench.path().join("bin");
     fs::create_dir(&programs).expect("a folder");
     let built = std::path::Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a folder");
@@ -32,7 +42,7 @@ fn vtax(bench: &Bench, arguments: &[&str]) -> Output {
 
 #[test]
 fn a_study_runs_without_root() {
-    let bench = open_bench();
+    let bench = bench_of_user();
     let output = vtax(&bench, &["run", "demo", "--instrument", "path", "--samples", "1", "--json"]);
     let result: serde_json::Value = serde_json::from_str(&super::bench::printed(&output)).expect("JSON");
     assert_eq!(result["environment"]["privilege"], "user namespace");
@@ -45,17 +55,20 @@ fn a_study_runs_without_root() {
 
 #[test]
 fn a_dry_run_needs_no_root() {
-    let text = super::bench::printed(&vtax(&open_bench(), &["run", "demo", "--dry-run"]));
+    let text = super::bench::printed(&vtax(&bench_of_user(), &["run", "demo", "--dry-run"]));
     assert!(text.contains("plan: ") && text.contains("2 hosts"), "{text}");
 }
 
 #[test]
-fn an_ordinary_user_reads_results_where_only_root_writes_and_has_no_assigned_nic() {
-    let bench = open_bench();
+fn an_ordinary_user_cannot_read_roots_results_and_has_no_assigned_nic() {
+    let bench = bench_of_root();
     let measured = ["measure", "--quick", "--duration", "20ms", "--warmup", "0s", "--json"];
     super::bench::printed(&bench.vtax(&measured));
-    assert!(super::bench::printed(&vtax(&bench, &["results", "list"])).contains("TCP RR"));
-    assert!(super::bench::printed(&vtax(&bench, &["results", "show"])).contains("Round trips"));
+    assert!(bench.printed(&["results", "list"]).contains("TCP RR"));
+    let refused = vtax(&bench, &["results", "list"]);
+    assert!(!refused.status.success() && refused.stdout.is_empty(), "{refused:?}");
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.contains(bench.state().to_str().expect("text")), "{told}");
     let methods: serde_json::Value =
         serde_json::from_str(&super::bench::printed(&vtax(&bench, &["methods", "--json"]))).expect("JSON");
     let assigned = methods.as_array().expect("a list").iter().find(|it| it["method"] == "assigned").expect("listed");
@@ -64,10 +77,10 @@ fn an_ordinary_user_reads_results_where_only_root_writes_and_has_no_assigned_nic
 
 /// A bench with the file of a lab, and a run-time directory of the user.
 fn bench_with_lab() -> Bench {
-    let bench = open_bench();
+    let bench = bench_of_user();
     let runtime = bench.path().join("runtime");
     fs::create_dir(&runtime).expect("a folder");
-    std::os::unix::fs::chown(&runtime, Some(NOBODY), Some(NOBODY)).expect("we are root");
+    chown(&runtime, Some(NOBODY), Some(NOBODY)).expect("we are root");
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).expect("ours");
     let lab = "[lab]\nname = \"mine\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[wire]]\nname = \"w\"\nends = [\"a\", \"b\"]\n";
     fs::write(bench.path().join("lab.toml"), lab).expect("a file");

@@ -153,7 +153,11 @@ fn a_round_trip_is_measured_from_the_host_that_is_judged() {
 
 /// Starts a change that waits to be confirmed.
 fn unconfirmed(bench: &Bench, zone: &str) -> std::process::Child {
-    let arguments = ["tune", "apply", "mtu", "--host", zone, "--confirm-within", "60s"];
+    unconfirmed_within(bench, zone, "60s")
+}
+
+fn unconfirmed_within(bench: &Bench, zone: &str, within: &str) -> std::process::Child {
+    let arguments = ["tune", "apply", "mtu", "--host", zone, "--confirm-within", within];
     let mut command = bench.command(&arguments);
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax starts");
     let mut told = BufReader::new(child.stderr.take().expect("a pipe")).lines();
@@ -180,6 +184,41 @@ fn what_nobody_confirms_is_brought_back() {
     }
 }
 
+/// The process that reverts what a vtax tries out, if that one can't.
+fn guard_of(vtax: &std::process::Child) -> Pid {
+    let mark = format!("{}@", vtax.id());
+    let is_guard = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0).skip(1);
+        words.next() == Some(b"tuning-guard") && words.next().is_some_and(|word| word.starts_with(mark.as_bytes()))
+    };
+    let names = std::fs::read_dir("/proc").expect("it is mounted").flatten().map(|entry| entry.file_name());
+    let mut pids = names.filter_map(|name| name.to_str()?.parse::<i32>().ok());
+    Pid::from_raw(pids.find(is_guard).expect("a guard runs"))
+}
+
+#[test]
+fn what_nobody_can_confirm_is_brought_back_whatever_holds_vtax_up() {
+    let bench = bench("t-guard");
+    let _up = Up::new(&bench, "t-guard");
+    spoil(&bench, "t-guard");
+    // An unfinished line of an input that stays open; a terminal that has stopped vtax; vtax is killed.
+    for held_up in [None, Some(Signal::SIGSTOP), Some(Signal::SIGKILL)] {
+        let within = if held_up == Some(Signal::SIGKILL) { "600s" } else { "2s" };
+        let mut vtax = unconfirmed_within(&bench, "zone:t-guard/web-1", within);
+        let mut input = vtax.stdin.take().expect("a pipe");
+        std::io::Write::write_all(&mut input, b"no").expect("there is room");
+        if let Some(signal) = held_up {
+            kill(Pid::from_raw(vtax.id().cast_signed()), signal).expect("it is ours");
+        }
+        assert!(!vtax.wait().expect("it ends").success(), "{held_up:?}");
+        crate::bench::wait_until("the guard has reverted it", || mtu(&bench, "t-guard") == "600");
+        crate::bench::wait_until("nothing is left", || {
+            bench.printed(&["tune", "status"]).contains("Nothing is changed")
+        });
+    }
+}
+
 #[test]
 fn one_process_tunes_at_a_time_and_what_a_killed_one_left_is_brought_back() {
     let bench = bench("t-killed");
@@ -190,6 +229,8 @@ fn one_process_tunes_at_a_time_and_what_a_killed_one_left_is_brought_back() {
     assert!(told.contains("is in use") && told.contains(&first.id().to_string()), "{told}");
     assert!(bench.printed(&["tune", "status"]).contains("Another vtax works"));
 
+    let guard = guard_of(&first);
+    kill(guard, Signal::SIGKILL).expect("it is ours");
     first.kill().expect("it is ours");
     first.wait().expect("it ends");
     assert_eq!(mtu(&bench, "t-killed"), "1500", "nobody could bring it back");

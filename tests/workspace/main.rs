@@ -20,10 +20,11 @@ fn metadata() -> Metadata {
 }
 
 /// Lower layers first: a crate may use those of lower layers only.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["vtax-fuzz", "vtax-plot", "vtax-stats", "vtax-suite"],
     &["vtax-model"],
-    &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic", "vtax-sys"],
+    &["vtax-sys"],
+    &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic"],
     &["vtax-change", "vtax-console", "vtax-disk", "vtax-engine", "vtax-guest", "vtax-host"],
     &["vtax-lab", "vtax-tune"],
     &["vtax-domain", "vtax-wire"],

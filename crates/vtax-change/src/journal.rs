@@ -15,12 +15,12 @@
 use std::path::{Path, PathBuf};
 
 use vtax_journal::{
-    Batch, BatchId, BatchState, ExecuteError, Journal, JournalError, Snapshot, UndoBatchError, UndoErrors, UndoReport,
-    batches,
+    Batch, BatchId, BatchState, ExecuteError, Journal, JournalError, Opened, Snapshot, UndoBatchError, UndoErrors,
+    UndoReport, batches,
 };
 use vtax_sys::{directory, state, userns};
 
-use crate::{change::Change, error::ChangeError, host::HostAccess};
+use crate::{change::Change, error::ChangeError, host::HostAccess, own_file::OwnFile};
 
 const ID: &str = "tuning";
 const KIND: &str = "tuning";
@@ -41,7 +41,10 @@ pub fn tuning_folder(state: Option<&Path>) -> Option<PathBuf> {
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ChangeJournalError {
-    #[error("{0}; the file has each value from before: bring back by hand those that you want, then remove the file")]
+    #[error(
+        "{0}; all settings stay as they are: `vtax tune revert --force` reverts what the file still tells, removes vtax's lines \
+         from /etc, and keeps the file"
+    )]
     #[diagnostic(code("damaged-tuning"))]
     Damaged(JournalError),
     #[error(transparent)]
@@ -74,6 +77,39 @@ pub struct PastChanges {
 pub struct ChangeJournal {
     journal: Journal<Change>,
     host: HostAccess,
+}
+
+/// What was reverted by force.
+#[derive(Debug, Default)]
+pub struct ForcedRevert {
+    /// The changes that could be read.
+    pub report: UndoReport,
+    /// The lines of vtax's that were in `/etc` still, each with its file. They say what else was changed, if the journal
+    /// doesn't.
+    pub lines: Vec<String>,
+    /// What is wrong with the journal, and where it is kept. None if it was whole.
+    pub kept: Option<(JournalError, PathBuf)>,
+}
+
+impl ForcedRevert {
+    /// Takes back all changes, also those of a damaged journal, as far as that can be read. vtax's lines in `/etc` are found
+    /// by their files.
+    pub fn carry_out(directory: &Path, mut host: HostAccess) -> Result<ForcedRevert, ChangeJournalError> {
+        directory::make_private(directory).map_err(ChangeError::from)?;
+        let damaged = match Journal::<Change>::open_any(directory, ID) {
+            Err(JournalError::Missing { .. }) => return Ok(ForcedRevert::default()),
+            Err(error) => return Err(error.into()),
+            Ok(Opened::Whole(journal)) => {
+                let report = journal.undo(&mut host)?;
+                return Ok(ForcedRevert { report, ..ForcedRevert::default() });
+            }
+            Ok(Opened::Damaged(damaged)) => damaged,
+        };
+        let report = damaged.undo_readable::<Change>(&mut host)?;
+        let lines = OwnFile::remove_all(&host).map_err(ChangeError::from)?;
+        let kept = Some(damaged.set_aside()?);
+        Ok(ForcedRevert { report, lines, kept })
+    }
 }
 
 /// What was found and undone before further changes could be made.
@@ -272,7 +308,7 @@ fn is_undone(journal: &Journal<Change>) -> bool {
 impl From<JournalError> for ChangeJournalError {
     fn from(error: JournalError) -> ChangeJournalError {
         match error {
-            JournalError::Corrupt { .. } => ChangeJournalError::Damaged(error),
+            error if error.is_damage() => ChangeJournalError::Damaged(error),
             error => ChangeJournalError::Journal(error),
         }
     }

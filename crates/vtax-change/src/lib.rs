@@ -28,7 +28,9 @@ mod text;
 pub use change::Change;
 pub use error::ChangeError;
 pub use host::HostAccess;
-pub use journal::{ChangeJournal, ChangeJournalError, ChangesSnapshot, PastChanges, RecoveredChanges, tuning_folder};
+pub use journal::{
+    ChangeJournal, ChangeJournalError, ChangesSnapshot, ForcedRevert, PastChanges, RecoveredChanges, tuning_folder,
+};
 pub use knob::{
     ChangeReceipt, FoundValue, Knob, ValueChange,
     driver::{LinkDriver, LinkFeature, OnOff},

@@ -90,6 +90,18 @@ impl OwnFile {
         synced.map_err(|error| SysError::plain("write", self.path(), error))
     }
 
+    /// Removes the files, whoever wrote lines into them. Returns the lines, each with its file.
+    pub(crate) fn remove_all(host: &HostAccess) -> Result<Vec<String>, SysError> {
+        let mut removed = Vec::new();
+        for file in OwnFile::ALL {
+            let Some(text) = file.read(host)?.filter(|text| text.lines().next() == Some(HEADER)) else { continue };
+            removed.extend(text.lines().skip(1).map(|line| format!("{}: {line}", file.path())));
+            file.replace(host, None)?;
+        }
+        OwnFile::tidy(host);
+        Ok(removed)
+    }
+
     /// Removes what a killed vtax has left beside the files. Nothing reads it: its name has another ending.
     pub(crate) fn tidy(host: &HostAccess) {
         for file in OwnFile::ALL {

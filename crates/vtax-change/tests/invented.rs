@@ -277,7 +277,7 @@ fn a_kill_between_any_two_lines_is_undone() {
     journal.execute(steps.clone(), &mut machine.host()).unwrap();
     let file = fs::read(machine.path("journals/tuning.journal")).unwrap();
     let lines: Vec<&[u8]> = file.split_inclusive(|byte| *byte == b'\n').collect();
-    assert_eq!(lines.len(), 1 + 2 * steps.len());
+    assert_eq!(lines.len(), 2 + 2 * steps.len());
     for (done, kept) in (0..=steps.len()).flat_map(|done| [(done, done), (done, done.saturating_sub(1))]) {
         let after = Machine::new();
         fs::remove_dir_all(after.root.path().join("proc")).unwrap();
@@ -288,7 +288,7 @@ fn a_kill_between_any_two_lines_is_undone() {
         let host = &mut after.host();
         steps[..done].iter().for_each(|step| drop(step.apply(host).unwrap()));
         fs::create_dir_all(after.path("journals")).unwrap();
-        fs::write(after.path("journals/tuning.journal"), lines[..1 + steps.len() + kept].concat()).unwrap();
+        fs::write(after.path("journals/tuning.journal"), lines[..2 + steps.len() + kept].concat()).unwrap();
         let report = after.open().undo(host).unwrap();
         assert_eq!((report.reverted, report.already_gone), (done, steps.len() - done));
         assert_eq!(after.values(), before, "{done} done, {kept} written");

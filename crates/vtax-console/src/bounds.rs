@@ -5,11 +5,14 @@ use std::time::Duration;
 /// The bounds of a console server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
-    /// Sessions in all. More are refused.
+    /// Sessions of all users but root. More are refused.
     pub sessions: usize,
+    /// Sessions of one user, also of root. More are refused.
+    pub sessions_of_user: usize,
     /// Sessions at one console. More are refused.
     pub sessions_of_console: usize,
-    /// Sessions that haven't chosen a console. If one more comes, the one that waits longest is ended.
+    /// Sessions that haven't chosen a console. If one more comes, one of the user is ended who has most of them: the one that
+    /// waits longest.
     pub choosing: usize,
     /// How long a session may be without a console.
     pub choosing_time: Duration,
@@ -31,6 +34,7 @@ impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
             sessions: 128,
+            sessions_of_user: 32,
             sessions_of_console: 32,
             choosing: 16,
             choosing_time: Duration::from_secs(300),

@@ -84,7 +84,7 @@ impl Hall {
         let mut rest = bytes;
         while !rest.is_empty() {
             let peer = (Ipv4Addr::LOCALHOST, 1).into();
-            let ticket = self.registry.admit(peer).expect("an eventfd").expect("there is room");
+            let ticket = self.registry.admit(peer, None).expect("an eventfd").expect("there is room");
             let mut dialogue = Dialogue::new(ticket, self.group.clone());
             dialogue.begin();
             while let ([byte, behind @ ..], false) = (rest, dialogue.is_over()) {

@@ -13,6 +13,7 @@ use std::{
 };
 
 use vtax_model::topology::Name;
+use vtax_sys::netlink::UserId;
 
 use crate::{
     bounds::Bounds,
@@ -26,6 +27,7 @@ use crate::{
 
 /// Threads of this server do little, and there may be a thousand of them.
 const STACK: usize = 256 << 10;
+const ROOT: UserId = UserId(0);
 
 /// Starts a thread.
 pub(crate) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
@@ -65,6 +67,8 @@ struct Sessions {
 }
 
 struct Place {
+    /// None if the kernel doesn't know them.
+    user: Option<UserId>,
     outbox: Arc<Outbox>,
     choosing_since: Option<Instant>,
     ended: Arc<AtomicBool>,
@@ -80,7 +84,6 @@ pub(crate) struct GroupMember {
 
 /// A group as a session sees it.
 pub(crate) struct GroupView {
-    pub(crate) access: ConsoleAccess,
     pub(crate) members: Vec<GroupMember>,
 }
 
@@ -147,7 +150,7 @@ impl Registry {
             hub: serving.hubs.get(&(console.id, console.domain.clone())).map(Arc::clone),
             console: console.clone(),
         };
-        Some(GroupView { access: group.access.clone(), members: group.consoles.iter().map(member).collect() })
+        Some(GroupView { members: group.consoles.iter().map(member).collect() })
     }
 
     pub(crate) fn listeners(&self) -> Vec<Arc<TcpListener>> {
@@ -172,19 +175,29 @@ impl Registry {
         let _ = self.session_gone.wait_timeout_while(sessions, patience, still_there);
     }
 
+    /// Whether a user may use a group. One that has gone refuses nobody: the session ends by itself.
+    pub(crate) fn allows(&self, group: &GroupName, user: Option<UserId>) -> bool {
+        let serving = locked(&self.serving);
+        match serving.table.group(group).map(|group| &group.access) {
+            Some(ConsoleAccess::Users(users)) => user.is_some_and(|user| users.contains(&user)),
+            Some(ConsoleAccess::Everybody) | None => true,
+        }
+    }
+
     /// A new session, which hasn't chosen a console yet. None if there are too many.
-    pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr) -> io::Result<Option<Ticket>> {
+    pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr, user: Option<UserId>) -> io::Result<Option<Ticket>> {
         let outbox = Arc::new(Outbox::new(self.bounds.output)?);
         let mut sessions = locked(&self.sessions);
-        if sessions.places.len() >= self.bounds.sessions {
+        if !sessions.have_room_for(user, &self.bounds) {
             drop(sessions);
             self.attendant.hear(&ServerEvent::TooManySessions { peer });
             return Ok(None);
         }
         sessions.last += 1;
         let (id, ended) = (SeatId(sessions.last), Arc::new(AtomicBool::new(false)));
-        let place =
-            Place { outbox: Arc::clone(&outbox), choosing_since: Some(Instant::now()), ended: Arc::clone(&ended) };
+        let (outbox_of_place, ended_of_place) = (Arc::clone(&outbox), Arc::clone(&ended));
+        let choosing_since = Some(Instant::now());
+        let place = Place { user, outbox: outbox_of_place, choosing_since, ended: ended_of_place };
         sessions.places.insert(id, place);
         sessions.end_the_oldest(self.bounds.choosing);
         Ok(Some(Ticket { registry: Arc::clone(self), id, outbox, ended }))
@@ -265,13 +278,26 @@ fn start_console(console: &Console, registry: &Registry) -> io::Result<Arc<Hub>>
 }
 
 impl Sessions {
-    /// Ends those that have been choosing for longest, if more than so many are.
+    /// Root's sessions take no places of others, nor others' sessions those of root.
+    fn have_room_for(&self, user: Option<UserId>, bounds: &Bounds) -> bool {
+        let count =
+            |counts: &dyn Fn(Option<UserId>) -> bool| self.places.values().filter(|place| counts(place.user)).count();
+        count(&|other| other == user) < bounds.sessions_of_user
+            && (user == Some(ROOT) || count(&|other| other != Some(ROOT)) < bounds.sessions)
+    }
+
+    /// Ends those that have been choosing for longest, of the users who have most of them, if more than so many are.
     fn end_the_oldest(&self, most: usize) {
         let is_choosing = |place: &&Place| place.choosing_since.is_some() && !place.ended.load(Ordering::SeqCst);
-        let mut choosing: Vec<&Place> = self.places.values().filter(is_choosing).collect();
-        choosing.sort_by_key(|place| place.choosing_since);
-        let too_many = choosing.len().saturating_sub(most);
-        for place in &choosing[..too_many] {
+        let mut of_users: BTreeMap<Option<UserId>, Vec<&Place>> = BTreeMap::new();
+        for place in self.places.values().filter(is_choosing) {
+            of_users.entry(place.user).or_default().push(place);
+        }
+        let too_many = of_users.values().map(Vec::len).sum::<usize>().saturating_sub(most);
+        for _ in 0..too_many {
+            let Some(choosing) = of_users.values_mut().max_by_key(|choosing| choosing.len()) else { return };
+            choosing.sort_by_key(|place| std::cmp::Reverse(place.choosing_since));
+            let Some(place) = choosing.pop() else { return };
             place.ended.store(true, Ordering::SeqCst);
             place.outbox.waker().wake();
         }
@@ -307,5 +333,58 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         locked(&self.registry.sessions).places.remove(&self.id);
         self.registry.session_gone.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::foreign::ForeignText;
+
+    use super::*;
+
+    struct Silent;
+
+    impl Attendant for Silent {
+        fn send_break(&self, _: &Name) -> Result<(), ForeignText> {
+            Ok(())
+        }
+
+        fn hear(&self, _: &ServerEvent) {}
+    }
+
+    fn registry() -> Arc<Registry> {
+        Arc::new(Registry::new("sun".to_owned(), Bounds::default(), Arc::new(Silent)).expect("an eventfd"))
+    }
+
+    fn admit(registry: &Arc<Registry>, user: u32) -> Option<Ticket> {
+        registry.admit((Ipv4Addr::LOCALHOST, 1).into(), Some(UserId(user))).expect("an eventfd")
+    }
+
+    #[test]
+    fn no_user_takes_the_places_of_another_and_none_takes_those_of_root() {
+        let registry = registry();
+        let most = registry.bounds.sessions_of_user;
+        let mut held: Vec<Ticket> = (0..most).map(|_| admit(&registry, 1001).expect("a place")).collect();
+        assert!(admit(&registry, 1001).is_none());
+        for user in 1002.. {
+            let tickets: Vec<Ticket> = std::iter::from_fn(|| admit(&registry, user)).collect();
+            if tickets.is_empty() {
+                break;
+            }
+            held.extend(tickets);
+        }
+        assert_eq!(held.len(), registry.bounds.sessions);
+        let of_root: Vec<Ticket> = std::iter::from_fn(|| admit(&registry, 0)).collect();
+        assert_eq!(of_root.len(), most);
+    }
+
+    #[test]
+    fn who_chooses_a_console_makes_no_room_for_another_user_s_crowd() {
+        let registry = registry();
+        let own = admit(&registry, 1000).expect("a place");
+        let crowd: Vec<Ticket> = (0..2 * registry.bounds.choosing).filter_map(|_| admit(&registry, 1001)).collect();
+        assert!(!own.is_ended());
+        assert_eq!(crowd.iter().filter(|ticket| !ticket.is_ended()).count(), registry.bounds.choosing - 1);
+        assert!(crowd[0].is_ended(), "the one that waited longest");
     }
 }

@@ -13,9 +13,9 @@ use rustix::event::PollFlags;
 
 use crate::{
     bounds::Bounds,
-    event::Attendant,
+    event::{Attendant, ServerEvent},
     registry::{Registry, start},
-    session::{ConsoleSession, LAST_WORDS, refuse},
+    session::{ConsoleSession, LAST_WORDS, NOT_ALLOWED, refuse, user},
     table::ConsoleTable,
 };
 
@@ -95,7 +95,7 @@ fn accept(registry: &Arc<Registry>) {
     }
 }
 
-/// Takes one connection. The others' ports get their turn before the next one.
+/// Takes one connection. The others' ports get their turn before the next one. Whoever may not use the console takes no place.
 fn take(registry: &Arc<Registry>, listener: &TcpListener) -> io::Result<()> {
     let (stream, peer) = match listener.accept() {
         // The client has gone already.
@@ -107,10 +107,16 @@ fn take(registry: &Arc<Registry>, listener: &TcpListener) -> io::Result<()> {
     let port = listener.local_addr()?.port();
     // The group may have gone a moment ago.
     let Some(group) = registry.group_at(port) else { return Ok(()) };
-    let Some(ticket) = registry.admit(peer)? else {
-        refuse(&stream);
+    let user = user(&stream);
+    if !registry.allows(&group, user) {
+        registry.attendant.hear(&ServerEvent::NotAllowed { peer, user, group: group.name });
+        refuse(&stream, NOT_ALLOWED);
+        return Ok(());
+    }
+    let Some(ticket) = registry.admit(peer, user)? else {
+        refuse(&stream, "\nThere are too many sessions; try again later.\n");
         return Ok(());
     };
-    let session = ConsoleSession::new(stream, ticket, group)?;
+    let session = ConsoleSession::new(stream, ticket, group, user)?;
     start("console-session", move || session.run()).map(drop)
 }

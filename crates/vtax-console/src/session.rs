@@ -11,13 +11,7 @@ use rustix::event::PollFlags;
 use socket2::SockRef;
 use vtax_sys::netlink::{UserId, owner_of_peer};
 
-use crate::{
-    console::is_momentary,
-    dialogue::Dialogue,
-    event::ServerEvent,
-    registry::Ticket,
-    table::{ConsoleAccess, GroupName},
-};
+use crate::{console::is_momentary, dialogue::Dialogue, event::ServerEvent, registry::Ticket, table::GroupName};
 
 /// What is read from a client at once.
 const KEYS: usize = 4 << 10;
@@ -28,6 +22,9 @@ const PIECE: usize = 16 << 10;
 const PIECES: usize = 8;
 const KERNEL_SPACE: usize = 64 << 10;
 
+/// What a user is told who may not use a group.
+pub(crate) const NOT_ALLOWED: &str = "\nYou may not use this console group.\n";
+
 /// How long a client may take to read the last that it is told.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -36,6 +33,7 @@ pub(crate) struct ConsoleSession {
     stream: TcpStream,
     dialogue: Dialogue,
     group: GroupName,
+    user: Option<UserId>,
     unsent: Vec<u8>,
     last_key: Instant,
     /// How many keys wait for the guest, and since when it has taken none of them.
@@ -45,7 +43,12 @@ pub(crate) struct ConsoleSession {
 }
 
 impl ConsoleSession {
-    pub(crate) fn new(stream: TcpStream, ticket: Ticket, group: GroupName) -> io::Result<ConsoleSession> {
+    pub(crate) fn new(
+        stream: TcpStream,
+        ticket: Ticket,
+        group: GroupName,
+        user: Option<UserId>,
+    ) -> io::Result<ConsoleSession> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
@@ -57,7 +60,7 @@ impl ConsoleSession {
         let dialogue = Dialogue::new(ticket, group.clone());
         let now = Instant::now();
         let unsent = Vec::new();
-        Ok(ConsoleSession { stream, dialogue, group, unsent, last_key: now, held: None, over_since: None, table })
+        Ok(ConsoleSession { stream, dialogue, group, user, unsent, last_key: now, held: None, over_since: None, table })
     }
 
     /// Serves the client until one of both ends it.
@@ -190,25 +193,22 @@ impl ConsoleSession {
         first.map(|first| first.saturating_duration_since(Instant::now()))
     }
 
-    /// Ends the session of a user who may not use the group. Returns whether this one may.
+    /// Ends the session of a user who may not use the group any more. Returns whether this one may.
     fn check_access(&mut self) -> bool {
-        let Some(group) = self.dialogue.registry().group(&self.group) else { return true };
-        let ConsoleAccess::Users(users) = &group.access else { return true };
-        let user = user(&self.stream);
-        if user.is_some_and(|user| users.contains(&user)) {
+        if self.dialogue.registry().allows(&self.group, self.user) {
             return true;
         }
         if let Ok(peer) = self.stream.peer_addr() {
-            let event = ServerEvent::NotAllowed { peer, user, group: self.group.name.clone() };
+            let event = ServerEvent::NotAllowed { peer, user: self.user, group: self.group.name.clone() };
             self.dialogue.registry().attendant.hear(&event);
         }
-        self.dialogue.end("\nYou may not use this console group.\n");
+        self.dialogue.end(NOT_ALLOWED);
         false
     }
 }
 
 /// The client's user, if the kernel knows it.
-fn user(stream: &TcpStream) -> Option<UserId> {
+pub(crate) fn user(stream: &TcpStream) -> Option<UserId> {
     let own = v4(stream.local_addr().ok()?)?;
     let peer = v4(stream.peer_addr().ok()?)?;
     owner_of_peer(own, peer).ok()?
@@ -218,10 +218,10 @@ fn v4(address: SocketAddr) -> Option<SocketAddrV4> {
     if let SocketAddr::V4(address) = address { Some(address) } else { None }
 }
 
-/// Tells a client that there are too many. It gets no thread, so it isn't waited for.
-pub(crate) fn refuse(stream: &TcpStream) {
+/// Tells a client why it isn't let in. It gets no thread, so it isn't waited for.
+pub(crate) fn refuse(stream: &TcpStream, words: &str) {
     let _ = stream.set_nonblocking(true);
     let mut stream = stream;
-    let _ = stream.write(b"\r\nThere are too many sessions; try again later.\r\n");
+    let _ = stream.write(words.replace('\n', "\r\n").as_bytes());
     let _ = stream.shutdown(Shutdown::Write);
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -12,9 +13,13 @@ use vtax_guest::{
     process::Qemu,
     vdisk::DiskLaunch,
 };
-use vtax_journal::{Batch, BatchId, BatchState, JournalState, Snapshot};
+use vtax_journal::{Batch, BatchId, BatchState, JournalError, JournalState, Snapshot};
 use vtax_model::{domain::DomainState, topology::Name, units::BitRate};
-use vtax_sys::{clock::boottime_ns, process::ProcessId};
+use vtax_sys::{
+    clock::boottime_ns,
+    process::ProcessId,
+    record::{self, RecordError},
+};
 
 use crate::{
     bindings::{Bindings, BoundDevice, BoundNic},
@@ -90,9 +95,12 @@ impl BoundDomain {
         Some((Box::new(launch.clone()), process.as_ref()?.to_string()))
     }
 
-    pub(crate) fn of(snapshot: Snapshot<DomainStep>, directory: &Path) -> Option<BoundDomain> {
-        let about = snapshot.header.as_ref()?.about.clone();
-        let mut bindings: Bindings = serde_json::from_value(about).ok()?;
+    /// What a record in `folder` says.
+    pub(crate) fn of(snapshot: Snapshot<DomainStep>, folder: &Path) -> Result<BoundDomain, JournalError> {
+        let mut bindings = Bindings::deserialize(&snapshot.header.about).map_err(|error| {
+            let path = folder.join("journals").join(format!("{}.journal", snapshot.id));
+            JournalError::OtherVersion { path, line: 1, why: error.to_string() }
+        })?;
         let plugged = plugged(&snapshot);
         bindings.nics.extend(plugged.iter().map(|plugged| plugged.nic.clone()));
         let plugged_devices = plugged_devices(&snapshot);
@@ -108,10 +116,13 @@ impl BoundDomain {
                 _ => None,
             })
         });
-        let started = Started::read(&directory.join(bindings.domain.as_str()));
+        let directory = folder.join(bindings.domain.as_str());
+        let started = Started::read(&directory)?;
+        // Whoever takes a damaged one for none starts a second supervisor.
+        noted_supervisor(&directory)?;
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
         let carriers = carriers(&snapshot);
-        Some(BoundDomain {
+        Ok(BoundDomain {
             bindings,
             is_abandoned,
             guest,
@@ -230,6 +241,16 @@ fn follow_devices(devices: &mut Vec<BoundDevice>, snapshot: &Snapshot<DomainStep
     moved
 }
 
+/// The supervisor of a domain with this directory, as it was noted.
+pub(crate) fn noted_supervisor(directory: &Path) -> Result<Option<ProcessId>, RecordError> {
+    record::read_word(&supervisor_file(directory))
+}
+
+/// Where the supervisor notes its process.
+pub(crate) fn supervisor_file(directory: &Path) -> PathBuf {
+    directory.join("supervisor")
+}
+
 impl Started {
     const FILE: &str = "started.json";
 
@@ -237,8 +258,12 @@ impl Started {
         Started { at: since_boot(), is_up: false }
     }
 
-    fn read(directory: &Path) -> Option<Started> {
-        serde_json::from_slice(&fs::read(directory.join(Started::FILE)).ok()?).ok()
+    /// None if it wasn't started.
+    fn read(directory: &Path) -> Result<Option<Started>, RecordError> {
+        let path = directory.join(Started::FILE);
+        let Some(bytes) = record::read(&path, record::SMALL)? else { return Ok(None) };
+        let read = serde_json::from_slice(&bytes);
+        read.map(Some).map_err(|error| RecordError::Damaged { path, why: error.to_string() })
     }
 
     /// Replaces the file as a whole: `list` may read it at any moment.
@@ -246,7 +271,7 @@ impl Started {
         let path = directory.join(Started::FILE);
         let written = || {
             let mut draft = tempfile::NamedTempFile::new_in(directory)?;
-            serde_json::to_writer(&mut draft, self)?;
+            draft.write_all(&serde_json::to_vec(self)?)?;
             draft.persist(&path).map(drop).map_err(|error| error.error)
         };
         written().map_err(BindError::file("write", &path))

@@ -1,86 +1,24 @@
-//! What a killed vtax has left: half of a domain, a domain without a supervisor, a journal that can't be read.
+//! What a killed vtax has left: half of a domain, or a domain without a supervisor.
 
-use std::path::Path;
-
-use vtax_guest::{home::remove_of, paths, process::end_below};
-use vtax_journal::{Batch, BatchState, Journal, JournalError, JournalState, Opened, scan};
+use vtax_journal::{Batch, BatchState, Journal};
 use vtax_model::{domain::DomainState, topology::Name};
 
-use crate::{
-    devices,
-    domains::{Domains, QEMU, remove_folder},
-    error::BindError,
-    site::DomainSite,
-    step::DomainStep,
-    supervisor,
-};
+use crate::{domains::Domains, error::BindError, site::DomainSite, step::DomainStep, supervisor};
 
 impl Domains {
-    /// Removes what a killed vtax has left half done. The caller holds the store's lock, so nobody is at work.
+    /// Removes what a killed vtax has left half done. The caller holds the store's lock, so nobody is at work. What has a
+    /// record that can't be read stays as it is.
     pub fn clean(&self) -> Result<(), BindError> {
-        self.clean_damaged()?;
-        self.clean_begun()?;
         self.clean_loans()?;
-        for bound in self.bound()?.into_iter().filter(|bound| bound.is_abandoned) {
+        for bound in self.survey()?.bound.into_iter().filter(|bound| bound.is_abandoned) {
             self.mend(bound.name())?;
         }
-        for bound in self.bound()?.into_iter().filter(|bound| bound.state() == DomainState::Active) {
+        for bound in self.survey()?.bound.into_iter().filter(|bound| bound.state() == DomainState::Active) {
             if supervisor::living(&self.directory(bound.name())).is_none() {
                 supervisor::start(self, bound.name())?;
             }
         }
         Ok(())
-    }
-
-    /// Removes by their marks the domains and switches whose journals can't be read. The journals are kept under other
-    /// names.
-    pub(crate) fn clean_damaged(&self) -> Result<(), BindError> {
-        self.set_aside(&self.journals(), |domain, site| self.remove_marked_domain(domain, site))?;
-        self.set_aside(&self.switches(), |switch, site| site.remove_marked(switch))
-    }
-
-    /// Removes the journals whose vtax was killed before it wrote the first line. It had done nothing, but the name is taken.
-    fn clean_begun(&self) -> Result<(), BindError> {
-        if !self.journals().exists() {
-            return Ok(());
-        }
-        for (id, snapshot) in scan::<DomainStep>(&self.journals())? {
-            let is_begun = snapshot.is_ok_and(|it| it.header.is_none() && it.state == JournalState::Abandoned);
-            if let (true, Ok(domain)) = (is_begun, id.parse::<Name>()) {
-                let journal = Journal::<DomainStep>::open(&self.journals(), &id)?;
-                self.undo_all(journal, &mut DomainSite::open()?, &domain)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn set_aside(
-        &self,
-        journals: &Path,
-        remove: impl Fn(&Name, &mut DomainSite) -> Result<(), BindError>,
-    ) -> Result<(), BindError> {
-        if !journals.exists() {
-            return Ok(());
-        }
-        for (id, snapshot) in scan::<DomainStep>(journals)? {
-            let (Err(JournalError::Corrupt { .. }), Ok(object)) = (snapshot, id.parse::<Name>()) else { continue };
-            if let Opened::Damaged(damaged) = Journal::<DomainStep>::open_any(journals, &id)? {
-                remove(&object, &mut DomainSite::open()?)?;
-                damaged.set_aside()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn remove_marked_domain(&self, domain: &Name, site: &mut DomainSite) -> Result<(), BindError> {
-        let directory = self.directory(domain);
-        supervisor::end(&directory);
-        end_below(&directory).map_err(BindError::kernel(domain))?;
-        remove_of(domain, &directory.join(QEMU))?;
-        paths::unmount(&directory);
-        devices::give_back_all(self.world(), domain)?;
-        site.remove_marked(domain)?;
-        remove_folder(&directory)
     }
 
     /// Undoes the batches that somebody was interrupted in. If the first one is among them, the domain is inactive.

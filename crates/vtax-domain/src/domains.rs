@@ -6,7 +6,6 @@
 use std::{
     ffi::OsString,
     fs, io,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -18,7 +17,7 @@ use vtax_guest::{
     qmp::PATIENCE,
     threads::GuestPins,
 };
-use vtax_journal::{BatchState, Journal, JournalError, Snapshot, scan};
+use vtax_journal::{BatchState, Journal, JournalError, Snapshot};
 use vtax_lab::{Facts, GuestNeeds, World};
 use vtax_model::{
     domain::{Configuration, DomainError, DomainState, PRIMARY, Variable},
@@ -30,6 +29,7 @@ use crate::{
     bindings::{Bindings, ServedSwitch},
     bound::{BoundDomain, Started},
     capacity::HostCapacity,
+    damaged::{self, KeptRecord},
     disk,
     error::BindError,
     host_io::HostIo,
@@ -101,13 +101,10 @@ impl Domains {
         self.folder.join(domain.as_str())
     }
 
-    /// All domains that are bound, by name.
+    /// All domains that are bound, by name. It is an error if what one of them has isn't known; [`Domains::survey`] leaves it
+    /// out.
     pub fn bound(&self) -> Result<Vec<BoundDomain>, BindError> {
-        if !self.journals().exists() {
-            return Ok(Vec::new());
-        }
-        let found = scan::<DomainStep>(&self.journals())?;
-        Ok(found.into_iter().filter_map(|(_, snapshot)| BoundDomain::of(snapshot.ok()?, &self.folder)).collect())
+        self.survey()?.whole()
     }
 
     /// When a domain was bound or unbound the last time. None if none ever was.
@@ -125,10 +122,11 @@ impl Domains {
         if !self.journals().exists() {
             return Ok(None);
         }
-        match Snapshot::read(&self.journals(), domain.as_str()) {
-            Ok(snapshot) => Ok(BoundDomain::of(snapshot, &self.folder)),
+        let snapshot = Snapshot::read(&self.journals(), domain.as_str());
+        match snapshot.and_then(|snapshot| BoundDomain::of(snapshot, &self.folder)) {
+            Ok(bound) => Ok(Some(bound)),
             Err(JournalError::Missing { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(BindError::Unreadable { object: domain.clone(), error }),
         }
     }
 
@@ -189,7 +187,7 @@ impl Domains {
         agent: &Path,
     ) -> Result<(Bindings, Launch), BindError> {
         let (own, others): (Vec<Bindings>, Vec<Bindings>) =
-            self.bound()?.into_iter().map(|bound| bound.bindings).partition(|bindings| bindings.domain == *domain);
+            self.survey()?.holdings()?.into_iter().partition(|bindings| bindings.domain == *domain);
         let capacity = HostCapacity::look();
         let own = own.first();
         let constraints = configuration.domain(domain)?;
@@ -395,18 +393,34 @@ impl Domains {
         Ok(Launch { lent: carried(&launch.boot), lent_later: true, ..launch })
     }
 
-    /// Takes back all that domains have, whatever they do at the moment, and the links of all switches.
-    pub fn release(&self) -> Result<(), BindError> {
+    /// Takes back all that domains have, whatever they do at the moment, and the links of all switches. Damaged records are
+    /// kept under other names.
+    pub fn release(&self) -> Result<Vec<KeptRecord>, BindError> {
         self.end_service();
-        self.clean_damaged()?;
-        for bound in self.bound()? {
-            supervisor::end(&self.directory(bound.name()));
-            self.end_qemu(bound.name())?;
-            let journal = Journal::open(&self.journals(), bound.name().as_str())?;
-            self.undo_all(journal, &mut DomainSite::open()?, bound.name())?;
-        }
+        let kept = self.release_damaged(None)?;
+        self.bound()?.iter().try_for_each(|bound| self.take_back(bound.name()))?;
         self.remove_switches()?;
-        remove_folder(&self.folder)
+        if !damaged::has_kept(&self.journals()) && !damaged::has_kept(&self.switches()) {
+            remove_folder(&self.folder)?;
+        }
+        Ok(kept)
+    }
+
+    /// Takes back all that one domain has, whatever it does at the moment, or the link of a switch whose record is damaged.
+    pub fn release_one(&self, object: &Name) -> Result<Vec<KeptRecord>, BindError> {
+        let kept = self.release_damaged(Some(object))?;
+        if kept.is_empty() {
+            self.existing(object)?;
+            self.take_back(object)?;
+        }
+        Ok(kept)
+    }
+
+    fn take_back(&self, domain: &Name) -> Result<(), BindError> {
+        supervisor::end(&self.directory(domain));
+        self.end_qemu(domain)?;
+        let journal = Journal::open(&self.journals(), domain.as_str())?;
+        self.undo_all(journal, &mut DomainSite::open()?, domain)
     }
 }
 
@@ -414,11 +428,7 @@ impl Domains {
 /// without it too.
 fn carried(boot: &Boot) -> Option<PathBuf> {
     let is_bare = matches!(boot, Boot::Kernel { .. });
-    let folder = image::carried().ok().filter(|_| is_bare)?;
-    fs::create_dir_all(&folder).ok()?;
-    // QEMU's user is another one.
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).ok()?;
-    Some(folder)
+    is_bare.then(|| image::carried().ok()).flatten()
 }
 
 /// It is no error if there is none.

@@ -26,6 +26,9 @@ pub enum BindError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Store(#[from] crate::store::DomainStoreError),
+    #[error("{object} stays as it is, because its record can't be read: {error}{}", remedy_for(object, error))]
+    #[diagnostic(forward(error))]
+    Unreadable { object: Name, error: JournalError },
     #[error("{domain} is {state}; {remedy}")]
     #[diagnostic(code("domain-state"))]
     State { domain: Name, state: DomainState, remedy: &'static str },
@@ -163,6 +166,14 @@ pub enum BindError {
     #[error("{domain}: its supervisor {why}")]
     #[diagnostic(code("no-supervisor"))]
     Supervisor { domain: Name, why: String },
+}
+
+/// What to do about a record, as the end of a message.
+fn remedy_for(object: &Name, error: &JournalError) -> String {
+    match error.is_damage() {
+        true => format!("; vtax ldm release {object} takes back what it has, and keeps the file under another name"),
+        false => String::new(),
+    }
 }
 
 impl BindError {

@@ -11,6 +11,7 @@ mod bound;
 mod capacity;
 mod carrier;
 mod clean;
+mod damaged;
 mod devices;
 mod disk;
 mod disk_keeper;
@@ -44,6 +45,7 @@ pub use backend::{BackendError, BackendId, BackendPart, check_backend, find_form
 pub use bindings::{Bindings, BoundConsole, BoundDevice, BoundDisk, BoundNic, BoundPath, ServedSwitch};
 pub use bound::BoundDomain;
 pub use capacity::HostCapacity;
+pub use damaged::{DomainSurvey, KeptRecord, UnreadableRecord};
 pub use disk_keeper::DiskPath;
 pub use domains::{Domains, StopMode};
 pub use error::BindError;

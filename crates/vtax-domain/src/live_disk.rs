@@ -7,14 +7,8 @@ use vtax_model::{
 };
 
 use crate::{
-    bindings::{Bindings, BoundDisk},
-    bound::BoundDomain,
-    disk,
-    domains::Domains,
-    error::BindError,
-    hot_plug::ChangeEffect,
-    step::DomainStep,
-    supervisor,
+    bindings::BoundDisk, bound::BoundDomain, disk, domains::Domains, error::BindError, hot_plug::ChangeEffect,
+    step::DomainStep, supervisor,
 };
 
 impl Domains {
@@ -48,7 +42,7 @@ impl Domains {
         new: &VirtualDisk,
         configuration: &Configuration,
     ) -> Result<ChangeEffect, BindError> {
-        let others: Vec<Bindings> = self.bound()?.into_iter().map(|bound| bound.bindings).collect();
+        let others = self.survey()?.holdings()?;
         let disk = disk::bound_disk(bound.name(), new, configuration, &[], &others)?;
         let Some((launch, process)) = bound.running_guest() else { return Ok(ChangeEffect::AtBoot) };
         if new.id >= launch.disks.ports || bound.bindings.disks.iter().any(|own| own.disk.id == new.id) {

@@ -7,7 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vtax_sys::process::{Pid, ProcessId, Signal};
+use vtax_journal::{JournalError, LockHolder};
+use vtax_sys::{
+    process::{Pid, ProcessId, Signal},
+    record,
+};
 
 use crate::{domains::Domains, error::BindError};
 
@@ -25,8 +29,7 @@ impl Domains {
         let folder = self.folder();
         fs::create_dir_all(folder).map_err(BindError::file("create", folder))?;
         let path = folder.join(SERVICE);
-        let file = File::options().write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(BindError::file("open", &path))?;
+        let file = record::open_lock(&path).map_err(JournalError::from)?;
         match file.try_lock() {
             Ok(()) => {
                 let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the console service"))?;
@@ -56,7 +59,10 @@ impl Domains {
     }
 
     fn service(&self) -> Option<ProcessId> {
-        fs::read_to_string(self.folder().join(SERVICE)).ok()?.trim().parse().ok()
+        let path = self.folder().join(SERVICE);
+        // The lock tells it too.
+        let holder = || ProcessId::of(Pid(LockHolder::of(&path)?.pid)).ok();
+        record::read_word(&path).ok().flatten().or_else(holder)
     }
 
     pub(crate) fn end_service(&self) {

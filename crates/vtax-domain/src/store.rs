@@ -10,7 +10,7 @@ mod reconfiguration;
 mod tests;
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
     time::SystemTime,
@@ -18,7 +18,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_model::domain::{Configuration, DomainError};
-use vtax_sys::directory;
+use vtax_sys::{SysError, directory, lock, record};
 
 pub use self::{
     config_name::{BadConfigName, ConfigName},
@@ -84,6 +84,9 @@ impl DomainStore {
 
     /// What is kept. `host` is what tells this host from others, for a store that is new.
     pub fn read(&self, host: &str) -> Result<StoredState, DomainStoreError> {
+        for folder in [Some(self.folder.as_path()), self.folder.parent()].into_iter().flatten() {
+            directory::check_readable(folder).map_err(|error| self.unsafe_folder(error))?;
+        }
         let path = self.folder.join(STATE);
         let state = read_json(&path)?.unwrap_or_else(|| StoredState::new(host));
         match state.format {
@@ -92,14 +95,16 @@ impl DomainStore {
         }
     }
 
+    fn unsafe_folder(&self, error: SysError) -> DomainStoreError {
+        DomainStoreError::Folder { path: self.folder.clone(), error: Box::new(error) }
+    }
+
     /// Waits until no other process changes the store.
     pub fn lock(&self) -> Result<LockedStore, DomainStoreError> {
-        directory::make_private(&self.folder)
-            .map_err(|error| DomainStoreError::Folder { path: self.folder.clone(), error: Box::new(error) })?;
+        directory::make_private(&self.folder).map_err(|error| self.unsafe_folder(error))?;
         let path = self.folder.join(LOCK);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(DomainStoreError::file("open", &path))?;
-        file.lock().map_err(DomainStoreError::file("lock", &path))?;
+        let file = record::open_lock(&path)?;
+        lock::wait(&file, &path).map_err(DomainStoreError::file("lock", &path))?;
         Ok(LockedStore { store: self.clone(), _lock: file })
     }
 
@@ -191,14 +196,7 @@ impl LockedStore {
 
 /// None if there is no such file.
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DomainStoreError> {
-    let size = match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        found => found.map_err(DomainStoreError::file("look at", path))?.len(),
-    };
-    if size > LONGEST {
-        return Err(DomainStoreError::TooLong { path: path.to_owned(), longest: LONGEST });
-    }
-    let text = fs::read(path).map_err(DomainStoreError::file("read", path))?;
+    let Some(text) = record::read(path, LONGEST)? else { return Ok(None) };
     let read = serde_json::from_slice(&text);
     read.map(Some).map_err(|error| DomainStoreError::Damaged { path: path.to_owned(), why: error.to_string() })
 }
@@ -209,8 +207,10 @@ fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), D
     let failed = DomainStoreError::file("write", &path);
     let written = || {
         let mut draft = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer_pretty(&mut draft, content)?;
-        draft.write_all(b"\n")?;
+        // One call: a writer without a buffer makes one for each word of it.
+        let mut text = serde_json::to_vec_pretty(content)?;
+        text.push(b'\n');
+        draft.write_all(&text)?;
         draft.as_file().sync_all()?;
         draft.persist(&path).map_err(|error| error.error)
     };

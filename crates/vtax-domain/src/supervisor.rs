@@ -7,7 +7,7 @@
 use std::{
     ffi::OsString,
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
@@ -17,6 +17,7 @@ use vtax_guest::{
     process::Qemu,
     qmp::{Monitor, PATIENCE, QmpEvent},
 };
+use vtax_journal::JournalError;
 use vtax_model::{
     domain::{Configuration, DomainState, FailurePolicy},
     topology::Name,
@@ -24,10 +25,11 @@ use vtax_model::{
 use vtax_sys::{
     background,
     process::{Pid, ProcessId, Signal},
+    record,
 };
 
 use crate::{
-    bound::Started,
+    bound::{Started, noted_supervisor, supervisor_file},
     carrier::CarrierFollower,
     disk_keeper::DiskKeeper,
     domains::{Domains, StopMode},
@@ -82,17 +84,13 @@ pub(crate) fn end(directory: &Path) {
         let _ = process.signal(Signal::KILL);
         let _ = process.wait_end(KILLED);
     }
-    let _ = fs::remove_file(pid_file(directory));
+    let _ = fs::remove_file(supervisor_file(directory));
 }
 
 /// The supervisor of a domain, if it lives.
 pub(crate) fn living(directory: &Path) -> Option<ProcessId> {
-    let process: ProcessId = fs::read_to_string(pid_file(directory)).ok()?.trim().parse().ok()?;
+    let process: ProcessId = noted_supervisor(directory).ok()??;
     matches!(process.wait_end(Duration::ZERO), Ok(false)).then_some(process)
-}
-
-fn pid_file(directory: &Path) -> PathBuf {
-    directory.join("supervisor")
 }
 
 /// The command line of a supervisor, but for the domain.
@@ -102,8 +100,8 @@ impl Supervisor<'_> {
     /// Starts the domain, unless it runs, and watches it to its end.
     pub fn supervise(&self, domain: &Name) -> Result<(), BindError> {
         let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the supervisor"))?;
-        let path = pid_file(&self.domains.directory(domain));
-        fs::write(&path, own.to_string()).map_err(BindError::file("write", &path))?;
+        let path = supervisor_file(&self.domains.directory(domain));
+        record::replace(&path, own.to_string().as_bytes()).map_err(JournalError::from)?;
         let mut is_told = false;
         loop {
             let (mut qemu, mut events) = self.connect(domain)?;

@@ -1,6 +1,6 @@
 //! The switches of a host: made, changed and removed as the configuration has them.
 
-use vtax_journal::{Journal, JournalError, scan};
+use vtax_journal::{Journal, JournalError, Opened, scan};
 use vtax_model::{
     domain::{Configuration, Switch},
     topology::Name,
@@ -110,8 +110,15 @@ impl Domains {
         if !self.switches().exists() {
             return Ok(());
         }
-        match Journal::<DomainStep>::open(&self.switches(), name.as_str()) {
-            Ok(journal) => journal.undo(&mut DomainSite::open()?).map(drop).map_err(|errors| Box::new(errors).into()),
+        match Journal::<DomainStep>::open_any(&self.switches(), name.as_str()) {
+            Ok(Opened::Whole(journal)) => {
+                journal.undo(&mut DomainSite::open()?).map(drop).map_err(|errors| Box::new(errors).into())
+            }
+            Ok(Opened::Damaged(damaged)) => {
+                DomainSite::open()?.remove_marked(name)?;
+                damaged.set_aside()?;
+                Ok(())
+            }
             Err(JournalError::Missing { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -7,7 +7,7 @@
 use std::{
     env,
     fs::{self, File},
-    io,
+    io::{self, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -20,7 +20,7 @@ use vtax_model::{
     topology::Name,
     units::ByteSize,
 };
-use vtax_sys::netns::Outlive;
+use vtax_sys::{directory::open_private, lock, netns::Outlive};
 
 use super::{
     error::GuestError,
@@ -141,16 +141,17 @@ fn recall(memory: &Path, key: &str) -> Option<Option<String>> {
 
 /// A lock on the file of the result. The file is empty until there is one.
 fn take_turn(memory: &Path) -> io::Result<File> {
-    memory.parent().map(fs::create_dir_all).transpose()?;
-    let file = File::options().create(true).append(true).open(memory)?;
-    file.lock()?;
+    memory.parent().map(image::make_folder).transpose().map_err(io::Error::other)?;
+    let file = open_private(memory, File::options().create(true).append(true))?;
+    lock::wait(&file, memory)?;
     Ok(file)
 }
 
 /// If the result can't be written, the next vtax tries again.
 fn remember(memory: &Path, key: &str, why: Option<&str>) {
     let why = why.unwrap_or_default().replace('\n', " ");
-    let _ = fs::write(memory, format!("{key}\n{why}\n"));
+    let opened = open_private(memory, File::options().create(true).write(true).truncate(true));
+    let _ = opened.and_then(|mut file| write!(file, "{key}\n{why}\n"));
 }
 
 /// A private directory for a probe, with a name that nobody can guess. It is in `/tmp`, because the paths of sockets

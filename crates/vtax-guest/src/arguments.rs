@@ -249,6 +249,9 @@ fn images_of(list: &mut Arguments, images: &[ImageFile<RawFd>]) -> String {
         let set = list.file_set(&numbers);
         let driver = if image.is_device { "host_device" } else { "file" };
         let of = "backing.".repeat(depth);
+        if depth > 0 {
+            options += &format!(",{of}driver={}", image.format);
+        }
         options += &format!(",{of}file.driver={driver},{of}file.filename={set}");
     }
     options

@@ -1,21 +1,42 @@
-//! Checks of the user's disk image before a guest starts: that it can be read, that its format is one that
-//! vtax boots, and that the images that it is based on are there too.
+//! Opens the disk image that a guest boots, and those that it is based on.
 //!
-//! QEMU would report some of this later, when a lab must be taken down again. With a file that is no disk at
-//! all, vtax would only wait for the guest.
+//! vtax opens them with its own rights, often root's, and QEMU gets them open. Which other files an image needs is said in the
+//! image, and whoever has written that must not so get a file of the host. So a base is opened only if it is beside the image
+//! that names it, and every user or the owner of that image may read it. Other names than those of files are refused, and so
+//! are images whose data are in another file. A chain of external snapshots is one of bases.
+//!
+//! Before a lab is built, the images are opened as well, to check them: QEMU would report a wrong format later, when the lab must
+//! be taken down again. With a file that is no disk at all, vtax would only wait for the guest.
 
 use std::{
-    fs::{self, File},
-    io::{self, Read},
-    os::unix::fs::{FileExt, FileTypeExt},
+    ffi::OsStr,
+    fs::{self, File, Metadata},
+    io,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
 };
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use vtax_model::foreign::ForeignText;
 
 use super::{
     error::{GuestError, MissingForGuests},
     launch::DiskFormat,
 };
 
+/// How a qcow2 begins.
+const MAGIC: &[u8] = b"QFI\xfb";
+/// The bit of the incompatible features that says that the data are in another file.
+const EXTERNAL_DATA: u64 = 1 << 2;
+/// The header extension with the name of the base's format.
+const BASE_FORMAT: u32 = 0xe279_2aca;
+/// QEMU writes some five header extensions.
+const EXTENSIONS: usize = 64;
+/// Every user may read the file.
+const READABLE: u32 = 0o004;
 /// A sector. The magic numbers of all kinds of images lie in the first one.
 const SECTOR: usize = 512;
 /// The end of the first sector of a disk that a BIOS boots, and of one for UEFI (UEFI specification, 5.2.3).
@@ -25,6 +46,8 @@ const CHAIN: usize = 64;
 /// The longest name of a file that a qcow2 is based on (docs/interop/qcow2.rst in QEMU).
 const NAME: u32 = 1023;
 const CONVERT: &str = "convert it: qemu-img convert -O qcow2 IMAGE disk.qcow2";
+const BESIDE: &str =
+    "put the base beside the image, or make the image one of its own: qemu-img convert -O qcow2 IMAGE disk.qcow2";
 const UNPACK: &str = "unpack it";
 
 /// Other kinds of files: the offset of the magic number, the number, what the file is, and the remedy.
@@ -44,20 +67,31 @@ const OTHERS: [(usize, &[u8], &str, &str); 13] = [
     (257, b"ustar", "is a tar archive", "unpack it, and name the image that is in it"),
 ];
 
-/// The image by its absolute path, and its format.
-pub fn inspect(image: &Path) -> Result<(PathBuf, DiskFormat), GuestError> {
-    let bad = |problem| refuse(image, problem);
-    let disk = fs::canonicalize(image).map_err(|error| bad(unreadable(&error)))?;
-    let format = check(&disk).map_err(bad)?;
-    if format == DiskFormat::Qcow2 {
-        follow(&disk).map_err(bad)?;
-    }
-    Ok((disk, format))
+/// An image, and what tells its users apart.
+#[derive(Debug)]
+pub(super) struct DiskImage {
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    pub(super) format: DiskFormat,
+    found: Metadata,
 }
 
-/// The images that a qcow2 is based on, each on the next.
-pub(super) fn bases(disk: &Path) -> Result<Vec<PathBuf>, GuestError> {
-    follow(disk).map_err(|problem| refuse(disk, problem))
+impl DiskImage {
+    pub(super) fn is_device(&self) -> bool {
+        self.found.file_type().is_block_device()
+    }
+}
+
+/// The image by its absolute path, and its format.
+pub fn inspect(image: &Path) -> Result<(PathBuf, DiskFormat), GuestError> {
+    let top = open_chain(image, None).map_err(|problem| refuse(image, problem))?.swap_remove(0);
+    Ok((top.path, top.format))
+}
+
+/// Opens an image of this format, and then those that it is based on, each on the next. All are open for reading. One that was
+/// raw stays raw, whatever its guest has written to it since.
+pub(super) fn open(image: &Path, format: DiskFormat) -> Result<Vec<DiskImage>, GuestError> {
+    open_chain(image, Some(format)).map_err(|problem| refuse(image, problem))
 }
 
 /// What is wrong, and what to do.
@@ -73,97 +107,193 @@ fn unreadable(error: &io::Error) -> Problem {
     (format!("can't be used: {error}"), NAME_ONE)
 }
 
-fn check(disk: &Path) -> Result<DiskFormat, Problem> {
-    let sector = first_sector(disk).map_err(|error| unreadable(&error))?;
-    if sector.starts_with(b"QFI\xfb") {
-        return Ok(DiskFormat::Qcow2);
+fn open_chain(disk: &Path, format: Option<DiskFormat>) -> Result<Vec<DiskImage>, Problem> {
+    let top = open_one(disk).map_err(|error| unreadable(&error))?;
+    let format = match format {
+        Some(format) => format,
+        None => check(&top.file).map_err(|error| unreadable(&error))??,
+    };
+    let mut chain = vec![DiskImage { format, ..top }];
+    while let Some(image) = chain.last().filter(|image| image.format == DiskFormat::Qcow2) {
+        let header = Qcow2::read(&image.file).map_err(|why| (described(image, &chain, why), NAME_ONE))?;
+        let Some(name) = header.base else { return Ok(chain) };
+        if image.path.extension().is_none_or(|extension| extension != "qcow2") {
+            let why =
+                "is based on another image without being called *.qcow2: a guest may have written that".to_owned();
+            return Err((described(image, &chain, why), "call it *.qcow2 if you have made it"));
+        }
+        let base = open_base(image, &name, header.format)?;
+        chain.push(base);
+        if chain.len() > CHAIN {
+            return Err((format!("is based on more than {CHAIN} images, each on the next"), CONVERT));
+        }
     }
+    Ok(chain)
+}
+
+/// Opens a file or a block device, whose format isn't known yet. Opening a pipe doesn't wait for a writer.
+fn open_one(path: &Path) -> io::Result<DiskImage> {
+    let path = fs::canonicalize(path)?;
+    let no_wait = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(no_wait).open(&path)?;
+    let found = file.metadata()?;
+    if found.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !found.is_file() && !found.file_type().is_block_device() {
+        return Err(io::Error::other("it is no file"));
+    }
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(DiskImage { path, file, format: DiskFormat::Raw, found })
+}
+
+/// Opens what an image names, if whoever has written the image may read it.
+fn open_base(image: &DiskImage, name: &[u8], format: Option<Vec<u8>>) -> Result<DiskImage, Problem> {
+    const BASE: &str = "put that back, or make the image one of its own: qemu-img rebase -b ''";
+    let told = ForeignText::from(String::from_utf8_lossy(name));
+    let refused = |why: &str| (format!("is based on {told}, which {why}"), BESIDE);
+    let path = path_of(name, &image.path).ok_or_else(|| refused("is no file"))?;
+    let about = |error: io::Error| (format!("is based on {told}, which can't be used: {error}"), BASE);
+    let base = open_one(&path).map_err(about)?;
+    if base.path.parent() != image.path.parent() || base.is_device() {
+        return Err(refused("isn't a file beside it"));
+    }
+    if base.found.mode() & READABLE == 0 && base.found.uid() != image.found.uid() {
+        return Err(refused("neither every user nor the owner of the image may read"));
+    }
+    let sector = first_sector(&base.file).map_err(about)?;
+    let format = match (format.as_deref(), kind(&sector)) {
+        (Some(b"raw"), _) | (None, Kind::BootDisk | Kind::Unknown) => DiskFormat::Raw,
+        (None | Some(b"qcow2"), Kind::Qcow2) => DiskFormat::Qcow2,
+        _ => return Err(refused("is neither qcow2 nor raw")),
+    };
+    Ok(DiskImage { format, ..base })
+}
+
+/// What the first sector says.
+enum Kind {
+    Qcow2,
+    /// A disk with a boot record.
+    BootDisk,
+    Other(&'static str, &'static str),
+    Unknown,
+}
+
+fn kind(sector: &[u8]) -> Kind {
     let at = |offset: usize, magic: &[u8]| sector.get(offset..).is_some_and(|rest| rest.starts_with(magic));
-    if let Some((.., what, remedy)) = OTHERS.into_iter().find(|(offset, magic, ..)| at(*offset, magic)) {
-        return Err((what.to_owned(), remedy));
+    let other = OTHERS.into_iter().find(|(offset, magic, ..)| at(*offset, magic));
+    match other {
+        _ if at(0, MAGIC) => Kind::Qcow2,
+        Some((.., what, remedy)) => Kind::Other(what, remedy),
+        None if at(SECTOR - BOOT_RECORD.len(), BOOT_RECORD) => Kind::BootDisk,
+        None => Kind::Unknown,
     }
-    match at(SECTOR - BOOT_RECORD.len(), BOOT_RECORD) {
-        true => Ok(DiskFormat::Raw),
-        false => Err((
+}
+
+/// The format of an image that is to boot.
+fn check(disk: &File) -> io::Result<Result<DiskFormat, Problem>> {
+    Ok(match kind(&first_sector(disk)?) {
+        Kind::Qcow2 => Ok(DiskFormat::Qcow2),
+        Kind::BootDisk => Ok(DiskFormat::Raw),
+        Kind::Other(what, remedy) => Err((what.to_owned(), remedy)),
+        Kind::Unknown => Err((
             "is neither qcow2 nor a disk with a boot record".to_owned(),
             "name an image of a whole disk that boots",
         )),
-    }
+    })
 }
 
-/// Opens only files and disks. Opening a pipe would wait for a writer.
-fn first_sector(disk: &Path) -> io::Result<Vec<u8>> {
-    let kind = fs::metadata(disk)?.file_type();
-    if kind.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
+fn first_sector(disk: &File) -> io::Result<Vec<u8>> {
+    let (mut sector, mut read) = (vec![0; SECTOR], 0);
+    while read < SECTOR {
+        match disk.read_at(&mut sector[read..], read as u64)? {
+            0 => break,
+            count => read += count,
+        }
     }
-    if !kind.is_file() && !kind.is_block_device() {
-        return Err(io::Error::other("it is no file"));
-    }
-    let mut sector = Vec::new();
-    File::open(disk)?.take(SECTOR as u64).read_to_end(&mut sector)?;
+    sector.truncate(read);
     Ok(sector)
 }
 
-/// Checks all images that a qcow2 is based on. One that isn't a file is QEMU's to open.
-fn follow(disk: &Path) -> Result<Vec<PathBuf>, Problem> {
-    let (mut image, mut bases) = (disk.to_owned(), Vec::new());
-    for _ in 0..CHAIN {
-        let based = base(&image).map_err(|why| (described(&image, disk, why), NAME_ONE))?;
-        let Some(based) = based else { return Ok(bases) };
-        let about = |error: io::Error| {
-            let why = format!("is based on {}, which can't be used: {error}", based.display());
-            (why, "put that back, or make the image one of its own: qemu-img rebase -b ''")
-        };
-        let sector = first_sector(&based).map_err(about)?;
-        bases.push(based.clone());
-        if !sector.starts_with(b"QFI\xfb") {
-            return Ok(bases);
-        }
-        image = based;
-    }
-    Err((format!("is based on more than {CHAIN} images, each on the next"), CONVERT))
-}
-
-fn described(image: &Path, disk: &Path, why: String) -> String {
-    if image == disk { why } else { format!("is based on {}, which {why}", image.display()) }
-}
-
-/// The file that a qcow2 is based on. QEMU checks other bases (`nbd:`, `json:`).
-fn base(image: &Path) -> Result<Option<PathBuf>, String> {
-    let damaged = |error: io::Error| format!("is a damaged qcow2: {error}");
-    let file = File::open(image).map_err(damaged)?;
-    let mut header = [0; 36];
-    file.read_exact_at(&mut header, 0).map_err(damaged)?;
-    let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("four bytes"));
-    let (version, length, encryption) = (word(4), word(16), word(32));
-    match (version, length, encryption) {
-        (version, ..) if !(2..=3).contains(&version) => Err(format!("is qcow2 of version {version}, not 2 or 3")),
-        (.., encryption) if encryption != 0 => Err("is encrypted".to_owned()),
-        (_, 0, _) => Ok(None),
-        (_, length, _) if length > NAME => Err("is a damaged qcow2: the name of its base is too long".to_owned()),
-        _ => {
-            let mut name = vec![0; length as usize];
-            let offset = u64::from_be_bytes(header[8..16].try_into().expect("eight bytes"));
-            file.read_exact_at(&mut name, offset).map_err(damaged)?;
-            Ok(path_of(&String::from_utf8_lossy(&name), image))
-        }
+fn described(image: &DiskImage, chain: &[DiskImage], why: String) -> String {
+    match chain.len() {
+        1 => why,
+        _ => format!("is based on {}, which {why}", ForeignText::from(image.path.to_string_lossy())),
     }
 }
 
-/// QEMU's rules: text before a colon and no slash is a protocol; a relative path starts at the image's directory.
-fn path_of(name: &str, image: &Path) -> Option<PathBuf> {
-    let name = match name.split_once(':') {
-        Some(("file", path)) => path,
-        Some((protocol, _)) if !protocol.contains('/') => return None,
+/// What a qcow2 says of other files (docs/interop/qcow2.rst in QEMU).
+#[derive(Default)]
+struct Qcow2 {
+    /// The name of the image that it is based on.
+    base: Option<Vec<u8>>,
+    /// The format of that.
+    format: Option<Vec<u8>>,
+}
+
+impl Qcow2 {
+    fn read(file: &File) -> Result<Qcow2, String> {
+        let damaged = |error: io::Error| format!("is a damaged qcow2: {error}");
+        let mut header = [0; 104];
+        file.read_exact_at(&mut header[..72], 0).map_err(damaged)?;
+        let word = |header: &[u8], at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("four bytes"));
+        let long = |header: &[u8], at: usize| u64::from_be_bytes(header[at..at + 8].try_into().expect("eight bytes"));
+        let (version, offset, length, encryption) =
+            (word(&header, 4), long(&header, 8), word(&header, 16), word(&header, 32));
+        let mut end = 72;
+        if version == 3 {
+            file.read_exact_at(&mut header, 0).map_err(damaged)?;
+            end = u64::from(word(&header, 100));
+        }
+        match () {
+            () if !(2..=3).contains(&version) => return Err(format!("is qcow2 of version {version}, not 2 or 3")),
+            () if encryption != 0 => return Err("is encrypted".to_owned()),
+            () if version == 3 && long(&header, 72) & EXTERNAL_DATA != 0 => {
+                return Err("has its data in another file".to_owned());
+            }
+            () if length > NAME => return Err("is a damaged qcow2: the name of its base is too long".to_owned()),
+            () if offset == 0 || length == 0 => return Ok(Qcow2::default()),
+            () => {}
+        }
+        let mut name = vec![0; length as usize];
+        file.read_exact_at(&mut name, offset).map_err(damaged)?;
+        Ok(Qcow2 { base: Some(name), format: base_format(file, end).map_err(damaged)? })
+    }
+}
+
+/// The format of the base, among the extensions that begin at `at`.
+fn base_format(file: &File, mut at: u64) -> io::Result<Option<Vec<u8>>> {
+    for _ in 0..EXTENSIONS {
+        let mut head = [0; 8];
+        file.read_exact_at(&mut head, at)?;
+        let [kind, length] = [0, 4].map(|at| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes")));
+        match kind {
+            0 => return Ok(None),
+            BASE_FORMAT if length <= NAME => {
+                let mut format = vec![0; length as usize];
+                file.read_exact_at(&mut format, at + 8)?;
+                return Ok(Some(format));
+            }
+            _ => at = at.saturating_add(8 + u64::from(length).next_multiple_of(8)),
+        }
+    }
+    Ok(None)
+}
+
+/// QEMU's rules: text before a colon and no slash is a protocol; a relative path starts at the image's directory. None if it
+/// isn't the name of a file (`nbd:`, `json:`).
+fn path_of(name: &[u8], image: &Path) -> Option<PathBuf> {
+    let name = match name.iter().position(|byte| *byte == b':') {
+        Some(colon) if &name[..colon] == b"file" => &name[colon + 1..],
+        Some(colon) if !name[..colon].contains(&b'/') => return None,
         _ => name,
     };
-    Some(image.parent().unwrap_or(Path::new("/")).join(name))
+    Some(image.parent().unwrap_or(Path::new("/")).join(OsStr::from_bytes(name)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     use proptest::prelude::*;
 
@@ -247,15 +377,81 @@ mod tests {
         let folder = Folder::new();
         let top = folder.put("top.qcow2", &qcow2(3, "middle.qcow2", 0));
         let refused = || inspect(&top).expect_err("a gap").to_string();
-        assert!(refused().contains("is based on") && refused().contains("middle.qcow2, which can't be used: No such"));
+        assert!(refused().contains("is based on middle.qcow2, which can't be used: No such"), "{}", refused());
         folder.put("middle.qcow2", &qcow2(2, "file:bottom.raw", 0));
         assert!(refused().contains("bottom.raw, which can't be used"), "{}", refused());
         folder.put("bottom.raw", b"anything");
-        inspect(&top).expect("all is there");
+        let formats =
+            open(&top, DiskFormat::Qcow2).expect("all is there").iter().map(|image| image.format).collect::<Vec<_>>();
+        assert_eq!(formats, [DiskFormat::Qcow2, DiskFormat::Qcow2, DiskFormat::Raw]);
         folder.put("middle.qcow2", &qcow2(3, "top.qcow2", 0));
         assert!(refused().contains("more than 64 images"), "{}", refused());
-        folder.put("middle.qcow2", &qcow2(3, "nbd:10.0.0.1:10809", 0));
-        inspect(&top).expect("QEMU has to tell");
+    }
+
+    #[test]
+    fn an_image_opens_no_other_file_of_the_host() {
+        let (folder, elsewhere) = (Folder::new(), Folder::new());
+        let secret = elsewhere.put("secret", &raw());
+        symlink(&secret, folder.0.path().join("link")).expect("ours");
+        fs::create_dir(folder.0.path().join("below")).expect("ours");
+        fs::copy(&secret, folder.0.path().join("below/base")).expect("ours");
+        let path = secret.to_str().expect("text").to_owned();
+        let json = format!("json:{{\"driver\":\"raw\",\"file\":{{\"driver\":\"file\",\"filename\":\"{path}\"}}}}");
+        for (base, why) in [
+            (path.as_str(), "isn't a file beside it"),
+            (&format!("file:{path}"), "isn't a file beside it"),
+            ("link", "isn't a file beside it"),
+            ("below/base", "isn't a file beside it"),
+            ("./../../../../../../../etc/hostname", "isn't a file beside it"),
+            ("/dev/null", "it is no file"),
+            (&json, "is no file"),
+            ("nbd:10.0.0.1:10809", "is no file"),
+            ("nbd+unix:///x?socket=/run/x", "is no file"),
+            ("http://192.0.2.1/x", "is no file"),
+        ] {
+            let told = inspect(&folder.put("top.qcow2", &qcow2(3, base, 0))).expect_err(base).to_string();
+            assert!(told.contains(why), "{base}: {told}");
+        }
+        let mut external = qcow2(3, "", 0);
+        external[79] = 4;
+        assert!(folder.refused(&external).contains("has its data in another file"));
+        let forged = folder.refused(&qcow2(3, "a\nvtax: all is well", 0));
+        assert!(!forged.contains('\n'), "{forged}");
+        fs::write(folder.0.path().join("base"), raw()).expect("ours");
+        assert!(folder.refused(&qcow2(3, "base", 0)).contains("a guest may have written that"));
+    }
+
+    #[test]
+    fn a_base_that_the_image_s_owner_may_not_read_is_refused() {
+        let folder = Folder::new();
+        let (top, base) = (folder.put("top.qcow2", &qcow2(3, "base", 0)), folder.put("base", &raw()));
+        let mode = |mode| fs::set_permissions(&base, fs::Permissions::from_mode(mode)).expect("ours");
+        mode(0o600);
+        inspect(&top).expect("both have one owner");
+        // Only root can give a file away.
+        if chown(&top, Some(12345), None).is_ok() {
+            let told = inspect(&top).expect_err("a secret of root's").to_string();
+            assert!(told.contains("neither every user nor the owner of the image may read"), "{told}");
+            mode(0o644);
+            inspect(&top).expect("everybody may read it");
+        }
+    }
+
+    #[test]
+    fn the_base_has_the_format_that_the_image_says() {
+        let folder = Folder::new();
+        let mut top = qcow2(3, "base", 0);
+        // A header of 104 bytes, and one extension behind it.
+        top[100..104].copy_from_slice(&104_u32.to_be_bytes());
+        top[104..108].copy_from_slice(&BASE_FORMAT.to_be_bytes());
+        top[108..112].copy_from_slice(&3_u32.to_be_bytes());
+        top[112..115].copy_from_slice(b"raw");
+        let top = folder.put("top.qcow2", &top);
+        // A guest may have written that to its raw disk.
+        folder.put("base", &qcow2(3, "/etc/hostname", 0));
+        let formats =
+            open(&top, DiskFormat::Qcow2).expect("it is raw").iter().map(|image| image.format).collect::<Vec<_>>();
+        assert_eq!(formats, [DiskFormat::Qcow2, DiskFormat::Raw]);
     }
 
     proptest! {
@@ -280,7 +476,7 @@ mod tests {
             fs::write(&disk, bytes).expect("written");
             let told = |error: &GuestError| assert!(error.to_string().contains("disk"), "{error}");
             let _ = inspect(&disk).inspect_err(told);
-            bytes.starts_with(b"QFI\xfb").then_some(()).or(check(&disk).ok().map(|_| ()))
+            bytes.starts_with(b"QFI\xfb").then_some(()).or(check(&File::open(&disk).ok()?).ok()?.ok().map(drop))
         });
     }
 }

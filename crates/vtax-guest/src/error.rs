@@ -3,7 +3,7 @@
 use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
 
 use vtax_model::{foreign::ForeignText, method::Unsupported, topology::Name, units::ByteSize};
-use vtax_sys::{SysError, process::Signal};
+use vtax_sys::{SysError, process::Signal, record::RecordError};
 
 use super::{last_words::LastWords, launch::Version};
 
@@ -17,6 +17,9 @@ pub enum GuestError {
         #[from]
         why: MissingForGuests,
     },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Record(#[from] RecordError),
     #[error("cannot {operation} {path}: {error}")]
     #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },
@@ -25,6 +28,9 @@ pub enum GuestError {
     )]
     #[diagnostic(code("path-too-long"))]
     SocketPath { guest: Name, path: PathBuf, longest: usize },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Directory(#[from] SysError),
     #[error("guest `{guest}`: {error}")]
     #[diagnostic(forward(error))]
     Start { guest: Name, error: Box<SysError> },

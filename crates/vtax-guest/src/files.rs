@@ -6,7 +6,7 @@ use std::{
     io,
     os::{
         fd::{AsRawFd, OwnedFd, RawFd},
-        unix::fs::{FileTypeExt, MetadataExt},
+        unix::fs::MetadataExt,
     },
     path::Path,
 };
@@ -16,7 +16,7 @@ use vtax_model::{guest::Accelerator, topology::Name};
 
 use super::{
     arguments::nic_id,
-    disk,
+    disk::{self, DiskImage},
     error::GuestError,
     launch::{Boot, DiskFormat, Launch, NicLaunch, Version},
 };
@@ -55,6 +55,7 @@ pub(super) struct ImageFile<F> {
     /// The same file for writing. QEMU opens an image that is kept in both ways.
     pub(super) write: Option<F>,
     pub(super) is_device: bool,
+    pub(super) format: DiskFormat,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,9 +108,12 @@ impl QemuFiles<String> {
             Boot::Kernel { kernel, initramfs, .. } => {
                 BootFiles::Kernel { kernel: path(kernel), initramfs: path(initramfs) }
             }
-            Boot::Disk { disk, keep, .. } => {
-                BootFiles::Disk(vec![ImageFile { read: path(disk), write: keep.then(|| path(disk)), is_device: false }])
-            }
+            Boot::Disk { disk, keep, format } => BootFiles::Disk(vec![ImageFile {
+                read: path(disk),
+                write: keep.then(|| path(disk)),
+                is_device: false,
+                format: *format,
+            }]),
         };
         let nics = launch.nics.iter().zip(launch.handed_queues()).map(|(nic, queues)| NicFiles {
             queues: vec![nic.kind.tap().map(ToString::to_string).unwrap_or_default(); queues as usize],
@@ -146,6 +150,7 @@ impl<F> QemuFiles<F> {
                         read: of(&image.read),
                         write: image.write.as_ref().map(&mut *of),
                         is_device: image.is_device,
+                        format: image.format,
                     })
                     .collect(),
             ),
@@ -208,25 +213,22 @@ impl BootFiles<OwnedFd> {
                 Ok(BootFiles::Kernel { kernel: readable(kernel)?, initramfs: readable(initramfs)? })
             }
             Boot::Disk { disk, format, keep } => {
-                let mut images = vec![ImageFile::open(disk, *keep)?];
-                if *format == DiskFormat::Qcow2 {
-                    for base in disk::bases(disk)? {
-                        images.push(ImageFile::open(&base, false)?);
-                    }
-                }
-                Ok(BootFiles::Disk(images))
+                let images = disk::open(disk, *format)?.into_iter().enumerate();
+                let open = |(depth, image)| ImageFile::open(image, *keep && depth == 0);
+                Ok(BootFiles::Disk(images.map(open).collect::<Result<_, _>>()?))
             }
         }
     }
 }
 
 impl ImageFile<OwnedFd> {
-    fn open(path: &Path, writable: bool) -> Result<ImageFile<OwnedFd>, GuestError> {
-        let fail = || GuestError::file("open", path);
-        let read = File::open(path).map_err(fail())?;
-        let is_device = read.metadata().map_err(fail())?.file_type().is_block_device();
-        let write = writable.then(|| File::options().write(true).read(true).open(path)).transpose().map_err(fail())?;
-        Ok(ImageFile { read: read.into(), write: write.map(OwnedFd::from), is_device })
+    fn open(image: DiskImage, writable: bool) -> Result<ImageFile<OwnedFd>, GuestError> {
+        let (is_device, format) = (image.is_device(), image.format);
+        // The file that was looked at, whatever has its name now.
+        let own = format!("/proc/self/fd/{}", image.file.as_raw_fd());
+        let write = writable.then(|| File::options().write(true).read(true).open(own)).transpose();
+        let write = write.map_err(GuestError::file("open", image.path))?.map(OwnedFd::from);
+        Ok(ImageFile { read: image.file.into(), write, is_device, format })
     }
 }
 

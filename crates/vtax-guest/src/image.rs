@@ -4,12 +4,17 @@
 //! agent, so each byte makes the boot longer. It isn't compressed, because copying is faster than unpacking.
 
 use std::{
-    env, fs,
+    env,
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, SystemTime},
 };
 
+use vtax_model::run::EmulatedServer;
+use vtax_sys::directory;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
@@ -70,12 +75,31 @@ fn made_of(kernel: &Kernel, agent: &Path, tools: Tools) -> Vec<Option<(u64, Syst
 pub fn cache() -> Result<PathBuf, GuestError> {
     let folder = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-    Ok(base.ok_or(MissingForGuests::NoCache)?.join("vtax"))
+    let cache = base.ok_or(MissingForGuests::NoCache)?.join("vtax");
+    make_folder(&cache)?;
+    Ok(cache)
 }
 
-/// The folder of the programs of this machine that are carried into guests.
+/// Makes a folder of the cache that only this user can read. An emulated server has the cache of the user who started it, and
+/// nobody else is in there.
+pub(super) fn make_folder(folder: &Path) -> Result<(), GuestError> {
+    match Path::new(EmulatedServer::FILE).exists() {
+        true => fs::create_dir_all(folder).map_err(GuestError::file("create", folder)),
+        false => Ok(directory::make_private(folder)?),
+    }
+}
+
+/// The folder of the programs of this machine that are carried into guests. It is in the cache, which nobody else can enter;
+/// guests' QEMUs, which have users of their own, get it open.
 pub fn carried() -> Result<PathBuf, GuestError> {
-    Ok(cache()?.join("carried"))
+    let folder = cache()?.join("carried");
+    let made = match fs::create_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    };
+    let shared = made.and_then(|()| fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)));
+    shared.map_err(GuestError::file("create", &folder))?;
+    Ok(folder)
 }
 
 fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Result<Vec<u8>, GuestError> {
@@ -118,27 +142,28 @@ fn busybox() -> Option<Vec<u8>> {
 }
 
 /// A file of the cache that is there already. The file's time is set to now, if it is older than a quarter of an hour.
-/// It isn't set more often, since in an emulated server the cache is below an overlay, and writing a file copies it.
+/// One that others can write isn't taken. The time isn't set more often, since in an emulated server the cache is below an overlay, and writing a file copies it.
 pub(super) fn recall(path: &Path) -> Option<PathBuf> {
     const RECENT: Duration = Duration::from_secs(900);
-    let modified = fs::metadata(path).ok()?.modified();
+    let found = fs::symlink_metadata(path).ok().filter(|found| found.is_file() && found.mode() & 0o022 == 0)?;
+    let modified = found.modified();
     let recent = modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < RECENT));
     // A cache that another user owns can still be read.
     if !recent && let Ok(file) = fs::File::options().append(true).open(path) {
         let _ = file.set_modified(SystemTime::now());
     }
-    path.is_file().then(|| path.to_owned())
+    Some(path.to_owned())
 }
 
 /// Puts a file into a folder of the cache in one step, and keeps only the `kept` youngest there.
 pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> Result<PathBuf, GuestError> {
     let path = folder.join(name);
-    fs::create_dir_all(folder).map_err(GuestError::file("create", folder))?;
+    make_folder(folder)?;
     // No other writer has this name, in this process or another.
     static WRITERS: AtomicU32 = AtomicU32::new(0);
     let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
     let partial = folder.join(format!("{}-{writer}.part", std::process::id()));
-    let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, &path));
+    let written = write_shared(&partial, content).and_then(|()| fs::rename(&partial, &path));
     if let Err(error) = written {
         // The first error is the important one. Half a file is removed later with the oldest files.
         let _ = fs::remove_file(&partial);
@@ -146,6 +171,15 @@ pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> R
     }
     prune(folder, kept);
     Ok(path)
+}
+
+/// Writes a new file, whatever the umask: QEMU's user must be able to read what it gets open, and nobody else to write it.
+fn write_shared(path: &Path, content: &[u8]) -> io::Result<()> {
+    // A vtax that had this number may have been killed.
+    let _ = fs::remove_file(path);
+    let mut file = File::create_new(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o644))?;
+    file.write_all(content)
 }
 
 /// A file that can't be removed only takes space.

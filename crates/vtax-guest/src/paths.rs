@@ -7,7 +7,8 @@
 //! The state of the paths is a file beside the daemons' directories, which are beside that of the guest's QEMU.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -18,6 +19,7 @@ use vtax_model::topology::Name;
 use vtax_sys::{
     mount::unmount_all,
     process::{ProcessId, Signal},
+    record::{self, RecordError},
 };
 
 use super::{
@@ -93,7 +95,7 @@ pub(super) fn begin(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError
 /// Makes another path serve a disk if the one that does so has ended or has a fault. What hangs is killed first.
 pub fn serve(launch: &Launch, disk: &DiskLaunch, fault: Option<PathFault>) -> Result<(), GuestError> {
     let Some(paths) = Paths::of(launch, disk) else { return Ok(()) };
-    let mut kept = paths.read();
+    let mut kept = paths.read()?;
     let active = kept.active;
     if let Some(fault) = fault {
         kept.bad[active] = fault == PathFault::Errors;
@@ -109,7 +111,7 @@ pub fn serve(launch: &Launch, disk: &DiskLaunch, fault: Option<PathFault>) -> Re
 /// Starts the daemons again that have ended, to stand by.
 pub fn stand_by(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
     let Some(paths) = Paths::of(launch, disk) else { return Ok(()) };
-    let mut kept = paths.read();
+    let mut kept = paths.read()?;
     for number in 0..paths.paths.files.len() {
         if number != kept.active && !kept.is_alive(number) {
             paths.start(number, &mut kept)?;
@@ -121,7 +123,8 @@ pub fn stand_by(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
 /// Whether the daemon that serves a disk answers, if it runs. One that is stopped or hangs doesn't.
 pub fn answers(launch: &Launch, disk: &DiskLaunch) -> bool {
     let Some(paths) = Paths::of(launch, disk) else { return true };
-    let kept = paths.read();
+    // What isn't known isn't ended.
+    let Ok(kept) = paths.read() else { return true };
     let patience = if accel::is_translated() { TRANSLATED_PATIENCE } else { PATIENCE };
     !kept.is_alive(kept.active) || storage::answers(&launch.name, &paths.directory(kept.active), patience)
 }
@@ -129,7 +132,8 @@ pub fn answers(launch: &Launch, disk: &DiskLaunch) -> bool {
 /// Whether the daemon that serves a disk has failed to read. The guest's QEMU doesn't get such an error: the daemon cuts it off
 /// (`nbd_co_send_sparse_read` of QEMU), QEMU connects again and sends the request again, and so on.
 pub fn has_failed_to_read(launch: &Launch, disk: &DiskLaunch) -> bool {
-    Paths::of(launch, disk).is_some_and(|paths| storage::has_failed_to_read(&paths.directory(paths.read().active)))
+    let Some(paths) = Paths::of(launch, disk) else { return false };
+    paths.read().is_ok_and(|kept| storage::has_failed_to_read(&paths.directory(kept.active)))
 }
 
 /// Ends the daemons of a disk.
@@ -159,7 +163,7 @@ pub fn end_all(guest: &Name, qemu: &Path) -> Result<(), GuestError> {
 /// What each path of a disk does at the moment; nothing if it has no daemons.
 pub fn states(launch: &Launch, disk: &DiskLaunch) -> Vec<PathState> {
     let Some(paths) = Paths::of(launch, disk) else { return Vec::new() };
-    let kept = paths.read();
+    let Ok(kept) = paths.read() else { return Vec::new() };
     let state = |number: usize| match kept.is_alive(number) {
         true if number == kept.active => PathState::Active,
         true if !kept.bad[number] => PathState::Standby,
@@ -170,7 +174,7 @@ pub fn states(launch: &Launch, disk: &DiskLaunch) -> Vec<PathState> {
 
 /// The daemon that serves a disk at the moment, if the disk has one.
 pub(super) fn active(launch: &Launch, disk: &DiskLaunch) -> Option<ProcessId> {
-    let kept = Paths::of(launch, disk)?.read();
+    let kept = Paths::of(launch, disk)?.read().ok()?;
     kept.process(kept.active)
 }
 
@@ -197,12 +201,19 @@ impl<'a> Paths<'a> {
         self.beside().join(format!("{PREFIX}{}.json", self.disk.port))
     }
 
-    fn read(&self) -> Kept {
-        let read = fs::read(self.state()).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        let mut kept: Kept = read.unwrap_or_default();
-        kept.processes.resize(self.paths.files.len(), None);
-        kept.bad.resize(self.paths.files.len(), false);
-        kept
+    fn read(&self) -> Result<Kept, GuestError> {
+        let (path, count) = (self.state(), self.paths.files.len());
+        let damaged = |why: String| RecordError::Damaged { path: path.clone(), why };
+        let mut kept: Kept = match record::read(&path, record::SMALL)? {
+            Some(text) => serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?,
+            None => Kept::default(),
+        };
+        if kept.active >= count {
+            return Err(damaged(format!("the disk has {count} paths")).into());
+        }
+        kept.processes.resize(count, None);
+        kept.bad.resize(count, false);
+        Ok(kept)
     }
 
     /// Replaces the file as a whole: `list` may read it at any moment.
@@ -210,7 +221,7 @@ impl<'a> Paths<'a> {
         let path = self.state();
         let written = || {
             let mut draft = tempfile::NamedTempFile::new_in(self.beside())?;
-            serde_json::to_writer(&mut draft, kept)?;
+            draft.write_all(&serde_json::to_vec(kept)?)?;
             draft.persist(&path).map(drop).map_err(|error| error.error)
         };
         written().map_err(GuestError::file("write", &path))

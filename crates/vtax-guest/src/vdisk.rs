@@ -195,6 +195,10 @@ impl DiskFile {
         let format = self.format.to_string();
         let mut blocks =
             json!({ "driver": format, "node-name": node, "read-only": read_only, "cache": cache, "file": file });
+        if self.format == DiskFormat::Qcow2 {
+            // An image whose blocks are elsewhere was refused, and QEMU looks for none, whatever has become of it.
+            blocks["backing"] = Value::Null;
+        }
         if let Some((offset, size)) = self.slice {
             blocks["offset"] = offset.0.into();
             blocks["size"] = size.0.into();

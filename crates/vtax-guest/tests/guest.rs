@@ -433,7 +433,7 @@ fn a_disk_that_is_gone_is_named() {
     let mut launch = bench.launch(&agent(), Vec::new());
     launch.boot = Boot::Disk { disk: "/no/such.qcow2".into(), format: DiskFormat::Qcow2, keep: false };
     let error = Qemu::start(launch, Vec::new(), Outlive::No, |_| Ok(())).expect_err("there is no such disk");
-    assert!(error.to_string().contains("cannot open /no/such.qcow2"), "{error}");
+    assert!(error.to_string().contains("disk image /no/such.qcow2"), "{error}");
 }
 
 #[test]

@@ -5,10 +5,14 @@ use std::{
     path::PathBuf,
 };
 
+use vtax_sys::record;
+
 use crate::{
     directory::{self, Directory},
-    error::JournalError,
+    error::{JournalError, UndoError, UndoErrors},
     journal::Journal,
+    line::{self, LONGEST},
+    report::UndoReport,
     step::Step,
 };
 
@@ -17,19 +21,38 @@ use crate::{
 pub enum Opened<S: Step> {
     /// It can be undone.
     Whole(Journal<S>),
-    /// It has a line that isn't as it was written.
+    /// It is short or empty, has a line that isn't as it was written, or is not a regular file.
     Damaged(DamagedJournal),
 }
 
 /// A damaged journal, which keeps its name taken until it is set aside.
 #[derive(Debug)]
 pub struct DamagedJournal {
-    pub(crate) file: File,
+    /// The lock. What is not a regular file can't be locked.
+    pub(crate) file: Option<File>,
     pub(crate) path: PathBuf,
     pub(crate) error: JournalError,
 }
 
 impl DamagedJournal {
+    /// Undoes the steps that its whole lines tell, the last first. Others may be missing, so this is only for who orders it
+    /// in spite of that.
+    ///
+    /// # Errors
+    /// Lists every step that failed.
+    pub fn undo_readable<S: Step>(&self, world: &mut S::World) -> Result<UndoReport, UndoErrors<S::Error>> {
+        let (mut report, mut steps) = (UndoReport::default(), Vec::new());
+        let bytes = self.file.as_ref().and_then(|file| record::read_open(file, &self.path, LONGEST).ok());
+        for readable in line::readable::<S>(&self.path, &bytes.unwrap_or_default()).iter().rev() {
+            match readable.step.undo(readable.progress.receipt(), world) {
+                Ok(how) => report.add(&readable.step, how),
+                Err(error) => steps.push(UndoError { step: readable.step.describe(), error }),
+            }
+        }
+        let id = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if steps.is_empty() { Ok(report) } else { Err(UndoErrors { id, steps, file: None }) }
+    }
+
     /// Keeps the file under another name, which no scan finds: `rack.damaged`, or `rack.damaged-2` if that is taken.
     /// Call this when everything that the job has made is gone. Returns what is wrong with the file, and its new name.
     pub fn set_aside(self) -> Result<(JournalError, PathBuf), JournalError> {
@@ -39,7 +62,8 @@ impl DamagedJournal {
             1 => self.path.with_extension("damaged"),
             _ => self.path.with_extension(format!("damaged-{number}")),
         });
-        let free = names.into_iter().find(|name| !name.exists()).expect("there is no last number");
+        let is_free = |name: &PathBuf| fs::symlink_metadata(name).is_err();
+        let free = names.into_iter().find(is_free).expect("there is no last number");
         fs::rename(&self.path, &free).map_err(directory::io("rename", &self.path))?;
         drop(self.file);
         Ok((self.error, free))

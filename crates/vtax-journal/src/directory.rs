@@ -7,9 +7,11 @@
 //! journal.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     path::{Path, PathBuf},
 };
+
+use vtax_sys::{lock, record};
 
 use crate::error::JournalError;
 
@@ -26,10 +28,22 @@ impl Directory {
     pub(crate) fn enter(path: &Path) -> Result<Directory, JournalError> {
         fs::create_dir_all(path).map_err(io("create", path))?;
         let name = path.join(".lock");
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&name);
-        let lock = lock.map_err(io("open", &name))?;
-        lock.lock().map_err(io("lock", &name))?;
-        Ok(Directory { path: path.to_owned(), _lock: lock })
+        let file = record::open_lock(&name)?;
+        lock::wait(&file, &name).map_err(io("lock", &name))?;
+        let directory = Directory { path: path.to_owned(), _lock: file };
+        // What a killed process has left: whoever writes one has the lock.
+        let _ = fs::remove_file(directory.draft());
+        Ok(directory)
+    }
+
+    /// The one draft that is written at a time.
+    fn draft(&self) -> PathBuf {
+        self.path.join(".new.draft")
+    }
+
+    /// Begins a file that is to be renamed to the name of a journal.
+    pub(crate) fn begin_draft(&self) -> Result<(File, PathBuf), JournalError> {
+        Ok(record::draft(&self.path.join("new"))?)
     }
 
     /// The path of the journal with this name, whether it exists or not.

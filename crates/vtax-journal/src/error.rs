@@ -2,6 +2,8 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use vtax_sys::record::RecordError;
+
 use crate::{batch::BatchId, holder::LockHolder, line::FORMAT, owner::Owner, snapshot::JournalState};
 
 /// Why a journal could not be made, read or written.
@@ -26,6 +28,9 @@ pub enum JournalError {
     #[error("{path}:{line}: {why}")]
     #[diagnostic(code("damaged-journal"))]
     Corrupt { path: PathBuf, line: usize, why: String },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Record(#[from] RecordError),
     #[error("{path} has format {found}, this vtax writes format {FORMAT}; use the vtax that made it")]
     #[diagnostic(code("journal-version"))]
     Format { path: PathBuf, found: u64 },
@@ -34,6 +39,18 @@ pub enum JournalError {
     )]
     #[diagnostic(code("journal-version"))]
     OtherVersion { path: PathBuf, line: usize, why: String },
+}
+
+impl JournalError {
+    /// Returns whether the journal itself is damaged: it is short, empty, changed, or not a regular file. Then what it says
+    /// is not acted upon, least of all as if it said nothing.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            JournalError::Corrupt { .. } => true,
+            JournalError::Record(error) => error.is_damage(),
+            _ => false,
+        }
+    }
 }
 
 /// ` (made by pid 12, `vtax run demo`)`.

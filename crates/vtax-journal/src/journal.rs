@@ -1,13 +1,9 @@
 //! Runs the steps of a job, and undoes them.
 
-use std::{
-    fs::{self, OpenOptions},
-    io,
-    ops::Range,
-    path::Path,
-};
+use std::{fs, ops::Range, path::Path};
 
 use serde::Serialize;
+use vtax_sys::record::{self, RecordUse};
 
 use crate::{
     batch::{Batch, BatchId, batches},
@@ -15,7 +11,7 @@ use crate::{
     directory::{self, Directory},
     error::{ExecuteError, JournalError, StepCause, UndoBatchError, UndoError, UndoErrors},
     holder::LockHolder,
-    line::{Contents, FORMAT, Header, JournalLine},
+    line::{Contents, FORMAT, Header, JournalLine, LONGEST},
     log::Log,
     owner::Owner,
     record::{Record, StepProgress},
@@ -31,7 +27,6 @@ use crate::{
 #[derive(Debug)]
 pub struct Journal<S: Step> {
     log: Log<S>,
-    header: Option<Header>,
     records: Vec<Record<S>>,
     /// Its undoing as a whole has begun, perhaps in a process that was killed.
     undoing: bool,
@@ -45,26 +40,14 @@ impl<S: Step> Journal<S> {
     pub fn create(directory: &Path, id: &str, kind: &str, about: &impl Serialize) -> Result<Self, JournalError> {
         let entered = Directory::enter(directory)?;
         let path = entered.file(id)?;
-        let file =
-            OpenOptions::new().append(true).create_new(true).open(&path).map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => taken::<S>(&entered, id),
-                _ => directory::io("create", &path)(error),
-            })?;
-        let log = Log::new(file, path);
-        let started = Self::start(log, id, kind, about);
-        // Nothing was done yet, so a half-written journal is removed.
-        started.inspect_err(|_| {
-            let _ = entered.file(id).map(fs::remove_file);
-        })
-    }
-
-    fn start(mut log: Log<S>, id: &str, kind: &str, about: &impl Serialize) -> Result<Self, JournalError> {
-        log.claim()?;
-        let about = serde_json::to_value(about).map_err(|error| log.unwritable(error))?;
-        let header =
-            Header { format: FORMAT, id: id.to_owned(), kind: kind.to_owned(), owner: Owner::current(), about };
-        log.append([JournalLine::Header(header.clone())])?;
-        Ok(Journal { log, header: Some(header), records: Vec::new(), undoing: false })
+        if fs::symlink_metadata(&path).is_ok() {
+            return Err(taken::<S>(&entered, id));
+        }
+        let about = serde_json::to_value(about).map_err(|error| directory::io("write", &path)(error.into()))?;
+        let (id, kind) = (id.to_owned(), kind.to_owned());
+        let header = Header { format: FORMAT, id, kind, owner: Owner::current(), about };
+        let log = Log::create(&entered, path, header)?;
+        Ok(Journal { log, records: Vec::new(), undoing: false })
     }
 
     /// Takes over a journal that no living process holds, to undo it.
@@ -82,33 +65,32 @@ impl<S: Step> Journal<S> {
     pub fn open_any(directory: &Path, id: &str) -> Result<Opened<S>, JournalError> {
         let entered = Directory::enter(directory)?;
         let path = entered.file(id)?;
-        let file = OpenOptions::new().append(true).open(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => JournalError::Missing { id: id.to_owned(), directory: directory.to_owned() },
-            _ => directory::io("open", &path)(error),
-        })?;
+        let missing = || JournalError::Missing { id: id.to_owned(), directory: directory.to_owned() };
+        let file = match record::open(&path, RecordUse::Append) {
+            Err(error) if error.is_damage() => {
+                return Ok(Opened::Damaged(DamagedJournal { file: None, path, error: error.into() }));
+            }
+            file => file?.ok_or_else(missing)?,
+        };
         let free = directory::claim(&file, &path)?;
         if !free {
             return Err(JournalError::Busy { id: id.to_owned(), by: LockHolder::of(&path) });
         }
-        let bytes = fs::read(&path).map_err(directory::io("read", &path))?;
-        let contents = match Contents::<S>::parse(&path, &bytes) {
-            Err(error @ JournalError::Corrupt { .. }) => {
-                return Ok(Opened::Damaged(DamagedJournal { file, path, error }));
+        let read = record::read_open(&file, &path, LONGEST).map_err(JournalError::from);
+        let read = read.and_then(|bytes| Ok((Contents::<S>::parse(&path, &bytes)?, bytes)));
+        let (contents, bytes) = match read {
+            Err(error) if error.is_damage() => {
+                return Ok(Opened::Damaged(DamagedJournal { file: Some(file), path, error }));
             }
-            contents => contents?,
+            read => read?,
         };
-        let log = Log::resume(file, path, contents.form, contents.whole)?;
-        Ok(Opened::Whole(Journal {
-            log,
-            header: contents.header,
-            records: contents.records,
-            undoing: contents.undoing,
-        }))
+        let log = Log::resume(file, path, &contents, &bytes)?;
+        Ok(Opened::Whole(Journal { log, records: contents.records, undoing: contents.undoing }))
     }
 
-    /// The first line. None if the owner died before it wrote the line.
-    pub fn header(&self) -> Option<&Header> {
-        self.header.as_ref()
+    /// Returns the first line.
+    pub fn header(&self) -> &Header {
+        self.log.header()
     }
 
     /// The steps so far, and what happened to each.
@@ -167,7 +149,7 @@ impl<S: Step> Journal<S> {
     fn intend(&mut self, batch: BatchId, steps: Vec<S>) -> Result<(), JournalError> {
         let first = self.records.len();
         let line = |(index, what)| JournalLine::Intend { step: first + index, batch, what };
-        self.log.append_synced(steps.iter().enumerate().map(line))?;
+        self.log.seal(steps.iter().enumerate().map(line))?;
         self.records.extend(steps.into_iter().map(|step| Record::new(step, batch)));
         Ok(())
     }
@@ -202,7 +184,7 @@ impl<S: Step> Journal<S> {
     /// Marks the job as one that may outlive this process, until somebody undoes it by name. This holds for the batches
     /// so far.
     pub fn keep(&mut self) -> Result<(), JournalError> {
-        self.log.append_synced([JournalLine::Kept])?;
+        self.log.seal([JournalLine::Kept])?;
         self.records.iter_mut().for_each(|record| record.kept = true);
         self.undoing = false;
         Ok(())
@@ -222,6 +204,8 @@ impl<S: Step> Journal<S> {
         }
         self.check_last_of_its_objects(steps.clone())?;
         let (report, errors) = self.undo_steps(steps, world);
+        // If the disk is full, a later recovery looks at these steps once more, which does no harm.
+        let _ = self.log.seal([]);
         self.left(errors, None).map_or(Ok(report), |errors| Err(UndoBatchError::Steps(errors)))
     }
 
@@ -249,10 +233,8 @@ impl<S: Step> Journal<S> {
     /// Lists every step that failed. The file stays; another undo continues from there.
     pub fn undo(mut self, world: &mut S::World) -> Result<UndoReport, UndoErrors<S::Error>> {
         // From here on nobody keeps it: if this process is killed, the next recovery goes on. If the disk is full, the
-        // line is lost, which leaves a kept journal kept. A file without its first line has nothing to be undone.
-        if self.header.is_some() {
-            let _ = self.log.append([JournalLine::Undoing]);
-        }
+        // line is lost, which leaves a kept journal kept.
+        let _ = self.log.append([JournalLine::Undoing]);
         if !self.undoing {
             self.records.iter_mut().for_each(Record::settle);
         }
@@ -314,7 +296,7 @@ impl<S: Step> Journal<S> {
 fn taken<S: Step>(directory: &Directory, id: &str) -> JournalError {
     match Snapshot::<S>::read_in(directory, id) {
         Ok(Snapshot { state, header, .. }) => {
-            JournalError::Taken { id: id.to_owned(), state, owner: header.map(|header| Box::new(header.owner)) }
+            JournalError::Taken { id: id.to_owned(), state, owner: Some(Box::new(header.owner)) }
         }
         Err(error) => error,
     }

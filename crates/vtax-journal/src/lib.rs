@@ -21,8 +21,10 @@
 //! abandoned one. However the process ends, the kernel releases the lock, so no heartbeat and no guess by age
 //! is needed.
 //!
-//! Each line has a checksum. A file with a line that isn't as it was written is never undone by what it says: its
-//! owner finds by other means what the job has made, and sets the file aside ([`DamagedJournal`]).
+//! Each line has a checksum, and the file says how many lines it had when it was last written as a whole. A file that is
+//! empty or short, or has a line that isn't as it was written, is damaged ([`JournalError::is_damage`]), and so is what isn't
+//! a regular file. It is never undone by what it says, and never taken for a journal that says nothing: its owner finds by
+//! other means what the job has made, and sets the file aside ([`DamagedJournal`]).
 
 #![forbid(unsafe_code)]
 
@@ -52,5 +54,5 @@ pub use line::{FORMAT, Header};
 pub use owner::Owner;
 pub use record::{Record, StepProgress};
 pub use report::{ForeignChange, UndoReport};
-pub use snapshot::{JournalState, Scan, Snapshot, scan};
+pub use snapshot::{JournalState, Scan, Snapshot, read_header, scan};
 pub use step::{Step, Undone};

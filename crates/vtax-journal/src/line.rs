@@ -1,7 +1,8 @@
-//! The file: a checksum and one JSON value a line. Lines are only ever appended.
+//! The file: a checksum and one JSON value a line.
 //!
 //! ```text
-//! 5f9d0b1e {"header":{"format":3,"id":"rack","kind":"lab","owner":{…},"about":{…}}}
+//! 5f9d0b1e {"header":{"format":4,"id":"rack","kind":"lab","owner":{…},"about":{…}}}
+//! 41c6e2d7 {"sealed":7}
 //! 0c6a1f77 {"intend":{"step":0,"what":{…}}}
 //! e8b15a02 {"intend":{"step":1,"what":{…}}}
 //! 91d3c4aa {"done":{"step":0,"receipt":{…}}}
@@ -16,18 +17,23 @@
 //!
 //! `"kept"` holds for the batches before it: what comes later is undone if its process is killed.
 //!
-//! A process that dies while it writes leaves a last line without a newline. This line is ignored: either its
-//! step had not begun, or the step's `intend` line is in the file.
+//! `"sealed"` is how many lines the file had below this one when it was written as a whole, and synced, before it got its
+//! name. That is done for each batch that is intended, kept or undone. So a file that is empty, has no header or has fewer
+//! lines than it was sealed with was never left by a killed process, a full disk or a power cut: it is damaged.
+//!
+//! Other lines are appended. A process that dies while it writes one leaves a last line without a newline. This line is
+//! ignored: the step's `intend` line is in the file.
 //!
 //! An `intend` line without a number of its batch is of the first batch. So a journal with one batch is what it was before
 //! there were several, and an older vtax can undo one with more, as a whole.
 //!
-//! Format 2 had no `{"foreign":{"found":…}}` in its `undone` lines, and format 1 no checksums either. Their files are still
-//! read, and go on in their own form.
+//! Format 3 had no seal: its lines were appended one by one, so that a cut is not seen. Format 2 had no
+//! `{"foreign":{"found":…}}` in its `undone` lines either, and format 1 no checksums. Their files are still read, and go on
+//! in their own form.
 
-use std::{ops::RangeInclusive, path::Path};
+use std::{collections::BTreeMap, ops::RangeInclusive, path::Path};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     batch::BatchId,
@@ -39,7 +45,11 @@ use crate::{
 };
 
 /// The version of the file's format.
-pub const FORMAT: u64 = 3;
+pub const FORMAT: u64 = 4;
+/// The first version whose files are sealed.
+const SEALED: u64 = 4;
+/// Bound on a file: the journals of the largest labs have some MB.
+pub(crate) const LONGEST: u64 = 256 << 20;
 
 /// How the lines of a file are written. A file has one form, that of its first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,10 +95,17 @@ pub struct Header {
     pub about: serde_json::Value,
 }
 
+impl Header {
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.format >= SEALED
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum JournalLine<S, R> {
     Header(Header),
+    Sealed(usize),
     Intend {
         step: usize,
         #[serde(default = "BatchId::first", skip_serializing_if = "BatchId::is_first")]
@@ -124,7 +141,7 @@ impl<S: Serialize, R: Serialize> JournalLine<S, R> {
 
 /// The content of a file.
 pub(crate) struct Contents<S: Step> {
-    pub(crate) header: Option<Header>,
+    pub(crate) header: Header,
     pub(crate) records: Vec<Record<S>>,
     pub(crate) kept: bool,
     /// The undoing of the whole journal has begun.
@@ -132,48 +149,135 @@ pub(crate) struct Contents<S: Step> {
     pub(crate) form: LineForm,
     /// Bytes up to the end of the last complete line.
     pub(crate) whole: u64,
+    /// The bytes of the first line, and of the seal.
+    pub(crate) head: usize,
+}
+
+/// The lines that a file begins with.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FirstLine {
+    Header(Header),
+    Sealed(usize),
+}
+
+/// The first line of a file, whatever the others are. None if it can't be read.
+pub(crate) fn header(path: &Path, bytes: &[u8]) -> Option<Header> {
+    Lines { path, form: LineForm::of(bytes), rest: bytes, taken: 0 }.header().ok()
+}
+
+/// The steps that whole lines of a damaged file tell, and that no line says to be undone, in their order.
+pub(crate) fn readable<S: Step>(path: &Path, bytes: &[u8]) -> Vec<Record<S>> {
+    let mut records = BTreeMap::new();
+    // What stands behind the last newline may be a whole line too, whose newline is changed.
+    let ended = [bytes, b"\n"].concat();
+    let mut lines = Lines { path, form: LineForm::of(bytes), rest: &ended, taken: 0 };
+    while !lines.rest.is_empty() {
+        let Ok(Some(line)) = lines.next() else { continue };
+        match lines.read::<JournalLine<S, S::Receipt>>(line) {
+            Ok(JournalLine::Intend { step, batch, what }) => drop(records.insert(step, Record::new(what, batch))),
+            Ok(JournalLine::Done { step, receipt }) => {
+                let record = records.get_mut(&step);
+                if let Some(record) = record {
+                    record.progress = StepProgress::Done(receipt);
+                }
+            }
+            Ok(JournalLine::Undone { step, .. }) => drop(records.remove(&step)),
+            _ => {}
+        }
+    }
+    records.into_values().collect()
+}
+
+/// The lines of a file that have their newlines, each with its number.
+struct Lines<'a> {
+    path: &'a Path,
+    form: LineForm,
+    rest: &'a [u8],
+    taken: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// The next line's JSON.
+    fn next(&mut self) -> Result<Option<&'a [u8]>, JournalError> {
+        let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+        self.taken += 1;
+        let (line, rest) = (&self.rest[..end], &self.rest[end + 1..]);
+        self.rest = rest;
+        self.form.content(line).map(Some).map_err(|why| self.corrupt(why.to_owned()))
+    }
+
+    fn corrupt(&self, why: String) -> JournalError {
+        JournalError::Corrupt { path: self.path.to_owned(), line: self.taken.max(1), why }
+    }
+
+    fn read<T: DeserializeOwned>(&self, line: &[u8]) -> Result<T, JournalError> {
+        serde_json::from_slice(line).map_err(|error| match self.form {
+            // Its checksum is right, so this is what was written.
+            LineForm::Checked if error.is_data() => {
+                JournalError::OtherVersion { path: self.path.to_owned(), line: self.taken, why: error.to_string() }
+            }
+            _ => self.corrupt(error.to_string()),
+        })
+    }
+
+    fn header(&mut self) -> Result<Header, JournalError> {
+        let Some(line) = self.next()? else {
+            let why = if self.rest.is_empty() { "the file is empty" } else { "the first line is incomplete" };
+            return Err(self.corrupt(why.to_owned()));
+        };
+        check_format(self.path, line, self.form)?;
+        match self.read(line)? {
+            FirstLine::Header(header) => Ok(header),
+            FirstLine::Sealed(_) => Err(self.corrupt("a line before the header".to_owned())),
+        }
+    }
+
+    /// How many lines follow at least.
+    fn seal(&mut self, header: &Header) -> Result<usize, JournalError> {
+        if !header.is_sealed() {
+            return Ok(0);
+        }
+        match self.next()?.map(|line| self.read(line)).transpose()? {
+            Some(FirstLine::Sealed(lines)) => Ok(lines),
+            _ => Err(self.corrupt("the number of its lines is missing".to_owned())),
+        }
+    }
 }
 
 impl<S: Step> Contents<S> {
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, JournalError> {
-        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let (complete, rest) = bytes.split_at(end);
-        let (form, whole) = (LineForm::of(bytes), end as u64);
-        let mut contents = Contents { header: None, records: Vec::new(), kept: false, undoing: false, form, whole };
-        let corrupt = |index: usize, why: String| JournalError::Corrupt { path: path.to_owned(), line: index + 1, why };
-        let mut lines = 0;
-
-        for line in complete.split_inclusive(|byte| *byte == b'\n') {
-            let line = form.content(&line[..line.len() - 1]).map_err(|why| corrupt(lines, why.to_owned()))?;
-            if lines == 0 {
-                check_format(path, line, form)?;
-            }
-            let line = serde_json::from_slice(line).map_err(|error| match form {
-                // Its checksum is right, so this is what was written.
-                LineForm::Checked if error.is_data() => {
-                    JournalError::OtherVersion { path: path.to_owned(), line: lines + 1, why: error.to_string() }
-                }
-                _ => corrupt(lines, error.to_string()),
-            })?;
-            contents.take(line).map_err(|why| corrupt(lines, why.to_owned()))?;
-            lines += 1;
+        let form = LineForm::of(bytes);
+        let mut lines = Lines { path, form, rest: bytes, taken: 0 };
+        let header = lines.header()?;
+        let sealed = lines.seal(&header)?;
+        let (head, first) = (bytes.len() - lines.rest.len(), lines.taken);
+        let mut contents = Contents { header, records: Vec::new(), kept: false, undoing: false, form, whole: 0, head };
+        while let Some(line) = lines.next()? {
+            contents.take(lines.read(line)?).map_err(|why| lines.corrupt(why.to_owned()))?;
         }
-        match is_torn(rest, form) {
-            true => Ok(contents),
-            false => Err(corrupt(lines, "its end is not that of a line".to_owned())),
+        contents.whole = (bytes.len() - lines.rest.len()) as u64;
+        let found = lines.taken - first;
+        let is_torn = is_torn(lines.rest, form);
+        lines.taken += 1;
+        match () {
+            () if found < sealed => {
+                Err(lines.corrupt(format!("the file is cut: {found} of {sealed} lines that were written are there")))
+            }
+            () if !is_torn => Err(lines.corrupt("its end is not that of a line".to_owned())),
+            () => Ok(contents),
         }
     }
 
     fn take(&mut self, line: JournalLine<S, S::Receipt>) -> Result<(), &'static str> {
-        match (line, &self.header) {
-            (JournalLine::Header(header), None) => self.header = Some(header),
-            (JournalLine::Header(_), Some(_)) => return Err("a second header"),
-            (_, None) => return Err("a line before the header"),
-            (JournalLine::Intend { step, batch, what }, _) => self.intend(step, batch, what)?,
-            (JournalLine::Done { step, receipt }, _) => self.record(step)?.progress = StepProgress::Done(receipt),
-            (JournalLine::Undone { step, how }, _) => self.record(step)?.progress = StepProgress::Undone(how),
-            (JournalLine::Kept, _) => self.keep(),
-            (JournalLine::Undoing, _) => self.begin_undoing(),
+        match line {
+            JournalLine::Header(_) => return Err("a second header"),
+            JournalLine::Sealed(_) => return Err("a second number of lines"),
+            JournalLine::Intend { step, batch, what } => self.intend(step, batch, what)?,
+            JournalLine::Done { step, receipt } => self.record(step)?.progress = StepProgress::Done(receipt),
+            JournalLine::Undone { step, how } => self.record(step)?.progress = StepProgress::Undone(how),
+            JournalLine::Kept => self.keep(),
+            JournalLine::Undoing => self.begin_undoing(),
         }
         Ok(())
     }

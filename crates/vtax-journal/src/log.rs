@@ -4,13 +4,13 @@ use std::{
     fs::{self, File},
     io::Write,
     marker::PhantomData,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use crate::{
     directory::{self, Directory},
     error::JournalError,
-    line::{JournalLine, LineForm},
+    line::{Contents, Header, JournalLine, LineForm},
     step::Step,
 };
 
@@ -23,6 +23,9 @@ pub(crate) struct Log<S> {
     file: File,
     path: PathBuf,
     form: LineForm,
+    header: Header,
+    /// The lines below the header and the seal.
+    body: Vec<u8>,
     /// The bytes up to the end of the last line that was written in full.
     whole: u64,
     /// A write has failed, and what it left behind could not be removed.
@@ -31,20 +34,32 @@ pub(crate) struct Log<S> {
 }
 
 impl<S: Step> Log<S> {
-    /// For a new file.
-    pub(crate) fn new(file: File, path: PathBuf) -> Self {
-        Log { file, path, form: LineForm::Checked, whole: 0, torn: false, steps: PhantomData }
+    /// A new file with this header. It gets its name when it is complete. `directory` is where it will be.
+    pub(crate) fn create(directory: &Directory, path: PathBuf, header: Header) -> Result<Self, JournalError> {
+        let form = LineForm::Checked;
+        let content = content::<S>(&header, &[], form).map_err(|error| directory::io("write", &path)(error.into()))?;
+        let file = renamed(directory, &path, &content)?;
+        let whole = content.len() as u64;
+        Ok(Log { file, path, form, header, body: Vec::new(), whole, torn: false, steps: PhantomData })
     }
 
-    /// For a file whose last line, after the first `whole` bytes, may be incomplete.
-    pub(crate) fn resume(file: File, path: PathBuf, form: LineForm, whole: u64) -> Result<Self, JournalError> {
-        let mut log = Log { file, path, form, whole, torn: true, steps: PhantomData };
+    /// For a file with this content, whose last line may be incomplete.
+    pub(crate) fn resume(
+        file: File,
+        path: PathBuf,
+        contents: &Contents<S>,
+        bytes: &[u8],
+    ) -> Result<Self, JournalError> {
+        let Contents { header, form, whole, head, .. } = contents;
+        let body = bytes[*head..bytes.len().min(*whole as usize)].to_vec();
+        let (header, form, whole) = (header.clone(), *form, *whole);
+        let mut log = Log { file, path, form, header, body, whole, torn: true, steps: PhantomData };
         log.mend()?;
         Ok(log)
     }
 
-    pub(crate) fn claim(&self) -> Result<bool, JournalError> {
-        directory::claim(&self.file, &self.path)
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
     }
 
     /// Writes all lines with one `write`. If that fails, none of them is in the file.
@@ -52,34 +67,46 @@ impl<S: Step> Log<S> {
     where
         S: 'a,
     {
-        self.add(lines, false)
+        let buffer = self.buffer(lines)?;
+        self.add(&buffer, false)
     }
 
-    /// As [`Log::append`], and the lines are on the disk afterwards.
-    pub(crate) fn append_synced<'a>(
-        &mut self,
-        lines: impl IntoIterator<Item = Entry<'a, S>>,
-    ) -> Result<(), JournalError>
+    /// Replaces the file by one that has these lines too, and that is sealed: if a line of it is lost later, that is seen. It
+    /// is on the disk afterwards. If this fails, the file is as before.
+    pub(crate) fn seal<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<(), JournalError>
     where
         S: 'a,
     {
-        self.add(lines, true)
+        let buffer = self.buffer(lines)?;
+        if !self.header.is_sealed() {
+            return self.add(&buffer, true);
+        }
+        let body = [self.body.as_slice(), &buffer].concat();
+        let content = content::<S>(&self.header, &body, self.form).map_err(|error| self.unwritable(error))?;
+        self.file = renamed(&self.directory()?, &self.path, &content)?;
+        (self.body, self.whole, self.torn) = (body, content.len() as u64, false);
+        Ok(())
     }
 
-    fn add<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>, sync: bool) -> Result<(), JournalError>
+    fn buffer<'a>(&self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<Vec<u8>, JournalError>
     where
         S: 'a,
     {
-        self.mend()?;
         let mut buffer = Vec::new();
         for line in lines {
             line.write_to(&mut buffer, self.form).map_err(|error| self.unwritable(error))?;
         }
-        let mut written = self.file.write_all(&buffer).map_err(directory::io("write", &self.path));
+        Ok(buffer)
+    }
+
+    fn add(&mut self, buffer: &[u8], sync: bool) -> Result<(), JournalError> {
+        self.mend()?;
+        let mut written = self.file.write_all(buffer).map_err(directory::io("write", &self.path));
         if sync {
             written = written.and_then(|()| self.sync());
         }
         if written.is_ok() {
+            self.body.extend_from_slice(buffer);
             self.whole += buffer.len() as u64;
         } else {
             self.torn = true;
@@ -121,6 +148,31 @@ impl<S: Step> Log<S> {
     }
 }
 
+/// The whole file: the header, how many lines follow, and those.
+fn content<S: Step>(header: &Header, body: &[u8], form: LineForm) -> Result<Vec<u8>, serde_json::Error> {
+    let lines = body.iter().filter(|byte| **byte == b'\n').count();
+    let mut content = Vec::new();
+    Entry::<S>::Header(header.clone()).write_to(&mut content, form)?;
+    Entry::<S>::Sealed(lines).write_to(&mut content, form)?;
+    content.extend_from_slice(body);
+    Ok(content)
+}
+
+/// Writes a file beside, locks and syncs it, and puts it in the place of the journal. Whoever looks meanwhile waits for the
+/// directory's lock, so that nobody finds the journal without its lock.
+fn renamed(directory: &Directory, path: &Path, content: &[u8]) -> Result<File, JournalError> {
+    let (mut file, draft) = directory.begin_draft()?;
+    let written = directory::claim(&file, &draft)
+        .and_then(|_| file.write_all(content).and_then(|()| file.sync_all()).map_err(directory::io("write", path)))
+        .and_then(|()| fs::rename(&draft, path).map_err(directory::io("write", path)));
+    if let Err(error) = written {
+        let _ = fs::remove_file(&draft);
+        return Err(error);
+    }
+    directory.sync()?;
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{convert::Infallible, fs::OpenOptions};
@@ -128,7 +180,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::step::Undone;
+    use crate::{line::FORMAT, owner::Owner, step::Undone};
 
     #[derive(Debug, Serialize, Deserialize)]
     struct Nothing;
@@ -151,30 +203,60 @@ mod tests {
         }
     }
 
+    fn header() -> Header {
+        let (id, kind, owner) = ("rack".to_owned(), "test".to_owned(), Owner::current());
+        Header { format: FORMAT, id, kind, owner, about: serde_json::Value::Null }
+    }
+
+    fn log(directory: &Path) -> Log<Nothing> {
+        let entered = Directory::enter(directory).expect("ours");
+        Log::create(&entered, directory.join("rack.journal"), header()).expect("there is room")
+    }
+
     /// The rest of the line stood before the next one, and made both of them a damaged line.
     #[test]
     fn what_a_failed_write_has_left_is_removed_before_the_next_line() {
         let directory = tempfile::tempdir().expect("a folder");
-        let path = directory.path().join("rack.journal");
-        let file = OpenOptions::new().append(true).create_new(true).open(&path).expect("a file");
-        let mut log = Log::<Nothing>::new(file, path.clone());
+        let mut log = log(directory.path());
+        let path = log.path.clone();
+        let begin = fs::read(&path).expect("it is there");
         log.append([JournalLine::Kept]).expect("there is room");
         let whole = fs::read(&path).expect("it is there");
+        let line = &whole[begin.len()..];
         // As a full disk leaves it.
         log.file.write_all(b"0123abcd {\"undone\":").expect("there is room");
         log.torn = true;
         log.append([JournalLine::Kept]).expect("there is room");
-        assert_eq!(fs::read(&path).expect("it is there"), [whole.clone(), whole].concat());
+        assert_eq!(fs::read(&path).expect("it is there"), [begin.as_slice(), line, line].concat());
     }
 
     #[test]
     fn a_line_that_could_not_be_written_is_an_error_and_never_counts() {
-        let path = PathBuf::from("/dev/full");
-        let file = OpenOptions::new().write(true).open(&path).expect("each Linux has it");
-        let mut log = Log::<Nothing>::new(file, path);
+        let directory = tempfile::tempdir().expect("a folder");
+        let mut log = log(directory.path());
+        log.file = OpenOptions::new().write(true).open("/dev/full").expect("each Linux has it");
+        let whole = log.whole;
         for _ in 0..2 {
             assert!(log.append([JournalLine::Kept]).is_err());
-            assert_eq!(log.whole, 0);
+            assert_eq!((log.whole, log.body.len()), (whole, 0));
         }
+    }
+
+    /// The old file stays if the new one can't be written, and the lock is on the one that has the name.
+    #[test]
+    fn a_seal_replaces_the_file_or_leaves_it() {
+        let directory = tempfile::tempdir().expect("a folder");
+        let mut log = log(directory.path());
+        log.append([JournalLine::Kept]).expect("there is room");
+        log.seal([JournalLine::Undoing]).expect("there is room");
+        let sealed = fs::read_to_string(&log.path).expect("it is there");
+        assert!(sealed.lines().nth(1).expect("the seal").ends_with("{\"sealed\":2}"), "{sealed}");
+        let other = OpenOptions::new().write(true).open(&log.path).expect("it is there");
+        assert!(!directory::claim(&other, &log.path).expect("a lock"), "the log has it");
+        // A directory in the place of the draft can't be removed as a file.
+        fs::create_dir(directory.path().join(".new.draft")).expect("ours");
+        assert!(log.seal([JournalLine::Kept]).is_err());
+        assert_eq!(fs::read_to_string(&log.path).expect("it is there"), sealed);
+        log.append([JournalLine::Kept]).expect("there is room");
     }
 }

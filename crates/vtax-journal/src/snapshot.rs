@@ -1,19 +1,15 @@
 //! Reads journals without changing them.
 
-use std::{
-    fmt,
-    fs::{self, File},
-    io,
-    path::Path,
-};
+use std::{fmt, path::Path};
 
 use serde::{Deserialize, Serialize};
+use vtax_sys::record::{self, RecordUse};
 
 use crate::{
     batch::{Batch, batches},
     directory::{self, Directory},
     error::JournalError,
-    line::{Contents, Header},
+    line::{self, Contents, Header, LONGEST},
     record::Record,
     step::Step,
 };
@@ -24,8 +20,7 @@ use crate::{
 pub struct Snapshot<S: Step> {
     pub id: String,
     pub state: JournalState,
-    /// None if the owner died before it wrote the first line; it had done nothing then.
-    pub header: Option<Header>,
+    pub header: Header,
     pub records: Vec<Record<S>>,
 }
 
@@ -65,15 +60,11 @@ impl<S: Step> Snapshot<S> {
 
     pub(crate) fn read_in(directory: &Directory, id: &str) -> Result<Snapshot<S>, JournalError> {
         let path = directory.file(id)?;
-        let file = File::open(&path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => {
-                JournalError::Missing { id: id.to_owned(), directory: directory.path().to_owned() }
-            }
-            _ => directory::io("open", &path)(source),
-        })?;
+        let missing = || JournalError::Missing { id: id.to_owned(), directory: directory.path().to_owned() };
+        let file = record::open(&path, RecordUse::Read)?.ok_or_else(missing)?;
         // Tries the lock before it reads the contents. If the owner ends in between, it has already written everything.
         let free = directory::claim(&file, &path)?;
-        let bytes = fs::read(&path).map_err(directory::io("read", &path))?;
+        let bytes = record::read_open(&file, &path, LONGEST)?;
         let contents = Contents::<S>::parse(&path, &bytes)?;
         let state = match (contents.kept, free) {
             (true, _) => JournalState::Kept,
@@ -82,6 +73,13 @@ impl<S: Step> Snapshot<S> {
         };
         Ok(Snapshot { id: id.to_owned(), state, header: contents.header, records: contents.records })
     }
+}
+
+/// The first line of a journal whose other lines may be damaged. None if that line can't be read either.
+pub fn read_header(directory: &Path, id: &str) -> Option<Header> {
+    let directory = Directory::enter(directory).ok()?;
+    let path = directory.file(id).ok()?;
+    line::header(&path, &record::read(&path, LONGEST).ok()??)
 }
 
 /// The names in a directory, each with its journal or the error of reading it.

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     fs,
-    ops::RangeInclusive,
     path::{Path, PathBuf},
 };
 
@@ -23,8 +22,8 @@ struct World {
     fail_read_back: Option<u32>,
     fail_undo: Option<u32>,
     file: PathBuf,
-    /// The values after each change, with the length of the file then. The first are those before any change.
-    history: Vec<(usize, Values)>,
+    /// The values after each change, with the file as it was then. The first are those before any change.
+    history: Vec<(Vec<u8>, Values)>,
     /// The file before it was removed.
     last: Vec<u8>,
 }
@@ -94,23 +93,27 @@ fn before() -> Values {
 impl World {
     fn new(directory: &Path) -> World {
         let world = World { values: before(), file: directory.join("tuning.journal"), ..World::default() };
-        World { history: vec![(0, before())], ..world }
+        World { history: vec![(Vec::new(), before())], ..world }
     }
 
     fn set(&mut self, key: u8, value: u32) {
         self.values.insert(key, value);
-        let length = fs::metadata(&self.file).map_or(0, |about| about.len());
-        self.history.push((length.try_into().expect("a small file"), self.values.clone()));
+        self.history.push((fs::read(&self.file).unwrap_or_default(), self.values.clone()));
     }
 
-    /// The moments at which a process may have been killed, if it has left the first `cut` bytes of the file. An
-    /// action comes before its line.
-    fn moments(&self, cut: usize) -> RangeInclusive<usize> {
-        let until = |index: usize| self.history.get(index + 1).map_or(usize::MAX, |(length, _)| *length);
-        let possible = |index: &usize| self.history[*index].0 <= cut && cut <= until(*index);
-        let mut found = (0..self.history.len()).filter(possible);
-        let first = found.next().expect("the world has a state");
-        first..=found.next_back().unwrap_or(first)
+    /// The files that a killed process may have left, with the values then. An action comes before its line. Lines are
+    /// appended, or the file is replaced as a whole.
+    fn moments(&self) -> Vec<(&[u8], &Values)> {
+        let mut moments = Vec::new();
+        for (index, (file, values)) in self.history.iter().enumerate() {
+            let next = self.history.get(index + 1).map_or(&self.last, |(next, _)| next);
+            let cuts = if next.starts_with(file) { file.len()..next.len() } else { 0..0 };
+            moments.extend(cuts.map(|cut| (&next[..cut], values)));
+            moments.extend([(file.as_slice(), values), (next.as_slice(), values)]);
+        }
+        // The journal gets its name with its first lines.
+        moments.retain(|(file, _)| file.iter().filter(|byte| **byte == b'\n').count() >= 2);
+        moments
     }
 
     /// A batch that changes these settings, with values that no other batch has.
@@ -341,26 +344,34 @@ fn play(directory: &Path, events: &[Event]) -> World {
     world
 }
 
-/// Goes on after a kill that has left the first `cut` bytes: undoes the batches that are half done, or only opens the
-/// journal, and then undoes all.
-fn recover(world: &World, cut: usize) {
-    for moment in world.moments(cut) {
-        for partial_first in [false, true] {
-            let directory = tempfile::tempdir().unwrap();
-            let mut after = World { values: world.history[moment].1.clone(), ..World::new(directory.path()) };
-            fs::write(&after.file, &world.last[..cut]).unwrap();
-            let mut journal = open(directory.path());
-            if partial_first {
-                let partial = journal.batches().filter(|batch| batch.state() == BatchState::Partial);
-                for id in partial.map(|batch| batch.id).collect::<Vec<_>>().into_iter().rev() {
-                    journal.undo_batch(id, &mut after).expect("nothing has changed its values since");
-                }
-                assert!(!states(&journal).contains(&BatchState::Partial));
+/// Goes on after a kill that has left this file: undoes the batches that are half done, or only opens the journal, and then
+/// undoes all. What a killed process can't have left is damage.
+fn recover(file: &[u8], values: &Values) {
+    for partial_first in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut after = World { values: values.clone(), ..World::new(directory.path()) };
+        fs::write(&after.file, file).unwrap();
+        let mut journal = match Journal::open(directory.path(), "tuning") {
+            Err(error) => return assert!(error.is_damage() && is_cut(file), "{error}"),
+            Ok(journal) => journal,
+        };
+        if partial_first {
+            let partial = journal.batches().filter(|batch| batch.state() == BatchState::Partial);
+            for id in partial.map(|batch| batch.id).collect::<Vec<_>>().into_iter().rev() {
+                journal.undo_batch(id, &mut after).expect("nothing has changed its values since");
             }
-            journal.undo(&mut after).expect("nothing fails");
-            assert_eq!(after.values, before(), "cut at {cut}, moment {moment}");
+            assert!(!states(&journal).contains(&BatchState::Partial));
         }
+        journal.undo(&mut after).expect("nothing fails");
+        assert_eq!(after.values, before(), "{}", String::from_utf8_lossy(file));
     }
+}
+
+/// Whether the file has fewer lines than it was sealed with.
+fn is_cut(file: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(file);
+    let seal = text.lines().nth(1).and_then(|line| line.split_once("{\"sealed\":")?.1.strip_suffix('}')?.parse().ok());
+    seal.is_none_or(|sealed: usize| file.iter().filter(|byte| **byte == b'\n').count() < sealed + 2)
 }
 
 #[test]
@@ -377,7 +388,7 @@ fn a_kill_at_any_byte_between_batches_is_recovered() {
         execute(&[0, 0], None),
     ];
     let world = play(directory.path(), &events);
-    (0..=world.last.len()).for_each(|cut| recover(&world, cut));
+    world.moments().into_iter().for_each(|(file, values)| recover(file, values));
 }
 
 proptest! {
@@ -387,14 +398,9 @@ proptest! {
     fn a_kill_in_any_line_of_any_history_is_recovered(events in proptest::collection::vec(event(), 1..7)) {
         let directory = tempfile::tempdir().unwrap();
         let world = play(directory.path(), &events);
-        let mut begin = 0;
-        for line in world.last.split_inclusive(|byte| *byte == b'\n') {
-            for cut in [begin, begin + line.len() / 2, begin + line.len() - 1] {
-                recover(&world, cut);
-            }
-            begin += line.len();
-        }
-        recover(&world, begin);
+        let moments = world.moments();
+        let step = moments.len().div_ceil(150);
+        moments.into_iter().step_by(step).for_each(|(file, values)| recover(file, values));
     }
 }
 

@@ -7,7 +7,7 @@ use vtax_change::pci::PciChangeError;
 use vtax_guest::GuestError;
 use vtax_journal::{ExecuteError, JournalError, JournalState, StepCause, UndoErrors};
 use vtax_model::topology::Name;
-use vtax_sys::{SysError, pci::PciAddress};
+use vtax_sys::{SysError, pci::PciAddress, record::RecordError};
 
 use crate::place::Place;
 
@@ -78,6 +78,9 @@ pub enum LabError {
     )]
     #[diagnostic(code("namespace-unknown"))]
     Unrecorded { lab: Name, path: PathBuf },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Record(#[from] RecordError),
     #[error("{path}: {why}; put the device back by hand as the file says, remove the file, then clean again")]
     #[diagnostic(code("damaged-journal"))]
     DeviceMark { path: PathBuf, why: String },
@@ -125,9 +128,9 @@ impl LabError {
 
 /// What to do about a journal, as the end of a message.
 fn remedy_for(error: &JournalError) -> &'static str {
-    match error {
-        JournalError::Corrupt { .. } => "; vtax lab clean removes what was made, and keeps the file",
-        _ => "",
+    match error.is_damage() {
+        true => "; vtax lab clean removes what was made, and keeps the file",
+        false => "",
     }
 }
 

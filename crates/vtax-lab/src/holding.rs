@@ -79,9 +79,8 @@ impl HoldingRecord {
         HoldingRecord { holding, keeper: keeper.as_ref().map(ProcessId::to_string) }
     }
 
-    pub(crate) fn read(name: &str, header: Option<&Header>) -> Result<HoldingRecord, LabError> {
+    pub(crate) fn read(name: &str, header: &Header) -> Result<HoldingRecord, LabError> {
         let unreadable = |why: String| LabError::Blueprint { lab: name.to_owned(), why };
-        let header = header.ok_or_else(|| unreadable("its journal has no header".to_owned()))?;
         HoldingRecord::deserialize(&header.about).map_err(|error| unreadable(error.to_string()))
     }
 
@@ -116,7 +115,7 @@ mod tests {
         let files = Holding::Files(MadeFiles { run: "disk-1".to_owned() });
         for (holding, kind) in [(functions, "functions"), (server, "server"), (files, "files")] {
             let text = serde_json::to_string(&HoldingRecord::new(holding.clone(), None)).expect("it can be written");
-            let read = HoldingRecord::read("rack", Some(&header(&text))).expect("it can be read");
+            let read = HoldingRecord::read("rack", &header(&text)).expect("it can be read");
             assert_eq!((read.holding.kind(), read.keeper), (kind, None));
             assert_eq!(read.holding, holding);
         }
@@ -125,10 +124,8 @@ mod tests {
     #[test]
     fn a_header_that_this_vtax_does_not_know_is_refused_with_the_remedy() {
         for about in ["null", "{}", r#"{"orchard": {}, "keeper": null}"#, r#"{"functions": {"device": 7}}"#] {
-            let error = HoldingRecord::read("rack", Some(&header(about))).expect_err("unknown").to_string();
+            let error = HoldingRecord::read("rack", &header(about)).expect_err("unknown").to_string();
             assert!(error.starts_with("lab `rack` was made by another version of vtax ("), "{error}");
         }
-        let error = HoldingRecord::read("rack", None).expect_err("nothing is there").to_string();
-        assert!(error.contains("its journal has no header"), "{error}");
     }
 }

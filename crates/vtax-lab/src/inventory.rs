@@ -77,9 +77,8 @@ pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError
         let Some(name) = Name::try_from(id).ok().filter(is_wanted) else { continue };
         let summary = HoldingSummary::of(name.clone(), &snapshot);
         match (snapshot, summary.state) {
-            (Ok(_), LabState::Abandoned) | (Err(JournalError::Corrupt { .. }), _) => {
-                report.note(&name, remove(world, &name));
-            }
+            (Ok(_), LabState::Abandoned) => report.note(&name, remove(world, &name)),
+            (Err(error), _) if error.is_damage() => report.note(&name, remove(world, &name)),
             (Err(error), _) => report.failures.push(error.into()),
             (Ok(_), state) => report.left.push(HoldingSummary { state, ..summary }),
         }
@@ -143,12 +142,10 @@ fn remove_by_marks(name: &Name, site: &mut Site, damaged: DamagedJournal) -> Res
 /// its name. None if there is nothing to remove.
 fn remove_without_journal(world: &World, name: &Name) -> Result<Option<CleanNote>, LabError> {
     let journal = match Journal::create(&world.journals(), name.as_str(), UNKNOWN, &()) {
-        Err(
-            JournalError::Taken { .. }
-            | JournalError::Corrupt { .. }
-            | JournalError::Format { .. }
-            | JournalError::OtherVersion { .. },
-        ) => return Ok(None),
+        Err(JournalError::Taken { .. } | JournalError::Format { .. } | JournalError::OtherVersion { .. }) => {
+            return Ok(None);
+        }
+        Err(error) if error.is_damage() => return Ok(None),
         journal => journal?,
     };
     let mut site = Site::new(name, &world.lab_directory(name));

@@ -2,7 +2,7 @@
 //! virtual functions, each with the domain that has it.
 
 mod assign;
-mod claims;
+pub(crate) mod claims;
 mod functions;
 mod owners;
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl LiveHolding {
     /// As [`LiveHolding::open`], with what it is.
     pub(crate) fn open_as(world: &World, name: &Name) -> Result<(LiveHolding, Holding), LabError> {
         let snapshot = Snapshot::<LabStep>::read(&world.journals(), name.as_str())?;
-        let record = HoldingRecord::read(name.as_str(), snapshot.header.as_ref())?;
+        let record = HoldingRecord::read(name.as_str(), &snapshot.header)?;
         if record.state(snapshot.state) == JournalState::Abandoned {
             let remedy = "remove it with vtax lab clean";
             return Err(LabError::State { lab: name.clone(), state: JournalState::Abandoned, remedy });

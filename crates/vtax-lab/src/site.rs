@@ -148,6 +148,7 @@ impl Site {
 
     /// Removes the lab's directory if it is empty. Otherwise the steps that failed have named what is left.
     pub(crate) fn remove_directory(&self) {
+        self.remove_drafts();
         let _ = fs::remove_dir(&self.pins);
         let _ = fs::remove_dir(self.device_marks());
         let _ = fs::remove_dir(&self.directory);

@@ -70,7 +70,7 @@ impl World {
             return Ok(World::of(run_directory::of_root()?, None));
         }
         let run = run_directory::of_user()?;
-        let keeper = match (keeper::living(&run), lifetime) {
+        let keeper = match (keeper::living(&run)?, lifetime) {
             (Some(keeper), _) => Some(keeper),
             (None, Lifetime::Kept) => Some(keeper::start(&run)?),
             (None, Lifetime::Ephemeral) => None,

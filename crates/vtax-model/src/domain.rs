@@ -209,6 +209,8 @@ pub enum DomainState {
     Bound,
     /// It runs.
     Active,
+    /// It has something of the host, but its record can't be read.
+    Damaged,
 }
 
 impl DomainState {

@@ -112,9 +112,12 @@ fn named(document: &ResultDocument) -> RunNamed {
 }
 
 /// By what was measured: the number of a swept value depends on what else was swept.
-pub(crate) fn of_cell(document: &ResultDocument, cell: Cell) -> Option<&CellRecord> {
-    let same = |other: Cell| Cell { variant: cell.variant, ..other } == cell;
-    document.cells.iter().find(|record| same(record.cell))
+pub(crate) fn is_same(other: Cell, cell: Cell) -> bool {
+    Cell { variant: cell.variant, ..other } == cell
+}
+
+fn of_cell(document: &ResultDocument, cell: Cell) -> Option<&CellRecord> {
+    document.cells.iter().find(|record| is_same(record.cell, cell))
 }
 
 /// Judged among the others later.

@@ -62,7 +62,7 @@ pub use heading::load;
 pub use number::waiting;
 pub use planned::planned;
 pub use styled::{Style, StyledPiece, StyledText};
-pub use trend::{NoTrend, RunTrend, TrendMetric, TrendOptions, trend};
+pub use trend::{NoTrend, RunTrend, TrendInput, TrendMetric, TrendOptions, trend};
 pub use under_way::under_way;
 pub use view::{Align, Column, Group, JudgedChange, RowValues, Section, SectionPart, Table, TableRow, Value, View};
 

@@ -20,7 +20,7 @@ use vtax_stats::{LevelChange, Significance, Verdict, fewest_figures, level_chang
 
 use super::{
     blocks::distinct,
-    compare::{of_cell, rounds_of},
+    compare::{is_same, rounds_of},
     labels, two_samples, words,
 };
 use environment::MachineChange;
@@ -147,13 +147,49 @@ pub enum NoTrend {
     },
 }
 
+/// A result of which only what a trend needs is held: one figure of each cell in place of all its samples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrendInput {
+    /// One sample of each cell that has some.
+    document: ResultDocument,
+    /// By the cells of the document.
+    figures: Vec<Option<f64>>,
+}
+
+impl TrendInput {
+    /// Takes the median over rounds of each cell, of this metric.
+    pub fn of(mut document: ResultDocument, metric: TrendMetric) -> TrendInput {
+        let figure = |record: &CellRecord| {
+            let rounds = rounds_of(record, metric.of(record.cell.kind()));
+            (!rounds.is_empty()).then(|| median(&rounds))
+        };
+        let figures = document.cells.iter().map(figure).collect();
+        for record in &mut document.cells {
+            record.samples.truncate(1);
+            record.samples.shrink_to_fit();
+        }
+        TrendInput { document, figures }
+    }
+
+    /// The machine's host name, and whether it was an emulated server.
+    pub fn machine(&self) -> (String, bool) {
+        (self.document.environment.hostname.to_string(), self.document.caveat.is_some())
+    }
+
+    fn figure(&self, cell: Cell) -> Option<f64> {
+        let place = self.document.cells.iter().position(|record| is_same(record.cell, cell))?;
+        self.figures[place]
+    }
+}
+
 /// Follows the cells of a study through these results, the oldest first.
-pub fn trend(documents: &[ResultDocument], options: &TrendOptions) -> Result<RunTrend, NoTrend> {
+pub fn trend(runs: &[TrendInput], options: &TrendOptions) -> Result<RunTrend, NoTrend> {
+    let documents: &[&ResultDocument] = &runs.iter().map(|run| &run.document).collect::<Vec<_>>();
     let all = cells(documents);
     let named = all.iter().map(|cell| (*cell, name(cell, &all)));
     let followed: Vec<CellTrend> = named
         .filter(|(_, name)| options.cell.as_ref().is_none_or(|wanted| matches(name, wanted)))
-        .map(|(cell, name)| follow(documents, cell, name, options.metric))
+        .map(|(cell, name)| follow(runs, cell, name, options.metric))
         .filter(|cell| !cell.figures.is_empty())
         .collect();
     let most = followed.iter().map(|cell| cell.figures.len()).max();
@@ -186,7 +222,7 @@ pub fn trend(documents: &[ResultDocument], options: &TrendOptions) -> Result<Run
 }
 
 /// Each cell that a result has figures of, those of the newest result first.
-fn cells(documents: &[ResultDocument]) -> Vec<Cell> {
+fn cells(documents: &[&ResultDocument]) -> Vec<Cell> {
     let measured = |record: &&CellRecord| !record.samples.is_empty();
     let records = documents.iter().rev().flat_map(|run| run.cells.iter().filter(measured));
     // The number of a swept value depends on what else was swept.
@@ -223,13 +259,10 @@ fn matches(name: &str, wanted: &str) -> bool {
 }
 
 /// One figure of each result that has the cell.
-fn follow(documents: &[ResultDocument], cell: Cell, name: String, metric: TrendMetric) -> CellTrend {
+fn follow(runs: &[TrendInput], cell: Cell, name: String, metric: TrendMetric) -> CellTrend {
     let of = metric.of(cell.kind());
-    let figure = |(result, run): (usize, &ResultDocument)| {
-        let rounds = rounds_of(of_cell(run, cell)?, of);
-        (!rounds.is_empty()).then(|| TrendFigure { result, value: median(&rounds) })
-    };
-    let figures = documents.iter().enumerate().filter_map(figure).collect();
+    let figure = |(result, run): (usize, &TrendInput)| Some(TrendFigure { result, value: run.figure(cell)? });
+    let figures = runs.iter().enumerate().filter_map(figure).collect();
     CellTrend { cell, of, name, figures, changes: Vec::new(), resemblance: None }
 }
 

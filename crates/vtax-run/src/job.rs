@@ -13,6 +13,7 @@ use serde_with::{DisplayFromStr, serde_as};
 use vtax_host::inspect;
 use vtax_model::{endpoint::Pins, foreign::ForeignText, run::RunReadings, server::ServerSpec, study::Study};
 use vtax_store::Store;
+use vtax_sys::directory::open_private;
 
 use crate::{
     stop::{Blamed, Coded, Stop},
@@ -176,7 +177,9 @@ impl HandedJob {
         remove_abandoned(folder);
         let path = folder.join(format!("{}{HANDED}", process::id()));
         let writing = || format!("writing {}", path.display());
-        let mut file = BufWriter::new(File::create(&path).coded("file", writing)?);
+        let mut file = BufWriter::new(
+            open_private(&path, File::options().write(true).create(true).truncate(true)).coded("file", writing)?,
+        );
         let handed = HandedJob { path: std::path::absolute(&path).unwrap_or_else(|_| path.clone()) };
         let mut line = serde_json::to_vec(job).coded("file", writing)?;
         line.push(b'\n');

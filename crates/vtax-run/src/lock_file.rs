@@ -2,10 +2,13 @@
 
 use std::{
     fs::{File, TryLockError},
-    io::{self, Seek, Write},
+    io::{Seek, Write},
     path::Path,
     process,
 };
+
+use vtax_model::foreign::ForeignText;
+use vtax_sys::record;
 
 use crate::stop::Coded;
 
@@ -18,13 +21,13 @@ pub struct LockFile {
 impl LockFile {
     /// Takes the lock, or tells which process has it.
     pub fn take(path: &Path) -> miette::Result<Result<LockFile, String>> {
-        let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
-        let mut lock = open.coded("file", || format!("opening {}", path.display()))?;
+        let mut lock = record::open_lock(path)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let holder = io::read_to_string(&lock).unwrap_or_default();
-                return Ok(Err(format!("process {}", holder.trim())));
+                let holder = record::read_open(&lock, path, record::SMALL)?;
+                let holder = ForeignText::from(String::from_utf8_lossy(&holder).trim());
+                return Ok(Err(format!("process {holder}")));
             }
             Err(TryLockError::Error(error)) => {
                 return Err(error).coded("file", || format!("locking {}", path.display()));

@@ -90,9 +90,9 @@ pub(crate) fn and_then(first: Report, next: Report) -> Report {
 
 impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Stop {
-        use StoreError::{Ambiguous, Complete, Empty, Extend, InUse, NotFound};
+        use StoreError::{Ambiguous, Complete, Directory, Empty, Extend, InUse, NotFound};
         match error {
-            NotFound { .. } | Ambiguous { .. } | Empty { .. } => Stop::input(error),
+            NotFound { .. } | Ambiguous { .. } | Empty { .. } | Directory(_) => Stop::input(error),
             Complete { .. } | Extend(_) | InUse { .. } => Stop::input(error),
             _ => Stop::infrastructure(error),
         }

@@ -1,5 +1,6 @@
 //! A host whose settings are read and changed: this machine, or another one by its agent.
 
+mod guard;
 mod reach;
 
 use std::{
@@ -10,13 +11,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use miette::miette;
 use vtax_change::NamespaceRef;
 use vtax_host::inspect::HostFacts;
 use vtax_journal::BatchId;
 use vtax_model::units::Span;
 use vtax_sys::netns::NetNs;
 use vtax_tune::{
-    KeptPlan, Observation, RevertReport, TriedOut, Tuner, TuningStatus, WantedChanges, connect_time, read_host,
+    ForcedReport, KeptPlan, Observation, RevertReport, TriedOut, Tuner, TuningStatus, WantedChanges, connect_time,
+    read_host,
 };
 
 use crate::{
@@ -24,6 +27,7 @@ use crate::{
     stop::{Blamed, Stop},
     study::Agent,
 };
+pub use guard::{GUARD_VERB, TuningGuard};
 pub use reach::LabPath;
 
 /// A host whose settings are read and changed. Changes that are tried out are undone when this is dropped.
@@ -74,6 +78,11 @@ impl TuningHost {
     /// The machine of an agent.
     pub(crate) fn by_agent(agent: Arc<Agent>) -> TuningHost {
         TuningHost(Reached::Agent(agent))
+    }
+
+    /// Whether vtax changes its settings itself, without an agent.
+    pub fn is_here(&self) -> bool {
+        matches!(self.0, Reached::Here { .. })
     }
 
     /// Reads the host.
@@ -141,6 +150,17 @@ impl TuningHost {
         match &self.0 {
             Reached::Here { tuner, .. } => told(tuner.lock().revert_all()),
             Reached::Agent(agent) => told(agent.link.revert(None)),
+        }
+    }
+
+    /// Brings back what a damaged file still tells. Only on this machine: there somebody can look at what stays.
+    pub fn revert_by_force(&self) -> Result<ForcedReport, Stop> {
+        match &self.0 {
+            Reached::Here { tuner, .. } => told(tuner.lock().revert_by_force()),
+            Reached::Agent(_) => Err(Stop::input(miette!(
+                code = "option-not-for-this",
+                "--force works on this machine only: run vtax tune revert --force on the other host"
+            ))),
         }
     }
 

@@ -41,6 +41,8 @@ const DRAWS: [f64; 2] = [2_000.0, 1_000_000.0];
 /// As many permutations at least as extreme as the series end the drawing: p is then known to a tenth of itself. As many
 /// are drawn as have so many of them at the p that is wanted.
 const ENOUGH: usize = 100;
+/// If the chance that any permutation is as extreme is below this, none is drawn: the answer is known.
+const NEVER: f64 = 1e-9;
 /// Differences of standardised rank sums below this are rounding.
 const ROUNDING: f64 = 1e-9;
 
@@ -180,10 +182,13 @@ fn strongest(figures: &[f64], by: Cuts, wanted: f64) -> Option<(Range<usize>, f6
     ranks.sort_by(f64::total_cmp);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(figures.len() as u64);
     let draws = (ENOUGH as f64 / wanted).clamp(DRAWS[0], DRAWS[1]) as usize;
+    if chance_bound(&ranks, &weights, size) * (draws as f64) < NEVER {
+        return Some((stretch, 1.0 / (draws + 1) as f64));
+    }
     let mut extreme = 0;
     for draw in 1..=draws {
         shuffle(&mut ranks, &mut random);
-        extreme += usize::from(largest_size(&sums(&ranks), &weights, by) >= size - ROUNDING);
+        extreme += usize::from(reaches(&sums(&ranks), &weights, by, size - ROUNDING));
         if extreme == ENOUGH {
             return Some((stretch, extreme as f64 / draw as f64));
         }
@@ -218,6 +223,40 @@ fn largest_size(sums: &[f64], weights: &[f64], by: Cuts) -> f64 {
         weight * pairs.fold(0.0, |most: f64, (end, start)| most.max((end - start).abs()))
     };
     weights.iter().enumerate().skip(1).map(of_length).fold(0.0, f64::max)
+}
+
+/// Whether a standardised rank sum of a stretch is at least so large, as [`largest_size`] would tell. Of most lengths two
+/// bounds tell that none is: the largest difference of any two sums, and the largest sum that so few ranks can have.
+fn reaches(sums: &[f64], weights: &[f64], by: Cuts, size: f64) -> bool {
+    let n = weights.len();
+    let (least, most) = sums.iter().fold((0.0_f64, 0.0_f64), |(least, most), sum| (least.min(*sum), most.max(*sum)));
+    let largest_rank = sums.windows(2).fold(0.0_f64, |largest, pair| largest.max((pair[1] - pair[0]).abs()));
+    (1..n).any(|length| {
+        let possible = (most - least).min(length.min(n - length) as f64 * largest_rank);
+        let starts = if by == Cuts::One { 1 } else { sums.len() - length };
+        // Added up in another order, a bound may be off by some rounding.
+        weights[length] * possible >= size - ROUNDING && {
+            let pairs = sums[length..].iter().zip(&sums[..starts]);
+            weights[length] * pairs.fold(0.0, |most: f64, (end, start)| most.max((end - start).abs())) >= size
+        }
+    })
+}
+
+/// At least the chance that a permutation of these centred ranks has a stretch of this size: Bernstein's inequality for each
+/// stretch, added up. It holds for sums of draws without replacement too (Hoeffding, "Probability inequalities for sums of
+/// bounded random variables", JASA 58, 1963, theorem 4). A stretch is as far off as all other figures together.
+fn chance_bound(ranks: &[f64], weights: &[f64], size: f64) -> f64 {
+    let n = ranks.len();
+    let variance = ranks.iter().map(|rank| rank * rank).sum::<f64>() / n as f64;
+    let largest_rank = ranks.iter().fold(0.0_f64, |largest, rank| largest.max(rank.abs()));
+    let of_length = |length: usize| {
+        let (drawn, sum) = (length.min(n - length) as f64, size / weights[length]);
+        let exponent = sum * sum / 2.0 / (drawn * variance + largest_rank * sum / 3.0);
+        // So few ranks can't have a larger sum; half a rank is for rounding.
+        let is_possible = sum <= (drawn + 0.5) * largest_rank;
+        if is_possible { 2.0 * (n - length + 1) as f64 * (-exponent).exp() } else { 0.0 }
+    };
+    (1..n).map(of_length).sum()
 }
 
 /// The stretch with the largest standardised rank sum, and that. Of equal ones the one that has an end of the series, or

@@ -9,11 +9,15 @@ use std::{
 use rusqlite::{ErrorCode, ffi};
 use vtax_model::{cell::Arm, run::ExtendError};
 use vtax_stats::histogram::HistogramError;
+use vtax_sys::{SysError, directory, record::RecordError};
 
 /// Why results could not be kept or read.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StoreError {
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Record(RecordError),
     #[error(
         "no space left for results in {dir}: free some, or keep results elsewhere with --state DIR; samples that landed before are kept and `vtax run --resume` goes on from them"
     )]
@@ -84,6 +88,9 @@ pub enum StoreError {
     #[error("{doing} failed on {path}: {source}")]
     #[diagnostic(code("file"))]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Directory(Box<SysError>),
     #[error("{doing} failed in {file}: {source}")]
     #[diagnostic(code("results-database"))]
     Sqlite { doing: &'static str, file: PathBuf, source: rusqlite::Error },
@@ -109,16 +116,26 @@ pub(crate) type FileStamp = (u64, u64, i64, i64);
 pub(crate) type Doing<'a> = dyn Fn(rusqlite::Error) -> StoreError + 'a;
 
 impl StoreLocation {
-    /// Makes the directory if it isn't there.
+    /// Makes the directory if it isn't there. Only this user can read it.
     pub(crate) fn new(dir: &Path) -> Result<StoreLocation, StoreError> {
         let place = StoreLocation { dir: dir.to_owned() };
         let locks = place.locks();
-        std::fs::create_dir_all(&locks).map_err(|source| place.io("making the folder", &locks, source))?;
+        [dir, &locks].into_iter().try_for_each(directory::make_private).map_err(|error| place.sys(error))?;
         Ok(place)
     }
 
-    pub(crate) fn to_read(dir: &Path) -> StoreLocation {
-        StoreLocation { dir: dir.to_owned() }
+    /// The directory need not be there.
+    pub(crate) fn to_read(dir: &Path) -> Result<StoreLocation, StoreError> {
+        let place = StoreLocation { dir: dir.to_owned() };
+        directory::check_readable(dir).map_err(|error| place.sys(error))?;
+        Ok(place)
+    }
+
+    fn sys(&self, error: SysError) -> StoreError {
+        match error.errno().map(io::Error::from_raw_os_error) {
+            Some(source) => self.io("making the folder", &self.dir, source),
+            None => StoreError::Directory(Box::new(error)),
+        }
     }
 
     pub(crate) fn file(&self) -> PathBuf {
@@ -153,6 +170,13 @@ impl StoreLocation {
                 StoreError::ReadOnly { dir: self.dir(), why: source.to_string() }
             }
             _ => StoreError::Io { doing, path: path.to_owned(), source },
+        }
+    }
+
+    pub(crate) fn record(&self, error: RecordError) -> StoreError {
+        match error {
+            RecordError::Io { path, error, .. } => self.io("opening a lock", &path, error),
+            damage => StoreError::Record(damage),
         }
     }
 

@@ -121,7 +121,7 @@ impl Store {
 
     /// Opens the store in `dir` to read it, also where it can't be written. A store that isn't there is empty.
     pub fn read(dir: &Path) -> Result<Store, StoreError> {
-        let place = StoreLocation::to_read(dir);
+        let place = StoreLocation::to_read(dir)?;
         let (access, stamp) = (Access::now(&place)?, place.stamp());
         let connection = schema::connect_to_read(&place, access)?;
         Ok(Store { place, connection, alone: stamp.filter(|_| access == Access::Alone) })
@@ -138,6 +138,12 @@ impl Store {
     /// What is held of a run: of that with this id, with the only id that begins so, or of the newest one by `last`.
     pub fn load(&self, id: &str) -> Result<RunReadings, StoreError> {
         self.with_run(id, |run| run.readings())
+    }
+
+    /// What is held of several runs, one after the other: `take` gets each and may keep what it needs of it. `ids` are
+    /// exact. A store whose runs are read one by one is opened once.
+    pub fn each<T>(&self, ids: &[String], take: impl Fn(RunReadings) -> T) -> Result<Vec<T>, StoreError> {
+        ids.iter().map(|id| self.load(id).map(&take)).collect()
     }
 
     /// The figures of a run. `id` as in [`Store::load`].
@@ -204,8 +210,11 @@ impl Store {
         self.unless_changed(rows.map(|row| row.map_err(&doing)?).collect())
     }
 
+    /// Looks for the id itself first, so that who knows it needn't read the ids of all runs.
     fn find(&self, id: &str) -> Result<String, StoreError> {
-        find::find(id, self.texts(NEWEST_FIRST, &[], "looking for a run")?, &self.place)
+        let doing = "looking for a run";
+        let exact = self.texts("SELECT id FROM run WHERE id = ?1", &[&id], doing)?.pop();
+        exact.map_or_else(|| find::find(id, self.texts(NEWEST_FIRST, &[], doing)?, &self.place), Ok)
     }
 
     fn texts(&self, query: &str, of: &[&dyn ToSql], what: &'static str) -> Result<Vec<String>, StoreError> {

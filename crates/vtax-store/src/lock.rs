@@ -4,13 +4,14 @@
 //! and descriptors of ours are closed on exec, so that no agent keeps a dead run locked.
 
 use std::{
-    fs::{self, File, Metadata, OpenOptions, TryLockError},
-    io,
+    fs::{self, File, Metadata, TryLockError},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     thread,
     time::Duration,
 };
+
+use vtax_sys::record::{self, RecordUse};
 
 use crate::{StoreError, error::StoreLocation};
 
@@ -29,7 +30,7 @@ impl RunLock {
     pub(crate) fn take(place: &StoreLocation, id: &str) -> Result<RunLock, StoreError> {
         let path = path(place, id);
         for _ in 0..TRIES {
-            let file = open(place, &path)?;
+            let file = record::open_lock(&path).map_err(|error| place.record(error))?;
             match file.try_lock() {
                 Ok(()) if is_at(&file, &path) => return Ok(RunLock { _file: file, path }),
                 // Somebody completed the run and removed the file after we had opened it.
@@ -45,10 +46,8 @@ impl RunLock {
     pub(crate) fn is_held(place: &StoreLocation, id: &str) -> Result<bool, StoreError> {
         let path = path(place, id);
         // Who only reads may not be able to write there. Without the file nobody has ever held the lock.
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            opened => opened.map_err(|error| place.io("opening a lock", &path, error))?,
-        };
+        let found = record::open(&path, RecordUse::Read);
+        let Some(file) = found.map_err(|error| place.record(error))? else { return Ok(false) };
         match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
@@ -71,9 +70,4 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 fn path(place: &StoreLocation, id: &str) -> PathBuf {
     place.locks().join(format!("{id}.lock"))
-}
-
-fn open(place: &StoreLocation, path: &PathBuf) -> Result<File, StoreError> {
-    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    opened.map_err(|error| place.io("opening a lock", path, error))
 }

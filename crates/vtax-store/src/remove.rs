@@ -1,5 +1,7 @@
 //! Removing runs.
 
+use std::collections::BTreeMap;
+
 use rusqlite::params;
 
 use crate::{RunSummary, Store, StoreError, lock::RunLock};
@@ -12,20 +14,38 @@ const TABLES: [&str; 4] = [
     "DELETE FROM run WHERE id = ?1",
 ];
 
+/// How many runs are removed in one transaction, each of which waits for the disk. A lock of each is open meanwhile, and a
+/// process may have 1,024 open files.
+const TOGETHER: usize = 256;
+
 impl Store {
-    /// Removes a run with all of its samples, and returns its id. Refuses a run that is being written. `id` as in
-    /// [`Store::load`].
-    pub fn remove(&self, id: &str) -> Result<String, StoreError> {
-        let id = self.find(id)?;
-        let lock = RunLock::take(&self.place, &id)?;
+    /// Removes runs with all of their samples, and calls `removed` with the id of each once it is gone. Each of `ids` is as
+    /// in [`Store::load`]; if one is of no run, none is removed.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] if a run is being written. Runs before it may be gone, as `removed` has heard.
+    pub fn remove(&self, ids: &[String], mut removed: impl FnMut(&str)) -> Result<(), StoreError> {
+        let mut found: Vec<String> = ids.iter().map(|id| self.find(id)).collect::<Result<_, _>>()?;
+        found.dedup();
+        for some in found.chunks(TOGETHER) {
+            self.remove_together(some)?;
+            some.iter().for_each(|id| removed(id));
+        }
+        Ok(())
+    }
+
+    fn remove_together(&self, ids: &[String]) -> Result<(), StoreError> {
+        let locks = ids.iter().map(|id| RunLock::take(&self.place, id)).collect::<Result<Vec<_>, _>>()?;
         let doing = self.place.doing("removing a run");
         let step = self.connection.unchecked_transaction().map_err(&doing)?;
         for table in TABLES {
-            step.execute(table, params![id]).map_err(&doing)?;
+            let mut statement = step.prepare(table).map_err(&doing)?;
+            for id in ids {
+                statement.execute(params![id]).map_err(&doing)?;
+            }
         }
         step.commit().map_err(&doing)?;
-        lock.retire(&self.place)?;
-        Ok(id)
+        locks.into_iter().try_for_each(|lock| lock.retire(&self.place))
     }
 
     /// Gives the space of removed runs back to the disk. While others read or write the store, that is left for later.
@@ -41,13 +61,13 @@ impl Store {
 /// the newest first. A run that is being written is never among them.
 pub fn worthless(runs: &[RunSummary], keep: Option<usize>) -> Vec<&RunSummary> {
     let mut worthless = Vec::new();
-    let mut kept: Vec<&str> = Vec::new();
+    let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
     for run in runs.iter().filter(|run| run.state != crate::Condition::Running) {
-        let newer = kept.iter().filter(|study| **study == run.study).count();
-        if run.samples == 0 || keep.is_some_and(|keep| newer >= keep) {
+        let newer = kept.entry(&run.study).or_default();
+        if run.samples == 0 || keep.is_some_and(|keep| *newer >= keep) {
             worthless.push(run);
         } else {
-            kept.push(&run.study);
+            *newer += 1;
         }
     }
     worthless

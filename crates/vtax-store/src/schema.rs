@@ -1,8 +1,10 @@
 //! The database's tables, and how they came to be.
 
-use std::time::Duration;
+use std::{fs::OpenOptions, time::Duration};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
+
+use vtax_sys::directory::open_private;
 
 use crate::{StoreError, error::StoreLocation};
 
@@ -99,7 +101,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection on which a commit is on the disk when it returns.
 pub(crate) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
     let doing = place.doing("opening the results");
-    let connection = Connection::open(place.file()).map_err(&doing)?;
+    let file = place.file();
+    // SQLite would follow a link, and make the file as the umask says. Its log gets the mode of the database.
+    open_private(&file, OpenOptions::new().read(true).write(true).create(true).truncate(false))
+        .map_err(|source| place.io("opening the results", &file, source))?;
+    let connection = Connection::open(&file).map_err(&doing)?;
     connection.busy_timeout(PATIENCE).map_err(&doing)?;
     write_ahead(&connection).map_err(&doing)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(&doing)?;

@@ -122,21 +122,53 @@ fn a_sample_does_not_land_twice_and_a_run_does_not_begin_twice() {
     assert_eq!(store.load("demo-1").expect("there").samples.len(), 2);
 }
 
+/// A transaction waits for the disk, so many runs go in one.
+#[test]
+fn many_runs_are_removed_in_a_few_transactions_and_none_if_one_is_unknown() {
+    let dir = folder();
+    let store = Store::open(dir.path()).expect("it opens");
+    let ids: Vec<String> = (0..600).map(|number| format!("demo-{number:03}")).collect();
+    store.create_run(&header("demo-first", "2026-01-01T00:00:00Z")).expect("new");
+    let copy = "INSERT INTO run (id, started, study, title, quick, state, wall_seconds)
+                SELECT ?1, started, study, title, quick, state, wall_seconds FROM run WHERE id = 'demo-first'";
+    let step = store.connection.unchecked_transaction().expect("a transaction");
+    for id in &ids {
+        step.execute(copy, [id]).expect("kept");
+    }
+    step.commit().expect("kept");
+
+    let mut wrong = ids.clone();
+    wrong.push("nothing".to_owned());
+    let refused = store.remove(&wrong, |id| panic!("{id} is removed"));
+    assert!(matches!(refused, Err(StoreError::NotFound { .. })), "{refused:?}");
+
+    let (mut removed, mut left) = (Vec::new(), Vec::new());
+    let told = |id: &str| {
+        removed.push(id.to_owned());
+        left.push(store.list().expect("it is there").len());
+    };
+    store.remove(&ids, told).expect("nobody writes them");
+    left.dedup();
+    assert_eq!((removed, left), (ids, vec![345, 89, 1]), "three transactions");
+}
+
 /// A run that is being written stays, and the others lose nothing.
 #[test]
 fn a_removed_run_is_gone_with_all_that_it_had() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     writer.samples(&[sample(0, Arm::A, 1)]).expect("lands");
-    assert!(matches!(store.remove("demo-1"), Err(StoreError::InUse { .. })));
+    assert!(matches!(store.remove(&["demo-1".to_owned()], |_| ()), Err(StoreError::InUse { .. })));
     writer.failure(&Failure { cell: 1, arm: Arm::A, round: 1, error: "late".into(), partial: None }).expect("lands");
     drop(writer);
     let mut other = store.create_run(&header("other-1", "2026-01-02T00:00:00Z")).expect("new");
     other.samples(&[sample(0, Arm::A, 1), sample(0, Arm::APrime, 1)]).expect("land");
     drop(other);
-    assert_eq!(store.remove("demo").expect("its lock is free"), "demo-1");
+    let mut removed = Vec::new();
+    store.remove(&["demo".to_owned()], |id| removed.push(id.to_owned())).expect("its lock is free");
+    assert_eq!(removed, ["demo-1"]);
     store.shrink().expect("nobody else reads");
-    assert!(matches!(store.remove("demo-1"), Err(StoreError::NotFound { .. })));
+    assert!(matches!(store.remove(&["demo-1".to_owned()], |_| ()), Err(StoreError::NotFound { .. })));
     let left: i64 = ["sample", "failure", "plan", "run"]
         .map(|table| {
             store.connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0))
@@ -331,7 +363,7 @@ fn a_place_that_is_a_file_is_named() {
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     let error = Store::open(&file).expect_err("no folder").to_string();
-    assert!(error.contains("file/locks"), "{error}");
+    assert!(error.contains("/file is no directory"), "{error}");
 }
 
 #[test]

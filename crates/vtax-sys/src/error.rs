@@ -81,7 +81,7 @@ pub enum SysError {
     #[error("kernel setting {key} did not take {wrote:?}: it reads back as {read:?}")]
     #[diagnostic(code("setting-not-taken"))]
     SysctlNotTaken { key: String, wrote: String, read: String },
-    #[error("{path} {why}; remove it, or use a directory of your own")]
+    #[error("{path} {why}; use a directory that belongs to you and that nobody else can write")]
     #[diagnostic(code("unsafe-directory"))]
     NotPrivate { path: PathBuf, why: &'static str },
     #[error(

@@ -17,7 +17,8 @@
 //! | [`sysctl`], [`tree`], [`process`], [`inherit`] | `/proc/sys`, files of `/proc` and `/sys`, limits, processes that are ours, what they inherit |
 //! | [`confine`] | programs without privilege, with limits |
 //! | [`deadline`] | programs that must end in time |
-//! | [`directory`] | directories of this user alone |
+//! | [`directory`], [`lock`] | directories of this user alone; waiting for a lock, and who holds it |
+//! | [`record`] | files by which vtax knows what it has done |
 //! | [`token`] | the secret of a test, from the kernel's random numbers |
 //! | [`ssh`] | what sshd tells the programs of a session |
 //! | [`mount`], [`module`], [`children`], [`power`] | what the first process of a machine does |
@@ -40,6 +41,7 @@ mod fuzz;
 pub mod idle;
 pub mod inherit;
 pub mod layout;
+pub mod lock;
 pub mod module;
 pub mod mount;
 pub mod netlink;
@@ -48,6 +50,7 @@ pub mod nic;
 pub mod pci;
 pub mod power;
 pub mod process;
+pub mod record;
 pub mod ring;
 pub mod sock;
 pub mod ssh;

@@ -27,8 +27,8 @@ pub use finding::{ExpectedGain, RuleOutcome, TuningFinding, TuningRemedy};
 pub use keep::{KeptPlan, NotKept, plan_kept};
 pub use observed::Observation;
 pub use order::{
-    BatchStage, BatchStatus, RecoveredBatch, RevertReport, SettingLeft, SettingStatus, TriedOut, TuningOrder,
-    TuningReply, TuningStatus, WantedChanges,
+    BatchStage, BatchStatus, ForcedReport, RecoveredBatch, RevertReport, SettingLeft, SettingStatus, TriedOut,
+    TuningOrder, TuningReply, TuningStatus, WantedChanges,
 };
 pub use page::page;
 pub use path::{GuestsOnPath, NoSuchObject, TuningPath};

@@ -1,6 +1,6 @@
 //! What is asked of a host that is tuned, and what it answers.
 
-use std::{fmt, net::SocketAddr};
+use std::{fmt, net::SocketAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use vtax_host::inspect::HostFacts;
@@ -100,6 +100,22 @@ pub struct RevertReport {
     pub already_gone: usize,
     /// Settings that another program has changed since.
     pub foreign: Vec<SettingLeft>,
+}
+
+/// How settings were brought back by force, though the file that notes them may be damaged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ForcedReport {
+    /// The settings that the file still told.
+    #[serde(flatten)]
+    pub report: RevertReport,
+    /// Lines of vtax's that were removed from `/etc`, each with its file. The settings that they name may not be as before.
+    pub removed_lines: Vec<ForeignText>,
+    /// What is wrong with the file. None if nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<ForeignText>,
+    /// Where the damaged file is now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_as: Option<PathBuf>,
 }
 
 /// A setting that another program has changed since, and that was left as it is.

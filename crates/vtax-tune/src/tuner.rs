@@ -10,19 +10,19 @@ use std::{
 };
 
 use vtax_change::{
-    Change, ChangeError, ChangeJournal, ChangeJournalError, ChangesSnapshot, HostAccess, NamespaceRef, PastChanges,
-    RecoveredChanges,
+    Change, ChangeError, ChangeJournal, ChangeJournalError, ChangesSnapshot, ForcedRevert, HostAccess, NamespaceRef,
+    PastChanges, RecoveredChanges,
 };
 use vtax_host::inspect::{HostFacts, LiveNics, SystemRoot};
 use vtax_journal::{Batch, BatchId, BatchState, JournalState, Record, batches};
-use vtax_model::units::Span;
+use vtax_model::{foreign::ForeignText, units::Span};
 use vtax_sys::{SysError, netns::NetNs, tree::FileTree};
 
 use crate::{
     keep::{KeptPlan, plan_kept},
     order::{
-        BatchStage, BatchStatus, RecoveredBatch, RevertReport, SettingStatus, TriedOut, TuningOrder, TuningReply,
-        TuningStatus, WantedChanges,
+        BatchStage, BatchStatus, ForcedReport, RecoveredBatch, RevertReport, SettingStatus, TriedOut, TuningOrder,
+        TuningReply, TuningStatus, WantedChanges,
     },
     plan::plan,
 };
@@ -237,6 +237,23 @@ impl Tuner {
             None => Ok(RevertReport::default()),
             Some(past) => Ok(past.revert_all()?.into()),
         }
+    }
+
+    /// Undoes what a killed process or a reboot has left.
+    pub fn recover(&mut self) -> Result<Vec<RecoveredBatch>, TuningError> {
+        let (journal, recovered) = ChangeJournal::start(&self.folder, HostAccess::live()?)?;
+        journal.close()?;
+        Ok(told(recovered))
+    }
+
+    /// Brings back what a damaged journal still tells, and removes vtax's lines from `/etc`.
+    pub fn revert_by_force(&mut self) -> Result<ForcedReport, TuningError> {
+        self.trial = None;
+        let ForcedRevert { report, lines, kept } = ForcedRevert::carry_out(&self.folder, HostAccess::live()?)?;
+        let kept = kept.map(|(error, path)| (error.to_string().into(), path));
+        let (damage, kept_as) = kept.unzip();
+        let removed_lines = lines.into_iter().map(ForeignText::from).collect();
+        Ok(ForcedReport { report: report.into(), removed_lines, damage, kept_as })
     }
 
     /// The changes that are made, and what the settings are now.

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{key::AccessKey, pages::Service};
+use super::{connections::ConnectionPlace, key::AccessKey, pages::Service};
 
 /// A page of another site can have its name point to 127.0.0.1. Its requests then name that site.
 const HOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
@@ -27,8 +27,12 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 pub(crate) async fn guard(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let mut response = match refusal(&service.key, &request) {
-        Some(text) => (StatusCode::FORBIDDEN, text).into_response(),
-        None => next.run(request).await,
+        // Whoever is refused is cut off, and takes no place of others.
+        Some(text) => (StatusCode::FORBIDDEN, [(header::CONNECTION, "close")], text).into_response(),
+        None => {
+            request.extensions().get::<Arc<ConnectionPlace>>().inspect(|place| place.trust());
+            next.run(request).await
+        }
     };
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));

@@ -271,6 +271,43 @@ fn connections_that_ask_nothing_keep_nobody_out() {
 }
 
 #[test]
+fn who_is_refused_is_cut_off_and_keeps_nobody_out() {
+    let served = Served::new();
+    let refused: Vec<TcpStream> = (0..2 * super::connections::CONNECTIONS)
+        .map(|_| {
+            let mut stream = served.connected();
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).expect("an answer, and its end");
+            assert!(status(&answer) == "403" && answer.contains("connection: close"), "{answer}");
+            stream
+        })
+        .collect();
+    assert_eq!(status(&served.page("/")), "200");
+    drop(refused);
+}
+
+#[test]
+fn who_has_shown_the_key_is_not_driven_out() {
+    let served = Served::new();
+    let mut known = served.connected();
+    let request = format!("GET {}/ HTTP/1.1\r\nHost: localhost\r\n\r\n", served.base);
+    let (mut text, ended) = (String::new(), "</html>");
+    for connections in [0, 3 * super::connections::CONNECTIONS] {
+        let idle: Vec<TcpStream> = (0..connections).map(|_| served.connected()).collect();
+        known.write_all(request.as_bytes()).expect("it isn't cut off");
+        while !text.trim_end().ends_with(ended) {
+            let mut buffer = [0; 4096];
+            let got = known.read(&mut buffer).expect("something comes");
+            assert!(got > 0, "it was cut off: {text}");
+            text.push_str(&String::from_utf8_lossy(&buffer[..got]));
+        }
+        text.clear();
+        drop(idle);
+    }
+}
+
+#[test]
 fn a_port_that_is_taken_is_named() {
     let served = Served::new();
     let error = Ui::bind(served.dir.path().to_owned(), served.at.port()).expect_err("it is taken");

@@ -28,15 +28,16 @@ mod studies;
 mod tune;
 mod ui;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 use vtax_model::server::ServerSpec;
 use vtax_run::{
-    Locations,
+    GUARD_VERB, Locations, TuningGuard,
     server::{self as emulated, JOB_VERB, Stay},
 };
+use vtax_sys::process::ProcessId;
 
 use crate::{
     called_as,
@@ -138,6 +139,19 @@ enum Verb {
     /// Hold an ordinary user's labs (started by `vtax lab up`)
     #[command(name = "lab-keeper", hide = true)]
     Keeper,
+    /// Revert settings that nobody confirms (started by `vtax tune apply --confirm-within`)
+    #[command(name = GUARD_VERB, hide = true)]
+    TuningGuard {
+        /// The process of that vtax
+        #[arg(value_name = "PID@START")]
+        watched: ProcessId,
+        /// The folder of its journal
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// How long it may take
+        #[arg(value_name = "MILLISECONDS")]
+        within: u64,
+    },
     /// Do the job that a vtax outside of this emulated server has written to a file
     #[command(name = JOB_VERB, hide = true)]
     Job {
@@ -161,7 +175,7 @@ impl Verb {
                 code = "option-not-for-this",
                 "results of runs on an emulated server are kept here, with all others; leave --server out"
             ))),
-            Verb::Server(_) | Verb::Keeper => Err(Stop::input(miette::miette!(
+            Verb::Server(_) | Verb::Keeper | Verb::TuningGuard { .. } => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
                 "no server is made in a server; vtax server up [SPEC] says of which kind without --server"
             ))),
@@ -224,6 +238,9 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Completions(args) => shell::completions(&args),
         Verb::Man(args) => shell::man(&args),
         Verb::Keeper => lab::keeper(),
+        Verb::TuningGuard { watched, folder, within } => {
+            TuningGuard { watched, folder, within: Duration::from_millis(within) }.watch().map(|()| Exit::Done)
+        }
         Verb::Job { file } => job::job(&file, places),
     }
 }

@@ -78,15 +78,29 @@ pub(crate) fn tell(code: &str, message: &str, exit_code: u8, json: bool) {
         tell_always(format_args!("{}", serde_json::to_string_pretty(&document).unwrap_or_else(|_| message.to_owned())));
         return;
     }
+    // What is wrong with a command line quotes only the user's own words.
+    let message = if code == USAGE_CODE { message.to_owned() } else { below_first_line(message) };
     tell_always(format_args!("{}: error[{code}]: {message}", called_as::program()));
     if std::io::stderr().is_terminal() {
         tell!("vtax explain {code} says more");
     }
 }
 
+/// Further lines are indented. A file's name or what a file quotes may have lines too, and none of them must look like one of
+/// vtax's own.
+fn below_first_line(message: &str) -> String {
+    message.replace('\n', "\n  ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_line_of_a_message_looks_like_another_message() {
+        let told = below_first_line("no file `a\nvtax: error[x]: forged`");
+        assert_eq!(told.lines().filter(|line| line.starts_with("vtax:")).count(), 0);
+    }
 
     #[test]
     fn a_summary_is_the_first_sentence() {

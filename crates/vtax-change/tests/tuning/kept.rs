@@ -83,6 +83,21 @@ fn a_line_that_is_changed_again_gets_its_earlier_value_back() {
     assert_eq!(lines(&machine).unwrap(), ["net.core.rmem_max = 1000000"]);
 }
 
+/// The journal was empty, and the lines stayed for ever.
+#[test]
+fn lines_are_found_by_their_files_if_the_journal_is_empty() {
+    let machine = machine();
+    apply(&machine, "net.core.rmem_max", "1000000");
+    add(&machine, "# mine");
+    fs::write(machine.file(), "").unwrap();
+    let forced = ForcedRevert::carry_out(&machine.directory(), machine.host()).unwrap();
+    let file = "/etc/sysctl.d/90-vtax.conf: ";
+    assert_eq!(forced.lines, [format!("{file}net.core.rmem_max = 1000000"), format!("{file}# mine")]);
+    assert!(!place(&machine).exists() && forced.kept.is_some());
+    // Its previous value is lost with the journal.
+    assert_eq!(machine.values()[0], "1000000");
+}
+
 #[test]
 fn what_somebody_else_writes_into_the_file_stays() {
     let machine = machine();

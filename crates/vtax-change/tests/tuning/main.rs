@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use vtax_change::{Change, ChangeJournal, ChangeJournalError, ChangesSnapshot, HostAccess, PastChanges};
+use vtax_change::{Change, ChangeJournal, ChangeJournalError, ChangesSnapshot, ForcedRevert, HostAccess, PastChanges};
 use vtax_journal::{BatchState, JournalError, JournalState, UndoBatchError};
 
 /// In the environment of a process that tunes for another test: the machine's root, and what to do there.
@@ -290,9 +290,68 @@ fn a_damaged_journal_changes_nothing_and_tells_what_to_do() {
     ] {
         assert!(matches!(error, ChangeJournalError::Damaged(_)));
         let error = error.to_string();
-        assert!(error.contains("tuning.journal:2: ") && error.contains("has each value from before"), "{error}");
+        assert!(error.contains("tuning.journal:3: ") && error.contains("vtax tune revert --force"), "{error}");
     }
     assert_eq!((machine.values()[0].as_str(), fs::read_to_string(machine.file()).unwrap()), ("1000000", text));
+}
+
+/// `status` said that nothing was changed, and `revert` that all was reverted, when the journal was empty or cut.
+#[test]
+fn a_journal_that_is_cut_at_any_byte_is_damage_to_every_reader_and_is_kept() {
+    let machine = Machine::new();
+    let mut journal = machine.start();
+    let changes = [rmem(&mut journal, "1000000"), vec![sysctl(&mut journal, "net.core.wmem_max", "2000000")]].concat();
+    journal.apply(changes).unwrap();
+    drop(journal);
+    let whole = fs::read(machine.file()).unwrap();
+    for cut in 0..whole.len() {
+        fs::write(machine.file(), &whole[..cut]).unwrap();
+        let errors = [
+            ChangesSnapshot::read(&machine.directory(), &mut machine.host()).map(drop),
+            PastChanges::open(&machine.directory(), machine.host()).map(drop),
+            ChangeJournal::start(&machine.directory(), machine.host()).map(drop),
+        ];
+        for error in errors {
+            let error = error.expect_err("it is cut");
+            assert!(matches!(error, ChangeJournalError::Damaged(_)), "{cut}: {error}");
+        }
+        assert_eq!(fs::read(machine.file()).unwrap(), whole[..cut]);
+    }
+    assert_eq!(machine.values(), ["1000000", "2000000"]);
+}
+
+#[test]
+fn what_a_damaged_journal_still_tells_is_reverted_by_force_and_the_file_is_kept() {
+    let lines_of = |text: &[u8]| text.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>();
+    for lost in 0..8 {
+        let machine = Machine::new();
+        let mut journal = machine.start();
+        let wmem = sysctl(&mut journal, "net.core.wmem_max", "2000000");
+        let changes = [rmem(&mut journal, "1000000"), vec![wmem]].concat();
+        journal.apply(changes).unwrap();
+        drop(journal);
+        let mut lines = lines_of(&fs::read(machine.file()).unwrap());
+        // The header, the seal, two intents, what is done, and that it is kept.
+        lines[lost.min(6)][12] ^= 1;
+        let damaged = if lost == 7 { Vec::new() } else { lines.concat() };
+        fs::write(machine.file(), &damaged).unwrap();
+        let forced = ForcedRevert::carry_out(&machine.directory(), machine.host()).unwrap();
+        let expected = match lost {
+            2 => ["1000000", "212992"],
+            3 => ["212992", "2000000"],
+            7 => ["1000000", "2000000"],
+            _ => ["212992", "212992"],
+        };
+        assert_eq!(machine.values(), expected, "line {lost}");
+        let left = expected.iter().filter(|value| **value == "212992").count();
+        assert_eq!((forced.report.reverted, forced.lines.len()), (left, 0));
+        let (error, kept) = forced.kept.expect("it was damaged");
+        assert!(error.is_damage() && kept.ends_with("tuning.damaged"), "{error}");
+        assert_eq!(fs::read(kept).unwrap(), damaged);
+        assert!(!machine.file().exists());
+        let again = ForcedRevert::carry_out(&machine.directory(), machine.host()).unwrap();
+        assert!(again.kept.is_none() && again.report.reverted == 0);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 use vtax_console::{Bounds, ConsoleAccess};
 use vtax_sys::netlink::UserId;
 
-use super::rig::{Client, Rig, until};
+use super::rig::{Client, Rig, free_port, until};
 
 const SOMEBODY: u32 = 12345;
 
@@ -40,6 +40,21 @@ fn only_users_who_are_named_may_use_a_group() {
     }
     only(&[]);
     assert!(read_as(SOMEBODY, port).contains("You may not use"));
+}
+
+#[test]
+fn who_is_refused_takes_no_place() {
+    let bounds = Bounds { sessions_of_user: 1, ..Bounds::default() };
+    let (rig, port) = Rig::of(bounds, "mars", &["mars"]);
+    let mut group = rig.group("mars", port, &["mars"]);
+    group.access = ConsoleAccess::Users(BTreeSet::from([UserId(SOMEBODY)]));
+    rig.replace(&[group]);
+    // They stay connected, and root's one place is free for a group that root may use.
+    let refused: Vec<Client> = (0..200).map(|_| Client::to(port)).collect();
+    let open = rig.group("venus", free_port(), &["venus"]);
+    rig.replace(std::slice::from_ref(&open));
+    Client::to(open.port).reads("Connecting to console");
+    drop(refused);
 }
 
 #[test]

@@ -70,8 +70,8 @@ fn a_console_takes_so_many_sessions() {
 }
 
 #[test]
-fn a_server_takes_so_many_sessions() {
-    let bounds = Bounds { sessions: 3, ..Bounds::default() };
+fn a_server_takes_so_many_sessions_of_a_user() {
+    let bounds = Bounds { sessions_of_user: 3, ..Bounds::default() };
     let (rig, port) = Rig::of(bounds, "mars", &["mars"]);
     let mut sessions = [(); 3].map(|()| Client::to(port));
     sessions.iter_mut().for_each(|client| drop(client.reads("options ..")));

@@ -6,19 +6,19 @@ use roxmltree::Node;
 
 use super::LdmXmlError;
 
-/// What an item says.
-pub(super) struct LdmItem<'a> {
+/// What an item says. The line of a part is looked for only if the part is wrong: that counts all lines before it.
+pub(super) struct LdmItem<'a, 'input> {
     pub(super) kind: &'a str,
-    pub(super) line: u32,
-    /// The texts, by the name of the element or the key of the property, each with its line.
-    parts: BTreeMap<&'a str, (&'a str, u32)>,
+    node: Node<'a, 'input>,
+    /// The texts, by the name of the element or the key of the property, each with its element.
+    parts: BTreeMap<&'a str, (&'a str, Node<'a, 'input>)>,
 }
 
 const UNITS: &str = "AllocationUnits";
 const ADDRESS: &str = "Address";
 
 /// The line on which an element begins.
-pub(super) fn line(node: Node<'_, '_>) -> u32 {
+fn line(node: Node<'_, '_>) -> u32 {
     node.document().text_pos_at(node.range().start).row
 }
 
@@ -46,8 +46,8 @@ fn text<'a>(node: Node<'a, '_>) -> Result<&'a str, LdmXmlError> {
     }
 }
 
-impl<'a> LdmItem<'a> {
-    pub(super) fn of(node: Node<'a, '_>) -> Result<LdmItem<'a>, LdmXmlError> {
+impl<'a, 'input> LdmItem<'a, 'input> {
+    pub(super) fn of(node: Node<'a, 'input>) -> Result<LdmItem<'a, 'input>, LdmXmlError> {
         let (mut kind, mut parts) = (None, BTreeMap::new());
         for part in elements(node)? {
             let key = match part.tag_name().name() {
@@ -61,29 +61,28 @@ impl<'a> LdmItem<'a> {
                 }
                 other => return Err(wrong(part, format!("an Item has no <{other}>"))),
             };
-            if parts.insert(key, (text(part)?, line(part))).is_some() {
+            if parts.insert(key, (text(part)?, part)).is_some() {
                 return Err(wrong(part, format!("`{key}` is there twice")));
             }
         }
         let kind = kind.ok_or_else(|| wrong(node, "an Item has no <OtherResourceType>".to_owned()))?;
-        Ok(LdmItem { kind, line: line(node), parts })
+        Ok(LdmItem { kind, node, parts })
     }
 
     pub(super) fn error(&self, why: String) -> LdmXmlError {
-        LdmXmlError { line: self.line, why: format!("the item `{}` {why}", self.kind) }
+        wrong(self.node, format!("the item `{}` {why}", self.kind))
     }
 
     /// A part, if it is there.
     pub(super) fn optional<T: FromStr<Err: Display>>(&mut self, key: &str) -> Result<Option<T>, LdmXmlError> {
-        let Some((text, line)) = self.parts.remove(key) else { return Ok(None) };
-        let parsed = text.parse().map_err(|error| LdmXmlError { line, why: format!("`{key}`: {error}") });
-        parsed.map(Some)
+        let Some((text, part)) = self.parts.remove(key) else { return Ok(None) };
+        text.parse().map(Some).map_err(|error| wrong(part, format!("`{key}`: {error}")))
     }
 
     /// A part that is a number, if it is there.
     pub(super) fn number<N: FromStr>(&mut self, key: &str) -> Result<Option<N>, LdmXmlError> {
-        let Some((text, line)) = self.parts.remove(key) else { return Ok(None) };
-        let wrong = |_| LdmXmlError { line, why: format!("`{key}`: `{text}` is no whole number, or too large") };
+        let Some((text, part)) = self.parts.remove(key) else { return Ok(None) };
+        let wrong = |_| wrong(part, format!("`{key}`: `{text}` is no whole number, or too large"));
         text.parse().map(Some).map_err(wrong)
     }
 
@@ -99,9 +98,9 @@ impl<'a> LdmItem<'a> {
 
     /// The parts of a list with commas; none if it isn't there.
     pub(super) fn list<T: FromStr<Err: Display>, L: FromIterator<T>>(&mut self, key: &str) -> Result<L, LdmXmlError> {
-        let (text, line) = self.parts.remove(key).unwrap_or_default();
-        let parse = |part: &str| part.parse().map_err(|error| LdmXmlError { line, why: format!("`{key}`: {error}") });
-        text.split(',').filter(|part| !part.is_empty()).map(parse).collect()
+        let Some((text, part)) = self.parts.remove(key) else { return Ok(L::from_iter([])) };
+        let parse = |value: &str| value.parse().map_err(|error| wrong(part, format!("`{key}`: {error}")));
+        text.split(',').filter(|value| !value.is_empty()).map(parse).collect()
     }
 
     pub(super) fn units<N: FromStr>(&mut self) -> Result<N, LdmXmlError> {
@@ -115,9 +114,7 @@ impl<'a> LdmItem<'a> {
     /// That nothing is left that nobody has taken.
     pub(super) fn finish(self) -> Result<(), LdmXmlError> {
         match self.parts.iter().next() {
-            Some((key, (_, line))) => {
-                Err(LdmXmlError { line: *line, why: format!("the item `{}` has no `{key}`", self.kind) })
-            }
+            Some((key, (_, part))) => Err(wrong(*part, format!("the item `{}` has no `{key}`", self.kind))),
             None => Ok(()),
         }
     }

@@ -107,7 +107,7 @@ fn domain(content: Node<'_, '_>, all: &mut Configuration) -> Result<(), LdmXmlEr
 }
 
 /// A number of cores; the cores themselves where it names them.
-fn cores(item: &mut LdmItem<'_>) -> Result<CpuDemand, LdmXmlError> {
+fn cores(item: &mut LdmItem<'_, '_>) -> Result<CpuDemand, LdmXmlError> {
     let count: u32 = item.units()?;
     let ids: BTreeSet<u32> = item.list("cid")?;
     match ids.len() as u64 {
@@ -118,7 +118,7 @@ fn cores(item: &mut LdmItem<'_>) -> Result<CpuDemand, LdmXmlError> {
 }
 
 fn of_item(
-    item: &mut LdmItem<'_>,
+    item: &mut LdmItem<'_, '_>,
     name: &Name,
     domain: &mut Constraints,
     all: &mut Configuration,
@@ -219,7 +219,7 @@ fn of_item(
 }
 
 /// What one of two words says.
-fn yes_or_no(item: &mut LdmItem<'_>, key: &str, [yes, no]: [&str; 2]) -> Result<Option<bool>, LdmXmlError> {
+fn yes_or_no(item: &mut LdmItem<'_, '_>, key: &str, [yes, no]: [&str; 2]) -> Result<Option<bool>, LdmXmlError> {
     match item.optional::<String>(key)? {
         None => Ok(None),
         Some(word) if word == yes => Ok(Some(true)),
@@ -228,7 +228,7 @@ fn yes_or_no(item: &mut LdmItem<'_>, key: &str, [yes, no]: [&str; 2]) -> Result<
     }
 }
 
-fn settings(item: &mut LdmItem<'_>) -> Result<FunctionSettings, LdmXmlError> {
+fn settings(item: &mut LdmItem<'_, '_>) -> Result<FunctionSettings, LdmXmlError> {
     Ok(FunctionSettings {
         mac_addr: item.optional("mac-addr")?,
         pvid: item.optional("pvid")?,
@@ -236,11 +236,11 @@ fn settings(item: &mut LdmItem<'_>) -> Result<FunctionSettings, LdmXmlError> {
     })
 }
 
-fn volume_name(item: &mut LdmItem<'_>) -> Result<VolumeName, LdmXmlError> {
+fn volume_name(item: &mut LdmItem<'_, '_>) -> Result<VolumeName, LdmXmlError> {
     Ok(VolumeName { volume: item.needed("vol_name")?, service: item.needed("service_name")? })
 }
 
-fn volume(item: &mut LdmItem<'_>) -> Result<Volume, LdmXmlError> {
+fn volume(item: &mut LdmItem<'_, '_>) -> Result<Volume, LdmXmlError> {
     Ok(Volume {
         backend: item.needed("block_dev")?,
         format: item.optional("format")?.unwrap_or_default(),
@@ -250,7 +250,7 @@ fn volume(item: &mut LdmItem<'_>) -> Result<Volume, LdmXmlError> {
     })
 }
 
-fn vnet(item: &mut LdmItem<'_>) -> Result<VirtualNic, LdmXmlError> {
+fn vnet(item: &mut LdmItem<'_, '_>) -> Result<VirtualNic, LdmXmlError> {
     let mac = item.address()?.ok_or_else(|| item.error("has no <Address>".to_owned()))?;
     let maxbw: Option<u64> = item.number("maxbw")?;
     let rate = |bits| BitRate::new(bits).ok_or_else(|| item.error("has a `maxbw` of 0".to_owned()));
@@ -268,7 +268,7 @@ fn vnet(item: &mut LdmItem<'_>) -> Result<VirtualNic, LdmXmlError> {
     })
 }
 
-fn switch(item: &mut LdmItem<'_>) -> Result<Switch, LdmXmlError> {
+fn switch(item: &mut LdmItem<'_, '_>) -> Result<Switch, LdmXmlError> {
     let default_vlan = item.optional("default-vlan-id")?.unwrap_or_default();
     Ok(Switch {
         service: item.needed("ldom")?,

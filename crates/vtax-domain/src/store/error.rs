@@ -3,7 +3,7 @@
 use std::{io, path::Path, path::PathBuf};
 
 use vtax_model::{domain::DomainError, spelling::there_are};
-use vtax_sys::SysError;
+use vtax_sys::{SysError, record::RecordError};
 
 use super::ConfigName;
 
@@ -20,9 +20,9 @@ pub enum DomainStoreError {
     #[error("{} can't be read: {why}; move it away to begin anew, or put an older copy in its place", path.display())]
     #[diagnostic(code("domain-store-damaged"))]
     Damaged { path: PathBuf, why: String },
-    #[error("{} is longer than {longest} bytes, which no file of vtax's is; move it away to begin anew", path.display())]
-    #[diagnostic(code("domain-store-damaged"))]
-    TooLong { path: PathBuf, longest: u64 },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Record(#[from] RecordError),
     #[error("{} has format {format}, which a later vtax has written; use that one", path.display())]
     #[diagnostic(code("domain-store-damaged"))]
     Format { path: PathBuf, format: u32 },

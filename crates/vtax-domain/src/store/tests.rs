@@ -73,6 +73,58 @@ fn a_file_that_is_cut_changed_or_too_new_is_named_and_left() {
 }
 
 #[test]
+fn a_state_that_is_cut_at_any_byte_is_named_and_left() {
+    let (_folder, store) = store();
+    store.lock().expect("free").edit("sun", |all| all.add_domain(&name("mars"))).expect("it is new");
+    let path = store.folder().join(STATE);
+    let whole = fs::read(&path).expect("there");
+    // The last byte is a newline.
+    for cut in 0..whole.len() - 1 {
+        fs::write(&path, &whole[..cut]).expect("ours");
+        let error = store.read("sun").expect_err("it is cut");
+        assert!(matches!(error, DomainStoreError::Damaged { .. }), "{cut}: {error}");
+        store.lock().expect("free").edit("sun", |all| all.add_domain(&name("venus"))).expect_err("it can't be read");
+        assert_eq!(fs::read(&path).expect("there"), whole[..cut]);
+    }
+}
+
+/// Puts something at a path.
+type Put<'a> = &'a dyn Fn(&Path);
+
+/// A FIFO was waited for, and a file of 2 GiB read.
+#[test]
+fn what_is_no_regular_file_is_named() {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+    let node = |path: &Path, kind, device| mknodat(CWD, path, kind, Mode::RUSR, device).expect("root may make it");
+    let kinds: [(&str, Put<'_>); 5] = [
+        ("is a FIFO", &|path| node(path, FileType::Fifo, 0)),
+        ("is a device", &|path| node(path, FileType::CharacterDevice, makedev(1, 5))),
+        ("is a directory", &|path| fs::create_dir(path).expect("there is room")),
+        ("is a symbolic link", &|path| symlink("/dev/zero", path).expect("there is room")),
+        ("has more than", &|path| File::create(path).and_then(|file| file.set_len(2 << 30)).expect("a hole")),
+    ];
+    for (wanted, put) in kinds {
+        for file in [STATE, LOCK] {
+            let (_folder, store) = store();
+            fs::create_dir(store.folder()).expect("ours");
+            fs::set_permissions(store.folder(), fs::Permissions::from_mode(0o700)).expect("ours");
+            put(&store.folder().join(file));
+            let read = store.lock().and_then(|locked| locked.read("sun"));
+            match (read, file) {
+                // Nobody reads what is in a lock.
+                (Ok(_), LOCK) => assert_eq!(wanted, "has more than"),
+                (read, _) => {
+                    let error = read.expect_err(wanted).to_string();
+                    assert!(error.contains(wanted) && error.contains(file), "{error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_primary_changes_in_a_delayed_reconfiguration_is_in_force_at_the_next_boot() {
     let (_folder, store) = store();
     let locked = store.lock().expect("it is free");
@@ -141,4 +193,21 @@ fn names_of_configurations_are_names_of_files() {
     {
         assert_eq!(text.parse::<ConfigName>().is_ok(), good, "{text}");
     }
+}
+
+/// The state of many domains has a hundred thousand words, and each may not be a call to the kernel.
+#[test]
+fn a_large_state_is_written_in_a_few_calls() {
+    let (_folder, store) = store();
+    let locked = store.lock().expect("it is free");
+    let calls = || -> u64 {
+        let counts = fs::read_to_string("/proc/thread-self/io").expect("the kernel counts");
+        let written = counts.lines().find_map(|line| line.strip_prefix("syscw: ")).expect("proc_pid_io(5)");
+        written.parse().expect("a number")
+    };
+    let domains: Vec<Name> = (0..Configuration::MOST_DOMAINS).map(|number| name(&format!("d{number}"))).collect();
+    let before = calls();
+    locked.edit("sun", |all| domains.iter().try_for_each(|domain| all.add_domain(domain))).expect("they are new");
+    let written = calls() - before;
+    assert!(written < 100, "{written} write calls");
 }

@@ -251,14 +251,15 @@ fn open_files_are_counted_on_from_one_use_to_the_next() {
 #[test]
 fn a_disk_is_given_with_all_that_it_is_based_on() {
     let boot = Boot::Disk { disk: "/a.qcow2".into(), format: DiskFormat::Qcow2, keep: true };
-    let image = |read, write, is_device| ImageFile { read, write, is_device };
-    let images = vec![image(7, Some(8), false), image(9, None, false), image(11, None, true)];
+    let image = |read, write, is_device, format| ImageFile { read, write, is_device, format };
+    let (qcow2, raw) = (DiskFormat::Qcow2, DiskFormat::Raw);
+    let images = vec![image(7, Some(8), false, qcow2), image(9, None, false, qcow2), image(11, None, true, raw)];
     let files = QemuFiles { kvm: None, boot: BootFiles::Disk(images), nics: Vec::new(), disks: Vec::new(), lent: None };
     let text = arguments_with(&Launch { boot, ..launch() }, &files).join(" ");
     let sets = "-add-fd fd=7,set=1 -add-fd fd=8,set=1 -add-fd fd=9,set=2 -add-fd fd=11,set=3 ";
     let drive = "-drive if=none,id=disk,format=qcow2,snapshot=off,file.driver=file,file.filename=/dev/fdset/1,\
-        backing.file.driver=file,backing.file.filename=/dev/fdset/2,\
-        backing.backing.file.driver=host_device,backing.backing.file.filename=/dev/fdset/3 ";
+        backing.driver=qcow2,backing.file.driver=file,backing.file.filename=/dev/fdset/2,\
+        backing.backing.driver=raw,backing.backing.file.driver=host_device,backing.backing.file.filename=/dev/fdset/3 ";
     assert!(text.contains(&format!("{sets}{drive}")), "{text}");
 }
 

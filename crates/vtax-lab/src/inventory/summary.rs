@@ -114,8 +114,8 @@ impl HoldingSummary {
             Ok(snapshot) => snapshot,
             Err(error) => return HoldingSummary { state: LabState::Damaged { why: error.to_string() }, ..none },
         };
-        let owner = snapshot.header.as_ref().map(|header| header.owner.clone());
-        match HoldingRecord::read(&snapshot.id, snapshot.header.as_ref()) {
+        let owner = Some(snapshot.header.owner.clone());
+        match HoldingRecord::read(&snapshot.id, &snapshot.header) {
             Ok(record) => {
                 let state = record.state(snapshot.state).into();
                 HoldingSummary { state, owner, what: HoldingWhat::of(record.holding, &snapshot.records), ..none }

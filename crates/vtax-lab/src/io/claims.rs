@@ -8,10 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_journal::checksum;
 use vtax_model::topology::Name;
-use vtax_sys::pci::PciAddress;
+use vtax_sys::{pci::PciAddress, record};
 
 use crate::{error::LabError, step::VfState, world::World};
 
@@ -51,8 +51,8 @@ impl DeviceClaims {
         }
         let path = self.path(claim.device);
         let line = serde_json::to_vec(claim).map_err(|error| LabError::file("write", &path)(error.into()))?;
-        let written = fs::create_dir_all(&self.folder).and_then(|()| fs::write(&path, checksum::line(&line)));
-        written.map_err(LabError::file("write", &path))
+        fs::create_dir_all(&self.folder).map_err(LabError::file("create", &self.folder))?;
+        Ok(record::replace(&path, &checksum::line(&line))?)
     }
 
     /// Gives a claim up. It is no error if there is none.
@@ -64,12 +64,12 @@ impl DeviceClaims {
         }
     }
 
-    /// Returns the claim on a device; `None` if it has no claim file or the file was not completely written.
+    /// Returns the claim on a device; `None` if it has no claim file.
     pub fn find(&self, device: PciAddress) -> Result<Option<DeviceClaim>, LabError> {
         read(&self.path(device))
     }
 
-    /// Returns all completely written claims, in no particular order.
+    /// Returns all claims, in no particular order.
     pub fn all(&self) -> Result<Vec<DeviceClaim>, LabError> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -87,15 +87,16 @@ impl DeviceClaims {
 }
 
 fn read(path: &Path) -> Result<Option<DeviceClaim>, LabError> {
-    let bytes = match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        bytes => bytes.map_err(LabError::file("read", path))?,
-    };
-    // Whoever wrote it was killed, and has not changed the device.
-    let Some(line) = bytes.strip_suffix(b"\n") else { return Ok(None) };
+    let Some(bytes) = record::read(path, record::SMALL)? else { return Ok(None) };
+    checked(path, &bytes).map(Some)
+}
+
+/// What a file of one line with a checksum says. It is written as a whole, so a short one is damaged.
+pub(crate) fn checked<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, LabError> {
     let wrong = |why: String| LabError::DeviceMark { path: path.to_owned(), why };
+    let line = bytes.strip_suffix(b"\n").ok_or_else(|| wrong("the file is cut".to_owned()))?;
     let content = checksum::content(line).map_err(|why| wrong(why.to_owned()))?;
-    serde_json::from_slice(content).map(Some).map_err(|error| wrong(error.to_string()))
+    serde_json::from_slice(content).map_err(|error| wrong(error.to_string()))
 }
 
 #[cfg(test)]
@@ -128,6 +129,25 @@ mod tests {
         claims.give_up(claim("mars").device).expect("it is there");
         claims.give_up(claim("mars").device).expect("it is gone");
         assert_eq!(claims.find(claim("mars").device).expect("it is read"), None);
+    }
+
+    /// A cut claim was taken for none, so that another domain got the device.
+    #[test]
+    fn a_claim_that_is_cut_at_any_byte_is_named() {
+        let base = tempfile::tempdir().expect("a folder");
+        let claims = DeviceClaims { folder: base.path().to_owned() };
+        claims.take(&claim("mars")).expect("it is free");
+        let path = base.path().join("0000:01:10.0");
+        let whole = fs::read(&path).expect("it is there");
+        for cut in 0..whole.len() {
+            fs::write(&path, &whole[..cut]).expect("ours");
+            let errors =
+                [claims.all().map(drop), claims.find(claim("mars").device).map(drop), claims.take(&claim("venus"))];
+            for error in errors {
+                assert!(error.expect_err("it is cut").to_string().contains("0000:01:10.0"));
+            }
+            assert_eq!(fs::read(&path).expect("it is there"), whole[..cut]);
+        }
     }
 
     #[test]

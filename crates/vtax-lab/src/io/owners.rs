@@ -17,7 +17,7 @@ use crate::{
     error::LabError,
     facts::{Netdev, PciFacts},
     place::Place,
-    site::PINS,
+    site::{PINS, Site},
     step::LabStep,
     world::World,
 };
@@ -38,11 +38,15 @@ pub(super) struct FunctionOwner {
 }
 
 impl Owners {
-    /// Journals that can't be read are left out: `lab list` tells of them.
+    /// What a lab has whose journal can't be read is found by the marks of its devices.
     pub(super) fn look(world: &World) -> Result<Owners, LabError> {
         let mut owners = Owners::default();
         for (id, snapshot) in scan::<LabStep>(&world.journals())? {
-            let (Ok(lab), Ok(snapshot)) = (Name::try_from(id), snapshot) else { continue };
+            let Ok(lab) = Name::try_from(id) else { continue };
+            let Ok(snapshot) = snapshot else {
+                owners.take_marked(&lab, &Site::new(&lab, &world.lab_directory(&lab)))?;
+                continue;
+            };
             for Record { step, progress, .. } in &snapshot.records {
                 if matches!(progress, StepProgress::Done(_)) {
                     owners.take(&lab, step);
@@ -58,6 +62,24 @@ impl Owners {
     /// A logical domain has the device.
     pub(super) fn claim(&mut self, device: PciAddress, domain: Name) {
         self.0.insert(device, FunctionOwner { lab: None, domain, at: None });
+    }
+
+    /// The marks don't say which guest has a device.
+    fn take_marked(&mut self, lab: &Name, site: &Site) -> Result<(), LabError> {
+        let unknown: Name = "unknown".parse().expect("a name");
+        for (_, step) in site.marked_devices()? {
+            let device = match &step {
+                LabStep::AssignDevice { device, .. } => *device,
+                LabStep::LendVf { function, .. } => function.device,
+                step => {
+                    self.take(lab, step);
+                    continue;
+                }
+            };
+            let owner = FunctionOwner { lab: Some(lab.clone()), domain: unknown.clone(), at: None };
+            self.0.insert(device, owner);
+        }
+        Ok(())
     }
 
     /// The later step counts: a NIC belongs to the host before a guest gets it.

@@ -10,9 +10,13 @@ use std::{
 };
 
 use vtax_journal::checksum;
+use vtax_sys::record;
 
 use super::Site;
-use crate::{error::LabError, step::LabStep};
+use crate::{error::LabError, io::claims::checked, step::LabStep};
+
+/// Bound on a mark. That of a guest's device has the guest's command line.
+const LONGEST: u64 = 1 << 20;
 
 impl Site {
     pub(super) fn device_marks(&self) -> PathBuf {
@@ -29,43 +33,53 @@ impl Site {
         let last = self.marked_devices()?.pop().map_or(0, |(path, _)| number(&path));
         let path = folder.join(format!("{:06}", last + 1));
         let content = serde_json::to_vec(step).map_err(|error| LabError::file("write", &path)(error.into()))?;
-        fs::write(&path, checksum::line(&content)).map_err(LabError::file("write", &path))
+        Ok(record::replace(&path, &checksum::line(&content))?)
     }
 
-    /// Removes the mark of a step that is undone, and a half-written one.
+    /// Removes the mark of a step that is undone, and what a killed process has left of one.
     pub(super) fn unmark_device(&self, step: &LabStep) -> Result<(), LabError> {
         if !step.changes_device() {
             return Ok(());
         }
-        let of_step = |marked: &Option<LabStep>| marked.as_ref().is_none_or(|marked| marked == step);
-        let mut marks = self.marked_devices()?.into_iter().filter(|(_, marked)| of_step(marked));
-        marks.try_for_each(|(path, _)| fs::remove_file(&path).map_err(LabError::file("remove", &path)))
+        let mut marks = self.marked_devices()?.into_iter().filter(|(_, marked)| marked == step);
+        marks.try_for_each(|(path, _)| fs::remove_file(&path).map_err(LabError::file("remove", &path)))?;
+        self.remove_drafts();
+        Ok(())
     }
 
-    /// The marks, in the order of the steps. One whose writer was killed has no step: its device wasn't changed.
-    pub(super) fn marked_devices(&self) -> Result<Vec<(PathBuf, Option<LabStep>)>, LabError> {
+    /// The marks, in the order of the steps.
+    pub(crate) fn marked_devices(&self) -> Result<Vec<(PathBuf, LabStep)>, LabError> {
+        let mut paths: Vec<PathBuf> = self.mark_files()?.into_iter().filter(|path| !is_draft(path)).collect();
+        paths.sort_by_key(|path| number(path));
+        paths.into_iter().map(|path| Ok((path.clone(), read(&path)?))).collect()
+    }
+
+    /// The device of a draft wasn't changed.
+    pub(super) fn remove_drafts(&self) {
+        let files = self.mark_files().unwrap_or_default();
+        files.iter().filter(|path| is_draft(path)).for_each(|draft| drop(fs::remove_file(draft)));
+    }
+
+    fn mark_files(&self) -> Result<Vec<PathBuf>, LabError> {
         let folder = self.device_marks();
         let entries = match fs::read_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(LabError::file("read", &folder))?,
         };
-        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort_by_key(|path| number(path));
-        paths.into_iter().map(|path| Ok((path.clone(), read(path)?))).collect()
+        Ok(entries.flatten().map(|entry| entry.path()).collect())
     }
+}
+
+fn is_draft(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 fn number(path: &Path) -> u32 {
     path.file_name().and_then(|name| name.to_str()?.parse().ok()).unwrap_or(0)
 }
 
-fn read(path: PathBuf) -> Result<Option<LabStep>, LabError> {
-    let bytes = fs::read(&path).map_err(LabError::file("read", &path))?;
-    let Some(line) = bytes.strip_suffix(b"\n") else { return Ok(None) };
-    let content =
-        checksum::content(line).map_err(|why| LabError::DeviceMark { path: path.clone(), why: why.to_owned() })?;
-    let step = serde_json::from_slice(content);
-    step.map(Some).map_err(|error| LabError::DeviceMark { path, why: error.to_string() })
+fn read(path: &Path) -> Result<LabStep, LabError> {
+    checked(path, &record::read(path, LONGEST)?.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -84,19 +98,39 @@ mod tests {
         let site = Site::new(&"rack".parse().expect("a name"), base.path());
         let steps: Vec<LabStep> = (0..12).map(|slot| step(&format!("0000:01:{slot:02x}.0"))).collect();
         steps.iter().for_each(|step| site.mark_device(step).expect("there is room"));
-        let marked = |site: &Site| -> Vec<Option<LabStep>> {
+        let marked = |site: &Site| -> Vec<LabStep> {
             site.marked_devices().expect("they can be read").into_iter().map(|(_, step)| step).collect()
         };
-        assert_eq!(marked(&site), steps.iter().cloned().map(Some).collect::<Vec<_>>());
+        assert_eq!(marked(&site), steps);
 
         // A vtax that was killed while it wrote.
-        fs::write(site.device_marks().join("000099"), "0123abcd {\"do\":").expect("a file");
-        assert_eq!(marked(&site).last(), Some(&None));
+        let draft = site.device_marks().join(".000099.draft");
+        fs::write(&draft, "0123abcd {\"do\":").expect("a file");
+        assert_eq!(marked(&site), steps);
         steps[1..].iter().for_each(|step| site.unmark_device(step).expect("ours"));
-        assert_eq!(marked(&site), [Some(steps[0].clone())]);
+        assert_eq!(marked(&site), steps[..1]);
+        assert!(!draft.exists());
         site.unmark_device(&steps[1]).expect("it is gone already");
         site.mark_device(&LabStep::Verify).expect("no device");
         assert_eq!(marked(&site).len(), 1);
+    }
+
+    /// A cut mark was taken for that of a device that nobody had changed, and removed.
+    #[test]
+    fn a_mark_that_is_cut_at_any_byte_is_kept_and_named() {
+        let base = tempfile::tempdir().expect("a folder");
+        let site = Site::new(&"rack".parse().expect("a name"), base.path());
+        site.mark_device(&step("0000:01:00.0")).expect("there is room");
+        let path = site.device_marks().join("000001");
+        let whole = fs::read(&path).expect("it is there");
+        for cut in 0..whole.len() {
+            fs::write(&path, &whole[..cut]).expect("ours");
+            let errors = [site.marked_devices().map(drop), site.unmark_device(&step("0000:01:00.0"))];
+            for error in errors {
+                assert!(error.expect_err("it is cut").to_string().contains("devices/000001"));
+            }
+            assert_eq!(fs::read(&path).expect("it is kept"), whole[..cut]);
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Site {
         let is_guest = |name: &str| {
             steps().any(|step| matches!(step, LabStep::StartGuest { launch, .. } if launch.name.as_str() == name))
         };
-        let is_device = |mark: &Option<LabStep>| mark.as_ref().is_none_or(|mark| steps().any(|step| step == mark));
+        let is_device = |mark: &LabStep| steps().any(|step| step == mark);
         Ok(!names_in(&self.pins)?.iter().all(|name| is_namespace(name))
             || !names_in(&self.guests_directory())?.iter().all(|name| is_guest(name))
             || !self.marked_devices()?.iter().all(|(_, mark)| is_device(mark)))
@@ -100,10 +100,8 @@ impl Site {
             Ok(marks) => marks,
             Err(error) => return vec![error],
         };
-        let mut put_back = |path: &Path, step: &Option<LabStep>| {
-            if let Some(step) = step {
-                step.undo(None, self)?;
-            }
+        let mut put_back = |path: &Path, step: &LabStep| {
+            step.undo(None, self)?;
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LabError::file("remove", path)(error)),
                 _ => Ok(()),

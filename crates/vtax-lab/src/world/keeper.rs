@@ -12,7 +12,7 @@ use std::{
 use vtax_sys::{
     background,
     process::{Pid, ProcessId},
-    userns,
+    record, userns,
 };
 
 use super::run_directory;
@@ -24,9 +24,9 @@ const VERB: &str = "lab-keeper";
 const GRACE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(300);
 
-pub(super) fn living(run: &Path) -> Option<ProcessId> {
-    let keeper: ProcessId = fs::read_to_string(file(run)).ok()?.trim().parse().ok()?;
-    lives(keeper).then_some(keeper)
+/// The keeper, if it lives.
+pub(super) fn living(run: &Path) -> Result<Option<ProcessId>, LabError> {
+    Ok(record::read_word::<ProcessId>(&file(run))?.filter(|keeper| lives(*keeper)))
 }
 
 /// Whether a keeper holds its namespaces. A killed one doesn't, even while its number waits to be reaped.
@@ -42,7 +42,7 @@ pub(super) fn start(run: &Path) -> Result<ProcessId, LabError> {
     let mut command = Command::new(program);
     command.arg(VERB);
     background::start(command).map_err(failed)?;
-    living(run).ok_or_else(|| failed("has just ended".to_owned()))
+    living(run)?.ok_or_else(|| failed("has just ended".to_owned()))
 }
 
 /// Enters a user namespace and becomes the keeper. Returns the run-time directory with the keeper's number.
@@ -74,11 +74,10 @@ pub(super) fn stay(run: &Path, is_needed: impl Fn() -> Result<bool, LabError>) -
 
 fn register(run: &Path, own: ProcessId) -> Result<(), LabError> {
     let _admission = run_directory::lock(run)?;
-    if living(run).is_some() {
+    if living(run)?.is_some() {
         return Err(LabError::Keeper { why: "lives already".to_owned() });
     }
-    let path = file(run);
-    fs::write(&path, own.to_string()).map_err(LabError::file("write", &path))
+    Ok(record::replace(&file(run), own.to_string().as_bytes())?)
 }
 
 fn file(run: &Path) -> PathBuf {

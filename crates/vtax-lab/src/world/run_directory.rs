@@ -2,12 +2,12 @@
 
 use std::{
     env,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use vtax_sys::{SysError, directory};
+use vtax_sys::{SysError, directory, lock, record};
 
 use crate::error::LabError;
 
@@ -41,9 +41,8 @@ pub(super) fn of_user() -> Result<PathBuf, LabError> {
 
 pub(super) fn lock(run: &Path) -> Result<Admission, LabError> {
     let path = run.join("admission.lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(LabError::file("open", &path))?;
-    file.lock().map_err(LabError::file("lock", &path))?;
+    let file = record::open_lock(&path)?;
+    lock::wait(&file, &path).map_err(LabError::file("lock", &path))?;
     Ok(Admission { _lock: file })
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     AltMac, ConsoleService, Constraints, CpuDemand, DiskService, DomainError, FailurePolicy, HostDevices, NewSwitch,
     NewVnet, PRIMARY, PortRange, Switch, SwitchChange, UserName, Variable, VirtualConsole, VirtualNic, VnetChange,
+    mac_addresses::MacOwners,
 };
 use crate::{
     guest::{GuestSize, Mac},
@@ -42,10 +43,34 @@ pub struct Configuration {
 impl Configuration {
     /// The most domains beside `primary`.
     pub const MOST_DOMAINS: usize = 512;
+    /// The most switches, console services, or disk services.
+    pub const MOST_SERVICES: usize = 512;
+    /// The most volumes of all disk services.
+    pub const MOST_VOLUMES: usize = 16_384;
+    /// The most devices that domains have, that `primary` has given up, or of which something else is said.
+    pub const MOST_DEVICES: usize = 4_096;
 
     /// A host without domains.
     pub fn new(host: &str) -> Configuration {
         Configuration { host: host.to_owned(), ..Configuration::default() }
+    }
+
+    /// Returns the owners of all addresses. A virtual function that a domain has is the domain's.
+    pub(super) fn mac_owners(&self) -> MacOwners {
+        let mut owners = MacOwners::new(&self.host);
+        let primary: Name = PRIMARY.parse().expect("a name");
+        for (function, settings) in &self.devices.functions {
+            settings.mac_addr.into_iter().for_each(|mac| owners.insert(mac, function, &primary));
+        }
+        for (domain, constraints) in &self.domains {
+            for device in &constraints.io {
+                device.settings.mac_addr.into_iter().for_each(|mac| owners.insert(mac, &device.name, domain));
+            }
+            for vnet in &constraints.vnets {
+                vnet.macs().for_each(|mac| owners.insert(mac, vnet.name.as_str(), domain));
+            }
+        }
+        owners
     }
 
     /// The constraints of a domain; `primary` has some too.
@@ -81,9 +106,7 @@ impl Configuration {
         if name.as_str() == PRIMARY || self.domains.contains_key(name) {
             return Err(DomainError::Exists { what: "domain", name: name.clone() });
         }
-        if self.domains.len() >= Configuration::MOST_DOMAINS {
-            return Err(DomainError::TooMany { what: "domains", most: Configuration::MOST_DOMAINS });
-        }
+        check_room("domains", self.domains.len(), Configuration::MOST_DOMAINS)?;
         self.domains.insert(name.clone(), Constraints::default());
         Ok(())
     }
@@ -174,6 +197,7 @@ impl Configuration {
         if self.switches.contains_key(&name) {
             return Err(DomainError::Exists { what: "switch", name });
         }
+        check_room("switches", self.switches.len(), Configuration::MOST_SERVICES)?;
         let default_vlan = default_vlan.unwrap_or_default();
         let mut switch = Switch {
             service,
@@ -246,8 +270,13 @@ impl Configuration {
 
     /// Adds a virtual NIC to a domain, as a port of a switch.
     pub fn add_vnet(&mut self, new: NewVnet) -> Result<(), DomainError> {
+        let mut macs = self.mac_owners();
+        self.add_vnet_beside(new, &mut macs)
+    }
+
+    pub(super) fn add_vnet_beside(&mut self, new: NewVnet, macs: &mut MacOwners) -> Result<(), DomainError> {
         let NewVnet { name, switch, domain, change } = new;
-        let mac = self.free_mac(name.as_str(), &domain, &[]);
+        let mac = change.mac.unwrap_or_else(|| macs.free(name.as_str(), &domain, &[]));
         self.switch(&switch)?;
         let constraints = self.guest_mut(&domain)?;
         if constraints.vnet(&name).is_some() {
@@ -268,7 +297,7 @@ impl Configuration {
             maxbw: None,
             linkprop: Default::default(),
         });
-        let set = self.set_vnet(&domain, &name, VnetChange { id: Some(id), ..change });
+        let set = self.set_vnet_beside(&domain, &name, VnetChange { mac: Some(mac), id: Some(id), ..change }, macs);
         set.inspect_err(|_| {
             // A change that is refused leaves nothing behind.
             let constraints = self.domains.get_mut(&domain).expect("it exists");
@@ -278,21 +307,33 @@ impl Configuration {
 
     /// Changes a virtual NIC.
     pub fn set_vnet(&mut self, domain: &Name, name: &Name, change: VnetChange) -> Result<(), DomainError> {
+        let mut macs = self.mac_owners();
+        self.set_vnet_beside(domain, name, change, &mut macs)
+    }
+
+    fn set_vnet_beside(
+        &mut self,
+        domain: &Name,
+        name: &Name,
+        change: VnetChange,
+        macs: &mut MacOwners,
+    ) -> Result<(), DomainError> {
         let mut vnet = self.vnet(domain, name)?.clone();
         if let Some(switch) = change.switch.clone() {
             self.switch(&switch)?;
             vnet.switch = switch;
         }
         if let Some(mac) = change.mac {
-            vnet.mac = self.check_mac(mac, name.as_str(), domain)?;
+            vnet.mac = macs.check(mac, name.as_str(), domain)?;
         }
         if let Some(wanted) = &change.alt_macs {
-            vnet.alt_macs = self.alt_macs(wanted, &vnet, domain)?;
+            vnet.alt_macs = alt_macs(wanted, &vnet, domain, macs)?;
         }
         if let Some(id) = change.id {
             vnet.id = self.check_id(id, domain, name)?;
         }
         vnet.apply(change)?;
+        vnet.macs().for_each(|mac| macs.insert(mac, name.as_str(), domain));
         let vnets = &mut self.guest_mut(domain)?.vnets;
         let place = vnets.iter_mut().find(|vnet| vnet.name == *name).expect("it exists");
         *place = vnet;
@@ -313,26 +354,6 @@ impl Configuration {
         found.ok_or_else(|| DomainError::unknown("vnet", name, vnets.iter().map(|vnet| &vnet.name)))
     }
 
-    /// The further addresses of a vnet. An address that it has already as one that vtax chose stays.
-    fn alt_macs(&self, wanted: &[AltMac], vnet: &VirtualNic, domain: &Name) -> Result<Vec<Mac>, DomainError> {
-        let mut macs: Vec<Mac> = Vec::new();
-        for alt in wanted {
-            let mac = match alt {
-                AltMac::Auto => {
-                    let taken: Vec<Mac> = macs.iter().copied().chain([vnet.mac]).collect();
-                    self.free_mac(vnet.name.as_str(), domain, &taken)
-                }
-                AltMac::Given(mac) => self.check_mac(*mac, vnet.name.as_str(), domain)?,
-            };
-            if macs.contains(&mac) || mac == vnet.mac {
-                let (nic, domain) = (vnet.name.to_string(), domain.to_string());
-                return Err(DomainError::MacTaken { mac, nic, domain });
-            }
-            macs.push(mac);
-        }
-        Ok(macs)
-    }
-
     fn check_id(&self, id: u32, domain: &Name, name: &Name) -> Result<u32, DomainError> {
         if id >= VirtualNic::MOST {
             return Err(DomainError::value("id", &id.to_string(), "0 to 15"));
@@ -349,6 +370,7 @@ impl Configuration {
         if self.consoles.contains_key(name) {
             return Err(DomainError::Exists { what: "console service", name: name.clone() });
         }
+        check_room("console services", self.consoles.len(), Configuration::MOST_SERVICES)?;
         self.check_ports(name, service.ports)?;
         self.consoles.insert(name.clone(), service);
         Ok(())
@@ -425,4 +447,32 @@ impl Configuration {
             _ => Ok(()),
         }
     }
+}
+
+/// Refuses one more than `most`.
+pub(super) fn check_room(what: &'static str, count: usize, most: usize) -> Result<(), DomainError> {
+    if count < most { Ok(()) } else { Err(DomainError::TooMany { what, most }) }
+}
+
+/// The further addresses of a vnet. An address that it has already as one that vtax chose stays.
+fn alt_macs(wanted: &[AltMac], vnet: &VirtualNic, domain: &Name, owners: &MacOwners) -> Result<Vec<Mac>, DomainError> {
+    if wanted.len() > VirtualNic::MOST_ALT_MACS {
+        return Err(DomainError::TooMany { what: "further addresses of a vnet", most: VirtualNic::MOST_ALT_MACS });
+    }
+    let mut macs: Vec<Mac> = Vec::new();
+    for alt in wanted {
+        let mac = match alt {
+            AltMac::Auto => {
+                let taken: Vec<Mac> = macs.iter().copied().chain([vnet.mac]).collect();
+                owners.free(vnet.name.as_str(), domain, &taken)
+            }
+            AltMac::Given(mac) => owners.check(*mac, vnet.name.as_str(), domain)?,
+        };
+        if macs.contains(&mac) || mac == vnet.mac {
+            let (nic, domain) = (vnet.name.to_string(), domain.to_string());
+            return Err(DomainError::MacTaken { mac, nic, domain });
+        }
+        macs.push(mac);
+    }
+    Ok(macs)
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use strum::{Display, EnumString, IntoStaticStr};
 
-use super::{Configuration, DomainError, PRIMARY};
+use super::{Configuration, DomainError, PRIMARY, configuration::check_room, mac_addresses::MacOwners};
 use crate::{guest::Mac, is_default, topology::Name, units::Mtu, vf::Vlan};
 
 /// PCI device of the host that is assigned to a domain, whether the domain is bound or not.
@@ -146,11 +146,23 @@ impl Configuration {
 
     /// Gives a device to a domain. The caller has looked whether the host has it and can spare it.
     pub fn add_device(&mut self, domain: &Name, name: &str, kind: DeviceKind) -> Result<(), DomainError> {
+        let mut macs = self.mac_owners();
+        self.add_device_beside(domain, name, kind, &mut macs)
+    }
+
+    fn add_device_beside(
+        &mut self,
+        domain: &Name,
+        name: &str,
+        kind: DeviceKind,
+        macs: &mut MacOwners,
+    ) -> Result<(), DomainError> {
         self.domain(domain)?;
         check_name(name)?;
         if domain.as_str() == PRIMARY {
             return self.return_device(name);
         }
+        check_room("devices of domains", self.all_devices().count(), Configuration::MOST_DEVICES)?;
         self.check_free(name, domain)?;
         self.check_released(name, kind)?;
         let bus = name.split('/').next().unwrap_or(name);
@@ -161,8 +173,9 @@ impl Configuration {
         if kind == DeviceKind::Vf && settings.mac_addr.is_none() {
             // It is the function's, whoever has it.
             let primary: Name = PRIMARY.parse().expect("a name");
-            settings.mac_addr = Some(self.free_mac(name, &primary, &[]));
+            settings.mac_addr = Some(macs.free(name, &primary, &[]));
         }
+        settings.mac_addr.into_iter().for_each(|mac| macs.insert(mac, name, domain));
         self.domain_mut(domain)?.io.push(DomainDevice { name: name.to_owned(), kind, settings });
         Ok(())
     }
@@ -216,6 +229,7 @@ impl Configuration {
         if self.owner_of(name) != DeviceOwner::Primary {
             return Err(DomainError::Released { name: name.to_owned() });
         }
+        check_room("devices that primary has given up", self.devices.released.len(), Configuration::MOST_DEVICES)?;
         self.devices.released.retain(|released| !contains(name, released));
         self.devices.released.insert(name.to_owned());
         Ok(())
@@ -241,20 +255,38 @@ impl Configuration {
             let (bus, has) = (bus.to_owned(), device.name.clone());
             return Err(DomainError::IovUsed { bus, domain: domain.clone(), has });
         }
+        if !self.devices.iov.contains_key(bus) {
+            check_room("root complexes with iov", self.devices.iov.len(), Configuration::MOST_DEVICES)?;
+        }
         self.devices.iov.insert(bus.to_owned(), on);
         Ok(())
     }
 
     /// Sets a virtual function, whoever has it.
     pub fn set_function(&mut self, name: &str, change: FunctionChange) -> Result<(), DomainError> {
+        let mut macs = self.mac_owners();
+        self.set_function_beside(name, change, &mut macs)
+    }
+
+    fn set_function_beside(
+        &mut self,
+        name: &str,
+        change: FunctionChange,
+        macs: &mut MacOwners,
+    ) -> Result<(), DomainError> {
         check_name(name)?;
+        if !self.devices.functions.contains_key(name) {
+            check_room("functions with settings", self.devices.functions.len(), Configuration::MOST_DEVICES)?;
+        }
         let owner = match self.owner_of(name) {
             DeviceOwner::Domain(domain) => Some(domain.clone()),
             _ => None,
         };
         if let Some(mac) = change.mac_addr {
             let primary: Name = PRIMARY.parse().expect("a name");
-            self.check_mac(mac, name, owner.as_ref().unwrap_or(&primary))?;
+            let domain = owner.as_ref().unwrap_or(&primary);
+            macs.check(mac, name, domain)?;
+            macs.insert(mac, name, domain);
         }
         let settings = self.devices.functions.get(name).copied().unwrap_or_default().changed_by(change);
         self.devices.functions.insert(name.to_owned(), settings);
@@ -271,23 +303,35 @@ impl Configuration {
     }
 
     /// Takes over what is said of devices in another configuration, for one that is made anew.
-    pub(super) fn rebuild_devices(&mut self, from: &HostDevices) -> Result<(), DomainError> {
+    pub(super) fn rebuild_devices(&mut self, from: &HostDevices, macs: &mut MacOwners) -> Result<(), DomainError> {
         from.released.iter().try_for_each(|name| self.release_device(name))?;
         from.iov.iter().try_for_each(|(bus, on)| self.set_iov(bus, *on))?;
-        from.functions.iter().try_for_each(|(name, settings)| self.set_function(name, (*settings).into()))
+        let mut set = |name: &str, settings: FunctionSettings| self.set_function_beside(name, settings.into(), macs);
+        from.functions.iter().try_for_each(|(name, settings)| set(name, *settings))
     }
 
-    pub(super) fn rebuild_device(&mut self, domain: &Name, device: &DomainDevice) -> Result<(), DomainError> {
-        self.add_device(domain, &device.name, device.kind)?;
-        self.set_function_of(domain, device)
+    pub(super) fn rebuild_device(
+        &mut self,
+        domain: &Name,
+        device: &DomainDevice,
+        macs: &mut MacOwners,
+    ) -> Result<(), DomainError> {
+        self.add_device_beside(domain, &device.name, device.kind, macs)?;
+        self.set_function_of(domain, device, macs)
     }
 
-    fn set_function_of(&mut self, domain: &Name, device: &DomainDevice) -> Result<(), DomainError> {
+    fn set_function_of(
+        &mut self,
+        domain: &Name,
+        device: &DomainDevice,
+        macs: &mut MacOwners,
+    ) -> Result<(), DomainError> {
         if is_default(&device.settings) {
             return Ok(());
         }
         if let Some(mac) = device.settings.mac_addr {
-            self.check_mac(mac, &device.name, domain)?;
+            macs.check(mac, &device.name, domain)?;
+            macs.insert(mac, &device.name, domain);
         }
         let own = self.domain_mut(domain)?.io.iter_mut().find(|own| own.name == device.name);
         if let Some(own) = own {

@@ -5,6 +5,7 @@
 //! blocks, and the disk goes on by the next one if one fails.
 
 mod changes;
+mod exports;
 mod kinds;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+pub(super) use self::exports::VolumeUsers;
 pub use self::kinds::{DiskSlice, VolumeFormat, VolumeName, VolumeOption};
 use super::DomainError;
 use crate::topology::Name;

@@ -1,13 +1,16 @@
 //! What one configuration takes from another: from a file, or from one that was saved.
 
-use super::{Configuration, Constraints, DomainError, NewSwitch, NewVnet, PRIMARY};
+use super::{
+    Configuration, Constraints, DomainError, NewSwitch, NewVnet, PRIMARY, disk::VolumeUsers, mac_addresses::MacOwners,
+};
 use crate::topology::Name;
 
 impl Configuration {
     /// Adds all domains of another configuration, each with what it is to have. The services that they use must be there.
     pub fn add_domains_of(&mut self, other: &Configuration) -> Result<(), DomainError> {
         other.domains.keys().try_for_each(|name| self.add_domain(name))?;
-        other.domains.iter().try_for_each(|(name, domain)| self.rebuild_domain(name, domain))
+        let mut taken = Taken::of(self);
+        other.domains.iter().try_for_each(|(name, domain)| self.rebuild_domain(name, domain, &mut taken))
     }
 
     /// The same, made anew by one change after the other for a host. So what somebody has written by hand is checked
@@ -30,9 +33,10 @@ impl Configuration {
         for (name, switch) in other.switches {
             self.add_switch(NewSwitch::of(name, switch))?;
         }
-        self.rebuild_devices(&other.devices)?;
+        let mut taken = Taken::of(self);
+        self.rebuild_devices(&other.devices, &mut taken.macs)?;
         for (name, domain) in &other.domains {
-            self.rebuild_domain(name, domain)?;
+            self.rebuild_domain(name, domain, &mut taken)?;
         }
         let primary: Name = PRIMARY.parse().expect("a name");
         self.primary.failure_policy = other.primary.failure_policy;
@@ -58,22 +62,34 @@ impl Configuration {
         Ok(())
     }
 
-    fn rebuild_domain(&mut self, name: &Name, domain: &Constraints) -> Result<(), DomainError> {
+    fn rebuild_domain(&mut self, name: &Name, domain: &Constraints, taken: &mut Taken) -> Result<(), DomainError> {
         domain.cpus.clone().map_or(Ok(()), |cpus| self.set_cpus(name, cpus))?;
         domain.memory.map_or(Ok(()), |memory| self.set_memory(name, memory))?;
         for (variable, value) in &domain.variables {
             self.set_variable(name, *variable, value.clone())?;
         }
         for vnet in &domain.vnets {
-            self.add_vnet(NewVnet::of(name, vnet))?;
+            self.add_vnet_beside(NewVnet::of(name, vnet), &mut taken.macs)?;
         }
-        self.rebuild_disks(name, domain)?;
-        domain.io.iter().try_for_each(|device| self.rebuild_device(name, device))?;
+        self.rebuild_disks(name, domain, &mut taken.volumes)?;
+        domain.io.iter().try_for_each(|device| self.rebuild_device(name, device, &mut taken.macs))?;
         self.set_console(name, domain.console.clone())?;
         self.set_failure_policy(name, domain.failure_policy)?;
         if domain.autostart {
             self.set_autostart(name, true)?;
         }
         self.set_masters(name, domain.masters.clone())
+    }
+}
+
+/// What a configuration that is made anew has given away already.
+struct Taken {
+    macs: MacOwners,
+    volumes: VolumeUsers,
+}
+
+impl Taken {
+    fn of(all: &Configuration) -> Taken {
+        Taken { macs: all.mac_owners(), volumes: VolumeUsers::of(all) }
     }
 }

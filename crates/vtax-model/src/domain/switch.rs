@@ -83,7 +83,7 @@ impl Configuration {
     /// The address of the NIC by which a guest is at a switch that it serves.
     pub fn served_mac(&self, domain: &Name, switch: &Name) -> Mac {
         // No vnet can have such a name.
-        self.free_mac(&format!("switch {switch}"), domain, &[])
+        self.mac_owners().free(&format!("switch {switch}"), domain, &[])
     }
 
     /// The VLANs in which somebody at this switch sends or receives frames, but for its default one.

@@ -394,3 +394,64 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Configuration>(&json).expect("it can be read"), all);
     }
 }
+
+/// 512 domains with 16 vnets and 32 disks each, every disk with a volume of its own. It takes minutes to make it anew if
+/// each vnet or disk is held against all others.
+#[test]
+fn the_largest_configuration_is_made_anew() {
+    let mut all = Configuration::new("sun");
+    all.switches.insert(name("vsw0"), planets().switches[&name("admin-vsw")].clone());
+    let mut service = DiskService { domain: name(PRIMARY), volumes: Default::default() };
+    for domain in 0..Configuration::MOST_DOMAINS {
+        let mut constraints = Constraints::default();
+        for id in 0..VirtualNic::MOST {
+            let nic = name(&format!("net{id}"));
+            let mac = Mac::of(&[&domain.to_string(), &id.to_string()]);
+            let (alt_macs, vlans, mtu) = (Vec::new(), Default::default(), None);
+            let switch = name("vsw0");
+            let vnet = VirtualNic {
+                name: nic,
+                switch,
+                mac,
+                alt_macs,
+                vlans,
+                mtu,
+                id,
+                maxbw: None,
+                linkprop: Default::default(),
+            };
+            constraints.vnets.push(vnet);
+        }
+        for id in 0..VirtualDisk::MOST {
+            let volume = name(&format!("v{domain}-{id}"));
+            let backend = format!("/dev/{volume}");
+            let exported =
+                Volume { backend, format: Default::default(), options: Default::default(), slice: None, mpgroup: None };
+            service.volumes.insert(volume.clone(), exported);
+            let volume = VolumeName { volume, service: name("vds0") };
+            constraints.disks.push(VirtualDisk { name: name(&format!("disk{id}")), volume, id, timeout: None });
+        }
+        all.domains.insert(name(&format!("d{domain}")), constraints);
+    }
+    all.disk_services.insert(name("vds0"), service);
+    assert_eq!(all.clone().rebuilt("sun").as_ref(), Ok(&all));
+
+    let most = |what| format!("there can be {what} at most; remove one first");
+    let mut many = all.clone();
+    let new = |switch: String| NewSwitch {
+        name: name(&switch),
+        service: name(PRIMARY),
+        default_vlan: None,
+        change: Default::default(),
+    };
+    let refused = (0..1_000).find_map(|count| many.add_switch(new(format!("s{count}"))).err());
+    assert_eq!(refused.map(|error| error.to_string()), Some(most("512 switches")));
+    let alt_macs = Some(vec![AltMac::Auto; VirtualNic::MOST_ALT_MACS + 1]);
+    let change = VnetChange { alt_macs, ..VnetChange::default() };
+    let refused = all.set_vnet(&name("d7"), &name("net3"), change).expect_err("too many");
+    assert_eq!(refused.to_string(), most("32 further addresses of a vnet"));
+    let volume = VolumeName { volume: name("one-more"), service: name("vds0") };
+    let exported = all.disk_services[&name("vds0")].volumes[&name("v0-0")].clone();
+    let refused = all.add_volume(&volume, Volume { backend: "/dev/more".into(), ..exported }).expect_err("too many");
+    assert_eq!(refused.to_string(), most("16384 volumes"));
+}

@@ -120,6 +120,8 @@ impl VirtualNic {
     pub const MOST: u32 = 16;
     /// The PCI slot of the vnet with number 0.
     pub const FIRST_SLOT: u32 = 12;
+    /// The most addresses of a vnet beside its own.
+    pub const MOST_ALT_MACS: usize = 32;
 
     /// All addresses that it may send from.
     pub fn macs(&self) -> impl Iterator<Item = Mac> {

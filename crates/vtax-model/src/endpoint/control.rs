@@ -76,7 +76,7 @@ impl FromStr for Control {
         let name = |part: &str| part.parse::<Name>().map_err(|error| bad(format!(": {error}")));
         match text.split_once(':') {
             None if text == "local" => Ok(Control::Local),
-            Some(("ssh", host)) if !host.is_empty() => Ok(Control::Ssh(host.to_owned())),
+            Some(("ssh", host)) if !host.is_empty() => ssh(host).map_err(|why| bad(format!(": {why}"))),
             Some(("zone", zone)) => match zone.split_once('/') {
                 Some((lab, domain)) => Ok(Control::Zone { lab: Some(name(lab)?), domain: name(domain)? }),
                 None => Ok(Control::Zone { lab: None, domain: name(zone)? }),
@@ -105,6 +105,17 @@ fn meant(text: &str) -> String {
             format!("; did you mean the host `ssh:{text}`, or `zone:{text}` of a lab?")
         }
         _ => String::new(),
+    }
+}
+
+/// The host may come from a file of somebody else. It is given to ssh, whose own configuration may run a shell with it (`ProxyCommand`), and
+/// it is printed.
+fn ssh(text: &str) -> Result<Control, &'static str> {
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "._-@:%[]+".contains(letter);
+    match () {
+        () if text.starts_with('-') => Err("a host's name doesn't begin with `-`"),
+        () if !text.chars().all(is_of_name) => Err("a host's name has only letters, digits and ._-@:%[]+"),
+        () => Ok(Control::Ssh(text.to_owned())),
     }
 }
 

@@ -6,6 +6,13 @@ fn an_endpoint_is_local_a_host_or_a_zone() {
     for text in ["local", "ssh:vm1", "ssh:root@vm1", "zone:z1", "zone:mylab/z1"] {
         assert_eq!(text.parse::<Control>().map(|control| control.to_string()), Ok(text.to_owned()));
     }
+    for text in ["ssh:user.name@host-1.example", "ssh:root@[fe80::1%eth0]", "ssh:a_b+c"] {
+        assert!(text.parse::<Control>().is_ok(), "{text}");
+    }
+    for text in ["ssh:-oProxyCommand=x", "ssh:a b", "ssh:a;b", "ssh:$(b)", "ssh:a\nvtax: forged", "ssh:a\u{202e}b"] {
+        let told = text.parse::<Control>().expect_err(text).to_string();
+        assert!(told.contains("a host's name") && !told.contains(char::is_control), "{told}");
+    }
     for text in ["", "vm1", "ssh:", "zone:", "zone:a/b/c", "locally", "xen:x"] {
         assert!(text.parse::<Control>().is_err(), "{text}");
     }

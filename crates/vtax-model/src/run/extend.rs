@@ -2,7 +2,7 @@
 
 use super::{ImportedFrom, RunHeader, RunReadings, RunState, stopping_outcome};
 use crate::{cell::Instrument, foreign::ForeignText};
-use vtax_stats::{Decision, StatsError, StoppingRule};
+use vtax_stats::{Decision, StatsError, StoppingRule, planning::MOST_ROUNDS};
 
 /// Why a run can't get so many rounds.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
@@ -21,6 +21,9 @@ pub enum ExtendError {
     )]
     #[diagnostic(code("precision-reached"))]
     Reached { id: String },
+    #[error("--samples {asked}: give at most {MOST_ROUNDS} rounds; longer samples gain more than further rounds")]
+    #[diagnostic(code("bad-plan"))]
+    TooMany { asked: u32 },
     #[error("the run {id} was measured by {program}, so vtax can't go on with it; start a new run")]
     #[diagnostic(code("run-imported"))]
     Imported { id: String, program: ForeignText },
@@ -55,6 +58,9 @@ impl RunReadings {
                 RunState::Complete => ExtendError::Complete { id, asked, planned },
                 RunState::Running | RunState::Stopped => ExtendError::Planned { id, asked, planned },
             });
+        }
+        if rounds > MOST_ROUNDS {
+            return Err(ExtendError::TooMany { asked });
         }
         match &self.header.stopping {
             Some(rule) => {

@@ -1,6 +1,7 @@
 //! How often and how long the cells of a study are sampled.
 
 use serde::{Deserialize, Serialize};
+use vtax_stats::planning::MOST_ROUNDS;
 
 use crate::{
     units::Span,
@@ -42,6 +43,9 @@ pub enum SamplingPlanError {
     #[error("0 samples measure nothing; give at least 1")]
     #[diagnostic(code("bad-plan"))]
     NoSamples,
+    #[error("{0} samples of each cell: give at most {MOST_ROUNDS}; longer samples gain more than further ones")]
+    #[diagnostic(code("bad-plan"))]
+    TooManySamples(u32),
     #[error("duration {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST)]
     #[diagnostic(code("bad-plan"))]
     TooShort(Span),
@@ -73,6 +77,9 @@ impl SamplingPlan {
         if self.samples == 0 {
             return Err(SamplingPlanError::NoSamples);
         }
+        if self.samples > MOST_ROUNDS {
+            return Err(SamplingPlanError::TooManySamples(self.samples));
+        }
         let Some(Slices { passes, stream }) = self.slices else {
             return shortest(self.duration, SamplingPlan::SHORTEST)
                 .map_or(Ok(()), |span| Err(SamplingPlanError::TooShort(span)));
@@ -82,5 +89,27 @@ impl SamplingPlan {
         }
         let short = shortest(self.duration.min(stream), SamplingPlan::SHORTEST_SLICE);
         short.map_or(Ok(()), |span| Err(SamplingPlanError::ShortSlice(span)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_has_no_more_samples_than_gain_anything() {
+        let plan = |samples| SamplingPlan {
+            samples,
+            duration: Span::from_millis(500),
+            warmup: Warmup::NONE,
+            slices: None,
+            limit: None,
+        };
+        assert_eq!(plan(MOST_ROUNDS).check(), Ok(()));
+        let refused = plan(1_000_000).check().expect_err("too many").to_string();
+        assert_eq!(
+            refused,
+            "1000000 samples of each cell: give at most 2000; longer samples gain more than further ones"
+        );
     }
 }

@@ -28,9 +28,9 @@ const FIRST: [&str; 9] =
 /// How many fields a sentence names.
 const NAMED: usize = 3;
 
-pub(super) fn changes(documents: &[ResultDocument]) -> Vec<MachineChange> {
-    let of = |(index, pair): (usize, &[ResultDocument])| {
-        let fields = fields(&pair[0], &pair[1]);
+pub(super) fn changes(documents: &[&ResultDocument]) -> Vec<MachineChange> {
+    let of = |(index, pair): (usize, &[&ResultDocument])| {
+        let fields = fields(pair[0], pair[1]);
         (!fields.is_empty()).then_some(MachineChange { result: index + 1, fields })
     };
     documents.windows(2).enumerate().filter_map(of).collect()

@@ -48,8 +48,13 @@ fn changed() -> Vec<ResultDocument> {
     (0..30).map(one).collect()
 }
 
+fn follow_all(documents: &[ResultDocument], options: &TrendOptions) -> Result<RunTrend, NoTrend> {
+    let runs: Vec<TrendInput> = documents.iter().map(|run| TrendInput::of(run.clone(), options.metric)).collect();
+    trend(&runs, options)
+}
+
 fn of(documents: &[ResultDocument]) -> RunTrend {
-    trend(documents, &TrendOptions::default()).expect("enough results")
+    follow_all(documents, &TrendOptions::default()).expect("enough results")
 }
 
 fn shown(trend: &RunTrend, width: usize) -> String {
@@ -94,13 +99,14 @@ fn results_without_a_change_say_so() {
 #[test]
 fn too_few_results_are_refused_with_how_many_it_takes() {
     let few = &changed()[..6];
-    assert_eq!(trend(few, &TrendOptions::default()), Err(NoTrend::TooFew { given: 6, needed: 12 }));
+    assert_eq!(follow_all(few, &TrendOptions::default()), Err(NoTrend::TooFew { given: 6, needed: 12 }));
 }
 
 #[test]
 fn a_cell_is_found_by_its_words_whatever_their_case() {
     let documents = changed();
-    let wanted = |cell: &str| trend(&documents, &TrendOptions { cell: Some(cell.into()), ..TrendOptions::default() });
+    let wanted =
+        |cell: &str| follow_all(&documents, &TrendOptions { cell: Some(cell.into()), ..TrendOptions::default() });
     let name = of(&documents).cells[1].name.clone();
     assert_eq!(wanted(&name.to_uppercase()).expect("found").cells.len(), 1, "{name}");
     assert!(matches!(wanted("brigde"), Err(NoTrend::NoCell(names)) if names.contains(&name)));

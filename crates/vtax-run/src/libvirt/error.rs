@@ -2,6 +2,8 @@
 
 use std::{io, time::Duration};
 
+use vtax_model::foreign::ForeignText;
+
 use super::{
     virsh::{AddressSource, VirshRefusal, words},
     xml::XmlError,
@@ -14,41 +16,41 @@ pub(crate) enum LibvirtError {
         "libvirt:{domain}: `virsh` can't be started: {source}; install libvirt's client (libvirt-clients); to measure, its system can be named as ssh:HOST instead"
     )]
     #[diagnostic(code("no-virsh"))]
-    NoVirsh { domain: String, source: io::Error },
+    NoVirsh { domain: ForeignText, source: io::Error },
     #[error("libvirt:{domain}: libvirt has no such domain; {}", there_is(names))]
     #[diagnostic(code("no-such-domain"))]
-    NoDomain { domain: String, names: Vec<String> },
+    NoDomain { domain: ForeignText, names: Vec<ForeignText> },
     #[error("libvirt:{domain}: that is the id or UUID of the domain `{name}`; write libvirt:{name}")]
     #[diagnostic(code("libvirt-id"))]
-    NoName { domain: String, name: String },
+    NoName { domain: ForeignText, name: ForeignText },
     #[error("libvirt:{domain}: it is {}, not running; {}", state, mend(state, domain))]
     #[diagnostic(code("domain-not-running"))]
-    NotRunning { domain: String, state: String },
+    NotRunning { domain: ForeignText, state: ForeignText },
     #[error(
         "libvirt:{domain}: libvirt doesn't answer: {words}; does its daemon run (systemctl status libvirtd virtqemud), may this user speak to it (group libvirt), and is LIBVIRT_DEFAULT_URI the connection that has this domain?"
     )]
     #[diagnostic(code("libvirt-unreachable"))]
-    Refused { domain: String, words: String },
+    Refused { domain: ForeignText, words: ForeignText },
     #[error("libvirt:{domain}: virsh has not answered in {deadline:?}; see whether libvirt's daemon hangs")]
     #[diagnostic(code("libvirt-unreachable"))]
-    Silent { domain: String, deadline: Duration },
+    Silent { domain: ForeignText, deadline: Duration },
     #[error(
         "libvirt:{domain}: libvirt knows no address of it ({}); give its `address` (--to-address, --from-address), or name its system as ssh:HOST",
         asked(sources)
     )]
     #[diagnostic(code("no-address"))]
-    NoAddress { domain: String, sources: Vec<(AddressSource, String)> },
+    NoAddress { domain: ForeignText, sources: Vec<(AddressSource, ForeignText)> },
     #[error("libvirt:{domain}: {source}; see virsh dumpxml '{domain}'")]
     #[diagnostic(code("libvirt-xml"))]
-    Xml { domain: String, source: XmlError },
+    Xml { domain: ForeignText, source: XmlError },
 }
 
 impl LibvirtError {
     pub(crate) fn refused(domain: &str, refusal: VirshRefusal) -> LibvirtError {
-        let domain = domain.to_owned();
+        let domain = domain.into();
         match refusal {
             VirshRefusal::NoProgram(source) => LibvirtError::NoVirsh { domain, source },
-            VirshRefusal::Said(text) => LibvirtError::Refused { domain, words: words(&text) },
+            VirshRefusal::Said(text) => LibvirtError::Refused { domain, words: words(&text).into() },
             VirshRefusal::Silent(deadline) => LibvirtError::Silent { domain, deadline },
         }
     }
@@ -65,8 +67,9 @@ impl From<LibvirtError> for Stop {
 }
 
 /// Names the domains that there are, but at most 20 of them.
-fn there_is(names: &[String]) -> String {
+fn there_is(names: &[ForeignText]) -> String {
     const MOST: usize = 20;
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     match names.len() {
         0 => "it has none at all over this connection (LIBVIRT_DEFAULT_URI)".to_owned(),
         count if count > MOST => format!("there is {}, and {} more", names[..MOST].join(", "), count - MOST),
@@ -74,15 +77,15 @@ fn there_is(names: &[String]) -> String {
     }
 }
 
-fn mend(state: &str, domain: &str) -> String {
-    match state {
+fn mend(state: &ForeignText, domain: &ForeignText) -> String {
+    match state.raw() {
         "paused" | "pmsuspended" => format!("let it go on (virsh resume '{domain}')"),
         _ => format!("start it (virsh start '{domain}')"),
     }
 }
 
 /// `lease: none; arp: none; agent: QEMU guest agent is not configured`
-fn asked(sources: &[(AddressSource, String)]) -> String {
+fn asked(sources: &[(AddressSource, ForeignText)]) -> String {
     let texts: Vec<String> = sources.iter().map(|(source, why)| format!("{source}: {why}")).collect();
     texts.join("; ")
 }

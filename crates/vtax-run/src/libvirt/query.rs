@@ -1,5 +1,7 @@
 //! Asks libvirt for one domain.
 
+use vtax_model::foreign::ForeignText;
+
 use super::{
     error::LibvirtError,
     virsh::{Question, Virsh, VirshRefusal},
@@ -14,11 +16,11 @@ pub(crate) struct DomainQuery<'a> {
 impl DomainQuery<'_> {
     pub(crate) fn described(&self) -> Result<Described, LibvirtError> {
         let text = self.virsh.ask(Question::Xml(self.name)).map_err(|refusal| self.refused(refusal))?;
-        let domain = || self.name.to_owned();
+        let domain = || ForeignText::from(self.name);
         let described = xml::read(&text).map_err(|source| LibvirtError::Xml { domain: domain(), source })?;
         match described.record.name == self.name {
             true => Ok(described),
-            false => Err(LibvirtError::NoName { domain: domain(), name: described.record.name.to_string() }),
+            false => Err(LibvirtError::NoName { domain: domain(), name: described.record.name }),
         }
     }
 
@@ -29,8 +31,8 @@ impl DomainQuery<'_> {
         }
         match self.virsh.ask(Question::Names) {
             Ok(names) => {
-                let names = names.lines().filter(|name| !name.is_empty()).map(str::to_owned).collect();
-                LibvirtError::NoDomain { domain: self.name.to_owned(), names }
+                let names = names.lines().filter(|name| !name.is_empty()).map(Into::into).collect();
+                LibvirtError::NoDomain { domain: self.name.into(), names }
             }
             Err(refusal) => LibvirtError::refused(self.name, refusal),
         }
@@ -42,7 +44,7 @@ impl DomainQuery<'_> {
         // Some versions of libvirt say `idle` of a domain that runs and does nothing just now.
         match ["running", "idle"].contains(&state.as_str()) {
             true => Ok(()),
-            false => Err(LibvirtError::NotRunning { domain: self.name.to_owned(), state }),
+            false => Err(LibvirtError::NotRunning { domain: self.name.into(), state: state.into() }),
         }
     }
 }

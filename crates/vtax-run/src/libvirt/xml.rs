@@ -40,16 +40,17 @@ pub(crate) struct XmlNic {
 pub(crate) enum XmlError {
     #[error("{bytes} bytes of XML; no domain has more than {BYTES_MOST}")]
     Long { bytes: usize },
-    #[error("{0}")]
+    // It quotes what is in the XML.
+    #[error("{}", ForeignText::from(.0.to_string()))]
     Broken(#[from] roxmltree::Error),
     #[error("its XML is a <{0}>, not a <domain>")]
-    Other(String),
+    Other(ForeignText),
     #[error("its XML has no {0}")]
     Missing(&'static str),
     #[error("`{value}` in its XML is no {what}")]
-    Value { what: &'static str, value: String },
+    Value { what: &'static str, value: ForeignText },
     #[error("it is of the hypervisor `{0}`; vtax knows those of QEMU: kvm and qemu")]
-    Hypervisor(String),
+    Hypervisor(ForeignText),
 }
 
 /// Reads what `virsh dumpxml` prints. Document types are refused, and so are all entities but the five of XML itself.
@@ -62,7 +63,7 @@ pub(crate) fn read(text: &str) -> Result<Described, XmlError> {
     let domain = document.root_element();
     match domain.tag_name().name() {
         "domain" => described(domain),
-        other => Err(XmlError::Other(other.to_owned())),
+        other => Err(XmlError::Other(other.into())),
     }
 }
 
@@ -70,7 +71,7 @@ fn described(domain: Node<'_, '_>) -> Result<Described, XmlError> {
     let accel = match domain.attribute("type").unwrap_or_default() {
         "kvm" => Accelerator::Kvm,
         "qemu" => Accelerator::Tcg,
-        other => return Err(XmlError::Hypervisor(other.to_owned())),
+        other => return Err(XmlError::Hypervisor(other.into())),
     };
     let vcpus = child(domain, "vcpu");
     let tune = child(domain, "cputune");
@@ -119,8 +120,8 @@ fn pins(
 ) -> Result<BTreeMap<u32, ForeignText>, XmlError> {
     // A few thousand vCPUs and a long list would be many times as much as the XML.
     if let Some(cpus) = everywhere.filter(|cpus| cpus.len().saturating_mul(count as usize) > BYTES_MOST) {
-        let value = cpus.chars().take(40).collect();
-        return Err(XmlError::Value { what: "list of CPUs for so many vCPUs", value });
+        let value = cpus.chars().take(40).collect::<String>();
+        return Err(XmlError::Value { what: "list of CPUs for so many vCPUs", value: value.into() });
     }
     let mut pins: BTreeMap<u32, ForeignText> =
         everywhere.map(|cpus| (0..count).map(|thread| (thread, cpus.into())).collect()).unwrap_or_default();
@@ -141,9 +142,9 @@ fn memory(domain: Node<'_, '_>) -> Result<ByteSize, XmlError> {
         "k" | "KiB" => 1 << 10,
         "M" | "MiB" => 1 << 20,
         "G" | "GiB" => 1 << 30,
-        other => return Err(XmlError::Value { what: "unit of memory", value: other.to_owned() }),
+        other => return Err(XmlError::Value { what: "unit of memory", value: other.into() }),
     };
-    let value = || XmlError::Value { what: "amount of memory", value: format!("{count} {unit}") };
+    let value = || XmlError::Value { what: "amount of memory", value: format!("{count} {unit}").into() };
     count.checked_mul(bytes).map(ByteSize).ok_or_else(value)
 }
 
@@ -264,7 +265,7 @@ pub(super) fn owned(node: Node<'_, '_>, attribute: &str) -> Option<String> {
 }
 
 pub(super) fn number<N: FromStr>(text: Option<&str>, what: &'static str) -> Result<Option<N>, XmlError> {
-    let parsed = text.map(|text| text.trim().parse().map_err(|_| XmlError::Value { what, value: text.to_owned() }));
+    let parsed = text.map(|text| text.trim().parse().map_err(|_| XmlError::Value { what, value: text.into() }));
     parsed.transpose()
 }
 

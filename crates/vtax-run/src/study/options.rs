@@ -346,7 +346,7 @@ impl Changes {
 
 pub(super) fn blaming(error: SamplingPlanError) -> miette::Report {
     let option = match error {
-        SamplingPlanError::NoSamples => "samples",
+        SamplingPlanError::NoSamples | SamplingPlanError::TooManySamples(_) => "samples",
         SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => "duration",
     };
     let told = format!("--{option}: {error}");

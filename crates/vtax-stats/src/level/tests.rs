@@ -236,3 +236,44 @@ fn tied_cuts(figures: &[f64]) -> bool {
     let n = figures.len();
     place(figures) != place(&reversed).map(|stretch| n - stretch.end..n - stretch.start)
 }
+
+/// What saves work gives the answers of what it saves.
+#[test]
+fn bounds_on_sums_agree_with_looking_at_every_stretch() {
+    let mut draws = Draws::seeded(77);
+    for n in [2, 3, 7, 20, 61] {
+        for shift in [0.0, 1.0, 50.0] {
+            let ranks = centred_ranks(&series(&mut draws, NoiseShape::ALL[0], n, n / 2, shift));
+            let (sums, weights) = (sums(&ranks), weights(n));
+            for by in [Cuts::One, Cuts::Two] {
+                let largest = largest_size(&sums, &weights, by);
+                for size in [largest, 0.5 * largest, 0.99 * largest] {
+                    assert!(reaches(&sums, &weights, by, size - ROUNDING), "{n} {shift} {by:?} {size}");
+                }
+                assert!(!reaches(&sums, &weights, by, 1.001 * largest), "{n} {shift} {by:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_bound_on_the_chance_is_above_the_share_of_permutations() {
+    let (mut random, n) = (Xoshiro256PlusPlus::seed_from_u64(5), 40);
+    let mut ranks: Vec<f64> = (0..n).map(|rank| rank as f64 - 19.5).collect();
+    let weights = weights(n);
+    let sizes: Vec<f64> = (0..2_000)
+        .map(|_| {
+            shuffle(&mut ranks, &mut random);
+            largest_size(&sums(&ranks), &weights, Cuts::Two)
+        })
+        .collect();
+    for size in [2.0, 5.0, 6.0, 7.0, 8.0, 9.0] {
+        let share = sizes.iter().filter(|found| **found >= size).count() as f64 / 2_000.0;
+        assert!(chance_bound(&ranks, &weights, size) >= share, "{size}: {share}");
+    }
+    // 500 results, the second half of them on another level.
+    let far: Vec<f64> = (0..500).map(|rank| f64::from(rank) - 249.5).collect();
+    let weights = super::weights(500);
+    let size = largest_size(&sums(&far), &weights, Cuts::Two);
+    assert!(chance_bound(&far, &weights, size) < NEVER / 1e6, "no permutation is drawn");
+}

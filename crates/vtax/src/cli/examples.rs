@@ -123,6 +123,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm autostart", &[("vtax ldm autostart", "all that is to run when the host has booted")]),
     ("ldm stop-domain", &[("vtax ldm stop-domain -f mars", "its CPUs stop at once")]),
     ("ldm panic-domain", &[("vtax ldm panic-domain mars", "its kernel panics, and kdump in it saves a dump")]),
+    ("ldm release", &[("vtax ldm release mars", "take back all that mars has, even if its record is damaged")]),
     ("ldm exec", &[("vtax ldm exec mars -- ip address", "run a command in mars")]),
     ("ldm vntsd", &[("vtax ldm vntsd --idle 10m", "end sessions that type nothing for ten minutes")]),
     ("ldm create-vf", &[("vtax ldm create-vf pvid=7 pci_0/net0.pf0", "one virtual function, in VLAN 7")]),

@@ -110,7 +110,7 @@ fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
         LifecycleVerb::CreateVf(args) => assign::create_functions(host, &args),
         LifecycleVerb::DestroyVf(args) => assign::destroy_functions(host, &args),
         LifecycleVerb::Supervise { domain } => lifecycle::supervise(host, &domain),
-        LifecycleVerb::Release => lifecycle::release(host),
+        LifecycleVerb::Release { domains } => lifecycle::release(host, &domains),
     }
 }
 

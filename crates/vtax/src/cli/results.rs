@@ -110,9 +110,7 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
 }
 
 fn remove(store: &Store, ids: &[String]) -> Result<(), Stop> {
-    for id in ids {
-        tell!("removed {}", store.remove(id)?);
-    }
+    store.remove(ids, |id| tell!("removed {id}"))?;
     Ok(store.shrink()?)
 }
 

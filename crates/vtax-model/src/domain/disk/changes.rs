@@ -1,8 +1,11 @@
 //! The changes of disk services, volumes and virtual disks.
 
-use super::{DiskChange, DiskService, VirtualDisk, Volume, VolumeChange, VolumeFormat, VolumeName, VolumeOption};
+use super::{
+    DiskChange, DiskService, VirtualDisk, Volume, VolumeChange, VolumeFormat, VolumeName, VolumeOption,
+    exports::{Exports, VolumeUsers},
+};
 use crate::{
-    domain::{Configuration, Constraints, DomainError},
+    domain::{Configuration, Constraints, DomainError, configuration::check_room},
     topology::Name,
 };
 
@@ -13,6 +16,7 @@ impl Configuration {
         if self.disk_services.contains_key(name) {
             return Err(DomainError::Exists { what: "disk service", name: name.clone() });
         }
+        check_room("disk services", self.disk_services.len(), Configuration::MOST_SERVICES)?;
         self.disk_services.insert(name.clone(), DiskService { domain, volumes: Default::default() });
         Ok(())
     }
@@ -39,12 +43,25 @@ impl Configuration {
 
     /// Makes a disk service export a file or a block device.
     pub fn add_volume(&mut self, name: &VolumeName, volume: Volume) -> Result<(), DomainError> {
+        let mut exports = Exports::of(self);
+        self.add_volume_beside(name, volume, &mut exports)
+    }
+
+    fn add_volume_beside(
+        &mut self,
+        name: &VolumeName,
+        volume: Volume,
+        exports: &mut Exports,
+    ) -> Result<(), DomainError> {
         let VolumeName { volume: own, service } = name;
         if self.disk_service(service)?.volumes.contains_key(own) {
             return Err(DomainError::VolumeExists { volume: name.clone() });
         }
+        let count = self.disk_services.values().map(|service| service.volumes.len()).sum();
+        check_room("volumes", count, Configuration::MOST_VOLUMES)?;
         Volume::check_backend(&volume.backend)?;
-        self.check_volume(name, &volume)?;
+        self.check_volume(name, &volume, exports)?;
+        exports.insert(name.clone(), &volume);
         self.put_volume(name, volume);
         Ok(())
     }
@@ -69,25 +86,13 @@ impl Configuration {
             }
         }
         all.put_volume(name, volume);
+        let (exports, users) = (Exports::of(&all), VolumeUsers::of(&all));
         for (path, changed) in all.paths(name)? {
-            all.check_volume(&path, changed)?;
-            all.check_shared(&path, changed)?;
+            all.check_volume(&path, changed, &exports)?;
+            check_shared(&path, changed, &users)?;
         }
         *self = all;
         Ok(())
-    }
-
-    /// Several disks have one volume only if none of them can write to it.
-    fn check_shared(&self, name: &VolumeName, volume: &Volume) -> Result<(), DomainError> {
-        match self.users_of(name, volume).as_slice() {
-            [(domain, disk), (other, _), ..] if !volume.has(VolumeOption::Ro) => Err(DomainError::VolumeShared {
-                volume: name.clone(),
-                disk: disk.clone(),
-                domain: domain.clone(),
-                other: other.clone(),
-            }),
-            _ => Ok(()),
-        }
     }
 
     /// Makes a disk service export something no longer. The disks that are made of it go with it if `force` is said.
@@ -136,7 +141,7 @@ impl Configuration {
     }
 
     /// What a volume may be beside the others.
-    fn check_volume(&self, name: &VolumeName, volume: &Volume) -> Result<(), DomainError> {
+    fn check_volume(&self, name: &VolumeName, volume: &Volume, exports: &Exports) -> Result<(), DomainError> {
         if volume.slice.is_some() && volume.has(VolumeOption::Slice) {
             return Err(DomainError::SliceTwice { volume: name.clone() });
         }
@@ -146,23 +151,25 @@ impl Configuration {
         if volume.mpgroup.is_some() && volume.format == VolumeFormat::Qcow2 {
             return Err(DomainError::GroupOfImages { volume: name.clone() });
         }
-        for (other, found) in self.volumes().filter(|(other, _)| other != name) {
+        let mut paths = 0;
+        for other in exports.beside(name, volume) {
+            let found = self.volume(other)?;
             let one_group = volume.mpgroup.is_some() && volume.mpgroup == found.mpgroup;
             let both_read = volume.has(VolumeOption::Ro) && found.has(VolumeOption::Ro);
             if volume.overlaps(found) && !one_group && !both_read {
-                return Err(DomainError::BackendTaken { backend: volume.backend.clone(), volume: other });
+                return Err(DomainError::BackendTaken { backend: volume.backend.clone(), volume: other.clone() });
             }
             if one_group
                 && (volume.slice != found.slice || volume.options != found.options || volume.format != found.format)
             {
-                return Err(DomainError::GroupDiffers { volume: name.clone(), other });
+                return Err(DomainError::GroupDiffers { volume: name.clone(), other: other.clone() });
             }
+            paths += usize::from(one_group);
         }
-        let group = self.volumes().filter(|(other, found)| other != name && found.mpgroup == volume.mpgroup);
-        if volume.mpgroup.is_some() && group.count() >= Volume::MOST_PATHS {
-            return Err(DomainError::TooMany { what: "volumes of one mpgroup", most: Volume::MOST_PATHS });
+        match volume.mpgroup {
+            Some(_) => check_room("volumes of one mpgroup", paths, Volume::MOST_PATHS),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The disks of this volume, each with its domain.
@@ -171,19 +178,8 @@ impl Configuration {
     }
 
     /// All virtual disks, each with its domain.
-    fn disks(&self) -> impl Iterator<Item = (&Name, &VirtualDisk)> {
+    pub(super) fn disks(&self) -> impl Iterator<Item = (&Name, &VirtualDisk)> {
         self.domains.iter().flat_map(|(name, domain)| domain.disks.iter().map(move |disk| (name, disk)))
-    }
-
-    /// The disks of a volume or of another one of the same group: their domains and names.
-    fn users_of(&self, name: &VolumeName, volume: &Volume) -> Vec<(Name, Name)> {
-        let same = |disk: &&(&Name, &VirtualDisk)| {
-            let found = self.volume(&disk.1.volume).ok();
-            disk.1.volume == *name
-                || found.is_some_and(|found| found.mpgroup.is_some() && found.mpgroup == volume.mpgroup)
-        };
-        let all: Vec<_> = self.disks().collect();
-        all.iter().filter(same).map(|(domain, disk)| ((*domain).clone(), disk.name.clone())).collect()
     }
 
     /// Gives a domain a virtual disk.
@@ -194,18 +190,29 @@ impl Configuration {
         volume: VolumeName,
         change: DiskChange,
     ) -> Result<(), DomainError> {
+        let mut users = VolumeUsers::of(self);
+        self.add_disk_beside(domain, name, volume, change, &mut users)
+    }
+
+    fn add_disk_beside(
+        &mut self,
+        domain: &Name,
+        name: &Name,
+        volume: VolumeName,
+        change: DiskChange,
+        users: &mut VolumeUsers,
+    ) -> Result<(), DomainError> {
         self.volume(&volume)?;
         let disks = &self.guest_mut(domain)?.disks;
         if disks.iter().any(|disk| disk.name == *name) {
             return Err(DomainError::DiskExists { disk: name.clone(), domain: domain.clone() });
         }
-        if disks.len() >= VirtualDisk::MOST as usize {
-            return Err(DomainError::TooMany { what: "disks of a domain", most: VirtualDisk::MOST as usize });
-        }
+        check_room("disks of a domain", disks.len(), VirtualDisk::MOST as usize)?;
         let free = (0..).find(|id| disks.iter().all(|disk| disk.id != *id)).expect("there is a free one");
         let id = change.id.unwrap_or(free);
         let new = VirtualDisk { name: name.clone(), volume, id, timeout: None };
-        let changed = self.changed_disk(domain, new, change)?;
+        let changed = self.changed_disk(domain, new, change, users)?;
+        users.insert(&changed.volume, self.volume(&changed.volume).ok(), domain, name);
         self.guest_mut(domain)?.disks.push(changed);
         Ok(())
     }
@@ -213,7 +220,7 @@ impl Configuration {
     /// Changes a virtual disk.
     pub fn set_disk(&mut self, domain: &Name, name: &Name, change: DiskChange) -> Result<(), DomainError> {
         let disk = self.disk(domain, name)?.clone();
-        let changed = self.changed_disk(domain, disk, change)?;
+        let changed = self.changed_disk(domain, disk, change, &VolumeUsers::of(self))?;
         let disks = &mut self.guest_mut(domain)?.disks;
         *disks.iter_mut().find(|disk| disk.name == *name).expect("it exists") = changed;
         Ok(())
@@ -224,16 +231,17 @@ impl Configuration {
         domain: &Name,
         mut disk: VirtualDisk,
         change: DiskChange,
+        users: &VolumeUsers,
     ) -> Result<VirtualDisk, DomainError> {
         let DiskChange { volume, id, timeout } = change;
         disk.volume = volume.unwrap_or(disk.volume);
         disk.id = id.unwrap_or(disk.id);
         disk.timeout = timeout.map_or(disk.timeout, |seconds| Some(seconds).filter(|seconds| *seconds > 0));
-        self.check_disk(domain, &disk)?;
+        self.check_disk(domain, &disk, users)?;
         Ok(disk)
     }
 
-    fn check_disk(&self, domain: &Name, disk: &VirtualDisk) -> Result<(), DomainError> {
+    fn check_disk(&self, domain: &Name, disk: &VirtualDisk, users: &VolumeUsers) -> Result<(), DomainError> {
         let volume = self.volume(&disk.volume)?;
         if disk.id >= VirtualDisk::MOST {
             return Err(DomainError::value("id", &disk.id.to_string(), "0 to 31"));
@@ -242,9 +250,9 @@ impl Configuration {
         if let Some(other) = others.into_iter().find(|other| other.id == disk.id && other.name != disk.name) {
             return Err(DomainError::DiskIdTaken { id: disk.id, disk: other.name.clone(), domain: domain.clone() });
         }
-        let users = self.users_of(&disk.volume, volume);
+        let mut users = users.users(&disk.volume, volume).iter();
         let is_other = |(of, name): &&(Name, Name)| of != domain || *name != disk.name;
-        match users.iter().find(is_other).filter(|_| !volume.has(VolumeOption::Ro)) {
+        match users.find(is_other).filter(|_| !volume.has(VolumeOption::Ro)) {
             Some((of, name)) => {
                 Err(DomainError::VolumeTaken { volume: disk.volume.clone(), disk: name.clone(), domain: of.clone() })
             }
@@ -271,13 +279,32 @@ impl Configuration {
         for (name, service) in &from.disk_services {
             self.add_disk_service(name, service.domain.clone())?;
         }
-        from.volumes().try_for_each(|(name, volume)| self.add_volume(&name, volume.clone()))
+        let mut exports = Exports::of(self);
+        from.volumes().try_for_each(|(name, volume)| self.add_volume_beside(&name, volume.clone(), &mut exports))
     }
 
-    pub(in crate::domain) fn rebuild_disks(&mut self, name: &Name, domain: &Constraints) -> Result<(), DomainError> {
+    pub(in crate::domain) fn rebuild_disks(
+        &mut self,
+        name: &Name,
+        domain: &Constraints,
+        users: &mut VolumeUsers,
+    ) -> Result<(), DomainError> {
         domain.disks.iter().try_for_each(|disk| {
             let change = DiskChange { volume: None, id: Some(disk.id), timeout: disk.timeout };
-            self.add_disk(name, &disk.name, disk.volume.clone(), change)
+            self.add_disk_beside(name, &disk.name, disk.volume.clone(), change, users)
         })
+    }
+}
+
+/// Several disks have one volume only if none of them can write to it.
+fn check_shared(name: &VolumeName, volume: &Volume, users: &VolumeUsers) -> Result<(), DomainError> {
+    match users.users(name, volume) {
+        [(domain, disk), (other, _), ..] if !volume.has(VolumeOption::Ro) => Err(DomainError::VolumeShared {
+            volume: name.clone(),
+            disk: disk.clone(),
+            domain: domain.clone(),
+            other: other.clone(),
+        }),
+        _ => Ok(()),
     }
 }

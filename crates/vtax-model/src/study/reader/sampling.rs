@@ -61,7 +61,7 @@ pub(super) fn sampling_plan(
         SamplingPlan { samples: *samples.get_ref(), duration: *duration.get_ref(), warmup, slices: None, limit: None };
     plan.check().map_err(|error| {
         let span = match error {
-            SamplingPlanError::NoSamples => samples.span(),
+            SamplingPlanError::NoSamples | SamplingPlanError::TooManySamples(_) => samples.span(),
             _ => duration.span(),
         };
         source.refuse(&span, error)
@@ -132,7 +132,7 @@ impl Reader<'_> {
         };
         plan.check().map_err(|error| {
             let span = match error {
-                SamplingPlanError::NoSamples => table.samples.span(),
+                SamplingPlanError::NoSamples | SamplingPlanError::TooManySamples(_) => table.samples.span(),
                 SamplingPlanError::Passes(_) => table.passes.span(),
                 SamplingPlanError::ShortSlice(span) if span == slices.stream => table.stream_duration.span(),
                 SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) => table.duration.span(),

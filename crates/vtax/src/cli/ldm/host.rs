@@ -1,11 +1,11 @@
 //! The host whose domains a command is about: this machine, or a host of a lab.
 
-use std::{env, ffi::OsString, path::PathBuf, process::Command};
+use std::{cell::Cell, env, ffi::OsString, path::PathBuf, process::Command};
 
 use miette::miette;
 use vtax_domain::{
-    BindError, BoundDomain, ChangeEffect, DomainHost, DomainStore, Domains, EditError, LockedStore, StoredState,
-    Supervisor,
+    BindError, BoundDomain, ChangeEffect, DomainHost, DomainStore, DomainSurvey, Domains, EditError, LockedStore,
+    StoredState, Supervisor,
 };
 use vtax_lab::{LabEndpoint, Lifetime, World};
 use vtax_model::{
@@ -41,6 +41,7 @@ pub(super) struct LdmHost {
     host: DomainHost,
     store: DomainStore,
     id: String,
+    has_warned: Cell<bool>,
 }
 
 /// Runs this command again in the network namespace of a host of a lab. It returns only if that fails.
@@ -88,7 +89,7 @@ impl LdmHost {
         let host = DomainHost { within };
         let store = host.store(&places.state_dir()?);
         let id = host.id();
-        Ok(LdmHost { places: places.clone(), host, store, id })
+        Ok(LdmHost { places: places.clone(), host, store, id, has_warned: Cell::new(false) })
     }
 
     /// What tells it from other hosts.
@@ -242,12 +243,32 @@ impl LdmHost {
         }
         let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
         let supervise = self.words()?.into_iter().chain(["supervise".into()]).collect();
-        Ok(Domains::new(&world, &self.host.folder(), supervise))
+        let domains = Domains::new(&world, &self.host.folder(), supervise);
+        self.warn_once(&domains)?;
+        Ok(domains)
     }
 
-    /// The bound domains, to show them. An ordinary user has none.
+    /// Every verb reports the records that can't be read, whatever it does.
+    fn warn_once(&self, domains: &Domains) -> Result<(), Stop> {
+        if !self.has_warned.replace(true) {
+            for unreadable in domains.unreadable().map_err(blamed)? {
+                tell!("warning: {}", BindError::from(unreadable));
+            }
+        }
+        Ok(())
+    }
+
+    /// The bound domains. An ordinary user has none. It is an error if what one of them has isn't known.
     pub(super) fn bound(&self) -> Result<Vec<BoundDomain>, Stop> {
         if is_root() { self.domains()?.bound().map_err(blamed) } else { Ok(Vec::new()) }
+    }
+
+    /// The bound domains, to show them, and those whose records can't be read.
+    pub(super) fn survey(&self) -> Result<DomainSurvey, Stop> {
+        match is_root() {
+            true => self.domains()?.survey().map_err(blamed),
+            false => Ok(DomainSurvey { bound: Vec::new(), unreadable: Vec::new() }),
+        }
     }
 
     pub(super) fn supervisor<'a>(&'a self, domains: &'a Domains, agent: &'a std::path::Path) -> Supervisor<'a> {

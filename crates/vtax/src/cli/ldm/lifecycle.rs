@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use miette::miette;
-use vtax_domain::{BindError, Domains, StopMode};
+use vtax_domain::{BindError, Domains, KeptRecord, StopMode};
 use vtax_model::{
     domain::{Configuration, DomainState, PRIMARY},
     topology::Name,
@@ -56,7 +56,7 @@ fn chosen(all: bool, named: &[Name], domains: &Domains, state: DomainState) -> R
     if !all {
         return Ok(named.to_vec());
     }
-    let bound = domains.bound().map_err(blamed)?;
+    let bound = domains.survey().map_err(blamed)?.bound;
     Ok(bound.iter().filter(|bound| bound.state() == state).map(|bound| bound.name().clone()).collect())
 }
 
@@ -108,7 +108,7 @@ pub(super) fn autostart(host: &LdmHost) -> Result<Exit, Stop> {
             Err(error) => failed.push(error.to_string()),
         }
     }
-    if !configuration.consoles.is_empty() && !domains.bound().map_err(blamed)?.is_empty() {
+    if !configuration.consoles.is_empty() && !domains.survey().map_err(blamed)?.bound.is_empty() {
         vntsd::start_beside(host)?;
     }
     match failed.is_empty() {
@@ -183,10 +183,25 @@ pub(super) fn supervise(host: &LdmHost, name: &Name) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// Takes back all that domains have, running or not, and the links of switches. Their constraints stay.
-pub(super) fn release(host: &LdmHost) -> Result<Exit, Stop> {
+/// Takes back all that these domains have, running or not; without names, all that any has, and the links of switches. Their
+/// constraints stay.
+pub(super) fn release(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
     let domains = host.domains()?;
     let _locked = host.lock()?;
-    domains.release().map_err(blamed)?;
+    let mut kept = Vec::new();
+    match names {
+        [] => kept.extend(domains.release().map_err(blamed)?),
+        names => {
+            for name in names {
+                kept.extend(domains.release_one(name).map_err(blamed)?);
+            }
+        }
+    }
+    for KeptRecord { object, error, path } in kept {
+        tell!(
+            "{object}: its record was damaged ({error}); what it had was found by its marks, and taken back; the file is"
+        );
+        tell!("  kept as {}, remove it when you don't need it", path.display());
+    }
     Ok(Exit::Done)
 }

@@ -12,8 +12,8 @@ use std::fmt::Write;
 use clap::Args;
 use serde::Serialize;
 use vtax_domain::{
-    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, HostCapacity, RunningSystem, StoredState,
-    Utilization, ldm_xml,
+    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, DomainSurvey, HostCapacity, RunningSystem,
+    StoredState, Utilization, ldm_xml,
 };
 use vtax_model::{
     domain::{Configuration, Constraints, DomainState, PRIMARY},
@@ -85,9 +85,10 @@ struct Listed<'a> {
 
 pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     let StoredState { configuration: all, pending: reconfiguration, .. } = host.read()?;
-    let bound = host.bound()?;
-    let used = Utilization::watch(&bound);
-    let mut rows = rows(&all, &bound, &HostCapacity::look(), &used, &args.domains)?;
+    let survey = host.survey()?;
+    let used = Utilization::watch(&survey.bound);
+    let mut rows = rows(&all, &survey, &HostCapacity::look(), &used, &args.domains)?;
+    let bound = survey.bound;
     rows.iter_mut().filter(|row| row.flags.control).for_each(|row| row.flags.delayed = reconfiguration.is_some());
     let now =
         || -> NowByDomain { bound.iter().map(|bound| (bound.name().clone(), bound.constraints_now(&all))).collect() };
@@ -117,17 +118,22 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
 /// The domains that a list has, in its order. Those that are named must exist.
 fn rows(
     all: &Configuration,
-    bound: &[BoundDomain],
+    survey: &DomainSurvey,
     host: &HostCapacity,
     used: &Utilization,
     named: &[Name],
 ) -> Result<Vec<DomainRow>, Stop> {
     named.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
-    let mut rows = vec![DomainRow { utilization: used.host, ..primary(all, bound, host) }];
-    rows.extend(all.domains.iter().map(|(name, domain)| match bound.iter().find(|bound| bound.name() == name) {
-        Some(bound) => with_resources(bound, used),
-        None => inactive(name, domain, host),
-    }));
+    let mut rows = vec![DomainRow { utilization: used.host, ..primary(all, &survey.bound, host) }];
+    rows.extend(all.domains.iter().map(
+        |(name, domain)| match survey.bound.iter().find(|bound| bound.name() == name) {
+            Some(bound) => with_resources(bound, used),
+            None if survey.unreadable.iter().any(|unreadable| unreadable.object == *name) => {
+                DomainRow { state: DomainState::Damaged, ..inactive(name, domain, host) }
+            }
+            None => inactive(name, domain, host),
+        },
+    ));
     rows.retain(|row| named.is_empty() || named.contains(&row.name));
     DomainRow::sort(&mut rows);
     Ok(rows)
@@ -193,7 +199,7 @@ pub(super) fn bindings(host: &LdmHost, parseable: bool, json: bool, domains: &[N
     domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
     let wanted = |bound: &BoundDomain| domains.is_empty() || domains.contains(bound.name());
     let mut listed = Vec::new();
-    let bound: Vec<BoundDomain> = host.bound()?.into_iter().filter(wanted).collect();
+    let bound: Vec<BoundDomain> = host.survey()?.bound.into_iter().filter(wanted).collect();
     let used = Utilization::watch(&bound);
     for bound in bound {
         let dropped = host.domains()?.dropped(&bound.bindings).map_err(blamed)?;

@@ -15,7 +15,7 @@ use vtax_console::{
     Attendant, Bounds, Console, ConsoleAccess, ConsoleGroup, ConsoleId, ConsoleServer, ConsoleTable, GroupName,
     ServerEvent,
 };
-use vtax_domain::{BoundDomain, Domains};
+use vtax_domain::{BoundDomain, DomainSurvey, Domains};
 use vtax_model::{
     domain::{Configuration, UserName},
     foreign::ForeignText,
@@ -101,9 +101,10 @@ impl BoundConsoles<'_> {
         if self.changed == changed && !is_fresh {
             return None;
         }
-        let bound = self.domains.bound().ok()?;
+        let DomainSurvey { bound, unreadable } = self.domains.survey().ok()?;
         self.changed = changed;
-        self.idle_since = bound.is_empty().then(|| self.idle_since.unwrap_or_else(Instant::now));
+        self.idle_since =
+            (bound.is_empty() && unreadable.is_empty()).then(|| self.idle_since.unwrap_or_else(Instant::now));
         let configuration = self.host.read().ok()?.configuration;
         let groups = groups(&bound, &self.domains, &configuration);
         let is_new = groups != self.groups;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use miette::miette;
 
-use vtax_model::result::ResultDocument;
-use vtax_report::{self as report, NoTrend, Plotter, RunTrend, Theme, TrendMetric, TrendOptions};
+use vtax_model::analysis::analyse_readings;
+use vtax_report::{self as report, NoTrend, Plotter, RunTrend, Theme, TrendInput, TrendMetric, TrendOptions};
 use vtax_store::{Condition, RunSummary, Store};
 
 use super::super::{
@@ -21,6 +21,10 @@ use crate::{
 
 /// How many names an error lists.
 const NAMED: usize = 12;
+/// How many results a trend follows at most: the newest. The places of changes are searched among all pairs of them.
+const MOST: usize = 500;
+/// How many samples they have together at most, all of which are read.
+const MOST_SAMPLES: usize = 250_000;
 
 const METRICS: [Choice<TrendMetric>; 2] = [
     (
@@ -76,24 +80,38 @@ pub(super) fn trend(dir: &Path, args: &TrendArgs) -> Result<(), Stop> {
 }
 
 fn followed(dir: &Path, args: &TrendArgs) -> Result<RunTrend, Stop> {
-    let documents = of_machine(complete(dir, &args.study)?, args)?;
+    let runs = of_machine(newest(dir, args)?, args)?;
     let options = TrendOptions { cell: args.cell.clone(), metric: args.metric };
-    report::trend(&documents, &options).map_err(|none| refused(none, args))
+    report::trend(&runs, &options).map_err(|none| refused(none, args))
 }
 
-/// The complete results of a study, the oldest first.
-fn complete(dir: &Path, study: &str) -> Result<Vec<ResultDocument>, Stop> {
-    let all = Store::reading(dir, Store::list)?;
+/// The newest complete results of a study, the oldest first.
+fn newest(dir: &Path, args: &TrendArgs) -> Result<Vec<TrendInput>, Stop> {
+    let (all, study) = (Store::reading(dir, Store::list)?, args.study.as_str());
     let mut runs: Vec<&RunSummary> =
         all.iter().filter(|run| run.study == study && run.state == Condition::Complete).collect();
     if runs.is_empty() {
         return Err(no_result(&all, study));
     }
     // The clock may have been set back between two of them.
-    runs.reverse();
-    runs.sort_by(|one, other| one.started.cmp(&other.started));
-    let documents = runs.into_iter().map(|run| Store::reading(dir, |store| store.document(&run.id)));
-    Ok(documents.collect::<Result<_, _>>()?)
+    runs.sort_by(|one, other| other.started.cmp(&one.started));
+    let followed = most(&runs);
+    if let older @ 1.. = runs.len() - followed {
+        tell!("{older} older results are left out: a trend follows {MOST} results with {MOST_SAMPLES} samples at most");
+    }
+    let ids: Vec<String> = runs[..followed].iter().rev().map(|run| run.id.clone()).collect();
+    let taken = |run| TrendInput::of(analyse_readings(&run), args.metric);
+    Ok(Store::reading(dir, |store| store.each(&ids, taken))?)
+}
+
+/// How many of these runs, the newest first, are followed; one at least.
+fn most(runs: &[&RunSummary]) -> usize {
+    let mut samples = 0;
+    let fits = |run: &&&RunSummary| {
+        samples += run.samples as usize;
+        samples <= MOST_SAMPLES
+    };
+    runs.iter().take(MOST).take_while(fits).count().max(1)
 }
 
 fn no_result(all: &[RunSummary], study: &str) -> Stop {
@@ -115,14 +133,13 @@ fn list(names: &[impl AsRef<str>]) -> String {
 }
 
 /// Those of the machine that is asked for. An emulated server is a machine of its own.
-fn of_machine(documents: Vec<ResultDocument>, args: &TrendArgs) -> Result<Vec<ResultDocument>, Stop> {
+fn of_machine(runs: Vec<TrendInput>, args: &TrendArgs) -> Result<Vec<TrendInput>, Stop> {
     if args.all_machines {
-        return Ok(documents);
+        return Ok(runs);
     }
-    let machine = |run: &ResultDocument| (run.environment.hostname.to_string(), run.caveat.is_some());
-    let newest = documents.iter().rev().find(|run| args.machine.as_ref().is_none_or(|name| machine(run).0 == *name));
-    let Some(wanted) = newest.map(machine) else {
-        let mut names: Vec<String> = documents.iter().map(|run| machine(run).0).collect();
+    let newest = runs.iter().rev().find(|run| args.machine.as_ref().is_none_or(|name| run.machine().0 == *name));
+    let Some(wanted) = newest.map(TrendInput::machine) else {
+        let mut names: Vec<String> = runs.iter().map(|run| run.machine().0).collect();
         names.sort_unstable();
         names.dedup();
         let asked = args.machine.as_deref().unwrap_or_default();
@@ -133,7 +150,7 @@ fn of_machine(documents: Vec<ResultDocument>, args: &TrendArgs) -> Result<Vec<Re
             list(&names)
         )));
     };
-    let (kept, others): (Vec<_>, Vec<_>) = documents.into_iter().partition(|run| machine(run) == wanted);
+    let (kept, others): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| run.machine() == wanted);
     if !others.is_empty() {
         let (count, name) = (others.len(), wanted.0);
         tell!("{count} results of other machines than {name} are left out: --all-machines, or --machine NAME");

@@ -1,6 +1,7 @@
 //! The options that change a study.
 
 use clap::Args;
+use miette::miette;
 use vtax_model::{
     cell::Instrument,
     disk::DiskSet,
@@ -14,7 +15,7 @@ use vtax_model::{
     workload::Warmup,
 };
 use vtax_run::study::{Changes, Congestion};
-use vtax_stats::{Confidence, StoppingRule, Width};
+use vtax_stats::{Confidence, StoppingRule, Width, planning::MOST_ROUNDS};
 
 use crate::{
     exit::{Blamed, Stop},
@@ -172,6 +173,13 @@ impl ChangeArgs {
 
 impl Precision {
     pub(crate) fn rule(&self) -> Result<Option<StoppingRule>, Stop> {
+        if self.max > MOST_ROUNDS as usize {
+            let max = self.max;
+            return Err(Stop::input(miette!(
+                code = "bad-precision",
+                "--max {max}: give at most {MOST_ROUNDS} rounds; longer samples gain more than further rounds"
+            )));
+        }
         let precision = self.confidence.zip(self.width);
         let rule = precision.map(|(confidence, width)| StoppingRule::new(confidence, width, self.min, self.max));
         rule.transpose().or_input()

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    os::fd::AsFd,
     time::{Duration, Instant},
 };
 
@@ -14,7 +15,7 @@ use serde::Serialize;
 use vtax_change::Change;
 use vtax_journal::BatchId;
 use vtax_model::units::Span;
-use vtax_run::{Interrupt, Locations, RunEvents, TuningHost, study::find_rule};
+use vtax_run::{Interrupt, Locations, RunEvents, TuningGuard, TuningHost, study::find_rule};
 use vtax_tune::{
     ChangeRisk, CheckedRule, HostCheck, KeptPlan, NotKept, Proposal, RULES, TriedOut, TuningFinding, TuningRemedy,
     WantedChanges,
@@ -111,9 +112,10 @@ pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> 
     if args.dry_run {
         return answer(args.json, &record(None, looked.host.plan(&wanted)?), told_dry);
     }
-    let tried = try_out(&looked.host, &wanted, args.confirm_within)?;
+    let confirm = args.confirm_within.map(|time| Confirmation { time, by: Instant::now() + time.0 });
+    let tried = try_out(&looked.host, &wanted, confirm.as_ref(), places)?;
     if let Some(batch) = tried.batch
-        && !is_confirmed(&looked.host, batch, args.confirm_within.filter(|_| !tried.plan.changes.is_empty()))?
+        && !is_confirmed(&looked.host, batch, confirm.filter(|_| !tried.plan.changes.is_empty()))?
     {
         return Ok(Exit::NotReached);
     }
@@ -121,21 +123,37 @@ pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> 
     answer(args.json, &record, |record| told(record, args.asked.on()))
 }
 
-/// Makes the changes. A host with an agent brings them back by itself, a moment later than this program would.
-fn try_out(host: &TuningHost, wanted: &WantedChanges, confirm: Option<Span>) -> Result<TriedOut, Stop> {
+/// What the user has to do in time.
+struct Confirmation {
+    time: Span,
+    by: Instant,
+}
+
+/// Makes the changes. This machine's guard and a host's agent revert them on their own, a moment later than this program
+/// would.
+fn try_out(
+    host: &TuningHost,
+    wanted: &WantedChanges,
+    confirm: Option<&Confirmation>,
+    places: &Locations,
+) -> Result<TriedOut, Stop> {
     const LATER: Duration = Duration::from_secs(1);
-    let tried = host.try_out(wanted, confirm.map(|time| time.0.saturating_add(LATER)))?;
+    let within = confirm.map(|confirm| confirm.time.0.saturating_add(LATER));
+    if let Some(within) = within.filter(|_| host.is_here()) {
+        TuningGuard::start(&places.tuning_dir()?, within)?;
+    }
+    let tried = host.try_out(wanted, within)?;
     tried.recovered.iter().for_each(|recovered| tell(format_args!("{recovered}")));
     Ok(tried)
 }
 
 /// Lets the changes stay, if the user says so or isn't to be asked. Only then are they kept over a restart.
-fn is_confirmed(host: &TuningHost, batch: BatchId, confirm: Option<Span>) -> Result<bool, Stop> {
-    let Some(time) = confirm else { return host.keep(batch).map(|()| true) };
+fn is_confirmed(host: &TuningHost, batch: BatchId, confirm: Option<Confirmation>) -> Result<bool, Stop> {
+    let Some(Confirmation { time, by }) = confirm else { return host.keep(batch).map(|()| true) };
     let interrupt =
         Interrupt::catch_telling("everything is brought back", &RunEvents::default()).map_err(Stop::infrastructure)?;
     tell(format_args!("Changed. Press Enter within {time} to keep it; otherwise everything is brought back."));
-    if wait_for_enter(time.0, &interrupt) {
+    if wait_for_enter(&io::stdin(), by, || interrupt.asked()) {
         return host.keep(batch).map(|()| true);
     }
     match host.revert(batch) {
@@ -177,18 +195,21 @@ fn advice(found: &CheckedRule<TuningFinding>) -> Option<CheckedRule<String>> {
 }
 
 /// Waits for a whole line. The end of the input is no confirmation: the connection may have been cut.
-fn wait_for_enter(time: Duration, interrupt: &Interrupt) -> bool {
+///
+/// The input is read as it comes: whoever reads a line of it waits for the rest of an unfinished one, however long that takes.
+fn wait_for_enter(input: &impl AsFd, by: Instant, is_stopped: impl Fn() -> bool) -> bool {
     const LOOK: Duration = Duration::from_millis(100);
-    let begun = Instant::now();
-    while begun.elapsed() < time && !interrupt.asked() {
-        let wait = Timespec::try_from(LOOK).expect("it is short");
-        let input = io::stdin();
-        match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&wait)) {
+    let wait = Timespec::try_from(LOOK).expect("it is short");
+    let mut bytes = [0; 1 << 10];
+    while Instant::now() < by && !is_stopped() {
+        match poll(&mut [PollFd::new(input, PollFlags::IN)], Some(&wait)) {
             Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => {
-                let mut line = String::new();
-                return input.read_line(&mut line).is_ok_and(|_| line.ends_with('\n'));
-            }
+            Ok(_) => match rustix::io::read(input, &mut bytes) {
+                Ok(0) => return false,
+                Ok(count) if bytes[..count].contains(&b'\n') => return true,
+                Ok(_) | Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(_) => return false,
+            },
             Err(_) => return false,
         }
     }
@@ -228,4 +249,29 @@ fn list(changes: &[Change]) -> String {
 
 fn told_advice(record: &AppliedRecord) -> String {
     record.advice.iter().map(|advice| format!("{}: {}\n", advice.rule, advice.says)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// What has been typed before the time is over. Nobody closes the input meanwhile.
+    fn is_confirmed_by(typed: &[&str]) -> bool {
+        let (input, mut writer) = io::pipe().expect("a pipe");
+        typed.iter().for_each(|piece| writer.write_all(piece.as_bytes()).expect("there is room"));
+        wait_for_enter(&input, Instant::now() + Duration::from_millis(300), || false)
+    }
+
+    #[test]
+    fn only_a_whole_line_confirms_and_an_unfinished_one_holds_up_nothing() {
+        assert!(is_confirmed_by(&["\n"]) && is_confirmed_by(&["ye", "s\n"]));
+        assert!(!is_confirmed_by(&["yes"]) && !is_confirmed_by(&[]));
+        let (input, writer) = io::pipe().expect("a pipe");
+        drop(writer);
+        assert!(!wait_for_enter(&input, Instant::now() + Duration::from_secs(600), || false), "the end of the input");
+        let (input, _writer) = io::pipe().expect("a pipe");
+        assert!(!wait_for_enter(&input, Instant::now() + Duration::from_secs(600), || true), "the user has stopped it");
+    }
 }

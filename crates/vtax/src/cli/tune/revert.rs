@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use vtax_journal::BatchId;
 use vtax_run::Locations;
-use vtax_tune::RevertReport;
+use vtax_tune::{ForcedReport, RevertReport};
 
 use super::on_host::HostArgs;
 use crate::{
@@ -19,6 +19,9 @@ pub(crate) struct RevertArgs {
     id: Option<BatchId>,
     #[command(flatten)]
     on: HostArgs,
+    /// Revert what can still be read if vtax's record is damaged, remove its lines from /etc, and keep the record
+    #[arg(long, conflicts_with = "id")]
+    force: bool,
     /// Print what was brought back as JSON
     #[arg(long)]
     json: bool,
@@ -34,6 +37,10 @@ struct RevertRecord {
 
 pub(super) fn revert(args: &RevertArgs, places: &Locations) -> Result<Exit, Stop> {
     let host = args.on.reach(places)?;
+    if args.force {
+        let record = ForcedRecord { schema: "vtax.tune-reverted/v1", report: host.revert_by_force()? };
+        return answer(args.json, &record, |record| forced(&record.report));
+    }
     let report = match args.id {
         None => host.revert_all()?,
         Some(id) => host.revert(id)?,
@@ -41,10 +48,33 @@ pub(super) fn revert(args: &RevertArgs, places: &Locations) -> Result<Exit, Stop
     answer(args.json, &RevertRecord { schema: "vtax.tune-reverted/v1", report }, |record| told(&record.report))
 }
 
+/// What `--force --json` prints.
+#[derive(Serialize)]
+struct ForcedRecord {
+    schema: &'static str,
+    #[serde(flatten)]
+    report: ForcedReport,
+}
+
+fn forced(forced: &ForcedReport) -> String {
+    let (Some(damage), Some(kept)) = (&forced.damage, &forced.kept_as) else { return told(&forced.report) };
+    let lines = forced.removed_lines.iter().map(|line| format!("  removed from {line}\n")).collect::<String>();
+    format!(
+        "{}{lines}The record was damaged ({damage}), so other settings may still be changed: those that the removed lines name, \
+         and others until the next reboot. It is kept as {}.\n",
+        told_of_changes(&forced.report),
+        kept.display()
+    )
+}
+
 fn told(report: &RevertReport) -> String {
     if *report == RevertReport::default() {
         return "Nothing is changed.\n".to_owned();
     }
+    told_of_changes(report)
+}
+
+fn told_of_changes(report: &RevertReport) -> String {
     let left = report.foreign.iter().map(|left| format!("  left alone: {}; it is {} now\n", left.change, left.found));
     format!("{}.\n{}", capitalised(&report.to_string()), left.collect::<String>())
 }

@@ -122,7 +122,8 @@ impl Domain {
         let found = measured.filter(seen).or(first).or(measured);
         found.ok_or_else(|| {
             let domain = self.described.record.name.clone();
-            Stop::from(LibvirtError::NoAddress { domain: domain.to_string(), sources: self.silent.clone() })
+            let sources = self.silent.iter().map(|(source, why)| (*source, why.as_str().into())).collect();
+            Stop::from(LibvirtError::NoAddress { domain, sources })
         })
     }
 

@@ -77,7 +77,7 @@ struct ShownDevices {
 }
 
 pub(in crate::cli::ldm) fn host_devices(host: &LdmHost, args: &ListDevicesArgs) -> Result<Exit, Stop> {
-    let bound: Vec<_> = host.bound()?.into_iter().map(|bound| bound.bindings).collect();
+    let bound: Vec<_> = host.survey()?.bound.into_iter().map(|bound| bound.bindings).collect();
     let kinds = if args.kinds.is_empty() { HostResourceKind::ALL } else { &args.kinds };
     let io = if kinds.contains(&HostResourceKind::Io) { io(&host.read()?.configuration)? } else { Vec::new() };
     let host = HostResources::new(&HostCapacity::look(), &MemoryMap::look(), &bound);

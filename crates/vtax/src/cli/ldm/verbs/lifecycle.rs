@@ -167,7 +167,10 @@ pub(crate) enum LifecycleVerb {
         /// The domain
         domain: Name,
     },
-    /// Take back what all domains of a lab's host have (started by `vtax lab down`)
-    #[command(hide = true)]
-    Release,
+    /// Take back all that domains have, running or not; by its marks if their record is damaged
+    Release {
+        /// Domains, or switches whose record is damaged [default: all domains and switches]
+        #[arg(value_name = "DOMAIN")]
+        domains: Vec<Name>,
+    },
 }

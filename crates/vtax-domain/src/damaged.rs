@@ -1,0 +1,165 @@
+//! Domains and switches whose records can't be read. They keep what they have, and nobody takes them for things that have
+//! nothing, until somebody orders to release them: then what they have is found by its marks.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use vtax_guest::{home::remove_of, paths, process::end_below};
+use vtax_journal::{Journal, JournalError, Opened, Snapshot, read_header, scan};
+use vtax_model::topology::Name;
+
+use crate::{
+    bindings::Bindings,
+    bound::BoundDomain,
+    devices,
+    domains::{Domains, QEMU, remove_folder},
+    error::BindError,
+    site::DomainSite,
+    step::DomainStep,
+    supervisor,
+};
+
+/// The domains that have something of this host.
+#[derive(Debug)]
+pub struct DomainSurvey {
+    /// Those whose records tell what they have, by name.
+    pub bound: Vec<BoundDomain>,
+    /// Those whose records can't be read.
+    pub unreadable: Vec<UnreadableRecord>,
+}
+
+/// A domain or a switch whose record can't be read.
+#[derive(Debug)]
+pub struct UnreadableRecord {
+    /// The domain or the switch.
+    pub object: Name,
+    /// Why not, with the file.
+    pub error: JournalError,
+    /// What the domain got when it was bound, if the record's first line is whole.
+    pub(crate) bindings: Option<Box<Bindings>>,
+}
+
+/// A damaged record that was set aside when what it was about was released.
+#[derive(Debug)]
+pub struct KeptRecord {
+    /// The domain or the switch that was found by its marks.
+    pub object: Name,
+    /// What is wrong with the record.
+    pub error: JournalError,
+    /// Where it is now.
+    pub path: PathBuf,
+}
+
+impl DomainSurvey {
+    /// Returns the domains if all records can be read.
+    pub(crate) fn whole(self) -> Result<Vec<BoundDomain>, BindError> {
+        match self.unreadable.into_iter().next() {
+            Some(unreadable) => Err(unreadable.into()),
+            None => Ok(self.bound),
+        }
+    }
+
+    /// What all domains have, as far as a new one must not get it. It is an error if that isn't known of one.
+    pub(crate) fn holdings(self) -> Result<Vec<Bindings>, BindError> {
+        let mut holdings: Vec<Bindings> = self.bound.into_iter().map(|bound| bound.bindings).collect();
+        for mut unreadable in self.unreadable {
+            match unreadable.bindings.take() {
+                Some(bindings) => holdings.push(*bindings),
+                None => return Err(unreadable.into()),
+            }
+        }
+        Ok(holdings)
+    }
+}
+
+impl From<UnreadableRecord> for BindError {
+    fn from(UnreadableRecord { object, error, .. }: UnreadableRecord) -> BindError {
+        BindError::Unreadable { object, error }
+    }
+}
+
+impl Domains {
+    /// All domains that have something of this host.
+    pub fn survey(&self) -> Result<DomainSurvey, BindError> {
+        let (mut bound, mut unreadable) = (Vec::new(), Vec::new());
+        for (object, snapshot) in named(&self.journals())? {
+            match snapshot.and_then(|snapshot| BoundDomain::of(snapshot, self.folder())) {
+                Ok(domain) => bound.push(domain),
+                Err(JournalError::Missing { .. }) => {}
+                Err(error) => {
+                    let header = read_header(&self.journals(), object.as_str());
+                    let bindings = header.and_then(|header| Bindings::deserialize(header.about).ok()).map(Box::new);
+                    unreadable.push(UnreadableRecord { object, error, bindings });
+                }
+            }
+        }
+        Ok(DomainSurvey { bound, unreadable })
+    }
+
+    /// The domains and switches whose records can't be read.
+    pub fn unreadable(&self) -> Result<Vec<UnreadableRecord>, BindError> {
+        let mut unreadable = self.survey()?.unreadable;
+        let switches = named(&self.switches())?.into_iter();
+        unreadable.extend(switches.filter_map(|(object, snapshot)| {
+            Some(UnreadableRecord { object, error: snapshot.err()?, bindings: None })
+        }));
+        Ok(unreadable)
+    }
+
+    /// Takes back by their marks what the domains and switches have whose records are damaged, or only those that are named.
+    pub(crate) fn release_damaged(&self, wanted: Option<&Name>) -> Result<Vec<KeptRecord>, BindError> {
+        let mut kept = self.set_aside(&self.journals(), wanted, |name, site| self.remove_marked_domain(name, site))?;
+        kept.extend(self.set_aside(&self.switches(), wanted, |switch, site| site.remove_marked(switch))?);
+        Ok(kept)
+    }
+
+    fn set_aside(
+        &self,
+        journals: &Path,
+        wanted: Option<&Name>,
+        remove: impl Fn(&Name, &mut DomainSite) -> Result<(), BindError>,
+    ) -> Result<Vec<KeptRecord>, BindError> {
+        let mut kept = Vec::new();
+        for (object, snapshot) in named(journals)? {
+            let is_damaged = snapshot.is_err_and(|error| error.is_damage());
+            if !is_damaged || wanted.is_some_and(|wanted| *wanted != object) {
+                continue;
+            }
+            if let Opened::Damaged(damaged) = Journal::<DomainStep>::open_any(journals, object.as_str())? {
+                remove(&object, &mut DomainSite::open()?)?;
+                let (error, path) = damaged.set_aside()?;
+                kept.push(KeptRecord { object, error, path });
+            }
+        }
+        Ok(kept)
+    }
+
+    fn remove_marked_domain(&self, domain: &Name, site: &mut DomainSite) -> Result<(), BindError> {
+        let directory = self.directory(domain);
+        supervisor::end(&directory);
+        end_below(&directory).map_err(BindError::kernel(domain))?;
+        remove_of(domain, &directory.join(QEMU))?;
+        paths::unmount(&directory);
+        devices::give_back_all(self.world(), domain)?;
+        site.remove_marked(domain)?;
+        remove_folder(&directory)
+    }
+}
+
+/// A domain or a switch, with what its record says or why that can't be read.
+type NamedRecord = (Name, Result<Snapshot<DomainStep>, JournalError>);
+
+/// The records of a folder. A file with another kind of name isn't vtax's.
+fn named(journals: &Path) -> Result<Vec<NamedRecord>, BindError> {
+    if !journals.exists() {
+        return Ok(Vec::new());
+    }
+    let found = scan::<DomainStep>(journals)?.into_iter();
+    Ok(found.filter_map(|(id, snapshot)| Some((id.parse().ok()?, snapshot))).collect())
+}
+
+/// Whether a record was set aside in a folder.
+pub(crate) fn has_kept(journals: &Path) -> bool {
+    let names = journals.read_dir().into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.into_iter().any(|name| name.to_string_lossy().contains(".damaged"))
+}

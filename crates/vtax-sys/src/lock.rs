@@ -1,0 +1,178 @@
+//! Waiting for a lock on a file (flock(2)), and which process holds it.
+//!
+//! Whoever waits for more than a moment is told for whom: a process that was suspended holds its locks for hours.
+
+use std::fmt;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::process::{Pid, ProcessId};
+
+/// A lock that is held for less isn't worth a word.
+const MOMENT: Duration = Duration::from_secs(1);
+/// How often a lock is tried within that moment.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Tells that this process waits. Libraries print nothing, so the program says how.
+static TELL: OnceLock<fn(&LockWait)> = OnceLock::new();
+
+/// Sets what is called when this process has waited for a lock for a second. Only the first call counts.
+pub fn tell_waits(tell: fn(&LockWait)) {
+    let _ = TELL.set(tell);
+}
+
+/// Locks a file for this process alone. It waits as long as another process holds the lock.
+///
+/// # Errors
+/// Those of flock(2).
+pub fn wait(file: &File, path: &Path) -> io::Result<()> {
+    let told = Instant::now() + MOMENT;
+    while Instant::now() < told {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    if let Some(tell) = TELL.get() {
+        tell(&LockWait { path: path.to_owned(), holder: LockHolder::of(path) });
+    }
+    file.lock()
+}
+
+/// What a process waits for: it displays as a line for the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockWait {
+    /// The file whose lock is taken.
+    pub path: PathBuf,
+    /// None if the kernel names no process that is there: one in another pid namespace has the lock, or one that was started
+    /// by a process that took it and has ended.
+    pub holder: Option<LockHolder>,
+}
+
+impl fmt::Display for LockWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.holder {
+            Some(holder) => {
+                let runs =
+                    holder.running_for().map_or(String::new(), |runs| format!(", running for {} s", runs.as_secs()));
+                let state = if holder.is_suspended() { ", suspended" } else { "" };
+                write!(f, "waiting for {path}, which is locked by {holder}{runs}{state}")
+            }
+            None => write!(f, "waiting for {path}, which is locked; `fuser {path}` names the process that has it open"),
+        }
+    }
+}
+
+/// The process that has a lock. The one that made the file may have ended long ago.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct LockHolder {
+    pub pid: u32,
+    pub command: String,
+}
+
+impl LockHolder {
+    /// As `/proc/locks` tells it. None if it doesn't, as for a process in another pid namespace.
+    pub fn of(path: &Path) -> Option<LockHolder> {
+        let about = fs::metadata(path).ok()?;
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        let pid = locks.lines().find_map(|line| holder(line, about.dev(), about.ino()))?;
+        let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        // A word may be anything: one with a line break in it would look like a line of vtax's.
+        let visible = |letter: char| if letter.is_control() { ' ' } else { letter };
+        let words = words.map(|word| String::from_utf8_lossy(word).chars().map(visible).collect::<String>());
+        Some(LockHolder { pid, command: words.collect::<Vec<_>>().join(" ") })
+    }
+
+    /// How long the process has been running.
+    fn running_for(&self) -> Option<Duration> {
+        let started =
+            ProcessId::of(Pid(self.pid)).ok()?.start_ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+        let now = Duration::from_nanos(clock::boottime_ns()).as_secs_f64();
+        Duration::try_from_secs_f64(now - started).ok()
+    }
+
+    /// Whether a signal has stopped the process (state `T` of proc_pid_stat(5)).
+    fn is_suspended(&self) -> bool {
+        let stat = fs::read(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let after_name = stat.rsplit(|byte| *byte == b')').next().unwrap_or_default();
+        after_name.trim_ascii_start().first() == Some(&b'T')
+    }
+}
+
+/// A line of proc_locks(5): `3: FLOCK  ADVISORY  WRITE 1862 fd:01:1443 0 EOF`.
+fn holder(line: &str, device: u64, inode: u64) -> Option<u32> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let ["FLOCK", _, "WRITE", pid, file] = fields.get(1..6)? else { return None };
+    // As makedev(3) packs them.
+    let major = (device >> 8 & 0xfff) | (device >> 32 & !0xfff);
+    let minor = (device & 0xff) | (device >> 12 & !0xff);
+    (*file == format!("{major:02x}:{minor:02x}:{inode}")).then(|| pid.parse().ok())?
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pid {}, `{}`", self.pid, self.command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn a_lock_is_of_a_file_and_a_process() {
+        let line = "3: FLOCK  ADVISORY  WRITE 1862 fd:01:1443 0 EOF";
+        let device = 0xfd << 8 | 1;
+        assert_eq!(holder(line, device, 1443), Some(1862));
+        assert_eq!((holder(line, device, 1444), holder(line, device + 1, 1443)), (None, None));
+        for line in
+            ["", "3: POSIX  ADVISORY  WRITE 1 fd:01:1443 0 EOF", "3: -> FLOCK  ADVISORY  WRITE 2 fd:01:1443 0 EOF"]
+        {
+            assert_eq!(holder(line, device, 1443), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn this_process_holds_what_it_has_locked() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        assert_eq!(LockHolder::of(file.path()), None);
+        file.as_file().lock().expect("nobody else has it");
+        let holder = LockHolder::of(file.path()).expect("this process");
+        assert!(holder.pid == std::process::id() && !holder.command.is_empty(), "{holder}");
+    }
+
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    #[test]
+    fn who_waits_is_told_once_for_whom() {
+        tell_waits(|wait| TOLD.lock().expect("nobody panics with it").push(wait.to_string()));
+        let held = tempfile::NamedTempFile::new().expect("a file");
+        let open = || File::open(held.path()).expect("it is there");
+        wait(&open(), held.path()).expect("nobody has it");
+        let told = || TOLD.lock().expect("nobody panics with it").clone();
+        assert_eq!(told(), [""; 0], "nobody had to wait");
+        held.as_file().lock().expect("the one before has let go");
+        let path = held.path().to_owned();
+        let other = open();
+        let waiting = thread::spawn(move || wait(&other, &path));
+        while told().is_empty() {
+            thread::sleep(PAUSE);
+        }
+        assert!(!waiting.is_finished());
+        held.as_file().unlock().expect("it is ours");
+        waiting.join().expect("no panic").expect("it is free");
+        let own = format!("locked by pid {}, `", std::process::id());
+        assert!(told().len() == 1 && told()[0].contains(&own) && told()[0].contains("running for "), "{:?}", told());
+    }
+}
