@@ -21,8 +21,10 @@ use crate::{
     carrier::TapCarrier,
     disk,
     disk_moves::{self, PluggedDisk},
+    draft::Draft,
     error::BindError,
     step::DomainStep,
+    supervisor,
 };
 
 /// A domain that is bound, or was while a vtax that bound or unbound it was killed.
@@ -46,6 +48,10 @@ pub struct BoundDomain {
     pub(crate) plugged_disks: Vec<PluggedDisk>,
     /// Whether PCI devices or disks have come or gone since it was bound.
     pub(crate) devices_moved: bool,
+    /// Its supervisor, which may have ended.
+    pub(crate) supervisor: Option<ProcessId>,
+    /// Whether it was stopped because its system rebooted again and again.
+    pub(crate) is_in_reboot_loop: bool,
 }
 
 /// A PCI device that was plugged into a running domain.
@@ -108,7 +114,8 @@ impl BoundDomain {
                 _ => None,
             })
         });
-        let started = Started::read(&directory.join(bindings.domain.as_str()));
+        let own = directory.join(bindings.domain.as_str());
+        let (started, supervisor) = (Started::read(&own), supervisor::recorded(&own));
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
         let carriers = carriers(&snapshot);
         Some(BoundDomain {
@@ -121,6 +128,8 @@ impl BoundDomain {
             plugged_devices,
             plugged_disks: disk_moves::plugged(&snapshot),
             devices_moved,
+            supervisor,
+            is_in_reboot_loop: supervisor::reboot_loop(&own).exists(),
         })
     }
 
@@ -140,18 +149,29 @@ impl BoundDomain {
         self.bindings.disks.iter().find(|bound| bound.disk.name == *name).map(disk::launch)
     }
 
+    /// Returns true if its console has a port.
+    pub(crate) fn has_console(&self) -> bool {
+        self.bindings.console.is_some()
+    }
+
     /// The socket behind its serial port.
     pub fn console_socket(&self) -> Option<PathBuf> {
         self.guest.as_ref().map(|guest| guest.launch.console_socket())
     }
 
-    /// Returns `Active` while QEMU runs and the start is recorded, else `Bound` or `Binding`; never `Inactive`.
+    /// Returns `Active` while it is to run, which is recorded, and QEMU runs or a supervisor lives that is about to start it
+    /// again; else `Bound` or `Binding`; never `Inactive`.
     pub fn state(&self) -> DomainState {
-        match (&self.guest, &self.started, self.qemu()) {
-            (_, Some(_), Some(_)) => DomainState::Active,
-            (None, ..) => DomainState::Binding,
+        match (&self.guest, &self.started) {
+            (_, Some(_)) if self.has_supervisor() || self.qemu().is_some() => DomainState::Active,
+            (None, _) => DomainState::Binding,
             _ => DomainState::Bound,
         }
+    }
+
+    /// Returns true if the process that watches the domain lives.
+    pub(crate) fn has_supervisor(&self) -> bool {
+        self.supervisor.is_some_and(|process| matches!(process.wait_end(Duration::ZERO), Ok(false)))
     }
 
     /// Returns the time since it was started, while it runs.
@@ -243,13 +263,8 @@ impl Started {
 
     /// Replaces the file as a whole: `list` may read it at any moment.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), BindError> {
-        let path = directory.join(Started::FILE);
-        let written = || {
-            let mut draft = tempfile::NamedTempFile::new_in(directory)?;
-            serde_json::to_writer(&mut draft, self)?;
-            draft.persist(&path).map(drop).map_err(|error| error.error)
-        };
-        written().map_err(BindError::file("write", &path))
+        let written = Draft::write(directory, Started::FILE, "new", self).and_then(Draft::commit);
+        written.map_err(BindError::file("write", &directory.join(Started::FILE)))
     }
 
     pub(crate) fn remove(directory: &Path) {

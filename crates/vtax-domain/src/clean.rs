@@ -1,37 +1,22 @@
-//! What a killed vtax has left: half of a domain, a domain without a supervisor, a journal that can't be read.
+//! What a killed vtax has left: half of a domain, a journal that can't be read.
 
 use std::path::Path;
 
 use vtax_guest::{home::remove_of, paths, process::end_below};
 use vtax_journal::{Batch, BatchState, Journal, JournalError, JournalState, Opened, scan};
-use vtax_model::{domain::DomainState, topology::Name};
+use vtax_model::topology::Name;
 
 use crate::{
     devices,
-    domains::{Domains, QEMU, remove_folder},
+    domains::{QEMU, remove_folder},
     error::BindError,
+    locked::LockedDomains,
     site::DomainSite,
     step::DomainStep,
     supervisor,
 };
 
-impl Domains {
-    /// Removes what a killed vtax has left half done. The caller holds the store's lock, so nobody is at work.
-    pub fn clean(&self) -> Result<(), BindError> {
-        self.clean_damaged()?;
-        self.clean_begun()?;
-        self.clean_loans()?;
-        for bound in self.bound()?.into_iter().filter(|bound| bound.is_abandoned) {
-            self.mend(bound.name())?;
-        }
-        for bound in self.bound()?.into_iter().filter(|bound| bound.state() == DomainState::Active) {
-            if supervisor::living(&self.directory(bound.name())).is_none() {
-                supervisor::start(self, bound.name())?;
-            }
-        }
-        Ok(())
-    }
-
+impl LockedDomains<'_> {
     /// Removes by their marks the domains and switches whose journals can't be read. The journals are kept under other
     /// names.
     pub(crate) fn clean_damaged(&self) -> Result<(), BindError> {
@@ -40,7 +25,7 @@ impl Domains {
     }
 
     /// Removes the journals whose vtax was killed before it wrote the first line. It had done nothing, but the name is taken.
-    fn clean_begun(&self) -> Result<(), BindError> {
+    pub(crate) fn clean_begun(&self) -> Result<(), BindError> {
         if !self.journals().exists() {
             return Ok(());
         }
@@ -84,11 +69,16 @@ impl Domains {
     }
 
     /// Undoes the batches that somebody was interrupted in. If the first one is among them, the domain is inactive.
-    fn mend(&self, domain: &Name) -> Result<(), BindError> {
+    pub(crate) fn mend(&self, domain: &Name) -> Result<(), BindError> {
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
         let mut site = DomainSite::open()?;
         let is_whole = |batch: Batch<'_, DomainStep>| batch.state() == BatchState::Done && batch.is_kept();
         let first_is_whole = journal.batches().next().is_some_and(is_whole);
+        if !first_is_whole && self.is_renewed(domain) {
+            // It is bound anew; the files of its console and supervisor stay.
+            journal.undo(&mut site).map_err(Box::new)?;
+            return Ok(());
+        }
         if !first_is_whole {
             return self.undo_all(journal, &mut site, domain);
         }

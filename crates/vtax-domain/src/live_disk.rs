@@ -10,14 +10,14 @@ use crate::{
     bindings::{Bindings, BoundDisk},
     bound::BoundDomain,
     disk,
-    domains::Domains,
     error::BindError,
     hot_plug::ChangeEffect,
+    locked::LockedDomains,
     step::DomainStep,
     supervisor,
 };
 
-impl Domains {
+impl LockedDomains<'_> {
     /// Makes a virtual disk of a domain as the configuration has it now. A disk that can't be had is refused before anything is
     /// changed.
     pub fn follow_disk(

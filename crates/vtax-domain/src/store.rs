@@ -11,7 +11,7 @@ mod tests;
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -19,6 +19,8 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_model::domain::{Configuration, DomainError};
 use vtax_sys::directory;
+
+use crate::draft::{self, Draft};
 
 pub use self::{
     config_name::{BadConfigName, ConfigName},
@@ -100,6 +102,7 @@ impl DomainStore {
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(DomainStoreError::file("open", &path))?;
         file.lock().map_err(DomainStoreError::file("lock", &path))?;
+        [self.folder.clone(), self.folder.join(SAVED)].iter().for_each(|folder| draft::remove_strays(folder));
         Ok(LockedStore { store: self.clone(), _lock: file })
     }
 
@@ -141,7 +144,12 @@ impl LockedStore {
 
     /// Keeps this.
     pub fn write(&self, state: &StoredState) -> Result<(), DomainStoreError> {
-        replace(&self.store.folder, STATE, state)
+        self.draft("new", state)?.commit()
+    }
+
+    /// Writes what is to be kept when the draft is committed, which takes no more space.
+    pub(crate) fn draft(&self, purpose: &str, state: &StoredState) -> Result<StateDraft, DomainStoreError> {
+        draft_of(&self.store.folder, STATE, purpose, state)
     }
 
     /// Saves the configuration in force under a new name.
@@ -203,19 +211,33 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DomainStoreE
     read.map(Some).map_err(|error| DomainStoreError::Damaged { path: path.to_owned(), why: error.to_string() })
 }
 
-/// Writes a file beside, syncs it, and puts it in the place of the old one.
-fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), DomainStoreError> {
+/// A file of the store that is written, and not yet in its place.
+#[derive(Debug)]
+#[must_use = "what is kept is as before until the draft is committed"]
+pub(crate) struct StateDraft {
+    draft: Draft,
+    path: PathBuf,
+}
+
+impl StateDraft {
+    pub(crate) fn commit(self) -> Result<(), DomainStoreError> {
+        self.draft.commit().map_err(DomainStoreError::file("write", &self.path))
+    }
+}
+
+fn draft_of<T: Serialize>(
+    folder: &Path,
+    name: &str,
+    purpose: &str,
+    content: &T,
+) -> Result<StateDraft, DomainStoreError> {
     let path = folder.join(name);
-    let failed = DomainStoreError::file("write", &path);
-    let written = || {
-        let mut draft = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer_pretty(&mut draft, content)?;
-        draft.write_all(b"\n")?;
-        draft.as_file().sync_all()?;
-        draft.persist(&path).map_err(|error| error.error)
-    };
-    written().map_err(failed)?;
-    sync(folder)
+    let draft = Draft::write(folder, name, purpose, content).map_err(DomainStoreError::file("write", &path))?;
+    Ok(StateDraft { draft, path })
+}
+
+fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), DomainStoreError> {
+    draft_of(folder, name, "new", content)?.commit()
 }
 
 /// Makes the names in a folder survive a power cut.

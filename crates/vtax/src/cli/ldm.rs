@@ -1,6 +1,7 @@
 //! `vtax ldm`.
 
 mod assign;
+mod change;
 mod configure;
 mod constraint_file;
 mod disks;
@@ -22,6 +23,7 @@ pub(super) use self::host::release_hosts;
 pub(crate) use self::verbs::LdmArgs;
 pub(super) use self::verbs::{tip, with_aliases};
 use self::{
+    change::ChangingHost,
     host::LdmHost,
     verbs::{CancelledOperation, ConfigureVerb, LdmVerb, LifecycleVerb, MemoryArgs, ShowVerb, Words},
 };
@@ -30,13 +32,13 @@ use crate::exit::{Exit, Stop};
 pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
     let host = &LdmHost::new(places, args.within)?;
     match args.verb {
-        LdmVerb::Configure(verb) => configure(verb, host),
+        LdmVerb::Configure(verb) => configure(verb, ChangingHost::new(host)),
         LdmVerb::Live(verb) => live(verb, host),
         LdmVerb::Show(verb) => show(verb, host),
     }
 }
 
-fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
+fn configure(verb: ConfigureVerb, host: ChangingHost<'_>) -> Result<Exit, Stop> {
     match verb {
         ConfigureVerb::AddDomain { input: Some(file), .. } => constraint_file::add_domains(host, &file),
         ConfigureVerb::AddDomain { domains, input: None } => configure::add_domains(host, &domains),
@@ -93,18 +95,19 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
 }
 
 fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
+    let changing = ChangingHost::new(host);
     match verb {
-        LifecycleVerb::Bind { domains } => lifecycle::bind(host, &domains),
-        LifecycleVerb::Unbind { which } => lifecycle::unbind(host, &which),
-        LifecycleVerb::Autostart => lifecycle::autostart(host),
-        LifecycleVerb::Start { which } => lifecycle::start(host, &which),
-        LifecycleVerb::Stop { how, which } => lifecycle::stop(host, &which, &how),
+        LifecycleVerb::Bind { domains } => lifecycle::bind(changing, &domains),
+        LifecycleVerb::Unbind { which } => lifecycle::unbind(changing, &which),
+        LifecycleVerb::Autostart => lifecycle::autostart(changing),
+        LifecycleVerb::Start { which } => lifecycle::start(changing, &which),
+        LifecycleVerb::Stop { how, which } => lifecycle::stop(changing, &which, &how),
         LifecycleVerb::Exec { domain, command } => exec::exec(host, &domain, &command),
         LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),
-        LifecycleVerb::CreateVf(args) => assign::create_functions(host, &args),
-        LifecycleVerb::DestroyVf(args) => assign::destroy_functions(host, &args),
+        LifecycleVerb::CreateVf(args) => assign::create_functions(changing, &args),
+        LifecycleVerb::DestroyVf(args) => assign::destroy_functions(changing, &args),
         LifecycleVerb::Supervise { domain } => lifecycle::supervise(host, &domain),
-        LifecycleVerb::Release => lifecycle::release(host),
+        LifecycleVerb::Release => lifecycle::release(changing),
     }
 }
 

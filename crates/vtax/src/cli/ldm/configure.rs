@@ -16,7 +16,7 @@ use vtax_model::{
 };
 
 use super::{
-    host::LdmHost,
+    change::ChangingHost,
     verbs::{CpuArgs, MemoryArgs, WhichDomains},
     vntsd,
     words::{Grammar, LdmWords, YesOrNo},
@@ -36,49 +36,59 @@ const SET_VCONS: Grammar = Grammar::new("set-vcons", &["port", "group", "service
 const SET_DOMAIN: Grammar = Grammar::new("set-domain", &["failure-policy", "master", "autostart"], &["DOMAIN"]);
 
 /// Makes a change and keeps it.
-fn edit(host: &LdmHost, change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>) -> Result<Exit, Stop> {
+fn edit(
+    host: ChangingHost<'_>,
+    change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+) -> Result<Exit, Stop> {
     host.edit(change)?;
     Ok(Exit::Done)
 }
 
-pub(super) fn add_domains(host: &LdmHost, names: &[Name]) -> Result<Exit, Stop> {
+pub(super) fn add_domains(host: ChangingHost<'_>, names: &[Name]) -> Result<Exit, Stop> {
     edit(host, |all| names.iter().try_for_each(|name| all.add_domain(name)))
 }
 
-pub(super) fn remove_domains(host: &LdmHost, which: &WhichDomains) -> Result<Exit, Stop> {
-    let bound = host.bound()?;
-    let names: Vec<Name> = match which.all {
-        true => host.read()?.configuration.domains.into_keys().collect(),
-        false => which.domains.clone(),
-    };
-    if let Some(bound) = bound.iter().find(|bound| names.contains(bound.name())) {
-        let (name, state) = (bound.name(), bound.state());
-        return Err(Stop::input(miette!(
-            code = "domain-state",
-            "{name} is {state}; only an inactive domain can be removed: stop it and unbind it first"
-        )));
-    }
-    edit(host, |all| names.iter().try_for_each(|name| all.remove_domain(name)))
+pub(super) fn remove_domains(host: ChangingHost<'_>, which: &WhichDomains) -> Result<Exit, Stop> {
+    host.change(|change| {
+        let names: Vec<Name> = match which.all {
+            true => change.configuration().domains.keys().cloned().collect(),
+            false => which.domains.clone(),
+        };
+        if let Some(bound) = change.bound()?.iter().find(|bound| names.contains(bound.name())) {
+            let (name, state) = (bound.name(), bound.state());
+            return Err(Stop::input(miette!(
+                code = "domain-state",
+                "{name} is {state}; only an inactive domain can be removed: stop it and unbind it first"
+            )));
+        }
+        change.edit(|all| names.iter().try_for_each(|name| all.remove_domain(name)))?;
+        Ok(Exit::Done)
+    })
 }
 
-pub(super) fn set_cpus(host: &LdmHost, domain: &Name, cpus: CpuDemand) -> Result<Exit, Stop> {
+pub(super) fn set_cpus(host: ChangingHost<'_>, domain: &Name, cpus: CpuDemand) -> Result<Exit, Stop> {
     edit(host, |all| all.set_cpus(domain, cpus))
 }
 
-pub(super) fn change_cpus(host: &LdmHost, args: &CpuArgs, change: SizeChange, by: CpuDemand) -> Result<Exit, Stop> {
+pub(super) fn change_cpus(
+    host: ChangingHost<'_>,
+    args: &CpuArgs,
+    change: SizeChange,
+    by: CpuDemand,
+) -> Result<Exit, Stop> {
     edit(host, |all| all.change_cpus(&args.domain, change, by))
 }
 
-pub(super) fn change_memory(host: &LdmHost, args: &MemoryArgs, change: SizeChange) -> Result<Exit, Stop> {
+pub(super) fn change_memory(host: ChangingHost<'_>, args: &MemoryArgs, change: SizeChange) -> Result<Exit, Stop> {
     edit(host, |all| all.change_memory(&args.domain, change, args.memory))
 }
 
-pub(super) fn set_memory(host: &LdmHost, domain: &Name, memory: ByteSize) -> Result<Exit, Stop> {
+pub(super) fn set_memory(host: ChangingHost<'_>, domain: &Name, memory: ByteSize) -> Result<Exit, Stop> {
     edit(host, |all| all.set_memory(domain, memory))
 }
 
 /// `image=debian.qcow2` and the like, and the domain.
-pub(super) fn set_variables(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_variables(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let (domain, assignments) = some_of_domain(words, "VARIABLE=VALUE, as image=debian.qcow2")?;
     let set = |assignment: &String| {
         let (variable, value) = assignment.split_once('=').ok_or_else(|| {
@@ -93,7 +103,7 @@ pub(super) fn set_variables(host: &LdmHost, words: &[String]) -> Result<Exit, St
     edit(host, |all| values.into_iter().try_for_each(|(variable, value)| all.set_variable(&domain, variable, value)))
 }
 
-pub(super) fn remove_variables(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn remove_variables(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let (domain, variables) = some_of_domain(words, "a variable")?;
     let variables = variables_of(variables)?;
     edit(host, |all| variables.into_iter().try_for_each(|variable| all.remove_variable(&domain, variable)))
@@ -128,7 +138,7 @@ fn variable_of(written: &str) -> Result<Variable, Stop> {
     })
 }
 
-pub(super) fn set_domain(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_domain(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_DOMAIN.read(words)?;
     words.some_property()?;
     let domain: Name = words.name(0)?;
@@ -142,7 +152,7 @@ pub(super) fn set_domain(host: &LdmHost, words: &[String]) -> Result<Exit, Stop>
     })
 }
 
-pub(super) fn add_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn add_switch(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = ADD_VSW.read(words)?;
     let new = NewSwitch {
         name: words.name(0)?,
@@ -154,7 +164,7 @@ pub(super) fn add_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop>
     host.edit_switch(&name, |all| all.add_switch(new))
 }
 
-pub(super) fn set_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_switch(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_VSW.read(words)?;
     words.some_property()?;
     let name: Name = words.name(0)?;
@@ -186,11 +196,11 @@ fn vids(words: &LdmWords<'_>) -> Result<Option<BTreeSet<Vlan>>, Stop> {
     Ok(words.list("vid")?.map(|vids: Vec<Vlan>| vids.into_iter().collect()))
 }
 
-pub(super) fn remove_switch(host: &LdmHost, name: &Name) -> Result<Exit, Stop> {
+pub(super) fn remove_switch(host: ChangingHost<'_>, name: &Name) -> Result<Exit, Stop> {
     host.edit_switch(name, |all| all.remove_switch(name))
 }
 
-pub(super) fn add_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn add_vnet(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = ADD_VNET.read(words)?;
     let change = VnetChange { alt_macs: words.list("alt-mac-addrs")?, vids: vids(&words)?, ..vnet_change(&words)? };
     let new = NewVnet { name: words.name(0)?, switch: words.name(1)?, domain: words.name(2)?, change };
@@ -198,7 +208,7 @@ pub(super) fn add_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
     host.edit_vnet(&domain, &vnet, |all| all.add_vnet(new))
 }
 
-pub(super) fn set_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_vnet(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_VNET.read(words)?;
     words.some_property()?;
     let (name, domain): (Name, Name) = (words.name(0)?, words.name(1)?);
@@ -226,11 +236,11 @@ fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
     })
 }
 
-pub(super) fn remove_vnet(host: &LdmHost, name: &Name, domain: &Name) -> Result<Exit, Stop> {
+pub(super) fn remove_vnet(host: ChangingHost<'_>, name: &Name, domain: &Name) -> Result<Exit, Stop> {
     host.edit_vnet(domain, name, |all| all.remove_vnet(domain, name))
 }
 
-pub(super) fn add_console_service(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn add_console_service(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = ADD_VCC.read(words)?;
     let (name, domain): (Name, Name) = (words.name(0)?, words.name(1)?);
     let ports = words.property("port-range")?.unwrap_or(PortRange::USUAL);
@@ -238,7 +248,7 @@ pub(super) fn add_console_service(host: &LdmHost, words: &[String]) -> Result<Ex
     edit(host, |all| all.add_console_service(&name, ConsoleService { domain, ports, users }))
 }
 
-pub(super) fn set_console_service(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_console_service(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_VCC.read(words)?;
     words.some_property()?;
     let name: Name = words.name(0)?;
@@ -258,11 +268,11 @@ fn users(words: &LdmWords<'_>) -> Result<Option<BTreeSet<UserName>>, Stop> {
     }
 }
 
-pub(super) fn remove_console_service(host: &LdmHost, name: &Name) -> Result<Exit, Stop> {
+pub(super) fn remove_console_service(host: ChangingHost<'_>, name: &Name) -> Result<Exit, Stop> {
     edit(host, |all| all.remove_console_service(name))
 }
 
-pub(super) fn set_console(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_console(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_VCONS.read(words)?;
     words.some_property()?;
     let domain: Name = words.name(0)?;
@@ -274,30 +284,31 @@ pub(super) fn set_console(host: &LdmHost, words: &[String]) -> Result<Exit, Stop
     edit(host, |all| all.set_console(&domain, change))
 }
 
-pub(super) fn save_configuration(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop> {
-    host.lock()?.save(host.id(), name).or_input()?;
+pub(super) fn save_configuration(host: ChangingHost<'_>, name: &ConfigName) -> Result<Exit, Stop> {
+    host.change(|change| change.store().save(change.id(), name).or_input())?;
     Ok(Exit::Done)
 }
 
-pub(super) fn remove_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop> {
-    host.lock()?.remove_saved(host.id(), name).or_input()?;
+pub(super) fn remove_saved(host: ChangingHost<'_>, name: &ConfigName) -> Result<Exit, Stop> {
+    host.change(|change| change.store().remove_saved(change.id(), name).or_input())?;
     Ok(Exit::Done)
 }
 
 /// Brings a saved configuration into force. All domains have to be inactive: nothing that they have may be lost.
-pub(super) fn set_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop> {
-    if let Some(bound) = host.bound()?.first() {
-        let (name, state) = (bound.name(), bound.state());
-        return Err(Stop::input(miette!(
-            code = "domain-state",
-            "{name} is {state}; a saved configuration comes into force when all domains are inactive"
-        )));
-    }
-    let locked = host.lock()?;
-    let mut state = locked.read(host.id()).or_infrastructure()?;
-    state.no_pending().or_input()?;
-    state.configuration = locked.read_saved(host.id(), name).or_input()?;
-    state.current = Some(name.clone()).filter(|name| !name.is_factory_default());
-    locked.write(&state).or_infrastructure()?;
-    Ok(Exit::Done)
+pub(super) fn set_saved(host: ChangingHost<'_>, name: &ConfigName) -> Result<Exit, Stop> {
+    host.change(|change| {
+        if let Some(bound) = change.bound()?.first() {
+            let (name, state) = (bound.name(), bound.state());
+            return Err(Stop::input(miette!(
+                code = "domain-state",
+                "{name} is {state}; a saved configuration comes into force when all domains are inactive"
+            )));
+        }
+        let mut state = change.state().clone();
+        state.no_pending().or_input()?;
+        state.configuration = change.store().read_saved(change.id(), name).or_input()?;
+        state.current = Some(name.clone()).filter(|name| !name.is_factory_default());
+        change.write(&state)?;
+        Ok(Exit::Done)
+    })
 }

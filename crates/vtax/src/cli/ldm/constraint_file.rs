@@ -10,31 +10,33 @@ use miette::miette;
 use vtax_domain::ldm_xml;
 use vtax_model::domain::Configuration;
 
-use super::host::LdmHost;
+use super::change::ChangingHost;
 use crate::exit::{Blamed, Exit, Stop};
 
 /// Adds the domains of a file. The switches and console services that they use must be there.
-pub(super) fn add_domains(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
+pub(super) fn add_domains(host: ChangingHost<'_>, file: &Path) -> Result<Exit, Stop> {
     let configuration = read(file)?;
     host.edit(|all| all.add_domains_of(&configuration))?;
     Ok(Exit::Done)
 }
 
 /// Adds the domains and services of a file to a configuration that has none yet.
-pub(super) fn init_system(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
+pub(super) fn init_system(host: ChangingHost<'_>, file: &Path) -> Result<Exit, Stop> {
     let configuration = read(file)?;
-    let locked = host.lock()?;
-    let mut state = locked.read(host.id()).or_infrastructure()?;
-    state.no_pending().or_input()?;
-    if state.configuration != Configuration::new(host.id()) {
-        return Err(Stop::input(miette!(
-            code = "not-factory-default",
-            "init-system needs a host without domains and services, and this one has some; set-spconfig factory-default first"
-        )));
-    }
-    state.configuration = configuration.rebuilt(host.id()).or_input()?;
-    locked.write(&state).or_infrastructure()?;
-    Ok(Exit::Done)
+    host.change(|change| {
+        let mut state = change.state().clone();
+        state.no_pending().or_input()?;
+        if state.configuration != Configuration::new(change.id()) {
+            return Err(Stop::input(miette!(
+                code = "not-factory-default",
+                "init-system needs a host without domains and services, and this one has some; set-spconfig factory-default \
+                 first"
+            )));
+        }
+        state.configuration = configuration.rebuilt(change.id()).or_input()?;
+        change.write(&state)?;
+        Ok(Exit::Done)
+    })
 }
 
 fn read(file: &Path) -> Result<Configuration, Stop> {
