@@ -21,10 +21,10 @@ use crate::{
     carrier::TapCarrier,
     disk,
     disk_moves::{self, PluggedDisk},
-    draft::Draft,
+    draft::FileDraft,
     error::BindError,
     step::DomainStep,
-    supervisor,
+    supervisor_process,
 };
 
 /// A domain that is bound, or was while a vtax that bound or unbound it was killed.
@@ -115,7 +115,7 @@ impl BoundDomain {
             })
         });
         let own = directory.join(bindings.domain.as_str());
-        let (started, supervisor) = (Started::read(&own), supervisor::recorded(&own));
+        let (started, supervisor) = (Started::read(&own), supervisor_process::recorded(&own));
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
         let carriers = carriers(&snapshot);
         Some(BoundDomain {
@@ -129,7 +129,7 @@ impl BoundDomain {
             plugged_disks: disk_moves::plugged(&snapshot),
             devices_moved,
             supervisor,
-            is_in_reboot_loop: supervisor::reboot_loop(&own).exists(),
+            is_in_reboot_loop: supervisor_process::reboot_loop(&own).exists(),
         })
     }
 
@@ -263,7 +263,7 @@ impl Started {
 
     /// Replaces the file as a whole: `list` may read it at any moment.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), BindError> {
-        let written = Draft::write(directory, Started::FILE, "new", self).and_then(Draft::commit);
+        let written = FileDraft::write(directory, Started::FILE, "new", self).and_then(FileDraft::commit);
         written.map_err(BindError::file("write", &directory.join(Started::FILE)))
     }
 

@@ -13,7 +13,7 @@ use crate::{
     locked::LockedDomains,
     site::DomainSite,
     step::DomainStep,
-    supervisor,
+    supervisor_process,
 };
 
 impl LockedDomains<'_> {
@@ -59,7 +59,7 @@ impl LockedDomains<'_> {
 
     fn remove_marked_domain(&self, domain: &Name, site: &mut DomainSite) -> Result<(), BindError> {
         let directory = self.directory(domain);
-        supervisor::end(&directory);
+        supervisor_process::end(&directory);
         end_below(&directory).map_err(BindError::kernel(domain))?;
         remove_of(domain, &directory.join(QEMU))?;
         paths::unmount(&directory);

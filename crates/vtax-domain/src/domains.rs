@@ -40,7 +40,7 @@ use crate::{
     renewal::AfterRenewal,
     site::DomainSite,
     step::DomainStep,
-    supervisor,
+    supervisor_process,
     switch::SwitchAbilities,
 };
 
@@ -86,6 +86,11 @@ impl Domains {
         let mut command = Command::new(env::current_exe()?);
         command.args(&self.ldm).args(verb);
         Ok(command)
+    }
+
+    /// Starts a supervisor, and with it the domain.
+    pub(crate) fn start_supervisor(&self, domain: &Name) -> Result<(), BindError> {
+        supervisor_process::start(domain, self.command(&["supervise", domain.as_str()]))
     }
 
     /// The folder of all run-time files.
@@ -170,7 +175,7 @@ impl Domains {
         if monitor.status()?.is_starting() {
             // If vtax is killed here, the next supervisor finds that the domain is to run.
             Started::now().write(&self.directory(domain))?;
-            let _ = fs::remove_file(supervisor::reboot_loop(&self.directory(domain)));
+            let _ = fs::remove_file(supervisor_process::reboot_loop(&self.directory(domain)));
             monitor.resume()?;
         }
         Ok(())
@@ -286,7 +291,7 @@ impl LockedDomains<'_> {
             let remedy = "stop it first (vtax ldm stop)";
             return Err(BindError::State { domain: domain.clone(), state: DomainState::Active, remedy });
         }
-        supervisor::end(&self.directory(domain));
+        supervisor_process::end(&self.directory(domain));
         self.end_renewal(domain);
         let journal = Journal::open(&self.journals(), domain.as_str())?;
         self.undo_all(journal, &mut DomainSite::open()?, domain)
@@ -308,7 +313,7 @@ impl LockedDomains<'_> {
             // It has ended by itself while nobody watched it, or is to have something else than it has.
             self.renew(domain, wanted, AfterRenewal::Stopped)?;
         }
-        supervisor::start(self, domain)
+        self.start_supervisor(domain)
     }
 
     /// Stops a domain that runs; it stays bound.
@@ -319,7 +324,7 @@ impl LockedDomains<'_> {
             return Err(BindError::State { domain: domain.clone(), state: bound.state(), remedy });
         }
         // The supervisor would take the end for the domain's own.
-        supervisor::end(&self.directory(domain));
+        supervisor_process::end(&self.directory(domain));
         if let (StopMode::Orderly(patience), Some(mut qemu)) = (mode, bound.qemu().filter(has_something_to_save)) {
             // If the system or QEMU doesn't listen, it is stopped hard.
             if qemu.monitor(PATIENCE).and_then(|mut monitor| monitor.power_down()).is_ok() {
@@ -362,7 +367,7 @@ impl LockedDomains<'_> {
     }
 
     fn release_domain(&self, domain: &Name) -> Result<(), BindError> {
-        supervisor::end(&self.directory(domain));
+        supervisor_process::end(&self.directory(domain));
         self.end_qemu(domain)?;
         let journal = Journal::open(&self.journals(), domain.as_str())?;
         self.undo_all(journal, &mut DomainSite::open()?, domain)

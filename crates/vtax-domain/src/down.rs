@@ -13,27 +13,27 @@ use crate::{bound::BoundDomain, domains::Domains};
 pub enum Down {
     /// A bound domain has no QEMU.
     Qemu {
-        /// The domain.
+        /// Which one is without a process for its CPUs.
         domain: Name,
     },
     /// The QEMU of a domain is stopped by a signal or a debugger (proc_pid_stat(5)).
     Stopped {
-        /// The domain.
+        /// Whose CPUs stand still until QEMU is continued.
         domain: Name,
     },
     /// Nobody watches a domain that runs.
     Supervisor {
-        /// The domain.
+        /// Which one would neither boot again nor be noticed if it fails.
         domain: Name,
     },
     /// The system of a domain rebooted again and again, so that the domain was stopped.
     RebootLoop {
-        /// The domain.
+        /// Which one is bound now, with its console log kept.
         domain: Name,
     },
     /// Nobody listens at the port of a console.
     Console {
-        /// The domain.
+        /// Whose console can't be reached by telnet.
         domain: Name,
         /// Where the console service would listen.
         port: u16,

@@ -20,17 +20,17 @@ const EARLIER: &str = ".tmp";
 /// A file that is written, and not yet in its place. One file has one writer at a time, who holds a lock.
 #[derive(Debug)]
 #[must_use = "the file is as before until the draft is committed"]
-pub(crate) struct Draft {
+pub(crate) struct FileDraft {
     draft: PathBuf,
     folder: PathBuf,
     path: PathBuf,
 }
 
-impl Draft {
+impl FileDraft {
     /// Writes what the file `name` of a folder is to hold, as JSON, to the disk. Drafts of one file that are there at the
     /// same time have different purposes.
-    pub(crate) fn write<T: Serialize>(folder: &Path, name: &str, purpose: &str, content: &T) -> io::Result<Draft> {
-        let draft = Draft {
+    pub(crate) fn write<T: Serialize>(folder: &Path, name: &str, purpose: &str, content: &T) -> io::Result<FileDraft> {
+        let draft = FileDraft {
             draft: folder.join(format!(".{name}.{purpose}{ENDING}")),
             folder: folder.to_owned(),
             path: folder.join(name),
@@ -52,7 +52,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for FileDraft {
     fn drop(&mut self) {
         // There is none after a commit.
         let _ = fs::remove_file(&self.draft);
@@ -79,15 +79,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let read = || fs::read_to_string(folder.path().join("state.json")).unwrap_or_default();
         let files = || fs::read_dir(folder.path()).expect("it is there").count();
-        Draft::write(folder.path(), "state.json", "new", &1).and_then(Draft::commit).expect("there is space");
-        let draft = Draft::write(folder.path(), "state.json", "new", &2).expect("there is space");
+        FileDraft::write(folder.path(), "state.json", "new", &1).and_then(FileDraft::commit).expect("there is space");
+        let draft = FileDraft::write(folder.path(), "state.json", "new", &2).expect("there is space");
         assert_eq!((read().as_str(), files()), ("1\n", 2));
         drop(draft);
         assert_eq!((read().as_str(), files()), ("1\n", 1));
-        let draft = Draft::write(folder.path(), "state.json", "new", &3).expect("there is space");
+        let draft = FileDraft::write(folder.path(), "state.json", "new", &3).expect("there is space");
         std::mem::forget(draft);
         fs::write(folder.path().join(".tmpAbCdEf"), "").expect("there is space");
-        Draft::write(folder.path(), "state.json", "new", &4).and_then(Draft::commit).expect("a killed one is replaced");
+        FileDraft::write(folder.path(), "state.json", "new", &4)
+            .and_then(FileDraft::commit)
+            .expect("a killed one is replaced");
         remove_strays(folder.path());
         assert_eq!((read().as_str(), files()), ("4\n", 1));
     }

@@ -15,7 +15,7 @@ use crate::{
     plan,
     site::DomainSite,
     step::DomainStep,
-    supervisor,
+    supervisor_process,
     switch::SwitchAbilities,
 };
 
@@ -144,8 +144,8 @@ impl LockedDomains<'_> {
         let effect = self.extend(bound.name(), steps)?;
         if vnet.linkprop == LinkProp::PhysState {
             // A supervisor looks only at its beginning which NICs follow a carrier.
-            supervisor::end(&self.directory(bound.name()));
-            supervisor::start(self, bound.name())?;
+            supervisor_process::end(&self.directory(bound.name()));
+            self.start_supervisor(bound.name())?;
         }
         Ok(effect)
     }

@@ -42,6 +42,7 @@ mod site;
 mod step;
 mod store;
 mod supervisor;
+mod supervisor_process;
 mod switch;
 mod switch_port;
 mod switches;

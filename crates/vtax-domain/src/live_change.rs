@@ -9,7 +9,7 @@ use std::{fs, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use vtax_model::{domain::Configuration, topology::Name};
 
-use crate::{draft::Draft, error::BindError, hot_plug::ChangeEffect, locked::LockedDomains, store::StoredState};
+use crate::{draft::FileDraft, error::BindError, hot_plug::ChangeEffect, locked::LockedDomains, store::StoredState};
 
 const FILE: &str = "change.json";
 
@@ -20,21 +20,21 @@ pub enum LiveObject {
     Switch(Name),
     /// A virtual NIC of a domain.
     Vnet {
-        /// The domain.
+        /// Which one has the NIC or is to have it.
         domain: Name,
         /// Its NIC.
         vnet: Name,
     },
     /// A virtual disk of a domain.
     Disk {
-        /// The domain.
+        /// Which one has the disk or is to have it.
         domain: Name,
-        /// Its disk.
+        /// The disk's name, which is its serial number in the domain.
         disk: Name,
     },
     /// A PCI device of a domain.
     Device {
-        /// The domain.
+        /// Which one has the device or is to have it; `primary` for the host.
         domain: Name,
         /// The device's name in `list-io`.
         device: String,
@@ -128,8 +128,9 @@ impl LockedDomains<'_> {
     }
 
     fn record(&self, change: &UnfinishedChange) -> Result<(), BindError> {
-        let written = fs::create_dir_all(self.folder()).and_then(|()| Draft::write(self.folder(), FILE, "new", change));
-        written.and_then(Draft::commit).map_err(BindError::file("write", &self.change_file()))
+        let written =
+            fs::create_dir_all(self.folder()).and_then(|()| FileDraft::write(self.folder(), FILE, "new", change));
+        written.and_then(FileDraft::commit).map_err(BindError::file("write", &self.change_file()))
     }
 
     fn forget_change(&self) {

@@ -14,7 +14,7 @@ use crate::{
     hot_plug::ChangeEffect,
     locked::LockedDomains,
     step::DomainStep,
-    supervisor,
+    supervisor_process,
 };
 
 impl LockedDomains<'_> {
@@ -69,9 +69,9 @@ impl LockedDomains<'_> {
         if !has_paths {
             return change();
         }
-        supervisor::end(&self.directory(bound.name()));
+        supervisor_process::end(&self.directory(bound.name()));
         let changed = change();
-        supervisor::start(self, bound.name())?;
+        self.start_supervisor(bound.name())?;
         changed
     }
 

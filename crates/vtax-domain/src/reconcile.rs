@@ -9,7 +9,6 @@ use crate::{
     bound::BoundDomain,
     error::BindError,
     locked::{LockedDomains, WantedDomains},
-    supervisor,
 };
 
 /// A QEMU that takes longer than this to answer hangs, for somebody who has something else to do.
@@ -54,6 +53,6 @@ impl LockedDomains<'_> {
         {
             return Err(BindError::Hung { domain: domain.clone(), error: Box::new(error) });
         }
-        supervisor::start(self, domain)
+        self.start_supervisor(domain)
     }
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_model::domain::{Configuration, DomainError};
 use vtax_sys::directory;
 
-use crate::draft::{self, Draft};
+use crate::draft::{self, FileDraft};
 
 pub use self::{
     config_name::{BadConfigName, ConfigName},
@@ -215,7 +215,7 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DomainStoreE
 #[derive(Debug)]
 #[must_use = "what is kept is as before until the draft is committed"]
 pub(crate) struct StateDraft {
-    draft: Draft,
+    draft: FileDraft,
     path: PathBuf,
 }
 
@@ -232,7 +232,7 @@ fn draft_of<T: Serialize>(
     content: &T,
 ) -> Result<StateDraft, DomainStoreError> {
     let path = folder.join(name);
-    let draft = Draft::write(folder, name, purpose, content).map_err(DomainStoreError::file("write", &path))?;
+    let draft = FileDraft::write(folder, name, purpose, content).map_err(DomainStoreError::file("write", &path))?;
     Ok(StateDraft { draft, path })
 }
 

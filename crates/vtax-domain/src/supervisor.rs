@@ -6,7 +6,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -22,7 +22,7 @@ use vtax_model::{
 };
 use vtax_sys::{
     background,
-    process::{Pid, ProcessId, Signal},
+    process::{Pid, ProcessId},
 };
 
 use crate::{
@@ -35,14 +35,13 @@ use crate::{
     locked::{LockedDomains, WantedDomains},
     renewal::AfterRenewal,
     store::DomainStore,
+    supervisor_process,
 };
 
 /// The supervisor looks up this often, even if QEMU says nothing.
 const GLANCE: Duration = Duration::from_secs(3600);
 /// And this often, where a NIC of the domain follows a carrier, or a disk has several paths.
 const SHORT_GLANCE: Duration = Duration::from_millis(250);
-/// A killed supervisor ends within this time.
-const KILLED: Duration = Duration::from_secs(2);
 
 /// Why a domain has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,43 +67,11 @@ pub struct Supervisor<'a> {
     pub agent: &'a Path,
 }
 
-/// Starts a supervisor, and with it the domain.
-pub(crate) fn start(domains: &Domains, domain: &Name) -> Result<(), BindError> {
-    let failed = |why: String| BindError::Supervisor { domain: domain.clone(), why };
-    let command = domains.command(&["supervise", domain.as_str()]);
-    let command = command.map_err(|error| failed(format!("has no program ({error})")))?;
-    background::start(command).map_err(failed)
-}
-
-/// Ends the supervisor of a domain. The domain runs on.
-pub(crate) fn end(directory: &Path) {
-    if let Some(process) = recorded(directory) {
-        // It may have ended by itself meanwhile.
-        let _ = process.signal(Signal::KILL);
-        let _ = process.wait_end(KILLED);
-    }
-    let _ = fs::remove_file(pid_file(directory));
-}
-
-/// The supervisor that a domain had last.
-pub(crate) fn recorded(directory: &Path) -> Option<ProcessId> {
-    fs::read_to_string(pid_file(directory)).ok()?.trim().parse().ok()
-}
-
-/// The file that is there if the domain was stopped because its system rebooted again and again.
-pub(crate) fn reboot_loop(directory: &Path) -> PathBuf {
-    directory.join("reboot-loop")
-}
-
-fn pid_file(directory: &Path) -> PathBuf {
-    directory.join("supervisor")
-}
-
 impl Supervisor<'_> {
     /// Starts the domain, unless it runs, and watches it to its end.
     pub fn supervise(&self, domain: &Name) -> Result<(), BindError> {
         let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the supervisor"))?;
-        let path = pid_file(&self.domains.directory(domain));
+        let path = supervisor_process::pid_file(&self.domains.directory(domain));
         fs::write(&path, own.to_string()).map_err(BindError::file("write", &path))?;
         let (mut is_told, mut limit) = (false, RebootLimit::default());
         loop {
@@ -126,7 +93,7 @@ impl Supervisor<'_> {
             let then = after(ending, begun.elapsed(), &mut limit);
             if (ending, then) == (Ending::Reboot, AfterRenewal::Stopped) {
                 // It is only shown.
-                let _ = fs::write(reboot_loop(&self.domains.directory(domain)), "");
+                let _ = fs::write(supervisor_process::reboot_loop(&self.domains.directory(domain)), "");
             }
             self.bind_anew(domain, ending, then)?;
             if then == AfterRenewal::Stopped {
@@ -186,7 +153,7 @@ impl Supervisor<'_> {
         domains.renew(domain, wanted, then)?;
         if then == AfterRenewal::Stopped {
             // Without the lock, this could be the file of the next supervisor.
-            let path = pid_file(&self.domains.directory(domain));
+            let path = supervisor_process::pid_file(&self.domains.directory(domain));
             fs::remove_file(&path).map_err(BindError::file("remove", &path))?;
         }
         Ok(())

@@ -17,7 +17,7 @@ use vtax_model::{
 
 use super::{
     super::io::{self, CreateArgs, DestroyArgs},
-    change::{Change, ChangingHost},
+    change::{ChangingHost, HostChange},
     words::{Grammar, LdmWords},
 };
 use crate::exit::{Blamed, Exit, Stop};
@@ -51,7 +51,7 @@ pub(super) fn remove_device(host: ChangingHost<'_>, device: &str, domain: &Name)
     })
 }
 
-fn release_device(change: &Change<'_>, list: &IoList, device: &str, primary: &Name) -> Result<Exit, Stop> {
+fn release_device(change: &HostChange<'_>, list: &IoList, device: &str, primary: &Name) -> Result<Exit, Stop> {
     let found = list.assignable(device).or_input()?;
     if found.kind == DeviceKind::Vf {
         let (name, wanted) = (found.name, "root complex or slot: a virtual function goes from primary without that");
@@ -63,7 +63,7 @@ fn release_device(change: &Change<'_>, list: &IoList, device: &str, primary: &Na
     change.edit_live(object(primary, &found.name), |all| all.remove_device(primary, &found.name))
 }
 
-fn take_device(change: &Change<'_>, list: &IoList, device: &str, domain: &Name) -> Result<Exit, Stop> {
+fn take_device(change: &HostChange<'_>, list: &IoList, device: &str, domain: &Name) -> Result<Exit, Stop> {
     // The device itself may be gone.
     let has = change.configuration().domain(domain).or_input()?.io.iter().any(|own| own.name == device);
     let name = if has { device.to_owned() } else { list.assignable(device).or_input()?.name };
@@ -75,7 +75,7 @@ fn object(domain: &Name, device: &str) -> LiveObject {
 }
 
 /// What primary has itself is only changed for its next boot. Returns all as it is to be then.
-fn reconfiguring(change: &Change<'_>) -> Result<Configuration, Stop> {
+fn reconfiguring(change: &HostChange<'_>) -> Result<Configuration, Stop> {
     let pending = change.state().pending.clone().ok_or_else(|| Stop::input(DomainError::NotReconfiguring))?;
     Ok(pending.configuration)
 }

@@ -36,7 +36,7 @@ pub(super) struct ChangingHost<'a> {
 }
 
 /// The host while this command alone changes it.
-pub(super) struct Change<'a> {
+pub(super) struct HostChange<'a> {
     host: &'a LdmHost,
     locked: &'a LockedStore,
     /// All as it was when the lock was taken.
@@ -56,11 +56,11 @@ impl<'a> ChangingHost<'a> {
     }
 
     /// Changes the host under its lock.
-    pub(super) fn change<T>(self, verb: impl FnOnce(&Change<'_>) -> Result<T, Stop>) -> Result<T, Stop> {
+    pub(super) fn change<T>(self, verb: impl FnOnce(&HostChange<'_>) -> Result<T, Stop>) -> Result<T, Stop> {
         let domains = if is_root() { Some(self.host.domains()?) } else { None };
         let locked = self.host.store().lock().or_infrastructure()?;
         let state = locked.read(self.host.id()).or_infrastructure()?;
-        let change = Change { host: self.host, locked: &locked, state, domains: domains.as_ref() };
+        let change = HostChange { host: self.host, locked: &locked, state, domains: domains.as_ref() };
         change.reconcile();
         let done = verb(&change);
         change.keep_service();
@@ -104,7 +104,7 @@ impl<'a> ChangingHost<'a> {
     }
 }
 
-impl Change<'_> {
+impl HostChange<'_> {
     /// What tells the host from others.
     pub(super) fn id(&self) -> &str {
         self.host.id()

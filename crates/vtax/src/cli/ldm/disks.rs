@@ -10,7 +10,7 @@ use vtax_model::{
 };
 
 use super::{
-    change::{Change, ChangingHost},
+    change::{ChangingHost, HostChange},
     words::{Grammar, LdmWords},
 };
 use crate::exit::{Blamed, Exit, Stop};
@@ -90,7 +90,7 @@ fn volume_change(words: &LdmWords<'_>) -> Result<VolumeChange, Stop> {
 }
 
 /// What a domain has of a volume at the moment would not be what it is to have.
-fn no_bound_domain_has(change: &Change<'_>, is_it: impl Fn(&VolumeName) -> bool) -> Result<(), Stop> {
+fn no_bound_domain_has(change: &HostChange<'_>, is_it: impl Fn(&VolumeName) -> bool) -> Result<(), Stop> {
     for bound in change.bound()? {
         if let Some(disk) = bound.bindings.disks.iter().find(|disk| disk.paths.iter().any(|path| is_it(&path.volume))) {
             let (domain, state, disk) = (bound.name(), bound.state(), &disk.disk.name);

@@ -10,7 +10,7 @@ use vtax_model::{
 };
 
 use super::{
-    change::{Change, ChangingHost},
+    change::{ChangingHost, HostChange},
     host::{LdmHost, blamed},
     verbs::{StopArgs, WhichDomains},
 };
@@ -110,7 +110,7 @@ pub(super) fn release(host: ChangingHost<'_>) -> Result<Exit, Stop> {
 /// Does something with the domains, each of which gets what it is to have.
 fn with_domains(
     host: ChangingHost<'_>,
-    verb: impl FnOnce(LockedDomains<'_>, WantedDomains<'_>, &Change<'_>) -> Result<Exit, Stop>,
+    verb: impl FnOnce(LockedDomains<'_>, WantedDomains<'_>, &HostChange<'_>) -> Result<Exit, Stop>,
 ) -> Result<Exit, Stop> {
     host.change(|change| {
         let (domains, agent) = (change.domains()?, change.agent()?);
@@ -119,7 +119,7 @@ fn with_domains(
 }
 
 /// The domains that are named, or all in this state.
-fn chosen(which: &WhichDomains, change: &Change<'_>, state: DomainState) -> Result<Vec<Name>, Stop> {
+fn chosen(which: &WhichDomains, change: &HostChange<'_>, state: DomainState) -> Result<Vec<Name>, Stop> {
     if !which.all {
         return Ok(which.domains.clone());
     }
