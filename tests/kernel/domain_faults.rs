@@ -1,6 +1,7 @@
 //! Verbs of `vtax ldm` that race, that can't keep what they change, and that find a broken domain beside theirs.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     os::unix::fs::MetadataExt,
     path::PathBuf,
@@ -12,6 +13,7 @@ use std::{
 use super::{
     Bench,
     bench::{printed, wait_until},
+    crash::{Ending, kill_at},
     domains::{Host, kill},
 };
 
@@ -81,10 +83,7 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-full");
     host.ldm("add-vsw vsw0 primary");
-    let mtu = || {
-        let words = ["lab", "exec", host.lab, "sut", "--", "cat", "/sys/class/net/vsw0/mtu"];
-        bench.printed(&words).trim().to_owned()
-    };
+    let mtu = || mtu(&host);
     assert_eq!(mtu(), "1500");
     let script = "mount --bind \"$0\" \"$1\" && shift && exec \"$@\"";
     let full = bench.path().join("full");
@@ -112,6 +111,36 @@ fn a_change_that_cannot_be_kept_is_not_made() {
         assert_eq!(mtu(), "1500", "{words}");
         assert!(!host.links().contains("vsw1"), "{words}");
     }
+}
+
+/// The MTU of vsw0 on the host.
+fn mtu(host: &Host<'_>) -> String {
+    let link = host.bench.printed(&["lab", "exec", host.lab, "sut", "--", "ip", "-o", "link", "show", "vsw0"]);
+    link.split(" mtu ").nth(1).and_then(|rest| rest.split(' ').next()).expect("it is shown").to_owned()
+}
+
+/// A change of a switch that is killed before any call that changes something: after the next command, whatever that is, the host
+/// has what is kept.
+#[test]
+fn a_change_killed_at_any_call_is_made_or_not() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-half");
+    host.ldm("create mars");
+    host.ldm("add-vsw vsw0 primary");
+    let (mut at, mut outcomes) = (1, BTreeSet::new());
+    loop {
+        let ending = kill_at(&host.command("set-vsw mtu=9000 vsw0"), at);
+        host.ldm("set-domain failure-policy=ignore mars");
+        let is_kept = host.ldm("list-constraints --json").contains("9000");
+        assert_eq!(mtu(&host) == "9000", is_kept, "killed at call {at}: {ending:?}");
+        outcomes.insert(is_kept);
+        if matches!(ending, Ending::Itself { .. }) {
+            break;
+        }
+        host.ldm("set-vsw mtu=1500 vsw0");
+        at += 1;
+    }
+    assert_eq!((outcomes.len(), at > 5), (2, true), "{at} calls");
 }
 
 struct Mounted<'a>(&'a PathBuf);
