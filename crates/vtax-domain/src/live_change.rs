@@ -101,8 +101,12 @@ impl LockedDomains<'_> {
         let Ok(text) = fs::read(&path) else { return Ok(()) };
         // Half a record was written by somebody who had done nothing yet.
         let unfinished = serde_json::from_slice::<UnfinishedChange>(&text);
-        let followed =
-            unfinished.map_or(Ok(ChangeEffect::Now), |it| self.follow_all(&it.objects, &it.other, configuration));
+        let followed = unfinished.map_or(Ok(ChangeEffect::Now), |UnfinishedChange { mut objects, other }| {
+            // What a domain has less than is kept comes when it boots; it has nothing else.
+            let is_switch = |object: &LiveObject| matches!(object, LiveObject::Switch(_));
+            objects.retain(|object| is_switch(object) || (object.is_in(&other) && object.is_in(configuration)));
+            self.follow_all(&objects, &other, configuration)
+        });
         self.forget_change();
         followed.map(drop)
     }
