@@ -204,13 +204,20 @@ fn plugged(lab: &str, volume: &str, daemons: usize) {
     let check = |verb: &str| {
         // Whoever changes something live next mends what was left half done.
         host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
-        let (wanted, there) = (is_wanted(), has());
-        if there && !wanted {
+        if has() && !is_wanted() {
             return Err("it has a disk that nobody wants".to_owned());
         }
-        let running = super::domain_disks::daemons(host).len();
-        if running != if there { daemons } else { 0 } {
-            return Err(format!("{running} daemons, and the disk is there: {there}"));
+        // The domain sees a disk a moment later that it has again.
+        let begun = Instant::now();
+        loop {
+            let (there, running) = (has(), super::domain_disks::daemons(host).len());
+            if running == if there { daemons } else { 0 } {
+                break;
+            }
+            if begun.elapsed() > HANGS {
+                return Err(format!("{running} daemons, and the disk is there: {there}"));
+            }
+            thread::sleep(SETTLED / 20);
         }
         // The same command can follow.
         put(verb);

@@ -81,7 +81,7 @@ impl Host<'_> {
         fs::read_to_string(self.folder().join(domain).join("qemu/console.log")).unwrap_or_default()
     }
 
-    fn state(&self, domain: &str) -> String {
+    pub(super) fn state(&self, domain: &str) -> String {
         self.domain(domain)["state"].as_str().expect("a text").to_owned()
     }
 
@@ -90,7 +90,7 @@ impl Host<'_> {
     }
 
     /// The QEMUs of this host's domains.
-    fn qemus(&self) -> Vec<u32> {
+    pub(super) fn qemus(&self) -> Vec<u32> {
         let is_ours = |pid: &u32| {
             let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -100,7 +100,7 @@ impl Host<'_> {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_ours).collect()
     }
 
-    fn qemu(&self, domain: &str) -> u32 {
+    pub(super) fn qemu(&self, domain: &str) -> u32 {
         let folder = self.folder().join(domain).join("qemu");
         let is_its = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder);
         self.qemus().into_iter().find(is_its).expect("the domain has a QEMU")
@@ -115,12 +115,12 @@ impl Host<'_> {
         assert!(!self.links().contains("vnet2.0"), "{told}: {}", self.links());
     }
 
-    fn links(&self) -> String {
+    pub(super) fn links(&self) -> String {
         self.bench.printed(&["lab", "exec", self.lab, "sut", "--", "ip", "-brief", "link"])
     }
 }
 
-fn kill(pid: u32) {
+pub(super) fn kill(pid: u32) {
     assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kill runs").success());
 }
 
@@ -346,7 +346,7 @@ fn a_vnet_follows_the_carrier_of_its_switch() {
 
 /// Runs `vtax ldm` with these words again and again, and kills it each time before a later call that changes something.
 /// The next command has to find mars in one of the two states, and must be able to take back what mars has.
-fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], prepare: impl Fn()) {
+fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], mut prepare: impl FnMut()) {
     let mut at = 1;
     loop {
         prepare();
@@ -387,6 +387,18 @@ fn a_command_killed_at_any_call_leaves_nothing_half() {
     killed_at_any_call(&host, "unbind mars", ["bound", "inactive"], bound);
     killed_at_any_call(&host, "start mars", ["bound", "active"], bound);
     killed_at_any_call(&host, "stop -f mars", ["active", "bound"], active);
+    // It is bound anew then, with what it is to have by now.
+    let sizes = ["144m", "160m"];
+    let mut changes = 0;
+    let pending = || {
+        active();
+        host.ldm(&format!("set-memory {} mars", sizes[changes % 2]));
+        changes += 1;
+    };
+    killed_at_any_call(&host, "stop -f mars", ["active", "bound"], pending);
+    let is_draft = |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(|name| name.ends_with(".draft"));
+    let kept = fs::read_dir(bench.state().join("ldm.t-ldm-k.sut")).expect("it is there").flatten();
+    assert_eq!(kept.filter(is_draft).count(), 0);
 }
 
 /// The same for a virtual NIC that comes into a domain that runs, and goes: the domain has none that isn't in the

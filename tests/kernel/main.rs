@@ -13,6 +13,7 @@ mod disks;
 mod domain_disk_crashes;
 mod domain_disks;
 mod domain_exec;
+mod domain_faults;
 mod domain_images;
 mod domain_measured_disks;
 mod domain_own_fio;

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -26,8 +25,10 @@ use crate::{
     carrier::TapCarrier,
     disk,
     disk_moves::{self, PluggedDisk},
+    draft::FileDraft,
     error::BindError,
     step::DomainStep,
+    supervisor_process,
 };
 
 /// A domain that is bound, or was while a vtax that bound or unbound it was killed.
@@ -51,6 +52,10 @@ pub struct BoundDomain {
     pub(crate) plugged_disks: Vec<PluggedDisk>,
     /// Whether PCI devices or disks have come or gone since it was bound.
     pub(crate) devices_moved: bool,
+    /// Its supervisor, which may have ended.
+    pub(crate) supervisor: Option<ProcessId>,
+    /// Whether it was stopped because its system rebooted again and again.
+    pub(crate) is_in_reboot_loop: bool,
 }
 
 /// A PCI device that was plugged into a running domain.
@@ -116,10 +121,10 @@ impl BoundDomain {
                 _ => None,
             })
         });
-        let directory = folder.join(bindings.domain.as_str());
-        let started = Started::read(&directory)?;
+        let own = folder.join(bindings.domain.as_str());
+        let started = Started::read(&own)?;
         // Whoever takes a damaged one for none starts a second supervisor.
-        noted_supervisor(&directory)?;
+        let supervisor = supervisor_process::recorded(&own)?;
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
         let carriers = carriers(&snapshot);
         Ok(BoundDomain {
@@ -132,6 +137,8 @@ impl BoundDomain {
             plugged_devices,
             plugged_disks: disk_moves::plugged(&snapshot),
             devices_moved,
+            supervisor,
+            is_in_reboot_loop: supervisor_process::reboot_loop(&own).exists(),
         })
     }
 
@@ -151,18 +158,29 @@ impl BoundDomain {
         self.bindings.disks.iter().find(|bound| bound.disk.name == *name).map(disk::launch)
     }
 
+    /// Returns true if its console has a port.
+    pub(crate) fn has_console(&self) -> bool {
+        self.bindings.console.is_some()
+    }
+
     /// The socket behind its serial port.
     pub fn console_socket(&self) -> Option<PathBuf> {
         self.guest.as_ref().map(|guest| guest.launch.console_socket())
     }
 
-    /// Returns `Active` while QEMU runs and the start is recorded, else `Bound` or `Binding`; never `Inactive`.
+    /// Returns `Active` while it is to run, which is recorded, and QEMU runs or a supervisor lives that is about to start it
+    /// again; else `Bound` or `Binding`; never `Inactive`.
     pub fn state(&self) -> DomainState {
-        match (&self.guest, &self.started, self.qemu()) {
-            (_, Some(_), Some(_)) => DomainState::Active,
-            (None, ..) => DomainState::Binding,
+        match (&self.guest, &self.started) {
+            (_, Some(_)) if self.has_supervisor() || self.qemu().is_some() => DomainState::Active,
+            (None, _) => DomainState::Binding,
             _ => DomainState::Bound,
         }
+    }
+
+    /// Returns true if the process that watches the domain lives.
+    pub(crate) fn has_supervisor(&self) -> bool {
+        self.supervisor.is_some_and(|process| matches!(process.wait_end(Duration::ZERO), Ok(false)))
     }
 
     /// Returns the time since it was started, while it runs.
@@ -241,16 +259,6 @@ fn follow_devices(devices: &mut Vec<BoundDevice>, snapshot: &Snapshot<DomainStep
     moved
 }
 
-/// The supervisor of a domain with this directory, as it was noted.
-pub(crate) fn noted_supervisor(directory: &Path) -> Result<Option<ProcessId>, RecordError> {
-    record::read_word(&supervisor_file(directory))
-}
-
-/// Where the supervisor notes its process.
-pub(crate) fn supervisor_file(directory: &Path) -> PathBuf {
-    directory.join("supervisor")
-}
-
 impl Started {
     const FILE: &str = "started.json";
 
@@ -268,13 +276,8 @@ impl Started {
 
     /// Replaces the file as a whole: `list` may read it at any moment.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), BindError> {
-        let path = directory.join(Started::FILE);
-        let written = || {
-            let mut draft = tempfile::NamedTempFile::new_in(directory)?;
-            draft.write_all(&serde_json::to_vec(self)?)?;
-            draft.persist(&path).map(drop).map_err(|error| error.error)
-        };
-        written().map_err(BindError::file("write", &path))
+        let written = FileDraft::write(directory, Started::FILE, "new", self).and_then(FileDraft::commit);
+        written.map_err(BindError::file("write", &directory.join(Started::FILE)))
     }
 
     pub(crate) fn remove(directory: &Path) {

@@ -1,32 +1,22 @@
-//! What a killed vtax has left: half of a domain, or a domain without a supervisor.
+//! What a killed vtax has left: half of a domain.
 
 use vtax_journal::{Batch, BatchState, Journal};
-use vtax_model::{domain::DomainState, topology::Name};
+use vtax_model::topology::Name;
 
-use crate::{domains::Domains, error::BindError, site::DomainSite, step::DomainStep, supervisor};
+use crate::{error::BindError, locked::LockedDomains, site::DomainSite, step::DomainStep};
 
-impl Domains {
-    /// Removes what a killed vtax has left half done. The caller holds the store's lock, so nobody is at work. What has a
-    /// record that can't be read stays as it is.
-    pub fn clean(&self) -> Result<(), BindError> {
-        self.clean_loans()?;
-        for bound in self.survey()?.bound.into_iter().filter(|bound| bound.is_abandoned) {
-            self.mend(bound.name())?;
-        }
-        for bound in self.survey()?.bound.into_iter().filter(|bound| bound.state() == DomainState::Active) {
-            if supervisor::living(&self.directory(bound.name())).is_none() {
-                supervisor::start(self, bound.name())?;
-            }
-        }
-        Ok(())
-    }
-
+impl LockedDomains<'_> {
     /// Undoes the batches that somebody was interrupted in. If the first one is among them, the domain is inactive.
-    fn mend(&self, domain: &Name) -> Result<(), BindError> {
+    pub(crate) fn mend(&self, domain: &Name) -> Result<(), BindError> {
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
         let mut site = DomainSite::open()?;
         let is_whole = |batch: Batch<'_, DomainStep>| batch.state() == BatchState::Done && batch.is_kept();
         let first_is_whole = journal.batches().next().is_some_and(is_whole);
+        if !first_is_whole && self.is_renewed(domain) {
+            // It is bound anew; the files of its console and supervisor stay.
+            journal.undo(&mut site).map_err(Box::new)?;
+            return Ok(());
+        }
         if !first_is_whole {
             return self.undo_all(journal, &mut site, domain);
         }

@@ -14,9 +14,10 @@ use crate::{
     devices,
     domains::{Domains, QEMU, remove_folder},
     error::BindError,
+    locked::LockedDomains,
     site::DomainSite,
     step::DomainStep,
-    supervisor,
+    supervisor_process,
 };
 
 /// The domains that have something of this host.
@@ -105,7 +106,9 @@ impl Domains {
         }));
         Ok(unreadable)
     }
+}
 
+impl LockedDomains<'_> {
     /// Takes back by their marks what the domains and switches have whose records are damaged, or only those that are named.
     pub(crate) fn release_damaged(&self, wanted: Option<&Name>) -> Result<Vec<KeptRecord>, BindError> {
         let mut kept = self.set_aside(&self.journals(), wanted, |name, site| self.remove_marked_domain(name, site))?;
@@ -136,7 +139,8 @@ impl Domains {
 
     fn remove_marked_domain(&self, domain: &Name, site: &mut DomainSite) -> Result<(), BindError> {
         let directory = self.directory(domain);
-        supervisor::end(&directory);
+        supervisor_process::end(&directory);
+        self.end_renewal(domain);
         end_below(&directory).map_err(BindError::kernel(domain))?;
         remove_of(domain, &directory.join(QEMU))?;
         paths::unmount(&directory);

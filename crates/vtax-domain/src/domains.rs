@@ -1,23 +1,25 @@
 //! What is done with domains: bind, start, stop, unbind.
 //!
-//! Whoever changes something holds the lock of the store, so that two commands at once take turns. What a domain gets is
+//! [`LockedDomains`] changes them, so that two commands at once take turns. What a domain gets is
 //! claimed through its journal: all of it, or nothing.
 
 use std::{
+    env,
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, SystemTime},
 };
 
 use vtax_guest::{
     image,
     launch::{Boot, DOMAIN_DRIVERS, Launch},
-    process::{Qemu, STOP},
+    process::Qemu,
     qmp::PATIENCE,
     threads::GuestPins,
 };
-use vtax_journal::{BatchState, Journal, JournalError, Snapshot};
+use vtax_journal::{Journal, JournalError, Snapshot};
 use vtax_lab::{Facts, GuestNeeds, World};
 use vtax_model::{
     domain::{Configuration, DomainError, DomainState, PRIMARY, Variable},
@@ -33,10 +35,12 @@ use crate::{
     disk,
     error::BindError,
     host_io::HostIo,
+    locked::{LockedDomains, WantedDomains},
     plan::{self, BindRequest, DomainEngine},
+    renewal::AfterRenewal,
     site::DomainSite,
     step::DomainStep,
-    supervisor::{self, SuperviseWords},
+    supervisor_process,
     switch::SwitchAbilities,
 };
 
@@ -49,7 +53,7 @@ pub(crate) const QEMU: &str = "qemu";
 pub struct Domains {
     world: World,
     folder: PathBuf,
-    supervise: SuperviseWords,
+    ldm: Vec<OsString>,
 }
 
 /// How a domain is stopped.
@@ -69,18 +73,26 @@ impl StopMode {
 }
 
 impl Domains {
-    /// The bound domains of the host whose run-time files are in `name` below the user's. `supervise` are the words
-    /// by which this program supervises a domain, whose name follows.
-    pub fn new(world: &World, name: &str, supervise: Vec<OsString>) -> Domains {
-        Domains { world: world.clone(), folder: world.folder(name), supervise }
+    /// The bound domains of the host whose run-time files are in `name` below the user's. `ldm` are the words
+    /// by which this program acts on the same host; the verb follows.
+    pub fn new(world: &World, name: &str, ldm: Vec<OsString>) -> Domains {
+        Domains { world: world.clone(), folder: world.folder(name), ldm }
     }
 
     pub(crate) fn world(&self) -> &World {
         &self.world
     }
 
-    pub(crate) fn supervise(&self) -> &SuperviseWords {
-        &self.supervise
+    /// This program with a verb of `ldm` on the same host.
+    pub(crate) fn command(&self, verb: &[&str]) -> io::Result<Command> {
+        let mut command = Command::new(env::current_exe()?);
+        command.args(&self.ldm).args(verb);
+        Ok(command)
+    }
+
+    /// Starts a supervisor, and with it the domain.
+    pub(crate) fn start_supervisor(&self, domain: &Name) -> Result<(), BindError> {
+        supervisor_process::start(domain, self.command(&["supervise", domain.as_str()]))
     }
 
     /// The folder of all run-time files.
@@ -145,6 +157,7 @@ impl Domains {
         let state = found.as_ref().map_or(DomainState::Inactive, BoundDomain::state);
         let running = found.filter(|_| state == DomainState::Active).and_then(|bound| Some((bound.qemu()?, bound)));
         let remedy = match state {
+            DomainState::Active => "its system reboots; try again in a moment",
             DomainState::Inactive => "bind and start it first (vtax ldm bind, vtax ldm start)",
             _ => "start it first (vtax ldm start)",
         };
@@ -152,6 +165,24 @@ impl Domains {
         Ok((bound, qemu))
     }
 
+    /// Lets the CPUs of a domain run whose QEMU has just been started. The supervisor calls this.
+    pub(crate) fn run(&self, domain: &Name) -> Result<(), BindError> {
+        let bound = self.existing(domain)?;
+        let Some(mut qemu) = bound.qemu() else {
+            return Err(BindError::Supervisor { domain: domain.clone(), why: "finds no QEMU that runs".to_owned() });
+        };
+        let mut monitor = qemu.monitor(PATIENCE)?;
+        if monitor.status()?.is_starting() {
+            // If vtax is killed here, the next supervisor finds that the domain is to run.
+            Started::now().write(&self.directory(domain))?;
+            let _ = fs::remove_file(supervisor_process::reboot_loop(&self.directory(domain)));
+            monitor.resume()?;
+        }
+        Ok(())
+    }
+}
+
+impl LockedDomains<'_> {
     /// Takes back all that a domain has, and removes its files.
     pub(crate) fn undo_all(
         &self,
@@ -165,27 +196,22 @@ impl Domains {
     }
 
     /// Gives a domain all that it is to have. If something can't be had, it gets nothing.
-    pub fn bind(&self, domain: &Name, configuration: &Configuration, agent: &Path) -> Result<(), BindError> {
-        configuration.domain(domain)?;
+    pub fn bind(&self, domain: &Name, wanted: WantedDomains<'_>) -> Result<(), BindError> {
+        wanted.configuration.domain(domain)?;
         if domain.as_str() == PRIMARY {
             return Err(DomainError::Primary.into());
         }
-        self.clean()?;
         if let Some(bound) = self.find(domain)? {
             let (state, remedy) = (bound.state(), "there is nothing to do");
             return Err(BindError::State { domain: domain.clone(), state, remedy });
         }
-        let (bindings, launch) = self.plan(domain, configuration, agent)?;
-        self.claim(&bindings, configuration, launch)
+        let (bindings, launch) = self.plan(domain, wanted)?;
+        self.claim(&bindings, wanted.configuration, launch)
     }
 
     /// What the domain gets, beside what others have, and how it is started. Its switches are there afterwards.
-    fn plan(
-        &self,
-        domain: &Name,
-        configuration: &Configuration,
-        agent: &Path,
-    ) -> Result<(Bindings, Launch), BindError> {
+    pub(crate) fn plan(&self, domain: &Name, wanted: WantedDomains<'_>) -> Result<(Bindings, Launch), BindError> {
+        let configuration = wanted.configuration;
         let (own, others): (Vec<Bindings>, Vec<Bindings>) =
             self.survey()?.holdings()?.into_iter().partition(|bindings| bindings.domain == *domain);
         let capacity = HostCapacity::look();
@@ -208,7 +234,7 @@ impl Domains {
             is_free: &|port| self.is_free(port),
         };
         let bindings = plan::bindings(&request)?;
-        let launch = self.launch(&bindings, configuration, agent)?;
+        let launch = self.launch(&bindings, wanted)?;
         let served = bindings.served.iter().map(|served| &served.switch);
         for switch in bindings.constraints.vnets.iter().map(|vnet| &vnet.switch).chain(served) {
             self.realize(switch, configuration)?;
@@ -217,7 +243,12 @@ impl Domains {
     }
 
     /// Two batches: what stays while the domain is stopped and started, and QEMU.
-    fn claim(&self, bindings: &Bindings, configuration: &Configuration, launch: Launch) -> Result<(), BindError> {
+    pub(crate) fn claim(
+        &self,
+        bindings: &Bindings,
+        configuration: &Configuration,
+        launch: Launch,
+    ) -> Result<(), BindError> {
         let domain = &bindings.domain;
         let mut parts = self.device_steps(bindings)?;
         parts.extend(plan::nic_steps(bindings, configuration, SwitchAbilities::probe(), |switch| {
@@ -255,75 +286,57 @@ impl Domains {
 
     /// Takes back all that a domain has. It must not run.
     pub fn unbind(&self, domain: &Name) -> Result<(), BindError> {
-        self.clean()?;
         let bound = self.existing(domain)?;
         if bound.state() == DomainState::Active {
             let remedy = "stop it first (vtax ldm stop)";
             return Err(BindError::State { domain: domain.clone(), state: DomainState::Active, remedy });
         }
-        supervisor::end(&self.directory(domain));
+        supervisor_process::end(&self.directory(domain));
+        self.end_renewal(domain);
         let journal = Journal::open(&self.journals(), domain.as_str())?;
         self.undo_all(journal, &mut DomainSite::open()?, domain)
     }
 
     /// Starts a domain that is bound.
-    pub fn start(&self, domain: &Name, configuration: &Configuration, agent: &Path) -> Result<(), BindError> {
-        self.clean()?;
+    pub fn start(&self, domain: &Name, wanted: WantedDomains<'_>) -> Result<(), BindError> {
         let bound = self.existing(domain)?;
         if bound.state() == DomainState::Active {
             let remedy = "there is nothing to do";
             return Err(BindError::State { domain: domain.clone(), state: DomainState::Active, remedy });
         }
-        let is_changed = configuration.domain(domain)? != &bound.bindings.constraints;
+        let is_changed = wanted.configuration.domain(domain)? != &bound.bindings.constraints;
         if is_changed {
             // Who starts it can mend what can't be had. A domain that boots again has to go on with what it has.
-            self.plan(domain, configuration, agent)?;
+            self.plan(domain, wanted)?;
         }
         if bound.qemu().is_none() || is_changed {
             // It has ended by itself while nobody watched it, or is to have something else than it has.
-            self.renew(domain, configuration, agent)?;
+            self.renew(domain, wanted, AfterRenewal::Stopped)?;
         }
-        supervisor::start(self, domain)
-    }
-
-    /// Lets the CPUs of a bound domain run. The supervisor calls this.
-    pub(crate) fn run(&self, domain: &Name) -> Result<(), BindError> {
-        let bound = self.existing(domain)?;
-        let Some(mut qemu) = bound.qemu() else {
-            return Err(BindError::Supervisor { domain: domain.clone(), why: "finds no QEMU that runs".to_owned() });
-        };
-        Started::now().write(&self.directory(domain))?;
-        qemu.monitor(PATIENCE)?.resume()?;
-        Ok(())
+        self.start_supervisor(domain)
     }
 
     /// Stops a domain that runs; it stays bound.
-    pub fn stop(
-        &self,
-        domain: &Name,
-        mode: StopMode,
-        configuration: &Configuration,
-        agent: &Path,
-    ) -> Result<(), BindError> {
-        self.clean()?;
+    pub fn stop(&self, domain: &Name, mode: StopMode, wanted: WantedDomains<'_>) -> Result<(), BindError> {
         let bound = self.existing(domain)?;
-        if bound.state() != DomainState::Active {
+        if bound.state() == DomainState::Bound {
             let remedy = "there is nothing to do";
             return Err(BindError::State { domain: domain.clone(), state: bound.state(), remedy });
         }
         // The supervisor would take the end for the domain's own.
-        supervisor::end(&self.directory(domain));
+        supervisor_process::end(&self.directory(domain));
         if let (StopMode::Orderly(patience) | StopMode::Shutdown(patience), Some(mut qemu)) =
             (mode, bound.qemu().filter(has_something_to_save))
         {
-            let is_asked = qemu.monitor(PATIENCE)?.power_down().is_ok();
+            // If the system or QEMU doesn't listen, it is stopped hard.
+            let is_asked = qemu.monitor(PATIENCE).and_then(|mut monitor| monitor.power_down()).is_ok();
             let is_down = is_asked && qemu.death(patience).is_some();
             if !is_down && mode == StopMode::Shutdown(patience) {
-                supervisor::start(self, domain)?;
+                self.supervise_again(&bound)?;
                 return Err(BindError::NotShutDown { domain: domain.clone(), seconds: patience.as_secs() });
             }
         }
-        self.renew(domain, configuration, agent)
+        self.renew(domain, wanted, AfterRenewal::Stopped)
     }
 
     /// Sends a domain that runs a non-maskable interrupt, at which its kernel panics.
@@ -332,54 +345,14 @@ impl Domains {
         Ok(qemu.monitor(PATIENCE)?.inject_nmi()?)
     }
 
-    /// Ends the domain's QEMU, and starts another one with its CPUs stopped. It has what the domain is to have now.
-    pub(crate) fn renew(&self, domain: &Name, configuration: &Configuration, agent: &Path) -> Result<(), BindError> {
-        let BoundDomain { bindings, devices_moved, .. } = self.existing(domain)?;
-        let is_changed = devices_moved || configuration.domain(domain)? != &bindings.constraints;
-        if is_changed && let Ok((pending, launch)) = self.plan(domain, configuration, agent) {
-            // The files of its console and supervisor stay.
-            Started::remove(&self.directory(domain));
-            self.end_qemu(domain)?;
-            let journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
-            journal.undo(&mut DomainSite::open()?).map_err(Box::new)?;
-            return self.claim(&pending, configuration, launch);
-        }
-        let launch = self.launch(&bindings, configuration, agent)?;
-        Started::remove(&self.directory(domain));
-        self.end_qemu(domain)?;
-        let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
-        let mut site = DomainSite::open()?;
-        let running: Vec<_> = journal
-            .batches()
-            .skip(1)
-            .filter(|batch| batch.state() != BatchState::Undone)
-            .map(|batch| batch.id)
-            .collect();
-        for batch in running.into_iter().rev() {
-            journal.undo_batch(batch, &mut site).map_err(Box::new)?;
-        }
-        let started = journal.execute(vec![start_step(launch, &bindings)], &mut site);
-        started.map_err(|error| BindError::Build { object: domain.clone(), error: Box::new(error) })?;
-        journal.keep()?;
-        Ok(())
-    }
-
-    /// Its system need not let go what was plugged in.
-    fn end_qemu(&self, domain: &Name) -> Result<(), BindError> {
-        match self.existing(domain)?.qemu() {
-            Some(mut qemu) => Ok(qemu.stop(STOP)?),
-            None => Ok(()),
-        }
-    }
-
-    fn launch(&self, bindings: &Bindings, configuration: &Configuration, agent: &Path) -> Result<Launch, BindError> {
+    pub(crate) fn launch(&self, bindings: &Bindings, wanted: WantedDomains<'_>) -> Result<Launch, BindError> {
         let domain = &bindings.domain;
         let system = bindings.constraints.system();
         let facts = Facts::gather(&self.world)?;
         let bridge = (!bindings.served.is_empty()).then(|| "bridge".to_owned());
         let drivers = DOMAIN_DRIVERS.map(str::to_owned).into_iter().chain(bridge).chain(facts.pci.guest_drivers());
         let drivers = drivers.collect::<Vec<_>>().join(",");
-        let needs = GuestNeeds::new(agent, None).with_driver(&system, &drivers);
+        let needs = GuestNeeds::new(wanted.agent, None).with_driver(&system, &drivers);
         let facts = facts.with_guests(&self.world, &needs);
         let unsupported = |unsupported| BindError::Unsupported { domain: domain.clone(), unsupported };
         let guests = facts.guests.expect("they were looked for");
@@ -389,19 +362,22 @@ impl Domains {
         let backend = guests.backend(&VirtioNic::default()).map_err(unsupported)?;
         let directory = self.directory(domain).join(QEMU);
         let engine = DomainEngine { engine: qemu.engine(boot), backend, directory };
-        let launch = plan::launch(bindings, configuration, engine)?;
+        let launch = plan::launch(bindings, wanted.configuration, engine)?;
         Ok(Launch { lent: carried(&launch.boot), lent_later: true, ..launch })
     }
 
-    /// Takes back all that domains have, whatever they do at the moment, and the links of all switches. Damaged records are
-    /// kept under other names.
+    /// Takes back all that domains have, whatever they do at the moment, and the links of all switches. A domain that
+    /// can't be taken back keeps no other from it. Damaged records are kept under other names.
     pub fn release(&self) -> Result<Vec<KeptRecord>, BindError> {
         self.end_service();
         let kept = self.release_damaged(None)?;
-        self.bound()?.iter().try_for_each(|bound| self.take_back(bound.name()))?;
+        let survey = self.survey()?;
+        let released: Vec<_> = survey.bound.iter().map(|bound| self.take_back(bound.name())).collect();
+        released.into_iter().collect::<Result<(), BindError>>()?;
+        survey.whole()?;
         self.remove_switches()?;
         if !damaged::has_kept(&self.journals()) && !damaged::has_kept(&self.switches()) {
-            remove_folder(&self.folder)?;
+            remove_folder(self.folder())?;
         }
         Ok(kept)
     }
@@ -417,7 +393,8 @@ impl Domains {
     }
 
     fn take_back(&self, domain: &Name) -> Result<(), BindError> {
-        supervisor::end(&self.directory(domain));
+        supervisor_process::end(&self.directory(domain));
+        self.end_renewal(domain);
         self.end_qemu(domain)?;
         let journal = Journal::open(&self.journals(), domain.as_str())?;
         self.undo_all(journal, &mut DomainSite::open()?, domain)
@@ -439,7 +416,7 @@ pub(crate) fn remove_folder(folder: &Path) -> Result<(), BindError> {
     }
 }
 
-fn start_step(launch: Launch, bindings: &Bindings) -> DomainStep {
+pub(crate) fn start_step(launch: Launch, bindings: &Bindings) -> DomainStep {
     DomainStep::StartGuest { launch: Box::new(launch), pins: GuestPins::of(&bindings.size()) }
 }
 

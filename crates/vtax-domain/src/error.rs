@@ -38,6 +38,11 @@ pub enum BindError {
     )]
     #[diagnostic(code("not-shut-down"))]
     NotShutDown { domain: Name, seconds: u64 },
+    #[error(
+        "the QEMU of {domain} doesn't answer, so that nobody watches {domain}; vtax ldm stop -f {domain} ends it ({error})"
+    )]
+    #[diagnostic(code("domain-hung"))]
+    Hung { domain: Name, error: Box<GuestError> },
     #[error("{domain} has no memory yet; give it some: vtax ldm set-memory 1G {domain}")]
     #[diagnostic(code("domain-incomplete"))]
     NoMemory { domain: Name },

@@ -9,13 +9,13 @@ use vtax_model::{
 
 use crate::{
     bound::BoundDomain,
-    domains::Domains,
     error::BindError,
     host_io::{self, HostIo},
+    locked::LockedDomains,
     plan,
     site::DomainSite,
     step::DomainStep,
-    supervisor,
+    supervisor_process,
     switch::{self, SwitchAbilities},
 };
 
@@ -28,7 +28,7 @@ pub enum ChangeEffect {
     AtBoot,
 }
 
-impl Domains {
+impl LockedDomains<'_> {
     /// Makes the virtual NIC of a domain as the configuration has it now.
     pub fn follow_vnet(
         &self,
@@ -42,9 +42,13 @@ impl Domains {
             Err(effect) => return Ok(effect),
         };
         match (was.vnet(domain, vnet).ok(), now.vnet(domain, vnet).ok()) {
+            // It was to go, and stays.
+            (None, Some(new)) if bound.constraints_now(now).vnet(&new.name) == Some(new) => {
+                self.change_vnet(&bound, new, new, now)
+            }
             (None, Some(new)) => self.plug(&bound, new, now),
             (Some(_), None) => self.unplug(&bound, vnet),
-            (Some(was), Some(new)) => self.change(&bound, was, new, now),
+            (Some(was), Some(new)) => self.change_vnet(&bound, was, new, now),
             (None, None) => Ok(ChangeEffect::Now),
         }
     }
@@ -89,7 +93,7 @@ impl Domains {
     pub(crate) fn running(&self, domain: &Name) -> Result<Result<BoundDomain, ChangeEffect>, BindError> {
         Ok(match self.find(domain)? {
             None => Err(ChangeEffect::Now),
-            Some(bound) if bound.state() != DomainState::Active => Err(ChangeEffect::AtBoot),
+            Some(bound) if bound.state() != DomainState::Active || bound.qemu().is_none() => Err(ChangeEffect::AtBoot),
             Some(bound) => Ok(bound),
         })
     }
@@ -140,8 +144,8 @@ impl Domains {
         let effect = self.extend(bound.name(), steps)?;
         if vnet.linkprop == LinkProp::PhysState {
             // A supervisor looks only at its beginning which NICs follow a carrier.
-            supervisor::end(&self.directory(bound.name()));
-            supervisor::start(self, bound.name())?;
+            supervisor_process::end(&self.directory(bound.name()));
+            self.start_supervisor(bound.name())?;
         }
         Ok(effect)
     }
@@ -172,7 +176,7 @@ impl Domains {
 
     /// VLANs and further addresses change at once, and the MTU on the host. The domain itself sees another address, MTU or
     /// number only when it boots.
-    fn change(
+    fn change_vnet(
         &self,
         bound: &BoundDomain,
         was: &VirtualNic,

@@ -7,11 +7,11 @@ use vtax_model::{
 };
 
 use crate::{
-    bindings::BoundDisk, bound::BoundDomain, disk, domains::Domains, error::BindError, hot_plug::ChangeEffect,
-    step::DomainStep, supervisor,
+    bindings::BoundDisk, bound::BoundDomain, disk, error::BindError, hot_plug::ChangeEffect, locked::LockedDomains,
+    step::DomainStep, supervisor_process,
 };
 
-impl Domains {
+impl LockedDomains<'_> {
     /// Makes a virtual disk of a domain as the configuration has it now. A disk that can't be had is refused before anything is
     /// changed.
     pub fn follow_disk(
@@ -63,9 +63,9 @@ impl Domains {
         if !has_paths {
             return change();
         }
-        supervisor::end(&self.directory(bound.name()));
+        supervisor_process::end(&self.directory(bound.name()));
         let changed = change();
-        supervisor::start(self, bound.name())?;
+        self.start_supervisor(bound.name())?;
         changed
     }
 

@@ -3,17 +3,20 @@
 use std::{
     fs::{self, File, TryLockError},
     net::{Ipv4Addr, TcpListener},
+    os::unix::process::CommandExt,
+    process::Stdio,
     thread,
     time::{Duration, Instant},
 };
 
 use vtax_journal::{JournalError, LockHolder};
+use vtax_model::domain::Configuration;
 use vtax_sys::{
     process::{Pid, ProcessId, Signal},
     record,
 };
 
-use crate::{domains::Domains, error::BindError};
+use crate::{bound::BoundDomain, domains::Domains, error::BindError, store::LockedStore};
 
 /// The file with the process of the service, which holds its lock.
 const SERVICE: &str = "vntsd";
@@ -41,6 +44,11 @@ impl Domains {
         }
     }
 
+    /// Gives the right back, under the lock of the domains: whoever has that next sees that there is no service.
+    pub fn unlock_service(&self, service: File, _locked: &LockedStore) -> Result<(), BindError> {
+        service.set_len(0).map_err(BindError::file("write", &self.folder().join(SERVICE)))
+    }
+
     /// Whether nobody listens at a port that no domain has. Where a domain has just been unbound, the service still does for a
     /// moment.
     pub(crate) fn is_free(&self, port: u16) -> bool {
@@ -63,6 +71,25 @@ impl Domains {
         // The lock tells it too.
         let holder = || ProcessId::of(Pid(LockHolder::of(&path)?.pid)).ok();
         record::read_word(&path).ok().flatten().or_else(holder)
+    }
+
+    /// Starts the console service beside this command, if a domain has a console and nobody serves it. The service ends by
+    /// itself when no domain is bound. A domain whose record can't be read has no console, and keeps no other from it.
+    pub fn keep_service(&self, configuration: &Configuration) -> Result<(), BindError> {
+        let is_needed = !configuration.consoles.is_empty() && self.survey()?.bound.iter().any(BoundDomain::has_console);
+        if !is_needed || self.is_served() {
+            return Ok(());
+        }
+        let failed = |error| BindError::File { operation: "start", path: "the console service".into(), error };
+        let mut command = self.command(&["vntsd", "--while-bound"]).map_err(failed)?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Ctrl-C in this terminal must not end it.
+        command.process_group(0).spawn().map(drop).map_err(failed)
+    }
+
+    /// Returns true if the console service of this host lives.
+    pub(crate) fn is_served(&self) -> bool {
+        self.service().is_some_and(|process| matches!(process.wait_end(Duration::ZERO), Ok(false)))
     }
 
     pub(crate) fn end_service(&self) {

@@ -11,7 +11,7 @@ mod tests;
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -19,6 +19,8 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_model::domain::{Configuration, DomainError};
 use vtax_sys::{SysError, directory, lock, record};
+
+use crate::draft::{self, FileDraft};
 
 pub use self::{
     config_name::{BadConfigName, ConfigName},
@@ -31,7 +33,7 @@ const SAVED: &str = "saved";
 const LOCK: &str = ".lock";
 const FORMAT: u32 = 1;
 /// No file of the store is longer: 512 domains with 16 vnets each take some 4 MB.
-const LONGEST: u64 = 32 << 20;
+pub(crate) const LONGEST: u64 = 32 << 20;
 
 /// The folder with all that is kept.
 #[derive(Debug, Clone)]
@@ -105,6 +107,7 @@ impl DomainStore {
         let path = self.folder.join(LOCK);
         let file = record::open_lock(&path)?;
         lock::wait(&file, &path).map_err(DomainStoreError::file("lock", &path))?;
+        [self.folder.clone(), self.folder.join(SAVED)].iter().for_each(|folder| draft::remove_strays(folder));
         Ok(LockedStore { store: self.clone(), _lock: file })
     }
 
@@ -146,7 +149,12 @@ impl LockedStore {
 
     /// Keeps this.
     pub fn write(&self, state: &StoredState) -> Result<(), DomainStoreError> {
-        replace(&self.store.folder, STATE, state)
+        self.draft("new", state)?.commit()
+    }
+
+    /// Writes what is to be kept when the draft is committed, which takes no more space.
+    pub(crate) fn draft(&self, purpose: &str, state: &StoredState) -> Result<StateDraft, DomainStoreError> {
+        draft_of(&self.store.folder, STATE, purpose, state)
     }
 
     /// Saves the configuration in force under a new name.
@@ -201,21 +209,33 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DomainStoreE
     read.map(Some).map_err(|error| DomainStoreError::Damaged { path: path.to_owned(), why: error.to_string() })
 }
 
-/// Writes a file beside, syncs it, and puts it in the place of the old one.
-fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), DomainStoreError> {
+/// A file of the store that is written, and not yet in its place.
+#[derive(Debug)]
+#[must_use = "what is kept is as before until the draft is committed"]
+pub(crate) struct StateDraft {
+    draft: FileDraft,
+    path: PathBuf,
+}
+
+impl StateDraft {
+    pub(crate) fn commit(self) -> Result<(), DomainStoreError> {
+        self.draft.commit().map_err(DomainStoreError::file("write", &self.path))
+    }
+}
+
+fn draft_of<T: Serialize>(
+    folder: &Path,
+    name: &str,
+    purpose: &str,
+    content: &T,
+) -> Result<StateDraft, DomainStoreError> {
     let path = folder.join(name);
-    let failed = DomainStoreError::file("write", &path);
-    let written = || {
-        let mut draft = tempfile::NamedTempFile::new_in(folder)?;
-        // One call: a writer without a buffer makes one for each word of it.
-        let mut text = serde_json::to_vec_pretty(content)?;
-        text.push(b'\n');
-        draft.write_all(&text)?;
-        draft.as_file().sync_all()?;
-        draft.persist(&path).map_err(|error| error.error)
-    };
-    written().map_err(failed)?;
-    sync(folder)
+    let draft = FileDraft::write(folder, name, purpose, content).map_err(DomainStoreError::file("write", &path))?;
+    Ok(StateDraft { draft, path })
+}
+
+fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), DomainStoreError> {
+    draft_of(folder, name, "new", content)?.commit()
 }
 
 /// Makes the names in a folder survive a power cut.

@@ -5,10 +5,9 @@
 //! supervisor a domain runs on; the next command that changes something gives it another one.
 
 use std::{
-    ffi::OsString,
     fs,
     path::Path,
-    process::Command,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -19,30 +18,32 @@ use vtax_guest::{
 };
 use vtax_journal::JournalError;
 use vtax_model::{
-    domain::{Configuration, DomainState, FailurePolicy},
+    domain::{DomainState, FailurePolicy},
     topology::Name,
 };
 use vtax_sys::{
     background,
-    process::{Pid, ProcessId, Signal},
+    process::{Pid, ProcessId},
     record,
 };
 
 use crate::{
-    bound::{Started, noted_supervisor, supervisor_file},
+    backoff::RebootLimit,
+    bound::Started,
     carrier::CarrierFollower,
     disk_keeper::DiskKeeper,
     domains::{Domains, StopMode},
     error::BindError,
+    locked::{LockedDomains, WantedDomains},
+    renewal::AfterRenewal,
     store::DomainStore,
+    supervisor_process,
 };
 
 /// The supervisor looks up this often, even if QEMU says nothing.
 const GLANCE: Duration = Duration::from_secs(3600);
 /// And this often, where a NIC of the domain follows a carrier, or a disk has several paths.
 const SHORT_GLANCE: Duration = Duration::from_millis(250);
-/// A killed supervisor ends within this time.
-const KILLED: Duration = Duration::from_secs(2);
 
 /// Why a domain has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,41 +69,13 @@ pub struct Supervisor<'a> {
     pub agent: &'a Path,
 }
 
-/// Starts a supervisor, and with it the domain.
-pub(crate) fn start(domains: &Domains, domain: &Name) -> Result<(), BindError> {
-    let failed = |why: String| BindError::Supervisor { domain: domain.clone(), why };
-    let program = std::env::current_exe().map_err(|error| failed(format!("has no program ({error})")))?;
-    let mut command = Command::new(program);
-    command.args(domains.supervise()).arg(domain.as_str());
-    background::start(command).map_err(failed)
-}
-
-/// Ends the supervisor of a domain. The domain runs on.
-pub(crate) fn end(directory: &Path) {
-    if let Some(process) = living(directory) {
-        // It may have ended by itself meanwhile.
-        let _ = process.signal(Signal::KILL);
-        let _ = process.wait_end(KILLED);
-    }
-    let _ = fs::remove_file(supervisor_file(directory));
-}
-
-/// The supervisor of a domain, if it lives.
-pub(crate) fn living(directory: &Path) -> Option<ProcessId> {
-    let process: ProcessId = noted_supervisor(directory).ok()??;
-    matches!(process.wait_end(Duration::ZERO), Ok(false)).then_some(process)
-}
-
-/// The command line of a supervisor, but for the domain.
-pub(crate) type SuperviseWords = Vec<OsString>;
-
 impl Supervisor<'_> {
     /// Starts the domain, unless it runs, and watches it to its end.
     pub fn supervise(&self, domain: &Name) -> Result<(), BindError> {
         let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the supervisor"))?;
-        let path = supervisor_file(&self.domains.directory(domain));
+        let path = supervisor_process::pid_file(&self.domains.directory(domain));
         record::replace(&path, own.to_string().as_bytes()).map_err(JournalError::from)?;
-        let mut is_told = false;
+        let (mut is_told, mut limit) = (false, RebootLimit::default());
         loop {
             let (mut qemu, mut events) = self.connect(domain)?;
             let bound = self.domains.existing(domain)?;
@@ -110,17 +83,23 @@ impl Supervisor<'_> {
             let mut disks = DiskKeeper::new(&bound);
             // The domain sees the carriers from its beginning on.
             carriers.follow(|nic, up| Ok(qemu.monitor(PATIENCE)?.set_link(nic, up)?))?;
-            if bound.state() != DomainState::Active {
-                self.domains.run(domain)?;
-            }
+            self.domains.run(domain)?;
             if !is_told {
                 background::say_ready();
                 is_told = true;
             }
+            let begun = Instant::now();
             let ending = self.watch(domain, &mut events, &mut qemu, (&mut carriers, &mut disks));
             drop(events);
-            if !self.after(domain, ending, &mut qemu)? {
-                return fs::remove_file(&path).map_err(BindError::file("remove", &path));
+            let _ = qemu.death(PATIENCE);
+            let then = after(ending, begun.elapsed(), &mut limit);
+            if (ending, then) == (Ending::Reboot, AfterRenewal::Stopped) {
+                // It is only shown.
+                let _ = fs::write(supervisor_process::reboot_loop(&self.domains.directory(domain)), "");
+            }
+            self.bind_anew(domain, ending, then)?;
+            if then == AfterRenewal::Stopped {
+                return Ok(());
             }
         }
     }
@@ -164,37 +143,62 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether the domain is started again.
-    fn after(&self, domain: &Name, ending: Ending, qemu: &mut Qemu) -> Result<bool, BindError> {
-        let _ = qemu.death(PATIENCE);
+    fn bind_anew(&self, domain: &Name, ending: Ending, then: AfterRenewal) -> Result<(), BindError> {
         // Whoever holds the lock has ended this process, if it wanted to do something with the domain.
-        let _lock = self.store.lock().map_err(BindError::Store)?;
-        let configuration = self.store.read(self.host).map_err(BindError::Store)?.configuration;
+        let locked = self.store.lock().map_err(BindError::Store)?;
+        let configuration = locked.read(self.host).map_err(BindError::Store)?.configuration;
+        let (domains, wanted) =
+            (self.domains.under(&locked), WantedDomains { configuration: &configuration, agent: self.agent });
         if ending == Ending::Failure {
-            self.act_on_slaves(domain, &configuration);
+            act_on_slaves(domains, domain, wanted);
         }
-        self.domains.renew(domain, &configuration, self.agent)?;
-        Ok(ending == Ending::Reboot)
+        domains.renew(domain, wanted, then)?;
+        if then == AfterRenewal::Stopped {
+            // Without the lock, this could be the file of the next supervisor.
+            let path = supervisor_process::pid_file(&self.domains.directory(domain));
+            fs::remove_file(&path).map_err(BindError::file("remove", &path))?;
+        }
+        Ok(())
     }
+}
 
-    /// What the failure policy of a domain does to those that have it as a master. One that can't be reached is
-    /// none that could be harmed by it.
-    fn act_on_slaves(&self, domain: &Name, configuration: &Configuration) {
-        let Ok(constraints) = configuration.domain(domain) else { return };
-        for slave in configuration.slaves(domain) {
-            let _ = self.act_on(slave, constraints.failure_policy, configuration);
-        }
+/// What comes after a system has ended that ran for so long. One that reboots again and again waits here, where it keeps
+/// nobody from the lock.
+fn after(ending: Ending, ran: Duration, limit: &mut RebootLimit) -> AfterRenewal {
+    match ending {
+        Ending::Reboot => match limit.pause(ran) {
+            Some(pause) => {
+                thread::sleep(pause);
+                AfterRenewal::Started
+            }
+            None => AfterRenewal::Stopped,
+        },
+        Ending::Shutdown | Ending::Failure => AfterRenewal::Stopped,
     }
+}
 
-    fn act_on(&self, slave: &Name, policy: FailurePolicy, configuration: &Configuration) -> Result<(), BindError> {
-        let bound = self.domains.existing(slave)?;
-        let (DomainState::Active, Some(mut qemu)) = (bound.state(), bound.qemu()) else { return Ok(()) };
-        match policy {
-            FailurePolicy::Ignore => Ok(()),
-            FailurePolicy::Panic => Ok(qemu.monitor(PATIENCE)?.inject_nmi()?),
-            FailurePolicy::Reset => Ok(qemu.monitor(PATIENCE)?.reset()?),
-            FailurePolicy::Stop => self.domains.stop(slave, StopMode::Hard, configuration, self.agent),
-        }
+/// What the failure policy of a domain does to those that have it as a master. One that can't be reached is
+/// none that could be harmed by it.
+fn act_on_slaves(domains: LockedDomains<'_>, domain: &Name, wanted: WantedDomains<'_>) {
+    let Ok(constraints) = wanted.configuration.domain(domain) else { return };
+    for slave in wanted.configuration.slaves(domain) {
+        let _ = act_on(domains, slave, constraints.failure_policy, wanted);
+    }
+}
+
+fn act_on(
+    domains: LockedDomains<'_>,
+    slave: &Name,
+    policy: FailurePolicy,
+    wanted: WantedDomains<'_>,
+) -> Result<(), BindError> {
+    let bound = domains.existing(slave)?;
+    let (DomainState::Active, Some(mut qemu)) = (bound.state(), bound.qemu()) else { return Ok(()) };
+    match policy {
+        FailurePolicy::Ignore => Ok(()),
+        FailurePolicy::Panic => Ok(qemu.monitor(PATIENCE)?.inject_nmi()?),
+        FailurePolicy::Reset => Ok(qemu.monitor(PATIENCE)?.reset()?),
+        FailurePolicy::Stop => domains.stop(slave, StopMode::Hard, wanted),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     bindings::Bindings,
     domains::Domains,
     error::BindError,
+    locked::LockedDomains,
     site::DomainSite,
     step::{DomainStep, PortVlanSet},
     switch::{self, SwitchAbilities},
@@ -30,6 +31,20 @@ impl Domains {
         Ok(dropped)
     }
 
+    /// The host's link by which a switch is connected with the outside: its `net-dev`, or the tap of the guest that serves
+    /// it, if that is bound.
+    pub(crate) fn uplink(&self, name: &Name, configuration: &Configuration) -> Result<Option<String>, BindError> {
+        let switch = configuration.switch(name)?;
+        if switch.is_of_primary() {
+            return Ok(switch.net_dev.clone());
+        }
+        let bound = self.find(&switch.service)?;
+        let served = bound.and_then(|bound| bound.bindings.served.into_iter().find(|served| served.switch == *name));
+        Ok(served.map(|served| served.tap))
+    }
+}
+
+impl LockedDomains<'_> {
     /// Makes the switch of the host as the configuration has it now.
     pub fn follow_switch(&self, name: &Name, was: &Configuration, now: &Configuration) -> Result<(), BindError> {
         let served = [was, now].into_iter().filter_map(|all| all.switches.get(name)).find(|it| !it.is_of_primary());
@@ -42,18 +57,6 @@ impl Domains {
             (None, Some(_)) => self.realize(name, now),
             (Some(was), Some(_)) => self.change_switch(name, was, now),
         }
-    }
-
-    /// The host's link by which a switch is connected with the outside: its `net-dev`, or the tap of the guest that serves
-    /// it, if that is bound.
-    pub(crate) fn uplink(&self, name: &Name, configuration: &Configuration) -> Result<Option<String>, BindError> {
-        let switch = configuration.switch(name)?;
-        if switch.is_of_primary() {
-            return Ok(switch.net_dev.clone());
-        }
-        let bound = self.find(&switch.service)?;
-        let served = bound.and_then(|bound| bound.bindings.served.into_iter().find(|served| served.switch == *name));
-        Ok(served.map(|served| served.tap))
     }
 
     /// Makes the link of a switch, if it isn't there yet.

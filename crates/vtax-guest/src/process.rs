@@ -28,7 +28,7 @@ use super::{
     launch::{Boot, Launch},
     limits::Limits,
     memory, paths,
-    qmp::{Monitor, Status},
+    qmp::Monitor,
     threads::{GuestPins, Threads},
 };
 
@@ -42,8 +42,6 @@ const READY: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(5);
 /// The time between two messages to somebody who waits for a guest.
 const OFTEN: Duration = Duration::from_secs(15);
-/// The state of a guest that QEMU is about to start.
-const STARTING: &str = "prelaunch";
 /// A process ends within this time after SIGKILL, a part of which frees the guest's memory.
 const KILLED: Duration = Duration::from_secs(10);
 /// The kernel frees a guest's memory within this time, even if VFIO has locked it.
@@ -160,7 +158,7 @@ impl Qemu {
             match now.map_err(|error| self.explain(error))? {
                 (true, _) if is_reset => return monitor.end_at_reboot().map_err(|error| self.explain(error)),
                 (true, _) => return Ok(()),
-                (_, Status { running: false, status }) if status != STARTING => return Err(self.stopped(status)),
+                (_, status) if !status.running && !status.is_starting() => return Err(self.stopped(status.status)),
                 _ => {}
             }
             let event = monitor.event(deadline.min(telling)).map_err(|error| self.explain(error))?;

@@ -74,6 +74,16 @@ pub struct Status {
     pub status: String,
 }
 
+impl Status {
+    /// The state of a guest whose processors have not run yet.
+    const STARTING: &str = "prelaunch";
+
+    /// Returns true if the guest's processors have not run yet.
+    pub fn is_starting(&self) -> bool {
+        self.status == Status::STARTING
+    }
+}
+
 /// A virtual CPU (`query-cpus-fast`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct Vcpu {

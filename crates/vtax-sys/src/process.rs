@@ -5,6 +5,7 @@
 
 mod pid;
 mod thread;
+mod time_offset;
 
 use std::fmt;
 use std::fs;
@@ -24,30 +25,37 @@ use crate::error::{Result, SysError};
 pub use pid::Pid;
 pub use rustix::process::Signal;
 pub use thread::ThreadId;
+use time_offset::TimeOffset;
 
 /// One process, for as long as the machine runs: its pid and when it started. Written as `PID@START`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId {
     /// The number, which the kernel uses again after the process is gone.
     pub pid: Pid,
-    /// Clock ticks from boot to the start of the process: field 22 of `/proc/PID/stat`, see proc_pid_stat(5).
+    /// Clock ticks from boot to the start of the process, as the initial time namespace counts them: field 22 of
+    /// `/proc/PID/stat` (proc_pid_stat(5)) without the offset of the reader's namespace (time_namespaces(7)).
     pub start_ticks: u64,
 }
 
 impl ProcessId {
     /// The process that has this pid now.
     pub fn of(pid: Pid) -> Result<Self> {
-        let path = format!("/proc/{pid}/stat");
-        // Read as bytes: the program chooses its own name, which need not be UTF-8.
-        let stat = fs::read(&path).map_err(|e| SysError::os("read", &path, e))?;
-        let start_ticks =
+        let (path, stat) = stat(pid)?;
+        let shown =
             start_ticks(&stat).ok_or_else(|| SysError::malformed("read", &path, "no start time in field 22"))?;
-        Ok(Self { pid, start_ticks })
+        Ok(Self { pid, start_ticks: TimeOffset::own().without(shown) })
     }
 
     /// Whether it still runs, or is a zombie that its parent hasn't reaped.
     pub fn exists(self) -> bool {
-        Self::of(self.pid).is_ok_and(|now| now == self)
+        let is_same = |now: Self| now.start_ticks.abs_diff(self.start_ticks) <= TimeOffset::own().error_ticks();
+        Self::of(self.pid).is_ok_and(is_same)
+    }
+
+    /// Returns true if a signal or a debugger has stopped it: state `T` or `t` in proc_pid_stat(5).
+    pub fn is_stopped(self) -> bool {
+        let state = |stat: Vec<u8>| matches!(stat_field(&stat, 3), Some("T" | "t"));
+        self.exists() && stat(self.pid).is_ok_and(|(_, stat)| state(stat))
     }
 
     /// Sends a signal to this very process, never to another one with the same pid. Returns false if it is gone.
@@ -173,6 +181,13 @@ fn readable(handle: &OwnedFd, deadline: Instant) -> rustix::io::Result<bool> {
     let timeout = Timespec::try_from(left).map_err(|_| rustix::io::Errno::INVAL)?;
     let mut fds = [PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)];
     Ok(rustix::event::poll(&mut fds, Some(&timeout))? > 0)
+}
+
+/// Read as bytes: the program chooses its own name, which need not be UTF-8.
+fn stat(pid: Pid) -> Result<(String, Vec<u8>)> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read(&path).map_err(|e| SysError::os("read", &path, e))?;
+    Ok((path, stat))
 }
 
 fn start_ticks(stat: &[u8]) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! `vtax ldm`.
 
 mod assign;
+mod change;
 mod configure;
 mod constraint_file;
 mod disks;
@@ -22,6 +23,7 @@ pub(super) use self::host::release_hosts;
 pub(crate) use self::verbs::LdmArgs;
 pub(super) use self::verbs::{refusal, tip, with_aliases, with_vendors_q};
 use self::{
+    change::ChangingHost,
     host::LdmHost,
     verbs::{CancelledOperation, ConfigureVerb, CoreArgs, LdmVerb, LifecycleVerb, ShowVerb, Words},
 };
@@ -30,13 +32,13 @@ use crate::exit::{Exit, Stop};
 pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
     let host = &LdmHost::new(places, args.within)?;
     match args.verb {
-        LdmVerb::Configure(verb) => configure(verb, host),
+        LdmVerb::Configure(verb) => configure(verb, ChangingHost::new(host)),
         LdmVerb::Live(verb) => live(verb, host),
         LdmVerb::Show(verb) => show(verb, host),
     }
 }
 
-fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
+fn configure(verb: ConfigureVerb, host: ChangingHost<'_>) -> Result<Exit, Stop> {
     match verb {
         ConfigureVerb::AddDomain { input: Some(file), .. } => constraint_file::add_domains(host, &file),
         ConfigureVerb::AddDomain { words, input: None } => configure::add_domains(host, &words),
@@ -98,19 +100,20 @@ fn configure(verb: ConfigureVerb, host: &LdmHost) -> Result<Exit, Stop> {
 }
 
 fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
+    let changing = ChangingHost::new(host);
     match verb {
-        LifecycleVerb::Bind { which } => lifecycle::bind(host, &which),
-        LifecycleVerb::Unbind { which } => lifecycle::unbind(host, &which),
-        LifecycleVerb::Autostart => lifecycle::autostart(host),
-        LifecycleVerb::Start { which } => lifecycle::start(host, &which),
-        LifecycleVerb::Panic { domains } => lifecycle::panic(host, &domains),
-        LifecycleVerb::Stop { how, which } => lifecycle::stop(host, &which, &how),
+        LifecycleVerb::Bind { which } => lifecycle::bind(changing, &which),
+        LifecycleVerb::Unbind { which } => lifecycle::unbind(changing, &which),
+        LifecycleVerb::Autostart => lifecycle::autostart(changing),
+        LifecycleVerb::Start { which } => lifecycle::start(changing, &which),
+        LifecycleVerb::Panic { domains } => lifecycle::panic(changing, &domains),
+        LifecycleVerb::Stop { how, which } => lifecycle::stop(changing, &which, &how),
         LifecycleVerb::Exec { domain, command } => exec::exec(host, &domain, &command),
         LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),
-        LifecycleVerb::CreateVf(args) => assign::create_functions(host, &args),
-        LifecycleVerb::DestroyVf(args) => assign::destroy_functions(host, &args),
+        LifecycleVerb::CreateVf(args) => assign::create_functions(changing, &args),
+        LifecycleVerb::DestroyVf(args) => assign::destroy_functions(changing, &args),
         LifecycleVerb::Supervise { domain } => lifecycle::supervise(host, &domain),
-        LifecycleVerb::Release { domains } => lifecycle::release(host, &domains),
+        LifecycleVerb::Release { domains } => lifecycle::release(changing, &domains),
     }
 }
 

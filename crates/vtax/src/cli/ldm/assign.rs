@@ -1,6 +1,7 @@
 //! The verbs that give PCI devices to domains, take them back, and set them.
 
 use miette::miette;
+use vtax_domain::LiveObject;
 use vtax_lab::{
     Lifetime, World,
     facts::PciFacts,
@@ -8,6 +9,7 @@ use vtax_lab::{
 };
 use vtax_model::{
     domain::{Configuration, DeviceKind, DeviceOwner, DomainError, FunctionChange, PRIMARY, contains},
+    endpoint::LabHost,
     topology::Name,
     units::Mtu,
     vf::Vlan,
@@ -15,7 +17,7 @@ use vtax_model::{
 
 use super::{
     super::io::{self, CreateArgs, VfCount},
-    host::LdmHost,
+    change::{ChangingHost, HostChange},
     verbs::{CreateVfArgs, DestroyVfArgs, DryRun},
     words::{Grammar, LdmWords},
 };
@@ -24,70 +26,93 @@ use crate::exit::{Blamed, Exit, Stop};
 const CREATE_VF: Grammar = Grammar::new("create-vf", &["mac-addr", "pvid", "mtu"], &["PF"]);
 const SET_IO: Grammar = Grammar::new("set-io", &["iov", "mac-addr", "pvid", "vid", "mtu"], &["DEVICE"]);
 
-pub(super) fn add_device(host: &LdmHost, device: &str, domain: &Name, dry_run: DryRun) -> Result<Exit, Stop> {
-    let list = look(host)?;
-    if domain.as_str() == PRIMARY {
-        // The device itself may be gone.
-        let name = match reconfiguring(host)?.devices.released.contains(device) {
-            true => device.to_owned(),
-            false => list.assignable(device).or_input()?.name,
-        };
-        return change_device(host, domain, &name, dry_run, |all| all.return_device(&name));
-    }
-    let found = list.assignable(device).or_input()?;
-    let add = |all: &mut Configuration| all.add_device(domain, &found.name, found.kind);
-    // Who is to have it says more than what it is made of.
-    host.read()?.change(add).or_input()?;
-    list.check_assignable(&found, domain).or_input()?;
-    change_device(host, domain, &found.name, dry_run, add)
+pub(super) fn add_device(host: ChangingHost<'_>, device: &str, domain: &Name, dry_run: DryRun) -> Result<Exit, Stop> {
+    host.change(|change| {
+        let list = look(host.within())?;
+        if domain.as_str() == PRIMARY {
+            // The device itself may be gone.
+            let name = match reconfiguring(change)?.devices.released.contains(device) {
+                true => device.to_owned(),
+                false => list.assignable(device).or_input()?.name,
+            };
+            return change_device(change, domain, &name, dry_run, |all| all.return_device(&name));
+        }
+        let found = list.assignable(device).or_input()?;
+        let add = |all: &mut Configuration| all.add_device(domain, &found.name, found.kind);
+        // Who is to have it says more than what it is made of.
+        change.state().clone().change(add).or_input()?;
+        list.check_assignable(&found, domain).or_input()?;
+        change_device(change, domain, &found.name, dry_run, add)
+    })
 }
 
 /// Makes a change of what devices a domain is to have, or only says whether it could be made.
 fn change_device(
-    host: &LdmHost,
+    change: &HostChange<'_>,
     domain: &Name,
     device: &str,
     dry_run: DryRun,
-    change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+    edit: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
 ) -> Result<Exit, Stop> {
-    match dry_run.dry_run {
-        true => host.read()?.change(change).or_input().map(|_| Exit::Done),
-        false => host.edit_device(domain, device, change),
+    if dry_run.dry_run {
+        return change.state().clone().change(edit).or_input().map(|_| Exit::Done);
     }
+    change.edit_live(LiveObject::Device { domain: domain.clone(), device: device.to_owned() }, edit)
 }
 
-pub(super) fn remove_device(host: &LdmHost, device: &str, domain: &Name, dry_run: DryRun) -> Result<Exit, Stop> {
-    let list = look(host)?;
-    if domain.as_str() == PRIMARY {
-        let found = list.assignable(device).or_input()?;
-        if found.kind == DeviceKind::Vf {
-            let (name, wanted) =
-                (found.name, "root complex or slot: a virtual function goes from primary without that");
-            return Err(Stop::input(AssignError::OtherKind { name, wanted }));
+pub(super) fn remove_device(
+    host: ChangingHost<'_>,
+    device: &str,
+    domain: &Name,
+    dry_run: DryRun,
+) -> Result<Exit, Stop> {
+    host.change(|change| {
+        let list = look(host.within())?;
+        match domain.as_str() {
+            PRIMARY => release_device(change, &list, device, domain, dry_run),
+            _ => take_device(change, &list, device, domain, dry_run),
         }
-        // As above.
-        reconfiguring(host)?.remove_device(domain, &found.name).or_input()?;
-        list.check_spared(&found, None).or_input()?;
-        return change_device(host, domain, &found.name, dry_run, |all| all.remove_device(domain, &found.name));
+    })
+}
+
+fn release_device(
+    change: &HostChange<'_>,
+    list: &IoList,
+    device: &str,
+    primary: &Name,
+    dry_run: DryRun,
+) -> Result<Exit, Stop> {
+    let found = list.assignable(device).or_input()?;
+    if found.kind == DeviceKind::Vf {
+        let (name, wanted) = (found.name, "root complex or slot: a virtual function goes from primary without that");
+        return Err(Stop::input(AssignError::OtherKind { name, wanted }));
     }
+    // As above.
+    reconfiguring(change)?.remove_device(primary, &found.name).or_input()?;
+    list.check_spared(&found, None).or_input()?;
+    change_device(change, primary, &found.name, dry_run, |all| all.remove_device(primary, &found.name))
+}
+
+fn take_device(
+    change: &HostChange<'_>,
+    list: &IoList,
+    device: &str,
+    domain: &Name,
+    dry_run: DryRun,
+) -> Result<Exit, Stop> {
     // The device itself may be gone.
-    let has = |all: &Configuration| -> Result<bool, Stop> {
-        Ok(all.domain(domain).or_input()?.io.iter().any(|own| own.name == device))
-    };
-    let name = match has(&host.read()?.configuration)? {
-        true => device.to_owned(),
-        false => list.assignable(device).or_input()?.name,
-    };
-    change_device(host, domain, &name, dry_run, |all| all.remove_device(domain, &name))
+    let has = change.configuration().domain(domain).or_input()?.io.iter().any(|own| own.name == device);
+    let name = if has { device.to_owned() } else { list.assignable(device).or_input()?.name };
+    change_device(change, domain, &name, dry_run, |all| all.remove_device(domain, &name))
 }
 
 /// What primary has itself is only changed for its next boot. Returns all as it is to be then.
-fn reconfiguring(host: &LdmHost) -> Result<Configuration, Stop> {
-    let pending = host.read()?.pending.ok_or_else(|| Stop::input(DomainError::NotReconfiguring))?;
+fn reconfiguring(change: &HostChange<'_>) -> Result<Configuration, Stop> {
+    let pending = change.state().pending.clone().ok_or_else(|| Stop::input(DomainError::NotReconfiguring))?;
     Ok(pending.configuration)
 }
 
-pub(super) fn set_device(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_device(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_IO.read(words)?;
     words.some_property()?;
     let device: String = words.name(0)?;
@@ -97,7 +122,7 @@ pub(super) fn set_device(host: &LdmHost, words: &[String]) -> Result<Exit, Stop>
     }
 }
 
-fn set_bus(host: &LdmHost, bus: &str, iov: &str) -> Result<Exit, Stop> {
+fn set_bus(host: ChangingHost<'_>, bus: &str, iov: &str) -> Result<Exit, Stop> {
     let on = match iov {
         "on" => true,
         "off" => false,
@@ -108,14 +133,16 @@ fn set_bus(host: &LdmHost, bus: &str, iov: &str) -> Result<Exit, Stop> {
             )));
         }
     };
-    let bus = look(host)?.bus(bus).or_input()?;
-    reconfiguring(host)?;
-    host.edit(|all| all.set_iov(&bus, on))?;
-    Ok(Exit::Done)
+    host.change(|change| {
+        let bus = look(host.within())?.bus(bus).or_input()?;
+        reconfiguring(change)?;
+        change.edit(|all| all.set_iov(&bus, on))?;
+        Ok(Exit::Done)
+    })
 }
 
-fn set_function(host: &LdmHost, function: &str, words: &LdmWords<'_>) -> Result<Exit, Stop> {
-    let list = look(host)?;
+fn set_function(host: ChangingHost<'_>, function: &str, words: &LdmWords<'_>) -> Result<Exit, Stop> {
+    let list = look(host.within())?;
     let found = list.assignable(function).or_input()?;
     let (DeviceKind::Vf, [device]) = (found.kind, found.functions.as_slice()) else {
         let (name, wanted) = (found.name, "virtual function, which alone has such properties");
@@ -141,66 +168,73 @@ fn set_function(host: &LdmHost, function: &str, words: &LdmWords<'_>) -> Result<
         Some("") => Some(None),
         _ => words.property::<Vlan>("pvid")?.map(Some),
     };
-    let change = FunctionChange { mac_addr: words.property("mac-addr")?, pvid, mtu };
-    let owner = match host.read()?.configuration.owner_of(&found.name) {
-        DeviceOwner::Domain(domain) => domain.clone(),
-        _ => PRIMARY.parse().or_infrastructure()?,
-    };
-    host.edit_device(&owner, &found.name, |all| all.set_function(&found.name, change))
+    let properties = FunctionChange { mac_addr: words.property("mac-addr")?, pvid, mtu };
+    host.change(|change| {
+        let owner = match change.configuration().owner_of(&found.name) {
+            DeviceOwner::Domain(domain) => domain.clone(),
+            _ => PRIMARY.parse().or_infrastructure()?,
+        };
+        let object = LiveObject::Device { domain: owner, device: found.name.clone() };
+        change.edit_live(object, |all| all.set_function(&found.name, properties))
+    })
 }
 
 /// As `vtax io create-vf`, unless the physical function is no longer primary's.
-pub(super) fn create_functions(host: &LdmHost, args: &CreateVfArgs) -> Result<Exit, Stop> {
+pub(super) fn create_functions(host: ChangingHost<'_>, args: &CreateVfArgs) -> Result<Exit, Stop> {
     let words = CREATE_VF.read(&args.words)?;
     let choice = args.choice.with(words.property("mac-addr")?, words.property("pvid")?, words.property("mtu")?);
     let args = &CreateArgs { choice, pf: words.name(0)? };
-    let (list, all) = (look(host)?, host.read()?.configuration);
-    if let Ok(physical) = list.facts().find(&args.pf) {
-        let owner = match all.owner_of(&physical.name) {
-            DeviceOwner::Domain(domain) => Some(domain.to_string()),
-            DeviceOwner::Nobody => Some("no domain".to_owned()),
-            DeviceOwner::Primary => None,
-        };
-        if let Some(owner) = owner {
-            return Err(Stop::input(VfError::Lent { name: physical.name.clone(), owner }));
+    host.change(|change| {
+        let list = look(host.within())?;
+        if let Ok(physical) = list.facts().find(&args.pf) {
+            let owner = match change.configuration().owner_of(&physical.name) {
+                DeviceOwner::Domain(domain) => Some(domain.to_string()),
+                DeviceOwner::Nobody => Some("no domain".to_owned()),
+                DeviceOwner::Primary => None,
+            };
+            if let Some(owner) = owner {
+                return Err(Stop::input(VfError::Lent { name: physical.name.clone(), owner }));
+            }
         }
-    }
-    io::create(args)
+        io::create(args)
+    })
 }
 
 /// As `vtax io destroy-vf`, unless a domain is to have one of the functions.
-pub(super) fn destroy_functions(host: &LdmHost, args: &DestroyVfArgs) -> Result<Exit, Stop> {
+pub(super) fn destroy_functions(host: ChangingHost<'_>, args: &DestroyVfArgs) -> Result<Exit, Stop> {
     let DestroyVfArgs { number, which: args } = args;
-    let (list, all) = (look(host)?, host.read()?.configuration);
-    let named = list.facts().find(&args.pf).or_input()?;
-    let device = named.physfn.and_then(|physical| list.facts().device(physical)).unwrap_or(named);
-    let physical = device.name.clone();
-    let there = list.facts().devices.iter().filter(|function| function.physfn == Some(device.device)).count();
-    if let VfCount::Of(wanted) = number
-        && *wanted as usize != there
-    {
-        return Err(Stop::input(miette!(
-            code = "bad-property",
-            "{physical} has {there} virtual functions, and Linux removes all of them together, not {wanted}; write -n max"
-        )));
-    }
-    if let Some((domain, device)) = all.all_devices().find(|(_, device)| contains(&physical, &device.name)) {
-        let (name, by) = (device.name.clone(), format!("{domain} has it"));
-        return Err(Stop::input(VfError::InUse { name, by }));
-    }
-    io::destroy(args)?;
-    if !all.devices.functions.is_empty() {
-        host.edit(|all| {
-            all.forget_functions(&physical);
-            Ok(())
-        })?;
-    }
-    Ok(Exit::Done)
+    host.change(|change| {
+        let (list, all) = (look(host.within())?, change.configuration());
+        let named = list.facts().find(&args.pf).or_input()?;
+        let device = named.physfn.and_then(|physical| list.facts().device(physical)).unwrap_or(named);
+        let physical = device.name.clone();
+        let there = list.facts().devices.iter().filter(|function| function.physfn == Some(device.device)).count();
+        if let VfCount::Of(wanted) = number
+            && *wanted as usize != there
+        {
+            return Err(Stop::input(miette!(
+                code = "bad-property",
+                "{physical} has {there} virtual functions, and Linux removes all of them together, not {wanted}; write -n max"
+            )));
+        }
+        if let Some((domain, device)) = all.all_devices().find(|(_, device)| contains(&physical, &device.name)) {
+            let (name, by) = (device.name.clone(), format!("{domain} has it"));
+            return Err(Stop::input(VfError::InUse { name, by }));
+        }
+        io::destroy(args)?;
+        if !all.devices.functions.is_empty() {
+            change.edit(|all| {
+                all.forget_functions(&physical);
+                Ok(())
+            })?;
+        }
+        Ok(Exit::Done)
+    })
 }
 
 /// The PCI devices of this machine. A host of a lab has none of its own.
-pub(super) fn look(host: &LdmHost) -> Result<IoList, Stop> {
-    if let Some(within) = host.within() {
+pub(super) fn look(within: Option<&LabHost>) -> Result<IoList, Stop> {
+    if let Some(within) = within {
         return Err(Stop::input(miette!(
             code = "device-not-assignable",
             "{within} is a host of a lab, which has no PCI devices; leave --in out for those of this machine"

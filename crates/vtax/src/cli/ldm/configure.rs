@@ -15,7 +15,7 @@ use vtax_model::{
 };
 
 use super::{
-    host::LdmHost,
+    change::ChangingHost,
     verbs::{self, DeferredCheck, MemoryArgs, WhichDomains},
     vntsd,
     words::{Grammar, LdmWords, YesOrNo},
@@ -44,13 +44,16 @@ const ADD_DOMAIN: Grammar = Grammar::new("add-domain", DOMAIN_KEYS, &["DOMAIN"])
 const SET_DOMAIN: Grammar = Grammar::new("set-domain", DOMAIN_KEYS, &["DOMAIN"]);
 
 /// Makes a change and keeps it.
-fn edit(host: &LdmHost, change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>) -> Result<Exit, Stop> {
+fn edit(
+    host: ChangingHost<'_>,
+    change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+) -> Result<Exit, Stop> {
     host.edit(change)?;
     Ok(Exit::Done)
 }
 
 /// Domains without properties, or one with some.
-pub(super) fn add_domains(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn add_domains(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     if words.iter().any(|word| word.contains('=')) {
         let words = ADD_DOMAIN.read(words)?;
         let (name, settings): (Name, _) = (words.name(0)?, DomainSettings::of(&words)?);
@@ -60,28 +63,35 @@ pub(super) fn add_domains(host: &LdmHost, words: &[String]) -> Result<Exit, Stop
     edit(host, |all| names.iter().try_for_each(|name| all.add_domain(name)))
 }
 
-pub(super) fn remove_domains(host: &LdmHost, which: &WhichDomains) -> Result<Exit, Stop> {
-    let bound = host.bound()?;
-    let names: Vec<Name> = match which.all {
-        true => host.read()?.configuration.domains.into_keys().collect(),
-        false => which.domains.clone(),
-    };
-    if let Some(bound) = bound.iter().find(|bound| names.contains(bound.name())) {
-        let (name, state) = (bound.name(), bound.state());
-        return Err(Stop::input(miette!(
-            code = "domain-state",
-            "{name} is {state}; only an inactive domain can be removed: stop it and unbind it first"
-        )));
-    }
-    edit(host, |all| all.remove_domains(&names))
+pub(super) fn remove_domains(host: ChangingHost<'_>, which: &WhichDomains) -> Result<Exit, Stop> {
+    host.change(|change| {
+        let names: Vec<Name> = match which.all {
+            true => change.configuration().domains.keys().cloned().collect(),
+            false => which.domains.clone(),
+        };
+        if let Some(bound) = change.bound()?.iter().find(|bound| names.contains(bound.name())) {
+            let (name, state) = (bound.name(), bound.state());
+            return Err(Stop::input(miette!(
+                code = "domain-state",
+                "{name} is {state}; only an inactive domain can be removed: stop it and unbind it first"
+            )));
+        }
+        change.edit(|all| all.remove_domains(&names))?;
+        Ok(Exit::Done)
+    })
 }
 
-pub(super) fn set_cpus(host: &LdmHost, domain: &Name, cpus: CpuDemand) -> Result<Exit, Stop> {
+pub(super) fn set_cpus(host: ChangingHost<'_>, domain: &Name, cpus: CpuDemand) -> Result<Exit, Stop> {
     check_cores(&cpus)?;
     edit(host, |all| all.set_cpus(domain, cpus))
 }
 
-pub(super) fn change_cpus(host: &LdmHost, domain: &Name, change: SizeChange, by: CpuDemand) -> Result<Exit, Stop> {
+pub(super) fn change_cpus(
+    host: ChangingHost<'_>,
+    domain: &Name,
+    change: SizeChange,
+    by: CpuDemand,
+) -> Result<Exit, Stop> {
     if change == SizeChange::Add {
         check_cores(&by)?;
     }
@@ -103,7 +113,7 @@ fn check_cores(cpus: &CpuDemand) -> Result<(), Stop> {
 }
 
 /// Sets the memory of a domain to a size, or changes it by one.
-pub(super) fn size_memory(host: &LdmHost, args: &MemoryArgs, change: Option<SizeChange>) -> Result<Exit, Stop> {
+pub(super) fn size_memory(host: ChangingHost<'_>, args: &MemoryArgs, change: Option<SizeChange>) -> Result<Exit, Stop> {
     let MemoryArgs { auto_adj, memory, domain } = args;
     let mut adjusted = None;
     host.edit(|all| {
@@ -119,7 +129,7 @@ pub(super) fn size_memory(host: &LdmHost, args: &MemoryArgs, change: Option<Size
 }
 
 /// `image=debian.qcow2` and the like, and the domain.
-pub(super) fn set_variables(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_variables(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let (domain, assignments) = some_of_domain(words, "VARIABLE=VALUE, as image=debian.qcow2")?;
     let set = |assignment: &String| {
         let (variable, value) = assignment.split_once('=').ok_or_else(|| {
@@ -134,7 +144,7 @@ pub(super) fn set_variables(host: &LdmHost, words: &[String]) -> Result<Exit, St
     edit(host, |all| values.into_iter().try_for_each(|(variable, value)| all.set_variable(&domain, variable, value)))
 }
 
-pub(super) fn remove_variables(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn remove_variables(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let (domain, variables) = some_of_domain(words, "a variable")?;
     let variables = variables_of(variables)?;
     edit(host, |all| variables.into_iter().try_for_each(|variable| all.remove_variable(&domain, variable)))
@@ -195,7 +205,7 @@ impl DomainSettings {
     }
 }
 
-pub(super) fn set_domain(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_domain(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_DOMAIN.read(words)?;
     words.some_property()?;
     let (domain, settings): (Name, _) = (words.name(0)?, DomainSettings::of(&words)?);
@@ -203,7 +213,7 @@ pub(super) fn set_domain(host: &LdmHost, words: &[String]) -> Result<Exit, Stop>
 }
 
 /// A switch that a guest serves has no link of the host that could be missing.
-pub(super) fn add_switch(host: &LdmHost, words: &[String], check: DeferredCheck) -> Result<Exit, Stop> {
+pub(super) fn add_switch(host: ChangingHost<'_>, words: &[String], check: DeferredCheck) -> Result<Exit, Stop> {
     let words = ADD_VSW.read(words)?;
     let new = NewSwitch {
         name: words.name(0)?,
@@ -218,7 +228,7 @@ pub(super) fn add_switch(host: &LdmHost, words: &[String], check: DeferredCheck)
     host.edit_switch(&name, |all| all.add_switch(new))
 }
 
-pub(super) fn set_switch(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_switch(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_VSW.read(words)?;
     words.some_property()?;
     let name: Name = words.name(0)?;
@@ -250,11 +260,11 @@ fn vids(words: &LdmWords<'_>) -> Result<Option<BTreeSet<Vlan>>, Stop> {
     Ok(words.list("vid")?.map(|vids: Vec<Vlan>| vids.into_iter().collect()))
 }
 
-pub(super) fn remove_switch(host: &LdmHost, name: &Name) -> Result<Exit, Stop> {
+pub(super) fn remove_switch(host: ChangingHost<'_>, name: &Name) -> Result<Exit, Stop> {
     host.edit_switch(name, |all| all.remove_switch(name))
 }
 
-pub(super) fn add_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn add_vnet(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = ADD_VNET.read(words)?;
     let change = VnetChange { alt_macs: words.list("alt-mac-addrs")?, vids: vids(&words)?, ..vnet_change(&words)? };
     let new = NewVnet { name: words.name(0)?, switch: words.name(1)?, domain: words.name(2)?, change };
@@ -262,7 +272,7 @@ pub(super) fn add_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
     host.edit_vnet(&domain, &vnet, |all| all.add_vnet(new))
 }
 
-pub(super) fn set_vnet(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_vnet(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_VNET.read(words)?;
     words.some_property()?;
     let (name, domain): (Name, Name) = (words.name(0)?, words.name(1)?);
@@ -291,11 +301,11 @@ fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
     })
 }
 
-pub(super) fn remove_vnet(host: &LdmHost, name: &Name, domain: &Name) -> Result<Exit, Stop> {
+pub(super) fn remove_vnet(host: ChangingHost<'_>, name: &Name, domain: &Name) -> Result<Exit, Stop> {
     host.edit_vnet(domain, name, |all| all.remove_vnet(domain, name))
 }
 
-pub(super) fn add_console_service(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn add_console_service(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = ADD_VCC.read(words)?;
     let (name, domain): (Name, Name) = (words.name(0)?, words.name(1)?);
     let ports = words.property("port-range")?.unwrap_or(PortRange::USUAL);
@@ -303,7 +313,7 @@ pub(super) fn add_console_service(host: &LdmHost, words: &[String]) -> Result<Ex
     edit(host, |all| all.add_console_service(&name, ConsoleService { domain, ports, users }))
 }
 
-pub(super) fn set_console_service(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_console_service(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_VCC.read(words)?;
     words.some_property()?;
     let name: Name = words.name(0)?;
@@ -323,11 +333,11 @@ fn users(words: &LdmWords<'_>) -> Result<Option<BTreeSet<UserName>>, Stop> {
     }
 }
 
-pub(super) fn remove_console_service(host: &LdmHost, name: &Name) -> Result<Exit, Stop> {
+pub(super) fn remove_console_service(host: ChangingHost<'_>, name: &Name) -> Result<Exit, Stop> {
     edit(host, |all| all.remove_console_service(name))
 }
 
-pub(super) fn set_console(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_console(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_VCONS.read(words)?;
     words.some_property()?;
     let domain: Name = words.name(0)?;
@@ -339,30 +349,31 @@ pub(super) fn set_console(host: &LdmHost, words: &[String]) -> Result<Exit, Stop
     edit(host, |all| all.set_console(&domain, change))
 }
 
-pub(super) fn save_configuration(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop> {
-    host.lock()?.save(host.id(), name).or_input()?;
+pub(super) fn save_configuration(host: ChangingHost<'_>, name: &ConfigName) -> Result<Exit, Stop> {
+    host.change(|change| change.store().save(change.id(), name).or_input())?;
     Ok(Exit::Done)
 }
 
-pub(super) fn remove_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop> {
-    host.lock()?.remove_saved(host.id(), name).or_input()?;
+pub(super) fn remove_saved(host: ChangingHost<'_>, name: &ConfigName) -> Result<Exit, Stop> {
+    host.change(|change| change.store().remove_saved(change.id(), name).or_input())?;
     Ok(Exit::Done)
 }
 
 /// Brings a saved configuration into force. All domains have to be inactive: nothing that they have may be lost.
-pub(super) fn set_saved(host: &LdmHost, name: &ConfigName) -> Result<Exit, Stop> {
-    if let Some(bound) = host.bound()?.first() {
-        let (name, state) = (bound.name(), bound.state());
-        return Err(Stop::input(miette!(
-            code = "domain-state",
-            "{name} is {state}; a saved configuration comes into force when all domains are inactive"
-        )));
-    }
-    let locked = host.lock()?;
-    let mut state = locked.read(host.id()).or_infrastructure()?;
-    state.no_pending().or_input()?;
-    state.configuration = locked.read_saved(host.id(), name).or_input()?;
-    state.current = Some(name.clone()).filter(|name| !name.is_factory_default());
-    locked.write(&state).or_infrastructure()?;
-    Ok(Exit::Done)
+pub(super) fn set_saved(host: ChangingHost<'_>, name: &ConfigName) -> Result<Exit, Stop> {
+    host.change(|change| {
+        if let Some(bound) = change.bound()?.first() {
+            let (name, state) = (bound.name(), bound.state());
+            return Err(Stop::input(miette!(
+                code = "domain-state",
+                "{name} is {state}; a saved configuration comes into force when all domains are inactive"
+            )));
+        }
+        let mut state = change.state().clone();
+        state.no_pending().or_input()?;
+        state.configuration = change.store().read_saved(change.id(), name).or_input()?;
+        state.current = Some(name.clone()).filter(|name| !name.is_factory_default());
+        change.write(&state)?;
+        Ok(Exit::Done)
+    })
 }

@@ -10,11 +10,14 @@ use miette::miette;
 use vtax_domain::ldm_xml;
 use vtax_model::{domain::Configuration, topology::Name};
 
-use super::{host::LdmHost, lifecycle};
+use super::{
+    change::{ChangingHost, HostChange},
+    lifecycle,
+};
 use crate::exit::{Blamed, Exit, Stop};
 
 /// Adds the domains of a file. The switches and console services that they use must be there.
-pub(super) fn add_domains(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
+pub(super) fn add_domains(host: ChangingHost<'_>, file: &Path) -> Result<Exit, Stop> {
     let configuration = read(file)?;
     host.edit(|all| all.add_domains_of(&configuration))?;
     Ok(Exit::Done)
@@ -22,54 +25,58 @@ pub(super) fn add_domains(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
 
 /// Adds the domains in a file and runs `act` on them. If it fails, releases and removes them again.
 pub(super) fn with_added(
-    host: &LdmHost,
+    host: ChangingHost<'_>,
     file: &Path,
-    act: impl FnOnce(&[Name]) -> Result<Exit, Stop>,
+    act: impl FnOnce(&HostChange<'_>, &[Name]) -> Result<(), Stop>,
 ) -> Result<Exit, Stop> {
-    // Who may not bind domains adds none.
-    host.domains()?;
     let configuration = read(file)?;
     let names: Vec<Name> = configuration.domains.keys().cloned().collect();
     if names.is_empty() {
         let shown = file.display();
         return Err(Stop::input(miette!(code = "bad-constraints", "{shown} has no domain; name a file that has one")));
     }
-    host.edit(|all| all.add_domains_of(&configuration))?;
-    act(&names).inspect_err(|_| {
-        if let Err(left) = lifecycle::remove(host, &names) {
-            tell!("{left}");
-        }
+    host.change(|change| {
+        // Who may not bind domains adds none.
+        change.domains()?;
+        let added = &change.edited_further(|all| all.add_domains_of(&configuration))?;
+        act(added, &names).inspect_err(|_| {
+            if let Err(left) = lifecycle::remove(added, &names) {
+                tell!("{left}");
+            }
+        })?;
+        Ok(Exit::Done)
     })
 }
 
 /// Sets the properties of the domains of a file as they are there.
-pub(super) fn set_domains(host: &LdmHost, file: &Path) -> Result<Exit, Stop> {
+pub(super) fn set_domains(host: ChangingHost<'_>, file: &Path) -> Result<Exit, Stop> {
     let configuration = read(file)?;
     host.edit(|all| all.set_domains_of(&configuration))?;
     Ok(Exit::Done)
 }
 
 /// Adds the domains and services of a file, or only its services. Without `force`, there must be none yet.
-pub(super) fn init_system(host: &LdmHost, file: &Path, force: bool, services: bool) -> Result<Exit, Stop> {
+pub(super) fn init_system(host: ChangingHost<'_>, file: &Path, force: bool, services: bool) -> Result<Exit, Stop> {
     let mut configuration = read(file)?;
-    if services {
-        let none = Configuration::new(host.id());
-        configuration =
-            Configuration { primary: none.primary, domains: none.domains, devices: none.devices, ..configuration };
-    }
-    let locked = host.lock()?;
-    let mut state = locked.read(host.id()).or_infrastructure()?;
-    state.no_pending().or_input()?;
-    if !force && state.configuration != Configuration::new(host.id()) {
-        return Err(Stop::input(miette!(
-            code = "not-factory-default",
-            "init-system needs a host without domains and services, and this one has some; set-spconfig factory-default first, or \
-             add those of the file to them (-f)"
-        )));
-    }
-    state.configuration.add_all_of(configuration).or_input()?;
-    locked.write(&state).or_infrastructure()?;
-    Ok(Exit::Done)
+    host.change(|change| {
+        let none = Configuration::new(change.id());
+        let mut state = change.state().clone();
+        state.no_pending().or_input()?;
+        if !force && state.configuration != none {
+            return Err(Stop::input(miette!(
+                code = "not-factory-default",
+                "init-system needs a host without domains and services, and this one has some; set-spconfig factory-default \
+                 first, or add those of the file to them (-f)"
+            )));
+        }
+        if services {
+            configuration =
+                Configuration { primary: none.primary, domains: none.domains, devices: none.devices, ..configuration };
+        }
+        state.configuration.add_all_of(configuration).or_input()?;
+        change.write(&state)?;
+        Ok(Exit::Done)
+    })
 }
 
 fn read(file: &Path) -> Result<Configuration, Stop> {

@@ -10,7 +10,7 @@ use vtax_model::{
 };
 
 use super::{
-    host::LdmHost,
+    change::{ChangingHost, HostChange},
     verbs::DeferredCheck,
     words::{Grammar, LdmWords},
 };
@@ -22,18 +22,20 @@ const SET_VDSDEV: Grammar = Grammar::new("set-vdsdev", &["options", "slice", "mp
 const ADD_VDISK: Grammar = Grammar::new("add-vdisk", &["timeout", "id"], &["DISK", "VOLUME@SERVICE", "DOMAIN"]);
 const SET_VDISK: Grammar = Grammar::new("set-vdisk", &["timeout", "volume"], &["DISK", "DOMAIN"]);
 
-pub(super) fn add_service(host: &LdmHost, name: &Name, domain: Name) -> Result<Exit, Stop> {
+pub(super) fn add_service(host: ChangingHost<'_>, name: &Name, domain: Name) -> Result<Exit, Stop> {
     host.edit(|all| all.add_disk_service(name, domain))?;
     Ok(Exit::Done)
 }
 
-pub(super) fn remove_service(host: &LdmHost, name: &Name, force: bool) -> Result<Exit, Stop> {
-    no_bound_domain_has(host, |volume| volume.service == *name)?;
-    host.edit(|all| all.remove_disk_service(name, force))?;
-    Ok(Exit::Done)
+pub(super) fn remove_service(host: ChangingHost<'_>, name: &Name, force: bool) -> Result<Exit, Stop> {
+    host.change(|change| {
+        no_bound_domain_has(change, |volume| volume.service == *name)?;
+        change.edit(|all| all.remove_disk_service(name, force))?;
+        Ok(Exit::Done)
+    })
 }
 
-pub(super) fn add_volume(host: &LdmHost, words: &[String], check: DeferredCheck) -> Result<Exit, Stop> {
+pub(super) fn add_volume(host: ChangingHost<'_>, words: &[String], check: DeferredCheck) -> Result<Exit, Stop> {
     let words = ADD_VDSDEV.read(words)?;
     let written: String = words.name(0)?;
     let name: VolumeName = words.name(1)?;
@@ -48,29 +50,35 @@ pub(super) fn add_volume(host: &LdmHost, words: &[String], check: DeferredCheck)
         slice: slice.flatten(),
         mpgroup: mpgroup.flatten(),
     };
-    host.read()?.configuration.add_volume(&name, volume.clone()).or_input()?;
-    if !check.deferred {
-        check_backend(&volume).or_input()?;
-    }
-    host.edit(|all| all.add_volume(&name, volume))?;
-    Ok(Exit::Done)
+    host.change(|change| {
+        change.configuration().clone().add_volume(&name, volume.clone()).or_input()?;
+        if !check.deferred {
+            check_backend(&volume).or_input()?;
+        }
+        change.edit(|all| all.add_volume(&name, volume))?;
+        Ok(Exit::Done)
+    })
 }
 
-pub(super) fn set_volume(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_volume(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_VDSDEV.read(words)?;
     words.some_property()?;
-    let (name, change): (VolumeName, VolumeChange) = (words.name(0)?, volume_change(&words)?);
-    let all = host.read()?.configuration;
-    let paths: Vec<VolumeName> = all.paths(&name).or_input()?.into_iter().map(|(path, _)| path).collect();
-    no_bound_domain_has(host, |volume| paths.contains(volume))?;
-    host.edit(|all| all.set_volume(&name, change))?;
-    Ok(Exit::Done)
+    let (name, properties): (VolumeName, VolumeChange) = (words.name(0)?, volume_change(&words)?);
+    host.change(|change| {
+        let paths = change.configuration().paths(&name).or_input()?;
+        let paths: Vec<VolumeName> = paths.into_iter().map(|(path, _)| path).collect();
+        no_bound_domain_has(change, |volume| paths.contains(volume))?;
+        change.edit(|all| all.set_volume(&name, properties))?;
+        Ok(Exit::Done)
+    })
 }
 
-pub(super) fn remove_volume(host: &LdmHost, name: &VolumeName, force: bool) -> Result<Exit, Stop> {
-    no_bound_domain_has(host, |volume| volume == name)?;
-    host.edit(|all| all.remove_volume(name, force))?;
-    Ok(Exit::Done)
+pub(super) fn remove_volume(host: ChangingHost<'_>, name: &VolumeName, force: bool) -> Result<Exit, Stop> {
+    host.change(|change| {
+        no_bound_domain_has(change, |volume| volume == name)?;
+        change.edit(|all| all.remove_volume(name, force))?;
+        Ok(Exit::Done)
+    })
 }
 
 fn volume_change(words: &LdmWords<'_>) -> Result<VolumeChange, Stop> {
@@ -83,8 +91,8 @@ fn volume_change(words: &LdmWords<'_>) -> Result<VolumeChange, Stop> {
 }
 
 /// What a domain has of a volume at the moment would not be what it is to have.
-fn no_bound_domain_has(host: &LdmHost, is_it: impl Fn(&VolumeName) -> bool) -> Result<(), Stop> {
-    for bound in host.bound()? {
+fn no_bound_domain_has(change: &HostChange<'_>, is_it: impl Fn(&VolumeName) -> bool) -> Result<(), Stop> {
+    for bound in change.bound()? {
         if let Some(disk) = bound.bindings.disks.iter().find(|disk| disk.paths.iter().any(|path| is_it(&path.volume))) {
             let (domain, state, disk) = (bound.name(), bound.state(), &disk.disk.name);
             return Err(Stop::input(miette!(
@@ -97,14 +105,14 @@ fn no_bound_domain_has(host: &LdmHost, is_it: impl Fn(&VolumeName) -> bool) -> R
     Ok(())
 }
 
-pub(super) fn add_disk(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn add_disk(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = ADD_VDISK.read(words)?;
     let (name, volume, domain): (Name, VolumeName, Name) = (words.name(0)?, words.name(1)?, words.name(2)?);
     let change = DiskChange { volume: None, id: words.property("id")?, timeout: words.property("timeout")? };
     host.edit_disk(&domain, &name, |all: &mut Configuration| all.add_disk(&domain, &name, volume, change))
 }
 
-pub(super) fn set_disk(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn set_disk(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     let words = SET_VDISK.read(words)?;
     words.some_property()?;
     let (name, domain): (Name, Name) = (words.name(0)?, words.name(1)?);
@@ -112,6 +120,6 @@ pub(super) fn set_disk(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
     host.edit_disk(&domain, &name, |all: &mut Configuration| all.set_disk(&domain, &name, change))
 }
 
-pub(super) fn remove_disk(host: &LdmHost, name: &Name, domain: &Name) -> Result<Exit, Stop> {
+pub(super) fn remove_disk(host: ChangingHost<'_>, name: &Name, domain: &Name) -> Result<Exit, Stop> {
     host.edit_disk(domain, name, |all| all.remove_disk(domain, name))
 }

@@ -4,37 +4,23 @@ use std::{cell::Cell, env, ffi::OsString, path::PathBuf, process::Command};
 
 use miette::miette;
 use vtax_domain::{
-    BindError, BoundDomain, ChangeEffect, DomainHost, DomainStore, DomainSurvey, Domains, EditError, LockedStore,
-    StoredState, Supervisor,
+    BindError, BoundDomain, DomainHost, DomainStore, DomainSurvey, Domains, Down, StoredState, Supervisor,
 };
 use vtax_lab::{LabEndpoint, Lifetime, World};
-use vtax_model::{
-    domain::{Configuration, DomainDevice, DomainError},
-    endpoint::LabHost,
-    method::DomainKind,
-    topology::Name,
-};
+use vtax_model::{endpoint::LabHost, method::DomainKind, topology::Name};
 use vtax_run::{Locations, labs};
 use vtax_sys::userns;
 
 use crate::{
     called_as,
-    exit::{Blamed, Exit, Stop},
-    terminal::print,
+    exit::{Blamed, Stop},
 };
 
 /// Set where the network namespace is that of the host that is meant.
 const INSIDE: &str = "VTAX_LDM_INSIDE";
 
-/// What is said of a change that waits for the host's next boot.
-const NOTICE: &str = "\
-------------------------------------------------------------------------------
-Notice: The primary domain is in the process of a delayed reconfiguration.
-Any changes made to the primary domain will only take effect after it reboots.
-------------------------------------------------------------------------------
-";
-
-/// The host, and where it keeps what domains are to have.
+/// The host, and where it keeps what domains are to have. It shows how all is at the moment, without a lock: nothing may be
+/// decided by that which is changed later. [`ChangingHost`](super::change::ChangingHost) changes it.
 #[derive(Debug)]
 pub(super) struct LdmHost {
     places: Locations,
@@ -75,7 +61,7 @@ pub(in crate::cli) fn release_hosts(world: &World, lab: &Name) -> Result<(), Sto
     Ok(())
 }
 
-pub(super) fn own_program() -> Result<Command, Stop> {
+fn own_program() -> Result<Command, Stop> {
     let program = env::current_exe()
         .map_err(|error| Stop::infrastructure(miette!(code = "file", "vtax doesn't find itself: {error}")))?;
     Ok(Command::new(program))
@@ -101,10 +87,6 @@ impl LdmHost {
         &self.store
     }
 
-    pub(super) fn lock(&self) -> Result<LockedStore, Stop> {
-        self.store.lock().or_infrastructure()
-    }
-
     pub(super) fn read(&self) -> Result<StoredState, Stop> {
         self.store.read(&self.id).or_infrastructure()
     }
@@ -113,127 +95,12 @@ impl LdmHost {
         self.places.agent_program()
     }
 
-    /// Makes a change of the configuration, and keeps it.
-    pub(super) fn edit(&self, change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>) -> Result<(), Stop> {
-        let state = self.lock()?.edit(&self.id, change).map_err(|error| match error {
-            EditError::Domain(error) => Stop::input(error),
-            EditError::Store(error) => Stop::infrastructure(error),
-        })?;
-        if state.pending.is_some() { print(NOTICE) } else { Ok(()) }
-    }
-
-    /// Makes a change of a switch, on the host too.
-    pub(super) fn edit_switch(
-        &self,
-        switch: &Name,
-        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
-    ) -> Result<Exit, Stop> {
-        let is_there = |configuration: &Configuration| configuration.switches.contains_key(switch);
-        self.edit_live(is_there, change, |domains, was, now| domains.follow_switch(switch, was, now))
-    }
-
-    /// Makes a change of a domain's virtual NIC, on the host too.
-    pub(super) fn edit_vnet(
-        &self,
-        domain: &Name,
-        vnet: &Name,
-        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
-    ) -> Result<Exit, Stop> {
-        let is_there = |configuration: &Configuration| configuration.vnet(domain, vnet).is_ok();
-        self.edit_live(is_there, change, |domains, was, now| {
-            if domains.follow_vnet(domain, vnet, was, now)? == ChangeEffect::AtBoot {
-                tell!("{domain} gets this when it is started or boots again");
-            }
-            Ok(())
-        })
-    }
-
-    /// Makes a change of a domain's virtual disk, in the domain too.
-    pub(super) fn edit_disk(
-        &self,
-        domain: &Name,
-        disk: &Name,
-        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
-    ) -> Result<Exit, Stop> {
-        let is_there = |configuration: &Configuration| configuration.disk(domain, disk).is_ok();
-        self.edit_live(is_there, change, |domains, was, now| {
-            if domains.follow_disk(domain, disk, was, now)? == ChangeEffect::AtBoot {
-                tell!("{domain} gets this when it is started or boots again");
-            }
-            Ok(())
-        })
-    }
-
-    /// Makes a change of what devices a domain is to have, on the host too.
-    pub(super) fn edit_device(
-        &self,
-        domain: &Name,
-        device: &str,
-        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
-    ) -> Result<Exit, Stop> {
-        let has = |own: &DomainDevice| own.name == device;
-        let is_there =
-            |configuration: &Configuration| configuration.domain(domain).is_ok_and(|domain| domain.io.iter().any(has));
-        self.edit_live(is_there, change, |domains, was, now| {
-            let keeps = now.domain(domain)?.io.iter().all(|own| own.name != device);
-            match domains.follow_device(domain, device, was, now)? {
-                ChangeEffect::AtBoot if keeps => tell!("{domain} keeps {device} until it is started or boots again"),
-                ChangeEffect::AtBoot => tell!("{domain} gets this when it is started or boots again"),
-                ChangeEffect::Now => {}
-            }
-            Ok(())
-        })
-    }
-
-    /// Whether this user can have bound domains.
-    pub(super) fn has_domains(&self) -> bool {
-        is_root()
-    }
-
     /// The host of a lab, if it is one.
     pub(super) fn within(&self) -> Option<&LabHost> {
         self.host.within.as_ref()
     }
 
-    /// Makes a change that the host follows at once. If the host refuses it, all stays as it was. For an ordinary user,
-    /// who has no bound domains, only the configuration is changed.
-    ///
-    /// What is new is written before the host has it, and what goes is written when it is gone. So a domain has nothing that
-    /// the configuration doesn't have, whenever vtax is killed.
-    fn edit_live(
-        &self,
-        is_there: impl Fn(&Configuration) -> bool,
-        change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
-        follow: impl FnOnce(&Domains, &Configuration, &Configuration) -> Result<(), BindError>,
-    ) -> Result<Exit, Stop> {
-        let domains = if is_root() { Some(self.domains()?) } else { None };
-        let locked = self.lock()?;
-        let was = locked.read(&self.id).or_infrastructure()?;
-        let mut state = was.clone();
-        state.change(change).or_input()?;
-        if state.pending.is_some() {
-            locked.write(&state).or_infrastructure()?;
-            print(NOTICE)?;
-            return Ok(Exit::Done);
-        }
-        let is_new = !is_there(&was.configuration);
-        if is_new {
-            locked.write(&state).or_infrastructure()?;
-        }
-        if let Some(domains) = domains {
-            let followed = domains.clean().and_then(|()| follow(&domains, &was.configuration, &state.configuration));
-            if followed.is_err() && is_new {
-                locked.write(&was).or_infrastructure()?;
-            }
-            followed.map_err(blamed)?;
-        }
-        if !is_new {
-            locked.write(&state).or_infrastructure()?;
-        }
-        Ok(Exit::Done)
-    }
-
-    /// The domains that are bound, to change something. That takes root: cores and memory are the whole host's.
+    /// The domains that are bound. That takes root: cores and memory are the whole host's.
     pub(super) fn domains(&self) -> Result<Domains, Stop> {
         if !is_root() {
             return Err(Stop::infrastructure(miette!(
@@ -242,8 +109,7 @@ impl LdmHost {
             )));
         }
         let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
-        let supervise = self.words()?.into_iter().chain(["supervise".into()]).collect();
-        let domains = Domains::new(&world, &self.host.folder(), supervise);
+        let domains = Domains::new(&world, &self.host.folder(), self.words()?);
         self.warn_once(&domains)?;
         Ok(domains)
     }
@@ -258,11 +124,6 @@ impl LdmHost {
         Ok(())
     }
 
-    /// The bound domains. An ordinary user has none. It is an error if what one of them has isn't known.
-    pub(super) fn bound(&self) -> Result<Vec<BoundDomain>, Stop> {
-        if is_root() { self.domains()?.bound().map_err(blamed) } else { Ok(Vec::new()) }
-    }
-
     /// The bound domains, to show them, and those whose records can't be read.
     pub(super) fn survey(&self) -> Result<DomainSurvey, Stop> {
         match is_root() {
@@ -271,12 +132,17 @@ impl LdmHost {
         }
     }
 
+    /// What should run for these domains and doesn't.
+    pub(super) fn down(&self, bound: &[BoundDomain]) -> Result<Vec<Down>, Stop> {
+        if bound.is_empty() { Ok(Vec::new()) } else { Ok(self.domains()?.down(bound)) }
+    }
+
     pub(super) fn supervisor<'a>(&'a self, domains: &'a Domains, agent: &'a std::path::Path) -> Supervisor<'a> {
         Supervisor { domains, store: &self.store, host: &self.id, agent }
     }
 
     /// The words by which this program acts on the same host.
-    pub(super) fn words(&self) -> Result<Vec<OsString>, Stop> {
+    fn words(&self) -> Result<Vec<OsString>, Stop> {
         let mut words: Vec<OsString> = vec!["--state".into(), self.places.state_dir()?.into()];
         if let Some(agent) = &self.places.agent {
             words.extend(["--agent".into(), agent.into()]);
@@ -289,7 +155,7 @@ impl LdmHost {
     }
 }
 
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     userns::is_initial() && userns::have_net_admin()
 }
 

@@ -1,16 +1,15 @@
 //! The delayed reconfiguration of `primary`: begun, given up, or applied without a boot as far as that goes.
 
-use vtax_domain::{PrimaryChange, StoredState};
+use std::collections::BTreeSet;
+
+use vtax_domain::{LiveObject, PrimaryChange, StoredState};
 use vtax_lab::io::IoList;
 use vtax_model::{
     domain::{Configuration, DomainError, PRIMARY},
     topology::Name,
 };
 
-use super::{
-    assign,
-    host::{LdmHost, blamed},
-};
+use super::{assign, change::ChangingHost};
 use crate::{
     exit::{Blamed, Exit, Stop},
     terminal::print,
@@ -23,58 +22,58 @@ domain reboots, at which time the new configuration for the primary domain
 will also take effect.
 ";
 
-pub(super) fn start(host: &LdmHost, domain: &Name) -> Result<Exit, Stop> {
+pub(super) fn start(host: ChangingHost<'_>, domain: &Name) -> Result<Exit, Stop> {
     change(host, domain, StoredState::start_reconfiguration)?;
     print(STARTED)?;
     Ok(Exit::Done)
 }
 
-pub(super) fn cancel(host: &LdmHost, domain: &Name) -> Result<Exit, Stop> {
+pub(super) fn cancel(host: ChangingHost<'_>, domain: &Name) -> Result<Exit, Stop> {
     change(host, domain, StoredState::cancel_reconfiguration)?;
     Ok(Exit::Done)
 }
 
 fn change(
-    host: &LdmHost,
+    host: ChangingHost<'_>,
     domain: &Name,
-    change: impl FnOnce(&mut StoredState) -> Result<(), DomainError>,
+    edit: impl FnOnce(&mut StoredState) -> Result<(), DomainError>,
 ) -> Result<(), Stop> {
-    let locked = host.lock()?;
-    let mut state = locked.read(host.id()).or_infrastructure()?;
-    state.configuration.domain(domain).or_input()?;
-    if domain.as_str() != PRIMARY {
-        return Err(Stop::input(DomainError::OnlyPrimary { domain: domain.clone() }));
-    }
-    change(&mut state).or_input()?;
-    locked.write(&state).or_infrastructure()
+    host.change(|change| {
+        let mut state = change.state().clone();
+        state.configuration.domain(domain).or_input()?;
+        if domain.as_str() != PRIMARY {
+            return Err(Stop::input(DomainError::OnlyPrimary { domain: domain.clone() }));
+        }
+        edit(&mut state).or_input()?;
+        change.write(&state)
+    })
 }
 
 /// Applies what needs no boot, and says what does.
-pub(super) fn apply(host: &LdmHost) -> Result<Exit, Stop> {
-    let list = match host.within() {
-        Some(_) => None,
-        None => Some(assign::look(host)?),
-    };
-    let locked = host.lock()?;
-    let mut state = locked.read(host.id()).or_infrastructure()?;
-    if state.pending.is_none() {
-        return Err(Stop::input(DomainError::NotReconfiguring));
-    }
-    let was = state.configuration.clone();
-    let changes = state.pending_changes();
-    let waiting = |change: &PrimaryChange| Some((change.clone(), why_boot(change, list.as_ref()?)?));
-    let waits: Vec<(PrimaryChange, String)> = changes.iter().filter_map(waiting).collect();
-    let but: Vec<PrimaryChange> = waits.iter().map(|(change, _)| change.clone()).collect();
-    state.apply_pending(&but);
-    follow_switches(host, &was, &state.configuration)?;
-    locked.write(&state).or_infrastructure()?;
-    for change in changes.iter().filter(|change| !but.contains(change)) {
-        print(&format!("Applied: {}\n", told(change)))?;
-    }
-    for (change, why) in &waits {
-        print(&format!("Needs a boot: {}: {why}\n", told(change)))?;
-    }
-    Ok(Exit::Done)
+pub(super) fn apply(host: ChangingHost<'_>) -> Result<Exit, Stop> {
+    host.change(|change| {
+        let list = match host.within() {
+            Some(_) => None,
+            None => Some(assign::look(None)?),
+        };
+        let mut state = change.state().clone();
+        if state.pending.is_none() {
+            return Err(Stop::input(DomainError::NotReconfiguring));
+        }
+        let changes = state.pending_changes();
+        let waiting = |change: &PrimaryChange| Some((change.clone(), why_boot(change, list.as_ref()?)?));
+        let waits: Vec<(PrimaryChange, String)> = changes.iter().filter_map(waiting).collect();
+        let but: Vec<PrimaryChange> = waits.iter().map(|(change, _)| change.clone()).collect();
+        state.apply_pending(&but);
+        change.follow(&changed_switches(change.configuration(), &state.configuration), &state)?;
+        for change in changes.iter().filter(|change| !but.contains(change)) {
+            print(&format!("Applied: {}\n", told(change)))?;
+        }
+        for (change, why) in &waits {
+            print(&format!("Needs a boot: {}: {why}\n", told(change)))?;
+        }
+        Ok(Exit::Done)
+    })
 }
 
 /// Why a change can't be made while the host runs.
@@ -101,17 +100,10 @@ fn told(change: &PrimaryChange) -> String {
     }
 }
 
-/// For an ordinary user, who has no switches on the host, there is nothing to follow.
-fn follow_switches(host: &LdmHost, was: &Configuration, now: &Configuration) -> Result<(), Stop> {
-    let named = was.switches.keys().chain(now.switches.keys());
-    let mut changed: Vec<&Name> = named.filter(|name| was.switches.get(*name) != now.switches.get(*name)).collect();
-    changed.sort();
-    changed.dedup();
-    if changed.is_empty() || !host.has_domains() {
-        return Ok(());
-    }
-    let domains = host.domains()?;
-    changed.into_iter().try_for_each(|name| domains.follow_switch(name, was, now)).map_err(blamed)
+fn changed_switches(was: &Configuration, now: &Configuration) -> Vec<LiveObject> {
+    let names: BTreeSet<&Name> = was.switches.keys().chain(now.switches.keys()).collect();
+    let changed = names.into_iter().filter(|name| was.switches.get(*name) != now.switches.get(*name));
+    changed.cloned().map(LiveObject::Switch).collect()
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use std::fmt::Write;
 use clap::Args;
 use serde::Serialize;
 use vtax_domain::{
-    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, DomainSurvey, HostCapacity, RunningSystem,
-    StoredState, Utilization, ldm_xml,
+    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, DomainSurvey, Down, HostCapacity,
+    RunningSystem, StoredState, Utilization, ldm_xml,
 };
 use vtax_model::{
     domain::{Configuration, Constraints, DomainState, PRIMARY},
@@ -81,11 +81,15 @@ struct Listed<'a> {
     /// The resources of which it gets something else when it boots again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pending: Vec<Resource>,
+    /// What should run for it and doesn't.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    down: Vec<Down>,
 }
 
 pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     let StoredState { configuration: all, pending: reconfiguration, .. } = host.read()?;
     let survey = host.survey()?;
+    let down = host.down(&survey.bound)?;
     let used = Utilization::watch(&survey.bound);
     let mut rows = rows(&all, &survey, &HostCapacity::look(), &used, &args.domains)?;
     let bound = survey.bound;
@@ -98,7 +102,8 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
             let constraints = all.domain(&row.name).or_infrastructure()?;
             let now = now.get(&row.name);
             let pending = now.map(|now| pending(now, constraints)).unwrap_or_default();
-            Ok(Listed { row, constraints, now, pending })
+            let down = down.iter().filter(|down| *down.domain() == row.name).cloned().collect();
+            Ok(Listed { row, constraints, now, pending, down })
         });
         return answer(true, &listed.collect::<Result<Vec<_>, Stop>>()?, |_| String::new());
     }
@@ -112,6 +117,8 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
         (resources, false) => resources::blocks(&rows, &all, &now(), &paths_now(&bound), resources, args.long),
         (resources, true) => parseable::domains(&rows, &all, &now(), &paths_now(&bound), resources),
     })?;
+    let is_listed = |down: &&Down| rows.iter().any(|row| row.name == *down.domain());
+    down.iter().filter(is_listed).for_each(|down| tell!("{down}"));
     Ok(Exit::Done)
 }
 

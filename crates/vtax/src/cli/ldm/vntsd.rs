@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     fs,
-    os::unix::process::CommandExt,
     process::{Command, Stdio},
     sync::Arc,
     thread,
@@ -24,7 +23,7 @@ use vtax_model::{
 };
 use vtax_sys::netlink::UserId;
 
-use super::host::{LdmHost, own_program};
+use super::host::{LdmHost, blamed};
 use crate::exit::{Blamed, Exit, Stop};
 
 /// How often the service looks which domains are bound.
@@ -49,7 +48,7 @@ pub(crate) struct VntsdArgs {
 
 pub(super) fn vntsd(host: &LdmHost, args: &VntsdArgs) -> Result<Exit, Stop> {
     let domains = host.domains()?;
-    let Some(_lock) = domains.lock_service().or_infrastructure()? else {
+    let Some(service) = domains.lock_service().or_infrastructure()? else {
         tell!("the console service of this host runs already");
         return Ok(Exit::Done);
     };
@@ -57,7 +56,14 @@ pub(super) fn vntsd(host: &LdmHost, args: &VntsdArgs) -> Result<Exit, Stop> {
     let server = ConsoleServer::start(&host_name(), bounds, Arc::new(Caretaker { domains: domains.clone() }));
     let server = server.or_infrastructure()?;
     let mut consoles = BoundConsoles { host, domains, changed: (None, None), groups: Vec::new(), idle_since: None };
-    while !(consoles.are_gone() && args.while_bound) {
+    loop {
+        if args.while_bound && consoles.are_gone() {
+            // A command that binds a domain just now waits for this lock, or is waited for.
+            let locked = host.store().lock().or_infrastructure()?;
+            if consoles.domains.bound().is_ok_and(|bound| bound.is_empty()) {
+                return consoles.domains.unlock_service(service, &locked).map_err(blamed).map(|()| Exit::Done);
+            }
+        }
         match consoles.change().map(ConsoleTable::new) {
             Some(Ok(table)) => server.replace(table),
             Some(Err(error)) => tell!("{error}"),
@@ -65,20 +71,6 @@ pub(super) fn vntsd(host: &LdmHost, args: &VntsdArgs) -> Result<Exit, Stop> {
         }
         thread::sleep(REFRESH);
     }
-    Ok(Exit::Done)
-}
-
-/// Starts the service beside this command, unless it runs.
-pub(super) fn start_beside(host: &LdmHost) -> Result<(), Stop> {
-    let mut command = own_program()?;
-    command.args(host.words()?).args(["vntsd", "--while-bound"]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Ctrl-C in this terminal must not end it.
-    command.process_group(0);
-    let started = command.spawn();
-    started.map(drop).map_err(|error| {
-        Stop::infrastructure(miette::miette!(code = "file", "the console service can't be started: {error}"))
-    })
 }
 
 /// The consoles of the bound domains. The journals and the configuration are read again only when they have changed.

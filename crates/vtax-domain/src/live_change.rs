@@ -1,0 +1,164 @@
+//! Changes that the host follows at once: what is kept and what the host has change together.
+//!
+//! A change is on record before the host has any of it, and whatever lacks space fails before that. If the host refuses the
+//! change, or the change can't be kept, the host gets back what it had. If vtax is killed on the way, the next command
+//! that changes something makes the host as the configuration has it.
+
+use std::{fs, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use vtax_journal::JournalError;
+use vtax_model::{domain::Configuration, topology::Name};
+use vtax_sys::record::{self, RecordError};
+
+use crate::{
+    draft::FileDraft,
+    error::BindError,
+    hot_plug::ChangeEffect,
+    locked::LockedDomains,
+    store::{LONGEST, StoredState},
+};
+
+const FILE: &str = "change.json";
+
+/// Something that can be changed while domains are bound.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LiveObject {
+    /// A virtual switch.
+    Switch(Name),
+    /// A virtual NIC of a domain.
+    Vnet {
+        /// Which one has the NIC or is to have it.
+        domain: Name,
+        /// Its NIC.
+        vnet: Name,
+    },
+    /// A virtual disk of a domain.
+    Disk {
+        /// Which one has the disk or is to have it.
+        domain: Name,
+        /// The disk's name, which is its serial number in the domain.
+        disk: Name,
+    },
+    /// A PCI device of a domain.
+    Device {
+        /// Which one has the device or is to have it; `primary` for the host.
+        domain: Name,
+        /// The device's name in `list-io`.
+        device: String,
+    },
+}
+
+/// A change that somebody makes, or made when he was killed.
+#[derive(Debug, Serialize, Deserialize)]
+struct UnfinishedChange {
+    objects: Vec<LiveObject>,
+    /// What the host may have instead of what is kept.
+    other: Configuration,
+}
+
+impl LiveObject {
+    fn is_in(&self, all: &Configuration) -> bool {
+        match self {
+            LiveObject::Switch(name) => all.switches.contains_key(name),
+            LiveObject::Vnet { domain, vnet } => all.vnet(domain, vnet).is_ok(),
+            LiveObject::Disk { domain, disk } => all.disk(domain, disk).is_ok(),
+            LiveObject::Device { domain, device } => {
+                all.domain(domain).is_ok_and(|domain| domain.io.iter().any(|own| own.name == *device))
+            }
+        }
+    }
+}
+
+impl LockedDomains<'_> {
+    /// Makes a change that the host follows at once: all of it, or nothing. Returns the latest effect of its parts.
+    ///
+    /// What is new is kept before the host has it, and what goes is kept until it is gone. So a domain has nothing that the
+    /// configuration doesn't have, whenever vtax is killed.
+    pub fn change(
+        &self,
+        objects: &[LiveObject],
+        was: &StoredState,
+        now: &StoredState,
+    ) -> Result<ChangeEffect, BindError> {
+        let (new, old) = (self.store.draft("new", now)?, self.store.draft("old", was)?);
+        let (was, now) = (&was.configuration, &now.configuration);
+        let is_new = objects.iter().all(|object| !object.is_in(was));
+        self.record(&UnfinishedChange { objects: objects.to_vec(), other: if is_new { was } else { now }.clone() })?;
+        let (first, last) = if is_new { (Some(new), None) } else { (None, Some(new)) };
+        let changed = first
+            .map_or(Ok(()), |new| Ok(new.commit()?))
+            .and_then(|()| self.follow_all(objects, was, now))
+            .and_then(|effect| last.map_or(Ok(effect), |new| Ok(new.commit().map(|()| effect)?)));
+        let undone = match (&changed, is_new) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), _) => {
+                // What was refused was not changed, and is refused again; the reason is told already.
+                let _ = self.follow_all(objects, now, was);
+                if is_new { old.commit() } else { Ok(()) }
+            }
+        };
+        self.forget_change();
+        undone?;
+        changed
+    }
+
+    /// Makes the host as the configuration has it, if somebody was killed while he changed it.
+    pub(crate) fn finish_change(&self, configuration: &Configuration) -> Result<(), BindError> {
+        let Some(UnfinishedChange { mut objects, other }) = self.unfinished().map_err(JournalError::from)? else {
+            return Ok(());
+        };
+        // What a domain has less than is kept comes when it boots; it has nothing else.
+        let is_switch = |object: &LiveObject| matches!(object, LiveObject::Switch(_));
+        objects.retain(|object| is_switch(object) || (object.is_in(&other) && object.is_in(configuration)));
+        let followed = self.follow_all(&objects, &other, configuration);
+        self.forget_change();
+        followed.map(drop)
+    }
+
+    fn follow_all(
+        &self,
+        objects: &[LiveObject],
+        was: &Configuration,
+        now: &Configuration,
+    ) -> Result<ChangeEffect, BindError> {
+        let effects = objects.iter().map(|object| self.follow(object, was, now));
+        let effects = effects.collect::<Result<Vec<_>, BindError>>()?;
+        Ok(if effects.contains(&ChangeEffect::AtBoot) { ChangeEffect::AtBoot } else { ChangeEffect::Now })
+    }
+
+    fn follow(&self, object: &LiveObject, was: &Configuration, now: &Configuration) -> Result<ChangeEffect, BindError> {
+        match object {
+            LiveObject::Switch(name) => self.follow_switch(name, was, now).map(|()| ChangeEffect::Now),
+            LiveObject::Vnet { domain, vnet } => self.follow_vnet(domain, vnet, was, now),
+            LiveObject::Disk { domain, disk } => self.follow_disk(domain, disk, was, now),
+            LiveObject::Device { domain, device } => self.follow_device(domain, device, was, now),
+        }
+    }
+
+    /// None if nobody was killed while he changed something. A damaged record stays, so that it is told again.
+    fn unfinished(&self) -> Result<Option<UnfinishedChange>, RecordError> {
+        let path = self.change_file();
+        let Some(text) = record::read(&path, LONGEST)? else { return Ok(None) };
+        let read = serde_json::from_slice(&text);
+        read.map(Some).map_err(|error| {
+            let why = format!("{error}; the host may differ from what is kept; move the file away");
+            RecordError::Damaged { path, why }
+        })
+    }
+
+    fn record(&self, change: &UnfinishedChange) -> Result<(), BindError> {
+        let written =
+            fs::create_dir_all(self.folder()).and_then(|()| FileDraft::write(self.folder(), FILE, "new", change));
+        written.and_then(FileDraft::commit).map_err(BindError::file("write", &self.change_file()))
+    }
+
+    fn forget_change(&self) {
+        // If it stays, the host is made once more as it is.
+        let _ = fs::remove_file(self.change_file());
+    }
+
+    fn change_file(&self) -> PathBuf {
+        self.folder().join(FILE)
+    }
+}
