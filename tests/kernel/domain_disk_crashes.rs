@@ -190,10 +190,6 @@ fn plugged(lab: &str, volume: &str, daemons: usize) {
     let is_wanted = || host.ldm("list-constraints --json mars").contains("\"more\"");
     let put = |words: &str| {
         let is_add = words == add;
-        if is_wanted() && is_add && !has() {
-            // A disk is in the configuration first. It comes when the domain boots, or by these two commands.
-            host.ldm(remove);
-        }
         let output = host.try_ldm(words);
         let begun = Instant::now();
         while has() != is_add {

@@ -2,7 +2,7 @@
 //!
 //! A change is on record before the host has any of it, and whatever lacks space fails before that. If the host refuses the
 //! change, or the change can't be kept, the host gets back what it had. If vtax is killed on the way, the next command
-//! that changes something makes the host as the configuration has it.
+//! that changes something finishes the change.
 
 use std::{fs, path::PathBuf};
 
@@ -20,6 +20,8 @@ use crate::{
 };
 
 const FILE: &str = "change.json";
+/// Two states and what changes between them.
+const LARGEST: u64 = 3 * LONGEST;
 
 /// Something that can be changed while domains are bound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,12 +51,12 @@ pub enum LiveObject {
     },
 }
 
-/// A change that somebody makes, or made when he was killed.
+/// A change that is being made, or was when vtax was killed.
 #[derive(Debug, Serialize, Deserialize)]
 struct UnfinishedChange {
     objects: Vec<LiveObject>,
-    /// What the host may have instead of what is kept.
-    other: Configuration,
+    was: StoredState,
+    now: StoredState,
 }
 
 impl LiveObject {
@@ -72,48 +74,55 @@ impl LiveObject {
 
 impl LockedDomains<'_> {
     /// Makes a change that the host follows at once: all of it, or nothing. Returns the latest effect of its parts.
-    ///
-    /// What is new is kept before the host has it, and what goes is kept until it is gone. So a domain has nothing that the
-    /// configuration doesn't have, whenever vtax is killed.
     pub fn change(
         &self,
         objects: &[LiveObject],
         was: &StoredState,
         now: &StoredState,
     ) -> Result<ChangeEffect, BindError> {
+        let change = UnfinishedChange { objects: objects.to_vec(), was: was.clone(), now: now.clone() };
+        self.record(&change)?;
+        let changed = self.carry_out(&change);
+        self.forget_change();
+        changed
+    }
+
+    /// Makes the change that vtax was killed in, if there is one. If that fails for lack of space, the next command tries again.
+    pub(crate) fn finish_change(&self, kept: &Configuration) -> Result<(), BindError> {
+        let Some(change) = self.unfinished().map_err(JournalError::from)? else { return Ok(()) };
+        if ![&change.was, &change.now].iter().any(|state| state.configuration == *kept) {
+            // A change after it was kept: a command that could not finish this one.
+            self.forget_change();
+            return Ok(());
+        }
+        let finished = self.carry_out(&change);
+        let lacks_space = matches!(&finished, Err(BindError::Store(_)));
+        if !lacks_space {
+            self.forget_change();
+        }
+        finished.map(drop)
+    }
+
+    /// What is new is kept before the host has it, and what goes is kept until it is gone. So a domain has nothing that the
+    /// configuration doesn't have, whenever vtax is killed.
+    fn carry_out(&self, change: &UnfinishedChange) -> Result<ChangeEffect, BindError> {
+        let UnfinishedChange { objects, was, now } = change;
         let (new, old) = (self.store.draft("new", now)?, self.store.draft("old", was)?);
         let (was, now) = (&was.configuration, &now.configuration);
         let is_new = objects.iter().all(|object| !object.is_in(was));
-        self.record(&UnfinishedChange { objects: objects.to_vec(), other: if is_new { was } else { now }.clone() })?;
         let (first, last) = if is_new { (Some(new), None) } else { (None, Some(new)) };
         let changed = first
             .map_or(Ok(()), |new| Ok(new.commit()?))
             .and_then(|()| self.follow_all(objects, was, now))
             .and_then(|effect| last.map_or(Ok(effect), |new| Ok(new.commit().map(|()| effect)?)));
-        let undone = match (&changed, is_new) {
-            (Ok(_), _) => Ok(()),
-            (Err(_), _) => {
-                // What was refused was not changed, and is refused again; the reason is told already.
-                let _ = self.follow_all(objects, now, was);
-                if is_new { old.commit() } else { Ok(()) }
+        if changed.is_err() {
+            // What was refused was not changed, and is refused again; the reason is told already.
+            let _ = self.follow_all(objects, now, was);
+            if is_new {
+                old.commit()?;
             }
-        };
-        self.forget_change();
-        undone?;
+        }
         changed
-    }
-
-    /// Makes the host as the configuration has it, if somebody was killed while he changed it.
-    pub(crate) fn finish_change(&self, configuration: &Configuration) -> Result<(), BindError> {
-        let Some(UnfinishedChange { mut objects, other }) = self.unfinished().map_err(JournalError::from)? else {
-            return Ok(());
-        };
-        // What a domain has less than is kept comes when it boots; it has nothing else.
-        let is_switch = |object: &LiveObject| matches!(object, LiveObject::Switch(_));
-        objects.retain(|object| is_switch(object) || (object.is_in(&other) && object.is_in(configuration)));
-        let followed = self.follow_all(&objects, &other, configuration);
-        self.forget_change();
-        followed.map(drop)
     }
 
     fn follow_all(
@@ -139,7 +148,7 @@ impl LockedDomains<'_> {
     /// None if nobody was killed while he changed something. A damaged record stays, so that it is told again.
     fn unfinished(&self) -> Result<Option<UnfinishedChange>, RecordError> {
         let path = self.change_file();
-        let Some(text) = record::read(&path, LONGEST)? else { return Ok(None) };
+        let Some(text) = record::read(&path, LARGEST)? else { return Ok(None) };
         let read = serde_json::from_slice(&text);
         read.map(Some).map_err(|error| {
             let why = format!("{error}; the host may differ from what is kept; move the file away");

@@ -60,8 +60,10 @@ impl<'a> ChangingHost<'a> {
         let domains = if is_root() { Some(self.host.domains()?) } else { None };
         let locked = self.host.store().lock().or_infrastructure()?;
         let state = locked.read(self.host.id()).or_infrastructure()?;
-        let change = HostChange { host: self.host, locked: &locked, state, domains: domains.as_ref() };
+        let mut change = HostChange { host: self.host, locked: &locked, state, domains: domains.as_ref() };
         change.reconcile();
+        // A change that was finished is in it now.
+        change.state = locked.read(self.host.id()).or_infrastructure()?;
         let done = verb(&change);
         change.keep_service();
         done
