@@ -11,6 +11,7 @@ pub(crate) enum SuiteError {
     File { what: &'static str, path: PathBuf, error: io::Error },
     Settings { path: PathBuf, error: toml::de::Error },
     Costs { path: PathBuf, line: usize },
+    DiskSpace { path: PathBuf, free: u64, needed: u64 },
     UnknownPart { name: String, known: Vec<String> },
     Program { command: String, error: io::Error },
     Cargo { output: String },
@@ -37,6 +38,15 @@ impl fmt::Display for SuiteError {
             SuiteError::Settings { path, error } => write!(f, "{}: {error}", path.display()),
             SuiteError::Costs { path, line } => {
                 write!(f, "{}, line {line}: not a test, its wall and CPU seconds, separated by tabs", path.display())
+            }
+            SuiteError::DiskSpace { path, free, needed } => {
+                let mib = |bytes: &u64| bytes >> 20;
+                let (free, needed) = (mib(free), mib(needed));
+                let path = path.display();
+                write!(
+                    f,
+                    "{path} has {free} MiB free, and the build needs {needed}: remove files, e.g. with `cargo clean`"
+                )
             }
             SuiteError::UnknownPart { name, known } => write!(f, "unknown part `{name}`: use {}", known.join(", ")),
             SuiteError::Program { command, error } => write!(f, "cannot run {command}: {error}"),

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod costs;
+mod disk_space;
 mod error;
 mod job;
 mod programs;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
 fn run(parts: &[String]) -> Result<ExitCode, SuiteError> {
     let begun = Instant::now();
     let settings = SuiteSettings::read(parts)?;
+    disk_space::check()?;
     let costs = JobCosts::read()?;
     let mut ends = schedule::run(settings.preparations(), &costs)?;
     // Tests of what could not be built would only be noise.
