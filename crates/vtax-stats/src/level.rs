@@ -66,15 +66,15 @@ pub fn level_changes(
     let mut places = search.places();
     loop {
         let judged = search.judged(&places);
-        let weakest = judged.iter().enumerate().max_by(|(_, one), (_, other)| one.total_cmp(other));
+        let weakest = judged
+            .iter()
+            .enumerate()
+            .max_by(|(_, one), (_, other)| one.p.total_cmp(&other.p).then_with(|| other.size.total_cmp(&one.size)));
         match weakest {
-            Some((index, p)) if *p > significance.get() => places.remove(index),
+            Some((index, place)) if place.p > significance.get() => places.remove(index),
             _ => {
-                return places
-                    .into_iter()
-                    .zip(judged)
-                    .map(|(at, p)| Ok(LevelChange { at, p: PValue::new(p)? }))
-                    .collect();
+                let changes = places.into_iter().zip(judged);
+                return changes.map(|(at, place)| Ok(LevelChange { at, p: PValue::new(place.p)? })).collect();
             }
         };
     }
@@ -115,12 +115,31 @@ impl LevelSearch<'_> {
         places
     }
 
-    /// The p-value of each place, by the levels at its two sides alone.
-    fn judged(&self, places: &[usize]) -> Vec<f64> {
+    /// Judges each place by the levels at its two sides alone.
+    fn judged(&self, places: &[usize]) -> Vec<JudgedPlace> {
         let ends: Vec<usize> = [0].iter().chain(places).chain(&[self.figures.len()]).copied().collect();
-        let of = |around: &[usize]| self.tested(&(around[0]..around[2]), Cuts::One).map_or(1.0, |(p, _)| p);
+        let of = |around: &[usize]| JudgedPlace {
+            p: self.tested(&(around[0]..around[2]), Cuts::One).map_or(1.0, |(p, _)| p),
+            size: cut_size(&self.figures[around[0]..around[2]], around[1] - around[0]),
+        };
         ends.windows(3).map(of).collect()
     }
+}
+
+/// A place where a series may have changed, between two levels.
+struct JudgedPlace {
+    /// The p-value of the best cut of the two levels, after correction.
+    p: f64,
+    /// The standardised rank sum of the cut at this place. It decides between places with the same p, such as those whose
+    /// levels are too short to be tested: otherwise the direction in which the series is read would.
+    size: f64,
+}
+
+/// Returns the size of the standardised rank sum of the figures before a place. Its variance is that of distinct figures.
+fn cut_size(figures: &[f64], at: usize) -> f64 {
+    let n = figures.len() as f64;
+    let sum: f64 = centred_ranks(figures)[..at].iter().sum();
+    sum.abs() * weights(figures.len())[at] / ((n + 1.0) / 12.0).sqrt()
 }
 
 /// How many cuts a stretch may have that is held against the rest.

@@ -181,6 +181,16 @@ fn nothing_and_one_figure_have_no_change_and_what_is_no_figure_is_refused() {
     }
 }
 
+/// The two ends of a stretch, each of which is too near to its neighbours to be tested: the larger change stays.
+#[test]
+fn of_two_places_that_are_equally_likely_the_larger_change_stays_from_both_ends() {
+    let figures =
+        series(&mut Draws::seeded(5_623_094_122_657_386_166), NoiseShape::Normal, 18, 6, 1.716_831_221_808_661_7);
+    let reversed: Vec<f64> = figures.iter().rev().copied().collect();
+    let mirrored: Vec<usize> = changes(&reversed).iter().map(|at| figures.len() - at).collect();
+    assert_eq!((changes(&figures), mirrored), (vec![6], vec![6]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
