@@ -139,6 +139,24 @@ fn a_full_disk_is_named_and_what_landed_stays() {
     assert!(!labs.as_array().expect("a list").iter().any(mine), "{labs}");
 }
 
+#[test]
+fn results_are_removed_from_a_full_disk() {
+    let bench = Bench::new();
+    let state = bench.state();
+    fs::create_dir(&state).expect("a directory");
+    let _small = Tmpfs::new(&state, "8m");
+    bench.printed(&["run", "demo", "--methods", "veth", "--samples", "2", "--duration", "20ms", "--mtu", "1500"]);
+    let filler = state.join("filler");
+    let all = vec![1; 16 << 20];
+    fs::write(&filler, &all).expect_err("it is larger than the disk");
+    let full = fs::metadata(&filler).expect("a file").len();
+    bench.printed(&["results", "rm", "last"]);
+    assert_eq!(bench.printed(&["results", "list", "--json"]).trim(), "[]");
+    fs::write(&filler, &all).expect_err("it is larger than the disk");
+    let now = fs::metadata(&filler).expect("a file").len();
+    assert!(now > full, "{now} bytes fit, and {full} did before");
+}
+
 /// A small disk, unmounted with the value.
 struct Tmpfs<'a> {
     at: &'a std::path::Path,

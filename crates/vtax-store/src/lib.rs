@@ -16,6 +16,7 @@ mod find;
 mod lock;
 mod news;
 mod remove;
+mod reserve;
 mod samples;
 mod schema;
 #[cfg(test)]
@@ -113,7 +114,19 @@ pub enum Condition {
 impl Store {
     /// Opens the store in `dir` to write to it. The folder and the database are made if they are missing.
     pub fn open(dir: &Path) -> Result<Store, StoreError> {
+        let store = Store::open_at(StoreLocation::new(dir)?)?;
+        reserve::hold(&store.place);
+        Ok(store)
+    }
+
+    /// Opens the store in `dir` to remove runs, also on a full disk. [`Store::shrink`] ends that.
+    pub fn open_to_remove(dir: &Path) -> Result<Store, StoreError> {
         let place = StoreLocation::new(dir)?;
+        reserve::release(&place);
+        Store::open_at(place)
+    }
+
+    fn open_at(place: StoreLocation) -> Result<Store, StoreError> {
         let mut connection = schema::connect(&place)?;
         schema::migrate(&mut connection, &place)?;
         Ok(Store { place, connection, alone: None })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::params;
 
-use crate::{RunSummary, Store, StoreError, lock::RunLock};
+use crate::{RunSummary, Store, StoreError, lock::RunLock, reserve};
 
 /// What of a run is in which table, in the order in which it may go.
 const TABLES: [&str; 4] = [
@@ -18,6 +18,12 @@ const TABLES: [&str; 4] = [
 /// process may have 1,024 open files.
 const TOGETHER: usize = 256;
 
+/// Samples that are removed in one transaction if the disk is full.
+const PART: i64 = 16;
+const SOME_SAMPLES: &str =
+    "DELETE FROM sample WHERE landed IN (SELECT landed FROM sample WHERE run = ?1 LIMIT ?2)";
+const SOME_PAGES: &str = "PRAGMA incremental_vacuum(32)";
+
 impl Store {
     /// Removes runs with all of their samples, and calls `removed` with the id of each once it is gone. Each of `ids` is as
     /// in [`Store::load`]; if one is of no run, none is removed.
@@ -28,10 +34,56 @@ impl Store {
         let mut found: Vec<String> = ids.iter().map(|id| self.find(id)).collect::<Result<_, _>>()?;
         found.dedup();
         for some in found.chunks(TOGETHER) {
-            self.remove_together(some)?;
+            match self.remove_together(some) {
+                Err(StoreError::Full { .. }) => some.iter().try_for_each(|id| self.remove_in_parts(id))?,
+                done => done?,
+            }
             some.iter().for_each(|id| removed(id));
         }
         Ok(())
+    }
+
+    /// Removes a run in transactions so small that their log fits where hardly any space is left, and returns the space of
+    /// each. Until the run is removed, it is one that was stopped.
+    pub(crate) fn remove_in_parts(&self, id: &str) -> Result<(), StoreError> {
+        let doing = self.place.doing("removing a run");
+        // The log of what did not fit.
+        self.empty_log()?;
+        self.connection.execute("UPDATE run SET state = 'stopped' WHERE id = ?1", [id]).map_err(&doing)?;
+        let mut part = PART;
+        loop {
+            match self.connection.execute(SOME_SAMPLES, params![id, part]).map_err(&doing) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(StoreError::Full { .. }) if part > 1 => part /= 2,
+                Err(error) => return Err(error),
+            }
+            self.return_free_pages()?;
+        }
+        self.remove_together(&[id.to_owned()])
+    }
+
+    /// Cuts the unused pages off the database, a few at a time. Without `auto_vacuum`, which stores of older versions lack,
+    /// they stay and are used again.
+    fn return_free_pages(&self) -> Result<(), StoreError> {
+        let doing = self.place.doing("returning space");
+        let free = || self.connection.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0));
+        let mut left = free().map_err(&doing)?;
+        loop {
+            self.connection.execute_batch(SOME_PAGES).map_err(&doing)?;
+            self.empty_log()?;
+            let now = free().map_err(&doing)?;
+            if now == 0 || now >= left {
+                return Ok(());
+            }
+            left = now;
+        }
+    }
+
+    /// Writes what the log has to the database, and cuts it to nothing.
+    pub(crate) fn empty_log(&self) -> Result<(), StoreError> {
+        let emptied = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        emptied.map_err(self.place.doing("writing the log to the database"))
     }
 
     fn remove_together(&self, ids: &[String]) -> Result<(), StoreError> {
@@ -48,9 +100,16 @@ impl Store {
         locks.into_iter().try_for_each(|lock| lock.retire(&self.place))
     }
 
-    /// Gives the space of removed runs back to the disk. While others read or write the store, that is left for later.
+    /// Returns the space of removed runs to the disk. While others read or write the store, that is left for later.
     pub fn shrink(&self) -> Result<(), StoreError> {
-        match self.connection.execute_batch("VACUUM").map_err(self.place.doing("giving space back")) {
+        let compacted = self.connection.execute_batch("VACUUM").map_err(self.place.doing("returning space"));
+        let shrunk = match compacted {
+            // A compact copy needs as much space again.
+            Err(StoreError::Full { .. }) => self.empty_log().and_then(|()| self.return_free_pages()),
+            done => done,
+        };
+        reserve::hold(&self.place);
+        match shrunk {
             Err(StoreError::Busy { .. }) => Ok(()),
             done => done,
         }

@@ -107,6 +107,8 @@ pub(crate) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
         .map_err(|source| place.io("opening the results", &file, source))?;
     let connection = Connection::open(&file).map_err(&doing)?;
     connection.busy_timeout(PATIENCE).map_err(&doing)?;
+    // Takes effect in a new database, or when an old one is compacted. Then it can shrink without a copy of it.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(&doing)?;
     write_ahead(&connection).map_err(&doing)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(&doing)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(&doing)?;

@@ -349,6 +349,23 @@ fn a_full_disk_is_told_and_what_landed_stays() {
 }
 
 #[test]
+fn a_run_is_removed_in_parts_whose_log_is_short_and_the_file_shrinks() {
+    let dir = folder();
+    let (store, mut writer) = new_run(dir.path(), "demo-1");
+    let samples: Vec<_> = (1..=2_000).map(|round| sample(0, Arm::A, round)).collect();
+    writer.samples(&samples).expect("there is space");
+    drop(writer);
+    store.empty_log().expect("nobody else has it open");
+    let size = |name: &str| std::fs::metadata(dir.path().join(name)).expect("a file").len();
+    let before = size("results.db");
+    assert!(before > 1 << 20, "{before}");
+    store.remove_in_parts("demo-1").expect("it is there");
+    store.empty_log().expect("nobody else has it open");
+    assert!(size("results.db") < before / 4, "{} of {before}", size("results.db"));
+    assert!(store.list().expect("readable").is_empty());
+}
+
+#[test]
 fn what_is_no_database_is_called_damaged() {
     let dir = folder();
     std::fs::write(dir.path().join("results.db"), "this is no database, and long enough to be seen as none").unwrap();

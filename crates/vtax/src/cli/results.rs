@@ -92,7 +92,7 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
     let dir = places.state_dir()?;
     match verb {
         ResultsVerb::List { words, json } => return list(&dir, &words.join(" "), json),
-        ResultsVerb::Rm { ids } => remove(&Store::open(&dir)?, &ids)?,
+        ResultsVerb::Rm { ids } => remove(&Store::open_to_remove(&dir)?, &ids)?,
         ResultsVerb::Prune { keep, dry_run } => prune(&dir, keep, dry_run)?,
         ResultsVerb::Show { id, output } => show(&dir, &id, &output.options())?,
         ResultsVerb::Compare { before, after, fail_above, format } => {
@@ -120,7 +120,7 @@ fn prune(dir: &Path, keep: Option<usize>, dry_run: bool) -> Result<(), Stop> {
     match (ids.is_empty(), dry_run) {
         (true, _) => tell!("nothing to remove"),
         (false, true) => ids.iter().for_each(|id| tell!("would remove {id}")),
-        (false, false) => remove(&Store::open(dir)?, &ids)?,
+        (false, false) => remove(&Store::open_to_remove(dir)?, &ids)?,
     }
     Ok(())
 }
