@@ -21,8 +21,6 @@ use super::{
 
 /// CPUs that all jobs together may exceed the machine's by: estimates are rough, and no job uses its share all the time.
 const SLACK: f64 = 0.3;
-/// Niceness of all jobs but the longest: it determines when the last job ends, so it doesn't wait for the others.
-const NICENESS: &str = "5";
 
 /// Runs all jobs, the longest first, then those that have the machine to themselves. Prints each when it has ended.
 pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEnd>, SuiteError> {
@@ -36,8 +34,7 @@ pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEn
         while let Some(index) = jobs.iter().position(|job| room.has(share(job, costs, &room))) {
             let job = jobs.remove(index);
             room.enter(share(&job, costs, &room));
-            let niceness = if ends.is_empty() && room.jobs == 1 { "0" } else { NICENESS };
-            start(job, niceness, state().join(format!("{number}-{index}-{}", jobs.len())), sender.clone())?;
+            start(job, state().join(format!("{number}-{index}-{}", jobs.len())), sender.clone())?;
         }
         if ends.len() == all {
             break;
@@ -84,28 +81,22 @@ fn share(job: &SuiteJob, costs: &JobCosts, room: &Room) -> f64 {
 }
 
 /// Starts a job on its own thread, which sends how the job ended.
-fn start(
-    job: SuiteJob,
-    niceness: &'static str,
-    files: PathBuf,
-    sender: Sender<Result<JobEnd, SuiteError>>,
-) -> Result<(), SuiteError> {
+fn start(job: SuiteJob, files: PathBuf, sender: Sender<Result<JobEnd, SuiteError>>) -> Result<(), SuiteError> {
     let name = job.name.clone();
     let work = move || {
         // The suite ends with the first error, and then nobody receives.
-        let _ = sender.send(carry_out(job, niceness, &files));
+        let _ = sender.send(carry_out(job, &files));
     };
     thread::Builder::new().spawn(work).map_err(SuiteError::program(&name))?;
     Ok(())
 }
 
-fn carry_out(job: SuiteJob, niceness: &str, files: &Path) -> Result<JobEnd, SuiteError> {
+fn carry_out(job: SuiteJob, files: &Path) -> Result<JobEnd, SuiteError> {
     let (log, report) = (files.with_extension("log"), files.with_extension("report"));
     let output = File::create(&log).map_err(SuiteError::file("create", &log))?;
     let errors = output.try_clone().map_err(SuiteError::file("open", &log))?;
     let suite = env::current_exe().map_err(SuiteError::program("this program"))?;
-    let mut command = Command::new("nice");
-    command.args(["-n", niceness]).arg(suite);
+    let mut command = Command::new(suite);
     command.arg(SUPERVISE).arg(&report).args(&job.command).current_dir(&job.directory);
     command.envs(job.environment.iter().cloned()).stdin(Stdio::null()).stdout(output).stderr(errors);
     let begun = Instant::now();
