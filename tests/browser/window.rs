@@ -12,7 +12,7 @@ use std::{
 use fantoccini::{
     Client, ClientBuilder,
     actions::{InputSource, KeyAction, KeyActions},
-    wd::WebDriverCompatibleCommand,
+    wd::{TimeoutConfiguration, WebDriverCompatibleCommand},
 };
 use hyper_util::client::legacy::connect::HttpConnector;
 use nix::{
@@ -115,6 +115,9 @@ impl Window {
             .connect(&format!("http://127.0.0.1:{}", port.expect("chromedriver names its port")))
             .await
             .expect("Chromium starts");
+        // While other tests run, axe needs more than WebDriver's 30 s for a page.
+        let patience = TimeoutConfiguration::new(Some(Duration::from_secs(300)), None, None);
+        client.update_timeouts(patience).await.expect("Chromium takes it");
         let window = Window { client, driver };
         let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
         window.devtools("Emulation.setDeviceMetricsOverride", metrics).await;
