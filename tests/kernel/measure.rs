@@ -6,11 +6,16 @@ use serde_json::Value;
 
 use super::{Bench, assert_nothing_left, json, labs::Up, studies::assert_schema};
 
-/// Short samples. While other tests run, both ends of a busy-poll test may wait for a CPU for tens of milliseconds.
-const SHORT: [&str; 6] = ["--samples", "1", "--duration", "200ms", "--warmup", "5ms"];
+const SHORT: [&str; 6] = ["--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
+/// While other tests run, both ends of a busy-poll test may wait for a CPU for tens of milliseconds.
+const FOR_EVERY_ENGINE: [&str; 6] = ["--samples", "1", "--duration", "200ms", "--warmup", "5ms"];
 
 fn measured(bench: &Bench, arguments: &[&str]) -> Value {
-    let result = json(bench, &[&["measure", "--json"], &SHORT[..], arguments].concat());
+    measured_as(bench, SHORT, arguments)
+}
+
+fn measured_as(bench: &Bench, sampling: [&str; 6], arguments: &[&str]) -> Value {
+    let result = json(bench, &[&["measure", "--json"], &sampling[..], arguments].concat());
     assert_schema(&result);
     for cell in cells(&result) {
         assert_eq!(cell["status"], "measured", "{arguments:?}: {}", result["failures"]);
@@ -30,7 +35,7 @@ fn samples(result: &Value) -> impl Iterator<Item = &Value> {
 fn with_every_engine(tests: &[&str]) {
     let bench = Bench::new();
     for test in tests {
-        let result = measured(&bench, &["--engine", "all", "--test", test]);
+        let result = measured_as(&bench, FOR_EVERY_ENGINE, &["--engine", "all", "--test", test]);
         let engines: Vec<&str> = cells(&result).iter().filter_map(|cell| cell["method"].as_str()).collect();
         assert_eq!(engines, ["blocking", "epoll", "busy-poll", "io-uring"], "{test}");
         let through = |sample: &Value| match test.ends_with('r') || test.ends_with("cc") {
