@@ -20,8 +20,7 @@ const TOGETHER: usize = 256;
 
 /// Samples that are removed in one transaction if the disk is full.
 const PART: i64 = 16;
-const SOME_SAMPLES: &str =
-    "DELETE FROM sample WHERE landed IN (SELECT landed FROM sample WHERE run = ?1 LIMIT ?2)";
+const SOME_SAMPLES: &str = "DELETE FROM sample WHERE landed IN (SELECT landed FROM sample WHERE run = ?1 LIMIT ?2)";
 const SOME_PAGES: &str = "PRAGMA incremental_vacuum(32)";
 
 impl Store {
