@@ -87,17 +87,17 @@ impl LockedDomains<'_> {
         changed
     }
 
-    /// Makes the change that vtax was killed in, if there is one. If that fails for lack of space, the next command tries again.
+    /// Finishes the change that vtax was killed in, if any. If its state cannot be saved, the next command tries again.
     pub(crate) fn finish_change(&self, kept: &Configuration) -> Result<(), BindError> {
         let Some(change) = self.unfinished().map_err(JournalError::from)? else { return Ok(()) };
         if ![&change.was, &change.now].iter().any(|state| state.configuration == *kept) {
-            // A change after it was kept: a command that could not finish this one.
+            // A later command could not finish this change, and saved another one.
             self.forget_change();
             return Ok(());
         }
         let finished = self.carry_out(&change);
-        let lacks_space = matches!(&finished, Err(BindError::Store(_)));
-        if !lacks_space {
+        let is_saved = !matches!(&finished, Err(BindError::Store(_)));
+        if is_saved {
             self.forget_change();
         }
         finished.map(drop)
@@ -145,7 +145,7 @@ impl LockedDomains<'_> {
         }
     }
 
-    /// None if nobody was killed while he changed something. A damaged record stays, so that it is told again.
+    /// Returns the record of a change that vtax was killed in. A damaged record stays, so that every command reports it.
     fn unfinished(&self) -> Result<Option<UnfinishedChange>, RecordError> {
         let path = self.change_file();
         let Some(text) = record::read(&path, LARGEST)? else { return Ok(None) };

@@ -45,6 +45,7 @@ impl Store {
     /// Removes a run in transactions so small that their log fits where hardly any space is left, and returns the space of
     /// each. Until the run is removed, it is one that was stopped.
     pub(crate) fn remove_in_parts(&self, id: &str) -> Result<(), StoreError> {
+        let lock = RunLock::take(&self.place, id)?;
         let doing = self.place.doing("removing a run");
         // The log of what did not fit.
         self.empty_log()?;
@@ -59,7 +60,8 @@ impl Store {
             }
             self.return_free_pages()?;
         }
-        self.remove_together(&[id.to_owned()])
+        self.delete(&[id.to_owned()])?;
+        lock.retire(&self.place)
     }
 
     /// Cuts the unused pages off the database, a few at a time. Without `auto_vacuum`, which stores of older versions lack,
@@ -87,6 +89,12 @@ impl Store {
 
     fn remove_together(&self, ids: &[String]) -> Result<(), StoreError> {
         let locks = ids.iter().map(|id| RunLock::take(&self.place, id)).collect::<Result<Vec<_>, _>>()?;
+        self.delete(ids)?;
+        locks.into_iter().try_for_each(|lock| lock.retire(&self.place))
+    }
+
+    /// Deletes runs whose locks are held.
+    fn delete(&self, ids: &[String]) -> Result<(), StoreError> {
         let doing = self.place.doing("removing a run");
         let step = self.connection.unchecked_transaction().map_err(&doing)?;
         for table in TABLES {
@@ -95,8 +103,7 @@ impl Store {
                 statement.execute(params![id]).map_err(&doing)?;
             }
         }
-        step.commit().map_err(&doing)?;
-        locks.into_iter().try_for_each(|lock| lock.retire(&self.place))
+        step.commit().map_err(&doing)
     }
 
     /// Returns the space of removed runs to the disk. While others read or write the store, that is left for later.
