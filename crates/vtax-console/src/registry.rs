@@ -137,10 +137,12 @@ impl Registry {
         }
     }
 
-    /// The group that has a port.
-    pub(crate) fn group_at(&self, port: u16) -> Option<GroupName> {
+    /// Returns the group that has a port, and its access list. Both from the same table, or else a client of a group
+    /// that is removed in between would take a place before its session notices.
+    pub(crate) fn group_at(&self, port: u16) -> Option<(GroupName, ConsoleAccess)> {
         let serving = locked(&self.serving);
-        serving.table.groups().find(|group| group.port == port).map(|group| group.name.clone())
+        let group = serving.table.groups().find(|group| group.port == port)?;
+        Some((group.name.clone(), group.access.clone()))
     }
 
     pub(crate) fn group(&self, name: &GroupName) -> Option<GroupView> {
@@ -178,10 +180,7 @@ impl Registry {
     /// Whether a user may use a group. One that has gone refuses nobody: the session ends by itself.
     pub(crate) fn allows(&self, group: &GroupName, user: Option<UserId>) -> bool {
         let serving = locked(&self.serving);
-        match serving.table.group(group).map(|group| &group.access) {
-            Some(ConsoleAccess::Users(users)) => user.is_some_and(|user| users.contains(&user)),
-            Some(ConsoleAccess::Everybody) | None => true,
-        }
+        serving.table.group(group).is_none_or(|group| group.access.allows(user))
     }
 
     /// A new session, which hasn't chosen a console yet. None if there are too many.

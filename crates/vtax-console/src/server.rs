@@ -106,9 +106,9 @@ fn take(registry: &Arc<Registry>, listener: &TcpListener) -> io::Result<()> {
     };
     let port = listener.local_addr()?.port();
     // The group may have gone a moment ago.
-    let Some(group) = registry.group_at(port) else { return Ok(()) };
+    let Some((group, access)) = registry.group_at(port) else { return Ok(()) };
     let user = user(&stream);
-    if !registry.allows(&group, user) {
+    if !access.allows(user) {
         registry.attendant.hear(&ServerEvent::NotAllowed { peer, user, group: group.name });
         refuse(&stream, NOT_ALLOWED);
         return Ok(());

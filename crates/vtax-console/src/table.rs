@@ -54,6 +54,16 @@ pub enum ConsoleAccess {
     Users(BTreeSet<UserId>),
 }
 
+impl ConsoleAccess {
+    /// Returns whether a user is allowed. One that the kernel doesn't know is allowed only where everybody is.
+    pub(crate) fn allows(&self, user: Option<UserId>) -> bool {
+        match self {
+            ConsoleAccess::Everybody => true,
+            ConsoleAccess::Users(users) => user.is_some_and(|user| users.contains(&user)),
+        }
+    }
+}
+
 /// Consoles that share a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsoleGroup {
