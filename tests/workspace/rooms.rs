@@ -8,7 +8,7 @@ const PAGE: &str = include_str!("../../ARCHITECTURE.md");
 /// The first line of the table.
 const HEAD: &str = "| crate | what is in it | uses |";
 /// What the table says of a crate that uses none of ours.
-const NOTHING: &str = "nothing of ours";
+const NOTHING: &str = "none";
 /// What the names in the last column leave out.
 const PREFIX: &str = "vtax-";
 
@@ -61,10 +61,10 @@ fn the_table_of_crates_says_who_uses_whom() {
 #[test]
 fn a_table_that_says_more_or_less_is_found() {
     let table = |rows: &str| told(&format!("text\n\n{HEAD}\n|---|---|---|\n{rows}\n\n| `other` | table | of more |\n"));
-    let real = table("| `vtax-a` | a \\| b | nothing of ours |\n| `vtax-b` | `b/` | a |");
+    let real = table("| `vtax-a` | a \\| b | none |\n| `vtax-b` | `b/` | a |");
     assert_eq!((real["vtax-a"].len(), &real["vtax-b"]), (0, &BTreeSet::from(["vtax-a".to_owned()])));
     assert!(wrong(&real, &real).is_empty());
     let more = table("| `vtax-a` | a | b |\n| `vtax-b` | b | a |\n| `vtax-c` | c | a |");
-    assert_eq!(wrong(&more, &real), ["vtax-a: nothing of ours", "vtax-c: there is no such crate"]);
-    assert_eq!(wrong(&table("| `vtax-a` | a | nothing of ours |"), &real), ["vtax-b: a"]);
+    assert_eq!(wrong(&more, &real), ["vtax-a: none", "vtax-c: there is no such crate"]);
+    assert_eq!(wrong(&table("| `vtax-a` | a | none |"), &real), ["vtax-b: a"]);
 }
