@@ -6,7 +6,7 @@ use cargo_metadata::DependencyKind;
 
 const PAGE: &str = include_str!("../../ARCHITECTURE.md");
 /// The first line of the table.
-const HEAD: &str = "| crate | what is in it | uses |";
+const HEAD: &str = "| crate | contents | uses |";
 /// What the table says of a crate that uses none of ours.
 const NOTHING: &str = "none";
 /// What the names in the last column leave out.
