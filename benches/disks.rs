@@ -1,4 +1,4 @@
-//! Our figure of a disk beside that of stand-alone fio, interleaved on one file: the ratio of I/Os a second.
+//! vtax's figure for a disk compared with that of stand-alone fio, interleaved on one file: the ratio of IOPS.
 //!
 //! `cargo bench --package vtax-disk --bench disks [-- ROUNDS FOLDER TEST]`, as root; TEST is how a test begins. It fails if the
 //! interval of a ratio doesn't include 1, or is wider than 2 % on a side: then vtax's options change what fio measures.
@@ -18,7 +18,7 @@ use vtax_stats::{Confidence, Pair, PairedTax};
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const ROUNDS: usize = 20;
-/// How far from 1 the ends of an interval may be.
+/// Largest allowed distance of an interval's bounds from 1.
 const MARGIN: f64 = 0.02;
 /// A test, and what somebody who doesn't know vtax would write for it.
 const TESTS: [(&str, &str); 3] = [
@@ -82,7 +82,7 @@ fn compare(test: DiskTest, plain: &str, file: &PathBuf, rounds: usize) -> Outcom
     Ok(PairedTax::of(&pairs, Confidence::P95)?)
 }
 
-/// What fio itself says, as its users read it.
+/// Output of fio itself, as its users read it.
 fn alone(plain: &str, file: &Path) -> Outcome<f64> {
     let mut command = Command::new("fio");
     command.args(PLAIN.split_whitespace()).args(plain.split(' ')).arg(format!("--filename={}", file.display()));

@@ -107,7 +107,7 @@ impl Commands {
         Ok(())
     }
 
-    /// How long a domain prints, without and with readers of its console.
+    /// Duration of a domain's output, without and with readers of its console.
     fn consoles(&self) -> Outcome<()> {
         self.ldm(&format!("add-vcc port-range={CONSOLE}-{CONSOLE} console primary"))?;
         self.domain("mars")?;

@@ -1,4 +1,4 @@
-//! What a guest costs: the time until it can be used beside the time that its bare kernel takes, the way
+//! Cost of a guest: the time until it is usable, compared with that of its bare kernel, the way
 //! from `vtax lab up` to a first sample, and memory.
 //!
 //! `cargo bench --bench guests`, as root, with QEMU and a kernel for guests (`make kernel`). Both boots
@@ -224,7 +224,7 @@ struct Commands {
     kernel: PathBuf,
 }
 
-/// What came of one.
+/// Result of one attempt.
 struct Ran {
     printed: String,
     told: String,

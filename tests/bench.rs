@@ -98,14 +98,14 @@ impl Bench {
         self.command(arguments).output().expect("vtax runs")
     }
 
-    /// How many samples of the last run are in the store.
+    /// Returns the number of stored samples of the last run.
     pub(crate) fn landed(&self) -> u64 {
         let output = self.vtax(&["results", "list", "--json"]);
         let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         list[0]["samples"].as_u64().unwrap_or(0)
     }
 
-    /// What vtax says about wrong input; it must exit 2 and print nothing else.
+    /// Returns vtax's message about invalid input; it must exit 2 and print nothing else.
     pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         let output = self.vtax(arguments);
         let told = String::from_utf8(output.stderr).expect("text");
@@ -114,7 +114,7 @@ impl Bench {
         told.replace(self.path().to_str().expect("text"), "[bench]")
     }
 
-    /// What vtax prints when all is well.
+    /// Returns vtax's output; it must succeed.
     pub(crate) fn printed(&self, arguments: &[&str]) -> String {
         printed(&self.vtax(arguments))
     }
@@ -164,7 +164,7 @@ fn bench_prefix(labs: &Path) -> String {
     format!("{LABS}-{}-", labs.file_name().expect("a name").to_string_lossy())
 }
 
-/// Returns the directory of all labs of tests: in `/run`, or where an ordinary user may have one.
+/// Returns the directory of all tests' labs: in `/run`, or where an unprivileged user may have one.
 fn all_labs() -> PathBuf {
     let run = Path::new("/run").join(LABS);
     if fs::create_dir_all(&run).is_ok() {
@@ -264,7 +264,7 @@ fn wait(most: Duration, mut is_so: impl FnMut() -> bool, what: impl Fn() -> Stri
         if is_so() {
             return;
         }
-        assert!(begun.elapsed() < most, "waited in vain for {most:?}: {}", what());
+        assert!(begun.elapsed() < most, "timed out after {most:?}: {}", what());
         thread::sleep(3 * looked.elapsed().max(Duration::from_millis(10)));
     }
 }

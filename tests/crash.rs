@@ -15,7 +15,7 @@ use nix::{
     unistd::Pid,
 };
 
-/// How a traced program ended.
+/// Outcome of a traced program.
 #[derive(Debug)]
 pub(crate) enum Ending {
     /// It was killed before this call.

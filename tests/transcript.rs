@@ -82,7 +82,7 @@ fn compare(command: &Command<'_>, names: Names<'_>, printed: &str) {
     assert!(rest.is_empty(), "{}", told(&format!("more lines: {rest:?}")));
 }
 
-/// What is left out is laid out like the rest.
+/// Omitted lines have the same layout as the rest.
 fn skip<'a>(
     lines: &mut Peekable<impl Iterator<Item = &'a str>>,
     is_next: impl Fn(&str) -> bool,
@@ -119,7 +119,7 @@ impl<'a> Table<'a> {
         first.is_some() && first == line.find(|c| c != ' ') && !line.trim_start().starts_with('[')
     }
 
-    /// What is in each column. Whatever is in one begins with it.
+    /// Contents of each column. A value starts where its column starts.
     fn cells<'l>(&self, line: &'l str) -> Result<Vec<&'l str>, String> {
         let mut cells = Vec::new();
         for (number, (offset, name)) in self.columns.iter().enumerate() {
@@ -168,7 +168,7 @@ fn same_text(line: &str, expected: &str, found: &str) -> Result<(), String> {
     }
 }
 
-/// What a value looks like.
+/// Pattern of a value.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
     Nothing,
@@ -211,7 +211,7 @@ fn form(value: &str) -> Form {
     }
 }
 
-/// What must not pass doesn't.
+/// Invalid output is rejected.
 #[allow(dead_code, reason = "one of the programs with this module does it")]
 pub(crate) fn check_itself() {
     let article = "$ ldm list\nNAME             STATE      CONS    VCPU  UPTIME\nmars             active     5000    2     56d 40m\n[...]\npluto            inactive           4     ";

@@ -32,7 +32,7 @@ const CANNOT: [(&str, &str); 41] = [
     ("vtax ldm stop-domain", "the same"),
     ("vtax ldm unbind-domain", "the same"),
     ("vtax ldm panic-domain", "needs a domain that runs; tests/kernel/domain_verbs.rs has one"),
-    ("vtax ldm release", "takes back what domains have; tests/kernel/domains.rs does"),
+    ("vtax ldm release", "releases the resources of domains; tests/kernel/domains.rs runs it"),
     ("vtax ldm autostart", "makes switches of links that aren't there; tests/kernel/domains.rs has some"),
     ("vtax ldm exec", "needs a domain that runs; tests/kernel/domain_exec.rs has one"),
     ("vtax ldm vntsd", "serves for ever; the tests of vtax-console do"),

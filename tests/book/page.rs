@@ -4,14 +4,14 @@ use std::{fs, ops::Range, path::Path};
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-/// What a page says to type.
+/// A command on a page.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mention {
     /// Its page and line, as `docs/labs.md:31`.
     pub(crate) place: String,
     /// The words, with values in place of placeholders.
     pub(crate) words: Vec<String>,
-    /// Whether something may be missing: a verb within a sentence, or a command with `…`.
+    /// True if it may be incomplete: a command name within a sentence, or a command with `…`.
     pub(crate) is_partial: bool,
 }
 
@@ -148,12 +148,12 @@ fn is_ellipsis(word: &str) -> bool {
     word == "…" || word == "..."
 }
 
-/// Whether what follows this word is a command too: `sudo`, an option of that, an assignment to a variable.
+/// Returns true if a command follows this word: `sudo`, one of its options, a variable assignment.
 fn runs_the_next(word: &str) -> bool {
     ["sudo", "systemd-inhibit"].contains(&word) || word.starts_with('-') || word.contains('=')
 }
 
-/// What stands for a placeholder: the word before it (any, if empty), the placeholder, and the value.
+/// Values of placeholders: the preceding word (any, if empty), the placeholder, and the value.
 const VALUES: [(&str, &str, &str); 30] = [
     ("up", "FILE", "rack.toml"),
     ("run", "FILE", "my-study.toml"),

@@ -20,7 +20,7 @@ use nix::{
 
 use super::bench::Bench;
 
-/// How the command ended, and what it printed.
+/// The exit status and output of a command.
 pub(crate) struct Outcome(Output);
 
 pub(crate) struct Sandbox {
@@ -28,7 +28,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// With the lab, if the command works in it, and with a run to go on with, if it resumes one.
+    /// Includes the lab if the command works in it, and a run to resume if the command resumes one.
     pub(crate) fn for_command(words: &[String]) -> Sandbox {
         let bench = Bench::new();
         prepared::files(bench.path());
@@ -120,7 +120,7 @@ fn until_it_speaks(command: &mut Command) -> Output {
 }
 
 impl Outcome {
-    /// Whether it ended as it should.
+    /// Returns true if it exited as expected.
     pub(crate) fn is_well(&self, words: &[String]) -> bool {
         if is_verb(words, "ui") {
             return self.0.status.signal() == Some(Signal::SIGTERM as i32);
@@ -131,7 +131,7 @@ impl Outcome {
         self.0.status.code().is_some_and(|code| may.contains(&code))
     }
 
-    /// Whether it was no whole command.
+    /// Returns true if it was an incomplete command.
     pub(crate) fn lacks_something(&self) -> bool {
         const LACKS: [&str; 4] = [
             "required arguments were not provided",

@@ -1,4 +1,4 @@
-//! `vtax ldm` where nothing is bound: what domains are to have, and how it is shown. No privilege is needed.
+//! `vtax ldm` without bound domains: constraints and how they are shown. Requires no privilege.
 
 use std::{
     env, fs,
@@ -56,7 +56,7 @@ impl Libvirt {
     }
 }
 
-/// What is printed of an import, and what is kept of it.
+/// The output of an import, and the stored result.
 fn imported(xml: &str) -> (String, serde_json::Value) {
     let libvirt = Libvirt::with(xml);
     let told = printed(&libvirt.output("ldm import libvirt:zoo --as mars"));
@@ -233,7 +233,7 @@ fn a_link_called_ldm_is_vtax_ldm() {
     }
 }
 
-/// What one host prints, another reads, as JSON and as XML.
+/// The output of one host is read by another, as JSON and as XML.
 #[test]
 fn what_domains_are_to_have_goes_from_host_to_host() {
     let first = Bench::new().with("all.json", ALL);

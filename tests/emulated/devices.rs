@@ -422,7 +422,7 @@ impl Domain<'_> {
         wait_for_boot("mars", || state()[0]["flags"]["running"] == "normal", console);
     }
 
-    /// What a command in the domain prints, however it ends.
+    /// Returns the output of a command in the domain, whatever its exit status.
     pub(super) fn inside(&self, command: &str) -> String {
         let ran = self.server.vtax(&["ldm", "exec", "mars", "--", "sh", "-c", command]);
         let told = String::from_utf8_lossy(&ran.stderr);

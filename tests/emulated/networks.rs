@@ -67,7 +67,7 @@ impl Place {
 }
 
 impl Network<'_> {
-    /// The domains get this program from their host, by the networks that they are to have.
+    /// The domains get this program from their host, over the networks of their constraints.
     fn new(server: &Server) -> Network<'_> {
         let near = server.near();
         let far = server.shell(&format!("basename $(dirname $(grep -l {FAR} /sys/class/net/*/address))"));
@@ -309,7 +309,7 @@ impl Network<'_> {
         self.at(place, &format!("{AT_LINK}=$link $frames {}", arguments.join(" ")));
     }
 
-    /// What has come to a place: at least so many frames, and all that come while it is looked.
+    /// Returns the frames that arrived at a place: at least this many, and all that arrive in the meantime.
     fn seen(&self, place: Place, count: usize) -> Vec<SeenFrame> {
         let look = || SeenFrame::of_lines(&self.at(place, "cat /tmp/seen"));
         let mut seen = look();
@@ -323,7 +323,7 @@ impl Network<'_> {
         seen
     }
 
-    /// How many frames mars and venus have sent from addresses that aren't their own, as `list-bindings` says.
+    /// Returns the number of frames that mars and venus sent from addresses not their own, as `list-bindings` shows it.
     fn dropped(&self) -> [u64; 2] {
         ["mars", "venus"].map(|domain| {
             let told = self.ldm(&format!("list-bindings {domain}"));

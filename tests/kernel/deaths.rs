@@ -1,4 +1,4 @@
-//! What dies, and what must then be so.
+//! Failures of processes, and what must hold afterwards.
 
 use std::{
     fs,
@@ -55,7 +55,7 @@ fn ctrl_c_keeps_what_is_measured_and_puts_the_host_back() {
     assert_resumes(&bench);
 }
 
-/// Complete, extended, killed in the middle of the new rounds, and gone on with.
+/// A complete run is extended, killed in the middle of the new rounds, and resumed.
 #[test]
 fn kill_9_of_a_run_that_was_extended_loses_at_most_the_round_in_flight() {
     let bench = Bench::new();
@@ -83,7 +83,7 @@ fn kill_9_loses_at_most_the_round_in_flight() {
     let lab = lab_of(&runs(&bench)[0]);
     assert!(labs(&bench).contains(&lab), "a killed vtax can't remove its lab");
     wait_until("the agents are gone with vtax", || processes_of(bench.path()).is_empty());
-    // Who goes on with the run removes the lab first.
+    // The resuming vtax removes the lab first.
     assert_resumes(&bench);
 }
 

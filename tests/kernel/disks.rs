@@ -193,7 +193,7 @@ fn guests_disks_are_measured_beside_the_hosts_and_nothing_is_left() {
     assert_nothing_left(&bench);
 }
 
-/// What the host's CPUs did for a guest's disk: more of the guest than of all else under emulation, and of an iothread and a
+/// Host CPU time for a guest's disk: more for the guest than for all else under emulation, and for an iothread and a
 /// daemon only where there is one.
 fn split_of_cpu_time(bench: &Bench, directory: &str) {
     let one_job = bench.path().join("one-job.toml");

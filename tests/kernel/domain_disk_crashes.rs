@@ -21,13 +21,13 @@ use super::{
     empty, host,
 };
 
-/// How many moments of each verb a sample has.
+/// Number of calls per command in a sample.
 const SAMPLE: usize = 4;
 
 /// If nothing changes for so long, the kernel and ending processes have done what they do by themselves.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// How much of what the domain's kernel has said last is told.
+/// Amount of the domain's last kernel messages to report.
 const CONSOLE_LAST: usize = 4000;
 
 /// mars with a disk of a file, and one with two paths to another file.
@@ -125,7 +125,7 @@ impl<'a> Killed<'a> {
         assert!(2 * total * step >= calls, "{verb}: {total} kills of {calls}");
     }
 
-    /// The next command that changes something on the host mends what was left half done. Then the domain is taken back, and
+    /// The next command that changes something on the host repairs what was left half done. Then the domain is released, and
     /// nothing may be left.
     fn taken_back(&self, before: &host::Host) -> Result<(), String> {
         let told = ["unbind mars", "stop -f mars", "unbind mars"].map(|words| {

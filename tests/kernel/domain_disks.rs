@@ -169,7 +169,7 @@ fn a_disk_comes_and_goes_while_its_domain_runs() {
     }
 }
 
-/// A vtax that is killed while it plugs a disk in or pulls it out leaves a domain that the next command can go on with.
+/// A vtax killed while it plugs or unplugs a disk leaves a domain that the next command can use.
 #[test]
 fn a_disk_that_is_killed_at_any_call_is_there_or_not() {
     let bench = Bench::new();
@@ -191,7 +191,7 @@ fn a_disk_that_is_killed_at_any_call_is_there_or_not() {
                 break;
             }
             host.try_ldm(words);
-            wait_until("it has what it is to have", || has() == (words == add));
+            wait_until("it has what its constraints say", || has() == (words == add));
             host.ldm(before);
             wait_until("it is as before", || has() == (before == add));
             at = 2 * at + 2;
@@ -274,7 +274,7 @@ impl Load {
         }
     }
 
-    /// What was told until now is there, whoever serves it.
+    /// Data acknowledged so far is present, whichever daemon serves it.
     fn check(&self, backing: &Path, when: &str) {
         let content = fs::read(backing).expect("a file of the test");
         for number in 0..=self.last {
@@ -305,7 +305,7 @@ fn end(host: &Host<'_>) {
     assert!(!host.folder().join("mars").exists());
 }
 
-/// How the active daemon ends: at once, or because it doesn't answer.
+/// End of the active daemon: immediate, or because it does not answer.
 fn loses_nothing(lab: &str, by: &str, rounds: usize) {
     let bench = Bench::new();
     let host = with_paths(&bench, lab, "");

@@ -20,12 +20,12 @@ use super::{
 /// The verbs that one verb is raced against are tried so often.
 const ROUNDS: usize = 3;
 
-/// Where the host keeps what its domains are to have.
+/// The host's file of domains' constraints.
 fn kept(host: &Host<'_>) -> PathBuf {
     host.bench.state().join(format!("ldm.{}.sut", host.lab))
 }
 
-/// How many processes wait for a lock of this file (proc_locks(5)).
+/// Returns the number of processes waiting for a lock of this file (proc_locks(5)).
 fn waiting(file: &File) -> usize {
     let inode = file.metadata().expect("it is there").ino();
     let locks = fs::read_to_string("/proc/locks").expect("locks");

@@ -133,7 +133,7 @@ fn a_domains_disk_is_measured_beside_its_file_on_the_host() {
     assert!(fs::metadata(other).is_err(), "the host's file was made for the run");
 }
 
-/// What can't be measured is refused before anything is written.
+/// Targets that cannot be measured are refused before anything is written.
 fn refusals(host: &Host<'_>) {
     let bench = host.bench;
     let told = |words: &[&str], code: &str, text: &str| {

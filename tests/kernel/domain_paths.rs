@@ -111,7 +111,7 @@ fn a_domain_is_measured_by_its_nics_and_keeps_no_address() {
     refusals(&host);
 }
 
-/// What can't be measured is refused before anything is changed.
+/// Endpoints that cannot be measured are refused before anything is changed.
 fn refusals(host: &Host<'_>) {
     let told = |words: &str, code: &str, texts: &[&str]| {
         let refused = refused(host, words);

@@ -13,7 +13,7 @@ use super::{
     domains::Host,
 };
 
-/// Two domains, of which venus is to have what `cpus` says.
+/// Two domains; `cpus` is the constraint of venus.
 fn file(bench: &Bench, cpus: &Value) {
     let mars = json!({ "cpus": { "vcpus": 1 }, "memory": 134_217_728, "failure_policy": "reset" });
     let venus = json!({ "cpus": cpus, "memory": 134_217_728, "masters": ["mars"] });

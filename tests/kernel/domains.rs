@@ -51,7 +51,7 @@ impl Host<'_> {
         printed(&self.try_ldm(words))
     }
 
-    /// What vtax says when it refuses something.
+    /// Returns vtax's message when it refuses something.
     pub(super) fn refused(&self, words: &str) -> String {
         let output = self.try_ldm(words);
         assert_eq!(output.status.code(), Some(2), "{words}");
@@ -76,7 +76,7 @@ impl Host<'_> {
         wait_for_boot(domain, is_up, || self.console(domain));
     }
 
-    /// What the system of a domain has said.
+    /// Returns the console output of a domain.
     pub(super) fn console(&self, domain: &str) -> String {
         fs::read_to_string(self.folder().join(domain).join("qemu/console.log")).unwrap_or_default()
     }
@@ -207,7 +207,7 @@ fn a_domain_is_bound_runs_and_goes() {
     assert!(!host.links().contains("vsw0"));
 }
 
-/// What becomes of venus when the QEMU of its master is killed, with each failure policy.
+/// State of venus after the QEMU of its master is killed, with each failure policy.
 #[test]
 fn a_domain_that_dies_acts_on_those_that_depend_on_it() {
     let bench = Bench::new();
@@ -273,7 +273,7 @@ fn a_supervisor_that_dies_is_started_again() {
     assert_eq!(host.state("mars"), "bound");
 }
 
-/// A boot of the host takes everything from domains but what they are to have.
+/// A reboot of the host leaves domains nothing but their constraints.
 #[test]
 fn domains_with_autostart_come_back_after_a_boot() {
     let bench = Bench::new();
@@ -345,7 +345,7 @@ fn a_vnet_follows_the_carrier_of_its_switch() {
 }
 
 /// Runs `vtax ldm` with these words again and again, and kills it each time before a later call that changes something.
-/// The next command has to find mars in one of the two states, and must be able to take back what mars has.
+/// The next command must find mars in one of the two states, and be able to release its resources.
 fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], mut prepare: impl FnMut()) {
     let mut at = 1;
     loop {
@@ -387,7 +387,7 @@ fn a_command_killed_at_any_call_leaves_nothing_half() {
     killed_at_any_call(&host, "unbind mars", ["bound", "inactive"], bound);
     killed_at_any_call(&host, "start mars", ["bound", "active"], bound);
     killed_at_any_call(&host, "stop -f mars", ["active", "bound"], active);
-    // It is bound anew then, with what it is to have by now.
+    // It is then rebound with its current constraints.
     let sizes = ["144m", "160m"];
     let mut changes = 0;
     let pending = || {

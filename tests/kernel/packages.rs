@@ -1,4 +1,4 @@
-//! What users install: below a folder, and as a Debian package, which is installed, used and removed. Everything is in
+//! Installation: below a directory, and as a Debian package, which is installed, used and removed. Everything is in
 //! a folder of the test, which has its own list of packages.
 
 use std::{

@@ -41,7 +41,7 @@ impl Drop for Far<'_> {
             let _ = sshd.wait();
         }
         // sshd gives its sessions an environment of their own: they are no processes of the lab, which then waits, as it
-        // should, until the last of them has noticed that sshd is gone. If it has waited in vain, it is abandoned.
+        // should, until the last of them has noticed that sshd has exited. If the wait times out, it is abandoned.
         wait_until("the lab is taken down", || {
             let gone = |verb: &str| self.bench.vtax(&["lab", verb, self.lab]).status.success();
             gone("down") || gone("clean")
@@ -129,7 +129,7 @@ impl Far<'_> {
         self.bench.command(&[&inside, arguments].concat())
     }
 
-    /// What a command on the far host prints, whether or not its wire is there.
+    /// Returns the output of a command on the far host, even without a wire to it.
     pub(super) fn far(&self, command: &[&str]) -> String {
         self.bench.printed(&[&["lab", "exec", self.lab, "far", "--"], command].concat())
     }

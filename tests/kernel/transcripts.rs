@@ -32,7 +32,7 @@ fn what_differs_from_an_article_is_found() {
     transcript::check_itself();
 }
 
-/// What domains are to have, as part 4 sets it. Which frames get where is tried on the emulated server.
+/// Constraints as set in part 4. The tests on the emulated server check where frames go.
 #[test]
 fn networks_are_set_as_the_article_sets_them() {
     let bench = Bench::new();
@@ -83,7 +83,7 @@ fn lists_of_domains_are_as_in_the_article() {
     replay(&host, include_str!("../transcripts/5-consoles.txt"), &[("sun", here.trim_end())], |_| {});
 }
 
-/// What a console port shows to who types these lines, in the host of the lab. The service looks twice a second who is bound.
+/// Returns the output of a console port for this input, in the host of the lab. The service polls for bound domains twice per second.
 fn telnet(host: &Host<'_>, words: &str) -> String {
     let mut words = words.split(' ');
     let port = words.next().expect("a port");

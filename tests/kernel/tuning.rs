@@ -1,4 +1,4 @@
-//! `vtax tune`, in the zones of a lab: bad settings are found, changed, and brought back as they were.
+//! `vtax tune`, in the zones of a lab: bad settings are found, changed and restored.
 
 use std::{
     io::{BufRead, BufReader},
@@ -233,7 +233,7 @@ fn one_process_tunes_at_a_time_and_what_a_killed_one_left_is_brought_back() {
     kill(guard, Signal::SIGKILL).expect("it is ours");
     first.kill().expect("it is ours");
     first.wait().expect("it ends");
-    assert_eq!(mtu(&bench, "t-killed"), "1500", "nobody could bring it back");
+    assert_eq!(mtu(&bench, "t-killed"), "1500", "nobody could restore it");
     let applied = bench.vtax(&["tune", "apply", "tcp-buffers", "--host", "zone:t-killed/web-1"]);
     assert!(applied.status.success(), "{applied:?}");
     assert!(String::from_utf8_lossy(&applied.stderr).contains("left half done"), "{applied:?}");

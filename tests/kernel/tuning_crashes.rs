@@ -16,7 +16,7 @@ const LAB: &str = "t-tune-crash";
 const ZONE: &str = "zone:t-tune-crash/web-1";
 const APPLY: [&str; 7] = ["tune", "apply", "mtu", "rps", "tcp-buffers", "--host", ZONE];
 const REVERT: [&str; 2] = ["tune", "revert"];
-/// How many moments of each verb a sample has.
+/// Number of calls per command in a sample.
 const SAMPLE: usize = 12;
 
 /// The values that the rules change.
@@ -26,7 +26,7 @@ fn values(bench: &Bench) -> [String; 3] {
     [mtu(bench, LAB), sysctl(bench, LAB, WMEM), rps.trim().trim_start_matches(['0', ',']).to_owned()]
 }
 
-/// Kills the verb at each moment, or at a sample of them, and takes everything back.
+/// Kills the command at each call, or at a sample of them, and reverts everything.
 fn sweep(bench: &Bench, prepare: &dyn Fn(&Bench), verb: &[&str]) {
     let spoilt = values(bench);
     assert_eq!(spoilt, ["600", SMALL, "1"]);
@@ -43,7 +43,7 @@ fn sweep(bench: &Bench, prepare: &dyn Fn(&Bench), verb: &[&str]) {
         *kills.entry(call).or_default() += 1;
         let when = format!("{verb:?}, killed before its call {at} ({call})");
         let told = bench.vtax(&REVERT);
-        // If nothing had been changed yet, there is nothing to bring back.
+        // If nothing had been changed yet, there is nothing to restore.
         assert!(matches!(told.status.code(), Some(0 | 2)), "{when}: {told:?}");
         assert_eq!(values(bench), spoilt, "{when}: {told:?}");
         let left = fs::read_dir(bench.state().join("tuning")).into_iter().flatten().flatten();

@@ -106,7 +106,7 @@ fn what_is_confirmed_stays_and_the_rest_goes_with_its_connection() {
         let status = vtax.wait().expect("it ends");
         match end {
             "confirmed" => assert!(status.success() && rmem(&far) != SMALL),
-            _ => wait_until("the agent has brought it back", || rmem(&far) == SMALL),
+            _ => wait_until("the agent has restored it", || rmem(&far) == SMALL),
         }
     }
     assert_eq!(tune(&far, &["revert"])["reverted"], 1);
@@ -118,7 +118,7 @@ fn a_host_that_its_change_has_cut_off_brings_everything_back_by_itself() {
     let far = spoilt(&bench, "t-tune-cut");
     let mut vtax = unconfirmed(&far, "tcp-buffers", "3s");
     far.far(&["ip", "link", "set", "wire0", "down"]);
-    wait_until("the agent has brought it back", || rmem(&far) == SMALL);
+    wait_until("the agent has restored it", || rmem(&far) == SMALL);
     let journal = bench.path().join("far-state/tuning/tuning.journal");
     wait_until("nothing is left to be undone", || !journal.exists());
     far.far(&["ip", "link", "set", "wire0", "up"]);
@@ -147,7 +147,7 @@ fn what_a_killed_agent_has_left_is_brought_back_by_the_next() {
         kill(Pid::from_raw(agent(bench.path()).cast_signed()), Signal::SIGKILL).expect("it is ours");
         drop(vtax.stdin.take());
         assert_eq!(vtax.wait().expect("it ends").code(), Some(69));
-        assert_ne!(rmem(&far), SMALL, "nobody could bring it back");
+        assert_ne!(rmem(&far), SMALL, "nobody could restore it");
         assert_eq!(tune(&far, &["status"])["changes"][0]["state"], "not-confirmed");
         match by {
             "revert" => assert_eq!(tune(&far, &["revert"])["reverted"], 1),

@@ -201,7 +201,7 @@ fn docs_that_say_nothing_are_found() {
         impl Round {
             /// Returns the states.
             pub fn state(&self) -> State { todo!() }
-            /// What it is, e.g. `rack/web`.
+            /// Its name, e.g. `rack/web`.
             pub fn lab(&self) -> Name { todo!() }
         }
         pub enum Kind {

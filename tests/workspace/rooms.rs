@@ -7,9 +7,9 @@ use cargo_metadata::DependencyKind;
 const PAGE: &str = include_str!("../../ARCHITECTURE.md");
 /// The first line of the table.
 const HEAD: &str = "| crate | contents | uses |";
-/// What the table says of a crate that uses none of ours.
+/// Entry of a crate without dependencies in the workspace.
 const NOTHING: &str = "none";
-/// What the names in the last column leave out.
+/// Prefix omitted in the last column.
 const PREFIX: &str = "vtax-";
 
 type Uses = BTreeMap<String, BTreeSet<String>>;
