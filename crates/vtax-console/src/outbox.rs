@@ -103,7 +103,7 @@ impl Outbox {
 }
 
 fn told_lost(bytes: u64) -> String {
-    format!("\r\n[vtax: {bytes} bytes of the console's output were lost here, because this session did not read]\r\n")
+    format!("\r\n[vtax: {bytes} bytes of console output were lost here because this session did not read]\r\n")
 }
 
 #[cfg(test)]

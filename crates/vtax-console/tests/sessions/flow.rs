@@ -62,7 +62,7 @@ fn a_reader_who_stops_stalls_neither_the_guest_nor_the_others() {
         }
     });
     // What the stalled one has got is what was said first, and the line says how much is missing.
-    let got = stalled.reads("bytes of the console's output were lost here");
+    let got = stalled.reads("bytes of console output were lost here");
     let lost: usize = got.rsplit("[vtax: ").next().and_then(|text| text.trim().parse().ok()).expect("a number");
     let end = got.rfind("\r\n[vtax: ").expect("the line");
     let start = got.find(&String::from_utf8_lossy(&said[..64]).into_owned()).expect("what was said first");
