@@ -198,8 +198,7 @@ fn of_item(
             let VolumeName { volume: name, service } = volume_name(item)?;
             let read = volume(item)?;
             let found = all.disk_services.get_mut(&service);
-            let exports =
-                found.ok_or_else(|| item.error(format!("is of {service}, but no such vds precedes it")))?;
+            let exports = found.ok_or_else(|| item.error(format!("is of {service}, but no such vds precedes it")))?;
             if exports.volumes.insert(name.clone(), read).is_some() {
                 return Err(item.error(format!("exists twice with the name {name}")));
             }
