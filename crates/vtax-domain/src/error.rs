@@ -39,7 +39,7 @@ pub enum BindError {
     #[diagnostic(code("not-shut-down"))]
     NotShutDown { domain: Name, seconds: u64 },
     #[error(
-        "the QEMU of {domain} does not answer, so {domain} has no supervisor; kill it with vtax ldm stop -f {domain} \
+        "the QEMU of {domain} doesn't answer, so {domain} has no supervisor; kill it with vtax ldm stop -f {domain} \
          ({error})"
     )]
     #[diagnostic(code("domain-hung"))]
@@ -145,7 +145,7 @@ pub enum BindError {
     #[diagnostic(code("no-shared-switch"))]
     NoSwitch,
     #[error(
-        "{domain} does not currently have the vnet {vnet}: changes take effect at its next boot; stop and start it"
+        "{domain} doesn't currently have the vnet {vnet}: changes take effect at its next boot; stop and start it"
     )]
     #[diagnostic(code("domain-state"))]
     PendingNic { vnet: Name, domain: Name },
