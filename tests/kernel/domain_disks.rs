@@ -191,7 +191,7 @@ fn a_disk_that_is_killed_at_any_call_is_there_or_not() {
                 break;
             }
             host.try_ldm(words);
-            wait_until("it has what it is to have", || has() == (words == add));
+            wait_until("the change is complete", || has() == (words == add));
             host.ldm(before);
             wait_until("it is as before", || has() == (before == add));
             at = 2 * at + 2;

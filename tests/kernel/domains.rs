@@ -224,7 +224,7 @@ fn a_domain_that_dies_acts_on_those_that_depend_on_it() {
         let log = fs::read_to_string(host.folder().join("venus/console.log")).expect("a log");
         log.matches("Kernel panic - not syncing: NMI").count()
     };
-    // Whether it was rebooted, whether it has panicked, and whether it runs.
+    // Expected: reboot, number of panics, and state of venus.
     for (policy, boots, count, state) in [
         ("ignore", false, 0, "active"),
         ("reset", true, 0, "active"),
