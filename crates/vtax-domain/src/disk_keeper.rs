@@ -39,7 +39,7 @@ pub(crate) struct DiskKeeper {
 pub struct DiskPath {
     /// Volume whose backend the path leads to, and the disk service that exports it.
     pub volume: VolumeName,
-    /// Its state.
+    /// Current role of the path: active, standby or failed.
     pub state: PathState,
 }
 

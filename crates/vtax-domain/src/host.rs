@@ -11,7 +11,7 @@ const DOMAINS: &str = "domains";
 /// Directory of domains' constraints.
 const CONSTRAINTS: &str = "ldm";
 
-/// Host of the domains.
+/// Host that the domains run on: this machine or one in a lab.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DomainHost {
     /// Host of a lab; this machine if absent.

@@ -20,7 +20,7 @@ pub struct HostResources {
     pub memory: Vec<MemoryOwner>,
 }
 
-/// Core with its owner.
+/// Core of the host, with the domain that uses it exclusively.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CoreOwner {
     /// Its number.

@@ -48,7 +48,7 @@ pub struct LockedStore {
     _lock: File,
 }
 
-/// Stored state.
+/// Current and pending configuration, as saved in `state.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredState {
     format: u32,
@@ -130,7 +130,7 @@ impl DomainStore {
 }
 
 impl LockedStore {
-    /// Returns the stored state.
+    /// Reads the current and pending configuration from the disk.
     pub fn read(&self, host: &str) -> Result<StoredState, DomainStoreError> {
         self.store.read(host)
     }
