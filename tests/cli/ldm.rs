@@ -72,7 +72,7 @@ fn the_image_is_what_libvirt_boots_or_none() {
     let image = |xml: &str| imported(xml).1["domains"]["mars"]["variables"]["image"].as_str().map(str::to_owned);
     let (told, _) = imported(BOOT);
     assert_eq!(image(BOOT), None);
-    assert!(told.contains("the disk vda (/dev/vg0/lvroot), which it boots: "), "{told}");
+    assert!(told.contains("the disk vda (/dev/vg0/lvroot), its boot device: "), "{told}");
     assert!(told.contains("the disk vdb (/srv/images/backup.qcow2): "), "{told}");
 
     let with = |from: &str, to: &str| {
@@ -134,9 +134,9 @@ fn two_networks_never_become_one_switch() {
 #[test]
 fn disks_that_are_left_out_are_named_by_what_is_behind_them() {
     let (told, _) = imported(include_str!("libvirt/odd-disks.xml"));
-    assert!(told.contains("the disk vda (the NVMe controller 0000:01:00.0, namespace 1), which it boots: "), "{told}");
+    assert!(told.contains("the disk vda (the NVMe controller 0000:01:00.0, namespace 1), its boot device: "), "{told}");
     assert!(told.contains("the disk vdb (the vhost-user server at /run/vhost.0): "), "{told}");
-    assert!(!told.contains("nothing in it") && !told.contains("no disks yet"), "{told}");
+    assert!(!told.contains("(empty)") && !told.contains("no disks yet"), "{told}");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn settings_of_any_other_name_are_told_too() {
 fn a_domain_of_libvirt_is_imported() {
     let libvirt = Libvirt::new();
     let told = printed(&libvirt.output("ldm import libvirt:zoo --as mars"));
-    assert!(told.starts_with("mars is to have, as zoo of libvirt has:\n    2 vCPUs\n    memory 512M\n"), "{told}");
+    assert!(told.starts_with("Imported libvirt domain zoo as mars:\n    2 vCPUs\n    memory 512M\n"), "{told}");
     assert!(told.contains("    the PCI device 0000:af:00.0\n"), "{told}");
     let json = printed(&libvirt.output("ldm list-constraints --json"));
     let all: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -223,7 +223,7 @@ fn a_link_called_ldm_is_vtax_ldm() {
         (&["set-vcpu", "2"], "Usage: ldm set-vcpu "),
         (&["add-vnet", "x"], "ldm: error[usage]: add-vnet: "),
         (&["create", "--in", "rack", "x"], "ldm: error[usage]: "),
-        (&["init-system", "-i", "bad.json"], "one that ldm list-constraints has written"),
+        (&["init-system", "-i", "bad.json"], "a file written by ldm list-constraints"),
     ] {
         fs::write(bench.path().join("bad.json"), "{").expect("a file of the test");
         let refused = ldm(words);
@@ -270,7 +270,7 @@ fn what_cannot_be_imported_is_refused_and_nothing_is_added() {
     let libvirt = Libvirt::new();
     let told = libvirt.refused("ldm import libvirt:zooo", 2);
     assert!(told.contains("error[no-such-domain]") && told.contains("there is zoo"), "{told}");
-    assert!(libvirt.refused("ldm import web", 2).contains("write libvirt:NAME"));
+    assert!(libvirt.refused("ldm import web", 2).contains("use libvirt:NAME"));
     assert!(libvirt.refused("ldm import libvirt:zoo --as Mars", 2).contains("`Mars` is not a name"));
     let mut bare = libvirt.command("ldm import libvirt:zoo");
     let output = bare.env("PATH", libvirt.0.path()).output().expect("vtax runs");
@@ -394,7 +394,7 @@ fn further_forms_of_the_vendors_verbs_work() {
     let told = bench.refused(&["ldm", "init-system", "-f", "-i", "domains.json"]);
     assert!(told.contains("exists already"), "{told}");
     let told = bench.refused(&["ldm", "init-system", "-i", "domains.json"]);
-    assert!(told.contains("add those of the file to them (-f)"), "{told}");
+    assert!(told.contains("add those in the file to them (-f)"), "{told}");
     ldm("add-domain failure-policy=reset autostart=yes d1");
     assert!(ldm("list -o domain -p d1").contains("CONTROL|failure-policy=reset|autostart=yes\n"));
     ldm("add-domain master=d1 d2");
@@ -462,7 +462,7 @@ fn cores_are_named_by_their_numbers() {
     for (words, why) in [
         ("add-core cid=0,99999 mars", "there is no core 99999: this host has cores 0 to "),
         ("add-core cid=x mars", "e.g. cid=4,5"),
-        ("set-core two mars", "write a number of cores"),
+        ("set-core two mars", "use a number of cores"),
         ("add-core 1 mars", "add-core cid= and remove-core cid= change"),
         ("rm-core cid=1 mars", "there are only the cores 0"),
     ] {
@@ -481,10 +481,10 @@ fn what_has_no_meaning_is_refused_with_the_reason_and_nothing_is_changed() {
     ldm("init-system -i domains.json");
     let before = ldm("list-constraints --json");
     for (words, why) in [
-        ("migrate-domain mars other", "don't move to another host"),
-        ("ls-rsrc-group", "list-devices shows the cores"),
-        ("bind-dom -q mars", "bind-domain -q: bind takes what is behind each disk and NIC"),
-        ("bind -f mars", "can't skip its checks"),
+        ("migrate-domain mars other", "cannot move to another host"),
+        ("ls-rsrc-group", "List cores with list-devices"),
+        ("bind-dom -q mars", "bind-domain -q: bind uses the backend of each disk and NIC"),
+        ("bind -f mars", "cannot skip its checks"),
         ("set-vswitch -q mtu=9000 admin-vsw", "add-vsw has -q"),
         ("stop -m soon mars", "exec DOMAIN -- wall MESSAGE"),
         ("stop -q mars", "-t SECONDS"),
@@ -495,15 +495,15 @@ fn what_has_no_meaning_is_refused_with_the_reason_and_nothing_is_changed() {
         ("add-vdsdev -f /dev/null null@primary-vds0", "mpgroup"),
         ("init-system -r -i domains.json", "doesn't reboot this host"),
         ("list-config -r", "no autosaved configurations"),
-        ("set-memory mblock=0x1000000:1G mars", "Linux gives domains pages from anywhere"),
-        ("add-vnet mode=hybrid v admin-vsw mars", "add-vnet mode=: hybrid vnets need the NIU"),
+        ("set-memory mblock=0x1000000:1G mars", "Linux allocates pages from anywhere"),
+        ("add-vnet mode=hybrid v admin-vsw mars", "add-vnet mode=: hybrid vnets require the NIU"),
         ("set-vnet pvlan=4,isolated admin-net mars", "no private VLANs"),
-        ("add-vsw inter-vnet-link=on sw0 primary", "always go by the switch"),
-        ("set-domain max-cores=4 mars", "set-domain max-cores=: a domain has as many cores"),
+        ("add-vsw inter-vnet-link=on sw0 primary", "always pass through the switch"),
+        ("set-domain max-cores=4 mars", "set-domain max-cores=: a domain never has more cores"),
         ("add-domain hostid=1 d1", "SPARC"),
-        ("set-vcons log=off mars", "each console has a log"),
+        ("set-vcons log=off mars", "each console always has a 1 MiB log"),
         ("create-vf vid=7 pci_0/net0", "one VLAN"),
-        ("set-variable auto-boot?=false mars", "it is one of OpenBoot"),
+        ("set-variable auto-boot?=false mars", "it belongs to OpenBoot"),
     ] {
         let told = bench.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
         assert!(told.contains(why), "{words}: {told}");

@@ -88,7 +88,7 @@ pub(crate) fn function(server: &Server) {
     // A function without its physical one is of no use.
     domain.ldm(&format!("add-io {vf} mars"));
     server.shell(&format!("ip link set {near} down"));
-    assert!(domain.refused("start mars").contains(&format!("first: ip link set {near} up")));
+    assert!(domain.refused("start mars").contains(&format!("first run ip link set {near} up")));
     server.shell(&format!("ip link set {near} up"));
     domain.ldm(&format!("rm-io {vf} mars"));
     domain.ldm("unbind mars");
@@ -148,8 +148,8 @@ Any changes made to the primary domain will only take effect after it reboots.
 ------------------------------------------------------------------------------
 ";
 
-/// A root complex goes from primary to mars at the next boot, as in the article on physical I/O, and mars runs on without
-/// primary's services. Then the slot of a NIC alone, without a boot.
+/// A root complex goes from primary to mars at the next boot, as in the article on physical I/O, and mars runs on
+/// without primary's services. Then the slot of a NIC alone, without a boot.
 pub(crate) fn root_domain(server: &Server) {
     let domain = Domain::new(server);
     let before = server.inventory();
@@ -216,7 +216,7 @@ pub(crate) fn root_domain(server: &Server) {
     domain.ldm("add-io pci_1 primary");
     domain.ldm("rm-io pci_0/slot1 primary");
     let told = domain.ldm("apply-reconf");
-    assert_eq!(told, "Applied: primary has given pci_0/slot1 up\nApplied: primary has pci_1 again\n");
+    assert_eq!(told, "Applied: primary has released pci_0/slot1\nApplied: primary has pci_1 again\n");
 
     domain.ldm("add-io pci_0/slot1 mars");
     assert_eq!([owner("pci_0/slot1").0, owner("pci_1").0], ["mars", "primary"]);
@@ -268,8 +268,8 @@ fn serves(domain: &Domain<'_>) {
     domain.ldm("rm-vsw outer-vsw");
 }
 
-/// vtax is killed once the function is vfio-pci's, and the next command gives it back; and a journal that can't be read tells
-/// nothing, but the claim does.
+/// vtax is killed once the function is vfio-pci's, and the next command gives it back; and a journal that can't be read
+/// tells nothing, but the claim does.
 pub(crate) fn killed(server: &Server) {
     let domain = Domain::new(server);
     server.make_vf();
@@ -309,7 +309,8 @@ pub(crate) fn killed(server: &Server) {
     server.destroy_vf();
 }
 
-/// `ldm bind` with a function, killed before each call that changes something, or before each how many-th `VTAX_CRASH` says.
+/// `ldm bind` with a function, killed before each call that changes something, or before each how many-th `VTAX_CRASH`
+/// says.
 pub(crate) fn crashes(server: &Server) {
     let step: usize = env::var("VTAX_CRASH").map_or(1, |step| step.parse().expect("a number"));
     let domain = Domain::new(server);

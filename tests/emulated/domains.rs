@@ -1,5 +1,5 @@
-//! `vtax ldm` where switches keep VLANs apart and NICs have virtual functions: a switch with the outside at a NIC, and
-//! the article's two domains on it.
+//! `vtax ldm` where switches isolate VLANs and NICs have virtual functions: a switch with a NIC as its uplink, and the
+//! article's two domains on it.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(crate) fn domains(server: &Server) {
     ldm("add-vnet admin-net pvid=1 vid=11,22,33 admin-vsw mars");
     ldm("add-vnet admin-net pvid=33 vid=44 admin-vsw venus");
     ldm("bind mars venus");
-    // Who is in which VLAN, as the kernel has it: `+` is without a tag.
+    // Members of each VLAN, according to the kernel: `+` is untagged.
     let vlans: Value = serde_json::from_str(&server.shell("bridge -json vlan show")).expect("JSON");
     let of = |port: &str| {
         let port = vlans.as_array().and_then(|ports| ports.iter().find(|it| it["ifname"] == port)).expect("a port");
@@ -33,7 +33,7 @@ pub(crate) fn domains(server: &Server) {
     assert_eq!([of(&near), of("admin-vsw")], ["1+ 11 22 33 44", "1+"]);
 
     Domain { server }.start();
-    // A VLAN is taken away while it runs.
+    // A VLAN is removed while the domain runs.
     ldm("set-vnet vid=11 admin-net mars");
     let after = server.shell("bridge -json vlan show dev vnet2.0");
     assert!(after.contains("11") && !after.contains("22"), "{after}");

@@ -1,5 +1,6 @@
-//! Commands on a domain with virtual disks, killed before each call that changes something. The next command finds the domain in
-//! one of its two states; after it is unbound, the host is as it was, and nobody has the disks' files.
+//! Commands on a domain with virtual disks, killed before each call that changes something. The next command finds the
+//! domain in one of its two states; after it is unbound, the host is in its previous state, and nobody has the disks'
+//! files.
 //!
 //! `make test` takes a sample of the moments, as `crashes` does.
 
@@ -21,19 +22,19 @@ use super::{
     empty, host,
 };
 
-/// Number of calls per command in a sample.
+/// Number of moments of each verb in a sample.
 const SAMPLE: usize = 4;
 
-/// If nothing changes for so long, the kernel and ending processes have done what they do by themselves.
+/// If nothing changes for this long, the kernel and ending processes have finished their own work.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Amount of the domain's last kernel messages to report.
+/// Amount of the domain kernel's last output that is shown.
 const CONSOLE_LAST: usize = 4000;
 
-/// mars with a disk of a file, and one with two paths to another file.
+/// mars with a disk in a file, and one with two paths to another file.
 struct Killed<'a> {
     host: Host<'a>,
-    /// The files behind the disks.
+    /// Files of the disks.
     files: [PathBuf; 2],
 }
 
@@ -72,7 +73,7 @@ impl<'a> Killed<'a> {
         self.host.ldm("start mars");
     }
 
-    /// The host while mars is inactive. The folders that stay for the next time are there.
+    /// State of the host while mars is inactive. Directories that persist for the next time exist.
     fn inactive(&self) -> host::Host {
         self.start();
         self.host.ldm("stop -f mars");
@@ -92,7 +93,7 @@ impl<'a> Killed<'a> {
         host::Host::now(self.host.bench, self.host.bench.labs())
     }
 
-    /// Runs the verb as often as there are moments, and kills it at each. `check` says what is wrong after that.
+    /// Runs the verb once for each moment, and kills it there. `check` returns what is wrong afterwards.
     fn sweep(&self, verb: &str, prepare: &dyn Fn(), check: &dyn Fn() -> Result<(), String>) {
         let begun = Instant::now();
         prepare();
@@ -125,14 +126,14 @@ impl<'a> Killed<'a> {
         assert!(2 * total * step >= calls, "{verb}: {total} kills of {calls}");
     }
 
-    /// The next command that changes something on the host repairs what was left half done. Then the domain is released, and
-    /// nothing may be left.
+    /// The next command that changes something on the host repairs what was left incomplete. Then the domain is
+    /// released, and nothing may be left.
     fn taken_back(&self, before: &host::Host) -> Result<(), String> {
         let told = ["unbind mars", "stop -f mars", "unbind mars"].map(|words| {
             let output = self.host.try_ldm(words);
             format!("`{words}`: {}", String::from_utf8_lossy(&output.stderr).trim())
         });
-        // The kernel says up to a second later that a bridge has no carrier.
+        // The kernel reports with up to a second of delay that a bridge has no carrier.
         let begun = Instant::now();
         let mut differs = self.now().differs(before);
         while !differs.is_empty() && begun.elapsed() < HANGS {
@@ -163,7 +164,7 @@ fn a_domain_with_disks_that_is_killed_on_its_way_leaves_nothing() {
     sweep("unbind mars", &bound);
 }
 
-/// The domain has no disk that isn't in the configuration, and each daemon that runs is of a disk that it has.
+/// The domain has no disk that isn't in the configuration, and each running daemon belongs to a disk of the domain.
 fn plugged(lab: &str, volume: &str, daemons: usize) {
     let bench = Bench::new();
     let killed = Killed::new(&bench, lab);
@@ -178,7 +179,7 @@ fn plugged(lab: &str, volume: &str, daemons: usize) {
         let output = command.arg("cat /sys/block/vd*/serial; true").output().expect("vtax runs");
         String::from_utf8_lossy(&output.stdout).contains("more")
     };
-    // What tells why it has not.
+    // The reason why it has not.
     let seen = || {
         let mut command = host.command("exec mars -- sh -c");
         let output = command.arg("ls -l /sys/block; dmesg | tail -n 30").output().expect("vtax runs");
@@ -198,12 +199,12 @@ fn plugged(lab: &str, volume: &str, daemons: usize) {
         }
     };
     let check = |verb: &str| {
-        // Whoever changes something live next mends what was left half done.
+        // The next live change repairs what was left incomplete.
         host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
         if has() && !is_wanted() {
             return Err("it has a disk that nobody wants".to_owned());
         }
-        // The domain sees a disk a moment later that it has again.
+        // The domain sees a restored disk a moment later.
         let begun = Instant::now();
         loop {
             let (there, running) = (has(), super::domain_disks::daemons(host).len());

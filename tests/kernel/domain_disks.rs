@@ -1,5 +1,5 @@
-//! Virtual disks of domains: what is behind them is used by nobody else, they come and go while a domain runs, and those with
-//! several paths go on by the next one without losing what was written.
+//! Virtual disks of domains: nobody else uses their backends, they are added and removed while a domain runs, and those
+//! with several paths switch to the next one without losing written data.
 
 use std::{
     fs::{self, File},
@@ -21,14 +21,14 @@ use super::{
 
 const MIB: u64 = 1 << 20;
 
-/// A file of the test, of this size.
+/// Creates a file of this size.
 fn file(bench: &Bench, name: &str, size: u64) -> PathBuf {
     let path = bench.path().join(name);
     File::create(&path).and_then(|file| file.set_len(size)).expect("a file of the test");
     path
 }
 
-/// A host with the domain mars, which has the disk `data` of a file.
+/// Host with the domain mars, which has the disk `data` in a file.
 fn with_disk<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
     let host = Host::new(bench, lab);
     host.ldm("add-vsw vsw0 primary");
@@ -55,7 +55,7 @@ fn in_mars(host: &Host<'_>, script: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The disks of mars by their serial numbers, in the order in which it finds them.
+/// Returns the disks of mars by serial number, in the order in which mars finds them.
 fn serials(host: &Host<'_>) -> Vec<String> {
     let found = in_mars(
         host,
@@ -89,19 +89,19 @@ fn a_domain_writes_to_its_disk_and_to_no_other_one() {
     assert!(part(1, 2) && content[..MIB as usize].iter().chain(&content[2 * MIB as usize..]).all(|byte| *byte == 0));
     assert_eq!(in_mars(&host, "cat /sys/block/vdb/ro"), "1\n");
 
-    // Who has it is told, and nothing has been changed.
+    // The message shows who has it, and nothing was changed.
     host.add("venus");
     host.ldm("add-vdisk tools tools@vds0 venus");
     host.ldm("bind venus");
     host.ldm("unbind venus");
     let told = host.refused("add-vdisk data data@vds0 venus");
-    assert!(told.contains("error[backend-in-use]") && told.contains("mars has it"), "{told}");
+    assert!(told.contains("error[backend-in-use]") && told.contains("mars uses it"), "{told}");
     let link = bench.path().join("other-name.img");
     std::os::unix::fs::symlink("data.img", &link).expect("a link of the test");
     export(&host, "-q", &link, "link@vds0");
     host.ldm("add-vdisk data link@vds0 venus");
     let told = host.refused("bind venus");
-    assert!(told.contains("error[backend-in-use]") && told.contains("mars has it as data"), "{told}");
+    assert!(told.contains("error[backend-in-use]") && told.contains("mars uses it as data"), "{told}");
     host.ldm("rm-vdisk data venus");
     host.ldm("add-vdisk image image@vds0 venus");
     let reader = File::open(&image).expect("a file of the test");
@@ -119,7 +119,7 @@ fn a_domain_writes_to_its_disk_and_to_no_other_one() {
     }
 }
 
-/// An empty image as `qemu-img create` makes it, with clusters of 64 KiB.
+/// Returns an empty image as created by `qemu-img create`, with clusters of 64 KiB.
 fn qcow2(size: u64) -> Vec<u8> {
     const CLUSTER: usize = 64 << 10;
     let mut image = vec![0; 4 * CLUSTER];
@@ -128,7 +128,7 @@ fn qcow2(size: u64) -> Vec<u8> {
     put(4, &3_u32.to_be_bytes());
     put(20, &16_u32.to_be_bytes());
     put(24, &size.to_be_bytes());
-    // A table of one entry for the clusters, and one table of their counters.
+    // A table with one entry for the clusters, and one table of their counters.
     put(36, &1_u32.to_be_bytes());
     put(40, &(3 * CLUSTER as u64).to_be_bytes());
     put(48, &(CLUSTER as u64).to_be_bytes());
@@ -151,16 +151,16 @@ fn a_disk_comes_and_goes_while_its_domain_runs() {
     in_mars(&host, "printf live | dd of=/dev/vdb conv=fsync 2>/dev/null");
     assert!(fs::read(bench.path().join("more.img")).expect("a file of the test").starts_with(b"live"));
     let told = host.refused("rm-vdsdev -f more@vds0");
-    assert!(told.contains("error[domain-state]") && told.contains("mars is active and has it as more"), "{told}");
+    assert!(told.contains("error[domain-state]") && told.contains("mars is active and uses it as more"), "{told}");
     host.ldm("rm-vdisk more mars");
     wait_until("mars sees it go", || serials(&host) == ["vda data"]);
-    // One that it was started with goes too, and comes back under the same name.
+    // A disk that the domain was started with is removed too, and can be added again under the same name.
     host.ldm("rm-vdisk data mars");
     wait_until("mars has none", || serials(&host).is_empty());
     host.ldm("add-vdisk data data@vds0 mars");
     wait_until("mars has it again", || serials(&host) == ["vda data"]);
     assert!(!host.ldm("list -o disk mars").contains("pending"));
-    // The command has no answer: its system is gone.
+    // The command gets no answer: its system no longer runs.
     host.try_ldm("exec mars -- reboot -f");
     let booted = || host.try_ldm("exec mars -- cat /sys/block/vda/serial").stdout == b"data";
     wait_for_boot("mars", booted, || host.console("mars"));
@@ -169,7 +169,7 @@ fn a_disk_comes_and_goes_while_its_domain_runs() {
     }
 }
 
-/// A vtax killed while it plugs or unplugs a disk leaves a domain that the next command can use.
+/// A vtax that is killed while it plugs or unplugs a disk leaves a domain that the next command can continue with.
 #[test]
 fn a_disk_that_is_killed_at_any_call_is_there_or_not() {
     let bench = Bench::new();
@@ -184,14 +184,14 @@ fn a_disk_that_is_killed_at_any_call_is_there_or_not() {
         loop {
             let ending = kill_at(&host.command(words), at);
             let told = format!("`{words}` killed at call {at}: {ending:?}");
-            // Whoever changes something live next mends what was left half done.
+            // The next live change repairs what was left incomplete.
             host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
             assert!(is_wanted() || !has(), "{told}");
             if matches!(ending, Ending::Itself { .. }) {
                 break;
             }
             host.try_ldm(words);
-            wait_until("it has what its constraints say", || has() == (words == add));
+            wait_until("the change is complete", || has() == (words == add));
             host.ldm(before);
             wait_until("it is as before", || has() == (before == add));
             at = 2 * at + 2;
@@ -204,7 +204,7 @@ fn a_disk_that_is_killed_at_any_call_is_there_or_not() {
     assert!(!host.folder().join("mars").exists());
 }
 
-/// The storage daemons of mars, by the number of their path.
+/// Returns the storage daemons of mars, by the number of their path.
 pub(super) fn daemons(host: &Host<'_>) -> Vec<(String, u32)> {
     let of = |pid: u32| {
         let cwd = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
@@ -223,7 +223,7 @@ fn states(host: &Host<'_>) -> Vec<String> {
     list.lines().filter_map(state).collect()
 }
 
-/// A host with the domain mars, which has a disk with two paths to `lun.img`, and runs.
+/// Host with the domain mars, which runs and has a disk with two paths to `lun.img`.
 fn with_paths<'a>(bench: &'a Bench, lab: &'a str, properties: &str) -> Host<'a> {
     let host = Host::new(bench, lab);
     host.ldm("add-vsw vsw0 primary");
@@ -239,7 +239,7 @@ fn with_paths<'a>(bench: &'a Bench, lab: &'a str, properties: &str) -> Host<'a> 
     host
 }
 
-/// Writes in mars that go on. Each block has its number, which is told when its block is on the disk.
+/// Continuous writes in mars. Each block contains its number, which is printed once the block is on the disk.
 struct Load {
     child: Child,
     told: Lines<BufReader<ChildStdout>>,
@@ -264,7 +264,7 @@ impl Load {
         }
     }
 
-    /// Until it has told of a block that isn't there yet. What was told before may wait in the pipe.
+    /// Waits until a block that isn't on the disk yet was reported. Earlier reports may still be in the pipe.
     fn go_beyond(&mut self, backing: &Path) {
         let content = fs::read(backing).expect("a file of the test");
         let is_there = |number: &u64| content[*number as usize * 512..].starts_with(format!("{number:08}").as_bytes());
@@ -274,7 +274,7 @@ impl Load {
         }
     }
 
-    /// Data acknowledged so far is present, whichever daemon serves it.
+    /// All blocks reported so far are on the disk, whichever daemon serves it.
     fn check(&self, backing: &Path, when: &str) {
         let content = fs::read(backing).expect("a file of the test");
         for number in 0..=self.last {
@@ -290,7 +290,7 @@ impl Drop for Load {
     }
 }
 
-/// The path that serves the disk, and its daemon.
+/// Returns the path that serves the disk, and its daemon.
 fn active(host: &Host<'_>) -> (usize, u32) {
     let active = states(host).iter().position(|state| state == "active").expect("one serves");
     let its = |(name, _): &(String, u32)| *name == format!("paths0.{active}");
@@ -305,7 +305,7 @@ fn end(host: &Host<'_>) {
     assert!(!host.folder().join("mars").exists());
 }
 
-/// End of the active daemon: immediate, or because it does not answer.
+/// Way in which the active daemon fails: it exits immediately, or doesn't answer.
 fn loses_nothing(lab: &str, by: &str, rounds: usize) {
     let bench = Bench::new();
     let host = with_paths(&bench, lab, "");
@@ -336,13 +336,13 @@ fn a_disk_with_two_paths_loses_nothing_when_one_is_killed_under_load() {
     loses_nothing("t-ldm-mp", "-KILL", 4);
 }
 
-/// A daemon that hangs keeps its connections, so QEMU itself would wait for it for ever.
+/// A hung daemon keeps its connections, so QEMU itself would wait for it forever.
 #[test]
 fn a_disk_with_two_paths_loses_nothing_when_one_hangs_under_load() {
     loses_nothing("t-ldm-hang", "-STOP", 2);
 }
 
-/// A block device on a file of the test.
+/// Block device on a file of the test.
 struct LoopDevice(String);
 
 impl LoopDevice {
@@ -359,8 +359,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// The device of the path in use begins to fail: the kernel can't read a loop device whose file has become shorter. What the
-/// domain reads comes by the other path.
+/// The device of the active path starts to fail: the kernel can't read a loop device whose file was truncated. The
+/// domain's reads use the other path.
 #[test]
 fn a_path_whose_device_returns_errors_is_left() {
     let bench = Bench::new();
@@ -378,7 +378,7 @@ fn a_path_whose_device_returns_errors_is_left() {
     host.ldm("add-vdisk lun path1@vds0 mars");
     start(&host, "mars");
     assert_eq!(states(&host), ["active", "standby"]);
-    // Each time other blocks, since what it has read, it has in memory.
+    // Different blocks each time, because the domain has cached those it has read.
     let read = |block: u64| {
         in_mars(&host, &format!("dd if=/dev/vda bs=512 skip={block} count=1 2>/dev/null | tail -c 8 || true"))
     };
@@ -388,7 +388,7 @@ fn a_path_whose_device_returns_errors_is_left() {
         assert_eq!(read(block), format!("{block:08}"));
     }
     assert_eq!(states(&host)[1], "active");
-    // It is as before again, and the other one fails.
+    // The first device works again, and the other one fails.
     fs::write(&files[0], &content).expect("a file of the test");
     wait_until("the first one stands by", || states(&host)[0] == "standby" || states(&host)[0] == "failed");
     File::options().write(true).open(&files[1]).and_then(|file| file.set_len(0)).expect("a file of the test");
@@ -406,13 +406,13 @@ fn requests_fail_when_no_path_works_for_the_timeout() {
     let host = with_paths(&bench, "t-ldm-late", "timeout=3");
     let script = "dd if=/dev/zero of=/dev/vda bs=512 count=1 conv=fsync 2>/dev/null && echo written || echo failed";
     assert_eq!(in_mars(&host, script), "written\n");
-    // Nobody makes another path serve it.
+    // Nobody switches to another path.
     let supervisor = fs::read_to_string(host.folder().join("mars/supervisor")).expect("there is one");
     signal(supervisor.split('@').next().and_then(|pid| pid.parse().ok()).expect("a process"), "-KILL");
     daemons(&host).iter().for_each(|(_, pid)| signal(*pid, "-KILL"));
     wait_until("no path works", || states(&host) == ["failed", "failed"]);
     assert_eq!(in_mars(&host, script), "failed\n");
-    // The next command that changes something gives it a supervisor again, and that gives it a path.
+    // The next command that changes something starts its supervisor again, which then switches to another path.
     host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
     wait_until("it has its paths again", || {
         let states = states(&host);
@@ -422,7 +422,8 @@ fn requests_fail_when_no_path_works_for_the_timeout() {
     end(&host);
 }
 
-/// The most disks that a study's source was seen with are 28. Each keeps its place, and one more comes while the domain runs.
+/// The largest number of disks in a study's source is 28. Each keeps its position, and one more is added while the
+/// domain runs.
 #[test]
 fn a_domain_has_as_many_disks_as_a_large_server() {
     const DISKS: u64 = 28;

@@ -1,4 +1,4 @@
-//! `vtax ldm exec`: a command in a domain, by its agent.
+//! `vtax ldm exec`: a command in a domain, through its agent.
 
 use std::{
     fs,
@@ -35,7 +35,7 @@ fn a_command_runs_in_a_domain_as_in_a_guest_of_a_lab() {
     code("mars -- true", "domain-state", "mars is bound; start it first");
     host.ldm("start mars");
 
-    // It waits until the agent is there.
+    // The command waits until the agent is available.
     assert!(host.ldm("exec mars -- /init --version").starts_with("vtax-agent"));
     let failed = host.try_ldm("exec mars -- /init --no-such-option");
     assert_eq!(failed.status.code(), Some(2));
@@ -44,16 +44,16 @@ fn a_command_runs_in_a_domain_as_in_a_guest_of_a_lab() {
     fs::write(bench.path().join("input"), "text for mars\n").expect("a file of the test");
     input.stdin(fs::File::open(bench.path().join("input")).expect("a file of the test"));
     assert_eq!(input.output().expect("vtax runs").stdout, b"text for mars\n");
-    // Busybox, where the host has a static one, ends as a shell does.
+    // Busybox, if the host has a static one, exits like a shell.
     let missing = host.try_ldm("exec mars -- no-such-program");
     let told = String::from_utf8_lossy(&missing.stderr);
     assert!(matches!(missing.status.code(), Some(2 | 127)) && told.contains("no-such-program"), "{told}");
-    // Whatever VLANs and addresses it is given later, it can make interfaces with them.
+    // The domain can create interfaces with all VLANs and addresses that it gets later.
     for link in ["name vnet44 type vlan id 44", "name zone type macvlan"] {
         host.ldm(&format!("exec mars -- ip link add link eth0 {link}"));
     }
 
-    // The first signal is the command's, the second kills it.
+    // The first signal goes to the command, the second kills it.
     let ended = |script: &str, signals: &[&str]| {
         let mut command = host.command("exec mars -- sh -c");
         let mut child = command.arg(script).stdout(Stdio::piped()).spawn().expect("vtax runs");
@@ -68,7 +68,7 @@ fn a_command_runs_in_a_domain_as_in_a_guest_of_a_lab() {
     assert_eq!(ended("trap 'exit 5' INT; echo runs; while :; do sleep 0.1; done", &["-INT"]), Some(5));
     assert_eq!(ended(patient, &["-INT", "-INT"]), Some(128 + 9));
 
-    // A domain with a system of its own has no agent, unless that system starts it.
+    // A domain with its own system has no agent, unless that system starts it.
     host.add("earth");
     let mut disk = vec![0; 1 << 20];
     disk[510..512].copy_from_slice(&[0x55, 0xaa]);
@@ -82,8 +82,8 @@ fn a_command_runs_in_a_domain_as_in_a_guest_of_a_lab() {
     }
 }
 
-/// A coordinator that asks much, reads nothing, and dies while the domain answers. QEMU has part of an answer then for which
-/// its socket has no room.
+/// A coordinator that sends many requests, reads nothing, and exits while the domain answers. QEMU then has part of an
+/// answer for which its socket has no space.
 fn ask_and_die(socket: &Path) {
     let mut raw = UnixStream::connect(socket).expect("QEMU listens");
     let hello = encode(&Opening::ours(), HELLO_MOST).expect("small");
@@ -101,7 +101,7 @@ fn ask_and_die(socket: &Path) {
     }
 }
 
-/// QEMU loses a buffer of the port with each of them, and the port has 128. A domain was mute for ever after that.
+/// QEMU loses a buffer of the port with each of them, and the port has 128. Afterwards a domain never answered again.
 #[test]
 fn a_domain_goes_on_answering_however_many_have_died_while_it_answered() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Verbs of `vtax ldm` that race, that can't keep what they change, and that find a broken domain beside theirs.
+//! Verbs of `vtax ldm` that race, that can't save their changes, and that find a broken domain next to theirs.
 
 use std::{
     collections::BTreeSet,
@@ -17,15 +17,15 @@ use super::{
     domains::{Host, kill},
 };
 
-/// The verbs that one verb is raced against are tried so often.
+/// Number of races of one verb against others.
 const ROUNDS: usize = 3;
 
-/// The host's file of domains' constraints.
+/// Directory of domains' constraints on the host.
 fn kept(host: &Host<'_>) -> PathBuf {
     host.bench.state().join(format!("ldm.{}.sut", host.lab))
 }
 
-/// Returns the number of processes waiting for a lock of this file (proc_locks(5)).
+/// Returns how many processes wait for a lock of this file (proc_locks(5)).
 fn waiting(file: &File) -> usize {
     let inode = file.metadata().expect("it is there").ino();
     let locks = fs::read_to_string("/proc/locks").expect("locks");
@@ -38,7 +38,7 @@ fn started(host: &Host<'_>, words: &str) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs")
 }
 
-/// Two verbs that wait for the lock, the first for longer. Both have read what they read before it.
+/// Two verbs that wait for the lock, the first one longer. Both have done their reading before it.
 fn raced(host: &Host<'_>, verbs: [&str; 2]) -> [Output; 2] {
     let lock = File::options().write(true).open(kept(host).join(".lock")).expect("it is there");
     lock.lock().expect("nobody has it");
@@ -53,7 +53,7 @@ fn raced(host: &Host<'_>, verbs: [&str; 2]) -> [Output; 2] {
     children.map(|child| child.wait_with_output().expect("it ends"))
 }
 
-/// `bind eris` beside a verb that needs eris inactive: only one of them is done.
+/// `bind eris` at the same time as a verb that requires eris to be inactive: only one of them succeeds.
 #[test]
 fn a_domain_is_not_bound_while_it_is_removed() {
     let bench = Bench::new();
@@ -77,7 +77,7 @@ fn a_domain_is_not_bound_while_it_is_removed() {
     }
 }
 
-/// The file system of what is kept is full: what can't be kept is not done.
+/// The file system of the stored state is full: a change that can't be saved is not made.
 #[test]
 fn a_change_that_cannot_be_kept_is_not_made() {
     let bench = Bench::new();
@@ -113,14 +113,14 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     }
 }
 
-/// The MTU of vsw0 on the host.
+/// Returns the MTU of vsw0 on the host.
 fn mtu(host: &Host<'_>) -> String {
     let link = host.bench.printed(&["lab", "exec", host.lab, "sut", "--", "ip", "-o", "link", "show", "vsw0"]);
     link.split(" mtu ").nth(1).and_then(|rest| rest.split(' ').next()).expect("it is shown").to_owned()
 }
 
-/// A change of a switch that is killed before any call that changes something: after the next command, whatever that is, the host
-/// has what is kept.
+/// A change of a switch that is killed before any call that changes something: after the next command, whatever it is,
+/// the host matches the stored state.
 #[test]
 fn a_change_killed_at_any_call_is_made_or_not() {
     let bench = Bench::new();
@@ -151,7 +151,8 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// A QEMU that hangs without a supervisor, a console service and a supervisor that were killed, a bind of which a part fails.
+/// A hung QEMU without a supervisor, a console service and a supervisor that were killed, and a bind that fails in
+/// part.
 #[test]
 fn one_broken_domain_stops_no_other() {
     let bench = Bench::new();
@@ -169,17 +170,17 @@ fn one_broken_domain_stops_no_other() {
     wait_until("the console service serves mars", is_served);
     host.ldm("start mars");
 
-    // Its end is shown, and any verb that changes something starts it again.
+    // Its end is reported, and any verb that changes something restarts it.
     kill(process(&host, "vntsd"));
     kill(process(&host, "mars/supervisor"));
     let told = told_by(&host.try_ldm("list"));
-    assert!(told.contains("nobody listens at port 5000 of mars"), "{told}");
+    assert!(told.contains("nobody listens on port 5000 of mars"), "{told}");
     assert!(told.contains("mars has no supervisor"), "{told}");
     host.ldm("set-vcpu 1 venus");
     wait_until("the console service serves mars again", is_served);
     assert_eq!(told_by(&host.try_ldm("list")), "");
 
-    // The boot time of another time namespace is another one.
+    // The boot time in another time namespace is different.
     let list = host.command("list --json mars");
     let mut elsewhere = Command::new("unshare");
     elsewhere.args(["--time", "--boottime", "100000", "--fork"]).arg(list.get_program()).args(list.get_args());
@@ -202,7 +203,7 @@ fn one_broken_domain_stops_no_other() {
     wait_until("no QEMU is left", || host.qemus().is_empty());
 }
 
-/// A kernel without a first process reboots at once, again and again.
+/// A kernel without a first process reboots immediately, over and over.
 #[test]
 fn a_system_that_reboots_at_once_is_slowed_down() {
     let bench = Bench::new();
@@ -213,7 +214,7 @@ fn a_system_that_reboots_at_once_is_slowed_down() {
     host.ldm("bind mars");
     for _ in 0..2 {
         host.ldm("start mars");
-        // Between two QEMUs the domain still runs, in its owner's eyes.
+        // Between two QEMUs the domain still counts as running.
         wait_until("there is a pause", || {
             let is_pause = host.qemus().is_empty();
             assert_eq!(host.state("mars"), "active");
@@ -229,7 +230,7 @@ fn told_by(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The process that a file of the domains' folder names.
+/// Returns the process recorded in a file of the domains' directory.
 fn process(host: &Host<'_>, file: &str) -> u32 {
     let text = fs::read_to_string(host.folder().join(file)).expect("there is one");
     text.split('@').next().and_then(|pid| pid.parse().ok()).expect("a process")

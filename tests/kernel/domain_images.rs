@@ -1,6 +1,6 @@
-//! A domain with a system of its own on a disk image, which starts vtax's agent as any other service.
+//! A domain with its own system on a disk image, which starts vtax's agent like any other service.
 //!
-//! Needs syslinux and mtools, beside what the other tests of domains need.
+//! Requires syslinux and mtools, in addition to the requirements of the other tests of domains.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use vtax_wire::locate;
 
 use super::{Bench, bench::printed, domains::Host};
 
-/// The first process of the system. It loads drivers, and starts the agent once more whenever that has ended.
+/// First process of the system. It loads drivers, and restarts the agent whenever it exits.
 const SYSTEM: &str = "#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -25,7 +25,7 @@ while read -r module parameters; do insmod \"${module#-}\"; done </etc/vtax/modu
 while :; do /init --port; sleep 1; done
 ";
 
-/// A file as in an archive that the kernel unpacks after the first
+/// Returns a file as in an archive that the kernel unpacks after the first one
 /// (Documentation/driver-api/early-userspace/buffer-format.rst).
 fn entry(name: &str, mode: u32, data: &[u8]) -> Vec<u8> {
     let fields = [0, mode, 0, 0, 1, 0, data.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
@@ -42,7 +42,8 @@ pub(super) fn run(program: &str, arguments: &[&str]) {
     printed(&Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}")));
 }
 
-/// A disk that a BIOS boots: a FAT file system with a boot loader, a kernel and the system's files, which loads these drivers too.
+/// Returns a disk that a BIOS boots: a FAT file system with a boot loader, a kernel and the system's files; the system
+/// loads these drivers.
 pub(super) fn disk(folder: &Path, agent: &Path, more: &[&str]) -> PathBuf {
     let kernel = Kernel::find(None).expect("a kernel for guests");
     let drivers = [&["virtio_pci", "virtio_console", "virtio_net"], more].concat();
@@ -84,7 +85,7 @@ fn a_command_runs_in_a_system_of_its_own_that_starts_the_agent() {
     let first = host.ldm("exec earth -- cat /proc/1/cmdline");
     assert!(first.starts_with("/bin/busybox\0sh\0/system"), "the agent isn't its first process: {first:?}");
 
-    // The domain is measured as any other, by the same agent.
+    // The domain is measured like any other, by the same agent.
     let told = bench.printed(&["measure", "--to", "ldm:t-ldm-own/sut/earth", "--quick", "--json"]);
     assert!(told.contains("\"measured\""), "{told}");
 

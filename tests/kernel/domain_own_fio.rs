@@ -1,6 +1,6 @@
-//! `vtax measure --disk` in a domain with a system of its own: by its own fio, and not on a disk that is mounted there.
+//! `vtax measure --disk` in a domain with its own system: with its own fio, and not on a disk that is mounted there.
 //!
-//! Needs syslinux, mtools and fio, beside what the other tests of domains need.
+//! Requires syslinux, mtools and fio, in addition to the requirements of the other tests of domains.
 
 use std::{fs, path::PathBuf};
 
@@ -14,12 +14,12 @@ use super::{
     json,
 };
 
-/// A FAT file system, and the code pages that the kernel's build may name for it.
+/// A FAT file system, and the code pages that the kernel's build may select for it.
 const DRIVERS: [&str; 6] = ["virtio_blk", "vfat", "-nls_cp437", "-nls_ascii", "-nls_iso8859_1", "-nls_utf8"];
 
 const WHERE: &str = "of() { for d in /sys/block/vd*; do [ \"$(cat $d/serial)\" = $1 ] && echo /dev/${d##*/}; done; }; ";
 
-/// A file of the test with a FAT file system.
+/// Creates a file with a FAT file system.
 fn volume(host: &Host<'_>, name: &str, size: u64) -> PathBuf {
     let path = host.bench.path().join(format!("{name}.img"));
     fs::File::create(&path).and_then(|file| file.set_len(size)).expect("a file of the test");

@@ -1,7 +1,7 @@
-//! `vtax measure` and `vtax run` between logical domains and their host: what is recorded, what is refused, and that no
-//! address is left.
+//! `vtax measure` and `vtax run` between logical domains and their host: recorded facts, refusals, and that no address
+//! is left.
 //!
-//! Needs QEMU and a kernel for guests (`make kernel`). The figures are those of an emulated CPU, so none is looked at.
+//! Requires QEMU and a kernel for guests (`make kernel`). The figures come from an emulated CPU, so none is checked.
 
 use std::{fs, time::Duration};
 
@@ -10,10 +10,10 @@ use vtax_wire::link::AgentLink;
 
 use super::{Bench, bench::wait_until, domains::Host, json};
 
-/// An emulated guest may take this long to greet.
+/// Time within which an emulated guest sends its greeting.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A host with mars at two ports of one switch and venus at one. pluto is at another switch, and isn't started.
+/// Host with mars on two ports of one switch and venus on one. pluto is on another switch, and isn't started.
 fn planets<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
     let host = Host::new(bench, lab);
     host.ldm("add-vsw net-dev=wire0 vsw0 primary");
@@ -48,14 +48,14 @@ fn refused(host: &Host<'_>, words: &str) -> String {
     host.bench.refused(&["measure", "--in", &within].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
 }
 
-/// The addresses of the range for benchmarks that links of the host have.
+/// Returns the host's addresses in the range for benchmarks.
 fn lent(host: &Host<'_>) -> Vec<String> {
     let shown = host.bench.printed(&["lab", "exec", host.lab, "sut", "--", "ip", "-brief", "address"]);
     let of_switches = shown.lines().filter(|line| line.starts_with("vsw") || line.starts_with("vnet"));
     of_switches.filter(|line| line.contains(" 198.1")).map(str::to_owned).collect()
 }
 
-/// The addresses that the domain's own system has, but for those of its loopback.
+/// Returns the addresses in the domain's own system, except those of its loopback.
 fn inside(host: &Host<'_>, domain: &str) -> Vec<String> {
     let socket = host.folder().join(domain).join("qemu/agent.sock");
     let agent = AgentLink::connect_unix(domain, &socket, PATIENCE).expect("its agent serves");
@@ -111,13 +111,13 @@ fn a_domain_is_measured_by_its_nics_and_keeps_no_address() {
     refusals(&host);
 }
 
-/// Endpoints that cannot be measured are refused before anything is changed.
+/// Unmeasurable domains are refused before anything is changed.
 fn refusals(host: &Host<'_>) {
     let told = |words: &str, code: &str, texts: &[&str]| {
         let refused = refused(host, words);
         assert!(refused.contains(&format!("error[{code}]")), "{words}: {refused}");
         assert!(texts.iter().all(|text| refused.contains(text)), "{words}: {refused}");
-        // The switches are told nothing either.
+        // The switches aren't changed either.
         assert!(!refused.contains("for this run"), "{words}: {refused}");
     };
     told("--to ldm:pluto", "domain-state", &["pluto is bound", "vtax ldm start"]);
@@ -146,7 +146,7 @@ fn refusals(host: &Host<'_>) {
     assert_eq!((lent(host), inside(host, "mars")), (vec![], vec![]));
 }
 
-/// A study names domains as its endpoints, and goes on after it was stopped.
+/// A study uses domains as its endpoints, and is resumed after it was stopped.
 #[test]
 fn a_study_stands_on_domains_and_a_killed_one_leaves_its_address_to_the_next_command() {
     let bench = Bench::new();

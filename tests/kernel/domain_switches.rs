@@ -1,9 +1,9 @@
-//! A switch that another domain than primary serves.
+//! A switch that a domain other than primary serves.
 
 use super::{Bench, bench::wait_until, domains::Host};
 
-/// The link in mars is a vnet here, which may send from its own address only. So what comes of venus is dropped there, and
-/// counted: it has come all the way. With a NIC of mars's own it goes out (tests/emulated).
+/// The link in mars is a vnet here, which may send only from its own address. So frames from venus are dropped there
+/// and counted, which shows that they got that far. With a NIC assigned to mars they leave the host (tests/emulated).
 #[test]
 fn a_guest_serves_a_switch_by_a_link_of_its_own() {
     const NEAR: &str = "02:00:5e:10:00:01";
@@ -18,7 +18,7 @@ fn a_guest_serves_a_switch_by_a_link_of_its_own() {
     for words in ["create venus", "set-vcpu 1 venus", "set-memory 128m venus", "add-vnet net0 outer venus"] {
         host.ldm(words);
     }
-    // venus is there before mars, which serves it.
+    // venus is bound before mars, which serves it.
     host.ldm("bind venus mars");
     assert!(host.refused("set-vsw mtu=9000 outer").contains("it serves the switch"));
     let bindings = host.ldm("list-bindings mars");
@@ -43,11 +43,11 @@ fn a_guest_serves_a_switch_by_a_link_of_its_own() {
     host.try_ldm("exec venus -- ping -c 2 -W 1 192.0.2.1");
     assert!(frames() > before, "nothing of venus has come to the link in mars");
 
-    // It is there again when mars boots again.
+    // It exists again when mars reboots.
     host.ldm("stop -f mars");
     host.ldm("start mars");
     wait_until("mars has the bridge again", || ports() == 2);
-    // A NIC that comes while it runs has a number above that of the switch.
+    // A NIC that is plugged in has a number above that of the switch.
     host.ldm("add-vnet net1 vsw0 mars");
     wait_until("mars has a third NIC", || host.ldm("exec mars -- ls /sys/class/net").contains("eth2"));
     host.ldm("rm-vnet net1 mars");

@@ -1,7 +1,7 @@
-//! Forms of `vtax ldm` beside the usual ones, on hosts of labs: domains of a file, kernels that panic, systems that don't shut
-//! down, and cores that are named.
+//! Less common forms of `vtax ldm`, on hosts of labs: domains from a file, kernels that panic, systems that don't shut
+//! down, and selected cores.
 //!
-//! Needs QEMU and a kernel for guests (`make kernel`). No test touches a link of the machine.
+//! Requires QEMU and a kernel for guests (`make kernel`). No test touches a link of the machine.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use super::{
     domains::Host,
 };
 
-/// Two domains; `cpus` is the constraint of venus.
+/// Two domains; the CPUs of venus are `cpus`.
 fn file(bench: &Bench, cpus: &Value) {
     let mars = json!({ "cpus": { "vcpus": 1 }, "memory": 134_217_728, "failure_policy": "reset" });
     let venus = json!({ "cpus": cpus, "memory": 134_217_728, "masters": ["mars"] });
@@ -32,8 +32,8 @@ fn domains_of_a_file_are_bound_and_started_all_or_none() {
         states.map(|row| row["state"].as_str().expect("a text").to_owned()).collect::<Vec<_>>()
     };
     for (cpus, why) in [
-        (json!({ "vcpus": 250 }), "venus can't have 250 CPUs"),
-        (json!({ "cids": [4000] }), "venus can't have core 4000: this host has cores 0 to "),
+        (json!({ "vcpus": 250 }), "venus: 250 CPUs requested"),
+        (json!({ "cids": [4000] }), "venus cannot have core 4000: this host has cores 0 to "),
     ] {
         file(&bench, &cpus);
         for verb in ["bind", "start"] {
@@ -68,7 +68,7 @@ fn a_domain_panics_and_goes_to_another_switch_when_it_boots_again() {
     host.wait_for_boot("mars");
     let switch = |form: &str| host.domain("mars")[form]["vnets"][0]["switch"].clone();
     let told = host.try_ldm("set-vnet vswitch=vsw1 net0 mars");
-    assert!(String::from_utf8_lossy(&told.stderr).contains("boots again"), "{told:?}");
+    assert!(String::from_utf8_lossy(&told.stderr).contains("started or reboots"), "{told:?}");
     assert_eq!(printed(&told), "");
     assert_eq!((switch("now"), switch("constraints")), ("vsw0".into(), "vsw1".into()));
     host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
@@ -84,7 +84,7 @@ fn a_domain_panics_and_goes_to_another_switch_when_it_boots_again() {
 fn a_system_that_is_only_asked_to_shut_down_runs_on() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-h");
-    // Its system is a jump to itself, which knows no power button.
+    // Its system is a jump to itself, which ignores the power button.
     let mut image = vec![0; 1 << 20];
     image[..2].copy_from_slice(&[0xeb, 0xfe]);
     image[510..512].copy_from_slice(&[0x55, 0xaa]);
@@ -104,7 +104,7 @@ fn a_system_that_is_only_asked_to_shut_down_runs_on() {
     assert_eq!(host.domain("mars")["state"], "bound");
 }
 
-/// The host keeps one core, so a machine that has no other one gives domains none.
+/// The host keeps one core, so a machine with only one has none for domains.
 #[test]
 fn a_domain_has_the_core_that_it_names_and_no_other_domain_has_it() {
     let bench = Bench::new();
@@ -118,12 +118,12 @@ fn a_domain_has_the_core_that_it_names_and_no_other_domain_has_it() {
         host.ldm(&format!("set-memory 128m {domain}"));
     }
     if id == 0 {
-        assert!(host.refused("bind mars").contains("mars can't have 1 cores: 0 can be had"));
+        assert!(host.refused("bind mars").contains("mars: 1 cores requested, 0 available"));
         return;
     }
     host.ldm("bind mars");
     let bindings: Value = serde_json::from_str(&host.ldm("list-bindings --json mars")).expect("JSON");
     assert_eq!(bindings[0]["bindings"]["cpus"], core["cpus"]);
     let told = host.refused("bind venus");
-    assert!(told.contains(&format!("venus can't have core {id}: mars has it")), "{told}");
+    assert!(told.contains(&format!("venus cannot have core {id}: mars has it")), "{told}");
 }

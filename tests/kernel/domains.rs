@@ -1,6 +1,6 @@
-//! `vtax ldm` on hosts of labs: domains that are bound, run, die and go, and a vtax that is killed on the way.
+//! `vtax ldm` on hosts of labs: domains that are bound, run, fail and end, and a vtax that is killed in between.
 //!
-//! Needs QEMU and a kernel for guests (`make kernel`). No test touches a link of the machine.
+//! Requires QEMU and a kernel for guests (`make kernel`). No test touches a link of the machine.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use super::{
     lab_guests::{Down, lab_file},
 };
 
-/// A host of a lab whose wire is free to be a switch's link to the outside.
+/// Host of a lab whose wire is free to be a switch's uplink.
 pub(super) struct Host<'a> {
     pub(super) bench: &'a Bench,
     pub(super) lab: &'a str,
@@ -58,7 +58,7 @@ impl Host<'_> {
         String::from_utf8(output.stderr).expect("text")
     }
 
-    /// A domain with a virtual NIC.
+    /// Adds a domain with a virtual NIC.
     pub(super) fn add(&self, domain: &str) {
         for words in ["create DOMAIN", "set-vcpu 1 DOMAIN", "set-memory 128m DOMAIN", "add-vnet net0 vsw0 DOMAIN"] {
             self.ldm(&words.replace("DOMAIN", domain));
@@ -76,7 +76,7 @@ impl Host<'_> {
         wait_for_boot(domain, is_up, || self.console(domain));
     }
 
-    /// Returns the console output of a domain.
+    /// Returns the console output of a domain's system.
     pub(super) fn console(&self, domain: &str) -> String {
         fs::read_to_string(self.folder().join(domain).join("qemu/console.log")).unwrap_or_default()
     }
@@ -89,7 +89,7 @@ impl Host<'_> {
         self.bench.labs().join(format!("domains.{}.sut", self.lab))
     }
 
-    /// The QEMUs of this host's domains.
+    /// Returns the QEMUs of this host's domains.
     pub(super) fn qemus(&self) -> Vec<u32> {
         let is_ours = |pid: &u32| {
             let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
@@ -106,7 +106,7 @@ impl Host<'_> {
         self.qemus().into_iter().find(is_its).expect("the domain has a QEMU")
     }
 
-    /// Unbinds mars, whatever it does, after which it has nothing.
+    /// Unbinds mars, whatever its state, after which it has no resources.
     fn taken_back(&self, told: &str) {
         self.try_ldm("stop -f mars");
         self.try_ldm("unbind mars");
@@ -150,7 +150,7 @@ fn a_domain_is_bound_runs_and_goes() {
     host.wait_for_boot("mars");
     assert!(host.refused("unbind mars").contains("stop it first"));
 
-    // A NIC comes and goes while it runs, and one that it was started with goes with its next start.
+    // A NIC is added and removed while it runs, and one that it was started with is removed at its next start.
     host.ldm("add-vnet maxbw=100M net1 vsw0 mars");
     assert!(host.links().contains("vnet2.1") && host.links().contains("ifb2.1"), "{}", host.links());
     host.ldm("set-vnet alt-mac-addrs=auto net1 mars");
@@ -165,7 +165,7 @@ fn a_domain_is_bound_runs_and_goes() {
     host.ldm("rm-vnet net1 mars");
     assert!(!host.links().contains("vnet2.1") && !host.links().contains("ifb2.1"), "{}", host.links());
 
-    // What is changed while it runs, it has when it boots again, also by itself.
+    // A change while it runs takes effect at its next boot, also if it reboots itself.
     host.ldm("set-memory 160m mars");
     host.ldm("set-vnet maxbw=50M net0 mars");
     let mars = host.domain("mars");
@@ -224,7 +224,7 @@ fn a_domain_that_dies_acts_on_those_that_depend_on_it() {
         let log = fs::read_to_string(host.folder().join("venus/console.log")).expect("a log");
         log.matches("Kernel panic - not syncing: NMI").count()
     };
-    // Has it been booted anew, has it panicked, and does it run?
+    // Expected: reboot, number of panics, and state of venus.
     for (policy, boots, count, state) in [
         ("ignore", false, 0, "active"),
         ("reset", true, 0, "active"),
@@ -263,7 +263,7 @@ fn a_supervisor_that_dies_is_started_again() {
     let first = supervisor();
     kill(first);
     assert_eq!(host.state("mars"), "active");
-    // Whoever changes something mends that.
+    // The next command that changes something repairs that.
     host.add("venus");
     host.ldm("bind venus");
     assert_ne!(supervisor(), first);
@@ -293,17 +293,17 @@ fn domains_with_autostart_come_back_after_a_boot() {
     assert_eq!(states, ["active", "active", "inactive"]);
     assert_eq!(host.ldm("autostart"), "", "they run already");
 
-    // What can't be started keeps nobody else from it.
+    // A domain that can't be started doesn't prevent the others from starting.
     host.ldm("release");
     host.ldm("set-memory 1000g venus");
     let output = host.try_ldm("autostart");
     assert_eq!(output.status.code(), Some(69));
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("error[not-all-started]") && told.contains("venus can't have"), "{told}");
+    assert!(told.contains("error[not-all-started]") && told.contains("of memory requested"), "{told}");
     assert_eq!((host.state("mars"), host.state("venus")), ("active".to_owned(), "inactive".to_owned()));
 }
 
-/// Where the wire loses its carrier, the domain's NIC does too, if it is to follow it.
+/// If the wire loses its carrier, the domain's NIC does too, if it follows it.
 #[test]
 fn a_vnet_follows_the_carrier_of_its_switch() {
     let bench = Bench::new();
@@ -335,7 +335,7 @@ fn a_vnet_follows_the_carrier_of_its_switch() {
     wire("down");
     wait_until("mars sees no carrier", || !has_carrier(&following));
     assert!(has_carrier(&other), "it isn't to follow");
-    // A supervisor that is started anew shows what it finds.
+    // A restarted supervisor shows the state that it finds.
     host.ldm("add-vnet linkprop=phys-state net2 vsw0 mars");
     wire("up");
     wait_until("mars sees the carrier again", || has_carrier(&following));
@@ -344,16 +344,16 @@ fn a_vnet_follows_the_carrier_of_its_switch() {
     wait_until("mars sees none at both", || !has_carrier(&following) && !has_carrier("eth2"));
 }
 
-/// Runs `vtax ldm` with these words again and again, and kills it each time before a later call that changes something.
-/// The next command must find mars in one of the two states, and be able to release its resources.
+/// Runs `vtax ldm` with these words over and over, and kills it each time before a later call that changes something.
+/// The next command must find mars in one of the two states, and must be able to release its resources.
 fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], mut prepare: impl FnMut()) {
     let mut at = 1;
     loop {
         prepare();
         let ending = kill_at(&host.command(words), at);
         let told = format!("`{words}` killed at call {at}: {ending:?}");
-        // Whoever changes something next mends what was left half done. What the killed vtax was just starting has its lock
-        // until it runs its own program.
+        // The next command that changes something repairs what was left incomplete. A process that the killed vtax was
+        // just starting has its lock until it executes its own program.
         wait_until(&told, || {
             host.ldm("set-domain failure-policy=ignore mars");
             states.contains(&&*host.state("mars"))
@@ -387,7 +387,7 @@ fn a_command_killed_at_any_call_leaves_nothing_half() {
     killed_at_any_call(&host, "unbind mars", ["bound", "inactive"], bound);
     killed_at_any_call(&host, "start mars", ["bound", "active"], bound);
     killed_at_any_call(&host, "stop -f mars", ["active", "bound"], active);
-    // It is then rebound with its current constraints.
+    // It is then bound again, with its current constraints.
     let sizes = ["144m", "160m"];
     let mut changes = 0;
     let pending = || {
@@ -401,8 +401,8 @@ fn a_command_killed_at_any_call_leaves_nothing_half() {
     assert_eq!(kept.filter(is_draft).count(), 0);
 }
 
-/// The same for a virtual NIC that comes into a domain that runs, and goes: the domain has none that isn't in the
-/// configuration, and the same command or its opposite can follow.
+/// The same for a virtual NIC that is plugged into a running domain, and unplugged: the domain has none that isn't in
+/// the configuration, and the same command or its opposite can follow.
 #[test]
 fn a_hot_plug_killed_at_any_call_leaves_no_nic_that_nobody_asked_for() {
     let bench = Bench::new();
@@ -419,7 +419,7 @@ fn a_hot_plug_killed_at_any_call_leaves_no_nic_that_nobody_asked_for() {
         let mut at = 1;
         loop {
             let ending = kill_at(&host.command(words), at);
-            // Whoever changes a NIC next mends what was left half done.
+            // The next change of a NIC repairs what was left incomplete.
             host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
             assert_eq!(host.state("mars"), "active");
             assert!(is_wanted() || !has_link(), "`{words}` killed at call {at}: {ending:?}");
@@ -447,7 +447,7 @@ fn two_commands_at_once_take_turns() {
     assert_eq!(list.as_array().map(Vec::len), Some(13), "primary, and twelve others");
 }
 
-/// The consoles of two domains, by Debian's telnet, as an article of 2012 shows it.
+/// The consoles of two domains, with Debian's telnet, as in an article of 2012.
 #[test]
 fn consoles_are_reached_by_telnet() {
     let bench = Bench::new();
@@ -466,14 +466,14 @@ fn consoles_are_reached_by_telnet() {
     let script = bench.path().join("telnet.exp");
     fs::write(&script, include_str!("consoles.exp")).expect("a file of the test");
     let script = script.to_str().expect("text");
-    // The service looks twice a second who is bound. Until it knows both, the group has no menu.
+    // The service checks twice per second which domains are bound. Until it knows both, the group has no menu.
     let menu = || {
         let words = "sleep 1 | busybox nc 127.0.0.1 5000";
         let output = bench.vtax(&["lab", "exec", "t-ldm-c", "sut", "--", "sh", "-c", words]);
         String::from_utf8_lossy(&output.stdout).contains("h, l, c{id}, n{name}, q:")
     };
     wait_until("the group has a menu", menu);
-    // A bound domain that isn't started answers already.
+    // A bound domain that isn't started already answers.
     bench.printed(&["lab", "exec", "t-ldm-c", "sut", "--", "expect", script, "5000", "jupiter"]);
     host.ldm("start pluto");
     host.wait_for_boot("pluto");
@@ -485,7 +485,8 @@ fn consoles_are_reached_by_telnet() {
     assert_eq!(host.domain("pluto")["console"]["port"], 5044);
 }
 
-/// Whom a console service is for: it asks the kernel who is at the other end. Who isn't named any more has to go.
+/// Permitted users of a console service: it asks the kernel for the user of a connection. A user who is removed from
+/// the list is disconnected.
 #[test]
 fn consoles_are_for_the_users_that_a_service_names() {
     const NOT_ALLOWED: &str = "You may not use this console group.";
@@ -496,11 +497,11 @@ fn consoles_are_for_the_users_that_a_service_names() {
     host.add("mars");
     host.ldm("bind mars");
     assert!(host.refused("set-vcc users=daemon,daemno console").contains("this host has no user `daemno`"));
-    // It says who it is at once, and ends a second later.
+    // It identifies itself immediately, and exits a second later.
     let connect = |user: &str| {
         let words = format!("sleep 2 | setpriv --reuid {user} --clear-groups busybox nc 127.0.0.1 5000");
         let output = bench.vtax(&["lab", "exec", "t-ldm-u", "sut", "--", "sh", "-c", &words]);
-        // Telnet's own commands are no text.
+        // Telnet's own commands are not text.
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     wait_until("the service lets daemon in", || connect("daemon").contains("Connecting to console"));
@@ -512,7 +513,8 @@ fn consoles_are_for_the_users_that_a_service_names() {
     wait_until("the service lets everybody in", || connect("daemon").contains("Connecting to console"));
 }
 
-/// The journal of a running domain was taken for that of none: `list` said inactive, and `bind` of another domain killed it.
+/// Regression test: the journal of a running domain was taken for empty: `list` reported inactive, and `bind` of
+/// another domain killed it.
 #[test]
 fn a_domain_whose_journal_is_damaged_runs_on_until_it_is_released() {
     let bench = Bench::new();
@@ -538,7 +540,7 @@ fn a_domain_whose_journal_is_damaged_runs_on_until_it_is_released() {
             let told = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success() && told.contains("mars.journal"), "{words}: {told}");
         }
-        // As long as the first line tells what it has, others can be bound.
+        // As long as the first line shows its resources, others can be bound.
         let others = host.try_ldm("bind venus").status.success();
         assert_eq!(others, damaged.len() > first_line, "{} bytes", damaged.len());
         if others {
@@ -547,7 +549,7 @@ fn a_domain_whose_journal_is_damaged_runs_on_until_it_is_released() {
         assert_eq!((host.qemus(), host.state("mars")), (vec![qemu], "damaged".to_owned()));
         assert_eq!(fs::read(journal("mars")).expect("it is kept"), damaged);
     }
-    // The switch too, whose links the domain uses.
+    // The same for the switch whose links the domain uses.
     let switch = host.folder().join("switches/vsw0.journal");
     fs::write(&switch, "").expect("ours");
     let told = host.try_ldm("list").stderr;
@@ -565,7 +567,7 @@ fn a_domain_whose_journal_is_damaged_runs_on_until_it_is_released() {
     host.ldm("unbind mars");
 }
 
-/// Each verb waited for a FIFO, and took what it could not read for nothing.
+/// Regression test: each verb waited for a FIFO, and treated what it could not read as empty.
 #[test]
 fn what_is_no_record_of_a_domain_is_named_and_the_domain_runs_on() {
     let bench = Bench::new();

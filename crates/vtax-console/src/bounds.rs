@@ -1,32 +1,32 @@
-//! What sessions, guests and strangers may take.
+//! Limits of sessions, guests and unauthenticated peers.
 
 use std::time::Duration;
 
-/// The bounds of a console server.
+/// Limits of a console server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
-    /// Sessions of all users but root. More are refused.
+    /// Maximum number of sessions of all users except root. Further ones are refused.
     pub sessions: usize,
-    /// Sessions of one user, also of root. More are refused.
+    /// Maximum number of sessions per user, including root. Further ones are refused.
     pub sessions_of_user: usize,
-    /// Sessions at one console. More are refused.
+    /// Maximum number of sessions on one console. Further ones are refused.
     pub sessions_of_console: usize,
-    /// Sessions that haven't chosen a console. If one more comes, one of the user is ended who has most of them: the one that
-    /// waits longest.
+    /// Maximum number of sessions that haven't selected a console. If one more connects, the longest-waiting session of
+    /// the user who has most of them is closed.
     pub choosing: usize,
-    /// How long a session may be without a console.
+    /// Maximum time that a session may be without a console.
     pub choosing_time: Duration,
-    /// How long a session may be without a key. None: for ever.
+    /// Maximum time that a session may be without a keystroke. None: unlimited.
     pub idle: Option<Duration>,
-    /// Bytes that wait for one session. If it doesn't read, what the guest says after that is lost for it.
+    /// Bytes buffered for one session. If it doesn't read, further output of the guest is lost for it.
     pub output: usize,
-    /// Keys that wait for a guest.
+    /// Keystrokes buffered for a guest.
     pub input: usize,
-    /// How long a guest may have to wait for sessions that read slowly, for each time that it fills [`Bounds::output`].
+    /// Maximum time that a guest waits for slow sessions, each time that it fills [`Bounds::output`].
     pub patience: Duration,
-    /// How long keys wait for a guest that doesn't read them, before they are lost.
+    /// Time that keystrokes wait for a guest that doesn't read them, before they are lost.
     pub input_patience: Duration,
-    /// Size of a console's log. Then it becomes the older one, of which there is one.
+    /// Maximum size of a console's log. It then becomes the older log, of which there is one.
     pub log: u64,
 }
 

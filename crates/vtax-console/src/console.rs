@@ -1,4 +1,4 @@
-//! One console: the sessions that are at it, and the thread that holds the guest's serial socket for them.
+//! One console: its sessions, and the thread that holds the guest's serial socket for them.
 
 use std::{
     collections::VecDeque,
@@ -26,29 +26,29 @@ use crate::{
     waker::Waker,
 };
 
-/// How often the serial socket of a guest that isn't there is looked for.
+/// Interval at which the missing serial socket of a guest is looked for.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// What is read from a guest at once.
+/// Maximum number of bytes in one read from a guest.
 const CHUNK: usize = 16 << 10;
 
 /// With less space than this for a session, the guest waits: reading byte by byte would only cost time.
 const ROOM_LEAST: usize = 2048;
 
-/// The number of a session, by which it has a place at a console.
+/// Number that identifies a session on a console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SeatId(pub(crate) u64);
 
-/// A console and its sessions.
+/// Console and its sessions.
 #[derive(Debug)]
 pub(crate) struct Hub {
     state: Mutex<State>,
     waker: Waker,
-    /// The thread waits until sessions have read.
+    /// Set while the thread waits for sessions to read.
     waits: AtomicBool,
     sessions_most: usize,
     input_most: usize,
-    /// What is read at once, and with less space than what it isn't read.
+    /// Size of one read; with less space than this, nothing is read.
     chunk: usize,
     room_least: usize,
 }
@@ -56,12 +56,12 @@ pub(crate) struct Hub {
 #[derive(Debug)]
 struct State {
     console: Console,
-    /// In the order of their coming. The first one writes.
+    /// Sessions in order of arrival. The first one writes.
     seats: Vec<Seat>,
-    /// Keys for the guest.
+    /// Keystrokes for the guest.
     input: VecDeque<u8>,
     online: bool,
-    /// The serial socket is another one now.
+    /// Set when the serial socket has changed.
     moved: bool,
     closed: bool,
 }
@@ -72,25 +72,25 @@ struct Seat {
     outbox: Arc<Outbox>,
 }
 
-/// The console has as many sessions as it may.
+/// Returned if the console has reached its maximum number of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AllTaken(pub(crate) usize);
 
-/// What became of keys.
+/// Result of sending keystrokes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// So many of them go to the guest; there is no space for the others.
+    /// This many of them go to the guest; there is no space for the others.
     Taken(usize),
-    /// Another session writes.
+    /// Another session has write access.
     ReadOnly,
 }
 
-pub(crate) const READ_ONLY: &str = "\nYou do not have write access; ~w takes it.\n";
-const INHERITED: &str = "\n[vtax: you have write access now]\n";
-const TAKEN_AWAY: &str = "\n[vtax: another session took write access]\n";
+pub(crate) const READ_ONLY: &str = "\nYou do not have write access; type ~w to take it.\n";
+const INHERITED: &str = "\n[vtax: you now have write access]\n";
+const TAKEN_AWAY: &str = "\n[vtax: another session has taken write access]\n";
 const OFFLINE: &str =
-    "\n[vtax: the domain has no console at the moment; what it says is shown as soon as it has one]\n";
-const ONLINE: &str = "\n[vtax: the domain has a console now]\n";
+    "\n[vtax: the domain's console is unavailable; its output appears as soon as the console is back]\n";
+const ONLINE: &str = "\n[vtax: the domain's console is available now]\n";
 
 impl Hub {
     pub(crate) fn new(console: Console, bounds: &Bounds) -> io::Result<Hub> {
@@ -107,12 +107,12 @@ impl Hub {
         })
     }
 
-    /// Whether the guest's serial socket is there.
+    /// Returns true if the guest's serial socket is available.
     pub(crate) fn is_online(&self) -> bool {
         locked(&self.state).online
     }
 
-    /// The same console has its socket or its log elsewhere.
+    /// Changes the paths of the same console's socket and log.
     pub(crate) fn change(&self, console: &Console) {
         let mut state = locked(&self.state);
         if state.console != *console {
@@ -122,13 +122,13 @@ impl Hub {
         }
     }
 
-    /// The console is served no longer.
+    /// Stops serving the console.
     pub(crate) fn close(&self) {
         locked(&self.state).closed = true;
         self.waker.wake();
     }
 
-    /// A session comes: `greeting` is the last that it reads before what the guest says.
+    /// Adds a session: `greeting` is the last text that it reads before the guest's output.
     pub(crate) fn attach(&self, session: SeatId, outbox: &Arc<Outbox>, greeting: &str) -> Result<(), AllTaken> {
         let mut state = locked(&self.state);
         if state.seats.len() >= self.sessions_most {
@@ -145,7 +145,7 @@ impl Hub {
         Ok(())
     }
 
-    /// A session goes. If it wrote, the next in the queue inherits that.
+    /// Removes a session. If it had write access, the next one in the queue inherits it.
     pub(crate) fn detach(&self, session: SeatId) {
         let mut state = locked(&self.state);
         let wrote = state.writes(session);
@@ -154,7 +154,7 @@ impl Hub {
             next.outbox.say(INHERITED);
         }
         drop(state);
-        // Perhaps the thread waits for this session.
+        // The thread may be waiting for this session.
         self.waker.wake();
     }
 
@@ -162,7 +162,7 @@ impl Hub {
         locked(&self.state).writes(session)
     }
 
-    /// The session goes to the front of the queue, so that who wrote before is the next one.
+    /// Moves the session to the front of the queue, so that the previous writer is the next one.
     pub(crate) fn take_writing(&self, session: SeatId) {
         let mut state = locked(&self.state);
         let Some(place) = state.seats.iter().position(|seat| seat.session == session) else { return };
@@ -174,13 +174,13 @@ impl Hub {
         state.seats.insert(0, seat);
     }
 
-    /// Keys of a session for the guest.
+    /// Takes a session's keystrokes for the guest.
     pub(crate) fn send(&self, session: SeatId, keys: &[u8]) -> Sent {
         let mut state = locked(&self.state);
         if !state.writes(session) {
             return Sent::ReadOnly;
         }
-        // A guest that is started later must not get what was typed for another one.
+        // A guest that is started later must not get keystrokes meant for another one.
         if !state.online {
             return Sent::Taken(keys.len());
         }
@@ -193,7 +193,7 @@ impl Hub {
         Sent::Taken(count)
     }
 
-    /// A session has read something.
+    /// Notes that a session has read something.
     pub(crate) fn has_read(&self) {
         if self.waits.load(Ordering::SeqCst) {
             self.waker.wake();
@@ -209,7 +209,7 @@ impl Hub {
                     told = false;
                     let log = open_log(&console, bounds, attendant);
                     self.set_online(true);
-                    // Whatever ended the line, it is looked for again.
+                    // Whatever ended the line, the socket is looked for again.
                     let _ = Thread { hub: self, stream, log, patience: GuestPatience::new(bounds), attendant }.serve();
                     self.set_online(false);
                 }
@@ -223,7 +223,7 @@ impl Hub {
         }
     }
 
-    /// What is to be connected, until the console is closed.
+    /// Returns the socket to connect to, or None when the console is closed.
     fn wanted(&self) -> Option<Console> {
         let mut state = locked(&self.state);
         state.moved = false;
@@ -246,7 +246,7 @@ impl State {
         self.seats.first().is_some_and(|seat| seat.session == session)
     }
 
-    /// How many bytes of the guest's fit everywhere, even if all have to be doubled.
+    /// Returns how many of the guest's bytes fit everywhere, even if all of them must be doubled.
     fn room(&self) -> usize {
         self.seats.iter().filter_map(Seat::room).min().unwrap_or(usize::MAX)
     }
@@ -263,13 +263,13 @@ impl Seat {
     }
 }
 
-/// Whether the guest just isn't there, or serves somebody else at the moment.
+/// Returns true if the guest just isn't there, or currently serves another client.
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, NotFound, WouldBlock};
     matches!(error.kind(), NotFound | ConnectionRefused | WouldBlock)
 }
 
-/// Connects without waiting: a socket whose program doesn't take connections would let us wait for ever.
+/// Connects without waiting: a socket whose program doesn't accept connections would block forever.
 fn connect(console: &Console) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     socket.connect(&SockAddr::unix(&console.serial)?)?;
@@ -282,7 +282,7 @@ fn open_log(console: &Console, bounds: &Bounds, attendant: &dyn Attendant) -> Op
     opened.map_err(|why| attendant.hear(&ServerEvent::NoLog { file: file.clone(), why })).ok()
 }
 
-/// The thread of a console while the guest is there.
+/// Runs a console's thread while the guest is there.
 struct Thread<'a> {
     hub: &'a Hub,
     stream: UnixStream,
@@ -291,13 +291,13 @@ struct Thread<'a> {
     attendant: &'a dyn Attendant,
 }
 
-/// What there is to wait for.
+/// Events to wait for.
 enum Turn {
-    /// The guest may say so many bytes; keys wait for it or don't.
+    /// The guest may write this many bytes; keystrokes are waiting for it or not.
     Open { room: usize, has_input: bool },
-    /// The guest has to wait for sessions, at most so long.
+    /// The guest must wait for sessions, for at most this long.
     Held { most: Duration, has_input: bool },
-    /// The line isn't wanted any longer.
+    /// The line is no longer wanted.
     Over,
 }
 
@@ -310,7 +310,7 @@ impl Thread<'_> {
                 Turn::Open { room, has_input } => (room, PollFlags::IN | output(has_input), None),
                 Turn::Held { most, has_input } => (0, output(has_input), Some(most)),
             };
-            // Without flags the socket isn't asked: `poll` would always tell that the guest has gone.
+            // Without flags the socket isn't polled: `poll` would always report that the guest is gone.
             let asked = [(self.stream.as_fd(), flags)];
             let happened = self.hub.waker.wait(if flags.is_empty() { &[] } else { &asked }, timeout)?;
             let happened = happened.first().copied().unwrap_or(PollFlags::empty());
@@ -331,7 +331,7 @@ impl Thread<'_> {
         }
         let has_input = !state.input.is_empty();
         if state.room() < self.hub.room_least {
-            // Before the space is looked at again, or else a session could read and not wake us.
+            // Before the space is checked again, or else a session could read without waking this thread.
             self.hub.waits.store(true, Ordering::SeqCst);
             match self.patience.wait(Instant::now()) {
                 Some(most) if state.room() < self.hub.room_least => return Turn::Held { most, has_input },
@@ -382,7 +382,7 @@ fn output(has_input: bool) -> PollFlags {
     if has_input { PollFlags::OUT } else { PollFlags::empty() }
 }
 
-/// Whether a call only has to be made again.
+/// Returns true if a call only needs to be repeated.
 pub(crate) fn is_momentary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -1,4 +1,4 @@
-//! What a session is at: the menu or a console. It reads a client's bytes and says what is to be said; it does no I/O.
+//! State of a session, at the menu or on a console. Reads a client's bytes and produces the responses; does no I/O.
 
 use std::{sync::Arc, time::Instant};
 
@@ -15,19 +15,20 @@ use crate::{
     telnet::{Decoder, OPENING, Received},
 };
 
-/// What Solaris takes for a break, if it is told to: `kbd -a alternate`.
+/// Byte sequence that Solaris accepts as a break after `kbd -a alternate`.
 const ALTERNATE_BREAK: &[u8] = b"\r~\x02";
 
-const CONFIRM: &str = "\nWarning: another session writes to this console. If you take write access, what it is typing is lost.\n\
+const CONFIRM: &str = "\nWarning: another session is writing to this console. If you take write access, its current \
+                       input is lost.\n\
                        Would you like to continue? [y/n] ";
 
-/// The talk with one client.
+/// Dialogue with one client.
 pub(crate) struct Dialogue {
     ticket: Ticket,
     group: GroupName,
     decoder: Decoder,
     at: At,
-    /// Keys for which the guest has no space yet.
+    /// Keystrokes for which the guest has no space yet.
     held: Vec<u8>,
 }
 
@@ -42,9 +43,9 @@ struct Attached {
     domain: Name,
     hub: Arc<Hub>,
     escapes: Escapes,
-    /// The next key says whether write access is taken.
+    /// The next key answers whether to take write access.
     confirms: bool,
-    /// The guest doesn't read, so that keys that don't fit are lost at once.
+    /// The guest doesn't read, so keystrokes that don't fit are lost immediately.
     ignores_keys: bool,
 }
 
@@ -62,18 +63,18 @@ impl Dialogue {
         &self.ticket.registry
     }
 
-    /// The client is let in.
+    /// Admits the client.
     pub(crate) fn begin(&mut self) {
         self.outbox().put_own(&OPENING);
         match self.members().as_slice() {
-            [] => self.end("\nThe console group is gone.\n"),
+            [] => self.end("\nThe console group no longer exists.\n"),
             [member] if self.connect(member) => {}
             [_] => self.end(""),
             _ => self.show_menu(),
         }
     }
 
-    /// Nothing more is read, and the session ends when the client has read the rest.
+    /// Reads nothing more, and ends the session when the client has read the rest.
     pub(crate) fn end(&mut self, text: &str) {
         self.detach();
         self.at = At::Over;
@@ -84,62 +85,64 @@ impl Dialogue {
         matches!(self.at, At::Over)
     }
 
-    /// Since when the client is at the menu.
+    /// Returns the time at which the client came to the menu.
     pub(crate) fn choosing_since(&self) -> Option<Instant> {
         if let At::Menu { since, .. } = &self.at { Some(*since) } else { None }
     }
 
-    /// Whether the client's keys have to wait: for space in front of the guest, or because it reads no answers.
+    /// Returns true if the client's keystrokes must wait: for space in front of the guest, or because it reads no
+    /// output.
     pub(crate) fn is_held(&self) -> bool {
         !self.held.is_empty() || self.choosing_since().is_some() && !self.outbox().has_space()
     }
 
-    /// How many keys wait for space in front of the guest.
+    /// Returns how many keystrokes wait for space in front of the guest.
     pub(crate) fn held_keys(&self) -> usize {
         self.held.len()
     }
 
-    /// The client has read something, so that the guest may say more.
+    /// Notes that the client has read something, so that the guest may write more.
     pub(crate) fn has_read(&self) {
         if let At::Console(attached) = &self.at {
             attached.hub.has_read();
         }
     }
 
-    /// Whether others need this session's place.
+    /// Returns true if this session must make room for others.
     pub(crate) fn is_ended(&self) -> bool {
         self.ticket.is_ended()
     }
 
-    /// The table is another one: looks whether what the client is at is still there.
+    /// Handles a new table: checks that the client's group and console still exist.
     pub(crate) fn look_around(&mut self) {
         let members = self.members();
         if self.is_over() {
             return;
         }
         if members.is_empty() {
-            return self.end("\nThe console group is gone.\n");
+            return self.end("\nThe console group no longer exists.\n");
         }
         let At::Console(attached) = &self.at else { return };
         let is_it = |member: &GroupMember| member.hub.as_ref().is_some_and(|hub| Arc::ptr_eq(hub, &attached.hub));
         if !members.iter().any(is_it) {
-            self.outbox().say(&format!("\nThe console of {} is gone from this group.\n", attached.domain));
+            self.outbox().say(&format!("\nThe console of {} was removed from this group.\n", attached.domain));
             self.detach();
             self.show_menu();
         }
     }
 
-    /// The guest has no space for keys, and has had the time that it may have. From now on what doesn't fit is lost at
-    /// once, until the guest reads: whoever pasted much must not wait for `~.` all that time.
+    /// Handles a guest that had no space for keystrokes within the permitted time. From now on, what doesn't fit is
+    /// lost immediately until the guest reads, so that a user who pasted much text doesn't have to wait for `~.` all
+    /// that time.
     pub(crate) fn give_up_keys(&mut self) {
         if let At::Console(attached) = &mut self.at {
             attached.ignores_keys = true;
-            self.outbox().say("\n[vtax: keys are lost, because the domain does not read]\n");
+            self.outbox().say("\n[vtax: keystrokes are lost because the domain does not read them]\n");
             self.send_held();
         }
     }
 
-    /// What the client sends.
+    /// Handles bytes from the client.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         let mut keys = Vec::new();
         for byte in bytes {
@@ -152,7 +155,7 @@ impl Dialogue {
                 }
                 Received::Answer(answer) => self.outbox().put_own(&answer),
                 Received::AreYouThere => self.outbox().say("\n[vtax: yes]\n"),
-                Received::Nonsense => self.end("\nThat is no telnet.\n"),
+                Received::Nonsense => self.end("\nNot a telnet client.\n"),
             }
             if self.is_over() {
                 return;
@@ -196,12 +199,12 @@ impl Dialogue {
             MenuChoice::Nothing => {}
             MenuChoice::Help => self.outbox().say(menu::HELP),
             MenuChoice::List => self.list(),
-            MenuChoice::Unknown => self.outbox().say("There is no such choice; h shows them all.\n"),
+            MenuChoice::Unknown => self.outbox().say("Invalid choice; h shows help.\n"),
             MenuChoice::Id(_) | MenuChoice::Name(_) => {
                 match self.members().iter().find(|member| is_chosen(&choice, member)) {
                     Some(member) if self.connect(member) => return,
                     Some(_) => {}
-                    None => self.outbox().say("The group has no such console; l lists them.\n"),
+                    None => self.outbox().say("The group has no such console; l lists all of them.\n"),
                 }
             }
         }
@@ -224,17 +227,17 @@ impl Dialogue {
         self.outbox().say(&menu::prompt(&self.ticket.registry.host, &self.group));
     }
 
-    /// Returns whether the client is at the console now.
+    /// Attaches the client to a console. Returns true if that succeeded.
     fn connect(&mut self, member: &GroupMember) -> bool {
         let (domain, group) = (&member.console.domain, &self.group.name);
         let greeting =
             format!("Connecting to console \"{domain}\" in group \"{group}\" ....\nPress ~? for control options ..\n");
         let Some(hub) = &member.hub else {
-            self.outbox().say("The console can't be served at the moment.\n");
+            self.outbox().say("The console is currently unavailable.\n");
             return false;
         };
         if let Err(AllTaken(sessions)) = hub.attach(self.ticket.id, &self.ticket.outbox, &greeting) {
-            self.outbox().say(&format!("The console of {domain} has {sessions} sessions, and takes no more.\n"));
+            self.outbox().say(&format!("The console of {domain} has {sessions} sessions, the maximum.\n"));
             return false;
         }
         self.ticket.set_choosing(None);
@@ -261,7 +264,7 @@ impl Dialogue {
         }
     }
 
-    /// Back to the menu; a group of one console has none.
+    /// Returns to the menu; a group with one console has none.
     fn leave(&mut self) {
         self.detach();
         if self.members().len() > 1 { self.show_menu() } else { self.end("\n") }
@@ -290,7 +293,7 @@ impl Dialogue {
         }
     }
 
-    /// To another console of the group, by its place.
+    /// Switches to another console of the group, by its position.
     fn go(&mut self, to: impl Fn(usize, usize) -> usize) {
         let At::Console(attached) = &self.at else { return };
         let members = self.members();
@@ -313,13 +316,13 @@ impl Dialogue {
         }
     }
 
-    /// Sends keys to the guest, behind those that wait already, and leaves none.
+    /// Sends keystrokes to the guest, after those already waiting, and leaves none.
     fn send(&mut self, keys: &mut Vec<u8>) {
         self.held.append(keys);
         self.send_held();
     }
 
-    /// Sends what waits for space in front of the guest.
+    /// Sends keystrokes that wait for space in front of the guest.
     pub(crate) fn send_held(&mut self) {
         let At::Console(attached) = &mut self.at else { return self.held.clear() };
         if self.held.is_empty() {

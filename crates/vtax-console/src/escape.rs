@@ -1,19 +1,19 @@
-//! Keys with which a user commands the server while a console has the others: `~` at the beginning of a line, and one
-//! more.
+//! Escape sequences that control the server while all other keystrokes go to a console: `~` at the beginning of a line,
+//! and one more key.
 
-/// What a key means.
+/// Meaning of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pressed {
     /// The next key decides.
     Undecided,
     /// The key goes to the guest.
     Key(u8),
-    /// The tilde before it was no escape, so both go to the guest.
+    /// The preceding tilde was not an escape, so both go to the guest.
     KeyAfterTilde(u8),
     Escape(Escape),
 }
 
-/// What the server is to do.
+/// Command to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Escape {
     Leave,
@@ -42,20 +42,20 @@ impl Escape {
     }
 }
 
-/// What `~?` prints.
+/// Text printed by `~?`.
 pub(crate) const HELP: &str = "
   ~~   send one ~ to the domain
   ~.   leave this console
-  ~w   take write access from who has it
+  ~w   take write access from the session that has it
   ~#   send a break
   ~^B  send the alternate break (Ctrl-B after the ~)
   ~n   go to the next console of the group
   ~p   go to the previous console of the group
   ~?   show this help
-The ~ has to be the first key of a line.
+The ~ must be the first key of a line.
 ";
 
-/// Finds escapes among the keys of a session.
+/// Finds escape sequences among a session's keystrokes.
 #[derive(Debug)]
 pub(crate) struct Escapes {
     at: At,
@@ -69,7 +69,7 @@ enum At {
 }
 
 impl Escapes {
-    /// A session that has just begun is at the beginning of a line.
+    /// A new session is at the beginning of a line.
     pub(crate) fn new() -> Escapes {
         Escapes { at: At::LineStart }
     }
@@ -94,7 +94,7 @@ impl Escapes {
         }
     }
 
-    /// The keys went nowhere, so that a line is still to begin.
+    /// Notes that the keystrokes were discarded, so that the next key still begins a line.
     pub(crate) fn restart(&mut self) {
         if self.at == At::Within {
             self.at = At::LineStart;
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// What the guest gets, and the escapes.
+    /// Returns the bytes for the guest, and the escapes.
     fn pressed(keys: &[u8]) -> (Vec<u8>, Vec<Escape>) {
         let (mut sent, mut found, mut escapes) = (Vec::new(), Vec::new(), Escapes::new());
         for key in keys {

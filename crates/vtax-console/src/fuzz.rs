@@ -1,4 +1,4 @@
-//! What clients send, and what their keys mean.
+//! Fuzzing of clients' input, and of the interpretation of their keystrokes.
 
 use std::{net::Ipv4Addr, sync::Arc};
 
@@ -27,7 +27,7 @@ const SEEDS: [&[u8]; 6] = [
     b"\xff\xfe\x01\xff\xfd\x01\xff\xfc\x03\xff\xfb\x03x",
 ];
 
-/// Every key of a client's is given to a menu and to a console: which of both it meant depends on the server.
+/// Sends every key of a client to a menu and to a console: which one it was meant for depends on the server.
 fn read(bytes: &[u8]) -> Option<()> {
     let (mut decoder, mut escapes, mut line) = (Decoder::new(), Escapes::new(), MenuLine::default());
     let (mut keys, mut sent, mut answered) = (0, 0, 0);
@@ -51,12 +51,12 @@ fn read(bytes: &[u8]) -> Option<()> {
             Received::Nothing | Received::Break | Received::AreYouThere => {}
         }
     }
-    // A guest gets no more than the two keys of the alternate break become, and a client no more than it sends.
+    // A guest gets at most the two keys that the alternate break becomes, and a client at most what it sends.
     assert!(sent <= 2 * keys && answered <= bytes.len());
     (keys + answered > 0).then_some(())
 }
 
-/// A server without threads for clients: two consoles of guests that are never there.
+/// Server without threads for clients, with two consoles of guests that never exist.
 struct Hall {
     registry: Arc<Registry>,
     group: GroupName,
@@ -79,7 +79,7 @@ impl Hall {
         Hall { registry: Arc::new(registry), group }
     }
 
-    /// Whole sessions, as many as the bytes make of it. Nobody reads the answers, so that they have to be bounded.
+    /// Runs complete sessions, as many as the bytes provide. Nobody reads the output, so it must be bounded.
     fn receive(&self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -116,7 +116,7 @@ fn fuzz_console_clients() {
     });
 }
 
-/// Made of what means something to telnet, to escapes and to the menu, so that most of it is read as that.
+/// Inputs composed of sequences with a meaning in telnet, escapes and the menu, so that most of it is interpreted.
 #[test]
 fn ten_million_hostile_bytes_are_read() {
     const WORDS: [&[u8]; 18] = [

@@ -1,21 +1,21 @@
-//! The console server of logical domains: the serial console of each guest, at a TCP port of 127.0.0.1, over telnet.
+//! Console server of logical domains: the serial console of each guest, on a TCP port of 127.0.0.1, over telnet.
 //!
-//! It knows nothing of domains: its owner gives it a [`ConsoleTable`], and another one whenever consoles come or go.
-//! Each guest's serial socket takes one connection. The server holds it, writes the console's log, and passes what
-//! comes to all sessions. What users see and type is told in `docs/consoles.md`.
+//! It knows nothing of domains: its owner passes it a [`ConsoleTable`], and a new one whenever consoles are added or
+//! removed. Each guest's serial socket accepts one connection. The server holds it, writes the console's log, and
+//! passes the output to all sessions. `docs/consoles.md` describes the user interface.
 //!
-//! One thread holds a console, one a session, one takes new connections. All have to wait for several things at once,
-//! so none of them blocks but in `poll`. A session that doesn't read is given up, not waited for: see [`Bounds`].
+//! One thread holds a console, one a session, one accepts new connections. All must wait for several things at the same
+//! time, so they only block in `poll`. A session that doesn't read is dropped, not waited for: see [`Bounds`].
 //!
-//! | module | for |
+//! | module | purpose |
 //! |---|---|
-//! | `table` | which consoles there are |
-//! | `telnet`, `escape`, `line`, `menu` | what a client's bytes mean, and what is answered; no I/O |
-//! | `outbox`, `patience` | output that waits for a session, and how long a guest waits for it |
+//! | `table` | the served consoles |
+//! | `telnet`, `escape`, `line`, `menu` | meaning of a client's bytes, and the responses; no I/O |
+//! | `outbox`, `patience` | buffered output of a session, and how long a guest waits for it |
 //! | `console`, `log` | the thread that holds a guest's serial socket |
-//! | `registry` | which consoles, ports and sessions there are at the moment |
+//! | `registry` | current consoles, ports and sessions |
 //! | `dialogue`, `session` | the thread of a session |
-//! | `server` | the thread that takes connections |
+//! | `server` | the thread that accepts connections |
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -1,21 +1,21 @@
-//! A line that a user types at the menu. The server shows it, as telnet's ECHO says.
+//! Line typed at the menu. The server echoes it, according to telnet's ECHO.
 
-/// No choice of the menu is as long.
+/// Maximum length; no choice of the menu is as long.
 pub(crate) const LENGTH_MOST: usize = 64;
 
 const BELL: &str = "\x07";
 const RUB_OUT: &str = "\x08 \x08";
 
-/// What has been typed so far.
+/// Text typed so far.
 #[derive(Debug, Default)]
 pub(crate) struct MenuLine {
     text: String,
 }
 
-/// What a key does to a line.
+/// Effect of a key on a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Edited {
-    /// This is to be shown.
+    /// This must be echoed.
     Shown(String),
     /// The line has ended, and is empty again.
     Ended(String),

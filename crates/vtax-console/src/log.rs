@@ -1,4 +1,4 @@
-//! The log of a console: a file and an older one, of a bounded size.
+//! Log of a console: a file and an older one, of limited size.
 
 use std::{
     ffi::OsString,
@@ -19,7 +19,8 @@ pub(crate) struct ConsoleLog {
 }
 
 impl ConsoleLog {
-    /// Goes on with the file that is there. Only who runs the server can read it: what a guest says may be secret.
+    /// Opens the existing file for appending. Only the user who runs the server can read it: a guest's output may be
+    /// secret.
     pub(crate) fn open(path: &Path, most: u64) -> io::Result<ConsoleLog> {
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
@@ -32,7 +33,7 @@ impl ConsoleLog {
         &self.path
     }
 
-    /// Adds what a guest said. If it doesn't fit, the file becomes the older one.
+    /// Appends a guest's output. If it doesn't fit, the file becomes the older one.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
         let kept = &bytes[bytes.len().saturating_sub(usize::try_from(self.most).unwrap_or(usize::MAX))..];
         if self.size > 0 && self.size + kept.len() as u64 > self.most {

@@ -1,10 +1,10 @@
-//! The menu of a group with several consoles.
+//! Menu of a group with several consoles.
 
 use std::fmt::Write as _;
 
 use crate::table::{ConsoleId, GroupName};
 
-/// What a user chose.
+/// Choice of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MenuChoice {
     Nothing,
@@ -37,20 +37,20 @@ impl MenuChoice {
     }
 }
 
-/// What `h` prints.
+/// Text printed by `h`.
 pub(crate) const HELP: &str = "  h        show this help
   l        list the consoles of the group
-  c{id}    connect to the console of the domain with this number, as c2
+  c{id}    connect to the console of the domain with this number, e.g. c2
   n{name}  connect to the console of the domain with this name
   q        end the session
 ";
 
-/// The prompt, which scripts wait for. It begins with the name of the host.
+/// Returns the prompt, which scripts wait for. It begins with the host name.
 pub(crate) fn prompt(host: &str, group: &GroupName) -> String {
     format!("\n{host}-vnts-{}: h, l, c{{id}}, n{{name}}, q:", group.name)
 }
 
-/// The list, of which programs know the columns.
+/// Returns the list, whose columns programs rely on.
 pub(crate) fn list(consoles: impl Iterator<Item = (ConsoleId, String, bool)>) -> String {
     let mut list = format!("{:<20}{:<30}{:<25}\n", "DOMAIN ID", "DOMAIN NAME", "DOMAIN STATE");
     for (id, domain, online) in consoles {

@@ -1,13 +1,13 @@
-//! What waits to be sent to a session.
+//! Output that waits to be sent to a session.
 
 use std::{collections::VecDeque, io, sync::Mutex};
 
 use crate::{lock::locked, waker::Waker};
 
-/// What the server itself says fits even if a guest's text doesn't, and takes nothing of the guest's space.
+/// Space for the server's own messages, which fit even if a guest's text doesn't, and take none of the guest's space.
 pub(crate) const OWN_MOST: usize = 4 << 10;
 
-/// Bytes for one session. Others put them in; the session's thread takes them out.
+/// Bytes for one session. Others add them; the session's thread removes them.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     pending: Mutex<Pending>,
@@ -18,9 +18,9 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct Pending {
     bytes: VecDeque<u8>,
-    /// The session doesn't read. Until it has read everything, it gets nothing of the guest's.
+    /// The session doesn't read. Until it has read everything, it gets no output of the guest.
     given_up: bool,
-    /// Bytes of the guest's that it didn't get.
+    /// Number of the guest's bytes that it didn't get.
     lost: u64,
 }
 
@@ -34,7 +34,8 @@ impl Outbox {
         &self.waker
     }
 
-    /// How many bytes of the guest's fit. None if it doesn't matter, because the session has been given up.
+    /// Returns how many of the guest's bytes fit. None if that doesn't matter, because output to the session is being
+    /// dropped.
     pub(crate) fn room(&self) -> Option<usize> {
         let pending = locked(&self.pending);
         (!pending.given_up).then(|| self.most.saturating_sub(pending.bytes.len()))
@@ -44,7 +45,7 @@ impl Outbox {
         locked(&self.pending).bytes.is_empty()
     }
 
-    /// Whether there is much space for what the server says.
+    /// Returns true if there is ample space for the server's messages.
     pub(crate) fn has_space(&self) -> bool {
         locked(&self.pending).bytes.len() <= self.most / 2
     }
@@ -54,12 +55,12 @@ impl Outbox {
         locked(&self.pending).bytes.len()
     }
 
-    /// Nobody waits for this session any longer.
+    /// Drops output for this session from now on, so that nobody waits for it.
     pub(crate) fn give_up(&self) {
         locked(&self.pending).given_up = true;
     }
 
-    /// Puts in what a guest said: `bytes` of it, which are `encoded`.
+    /// Adds a guest's output: `bytes` of it, which are `encoded`.
     pub(crate) fn put(&self, encoded: &[u8], bytes: usize) {
         let mut pending = locked(&self.pending);
         if pending.given_up || pending.bytes.len() + encoded.len() > self.most + OWN_MOST {
@@ -72,12 +73,12 @@ impl Outbox {
         self.waker.wake();
     }
 
-    /// Puts in what the server says. A session that leaves even that unread doesn't get it.
+    /// Adds a message of the server. A session that leaves even that unread doesn't get it.
     pub(crate) fn say(&self, text: &str) {
         self.put_own(text.replace('\n', "\r\n").as_bytes());
     }
 
-    /// As [`Outbox::say`], with bytes of telnet's.
+    /// Like [`Outbox::say`], with telnet bytes.
     pub(crate) fn put_own(&self, bytes: &[u8]) {
         let mut pending = locked(&self.pending);
         if pending.bytes.len() + bytes.len() <= self.most + OWN_MOST {
@@ -103,7 +104,7 @@ impl Outbox {
 }
 
 fn told_lost(bytes: u64) -> String {
-    format!("\r\n[vtax: {bytes} bytes of the console's output were lost here, because this session did not read]\r\n")
+    format!("\r\n[vtax: {bytes} bytes of console output were lost here because this session did not read]\r\n")
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! How long a guest waits for sessions that read slowly.
+//! Time that a guest waits for slow sessions.
 //!
-//! What a guest says can't be dropped as soon as one session has no space: a guest that says much at once would be
-//! faster than each session's thread. So the guest waits a little. But no session can make it wait for long: the time
-//! is used up, and only what the guest says brings it back. Over time a guest can say [`Bounds::output`] in each
-//! [`Bounds::patience`], whatever the sessions do: with the usual bounds that is 320 KiB/s, 28 times as much as a
-//! serial line of 115,200 baud. A session that has been given up isn't waited for before it has read everything.
+//! A guest's output can't be dropped as soon as one session has no space: a guest with a burst of output would be
+//! faster than each session's thread. So the guest waits briefly. But no session can make it wait for long: the time is
+//! used up, and only further output of the guest restores it. In the long run, a guest can write [`Bounds::output`] in
+//! each [`Bounds::patience`], whatever the sessions do: with the default bounds that is 320 KiB/s, 28 times the rate of
+//! a serial line at 115,200 baud. A session whose output is being dropped isn't waited for before it has read
+//! everything.
 //!
 //! [`Bounds::output`]: crate::Bounds::output
 //! [`Bounds::patience`]: crate::Bounds::patience
@@ -26,14 +27,14 @@ impl GuestPatience {
         GuestPatience { left: bounds.patience, most: bounds.patience, bytes: bounds.output.max(1), waiting_since: None }
     }
 
-    /// The guest has to wait: how long may it, or None if it mustn't any longer.
+    /// Returns how long the guest may wait now, or None if it may not wait any longer.
     pub(crate) fn wait(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.waiting_since.get_or_insert(now);
         let left = self.left.saturating_sub(now.saturating_duration_since(since));
         (!left.is_zero()).then_some(left)
     }
 
-    /// The guest said so many bytes, and didn't have to wait, or no longer.
+    /// Notes that the guest wrote this many bytes without waiting, or after waiting.
     pub(crate) fn said(&mut self, bytes: usize, now: Instant) {
         if let Some(since) = self.waiting_since.take() {
             self.left = self.left.saturating_sub(now.saturating_duration_since(since));

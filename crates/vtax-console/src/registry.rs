@@ -1,4 +1,4 @@
-//! What the server's threads share: the table, what serves it, and the sessions.
+//! State shared by the server's threads: the table, the objects that serve it, and the sessions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ use crate::{
     waker::Waker,
 };
 
-/// Threads of this server do little, and there may be a thousand of them.
+/// Stack size: this server's threads do little, and there may be a thousand of them.
 const STACK: usize = 256 << 10;
 const ROOT: UserId = UserId(0);
 
@@ -34,13 +34,13 @@ pub(crate) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
     thread::Builder::new().name(name.into()).stack_size(STACK).spawn(run)
 }
 
-/// The state of a server.
+/// State of a server.
 pub(crate) struct Registry {
-    /// What this host is called in prompts.
+    /// Host name shown in prompts.
     pub(crate) host: String,
     pub(crate) bounds: Bounds,
     pub(crate) attendant: Arc<dyn Attendant>,
-    /// Wakes the thread that takes connections.
+    /// Wakes the thread that accepts connections.
     pub(crate) waker: Waker,
     serving: Mutex<Serving>,
     sessions: Mutex<Sessions>,
@@ -50,13 +50,13 @@ pub(crate) struct Registry {
     tables: AtomicU64,
 }
 
-/// The table and what serves it.
+/// Table and the objects that serve it.
 #[derive(Default)]
 struct Serving {
     table: ConsoleTable,
     hubs: BTreeMap<(ConsoleId, Name), Arc<Hub>>,
     listeners: BTreeMap<u16, Arc<TcpListener>>,
-    /// Ports and domains of which the owner has been told that they can't be served.
+    /// Ports and domains that the owner has already been notified about.
     troubles: BTreeSet<String>,
 }
 
@@ -67,14 +67,14 @@ struct Sessions {
 }
 
 struct Place {
-    /// None if the kernel doesn't know them.
+    /// None if the kernel doesn't know the user.
     user: Option<UserId>,
     outbox: Arc<Outbox>,
     choosing_since: Option<Instant>,
     ended: Arc<AtomicBool>,
 }
 
-/// A console as a session sees it.
+/// Console as seen by a session.
 #[derive(Clone)]
 pub(crate) struct GroupMember {
     pub(crate) console: Console,
@@ -82,7 +82,7 @@ pub(crate) struct GroupMember {
     pub(crate) hub: Option<Arc<Hub>>,
 }
 
-/// A group as a session sees it.
+/// Group as seen by a session.
 pub(crate) struct GroupView {
     pub(crate) members: Vec<GroupMember>,
 }
@@ -102,10 +102,10 @@ impl Registry {
         })
     }
 
-    /// Serves what is in this table, and nothing else.
+    /// Serves the consoles in this table, and no others.
     pub(crate) fn replace(&self, table: ConsoleTable) {
         let mut serving = locked(&self.serving);
-        // Under the lock, or else a table could come behind that of the end.
+        // Under the lock, or else a table could be installed after the end.
         if self.is_stopping() || serving.table == table {
             return;
         }
@@ -115,7 +115,7 @@ impl Registry {
         self.tell_sessions();
     }
 
-    /// Which table it is.
+    /// Returns the number of the current table.
     pub(crate) fn table_number(&self) -> u64 {
         self.tables.load(Ordering::SeqCst)
     }
@@ -125,7 +125,7 @@ impl Registry {
         locked(&self.sessions).places.values().for_each(|place| place.outbox.waker().wake());
     }
 
-    /// Opens and closes what the table says. What can't be opened is tried again at the next call.
+    /// Opens and closes what the table requires. Failures are retried at the next call.
     pub(crate) fn settle(&self) {
         let mut serving = locked(&self.serving);
         let closed = serving.leave();
@@ -137,8 +137,8 @@ impl Registry {
         }
     }
 
-    /// Returns the group that has a port, and its access list. Both from the same table, or else a client of a group
-    /// that is removed in between would take a place before its session notices.
+    /// Returns the group that has a port, and its access list. Both come from the same table, or else a client of a
+    /// group that is removed in between would take a slot before its session notices.
     pub(crate) fn group_at(&self, port: u16) -> Option<(GroupName, ConsoleAccess)> {
         let serving = locked(&self.serving);
         let group = serving.table.groups().find(|group| group.port == port)?;
@@ -163,7 +163,7 @@ impl Registry {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Ends everything, and waits a little for sessions to read their last.
+    /// Ends everything, and waits briefly for sessions to read their last output.
     pub(crate) fn stop(&self, patience: Duration) {
         let mut serving = locked(&self.serving);
         self.stopping.store(true, Ordering::SeqCst);
@@ -177,13 +177,13 @@ impl Registry {
         let _ = self.session_gone.wait_timeout_while(sessions, patience, still_there);
     }
 
-    /// Whether a user may use a group. One that has gone refuses nobody: the session ends by itself.
+    /// Returns true if a user may use a group. A removed group refuses nobody: the session ends on its own.
     pub(crate) fn allows(&self, group: &GroupName, user: Option<UserId>) -> bool {
         let serving = locked(&self.serving);
         serving.table.group(group).is_none_or(|group| group.access.allows(user))
     }
 
-    /// A new session, which hasn't chosen a console yet. None if there are too many.
+    /// Returns a new session without a console. None if there are too many.
     pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr, user: Option<UserId>) -> io::Result<Option<Ticket>> {
         let outbox = Arc::new(Outbox::new(self.bounds.output)?);
         let mut sessions = locked(&self.sessions);
@@ -204,7 +204,7 @@ impl Registry {
 }
 
 impl Serving {
-    /// Closes what isn't in the table any longer. Returns whether a port is among it.
+    /// Closes what is no longer in the table. Returns true if that includes a port.
     fn leave(&mut self) -> bool {
         let ports: BTreeSet<u16> = self.table.groups().map(|group| group.port).collect();
         let consoles: BTreeSet<_> = self.table.consoles().map(|console| (console.id, &console.domain)).collect();
@@ -220,7 +220,7 @@ impl Serving {
         before != self.listeners.len()
     }
 
-    /// Returns whether one was opened.
+    /// Returns true if a port was opened.
     fn open_ports(&mut self, registry: &Registry) -> bool {
         let before = self.listeners.len();
         let is_missing = |group: &&ConsoleGroup| !self.listeners.contains_key(&group.port);
@@ -277,7 +277,7 @@ fn start_console(console: &Console, registry: &Registry) -> io::Result<Arc<Hub>>
 }
 
 impl Sessions {
-    /// Root's sessions take no places of others, nor others' sessions those of root.
+    /// Sessions of root don't use up the slots of others, nor the other way round.
     fn have_room_for(&self, user: Option<UserId>, bounds: &Bounds) -> bool {
         let count =
             |counts: &dyn Fn(Option<UserId>) -> bool| self.places.values().filter(|place| counts(place.user)).count();
@@ -285,7 +285,8 @@ impl Sessions {
             && (user == Some(ROOT) || count(&|other| other != Some(ROOT)) < bounds.sessions)
     }
 
-    /// Ends those that have been choosing for longest, of the users who have most of them, if more than so many are.
+    /// If there are more than the maximum, closes the longest-waiting sessions without a console, of the users with
+    /// most of them.
     fn end_the_oldest(&self, most: usize) {
         let is_choosing = |place: &&Place| place.choosing_since.is_some() && !place.ended.load(Ordering::SeqCst);
         let mut of_users: BTreeMap<Option<UserId>, Vec<&Place>> = BTreeMap::new();
@@ -303,7 +304,7 @@ impl Sessions {
     }
 }
 
-/// The place of one session among all. It is free again when this is dropped.
+/// Slot of one session. It is released on drop.
 pub(crate) struct Ticket {
     pub(crate) registry: Arc<Registry>,
     pub(crate) id: SeatId,
@@ -312,17 +313,17 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Since when the session has no console, or that it has one.
+    /// Time since which the session has no console, or that it has one.
     pub(crate) fn set_choosing(&self, since: Option<Instant>) {
         let mut sessions = locked(&self.registry.sessions);
         if let Some(place) = sessions.places.get_mut(&self.id) {
             place.choosing_since = since;
-            // It has chosen before it noticed.
+            // It selected one before it noticed.
             place.ended.store(false, Ordering::SeqCst);
         }
     }
 
-    /// Whether this session has to make room for others.
+    /// Returns true if this session must make room for others.
     pub(crate) fn is_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }

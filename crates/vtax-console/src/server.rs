@@ -1,4 +1,4 @@
-//! The server, and the thread that takes connections.
+//! The server, and the thread that accepts connections.
 
 use std::{
     io,
@@ -19,32 +19,32 @@ use crate::{
     table::ConsoleTable,
 };
 
-/// How often a port is tried again that another program has.
+/// Retry interval for a port that another program has.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long connections wait when the kernel can't give one, for example because of too many open files.
+/// Delay before accepting again after the kernel failed to, for example because of too many open files.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// What keeps the server from starting.
+/// Error that prevents the server from starting.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum ConsoleServerError {
-    /// The kernel refuses something.
-    #[error("the console server can't be started: {0}")]
+    /// Error returned by the kernel.
+    #[error("cannot start the console server: {0}")]
     #[diagnostic(code("kernel"))]
     Kernel(#[from] io::Error),
 }
 
-/// A running console server. It ends, with all its sessions, when this is dropped.
+/// Running console server. It ends, with all its sessions, on drop.
 pub struct ConsoleServer {
     registry: Arc<Registry>,
     accepts: Option<JoinHandle<()>>,
 }
 
 impl ConsoleServer {
-    /// A server that has no consoles yet. `host` is what this host is called in prompts.
+    /// Starts a server without consoles. `host` is the host name shown in prompts.
     ///
     /// # Errors
-    /// The kernel gives no thread.
+    /// The kernel can't create a thread.
     pub fn start(
         host: &str,
         bounds: Bounds,
@@ -56,9 +56,9 @@ impl ConsoleServer {
         Ok(ConsoleServer { registry, accepts: Some(accepts) })
     }
 
-    /// Serves these consoles, and no others. The ports are open when this returns, except those that can't be: the
-    /// [`Attendant`] hears of them. A session stays if its group stays, whatever the port, and stays at its console if
-    /// that is still in the group. If nothing has changed, nothing is done: it may be called again and again.
+    /// Serves these consoles, and no others. The ports are open when this returns, except those that can't be opened,
+    /// which are reported to the [`Attendant`]. A session stays if its group stays, whatever the port, and stays on its
+    /// console if that is still in the group. Does nothing if nothing has changed, so it may be called repeatedly.
     pub fn replace(&self, table: ConsoleTable) {
         self.registry.replace(table);
     }
@@ -73,7 +73,7 @@ impl Drop for ConsoleServer {
     }
 }
 
-/// Takes connections until the server ends.
+/// Accepts connections until the server ends.
 fn accept(registry: &Arc<Registry>) {
     let mut settled = Instant::now();
     while !registry.is_stopping() {
@@ -95,17 +95,18 @@ fn accept(registry: &Arc<Registry>) {
     }
 }
 
-/// Takes one connection. The others' ports get their turn before the next one. Whoever may not use the console takes no place.
+/// Accepts one connection; other ports are served before the next one. Clients that may not use the console take no
+/// slot.
 fn take(registry: &Arc<Registry>, listener: &TcpListener) -> io::Result<()> {
     let (stream, peer) = match listener.accept() {
-        // The client has gone already.
+        // The client has already disconnected.
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {
             return Ok(());
         }
         taken => taken?,
     };
     let port = listener.local_addr()?.port();
-    // The group may have gone a moment ago.
+    // The group may just have been removed.
     let Some((group, access)) = registry.group_at(port) else { return Ok(()) };
     let user = user(&stream);
     if !access.allows(user) {

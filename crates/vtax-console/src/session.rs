@@ -1,4 +1,4 @@
-//! The thread of a session: a client's socket, and the time that it has.
+//! Thread of a session: a client's socket, and its time limits.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -13,22 +13,23 @@ use vtax_sys::netlink::{UserId, owner_of_peer};
 
 use crate::{console::is_momentary, dialogue::Dialogue, event::ServerEvent, registry::Ticket, table::GroupName};
 
-/// What is read from a client at once.
+/// Maximum number of bytes in one read from a client.
 const KEYS: usize = 4 << 10;
 
-/// What is written to a client at once, and what the kernel keeps for it.
+/// Maximum number of bytes in one write to a client, and the kernel's buffer for it.
 const PIECE: usize = 16 << 10;
-/// After so many pieces the client's keys get their turn, or else nobody could interrupt a guest that never pauses.
+/// After this many pieces, the client's keystrokes are handled, or else nobody could interrupt a guest that never
+/// pauses.
 const PIECES: usize = 8;
 const KERNEL_SPACE: usize = 64 << 10;
 
-/// What a user is told who may not use a group.
+/// Message to a user who may not use a group.
 pub(crate) const NOT_ALLOWED: &str = "\nYou may not use this console group.\n";
 
-/// How long a client may take to read the last that it is told.
+/// Time that a client has to read its last messages.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A client and what it is at.
+/// Client and its state.
 pub(crate) struct ConsoleSession {
     stream: TcpStream,
     dialogue: Dialogue,
@@ -36,7 +37,7 @@ pub(crate) struct ConsoleSession {
     user: Option<UserId>,
     unsent: Vec<u8>,
     last_key: Instant,
-    /// How many keys wait for the guest, and since when it has taken none of them.
+    /// Number of keystrokes that wait for the guest, and the time since which it has taken none.
     held: Option<(usize, Instant)>,
     over_since: Option<Instant>,
     table: u64,
@@ -52,7 +53,7 @@ impl ConsoleSession {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
-        // A client marks a break as urgent. Out of its place, its mark would be missing among the commands.
+        // A client marks a break as urgent. Out of order, the mark would be missing among the commands.
         socket.set_out_of_band_inline(true)?;
         socket.set_send_buffer_size(KERNEL_SPACE)?;
         socket.set_recv_buffer_size(KERNEL_SPACE)?;
@@ -63,7 +64,7 @@ impl ConsoleSession {
         Ok(ConsoleSession { stream, dialogue, group, user, unsent, last_key: now, held: None, over_since: None, table })
     }
 
-    /// Serves the client until one of both ends it.
+    /// Serves the client until either side ends the session.
     pub(crate) fn run(mut self) {
         if self.check_access() {
             self.dialogue.begin();
@@ -71,14 +72,14 @@ impl ConsoleSession {
         while let Ok(true) = self.turn() {}
     }
 
-    /// One wait, and what has happened then. Returns whether the session goes on.
+    /// Waits once and handles the events. Returns false when the session has ended.
     fn turn(&mut self) -> io::Result<bool> {
         self.flush()?;
         if self.dialogue.is_over() && self.over_since.is_none() {
             self.over_since = Some(Instant::now());
         }
         if self.over_since.is_some() && self.is_sent() {
-            // The client notices that, and ends its half. If it were cut off, it could lose what it hasn't read.
+            // The client notices this, and closes its side. If it were cut off, it could lose unread output.
             let _ = self.stream.shutdown(Shutdown::Write);
         }
         let flags = self.flags();
@@ -102,7 +103,7 @@ impl ConsoleSession {
         flags
     }
 
-    /// Writes what the client takes now.
+    /// Writes what the client accepts now.
     fn flush(&mut self) -> io::Result<()> {
         for _ in 0..PIECES {
             if self.unsent.is_empty() {
@@ -124,7 +125,7 @@ impl ConsoleSession {
         self.unsent.is_empty() && self.dialogue.outbox().is_empty()
     }
 
-    /// Returns whether there is still a client.
+    /// Returns false if the client has disconnected.
     fn read(&mut self) -> io::Result<bool> {
         let mut keys = [0; KEYS];
         match self.stream.read(&mut keys) {
@@ -140,7 +141,7 @@ impl ConsoleSession {
         }
     }
 
-    /// Whether the table has changed, and whether the client's time is over.
+    /// Checks for a new table, and for expired time limits.
     fn look_around(&mut self) {
         self.dialogue.send_held();
         self.look_at_held();
@@ -160,11 +161,11 @@ impl ConsoleSession {
             self.dialogue.give_up_keys();
         }
         if self.dialogue.is_ended() {
-            self.dialogue.end("\nToo many sessions have not chosen a console: this one waited longest, and ends.\n");
+            self.dialogue.end("\nToo many sessions without a console; this one waited longest, and is closed.\n");
         } else if is_past(self.choosing_by()) {
-            self.dialogue.end("\nNo console was chosen in time.\n");
+            self.dialogue.end("\nNo console was selected in time.\n");
         } else if is_past(self.idle_by()) {
-            self.dialogue.end("\nNo key was pressed for too long.\n");
+            self.dialogue.end("\nIdle timeout: no key was pressed.\n");
         }
     }
 
@@ -193,7 +194,7 @@ impl ConsoleSession {
         first.map(|first| first.saturating_duration_since(Instant::now()))
     }
 
-    /// Ends the session of a user who may not use the group any more. Returns whether this one may.
+    /// Ends the session of a user who may no longer use the group. Returns true if the user still may.
     fn check_access(&mut self) -> bool {
         if self.dialogue.registry().allows(&self.group, self.user) {
             return true;
@@ -207,7 +208,7 @@ impl ConsoleSession {
     }
 }
 
-/// The client's user, if the kernel knows it.
+/// Returns the client's user, if the kernel knows it.
 pub(crate) fn user(stream: &TcpStream) -> Option<UserId> {
     let own = v4(stream.local_addr().ok()?)?;
     let peer = v4(stream.peer_addr().ok()?)?;
@@ -218,7 +219,7 @@ fn v4(address: SocketAddr) -> Option<SocketAddrV4> {
     if let SocketAddr::V4(address) = address { Some(address) } else { None }
 }
 
-/// Tells a client why it isn't let in. It gets no thread, so it isn't waited for.
+/// Tells a client why it is refused. It gets no thread, so nothing waits for it.
 pub(crate) fn refuse(stream: &TcpStream, words: &str) {
     let _ = stream.set_nonblocking(true);
     let mut stream = stream;

@@ -1,4 +1,4 @@
-//! Which consoles there are, and where they are reached.
+//! Consoles to serve, and their addresses.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,32 +9,32 @@ use std::{
 use vtax_model::topology::Name;
 use vtax_sys::netlink::UserId;
 
-/// Each console has a thread.
+/// Maximum number of consoles; each has a thread.
 const CONSOLES_MOST: usize = 1024;
 
-/// The number of a domain, by which the menu offers its console.
+/// Number of a domain, which identifies its console in the menu.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsoleId(pub u32);
 
-/// The console of one domain.
+/// Console of one domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Console {
-    /// The number of the domain.
+    /// Number of the domain.
     pub id: ConsoleId,
-    /// The domain that the console belongs to.
+    /// Domain that the console belongs to.
     pub domain: Name,
-    /// The Unix socket that is the guest's serial line. It may come and go.
+    /// Unix socket of the guest's serial line. It need not always exist.
     pub serial: PathBuf,
-    /// The file that gets what the guest says. The older one has `.1` behind its name.
+    /// Log file for the guest's output. The older one has the suffix `.1`.
     pub log: Option<PathBuf>,
 }
 
-/// What a group is called: services may have groups of the same name.
+/// Name of a group: services may have groups of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupName {
-    /// The console service.
+    /// Console service.
     pub service: Name,
-    /// The group.
+    /// Group.
     pub name: Name,
 }
 
@@ -44,18 +44,18 @@ impl fmt::Display for GroupName {
     }
 }
 
-/// Who may use the consoles of a group. Nobody can from another machine.
+/// Users permitted to use a group's consoles. Nobody can from another machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ConsoleAccess {
-    /// Whoever is on this machine.
+    /// All users of this machine.
     #[default]
     Everybody,
-    /// These users of this machine only.
+    /// Only these users of this machine.
     Users(BTreeSet<UserId>),
 }
 
 impl ConsoleAccess {
-    /// Returns whether a user is allowed. One that the kernel doesn't know is allowed only where everybody is.
+    /// Returns true if a user is permitted. A user unknown to the kernel is permitted only where everybody is.
     pub(crate) fn allows(&self, user: Option<UserId>) -> bool {
         match self {
             ConsoleAccess::Everybody => true,
@@ -69,52 +69,52 @@ impl ConsoleAccess {
 pub struct ConsoleGroup {
     /// Name of the group and of its service, unique in a table.
     pub name: GroupName,
-    /// The port of 127.0.0.1.
+    /// Port of 127.0.0.1.
     pub port: u16,
-    /// Who may use it.
+    /// Users permitted to use it.
     pub access: ConsoleAccess,
-    /// At least one console; a table sorts them by number.
+    /// Its consoles, at least one; a table sorts them by number.
     pub consoles: Vec<Console>,
 }
 
-/// Groups that can all be served together.
+/// Groups that can be served together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConsoleTable {
     groups: BTreeMap<GroupName, ConsoleGroup>,
 }
 
-/// Why groups can't be served together.
+/// Reason why groups can't be served together.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum TableError {
-    #[error("the console group {0} is there twice; give one of them another name")]
+    #[error("the console group {0} exists twice; rename one of them")]
     #[diagnostic(code("bad-consoles"))]
     GroupTwice(GroupName),
-    #[error("the console groups {0} and {1} have the same port {2}; give one of them another port")]
+    #[error("the console groups {0} and {1} have the same port {2}; change one of the ports")]
     #[diagnostic(code("bad-consoles"))]
     PortTwice(GroupName, GroupName, u16),
-    #[error("the console group {0} has port 0; give it a port from 1 to 65535")]
+    #[error("the console group {0} has port 0; use a port from 1 to 65535")]
     #[diagnostic(code("bad-consoles"))]
     NoPort(GroupName),
-    #[error("the console group {0} has no console; leave it out")]
+    #[error("the console group {0} has no console; omit it")]
     #[diagnostic(code("bad-consoles"))]
     NoConsole(GroupName),
-    #[error("the console of {0} is there twice; put it into one group")]
+    #[error("the console of {0} exists twice; put it into only one group")]
     #[diagnostic(code("bad-consoles"))]
     DomainTwice(Name),
-    #[error("the consoles of {0} and {1} have the same number {id}; number them anew", id = .2.0)]
+    #[error("the consoles of {0} and {1} have the same number {id}; renumber them", id = .2.0)]
     #[diagnostic(code("bad-consoles"))]
     IdTwice(Name, Name, ConsoleId),
-    #[error("there are {0} consoles, and a server takes at most {CONSOLES_MOST}; start another server for the others")]
+    #[error("there are {0} consoles, and a server supports at most {CONSOLES_MOST}; start another for the rest")]
     #[diagnostic(code("bad-consoles"))]
     TooMany(usize),
 }
 
 impl ConsoleTable {
-    /// A table of these groups.
+    /// Returns a table of these groups.
     ///
     /// # Errors
-    /// Two of them clash, or there are too many consoles.
+    /// Two groups conflict, or there are too many consoles.
     pub fn new(groups: Vec<ConsoleGroup>) -> Result<ConsoleTable, TableError> {
         let mut table = ConsoleTable::default();
         for mut group in groups {
@@ -128,17 +128,17 @@ impl ConsoleTable {
         Ok(table)
     }
 
-    /// The group of this name.
+    /// Returns the group with this name.
     pub fn group(&self, name: &GroupName) -> Option<&ConsoleGroup> {
         self.groups.get(name)
     }
 
-    /// The groups in the order of their names.
+    /// Returns the groups, sorted by name.
     pub fn groups(&self) -> impl Iterator<Item = &ConsoleGroup> {
         self.groups.values()
     }
 
-    /// All consoles.
+    /// Returns all consoles.
     pub fn consoles(&self) -> impl Iterator<Item = &Console> {
         self.groups().flat_map(|group| &group.consoles)
     }
@@ -206,11 +206,11 @@ mod tests {
         let refused = |groups: &[ConsoleGroup]| ConsoleTable::new(groups.to_vec()).expect_err("a clash").to_string();
         let planets = group("planets", 5002, &[(2, "jupiter"), (3, "pluto")]);
         for (other, message) in [
-            (group("planets", 5003, &[(4, "mars")]), "the console group planets of console is there twice"),
+            (group("planets", 5003, &[(4, "mars")]), "the console group planets of console exists twice"),
             (group("mars", 5002, &[(4, "mars")]), "planets of console and mars of console have the same port 5002"),
             (group("mars", 0, &[(4, "mars")]), "mars of console has port 0"),
             (group("mars", 5003, &[]), "mars of console has no console"),
-            (group("mars", 5003, &[(4, "pluto")]), "the console of pluto is there twice"),
+            (group("mars", 5003, &[(4, "pluto")]), "the console of pluto exists twice"),
             (group("mars", 5003, &[(3, "mars")]), "the consoles of mars and pluto have the same number 3"),
         ] {
             let text = refused(&[planets.clone(), other]);

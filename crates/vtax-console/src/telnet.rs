@@ -1,6 +1,6 @@
-//! Telnet as a server speaks it with a client that sends each key as it is pressed (RFC 854, 855, 857, 858).
+//! Server side of telnet with a client that sends each key as it is pressed (RFC 854, 855, 857, 858).
 
-/// A sub-negotiation is skipped. None that a client sends without being asked is as long.
+/// Maximum length of a sub-negotiation that is skipped. None that a client sends unasked is as long.
 pub(crate) const SUBNEGOTIATION_MOST: u16 = 1024;
 
 const IAC: u8 = 255;
@@ -16,31 +16,31 @@ const INTERRUPT: u8 = 244;
 const BREAK: u8 = 243;
 const END_OF_SUBNEGOTIATION: u8 = 240;
 
-/// The options without which a client would send whole lines, and show what is typed by itself.
+/// Options without which a client would send whole lines, and echo them locally.
 const ECHO: u8 = 1;
 const SUPPRESS_GO_AHEAD: u8 = 3;
 
-/// What the server asks first: it shows what is typed, and each key comes at once.
+/// The server's first requests: it echoes what is typed, and each key is sent immediately.
 pub(crate) const OPENING: [u8; 9] = [IAC, WILL, ECHO, IAC, WILL, SUPPRESS_GO_AHEAD, IAC, DO, SUPPRESS_GO_AHEAD];
 
-/// What a byte of the client's means, together with those before it.
+/// Meaning of a client's byte, together with those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// More has to come, or nothing follows from it.
+    /// More bytes must follow, or nothing results.
     Nothing,
-    /// A key. The line's end is always a carriage return.
+    /// Keystroke. The end of a line is always a carriage return.
     Key(u8),
     /// The line's break signal.
     Break,
-    /// Bytes that have to be answered to the client.
+    /// Bytes to send back to the client.
     Answer([u8; 3]),
-    /// The client wants a sign of life.
+    /// The client asks for a sign of life.
     AreYouThere,
-    /// That can't be a telnet client.
+    /// This can't be a telnet client.
     Nonsense,
 }
 
-/// Reads what a client sends, byte by byte.
+/// Decoder of a client's bytes.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     expects: Expects,
@@ -58,17 +58,17 @@ enum Expects {
     Subnegotiation { left: u16, after_iac: bool },
 }
 
-/// An option of one side.
+/// Option of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Setting {
-    /// We have asked for it, and the next word about it is the answer.
+    /// Requested by us, so that the next message about it is the answer.
     Asked,
     On,
     Off,
 }
 
 impl Decoder {
-    /// A client that was sent the [`OPENING`].
+    /// Returns the decoder for a client that was sent the [`OPENING`].
     pub(crate) fn new() -> Decoder {
         Decoder {
             expects: Expects::Key,
@@ -97,7 +97,7 @@ impl Decoder {
         Received::Nothing
     }
 
-    /// The Enter key comes as CR NUL or as CR LF.
+    /// The Enter key arrives as CR NUL or as CR LF.
     fn key(&mut self, byte: u8) -> Received {
         let ends_return = self.after_return && matches!(byte, 0 | b'\n');
         self.after_return = byte == b'\r';
@@ -111,7 +111,7 @@ impl Decoder {
             WILL | WONT | DO | DONT => self.expect(Expects::Option(command)),
             SUBNEGOTIATION => self.expect(Expects::Subnegotiation { left: SUBNEGOTIATION_MOST, after_iac: false }),
             BREAK => Received::Break,
-            // What these ask for is the guest's to do, and so they are the keys that ask it.
+            // These requests are up to the guest, and so are passed on as the corresponding keys.
             INTERRUPT => self.key(0x03),
             ERASE_CHARACTER => self.key(0x7f),
             ERASE_LINE => self.key(0x15),
@@ -128,7 +128,7 @@ impl Decoder {
         }
     }
 
-    /// Only a change is answered, or else two sides could answer each other for ever.
+    /// Only a change is answered, or else two sides could answer each other forever.
     fn negotiate(&mut self, command: u8, option: u8) -> Received {
         let setting = match (command, option) {
             (DO | DONT, ECHO) => &mut self.echo,
@@ -150,7 +150,7 @@ impl Decoder {
     }
 }
 
-/// Text of a guest as telnet carries it.
+/// Encodes a guest's text for telnet.
 pub(crate) fn encode(bytes: &[u8]) -> Vec<u8> {
     let mut encoded = Vec::with_capacity(bytes.len() + 16);
     for part in bytes.split_inclusive(|byte| *byte == IAC) {

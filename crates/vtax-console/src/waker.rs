@@ -9,7 +9,7 @@ use std::{
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-/// A counter of the kernel's, of which `poll` knows whether it is 0.
+/// Kernel counter that `poll` reports when it isn't 0.
 #[derive(Debug)]
 pub(crate) struct Waker {
     counter: OwnedFd,
@@ -20,13 +20,13 @@ impl Waker {
         Ok(Waker { counter: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
-    /// The counter can't be full, since it isn't only counted up.
+    /// Wakes the thread. The counter can't overflow, because waiting resets it.
     pub(crate) fn wake(&self) {
         let _ = rustix::io::write(&self.counter, &1_u64.to_ne_bytes());
     }
 
-    /// Waits until somebody wakes this thread, or one of these has what is asked for, at most so long. Returns what
-    /// each of them has.
+    /// Waits until this thread is woken or one of these has a requested event, for at most this time. Returns the
+    /// events of each.
     pub(crate) fn wait(
         &self,
         others: &[(BorrowedFd<'_>, PollFlags)],
@@ -44,7 +44,7 @@ impl Waker {
     }
 }
 
-/// Waits until something happens to one of these. A signal ends the wait, as if the time was over.
+/// Waits for events. A signal ends the wait, as if the time had expired.
 fn wait_for(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
     let timeout = timeout.map(|timeout| timeout.min(Duration::from_secs(3600)));
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());

@@ -1,4 +1,4 @@
-//! What is behind a volume, as this host has it: a file or a block device that nobody else uses.
+//! Backend of a volume on this host: a file or a block device that nobody else uses.
 
 mod host_use;
 mod image;
@@ -14,39 +14,39 @@ use vtax_model::{domain::DiskSlice, topology::Name, units::ByteSize};
 pub(crate) use self::look::DiskBackend;
 pub use self::look::{BackendId, check_backend, find_format};
 
-/// Why a file or a block device can't be what is behind a volume.
+/// Reason why a file or a block device can't be the backend of a volume.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BackendError {
-    #[error("{} can't be used: {error}; {}", path.display(), remedy(error))]
+    #[error("{} cannot be used: {error}; {}", path.display(), remedy(error))]
     #[diagnostic(code("bad-backend"))]
     Missing { path: PathBuf, error: io::Error },
-    #[error("{} is neither a file nor a block device; name one", path.display())]
+    #[error("{} is neither a file nor a block device; use one of these", path.display())]
     #[diagnostic(code("bad-backend"))]
     NoDisk { path: PathBuf },
-    #[error("{} is empty; make it as large as the disk is to be: truncate -s 8G {}", path.display(), path.display())]
+    #[error("{} is empty; extend it to the size of the disk: truncate -s 8G {}", path.display(), path.display())]
     #[diagnostic(code("bad-backend"))]
     Empty { path: PathBuf },
-    #[error("{} isn't a whole number of sectors of 512 bytes, but {size}; make it one: truncate -s %512", path.display())]
+    #[error("{} has {size}, not a whole number of 512-byte sectors; round it up: truncate -s %512", path.display())]
     #[diagnostic(code("bad-backend"))]
     Ragged { path: PathBuf, size: ByteSize },
     #[error("{} {why}", path.display())]
     #[diagnostic(code("bad-backend"))]
     Image { path: PathBuf, why: String },
-    #[error("{} isn't a partition, which options=slice is for; leave it out, or say slice=OFFSET+SIZE", path.display())]
+    #[error("{} is not a partition, as options=slice requires; omit it, or use slice=OFFSET+SIZE", path.display())]
     #[diagnostic(code("bad-backend"))]
     NoPartition { path: PathBuf },
-    #[error("{} ends at {size}, before slice={slice} ends; name a part of it", path.display())]
+    #[error("{} ends at {size}, before the end of slice={slice}; choose a part of it", path.display())]
     #[diagnostic(code("bad-backend"))]
     Beyond { path: PathBuf, size: ByteSize, slice: DiskSlice },
     #[error("{} is in use: {why}", path.display())]
     #[diagnostic(code("backend-in-use"))]
     InUse { path: PathBuf, why: String },
-    #[error("{} and {} can't be paths of {group}: {why}", path.display(), other.display())]
+    #[error("{} and {} cannot be paths of {group}: {why}", path.display(), other.display())]
     #[diagnostic(code("bad-backend"))]
     Paths { path: PathBuf, other: PathBuf, group: Name, why: String },
     #[error(
-        "{} can grow by {missing}, and its file system has {free} left; make room there, or make it smaller",
+        "{} can grow by {missing}, and its file system has {free} left; free space there, or shrink it",
         path.display()
     )]
     #[diagnostic(code("no-room"))]
@@ -55,15 +55,15 @@ pub enum BackendError {
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "make it first (truncate -s 8G, qemu-img create), or name another",
-        _ => "name one that this host can read",
+        io::ErrorKind::NotFound => "create it first (truncate -s 8G, qemu-img create), or use another",
+        _ => "use one that this host can read",
     }
 }
 
-/// A part of a backend in bytes, as disks of other domains have it.
+/// Part of a backend in bytes, as used by disks of other domains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendPart {
-    /// The file system and the number of the file in it, or the number of the device.
+    /// File system and inode number of the file, or number of the device.
     pub id: BackendId,
     /// The part.
     pub slice: Option<DiskSlice>,

@@ -1,11 +1,11 @@
-//! The pauses before a domain boots again and again.
+//! Delays before a domain that reboots repeatedly boots again.
 
 use std::time::Duration;
 
-/// A system that ran for less than this before it rebooted has rebooted at once.
+/// A system that ran for less than this before it rebooted counts as an immediate reboot.
 const AT_ONCE: Duration = Duration::from_secs(10);
-/// The pause before each boot in a row after a system that rebooted at once. A first reboot is usual, after an
-/// installation for instance.
+/// Delay before each boot in a row after immediate reboots. A first reboot is common, for instance after an
+/// installation.
 const PAUSES: [Duration; 8] = {
     const fn seconds(count: u64) -> Duration {
         Duration::from_secs(count)
@@ -13,15 +13,16 @@ const PAUSES: [Duration; 8] = {
     [seconds(0), seconds(1), seconds(2), seconds(4), seconds(8), seconds(16), seconds(30), seconds(30)]
 };
 
-/// How often a domain has rebooted at once without having run for longer in between. As systemd's start limit
-/// (systemd.unit(5)), it ends a loop that nobody watches.
+/// Maximum number of immediate reboots in a row. Like systemd's start limit (systemd.unit(5)), it ends a loop that
+/// nobody watches.
 #[derive(Debug, Default)]
 pub(crate) struct RebootLimit {
     in_a_row: usize,
 }
 
 impl RebootLimit {
-    /// The pause before the domain boots again, whose system has run for so long. None if it is to stay stopped.
+    /// Returns the delay before the domain boots again, after its system has run for this long. None if it must stay
+    /// stopped.
     pub(crate) fn pause(&mut self, ran: Duration) -> Option<Duration> {
         if ran >= AT_ONCE {
             self.in_a_row = 0;
@@ -42,7 +43,7 @@ mod tests {
         let quick = Duration::from_secs(1);
         let pauses: Vec<_> = std::iter::from_fn(|| limit.pause(quick)).take(100).collect();
         assert_eq!(pauses.len(), PAUSES.len());
-        assert_eq!(pauses[0], Duration::ZERO, "one reboot is usual");
+        assert_eq!(pauses[0], Duration::ZERO, "one reboot is common");
         assert!(pauses.is_sorted() && pauses.iter().sum::<Duration>() > Duration::from_secs(60));
     }
 

@@ -1,4 +1,4 @@
-//! The domains that have something of this host, as their journals tell.
+//! Domains that have resources of this host, according to their journals.
 
 use std::{
     fs,
@@ -31,34 +31,34 @@ use crate::{
     supervisor_process,
 };
 
-/// A domain that is bound, or was while a vtax that bound or unbound it was killed.
+/// Domain that is bound, or whose binding or unbinding was interrupted.
 #[derive(Debug)]
 pub struct BoundDomain {
     /// Resources that the domain holds, as recorded in its journal.
     pub bindings: Bindings,
-    /// Whether a vtax that bound or unbound it was killed on the way.
+    /// True if binding or unbinding it was interrupted because vtax was killed.
     pub(crate) is_abandoned: bool,
-    /// Its QEMU as it was started last.
+    /// Its most recently started QEMU.
     pub(crate) guest: Option<RecordedGuest>,
-    /// Since when it runs.
+    /// Time since which it has been running.
     pub(crate) started: Option<Started>,
-    /// The virtual NICs that were plugged in while it ran.
+    /// Virtual NICs that were plugged in while it ran.
     pub(crate) plugged: Vec<PluggedNic>,
-    /// Which links of the host its virtual NICs follow.
+    /// Host links that its virtual NICs follow.
     pub(crate) carriers: Vec<TapCarrier>,
-    /// The PCI devices that were plugged in while it ran.
+    /// PCI devices that were plugged in while it ran.
     pub(crate) plugged_devices: Vec<PluggedDevice>,
-    /// The virtual disks that were plugged in while it ran.
+    /// Virtual disks that were plugged in while it ran.
     pub(crate) plugged_disks: Vec<PluggedDisk>,
-    /// Whether PCI devices or disks have come or gone since it was bound.
+    /// True if PCI devices or disks were added or removed since it was bound.
     pub(crate) devices_moved: bool,
-    /// Its supervisor, which may have ended.
+    /// Its supervisor, which may have exited.
     pub(crate) supervisor: Option<ProcessId>,
-    /// Whether it was stopped because its system rebooted again and again.
+    /// True if it was stopped because its system rebooted repeatedly.
     pub(crate) is_in_reboot_loop: bool,
 }
 
-/// A PCI device that was plugged into a running domain.
+/// PCI device that was plugged into a running domain.
 #[derive(Debug, Clone)]
 pub(crate) struct PluggedDevice {
     /// Its name in `list-io`.
@@ -66,41 +66,41 @@ pub(crate) struct PluggedDevice {
     pub(crate) batch: BatchId,
 }
 
-/// A virtual NIC that was plugged into a running domain.
+/// Virtual NIC that was plugged into a running domain.
 #[derive(Debug, Clone)]
 pub(crate) struct PluggedNic {
     pub(crate) nic: BoundNic,
     pub(crate) launch: NicLaunch,
-    /// The limit in force.
+    /// Current limit.
     pub(crate) maxbw: Option<BitRate>,
     pub(crate) port: u32,
     pub(crate) batch: BatchId,
 }
 
-/// QEMU as the journal has it.
+/// QEMU according to the journal.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedGuest {
     pub(crate) launch: Launch,
     pub(crate) process: Option<ProcessId>,
 }
 
-/// What is written down when a domain is started.
+/// Record of a domain's start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Started {
-    /// The time since the host's boot.
+    /// Time since the host's boot.
     pub(crate) at: Duration,
-    /// Whether the system in it has spoken up.
+    /// True if the system in the domain has responded.
     pub(crate) is_up: bool,
 }
 
 impl BoundDomain {
-    /// How its QEMU was started and what process that is, as steps of its journal have it; none if it has none.
+    /// Returns how its QEMU was started and its process, from the steps in its journal; None without a QEMU.
     pub(crate) fn running_guest(&self) -> Option<(Box<Launch>, String)> {
         let RecordedGuest { launch, process } = self.guest.as_ref()?;
         Some((Box::new(launch.clone()), process.as_ref()?.to_string()))
     }
 
-    /// What a record in `folder` says.
+    /// Returns the domain that a record in `folder` describes.
     pub(crate) fn of(snapshot: Snapshot<DomainStep>, folder: &Path) -> Result<BoundDomain, JournalError> {
         let mut bindings = Bindings::deserialize(&snapshot.header.about).map_err(|error| {
             let path = folder.join("journals").join(format!("{}.journal", snapshot.id));
@@ -123,7 +123,7 @@ impl BoundDomain {
         });
         let own = folder.join(bindings.domain.as_str());
         let started = Started::read(&own)?;
-        // Whoever takes a damaged one for none starts a second supervisor.
+        // Treating a damaged file as missing would start a second supervisor.
         let supervisor = supervisor_process::recorded(&own)?;
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
         let carriers = carriers(&snapshot);
@@ -147,13 +147,13 @@ impl BoundDomain {
         &self.bindings.domain
     }
 
-    /// Its QEMU, if that runs.
+    /// Returns its QEMU, if that runs.
     pub fn qemu(&self) -> Option<Qemu> {
         let RecordedGuest { launch, process } = self.guest.clone()?;
         Some(Qemu::attach(launch, process?)).filter(Qemu::is_alive)
     }
 
-    /// How its QEMU was given a virtual disk, by the disk's name; none if it has no such disk now.
+    /// Returns how a virtual disk was passed to its QEMU, by the disk's name; None if it currently has no such disk.
     pub fn disk(&self, name: &Name) -> Option<DiskLaunch> {
         self.bindings.disks.iter().find(|bound| bound.disk.name == *name).map(disk::launch)
     }
@@ -163,13 +163,13 @@ impl BoundDomain {
         self.bindings.console.is_some()
     }
 
-    /// The socket behind its serial port.
+    /// Returns the socket of its serial port.
     pub fn console_socket(&self) -> Option<PathBuf> {
         self.guest.as_ref().map(|guest| guest.launch.console_socket())
     }
 
-    /// Returns `Active` while it is to run, which is recorded, and QEMU runs or a supervisor lives that is about to start it
-    /// again; else `Bound` or `Binding`; never `Inactive`.
+    /// Returns `Active` while it should run, according to the record, and QEMU runs or a supervisor is alive that is
+    /// about to restart it; else `Bound` or `Binding`; never `Inactive`.
     pub fn state(&self) -> DomainState {
         match (&self.guest, &self.started) {
             (_, Some(_)) if self.has_supervisor() || self.qemu().is_some() => DomainState::Active,
@@ -178,7 +178,7 @@ impl BoundDomain {
         }
     }
 
-    /// Returns true if the process that watches the domain lives.
+    /// Returns true if the process that watches the domain is alive.
     pub(crate) fn has_supervisor(&self) -> bool {
         self.supervisor.is_some_and(|process| matches!(process.wait_end(Duration::ZERO), Ok(false)))
     }
@@ -189,7 +189,7 @@ impl BoundDomain {
         Some(since_boot().saturating_sub(self.started.as_ref()?.at))
     }
 
-    /// Whether the system in it has spoken up.
+    /// Returns true if the system in it has responded.
     pub fn is_up(&self) -> bool {
         self.started.as_ref().is_some_and(|started| started.is_up)
     }
@@ -241,8 +241,7 @@ fn plugged_devices(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedDevice> {
     snapshot.batches().filter_map(of_batch).collect()
 }
 
-/// What has come to a domain's devices and gone from them since it was bound, in this order. Returns whether there was
-/// anything.
+/// Applies the device changes since a domain was bound, in this order. Returns true if there were any.
 fn follow_devices(devices: &mut Vec<BoundDevice>, snapshot: &Snapshot<DomainStep>) -> bool {
     let mut moved = false;
     let batches = snapshot.batches().filter(|batch| batch.state() != BatchState::Undone);
@@ -266,7 +265,7 @@ impl Started {
         Started { at: since_boot(), is_up: false }
     }
 
-    /// None if it wasn't started.
+    /// Returns None if it wasn't started.
     fn read(directory: &Path) -> Result<Option<Started>, RecordError> {
         let path = directory.join(Started::FILE);
         let Some(bytes) = record::read(&path, record::SMALL)? else { return Ok(None) };
@@ -281,7 +280,7 @@ impl Started {
     }
 
     pub(crate) fn remove(directory: &Path) {
-        // It needn't be there.
+        // It need not exist.
         let _ = fs::remove_file(directory.join(Started::FILE));
     }
 }

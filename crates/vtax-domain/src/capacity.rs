@@ -1,4 +1,4 @@
-//! What this machine has that domains can have a share of.
+//! Resources of this machine that can be shared out to domains.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
@@ -9,18 +9,18 @@ use vtax_model::units::ByteSize;
 /// The machine as a host of domains.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCapacity {
-    /// Its cores: the CPUs of each.
+    /// CPUs of each core.
     pub cores: Vec<Vec<u32>>,
-    /// All of its memory, in whole MiB.
+    /// Total memory, in whole MiB.
     pub memory: ByteSize,
-    /// What programs can still get of it without swapping.
+    /// Memory available to programs without swapping.
     pub available: ByteSize,
-    /// The time since it was booted.
+    /// Uptime of the machine.
     pub uptime: Duration,
 }
 
 impl HostCapacity {
-    /// Looks at this machine.
+    /// Inspects this machine.
     pub fn look() -> HostCapacity {
         let topology = CpuTopology::of(&SystemRoot::live());
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -33,18 +33,18 @@ impl HostCapacity {
         }
     }
 
-    /// All its CPUs.
+    /// Returns all its CPUs.
     pub fn cpus(&self) -> BTreeSet<u32> {
         self.cores.iter().flatten().copied().collect()
     }
 
-    /// How many hardware threads its largest core has.
+    /// Returns the number of hardware threads of its largest core.
     pub fn threads_per_core(&self) -> u32 {
         self.cores.iter().map(|core| core.len() as u32).max().unwrap_or(1)
     }
 }
 
-/// What the kernel took for itself at the start leaves no whole number of anything larger than KiB.
+/// Rounds down to MiB: the kernel's own memory leaves no whole number of units larger than KiB.
 fn whole_mib(size: ByteSize) -> ByteSize {
     ByteSize(size.0 >> 20 << 20)
 }

@@ -1,7 +1,7 @@
-//! Virtual NICs that follow the carrier of their switch's link to the outside (`linkprop=phys-state`).
+//! Virtual NICs that follow the carrier of their switch's uplink (`linkprop=phys-state`).
 //!
-//! Where that link loses its carrier, the domain sees its own NIC without one, and can go another way. Only the link that
-//! QEMU shows to the domain is switched: the switch and the other domains at it are not touched.
+//! If that link loses its carrier, the domain's own NIC loses it as well, so the domain can use another path. Only the
+//! link that QEMU shows to the domain changes: the switch and its other domains are not affected.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::{
     site::{DomainSite, plugged_index},
 };
 
-/// A virtual NIC that follows a link of the host.
+/// Virtual NIC that follows a link of the host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FollowingNic {
-    /// The NIC for QEMU.
+    /// NIC in QEMU.
     id: String,
-    /// The link that it follows.
+    /// Link that it follows.
     uplink: String,
 }
 
-/// What a tap's step says of following.
+/// Link to follow, according to a tap's step.
 #[derive(Debug, Clone)]
 pub(crate) struct TapCarrier {
     pub(crate) tap: String,
@@ -31,7 +31,7 @@ pub(crate) struct TapCarrier {
     pub(crate) linkprop: LinkProp,
 }
 
-/// The carriers as the domain sees them. QEMU begins with a carrier for each.
+/// Carriers as the domain sees them. QEMU starts with a carrier for each NIC.
 #[derive(Debug)]
 pub(crate) struct CarrierFollower {
     nics: Vec<FollowingNic>,
@@ -39,7 +39,7 @@ pub(crate) struct CarrierFollower {
 }
 
 impl BoundDomain {
-    /// Its virtual NICs that follow a link of the host. A switch without such a link always has a carrier.
+    /// Returns its virtual NICs that follow a link of the host. A switch without such a link always has a carrier.
     pub(crate) fn following(&self) -> Vec<FollowingNic> {
         let plugged = |tap: &str| self.plugged.iter().find(|plugged| plugged.nic.tap == tap);
         let place = |tap: &str| self.bindings.nics.iter().position(|nic| nic.tap == tap);
@@ -60,12 +60,12 @@ impl CarrierFollower {
         CarrierFollower { nics: domain.following(), shown: BTreeMap::new() }
     }
 
-    /// Whether there is nothing to follow.
+    /// Returns true if there is nothing to follow.
     pub(crate) fn is_idle(&self) -> bool {
         self.nics.is_empty()
     }
 
-    /// Shows the carriers that have changed since. What QEMU refuses is tried again the next time.
+    /// Passes on carriers that have changed since. What QEMU refuses is retried the next time.
     pub(crate) fn follow(
         &mut self,
         mut show: impl FnMut(&str, bool) -> Result<(), BindError>,
@@ -77,7 +77,7 @@ impl CarrierFollower {
         for nic in &self.nics {
             let carrier = site.link(&nic.uplink)?.is_some_and(|link| link.up && link.lower_up);
             let change = change(&mut self.shown, nic, carrier, &mut show);
-            // Another NIC follows all the same. One that was pulled out is none any more.
+            // Other NICs are still updated. An unplugged NIC no longer counts.
             let _ = change;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What a killed vtax has left: half of a domain.
+//! Cleanup of partially bound domains after vtax was killed.
 
 use vtax_journal::{Batch, BatchState, Journal};
 use vtax_model::topology::Name;
@@ -6,14 +6,14 @@ use vtax_model::topology::Name;
 use crate::{error::BindError, locked::LockedDomains, site::DomainSite, step::DomainStep};
 
 impl LockedDomains<'_> {
-    /// Undoes the batches that somebody was interrupted in. If the first one is among them, the domain is inactive.
+    /// Undoes interrupted batches. If the first one is among them, the domain is inactive.
     pub(crate) fn mend(&self, domain: &Name) -> Result<(), BindError> {
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
         let mut site = DomainSite::open()?;
         let is_whole = |batch: Batch<'_, DomainStep>| batch.state() == BatchState::Done && batch.is_kept();
         let first_is_whole = journal.batches().next().is_some_and(is_whole);
         if !first_is_whole && self.is_renewed(domain) {
-            // It is bound anew; the files of its console and supervisor stay.
+            // It is bound again; the files of its console and supervisor stay.
             journal.undo(&mut site).map_err(Box::new)?;
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! Domains and switches whose records can't be read. They keep what they have, and nobody takes them for things that have
-//! nothing, until somebody orders to release them: then what they have is found by its marks.
+//! Domains and switches with unreadable records. They keep their resources, and nobody treats them as having none,
+//! until the user orders their release: then their resources are found by their marks.
 
 use std::path::{Path, PathBuf};
 
@@ -20,34 +20,34 @@ use crate::{
     supervisor_process,
 };
 
-/// The domains that have something of this host.
+/// Domains that have resources of this host.
 #[derive(Debug)]
 pub struct DomainSurvey {
-    /// Those whose records tell what they have, by name.
+    /// Domains with readable records, by name.
     pub bound: Vec<BoundDomain>,
-    /// Those whose records can't be read.
+    /// Domains with unreadable records.
     pub unreadable: Vec<UnreadableRecord>,
 }
 
-/// A domain or a switch whose record can't be read.
+/// Domain or switch with an unreadable record.
 #[derive(Debug)]
 pub struct UnreadableRecord {
-    /// The domain or the switch.
+    /// Name of the domain or switch.
     pub object: Name,
-    /// Why not, with the file.
+    /// Error, including the file.
     pub error: JournalError,
-    /// What the domain got when it was bound, if the record's first line is whole.
+    /// Resources that the domain got when it was bound, if the record's first line is intact.
     pub(crate) bindings: Option<Box<Bindings>>,
 }
 
-/// A damaged record that was set aside when what it was about was released.
+/// Damaged record that was set aside when its domain or switch was released.
 #[derive(Debug)]
 pub struct KeptRecord {
-    /// The domain or the switch that was found by its marks.
+    /// Domain or switch that was found by its marks.
     pub object: Name,
-    /// What is wrong with the record.
+    /// Error in the record.
     pub error: JournalError,
-    /// Where it is now.
+    /// Current path of the record.
     pub path: PathBuf,
 }
 
@@ -60,7 +60,7 @@ impl DomainSurvey {
         }
     }
 
-    /// What all domains have, as far as a new one must not get it. It is an error if that isn't known of one.
+    /// Returns the resources of all domains, which a new one must not get. Fails if they are unknown for one of them.
     pub(crate) fn holdings(self) -> Result<Vec<Bindings>, BindError> {
         let mut holdings: Vec<Bindings> = self.bound.into_iter().map(|bound| bound.bindings).collect();
         for mut unreadable in self.unreadable {
@@ -80,7 +80,7 @@ impl From<UnreadableRecord> for BindError {
 }
 
 impl Domains {
-    /// All domains that have something of this host.
+    /// Returns all domains that have resources of this host.
     pub fn survey(&self) -> Result<DomainSurvey, BindError> {
         let (mut bound, mut unreadable) = (Vec::new(), Vec::new());
         for (object, snapshot) in named(&self.journals())? {
@@ -97,7 +97,7 @@ impl Domains {
         Ok(DomainSurvey { bound, unreadable })
     }
 
-    /// The domains and switches whose records can't be read.
+    /// Returns the domains and switches with unreadable records.
     pub fn unreadable(&self) -> Result<Vec<UnreadableRecord>, BindError> {
         let mut unreadable = self.survey()?.unreadable;
         let switches = named(&self.switches())?.into_iter();
@@ -109,7 +109,7 @@ impl Domains {
 }
 
 impl LockedDomains<'_> {
-    /// Takes back by their marks what the domains and switches have whose records are damaged, or only those that are named.
+    /// Releases, by their marks, the resources of domains and switches with damaged records, or only of the named ones.
     pub(crate) fn release_damaged(&self, wanted: Option<&Name>) -> Result<Vec<KeptRecord>, BindError> {
         let mut kept = self.set_aside(&self.journals(), wanted, |name, site| self.remove_marked_domain(name, site))?;
         kept.extend(self.set_aside(&self.switches(), wanted, |switch, site| site.remove_marked(switch))?);
@@ -150,10 +150,10 @@ impl LockedDomains<'_> {
     }
 }
 
-/// A domain or a switch, with what its record says or why that can't be read.
+/// Domain or switch, with the contents of its record or the error of reading it.
 type NamedRecord = (Name, Result<Snapshot<DomainStep>, JournalError>);
 
-/// The records of a folder. A file with another kind of name isn't vtax's.
+/// Returns the records in a directory. A file with a different kind of name isn't vtax's.
 fn named(journals: &Path) -> Result<Vec<NamedRecord>, BindError> {
     if !journals.exists() {
         return Ok(Vec::new());
@@ -162,7 +162,7 @@ fn named(journals: &Path) -> Result<Vec<NamedRecord>, BindError> {
     Ok(found.filter_map(|(id, snapshot)| Some((id.parse().ok()?, snapshot))).collect())
 }
 
-/// Whether a record was set aside in a folder.
+/// Returns true if a record was set aside in a directory.
 pub(crate) fn has_kept(journals: &Path) -> bool {
     let names = journals.read_dir().into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.into_iter().any(|name| name.to_string_lossy().contains(".damaged"))

@@ -1,6 +1,6 @@
-//! PCI devices of the host: taken for a domain, and given back as they were.
+//! PCI devices of the host: taken for a domain, and returned in their previous state.
 //!
-//! A domain's claim is a file that is there before the device is changed, see [`DeviceClaims`].
+//! A domain's claim is a file that is created before the device is changed, see [`DeviceClaims`].
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use vtax_sys::pci::{PciAddress, PciTree};
 
 use crate::error::BindError;
 
-/// The driver that hands devices to QEMU.
+/// Driver that passes devices to QEMU.
 const VFIO: &str = "vfio-pci";
 /// For the first device, QEMU maps all memory of the domain in the IOMMU: in an emulated server page by page.
 const PLUGGED: Duration = Duration::from_secs(180);
-/// A domain's system lets a device go within this time.
+/// Time within which a domain's system releases a device.
 const RELEASED: Duration = Duration::from_secs(30);
 
 pub(crate) fn assign(claims: &DeviceClaims, claim: &DeviceClaim, set: &VfSettings) -> Result<(), BindError> {
     let (tree, device) = (PciTree::live(), claim.device);
     claims.take(claim)?;
     if let Some((physical, index)) = claim.function_of {
-        // A driver reads a function's address only when it takes the function.
+        // The driver reads a function's address only when it takes the function.
         tree.rebind(device, None, None, DRIVER_PATIENCE).map_err(BindError::kernel(device))?;
         if let Some(mut link) = PhysicalLink::here(physical)? {
             link.configure_vf(index, set)?;
@@ -36,7 +36,7 @@ pub(crate) fn assign(claims: &DeviceClaims, claim: &DeviceClaim, set: &VfSetting
     tree.bind(device, Some(VFIO), DRIVER_PATIENCE).map_err(BindError::kernel(device))
 }
 
-/// Gives a device back, unless it is another domain's.
+/// Returns a device to the host, unless another domain has it.
 pub(crate) fn give_back(claims: &DeviceClaims, claim: &DeviceClaim) -> Result<Undone, BindError> {
     match claims.find(claim.device)? {
         Some(found) if found.owner == claim.owner => {}
@@ -62,12 +62,12 @@ fn restore(claim: &DeviceClaim) -> Result<Undone, BindError> {
         tree.rebind(device, None, None, DRIVER_PATIENCE).map_err(BindError::kernel(device))?;
     }
     let returned = claim.was.driver.restore(device)?;
-    // The driver has told the NIC the function's address since. The NIC may not have known it before.
+    // Meanwhile, the driver has set the function's address in the NIC. The NIC may not have known it before.
     let kept_again = returned == Undone::Reverted && restore_settings()?;
     Ok(if kept || kept_again { Undone::Reverted } else { returned })
 }
 
-/// Gives back all devices of a domain whose journal can't be read.
+/// Returns all devices of a domain whose journal can't be read.
 pub(crate) fn give_back_all(world: &World, domain: &Name) -> Result<(), BindError> {
     let claims = DeviceClaims::of(world);
     let own = claims.all()?.into_iter().filter(|claim| claim.owner == *domain);

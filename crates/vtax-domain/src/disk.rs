@@ -1,4 +1,4 @@
-//! Virtual disks of domains: what is behind each at the moment, and how QEMU gets it.
+//! Virtual disks of domains: their current backends, and how they are passed to QEMU.
 
 use vtax_guest::vdisk::{DiskFile, DiskLaunch, DiskPaths, DiskSource};
 use vtax_model::{
@@ -12,7 +12,8 @@ use crate::{
     error::BindError,
 };
 
-/// What a domain's disks are made of at this moment. Each backend is there and free, or is the domain's already (`own`).
+/// Returns the current backends of a domain's disks. Each backend exists and is free, or is already the domain's
+/// (`own`).
 pub(crate) fn bound_disks(
     domain: &Name,
     constraints: &Constraints,
@@ -28,7 +29,7 @@ pub(crate) fn bound_disks(
     Ok(found)
 }
 
-/// What one disk is made of.
+/// Returns the backend of one disk.
 pub(crate) fn bound_disk(
     domain: &Name,
     disk: &VirtualDisk,
@@ -73,7 +74,7 @@ fn bound_path(name: &VolumeName, volume: &Volume, backend: &DiskBackend) -> Boun
     }
 }
 
-/// No other domain has the blocks, unless nobody can write to them.
+/// Checks that no other domain has the blocks, unless nobody can write to them.
 fn check_others(path: &BoundPath, volume: &Volume, others: &[Bindings]) -> Result<(), BackendError> {
     let reads = volume.has(VolumeOption::Ro) && !volume.has(VolumeOption::Excl);
     for other in others {
@@ -81,7 +82,7 @@ fn check_others(path: &BoundPath, volume: &Volume, others: &[Bindings]) -> Resul
             let shares =
                 reads && disk.options.contains(&VolumeOption::Ro) && !disk.options.contains(&VolumeOption::Excl);
             if !shares && disk.paths.iter().any(|found| found.part.meets(&path.part)) {
-                let why = format!("{} has it as {}; stop and unbind that domain first", other.domain, disk.disk.name);
+                let why = format!("{} uses it as {}; stop and unbind that domain first", other.domain, disk.disk.name);
                 return Err(BackendError::InUse { path: path.backend.clone(), why });
             }
         }
@@ -89,15 +90,15 @@ fn check_others(path: &BoundPath, volume: &Volume, others: &[Bindings]) -> Resul
     Ok(())
 }
 
-/// All paths have to lead to the same blocks. vtax sees that of two names of one file or device; of two devices it sees only
-/// that their sizes are the same.
+/// Checks that all paths lead to the same blocks. vtax can tell for two names of one file or device; for two devices it
+/// can only compare their sizes.
 fn check_paths(group: &Name, paths: &[(BoundPath, DiskBackend)]) -> Result<(), BackendError> {
     let (first, rest) = paths.split_first().expect("a disk has a path");
     for (path, backend) in rest {
         let why = match () {
             () if backend.size != first.1.size => format!("one has {}, the other {}", first.1.size, backend.size),
             () if path.part.id != first.0.part.id && !(path.is_device && first.0.is_device) => {
-                "they are two files, not two ways to one; name the same file, or two devices of one disk".to_owned()
+                "they are different files; use the same file, or two devices of one disk".to_owned()
             }
             () => continue,
         };
@@ -107,7 +108,7 @@ fn check_paths(group: &Name, paths: &[(BoundPath, DiskBackend)]) -> Result<(), B
     Ok(())
 }
 
-/// How QEMU gets the disk.
+/// Returns how the disk is passed to QEMU.
 pub(crate) fn launch(bound: &BoundDisk) -> DiskLaunch {
     let mut files = bound.paths.iter().map(|path| file(bound, path));
     let source = match bound.mpgroup {
@@ -123,7 +124,7 @@ pub(crate) fn launch(bound: &BoundDisk) -> DiskLaunch {
     }
 }
 
-/// The backend of a path.
+/// Returns the backend of a path.
 fn file(bound: &BoundDisk, path: &BoundPath) -> DiskFile {
     DiskFile {
         path: path.backend.clone(),
@@ -139,7 +140,7 @@ fn file(bound: &BoundDisk, path: &BoundPath) -> DiskFile {
     }
 }
 
-/// How many ports a domain has for disks: those that are numbered so far, and some for disks that come later.
+/// Returns the number of disk ports of a domain: those assigned so far, and some for disks that are added later.
 pub(crate) fn ports(disks: &[VirtualDisk]) -> u32 {
     const SPARE: u32 = 4;
     let numbered = disks.iter().map(|disk| disk.id + 1).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The paths of a running domain's disks, looked after by its supervisor.
+//! Monitoring of the paths of a running domain's disks by its supervisor.
 
 use std::{
     collections::BTreeSet,
@@ -17,29 +17,29 @@ use vtax_model::domain::VolumeName;
 
 use crate::{bindings::BoundDisk, bound::BoundDomain, disk};
 
-/// What couldn't be done is tried again after this time. So it is if each path returns errors.
+/// Retry interval after a failure, also if each path returns errors.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Each daemon that serves a disk is asked this often whether it hangs.
+/// Interval at which each daemon that serves a disk is checked for a hang.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// The disks of a domain that have several paths.
+/// Disks of a domain that have several paths.
 #[derive(Debug)]
 pub(crate) struct DiskKeeper {
     launch: Option<Launch>,
     disks: Vec<DiskLaunch>,
-    /// What is behind the disks that had errors since this was looked after.
+    /// Backends of the disks that had errors since the last check.
     failed: BTreeSet<String>,
-    /// Nothing is done before.
+    /// Nothing is done before this time.
     next: Instant,
     next_probe: Instant,
 }
 
-/// A path of a disk, with what it does at the moment.
+/// Path of a disk, with its current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskPath {
     /// Volume whose backend the path leads to, and the disk service that exports it.
     pub volume: VolumeName,
-    /// What it does.
+    /// Current role of the path: active, standby or failed.
     pub state: PathState,
 }
 
@@ -51,19 +51,19 @@ impl DiskKeeper {
         DiskKeeper { launch, disks, failed: BTreeSet::new(), next: now, next_probe: now }
     }
 
-    /// Whether there is nothing to look after.
+    /// Returns true if there is nothing to monitor.
     pub(crate) fn is_idle(&self) -> bool {
         self.disks.is_empty()
     }
 
-    /// Takes note of an error. Two files of one group are the same file, so another path would have the same error.
+    /// Records an error. Two files of one group are the same file, so another path would have the same error.
     pub(crate) fn hear(&mut self, event: &QmpEvent) {
         let node = event.data.get("node-name").and_then(|name| name.as_str()).unwrap_or_default();
         let is_ours = |disk: &&DiskLaunch| disk.has_device_paths() && disk.node() == node;
         self.failed.extend(self.disks.iter().find(is_ours).map(DiskLaunch::node));
     }
 
-    /// Makes another path serve each disk whose path has failed.
+    /// Switches each disk with a failed path to another path.
     pub(crate) fn keep(&mut self) {
         if self.is_idle() || Instant::now() < self.next {
             return;
@@ -76,7 +76,7 @@ impl DiskKeeper {
         }
     }
 
-    /// Each disk is looked after, whatever becomes of the others.
+    /// Each disk is checked, whatever happens to the others.
     fn serve(&mut self) -> Result<(), GuestError> {
         let Some(launch) = &self.launch else { return Ok(()) };
         let probes = Instant::now() >= self.next_probe;
@@ -103,7 +103,7 @@ impl DiskKeeper {
 }
 
 impl BoundDomain {
-    /// What the paths of a disk do; nothing if it has no mpgroup.
+    /// Returns the states of a disk's paths; empty if it has no mpgroup.
     pub fn disk_paths(&self, bound: &BoundDisk) -> Vec<DiskPath> {
         let Some(guest) = &self.guest else { return Vec::new() };
         let states = paths::states(&guest.launch, &disk::launch(bound));

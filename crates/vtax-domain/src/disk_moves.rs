@@ -1,18 +1,18 @@
-//! What has come to a bound domain's disks and gone from them, as its journal tells.
+//! Disks added to and removed from a bound domain, according to its journal.
 
 use vtax_journal::{Batch, BatchId, BatchState, Snapshot};
 use vtax_model::topology::Name;
 
 use crate::{bindings::BoundDisk, step::DomainStep};
 
-/// A virtual disk that was plugged into a running domain.
+/// Virtual disk that was plugged into a running domain.
 #[derive(Debug, Clone)]
 pub(crate) struct PluggedDisk {
     pub(crate) name: Name,
     pub(crate) batch: BatchId,
 }
 
-/// The disks that were plugged in and are still there.
+/// Returns the disks that were plugged in and still exist.
 pub(crate) fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedDisk> {
     let of_batch = |batch: Batch<'_, DomainStep>| {
         let there = batch.state() != BatchState::Undone;
@@ -24,7 +24,7 @@ pub(crate) fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedDisk> {
     snapshot.batches().filter_map(of_batch).collect()
 }
 
-/// What has come to a domain's disks and gone from them since it was bound, in this order. Returns whether there was anything.
+/// Applies the disk changes since a domain was bound, in this order. Returns true if there were any.
 pub(crate) fn follow(disks: &mut Vec<BoundDisk>, snapshot: &Snapshot<DomainStep>) -> bool {
     let mut moved = false;
     let batches = snapshot.batches().filter(|batch| batch.state() != BatchState::Undone);

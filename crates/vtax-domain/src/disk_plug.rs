@@ -1,4 +1,4 @@
-//! Virtual disks that are plugged into QEMU and pulled out.
+//! Hot-plugging and unplugging virtual disks in QEMU.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use vtax_journal::Undone;
 
 use crate::{bindings::BoundDisk, disk, error::BindError};
 
-/// A domain's system lets a disk go within this time: its driver waits for five seconds, in case somebody thinks better of it.
+/// Time within which a domain's system releases a disk: its driver waits for five seconds, in case the request is
+/// withdrawn.
 const RELEASED: Duration = Duration::from_secs(30);
 
 pub(crate) fn plug(launch: &Launch, process: &str, disk: &BoundDisk) -> Result<(), BindError> {

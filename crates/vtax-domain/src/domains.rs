@@ -1,7 +1,7 @@
-//! What is done with domains: bind, start, stop, unbind.
+//! Operations on domains: bind, start, stop, unbind.
 //!
-//! [`LockedDomains`] changes them, so that two commands at once take turns. What a domain gets is
-//! claimed through its journal: all of it, or nothing.
+//! [`LockedDomains`] changes them, so that two simultaneous commands run one after the other. A domain's resources are
+//! claimed through its journal: all of them, or none.
 
 use std::{
     env,
@@ -45,10 +45,10 @@ use crate::{
 };
 
 const KIND: &str = "domain";
-/// The folder of QEMU's files in that of a domain.
+/// Directory of QEMU's files in the domain's directory.
 pub(crate) const QEMU: &str = "qemu";
 
-/// The domains of this host that are bound.
+/// Bound domains of this host.
 #[derive(Debug, Clone)]
 pub struct Domains {
     world: World,
@@ -56,25 +56,25 @@ pub struct Domains {
     ldm: Vec<OsString>,
 }
 
-/// How a domain is stopped.
+/// Way of stopping a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {
-    /// Its system is asked to shut down, and has so much time for it. Then it is stopped.
+    /// Requests a shutdown, and stops the domain after this time.
     Orderly(Duration),
-    /// Its system is asked to shut down. If it hasn't after so much time, it runs on.
+    /// Requests a shutdown. If the system hasn't shut down after this time, it keeps running.
     Shutdown(Duration),
-    /// At once.
+    /// Stops immediately.
     Hard,
 }
 
 impl StopMode {
-    /// Time that a system has to shut down, if nobody says otherwise.
+    /// Default time that a system has to shut down.
     pub const PATIENCE: Duration = Duration::from_secs(60);
 }
 
 impl Domains {
-    /// The bound domains of the host whose run-time files are in `name` below the user's. `ldm` are the words
-    /// by which this program acts on the same host; the verb follows.
+    /// Opens the bound domains of the host whose run-time files are in `name` below the user's. `ldm` are the
+    /// command-line words that make this program act on the same host; the verb follows.
     pub fn new(world: &World, name: &str, ldm: Vec<OsString>) -> Domains {
         Domains { world: world.clone(), folder: world.folder(name), ldm }
     }
@@ -83,7 +83,7 @@ impl Domains {
         &self.world
     }
 
-    /// This program with a verb of `ldm` on the same host.
+    /// Returns this program with a verb of `ldm` on the same host.
     pub(crate) fn command(&self, verb: &[&str]) -> io::Result<Command> {
         let mut command = Command::new(env::current_exe()?);
         command.args(&self.ldm).args(verb);
@@ -95,7 +95,7 @@ impl Domains {
         supervisor_process::start(domain, self.command(&["supervise", domain.as_str()]))
     }
 
-    /// The folder of all run-time files.
+    /// Returns the directory of all run-time files.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -108,28 +108,28 @@ impl Domains {
         self.folder.join("switches")
     }
 
-    /// Where the files of a domain are.
+    /// Returns the directory of a domain's files.
     pub(crate) fn directory(&self, domain: &Name) -> PathBuf {
         self.folder.join(domain.as_str())
     }
 
-    /// All domains that are bound, by name. It is an error if what one of them has isn't known; [`Domains::survey`] leaves it
-    /// out.
+    /// Returns all bound domains, by name. Fails if the bindings of one of them are unknown; [`Domains::survey`] omits
+    /// such a domain.
     pub fn bound(&self) -> Result<Vec<BoundDomain>, BindError> {
         self.survey()?.whole()
     }
 
-    /// When a domain was bound or unbound the last time. None if none ever was.
+    /// Returns the time at which a domain was last bound or unbound. None if none ever was.
     pub fn changed(&self) -> Option<SystemTime> {
         fs::metadata(self.journals()).and_then(|found| found.modified()).ok()
     }
 
-    /// Where what a domain prints on its console is kept.
+    /// Returns the path of a domain's console log.
     pub fn console_log(&self, domain: &Name) -> PathBuf {
         self.directory(domain).join("console.log")
     }
 
-    /// The bound domain of this name.
+    /// Returns the bound domain with this name.
     pub fn find(&self, domain: &Name) -> Result<Option<BoundDomain>, BindError> {
         if !self.journals().exists() {
             return Ok(None);
@@ -142,7 +142,7 @@ impl Domains {
         }
     }
 
-    /// The domain, which must be bound.
+    /// Returns the domain, which must be bound.
     pub fn existing(&self, domain: &Name) -> Result<BoundDomain, BindError> {
         self.find(domain)?.ok_or_else(|| BindError::State {
             domain: domain.clone(),
@@ -151,13 +151,13 @@ impl Domains {
         })
     }
 
-    /// The domain, which must run, and its QEMU.
+    /// Returns the domain, which must run, and its QEMU.
     pub fn active(&self, domain: &Name) -> Result<(BoundDomain, Qemu), BindError> {
         let found = self.find(domain)?;
         let state = found.as_ref().map_or(DomainState::Inactive, BoundDomain::state);
         let running = found.filter(|_| state == DomainState::Active).and_then(|bound| Some((bound.qemu()?, bound)));
         let remedy = match state {
-            DomainState::Active => "its system reboots; try again in a moment",
+            DomainState::Active => "its system is rebooting; try again in a moment",
             DomainState::Inactive => "bind and start it first (vtax ldm bind, vtax ldm start)",
             _ => "start it first (vtax ldm start)",
         };
@@ -165,15 +165,15 @@ impl Domains {
         Ok((bound, qemu))
     }
 
-    /// Lets the CPUs of a domain run whose QEMU has just been started. The supervisor calls this.
+    /// Lets the CPUs of a domain run whose QEMU has just been started. Called by the supervisor.
     pub(crate) fn run(&self, domain: &Name) -> Result<(), BindError> {
         let bound = self.existing(domain)?;
         let Some(mut qemu) = bound.qemu() else {
-            return Err(BindError::Supervisor { domain: domain.clone(), why: "finds no QEMU that runs".to_owned() });
+            return Err(BindError::Supervisor { domain: domain.clone(), why: "finds no running QEMU".to_owned() });
         };
         let mut monitor = qemu.monitor(PATIENCE)?;
         if monitor.status()?.is_starting() {
-            // If vtax is killed here, the next supervisor finds that the domain is to run.
+            // If vtax is killed here, the next supervisor finds that the domain should run.
             Started::now().write(&self.directory(domain))?;
             let _ = fs::remove_file(supervisor_process::reboot_loop(&self.directory(domain)));
             monitor.resume()?;
@@ -183,7 +183,7 @@ impl Domains {
 }
 
 impl LockedDomains<'_> {
-    /// Takes back all that a domain has, and removes its files.
+    /// Releases all of a domain's resources, and removes its files.
     pub(crate) fn undo_all(
         &self,
         journal: Journal<DomainStep>,
@@ -195,7 +195,7 @@ impl LockedDomains<'_> {
         remove_folder(&directory)
     }
 
-    /// Gives a domain all that it is to have. If something can't be had, it gets nothing.
+    /// Gives a domain all resources in its constraints. If one is unavailable, it gets none.
     pub fn bind(&self, domain: &Name, wanted: WantedDomains<'_>) -> Result<(), BindError> {
         wanted.configuration.domain(domain)?;
         if domain.as_str() == PRIMARY {
@@ -209,7 +209,8 @@ impl LockedDomains<'_> {
         self.claim(&bindings, wanted.configuration, launch)
     }
 
-    /// What the domain gets, beside what others have, and how it is started. Its switches are there afterwards.
+    /// Returns the resources that the domain gets, next to those of the others, and how it is started. Its switches
+    /// exist afterwards.
     pub(crate) fn plan(&self, domain: &Name, wanted: WantedDomains<'_>) -> Result<(Bindings, Launch), BindError> {
         let configuration = wanted.configuration;
         let (own, others): (Vec<Bindings>, Vec<Bindings>) =
@@ -242,7 +243,7 @@ impl LockedDomains<'_> {
         Ok((bindings, launch))
     }
 
-    /// Two batches: what stays while the domain is stopped and started, and QEMU.
+    /// Two batches: resources that stay while the domain is stopped and started, and QEMU.
     pub(crate) fn claim(
         &self,
         bindings: &Bindings,
@@ -256,7 +257,7 @@ impl LockedDomains<'_> {
         })?);
         let directory = self.directory(domain);
         let mut journal = Journal::<DomainStep>::create(&self.journals(), domain.as_str(), KIND, bindings)?;
-        // It is removed with the journal, so it is there only if that is.
+        // It is removed with the journal, so it exists only if the journal does.
         fs::create_dir_all(&directory).map_err(BindError::file("create", &directory))?;
         let mut site = DomainSite::open()?;
         let begin = vec![DomainStep::Begin { directory: directory.clone() }].into_iter().chain(parts).collect();
@@ -265,7 +266,7 @@ impl LockedDomains<'_> {
             built = journal.execute(vec![start_step(launch, bindings)], &mut site).map(drop);
         }
         if let Err(error) = built {
-            // What could not be undone stays in the journal; the next command that changes something tries it again.
+            // Steps that could not be undone stay in the journal; the next command that changes something retries them.
             self.undo_all(journal, &mut site, domain)?;
             return Err(BindError::Build { object: domain.clone(), error: Box::new(error) });
         }
@@ -273,7 +274,7 @@ impl LockedDomains<'_> {
         Ok(())
     }
 
-    /// What takes its devices.
+    /// Returns the steps that take its devices.
     fn device_steps(&self, bindings: &Bindings) -> Result<Vec<DomainStep>, BindError> {
         let devices = &bindings.constraints.io;
         if devices.is_empty() {
@@ -284,7 +285,7 @@ impl LockedDomains<'_> {
         Ok(steps.collect::<Result<Vec<_>, BindError>>()?.into_iter().flatten().collect())
     }
 
-    /// Takes back all that a domain has. It must not run.
+    /// Releases all of a domain's resources. It must not run.
     pub fn unbind(&self, domain: &Name) -> Result<(), BindError> {
         let bound = self.existing(domain)?;
         if bound.state() == DomainState::Active {
@@ -297,7 +298,7 @@ impl LockedDomains<'_> {
         self.undo_all(journal, &mut DomainSite::open()?, domain)
     }
 
-    /// Starts a domain that is bound.
+    /// Starts a bound domain.
     pub fn start(&self, domain: &Name, wanted: WantedDomains<'_>) -> Result<(), BindError> {
         let bound = self.existing(domain)?;
         if bound.state() == DomainState::Active {
@@ -306,29 +307,29 @@ impl LockedDomains<'_> {
         }
         let is_changed = wanted.configuration.domain(domain)? != &bound.bindings.constraints;
         if is_changed {
-            // Who starts it can mend what can't be had. A domain that boots again has to go on with what it has.
+            // The user who starts it can fix what is unavailable. A domain that reboots must continue with what it has.
             self.plan(domain, wanted)?;
         }
         if bound.qemu().is_none() || is_changed {
-            // It has ended by itself while nobody watched it, or is to have something else than it has.
+            // It has ended on its own while nobody watched it, or its constraints have changed.
             self.renew(domain, wanted, AfterRenewal::Stopped)?;
         }
         self.start_supervisor(domain)
     }
 
-    /// Stops a domain that runs; it stays bound.
+    /// Stops a running domain; it stays bound.
     pub fn stop(&self, domain: &Name, mode: StopMode, wanted: WantedDomains<'_>) -> Result<(), BindError> {
         let bound = self.existing(domain)?;
         if bound.state() == DomainState::Bound {
             let remedy = "there is nothing to do";
             return Err(BindError::State { domain: domain.clone(), state: bound.state(), remedy });
         }
-        // The supervisor would take the end for the domain's own.
+        // The supervisor would mistake this for the domain's own shutdown.
         supervisor_process::end(&self.directory(domain));
         if let (StopMode::Orderly(patience) | StopMode::Shutdown(patience), Some(mut qemu)) =
             (mode, bound.qemu().filter(has_something_to_save))
         {
-            // If the system or QEMU doesn't listen, it is stopped hard.
+            // If the system or QEMU doesn't respond, it is killed.
             let is_asked = qemu.monitor(PATIENCE).and_then(|mut monitor| monitor.power_down()).is_ok();
             let is_down = is_asked && qemu.death(patience).is_some();
             if !is_down && mode == StopMode::Shutdown(patience) {
@@ -339,7 +340,7 @@ impl LockedDomains<'_> {
         self.renew(domain, wanted, AfterRenewal::Stopped)
     }
 
-    /// Sends a domain that runs a non-maskable interrupt, at which its kernel panics.
+    /// Sends a running domain a non-maskable interrupt, which makes its kernel panic.
     pub fn panic(&self, domain: &Name) -> Result<(), BindError> {
         let (_, mut qemu) = self.active(domain)?;
         Ok(qemu.monitor(PATIENCE)?.inject_nmi()?)
@@ -366,8 +367,8 @@ impl LockedDomains<'_> {
         Ok(Launch { lent: carried(&launch.boot), lent_later: true, ..launch })
     }
 
-    /// Takes back all that domains have, whatever they do at the moment, and the links of all switches. A domain that
-    /// can't be taken back keeps no other from it. Damaged records are kept under other names.
+    /// Releases all resources of domains, whatever their state, and the links of all switches. A domain that can't be
+    /// released doesn't prevent the others. Damaged records are renamed.
     pub fn release(&self) -> Result<Vec<KeptRecord>, BindError> {
         self.end_service();
         let kept = self.release_damaged(None)?;
@@ -382,7 +383,7 @@ impl LockedDomains<'_> {
         Ok(kept)
     }
 
-    /// Takes back all that one domain has, whatever it does at the moment, or the link of a switch whose record is damaged.
+    /// Releases all resources of one domain, whatever its state, or the link of a switch with a damaged record.
     pub fn release_one(&self, object: &Name) -> Result<Vec<KeptRecord>, BindError> {
         let kept = self.release_damaged(Some(object))?;
         if kept.is_empty() {
@@ -401,14 +402,14 @@ impl LockedDomains<'_> {
     }
 }
 
-/// The folder that a domain sees if it has no programs of its own: what is carried into it later is there. A domain is bound
-/// without it too.
+/// Creates the directory that a domain sees if it has no programs: files can be put there later. A domain is bound even
+/// without it.
 fn carried(boot: &Boot) -> Option<PathBuf> {
     let is_bare = matches!(boot, Boot::Kernel { .. });
     is_bare.then(|| image::carried().ok()).flatten()
 }
 
-/// It is no error if there is none.
+/// A missing file is not an error.
 pub(crate) fn remove_folder(folder: &Path) -> Result<(), BindError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(BindError::file("remove", folder)(error)),
@@ -420,13 +421,12 @@ pub(crate) fn start_step(launch: Launch, bindings: &Bindings) -> DomainStep {
     DomainStep::StartGuest { launch: Box::new(launch), pins: GuestPins::of(&bindings.size()) }
 }
 
-/// A domain without an image has only memory, and no power button either.
+/// A domain without an image has only memory, and no power button.
 fn has_something_to_save(qemu: &Qemu) -> bool {
     matches!(qemu.launch().boot, Boot::Disk { .. })
 }
 
-/// Adds the parameters that the user has given the kernel, and those by which the agent knows the switches that the domain
-/// serves.
+/// Adds the user's kernel parameters, and those that describe the switches that the domain serves to the agent.
 fn with_arguments(boot: Boot, bindings: &Bindings) -> Boot {
     match boot {
         Boot::Kernel { kernel, initramfs, mut append } => {

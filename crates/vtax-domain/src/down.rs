@@ -1,4 +1,4 @@
-//! What should run for the bound domains and doesn't.
+//! Processes that should run for the bound domains, but don't.
 
 use std::fmt;
 
@@ -7,41 +7,41 @@ use vtax_model::{domain::DomainState, topology::Name};
 
 use crate::{bound::BoundDomain, domains::Domains};
 
-/// Something that should run for a domain and doesn't, or hangs.
+/// Process that should run for a domain, but doesn't or hangs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Down {
     /// A bound domain has no QEMU.
     Qemu {
-        /// Which one is without a process for its CPUs.
+        /// Domain without a process for its CPUs.
         domain: Name,
     },
     /// The QEMU of a domain is stopped by a signal or a debugger (proc_pid_stat(5)).
     Stopped {
-        /// Whose CPUs stand still until QEMU is continued.
+        /// Domain whose CPUs are stopped until QEMU is continued.
         domain: Name,
     },
-    /// Nobody watches a domain that runs.
+    /// Nobody watches a running domain.
     Supervisor {
-        /// Which one would neither boot again nor be noticed if it fails.
+        /// Domain that wouldn't boot again, and whose failure wouldn't be noticed.
         domain: Name,
     },
-    /// The system of a domain rebooted again and again, so that the domain was stopped.
+    /// The system of a domain rebooted repeatedly, so the domain was stopped.
     RebootLoop {
-        /// Which one is bound now, with its console log kept.
+        /// Domain that is now bound, with its console log.
         domain: Name,
     },
-    /// Nobody listens at the port of a console.
+    /// Nobody listens on the port of a console.
     Console {
-        /// Whose console can't be reached by telnet.
+        /// Domain whose console is unreachable over telnet.
         domain: Name,
-        /// Where the console service would listen.
+        /// Port on which the console service would listen.
         port: u16,
     },
 }
 
 impl Down {
-    /// The domain that it is about.
+    /// Returns the affected domain.
     pub fn domain(&self) -> &Name {
         match self {
             Down::Qemu { domain }
@@ -54,7 +54,7 @@ impl Down {
 }
 
 impl Domains {
-    /// What should run for these domains and doesn't.
+    /// Returns the processes that should run for these domains, but don't.
     pub fn down(&self, bound: &[BoundDomain]) -> Vec<Down> {
         let is_served = self.is_served();
         bound.iter().flat_map(|bound| down(bound, is_served)).collect()
@@ -84,14 +84,14 @@ impl fmt::Display for Down {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const STARTED: &str = "the next vtax ldm command that changes something starts it";
         match self {
-            Down::Qemu { domain } => write!(f, "{domain} has no QEMU; vtax ldm start {domain} starts it"),
-            Down::Stopped { domain } => write!(f, "the QEMU of {domain} is stopped; kill -CONT continues it"),
+            Down::Qemu { domain } => write!(f, "{domain} has no QEMU; start it with vtax ldm start {domain}"),
+            Down::Stopped { domain } => write!(f, "the QEMU of {domain} is stopped; continue it with kill -CONT"),
             Down::Supervisor { domain } => write!(f, "{domain} has no supervisor; {STARTED}"),
             Down::RebootLoop { domain } => {
-                write!(f, "{domain} was stopped: its system rebooted again and again; its console log says why")
+                write!(f, "{domain} was stopped: its system rebooted repeatedly; see its console log for the reason")
             }
             Down::Console { domain, port } => {
-                write!(f, "nobody listens at port {port} of {domain}: the console service is down; {STARTED}")
+                write!(f, "nobody listens on port {port} of {domain}: the console service is down; {STARTED}")
             }
         }
     }

@@ -1,7 +1,8 @@
-//! Files that are replaced as a whole: a reader, a kill and a power cut find the old one or the new one.
+//! Files that are replaced as a whole: readers always find the old one or the new one, even after a kill or a power
+//! failure.
 //!
-//! Whatever can fail for want of space fails while the draft is written. So who first writes the draft, then does the deed
-//! and then commits has done nothing on a full disk.
+//! Everything that can fail for lack of space fails while the draft is written. So writing the draft first, then acting
+//! and then committing leaves everything unchanged on a full disk.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,14 +13,14 @@ use std::{
 use serde::Serialize;
 use vtax_sys::directory;
 
-/// What drafts are called: a point, the name of the file, and this.
+/// Suffix of drafts' names: a dot, the name of the file, and this.
 const ENDING: &str = ".draft";
-/// What earlier versions called theirs.
+/// Suffix used by earlier versions.
 const EARLIER: &str = ".tmp";
 
-/// A file that is written, and not yet in its place. One file has one writer at a time, who holds a lock.
+/// File that is written, but not yet in its place. Each file has one writer at a time, who holds a lock.
 #[derive(Debug)]
-#[must_use = "the file is as before until the draft is committed"]
+#[must_use = "the file is unchanged until the draft is committed"]
 pub(crate) struct FileDraft {
     draft: PathBuf,
     folder: PathBuf,
@@ -27,18 +28,18 @@ pub(crate) struct FileDraft {
 }
 
 impl FileDraft {
-    /// Writes what the file `name` of a folder is to hold, as JSON, to the disk. Drafts of one file that are there at the
-    /// same time have different purposes.
+    /// Writes the future contents of the file `name` in a directory to the disk, as JSON. Simultaneous drafts of one
+    /// file have different purposes.
     pub(crate) fn write<T: Serialize>(folder: &Path, name: &str, purpose: &str, content: &T) -> io::Result<FileDraft> {
         let draft = FileDraft {
             draft: folder.join(format!(".{name}.{purpose}{ENDING}")),
             folder: folder.to_owned(),
             path: folder.join(name),
         };
-        // One of a killed writer.
+        // Left by a killed writer.
         let _ = fs::remove_file(&draft.draft);
         let mut file = directory::open_private(&draft.draft, OpenOptions::new().write(true).create_new(true))?;
-        // One call: a writer without a buffer makes one for each word of it.
+        // A single call: an unbuffered writer would make one for each word of it.
         let mut text = serde_json::to_vec_pretty(content)?;
         text.push(b'\n');
         file.write_all(&text)?;
@@ -46,7 +47,7 @@ impl FileDraft {
         Ok(draft)
     }
 
-    /// Puts it in the place of the old file, so that it survives a power cut.
+    /// Replaces the old file with it, so that it survives a power failure.
     pub(crate) fn commit(self) -> io::Result<()> {
         fs::rename(&self.draft, &self.path)?;
         File::open(&self.folder)?.sync_all()
@@ -60,12 +61,12 @@ impl Drop for FileDraft {
     }
 }
 
-/// Removes the drafts of killed writers. The caller holds the lock of the folder's files.
+/// Removes the drafts of killed writers. The caller holds the lock of the directory's files.
 pub(crate) fn remove_strays(folder: &Path) {
     let is_stray = |name: &str| name.starts_with(EARLIER) || (name.starts_with('.') && name.ends_with(ENDING));
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(is_stray) {
-            // What can't be removed is as harmless as before.
+            // A draft that can't be removed is as harmless as before.
             let _ = fs::remove_file(entry.path());
         }
     }

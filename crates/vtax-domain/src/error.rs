@@ -1,4 +1,4 @@
-//! Why a domain can't be bound, started, stopped or unbound.
+//! Errors of binding, starting, stopping and unbinding domains.
 
 use std::{fmt, io, path::Path, path::PathBuf};
 
@@ -16,7 +16,7 @@ use vtax_sys::SysError;
 
 use crate::{backend::BackendError, ports_apart::PortsApart};
 
-/// Why a domain can't be bound, started, stopped or unbound.
+/// Reason why a domain can't be bound, started, stopped or unbound.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BindError {
@@ -26,7 +26,7 @@ pub enum BindError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Store(#[from] crate::store::DomainStoreError),
-    #[error("{object} stays as it is, because its record can't be read: {error}{}", remedy_for(object, error))]
+    #[error("{object} is left unchanged because its record cannot be read: {error}{}", remedy_for(object, error))]
     #[diagnostic(forward(error))]
     Unreadable { object: Name, error: JournalError },
     #[error("{domain} is {state}; {remedy}")]
@@ -39,72 +39,76 @@ pub enum BindError {
     #[diagnostic(code("not-shut-down"))]
     NotShutDown { domain: Name, seconds: u64 },
     #[error(
-        "the QEMU of {domain} doesn't answer, so that nobody watches {domain}; vtax ldm stop -f {domain} ends it ({error})"
+        "the QEMU of {domain} doesn't answer, so {domain} has no supervisor; kill it with vtax ldm stop -f {domain} \
+         ({error})"
     )]
     #[diagnostic(code("domain-hung"))]
     Hung { domain: Name, error: Box<GuestError> },
-    #[error("{domain} has no memory yet; give it some: vtax ldm set-memory 1G {domain}")]
+    #[error("{domain} has no memory yet; add some: vtax ldm set-memory 1G {domain}")]
     #[diagnostic(code("domain-incomplete"))]
     NoMemory { domain: Name },
-    #[error("{domain} has no CPUs yet; give it some: vtax ldm set-vcpu 1 {domain}, or set-core for whole cores")]
+    #[error("{domain} has no CPUs yet; add some: vtax ldm set-vcpu 1 {domain}, or set-core for whole cores")]
     #[diagnostic(code("domain-incomplete"))]
     NoCpus { domain: Name },
-    #[error("{domain} can't have {wanted} of memory: {available} can be had{who}; give it less, or unbind another")]
+    #[error("{domain}: {wanted} of memory requested, {available} available{who}; request less, or unbind a domain")]
     #[diagnostic(code("not-enough-memory"))]
     Memory { domain: Name, wanted: ByteSize, available: ByteSize, who: String },
-    #[error("{domain} can't have {wanted} {what}: {free} can be had{who}; give it fewer, or unbind another")]
+    #[error("{domain}: {wanted} {what} requested, {free} available{who}; request fewer, or unbind a domain")]
     #[diagnostic(code("not-enough-cpus"))]
     Cpus { domain: Name, wanted: u32, free: usize, what: &'static str, who: String },
     #[error(
-        "{domain} can't have core {id}: this host has cores 0 to {last} (vtax ldm list-devices -a core); name others: \
-         vtax ldm set-core cid=… {domain}"
+        "{domain} cannot have core {id}: this host has cores 0 to {last} (vtax ldm list-devices -a core); choose \
+         others: vtax ldm set-core cid=… {domain}"
     )]
     #[diagnostic(code("not-enough-cpus"))]
     NoCore { domain: Name, id: u32, last: usize },
-    #[error("{domain} can't have core {id}: {other} has it; name another (vtax ldm set-core cid=…), or unbind {other}")]
+    #[error(
+        "{domain} cannot have core {id}: {other} has it; choose another (vtax ldm set-core cid=…), or unbind {other}"
+    )]
     #[diagnostic(code("not-enough-cpus"))]
     CoreTaken { domain: Name, id: u32, other: Name },
-    #[error("the console service {service} has no free port in {ports}; give it more (set-vcc port-range=…)")]
+    #[error("the console service {service} has no free port in {ports}; extend its range (set-vcc port-range=…)")]
     #[diagnostic(code("console-port-taken"))]
     NoPort { service: Name, ports: PortRange },
     #[error(
-        "{domain} can't have its console at port {port}: the group {group} has it; choose another (set-vcons port=…)"
+        "{domain} cannot have its console on port {port}: the group {group} has it; choose another (set-vcons port=…)"
     )]
     #[diagnostic(code("console-port-taken"))]
     PortInUse { domain: Name, port: u16, group: Name },
-    #[error("{domain} can't run on this host: {0}", unsupported, domain = domain)]
+    #[error("{domain} cannot run on this host: {0}", unsupported, domain = domain)]
     #[diagnostic(code("no-guests"))]
     Unsupported { domain: Name, unsupported: Unsupported },
-    #[error("the link {link} isn't there; plug it in, or name another (set-vsw net-dev=…)")]
+    #[error("the link {link} does not exist; plug it in, or choose another (set-vsw net-dev=…)")]
     #[diagnostic(code("no-such-link"))]
     NoLink { link: String },
-    #[error("the link {link} must stay as it is: {why}; name another (set-vsw net-dev=…)")]
+    #[error("the link {link} cannot be used: {why}; choose another (set-vsw net-dev=…)")]
     #[diagnostic(code("link-in-use"))]
     LinkInUse { link: String, why: String },
-    #[error("the link {link} has mtu {has}, and the switch {wanted}; first: ip link set {link} mtu {wanted}")]
+    #[error("the link {link} has mtu {has}, and the switch {wanted}; first run ip link set {link} mtu {wanted}")]
     #[diagnostic(code("mtu-too-large"))]
     LinkMtu { link: String, has: u32, wanted: u32 },
-    #[error("there is a link {link} already that isn't vtax's; rename it, or give the switch another name")]
+    #[error("a link {link} already exists that is not vtax's; rename it, or choose another name for the switch")]
     #[diagnostic(code("link-in-use"))]
     LinkName { link: String },
     #[error(
-        "the switch {switch} or one of its vnets names VLANs, and this kernel's bridges can't keep VLANs apart; leave pvid and \
-         vid out, or use a kernel with CONFIG_BRIDGE_VLAN_FILTERING"
+        "the switch {switch} or one of its vnets uses VLANs, and this kernel's bridges cannot isolate VLANs; omit pvid \
+         and vid, or use a kernel with CONFIG_BRIDGE_VLAN_FILTERING"
     )]
     #[diagnostic(code("no-vlans"))]
     NoVlans { switch: Name },
-    #[error("{domain} can't have its disk {disk}: {error}")]
+    #[error("{domain} cannot have its disk {disk}: {error}")]
     #[diagnostic(forward(error))]
     Disk { domain: Name, disk: Name, error: Box<BackendError> },
-    #[error("{domain} can't have its device: {error}")]
+    #[error("{domain} cannot have its device: {error}")]
     #[diagnostic(forward(error))]
     Assign { domain: Name, error: Box<AssignError> },
     #[error(
-        "{function} can't be set: its physical function has no link in this network namespace; let that have its usual driver"
+        "{function} cannot be configured: its physical function has no link in this network namespace; bind its usual \
+         driver to it"
     )]
     #[diagnostic(code("no-network-link"))]
     NoFunctionLink { function: String },
-    #[error("{function} answers only while the link of its physical function is up; first: ip link set {link} up")]
+    #[error("{function} works only while the link of its physical function is up; first run ip link set {link} up")]
     #[diagnostic(code("nic-down"))]
     PhysicalDown { function: String, link: String },
     #[error(transparent)]
@@ -113,7 +117,7 @@ pub enum BindError {
     #[error("{object}: {error}")]
     #[diagnostic(forward(error))]
     Kernel { object: String, error: Box<SysError> },
-    #[error("can't {operation} {}: {error}", path.display())]
+    #[error("cannot {operation} {}: {error}", path.display())]
     #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },
     #[error(transparent)]
@@ -134,34 +138,34 @@ pub enum BindError {
     #[error(transparent)]
     #[diagnostic(code("not-unbound"))]
     UndoBatch(#[from] Box<UndoBatchError<BindError>>),
-    #[error("{domain} has no virtual NIC; give it one (vtax ldm add-vnet NAME SWITCH {domain}), and start it anew")]
+    #[error("{domain} has no virtual NIC; add one (vtax ldm add-vnet NAME SWITCH {domain}), and restart the domain")]
     #[diagnostic(code("no-shared-switch"))]
     NoNic { domain: Name },
-    #[error("this host has no virtual switch; make one: vtax ldm add-vsw NAME primary")]
+    #[error("this host has no virtual switch; create one: vtax ldm add-vsw NAME primary")]
     #[diagnostic(code("no-shared-switch"))]
     NoSwitch,
     #[error(
-        "{domain} doesn't have the vnet {vnet} yet, or not any more: it gets what was changed when it boots again; stop and start it"
+        "{domain} doesn't currently have the vnet {vnet}: changes take effect at its next boot; stop and start it"
     )]
     #[diagnostic(code("domain-state"))]
     PendingNic { vnet: Name, domain: Name },
     #[error(
-        "{} is at the switch {}, and {} at {}: no frame gets from one to the other; give one of them a vnet at the other's \
+        "{} is on the switch {}, and {} on {}: no frame passes between them; add a vnet for one of them on the other's \
          switch: {}",
         .0.one, .0.one_switch, .0.other, .0.other_switch, .0.remedy
     )]
     #[diagnostic(code("no-shared-switch"))]
     NoSharedSwitch(Box<PortsApart>),
     #[error(
-        "{} is in {} of the switch {}, and {} in {}: no frame gets from one to the other; name other vnets, or put \
-         both into one VLAN: {}",
+        "{} is in {} of the switch {}, and {} in {}: no frame passes between them; choose other vnets, or put both \
+         into one VLAN: {}",
         .0.one, .0.one_vlan, .0.one_switch, .0.other, .0.other_vlan, .0.remedy
     )]
     #[diagnostic(code("no-shared-vlan"))]
     VlansApart(Box<PortsApart>),
     #[error(
-        "198.18.0.0/15 has no network of two addresses that the ends don't use or route to; give them addresses of one \
-         network, and vtax measures on these"
+        "198.18.0.0/15 has no network of two addresses that the endpoints don't use or route to; give them addresses \
+         in one network to measure on these"
     )]
     #[diagnostic(code("no-free-addresses"))]
     NoFreeNet,
@@ -173,10 +177,10 @@ pub enum BindError {
     Supervisor { domain: Name, why: String },
 }
 
-/// What to do about a record, as the end of a message.
+/// Returns what to do about a record, as the end of a message.
 fn remedy_for(object: &Name, error: &JournalError) -> String {
     match error.is_damage() {
-        true => format!("; vtax ldm release {object} takes back what it has, and keeps the file under another name"),
+        true => format!("; vtax ldm release {object} releases its resources, and renames the file"),
         false => String::new(),
     }
 }
@@ -192,7 +196,7 @@ impl BindError {
         move |error| BindError::File { operation, path, error }
     }
 
-    /// Whether the user's input is wrong, and not the host.
+    /// Returns true if the user's input is at fault, and not the host.
     pub fn is_of_input(&self) -> bool {
         use BindError::*;
         matches!(

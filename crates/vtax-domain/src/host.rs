@@ -1,4 +1,4 @@
-//! The host whose domains are meant: this machine, or a host of a lab.
+//! Host of the domains: this machine, or a host of a lab.
 
 use std::{fs, path::Path};
 
@@ -6,40 +6,40 @@ use vtax_model::{endpoint::LabHost, topology::Name};
 
 use crate::store::DomainStore;
 
-/// The folder of the run-time files of domains.
+/// Directory of domains' run-time files.
 const DOMAINS: &str = "domains";
-/// The folder of what domains are to have.
+/// Directory of domains' constraints.
 const CONSTRAINTS: &str = "ldm";
 
-/// The host whose domains are meant.
+/// Host that the domains run on: this machine or one in a lab.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DomainHost {
-    /// The host of a lab; this machine if absent.
+    /// Host of a lab; this machine if absent.
     pub within: Option<LabHost>,
 }
 
 impl DomainHost {
-    /// What tells it from other hosts.
+    /// Returns the host's identifier.
     pub fn id(&self) -> String {
         self.within.as_ref().map_or_else(machine_id, LabHost::to_string)
     }
 
-    /// What its domains are to have is kept below this folder of the user's results.
+    /// Returns the directory of its domains' constraints, below this directory of the user's results.
     pub fn store(&self, state_dir: &Path) -> DomainStore {
         DomainStore::new(&state_dir.join(self.named(CONSTRAINTS)))
     }
 
-    /// The name of the folder of its domains' run-time files.
+    /// Returns the name of the directory of its domains' run-time files.
     pub fn folder(&self) -> String {
         self.named(DOMAINS)
     }
 
-    /// How the names of such folders begin, of the hosts of this lab. The name of the host follows.
+    /// Returns the prefix of the names of such directories, for the hosts of this lab. The name of the host follows.
     pub fn folders_of(lab: &Name) -> String {
         format!("{DOMAINS}.{lab}.")
     }
 
-    /// No name of a lab or host has a point.
+    /// Names of labs and hosts contain no dot.
     fn named(&self, base: &str) -> String {
         match &self.within {
             None => base.to_owned(),
@@ -48,7 +48,7 @@ impl DomainHost {
     }
 }
 
-/// The number of this installation (machine-id(5)); its name where there is none.
+/// Returns the ID of this installation (machine-id(5)), or its name if there is none.
 fn machine_id() -> String {
     let read = |path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     read("/etc/machine-id").or_else(|| read("/proc/sys/kernel/hostname")).unwrap_or_else(|| "host".to_owned())

@@ -1,4 +1,4 @@
-//! The PCI devices of the host as domains can have them.
+//! PCI devices of the host that domains can have.
 
 use vtax_change::pci::{DriverState, PciChangeError, PhysicalLink, VfSettings};
 use vtax_guest::launch::Launch;
@@ -16,13 +16,13 @@ use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
 use crate::{bindings::BoundDevice, error::BindError, plan::REMOVABLE, step::DomainStep};
 
-/// The PCI devices of this machine, with who has them.
+/// PCI devices of this machine, with their owners.
 pub(crate) struct HostIo {
     list: IoList,
     claims: DeviceClaims,
 }
 
-/// How a virtual function of a NIC is to be set.
+/// Intended settings of a NIC's virtual function.
 struct FunctionSetting {
     /// Its physical function, and its number there.
     of: (PciAddress, u32),
@@ -36,11 +36,11 @@ impl HostIo {
         Ok(HostIo { list, claims: DeviceClaims::of(world) })
     }
 
-    /// What the domain's devices are at this boot. Each of them can be had, or is the domain's already.
+    /// Returns the domain's devices at this boot. Each of them is available, or already the domain's.
     pub(crate) fn devices(&self, domain: &Name, constraints: &Constraints) -> Result<Vec<BoundDevice>, BindError> {
         let mut ports = 0..REMOVABLE;
         let mut bound = |device: &DomainDevice| {
-            // What they are to be set to must be possible, too.
+            // Their intended settings must also be possible.
             let functions = self.steps(domain, device).and_then(|_| self.functions(domain, device))?;
             let port = if device.kind == DeviceKind::Vf { ports.next() } else { None };
             Ok(BoundDevice { name: device.name.clone(), functions, port })
@@ -48,7 +48,7 @@ impl HostIo {
         constraints.io.iter().map(&mut bound).collect()
     }
 
-    /// The step that takes a function from a domain that runs. None if the domain doesn't have it.
+    /// Returns the step that removes a function from a running domain. None if the domain doesn't have it.
     pub(crate) fn return_step(
         &self,
         device: PciAddress,
@@ -61,13 +61,13 @@ impl HostIo {
         Ok(self.claims.find(device)?.map(step))
     }
 
-    /// The steps that take a device for a domain.
+    /// Returns the steps that take a device for a domain.
     pub(crate) fn steps(&self, domain: &Name, device: &DomainDevice) -> Result<Vec<DomainStep>, BindError> {
         let found = self.found(domain, device)?;
         found.functions.iter().map(|function| self.step(domain, function, device.settings)).collect()
     }
 
-    /// The functions of a device.
+    /// Returns the functions of a device.
     pub(crate) fn functions(&self, domain: &Name, device: &DomainDevice) -> Result<Vec<PciAddress>, BindError> {
         Ok(self.found(domain, device)?.functions.iter().map(|function| function.device).collect())
     }
@@ -87,14 +87,14 @@ impl HostIo {
             Some(FunctionSetting { of, was, set }) => (Some(of), was, set),
             None => Default::default(),
         };
-        // What the domain has already was otherwise before.
+        // The domain's own device had a different state before.
         let own = self.claims.find(function.device)?.filter(|claim| claim.owner == *domain);
         let was = own.map_or(VfState { settings, driver }, |claim| claim.was);
         let claim = DeviceClaim { owner: domain.clone(), device: function.device, function_of, was };
         Ok(DomainStep::AssignFunction { claims: self.claims.clone(), claim: Box::new(claim), set })
     }
 
-    /// How a virtual function is to be set. Only the link of its physical function can do that.
+    /// Returns the intended settings of a virtual function. Only the link of its physical function can apply them.
     fn virtual_function(
         &self,
         function: &PciDevice,
@@ -119,15 +119,16 @@ impl HostIo {
     }
 }
 
-/// Whether a domain can have a device, by what is known now.
+/// Checks whether a domain can have a device, as far as is currently known.
 pub(crate) fn check(world: &World, domain: &Name, device: &DomainDevice) -> Result<(), BindError> {
     HostIo::look(world)?.found(domain, device).map(drop)
 }
 
-/// Sets a function of a domain that runs as it is to be now. `false` if it is so only when the domain boots again.
+/// Applies the settings of a running domain's function. Returns `false` if they only take effect at the domain's next
+/// boot.
 ///
-/// The VLAN of a function changes at once. Its driver in the domain reads an address only when it starts, and the MTU is
-/// the domain's own.
+/// A VLAN change takes effect immediately. The driver in the domain reads the address only when it starts, and the MTU
+/// is up to the domain.
 pub(crate) fn change(world: &World, was: &DomainDevice, now: &DomainDevice) -> Result<bool, BindError> {
     if was.settings.pvid != now.settings.pvid {
         let host = HostIo::look(world)?;

@@ -1,4 +1,4 @@
-//! Changes of the virtual NICs and virtual functions of domains that are bound or run.
+//! Changes of the virtual NICs and virtual functions of bound or running domains.
 
 use vtax_journal::{BatchId, Journal};
 use vtax_model::{
@@ -19,17 +19,17 @@ use crate::{
     switch::{self, SwitchAbilities},
 };
 
-/// When a change is in force.
+/// Time at which a change takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeEffect {
-    /// Now, or the domain isn't bound.
+    /// Immediately, or the domain isn't bound.
     Now,
-    /// When the domain boots again.
+    /// At the domain's next boot.
     AtBoot,
 }
 
 impl LockedDomains<'_> {
-    /// Makes the virtual NIC of a domain as the configuration has it now.
+    /// Applies the current configuration of a domain's virtual NIC.
     pub fn follow_vnet(
         &self,
         domain: &Name,
@@ -42,7 +42,7 @@ impl LockedDomains<'_> {
             Err(effect) => return Ok(effect),
         };
         match (was.vnet(domain, vnet).ok(), now.vnet(domain, vnet).ok()) {
-            // It was to go, and stays.
+            // It was about to be removed, and stays.
             (None, Some(new)) if bound.constraints_now(now).vnet(&new.name) == Some(new) => {
                 self.change_vnet(&bound, new, new, now)
             }
@@ -53,8 +53,8 @@ impl LockedDomains<'_> {
         }
     }
 
-    /// Gives a domain the device as the configuration has it now, or takes it away. Only virtual functions come and go while
-    /// it runs.
+    /// Adds or removes a domain's device according to the current configuration. Only virtual functions can be added
+    /// and removed while it runs.
     pub fn follow_device(
         &self,
         domain: &Name,
@@ -76,7 +76,7 @@ impl LockedDomains<'_> {
         };
         let has = bound.bindings.devices.iter().any(|own| own.name == device);
         match (was, now) {
-            // It was to go at the next boot, and stays.
+            // It was about to be removed at the next boot, and stays.
             (None, Some(_)) if has => Ok(ChangeEffect::Now),
             (None, Some(new)) if new.kind == DeviceKind::Vf => self.plug_device(&bound, &new),
             (Some(_), None) => self.unplug_device(&bound, device),
@@ -89,7 +89,8 @@ impl LockedDomains<'_> {
         }
     }
 
-    /// The domain, if it runs; otherwise when a change of it is in force. One that is bound is bound anew before it is started.
+    /// Returns the domain, if it runs; otherwise the time at which a change takes effect. A bound domain is bound again
+    /// before it is started.
     pub(crate) fn running(&self, domain: &Name) -> Result<Result<BoundDomain, ChangeEffect>, BindError> {
         Ok(match self.find(domain)? {
             None => Err(ChangeEffect::Now),
@@ -110,7 +111,8 @@ impl LockedDomains<'_> {
         self.extend(bound.name(), steps)
     }
 
-    /// Only what is in a slot for plugging can be pulled out: virtual functions. The rest stays until the domain boots again.
+    /// Only devices in hot-plug slots can be unplugged: virtual functions. The others stay until the domain's next
+    /// boot.
     fn unplug_device(&self, bound: &BoundDomain, name: &str) -> Result<ChangeEffect, BindError> {
         if let Some(plugged) = bound.plugged_devices.iter().find(|plugged| plugged.name == name) {
             return self.undo_plugged(bound.name(), plugged.batch);
@@ -135,7 +137,7 @@ impl LockedDomains<'_> {
         self.realize(&vnet.switch, configuration)?;
         let nic = plan::bound_nic(bound.bindings.id, vnet);
         let switch = configuration.switch(&vnet.switch)?;
-        // Its slot is one of those for plugging.
+        // Its slot is a hot-plug slot.
         let mut launch = plan::nic(vnet, &nic, switch, backend(bound));
         launch.slot = None;
         let uplink = self.uplink(&vnet.switch, configuration)?;
@@ -143,14 +145,14 @@ impl LockedDomains<'_> {
         steps.push(DomainStep::PlugNic { launch: guest, process, port, nic: Box::new(launch) });
         let effect = self.extend(bound.name(), steps)?;
         if vnet.linkprop == LinkProp::PhysState {
-            // A supervisor looks only at its beginning which NICs follow a carrier.
+            // A supervisor only checks at its start which NICs follow a carrier.
             supervisor_process::end(&self.directory(bound.name()));
             self.start_supervisor(bound.name())?;
         }
         Ok(effect)
     }
 
-    /// Takes more steps for a domain, and none of them if one fails.
+    /// Runs more steps for a domain, or none of them if one fails.
     pub(crate) fn extend(&self, domain: &Name, steps: Vec<DomainStep>) -> Result<ChangeEffect, BindError> {
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
         let plugged = journal.execute(steps, &mut DomainSite::open()?);
@@ -166,7 +168,7 @@ impl LockedDomains<'_> {
         Ok(ChangeEffect::Now)
     }
 
-    /// A NIC that the domain was started with is at a place where nothing can be pulled out.
+    /// A NIC that the domain was started with is in a slot without hot-plugging.
     fn unplug(&self, bound: &BoundDomain, vnet: &Name) -> Result<ChangeEffect, BindError> {
         let Some(plugged) = bound.plugged.iter().find(|plugged| plugged.nic.vnet == *vnet) else {
             return Ok(ChangeEffect::AtBoot);
@@ -174,8 +176,8 @@ impl LockedDomains<'_> {
         self.undo_plugged(bound.name(), plugged.batch)
     }
 
-    /// VLANs and further addresses change at once, and the MTU on the host. The domain itself sees another address, MTU or
-    /// number only when it boots.
+    /// VLANs and further addresses change immediately, and the MTU on the host. The domain itself sees a changed
+    /// address, MTU or number only at its next boot.
     fn change_vnet(
         &self,
         bound: &BoundDomain,
@@ -200,7 +202,7 @@ impl LockedDomains<'_> {
             site.set_vlans(&nic.tap, &nic.switch, &vlans, uplink.as_deref())?;
         }
         if abilities.guards_addresses {
-            // Until it boots, it has the address that it was started with.
+            // Until its next boot, it has the address that it was started with.
             let macs: Vec<_> = new.macs().chain([was.mac]).collect();
             site.guard_only(&nic.switch, &nic.tap, &macs)?;
         }
@@ -210,7 +212,7 @@ impl LockedDomains<'_> {
     }
 }
 
-/// An empty slot.
+/// Returns an empty slot.
 fn free_port(bound: &BoundDomain) -> Option<u32> {
     let nics = bound.plugged.iter().map(|plugged| plugged.port);
     let taken: Vec<u32> = nics.chain(bound.bindings.devices.iter().filter_map(|device| device.port)).collect();
@@ -218,7 +220,7 @@ fn free_port(bound: &BoundDomain) -> Option<u32> {
     (0..ports).find(|port| !taken.contains(port))
 }
 
-/// What serves the rings of its other NICs.
+/// Returns the backend that serves the rings of its other NICs.
 fn backend(bound: &BoundDomain) -> Backend {
     let nics = bound.guest.iter().flat_map(|guest| &guest.launch.nics);
     let backends = nics.filter_map(|nic| match &nic.kind {

@@ -1,12 +1,12 @@
-//! What domains are to have, as XML: a document like the one of Oracle's `ldm list-constraints -x`.
+//! Domains' constraints as XML: a document like that of Oracle's `ldm list-constraints -x`.
 //!
-//! An `LDM_interface` has a `Content` for each domain. In it, each resource is an `Item` that says what it is
-//! (`rasd:OtherResourceType`), how much it is (`rasd:AllocationUnits`), its Ethernet address (`rasd:Address`), and
-//! everything else by `gprop:GenericProperty key="…"`. The switches and console services are items of `primary`. What
-//! Linux has no such thing for isn't there: numbers of LDCs, `hvuart`, bindings.
+//! An `LDM_interface` has a `Content` for each domain. In it, each resource is an `Item` with its type
+//! (`rasd:OtherResourceType`), its amount (`rasd:AllocationUnits`), its Ethernet address (`rasd:Address`), and
+//! everything else in `gprop:GenericProperty key="…"`. The switches and console services are items of `primary`.
+//! Properties without an equivalent on Linux are omitted: LDC numbers, `hvuart`, bindings.
 //!
-//! The reader takes what the writer writes. It knows elements by their names without prefixes, and refuses what it doesn't
-//! know with the line, so that nothing is lost without a word.
+//! The reader accepts the writer's output. It identifies elements by their names without prefixes, and refuses unknown
+//! ones with their line, so that nothing is silently lost.
 
 mod item;
 mod read;
@@ -16,22 +16,22 @@ mod write;
 
 pub use self::{read::read, write::write};
 
-/// No file with what domains are to have is longer: 512 domains with 16 vnets each take some 10 MB of XML.
+/// Maximum length of a file with constraints: 512 domains with 16 vnets each take about 10 MB of XML.
 pub const LONGEST: u64 = 32 << 20;
-/// The most nodes of a document: those domains take some 350,000.
+/// Maximum number of nodes in a document: those domains take about 350,000.
 const NODES_MOST: u32 = 1_000_000;
 
-/// Why a text isn't such a document.
+/// Reason why a text isn't such a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct LdmXmlError {
-    /// Where.
+    /// Line of the error.
     pub line: u32,
-    /// What is wrong.
+    /// Description of the error.
     pub why: String,
 }
 
-/// The kinds of items, as `rasd:OtherResourceType` names them.
+/// Types of items, as named in `rasd:OtherResourceType`.
 mod kind {
     pub(super) const DOMAIN: &str = "ldom_info";
     pub(super) const VCPUS: &str = "cpu";

@@ -1,7 +1,7 @@
 //! Logical domains of this host.
 //!
-//! The [`DomainStore`] keeps what the user has asked for, from boot to boot. [`Domains`] binds, starts, stops and unbinds
-//! them. A [`DomainRow`] says how a domain is at the moment.
+//! The [`DomainStore`] keeps the user's constraints across reboots. [`Domains`] binds, starts, stops and unbinds
+//! domains. A [`DomainRow`] is the current state of a domain.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Changes that the host follows at once: what is kept and what the host has change together.
+//! Changes that the host follows immediately: stored state and host change together.
 //!
-//! A change is on record before the host has any of it, and whatever lacks space fails before that. If the host refuses the
-//! change, or the change can't be kept, the host gets back what it had. If vtax is killed on the way, the next command
-//! that changes something finishes the change.
+//! A change is recorded before anything on the host changes, and everything that could fail for lack of space fails
+//! before that. If the host refuses the change, or it can't be saved, the host's previous state is restored. If vtax is
+//! killed in between, the next command that changes something completes the change.
 
 use std::{fs, path::PathBuf};
 
@@ -20,38 +20,38 @@ use crate::{
 };
 
 const FILE: &str = "change.json";
-/// Two states and what changes between them.
+/// Two states and the differences between them.
 const LARGEST: u64 = 3 * LONGEST;
 
-/// Something that can be changed while domains are bound.
+/// Object that can be changed while domains are bound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LiveObject {
-    /// A virtual switch.
+    /// Virtual switch.
     Switch(Name),
-    /// A virtual NIC of a domain.
+    /// Virtual NIC of a domain.
     Vnet {
-        /// Which one has the NIC or is to have it.
+        /// Domain that has the NIC, or will have it.
         domain: Name,
-        /// Its NIC.
+        /// Name of the NIC.
         vnet: Name,
     },
-    /// A virtual disk of a domain.
+    /// Virtual disk of a domain.
     Disk {
-        /// Which one has the disk or is to have it.
+        /// Domain that has the disk, or will have it.
         domain: Name,
-        /// The disk's name, which is its serial number in the domain.
+        /// Name of the disk, which is its serial number in the domain.
         disk: Name,
     },
-    /// A PCI device of a domain.
+    /// PCI device of a domain.
     Device {
-        /// Which one has the device or is to have it; `primary` for the host.
+        /// Domain that has the device, or will have it; `primary` for the host.
         domain: Name,
-        /// The device's name in `list-io`.
+        /// Name of the device in `list-io`.
         device: String,
     },
 }
 
-/// A change that is being made, or was when vtax was killed.
+/// Change that is being made, or was when vtax was killed.
 #[derive(Debug, Serialize, Deserialize)]
 struct UnfinishedChange {
     objects: Vec<LiveObject>,
@@ -73,7 +73,7 @@ impl LiveObject {
 }
 
 impl LockedDomains<'_> {
-    /// Makes a change that the host follows at once: all of it, or nothing. Returns the latest effect of its parts.
+    /// Makes a change that the host follows immediately: all of it, or nothing. Returns the latest effect of its parts.
     pub fn change(
         &self,
         objects: &[LiveObject],
@@ -87,11 +87,12 @@ impl LockedDomains<'_> {
         changed
     }
 
-    /// Finishes the change that vtax was killed in, if any. If its state cannot be saved, the next command tries again.
+    /// Completes the change that was interrupted when vtax was killed, if any. If its state cannot be saved, the next
+    /// command retries it.
     pub(crate) fn finish_change(&self, kept: &Configuration) -> Result<(), BindError> {
         let Some(change) = self.unfinished().map_err(JournalError::from)? else { return Ok(()) };
         if ![&change.was, &change.now].iter().any(|state| state.configuration == *kept) {
-            // A later command could not finish this change, and saved another one.
+            // A later command could not complete this change, and saved another one.
             self.forget_change();
             return Ok(());
         }
@@ -103,8 +104,8 @@ impl LockedDomains<'_> {
         finished.map(drop)
     }
 
-    /// What is new is kept before the host has it, and what goes is kept until it is gone. So a domain has nothing that the
-    /// configuration doesn't have, whenever vtax is killed.
+    /// New objects are saved before the host gets them, and removed objects stay saved until they are gone. So a domain
+    /// has nothing that isn't in the configuration, whenever vtax is killed.
     fn carry_out(&self, change: &UnfinishedChange) -> Result<ChangeEffect, BindError> {
         let UnfinishedChange { objects, was, now } = change;
         let (new, old) = (self.store.draft("new", now)?, self.store.draft("old", was)?);
@@ -116,7 +117,7 @@ impl LockedDomains<'_> {
             .and_then(|()| self.follow_all(objects, was, now))
             .and_then(|effect| last.map_or(Ok(effect), |new| Ok(new.commit().map(|()| effect)?)));
         if changed.is_err() {
-            // What was refused was not changed, and is refused again; the reason is told already.
+            // Refused changes were not made, and are refused again; the reason was already reported.
             let _ = self.follow_all(objects, now, was);
             if is_new {
                 old.commit()?;
@@ -145,13 +146,14 @@ impl LockedDomains<'_> {
         }
     }
 
-    /// Returns the record of a change that vtax was killed in. A damaged record stays, so that every command reports it.
+    /// Returns the record of a change that was interrupted when vtax was killed. A damaged record stays, so that every
+    /// command reports it.
     fn unfinished(&self) -> Result<Option<UnfinishedChange>, RecordError> {
         let path = self.change_file();
         let Some(text) = record::read(&path, LARGEST)? else { return Ok(None) };
         let read = serde_json::from_slice(&text);
         read.map(Some).map_err(|error| {
-            let why = format!("{error}; the host may differ from what is kept; move the file away");
+            let why = format!("{error}; the host may differ from the stored state; move the file away");
             RecordError::Damaged { path, why }
         })
     }
@@ -163,7 +165,7 @@ impl LockedDomains<'_> {
     }
 
     fn forget_change(&self) {
-        // If it stays, the host is made once more as it is.
+        // If it stays, the host is set up once more in the same way.
         let _ = fs::remove_file(self.change_file());
     }
 

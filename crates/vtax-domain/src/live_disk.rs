@@ -1,5 +1,5 @@
-//! Changes of the virtual disks of domains that are bound or run, as [`hot_plug`](crate::hot_plug) has them for NICs. Each disk
-//! has a port of its own, so every disk can come and go while its domain runs.
+//! Changes of the virtual disks of bound or running domains, as [`hot_plug`](crate::hot_plug) has them for NICs. Each
+//! disk has its own port, so every disk can be added and removed while its domain runs.
 
 use vtax_model::{
     domain::{Configuration, VirtualDisk},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl LockedDomains<'_> {
-    /// Makes a virtual disk of a domain as the configuration has it now. A disk that can't be had is refused before anything is
+    /// Applies the current configuration of a domain's virtual disk. An unavailable disk is refused before anything is
     /// changed.
     pub fn follow_disk(
         &self,
@@ -27,7 +27,7 @@ impl LockedDomains<'_> {
         };
         let has = bound.bindings.disks.iter().find(|own| own.disk.name == *disk);
         match (was.disk(domain, disk).ok(), now.disk(domain, disk).ok(), has) {
-            // It was to change at the next boot, and is again as it was.
+            // It was about to change at the next boot, and is now as before.
             (_, Some(new), Some(has)) if has.disk == *new => Ok(ChangeEffect::Now),
             (None, Some(new), None) => self.plug_disk(&bound, new, now),
             (Some(_), None, Some(has)) => self.unplug_disk(&bound, has),
@@ -53,7 +53,7 @@ impl LockedDomains<'_> {
         self.without_supervisor(bound, has_paths, || self.extend(bound.name(), vec![step]))
     }
 
-    /// A supervisor looks only at its beginning which disks have paths that it has to look after.
+    /// A supervisor only checks at its start which disks have paths that it must monitor.
     fn without_supervisor(
         &self,
         bound: &BoundDomain,

@@ -1,4 +1,4 @@
-//! The NICs that a domain has at the moment: virtual ones, and virtual functions of the host's NICs.
+//! Current NICs of a domain: virtual ones, and virtual functions of the host's NICs.
 
 use vtax_guest::launch::{NicKind, NicLaunch};
 use vtax_lab::facts::PciFacts;
@@ -15,59 +15,59 @@ use crate::{
     bound::BoundDomain,
 };
 
-/// A NIC as the domain has it. What was changed since and takes a boot isn't in it.
+/// NIC as the domain currently has it, without pending changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveNic {
-    /// The vnet's name; of virtual functions `vf0`, `vf1` and so on, as `list-bindings` numbers them.
+    /// Name of the vnet, or `vf0`, `vf1` and so on for virtual functions, as numbered by `list-bindings`.
     pub name: Name,
-    /// Its address, by which the domain finds it.
+    /// Its address, which identifies it in the domain.
     pub mac: MacAddr,
-    /// The MTU that the domain was told.
+    /// MTU announced to the domain.
     pub mtu: Option<Mtu>,
     /// Either a virtual NIC or an assigned virtual function.
     pub kind: LiveNicKind,
 }
 
-/// What a NIC of a domain is.
+/// Kind of a domain's NIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LiveNicKind {
-    /// A virtual NIC.
+    /// Virtual NIC.
     Virtual {
-        /// The host's end.
+        /// Host side of the NIC.
         bound: BoundNic,
-        /// What serves its rings.
+        /// Backend that serves its rings.
         backend: Option<Backend>,
     },
-    /// A virtual function.
+    /// Virtual function.
     Function(LiveFunction),
 }
 
-/// A virtual function that a domain has.
+/// Virtual function of a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveFunction {
     /// Constraint that assigns it: the one wanted now or, if that was removed, the one at the time of binding.
     pub device: DomainDevice,
     /// Its PCI address on the host.
     pub address: PciAddress,
-    /// The name of its physical function.
+    /// Name of its physical function.
     pub physical: String,
-    /// The link of its physical function.
+    /// Link of its physical function.
     pub link: String,
 }
 
 impl BoundDomain {
-    /// Its virtual NICs, those that it was started with first.
+    /// Returns its virtual NICs, with those that it was started with first.
     pub fn vnets(&self) -> Vec<LiveNic> {
         let launched = self.guest.iter().flat_map(|guest| &guest.launch.nics);
-        // Behind them are those of the switches that it serves.
+        // They are followed by those of the switches that it serves.
         let vnets = self.bindings.nics.iter().take(self.bindings.constraints.vnets.len());
         let started = vnets.zip(launched).map(|(bound, launch)| LiveNic::of(bound, launch));
         let plugged = self.plugged.iter().map(|plugged| LiveNic::of(&plugged.nic, &plugged.launch));
         started.chain(plugged).collect()
     }
 
-    /// Its virtual functions, each with what the domain is to have now. Those whose physical function has no link are left
-    /// out.
+    /// Returns its virtual functions, each with the domain's constraint. Functions whose physical function has no link
+    /// are omitted.
     pub fn functions(&self, wanted: &Constraints, facts: &PciFacts) -> Vec<LiveNic> {
         let known = |name: &str| {
             wanted.io.iter().chain(&self.bindings.constraints.io).find(|device| device.name == name).cloned()
@@ -97,7 +97,7 @@ impl LiveNic {
         LiveNic { name: bound.vnet.clone(), mac: launch.mac, mtu: launch.host_mtu, kind }
     }
 
-    /// The host's link that was made for it. A virtual function has none.
+    /// Returns the host link that was created for it. A virtual function has none.
     pub fn tap(&self) -> Option<&str> {
         match &self.kind {
             LiveNicKind::Virtual { bound, .. } => Some(&bound.tap),

@@ -1,9 +1,9 @@
-//! Addresses that a measurement has on a switch: a network of two addresses out of 198.18.0.0/15, which is there for
+//! Temporary addresses of a measurement on a switch: a network of two addresses in 198.18.0.0/15, the range for
 //! benchmarks (RFC 2544, RFC 6890).
 //!
-//! Each network in use has a journal, also if the host has no address in it: so two measurements at once have different
-//! ones. If vtax is killed, the next command that changes something of the domains takes the host's address back. The
-//! addresses in domains are taken back by their agents.
+//! Each network in use has a journal, even if the host has no address in it, so that simultaneous measurements have
+//! different ones. If vtax is killed, the next command that changes domains removes the host's address. The addresses
+//! in domains are removed by their agents.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -14,15 +14,15 @@ use vtax_sys::netns::NetNs;
 use crate::{domains::Domains, error::BindError, site::DomainSite, step::DomainStep};
 
 const KIND: &str = "loan";
-/// The length of the prefix of a network of two addresses.
+/// Prefix length of a network of two addresses.
 const PREFIX: u8 = 30;
 
-/// A network that only one measurement uses, as long as this is there.
+/// Network that is reserved for one measurement until this is dropped.
 #[derive(Debug)]
 pub struct LentNet {
     net: Ipv4Net,
     namespace: Arc<NetNs>,
-    /// None once it was given back.
+    /// None once it was released.
     journal: Option<Journal<DomainStep>>,
 }
 
@@ -31,8 +31,8 @@ impl Domains {
         self.folder().join("loans")
     }
 
-    /// A network of two addresses that neither the host nor anybody in `in_use` has. If `host_link` is a link of the host,
-    /// that gets the first of the two. `host` is the host's network namespace.
+    /// Reserves a network of two addresses that neither the host nor anyone in `in_use` has. If `host_link` is a link
+    /// of the host, that link gets the first of the two. `host` is the host's network namespace.
     pub fn lend(&self, host: &Arc<NetNs>, host_link: Option<&str>, in_use: &[IpNet]) -> Result<LentNet, BindError> {
         let mut site = DomainSite::open_in(host)?;
         self.end_abandoned_loans(&mut site)?;
@@ -50,7 +50,7 @@ impl Domains {
         Err(BindError::NoFreeNet)
     }
 
-    /// None if a living vtax has it.
+    /// Returns None if a running vtax has it.
     fn claim_net(&self, net: Ipv4Net, site: &mut DomainSite) -> Result<Option<Journal<DomainStep>>, BindError> {
         let (folder, id) = (self.loans(), net.network().to_string().replace('.', "-"));
         match Journal::create(&folder, &id, KIND, &net) {
@@ -63,7 +63,7 @@ impl Domains {
         }
     }
 
-    /// Takes back what killed measurements have left on links of the host.
+    /// Removes what killed measurements have left on links of the host.
     pub(crate) fn clean_loans(&self) -> Result<(), BindError> {
         self.end_abandoned_loans(&mut DomainSite::open()?)
     }
@@ -90,7 +90,7 @@ impl Domains {
                 }
                 damaged.set_aside()?;
             }
-            // Somebody else has just ended it, or begun it anew.
+            // Another process has just ended it, or started it again.
             Err(JournalError::Missing { .. } | JournalError::Busy { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -99,12 +99,12 @@ impl Domains {
 }
 
 impl LentNet {
-    /// Its two addresses. The host has the first, if it has one.
+    /// Returns its two addresses. The host has the first, if it has one.
     pub fn addresses(&self) -> [IpNet; 2] {
         [near(self.net), far(self.net)]
     }
 
-    /// Takes the host's address back, and lets others have the network.
+    /// Removes the host's address, and releases the network.
     pub fn give_back(mut self) -> Result<(), BindError> {
         self.end()
     }
@@ -118,12 +118,12 @@ impl LentNet {
 
 impl Drop for LentNet {
     fn drop(&mut self) {
-        // What can't be given back is in the journal.
+        // What can't be released is in the journal.
         let _ = self.end();
     }
 }
 
-/// From the end of the range, because labs take their ranges from its beginning.
+/// Starts at the end of the range, because labs take their ranges from its beginning.
 fn candidates(taken: &[IpNet]) -> impl Iterator<Item = Ipv4Net> {
     let range: Ipv4Net = "198.18.0.0/15".parse().expect("a range");
     let nets: Vec<Ipv4Net> = range.subnets(PREFIX).expect("a longer prefix").collect();

@@ -1,4 +1,4 @@
-//! What a bound domain has at the moment of what it is to have. The rest is pending: it gets that when it boots again.
+//! Current resources of a bound domain, compared with its constraints. The differences are pending until its next boot.
 
 use vtax_guest::launch::NicLaunch;
 use vtax_model::{
@@ -10,10 +10,10 @@ use vtax_model::{
 use crate::bound::BoundDomain;
 
 impl BoundDomain {
-    /// What it has, in the words of constraints. Where they are others than those of the configuration, those are pending.
+    /// Returns the current resources, expressed as constraints. Differences from the configuration are pending.
     ///
-    /// It was bound with constraints. Since then masters and policies have changed at once, and in a domain that runs also
-    /// VLANs and further addresses, and virtual NICs that were plugged in.
+    /// The domain was bound with its constraints. Since then masters and policies have changed immediately, and in a
+    /// running domain also VLANs and further addresses, and virtual NICs that were plugged in.
     pub fn constraints_now(&self, all: &Configuration) -> Constraints {
         let was = &self.bindings.constraints;
         let Ok(wanted) = all.domain(self.name()) else { return was.clone() };
@@ -48,7 +48,7 @@ impl BoundDomain {
 }
 
 impl BoundDomain {
-    /// Its disks, as the configuration orders them.
+    /// Returns its disks, in the order of the configuration.
     fn disks_now(&self, wanted: &Constraints) -> Vec<VirtualDisk> {
         let mut disks: Vec<VirtualDisk> = self.bindings.disks.iter().map(|bound| bound.disk.clone()).collect();
         let place = |name: &Name| wanted.disks.iter().position(|disk| disk.name == *name).unwrap_or(usize::MAX);
@@ -57,7 +57,7 @@ impl BoundDomain {
     }
 }
 
-/// A vnet of a domain, which runs if `is_live`, and was started with this.
+/// Returns the current vnet of a domain, which runs if `is_live`, and was started with this one.
 fn vnet_now(
     is_live: bool,
     was: VirtualNic,
@@ -70,7 +70,7 @@ fn vnet_now(
         true => (wanted.alt_macs.clone(), wanted.vlans.clone()),
         false => (was.alt_macs.clone(), was.vlans.clone()),
     };
-    // The MTU of its switch may have changed, which the domain learns at its boot.
+    // The MTU of its switch may have changed, which the domain only sees at its next boot.
     let mtu = match (launched.and_then(|nic| nic.host_mtu), all.switch(&wanted.switch)) {
         (Some(mtu), Ok(switch)) if mtu == wanted.mtu_on(switch) => wanted.mtu,
         (Some(mtu), _) => Some(mtu),
@@ -79,7 +79,7 @@ fn vnet_now(
     VirtualNic { alt_macs, vlans, mtu, ..was }
 }
 
-/// As the configuration has them, so that only a real difference is one.
+/// In the configuration's form, so that only real differences count.
 fn in_order_of(wanted: &Constraints, mut vnets: Vec<VirtualNic>) -> Vec<VirtualNic> {
     let place = |name: &Name| wanted.vnets.iter().position(|vnet| vnet.name == *name).unwrap_or(usize::MAX);
     vnets.sort_by_key(|vnet| place(&vnet.name));
@@ -105,7 +105,7 @@ mod tests {
         Mtu::try_from(bytes).ok()
     }
 
-    /// A vnet as a domain was bound with it, and the configuration after a change of it and of its switch.
+    /// Returns a vnet as its domain was bound with it, and the configuration after a change of it and of its switch.
     fn changed(change: VnetChange, of_switch: SwitchChange) -> (VirtualNic, Configuration) {
         let mut all = Configuration::new("sun");
         let new = NewSwitch {
@@ -140,7 +140,7 @@ mod tests {
     fn only_what_is_not_in_force_is_pending() {
         let none = SwitchChange::default;
         let alt = || VnetChange { alt_macs: Some(vec![AltMac::Auto]), ..VnetChange::default() };
-        assert!(!is_pending(true, alt(), none()), "it changes at once");
+        assert!(!is_pending(true, alt(), none()), "it changes immediately");
         assert!(is_pending(false, alt(), none()), "a domain that doesn't run gets it when it is started");
         assert!(is_pending(true, VnetChange { mtu: mtu(9000), ..VnetChange::default() }, none()));
         assert!(!is_pending(true, VnetChange { mtu: mtu(1500), ..VnetChange::default() }, none()), "it has that");

@@ -1,4 +1,4 @@
-//! What a domain gets when it is bound: a pure function of what it is to have, and of what there is.
+//! Resources that a domain gets when it is bound: a pure function of its constraints and of the available resources.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -27,16 +27,17 @@ use crate::{
     switch::{self, SwitchAbilities},
 };
 
-/// The host's CPUs that no domain can have for itself: something has to run the host.
+/// Number of host CPUs that cannot be dedicated to domains, because the host itself needs CPUs.
 pub(crate) const CPUS_OF_PRIMARY: usize = 1;
-/// Memory that no domain can have.
+/// Memory that is unavailable to domains.
 pub(crate) const MEMORY_OF_PRIMARY: ByteSize = ByteSize(256 << 20);
-/// NICs and virtual functions that can be plugged in while the domain runs.
+/// Number of NICs and virtual functions that can be plugged in while the domain runs.
 pub(crate) const SPARE_PORTS: u32 = 4;
-/// Virtual functions that a domain is started with and that can be pulled out. The bus has room for 32 devices.
+/// Number of virtual functions that a domain is started with and that can be unplugged. The bus has room for 32
+/// devices.
 pub(crate) const REMOVABLE: u32 = 4;
 
-/// Two devices in one slot keep QEMU from starting. The last slot is the chipset's.
+/// Two devices in one slot prevent QEMU from starting. The last slot is the chipset's.
 const _: () = {
     let nics = VirtualNic::MOST + Configuration::MOST_SERVED as u32;
     assert!(DiskLaunch::SLOTS.end <= VirtualNic::FIRST_SLOT && VirtualNic::FIRST_SLOT + nics <= 31);
@@ -45,33 +46,33 @@ const _: () = {
     assert!(VirtualDisk::MOST <= 8 * (DiskLaunch::SLOTS.end - DiskLaunch::SLOTS.start));
 };
 
-/// What a plan is made from.
+/// Input of a plan.
 pub(crate) struct BindRequest<'a> {
     pub(crate) domain: &'a Name,
     pub(crate) configuration: &'a Configuration,
     pub(crate) capacity: &'a HostCapacity,
-    /// What the other domains have.
+    /// Resources of the other domains.
     pub(crate) others: &'a [Bindings],
-    /// What the domain itself has already, if it is bound anew.
+    /// Current resources of the domain itself, if it is bound again.
     pub(crate) own: Option<&'a Bindings>,
-    /// The PCI devices that it is to have, as they are found on this machine.
+    /// PCI devices that it gets, as found on this machine.
     pub(crate) devices: Vec<BoundDevice>,
-    /// What its virtual disks are made of.
+    /// Backends of its virtual disks.
     pub(crate) disks: Vec<BoundDisk>,
-    /// Ports of the host on which somebody else listens.
+    /// Ports of the host on which other programs listen.
     pub(crate) is_free: &'a dyn Fn(u16) -> bool,
 }
 
-/// What starts the domain on this host.
+/// Environment for starting the domain on this host.
 #[derive(Debug, Clone)]
 pub(crate) struct DomainEngine {
     pub(crate) engine: GuestEngine,
     pub(crate) backend: Backend,
-    /// The directory of QEMU's files.
+    /// Directory of QEMU's files.
     pub(crate) directory: PathBuf,
 }
 
-/// What the domain gets. Nothing is claimed yet.
+/// Returns the resources that the domain gets. Nothing is claimed yet.
 pub(crate) fn bindings(request: &BindRequest<'_>) -> Result<Bindings, BindError> {
     let BindRequest { domain, configuration, capacity, others, .. } = *request;
     let constraints = configuration.domain(domain)?;
@@ -99,7 +100,7 @@ pub(crate) fn bindings(request: &BindRequest<'_>) -> Result<Bindings, BindError>
     })
 }
 
-/// The switches that it serves, if it is bound with this number.
+/// Returns the switches that it serves, if it is bound with this number.
 fn served(domain: &Name, id: u32, configuration: &Configuration) -> Vec<ServedSwitch> {
     let switches = (0..).zip(configuration.served_by(domain));
     let of_switch = |(number, (name, switch)): (u32, (&Name, &Switch))| {
@@ -115,7 +116,7 @@ fn served(domain: &Name, id: u32, configuration: &Configuration) -> Vec<ServedSw
     switches.filter_map(of_switch).collect()
 }
 
-/// The steps that give it the host's ends of its virtual NICs. `uplink` is the host's link by which a switch is connected
+/// Returns the steps that create the host side of its virtual NICs. `uplink` is the host link that connects a switch
 /// with the outside.
 pub(crate) fn nic_steps(
     bindings: &Bindings,
@@ -134,7 +135,7 @@ pub(crate) fn nic_steps(
     Ok(steps)
 }
 
-/// The tap by which a guest serves a switch. It takes part in all VLANs there, and sends from anybody's address.
+/// Returns the tap through which a guest serves a switch. It is part of all VLANs there, and sends from any address.
 fn served_step(
     domain: &Name,
     served: &ServedSwitch,
@@ -156,7 +157,7 @@ fn served_step(
     })
 }
 
-/// The tap of a virtual NIC, and its limit if it has one.
+/// Returns the tap of a virtual NIC, and its limit if it has one.
 pub(crate) fn steps_of(
     domain: &Name,
     vnet: &VirtualNic,
@@ -185,17 +186,17 @@ pub(crate) fn steps_of(
     Ok(steps)
 }
 
-/// The VLANs of a vnet's port.
+/// Returns the VLANs of a vnet's port.
 pub(crate) fn port_vlans(vnet: &VirtualNic, switch: &Switch) -> PortVlanSet {
     PortVlanSet { pvid: vnet.pvid_on(switch), vids: vnet.vlans.vids.clone() }
 }
 
-/// The host's end of a vnet of a domain with this number.
+/// Returns the host side of a vnet of a domain with this number.
 pub(crate) fn bound_nic(id: u32, vnet: &VirtualNic) -> BoundNic {
     BoundNic::new(id, vnet.id, vnet.name.clone(), switch::link_name(&vnet.switch))
 }
 
-/// How QEMU is started: with its CPUs stopped.
+/// Returns how QEMU is started: with its CPUs stopped.
 pub(crate) fn launch(
     bindings: &Bindings,
     configuration: &Configuration,
@@ -203,7 +204,7 @@ pub(crate) fn launch(
 ) -> Result<Launch, BindError> {
     let DomainEngine { engine, backend, directory } = engine;
     let nics = bindings.constraints.vnets.iter().zip(&bindings.nics);
-    // What was plugged in while it ran is no part of what it is started with.
+    // Devices that were plugged in while it ran are not part of those it is started with.
     let is_own = |device: &&BoundDevice| bindings.constraints.io.iter().any(|own| own.name == device.name);
     let (removable, devices): (Vec<&BoundDevice>, Vec<&BoundDevice>) =
         bindings.devices.iter().filter(is_own).partition(|device| device.port.is_some());
@@ -218,7 +219,7 @@ pub(crate) fn launch(
         removable: functions(removable),
         disks: GuestDisks {
             ports: disk::ports(&bindings.constraints.disks),
-            // What was plugged in while it ran is no part of it, as with devices.
+            // Disks that were plugged in while it ran are not part of it, as with devices.
             disks: bindings
                 .disks
                 .iter()
@@ -240,7 +241,7 @@ fn served_nic(number: u32, served: &ServedSwitch, backend: Backend) -> NicLaunch
     nic_on(&served.tap, served.mac, number, served.mtu, backend)
 }
 
-/// The `number`-th NIC of a domain. Those of switches that it serves come after all that are vnets.
+/// Returns the `number`-th NIC of a domain. Those of switches that it serves come after all vnets.
 fn nic_on(tap: &str, mac: Mac, number: u32, mtu: Mtu, backend: Backend) -> NicLaunch {
     let nic = VirtioNic { backend: Some(backend), ..VirtioNic::default() };
     let slot = u8::try_from(VirtualNic::FIRST_SLOT + number).expect("a bus has 32 slots");
@@ -264,7 +265,7 @@ fn memory(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -
     Err(BindError::Memory { domain: domain.clone(), wanted, available, who: after_colon(&who) })
 }
 
-/// The CPUs of whole cores that nobody has.
+/// Returns the CPUs of whole free cores.
 fn cpus(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -> Result<BTreeSet<u32>, BindError> {
     let taken: BTreeSet<u32> = request.others.iter().flat_map(|other| &other.cpus).copied().collect();
     let free: Vec<&Vec<u32>> =
@@ -290,7 +291,7 @@ fn cpus(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -> 
     }
 }
 
-/// The CPUs of the cores with these numbers, which nobody has.
+/// Returns the CPUs of the cores with these numbers, which must be free.
 fn named_cores(
     domain: &Name,
     ids: &BTreeSet<u32>,
@@ -324,7 +325,7 @@ fn after_colon(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-/// The port of the domain's group: the one that it names, the one that the group has, or the first free one.
+/// Returns the port of the domain's group: the one specified, the one that the group has, or the first free one.
 fn console(request: &BindRequest<'_>, constraints: &Constraints) -> Result<Option<BoundConsole>, BindError> {
     let BindRequest { domain, configuration, others, is_free, .. } = *request;
     let VirtualConsole { service, group, port } = &constraints.console;
@@ -366,7 +367,7 @@ mod tests {
     use super::*;
     use crate::resources::tests::bindings;
 
-    /// The CPUs that mars gets of a host with four cores, of which venus has the last.
+    /// Returns the CPUs that mars gets on a host with four cores, of which venus has the last.
     fn cpus_of(demand: CpuDemand) -> Result<Vec<u32>, String> {
         let (mars, configuration): (Name, _) = ("mars".parse().expect("a name"), Configuration::new("sun"));
         let capacity = HostCapacity {
@@ -397,9 +398,9 @@ mod tests {
         assert_eq!(cpus_of(cids(&[0, 1])), Ok(vec![0, 1, 4, 5]));
         assert_eq!(cpus_of(CpuDemand::Cores(1)), Ok(vec![2, 6]));
         for (ids, why) in [
-            (&[1, 3][..], "can't have core 3: venus has it"),
+            (&[1, 3][..], "cannot have core 3: venus has it"),
             (&[4], "this host has cores 0 to 3"),
-            (&[0, 1, 2], "can't have 3 cores: 2 can be had: venus has 2 CPUs"),
+            (&[0, 1, 2], "3 cores requested, 2 available: venus has 2 CPUs"),
         ] {
             let told = cpus_of(cids(ids)).expect_err(why);
             assert!(told.contains(why), "{told}");

@@ -1,4 +1,4 @@
-//! What keeps two ends on virtual switches apart, for an error.
+//! Separation of two endpoints on virtual switches, for an error.
 
 /// Two ports that don't reach each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,6 @@ pub struct PortsApart {
     pub other: String,
     pub other_switch: String,
     pub other_vlan: String,
-    /// The command that would let them reach each other.
+    /// Command that would let them reach each other.
     pub remedy: String,
 }

@@ -1,5 +1,5 @@
-//! Makes what runs agree with what should run. Each command that changes something begins with this, and one
-//! domain that can't be mended keeps neither the others nor the command from it.
+//! Reconciles what runs with what should run. Each command that changes something starts with this, and one domain that
+//! can't be repaired affects neither the others nor the command.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::{
     locked::{LockedDomains, WantedDomains},
 };
 
-/// A QEMU that takes longer than this to answer hangs, for somebody who has something else to do.
+/// Timeout after which a QEMU counts as hung during reconciliation.
 const GLANCE: Duration = Duration::from_secs(1);
 
 impl LockedDomains<'_> {
-    /// Finishes or takes back what killed commands have left, and starts the supervisors that are missing. Returns what can't
-    /// be mended now. A domain whose record can't be read stays as it is.
+    /// Completes or reverts the changes of killed commands, and starts missing supervisors. Returns what can't be
+    /// repaired now. A domain with an unreadable record is left unchanged.
     pub fn reconcile(&self, wanted: WantedDomains<'_>) -> Vec<BindError> {
         let mut troubles = Vec::new();
         troubles.extend(self.clean_loans().err());
@@ -38,7 +38,7 @@ impl LockedDomains<'_> {
     }
 
     fn start_supervisors(&self, troubles: &mut Vec<BindError>) {
-        // If there is no survey, it was told already.
+        // If there is no survey, that was already reported.
         let Ok(survey) = self.survey() else { return };
         let running = survey.bound.iter().filter(|bound| bound.state() == DomainState::Active);
         for bound in running.filter(|bound| !bound.has_supervisor()) {
@@ -46,7 +46,7 @@ impl LockedDomains<'_> {
         }
     }
 
-    /// Starts a supervisor of a domain that runs without one.
+    /// Starts the supervisor of a running domain without one.
     pub(crate) fn supervise_again(&self, bound: &BoundDomain) -> Result<(), BindError> {
         let domain: &Name = bound.name();
         if let Some(mut qemu) = bound.qemu()

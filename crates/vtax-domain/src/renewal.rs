@@ -1,7 +1,7 @@
-//! Domains that are bound anew: their QEMU ends, and another one starts with what they are to have now.
+//! Domains that are bound again: their QEMU ends, and a new one starts with their current constraints.
 //!
-//! In between a domain has no QEMU, or nothing at all. A record says so, and whoever is killed there leaves that to the
-//! next command that changes something.
+//! In between, a domain has no QEMU, or no resources at all. A record says so, and if vtax is killed there, the next
+//! command that changes something completes it.
 
 use std::{fs, path::PathBuf};
 
@@ -19,7 +19,7 @@ use crate::{
     step::DomainStep,
 };
 
-/// What comes after a domain was bound anew.
+/// Next step after a domain was bound again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterRenewal {
     /// It stays bound.
@@ -29,7 +29,7 @@ pub(crate) enum AfterRenewal {
 }
 
 impl LockedDomains<'_> {
-    /// Ends the domain's QEMU, and starts another one with its CPUs stopped. It has what the domain is to have now.
+    /// Ends the domain's QEMU, and starts another one with its CPUs stopped and with the domain's current constraints.
     pub(crate) fn renew(&self, domain: &Name, wanted: WantedDomains<'_>, then: AfterRenewal) -> Result<(), BindError> {
         let BoundDomain { bindings, devices_moved, .. } = self.existing(domain)?;
         let launch = self.launch(&bindings, wanted)?;
@@ -48,7 +48,7 @@ impl LockedDomains<'_> {
         Ok(())
     }
 
-    /// Gives a domain other resources; if it can't have them, those that it had.
+    /// Gives a domain other resources; if those are unavailable, its previous ones.
     fn rebind(
         &self,
         (bindings, launch): (Bindings, Launch),
@@ -79,7 +79,7 @@ impl LockedDomains<'_> {
         Ok(())
     }
 
-    /// Its system need not let go what was plugged in.
+    /// Its system need not release what was plugged in.
     pub(crate) fn end_qemu(&self, domain: &Name) -> Result<(), BindError> {
         match self.existing(domain)?.qemu() {
             Some(mut qemu) => Ok(qemu.stop(STOP)?),
@@ -93,9 +93,9 @@ impl LockedDomains<'_> {
         begun.map_err(BindError::file("write", &path))
     }
 
-    /// The domain is as it is to be, or is no longer bound.
+    /// The domain is in its final state, or is no longer bound.
     pub(crate) fn end_renewal(&self, domain: &Name) {
-        // If the record stays, the domain is bound once more with what it has.
+        // If the record stays, the domain is bound once more with its current resources.
         let _ = fs::remove_file(self.renewals().join(domain.as_str()));
     }
 
@@ -103,7 +103,7 @@ impl LockedDomains<'_> {
         self.renewals().join(domain.as_str()).exists()
     }
 
-    /// Finishes what a killed vtax has begun: each domain that was being bound anew is bound.
+    /// Completes what a killed vtax has started: each domain that was being bound again is bound.
     pub(crate) fn finish_renewals(&self, wanted: WantedDomains<'_>, troubles: &mut Vec<BindError>) {
         let records = fs::read_dir(self.renewals()).into_iter().flatten().flatten();
         let names = records.filter_map(|record| record.file_name().to_str()?.parse().ok());
@@ -120,7 +120,7 @@ impl LockedDomains<'_> {
         let bound = self
             .plan(domain, wanted)
             .and_then(|(bindings, launch)| self.claim(&bindings, wanted.configuration, launch));
-        // It is not tried again: the domain is inactive, and that is what its lists say.
+        // It is not retried: the domain is inactive, and its lists say so.
         self.end_renewal(domain);
         if bound.is_err() {
             remove_folder(&self.directory(domain))?;

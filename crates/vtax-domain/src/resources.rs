@@ -1,4 +1,4 @@
-//! The cores, CPUs and memory of the host, each with the domain that has it.
+//! Cores, CPUs and memory of the host, each with the domain that has it.
 
 use std::{collections::BTreeSet, fs};
 
@@ -11,50 +11,50 @@ use crate::{
     plan::{CPUS_OF_PRIMARY, MEMORY_OF_PRIMARY},
 };
 
-/// What a domain can have, and who has it.
+/// Resources available to domains, and their owners.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostResources {
-    /// The cores, in their order.
+    /// Cores, in order.
     pub cores: Vec<CoreOwner>,
-    /// The memory: what the kernel has for itself, what domains have, and what is free.
+    /// Memory: reserved by the kernel, used by domains, and free.
     pub memory: Vec<MemoryOwner>,
 }
 
-/// A core with the domain that has it.
+/// Core of the host, with the domain that uses it exclusively.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CoreOwner {
     /// Its number.
     pub id: usize,
     /// Logical CPUs of the core, as the kernel numbers them.
     pub cpus: BTreeSet<u32>,
-    /// Who has it. A domain can have it if nobody does; until then, `primary` and domains with vCPUs use it.
+    /// Its owner. A domain can have it if there is none; until then, `primary` and domains with vCPUs use it.
     pub bound: Option<Name>,
 }
 
-/// A piece of memory with its owner.
+/// Piece of memory with its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MemoryOwner {
-    /// Where it begins. Linux gives domains pages from anywhere, so what they have has no address.
+    /// Start address. Linux allocates domains' pages from anywhere, so their memory has no address.
     pub address: Option<u64>,
     /// Length of the range.
     pub size: ByteSize,
-    /// Who has it.
+    /// Its owner.
     pub bound: MemoryUser,
 }
 
-/// Who has a piece of memory.
+/// Owner of a piece of memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(into = "Option<String>")]
 pub enum MemoryUser {
-    /// The kernel has taken it for itself when it booted.
+    /// Reserved by the kernel when it booted.
     System,
-    /// A bound domain, or `primary` for what is neither free nor the kernel's nor another domain's.
+    /// Bound domain, or `primary` for memory that is neither free nor the kernel's nor another domain's.
     Domain(Name),
-    /// Nobody: a domain can have it.
+    /// Free: a domain can have it.
     Free,
 }
 
-/// As lists show it: `_sys_`, a domain, or nothing.
+/// Returns the owner as shown in lists: `_sys_`, a domain, or nothing.
 impl From<MemoryUser> for Option<String> {
     fn from(user: MemoryUser) -> Option<String> {
         match user {
@@ -65,29 +65,30 @@ impl From<MemoryUser> for Option<String> {
     }
 }
 
-/// The machine's memory as `/proc/iomem` shows it to root.
+/// The machine's memory as shown to root in `/proc/iomem`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemoryMap {
-    /// All RAM.
+    /// Total RAM.
     ram: u64,
-    /// The parts of the kernel: address and size.
+    /// Parts of the kernel: address and size.
     kernel: Vec<(u64, u64)>,
 }
 
 impl MemoryMap {
-    /// Of this machine. An ordinary user sees no addresses, and gets an empty one.
+    /// Returns the map of this machine. An unprivileged user sees no addresses, and gets an empty one.
     pub fn look() -> MemoryMap {
         MemoryMap::of(&fs::read_to_string("/proc/iomem").unwrap_or_default())
     }
 
-    /// Lines such as `00100000-bfffffff : System RAM`, and in them, indented, `  01000000-02209987 : Kernel code`.
+    /// Parses lines such as `00100000-bfffffff : System RAM`, with indented ones such as `  01000000-02209987 : Kernel
+    /// code`.
     fn of(iomem: &str) -> MemoryMap {
         let mut map = MemoryMap::default();
         for (address, size, what) in iomem.lines().filter_map(region) {
             match what {
                 "System RAM" => map.ram = map.ram.saturating_add(size),
                 "Kernel code" | "Kernel rodata" | "Kernel data" | "Kernel bss" | "Crash kernel" => {
-                    // Its last page is its own too.
+                    // Its last page is not shared either.
                     map.kernel.push((address, size.checked_next_multiple_of(4096).unwrap_or(size)));
                 }
                 _ => {}
@@ -102,18 +103,18 @@ fn region(line: &str) -> Option<(u64, u64, &str)> {
     let (first, last) = range.split_once('-')?;
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
     let (first, last) = (number(first)?, number(last)?);
-    // Both are 0 for whoever may not know them.
+    // Both are 0 for users who may not see them.
     (last > first).then(|| (first, (last - first).saturating_add(1), what))
 }
 
 impl HostResources {
-    /// Of a host with these domains bound.
+    /// Returns the resources of a host with these domains bound.
     pub fn new(capacity: &HostCapacity, map: &MemoryMap, bound: &[Bindings]) -> HostResources {
         HostResources { cores: cores(capacity, bound), memory: memory(capacity, map, bound) }
     }
 }
 
-/// The first cores that no domain has stay with `primary`.
+/// The first free cores stay with `primary`.
 fn cores(capacity: &HostCapacity, bound: &[Bindings]) -> Vec<CoreOwner> {
     let primary: Name = PRIMARY.parse().expect("a name");
     let mut kept = 0;
@@ -221,7 +222,7 @@ c0001000-eebfffff : PCI Bus 0000:00
         );
     }
 
-    /// An ordinary user sees only zeros.
+    /// An unprivileged user sees only zeros.
     #[test]
     fn without_addresses_only_what_is_known_is_there() {
         let map = MemoryMap::of("00000000-00000000 : System RAM\n  00000000-00000000 : Kernel code\nnonsense\n-: x\n");

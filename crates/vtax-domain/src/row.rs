@@ -1,43 +1,43 @@
-//! Domains as lists show them.
+//! Domains as shown in lists.
 
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use vtax_model::{domain::DomainState, topology::Name, units::ByteSize};
 
-/// A domain in a list.
+/// Domain in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DomainRow {
     /// Domain name, unique on this host.
     pub name: Name,
     /// Stage that the domain has reached; lists put inactive domains last.
     pub state: DomainState,
-    /// What more there is to say of its state.
+    /// Further details of its state.
     pub flags: DomainFlags,
-    /// How its console is reached, if it has one at the moment.
+    /// Its console's address, if it currently has one.
     pub console: Option<ConsolePlace>,
-    /// The CPUs that it has, or that it is to have if it has none yet.
+    /// Its current CPUs, or those in its constraints if it has none yet.
     pub vcpus: u32,
-    /// As with the CPUs.
+    /// Memory, as with the CPUs.
     pub memory: ByteSize,
-    /// The share of its CPUs' time that it uses at the moment, in percent, while it runs.
+    /// Current utilization of its CPUs in percent, while it runs.
     pub utilization: Option<f64>,
-    /// The time since it was started, while it runs.
+    /// Time since it was started, while it runs.
     pub uptime: Option<Duration>,
 }
 
-/// How a console is reached.
+/// Address of a console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConsolePlace {
-    /// By the host's own serial port or screen.
+    /// The host's own serial port or screen.
     Uart,
-    /// At this TCP port of the console service.
+    /// TCP port of the console service.
     Port(u16),
 }
 
-/// The flags of a domain. Of the six letters of `ldm`, the first and sixth are always `-`: vtax has no state that they would
-/// tell.
+/// Flags of a domain. Of the six letters of `ldm`, the first and sixth are always `-`: vtax has no corresponding
+/// states.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DomainFlags {
@@ -51,18 +51,18 @@ pub struct DomainFlags {
     pub service: bool,
 }
 
-/// How far the system in a running domain is.
+/// Progress of the system in a running domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunningSystem {
-    /// It runs as usual.
+    /// It runs normally.
     Normal,
     /// The firmware or the boot loader runs, or the system is just starting.
     Transition,
 }
 
 impl DomainFlags {
-    /// In words, for programs.
+    /// Returns the flags in words, for programs.
     pub fn words(&self) -> Vec<&'static str> {
         let running = self.running.map(|system| match system {
             RunningSystem::Normal => "normal",
@@ -88,7 +88,7 @@ impl fmt::Display for DomainFlags {
 }
 
 impl DomainRow {
-    /// The order of lists: `primary`, the others that are bound by name, then the inactive ones.
+    /// Sorts as in lists: `primary`, the other bound domains by name, then the inactive ones.
     pub fn sort(rows: &mut [DomainRow]) {
         rows.sort_by_key(|row| (!row.flags.control, !row.state.is_bound(), row.name.clone()));
     }

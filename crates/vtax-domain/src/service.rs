@@ -1,4 +1,4 @@
-//! The console service of a host: one process at a time.
+//! Console service of a host: one process at a time.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -18,16 +18,17 @@ use vtax_sys::{
 
 use crate::{bound::BoundDomain, domains::Domains, error::BindError, store::LockedStore};
 
-/// The file with the process of the service, which holds its lock.
+/// File with the process of the service, which holds its lock.
 const SERVICE: &str = "vntsd";
-/// A killed process ends within this time.
+/// Time within which a killed process exits.
 const KILLED: Duration = Duration::from_secs(2);
-/// The service sees within this time that a domain is no longer bound, and stops listening at its port.
+/// Time within which the service notices that a domain is no longer bound, and stops listening on its port.
 const RELEASED: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Domains {
-    /// The right to be the console service of this host, as long as the file is open. None if another process has it.
+    /// Acquires the right to be the console service of this host, until the file is closed. None if another process has
+    /// it.
     pub fn lock_service(&self) -> Result<Option<File>, BindError> {
         let folder = self.folder();
         fs::create_dir_all(folder).map_err(BindError::file("create", folder))?;
@@ -44,17 +45,17 @@ impl Domains {
         }
     }
 
-    /// Gives the right back, under the lock of the domains: whoever has that next sees that there is no service.
+    /// Releases the right, under the lock of the domains: the next holder of that lock sees that there is no service.
     pub fn unlock_service(&self, service: File, _locked: &LockedStore) -> Result<(), BindError> {
         service.set_len(0).map_err(BindError::file("write", &self.folder().join(SERVICE)))
     }
 
-    /// Whether nobody listens at a port that no domain has. Where a domain has just been unbound, the service still does for a
-    /// moment.
+    /// Returns true if nobody listens on a port that no domain has. After a domain was unbound, the service still does
+    /// for a moment.
     pub(crate) fn is_free(&self, port: u16) -> bool {
         let until = Instant::now() + RELEASED;
         loop {
-            // Asked before: the service may let go at any moment.
+            // Checked first: the service may release the port at any moment.
             let is_ours = self.service().is_some_and(|service| listens(service.pid, port));
             if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
                 return true;
@@ -68,13 +69,14 @@ impl Domains {
 
     fn service(&self) -> Option<ProcessId> {
         let path = self.folder().join(SERVICE);
-        // The lock tells it too.
+        // The lock also shows it.
         let holder = || ProcessId::of(Pid(LockHolder::of(&path)?.pid)).ok();
         record::read_word(&path).ok().flatten().or_else(holder)
     }
 
-    /// Starts the console service beside this command, if a domain has a console and nobody serves it. The service ends by
-    /// itself when no domain is bound. A domain whose record can't be read has no console, and keeps no other from it.
+    /// Starts the console service in the background, if a domain has a console and nobody serves it. The service exits
+    /// on its own when no domain is bound. A domain with an unreadable record has no console, and doesn't prevent the
+    /// others from having one.
     pub fn keep_service(&self, configuration: &Configuration) -> Result<(), BindError> {
         let is_needed = !configuration.consoles.is_empty() && self.survey()?.bound.iter().any(BoundDomain::has_console);
         if !is_needed || self.is_served() {
@@ -87,21 +89,21 @@ impl Domains {
         command.process_group(0).spawn().map(drop).map_err(failed)
     }
 
-    /// Returns true if the console service of this host lives.
+    /// Returns true if the console service of this host is alive.
     pub(crate) fn is_served(&self) -> bool {
         self.service().is_some_and(|process| matches!(process.wait_end(Duration::ZERO), Ok(false)))
     }
 
     pub(crate) fn end_service(&self) {
         if let Some(process) = self.service() {
-            // It may have ended by itself.
+            // It may have exited on its own.
             let _ = process.signal(Signal::KILL);
             let _ = process.wait_end(KILLED);
         }
     }
 }
 
-/// Whether the process listens at this port (proc_pid_net(5)).
+/// Returns true if the process listens on this port (proc_pid_net(5)).
 fn listens(pid: Pid, port: u16) -> bool {
     let sockets = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
     let listening: Vec<String> = sockets.lines().filter_map(|line| listener(line, port)).collect();
@@ -110,7 +112,7 @@ fn listens(pid: Pid, port: u16) -> bool {
     open.any(|file| listening.iter().any(|socket| file.as_os_str() == socket.as_str()))
 }
 
-/// What a descriptor of the socket in this line is called, if the socket listens at the port.
+/// Returns the name of a descriptor of the socket in this line, if the socket listens on the port.
 fn listener(line: &str, port: u16) -> Option<String> {
     const LISTENS: &str = "0A";
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();

@@ -1,4 +1,4 @@
-//! The kernel as the steps of domains see it: links of this process's network namespace, and QEMUs.
+//! Kernel interface for the steps of domains: links of this process's network namespace, and QEMUs.
 
 mod addresses;
 
@@ -34,10 +34,10 @@ use crate::{
     switch,
 };
 
-/// How long a guest may take to release a NIC.
+/// Time within which a guest must release a NIC.
 const RELEASED: Duration = Duration::from_secs(10);
 
-/// The links and QEMUs of this host's domains.
+/// Links and QEMUs of this host's domains.
 #[derive(Debug)]
 pub(crate) struct DomainSite {
     namespace: Arc<NetNs>,
@@ -45,13 +45,13 @@ pub(crate) struct DomainSite {
 }
 
 impl DomainSite {
-    /// Works in the network namespace of this process.
+    /// Opens the network namespace of this process.
     pub(crate) fn open() -> Result<DomainSite, BindError> {
         let open = || Ok(DomainSite { namespace: Arc::new(NetNs::current()?), rtnl: Rtnl::open()? });
         open().map_err(BindError::kernel("the host's network"))
     }
 
-    /// The link of this name.
+    /// Returns the link with this name.
     pub(crate) fn link(&mut self, name: &str) -> Result<Option<Link>, BindError> {
         let known = if_name(name)?;
         self.rtnl.link(&known).map_err(BindError::kernel(name))
@@ -108,7 +108,7 @@ impl DomainSite {
         }
     }
 
-    /// From now on a port may send only from these addresses. Without addresses it may send from any.
+    /// Restricts a port to sending from these addresses. Without addresses it may send from any.
     fn guard(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), BindError> {
         if macs.is_empty() {
             return Ok(());
@@ -119,8 +119,8 @@ impl DomainSite {
         self.nft()?.change_mac_filter(&table, &changes).map_err(BindError::kernel(switch))
     }
 
-    /// The same, and other addresses are not its own any more. In between, none of its frames is dropped that is of an
-    /// address that it keeps.
+    /// Does the same, and removes all other addresses. In between, no frame is dropped that comes from an address that
+    /// stays.
     pub(crate) fn guard_only(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), BindError> {
         if macs.is_empty() {
             return Ok(());
@@ -138,7 +138,7 @@ impl DomainSite {
         }
     }
 
-    /// Forgets a port and its addresses. What isn't there any more is no error.
+    /// Removes a port and its addresses. Missing ones are not an error.
     pub(crate) fn unguard(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), BindError> {
         let (table, port) = (switch_name(switch)?, if_name(port)?);
         let mut nft = self.nft()?;
@@ -157,7 +157,8 @@ impl DomainSite {
         }
     }
 
-    /// What each port of a switch has sent from addresses that aren't its own; nothing if the switch doesn't guard them.
+    /// Returns the number of frames from foreign addresses for each port of a switch; empty if the switch doesn't check
+    /// them.
     pub(crate) fn dropped(&mut self, switch: &str) -> Result<BTreeMap<IfName, Dropped>, BindError> {
         let (table, mut nft) = (switch_name(switch)?, self.nft()?);
         match nft.mac_filters().unwrap_or_default().iter().any(|found| found.switch == table) {
@@ -170,22 +171,22 @@ impl DomainSite {
         Nft::open_in(&self.namespace).map_err(BindError::kernel("the host's network"))
     }
 
-    /// Checks that a link of the host may become a port of a switch: its addresses would stop working. Returns whether it
-    /// is switched on.
+    /// Checks that a link of the host may become a port of a switch: its addresses would stop working. Returns true if
+    /// it is up.
     pub(crate) fn check_uplink(&mut self, link: &str, mtu: Mtu) -> Result<bool, BindError> {
         let links = self.rtnl.links().map_err(BindError::kernel(link))?;
         let addresses = self.rtnl.addresses().map_err(BindError::kernel(link))?;
         let no_link = || BindError::NoLink { link: link.to_owned() };
         let found = links.iter().find(|found| found.name.as_str() == link).ok_or_else(no_link)?;
         let own = addresses.iter().find(|it| it.link == found.index && !is_link_local(it.net.addr()));
-        // The two ends of a veth pair each have the other as what is below.
+        // The two ends of a veth pair each have the other as the lower link.
         let is_above =
             |it: &&Link| it.parent == Some(found.index) && !it.parent_elsewhere && found.parent != Some(it.index);
         let above = links.iter().filter(|it| it.index != found.index).find(is_above);
         let why = match (own, above, found.master) {
-            _ if link == "lo" => Some("it is the loopback".to_owned()),
+            _ if link == "lo" => Some("it is the loopback interface".to_owned()),
             (Some(address), ..) => Some(format!("it has the address {}, which would stop working", address.net)),
-            (_, Some(above), _) => Some(format!("{} stands on it", above.name)),
+            (_, Some(above), _) => Some(format!("{} is built on it", above.name)),
             (_, _, Some(master)) => {
                 let name = links.iter().find(|it| it.index == master).map_or(String::new(), |it| it.name.to_string());
                 Some(format!("it is a port of {name}"))
@@ -217,7 +218,7 @@ impl DomainSite {
         self.join(link, switch, vlans, None)
     }
 
-    /// Makes a link a port of a switch, and switches it on when its VLANs are set.
+    /// Makes a link a port of a switch, and sets it up once its VLANs are configured.
     pub(crate) fn join(
         &mut self,
         link: &str,
@@ -237,7 +238,7 @@ impl DomainSite {
         self.receipt(link)
     }
 
-    /// The link to the outside takes part in the VLANs of a port, with tags; in one of them already without.
+    /// The uplink is part of a port's VLANs, with tags; one of them may already be there without.
     fn let_through(&mut self, uplink: Option<&str>, bridge: IfIndex, vlans: &PortVlanSet) -> Result<(), BindError> {
         let Some(uplink) = uplink else { return Ok(()) };
         let port = self.existing(uplink)?.index;
@@ -271,7 +272,7 @@ impl DomainSite {
         self.rtnl.set_link(&name, &change).map_err(BindError::kernel(link))
     }
 
-    /// Gives a link of ours another MTU.
+    /// Changes the MTU of one of our links.
     pub(crate) fn set_mtu(&mut self, link: &str, mtu: Mtu) -> Result<(), BindError> {
         let change = LinkChange { mtu: Some(mtu.get()), ..LinkChange::default() };
         self.rtnl.set_link(&if_name(link)?, &change).map_err(BindError::kernel(link))
@@ -289,8 +290,8 @@ impl DomainSite {
         Ok(())
     }
 
-    /// Removes a link of ours. Without a receipt the step was interrupted: then a link of this name and kind is ours if
-    /// it has our mark, or none and was never switched on.
+    /// Removes one of our links. Without a receipt the step was interrupted: then a link with this name and kind is
+    /// ours if it has our mark, or if it has none and was never set up.
     pub(crate) fn remove_link(
         &mut self,
         link: &str,
@@ -337,8 +338,8 @@ impl DomainSite {
         self.receipt(through)
     }
 
-    /// The tap itself goes soon, and its bucket with it. Its frames have to take the direct way before the other link
-    /// goes.
+    /// The tap itself is removed soon, and its bucket with it. Its frames must take the direct path before the other
+    /// link is removed.
     pub(crate) fn remove_limit(
         &mut self,
         tap: &str,
@@ -355,7 +356,8 @@ impl DomainSite {
         self.remove_link(through, "ifb", mark, receipt)
     }
 
-    /// Plugs a NIC into a domain that runs. Its number for QEMU is above those of all NICs that it was started with.
+    /// Plugs a NIC into a running domain. Its number in QEMU is above those of all NICs that the domain was started
+    /// with.
     pub(crate) fn plug(
         &mut self,
         launch: &Launch,
@@ -380,14 +382,14 @@ impl DomainSite {
         }
     }
 
-    /// Open queues of the tap of a NIC.
+    /// Opens the queues of a NIC's tap.
     fn queues(&mut self, nic: &NicLaunch) -> Result<Vec<OwnedFd>, BindError> {
         let Some(tap) = nic.kind.tap() else { return Ok(Vec::new()) };
         let opened = open_tap(&self.namespace, &if_name(tap.as_str())?, nic.kind.queues());
         opened.map_err(BindError::kernel(tap.as_str()))
     }
 
-    /// Gives a port other VLANs.
+    /// Changes the VLANs of a port.
     pub(crate) fn set_vlans(
         &mut self,
         link: &str,
@@ -436,7 +438,7 @@ fn attached(launch: &Launch, process: &str) -> Result<Qemu, BindError> {
     Ok(Qemu::attach(launch.clone(), process))
 }
 
-/// The number of a plugged NIC for QEMU, above those of all NICs that a domain can be started with.
+/// Returns the number of a plugged NIC in QEMU, above those of all NICs that a domain can be started with.
 pub(crate) fn plugged_index(port: u32) -> usize {
     VirtualNic::MOST as usize + Configuration::MOST_SERVED + port as usize
 }

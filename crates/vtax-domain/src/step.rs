@@ -1,4 +1,4 @@
-//! The steps by which domains and switches get what they have, and how they are undone.
+//! Steps that give domains and switches their resources, and how they are undone.
 
 use std::{collections::BTreeSet, fmt, path::PathBuf};
 
@@ -20,89 +20,88 @@ use crate::{bindings::BoundDisk, devices, disk_plug, error::BindError, site::Dom
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub(crate) enum DomainStep {
-    /// The domain's own directory, which is removed last.
+    /// Creates the domain's own directory, which is removed last.
     Begin { directory: PathBuf },
-    /// Makes a switch, marks it, and switches it on.
+    /// Creates a switch, marks it, and sets it up.
     CreateSwitch {
         link: String,
         mac: Option<Mac>,
         mtu: Mtu,
         mark: String,
-        /// The VLANs of the host itself, if the switch keeps VLANs apart.
+        /// VLANs of the host itself, if the switch isolates VLANs.
         vlans: Option<PortVlanSet>,
-        /// Whether its ports may send only from addresses that they own.
+        /// True if its ports may only send from their own addresses.
         #[serde(default)]
         guards_addresses: bool,
     },
     /// Makes a link of the host a port of a switch.
     TakeUplink { link: String, switch: String, was_up: bool, vlans: Option<PortVlanSet> },
-    /// Makes the host's end of a virtual NIC, marks it, makes it a port of a switch, and switches it on.
+    /// Creates the host side of a virtual NIC, marks it, makes it a port of a switch, and sets it up.
     CreateTap {
         vnet: Name,
         link: String,
         switch: String,
         mtu: Mtu,
         mark: String,
-        /// Its VLANs, if the switch keeps VLANs apart.
+        /// Its VLANs, if the switch isolates VLANs.
         vlans: Option<PortVlanSet>,
-        /// The addresses that it may send from, if the switch guards that.
+        /// Addresses that it may send from, if the switch checks them.
         #[serde(default)]
         macs: Vec<Mac>,
-        /// The switch's link to the outside, which takes part in the same VLANs.
+        /// Uplink of the switch, which is part of the same VLANs.
         uplink: Option<String>,
-        /// Whether the domain sees the carrier of that link.
+        /// True if the domain sees the carrier of that link.
         #[serde(default)]
         linkprop: LinkProp,
     },
-    /// Limits what a virtual NIC receives, by a bucket at the tap, and what it sends, by a bucket at a link that the
-    /// tap's frames go through.
+    /// Limits a virtual NIC: reception by a bucket on the tap, and sending by a bucket on a link that the tap's frames
+    /// pass through.
     LimitTap { tap: String, through: String, mark: String, limit: Tbf },
-    /// Plugs a virtual NIC into a domain that runs.
+    /// Plugs a virtual NIC into a running domain.
     PlugNic {
         launch: Box<Launch>,
         /// QEMU's process.
         process: String,
-        /// The empty slot that it gets.
+        /// Empty slot that it gets.
         port: u32,
         nic: Box<NicLaunch>,
     },
-    /// Gives a link of the host an address for a measurement.
+    /// Assigns an address to a link of the host for a measurement.
     LendAddress { link: String, net: IpNet },
-    /// Claims a PCI function, sets it, and gives it to vfio-pci.
+    /// Claims a PCI function, configures it, and binds it to vfio-pci.
     AssignFunction { claims: DeviceClaims, claim: Box<DeviceClaim>, set: VfSettings },
-    /// Plugs a PCI function, which vfio-pci has, into a domain that runs.
+    /// Plugs a PCI function that vfio-pci has into a running domain.
     PlugDevice {
         launch: Box<Launch>,
         /// QEMU's process.
         process: String,
-        /// The empty slot that it gets.
+        /// Empty slot that it gets.
         port: u32,
-        /// The name of the device in `list-io`.
+        /// Name of the device in `list-io`.
         name: String,
         device: PciAddress,
     },
-    /// Pulls a PCI function that the domain was started with out while it runs, and gives it back. Nothing of it is to be
-    /// undone: the step that took it finds it returned.
+    /// Unplugs a PCI function that the domain was started with while it runs, and returns it. It needs no undoing: the
+    /// step that took it finds it returned.
     ReturnFunction {
         launch: Box<Launch>,
         /// QEMU's process.
         process: String,
-        /// The slot that it is in.
+        /// Its slot.
         port: u32,
-        /// The name of the device in `list-io`.
+        /// Name of the device in `list-io`.
         name: String,
         claims: DeviceClaims,
         claim: Box<DeviceClaim>,
     },
-    /// Plugs a virtual disk into a domain that runs.
+    /// Plugs a virtual disk into a running domain.
     PlugDisk {
         launch: Box<Launch>,
         /// QEMU's process.
         process: String,
         disk: Box<BoundDisk>,
     },
-    /// Pulls a virtual disk that the domain was started with out while it runs. Nothing of it is to be undone: it goes with
-    /// QEMU.
+    /// Unplugs a virtual disk that the domain was started with while it runs. It needs no undoing: it ends with QEMU.
     PullDisk {
         launch: Box<Launch>,
         /// QEMU's process.
@@ -117,16 +116,16 @@ pub(crate) enum DomainStep {
     },
 }
 
-/// The VLANs of a port.
+/// VLANs of a port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PortVlanSet {
-    /// That of frames without a tag.
+    /// VLAN of untagged frames.
     pub(crate) pvid: Vlan,
-    /// Those of frames with tags.
+    /// VLANs of tagged frames.
     pub(crate) vids: BTreeSet<Vlan>,
 }
 
-/// What the kernel called what a step has made: the index of a link, or a process.
+/// Kernel's identifier of a step's result: the index of a link, or a process.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct StepReceipt(pub(crate) Option<String>);

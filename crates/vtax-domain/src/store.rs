@@ -1,7 +1,7 @@
-//! What is kept of the domains from boot to boot: the configuration in force, and those that were saved under a name.
+//! Stored state of the domains: the current configuration, and those saved under a name. It persists across reboots.
 //!
-//! Each file is only ever replaced as a whole, after the new one is on the disk: a power cut leaves the old or the new
-//! one. A lock makes one process at a time change them; who only reads needs none.
+//! Each file is only ever replaced as a whole, after the new one is on the disk: a power failure leaves the old or the
+//! new one. A lock lets one process at a time change them; readers need none.
 
 mod config_name;
 mod error;
@@ -32,32 +32,32 @@ const STATE: &str = "state.json";
 const SAVED: &str = "saved";
 const LOCK: &str = ".lock";
 const FORMAT: u32 = 1;
-/// No file of the store is longer: 512 domains with 16 vnets each take some 4 MB.
+/// Maximum length of a file: 512 domains with 16 vnets each take about 4 MB.
 pub(crate) const LONGEST: u64 = 32 << 20;
 
-/// The folder with all that is kept.
+/// Directory of the stored state.
 #[derive(Debug, Clone)]
 pub struct DomainStore {
     folder: PathBuf,
 }
 
-/// The store while this process alone may change it.
+/// Store while this process alone may change it.
 #[derive(Debug)]
 pub struct LockedStore {
     store: DomainStore,
     _lock: File,
 }
 
-/// What is kept.
+/// Current and pending configuration, as saved in `state.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredState {
     format: u32,
-    /// The configuration in force.
+    /// Current configuration.
     pub configuration: Configuration,
-    /// The saved configuration that was the last to be saved or set; `factory-default` if absent.
+    /// Saved configuration that was the last to be saved or set; `factory-default` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<ConfigName>,
-    /// What is in force from the next boot on, if `primary` is in a delayed reconfiguration.
+    /// Configuration from the next boot, if `primary` is in a delayed reconfiguration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<DelayedReconfiguration>,
 }
@@ -69,7 +69,7 @@ impl StoredState {
 }
 
 impl DomainStore {
-    /// The store in this folder, which needn't exist.
+    /// Returns the store in this directory, which need not exist.
     pub fn new(folder: &Path) -> DomainStore {
         DomainStore { folder: folder.to_owned() }
     }
@@ -79,12 +79,12 @@ impl DomainStore {
         &self.folder
     }
 
-    /// When what is kept was changed the last time. None if nothing is kept yet.
+    /// Returns the time of the last change. None if nothing is stored yet.
     pub fn changed(&self) -> Option<SystemTime> {
         fs::metadata(self.folder.join(STATE)).and_then(|found| found.modified()).ok()
     }
 
-    /// What is kept. `host` is what tells this host from others, for a store that is new.
+    /// Returns the stored state. `host` identifies this host, for a new store.
     pub fn read(&self, host: &str) -> Result<StoredState, DomainStoreError> {
         for folder in [Some(self.folder.as_path()), self.folder.parent()].into_iter().flatten() {
             directory::check_readable(folder).map_err(|error| self.unsafe_folder(error))?;
@@ -111,7 +111,7 @@ impl DomainStore {
         Ok(LockedStore { store: self.clone(), _lock: file })
     }
 
-    /// The names of the saved configurations.
+    /// Returns the names of the saved configurations.
     pub fn saved(&self) -> Result<Vec<ConfigName>, DomainStoreError> {
         let folder = self.folder.join(SAVED);
         let entries = match fs::read_dir(&folder) {
@@ -130,12 +130,12 @@ impl DomainStore {
 }
 
 impl LockedStore {
-    /// What is kept.
+    /// Reads the current and pending configuration from the disk.
     pub fn read(&self, host: &str) -> Result<StoredState, DomainStoreError> {
         self.store.read(host)
     }
 
-    /// Makes a change, and keeps it when this returns. If the change is refused, all stays as it was.
+    /// Makes a change, which is saved when this returns. If the change is refused, nothing changes.
     pub fn edit(
         &self,
         host: &str,
@@ -147,17 +147,17 @@ impl LockedStore {
         Ok(state)
     }
 
-    /// Keeps this.
+    /// Saves this state.
     pub fn write(&self, state: &StoredState) -> Result<(), DomainStoreError> {
         self.draft("new", state)?.commit()
     }
 
-    /// Writes what is to be kept when the draft is committed, which takes no more space.
+    /// Writes the state that is saved when the draft is committed, which takes no further space.
     pub(crate) fn draft(&self, purpose: &str, state: &StoredState) -> Result<StateDraft, DomainStoreError> {
         draft_of(&self.store.folder, STATE, purpose, state)
     }
 
-    /// Saves the configuration in force under a new name.
+    /// Saves the current configuration under a new name.
     pub fn save(&self, host: &str, name: &ConfigName) -> Result<(), DomainStoreError> {
         if self.store.saved_path(name).exists() {
             return Err(DomainStoreError::SavedExists { name: name.clone() });
@@ -171,7 +171,7 @@ impl LockedStore {
         self.write(&state)
     }
 
-    /// Reads a saved configuration; the one of a new host for `factory-default`.
+    /// Reads a saved configuration; that of a new host for `factory-default`.
     pub fn read_saved(&self, host: &str, name: &ConfigName) -> Result<Configuration, DomainStoreError> {
         if name.is_factory_default() {
             return Ok(Configuration::new(host));
@@ -202,16 +202,16 @@ impl LockedStore {
     }
 }
 
-/// None if there is no such file.
+/// Returns None if there is no such file.
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DomainStoreError> {
     let Some(text) = record::read(path, LONGEST)? else { return Ok(None) };
     let read = serde_json::from_slice(&text);
     read.map(Some).map_err(|error| DomainStoreError::Damaged { path: path.to_owned(), why: error.to_string() })
 }
 
-/// A file of the store that is written, and not yet in its place.
+/// File of the store that is written, but not yet in its place.
 #[derive(Debug)]
-#[must_use = "what is kept is as before until the draft is committed"]
+#[must_use = "the stored state is unchanged until the draft is committed"]
 pub(crate) struct StateDraft {
     draft: FileDraft,
     path: PathBuf,
@@ -238,7 +238,7 @@ fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), D
     draft_of(folder, name, "new", content)?.commit()
 }
 
-/// Makes the names in a folder survive a power cut.
+/// Makes the names in a directory survive a power failure.
 fn sync(folder: &Path) -> Result<(), DomainStoreError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(DomainStoreError::file("sync", folder))
 }

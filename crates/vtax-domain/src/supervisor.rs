@@ -1,8 +1,8 @@
-//! The process that watches a running domain: one for each, so that the end of one touches no other.
+//! Process that watches a running domain: one per domain, so that the end of one doesn't affect the others.
 //!
-//! It hears from QEMU why the domain stops. A domain that reboots is started anew with what it is to have now; one that
-//! shuts down stays bound. If a domain fails, its failure policy acts on the domains that have it as a master. Without a
-//! supervisor a domain runs on; the next command that changes something gives it another one.
+//! QEMU reports why the domain stops. A domain that reboots is restarted with its current constraints; one that shuts
+//! down stays bound. If a domain fails, its failure policy acts on the domains that have it as a master. Without a
+//! supervisor a domain keeps running; the next command that changes something starts a new one.
 
 use std::{
     fs,
@@ -40,15 +40,15 @@ use crate::{
     supervisor_process,
 };
 
-/// The supervisor looks up this often, even if QEMU says nothing.
+/// Interval at which the supervisor wakes up, even without an event from QEMU.
 const GLANCE: Duration = Duration::from_secs(3600);
-/// And this often, where a NIC of the domain follows a carrier, or a disk has several paths.
+/// Interval if a NIC of the domain follows a carrier, or a disk has several paths.
 const SHORT_GLANCE: Duration = Duration::from_millis(250);
 
-/// Why a domain has stopped.
+/// Reason why a domain has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// Its system has asked for a reboot.
+    /// Its system has requested a reboot.
     Reboot,
     /// Its system has shut down.
     Shutdown,
@@ -56,16 +56,16 @@ enum Ending {
     Failure,
 }
 
-/// What the supervisor works with.
+/// Context of the supervisor.
 #[derive(Debug)]
 pub struct Supervisor<'a> {
-    /// The host's domains.
+    /// Domains of the host.
     pub domains: &'a Domains,
-    /// What they are to have.
+    /// Their constraints.
     pub store: &'a DomainStore,
-    /// What tells the host from others.
+    /// Identifier of the host.
     pub host: &'a str,
-    /// The program that becomes the first process in a domain without an image.
+    /// Program that becomes the first process in a domain without an image.
     pub agent: &'a Path,
 }
 
@@ -81,7 +81,7 @@ impl Supervisor<'_> {
             let bound = self.domains.existing(domain)?;
             let mut carriers = CarrierFollower::new(&bound);
             let mut disks = DiskKeeper::new(&bound);
-            // The domain sees the carriers from its beginning on.
+            // The domain sees the carriers from its start.
             carriers.follow(|nic, up| Ok(qemu.monitor(PATIENCE)?.set_link(nic, up)?))?;
             self.domains.run(domain)?;
             if !is_told {
@@ -105,13 +105,13 @@ impl Supervisor<'_> {
     }
 
     fn connect(&self, domain: &Name) -> Result<(Qemu, Monitor), BindError> {
-        let none = || BindError::Supervisor { domain: domain.clone(), why: "finds no QEMU that runs".to_owned() };
+        let none = || BindError::Supervisor { domain: domain.clone(), why: "finds no running QEMU".to_owned() };
         let qemu = self.domains.existing(domain)?.qemu().ok_or_else(none)?;
         let events = Monitor::connect(domain, &qemu.launch().events_socket(), PATIENCE)?;
         Ok((qemu, events))
     }
 
-    /// Listens until QEMU has ended, and says why.
+    /// Waits until QEMU has ended, and returns the reason.
     fn watch(
         &self,
         domain: &Name,
@@ -123,7 +123,7 @@ impl Supervisor<'_> {
         let glance = if carriers.is_idle() && disks.is_idle() { GLANCE } else { SHORT_GLANCE };
         loop {
             disks.keep();
-            // Somebody else may be at QEMU's monitor just now; the next glance is soon.
+            // Another process may currently use QEMU's monitor; the next check is soon.
             let _ = carriers.follow(|nic, up| Ok(qemu.monitor(PATIENCE)?.set_link(nic, up)?));
             match events.event(Instant::now() + glance) {
                 Ok(Some(event)) if event.name == "SHUTDOWN" => ending = ending_of(&event),
@@ -144,7 +144,7 @@ impl Supervisor<'_> {
     }
 
     fn bind_anew(&self, domain: &Name, ending: Ending, then: AfterRenewal) -> Result<(), BindError> {
-        // Whoever holds the lock has ended this process, if it wanted to do something with the domain.
+        // The holder of the lock has ended this process, if it wanted to act on the domain.
         let locked = self.store.lock().map_err(BindError::Store)?;
         let configuration = locked.read(self.host).map_err(BindError::Store)?.configuration;
         let (domains, wanted) =
@@ -162,8 +162,8 @@ impl Supervisor<'_> {
     }
 }
 
-/// What comes after a system has ended that ran for so long. One that reboots again and again waits here, where it keeps
-/// nobody from the lock.
+/// Handles the end of a system that ran for this long. One that reboots repeatedly waits here, where it doesn't block
+/// the lock.
 fn after(ending: Ending, ran: Duration, limit: &mut RebootLimit) -> AfterRenewal {
     match ending {
         Ending::Reboot => match limit.pause(ran) {
@@ -177,8 +177,7 @@ fn after(ending: Ending, ran: Duration, limit: &mut RebootLimit) -> AfterRenewal
     }
 }
 
-/// What the failure policy of a domain does to those that have it as a master. One that can't be reached is
-/// none that could be harmed by it.
+/// Applies the failure policy of a domain to those that have it as a master. An unreachable one cannot be harmed by it.
 fn act_on_slaves(domains: LockedDomains<'_>, domain: &Name, wanted: WantedDomains<'_>) {
     let Ok(constraints) = wanted.configuration.domain(domain) else { return };
     for slave in wanted.configuration.slaves(domain) {
@@ -202,7 +201,7 @@ fn act_on(
     }
 }
 
-/// Why QEMU ends, as it says (`ShutdownCause`).
+/// Returns why QEMU ends, according to its report (`ShutdownCause`).
 fn ending_of(event: &QmpEvent) -> Ending {
     match event.data.get("reason").and_then(|reason| reason.as_str()) {
         Some("guest-reset" | "host-qmp-system-reset" | "subsystem-reset") => Ending::Reboot,
@@ -211,7 +210,7 @@ fn ending_of(event: &QmpEvent) -> Ending {
     }
 }
 
-/// Whether a program in the domain has opened the agent's port.
+/// Returns true if a program in the domain has opened the agent's port.
 fn is_agent(event: &QmpEvent) -> bool {
     let is = |key: &str, wanted: &serde_json::Value| event.data.get(key) == Some(wanted);
     event.name == "VSERPORT_CHANGE" && is("id", &AGENT_PORT_ID.into()) && is("open", &true.into())

@@ -1,4 +1,4 @@
-//! The processes that watch domains, as others see them: started, found by their files, ended.
+//! Supervisor processes as seen by others: starting, finding and ending them.
 
 use std::{
     fs, io,
@@ -16,37 +16,37 @@ use vtax_sys::{
 
 use crate::error::BindError;
 
-/// A killed supervisor ends within this time.
+/// Time within which a killed supervisor exits.
 const KILLED: Duration = Duration::from_secs(2);
 
 /// Starts a supervisor, and with it the domain.
 pub(crate) fn start(domain: &Name, command: io::Result<Command>) -> Result<(), BindError> {
     let failed = |why: String| BindError::Supervisor { domain: domain.clone(), why };
-    let command = command.map_err(|error| failed(format!("has no program ({error})")))?;
+    let command = command.map_err(|error| failed(format!("cannot find vtax's program ({error})")))?;
     background::start(command).map_err(failed)
 }
 
-/// Ends the supervisor of a domain. The domain runs on.
+/// Ends the supervisor of a domain. The domain keeps running.
 pub(crate) fn end(directory: &Path) {
     if let Ok(Some(process)) = recorded(directory) {
-        // It may have ended by itself meanwhile.
+        // It may have exited on its own meanwhile.
         let _ = process.signal(Signal::KILL);
         let _ = process.wait_end(KILLED);
     }
     let _ = fs::remove_file(pid_file(directory));
 }
 
-/// The supervisor that a domain had last, as it noted itself.
+/// Returns the last supervisor of a domain, as recorded by itself.
 pub(crate) fn recorded(directory: &Path) -> Result<Option<ProcessId>, RecordError> {
     record::read_word(&pid_file(directory))
 }
 
-/// The file that is there if the domain was stopped because its system rebooted again and again.
+/// Returns the file that exists if the domain was stopped because its system rebooted repeatedly.
 pub(crate) fn reboot_loop(directory: &Path) -> PathBuf {
     directory.join("reboot-loop")
 }
 
-/// Where the supervisor notes its process.
+/// Returns the file in which the supervisor records its process.
 pub(crate) fn pid_file(directory: &Path) -> PathBuf {
     directory.join("supervisor")
 }

@@ -8,12 +8,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::BindError;
 
-/// What this kernel's switches can do.
+/// Capabilities of this kernel's switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SwitchAbilities {
-    /// Keep VLANs apart.
+    /// VLAN isolation.
     pub(crate) vlans: bool,
-    /// Drop frames from addresses that the sender doesn't own.
+    /// Dropping of frames from addresses that the sender doesn't own.
     pub(crate) guards_addresses: bool,
 }
 
@@ -22,7 +22,7 @@ impl SwitchAbilities {
         SwitchAbilities { vlans: probe_vlan_bridge().is_ok(), guards_addresses: probe_mac_filter().is_ok() }
     }
 
-    /// Without VLANs, a switch and its vnets must not need any: their frames would get to everybody.
+    /// Checks that without VLANs, a switch and its vnets don't require any: their frames would reach everybody.
     pub(crate) fn check(self, name: &Name, configuration: &Configuration) -> Result<(), BindError> {
         if self.vlans {
             return Ok(());
@@ -37,10 +37,10 @@ impl SwitchAbilities {
     }
 }
 
-/// The longest name of a link: `IFNAMSIZ` without its zero.
+/// Maximum length of a link's name: `IFNAMSIZ` without the terminating zero.
 const LONGEST: usize = 15;
 
-/// The name of a switch's link: its own, or the beginning of it if the kernel's names are too short.
+/// Returns the name of a switch's link: its own, truncated if it is too long for the kernel.
 pub(crate) fn link_name(switch: &Name) -> String {
     match switch.as_str() {
         name if name.len() <= LONGEST => name.to_owned(),
@@ -48,7 +48,7 @@ pub(crate) fn link_name(switch: &Name) -> String {
     }
 }
 
-/// The alias of a link that vtax has made for a switch or a domain.
+/// Returns the alias of a link that vtax has created for a switch or a domain.
 pub(crate) fn mark(object: &Name) -> String {
     format!("vtax-ldm:{object}")
 }

@@ -1,5 +1,5 @@
-//! The ports of switches by which two domains, or a domain and the host, reach each other. A switch is a virtual one, or the
-//! one in a NIC that has virtual functions.
+//! Switch ports through which two domains, or a domain and the host, reach each other. A switch is a virtual one, or
+//! the one in a NIC that has virtual functions.
 
 use vtax_lab::facts::{PciDevice, PciFacts};
 use vtax_model::{
@@ -17,26 +17,26 @@ use crate::{
     switch,
 };
 
-/// A port of a switch, and who is behind it.
+/// Port of a switch, and its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchPort {
-    /// The domain; `primary` reaches its switches by the bridges and physical functions themselves.
+    /// Domain; `primary` reaches its switches through the bridges and physical functions themselves.
     pub domain: Name,
-    /// Its NIC. None of `primary`.
+    /// Its NIC. None for `primary`.
     pub nic: Option<LiveNic>,
-    /// The virtual switch, or the physical function of the NIC.
+    /// Virtual switch, or physical function of the NIC.
     pub switch: String,
-    /// The host's link of the switch.
+    /// Host link of the switch.
     pub link: String,
-    /// The VLAN in which it sends and receives frames without a tag. None: a NIC passes them on without one.
+    /// VLAN in which it sends and receives untagged frames. None: a NIC passes them on without a tag.
     pub vlan: Option<Vlan>,
-    /// The most that it sends, and the most that it receives.
+    /// Limit for sending, and for receiving.
     pub maxbw: Option<BitRate>,
 }
 
 impl SwitchPort {
-    /// The ports of a bound domain: the one of the named NIC, or all. `facts` are those of this host, if domains can have
-    /// PCI devices of it.
+    /// Returns the ports of a bound domain: that of the named NIC, or all. `facts` are those of this host, if domains
+    /// can have its PCI devices.
     pub fn of(
         bound: &BoundDomain,
         named: Option<&Name>,
@@ -69,7 +69,7 @@ impl SwitchPort {
         nics.into_iter().map(port).collect()
     }
 
-    /// The switch that a virtual function is at, with its link, and the function's VLAN there.
+    /// Returns the switch of a virtual function, with its link, and the function's VLAN there.
     fn of_function(function: &LiveFunction, configuration: &Configuration) -> (String, String, Option<Vlan>) {
         let pvid = function.device.settings.pvid;
         match at_net_dev(&function.link, configuration) {
@@ -93,13 +93,13 @@ impl SwitchPort {
         };
         let switch = configuration.switch(&vnet.switch)?;
         let (vlan, link) = (Some(vnet.pvid_on(switch)), switch::link_name(&vnet.switch));
-        // A limit is changed when the domain boots.
+        // A changed limit takes effect when the domain boots.
         let maxbw = bound.bindings.constraints.vnet(name).unwrap_or(vnet).maxbw;
         let switch = vnet.switch.to_string();
         Ok(SwitchPort { domain: domain.clone(), switch, link, vlan, maxbw, nic: Some(nic) })
     }
 
-    /// The ports of the host itself: the one of the named switch, or all.
+    /// Returns the ports of the host itself: that of the named switch, or all.
     pub fn of_primary(
         named: Option<&Name>,
         configuration: &Configuration,
@@ -124,7 +124,7 @@ impl SwitchPort {
         if ports.is_empty() { Err(BindError::NoSwitch) } else { Ok(ports) }
     }
 
-    /// The first two ports that reach each other: they are of one switch, in one VLAN.
+    /// Returns the first two ports that reach each other: on one switch, in one VLAN.
     pub fn pair(ones: &[SwitchPort], others: &[SwitchPort]) -> Result<[SwitchPort; 2], BindError> {
         let pairs = || ones.iter().flat_map(|one| others.iter().map(move |other| [one, other]));
         let of_one_switch = || pairs().filter(|[one, other]| one.link == other.link);
@@ -136,14 +136,14 @@ impl SwitchPort {
         Err(if one.link == other.link { BindError::VlansApart(why) } else { BindError::NoSharedSwitch(why) })
     }
 
-    /// What the user calls it: `mars/net0`, or of the host `primary/vsw0`.
+    /// Returns the user's name for it: `mars/net0`, or `primary/vsw0` for the host.
     pub fn name(&self) -> String {
         let port = self.nic.as_ref().map_or(self.switch.as_str(), |nic| nic.name.as_str());
         format!("{}/{port}", self.domain)
     }
 }
 
-/// The virtual switch whose link to the outside this is.
+/// Returns the virtual switch with this uplink.
 fn at_net_dev<'a>(link: &str, configuration: &'a Configuration) -> Option<(&'a Name, &'a Switch)> {
     configuration.switches.iter().find(|(_, switch)| switch.host_link() == Some(link))
 }
@@ -152,9 +152,9 @@ fn vlan_named(vlan: Option<Vlan>) -> String {
     vlan.map_or("no VLAN".to_owned(), |vlan| format!("VLAN {vlan}"))
 }
 
-/// Why two ports don't reach each other.
+/// Returns why two ports don't reach each other.
 fn apart(one: &SwitchPort, other: &SwitchPort) -> PortsApart {
-    // The VLAN of a vnet is changed more easily than that of the host.
+    // The VLAN of a vnet is easier to change than that of the host.
     let (changed, kept) = if other.nic.is_some() { (other, one) } else { (one, other) };
     let pvid = kept.vlan.map(|vlan| vlan.to_string()).unwrap_or_default();
     let remedy = match changed.nic.as_ref().filter(|_| one.link == other.link) {

@@ -1,4 +1,4 @@
-//! The switches of a host: made, changed and removed as the configuration has them.
+//! Switches of a host: created, changed and removed according to the configuration.
 
 use vtax_journal::{Journal, JournalError, Opened, scan};
 use vtax_model::{
@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl Domains {
-    /// How many frames each NIC of a domain has sent from an address that isn't its own. They were dropped. Empty if this
-    /// kernel's switches don't guard addresses.
+    /// Returns how many frames each NIC of a domain has sent from foreign addresses. They were dropped. Empty if this
+    /// kernel's switches don't check addresses.
     pub fn dropped(&self, bindings: &Bindings) -> Result<Vec<(Name, u64)>, BindError> {
         let mut site = DomainSite::open()?;
         let mut dropped = Vec::new();
@@ -31,8 +31,8 @@ impl Domains {
         Ok(dropped)
     }
 
-    /// The host's link by which a switch is connected with the outside: its `net-dev`, or the tap of the guest that serves
-    /// it, if that is bound.
+    /// Returns the host link that connects a switch with the outside: its `net-dev`, or the tap of the guest that
+    /// serves it, if that guest is bound.
     pub(crate) fn uplink(&self, name: &Name, configuration: &Configuration) -> Result<Option<String>, BindError> {
         let switch = configuration.switch(name)?;
         if switch.is_of_primary() {
@@ -45,7 +45,7 @@ impl Domains {
 }
 
 impl LockedDomains<'_> {
-    /// Makes the switch of the host as the configuration has it now.
+    /// Applies the current configuration of a switch to the host.
     pub fn follow_switch(&self, name: &Name, was: &Configuration, now: &Configuration) -> Result<(), BindError> {
         let served = [was, now].into_iter().filter_map(|all| all.switches.get(name)).find(|it| !it.is_of_primary());
         if let Some(bound) = served.map(|switch| self.find(&switch.service)).transpose()?.flatten() {
@@ -59,7 +59,7 @@ impl LockedDomains<'_> {
         }
     }
 
-    /// Makes the link of a switch, if it isn't there yet.
+    /// Creates the link of a switch, if it doesn't exist yet.
     pub(crate) fn realize(&self, name: &Name, configuration: &Configuration) -> Result<(), BindError> {
         let wanted = configuration.switch(name)?;
         let abilities = SwitchAbilities::probe();
@@ -70,7 +70,7 @@ impl LockedDomains<'_> {
         match site.link(&link)? {
             Some(_) if is_ours => return Ok(()),
             Some(_) => return Err(BindError::LinkName { link }),
-            // It was removed by somebody else.
+            // Another process has removed it.
             None if is_ours => self.remove_switch(name)?,
             None => {}
         }
@@ -108,7 +108,7 @@ impl LockedDomains<'_> {
         named.collect::<Vec<Name>>().iter().try_for_each(|name| self.remove_switch(name))
     }
 
-    /// Removes the link of a switch, and gives the host's link back.
+    /// Removes the link of a switch, and returns the host's link.
     fn remove_switch(&self, name: &Name) -> Result<(), BindError> {
         if !self.switches().exists() {
             return Ok(());
@@ -127,7 +127,7 @@ impl LockedDomains<'_> {
         }
     }
 
-    /// Makes the switch as it was changed. Its link to the outside is another one, or the MTU.
+    /// Recreates a switch after a change of its uplink or MTU.
     fn change_switch(&self, name: &Name, was: &Switch, configuration: &Configuration) -> Result<(), BindError> {
         let wanted = configuration.switch(name)?;
         let link = switch::link_name(name);
@@ -140,7 +140,7 @@ impl LockedDomains<'_> {
             let users =
                 self.bound()?.into_iter().filter(|bound| bound.bindings.nics.iter().any(|nic| nic.switch == link));
             if let Some(user) = users.into_iter().next() {
-                let remedy = "stop and unbind it first: its switch is to be made anew";
+                let remedy = "stop and unbind it first: its switch must be recreated";
                 return Err(BindError::State { domain: user.name().clone(), state: user.state(), remedy });
             }
             self.remove_switch(name)?;
@@ -152,7 +152,7 @@ impl LockedDomains<'_> {
         self.set_mtus(name, configuration, &mut site)
     }
 
-    /// The MTU of a switch reaches the host's ends of its vnets at once, and the domains when they boot again.
+    /// Changes the MTU of a switch: on the host side of its vnets immediately, in the domains at their next boot.
     fn set_mtus(&self, name: &Name, configuration: &Configuration, site: &mut DomainSite) -> Result<(), BindError> {
         let wanted = configuration.switch(name)?;
         let link = switch::link_name(name);

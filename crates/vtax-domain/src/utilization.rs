@@ -1,4 +1,4 @@
-//! What share of their CPUs' time domains and the host use at the moment.
+//! Current CPU utilization of domains and the host.
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
@@ -7,18 +7,18 @@ use vtax_sys::cpu::{MachineMeter, MachineReading, process_time};
 
 use crate::BoundDomain;
 
-/// Long enough that what a tick of the kernel leaves out is a few percent.
+/// Long enough that the time lost to the kernel's tick resolution is only a few percent.
 const WATCHED: Duration = Duration::from_millis(200);
 
-/// In percent of the time of all its CPUs, by domain; of those that run only.
+/// Percentage of the time of all its CPUs, by domain; only for running domains.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Utilization {
-    /// Of the host's CPUs, without what domains used.
+    /// Utilization of the host's CPUs, without the share of domains.
     pub host: Option<f64>,
     domains: BTreeMap<Name, f64>,
 }
 
-/// The CPU time that was used up to a moment.
+/// CPU time used up to a moment.
 struct UsedSoFar {
     machine: Option<MachineReading>,
     domains: BTreeMap<Name, Duration>,
@@ -56,7 +56,7 @@ impl Utilization {
         }
     }
 
-    /// Of a domain's vCPUs, with what QEMU does for it; none if it doesn't run.
+    /// Returns the time of a domain's vCPUs, including QEMU's work for it; None if it doesn't run.
     pub fn of(&self, domain: &Name) -> Option<f64> {
         self.domains.get(domain).copied()
     }
@@ -70,7 +70,7 @@ fn used(bound: &BoundDomain) -> Option<Duration> {
     process_time(bound.qemu()?.process().pid.0).ok()
 }
 
-/// QEMU has threads besides its vCPUs, so a domain may use more than its CPUs have.
+/// QEMU has other threads in addition to its vCPUs, so a domain may use more time than its CPUs have.
 fn percent(used: Duration, wall: Duration, cpus: u32) -> Option<f64> {
     let all = wall.as_secs_f64() * f64::from(cpus);
     (all > 0.0).then(|| (100.0 * used.as_secs_f64() / all).min(100.0))
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!((percent(ms(1), ms(0), 2), percent(ms(1), ms(200), 0)), (None, None));
     }
 
-    /// Not of the time since it was booted: a spinner shows at once.
+    /// Not averaged since boot: a busy loop shows immediately.
     #[test]
     fn the_host_shows_what_it_does_now() {
         let spinning = thread::spawn(|| {

@@ -1,4 +1,4 @@
-//! Who may use a group. Needs root, to start a client as somebody else.
+//! Access to a group. Requires root, to start a client as another user.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use super::rig::{Client, Rig, free_port, until};
 
 const SOMEBODY: u32 = 12345;
 
-/// What a user reads at a port, until the session ends.
+/// Returns what a user reads at a port, until the session ends.
 fn read_as(user: u32, port: u16) -> String {
     let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; printf '~.' >&3; cat <&3");
     let mut bash = Command::new("bash");
@@ -49,7 +49,7 @@ fn who_is_refused_takes_no_place() {
     let mut group = rig.group("mars", port, &["mars"]);
     group.access = ConsoleAccess::Users(BTreeSet::from([UserId(SOMEBODY)]));
     rig.replace(&[group]);
-    // They stay connected, and root's one place is free for a group that root may use.
+    // They stay connected, and root's one slot is free for a group that root may use.
     let refused: Vec<Client> = (0..200).map(|_| Client::to(port)).collect();
     let open = rig.group("venus", free_port(), &["venus"]);
     rig.replace(std::slice::from_ref(&open));
@@ -68,5 +68,5 @@ fn a_session_ends_when_its_user_may_not_go_on() {
     group.access = ConsoleAccess::Users(BTreeSet::from([UserId(SOMEBODY)]));
     rig.replace(&[group]);
     assert!(client.rest().contains("You may not use this console group."));
-    until("the owner is told", || rig.owner.has_heard("user 0 at"));
+    until("the owner is notified", || rig.owner.has_heard("user 0 at"));
 }

@@ -1,4 +1,4 @@
-//! What sessions may take, and what happens beyond it.
+//! Limits of sessions, and behaviour beyond them.
 
 use std::{
     fs,
@@ -39,7 +39,7 @@ fn who_chooses_nothing_is_ended_in_time() {
     let (_rig, port) = Rig::of(bounds, "planets", &["jupiter", "pluto"]);
     let mut client = Client::to(port);
     client.types("h");
-    assert!(client.rest().contains("No console was chosen in time."));
+    assert!(client.rest().contains("No console was selected in time."));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn who_presses_no_key_is_ended_if_that_is_wanted() {
         client.types("k");
         mars.hears(b"k");
     }
-    assert!(client.rest().contains("No key was pressed for too long."));
+    assert!(client.rest().contains("Idle timeout: no key was pressed."));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_console_takes_so_many_sessions() {
     let (_rig, port) = Rig::of(bounds, "mars", &["mars"]);
     let mut sessions = [(); 2].map(|()| Client::to(port));
     sessions.iter_mut().for_each(|client| drop(client.reads("options ..")));
-    assert!(Client::to(port).rest().contains("The console of mars has 2 sessions, and takes no more."));
+    assert!(Client::to(port).rest().contains("The console of mars has 2 sessions, the maximum."));
     sessions[0].types("~.");
     sessions[0].rest();
     Client::to(port).reads("options ..");
@@ -76,7 +76,7 @@ fn a_server_takes_so_many_sessions_of_a_user() {
     let mut sessions = [(); 3].map(|()| Client::to(port));
     sessions.iter_mut().for_each(|client| drop(client.reads("options ..")));
     assert!(Client::to(port).rest().contains("There are too many sessions"));
-    assert!(rig.owner.has_heard("there are too many sessions"));
+    assert!(rig.owner.has_heard("too many sessions"));
     sessions[0].types("~.");
     sessions[0].rest();
     drop(sessions);
@@ -116,10 +116,10 @@ fn what_is_typed_for_a_guest_that_does_not_read_has_a_bound() {
     let mut mars = rig.guest("mars");
     let mut client = Client::to(port);
     client.reads("options ..");
-    // The kernel keeps some hundred kilobytes for the guest.
+    // The kernel buffers several hundred kilobytes for the guest.
     let (mut typist, keys) = (client.stream.try_clone().expect("a socket"), vec![b'k'; 1_000_000]);
     let types = std::thread::spawn(move || typist.write_all(&keys).expect("the server reads"));
-    client.reads("keys are lost, because the domain does not read");
+    client.reads("keystrokes are lost because the domain does not read them");
     types.join().expect("all is taken");
     client.types("\r\n~?");
     client.reads("~^B");
@@ -128,7 +128,7 @@ fn what_is_typed_for_a_guest_that_does_not_read_has_a_bound() {
     assert_eq!(heard, [b'k'; 1000]);
 }
 
-/// A paste is longer than what a guest takes at once.
+/// A paste is longer than what a guest accepts at once.
 #[test]
 fn what_is_typed_for_a_guest_that_reads_slowly_comes_whole() {
     let bounds = Bounds { input: 1000, ..Bounds::default() };
@@ -160,6 +160,6 @@ fn a_log_has_what_the_guest_says_and_a_bound() {
     drop(mars);
     fs::remove_file(&log).and_then(|()| fs::create_dir(&log)).expect("the log is ours");
     let _mars = rig.guest("mars");
-    until("the owner is told", || rig.owner.has_heard("no log is written: "));
+    until("the owner is notified", || rig.owner.has_heard("no log is written: "));
     Client::to(port).reads("options ..");
 }

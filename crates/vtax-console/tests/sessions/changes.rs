@@ -1,4 +1,4 @@
-//! Consoles that come and go while the server runs.
+//! Consoles that are added and removed while the server runs.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -56,13 +56,13 @@ fn who_is_at_a_console_that_goes_is_told() {
     client.types("npluto\r\n");
     client.reads("options ..");
     rig.replace(&[rig.group("planets", port, &["jupiter"])]);
-    client.reads("The console of pluto is gone from this group.");
+    client.reads("The console of pluto was removed from this group.");
     client.reads("sun-vnts-planets: ");
     rig.replace(&[]);
-    assert!(client.rest().contains("The console group is gone."));
+    assert!(client.rest().contains("The console group no longer exists."));
 }
 
-/// The number of a domain that is gone may be given to another one.
+/// The number of a removed domain may be assigned to another one.
 #[test]
 fn another_domain_with_the_same_number_is_another_console() {
     let (rig, port) = Rig::of(Bounds::default(), "planets", &["pluto", "venus"]);
@@ -70,7 +70,7 @@ fn another_domain_with_the_same_number_is_another_console() {
     client.types("npluto\r\n");
     client.reads("options ..");
     rig.replace(&[rig.group("planets", port, &["ploutos", "venus"])]);
-    client.reads("The console of pluto is gone");
+    client.reads("The console of pluto was removed");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_console_may_get_another_socket() {
     group.consoles[0].serial = rig.path("elsewhere");
     rig.replace(&[group]);
     let mut new = rig.guest("elsewhere");
-    client.reads("has a console now");
+    client.reads("console is available now");
     client.types("a");
     new.hears(b"a");
 }
@@ -94,11 +94,11 @@ fn a_port_that_another_program_has_is_opened_when_it_is_free() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("it is free");
     let rig = Rig::new(Bounds::default());
     rig.replace(&[rig.group("mars", port, &["mars"])]);
-    assert!(rig.owner.has_heard(&format!("port {port} of 127.0.0.1 can't be opened")));
+    assert!(rig.owner.has_heard(&format!("cannot open port {port} on 127.0.0.1")));
     drop(taken);
-    until("the port is open", || rig.owner.has_heard(&format!("port {port} of 127.0.0.1 is open")));
+    until("the port is open", || rig.owner.has_heard(&format!("port {port} on 127.0.0.1 is open")));
     Client::to(port).reads("\"mars\"");
-    assert_eq!(rig.owner.events.lock().expect("no panic").len(), 2, "each is told once");
+    assert_eq!(rig.owner.events.lock().expect("no panic").len(), 2, "each is reported once");
 }
 
 #[test]
@@ -117,6 +117,6 @@ fn the_end_of_the_server_ends_sessions_and_ports() {
     let mut client = Client::to(port);
     client.reads("options ..");
     drop(rig);
-    assert!(client.rest().contains("The console group is gone."));
+    assert!(client.rest().contains("The console group no longer exists."));
     assert!(!is_open(port));
 }

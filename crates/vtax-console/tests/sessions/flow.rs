@@ -1,4 +1,4 @@
-//! Much output, many readers, one who doesn't read; and clients that send anything.
+//! High output rates, many readers, one that doesn't read, and clients that send anything.
 
 use std::{
     io::{Read as _, Write as _},
@@ -15,7 +15,7 @@ use vtax_console::Bounds;
 use super::rig::{Client, PATIENCE, Rig};
 
 const SAID: usize = 10 << 20;
-/// What a guest says last, with no byte that telnet doubles.
+/// A guest's last output, without bytes that telnet doubles.
 const LAST: &[u8] = b"<the end>";
 
 fn said(seed: u64) -> Vec<u8> {
@@ -32,7 +32,7 @@ fn say(mut guest: UnixStream, said: &[u8]) {
     guest.write_all(said).expect("the guest isn't stalled");
 }
 
-/// What a client reads, up to the end.
+/// Reads a client's output to the end.
 fn read(mut stream: &TcpStream) -> Vec<u8> {
     let (mut all, mut piece) = (Vec::with_capacity(SAID + 1000), vec![0; 64 << 10]);
     while !all.ends_with(LAST) {
@@ -45,7 +45,7 @@ fn read(mut stream: &TcpStream) -> Vec<u8> {
 
 #[test]
 fn a_reader_who_stops_stalls_neither_the_guest_nor_the_others() {
-    // A machine that is busy may give a thread that reads no time for a while.
+    // A busy machine may give a reading thread no time for a while.
     let bounds = Bounds { patience: Duration::from_secs(10), ..Bounds::default() };
     let (rig, port) = Rig::of(bounds, "mars", &["mars"]);
     let mars = rig.guest("mars");
@@ -61,8 +61,8 @@ fn a_reader_who_stops_stalls_neither_the_guest_nor_the_others() {
             assert!(read.ends_with(&said), "a session that reads gets each byte");
         }
     });
-    // What the stalled one has got is what was said first, and the line says how much is missing.
-    let got = stalled.reads("bytes of the console's output were lost here");
+    // The stalled one got the first part of the output, and the line shows how much is missing.
+    let got = stalled.reads("bytes of console output were lost here");
     let lost: usize = got.rsplit("[vtax: ").next().and_then(|text| text.trim().parse().ok()).expect("a number");
     let end = got.rfind("\r\n[vtax: ").expect("the line");
     let start = got.find(&String::from_utf8_lossy(&said[..64]).into_owned()).expect("what was said first");
@@ -72,7 +72,7 @@ fn a_reader_who_stops_stalls_neither_the_guest_nor_the_others() {
     stalled.reads("and on it goes");
 }
 
-/// As the patience is used up, the others go on at once.
+/// Once the patience is used up, the others continue immediately.
 #[test]
 fn a_guest_that_nobody_reads_is_not_stalled() {
     let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
@@ -82,7 +82,8 @@ fn a_guest_that_nobody_reads_is_not_stalled() {
     say(mars.stream.try_clone().expect("a socket"), &said(2));
 }
 
-/// Who reads a little from time to time isn't given up, and yet the guest waits for no more than its patience says.
+/// A client that reads a little from time to time isn't dropped, and yet the guest waits no longer than its patience
+/// allows.
 #[test]
 fn readers_who_trickle_do_not_stall_a_guest() {
     let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
@@ -124,7 +125,7 @@ fn keys_come_to_a_guest_that_never_pauses() {
     });
 }
 
-/// The tests of the crate itself read ten million such bytes. Here they come by sockets, from clients that are cut off
+/// The crate's own tests read ten million such bytes. Here they arrive over sockets, from clients that are disconnected
 /// for nonsense, and from clients that read nothing.
 #[test]
 fn hostile_clients_leave_a_server_that_answers() {
@@ -139,7 +140,7 @@ fn hostile_clients_leave_a_server_that_answers() {
         stream.set_write_timeout(Some(Duration::from_millis(50))).expect("a socket");
         let _ = stream.write_all(b"npluto\r\n");
         random.fill_bytes(&mut bytes);
-        // A few commands that are asked again and again, and answered to nobody.
+        // A few commands that request a response each, and whose responses nobody reads.
         if number % 2 == 0 {
             bytes.chunks_exact_mut(3).for_each(|three| three.copy_from_slice(&[255, 253, three[2]]));
         }

@@ -1,4 +1,4 @@
-//! Sessions at a console server: real sockets on loopback, guests that are nothing but a serial socket.
+//! Sessions on a console server: real sockets on loopback, with guests that only consist of a serial socket.
 
 mod access;
 mod bounds;

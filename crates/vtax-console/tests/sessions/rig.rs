@@ -1,4 +1,4 @@
-//! A server, guests that are nothing but a serial socket, and clients.
+//! A server, guests that only consist of a serial socket, and clients.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -21,14 +21,14 @@ use vtax_console::{
 };
 use vtax_model::{foreign::ForeignText, topology::Name};
 
-/// Far more than anything takes here, for machines that do something else besides.
+/// Far more than anything takes here, for busy machines.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
 
-/// A port below those that the kernel gives to clients.
+/// Returns a port below those that the kernel assigns to clients.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 20_000 + u16::try_from(std::process::id() % 100).expect("it is small") * 100;
@@ -40,7 +40,7 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -49,7 +49,7 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Remembers what the server says.
+/// Records the server's events.
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
     pub(crate) breaks: Mutex<Vec<Name>>,
@@ -89,7 +89,7 @@ impl Rig {
         Rig { server, owner, folder: tempfile::tempdir().expect("a folder") }
     }
 
-    /// A server with one group.
+    /// Starts a server with one group.
     pub(crate) fn of(bounds: Bounds, group: &str, domains: &[&str]) -> (Rig, u16) {
         let (rig, port) = (Rig::new(bounds), free_port());
         rig.replace(&[rig.group(group, port, domains)]);
@@ -100,7 +100,7 @@ impl Rig {
         self.folder.path().join(file)
     }
 
-    /// The number of a domain is that of its first letter, so that it doesn't depend on the others.
+    /// A domain's number is that of its first letter, so that it doesn't depend on the others.
     pub(crate) fn group(&self, group: &str, port: u16, domains: &[&str]) -> ConsoleGroup {
         let console = |domain: &&str| Console {
             id: ConsoleId(u32::from(domain.as_bytes()[0])),
@@ -120,13 +120,13 @@ impl Rig {
         self.server.replace(ConsoleTable::new(groups.to_vec()).expect("no clash"));
     }
 
-    /// Starts a guest, and waits until the server is at its serial socket.
+    /// Starts a guest, and waits until the server has connected to its serial socket.
     pub(crate) fn guest(&self, domain: &str) -> Guest {
         Guest::at(&self.path(domain))
     }
 }
 
-/// A guest's serial socket, as QEMU has it: for one client.
+/// Serial socket of a guest, as in QEMU: for one client.
 pub(crate) struct Guest {
     pub(crate) stream: UnixStream,
     _listener: UnixListener,
@@ -159,7 +159,7 @@ impl Drop for Guest {
     }
 }
 
-/// A client that shows the texts and not telnet's commands.
+/// Client that shows text and hides telnet's commands.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     unread: String,
@@ -172,7 +172,7 @@ impl Client {
         Client { stream, unread: String::new() }
     }
 
-    /// A client for which the kernel keeps only a few kilobytes.
+    /// Connects a client with a kernel buffer of only a few kilobytes.
     pub(crate) fn with_little_space(port: u16) -> Client {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         socket.set_recv_buffer_size(4096).expect("it is small enough");
@@ -204,7 +204,7 @@ impl Client {
         std::mem::take(&mut self.unread)
     }
 
-    /// What has been read, and is no part of what was waited for.
+    /// Returns what was read but isn't part of an awaited text.
     pub(crate) fn unread(&self) -> &str {
         &self.unread
     }
@@ -223,7 +223,7 @@ impl Client {
     }
 }
 
-/// Telnet's commands all have three bytes here, and come as a whole, as doubled bytes do.
+/// All telnet commands here have three bytes, and arrive as a whole, as doubled bytes do.
 fn show(bytes: &[u8], shown: &mut String) {
     let mut rest = bytes;
     while let Some(byte) = rest.first() {

@@ -1,4 +1,4 @@
-//! A session with the telnet of the system. Needs telnet and expect: `scripts/setup.sh test`.
+//! Session with the system's telnet. Requires telnet and expect: `scripts/setup.sh test`.
 
 use std::{io::Read as _, io::Write as _, os::unix::net::UnixStream, process::Command, thread};
 

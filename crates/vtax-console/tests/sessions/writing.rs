@@ -1,14 +1,14 @@
-//! Who writes to a console.
+//! Write access to a console.
 
 use vtax_console::Bounds;
 
 use super::rig::{Client, Guest, Rig};
 
 const READ_ONLY: &str = "You do not have write access";
-const INHERITED: &str = "you have write access now";
+const INHERITED: &str = "you now have write access";
 const QUESTION: &str = "Would you like to continue? [y/n] ";
 
-/// A console that so many clients are at, one after the other.
+/// Console with this many clients, connected one after the other.
 fn sessions(count: usize) -> (Rig, Guest, Vec<Client>) {
     let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
     let mars = rig.guest("mars");
@@ -75,7 +75,7 @@ fn writing_is_taken_after_a_warning() {
     clients[2].reads(QUESTION);
     clients[2].types("y");
     clients[2].reads(INHERITED);
-    clients[0].reads("another session took write access");
+    clients[0].reads("another session has taken write access");
     clients[0].types("x");
     clients[0].reads(READ_ONLY);
     clients[2].types("third");
@@ -85,7 +85,7 @@ fn writing_is_taken_after_a_warning() {
     clients[2].types("~.");
     clients[2].rest();
     clients[0].reads(INHERITED);
-    assert!(!clients[1].unread().contains(INHERITED), "who wrote before is next, and not who waits for longer");
+    assert!(!clients[1].unread().contains(INHERITED), "the previous writer is next, not the longest-waiting client");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What this host does with a file or a block device at the moment.
+//! Current use of a file or a block device by this host.
 
 use std::{fs::File, io, os::fd::AsFd, path::Path};
 
@@ -9,34 +9,34 @@ use rustix::{
 };
 use vtax_sys::block::{BlockUse, DeviceNumber, KernelFiles, claim};
 
-/// QEMU marks what it does with a file by locks of single bytes from here on, and what nobody else may do by those from 200
-/// on (`block/file-posix.c`). Each bit of its permissions has a byte: reading 0, writing 1, changing the size 3.
+/// QEMU marks its own accesses to a file by locks of single bytes from here, and those that it forbids to others by
+/// bytes from 200 (`block/file-posix.c`). Each bit of its permissions has a byte: reading 0, writing 1, resizing 3.
 const DOES: u64 = 100;
 const FORBIDS: u64 = 200;
 const READ: u64 = 0;
 const WRITE: u64 = 1;
 const RESIZE: u64 = 3;
 
-/// How a domain is to have a backend.
+/// Intended use of a backend by a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WantedUse {
     pub(super) writes: bool,
     pub(super) alone: bool,
 }
 
-/// Who uses a file of this host; none if nobody does.
+/// Returns who uses a file of this host; None if nobody does.
 pub(super) fn of_file(path: &Path, wanted: WantedUse) -> Option<String> {
     let files = KernelFiles::own();
     if let Some((name, _)) = files.loops().into_iter().find(|(_, backing)| backing == path) {
-        return Some(format!("{name} is made of it; detach that first (losetup -d /dev/{name})"));
+        return Some(format!("{name} uses it; detach that first (losetup -d /dev/{name})"));
     }
     if files.swaps().unwrap_or_default().iter().any(|swap| swap == path) {
-        return Some("this host swaps to it; first: swapoff".to_owned());
+        return Some("this host swaps to it; run swapoff first".to_owned());
     }
     locked(path, wanted)
 }
 
-/// Who uses a block device of this host; none if nobody does.
+/// Returns who uses a block device of this host; None if nobody does.
 pub(super) fn of_device(path: &Path, number: u64, wanted: WantedUse) -> io::Result<Option<String>> {
     let files = KernelFiles::own();
     let user = files.block(DeviceNumber::of(number)).map_or(Ok(None), |device| files.user(&device))?;
@@ -46,23 +46,23 @@ pub(super) fn of_device(path: &Path, number: u64, wanted: WantedUse) -> io::Resu
             Some(format!("it, or a part of it, is mounted at {}; unmount that first", at.display()))
         }
         Some(BlockUse::Swap { path }) => {
-            Some(format!("this host swaps to {}; first: swapoff {}", path.display(), path.display()))
+            Some(format!("this host swaps to {}; first run swapoff {}", path.display(), path.display()))
         }
-        Some(BlockUse::Held { by, .. }) => Some(format!("{by} is made of it or of a part of it; remove that first")),
+        Some(BlockUse::Held { by, .. }) => Some(format!("{by} uses it or a part of it; remove that first")),
         None if (wanted.writes || wanted.alone) && !is_free() => {
-            Some("another program has it for itself; end that first".to_owned())
+            Some("another program uses it exclusively; end that program first".to_owned())
         }
         None => locked(path, wanted),
     })
 }
 
-/// Who has locked it: by flock, or as QEMU does.
+/// Returns who has locked it: with flock, or as QEMU does.
 fn locked(path: &Path, wanted: WantedUse) -> Option<String> {
     let file = File::open(path).ok()?;
     let lock =
         if wanted.alone { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
     if flock(&file, lock) == Err(Errno::WOULDBLOCK) {
-        return Some("another program has locked it (flock); end that first".to_owned());
+        return Some("another program has locked it (flock); end that program first".to_owned());
     }
     let is_set = |byte: u64| {
         let asked =
@@ -72,10 +72,10 @@ fn locked(path: &Path, wanted: WantedUse) -> Option<String> {
     let forbidden: &[u64] = if wanted.writes { &[FORBIDS + READ, FORBIDS + WRITE] } else { &[FORBIDS + READ] };
     let disturbing: &[u64] = &[DOES + WRITE, DOES + RESIZE];
     let by_qemu = forbidden.iter().chain(disturbing).any(|byte| is_set(*byte));
-    by_qemu.then(|| "another QEMU uses it, of libvirt perhaps; end that first".to_owned())
+    by_qemu.then(|| "another QEMU uses it, perhaps libvirt's; end that one first".to_owned())
 }
 
-/// Whether the device is a partition.
+/// Returns true if the device is a partition.
 pub(super) fn is_partition(number: u64) -> bool {
     KernelFiles::own().block(DeviceNumber::of(number)).is_some_and(|device| device.is_partition())
 }

@@ -1,20 +1,21 @@
-//! The header of a qcow2 image (docs/interop/qcow2.rst in QEMU), as far as it says whether a domain can have the image.
+//! Header of a qcow2 image (docs/interop/qcow2.rst in QEMU), as far as it determines whether a domain can have the
+//! image.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
-/// How a qcow2 image begins.
+/// First bytes of a qcow2 image.
 const MAGIC: &[u8] = b"QFI\xfb";
-/// The bit of the incompatible features that says that the blocks are in another file.
+/// Bit of the incompatible features for an image with its blocks in another file.
 const EXTERNAL_DATA: u64 = 1 << 2;
 
-/// What the header says.
+/// Contents of the header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ImageHeader {
-    /// It is no qcow2.
+    /// Not a qcow2 image.
     Other,
-    /// An image with all of its blocks in it: its size as a disk.
+    /// Self-contained image, with its size as a disk.
     Qcow2 { size: u64 },
-    /// One that vtax doesn't use, and why.
+    /// Image that vtax doesn't use, and the reason.
     Refused(&'static str),
 }
 
@@ -36,7 +37,7 @@ fn parse(bytes: &[u8]) -> ImageHeader {
         return ImageHeader::Other;
     }
     let Some(bytes) = bytes.first_chunk::<80>() else {
-        return ImageHeader::Refused("is a damaged qcow2: its header is cut off; restore it");
+        return ImageHeader::Refused("is a damaged qcow2: its header is truncated; restore it");
     };
     let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let long = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
@@ -44,11 +45,11 @@ fn parse(bytes: &[u8]) -> ImageHeader {
     let features = if version >= 3 { long(72) } else { 0 };
     match () {
         () if !(2..=3).contains(&version) => {
-            ImageHeader::Refused("is a qcow2 of another version than 2 and 3; convert it: qemu-img convert -O qcow2")
+            ImageHeader::Refused("is a qcow2 of an unsupported version; convert it: qemu-img convert -O qcow2")
         }
         () if encryption != 0 => ImageHeader::Refused("is an encrypted qcow2; convert it: qemu-img convert -O qcow2"),
         () if base != 0 => {
-            ImageHeader::Refused("is based on another image; make it one of its own: qemu-img rebase -b ''")
+            ImageHeader::Refused("is based on another image; make it self-contained: qemu-img rebase -b ''")
         }
         () if features & EXTERNAL_DATA != 0 => {
             ImageHeader::Refused("has its blocks in another file; convert it: qemu-img convert -O qcow2")
@@ -83,11 +84,11 @@ mod tests {
         assert_eq!(parse(&made(2, 5, 0, 0, u64::MAX)), ImageHeader::Qcow2 { size: 5 });
         assert_eq!(parse(b"KDMV"), ImageHeader::Other);
         let refused = [made(1, 5, 0, 0, 0), made(3, 5, 0, 1, 0), made(3, 5, 520, 0, 0), made(3, 5, 0, 0, 4)];
-        let words = ["another version", "encrypted", "based on", "another file"];
+        let words = ["unsupported version", "encrypted", "based on", "another file"];
         for (image, word) in refused.iter().zip(words) {
             assert!(matches!(parse(image), ImageHeader::Refused(why) if why.contains(word)), "{word}");
         }
-        assert!(matches!(parse(b"QFI\xfb"), ImageHeader::Refused(why) if why.contains("cut off")));
+        assert!(matches!(parse(b"QFI\xfb"), ImageHeader::Refused(why) if why.contains("truncated")));
     }
 
     proptest! {

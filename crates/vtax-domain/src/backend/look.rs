@@ -1,4 +1,4 @@
-//! Looks at what is behind a volume, and checks that a domain can have it.
+//! Inspects a volume's backend, and checks that a domain can have it.
 
 use std::{
     fs::{self, File, Metadata},
@@ -19,27 +19,27 @@ use super::{
     image::{self, ImageHeader},
 };
 
-/// What tells a backend from all others, whatever its path.
+/// Identifies a backend, whatever its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendId {
-    /// The number of the device, or of the file system that the file is in.
+    /// Number of the device, or of the file system that contains the file.
     pub device: u64,
-    /// The number of the file; 0 for a device.
+    /// Inode number of the file; 0 for a device.
     pub inode: u64,
 }
 
-/// What is behind a volume.
+/// Backend of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DiskBackend {
     pub(crate) path: PathBuf,
     pub(crate) id: BackendId,
     pub(crate) is_device: bool,
-    /// The size of the disk that it makes.
+    /// Size of the resulting disk.
     pub(crate) size: ByteSize,
 }
 
-/// Checks what can be checked when a volume is exported: what is behind it is there, and is what the volume says. Who may not
-/// read it is told only whether it is there.
+/// Checks what can be checked when a volume is exported: the backend exists, and matches the volume's properties. For
+/// users who may not read it, only its existence is checked.
 pub fn check_backend(volume: &Volume) -> Result<(), BackendError> {
     match DiskBackend::look(volume) {
         Err(BackendError::Missing { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -47,8 +47,8 @@ pub fn check_backend(volume: &Volume) -> Result<(), BackendError> {
     }
 }
 
-/// What is in the backend, if the user hasn't said it. A file that looks like a qcow2 without being called so may have been
-/// written by a domain, which could so make vtax read another file of the host.
+/// Returns the format of the backend, if the user hasn't specified it. A file that looks like a qcow2 without being
+/// named so may have been written by a domain, which could thus make vtax read another file of the host.
 pub fn find_format(backend: &str) -> Result<VolumeFormat, BackendError> {
     let path = Path::new(backend);
     let is_called = path.extension().is_some_and(|extension| extension == "qcow2");
@@ -56,12 +56,12 @@ pub fn find_format(backend: &str) -> Result<VolumeFormat, BackendError> {
     match (header, is_called) {
         (Ok(ImageHeader::Other), true) => Err(BackendError::Image {
             path: path.to_owned(),
-            why: "isn't a qcow2 image; say format=raw if it is none, or make one: qemu-img create -f qcow2".to_owned(),
+            why: "is not a qcow2 image; use format=raw, or create one: qemu-img create -f qcow2".to_owned(),
         }),
         (Ok(ImageHeader::Other), false) => Ok(VolumeFormat::Raw),
         (Ok(_), false) => Err(BackendError::Image {
             path: path.to_owned(),
-            why: "begins as a qcow2 image does, which a domain may have written; say format=qcow2 or format=raw"
+            why: "starts like a qcow2 image, which a domain may have written; use format=qcow2 or format=raw"
                 .to_owned(),
         }),
         (_, true) => Ok(VolumeFormat::Qcow2),
@@ -70,7 +70,7 @@ pub fn find_format(backend: &str) -> Result<VolumeFormat, BackendError> {
 }
 
 impl DiskBackend {
-    /// Looks at it. Nothing is locked or changed.
+    /// Inspects the backend. Nothing is locked or changed.
     pub(crate) fn look(volume: &Volume) -> Result<DiskBackend, BackendError> {
         let missing = |error| BackendError::Missing { path: PathBuf::from(&volume.backend), error };
         let path = fs::canonicalize(&volume.backend).map_err(missing)?;
@@ -107,7 +107,7 @@ impl DiskBackend {
         }
     }
 
-    /// A file that isn't written yet takes room as it is written.
+    /// A sparse file takes space as it is written.
     fn check_room(&self, volume: &Volume) -> Result<(), BackendError> {
         const BLOCK: u64 = 512;
         let missing = |error| BackendError::Missing { path: self.path.clone(), error };
@@ -133,7 +133,7 @@ impl DiskBackend {
 }
 
 impl BackendPart {
-    /// Whether some blocks are in both.
+    /// Returns true if the two share blocks.
     pub(crate) fn meets(&self, other: &BackendPart) -> bool {
         self.id == other.id
             && match (self.slice, other.slice) {
@@ -156,7 +156,7 @@ fn virtual_size(path: &Path, file: &File) -> Result<u64, BackendError> {
         ImageHeader::Qcow2 { size } => Ok(size),
         ImageHeader::Refused(why) => Err(refused(why)),
         ImageHeader::Other => {
-            Err(refused("isn't a qcow2 image any more; restore it, or export it anew with format=raw"))
+            Err(refused("is no longer a qcow2 image; restore it, or export it again with format=raw"))
         }
     }
 }

@@ -30,11 +30,11 @@ fn a_file_is_as_large_as_its_disk() {
     fs::write(&path, b"").expect("ours");
     assert!(refused(&raw(&path, None)).contains("is empty"));
     fs::write(&path, [0; 1000]).expect("ours");
-    assert!(refused(&raw(&path, None)).contains("whole number of sectors"));
+    assert!(refused(&raw(&path, None)).contains("whole number of 512-byte sectors"));
     fs::write(&path, [0; 4096]).expect("ours");
     assert_eq!(DiskBackend::look(&raw(&path, None)).expect("a disk").size.0, 4096);
     assert_eq!(DiskBackend::look(&raw(&path, Some("512+1K"))).expect("a disk").size.0, 1024);
-    assert!(refused(&raw(&path, Some("4K+512"))).contains("ends at 4 KiB, before slice=4K+512 ends"));
+    assert!(refused(&raw(&path, Some("4K+512"))).contains("ends at 4 KiB, before the end of slice=4K+512"));
     assert!(refused(&volume(&path, &[VolumeOption::Slice], None, VolumeFormat::Raw)).contains("isn't a partition"));
     assert!(refused(&raw(folder.path(), None)).contains("neither a file nor a block device"));
     assert!(refused(&raw("/dev/null".as_ref(), None)).contains("neither a file nor a block device"));
@@ -55,7 +55,7 @@ fn a_raw_disk_stays_raw_whatever_a_domain_writes_to_it() {
     assert_eq!(format("/no/such.qcow2"), Ok(VolumeFormat::Qcow2), "for one that isn't there yet");
     assert_eq!(format("/no/such"), Ok(VolumeFormat::Raw));
     let told = format(&put("b.img", &image)).expect_err("it may be hostile");
-    assert!(told.contains("say format=qcow2 or format=raw"), "{told}");
+    assert!(told.contains("use format=qcow2 or format=raw"), "{told}");
     assert!(format(&put("b.qcow2", &[0; 512])).expect_err("none").contains("isn't a qcow2 image"));
 
     let path = folder.path().join("a.qcow2");

@@ -1,4 +1,4 @@
-//! An `Item` of such a document: its parts are taken out one by one, and none may be left.
+//! `Item` of such a document: its parts are removed one by one, and none may be left.
 
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
@@ -6,18 +6,19 @@ use roxmltree::Node;
 
 use super::LdmXmlError;
 
-/// What an item says. The line of a part is looked for only if the part is wrong: that counts all lines before it.
+/// Contents of an item. The line of a part is only determined if the part is invalid, since that counts all lines
+/// before it.
 pub(super) struct LdmItem<'a, 'input> {
     pub(super) kind: &'a str,
     node: Node<'a, 'input>,
-    /// The texts, by the name of the element or the key of the property, each with its element.
+    /// Texts, by the name of the element or the key of the property, each with its element.
     parts: BTreeMap<&'a str, (&'a str, Node<'a, 'input>)>,
 }
 
 const UNITS: &str = "AllocationUnits";
 const ADDRESS: &str = "Address";
 
-/// The line on which an element begins.
+/// Returns the line on which an element begins.
 fn line(node: Node<'_, '_>) -> u32 {
     node.document().text_pos_at(node.range().start).row
 }
@@ -26,23 +27,23 @@ pub(super) fn wrong(node: Node<'_, '_>, why: String) -> LdmXmlError {
     LdmXmlError { line: line(node), why }
 }
 
-/// The elements in another one. Text between them is refused.
+/// Returns the child elements of an element. Text between them is refused.
 pub(super) fn elements<'a, 'input>(node: Node<'a, 'input>) -> Result<Vec<Node<'a, 'input>>, LdmXmlError> {
     let stray =
         node.children().find(|child| child.is_text() && child.text().is_some_and(|text| !text.trim().is_empty()));
     match stray {
-        Some(text) => Err(wrong(text, format!("there is text in <{}>, between its elements", node.tag_name().name()))),
+        Some(text) => Err(wrong(text, format!("there is text between the elements of <{}>", node.tag_name().name()))),
         None => Ok(node.children().filter(Node::is_element).collect()),
     }
 }
 
-/// The text of an element that has no others in it.
+/// Returns the text of an element without child elements.
 fn text<'a>(node: Node<'a, '_>) -> Result<&'a str, LdmXmlError> {
     let mut children = node.children();
     match (children.next(), children.next()) {
         (None, _) => Ok(""),
         (Some(only), None) if only.is_text() => Ok(only.text().unwrap_or_default()),
-        _ => Err(wrong(node, format!("<{}> has to be a text only", node.tag_name().name()))),
+        _ => Err(wrong(node, format!("<{}> must contain only text", node.tag_name().name()))),
     }
 }
 
@@ -62,7 +63,7 @@ impl<'a, 'input> LdmItem<'a, 'input> {
                 other => return Err(wrong(part, format!("an Item has no <{other}>"))),
             };
             if parts.insert(key, (text(part)?, part)).is_some() {
-                return Err(wrong(part, format!("`{key}` is there twice")));
+                return Err(wrong(part, format!("`{key}` exists twice")));
             }
         }
         let kind = kind.ok_or_else(|| wrong(node, "an Item has no <OtherResourceType>".to_owned()))?;
@@ -73,30 +74,30 @@ impl<'a, 'input> LdmItem<'a, 'input> {
         wrong(self.node, format!("the item `{}` {why}", self.kind))
     }
 
-    /// A part, if it is there.
+    /// Returns a part, if it exists.
     pub(super) fn optional<T: FromStr<Err: Display>>(&mut self, key: &str) -> Result<Option<T>, LdmXmlError> {
         let Some((text, part)) = self.parts.remove(key) else { return Ok(None) };
         text.parse().map(Some).map_err(|error| wrong(part, format!("`{key}`: {error}")))
     }
 
-    /// A part that is a number, if it is there.
+    /// Returns a numeric part, if it exists.
     pub(super) fn number<N: FromStr>(&mut self, key: &str) -> Result<Option<N>, LdmXmlError> {
         let Some((text, part)) = self.parts.remove(key) else { return Ok(None) };
-        let wrong = |_| wrong(part, format!("`{key}`: `{text}` is no whole number, or too large"));
+        let wrong = |_| wrong(part, format!("`{key}`: `{text}` is not a whole number, or too large"));
         text.parse().map(Some).map_err(wrong)
     }
 
-    /// A part that must be there, and is a number.
+    /// Returns a required numeric part.
     pub(super) fn needed_number<N: FromStr>(&mut self, key: &str) -> Result<N, LdmXmlError> {
         self.number(key)?.ok_or_else(|| self.error(format!("has no `{key}`")))
     }
 
-    /// A part that must be there.
+    /// Returns a required part.
     pub(super) fn needed<T: FromStr<Err: Display>>(&mut self, key: &str) -> Result<T, LdmXmlError> {
         self.optional(key)?.ok_or_else(|| self.error(format!("has no `{key}`")))
     }
 
-    /// The parts of a list with commas; none if it isn't there.
+    /// Returns the elements of a comma-separated list; none if it doesn't exist.
     pub(super) fn list<T: FromStr<Err: Display>, L: FromIterator<T>>(&mut self, key: &str) -> Result<L, LdmXmlError> {
         let Some((text, part)) = self.parts.remove(key) else { return Ok(L::from_iter([])) };
         let parse = |value: &str| value.parse().map_err(|error| wrong(part, format!("`{key}`: {error}")));
@@ -111,10 +112,10 @@ impl<'a, 'input> LdmItem<'a, 'input> {
         self.optional(ADDRESS)
     }
 
-    /// That nothing is left that nobody has taken.
+    /// Checks that no part is left.
     pub(super) fn finish(self) -> Result<(), LdmXmlError> {
         match self.parts.iter().next() {
-            Some((key, (_, part))) => Err(wrong(*part, format!("the item `{}` has no `{key}`", self.kind))),
+            Some((key, (_, part))) => Err(wrong(*part, format!("the item `{}` does not support `{key}`", self.kind))),
             None => Ok(()),
         }
     }

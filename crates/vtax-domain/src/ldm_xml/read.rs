@@ -1,4 +1,4 @@
-//! Reads such a document.
+//! Reader of such a document.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,11 @@ use super::{
     kind,
 };
 
-/// Reads what [`write`](super::write()) has written. Whether all of it can be had together, `rebuilt` of the configuration
-/// says. Document types are refused, and so are all entities but the five of XML itself.
+/// Reads the output of [`write`](super::write()). `rebuilt` of the configuration checks whether its parts are possible
+/// together. Document types are refused, and so are all entities except the five of XML itself.
 pub fn read(text: &str) -> Result<Configuration, LdmXmlError> {
     if text.len() as u64 > LONGEST {
-        return Err(LdmXmlError { line: 1, why: format!("the file has {} bytes, and {LONGEST} at most", text.len()) });
+        return Err(LdmXmlError { line: 1, why: format!("the file has {} bytes (at most {LONGEST})", text.len()) });
     }
     let options = ParsingOptions { nodes_limit: NODES_MOST, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).map_err(|error| broken(&error, text))?;
@@ -33,7 +33,7 @@ pub fn read(text: &str) -> Result<Configuration, LdmXmlError> {
     Ok(all)
 }
 
-/// The parser has no place for some of its errors.
+/// Some of the parser's errors have no position.
 fn broken(error: &Error, text: &str) -> LdmXmlError {
     let line_of = |place: usize| 1 + text[..place].matches('\n').count() as u32;
     match error {
@@ -51,15 +51,15 @@ fn broken(error: &Error, text: &str) -> LdmXmlError {
     }
 }
 
-/// The only element of this name in another one.
+/// Returns the only element with this name in another one.
 fn only<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Result<Node<'a, 'input>, LdmXmlError> {
     match elements(node)?.as_slice() {
         [only] if only.tag_name().name() == name => Ok(*only),
         [first, ..] if first.tag_name().name() != name => {
-            Err(wrong(*first, format!("there is a <{}> where a <{name}> has to be", first.tag_name().name())))
+            Err(wrong(*first, format!("<{}> instead of <{name}>", first.tag_name().name())))
         }
         [_, second, ..] => Err(wrong(*second, format!("there is more than one <{name}>"))),
-        [] => Err(wrong(node, format!("there is no <{name}> in it"))),
+        [] => Err(wrong(node, format!("<{name}> is missing in it"))),
         [_] => unreachable!("it has another name, and that was refused"),
     }
 }
@@ -67,7 +67,7 @@ fn only<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Result<Node<'a, 'inpu
 fn contents<'a, 'input>(root: Node<'a, 'input>) -> Result<Vec<Node<'a, 'input>>, LdmXmlError> {
     let name = root.tag_name().name();
     if name != "LDM_interface" {
-        return Err(wrong(root, format!("it is a <{name}>, not an <LDM_interface>")));
+        return Err(wrong(root, format!("the root is <{name}> instead of <LDM_interface>")));
     }
     let mut contents = Vec::new();
     for element in elements(only(only(root, "data")?, "Envelope")?)? {
@@ -100,20 +100,20 @@ fn domain(content: Node<'_, '_>, all: &mut Configuration) -> Result<(), LdmXmlEr
     }
     match name.as_str() {
         PRIMARY => all.primary = read,
-        _ if all.domains.contains_key(&name) => return Err(wrong(content, format!("{name} is there twice"))),
+        _ if all.domains.contains_key(&name) => return Err(wrong(content, format!("{name} exists twice"))),
         _ => drop(all.domains.insert(name, read)),
     }
     Ok(())
 }
 
-/// A number of cores; the cores themselves where it names them.
+/// Returns the number of cores, or the cores themselves if they are listed.
 fn cores(item: &mut LdmItem<'_, '_>) -> Result<CpuDemand, LdmXmlError> {
     let count: u32 = item.units()?;
     let ids: BTreeSet<u32> = item.list("cid")?;
     match ids.len() as u64 {
         0 => Ok(CpuDemand::Cores(count)),
         named if named == u64::from(count) => Ok(CpuDemand::Cids(ids)),
-        named => Err(item.error(format!("is of {count} cores, and `cid` names {named}"))),
+        named => Err(item.error(format!("has {count} cores, but `cid` lists {named}"))),
     }
 }
 
@@ -136,7 +136,7 @@ fn of_item(
             let variable: Variable = item.needed("name")?;
             let value: String = item.needed("value")?;
             if domain.variables.insert(variable, value).is_some() {
-                return Err(item.error(format!("says a second time what `{variable}` is")));
+                return Err(item.error(format!("sets `{variable}` a second time")));
             }
         }
         kind::VNET => domain.vnets.push(vnet(item)?),
@@ -166,42 +166,41 @@ fn of_item(
         | kind::FUNCTION
             if name.as_str() != PRIMARY =>
         {
-            return Err(item.error(format!("is in {name}; only {PRIMARY} has it")));
+            return Err(item.error(format!("is in {name}; only {PRIMARY} can have it")));
         }
         kind::SWITCH => {
             let service: Name = item.needed("service_name")?;
             let read = switch(item)?;
             if all.switches.insert(service.clone(), read).is_some() {
-                return Err(item.error(format!("is there twice with the name {service}")));
+                return Err(item.error(format!("exists twice with the name {service}")));
             }
         }
         kind::CONSOLE_SERVICE => {
             let service: Name = item.needed("service_name")?;
             let ports =
                 format!("{}-{}", item.needed_number::<u16>("min_port")?, item.needed_number::<u16>("max_port")?);
-            let ports = ports.parse().map_err(|error| item.error(format!("has other ports: {error}")))?;
+            let ports = ports.parse().map_err(|error| item.error(format!("has invalid ports: {error}")))?;
             let users: BTreeSet<_> = item.list("users")?;
             let users = Some(users).filter(|users| !users.is_empty());
             let read = ConsoleService { domain: item.needed("ldom")?, ports, users };
             if all.consoles.insert(service.clone(), read).is_some() {
-                return Err(item.error(format!("is there twice with the name {service}")));
+                return Err(item.error(format!("exists twice with the name {service}")));
             }
         }
         kind::DISK_SERVICE => {
             let service: Name = item.needed("service_name")?;
             let read = DiskService { domain: item.needed("ldom")?, volumes: Default::default() };
             if all.disk_services.insert(service.clone(), read).is_some() {
-                return Err(item.error(format!("is there twice with the name {service}")));
+                return Err(item.error(format!("exists twice with the name {service}")));
             }
         }
         kind::VOLUME => {
             let VolumeName { volume: name, service } = volume_name(item)?;
             let read = volume(item)?;
             let found = all.disk_services.get_mut(&service);
-            let exports =
-                found.ok_or_else(|| item.error(format!("is of {service}, and there is no such vds before it")))?;
+            let exports = found.ok_or_else(|| item.error(format!("is of {service}, but no such vds precedes it")))?;
             if exports.volumes.insert(name.clone(), read).is_some() {
-                return Err(item.error(format!("is there twice with the name {name}")));
+                return Err(item.error(format!("exists twice with the name {name}")));
             }
         }
         kind::RELEASED => drop(all.devices.released.insert(item.needed("name")?)),
@@ -213,18 +212,18 @@ fn of_item(
             let name: String = item.needed("name")?;
             all.devices.functions.insert(name, settings(item)?);
         }
-        other => return Err(item.error(format!("is of an unknown kind: no domain of vtax has a `{other}`"))),
+        other => return Err(item.error(format!("is of an unknown type: vtax domains have no `{other}`"))),
     }
     Ok(())
 }
 
-/// What one of two words says.
+/// Returns the value of a property with two possible words.
 fn yes_or_no(item: &mut LdmItem<'_, '_>, key: &str, [yes, no]: [&str; 2]) -> Result<Option<bool>, LdmXmlError> {
     match item.optional::<String>(key)? {
         None => Ok(None),
         Some(word) if word == yes => Ok(Some(true)),
         Some(word) if word == no => Ok(Some(false)),
-        Some(other) => Err(item.error(format!("has {key} `{other}`; it takes {yes} or {no}"))),
+        Some(other) => Err(item.error(format!("has {key} `{other}`; use {yes} or {no}"))),
     }
 }
 

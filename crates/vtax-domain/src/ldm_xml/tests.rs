@@ -22,7 +22,7 @@ fn vlan(number: u16) -> Vlan {
     Vlan::try_from(i64::from(number)).expect("a VLAN")
 }
 
-/// The host is none of the document's business.
+/// The host is not part of the document.
 fn anywhere(all: Configuration) -> Configuration {
     Configuration { host: String::new(), ..all }
 }
@@ -71,7 +71,7 @@ fn planets() -> Configuration {
     all
 }
 
-/// A slice that is read only, and two paths to one disk, which venus has.
+/// Volumes: a read-only slice, and two paths to one disk, which venus has.
 fn add_disks(all: &mut Configuration) {
     all.add_disk_service(&name("primary-vds0"), name(PRIMARY)).expect("it is new");
     let plain = Volume {
@@ -109,7 +109,7 @@ fn refused(text: &str) -> String {
     read(text).expect_err("refused").to_string()
 }
 
-/// The document of the planets with something else in it.
+/// Returns the document of the planets with one part replaced.
 fn with(from: &str, to: &str) -> String {
     let text = write(&planets());
     assert!(text.contains(from), "{from}");
@@ -162,10 +162,10 @@ fn hostile_documents_are_refused_with_a_line() {
     let wide = "<References/>".repeat(NODES_MOST as usize);
     assert!(with("<References/>", &wide).contains("more than 1000000 elements"));
     let long = " ".repeat(LONGEST as usize + 1);
-    assert!(refused(&long).contains("33554432 at most"));
+    assert!(refused(&long).contains("at most 33554432"));
 }
 
-/// Its number, its VLANs with and without tags, its rate, and whether it follows the carrier.
+/// Number, VLANs with and without tags, rate, and whether it follows the carrier.
 type AnyVnet = (u8, BTreeSet<u16>, Option<u16>, Option<u64>, bool);
 
 #[derive(Debug, Clone)]
@@ -188,7 +188,7 @@ fn any_domain() -> impl Strategy<Value = AnyDomain> {
     })
 }
 
-/// What is refused is left out.
+/// Operations that are refused are skipped.
 fn configured(domains: &[AnyDomain]) -> Configuration {
     let mut all = planets();
     for (number, any) in domains.iter().enumerate() {
@@ -243,7 +243,7 @@ fn fuzz_ldm_xml() {
     let seeds = [write(&planets()), write(&Configuration::new(""))];
     vtax_fuzz::fuzz_text("ldm-xml", &[seeds[0].as_str(), seeds[1].as_str()], |text| {
         let all = read(text).ok()?;
-        // What no change could have made may have texts that XML has no form for.
+        // Values that no operation could have set may contain text that XML can't represent.
         let all = all.rebuilt("").ok()?;
         assert_eq!(read(&write(&all)), Ok(all));
         Some(())

@@ -1,4 +1,4 @@
-//! Writes such a document.
+//! Writer of such a document.
 
 use std::fmt::{Display, Write};
 
@@ -20,7 +20,7 @@ const HEAD: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 "#;
 const FOOT: &str = "    </Envelope>\n  </data>\n</LDM_interface>\n";
 
-/// All of it, as XML.
+/// Returns the whole configuration as XML.
 pub fn write(all: &Configuration) -> String {
     let mut document = Document(HEAD.to_owned());
     document.content(PRIMARY, |items| {
@@ -76,7 +76,7 @@ impl Document {
         value.into_iter().for_each(|value| self.property(key, value));
     }
 
-    /// A property that is left out if the list is empty.
+    /// Adds a property that is omitted if the list is empty.
     fn list<T: Display>(&mut self, key: &str, values: impl IntoIterator<Item = T>) {
         let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
         self.optional(key, Some(values.join(",")).filter(|_| !values.is_empty()));

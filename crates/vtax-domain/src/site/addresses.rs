@@ -10,13 +10,13 @@ use super::DomainSite;
 use crate::{error::BindError, step::StepReceipt};
 
 impl DomainSite {
-    /// Works in another network namespace.
+    /// Opens another network namespace.
     pub(crate) fn open_in(namespace: &Arc<NetNs>) -> Result<DomainSite, BindError> {
         let open = || Ok(DomainSite { namespace: Arc::clone(namespace), rtnl: Rtnl::open_in(namespace)? });
         open().map_err(BindError::kernel("the host's network"))
     }
 
-    /// The networks of the host's addresses, and those that it has routes to.
+    /// Returns the networks of the host's addresses, and those that it has routes to.
     pub(crate) fn nets(&mut self) -> Result<Vec<IpNet>, BindError> {
         let addresses = self.rtnl.addresses().map_err(BindError::kernel("the host's addresses"))?;
         let routes = self.rtnl.routes().map_err(BindError::kernel("the host's routes"))?;
@@ -30,7 +30,7 @@ impl DomainSite {
         self.receipt(link)
     }
 
-    /// Takes an address back that was given for a measurement. Nobody else has chosen it, whatever link has it.
+    /// Removes an address that was assigned for a measurement. Nobody else has chosen it, whichever link has it.
     pub(crate) fn remove_address(&mut self, net: IpNet) -> Result<Undone, BindError> {
         let addresses = self.rtnl.addresses().map_err(BindError::kernel(net))?;
         let Some(found) = addresses.into_iter().find(|address| address.net == net) else {

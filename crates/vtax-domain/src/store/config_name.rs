@@ -4,20 +4,20 @@ use std::{fmt, str::FromStr};
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-/// The name of a saved configuration: 1 to 32 letters, digits, `-`, `_` and `.`, a letter or digit first.
+/// Name of a saved configuration: 1 to 32 letters, digits, `-`, `_` and `.`, starting with a letter or digit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct ConfigName(String);
 
-/// A text that can't be the name of a saved configuration.
+/// Text that isn't a valid name of a saved configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("`{0}` can't name a configuration; use 1 to 32 letters, digits, `-`, `_` and `.`, a letter or digit first")]
+#[error("invalid configuration name `{0}`: use 1 to 32 letters, digits, `-`, `_` and `.`, a letter or digit first")]
 #[diagnostic(code("bad-name"))]
 pub struct BadConfigName(String);
 
 impl ConfigName {
     const FACTORY: &str = "factory-default";
 
-    /// The configuration of a host on which nothing was configured.
+    /// Returns the configuration of a host on which nothing was configured.
     pub fn factory_default() -> ConfigName {
         ConfigName(ConfigName::FACTORY.to_owned())
     }

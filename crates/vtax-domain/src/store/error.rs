@@ -1,4 +1,4 @@
-//! Why something can't be kept or read.
+//! Errors of saving and reading domains.
 
 use std::{io, path::Path, path::PathBuf};
 
@@ -7,34 +7,34 @@ use vtax_sys::{SysError, record::RecordError};
 
 use super::ConfigName;
 
-/// Why something can't be kept or read.
+/// Reason why something can't be saved or read.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DomainStoreError {
-    #[error("can't {operation} {}: {error}", path.display())]
+    #[error("cannot {operation} {}: {error}", path.display())]
     #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },
-    #[error("domains can't be kept in {}: {error}", path.display())]
+    #[error("cannot store domains in {}: {error}", path.display())]
     #[diagnostic(forward(error))]
     Folder { path: PathBuf, error: Box<SysError> },
-    #[error("{} can't be read: {why}; move it away to begin anew, or put an older copy in its place", path.display())]
+    #[error("{} cannot be read: {why}; move it away to start anew, or restore an older copy", path.display())]
     #[diagnostic(code("domain-store-damaged"))]
     Damaged { path: PathBuf, why: String },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordError),
-    #[error("{} has format {format}, which a later vtax has written; use that one", path.display())]
+    #[error("{} has format {format}, written by a later version of vtax; use that version", path.display())]
     #[diagnostic(code("domain-store-damaged"))]
     Format { path: PathBuf, format: u32 },
     #[error("there is no saved configuration `{name}`; {}", saved(name, known))]
     #[diagnostic(code("no-such-object"))]
     NoSaved { name: ConfigName, known: Vec<String> },
-    #[error("the saved configuration `{name}` exists already; choose another name, or remove it (rm-spconfig {name})")]
+    #[error("the saved configuration `{name}` already exists; choose another name, or remove it (rm-spconfig {name})")]
     #[diagnostic(code("object-exists"))]
     SavedExists { name: ConfigName },
 }
 
-/// Why a change wasn't made.
+/// Reason why a change wasn't made.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum EditError {

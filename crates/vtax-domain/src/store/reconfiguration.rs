@@ -1,7 +1,7 @@
-//! The delayed reconfiguration of `primary`: its changes are kept, and in force from the next boot of the host on.
+//! Delayed reconfiguration of `primary`: its changes are saved, and take effect from the host's next boot.
 //!
-//! Nothing has to be done at that boot. Whoever reads the store afterwards sees by the boot's number that the changes are
-//! in force, and whoever writes it next forgets that they were ever pending.
+//! Nothing needs to be done at that boot. A process that reads the store afterwards sees by the boot ID that the
+//! changes are in effect, and the next one that writes it removes the pending state.
 
 use std::fs;
 
@@ -10,57 +10,58 @@ use vtax_model::domain::{Configuration, DomainError};
 
 use super::StoredState;
 
-/// The changes of `primary` that are in force from the next boot on.
+/// Changes of `primary` that take effect from the next boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelayedReconfiguration {
-    /// The boot at which it was begun.
+    /// Boot during which it was started.
     boot: String,
-    /// All as it is to be then.
+    /// Complete configuration from the next boot.
     pub configuration: Configuration,
 }
 
 /// Pending change in a delayed reconfiguration of `primary`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PrimaryChange {
-    /// It gives a device up.
+    /// It releases a device.
     Release(String),
     /// It has a device again.
     Return(String),
-    /// Domains may have what is below a root complex, or may not.
+    /// Devices below a root complex become available to domains, or unavailable.
     Iov {
-        /// The root complex.
+        /// Root complex.
         bus: String,
-        /// Whether they may.
+        /// True if they become available.
         on: bool,
     },
     /// Anything else: switches, console services, settings of functions.
     Others,
 }
 
-/// The number of this boot of the host (random(4)).
+/// Returns the ID of this boot of the host (random(4)).
 pub(super) fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 impl StoredState {
-    /// Begins a delayed reconfiguration.
+    /// Starts a delayed reconfiguration.
     pub fn start_reconfiguration(&mut self) -> Result<(), DomainError> {
         self.no_pending()?;
         self.pending = Some(DelayedReconfiguration { boot: boot(), configuration: self.configuration.clone() });
         Ok(())
     }
 
-    /// What replaces the whole configuration waits until nothing is pending.
+    /// Checks that nothing is pending, before the whole configuration is replaced.
     pub fn no_pending(&self) -> Result<(), DomainError> {
         if self.pending.is_some() { Err(DomainError::Reconfiguring) } else { Ok(()) }
     }
 
-    /// Forgets what is pending.
+    /// Discards the pending changes.
     pub fn cancel_reconfiguration(&mut self) -> Result<(), DomainError> {
         self.pending.take().map(drop).ok_or(DomainError::NotReconfiguring)
     }
 
-    /// Makes a change of the configuration; of the pending one, if there is one. Then only what is `primary`'s can change.
+    /// Changes the configuration, or the pending one if there is one. In that case only `primary`'s resources can
+    /// change.
     pub fn change(
         &mut self,
         change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
@@ -75,7 +76,7 @@ impl StoredState {
         Ok(())
     }
 
-    /// What is pending, in order.
+    /// Returns the pending changes, in order.
     pub fn pending_changes(&self) -> Vec<PrimaryChange> {
         let Some(DelayedReconfiguration { configuration: next, .. }) = &self.pending else { return Vec::new() };
         let (was, now) = (&self.configuration.devices, &next.devices);
@@ -90,7 +91,7 @@ impl StoredState {
         released.chain(returned).chain(iov).chain(others).collect()
     }
 
-    /// Brings what is pending into force now, but for these changes, which wait for the boot.
+    /// Applies the pending changes now, except these, which wait for the boot.
     pub fn apply_pending(&mut self, but: &[PrimaryChange]) {
         let Some(pending) = self.pending.clone() else { return };
         let was = std::mem::replace(&mut self.configuration, pending.configuration);
@@ -111,7 +112,7 @@ impl StoredState {
         }
     }
 
-    /// As it is at this boot: what was pending at an earlier one is in force.
+    /// Returns the state at this boot: changes pending at an earlier one are in effect.
     pub(super) fn at_boot(mut self, boot: &str) -> StoredState {
         if let Some(pending) = self.pending.take_if(|pending| pending.boot != boot) {
             self.configuration = pending.configuration;

@@ -59,10 +59,13 @@ fn a_file_that_is_cut_changed_or_too_new_is_named_and_left() {
     let path = store.folder().join(STATE);
     let whole = fs::read_to_string(&path).expect("there");
     for (text, wanted) in [
-        (whole[..whole.len() / 2].to_owned(), "state.json can't be read: EOF while parsing"),
-        (whole.replace("\"format\": 1", "\"format\": 2"), "state.json has format 2, which a later vtax has written"),
+        (whole[..whole.len() / 2].to_owned(), "state.json cannot be read: EOF while parsing"),
+        (
+            whole.replace("\"format\": 1", "\"format\": 2"),
+            "state.json has format 2, written by a later version of vtax",
+        ),
         (whole.replace("mars", "M A R S"), "`M A R S` is not a name"),
-        (String::new(), "state.json can't be read"),
+        (String::new(), "state.json cannot be read"),
     ] {
         fs::write(&path, &text).expect("ours");
         let error = store.read("sun").expect_err(wanted).to_string();
@@ -88,10 +91,10 @@ fn a_state_that_is_cut_at_any_byte_is_named_and_left() {
     }
 }
 
-/// Puts something at a path.
+/// Creates something at a path.
 type Put<'a> = &'a dyn Fn(&Path);
 
-/// A FIFO was waited for, and a file of 2 GiB read.
+/// Regression test: a FIFO was waited for, and a file of 2 GiB read.
 #[test]
 fn what_is_no_regular_file_is_named() {
     use std::os::unix::fs::symlink;
@@ -113,7 +116,7 @@ fn what_is_no_regular_file_is_named() {
             put(&store.folder().join(file));
             let read = store.lock().and_then(|locked| locked.read("sun"));
             match (read, file) {
-                // Nobody reads what is in a lock.
+                // The contents of a lock file are never read.
                 (Ok(_), LOCK) => assert_eq!(wanted, "has more than"),
                 (read, _) => {
                     let error = read.expect_err(wanted).to_string();
@@ -145,7 +148,7 @@ fn what_primary_changes_in_a_delayed_reconfiguration_is_in_force_at_the_next_boo
     let iov = PrimaryChange::Iov { bus: "pci_0".to_owned(), on: true };
     assert_eq!(kept.pending_changes(), [PrimaryChange::Release("pci_3".to_owned()), iov.clone()]);
 
-    // The host boots.
+    // The host reboots.
     let booted = kept.clone().at_boot("another");
     assert!(booted.pending.is_none() && booted.configuration.devices.released.contains("pci_3"));
     assert_eq!(booted.configuration.devices.iov.get("pci_0"), Some(&true));
@@ -195,7 +198,7 @@ fn names_of_configurations_are_names_of_files() {
     }
 }
 
-/// The state of many domains has a hundred thousand words, and each may not be a call to the kernel.
+/// The state of many domains has a hundred thousand words, and each may not be a separate system call.
 #[test]
 fn a_large_state_is_written_in_a_few_calls() {
     let (_folder, store) = store();

@@ -1,4 +1,4 @@
-//! The verbs that give PCI devices to domains, take them back, and set them.
+//! Verbs that assign PCI devices to domains, take them back and configure them.
 
 use miette::miette;
 use vtax_domain::LiveObject;
@@ -30,7 +30,7 @@ pub(super) fn add_device(host: ChangingHost<'_>, device: &str, domain: &Name, dr
     host.change(|change| {
         let list = look(host.within())?;
         if domain.as_str() == PRIMARY {
-            // The device itself may be gone.
+            // The device itself may no longer exist.
             let name = match reconfiguring(change)?.devices.released.contains(device) {
                 true => device.to_owned(),
                 false => list.assignable(device).or_input()?.name,
@@ -39,14 +39,14 @@ pub(super) fn add_device(host: ChangingHost<'_>, device: &str, domain: &Name, dr
         }
         let found = list.assignable(device).or_input()?;
         let add = |all: &mut Configuration| all.add_device(domain, &found.name, found.kind);
-        // Who is to have it says more than what it is made of.
+        // A conflict between domains says more than a part of the device that is in use.
         change.state().clone().change(add).or_input()?;
         list.check_assignable(&found, domain).or_input()?;
         change_device(change, domain, &found.name, dry_run, add)
     })
 }
 
-/// Makes a change of what devices a domain is to have, or only says whether it could be made.
+/// Changes a domain's devices, or only checks the change.
 fn change_device(
     change: &HostChange<'_>,
     domain: &Name,
@@ -84,10 +84,10 @@ fn release_device(
 ) -> Result<Exit, Stop> {
     let found = list.assignable(device).or_input()?;
     if found.kind == DeviceKind::Vf {
-        let (name, wanted) = (found.name, "root complex or slot: a virtual function goes from primary without that");
+        let (name, wanted) = (found.name, "root complex or slot; virtual functions leave primary without rm-io");
         return Err(Stop::input(AssignError::OtherKind { name, wanted }));
     }
-    // As above.
+    // A conflict between domains says more than a part of the device that is in use.
     reconfiguring(change)?.remove_device(primary, &found.name).or_input()?;
     list.check_spared(&found, None).or_input()?;
     change_device(change, primary, &found.name, dry_run, |all| all.remove_device(primary, &found.name))
@@ -100,13 +100,13 @@ fn take_device(
     domain: &Name,
     dry_run: DryRun,
 ) -> Result<Exit, Stop> {
-    // The device itself may be gone.
+    // The device itself may no longer exist.
     let has = change.configuration().domain(domain).or_input()?.io.iter().any(|own| own.name == device);
     let name = if has { device.to_owned() } else { list.assignable(device).or_input()?.name };
     change_device(change, domain, &name, dry_run, |all| all.remove_device(domain, &name))
 }
 
-/// What primary has itself is only changed for its next boot. Returns all as it is to be then.
+/// Returns the pending configuration: primary's own devices only change at its next boot.
 fn reconfiguring(change: &HostChange<'_>) -> Result<Configuration, Stop> {
     let pending = change.state().pending.clone().ok_or_else(|| Stop::input(DomainError::NotReconfiguring))?;
     Ok(pending.configuration)
@@ -129,7 +129,7 @@ fn set_bus(host: ChangingHost<'_>, bus: &str, iov: &str) -> Result<Exit, Stop> {
         _ => {
             return Err(Stop::input(miette!(
                 code = "usage",
-                "set-io iov: `{iov}` is neither; write iov=on or iov=off"
+                "set-io: invalid iov `{iov}`: use iov=on or iov=off"
             )));
         }
     };
@@ -145,14 +145,14 @@ fn set_function(host: ChangingHost<'_>, function: &str, words: &LdmWords<'_>) ->
     let list = look(host.within())?;
     let found = list.assignable(function).or_input()?;
     let (DeviceKind::Vf, [device]) = (found.kind, found.functions.as_slice()) else {
-        let (name, wanted) = (found.name, "virtual function, which alone has such properties");
+        let (name, wanted) = (found.name, "virtual function; only those have these properties");
         return Err(Stop::input(AssignError::OtherKind { name, wanted }));
     };
     if words.property::<String>("vid")?.is_some() {
         return Err(Stop::input(miette!(
             code = "bad-property",
-            "{}: Linux gives a virtual function one VLAN, without tags: pvid=. Leave vid out; without pvid, its domain \
-             sends and receives the tags that it likes",
+            "{}: Linux gives a virtual function one untagged VLAN: pvid=. Omit vid; without pvid, the domain sends and \
+             receives any tag",
             found.name
         )));
     }
@@ -179,7 +179,7 @@ fn set_function(host: ChangingHost<'_>, function: &str, words: &LdmWords<'_>) ->
     })
 }
 
-/// As `vtax io create-vf`, unless the physical function is no longer primary's.
+/// Like `vtax io create-vf`, unless the physical function is no longer primary's.
 pub(super) fn create_functions(host: ChangingHost<'_>, args: &CreateVfArgs) -> Result<Exit, Stop> {
     let words = CREATE_VF.read(&args.words)?;
     let choice = args.choice.with(words.property("mac-addr")?, words.property("pvid")?, words.property("mtu")?);
@@ -200,7 +200,7 @@ pub(super) fn create_functions(host: ChangingHost<'_>, args: &CreateVfArgs) -> R
     })
 }
 
-/// As `vtax io destroy-vf`, unless a domain is to have one of the functions.
+/// Like `vtax io destroy-vf`, unless one of the functions is assigned to a domain.
 pub(super) fn destroy_functions(host: ChangingHost<'_>, args: &DestroyVfArgs) -> Result<Exit, Stop> {
     let DestroyVfArgs { number, which: args } = args;
     host.change(|change| {
@@ -214,7 +214,8 @@ pub(super) fn destroy_functions(host: ChangingHost<'_>, args: &DestroyVfArgs) ->
         {
             return Err(Stop::input(miette!(
                 code = "bad-property",
-                "{physical} has {there} virtual functions, and Linux removes all of them together, not {wanted}; write -n max"
+                "{physical} has {there} virtual functions, and Linux removes all of them together, not {wanted}; use \
+                 -n max"
             )));
         }
         if let Some((domain, device)) = all.all_devices().find(|(_, device)| contains(&physical, &device.name)) {
@@ -232,12 +233,12 @@ pub(super) fn destroy_functions(host: ChangingHost<'_>, args: &DestroyVfArgs) ->
     })
 }
 
-/// The PCI devices of this machine. A host of a lab has none of its own.
+/// Returns the PCI devices of this machine. A host of a lab has none.
 pub(super) fn look(within: Option<&LabHost>) -> Result<IoList, Stop> {
     if let Some(within) = within {
         return Err(Stop::input(miette!(
             code = "device-not-assignable",
-            "{within} is a host of a lab, which has no PCI devices; leave --in out for those of this machine"
+            "{within} is a host of a lab, which has no PCI devices; omit --in to use this machine's"
         )));
     }
     let facts = PciFacts::gather().or_infrastructure()?;

@@ -1,7 +1,8 @@
-//! The way of every verb that changes something of domains.
+//! Common path of all verbs that change domains.
 //!
-//! A verb gets no look at the host but under its lock, with all that it decides by. Before it acts, what runs is made to agree
-//! with what should run; after it, also if it fails, the console service is there if a console is.
+//! A verb sees the host only under its lock, together with everything its decisions depend on. Before the verb acts,
+//! what runs is reconciled with what should run; afterwards, even if the verb fails, the console service runs if there
+//! is a console.
 
 use std::{path::PathBuf, slice};
 
@@ -21,7 +22,7 @@ use crate::{
     terminal::print,
 };
 
-/// What is said of a change that waits for the host's next boot.
+/// Printed after a change that waits for the host's next boot.
 const NOTICE: &str = "\
 ------------------------------------------------------------------------------
 Notice: The primary domain is in the process of a delayed reconfiguration.
@@ -29,19 +30,19 @@ Any changes made to the primary domain will only take effect after it reboots.
 ------------------------------------------------------------------------------
 ";
 
-/// The host for verbs that change something. It has nothing that a verb could decide by before the lock.
+/// Host for verbs that change something. It exposes nothing that a verb could base a decision on before the lock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChangingHost<'a> {
     host: &'a LdmHost,
 }
 
-/// The host while this command alone changes it.
+/// Host while this command alone changes it.
 pub(super) struct HostChange<'a> {
     host: &'a LdmHost,
     locked: &'a LockedStore,
-    /// All as it was when the lock was taken.
+    /// State when the lock was taken.
     state: StoredState,
-    /// None for an ordinary user, who has no bound domains.
+    /// None for an unprivileged user, who has no bound domains.
     domains: Option<&'a Domains>,
 }
 
@@ -50,7 +51,7 @@ impl<'a> ChangingHost<'a> {
         ChangingHost { host }
     }
 
-    /// The host of a lab, if it is one.
+    /// Returns the lab's host, if there is one.
     pub(super) fn within(self) -> Option<&'a LabHost> {
         self.host.within()
     }
@@ -62,19 +63,19 @@ impl<'a> ChangingHost<'a> {
         let state = locked.read(self.host.id()).or_infrastructure()?;
         let mut change = HostChange { host: self.host, locked: &locked, state, domains: domains.as_ref() };
         change.reconcile();
-        // A change that was finished is in it now.
+        // This includes a change that was completed by the reconciliation.
         change.state = locked.read(self.host.id()).or_infrastructure()?;
         let done = verb(&change);
         change.keep_service();
         done
     }
 
-    /// Makes a change of the configuration, and keeps it.
+    /// Changes the configuration and saves it.
     pub(super) fn edit(self, edit: impl FnOnce(&mut Configuration) -> Result<(), DomainError>) -> Result<(), Stop> {
         self.change(|change| change.edit(edit))
     }
 
-    /// Makes a change of a switch, on the host too.
+    /// Changes a switch, on the host too.
     pub(super) fn edit_switch(
         self,
         switch: &Name,
@@ -83,7 +84,7 @@ impl<'a> ChangingHost<'a> {
         self.change(|change| change.edit_live(LiveObject::Switch(switch.clone()), edit))
     }
 
-    /// Makes a change of a domain's virtual NIC, on the host too.
+    /// Changes a domain's virtual NIC, on the host too.
     pub(super) fn edit_vnet(
         self,
         domain: &Name,
@@ -94,7 +95,7 @@ impl<'a> ChangingHost<'a> {
         self.change(|change| change.edit_live(object, edit))
     }
 
-    /// Makes a change of a domain's virtual disk, in the domain too.
+    /// Changes a domain's virtual disk, in the domain too.
     pub(super) fn edit_disk(
         self,
         domain: &Name,
@@ -107,60 +108,60 @@ impl<'a> ChangingHost<'a> {
 }
 
 impl HostChange<'_> {
-    /// What tells the host from others.
+    /// Returns the host's identifier.
     pub(super) fn id(&self) -> &str {
         self.host.id()
     }
 
-    /// What is kept.
+    /// Returns the stored state.
     pub(super) fn state(&self) -> &StoredState {
         &self.state
     }
 
-    /// What domains are to have.
+    /// Returns all domains' constraints.
     pub(super) fn configuration(&self) -> &Configuration {
         &self.state.configuration
     }
 
-    /// The store, to save and remove configurations.
+    /// Returns the store, to save and remove configurations.
     pub(super) fn store(&self) -> &LockedStore {
         self.locked
     }
 
-    /// The bound domains. An ordinary user has none. It is an error if what one of them has isn't known.
+    /// Returns the bound domains; an unprivileged user has none. Fails if the bindings of one of them are unknown.
     pub(super) fn bound(&self) -> Result<Vec<BoundDomain>, Stop> {
         self.domains.map_or(Ok(Vec::new()), |domains| domains.bound().map_err(blamed))
     }
 
-    /// The domains, to bind, start, stop and unbind them.
+    /// Returns the domains, to bind, start, stop and unbind them.
     pub(super) fn domains(&self) -> Result<LockedDomains<'_>, Stop> {
         let domains = self.domains.ok_or_else(|| {
             Stop::infrastructure(miette!(
                 code = "not-root",
-                "domains are bound, started, stopped and unbound by root; run this command with sudo"
+                "binding, starting, stopping and unbinding domains requires root; run this command with sudo"
             ))
         })?;
         Ok(domains.under(self.locked))
     }
 
-    /// The program that a domain without an image boots.
+    /// Returns the program that a domain without an image boots.
     pub(super) fn agent(&self) -> Result<PathBuf, Stop> {
         self.host.agent()
     }
 
-    /// Keeps another state.
+    /// Saves another state.
     pub(super) fn write(&self, state: &StoredState) -> Result<(), Stop> {
         self.locked.write(state).or_infrastructure()
     }
 
-    /// Makes a change of the configuration, and keeps it.
+    /// Changes the configuration and saves it.
     pub(super) fn edit(&self, edit: impl FnOnce(&mut Configuration) -> Result<(), DomainError>) -> Result<(), Stop> {
         let state = self.edited(edit)?;
         self.write(&state)?;
         if state.pending.is_some() { print(NOTICE) } else { Ok(()) }
     }
 
-    /// Makes a change of the configuration, keeps it, and goes on with what domains are to have now.
+    /// Changes the configuration, saves it and returns the host with the new constraints.
     pub(super) fn edited_further(
         &self,
         edit: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
@@ -170,7 +171,8 @@ impl HostChange<'_> {
         Ok(HostChange { host: self.host, locked: self.locked, state, domains: self.domains })
     }
 
-    /// Makes a change that the host follows at once: all of it, or nothing. For an ordinary user, only what is kept is changed.
+    /// Makes a change that the host follows immediately: all of it, or nothing. For an unprivileged user, only the
+    /// stored state changes.
     pub(super) fn edit_live(
         &self,
         object: LiveObject,
@@ -188,7 +190,7 @@ impl HostChange<'_> {
         Ok(Exit::Done)
     }
 
-    /// Keeps another state, which the host follows.
+    /// Saves another state, which the host follows.
     pub(super) fn follow(&self, objects: &[LiveObject], state: &StoredState) -> Result<ChangeEffect, Stop> {
         match self.domains {
             Some(domains) => domains.under(self.locked).change(objects, &self.state, state).map_err(blamed),
@@ -202,7 +204,7 @@ impl HostChange<'_> {
         Ok(state)
     }
 
-    /// What can't be mended now keeps the verb from nothing that it can do.
+    /// Reports what cannot be repaired now; the verb still does everything it can.
     fn reconcile(&self) {
         let Some(domains) = self.domains else { return };
         let agent = self.host.agent().unwrap_or_default();
@@ -229,10 +231,10 @@ fn tell_pending(object: &LiveObject, now: &Configuration) {
         LiveObject::Device { domain, device }
             if now.domain(domain).is_ok_and(|it| it.io.iter().all(|own| own.name != *device)) =>
         {
-            tell!("{domain} keeps {device} until it is started or boots again");
+            tell!("{domain} keeps {device} until it is started or reboots");
         }
         LiveObject::Device { domain, .. } | LiveObject::Vnet { domain, .. } | LiveObject::Disk { domain, .. } => {
-            tell!("{domain} gets this when it is started or boots again");
+            tell!("the change takes effect when {domain} is started or reboots");
         }
         LiveObject::Switch(_) => {}
     }

@@ -1,4 +1,4 @@
-//! The verbs that say what domains are to have.
+//! Verbs that configure domains' constraints.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ const DOMAIN_KEYS: &[&str] = &["failure-policy", "master", "autostart"];
 const ADD_DOMAIN: Grammar = Grammar::new("add-domain", DOMAIN_KEYS, &["DOMAIN"]);
 const SET_DOMAIN: Grammar = Grammar::new("set-domain", DOMAIN_KEYS, &["DOMAIN"]);
 
-/// Makes a change and keeps it.
+/// Changes the configuration and saves it.
 fn edit(
     host: ChangingHost<'_>,
     change: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
@@ -52,7 +52,7 @@ fn edit(
     Ok(Exit::Done)
 }
 
-/// Domains without properties, or one with some.
+/// Adds domains without properties, or one domain with properties.
 pub(super) fn add_domains(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
     if words.iter().any(|word| word.contains('=')) {
         let words = ADD_DOMAIN.read(words)?;
@@ -112,7 +112,7 @@ fn check_cores(cpus: &CpuDemand) -> Result<(), Stop> {
     }
 }
 
-/// Sets the memory of a domain to a size, or changes it by one.
+/// Sets the memory of a domain to a size, or changes it by that size.
 pub(super) fn size_memory(host: ChangingHost<'_>, args: &MemoryArgs, change: Option<SizeChange>) -> Result<Exit, Stop> {
     let MemoryArgs { auto_adj, memory, domain } = args;
     let mut adjusted = None;
@@ -123,19 +123,19 @@ pub(super) fn size_memory(host: ChangingHost<'_>, args: &MemoryArgs, change: Opt
         all.set_memory(domain, size)
     })?;
     if let Some((wanted, size)) = adjusted {
-        tell!("memory of {domain} set to {size}: {wanted}, rounded up to a multiple of 256 MiB");
+        tell!("memory of {domain} set to {size}: {wanted} rounded up to a multiple of 256 MiB");
     }
     Ok(Exit::Done)
 }
 
-/// `image=debian.qcow2` and the like, and the domain.
+/// Sets variables, e.g. `image=debian.qcow2`; the domain comes last.
 pub(super) fn set_variables(host: ChangingHost<'_>, words: &[String]) -> Result<Exit, Stop> {
-    let (domain, assignments) = some_of_domain(words, "VARIABLE=VALUE, as image=debian.qcow2")?;
+    let (domain, assignments) = some_of_domain(words, "VARIABLE=VALUE, e.g. image=debian.qcow2")?;
     let set = |assignment: &String| {
         let (variable, value) = assignment.split_once('=').ok_or_else(|| {
             Stop::input(miette!(
                 code = "usage",
-                "`{assignment}` sets nothing; write VARIABLE=VALUE, as image=debian.qcow2"
+                "invalid assignment `{assignment}`: use VARIABLE=VALUE, e.g. image=debian.qcow2"
             ))
         })?;
         Ok((variable_of(variable)?, value.to_owned()))
@@ -150,7 +150,7 @@ pub(super) fn remove_variables(host: ChangingHost<'_>, words: &[String]) -> Resu
     edit(host, |all| variables.into_iter().try_for_each(|variable| all.remove_variable(&domain, variable)))
 }
 
-/// The domain, which comes last, and the words before.
+/// Splits the words into the domain, which comes last, and the others.
 pub(super) fn of_domain(words: &[String]) -> Result<(Name, &[String]), Stop> {
     let (domain, others) = words.split_last().expect("clap requires one");
     Ok((domain_name(domain)?, others))
@@ -163,7 +163,7 @@ fn domain_name(written: &str) -> Result<Name, Stop> {
 
 fn some_of_domain<'a>(words: &'a [String], what: &str) -> Result<(Name, &'a [String]), Stop> {
     match of_domain(words)? {
-        (_, []) => Err(Stop::input(miette!(code = "usage", "write {what}, and the domain after it"))),
+        (_, []) => Err(Stop::input(miette!(code = "usage", "missing {what}, followed by the domain"))),
         found => Ok(found),
     }
 }
@@ -182,7 +182,7 @@ fn variable_of(written: &str) -> Result<Variable, Stop> {
     })
 }
 
-/// Properties of a domain itself: only what is present is set.
+/// Properties of a domain itself; only those present are set.
 struct DomainSettings {
     policy: Option<FailurePolicy>,
     masters: Option<Vec<Name>>,
@@ -212,7 +212,7 @@ pub(super) fn set_domain(host: ChangingHost<'_>, words: &[String]) -> Result<Exi
     edit(host, |all| settings.apply(all, &domain))
 }
 
-/// A switch that a guest serves has no link of the host that could be missing.
+/// A switch in a guest has no link on the host that could be missing.
 pub(super) fn add_switch(host: ChangingHost<'_>, words: &[String], check: DeferredCheck) -> Result<Exit, Stop> {
     let words = ADD_VSW.read(words)?;
     let new = NewSwitch {
@@ -286,7 +286,7 @@ pub(super) fn set_vnet(host: ChangingHost<'_>, words: &[String]) -> Result<Exit,
     })
 }
 
-/// All but the lists, of which a part can be changed.
+/// Returns all properties except the lists, which can be changed in part.
 fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
     Ok(VnetChange {
         switch: words.property("vswitch")?,
@@ -321,7 +321,7 @@ pub(super) fn set_console_service(host: ChangingHost<'_>, words: &[String]) -> R
     edit(host, |all| all.set_console_service(&name, ports, users))
 }
 
-/// Who may use the consoles of a service. Each has to be a user of this host.
+/// Returns the users permitted to use a service's consoles. Each must be a user of this host.
 fn users(words: &LdmWords<'_>) -> Result<Option<BTreeSet<UserName>>, Stop> {
     let Some(users) = words.list::<UserName>("users")? else { return Ok(None) };
     match users.iter().find(|user| vntsd::user_id(user).is_none()) {
@@ -359,14 +359,14 @@ pub(super) fn remove_saved(host: ChangingHost<'_>, name: &ConfigName) -> Result<
     Ok(Exit::Done)
 }
 
-/// Brings a saved configuration into force. All domains have to be inactive: nothing that they have may be lost.
+/// Loads a saved configuration. All domains must be inactive, so that nothing that they have is lost.
 pub(super) fn set_saved(host: ChangingHost<'_>, name: &ConfigName) -> Result<Exit, Stop> {
     host.change(|change| {
         if let Some(bound) = change.bound()?.first() {
             let (name, state) = (bound.name(), bound.state());
             return Err(Stop::input(miette!(
                 code = "domain-state",
-                "{name} is {state}; a saved configuration comes into force when all domains are inactive"
+                "{name} is {state}; loading a saved configuration requires all domains to be inactive"
             )));
         }
         let mut state = change.state().clone();

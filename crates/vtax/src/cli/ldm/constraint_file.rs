@@ -1,4 +1,4 @@
-//! Files with what domains are to have: JSON or XML, as `list-constraints` prints them.
+//! Constraint files: JSON or XML, as printed by `list-constraints`.
 
 use std::{
     fs::File,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::exit::{Blamed, Exit, Stop};
 
-/// Adds the domains of a file. The switches and console services that they use must be there.
+/// Adds the domains in a file. The switches and console services that they use must exist.
 pub(super) fn add_domains(host: ChangingHost<'_>, file: &Path) -> Result<Exit, Stop> {
     let configuration = read(file)?;
     host.edit(|all| all.add_domains_of(&configuration))?;
@@ -33,10 +33,10 @@ pub(super) fn with_added(
     let names: Vec<Name> = configuration.domains.keys().cloned().collect();
     if names.is_empty() {
         let shown = file.display();
-        return Err(Stop::input(miette!(code = "bad-constraints", "{shown} has no domain; name a file that has one")));
+        return Err(Stop::input(miette!(code = "bad-constraints", "{shown} contains no domain; use a file with one")));
     }
     host.change(|change| {
-        // Who may not bind domains adds none.
+        // A user who may not bind domains adds none.
         change.domains()?;
         let added = &change.edited_further(|all| all.add_domains_of(&configuration))?;
         act(added, &names).inspect_err(|_| {
@@ -48,14 +48,14 @@ pub(super) fn with_added(
     })
 }
 
-/// Sets the properties of the domains of a file as they are there.
+/// Sets the properties of existing domains from a file.
 pub(super) fn set_domains(host: ChangingHost<'_>, file: &Path) -> Result<Exit, Stop> {
     let configuration = read(file)?;
     host.edit(|all| all.set_domains_of(&configuration))?;
     Ok(Exit::Done)
 }
 
-/// Adds the domains and services of a file, or only its services. Without `force`, there must be none yet.
+/// Adds the domains and services in a file, or only its services. Without `force`, the host must have none.
 pub(super) fn init_system(host: ChangingHost<'_>, file: &Path, force: bool, services: bool) -> Result<Exit, Stop> {
     let mut configuration = read(file)?;
     host.change(|change| {
@@ -65,8 +65,8 @@ pub(super) fn init_system(host: ChangingHost<'_>, file: &Path, force: bool, serv
         if !force && state.configuration != none {
             return Err(Stop::input(miette!(
                 code = "not-factory-default",
-                "init-system needs a host without domains and services, and this one has some; set-spconfig factory-default \
-                 first, or add those of the file to them (-f)"
+                "init-system requires a host without domains and services, and this one has some; run set-spconfig \
+                 factory-default first, or add those in the file to them (-f)"
             )));
         }
         if services {
@@ -81,11 +81,11 @@ pub(super) fn init_system(host: ChangingHost<'_>, file: &Path, force: bool, serv
 
 fn read(file: &Path) -> Result<Configuration, Stop> {
     let shown = file.display();
-    let text = text_of(file).map_err(|error| Stop::input(miette!(code = "file", "can't read {shown}: {error}")))?;
+    let text = text_of(file).map_err(|error| Stop::input(miette!(code = "file", "cannot read {shown}: {error}")))?;
     let wrong = |why: String| {
         Stop::input(miette!(
             code = "bad-constraints",
-            "{shown}: {why}; the file has to be one that vtax ldm list-constraints has written, with --json or -x"
+            "{shown}: {why}; use a file written by vtax ldm list-constraints --json or -x"
         ))
     };
     match text.trim_start().starts_with('<') {
@@ -94,12 +94,12 @@ fn read(file: &Path) -> Result<Configuration, Stop> {
     }
 }
 
-/// A file that has no end, as a pipe, is read no further than any file with constraints is long.
+/// Reads a file up to the maximum length of constraint files, because a pipe, for example, may have no end.
 fn text_of(file: &Path) -> io::Result<String> {
     let mut text = String::new();
     let length = File::open(file)?.take(ldm_xml::LONGEST + 1).read_to_string(&mut text)? as u64;
     match length > ldm_xml::LONGEST {
-        true => Err(io::Error::other(format!("it has more than {} MiB", ldm_xml::LONGEST >> 20))),
+        true => Err(io::Error::other(format!("larger than {} MiB", ldm_xml::LONGEST >> 20))),
         false => Ok(text),
     }
 }

@@ -1,4 +1,4 @@
-//! The verbs of virtual disks, and of the services that export what is behind them.
+//! Verbs of virtual disks and of the services that export their backends.
 
 use std::{collections::BTreeSet, path};
 
@@ -90,14 +90,14 @@ fn volume_change(words: &LdmWords<'_>) -> Result<VolumeChange, Stop> {
     })
 }
 
-/// What a domain has of a volume at the moment would not be what it is to have.
+/// Refuses to change a volume in use, because its domain would no longer match its constraints.
 fn no_bound_domain_has(change: &HostChange<'_>, is_it: impl Fn(&VolumeName) -> bool) -> Result<(), Stop> {
     for bound in change.bound()? {
         if let Some(disk) = bound.bindings.disks.iter().find(|disk| disk.paths.iter().any(|path| is_it(&path.volume))) {
             let (domain, state, disk) = (bound.name(), bound.state(), &disk.disk.name);
             return Err(Stop::input(miette!(
                 code = "domain-state",
-                "{domain} is {state} and has it as {disk}; stop it and unbind it first, or take the disk away \
+                "{domain} is {state} and uses it as {disk}; stop and unbind the domain first, or remove the disk \
                  (vtax ldm rm-vdisk {disk} {domain})"
             )));
         }

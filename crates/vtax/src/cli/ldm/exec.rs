@@ -16,10 +16,10 @@ use crate::{
     progress,
 };
 
-/// A system of its own has opened the agent's port long before a command comes.
+/// A guest with its own system has opened the agent's port long before a command arrives.
 const OPEN_ALREADY: Duration = Duration::from_secs(2);
 
-/// Runs a command in a domain that is active, and ends as it does.
+/// Runs a command in an active domain, and exits with its status.
 pub(super) fn exec(host: &LdmHost, name: &Name, command: &[OsString]) -> Result<Exit, Stop> {
     let command = words(command, "domain")?;
     host.read()?.configuration.domain(name).or_input()?;
@@ -32,10 +32,10 @@ pub(super) fn exec(host: &LdmHost, name: &Name, command: &[OsString]) -> Result<
         return Err(no_agent(name));
     }
     if is_own {
-        // It may still boot.
+        // It may still be booting.
         labs::wait_for_agent(&mut qemu, None, &progress::terminal()).or_infrastructure()?;
     }
-    let (whom, renewal) = (format!("domain {name}"), format!("{name} has it when it is stopped and started again"));
+    let (whom, renewal) = (format!("domain {name}"), format!("stop and start {name} to add it"));
     CommandGuest { whom, qemu: &qemu, renewal }.exec(&command, || connect(name, &qemu))
 }
 
@@ -45,17 +45,17 @@ fn connect(name: &Name, qemu: &Qemu) -> Result<vtax_wire::link::AgentLink, Stop>
 
 fn of_primary(host: &LdmHost) -> Stop {
     let remedy = match host.within() {
-        Some(within) => format!("vtax lab exec {} {} -- COMMAND", within.lab, within.host),
-        None => "run the command itself, without vtax".to_owned(),
+        Some(within) => format!("run vtax lab exec {} {} -- COMMAND", within.lab, within.host),
+        None => "run the command directly, without vtax".to_owned(),
     };
-    Stop::input(miette!(code = "is-primary", "primary is the host itself, and has no agent; do this instead: {remedy}"))
+    Stop::input(miette!(code = "is-primary", "primary is the host itself and has no agent; instead, {remedy}"))
 }
 
 fn no_agent(domain: &Name) -> Stop {
     Stop::input(miette!(
         code = "no-domain-agent",
-        "{domain} boots an image with a system of its own, and no agent of vtax has opened its port there; start \
+        "{domain} boots an image with its own system, and no vtax agent has opened its port there; start \
          `vtax-agent --port` of this version in {domain} at boot, or log in at its console (vtax ldm list shows its port), \
-         or by ssh at an address that it has"
+         or by ssh at one of its addresses"
     ))
 }

@@ -1,4 +1,4 @@
-//! The host whose domains a command is about: this machine, or a host of a lab.
+//! Host whose domains a command acts on: this machine, or a host of a lab.
 
 use std::{cell::Cell, env, ffi::OsString, path::PathBuf, process::Command};
 
@@ -16,11 +16,11 @@ use crate::{
     exit::{Blamed, Stop},
 };
 
-/// Set where the network namespace is that of the host that is meant.
+/// Set if the network namespace is already that of the intended host.
 const INSIDE: &str = "VTAX_LDM_INSIDE";
 
-/// The host, and where it keeps what domains are to have. It shows how all is at the moment, without a lock: nothing may be
-/// decided by that which is changed later. [`ChangingHost`](super::change::ChangingHost) changes it.
+/// Host and the store of its constraints. It shows the current state without a lock, so no later change may be based on
+/// it. [`ChangingHost`](super::change::ChangingHost) makes changes.
 #[derive(Debug)]
 pub(super) struct LdmHost {
     places: Locations,
@@ -30,21 +30,21 @@ pub(super) struct LdmHost {
     has_warned: Cell<bool>,
 }
 
-/// Runs this command again in the network namespace of a host of a lab. It returns only if that fails.
+/// Runs this command again in the network namespace of a lab's host. Returns only on failure.
 fn enter(within: &LabHost) -> Result<(), Stop> {
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let lab = labs::open(&world, &within.lab)?;
     let host = |it: &&LabEndpoint| it.kind == DomainKind::Primary && it.name == within.host;
     let endpoint = lab.endpoints().iter().find(host).ok_or_else(|| {
         let LabHost { lab, host } = within;
-        Stop::input(miette!(code = "no-such-object", "lab {lab} has no host `{host}` that is an end of a wire"))
+        Stop::input(miette!(code = "no-such-object", "lab {lab} has no host `{host}` at an end of a wire"))
     })?;
     let mut command = own_program()?;
     command.args(called_as::words().into_iter().skip(1)).env(INSIDE, "1");
     Err(Stop::infrastructure(lab.exec(endpoint, command)))
 }
 
-/// Takes back what domains of the lab's hosts have, before the lab goes down.
+/// Releases the resources of the lab hosts' domains before the lab goes down.
 pub(in crate::cli) fn release_hosts(world: &World, lab: &Name) -> Result<(), Stop> {
     let begin = DomainHost::folders_of(lab);
     for folder in world.folders().or_infrastructure()? {
@@ -54,7 +54,7 @@ pub(in crate::cli) fn release_hosts(world: &World, lab: &Name) -> Result<(), Sto
         if !status.is_ok_and(|status| status.success()) {
             return Err(Stop::infrastructure(miette!(
                 code = "not-unbound",
-                "the domains of {within} can't be taken back, so the lab stays"
+                "cannot release the domains of {within}, so the lab stays up"
             )));
         }
     }
@@ -63,7 +63,7 @@ pub(in crate::cli) fn release_hosts(world: &World, lab: &Name) -> Result<(), Sto
 
 fn own_program() -> Result<Command, Stop> {
     let program = env::current_exe()
-        .map_err(|error| Stop::infrastructure(miette!(code = "file", "vtax doesn't find itself: {error}")))?;
+        .map_err(|error| Stop::infrastructure(miette!(code = "file", "cannot find vtax's own program: {error}")))?;
     Ok(Command::new(program))
 }
 
@@ -78,7 +78,7 @@ impl LdmHost {
         Ok(LdmHost { places: places.clone(), host, store, id, has_warned: Cell::new(false) })
     }
 
-    /// What tells it from other hosts.
+    /// Returns the host's identifier.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
@@ -95,17 +95,17 @@ impl LdmHost {
         self.places.agent_program()
     }
 
-    /// The host of a lab, if it is one.
+    /// Returns the lab's host, if there is one.
     pub(super) fn within(&self) -> Option<&LabHost> {
         self.host.within.as_ref()
     }
 
-    /// The domains that are bound. That takes root: cores and memory are the whole host's.
+    /// Returns the bound domains. Requires root: cores and memory belong to the whole host.
     pub(super) fn domains(&self) -> Result<Domains, Stop> {
         if !is_root() {
             return Err(Stop::infrastructure(miette!(
                 code = "not-root",
-                "domains are bound, started, stopped and unbound by root; run this command with sudo"
+                "binding, starting, stopping and unbinding domains requires root; run this command with sudo"
             )));
         }
         let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
@@ -114,7 +114,7 @@ impl LdmHost {
         Ok(domains)
     }
 
-    /// Every verb reports the records that can't be read, whatever it does.
+    /// Reports unreadable records once, whatever the verb does.
     fn warn_once(&self, domains: &Domains) -> Result<(), Stop> {
         if !self.has_warned.replace(true) {
             for unreadable in domains.unreadable().map_err(blamed)? {
@@ -124,7 +124,7 @@ impl LdmHost {
         Ok(())
     }
 
-    /// The bound domains, to show them, and those whose records can't be read.
+    /// Returns the bound domains, for display, and those with unreadable records.
     pub(super) fn survey(&self) -> Result<DomainSurvey, Stop> {
         match is_root() {
             true => self.domains()?.survey().map_err(blamed),
@@ -132,7 +132,7 @@ impl LdmHost {
         }
     }
 
-    /// What should run for these domains and doesn't.
+    /// Returns the processes that should run for these domains, but don't.
     pub(super) fn down(&self, bound: &[BoundDomain]) -> Result<Vec<Down>, Stop> {
         if bound.is_empty() { Ok(Vec::new()) } else { Ok(self.domains()?.down(bound)) }
     }
@@ -141,7 +141,7 @@ impl LdmHost {
         Supervisor { domains, store: &self.store, host: &self.id, agent }
     }
 
-    /// The words by which this program acts on the same host.
+    /// Returns the command-line words that make this program act on the same host.
     fn words(&self) -> Result<Vec<OsString>, Stop> {
         let mut words: Vec<OsString> = vec!["--state".into(), self.places.state_dir()?.into()];
         if let Some(agent) = &self.places.agent {
@@ -159,7 +159,7 @@ pub(super) fn is_root() -> bool {
     userns::is_initial() && userns::have_net_admin()
 }
 
-/// Says who can mend it.
+/// Converts the error, keeping whether the input or the host is at fault.
 pub(super) fn blamed(error: BindError) -> Stop {
     Stop::from(error)
 }

@@ -1,4 +1,4 @@
-//! `vtax ldm import`: a domain is to have what one of libvirt has.
+//! `vtax ldm import`: adds a domain with the constraints of a libvirt domain.
 
 mod carry;
 #[cfg(test)]
@@ -20,15 +20,15 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportDomainArgs {
-    /// The domain of libvirt; it needn't run
+    /// Libvirt domain, running or not
     #[arg(value_name = "libvirt:NAME")]
     source: LibvirtName,
-    /// The name that the domain gets here [default: the one that it has]
+    /// Name of the new domain [default: the libvirt domain's name]
     #[arg(long = "as", value_name = "DOMAIN")]
     name: Option<Name>,
 }
 
-/// `libvirt:web`.
+/// Name of a libvirt domain, e.g. `libvirt:web`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LibvirtName(String);
 
@@ -38,7 +38,7 @@ impl FromStr for LibvirtName {
     fn from_str(text: &str) -> Result<LibvirtName, String> {
         let name = text.strip_prefix("libvirt:").filter(|name| !name.is_empty());
         name.map(|name| LibvirtName(name.to_owned())).ok_or_else(|| {
-            format!("`{text}` names no domain of libvirt; write libvirt:NAME, as virsh list --all shows it")
+            format!("`{text}` is not a libvirt domain; use libvirt:NAME, with a NAME that virsh list --all shows")
         })
     }
 }
@@ -58,13 +58,13 @@ pub(super) fn import(host: ChangingHost<'_>, args: &ImportDomainArgs) -> Result<
     Ok(Exit::Done)
 }
 
-/// Its own name, if that is one that vtax takes.
+/// Returns the machine's own name, if vtax accepts it.
 fn own_name(machine: &LibvirtMachine) -> Result<Name, Stop> {
     let given = machine.name.raw().parse();
-    given.map_err(|error| Stop::input(miette!(code = "bad-name", "{error}; give it another here: --as DOMAIN")))
+    given.map_err(|error| Stop::input(miette!(code = "bad-name", "{error}; choose another name here: --as DOMAIN")))
 }
 
-/// What a user reads of an import.
+/// Report of an import.
 struct Imported<'a> {
     machine: &'a LibvirtMachine,
     name: &'a Name,
@@ -74,10 +74,10 @@ struct Imported<'a> {
 impl fmt::Display for Imported<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Imported { machine, name, carried } = self;
-        writeln!(f, "{name} is to have, as {} of libvirt has:", machine.name)?;
+        writeln!(f, "Imported libvirt domain {} as {name}:", machine.name)?;
         carried.kept.iter().try_for_each(|line| writeln!(f, "    {line}"))?;
         if !carried.lost.is_empty() {
-            writeln!(f, "It won't have:")?;
+            writeln!(f, "Not imported:")?;
         }
         carried.lost.iter().try_for_each(|line| writeln!(f, "    {line}"))
     }

@@ -1,11 +1,11 @@
-//! Domains laid out as `ldm` lays them out, column by column, since scripts cut them there.
+//! Domain lists with `ldm`'s column layout, since scripts cut them by column.
 
 use std::{fmt::Write, time::Duration};
 
 use vtax_domain::{ConsolePlace, DomainRow};
 use vtax_model::units::ByteSize;
 
-/// One line for each domain.
+/// Prints one line per domain.
 pub(super) fn domains(rows: &[DomainRow]) -> String {
     let mut text = line(["NAME", "STATE", "FLAGS", "CONS", "VCPU", "MEMORY", "UTIL", "UPTIME"]);
     rows.iter().for_each(|row| text += &domain(row));
@@ -32,7 +32,7 @@ fn line(cells: [&str; 8]) -> String {
     format!("{name:<16} {state:<10} {flags:<7} {cons:<7} {vcpu:<5} {memory:<8} {util:<5} {uptime}\n")
 }
 
-/// One line for each domain, for programs.
+/// Prints one line per domain, for programs.
 pub(super) fn parseable_domains(rows: &[DomainRow]) -> String {
     let mut text = parseable_head();
     for row in rows {
@@ -41,12 +41,12 @@ pub(super) fn parseable_domains(rows: &[DomainRow]) -> String {
     text
 }
 
-/// The first line of every parseable output.
+/// First line of all parseable output.
 pub(super) fn parseable_head() -> String {
     "VERSION 1.11\n".to_owned()
 }
 
-/// The line of a domain; the flags are letters, or words if the output is long.
+/// Returns the line of a domain; flags are letters, or words in long output.
 pub(super) fn parseable_domain(row: &DomainRow, flags: &str) -> String {
     let mut text = String::new();
     let percent = |share: Option<f64>| share.map(|share| format!("{share:.1}")).unwrap_or_default();
@@ -73,7 +73,7 @@ fn console(place: Option<ConsolePlace>) -> String {
     }
 }
 
-/// The largest unit in which the size is a whole number.
+/// Returns the size in the largest unit that makes it a whole number.
 pub(super) fn memory(size: ByteSize) -> String {
     let units = [("G", 30), ("M", 20), ("K", 10)];
     let exact = units.iter().find(|(_, shift)| size.0 > 0 && size.0.is_multiple_of(1 << shift));
@@ -84,7 +84,7 @@ fn utilization(percent: f64) -> String {
     if percent >= 99.95 { format!("{percent:.0}%") } else { format!("{percent:.1}%") }
 }
 
-/// Days, hours and minutes; what is 0 is left out. Seconds if it is no minute yet.
+/// Returns days, hours and minutes without zero parts, or seconds if less than a minute.
 pub(super) fn uptime(time: Duration) -> String {
     let seconds = time.as_secs();
     let parts = [(seconds / 86_400, 'd'), (seconds / 3_600 % 24, 'h'), (seconds / 60 % 60, 'm')];
@@ -123,7 +123,7 @@ mod tests {
         DomainRow { flags, utilization, uptime, ..row }
     }
 
-    /// The domains of the article on consoles, in another order.
+    /// Domains of the article on consoles, in another order.
     fn planets() -> Vec<DomainRow> {
         let port = |port| Some(ConsolePlace::Port(port));
         let mut primary = row("primary", DomainState::Active, Some(ConsolePlace::Uart), 16, "7680M");
@@ -139,7 +139,7 @@ mod tests {
         rows
     }
 
-    /// As an article of 2012 shows it, to the column.
+    /// Columns exactly as in an article of 2012.
     #[test]
     fn a_list_has_the_columns_of_ldm() {
         let shown = "\

@@ -1,4 +1,4 @@
-//! The verbs that bind, start, stop and unbind domains.
+//! Verbs that bind, start, stop and unbind domains.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) fn bind(host: ChangingHost<'_>, which: &NamedOrAdded) -> Result<Exit,
     }
 }
 
-/// Binds domains that are removed if one of them can't be bound.
+/// Binds domains, which are removed if one of them cannot be bound.
 fn bind_added(change: &HostChange<'_>, names: &[Name]) -> Result<(), Stop> {
     with_wanted(change, |domains, wanted| names.iter().try_for_each(|name| domains.bind(name, wanted)).map_err(blamed))
 }
@@ -76,8 +76,8 @@ fn start_one(domains: LockedDomains<'_>, name: &Name, wanted: WantedDomains<'_>)
     print(&format!("LDom {name} started\n"))
 }
 
-/// Makes the switches, and starts the domains that are to run when the host has booted. What fails keeps nothing else from
-/// it.
+/// Creates the switches, and starts the domains that should run once the host has booted. A failure doesn't prevent the
+/// others from starting.
 pub(super) fn autostart(host: ChangingHost<'_>) -> Result<Exit, Stop> {
     with_domains(host, |domains, wanted, change| {
         let none = Configuration::new(change.id());
@@ -97,14 +97,14 @@ pub(super) fn autostart(host: ChangingHost<'_>) -> Result<Exit, Stop> {
             true => Ok(Exit::Done),
             false => Err(Stop::infrastructure(miette!(
                 code = "not-all-started",
-                "not everything could be started: {}; the rest runs",
+                "some switches or domains could not be started: {}; all others run",
                 failed.join("; ")
             ))),
         }
     })
 }
 
-/// Whether it had to be started.
+/// Starts a domain unless it is active. Returns true if it was started.
 fn start_if_needed(domains: LockedDomains<'_>, name: &Name, wanted: WantedDomains<'_>) -> Result<bool, BindError> {
     match domains.find(name)?.map(|bound| bound.state()) {
         Some(DomainState::Active) => return Ok(false),
@@ -130,12 +130,12 @@ pub(super) fn stop(host: ChangingHost<'_>, which: &WhichDomains, how: &StopArgs)
     })
 }
 
-/// Makes the kernels of domains panic.
+/// Crashes the kernels of domains.
 pub(super) fn panic(host: ChangingHost<'_>, names: &[Name]) -> Result<Exit, Stop> {
     if names.iter().any(|name| name.as_str() == PRIMARY) {
         return Err(Stop::input(miette!(
             code = "is-primary",
-            "primary is this host, which vtax does not crash; to crash it, as root: echo c >/proc/sysrq-trigger"
+            "primary is this host, which vtax does not crash; to crash it, run as root: echo c >/proc/sysrq-trigger"
         )));
     }
     host.change(|change| {
@@ -148,15 +148,15 @@ pub(super) fn panic(host: ChangingHost<'_>, names: &[Name]) -> Result<Exit, Stop
     })
 }
 
-/// Watches a domain as long as it runs. `start` starts this.
+/// Watches a domain while it runs. `start` launches this.
 pub(super) fn supervise(host: &LdmHost, name: &Name) -> Result<Exit, Stop> {
     let (domains, agent) = (host.domains()?, host.agent()?);
     host.supervisor(&domains, &agent).supervise(name).map_err(blamed)?;
     Ok(Exit::Done)
 }
 
-/// Takes back all that these domains have, running or not; without names, all that any has, and the links of switches. Their
-/// constraints stay.
+/// Releases all resources of these domains, running or not; without names, of all domains and the links of switches.
+/// Their constraints stay.
 pub(super) fn release(host: ChangingHost<'_>, names: &[Name]) -> Result<Exit, Stop> {
     host.change(|change| {
         let domains = change.domains()?;
@@ -173,13 +173,14 @@ pub(super) fn release(host: ChangingHost<'_>, names: &[Name]) -> Result<Exit, St
 fn tell_kept(kept: Vec<KeptRecord>) {
     for KeptRecord { object, error, path } in kept {
         tell!(
-            "{object}: its record was damaged ({error}); what it had was found by its marks, and taken back; the file is"
+            "{object}: its record was damaged ({error}); its resources were found by their marks and released; the \
+             file was"
         );
-        tell!("  kept as {}, remove it when you don't need it", path.display());
+        tell!("  saved as {}; remove it when you don't need it", path.display());
     }
 }
 
-/// Does something with the domains under the lock, each of which gets what it is to have.
+/// Runs an action on the domains under the lock, with their constraints.
 fn with_domains(
     host: ChangingHost<'_>,
     verb: impl FnOnce(LockedDomains<'_>, WantedDomains<'_>, &HostChange<'_>) -> Result<Exit, Stop>,
@@ -195,7 +196,7 @@ fn with_wanted<T>(
     verb(domains, WantedDomains { configuration: change.configuration(), agent: &agent })
 }
 
-/// The domains that are named, or all in this state. Of one whose record can't be read, the state isn't known.
+/// Returns the named domains, or all in this state. The state of a domain with an unreadable record is unknown.
 fn chosen(all: bool, named: &[Name], domains: LockedDomains<'_>, state: DomainState) -> Result<Vec<Name>, Stop> {
     if !all {
         return Ok(named.to_vec());
@@ -204,7 +205,7 @@ fn chosen(all: bool, named: &[Name], domains: LockedDomains<'_>, state: DomainSt
     Ok(bound.iter().filter(|bound| bound.state() == state).map(|bound| bound.name().clone()).collect())
 }
 
-/// One domain that fails keeps no other from it. The last failure is returned, the others are told.
+/// Acts on each domain, even if another one fails. Reports all failures but the last, which is returned.
 fn for_each(names: &[Name], mut verb: impl FnMut(&Name) -> Result<(), Stop>) -> Result<Exit, Stop> {
     let mut failed: Option<Stop> = None;
     for name in names {

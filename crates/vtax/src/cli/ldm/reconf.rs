@@ -1,4 +1,4 @@
-//! The delayed reconfiguration of `primary`: begun, given up, or applied without a boot as far as that goes.
+//! Delayed reconfiguration of `primary`: started, cancelled, or applied without a reboot as far as possible.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ fn change(
     })
 }
 
-/// Applies what needs no boot, and says what does.
+/// Applies all changes that need no reboot, and lists the others.
 pub(super) fn apply(host: ChangingHost<'_>) -> Result<Exit, Stop> {
     host.change(|change| {
         let list = match host.within() {
@@ -70,22 +70,22 @@ pub(super) fn apply(host: ChangingHost<'_>) -> Result<Exit, Stop> {
             print(&format!("Applied: {}\n", told(change)))?;
         }
         for (change, why) in &waits {
-            print(&format!("Needs a boot: {}: {why}\n", told(change)))?;
+            print(&format!("Needs a reboot: {}: {why}\n", told(change)))?;
         }
         Ok(Exit::Done)
     })
 }
 
-/// Why a change can't be made while the host runs.
+/// Returns the reason why a change requires a reboot.
 fn why_boot(change: &PrimaryChange, list: &IoList) -> Option<String> {
     match change {
         PrimaryChange::Release(name) => {
-            // What is gone is in nobody's use.
+            // A device that no longer exists is not in use.
             let found = list.assignable(name).ok()?;
             list.check_spared(&found, None).err().map(|error| error.to_string())
         }
         PrimaryChange::Iov { on: true, .. } if !list.facts().iommu => Some(
-            "no IOMMU is active; boot with intel_iommu=on or amd_iommu=on, and switch it on in the firmware".to_owned(),
+            "no IOMMU is active; boot with intel_iommu=on or amd_iommu=on, and enable it in the firmware".to_owned(),
         ),
         _ => None,
     }
@@ -93,7 +93,7 @@ fn why_boot(change: &PrimaryChange, list: &IoList) -> Option<String> {
 
 fn told(change: &PrimaryChange) -> String {
     match change {
-        PrimaryChange::Release(name) => format!("primary has given {name} up"),
+        PrimaryChange::Release(name) => format!("primary has released {name}"),
         PrimaryChange::Return(name) => format!("primary has {name} again"),
         PrimaryChange::Iov { bus, on } => format!("{bus} has iov={}", if *on { "on" } else { "off" }),
         PrimaryChange::Others => "the other changes of primary".to_owned(),

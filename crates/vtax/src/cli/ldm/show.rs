@@ -1,4 +1,4 @@
-//! The verbs that show domains, and change nothing.
+//! Read-only verbs that show domains.
 
 mod devices;
 mod disks;
@@ -40,48 +40,48 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmListArgs {
-    /// Show what each domain has, too
+    /// Show each domain's resources
     #[arg(short, short_alias = 'e')]
     long: bool,
-    /// Print them for programs, in fields with | between them
+    /// Print machine-readable output with |-separated fields
     #[arg(short, conflicts_with = "json")]
     parseable: bool,
-    /// Show only these resources of each domain
+    /// Resources to show of each domain
     #[arg(short, conflicts_with = "json", value_enum, value_delimiter = ',', value_name = "RESOURCE,…")]
     output: Vec<Resource>,
-    /// Print everything as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Only these domains
+    /// Domains to show [default: all]
     domains: Vec<Name>,
 }
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ConstraintFormat {
-    /// Print them as JSON, as init-system and add-domain read it
+    /// Print JSON, as read by init-system and add-domain
     #[arg(long, conflicts_with = "xml")]
     json: bool,
-    /// Print them as XML like that of Oracle's ldm, as init-system and add-domain read it
+    /// Print XML like Oracle's ldm, as read by init-system and add-domain
     #[arg(short = 'x')]
     xml: bool,
-    /// Print them for programs, in fields with | between them
+    /// Print machine-readable output with |-separated fields
     #[arg(short, conflicts_with_all = ["json", "xml"])]
     parseable: bool,
 }
 
-/// A domain in a list, with its constraints.
+/// Domain in a list, with its constraints.
 #[derive(Debug, Serialize)]
 struct Listed<'a> {
     #[serde(flatten)]
     row: DomainRow,
     constraints: &'a Constraints,
-    /// What it has at the moment, if it is bound.
+    /// Current resources, if it is bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<&'a Constraints>,
-    /// The resources of which it gets something else when it boots again.
+    /// Resources that change at its next boot.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pending: Vec<Resource>,
-    /// What should run for it and doesn't.
+    /// Processes that should run for it, but don't.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     down: Vec<Down>,
 }
@@ -122,7 +122,7 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// The domains that a list has, in its order. Those that are named must exist.
+/// Returns the listed domains in order. Named domains must exist.
 fn rows(
     all: &Configuration,
     survey: &DomainSurvey,
@@ -146,7 +146,7 @@ fn rows(
     Ok(rows)
 }
 
-/// What is no other domain's is that of the host.
+/// Returns the host's row: everything that no other domain has.
 fn primary(all: &Configuration, bound: &[BoundDomain], host: &HostCapacity) -> DomainRow {
     let service = !(all.switches.is_empty() && all.consoles.is_empty() && all.disk_services.is_empty());
     let cpus: usize = bound.iter().map(|bound| bound.bindings.cpus.len()).sum();
@@ -191,13 +191,13 @@ fn inactive(name: &Name, domain: &Constraints, machine: &HostCapacity) -> Domain
     }
 }
 
-/// A bound domain, with what it has.
+/// Bound domain with its bindings.
 #[derive(Debug, Serialize)]
 struct ListedBindings {
     #[serde(flatten)]
     row: DomainRow,
     bindings: Bindings,
-    /// Frames that a vnet sent from an address that isn't its own.
+    /// Frames that a vnet sent from addresses other than its own.
     dropped: Vec<(Name, u64)>,
 }
 

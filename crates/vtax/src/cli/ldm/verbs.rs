@@ -1,4 +1,4 @@
-//! The words of `vtax ldm`.
+//! Subcommands and options of `vtax ldm`.
 
 mod aliases;
 mod lifecycle;
@@ -30,7 +30,7 @@ use super::import::ImportDomainArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmArgs {
-    /// Act on this host of a lab instead of this machine: its wires are the links for net-dev
+    /// Host of a lab to act on instead of this machine; its wires are the links for net-dev
     #[arg(long = "in", global = true, value_name = "LAB/HOST", help_heading = "Places")]
     pub(super) within: Option<LabHost>,
     #[command(subcommand)]
@@ -38,7 +38,7 @@ pub(crate) struct LdmArgs {
 }
 
 impl LdmArgs {
-    /// How long the verb needs the emulated server that carries it out: domains are there to stay.
+    /// Returns how long the verb needs the emulated server that runs it: domains outlive the command.
     pub(in crate::cli) fn stay(&self) -> Stay {
         match self.verb {
             LdmVerb::Show(_) | LdmVerb::Live(LifecycleVerb::Exec { .. }) => Stay::Found,
@@ -46,7 +46,7 @@ impl LdmArgs {
         }
     }
 
-    /// Whether the verb hands standard input on.
+    /// Returns true if the verb forwards standard input.
     pub(in crate::cli) fn has_input(&self) -> bool {
         matches!(self.verb, LdmVerb::Live(LifecycleVerb::Exec { .. }))
     }
@@ -62,34 +62,34 @@ pub(crate) enum LdmVerb {
     Show(ShowVerb),
 }
 
-/// Words of which some are `key=value`.
+/// Command words, some of them `key=value`.
 #[derive(Debug, Args)]
 pub(crate) struct Words {
-    /// Names in this order, and properties anywhere among them
+    /// Names in this order, with properties anywhere among them
     #[arg(required = true, value_name = "KEY=VALUE|NAME")]
     pub(super) words: Vec<String>,
 }
 
-/// A number of CPUs, or of cores, and the domain.
+/// Number of CPUs or cores, and the domain.
 #[derive(Debug, Args)]
 pub(crate) struct CpuArgs {
     /// Count whole cores instead of virtual CPUs
     #[arg(short = 'c')]
     pub(super) cores: bool,
-    /// How many
+    /// Number of CPUs or cores
     pub(super) count: u32,
     /// The domain
     pub(super) domain: Name,
 }
 
 impl CpuArgs {
-    /// What it asks for, of virtual CPUs unless it says cores.
+    /// Returns the demand, in virtual CPUs unless cores are asked for.
     pub(super) fn demand(&self) -> CpuDemand {
         if self.cores { CpuDemand::Cores(self.count) } else { CpuDemand::Vcpus(self.count) }
     }
 }
 
-/// Whole cores, and the domain.
+/// Whole cores and the domain.
 #[derive(Debug, Args)]
 pub(crate) struct CoreArgs {
     /// Number of cores, or core IDs as in list-devices, e.g. 2 or cid=4,5
@@ -100,7 +100,7 @@ pub(crate) struct CoreArgs {
 }
 
 fn cores(text: &str) -> Result<CpuDemand, &'static str> {
-    let wrong = |_| "write a number of cores, e.g. 2, or the numbers of cores, e.g. cid=4,5";
+    let wrong = |_| "use a number of cores, e.g. 2, or a list of core IDs, e.g. cid=4,5";
     match text.strip_prefix("cid=") {
         Some("") => Ok(CpuDemand::Cids(BTreeSet::new())),
         Some(ids) => ids.split(',').map(|id| id.parse().map_err(wrong)).collect::<Result<_, _>>().map(CpuDemand::Cids),
@@ -115,13 +115,13 @@ pub(crate) enum CancelledOperation {
     Reconf,
 }
 
-/// A size, and the domain.
+/// Memory size and the domain.
 #[derive(Debug, Args)]
 pub(crate) struct MemoryArgs {
     /// Round the resulting size up to a multiple of 256 MiB, and report it
     #[arg(long)]
     pub(super) auto_adj: bool,
-    /// How much, e.g. 8G or 512M
+    /// Size, e.g. 8G or 512M
     #[arg(value_parser = memory)]
     pub(super) memory: ByteSize,
     /// The domain
@@ -131,109 +131,110 @@ pub(crate) struct MemoryArgs {
 fn memory(text: &str) -> Result<ByteSize, String> {
     match text.starts_with("mblock=") {
         true => {
-            Err("Linux gives domains pages from anywhere, so no block can be named; write a size, e.g. 8G".to_owned())
+            Err("Linux allocates pages from anywhere, so blocks cannot be selected; use a size, e.g. 8G".to_owned())
         }
         false => text.parse().map_err(|error: UnitError| error.to_string()),
     }
 }
 
-/// Whether the check of what is behind a device is left to `bind-domain`.
+/// Option that defers the check of a device's backend to `bind-domain`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct DeferredCheck {
-    /// Skip the check that NET-DEV or BACKEND exists; bind-domain checks it
+    /// Don't check that NET-DEV or BACKEND exists; bind-domain checks it
     #[arg(short = 'q')]
     pub(super) deferred: bool,
 }
 
-/// Whether a change is only checked.
+/// Option that only checks a change.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct DryRun {
-    /// Check whether the change is possible, without making it
+    /// Check whether the change is possible; don't make it
     #[arg(short = 'n')]
     pub(super) dry_run: bool,
 }
 
-/// The verbs that say what domains are to have.
+/// Verbs that configure domains' constraints.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigureVerb {
-    /// Add domains that have nothing yet, or those of a file with what they are to have
+    /// Add domains, either empty or with constraints from a file
     ///
-    /// The properties are those of set-domain, for a single domain.
+    /// The properties are the same as for set-domain, and apply to a single domain.
     #[command(
         override_usage = "vtax ldm add-domain DOMAIN…\n       vtax ldm add-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] [autostart=yes|no] DOMAIN\n       vtax ldm add-domain -i FILE",
         name = "add-domain",
         visible_alias = "create"
     )]
     AddDomain {
-        /// Add all domains of this file, which list-constraints has written with --json or -x
+        /// File with the domains to add, as written by list-constraints --json or -x
         #[arg(short, value_name = "FILE", conflicts_with = "words")]
         input: Option<PathBuf>,
-        /// Names, and properties of a single domain
+        /// Domain names, or one name with properties
         #[arg(required_unless_present = "input", value_name = "KEY=VALUE|DOMAIN")]
         words: Vec<String>,
     },
-    /// Remove inactive domains, and all that they were to have
+    /// Remove inactive domains and their constraints
     #[command(name = "remove-domain", visible_aliases = ["rm-domain", "destroy"])]
     RemoveDomain(WhichDomains),
-    /// Say what a domain's failure does to others, which domains it depends on, and whether it starts with the host
+    /// Set a domain's failure policy, masters and autostart
     ///
-    /// The failure policy belongs to the master: it says what happens to the domains that depend on it.
+    /// The failure policy belongs to the master: it defines what happens to the domains that depend on it.
     #[command(
         override_usage = "vtax ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] [autostart=yes|no] DOMAIN\n       vtax ldm set-domain -i FILE",
         name = "set-domain"
     )]
     SetDomain {
-        /// Set these properties for all domains in FILE, and ignore everything else in it
+        /// Set these properties for all domains in FILE; ignore everything else in it
         #[arg(short, value_name = "FILE", conflicts_with = "words")]
         input: Option<PathBuf>,
-        /// Properties, and the domain
+        /// Properties and the domain
         #[arg(required_unless_present = "input", value_name = "KEY=VALUE|DOMAIN")]
         words: Vec<String>,
     },
-    /// Give a domain whole cores, which no other domain uses
+    /// Assign whole cores to a domain; no other domain uses them
     #[command(name = "set-core")]
     SetCore(CoreArgs),
-    /// Give a domain more whole cores
+    /// Add whole cores to a domain
     #[command(name = "add-core")]
     AddCore(CoreArgs),
-    /// Take whole cores from a domain
+    /// Remove whole cores from a domain
     #[command(name = "remove-core", visible_alias = "rm-core")]
     RemoveCore(CoreArgs),
-    /// Give a domain virtual CPUs, which share the host's CPUs with other domains
+    /// Set a domain's number of virtual CPUs, which share the host's CPUs
     #[command(name = "set-vcpu")]
     SetVcpu(CpuArgs),
-    /// Give a domain more virtual CPUs
+    /// Add virtual CPUs to a domain
     #[command(name = "add-vcpu")]
     AddVcpu(CpuArgs),
-    /// Take virtual CPUs from a domain
+    /// Remove virtual CPUs from a domain
     #[command(name = "remove-vcpu", visible_alias = "rm-vcpu")]
     RemoveVcpu(CpuArgs),
-    /// Give a domain memory
+    /// Set a domain's memory size
     #[command(name = "set-memory", visible_alias = "set-mem")]
     SetMemory(MemoryArgs),
-    /// Give a domain more memory
+    /// Add memory to a domain
     #[command(name = "add-memory", visible_alias = "add-mem")]
     AddMemory(MemoryArgs),
-    /// Take memory from a domain
+    /// Remove memory from a domain
     #[command(name = "remove-memory", visible_aliases = ["rm-memory", "rm-mem"])]
     RemoveMemory(MemoryArgs),
-    /// Set variables of a domain: kernel, image, boot-args
+    /// Set domain variables: kernel, image, boot-args
     #[command(override_usage = "vtax ldm set-variable VARIABLE=VALUE… DOMAIN", name = "set-variable", visible_aliases = ["set-var", "add-variable", "add-var"])]
     SetVariable {
-        /// Variables with their values, and then the domain
+        /// Variables with their values, followed by the domain
         #[arg(required = true, value_name = "VARIABLE=VALUE|DOMAIN")]
         words: Vec<String>,
     },
-    /// Remove variables of a domain
+    /// Remove domain variables
     #[command(override_usage = "vtax ldm remove-variable VARIABLE… DOMAIN", name = "remove-variable", visible_aliases = ["rm-variable", "rm-var"])]
     RemoveVariable {
-        /// The variables, and then the domain
+        /// Variables, followed by the domain
         #[arg(required = true, value_name = "VARIABLE|DOMAIN")]
         words: Vec<String>,
     },
     /// Add a virtual switch
     ///
-    /// The switch connects the vnets of domains with each other, with primary, and by net-dev with the outside.
+    /// The switch connects the vnets of domains with each other, with primary and, through net-dev, with the outside
+    /// network.
     #[command(
         override_usage = "vtax ldm add-vsw [-q] [net-dev=LINK] [mac-addr=MAC] [mtu=BYTES] [default-vlan-id=VLAN] [pvid=VLAN] [vid=VLAN,…] SWITCH primary",
         name = "add-vsw"
@@ -250,58 +251,58 @@ pub(crate) enum ConfigureVerb {
         name = "set-vsw"
     )]
     SetVsw(Words),
-    /// Remove a virtual switch that no vnet uses
+    /// Remove an unused virtual switch
     #[command(name = "remove-vsw", visible_alias = "rm-vsw")]
     RemoveVsw {
-        /// The switch
+        /// Switch
         switch: Name,
     },
     /// Add a virtual NIC to a domain
     ///
-    /// vtax chooses the MAC address if none is given, and gives the same again to a vnet of the same name.
+    /// If no MAC address is given, vtax chooses one, and reuses it for a vnet of the same name.
     #[command(
         override_usage = "vtax ldm add-vnet [mac-addr=MAC] [alt-mac-addrs=auto|MAC,…] [pvid=VLAN] [vid=VLAN,…] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=phys-state] VNET SWITCH DOMAIN",
         name = "add-vnet"
     )]
     AddVnet(Words),
-    /// Change a virtual NIC of a domain
+    /// Change a domain's virtual NIC
     ///
-    /// vswitch= moves it to another switch, with the same addresses, at the next boot of the domain.
+    /// vswitch= moves it to another switch at the domain's next boot; its addresses stay the same.
     #[command(
         override_usage = "vtax ldm set-vnet [mac-addr=MAC] [alt-mac-addrs=[+|-]auto|MAC,…] [pvid=VLAN] [vid=[+|-][VLAN,…]] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=[phys-state]] [vswitch=SWITCH] VNET DOMAIN",
         name = "set-vnet"
     )]
     SetVnet(Words),
-    /// Remove a virtual NIC of a domain
+    /// Remove a domain's virtual NIC
     #[command(name = "remove-vnet", visible_alias = "rm-vnet")]
     RemoveVnet {
-        /// The vnet
+        /// Virtual NIC
         vnet: Name,
-        /// Its domain
+        /// Domain
         domain: Name,
     },
-    /// Add a disk service, which exports files and block devices as volumes
+    /// Add a disk service that exports files and block devices as volumes
     #[command(name = "add-vds", visible_alias = "add-vdiskserver")]
     AddVds {
-        /// The service
+        /// Service name
         service: Name,
-        /// The domain that it runs in: primary
+        /// Domain that runs the service: primary
         domain: Name,
     },
     /// Remove a disk service
     #[command(name = "remove-vds", visible_aliases = ["rm-vds", "rm-vdiskserver"])]
     RemoveVds {
-        /// Its volumes go too, and the disks that are made of them
+        /// Also remove its volumes, and the disks backed by them
         #[arg(short)]
         force: bool,
-        /// The service
+        /// Service name
         service: Name,
     },
     /// Export a file, a block device or a part of one as a volume
     ///
-    /// ro: domains can't write to it, and several can have it. excl: no other program can use it meanwhile. slice: BACKEND is a
-    /// partition; slice=OFFSET+SIZE is a part of BACKEND, as 1G+512M. Volumes of one mpgroup are paths to the same blocks.
-    /// Without format=, a file whose name ends in .qcow2 is a qcow2, and any other one is raw.
+    /// ro: read-only, so that several domains can share it. excl: no other program can use it while a domain has it.
+    /// slice: BACKEND is a partition; slice=OFFSET+SIZE exports a part of BACKEND, e.g. 1G+512M. Volumes of one mpgroup
+    /// are paths to the same blocks. Default format: qcow2 for file names that end in .qcow2, raw for all others.
     #[command(
         override_usage = "vtax ldm add-vdsdev [-q] [options=[ro,][slice,][excl]] [slice=OFFSET+SIZE] [mpgroup=GROUP] [format=raw|qcow2] BACKEND VOLUME@SERVICE",
         name = "add-vdsdev",
@@ -313,104 +314,105 @@ pub(crate) enum ConfigureVerb {
         #[command(flatten)]
         words: Words,
     },
-    /// Change how a volume is exported
+    /// Change a volume's options, slice or mpgroup
     ///
-    /// Options and slice are those of all volumes of its mpgroup. No bound domain may have it.
+    /// Options and slice apply to all volumes of its mpgroup. No bound domain may use the volume.
     #[command(
         override_usage = "vtax ldm set-vdsdev [options=[ro,][slice,][excl]] [slice=[OFFSET+SIZE]] [mpgroup=[GROUP]] VOLUME@SERVICE",
         name = "set-vdsdev",
         visible_alias = "set-vdiskserverdevice"
     )]
     SetVdsdev(Words),
-    /// Export a volume no longer
+    /// Stop exporting a volume
     #[command(name = "remove-vdsdev", visible_aliases = ["rm-vdsdev", "rm-vdiskserverdevice"])]
     RemoveVdsdev {
-        /// The disks that are made of it go too
+        /// Also remove the disks backed by it
         #[arg(short)]
         force: bool,
-        /// The volume
+        /// Volume
         #[arg(value_name = "VOLUME@SERVICE")]
         volume: VolumeName,
     },
     /// Add a virtual disk to a domain
     ///
-    /// A domain that runs gets it at once. The domain finds it by its serial number, which is DISK.
+    /// A running domain gets it immediately. In the domain, the disk's serial number is DISK.
     #[command(
         override_usage = "vtax ldm add-vdisk [timeout=SECONDS] [id=NUMBER] DISK VOLUME@SERVICE DOMAIN",
         name = "add-vdisk"
     )]
     AddVdisk(Words),
-    /// Change a virtual disk of a domain
+    /// Change a domain's virtual disk
     #[command(
         override_usage = "vtax ldm set-vdisk [timeout=SECONDS] [volume=VOLUME@SERVICE] DISK DOMAIN",
         name = "set-vdisk"
     )]
     SetVdisk(Words),
-    /// Take a virtual disk from a domain; what is on it stays
+    /// Remove a virtual disk from a domain; its data is kept
     #[command(name = "remove-vdisk", visible_alias = "rm-vdisk")]
     RemoveVdisk {
-        /// The disk
+        /// Virtual disk
         disk: Name,
-        /// Its domain
+        /// Domain
         domain: Name,
     },
-    /// Give a domain a PCI device for itself: a root complex, what is in a slot, or a virtual function
+    /// Assign a PCI device to a domain: a root complex, a slot or a virtual function
     ///
-    /// A running domain gets a virtual function at once, anything else when it boots again. primary must have given a
-    /// root complex or a slot up before (start-reconf, rm-io). The driver of the host lets go of the device when the
-    /// domain is bound, and has it again when the domain is unbound.
+    /// A running domain gets a virtual function immediately, other devices at its next boot. A root complex or a slot
+    /// must first be released by primary (start-reconf, rm-io). The host's driver is detached from the device when the
+    /// domain is bound, and reattached when the domain is unbound.
     #[command(name = "add-io")]
     AddIo {
         #[command(flatten)]
         dry_run: DryRun,
-        /// The device: its name in list-io, PCI address, link or MAC address
+        /// Device: its name in list-io, PCI address, link or MAC address
         device: String,
         /// The domain
         domain: Name,
     },
-    /// Take a PCI device from a domain; from primary, so that other domains can have it
+    /// Remove a PCI device from a domain, or from primary to make it available to other domains
     #[command(name = "remove-io", visible_alias = "rm-io")]
     RemoveIo {
         #[command(flatten)]
         dry_run: DryRun,
-        /// The device, as for add-io
+        /// Device, as for add-io
         device: String,
         /// The domain
         domain: Name,
     },
-    /// Say for a root complex whether domains may have what is below it, or set a virtual function
+    /// Configure a virtual function, or whether a root complex's devices can be assigned
     ///
-    /// iov is of a root complex, and waits for the host's next boot (start-reconf). The other properties are of a virtual
-    /// function. Its VLAN changes at once, its address when its domain boots again. The NIC keeps the function to both. mtu is
-    /// what its domain should use: only that sets it.
+    /// iov is a property of root complexes, and takes effect at the host's next boot (start-reconf). The others are
+    /// properties of virtual functions. A VLAN change takes effect immediately, an address change at the domain's next
+    /// boot; the NIC enforces both. mtu is the value that the domain should use: only the domain can set it.
     #[command(
         override_usage = "vtax ldm set-io iov=on|off BUS\n       vtax ldm set-io [mac-addr=MAC] [pvid=[VLAN]] [mtu=BYTES] VF",
         name = "set-io"
     )]
     SetIo(Words),
-    /// Begin a delayed reconfiguration: what is changed of primary waits for the host's next boot
+    /// Begin a delayed reconfiguration: changes to primary take effect at the host's next boot
     ///
-    /// Until then no other domain can be changed. apply-reconf applies what needs no boot, cancel-reconf forgets all.
+    /// Until then no other domain can be changed. apply-reconf applies all changes that need no reboot, cancel-reconf
+    /// discards them.
     #[command(name = "start-reconf", visible_alias = "start-reconfig")]
     StartReconf {
         /// primary
         domain: Name,
     },
-    /// Forget what is pending in the delayed reconfiguration
+    /// Discard the changes of the delayed reconfiguration
     #[command(name = "cancel-reconf", visible_aliases = ["cancel-reconfig", "remove-reconf", "rm-reconf"])]
     CancelReconf {
         /// primary
         domain: Name,
     },
-    /// Cancel an operation of a domain: its delayed reconfiguration
+    /// Cancel a domain's operation: its delayed reconfiguration
     #[command(name = "cancel-operation", visible_alias = "cancel-op")]
     CancelOperation {
-        /// The operation
+        /// Operation
         operation: CancelledOperation,
         /// primary
         domain: Name,
     },
-    /// Apply what is pending as far as it needs no boot of the host, and say what does
+    /// Apply pending changes that need no reboot of the host, and list those that do
     #[command(name = "apply-reconf")]
     ApplyReconf,
     /// Add a console service
@@ -420,20 +422,20 @@ pub(crate) enum ConfigureVerb {
         visible_alias = "add-vconscon"
     )]
     AddVcc(Words),
-    /// Change a console service: its ports, and which users of this host may use its consoles
+    /// Change a console service's ports and permitted users
     #[command(
         override_usage = "vtax ldm set-vcc [port-range=FIRST-LAST] [users=[USER,…]] SERVICE",
         name = "set-vcc",
         visible_alias = "set-vconscon"
     )]
     SetVcc(Words),
-    /// Remove a console service that no domain names
+    /// Remove an unused console service
     #[command(name = "remove-vcc", visible_aliases = ["rm-vcc", "rm-vconscon"])]
     RemoveVcc {
-        /// The service
+        /// Service name
         service: Name,
     },
-    /// Say how the console of a domain is reached
+    /// Configure a domain's console
     ///
     /// Domains of one group share a port and a menu.
     #[command(
@@ -442,30 +444,31 @@ pub(crate) enum ConfigureVerb {
         visible_alias = "set-vconsole"
     )]
     SetVcons(Words),
-    /// Save what all domains are to have under a name
+    /// Save all domains' constraints as a configuration
     #[command(name = "add-spconfig")]
     AddSpconfig {
-        /// A new name
+        /// Name of the new configuration
         name: ConfigName,
     },
-    /// Bring a saved configuration into force; factory-default has no domains
+    /// Load a saved configuration; factory-default has no domains
     #[command(name = "set-spconfig")]
     SetSpconfig {
-        /// The name
+        /// Configuration name
         name: ConfigName,
     },
     /// Remove a saved configuration
     #[command(name = "remove-spconfig", visible_alias = "rm-spconfig")]
     RemoveSpconfig {
-        /// The name
+        /// Configuration name
         name: ConfigName,
     },
-    /// Add a domain that is to have what one of libvirt has, and say line by line what it can't have
+    /// Import a libvirt domain; list what is lost
     ///
-    /// virsh is asked, over a read-only connection: nothing of libvirt's domain is changed. Each interface becomes a vnet at
-    /// the switch that has the name of its bridge or network, or its link as net-dev. Where there is none, a switch is added.
+    /// vtax queries virsh over a read-only connection, and doesn't change libvirt's domain. Each interface becomes a
+    /// vnet on the switch named like its bridge or network, or on the switch with its link as net-dev. If there is
+    /// none, a switch is added.
     Import(ImportDomainArgs),
-    /// Add all domains and services that a file has (list-constraints --json or -x)
+    /// Add all domains and services from a file (list-constraints --json or -x)
     #[command(name = "init-system")]
     InitSystem {
         /// Add to existing domains and services; none of the names in FILE may be in use
@@ -474,7 +477,7 @@ pub(crate) enum ConfigureVerb {
         /// Add only the services: switches, console and disk services
         #[arg(short)]
         services: bool,
-        /// The file
+        /// File with the constraints
         #[arg(short, value_name = "FILE")]
         input: PathBuf,
     },

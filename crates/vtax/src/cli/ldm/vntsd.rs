@@ -26,22 +26,22 @@ use vtax_sys::netlink::UserId;
 use super::host::{LdmHost, blamed};
 use crate::exit::{Blamed, Exit, Stop};
 
-/// How often the service looks which domains are bound.
+/// Interval at which the service checks which domains are bound.
 const REFRESH: Duration = Duration::from_millis(500);
-/// QEMU answers within this time.
+/// Timeout for QEMU's answer.
 const ANSWER: Duration = Duration::from_secs(2);
-/// A service that a command has started ends so long after the last domain was unbound.
+/// Time between the last unbind and the end of a service that a command has started.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A domain is bound within this time.
+/// Maximum time that binding a domain takes.
 const SETTLED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 pub(crate) struct VntsdArgs {
-    /// End a session that types nothing for so long [default: never]
+    /// Idle time after which a session ends [default: never]
     #[arg(long, value_name = "TIME")]
     idle: Option<Span>,
-    /// End when no domain is bound any more (so does the one that `bind` starts)
+    /// Exit when no domain is bound any more (as does the service that `bind` starts)
     #[arg(long)]
     while_bound: bool,
 }
@@ -49,7 +49,7 @@ pub(crate) struct VntsdArgs {
 pub(super) fn vntsd(host: &LdmHost, args: &VntsdArgs) -> Result<Exit, Stop> {
     let domains = host.domains()?;
     let Some(service) = domains.lock_service().or_infrastructure()? else {
-        tell!("the console service of this host runs already");
+        tell!("the console service of this host is already running");
         return Ok(Exit::Done);
     };
     let bounds = Bounds { idle: args.idle.map(|span| span.0), ..Bounds::default() };
@@ -58,7 +58,7 @@ pub(super) fn vntsd(host: &LdmHost, args: &VntsdArgs) -> Result<Exit, Stop> {
     let mut consoles = BoundConsoles { host, domains, changed: (None, None), groups: Vec::new(), idle_since: None };
     loop {
         if args.while_bound && consoles.are_gone() {
-            // A command that binds a domain just now waits for this lock, or is waited for.
+            // A command that is binding a domain waits for this lock, or is waited for.
             let locked = host.store().lock().or_infrastructure()?;
             if consoles.domains.bound().is_ok_and(|bound| bound.is_empty()) {
                 return consoles.domains.unlock_service(service, &locked).map_err(blamed).map(|()| Exit::Done);
@@ -73,22 +73,22 @@ pub(super) fn vntsd(host: &LdmHost, args: &VntsdArgs) -> Result<Exit, Stop> {
     }
 }
 
-/// The consoles of the bound domains. The journals and the configuration are read again only when they have changed.
+/// Consoles of the bound domains. Journals and configuration are only read again when they have changed.
 struct BoundConsoles<'a> {
     host: &'a LdmHost,
     domains: Domains,
-    /// When a domain came or went, and when the configuration was changed.
+    /// Times of the last change of domains and of the configuration.
     changed: (Option<SystemTime>, Option<SystemTime>),
     groups: Vec<ConsoleGroup>,
-    /// Since when no domain is bound.
+    /// Time since which no domain is bound.
     idle_since: Option<Instant>,
 }
 
 impl BoundConsoles<'_> {
-    /// The groups, if they are others than before. While the journals can't be read, they are as before.
+    /// Returns the groups if they have changed. While the journals can't be read, they count as unchanged.
     fn change(&mut self) -> Option<Vec<ConsoleGroup>> {
         let changed = (self.domains.changed(), self.host.store().changed());
-        // A domain that has just come has its QEMU a moment later.
+        // A domain that was just bound gets its QEMU a moment later.
         let is_fresh = changed.0.is_none_or(|at| at.elapsed().is_ok_and(|age| age < SETTLED));
         if self.changed == changed && !is_fresh {
             return None;
@@ -132,7 +132,7 @@ fn groups(bound: &[BoundDomain], domains: &Domains, configuration: &Configuratio
     groups
 }
 
-/// Who may use the consoles of a service. A user who is named and doesn't exist any more is nobody.
+/// Returns the access list of a service's consoles. A named user who no longer exists is ignored.
 fn access(configuration: &Configuration, service: &Name) -> ConsoleAccess {
     match configuration.consoles.get(service).and_then(|service| service.users.as_ref()) {
         Some(users) => ConsoleAccess::Users(users.iter().filter_map(user_id).collect::<BTreeSet<_>>()),
@@ -140,8 +140,8 @@ fn access(configuration: &Configuration, service: &Name) -> ConsoleAccess {
     }
 }
 
-/// The number of a user of this host, if there is such a user. A program that is linked statically can't load what reads
-/// the users of a directory service (nsswitch.conf(5)), so `getent` is asked.
+/// Returns the ID of a user of this host, if it exists. A statically linked program cannot load the modules that read
+/// users from a directory service (nsswitch.conf(5)), so this asks `getent`.
 pub(super) fn user_id(name: &UserName) -> Option<UserId> {
     let output = Command::new("getent").args(["passwd", "--", name.as_str()]).stdin(Stdio::null()).output().ok()?;
     let line = String::from_utf8(output.stdout).ok()?;
@@ -149,7 +149,7 @@ pub(super) fn user_id(name: &UserName) -> Option<UserId> {
     (fields.next()? == name.as_str()).then(|| fields.nth(1)?.parse().ok().map(UserId)).flatten()
 }
 
-/// Does for the console server what only who runs the domains can.
+/// Performs actions for the console server that only the owner of the domains can.
 struct Caretaker {
     domains: Domains,
 }
@@ -167,7 +167,7 @@ impl Attendant for Caretaker {
     }
 }
 
-/// The name of this host without its domain.
+/// Returns the host name without its domain.
 fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().split('.').next().filter(|name| !name.is_empty()).unwrap_or("host").to_owned()

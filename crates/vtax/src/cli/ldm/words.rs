@@ -1,4 +1,4 @@
-//! The words of an `ldm` command: names in their order, and `key=value` among them.
+//! Words of an `ldm` command: positional names, with `key=value` properties among them.
 
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
@@ -8,19 +8,19 @@ use vtax_model::spelling::suggestion;
 use super::verbs::property;
 use crate::exit::Stop;
 
-/// What a verb takes.
+/// Words that a verb accepts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grammar {
     pub(super) verb: &'static str,
-    /// The keys of its properties.
+    /// Keys of its properties.
     pub(super) keys: &'static [&'static str],
-    /// What its names are, in their order.
+    /// Placeholders of its names, in order.
     pub(super) names: &'static [&'static str],
-    /// How many of the names may be left out at the end.
+    /// Number of names that may be omitted at the end.
     pub(super) optional: usize,
 }
 
-/// The words of one command.
+/// Words of one command.
 #[derive(Debug)]
 pub(super) struct LdmWords<'a> {
     grammar: Grammar,
@@ -28,7 +28,7 @@ pub(super) struct LdmWords<'a> {
     names: Vec<&'a str>,
 }
 
-/// A property that is a list: all of it, or what is added to it (`+`) or removed from it (`-`).
+/// List property: a whole list, or what is added to it (`+`) or removed from it (`-`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ListChange<T> {
     Set(Vec<T>),
@@ -37,7 +37,7 @@ pub(super) enum ListChange<T> {
 }
 
 impl<T: PartialEq> ListChange<T> {
-    /// Returns the list that becomes of what was there.
+    /// Returns the list that results from the previous one.
     pub(super) fn applied(self, had: impl IntoIterator<Item = T>) -> Vec<T> {
         match self {
             ListChange::Set(list) => list,
@@ -47,7 +47,7 @@ impl<T: PartialEq> ListChange<T> {
     }
 }
 
-/// A property that is on or off.
+/// Boolean property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct YesOrNo(pub(super) bool);
 
@@ -72,7 +72,7 @@ impl Grammar {
         Grammar { verb, keys, names, optional: 0 }
     }
 
-    /// The last name may be left out.
+    /// Makes the last name optional.
     pub(super) const fn or_one_less(self) -> Grammar {
         Grammar { optional: 1, ..self }
     }
@@ -82,12 +82,12 @@ impl Grammar {
         let mut properties = BTreeMap::new();
         let mut names = Vec::new();
         for word in words {
-            // The path of a file may have such a sign.
+            // File paths may contain an equals sign.
             match word.split_once('=').filter(|_| !word.starts_with(['/', '.'])) {
                 Some((key, value)) => {
                     let key = self.key(key)?;
                     if properties.insert(key, value).is_some() {
-                        return Err(self.usage(format!("`{key}=` is there twice")));
+                        return Err(self.usage(format!("`{key}=` is given twice")));
                     }
                 }
                 None => names.push(word.as_str()),
@@ -95,7 +95,7 @@ impl Grammar {
         }
         let expected = self.names.len() - self.optional..=self.names.len();
         if names.len() > self.names.len() {
-            return Err(self.usage(format!("`{}` is one name too many", names[self.names.len()])));
+            return Err(self.usage(format!("unexpected name `{}`", names[self.names.len()])));
         }
         if !expected.contains(&names.len()) {
             return Err(self.usage(format!("{} is missing", self.names[names.len()])));
@@ -110,7 +110,7 @@ impl Grammar {
                 return Stop::input(miette!(code = "usage", "{} {written}=: {why}", self.verb));
             }
             let near = suggestion(written, self.keys.iter().copied());
-            self.usage(format!("there is no property `{written}`{near}"))
+            self.usage(format!("unknown property `{written}`{near}"))
         })
     }
 
@@ -118,23 +118,23 @@ impl Grammar {
         let keys = self.keys.iter().map(|key| format!("[{key}=…] ")).collect::<String>();
         let names = self.names.join(" ");
         let verb = self.verb;
-        Stop::input(miette!(code = "usage", "{verb}: {what}; write {verb} {keys}{names}"))
+        Stop::input(miette!(code = "usage", "{verb}: {what}; usage: {verb} {keys}{names}"))
     }
 }
 
 impl LdmWords<'_> {
-    /// The value of a property, if it is there.
+    /// Returns the value of a property, if present.
     pub(super) fn property<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<T>, Stop> {
         let parse = |value: &&str| value.parse().map_err(|error| self.bad(key, &error));
         self.properties.get(key).map(parse).transpose()
     }
 
-    /// The values of a property that is a list with commas; none if its text is empty.
+    /// Returns the values of a comma-separated list property; none if its text is empty.
     pub(super) fn list<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<Vec<T>>, Stop> {
         self.properties.get(key).map(|value| self.parts(key, value)).transpose()
     }
 
-    /// A change of such a list: `+1,2` and `-1,2` leave the others as they are.
+    /// Returns a change of such a list: `+1,2` and `-1,2` leave the other elements unchanged.
     pub(super) fn list_change<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<ListChange<T>>, Stop> {
         let Some(value) = self.properties.get(key) else { return Ok(None) };
         Ok(Some(if let Some(more) = value.strip_prefix('+') {
@@ -151,7 +151,7 @@ impl LdmWords<'_> {
         parts.map(|part| part.parse().map_err(|error| self.bad(key, &error))).collect()
     }
 
-    /// A property that empty text takes away.
+    /// Returns a property that an empty value removes.
     pub(super) fn removable<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<Option<T>>, Stop> {
         match self.properties.get(key) {
             Some(&"") => Ok(Some(None)),
@@ -159,20 +159,20 @@ impl LdmWords<'_> {
         }
     }
 
-    /// The name at a place, which is there.
+    /// Returns the name at a position, which must be present.
     pub(super) fn name<T: FromStr<Err: Display>>(&self, place: usize) -> Result<T, Stop> {
         self.names[place].parse().map_err(|error| self.bad(self.grammar.names[place], &error))
     }
 
-    /// The name at a place, if it is there.
+    /// Returns the name at a position, if present.
     pub(super) fn optional_name<T: FromStr<Err: Display>>(&self, place: usize) -> Result<Option<T>, Stop> {
         if place < self.names.len() { self.name(place).map(Some) } else { Ok(None) }
     }
 
-    /// That at least one property is there, for a verb that changes something.
+    /// Requires at least one property, for a verb that changes something.
     pub(super) fn some_property(&self) -> Result<(), Stop> {
         match self.properties.is_empty() {
-            true => Err(self.grammar.usage("nothing is to be changed: no property is there".to_owned())),
+            true => Err(self.grammar.usage("no property to change".to_owned())),
             false => Ok(()),
         }
     }

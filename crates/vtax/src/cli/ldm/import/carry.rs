@@ -1,4 +1,4 @@
-//! What of a libvirt domain becomes constraints, and what can't.
+//! Conversion of a libvirt domain to constraints, and a record of what is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,16 +17,16 @@ use vtax_run::libvirt::{LibvirtBootDevice, LibvirtDisk, LibvirtLink, LibvirtMach
 
 use super::super::layout;
 
-/// Lines about an import.
+/// Report lines of an import.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
-    /// What the domain is to have now.
+    /// Imported settings.
     pub(super) kept: Vec<String>,
-    /// What it can't have, each with the reason.
+    /// Settings that were not imported, each with a reason.
     pub(super) lost: Vec<String>,
 }
 
-/// Adds a domain that is to have what the machine has.
+/// Adds a domain with the machine's constraints.
 pub(super) fn carry(machine: &LibvirtMachine, name: &Name, all: &mut Configuration) -> Result<Carried, DomainError> {
     let mut import = Import { name, all, carried: Carried::default(), switches: BTreeMap::new() };
     import.all.add_domain(name)?;
@@ -43,7 +43,7 @@ struct Import<'a> {
     name: &'a Name,
     all: &'a mut Configuration,
     carried: Carried,
-    /// The switches that its interfaces are at, each with what libvirt has in its place: a kind, and a name.
+    /// Switches of the machine's interfaces, each with the kind and name that libvirt has in its place.
     switches: BTreeMap<Name, (ForeignText, ForeignText)>,
 }
 
@@ -67,7 +67,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// A kernel comes before a disk, for libvirt too.
+    /// A kernel takes precedence over a disk, as in libvirt.
     fn boot(&mut self, machine: &LibvirtMachine) -> Result<(), DomainError> {
         let boot = &machine.boot;
         for (variable, value) in [(Variable::Kernel, &boot.kernel), (Variable::BootArgs, &boot.cmdline)] {
@@ -76,19 +76,19 @@ impl Import<'_> {
             self.keep(format!("{variable} {value}"));
         }
         if let Some(initrd) = &boot.initrd {
-            self.lose(format!("the initrd {initrd}: a kernel boots with vtax's own"));
+            self.lose(format!("the initrd {initrd}: kernels boot with vtax's own"));
         }
         let first = if boot.kernel.is_some() { &LibvirtBootDevice::Nothing } else { &machine.boot_device };
         for (place, disk) in machine.disks.iter().enumerate() {
             self.disk(disk, *first == LibvirtBootDevice::Disk(place))?;
         }
         if let LibvirtBootDevice::Other(what) = first {
-            self.lose(format!("what it boots first, {what}: name an image (set-variable image=FILE {})", self.name));
+            self.lose(format!("its first boot device, {what}: set an image (set-variable image=FILE {})", self.name));
         }
         Ok(())
     }
 
-    /// What libvirt boots is the image, or there is none.
+    /// The disk that libvirt boots becomes the image; otherwise there is none.
     fn disk(&mut self, disk: &LibvirtDisk, is_first: bool) -> Result<(), DomainError> {
         let target = disk.target.as_ref().map(|target| format!(" {target}")).unwrap_or_default();
         let format = disk.file_format.as_ref().map(ForeignText::raw);
@@ -96,15 +96,15 @@ impl Import<'_> {
         if let Some(image) = disk.source.as_ref().filter(|_| is_bootable && is_first) {
             self.all.set_variable(self.name, Variable::Image, image.raw().to_owned())?;
             self.keep(format!("image {image}"));
-            self.lose(format!("what it writes to the disk{target}: writes to an image are gone when it stops"));
+            self.lose(format!("writes to the disk{target}: changes to an image are discarded when the domain stops"));
             disk.others.iter().for_each(|other| self.lose(format!("the disk{target}: {other}")));
             return Ok(());
         }
-        let source = disk.source.as_ref().map_or("nothing in it".to_owned(), ForeignText::to_string);
-        let boots = if is_first { ", which it boots" } else { "" };
+        let source = disk.source.as_ref().map_or("empty".to_owned(), ForeignText::to_string);
+        let boots = if is_first { ", its boot device" } else { "" };
         let remedy = match (&disk.source, disk.is_local) {
-            (None, _) => "domains have no drives for media".to_owned(),
-            (Some(_), true) => format!("add-vdsdev and add-vdisk give it to {}", self.name),
+            (None, _) => "domains have no removable-media drives".to_owned(),
+            (Some(_), true) => format!("add it to {} with add-vdsdev and add-vdisk", self.name),
             (Some(_), false) => "a volume is a file or a block device of this host".to_owned(),
         };
         self.lose(format!("the {}{target} ({source}){boots}: {remedy}", disk.device));
@@ -120,7 +120,7 @@ impl Import<'_> {
         }
         let source = link.source.as_ref().filter(|_| ["bridge", "network", "direct"].contains(&link.kind.raw()));
         let Some(source) = source else {
-            self.lose(format!("{what}: it is at no bridge, network or link of the host"));
+            self.lose(format!("{what}: not connected to a bridge, network or link of the host"));
             return Ok(());
         };
         let mtu = self.mtu(&what, link);
@@ -131,9 +131,9 @@ impl Import<'_> {
         let new = NewVnet { name: vnet.clone(), switch: switch.clone(), domain: self.name.clone(), change };
         self.all.add_vnet(new)?;
         let told = told(self.all.vnet(self.name, &vnet)?);
-        self.keep(format!("vnet {vnet} at the switch {switch}: {told}"));
+        self.keep(format!("vnet {vnet} on switch {switch}: {told}"));
         if let Some(model) = link.model.as_ref().filter(|model| *model != "virtio") {
-            self.lose(format!("{what}: its model {model}; a vnet is a virtio NIC"));
+            self.lose(format!("{what}: its model {model}; vnets are virtio NICs"));
         }
         for other in &link.others {
             self.lose(format!("{what}: {other}"));
@@ -141,7 +141,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// The switch that has the name of its source, or the source as net-dev; else a new one. No other source is at it.
+    /// Returns the switch with the name of the source, or with the source as net-dev; else a new one. Only this source
+    /// uses it.
     fn switch(&mut self, link: &LibvirtLink, source: &ForeignText, mtu: Option<Mtu>) -> Result<Name, DomainError> {
         let of = (link.kind.clone(), source.clone());
         let known = self.switches.iter().find(|(_, other)| **other == of).map(|(name, _)| name.clone());
@@ -154,19 +155,19 @@ impl Import<'_> {
         Ok(name)
     }
 
-    /// A switch for this source that is there already.
+    /// Returns an existing switch for this source.
     fn own_switch(&self, link: &LibvirtLink, source: &ForeignText) -> Option<Name> {
         let is_macvtap = link.kind == "direct";
         let derived = derived(link, source);
         let leads_there = |switch: &Switch| !is_macvtap || switch.host_link() == Some(source.raw());
-        // A bridge may be called as a switch that was made for another one.
+        // A bridge may have the name of a switch that was created for another one.
         let is_own = !ENDINGS.iter().any(|ending| source.raw().ends_with(ending));
         let is_named = |name: &Name| is_own && name.as_str() == source.raw() || *name == derived;
         let matches = |(name, switch): &(&Name, &Switch)| {
             let is_free = !self.switches.contains_key(*name);
             is_free && leads_there(switch) && (is_macvtap || is_named(name))
         };
-        // One that somebody has called so comes before one that was made for such a source.
+        // A switch that a user named so takes precedence over one that was created for such a source.
         let mut found: Vec<&Name> = self.all.switches.iter().filter(matches).map(|(name, _)| name).collect();
         found.sort_by_key(|name| name.as_str() != source.raw());
         found.first().map(|name| (*name).clone())
@@ -185,11 +186,12 @@ impl Import<'_> {
         let service = PRIMARY.parse().expect("a name");
         self.all.add_switch(NewSwitch { name: name.clone(), service, default_vlan: None, change })?;
         if is_macvtap {
-            self.keep(format!("a new switch {name} with net-dev {source}"));
+            self.keep(format!("new switch {name} with net-dev {source}"));
         } else {
-            self.keep(format!("a new switch {name}"));
+            self.keep(format!("new switch {name}"));
             self.lose(format!(
-                "the {} {source} itself: {name} is apart from it; connect it with the outside: set-vsw net-dev=LINK {name}",
+                "the {} {source} itself: {name} is separate; connect it to the outside with set-vsw net-dev=LINK \
+                 {name}",
                 link.kind
             ));
         }
@@ -200,7 +202,7 @@ impl Import<'_> {
         let written = link.mac.as_ref()?;
         let mac = written.raw().parse().ok();
         if mac.is_none() {
-            self.lose(format!("{what}: its address {written}, which is none; vtax has chosen another"));
+            self.lose(format!("{what}: its invalid address {written}; vtax has chosen another"));
         }
         mac
     }
@@ -209,7 +211,7 @@ impl Import<'_> {
         let written = link.mtu?;
         let mtu = Mtu::try_from(i64::from(written)).ok().filter(|mtu| Switch::MTUS.contains(&mtu.get()));
         if mtu.is_none() {
-            self.lose(format!("{what}: its mtu {written}; vnets have 1500 to 16000"));
+            self.lose(format!("{what}: its mtu {written}; vnets support 1500 to 16000"));
         }
         mtu
     }
@@ -218,7 +220,7 @@ impl Import<'_> {
         let mut read = |number: u32| {
             let vlan = Vlan::try_from(i64::from(number)).ok();
             if vlan.is_none() {
-                self.lose(format!("{what}: its VLAN {number}, which is none"));
+                self.lose(format!("{what}: its invalid VLAN {number}"));
             }
             vlan
         };
@@ -226,18 +228,19 @@ impl Import<'_> {
         let native = vlans.native.and_then(read);
         if native.is_none() && !tagged.is_empty() {
             self.lose(format!(
-                "{what}: a trunk without frames that have no tag; the vnet's are in the switch's default VLAN"
+                "{what}: a trunk that drops untagged frames; the vnet's are in the switch's default VLAN"
             ));
         }
         (native, tagged)
     }
 }
 
-/// The ends of the names of switches that are made for bridges and links, and for networks.
+/// Name suffixes of switches created for bridges and links, and for networks.
 const ENDINGS: [&str; 2] = ["-vsw", "-net"];
 
-/// `br0-vsw` for the bridge br0, `br0-net` for the network br0, which may be another. A source that is long, or has other
-/// letters than names have, gets a number made of all its letters, so that no two have one name.
+/// Returns `br0-vsw` for the bridge br0 and `br0-net` for the network br0, which may be a different one. A source name
+/// that is too long or has characters not allowed in names gets a number computed from the whole name, so that no two
+/// share a name.
 fn derived(link: &LibvirtLink, source: &ForeignText) -> Name {
     const LONGEST: usize = 24;
     const KEPT: usize = 14;
@@ -258,7 +261,7 @@ fn derived(link: &LibvirtLink, source: &ForeignText) -> Name {
     format!("{text}{ending}").parse().expect("a name by its letters and length")
 }
 
-/// FNV-1a of 32 bits: the same for ever, as the name of a switch has to be.
+/// 32-bit FNV-1a: it must never change, because switch names depend on it.
 fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

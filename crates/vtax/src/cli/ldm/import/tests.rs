@@ -64,7 +64,7 @@ fn web() -> LibvirtMachine {
     }
 }
 
-/// A host with one switch, whose net-dev is eno1.
+/// Returns a host with one switch, whose net-dev is eno1.
 fn host() -> Configuration {
     let mut all = Configuration::new("sun");
     let change = SwitchChange { net_dev: Some("eno1".to_owned()), ..SwitchChange::default() };
@@ -128,6 +128,6 @@ fn what_cannot_be_is_refused_with_its_reason() {
 fn a_source_is_written_with_its_kind() {
     assert_eq!("libvirt:a b".parse(), Ok(LibvirtName("a b".to_owned())));
     for wrong in ["web", "libvirt:", "ssh:web"] {
-        assert!(wrong.parse::<LibvirtName>().expect_err(wrong).contains("write libvirt:NAME"));
+        assert!(wrong.parse::<LibvirtName>().expect_err(wrong).contains("use libvirt:NAME"));
     }
 }

@@ -19,21 +19,21 @@ use crate::{
     terminal::print,
 };
 
-/// Stands for what nobody tells.
+/// Placeholder for values that aren't reported.
 const UNKNOWN: &str = "unknown";
 
 #[derive(Debug, Args)]
 pub(crate) struct ListIoArgs {
-    /// Show the path and the settings of each, too
+    /// Show each device's path and settings
     #[arg(short, conflicts_with = "details")]
     long: bool,
-    /// Show what a physical function can do
+    /// Show the capabilities of a physical function
     #[arg(short, requires = "name", conflicts_with = "parseable")]
     details: bool,
-    /// Print them for programs, in fields with | between them
+    /// Print machine-readable output with |-separated fields
     #[arg(short)]
     parseable: bool,
-    /// Only this device and what is below it
+    /// Device to list, with everything below it [default: all]
     name: Option<String>,
 }
 
@@ -60,7 +60,7 @@ pub(in crate::cli::ldm) fn devices(host: &LdmHost, args: &ListIoArgs) -> Result<
     Ok(Exit::Done)
 }
 
-/// The same for programs.
+/// Returns the list for programs.
 fn lines(entries: &[&IoEntry], all: &Configuration, long: bool) -> String {
     let mut text = super::layout::parseable_head() + "IO\n";
     for entry in entries {
@@ -86,7 +86,7 @@ fn table(entries: &[&IoEntry], all: &Configuration, long: bool) -> String {
     text
 }
 
-/// What a domain is to have is its own, also while it isn't bound. Nobody has what primary has given up.
+/// Returns the domain that a device is assigned to, bound or not. Devices that primary has released belong to nobody.
 pub(super) fn owner<'a>(entry: &'a IoEntry, all: &'a Configuration) -> &'a str {
     match all.owner_of(&entry.name) {
         DeviceOwner::Domain(domain) => domain.as_str(),
@@ -96,7 +96,7 @@ pub(super) fn owner<'a>(entry: &'a IoEntry, all: &'a Configuration) -> &'a str {
     }
 }
 
-/// With ldm, somebody has to say for each root complex that domains may have what is below.
+/// In ldm, each root complex must be explicitly enabled before domains can have the devices below it.
 fn status(entry: &IoEntry, all: &Configuration) -> &'static str {
     let said = all.devices.iov.get(&entry.name) == Some(&true);
     entry.status.filter(|status| *status != IoStatus::Iov || said).map_or("", Into::into)
@@ -135,8 +135,8 @@ fn properties(function: &PciDevice, kind: IoKind, settings: FunctionSettings) ->
     text
 }
 
-/// What a physical function can do. Linux tells the first two; the others are settings of the NIC's firmware that it has no
-/// file for.
+/// Returns the capabilities of a physical function. Linux reports the first two; the others are settings of the NIC's
+/// firmware for which it has no file.
 fn parameters(function: &PciDevice) -> String {
     let known = |value: Option<u32>| value.map_or(UNKNOWN.to_owned(), |value| value.to_string());
     let most = known(function.sriov.as_ref().map(|sriov| sriov.total));
@@ -149,7 +149,7 @@ fn parameters(function: &PciDevice) -> String {
         ("pvid-exclusive", "VR", UNKNOWN, "Exclusive configuration of pvid required"),
         ("unicast-slots", "PV", UNKNOWN, "Number of unicast mac-address slots"),
     ] {
-        // Only this one has limits of its own.
+        // Only this one has its own limits.
         let limits = if name == "unicast-slots" { format!(" Min = {UNKNOWN} Max = {UNKNOWN}") } else { String::new() };
         let _ = writeln!(text, "{name}\n    Flags = {flags}\n    Default = {default}{limits}\n    Descr = {what}");
     }
@@ -160,7 +160,7 @@ fn parameters(function: &PciDevice) -> String {
 mod tests {
     use super::*;
 
-    /// As an article of 2014 shows it.
+    /// Layout as in an article of 2014.
     #[test]
     fn the_columns_are_those_of_ldm() {
         let head = line(["NAME", "TYPE", "BUS", "DOMAIN", "STATUS"]);

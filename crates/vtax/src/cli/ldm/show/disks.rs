@@ -1,4 +1,4 @@
-//! Virtual disks and the services that export what is behind them, laid out as `ldm` lays them out.
+//! Virtual disks, and the services that export their backends, in `ldm`'s layout.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use vtax_model::{
     topology::Name,
 };
 
-/// The disks of a domain.
+/// Returns a domain's disks.
 pub(super) fn disks(disks: &[VirtualDisk], all: &Configuration) -> String {
     if disks.is_empty() {
         return String::new();
@@ -26,10 +26,10 @@ pub(super) fn disks(disks: &[VirtualDisk], all: &Configuration) -> String {
     text + "\n"
 }
 
-/// What the paths of bound domains' disks do at the moment.
+/// Current state of the paths of bound domains' disks.
 pub(super) type PathsByDisk = BTreeMap<(Name, Name), Vec<DiskPath>>;
 
-/// What the paths of bound domains' disks do.
+/// Returns the state of the paths of bound domains' disks.
 pub(super) fn paths_now(bound: &[BoundDomain]) -> PathsByDisk {
     let of_domain = |bound: &BoundDomain| {
         let of_disk = |disk: &BoundDisk| ((bound.name().clone(), disk.disk.name.clone()), bound.disk_paths(disk));
@@ -38,7 +38,7 @@ pub(super) fn paths_now(bound: &[BoundDomain]) -> PathsByDisk {
     bound.iter().flat_map(of_domain).collect()
 }
 
-/// The paths of a domain's disks that have several.
+/// Returns the paths of a domain's disks that have more than one.
 pub(super) fn path_lines(domain: &Name, paths: &PathsByDisk) -> String {
     let own: Vec<_> = paths.iter().filter(|((of, _), _)| of == domain).collect();
     if own.is_empty() {
@@ -54,7 +54,7 @@ pub(super) fn path_lines(domain: &Name, paths: &PathsByDisk) -> String {
     text + "\n"
 }
 
-/// The same for programs.
+/// Returns the paths for programs.
 pub(super) fn parseable_paths(domain: &Name, paths: &PathsByDisk) -> String {
     let own = paths.iter().filter(|((of, _), _)| of == domain);
     let lines = own.flat_map(|((_, disk), paths)| paths.iter().map(move |path| (disk, path)));
@@ -68,7 +68,7 @@ fn path_line(text: &mut String, cells: [&str; 3]) {
     let _ = writeln!(text, "    {name:<16} {volume:<27} {state}");
 }
 
-/// The same for programs.
+/// Returns the disks for programs.
 pub(super) fn parseable(disks: &[VirtualDisk], all: &Configuration) -> String {
     let line = |disk: &VirtualDisk| {
         let Parts { volume, timeout, server, group } = Parts::of(disk, all);
@@ -80,7 +80,7 @@ pub(super) fn parseable(disks: &[VirtualDisk], all: &Configuration) -> String {
     disks.iter().map(line).collect()
 }
 
-/// What a line of a disk shows, as texts.
+/// Texts in a disk's line.
 struct Parts {
     volume: String,
     timeout: String,
@@ -100,7 +100,7 @@ impl Parts {
     }
 }
 
-/// What is behind a disk of a bound domain.
+/// Returns the backend of a bound domain's disk.
 pub(super) fn bound(disk: &BoundDisk) -> String {
     let options: Vec<String> = disk.options.iter().map(ToString::to_string).collect();
     let options = if options.is_empty() { String::new() } else { format!(", {}", options.join(",")) };
@@ -113,7 +113,7 @@ pub(super) fn bound(disk: &BoundDisk) -> String {
     disk.paths.iter().map(line).collect()
 }
 
-/// The disk services with what they export.
+/// Returns the disk services with their volumes.
 pub(super) fn services(all: &Configuration) -> String {
     if all.disk_services.is_empty() {
         return String::new();
@@ -134,7 +134,7 @@ pub(super) fn services(all: &Configuration) -> String {
     text + "\n"
 }
 
-/// The same for programs.
+/// Returns the disk services for programs.
 pub(super) fn parseable_services(all: &Configuration) -> String {
     let mut text = String::new();
     for (name, service) in &all.disk_services {
@@ -148,7 +148,7 @@ pub(super) fn parseable_services(all: &Configuration) -> String {
     text
 }
 
-/// The options, and the slice.
+/// Returns the options and the slice.
 fn options(volume: &Volume) -> String {
     let slice = volume.slice.map(|slice| format!("slice={slice}"));
     volume.options.iter().map(ToString::to_string).chain(slice).collect::<Vec<_>>().join(",")

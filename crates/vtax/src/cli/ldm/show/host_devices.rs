@@ -1,4 +1,4 @@
-//! `vtax ldm list-devices`: what domains can have, in the blocks of `ldm`.
+//! `vtax ldm list-devices`: resources available to domains, in the blocks of `ldm`.
 
 use std::fmt::Write;
 
@@ -23,21 +23,21 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct ListDevicesArgs {
-    /// Show also what domains have
+    /// Include resources in use
     #[arg(short)]
     all: bool,
-    /// Print them for programs, in fields with | between them
+    /// Print machine-readable output with |-separated fields
     #[arg(short, conflicts_with = "json")]
     parseable: bool,
-    /// Print them as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Only these [default: all]
+    /// Resource types to list [default: all]
     #[arg(value_enum)]
     kinds: Vec<HostResourceKind>,
 }
 
-/// Kinds of what domains can have.
+/// Types of resources that domains can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HostResourceKind {
     /// Whole cores
@@ -57,7 +57,7 @@ impl HostResourceKind {
         &[HostResourceKind::Core, HostResourceKind::Cpu, HostResourceKind::Memory, HostResourceKind::Io];
 }
 
-/// A PCI device with the domain that has it; `primary` has those that nobody else has.
+/// PCI device with the domain that has it; `primary` has those that no other domain has.
 #[derive(Debug, Serialize)]
 struct OwnedDevice {
     name: String,
@@ -66,7 +66,7 @@ struct OwnedDevice {
     bound: Option<String>,
 }
 
-/// What is shown.
+/// Resources to show.
 #[derive(Debug, Serialize)]
 struct ShownDevices {
     #[serde(flatten)]
@@ -96,7 +96,7 @@ fn io(all: &Configuration) -> Result<Vec<OwnedDevice>, Stop> {
     Ok(IoList::new(facts, &world).or_infrastructure()?.entries.into_iter().map(owned).collect())
 }
 
-/// A core of which nobody but shared work has the time.
+/// Core whose time only shared work uses.
 fn free(bound: Option<&Name>) -> u8 {
     if bound.is_none() { 100 } else { 0 }
 }
@@ -114,7 +114,7 @@ fn address(memory: &MemoryOwner) -> String {
 }
 
 impl ShownDevices {
-    /// Without what some domain has, if only the rest is asked for; and without the kinds that aren't asked for.
+    /// Removes the resources in use, if only free ones are requested, and the types that weren't requested.
     fn only_free(mut self, only: bool) -> ShownDevices {
         if only {
             self.host.cores.retain(|core| core.bound.is_none());
@@ -205,7 +205,7 @@ fn cpuset(core: &CoreOwner) -> String {
     core.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A line of a block, below its name if it is the first one.
+/// Returns a line of a block, preceded by the block's name if it is the first one.
 fn row<const N: usize>(text: &mut String, name: &str, cells: [(&str, usize); N]) {
     if !name.is_empty() {
         let _ = writeln!(text, "{name}");

@@ -1,4 +1,4 @@
-//! Lists for programs: a line for each thing, with its fields between `|`, by the names that `ldm -p` has for them.
+//! Lists for programs: one line per item, with `|`-separated fields named as in `ldm -p`.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ use super::{
     resources::{Resource, list, options},
 };
 
-/// The lines of domains and of their resources.
+/// Returns the lines of domains and their resources.
 pub(super) fn domains(
     rows: &[DomainRow],
     all: &Configuration,
@@ -98,7 +98,7 @@ fn device(device: &DomainDevice) -> String {
     format!("IO|dev={}|type={}|options={}\n", device.name, device.kind, options(device))
 }
 
-/// What a domain is to have.
+/// Returns a domain's constraints.
 pub(super) fn constraints(name: &Name, domain: &Constraints, all: &Configuration) -> String {
     format!("DOMAIN|name={name}\n{}", of_domain(domain, all))
 }
@@ -107,7 +107,7 @@ fn of_domain(domain: &Constraints, all: &Configuration) -> String {
     control(domain) + &Resource::ALL.iter().map(|resource| resource_lines(*resource, domain, all)).collect::<String>()
 }
 
-/// What a domain has: what it was to have when it was bound, and below each what it has of it on this host.
+/// Returns a domain's bindings: its constraints when it was bound, each followed by what it has on this host.
 pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u64)], all: &Configuration) -> String {
     let mut text = layout::parseable_domain(row, &row.flags.words().join(","));
     for line in of_domain(&bindings.constraints, all).lines().filter(|line| !line.starts_with("VCONS|")) {
@@ -134,7 +134,7 @@ pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u
     text
 }
 
-/// The virtual CPUs with those of the host; a domain that shares them has none of its own.
+/// Returns the virtual CPUs with the host's CPUs; a domain that shares them has no dedicated ones.
 fn cpus(bindings: &Bindings) -> String {
     let mut own = bindings.cpus.iter();
     let line = |vid: u32| {
@@ -160,7 +160,7 @@ fn paths(disk: &BoundDisk) -> String {
     disk.paths.iter().map(line).collect()
 }
 
-/// A PCI device. Scripts cut the fields by their places.
+/// Returns a PCI device. Scripts cut the fields by position.
 pub(super) fn io(entry: &IoEntry, domain: &str, status: &str) -> String {
     let function = entry.function.as_ref();
     let device = function.map_or_else(|| entry.bus.clone(), |function| function.device.to_string());
@@ -170,7 +170,7 @@ pub(super) fn io(entry: &IoEntry, domain: &str, status: &str) -> String {
     format!("|dev={device}|alias={}|status={status}|domain={domain}|type={kind}{class}|bus={}\n", entry.name, entry.bus)
 }
 
-/// The console services, the switches, and the disk services.
+/// Returns the console services, the switches and the disk services.
 pub(super) fn services(all: &Configuration) -> String {
     let mut text = layout::parseable_head();
     for (name, service) in &all.consoles {

@@ -1,4 +1,4 @@
-//! What is pending: a bound domain has one thing, and is to have another when it boots again.
+//! Pending changes: differences between a bound domain's resources and its constraints at the next boot.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use vtax_model::{
 
 use super::resources::Resource;
 
-/// What bound domains have at the moment.
+/// Current resources of bound domains.
 pub(super) type NowByDomain = BTreeMap<Name, Constraints>;
 
-/// The resources that are pending.
+/// Returns the pending resources.
 pub(super) fn pending(now: &Constraints, wanted: &Constraints) -> Vec<Resource> {
     Resource::ALL.iter().copied().filter(|resource| differs(*resource, now, wanted)).collect()
 }
 
 pub(super) fn differs(resource: Resource, now: &Constraints, wanted: &Constraints) -> bool {
     match resource {
-        // Masters and the failure policy change at once.
+        // Masters and the failure policy change immediately.
         Resource::Domain => now.variables != wanted.variables,
         Resource::Cpu => now.cpus != wanted.cpus,
         Resource::Memory => now.memory != wanted.memory,
@@ -30,8 +30,8 @@ pub(super) fn differs(resource: Resource, now: &Constraints, wanted: &Constraint
     }
 }
 
-/// The blocks of a resource, as it is now and as it is to be: `MEMORY now` and `MEMORY pending`. A block that is empty is
-/// left out.
+/// Returns the blocks of a resource, current and pending, as `MEMORY now` and `MEMORY pending`. Empty blocks are
+/// omitted.
 pub(super) fn both(now: &str, wanted: &str) -> String {
     marked(now, "now") + &marked(wanted, "pending")
 }
@@ -40,7 +40,7 @@ fn marked(block: &str, mark: &str) -> String {
     block.split_once('\n').map_or(String::new(), |(head, rest)| format!("{head} {mark}\n{rest}"))
 }
 
-/// What a line of a vnet doesn't show, and may be what is pending.
+/// Returns properties that a vnet's line doesn't show, but that may be pending.
 pub(super) fn details(vnet: &VirtualNic, all: &Configuration) -> String {
     let mtu = all.switches.get(&vnet.switch).map(|switch| vnet.mtu_on(switch)).or(vnet.mtu);
     let mut text = format!("id={}", vnet.id);

@@ -1,4 +1,4 @@
-//! What domains are to have, resource by resource.
+//! Domains' constraints, resource by resource.
 
 use std::fmt::{Display, Write};
 
@@ -17,24 +17,24 @@ use super::{
     pending::{NowByDomain, both, details, differs},
 };
 
-/// What lists can be limited to.
+/// Resources that lists can be limited to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, VariantArray, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Resource {
-    /// The domain itself: its failure policy and masters.
+    /// The domain itself: failure policy and masters
     Domain,
-    /// Its CPUs.
+    /// CPUs
     #[value(alias = "core")]
     Cpu,
-    /// Its memory.
+    /// Memory
     Memory,
-    /// Its virtual NICs.
+    /// Virtual NICs
     Network,
-    /// Its virtual disks.
+    /// Virtual disks
     Disk,
-    /// Its PCI devices.
+    /// PCI devices
     Physio,
-    /// How its console is reached.
+    /// Console settings
     Console,
 }
 
@@ -42,7 +42,7 @@ impl Resource {
     pub(super) const ALL: &[Resource] = Resource::VARIANTS;
 }
 
-/// For each domain its name, or its whole line, and the blocks of these resources.
+/// Returns each domain's name or complete line, and the blocks of these resources.
 pub(super) fn blocks(
     rows: &[DomainRow],
     all: &Configuration,
@@ -67,12 +67,12 @@ pub(super) fn blocks(
         .join("------------------------------------------------------------------------------\n")
 }
 
-/// All that a domain is to have.
+/// Returns all of a domain's constraints.
 pub(super) fn constraints(name: &Name, domain: &Constraints, all: &Configuration) -> String {
     format!("DOMAIN\n{name}\n\n{}", of_domain(name, domain, all, Resource::ALL))
 }
 
-/// What a domain has: its line, its constraints as they were when it was bound, and where each of them is.
+/// Returns a domain's bindings: its line, its constraints when it was bound, and where each of them is.
 pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u64)], all: &Configuration) -> String {
     let mut text = layout::domains(std::slice::from_ref(row)) + "\n";
     text += &of_domain(&row.name, &bindings.constraints, all, Resource::ALL);
@@ -83,7 +83,7 @@ pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u
         let frames = dropped.iter().find(|(vnet, _)| *vnet == nic.vnet).map_or(0, |(_, frames)| *frames);
         let _ = writeln!(
             text,
-            "    {}: link {}, port of {}; {frames} frames from addresses that aren't its own were dropped",
+            "    {}: link {}, port of {}; {frames} frames with foreign source addresses dropped",
             nic.vnet, nic.tap, nic.switch
         );
     }
@@ -108,7 +108,7 @@ pub(super) fn bindings(row: &DomainRow, bindings: &Bindings, dropped: &[(Name, u
     text
 }
 
-/// A block of a resource; two if the domain has something else than it is to have.
+/// Returns the block of a resource, or two if the domain's current and pending resources differ.
 fn with_pending(
     resource: Resource,
     name: &Name,
@@ -130,7 +130,7 @@ fn of_domain(name: &Name, domain: &Constraints, all: &Configuration, resources: 
     resources.iter().map(|resource| of_resource(*resource, name, domain, all)).filter(|text| !text.is_empty()).collect()
 }
 
-/// A block with an empty line behind it; empty if the domain has nothing of the resource.
+/// Returns a block followed by an empty line; empty if the domain has none of the resource.
 fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Configuration) -> String {
     match resource {
         Resource::Domain => control(domain) + &variables(domain),
@@ -171,7 +171,7 @@ fn cpus(cpus: &CpuDemand) -> String {
     }
 }
 
-/// The vnets; with what isn't in their lines, if that may be what differs.
+/// Returns the vnets, including properties that aren't in their lines if those may be what differs.
 fn network(vnets: &[VirtualNic], all: &Configuration, has_details: bool) -> String {
     if vnets.is_empty() {
         return String::new();
@@ -214,7 +214,7 @@ fn device_line(text: &mut String, cells: [&str; 3]) {
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
-/// The properties of a virtual function that are set.
+/// Returns the properties of a virtual function that are set.
 pub(super) fn options(device: &DomainDevice) -> String {
     let FunctionSettings { mac_addr, pvid, mtu } = device.settings;
     let set = [
@@ -231,7 +231,7 @@ fn vnet_line(text: &mut String, cells: [&str; 4]) {
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
-/// The VLAN without tags, private VLANs, which Linux has none of, and those with tags.
+/// Returns the untagged VLAN, private VLANs, which Linux doesn't have, and the tagged VLANs.
 fn vlans(vnet: &VirtualNic, switch: Option<&Switch>) -> String {
     let pvid = switch.map(|switch| vnet.pvid_on(switch)).or(vnet.vlans.pvid).unwrap_or_default();
     let vids = list(vnet.vlans.vids.iter());
@@ -250,7 +250,7 @@ fn console(name: &Name, domain: &Constraints, all: &Configuration) -> String {
     format!("VCONS\n    {:<16} {:<28} {}\n    {:<16} {:<28} {port}\n\n", "NAME", "SERVICE", "PORT", group, service)
 }
 
-/// The console services, the switches, and the disk services.
+/// Returns the console services, the switches and the disk services.
 pub(super) fn services(all: &Configuration) -> String {
     let mut text = String::new();
     if !all.consoles.is_empty() {
@@ -303,7 +303,7 @@ mod tests {
         text.parse().expect("a name")
     }
 
-    /// mars has been bound; what was changed since isn't in force yet.
+    /// The domain mars is bound, and later changes are still pending.
     fn changed_since() -> (Configuration, NowByDomain) {
         let mut all = Configuration::new("sun");
         let (mars, service) = (name("mars"), name(PRIMARY));

@@ -1,4 +1,4 @@
-//! The other names of verbs that Oracle's `ldm` has, and tips for verbs that there aren't.
+//! Other names of verbs in Oracle's `ldm`, and tips for unknown verbs.
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
@@ -8,10 +8,10 @@ use clap::{
 };
 use vtax_model::spelling::letters_apart;
 
-/// Actions, with their short forms.
+/// Actions and their short forms.
 const ACTIONS: &[&[&str]] = &[&["list", "ls"], &["remove", "rm"]];
 
-/// Resources, with their other forms, as of ldm(8), "Aliases".
+/// Resources and their other forms, as listed in ldm(8), "Aliases".
 const RESOURCES: &[&[&str]] = &[
     &["spconfig", "config"],
     &["crypto", "mau"],
@@ -31,16 +31,16 @@ const RESOURCES: &[&[&str]] = &[
     &["services", "serv"],
 ];
 
-/// Whole verbs, with another name.
+/// Whole verbs and their other names.
 const SHORTCUTS: &[(&str, &str)] = &[("set-domain", "modify")];
 
-/// How many verbs a tip names.
+/// Number of verbs in a tip.
 const TIPS: usize = 3;
 
-/// The other names of each verb, which clap borrows as long as the program runs.
+/// Other names of each verb, which clap borrows until the program ends.
 static ALIASES: OnceLock<BTreeMap<String, Vec<String>>> = OnceLock::new();
 
-/// Lets each verb of `ldm` also be called by its other names. Those that the help shows are of the verb itself.
+/// Adds the other names of each verb of `ldm`. The names shown in the help belong to the verb itself.
 pub(in crate::cli) fn with_aliases(ldm: Command) -> Command {
     let aliases = ALIASES.get_or_init(|| of_verbs(&ldm));
     let with_own = |verb: Command| {
@@ -50,7 +50,7 @@ pub(in crate::cli) fn with_aliases(ldm: Command) -> Command {
     ldm.mut_subcommands(with_own)
 }
 
-/// A name that a verb has already is that verb's only.
+/// A name that is already a verb's stays that verb's only.
 fn of_verbs(ldm: &Command) -> BTreeMap<String, Vec<String>> {
     let mut taken: Vec<String> = ldm.get_subcommands().flat_map(names).collect();
     let mut fresh = |verb: &Command| {
@@ -65,7 +65,7 @@ fn names(verb: &Command) -> Vec<String> {
     [verb.get_name()].into_iter().chain(verb.get_all_aliases()).map(str::to_owned).collect()
 }
 
-/// The other names of a verb.
+/// Returns the other names of a verb.
 pub(super) fn forms(verb: &str) -> Vec<String> {
     let mut forms: Vec<String> =
         SHORTCUTS.iter().filter(|(of, _)| *of == verb).map(|(_, short)| (*short).to_owned()).collect();
@@ -78,12 +78,12 @@ pub(super) fn forms(verb: &str) -> Vec<String> {
     forms
 }
 
-/// All forms of a word.
+/// Returns all forms of a word.
 fn group<'a>(groups: &[&'a [&'a str]], word: &'a str) -> Vec<&'a str> {
     groups.iter().find(|group| group.contains(&word)).map_or_else(|| vec![word], |group| group.to_vec())
 }
 
-/// Names the verbs nearest to one that there isn't, the nearest first. clap names all that are alike, and the nearest last.
+/// Names the verbs nearest to an unknown one, the nearest first. clap lists all similar ones, with the nearest last.
 pub(in crate::cli) fn tip(error: &mut clap::Error, command: &Command) {
     let Some(ContextValue::String(written)) = error.get(ContextKind::InvalidSubcommand) else { return };
     let written = written.clone();
@@ -100,7 +100,7 @@ pub(in crate::cli) fn tip(error: &mut clap::Error, command: &Command) {
     error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(tips));
 }
 
-/// Another action counts for more than some letters of the resource.
+/// A different action counts for more than a few letters of the resource.
 fn distance(written: &str, name: &str) -> usize {
     match (written.split_once('-'), name.split_once('-')) {
         (Some((action, resource)), Some((other, known))) => {

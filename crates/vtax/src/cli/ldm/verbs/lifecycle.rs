@@ -1,4 +1,4 @@
-//! The verbs that bind, start, stop and unbind domains.
+//! Verbs that bind, start, stop and unbind domains.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -10,112 +10,112 @@ use super::super::{
     vntsd::VntsdArgs,
 };
 
-/// Domains by their names, or all.
+/// Domains by name, or all of them.
 #[derive(Debug, Args)]
 pub(crate) struct WhichDomains {
-    /// All of them but primary
+    /// All domains except primary
     #[arg(short, conflicts_with = "domains")]
     pub(in crate::cli::ldm) all: bool,
-    /// The domains
+    /// Domains
     #[arg(required_unless_present = "all")]
     pub(in crate::cli::ldm) domains: Vec<Name>,
 }
 
-/// Domains by their names, or those that a file adds.
+/// Domains by name, or from a file that adds them.
 #[derive(Debug, Args)]
 pub(crate) struct NamedOrAdded {
     /// First add all domains in FILE, as written by list-constraints --json or -x
     #[arg(short, value_name = "FILE", conflicts_with = "domains")]
     pub(in crate::cli::ldm) input: Option<PathBuf>,
-    /// The domains
+    /// Domains
     #[arg(required_unless_present = "input")]
     pub(in crate::cli::ldm) domains: Vec<Name>,
 }
 
-/// Domains by their names, those that a file adds, or all.
+/// Domains by name, from a file that adds them, or all.
 #[derive(Debug, Args)]
 pub(crate) struct StartArgs {
-    /// All of them but primary
+    /// All domains except primary
     #[arg(short, conflicts_with_all = ["named", "input"])]
     pub(in crate::cli::ldm) all: bool,
     /// First add and bind all domains in FILE, as written by list-constraints --json or -x
     #[arg(short, value_name = "FILE", conflicts_with = "named")]
     pub(in crate::cli::ldm) input: Option<PathBuf>,
-    /// The domains
+    /// Domains
     #[arg(required_unless_present_any = ["all", "input"], id = "named", value_name = "DOMAINS")]
     pub(in crate::cli::ldm) domains: Vec<Name>,
 }
 
-/// A physical function, and the properties of its new virtual functions.
+/// Physical function, and properties of its new virtual functions.
 #[derive(Debug, Args)]
 pub(crate) struct CreateVfArgs {
     #[command(flatten)]
     pub(in crate::cli::ldm) choice: VfChoice,
-    /// Properties of the new functions, and the physical function, in any order
+    /// Properties of the new functions and the physical function, in any order
     #[arg(required = true, value_name = "KEY=VALUE|PF")]
     pub(in crate::cli::ldm) words: Vec<String>,
 }
 
-/// A physical function whose virtual functions are removed.
+/// Physical function whose virtual functions are removed.
 #[derive(Debug, Args)]
 pub(crate) struct DestroyVfArgs {
-    /// Number of functions to remove: Linux removes all of them together, so max or their number
+    /// Number of functions to remove: max or all of them, since Linux removes them together
     #[arg(short, value_name = "N|max", default_value = "max")]
     pub(in crate::cli::ldm) number: VfCount,
     #[command(flatten)]
     pub(in crate::cli::ldm) which: DestroyArgs,
 }
 
-/// The way to stop domains.
+/// Options for stopping domains.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// Stop them immediately. Without this, a domain with a disk image is asked to shut down, and has a minute for it
+    /// Stop immediately; without -f, a domain with a disk image has one minute to shut down
     #[arg(short, conflicts_with_all = ["seconds", "halt"])]
     pub(in crate::cli::ldm) force: bool,
-    /// Start them again once they have stopped
+    /// Restart the domains once they have stopped
     #[arg(short, conflicts_with = "halt")]
     pub(in crate::cli::ldm) reboot: bool,
-    /// Only request a shutdown; a domain that has not shut down in time keeps running
+    /// Only request a shutdown; a domain that doesn't shut down in time keeps running
     #[arg(short = 'h')]
     pub(in crate::cli::ldm) halt: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
-    /// Seconds that a domain has to shut down
+    /// Shutdown timeout in seconds
     #[arg(short = 't', value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(in crate::cli::ldm) seconds: Option<u32>,
 }
 
-/// The verbs that bind, start, stop and unbind domains, and act in those that run.
+/// Verbs that bind, start, stop and unbind domains, and act in running ones.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LifecycleVerb {
-    /// Give domains all that they are to have, and don't start them yet
+    /// Bind resources to domains
     ///
-    /// A domain gets its CPUs, its memory, its virtual NICs and the port of its console; QEMU is there, with its CPUs
-    /// stopped. If something can't be had, the domain gets nothing. Needs root.
+    /// A bound domain has its CPUs, memory, virtual NICs and console port; QEMU runs with its CPUs stopped. If a
+    /// resource is unavailable, the domain gets nothing. Requires root.
     #[command(name = "bind-domain", visible_alias = "bind")]
     Bind {
         #[command(flatten)]
         which: NamedOrAdded,
     },
-    /// Take back what domains have; they must not run
+    /// Release resources of stopped domains
     #[command(name = "unbind-domain", visible_alias = "unbind")]
     Unbind {
         #[command(flatten)]
         which: WhichDomains,
     },
-    /// Start domains that are bound
+    /// Start bound domains
     ///
-    /// A domain runs on when this command has ended. When it reboots, it gets what it is to have by then.
+    /// Domains keep running when this command ends. A domain that reboots gets its constraints as of then.
     #[command(name = "start-domain", visible_alias = "start")]
     Start {
         #[command(flatten)]
         which: StartArgs,
     },
-    /// Make all switches, and bind and start the domains that have autostart=yes
+    /// Create all switches, then bind and start domains with autostart=yes
     ///
-    /// The unit vtax-domains.service does this when the host has booted. Masters come before those that depend on them. A
-    /// domain that can't be started keeps no other from it. Needs root.
+    /// The unit vtax-domains.service runs this when the host boots. Masters start before the domains that depend on
+    /// them. A domain that can't be started doesn't prevent others from starting. Requires root.
     Autostart,
     /// Stop domains; they stay bound
     #[command(name = "stop-domain", visible_alias = "stop", disable_help_flag = true)]
@@ -125,34 +125,34 @@ pub(crate) enum LifecycleVerb {
         #[command(flatten)]
         which: WhichDomains,
     },
-    /// Make the kernels of running domains panic, with a non-maskable interrupt
+    /// Crash the kernels of running domains with a non-maskable interrupt
     ///
     /// Linux panics if `kernel.unknown_nmi_panic` is 1 in the domain, and writes a crash dump if kdump is set up there.
     #[command(name = "panic-domain", visible_alias = "panic")]
     Panic {
-        /// The domains
+        /// Domains
         #[arg(required = true)]
         domains: Vec<Name>,
     },
-    /// Run a command in a domain that is active, by vtax's agent in it
+    /// Run a command in an active domain through vtax's agent
     ///
-    /// A domain that boots a kernel has the agent, and busybox if a statically linked one was on the host when the domain was
-    /// bound. A domain that boots an image has what its system starts: `vtax-agent --port`. The command gets standard input
-    /// only if that is no terminal: vtax reads it to its end first, and takes at most 512 KiB. vtax ends with the command's exit
-    /// status. Needs root.
+    /// A domain that boots a kernel contains the agent, and busybox if a statically linked one was on the host when the
+    /// domain was bound. A domain that boots an image has an agent only if its system starts `vtax-agent --port`. The
+    /// command gets standard input unless it is a terminal: vtax first reads all of it, at most 512 KiB. vtax exits
+    /// with the command's exit status. Requires root.
     Exec {
-        /// The domain
+        /// Domain
         domain: Name,
-        /// The command and its arguments
+        /// Command and its arguments
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Serve the consoles of bound domains at their ports, to telnet
+    /// Serve the consoles of bound domains over telnet
     ///
-    /// A group of consoles has one port of 127.0.0.1. The first session at a console writes, others read. ~? at the
-    /// beginning of a line shows what else can be done. bind starts this service if it doesn't run.
+    /// Each console group has one port on 127.0.0.1. The first session on a console writes, others only read. ~? at the
+    /// beginning of a line lists the other commands. bind starts this service if it isn't running.
     Vntsd(VntsdArgs),
-    /// Make virtual functions of a physical function, and keep them
+    /// Create virtual functions of a physical function, persistently
     #[command(
         override_usage = "vtax ldm create-vf [-n N|max] [OPTIONS] [mac-addr=MAC] [pvid=VLAN] [mtu=BYTES] PF",
         name = "create-vf"
@@ -161,13 +161,13 @@ pub(crate) enum LifecycleVerb {
     /// Remove all virtual functions of a physical function
     #[command(name = "destroy-vf")]
     DestroyVf(DestroyVfArgs),
-    /// Watch a domain as long as it runs (started by `vtax ldm start`)
+    /// Watch a domain while it runs (started by `vtax ldm start`)
     #[command(hide = true)]
     Supervise {
-        /// The domain
+        /// Domain
         domain: Name,
     },
-    /// Take back all that domains have, running or not; by its marks if their record is damaged
+    /// Release all resources of domains, running or not; find them by their marks if the record is damaged
     Release {
         /// Domains, or switches whose record is damaged [default: all domains and switches]
         #[arg(value_name = "DOMAIN")]

@@ -1,4 +1,4 @@
-//! The verbs that show domains.
+//! Verbs that show domains.
 
 use clap::{Args, Subcommand};
 use vtax_model::topology::Name;
@@ -8,81 +8,81 @@ use super::super::show::{ConstraintFormat, LdmListArgs, ListDevicesArgs, ListIoA
 /// Oracle's option for resources that are created automatically.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Extended {
-    /// Include resources that were created automatically; the list always does
+    /// Include automatically created resources; vtax's lists always do
     #[arg(short = 'e')]
     extended: bool,
 }
 
-/// The verbs that change nothing.
+/// Read-only verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ShowVerb {
-    /// List the domains: state, console, CPUs, memory, use, time since the start
+    /// List domains: state, console, CPUs, memory, utilization, uptime
     #[command(name = "list-domain", visible_aliases = ["list", "ls", "ls-domain"])]
     List(LdmListArgs),
-    /// Show what bound domains have: CPUs, links, ports, and frames that were dropped
+    /// Show bound domains' resources: CPUs, links, ports, dropped frames
     #[command(name = "list-bindings", visible_alias = "ls-bindings")]
     ListBindings {
         #[command(flatten)]
         extended: Extended,
-        /// Print them for programs, in fields with | between them
+        /// Print machine-readable output with |-separated fields
         #[arg(short, conflicts_with = "json")]
         parseable: bool,
-        /// Print them as JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Only these domains
+        /// Domains to show [default: all]
         domains: Vec<Name>,
     },
-    /// Show what domains are to have
+    /// Show domains' constraints
     #[command(name = "list-constraints", visible_alias = "ls-constraints")]
     ListConstraints {
         #[command(flatten)]
         extended: Extended,
         #[command(flatten)]
         format: ConstraintFormat,
-        /// Only these domains
+        /// Domains to show [default: all]
         domains: Vec<Name>,
     },
-    /// List the switches, console and disk services
+    /// List switches, console services and disk services
     #[command(name = "list-services", visible_alias = "ls-services")]
     ListServices {
         #[command(flatten)]
         extended: Extended,
-        /// Print them for programs, in fields with | between them
+        /// Print machine-readable output with |-separated fields
         #[arg(short)]
         parseable: bool,
-        /// Show only services provided by these domains
+        /// Domains whose services to show [default: all]
         domains: Vec<Name>,
     },
-    /// List the cores, CPUs, memory and PCI devices that domains can have, and with -a who has the others
+    /// List available cores, CPUs, memory and PCI devices; -a adds those in use
     ///
-    /// Memory that the kernel has taken for itself when it booted is bound to _sys_. What a domain has has no address (PA):
-    /// Linux gives it pages from anywhere.
+    /// Memory that the kernel reserved for itself at boot is bound to _sys_. Domains' memory has no address (PA),
+    /// because Linux allocates pages from anywhere.
     #[command(name = "list-devices", visible_aliases = ["ls-devices"])]
     ListDevices(ListDevicesArgs),
-    /// List root complexes, slots, physical and virtual functions, with the domains that have them
+    /// List root complexes, slots, physical and virtual functions, and their domains
     #[command(name = "list-io", visible_alias = "ls-io")]
     ListIo(ListIoArgs),
-    /// List which domains depend on which
+    /// List dependencies between domains
     #[command(name = "list-dependencies", visible_alias = "ls-dependencies")]
     ListDependencies {
-        /// Show the devices by which they depend
+        /// Show the devices that cause the dependencies
         #[arg(short)]
         long: bool,
-        /// Print them for programs, in fields with | between them
+        /// Print machine-readable output with |-separated fields
         #[arg(short)]
         parseable: bool,
-        /// Show only dependencies of these domains
+        /// Domains whose dependencies to show [default: all]
         domains: Vec<Name>,
     },
-    /// Show the variables of a domain
+    /// Show a domain's variables
     #[command(override_usage = "vtax ldm list-variable [VARIABLE…] DOMAIN", name = "list-variable", visible_aliases = ["ls-variable", "list-var", "ls-var"])]
     ListVariable {
-        /// The variables [default: all], and then the domain
+        /// Variables [default: all], followed by the domain
         #[arg(required = true, value_name = "VARIABLE|DOMAIN")]
         words: Vec<String>,
     },
-    /// List the saved configurations
+    /// List saved configurations
     #[command(name = "list-spconfig", visible_alias = "ls-spconfig")]
     ListSpconfig,
 }

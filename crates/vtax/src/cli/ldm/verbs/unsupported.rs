@@ -1,5 +1,5 @@
-//! Verbs, options and properties of Oracle's `ldm` that have no meaning on Linux. Each is refused with the reason, and with
-//! what to use instead, so that a script doesn't take it for done.
+//! Verbs, options and properties of Oracle's `ldm` that have no equivalent on Linux. Each is refused with a reason and
+//! an alternative, so that a script doesn't take it for done.
 
 use clap::{
     Arg, ArgAction, Command, Error,
@@ -8,7 +8,7 @@ use clap::{
 
 use super::aliases::forms;
 
-/// What has no meaning: in which verbs, by which names, and why.
+/// Unsupported words: the verbs they belong to, their names, and the reason.
 struct Unsupported {
     verbs: &'static [&'static str],
     names: &'static [&'static str],
@@ -19,101 +19,104 @@ const fn row(verbs: &'static [&'static str], names: &'static [&'static str], why
     Unsupported { verbs, names, why }
 }
 
-/// Verbs; their other names follow from those of actions and resources.
+/// Unsupported verbs; their aliases follow from those of actions and resources.
 const VERBS: &[Unsupported] = &[
     row(
         &["migrate-domain", "migrate"],
         &[],
-        "domains don't move to another host while they run. Stop it here; then on the other host: vtax ldm add-domain -i FILE, \
-         with the FILE of vtax ldm list-constraints -x DOMAIN",
+        "running domains cannot move to another host. Stop the domain here, then on the other host run vtax ldm \
+         add-domain -i FILE, with the FILE written by vtax ldm list-constraints -x DOMAIN",
     ),
     row(
         &["add-crypto", "set-crypto", "remove-crypto"],
         &[],
-        "cryptographic units are parts of SPARC processors. The CPUs of a domain have the instructions of the host's",
+        "cryptographic units are parts of SPARC processors. A domain's CPUs have the same instructions as the host's",
     ),
     row(
         &["add-policy", "set-policy", "remove-policy"],
         &[],
-        "the host's scheduler shares its CPUs among domains with virtual CPUs, without policies. set-vcpu and set-core say how many \
-         a domain has",
+        "the host's scheduler shares CPUs among domains with virtual CPUs, without policies. Set their number with \
+         set-vcpu or set-core",
     ),
     row(
         &["add-vsan", "remove-vsan", "list-vsan", "add-vhba", "set-vhba", "remove-vhba", "rescan-vhba", "list-hba"],
         &[],
-        "domains have no virtual SCSI adapters. Export a device as a volume (add-vdsdev, add-vdisk), or give the domain the \
-         controller itself (add-io)",
+        "domains have no virtual SCSI adapters. Export a device as a volume (add-vdsdev, add-vdisk), or assign the \
+         controller to the domain (add-io)",
     ),
     row(
         &["list-socket", "set-socket", "grow-socket", "shrink-socket", "list-rsrc-group"],
         &[],
-        "CPUs aren't chosen by sockets or resource groups. list-devices shows the cores; set-core cid=… names those of a domain",
+        "CPUs cannot be selected by socket or resource group. List cores with list-devices and assign them with \
+         set-core cid=…",
     ),
     row(
         &["add-cmi", "set-cmi", "remove-cmi", "grow-cmi", "shrink-cmi", "list-cmi"],
         &[],
-        "CMI devices are parts of SPARC servers. Give the domain cores (set-core) and memory (set-memory)",
+        "CMI devices are parts of SPARC servers. Assign cores (set-core) and memory (set-memory) instead",
     ),
-    row(&["list-permits"], &[], "no CPU needs a permit. list-devices shows the cores that a domain can have"),
+    row(&["list-permits"], &[], "CPUs need no permits. list-devices shows the available cores"),
     row(
         &["list-hvdump", "set-hvdump"],
         &[],
-        "the hypervisor is the host's Linux, and its crash dumps are those of kdump: see kdumpctl or kdump-config",
+        "the hypervisor is the host's Linux kernel, and kdump writes its crash dumps: see kdumpctl or kdump-config",
     ),
     row(
         &["list-netdev"],
         &[],
-        "list the links of the host with ip link, those of a domain with vtax ldm exec DOMAIN -- ip link, and PCI devices with \
+        "list the host's links with ip link, a domain's with vtax ldm exec DOMAIN -- ip link, and PCI devices with \
          list-io",
     ),
     row(
         &["list-netstat"],
         &[],
-        "the counters of links are in ip -s link, and frames dropped by a switch in list-bindings; vtax measure measures",
+        "see ip -s link for link counters and list-bindings for frames dropped by a switch; measure with vtax measure",
     ),
     row(
         &["list-logctl", "set-logctl", "list-history", "set-history"],
         &[],
-        "vtax ldm has no daemon that could log: each command says what is wrong, and the shell keeps their history",
+        "vtax ldm has no daemon that writes logs: each command reports its errors, and the shell keeps the history",
     ),
     row(
         &["add-vdpcs", "remove-vdpcs", "add-vdpcc", "remove-vdpcc"],
         &[],
-        "virtual data plane channels are those of SPARC's Netra DPS. Connect domains by a switch (add-vsw, add-vnet)",
+        "virtual data plane channels belong to Netra DPS on SPARC. Connect domains through a switch (add-vsw, \
+         add-vnet)",
     ),
 ];
 
-/// Options.
+/// Unsupported options.
 const OPTIONS: &[Unsupported] = &[
     row(
         &["bind-domain"],
         &["-q", "-f"],
-        "bind takes what is behind each disk and NIC, so it can't skip its checks. Fix what it reports, or remove that disk or \
-         vnet (rm-vdisk, rm-vnet). --quiet prints errors only",
+        "bind uses the backend of each disk and NIC, so it cannot skip its checks. Fix what it reports, or remove that \
+         disk or vnet (rm-vdisk, rm-vnet). --quiet prints errors only",
     ),
     row(
         &["set-vsw"],
         &["-q"],
-        "a switch is changed on the host at once, so its net-dev must be there. add-vsw has -q; --quiet prints errors only",
+        "a switch changes on the host immediately, so its net-dev must exist. add-vsw has -q; --quiet prints errors \
+         only",
     ),
     row(
         &["add-vdsdev", "set-vdsdev"],
         &["-f"],
-        "two disks of one backend destroy each other's data. Export both with options=ro, as slices that don't overlap, or as \
-         paths of one mpgroup",
+        "two disks with the same backend destroy each other's data. Export both with options=ro, as slices that don't \
+         overlap, or as paths of one mpgroup",
     ),
-    row(&["remove-vsw"], &["-f"], "first remove the vnets of the switch (rm-vnet), which list -o network shows"),
-    row(&["remove-vcc"], &["-f"], "first give the consoles of the service another one (set-vcons service=…)"),
+    row(&["remove-vsw"], &["-f"], "remove the vnets of the switch first (rm-vnet); list -o network shows them"),
+    row(&["remove-vcc"], &["-f"], "move the consoles to another service first (set-vcons service=…)"),
     row(
         &["remove-vnet", "remove-vdisk"],
         &["-f"],
-        "a running domain has to release the device itself, or lose I/O in flight. Omit -f; if the domain doesn't release it, stop \
-         the domain first",
+        "a running domain must release the device itself, or it loses I/O in flight. Omit -f; if the domain doesn't \
+         release it, stop the domain first",
     ),
     row(
         &["remove-vcpu", "remove-core"],
         &["-f"],
-        "a domain that runs has other CPUs when it boots again, so there is nothing to force. Omit -f",
+        "a running domain's CPUs change at its next boot, so there is nothing to force. Omit -f",
     ),
     row(
         &["stop-domain"],
@@ -124,20 +127,20 @@ const OPTIONS: &[Unsupported] = &[
     row(
         &["stop-domain"],
         &["-m"],
-        "a virtual machine is asked to shut down by its power button, which has no message. Tell the users before, e.g. \
-         vtax ldm exec DOMAIN -- wall MESSAGE",
+        "a shutdown request is a press of the virtual power button, which carries no message. Notify users first, e.g. \
+         with vtax ldm exec DOMAIN -- wall MESSAGE",
     ),
     row(
         &["list-domain", "list-devices"],
         &["-S", "-B"],
-        "Linux keeps no status of CPUs and memory: it stops using what fails, and says so in its log. See dmesg, ras-mc-ctl \
+        "Linux keeps no status of CPUs and memory: it stops using those that fail, and logs it. See dmesg, ras-mc-ctl \
          --errors, and HardwareCorrupted in /proc/meminfo",
     ),
     row(&["init-system"], &["-r"], "vtax doesn't reboot this host, and nothing in FILE requires it. Omit -r"),
     row(
         &["list-spconfig", "add-spconfig", "remove-spconfig"],
         &["-r"],
-        "there are no autosaved configurations: each change is on disk when its command ends. Omit -r",
+        "there are no autosaved configurations: each change is on disk when its command exits. Omit -r",
     ),
 ];
 
@@ -145,23 +148,24 @@ const VNETS: &[&str] = &["add-vnet", "set-vnet"];
 const SWITCHES: &[&str] = &["add-vsw", "set-vsw"];
 const DOMAINS: &[&str] = &["add-domain", "set-domain"];
 
-/// Properties.
+/// Unsupported properties.
 const PROPERTIES: &[Unsupported] = &[
     row(
         VNETS,
         &["mode"],
-        "hybrid vnets need the NIU of a SPARC processor; give the domain a virtual function (create-vf, add-io)",
+        "hybrid vnets require the NIU of a SPARC processor; assign a virtual function to the domain (create-vf, \
+         add-io)",
     ),
-    row(VNETS, &["auto-alt-mac-addrs"], "write an `auto` for each address: alt-mac-addrs=auto,auto"),
+    row(VNETS, &["auto-alt-mac-addrs"], "use one `auto` per address: alt-mac-addrs=auto,auto"),
     row(
         VNETS,
         &["pvlan"],
-        "Linux bridges have no private VLANs; give the domains VLANs (pvid=) or switches of their own",
+        "Linux bridges have no private VLANs; give each domain its own VLAN (pvid=) or switch",
     ),
     row(
         VNETS,
         &["protection", "allowed-ips", "allowed-dhcp-cids"],
-        "a switch guards MAC addresses and VLANs, and no IP addresses; filter these with nftables in the family bridge",
+        "a switch filters MAC addresses and VLANs, but not IP addresses; filter those with nftables, family bridge",
     ),
     row(
         VNETS,
@@ -171,25 +175,26 @@ const PROPERTIES: &[Unsupported] = &[
     row(
         VNETS,
         &["priority", "cos"],
-        "a switch has no queues by priority; maxbw= limits a vnet, and the domain sets the priority in its VLAN tags itself",
+        "a switch has no priority queues; maxbw= limits a vnet, and the domain itself sets the priority in its VLAN \
+         tags",
     ),
-    row(SWITCHES, &["linkprop"], "the carrier of net-dev is passed on to single vnets: set-vnet linkprop=phys-state"),
-    row(SWITCHES, &["mode"], "mode=sc is for heartbeats of Oracle Solaris Cluster"),
-    row(SWITCHES, &["id"], "a switch has no device number: it is the bridge with its name"),
+    row(SWITCHES, &["linkprop"], "individual vnets follow the carrier of net-dev: set-vnet linkprop=phys-state"),
+    row(SWITCHES, &["mode"], "mode=sc is for Oracle Solaris Cluster heartbeats"),
+    row(SWITCHES, &["id"], "a switch has no device number: it is a bridge with the same name"),
     row(
         SWITCHES,
         &["inter-vnet-link", "vsw-relay-mode"],
-        "frames from vnet to vnet always go by the switch, which is a bridge of the host",
+        "frames between vnets always pass through the switch, which is a bridge on the host",
     ),
-    row(DOMAINS, &["mac-addr"], "a domain has no address, only its vnets have: set-vnet mac-addr="),
-    row(DOMAINS, &["uuid"], "a domain is known by its name only"),
-    row(DOMAINS, &["max-cores"], "a domain has as many cores as set-core says, and no more"),
+    row(DOMAINS, &["mac-addr"], "domains have no MAC address, only their vnets do: set-vnet mac-addr="),
+    row(DOMAINS, &["uuid"], "domains are identified by name only"),
+    row(DOMAINS, &["max-cores"], "a domain never has more cores than set by set-core"),
     row(
         DOMAINS,
         &["shutdown-group"],
-        "stop-domain -a knows no groups; name the domains in their order: stop-domain venus mars",
+        "stop-domain -a has no groups; list the domains in order: stop-domain venus mars",
     ),
-    row(DOMAINS, &["boot-policy"], "verified boot is up to the firmware of an image"),
+    row(DOMAINS, &["boot-policy"], "the firmware of an image controls verified boot"),
     row(
         DOMAINS,
         &[
@@ -201,40 +206,38 @@ const PROPERTIES: &[Unsupported] = &[
             "rc-add-policy",
             "perf-counters",
         ],
-        "it is a property of SPARC servers",
+        "this is a property of SPARC servers",
     ),
-    row(&["set-vcons"], &["log"], "each console has a log, of 1 MiB and an older one; it can't be switched on or off"),
+    row(&["set-vcons"], &["log"], "each console always has a 1 MiB log and one older log; this cannot be changed"),
     row(
         &["set-io", "create-vf"],
         &["alt-mac-addrs"],
-        "Linux gives a virtual function one address; vtax io create-vf --trust on lets it take others",
+        "Linux gives a virtual function one address; vtax io create-vf --trust on allows it to use others",
     ),
     row(
         &["create-vf"],
         &["vid"],
-        "Linux gives a virtual function one VLAN, without tags: pvid=. Without it, the domain sends and receives any \
-         tags",
+        "Linux gives a virtual function one untagged VLAN: pvid=. Without pvid=, the domain sends and receives any tag",
     ),
     row(
         &["set-io", "create-vf"],
         &["bw-percent", "port-wwn", "node-wwn"],
-        "virtual functions are those of NICs here, not of Fibre Channel adapters",
+        "only NICs have virtual functions here, Fibre Channel adapters do not",
     ),
 ];
 
-/// Variables of OpenBoot that scripts for SPARC set.
+/// OpenBoot variables that SPARC scripts set.
 const OPENBOOT: &[&str] =
     &["boot-device", "boot-file", "boot-command", "nvramrc", "network-boot-arguments", "ttya-mode"];
 
-/// Returns why a variable has no meaning. The names of OpenBoot's switches end with a question mark.
+/// Returns why a variable is unsupported. The names of OpenBoot's boolean variables end with a question mark.
 pub(in crate::cli::ldm) fn variable(name: &str) -> Option<&'static str> {
     (name.ends_with('?') || OPENBOOT.contains(&name)).then_some(
-        "it is one of OpenBoot, which domains here don't have: they boot the kernel or the image that is set, each time they are \
-         started",
+        "it belongs to OpenBoot, which domains here don't have: they always boot the kernel or image that is set",
     )
 }
 
-/// Returns why a property of a verb has no meaning.
+/// Returns why a property of a verb is unsupported.
 pub(in crate::cli::ldm) fn property(verb: &str, key: &str) -> Option<&'static str> {
     find(PROPERTIES, verb, key)
 }
@@ -243,7 +246,7 @@ fn find(rows: &'static [Unsupported], verb: &str, name: &str) -> Option<&'static
     rows.iter().find(|row| row.verbs.contains(&verb) && row.names.contains(&name)).map(|row| row.why)
 }
 
-/// Returns what to say in place of clap's error, if the words are of Oracle's `ldm`.
+/// Returns the error that replaces clap's if the words belong to Oracle's `ldm`.
 pub(in crate::cli) fn refusal(error: &Error, words: &[&str], ldm: &Command) -> Option<Error> {
     let mut words = words.iter().skip_while(|word| **word != "ldm").skip(1);
     let said = |what: &str, why: &str| Some(Error::raw(error.kind(), format!("{what}: {why}\n")));
@@ -262,7 +265,7 @@ pub(in crate::cli) fn refusal(error: &Error, words: &[&str], ldm: &Command) -> O
     }
 }
 
-/// Takes `-q` from verbs for which it has another meaning in Oracle's manual; `--quiet` stays.
+/// Removes `-q` from verbs for which it has another meaning in Oracle's manual; `--quiet` stays.
 pub(in crate::cli) fn with_vendors_q(ldm: Command) -> Command {
     ldm.mut_subcommands(|verb| {
         let own = verb.get_arguments().any(|argument| argument.get_short() == Some('q'));
@@ -273,14 +276,14 @@ pub(in crate::cli) fn with_vendors_q(ldm: Command) -> Command {
     })
 }
 
-/// It hides the option of all verbs, because it has the same id.
+/// `--quiet` without `-q`. It overrides the global option because it has the same id.
 fn long_quiet() -> Arg {
     Arg::new("quiet")
         .long("quiet")
         .action(ArgAction::SetTrue)
         .conflicts_with("verbose")
         .help_heading("Messages")
-        .help("Print nothing on standard error but errors")
+        .help("Print errors only")
 }
 
 #[cfg(test)]
@@ -321,7 +324,7 @@ mod tests {
                 }
             }
         }
-        assert!(told("--in rack/sun bind -q mars").contains("bind-domain -q: bind takes"));
+        assert!(told("--in rack/sun bind -q mars").contains("bind-domain -q: bind uses"));
     }
 
     #[test]
