@@ -84,9 +84,7 @@ pub enum SysError {
     #[error("{path} {why}; use a directory that belongs to you and is not writable by others")]
     #[diagnostic(code("unsafe-directory"))]
     NotPrivate { path: PathBuf, why: &'static str },
-    #[error(
-        "the machine was neither powered off nor rebooted: only process 1 may do that, and this is process {pid}"
-    )]
+    #[error("the machine was neither powered off nor rebooted: only process 1 may do that, and this is process {pid}")]
     #[diagnostic(code("not-first-process"))]
     NotFirst { pid: Pid },
     #[error(transparent)]

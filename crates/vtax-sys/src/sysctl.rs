@@ -49,11 +49,7 @@ impl FromStr for SysctlKey {
         if path.split('/').all(sound) {
             Ok(Self(path))
         } else {
-            Err(SysError::invalid(
-                "name of a kernel setting",
-                text,
-                "use dots or slashes, e.g. net.ipv4.ip_forward",
-            ))
+            Err(SysError::invalid("name of a kernel setting", text, "use dots or slashes, e.g. net.ipv4.ip_forward"))
         }
     }
 }

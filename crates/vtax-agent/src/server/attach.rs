@@ -33,7 +33,9 @@ pub(super) enum AttachError {
     )]
     #[diagnostic(code("no-guest-link"))]
     NoLink { mac: MacAddr, present: String },
-    #[error("{link} ({mac}) of the guest has no carrier after {PATIENCE:?}; check that its tap is up and a port of its bridge")]
+    #[error(
+        "{link} ({mac}) of the guest has no carrier after {PATIENCE:?}; check that its tap is up and a port of its bridge"
+    )]
     #[diagnostic(code("no-carrier"))]
     NoCarrier { link: IfName, mac: MacAddr },
     #[error("in the guest: {0}")]

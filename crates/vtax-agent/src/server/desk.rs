@@ -58,9 +58,7 @@ enum OrderError {
     #[error("this agent is not the first process of its machine, so it cannot power it off; use the machine's init")]
     #[diagnostic(code("not-first-process"))]
     NotInit,
-    #[error(
-        "this agent cannot change settings: its user has no home directory; set VTAX_STATE to a directory"
-    )]
+    #[error("this agent cannot change settings: its user has no home directory; set VTAX_STATE to a directory")]
     #[diagnostic(code("no-state-dir"))]
     NoTuning,
     #[error(transparent)]

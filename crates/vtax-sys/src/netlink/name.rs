@@ -122,11 +122,7 @@ impl FromStr for MacAddr {
         };
         let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
         octets.and_then(|octets| octets.try_into().ok()).map(Self).ok_or_else(|| {
-            SysError::invalid(
-                "Ethernet address",
-                text,
-                "use six pairs of hexadecimal digits, separated by colons",
-            )
+            SysError::invalid("Ethernet address", text, "use six pairs of hexadecimal digits, separated by colons")
         })
     }
 }

@@ -61,9 +61,7 @@ impl FromStr for ThreadId {
             let ProcessId { pid: tid, start_ticks } = thread.parse().ok()?;
             Some(Self { process: process.parse().ok()?, tid, start_ticks })
         };
-        parse().ok_or_else(|| {
-            SysError::invalid("thread identity", text, "use PID@START/TID@START, four numbers")
-        })
+        parse().ok_or_else(|| SysError::invalid("thread identity", text, "use PID@START/TID@START, four numbers"))
     }
 }
 
