@@ -74,7 +74,7 @@ pub struct Confinement {
     pub cgroup: Option<OwnedFd>,
     /// Resource limits. A limit that cannot be raised that far stays.
     pub limits: Vec<(Resource, u64)>,
-    /// Whether it may read all files, which takes one capability.
+    /// True if it may read all files, which takes one capability.
     pub reads_all_files: bool,
 }
 

@@ -54,7 +54,7 @@ pub enum SysError {
     #[error("{value:?} is not a valid {what}: {why}")]
     #[diagnostic(code("bad-value"))]
     Invalid { what: &'static str, value: String, why: &'static str },
-    #[error("there is no link {name} in this network namespace")]
+    #[error("link {name} does not exist in this network namespace")]
     #[diagnostic(code("no-such-link"))]
     NoSuchLink { name: String },
     #[error("this kernel has no link kind {kind}: use a kernel that has it built in, or install its module")]

@@ -143,7 +143,7 @@ pub struct PortReader {
     /// Reports each event on the port once.
     events: OwnedFd,
     absence: Absence,
-    /// Whether the reader has already returned 0 bytes for this.
+    /// True if the reader has already returned 0 bytes for this.
     told: bool,
 }
 

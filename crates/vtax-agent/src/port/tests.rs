@@ -21,7 +21,7 @@ use crate::server::Measuring;
 
 const SOON: Duration = Duration::from_secs(300);
 
-/// Whether the guest sees that one coordinator leaves before the next one connects.
+/// True if the guest sees that one coordinator leaves before the next one connects.
 #[derive(Clone, Copy, PartialEq)]
 enum Ends {
     Seen,

@@ -136,7 +136,7 @@ struct Session {
     /// The call that is answered with the outcome.
     finish: Option<CallId>,
     line: Line,
-    /// Whether the coordinator has cancelled the session, and so will not ask for the outcome.
+    /// True if the coordinator has cancelled the session, and so will not ask for the outcome.
     cancelled: bool,
     /// The outcome, if the session has ended.
     outcome: Option<CallOutcome>,

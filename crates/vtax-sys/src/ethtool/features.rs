@@ -16,7 +16,7 @@ const ETH_GSTRING_LEN: usize = 32;
 /// A bit of the kernel's list of features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Feature {
-    /// Whether the feature is on or could be enabled.
+    /// True if the feature is on or could be enabled.
     possible: bool,
     on: bool,
 }

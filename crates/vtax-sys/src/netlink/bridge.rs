@@ -44,18 +44,18 @@ pub struct NewVlanBridge {
     pub mtu: u32,
     /// The hardware address; `None` for that of a port, which changes as ports come and go.
     pub mac: Option<MacAddr>,
-    /// Whether frames to a group go only to ports that have joined it. Otherwise they go to all ports.
+    /// True if frames to a group go only to ports that have joined it. Otherwise they go to all ports.
     pub multicast_snooping: bool,
 }
 
 /// Current forwarding settings of a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BridgeSettings {
-    /// Whether it forwards only within a VLAN.
+    /// True if it forwards only within a VLAN.
     pub vlan_filtering: bool,
     /// Untagged VLAN of each new port. None if new ports have no VLAN.
     pub default_pvid: Option<Vlan>,
-    /// Whether frames to a group go only to ports that have joined it.
+    /// True if frames to a group go only to ports that have joined it.
     pub multicast_snooping: bool,
 }
 
@@ -73,10 +73,10 @@ pub enum VlanEnd {
 pub struct VlanMembership {
     /// VLAN ID, 1 to 4094.
     pub vlan: Vlan,
-    /// Whether untagged frames that it sends are in this VLAN. A port has at most one such VLAN: the last one that was
+    /// True if untagged frames that it sends are in this VLAN. A port has at most one such VLAN: the last one that was
     /// added.
     pub pvid: bool,
-    /// Whether frames of this VLAN reach it without a tag.
+    /// True if frames of this VLAN reach it without a tag.
     pub untagged: bool,
 }
 

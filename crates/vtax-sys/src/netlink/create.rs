@@ -70,7 +70,7 @@ pub enum LinkKind<'a> {
         port: u16,
         /// The link that carries the datagrams. The default MTU is its MTU minus 50 bytes (70 over IPv6).
         parent: Option<IfIndex>,
-        /// Whether it learns the locations of addresses from received frames.
+        /// True if it learns the locations of addresses from received frames.
         learning: bool,
     },
     /// A link that drops what is sent to it.

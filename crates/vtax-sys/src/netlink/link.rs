@@ -25,17 +25,17 @@ pub struct Link {
     pub mtu: u32,
     /// The largest MTU that the driver accepts, if it reports one.
     pub max_mtu: Option<u32>,
-    /// Whether the administrator has set it up (`IFF_UP`).
+    /// True if the administrator has set it up (`IFF_UP`).
     pub up: bool,
-    /// Whether it is up and can carry packets (`IFF_RUNNING`).
+    /// True if it is up and can carry packets (`IFF_RUNNING`).
     pub running: bool,
-    /// Whether there is a carrier (`IFF_LOWER_UP`).
+    /// True if there is a carrier (`IFF_LOWER_UP`).
     pub lower_up: bool,
     /// Bridge, bond or VRF of which the link is a port.
     pub master: Option<IfIndex>,
     /// The link below, or the other end of a veth. The index may belong to *another* namespace, see `parent_elsewhere`.
     pub parent: Option<IfIndex>,
-    /// Whether `parent` is in another namespace (`IFLA_LINK_NETNSID`).
+    /// True if `parent` is in another namespace (`IFLA_LINK_NETNSID`).
     pub parent_elsewhere: bool,
     /// A free text; ownership marks are stored in it.
     pub alias: Option<String>,

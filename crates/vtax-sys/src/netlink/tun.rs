@@ -20,7 +20,7 @@ const DEVICE: &str = "/dev/net/tun";
 pub struct NewTap {
     /// Name of the new link, 1 to 15 bytes.
     pub name: IfName,
-    /// Whether a program may open it several times, once for each queue. A program that opens it must use the same
+    /// True if a program may open it several times, once for each queue. A program that opens it must use the same
     /// setting (`IFF_MULTI_QUEUE`), or the kernel refuses.
     pub multi_queue: bool,
 }

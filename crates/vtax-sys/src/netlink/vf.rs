@@ -35,9 +35,9 @@ pub struct Vf {
     pub vlan: u16,
     /// Priority of that VLAN's tags.
     pub qos: u8,
-    /// Whether the NIC drops frames with a foreign source address. None if the driver doesn't report it.
+    /// True if the NIC drops frames with a foreign source address. None if the driver doesn't report it.
     pub spoof_check: Option<bool>,
-    /// Whether it may change its address and receive frames that are not for it. None if the driver doesn't report it.
+    /// True if it may change its address and receive frames that are not for it. None if the driver doesn't report it.
     pub trust: Option<bool>,
     /// Link state that the NIC reports to the virtual function.
     pub link_state: Option<VfLinkState>,
@@ -66,9 +66,9 @@ pub struct VfChange {
     pub mac: Option<MacAddr>,
     /// VLAN and priority; VLAN 0 for none.
     pub vlan: Option<(u16, u8)>,
-    /// Whether the NIC drops frames with a foreign source address.
+    /// True if the NIC drops frames with a foreign source address.
     pub spoof_check: Option<bool>,
-    /// Whether it may change its address and receive frames that are not for it.
+    /// True if it may change its address and receive frames that are not for it.
     pub trust: Option<bool>,
     /// Lowest and highest rate in Mbit/s; 0 for none.
     pub rate: Option<(u32, u32)>,

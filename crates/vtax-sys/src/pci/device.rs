@@ -50,7 +50,7 @@ pub struct Sriov {
     pub total: u32,
     /// Current number of virtual functions.
     pub num: u32,
-    /// Whether the kernel probes drivers for new ones.
+    /// True if the kernel probes drivers for new ones.
     pub autoprobe: bool,
     /// Device number of its virtual functions.
     pub vf_device: u16,

@@ -16,7 +16,7 @@ pub enum PciError {
     #[error("{device} cannot have virtual functions: choose a NIC with SR-IOV, or enable SR-IOV in the firmware")]
     #[diagnostic(code("no-sriov"))]
     NoSriov { device: PciAddress },
-    #[error("{device} cannot have {asked} virtual functions, but at most {total}; request fewer")]
+    #[error("{device} supports at most {total} virtual functions, not {asked}; request fewer")]
     #[diagnostic(code("too-many-functions"))]
     TooManyVfs { device: PciAddress, asked: u32, total: u32 },
     /// `EBUSY`: the kernel changes the number only from none to some and from some to none.

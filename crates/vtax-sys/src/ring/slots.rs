@@ -45,7 +45,7 @@ pub struct Slots {
     memory: ManuallyDrop<Memory>,
     pub(super) slots: Box<[RingSlot]>,
     in_flight: usize,
-    /// Whether the kernel can omit the completion of a request that succeeded: Linux 5.17.
+    /// True if the kernel can omit the completion of a request that succeeded: Linux 5.17.
     skips: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct Completion {
 pub(super) struct RingSlot {
     attached: bool,
     busy: [bool; Operation::ALL.len()],
-    /// Whether the send and the receive have one common completion.
+    /// True if the send and the receive have one common completion.
     paired: bool,
     /// The kernel reads this when it takes the timer's request.
     time: Timespec,
