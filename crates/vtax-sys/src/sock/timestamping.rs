@@ -41,8 +41,8 @@ pub struct Stamped {
 /// Time at which a send reached a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentStamp {
-    /// Number of the send, modulo 2^32. For UDP it counts the datagrams since timestamping was enabled, from
-    /// zero. For TCP it is the position of the send's last byte, also from 0 (`SOF_TIMESTAMPING_OPT_ID_TCP`).
+    /// Number of the send, modulo 2^32. For UDP it is the number of the datagram since timestamping was enabled,
+    /// from zero. For TCP it is the position of the send's last byte, also from 0 (`SOF_TIMESTAMPING_OPT_ID_TCP`).
     pub id: u32,
     /// Place in the kernel where the packet was timestamped.
     pub stage: SentStage,
