@@ -1,15 +1,15 @@
-# make demo   compare zone attachment methods on this machine: builds for about 4 minutes, measures for 2 to 3
-# make test   run all tests; needs root, for namespaces. PART="unit kernel" runs some parts (see CONTRIBUTING.md)
-# make crash  vtax killed before each call that changes something (STEP=10: each tenth); needs root, takes long
-# make kernel a kernel for guests, unpacked into the cache (nothing is installed)
-# make soak   labs, guests and runs for an hour, most of them killed (MINUTES=60); needs root
-# make install  vtax, its agent, manual pages and completions below PREFIX=/usr/local (DESTDIR for packages)
-# make deb      a Debian package of the same: target/vtax_VERSION_ARCHITECTURE.deb
-# make lint   formatting, clippy, documentation
-# make bench  our engine beside iperf3, sockperf and qperf, our engines beside each other, labs
-#             beside the `ip` command, what a guest and the emulated server cost; needs root
-# make fuzz   hostile input for what reads foreign bytes, with libFuzzer, and the corpus that comes of it:
-#             RUNS=1000000 for fewer inputs, TARGETS="fuzz_studies fuzz_orders" for some targets; hours
+# make demo   compare zone attachment methods on this machine: about 4 minutes to build, 2 to 3 to measure
+# make test   run all tests; requires root, for namespaces. PART="unit kernel" selects parts (see CONTRIBUTING.md)
+# make crash  kill vtax before each call that changes something (STEP=10: every tenth); requires root, takes long
+# make kernel unpack a kernel for guests into the cache (nothing is installed)
+# make soak   run labs, guests and runs for an hour and kill most of them (MINUTES=60); requires root
+# make install  install vtax, its agent, manual pages and completions in PREFIX=/usr/local (DESTDIR for packages)
+# make deb      build a Debian package of the same: target/vtax_VERSION_ARCHITECTURE.deb
+# make lint   check formatting, clippy, documentation
+# make bench  compare our engines with iperf3, sockperf and qperf and with each other, compare labs with
+#             the `ip` command, measure the cost of a guest and of the emulated server; requires root
+# make fuzz   fuzz all parsers of untrusted input with libFuzzer, and update the corpus; takes hours
+#             (RUNS=1000000 for fewer inputs, TARGETS="fuzz_studies fuzz_orders" for some targets)
 
 TARGET  := $(shell rustc --print host-tuple 2>/dev/null)
 DEBUG   := target/$(TARGET)/debug
@@ -21,7 +21,7 @@ RUNS    := 10000000
 
 .PHONY: demo test crash soak install deb lint bench fuzz build kernel agent
 
-# Compiled as the tests are, which is fast: what measures and what draws is optimized (see Cargo.toml).
+# Uses the tests' profile, which compiles fast; only the measurement and chart code is optimized (see Cargo.toml).
 demo:
 	sh scripts/setup.sh build
 	cargo build --locked --package vtax --package vtax-agent

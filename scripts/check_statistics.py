@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Recomputes figures of vtax-stats with scipy and statsmodels, for fixed data.
 
-For developers; no gate needs it. What it printed is recorded in
-crates/vtax-stats/src/tests/independent.rs, whose tests hold our values against it. Run it again
-when a formula changes, and record what it prints:
+For developers; no gate needs it. Its output is recorded in
+crates/vtax-stats/src/tests/independent.rs, whose tests compare our values with it. Run it again
+when a formula changes, and record the output:
 
     python3 -m venv target/statistics-venv
     target/statistics-venv/bin/pip install scipy==1.17.1 statsmodels==0.15.0
     target/statistics-venv/bin/python3 scripts/check_statistics.py
 
-Nothing here is shared with vtax: the intervals of the ratio come from asking scipy's exact
-signed-rank test about every candidate, and p with ties and zeros from permuting all signs.
+It shares nothing with vtax: the intervals of the ratio are computed by applying scipy's exact
+signed-rank test to every candidate, and p with ties and zeros by permuting all signs.
 """
 
 import sys
@@ -31,7 +31,7 @@ P_VALUES = [0.0009765625, 0.041, 0.013, 0.013, 0.27, 0.64, 0.0021]
 
 
 def mean_interval(samples, confidence):
-    """Student's, of the mean's logarithm by the delta method."""
+    """Student's t interval of the mean's logarithm, by the delta method."""
     mean = numpy.mean(samples)
     logarithms = stats.t.interval(
         confidence, len(samples) - 1, loc=numpy.log(mean), scale=stats.sem(samples) / mean
@@ -45,7 +45,7 @@ def walsh_averages(differences):
 
 
 def signed_rank_interval(differences, confidence):
-    """The centres that the exact two-sided signed-rank test doesn't refuse."""
+    """Centres that the exact two-sided signed-rank test doesn't reject."""
     averages = walsh_averages(differences)
     between = (averages[1:] + averages[:-1]) / 2
     refused = [
@@ -57,7 +57,7 @@ def signed_rank_interval(differences, confidence):
 
 
 def signed_rank(differences, method):
-    """Two-sided, Pratt's way with zeros."""
+    """Two-sided, with Pratt's treatment of zeros."""
     return stats.wilcoxon(differences, zero_method="pratt", method=method, correction=True).pvalue
 
 
@@ -85,7 +85,7 @@ def main():
     show("sd of log ratios", differences.std(ddof=1))
     show("signed-rank p", signed_rank(differences, "exact"))
     show("signed-rank p of the first six", signed_rank(differences[:6], "exact"))
-    # The logarithms of 2 and 0.5 are of one size.
+    # The logarithms of 2 and 0.5 have the same magnitude.
     tied = numpy.log(TIED)
     show("signed-rank p with ties and zeros", signed_rank(tied, all_signs()))
     many = numpy.log(MANY)

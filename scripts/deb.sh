@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a Debian package. The programs are linked statically, so it depends on nothing.
-# Usage: deb.sh VTAX AGENT FOLDER    the package is FOLDER/vtax_VERSION_ARCHITECTURE.deb
+# Builds a Debian package. The programs are statically linked, so it has no dependencies.
+# Usage: deb.sh VTAX AGENT DIRECTORY    the package is DIRECTORY/vtax_VERSION_ARCHITECTURE.deb
 set -eu
 vtax=$(realpath "$1")
 agent=$(realpath "$2")
@@ -18,8 +18,8 @@ docs=$tree/usr/share/doc/vtax
 mv "$docs/CHANGELOG.md" "$docs/changelog"
 gzip --best --no-name "$docs/changelog"
 {
-    echo "vtax is licensed under the Apache License, version 2.0, or the MIT licence, as you like."
-    echo "Reports have parts of other projects in them, whose licences are in LICENCES.txt."
+    echo "vtax is licensed under the Apache License, version 2.0, or the MIT licence, at your option."
+    echo "Reports contain parts of other projects; their licences are in LICENCES.txt."
     echo
     cat LICENSE-MIT
     echo
@@ -38,10 +38,10 @@ Priority: optional
 Installed-Size: $(du -sk "$tree/usr" | cut -f1)
 Recommends: openssh-client, qemu-system-x86
 Suggests: iperf3, libvirt-clients
-Description: measures what virtualization costs a network
- vtax measures latency, bandwidth and CPU time of every way to attach a guest
- or a zone to a network, on your own machine, with real packets. It says how
- sure each figure is, and how large a difference it could have missed.
+Description: network and disk overhead of virtualization
+ vtax measures latency, bandwidth and CPU time of the methods that attach a
+ guest or a zone to a network, on your own machine, with real packets. It
+ reports confidence intervals and detection limits.
 CONTROL
 dpkg-deb --root-owner-group --build "$tree" "$folder/vtax_${version}_$architecture.deb" >/dev/null
 echo "$folder/vtax_${version}_$architecture.deb"

@@ -1,24 +1,24 @@
 #!/bin/sh
-# Tries the fuzz targets with libFuzzer, which sees what code an input reaches, and keeps the inputs that together
-# reach all of it as the corpus (tests/corpus). Needs a C++ compiler and stable Rust.
-# Usage: fuzz.sh RUNS [TARGET...]    a target is the end of a test's name: fuzz_studies
+# Runs the fuzz targets with libFuzzer, which traces the code that an input reaches, and saves the inputs that together
+# reach all of it as the corpus (tests/corpus). Requires a C++ compiler and stable Rust.
+# Usage: fuzz.sh RUNS [TARGET...]    a target is the end of a test's name, e.g. fuzz_studies
 set -eu
 
 runs=$1
 shift
 cd "$(dirname "$0")/.."
 
-# These options of LLVM are what `cargo fuzz` asks of a nightly compiler by other names.
+# LLVM's names of the options that `cargo fuzz` passes to a nightly compiler.
 coverage="-Cpasses=sancov-module"
 for option in level=4 inline-8bit-counters pc-table trace-compares; do
     coverage="$coverage -Cllvm-args=-sanitizer-coverage-$option"
 done
 export RUSTFLAGS="--cfg fuzzing $coverage"
 export CARGO_INCREMENTAL=0
-# Targets that write files write them into memory: that is up to ten times as fast.
+# Targets write their files to memory, which is up to ten times as fast.
 [ ! -d /dev/shm ] || export TMPDIR=/dev/shm
 
-# What the repository keeps of a target: so many inputs, none longer, and no more bytes in all.
+# Limits of a target's corpus in the repository: number of inputs, bytes per input, bytes in total.
 inputs=32
 longest=4096
 most=12288
@@ -42,7 +42,7 @@ wanted() {
     return 1
 }
 
-# Copies inputs of all sizes. libFuzzer has left only those of which each reaches something that the others don't.
+# Copies inputs of all sizes. libFuzzer has left only inputs that each reach code that the others don't.
 keep() {
     folder=$1
     into=tests/corpus/$(basename "$folder")
@@ -60,7 +60,7 @@ keep() {
 
 mkdir -p target/fuzz
 log=target/fuzz/build.log
-# Only crates with targets have libFuzzer, which the others' tests would lack.
+# Only crates with targets: the tests of the others aren't linked with libFuzzer.
 packages=$(grep -l '^vtax-fuzz' crates/*/Cargo.toml | sed 's|crates/\(.*\)/Cargo.toml|--package=\1|')
 # shellcheck disable=SC2086
 if ! cargo test --locked $packages --lib --bin vtax --profile fuzz --target-dir target/fuzz/build --no-run 2>"$log"; then

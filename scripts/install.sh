@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts the programs, their manual pages, completions and licences below a folder.
-# Usage: install.sh VTAX AGENT FOLDER    FOLDER is /usr/local, or where a package has its usr
+# Installs the programs, their manual pages, completions and licences in a directory.
+# Usage: install.sh VTAX AGENT DIRECTORY    DIRECTORY is /usr/local, or the usr of a package
 set -eu
 vtax=$1
 agent=$2
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 install -D "$vtax" "$to/bin/vtax"
 install -D "$agent" "$to/bin/vtax-agent"
-# For those who know Oracle's ldm. It isn't where shells look, because other programs have that name too.
+# For users of Oracle's ldm. It isn't in the PATH, because other programs have that name too.
 install -d "$to/libexec/vtax"
 ln -sf ../../bin/vtax "$to/libexec/vtax/ldm"
 install -D -m 644 scripts/vtax-domains.service "$to/lib/systemd/system/vtax-domains.service"

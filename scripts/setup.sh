@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what vtax needs on Debian or Ubuntu and this machine lacks.
+# Installs the missing packages that vtax needs on Debian or Ubuntu.
 # Usage: setup.sh build|test|bench|fuzz|kernel
 set -eu
 
@@ -31,17 +31,17 @@ install() {
     fi
     refresh
     # shellcheck disable=SC2046
-    # openssh-server is for tests, which start a server of their own: none is to run beside them.
+    # openssh-server is for tests, which start their own server; apt must not start another one.
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(newest) "$@" >/dev/null
 }
 
-# Debian 12's own QEMU and kernel know no SR-IOV NIC; its backports do. They come from where the rest does.
+# The QEMU and kernel of Debian 12 have no SR-IOV NIC; its backports do. They come from the same archive as the rest.
 offer_backports() {
     # shellcheck disable=SC1091
     [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = bookworm ] || return 0
     [ -z "$(newest)" ] || return 0
     archive=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' | sed -n 's/^bookworm //p' | head -n 1)
-    [ -n "$archive" ] || { echo "setup: apt knows no bookworm to take its backports from" >&2; exit 69; }
+    [ -n "$archive" ] || { echo "setup: no bookworm archive in apt's sources, so no backports" >&2; exit 69; }
     echo "setup: adding bookworm-backports to apt's sources, for QEMU and a kernel for guests" >&2
     printf 'Types: deb\nURIs: %s\nSuites: bookworm-backports\nComponents: main\nSigned-By: %s\n' \
         "$archive" /usr/share/keyrings/debian-archive-keyring.gpg >/etc/apt/sources.list.d/vtax-backports.sources
@@ -52,7 +52,7 @@ newest() {
     ! apt-get indextargets --format '$(RELEASE)' | grep -qx bookworm-backports || echo "-t bookworm-backports"
 }
 
-# A kernel for guests, unpacked where vtax looks for one: nothing is installed, /boot stays as it is.
+# Unpacks a kernel for guests where vtax looks for one. Nothing is installed; /boot stays as it is.
 guest_kernel() {
     cache="${XDG_CACHE_HOME:-$HOME/.cache}/vtax/kernel"
     if [ "$(id -u)" = 0 ] && [ ! -e "$cache" ]; then
@@ -62,7 +62,7 @@ guest_kernel() {
     package=$(apt-cache $(newest) depends linux-image-amd64 2>/dev/null |
         sed -n 's/.*Depends: \(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1)
     if [ -z "$package" ]; then
-        echo "setup: no package linux-image-amd64 here; give vtax a kernel with --kernel, or set VTAX_KERNEL" >&2
+        echo "setup: package linux-image-amd64 not found; name a kernel with --kernel or VTAX_KERNEL" >&2
         exit 69
     fi
     [ ! -e "$cache/$package" ] || return 0
@@ -76,7 +76,7 @@ guest_kernel() {
     rm -rf "$unpacked"
 }
 
-# apt names its sources only once it has their lists.
+# apt reports its sources only after it has fetched their lists.
 refresh() {
     apt-get update -qq
     offer_backports
@@ -84,12 +84,12 @@ refresh() {
 
 need_rust() {
     if ! command -v cargo >/dev/null; then
-        echo "setup: there is no cargo; install Rust 1.95 or later with rustup and run this again" >&2
+        echo "setup: cargo not found; install Rust 1.95 or later with rustup and run this again" >&2
         exit 69
     fi
 }
 
-# The other implementation of HdrHistogram that crates/vtax-model/tests/interop.rs compares ours with.
+# Another implementation of HdrHistogram, with which crates/vtax-model/tests/interop.rs compares ours.
 interop_environment() {
     environment="$(dirname "$0")/../target/interop-venv"
     made_of="hdrhistogram==0.10.8"
@@ -110,7 +110,7 @@ if command -v dpkg-query >/dev/null; then
     # shellcheck disable=SC2086
     [ -z "$missing" ] || install $missing
 else
-    echo "setup: not Debian or Ubuntu; make sure that you have the likes of: $wanted" >&2
+    echo "setup: not Debian or Ubuntu; install the equivalents of: $wanted" >&2
 fi
 need_rust
 case $1 in

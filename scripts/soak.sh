@@ -1,7 +1,7 @@
 #!/bin/bash
-# Labs, guests and runs in a loop, most of them killed at a random moment, beside one long run that is left alone.
-# At the end the host must be as it was at the beginning: memory, open files, namespaces, links, processes, files.
-# Usage: soak.sh MINUTES VTAX [SEED]    needs root; VTAX_AGENT as for the tests
+# Runs labs, guests and runs in a loop, kills most of them at a random moment, and leaves one long run undisturbed.
+# At the end the host must be as at the beginning: memory, open files, namespaces, links, processes, files.
+# Usage: soak.sh MINUTES VTAX [SEED]    requires root; VTAX_AGENT as for the tests
 set -eu
 
 minutes=$1
@@ -25,7 +25,7 @@ lab soak-macvlan macvlan >"$here/macvlan.toml"
     printf '[[guest]]\nname = "db"\nhost = "sut"\nmethod = "paravirtual"\n'
 } >"$here/guest.toml"
 
-# Runs a command. In five of six cases it is sent a signal after up to that many milliseconds.
+# Runs a command. In five of six cases, sends it a signal after at most the given number of milliseconds.
 try() {
     most=$1
     shift
@@ -59,7 +59,7 @@ clean() {
     done
 }
 
-# What there is of each kind, a line each.
+# Prints the number of objects of each kind.
 objects() {
     echo "namespaces $(lsns --noheadings --type net --output NS | wc -l)"
     echo "links $(ip -oneline link | wc -l)"
@@ -82,7 +82,7 @@ settled() {
 }
 
 count=0 kills=0 panics=0
-# The first lab makes folders that stay. They belong to the beginning.
+# The first lab creates directories that remain, so it runs before the first count.
 "$vtax" lab up "$here/bridge.toml" >>"$log" 2>&1
 settled >"$here/begin"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the drawing library of vtax-plot again: what QuickJS runs, what a page runs, the font, and their licences.
-# Needs node, npm and python3, and the registries of npm and PyPI. Building vtax needs none of them: the results are
+# Rebuilds the drawing library of vtax-plot: the bundles for QuickJS and for pages, the font, and their licences.
+# Requires node, npm and python3, and the registries of npm and PyPI. Building vtax needs none of them: the results are
 # committed. Versions are pinned in crates/vtax-plot/js/package.json, its lock file, and below.
 # Usage: vega.sh
 set -eu

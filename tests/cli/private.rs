@@ -93,11 +93,11 @@ fn every_verb_refuses_what_another_user_can_change() {
         }
     };
     fs::set_permissions(&home, Permissions::from_mode(0o777)).expect("ours");
-    refused("can be written by others");
+    refused("is writable by others");
     fs::set_permissions(&home, Permissions::from_mode(0o755)).expect("ours");
     // Only root can give a directory away.
     if chown(&home, Some(12345), None).is_ok() {
-        refused("belongs to somebody else");
+        refused("belongs to another user");
     }
 }
 

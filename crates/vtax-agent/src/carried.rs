@@ -1,7 +1,7 @@
-//! An agent that vtax has copied to a machine leaves nothing behind there.
+//! Removal of an agent that vtax has copied to a machine.
 //!
-//! When it starts, it first removes its file and the directory that was made for the file. A running program
-//! doesn't need the name of its file. So nothing is left, however the program ends later.
+//! At its start, the agent removes its file and the directory that was made for it. A running program doesn't need its
+//! file, so nothing is left behind, however the program ends later.
 
 use std::{
     env,
@@ -10,22 +10,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The name of a copy's directory begins with this; the copy's key follows.
+/// Prefix of a copy's directory name; the copy's key follows.
 const FOLDER: &str = ".vtax-";
 
-/// Why a copy can't remove itself.
+/// Reasons why a copy cannot remove itself.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CarriedError {
-    #[error("{} is not in a folder made for it, so it isn't removed; leave --carried to vtax", path.display())]
+    #[error("{} was not removed: its directory was not made by vtax; omit --carried", path.display())]
     #[diagnostic(code("not-a-copy"))]
     NotOurs { path: PathBuf },
-    #[error("{} can't be removed: {source}", path.display())]
+    #[error("cannot remove {}: {source}", path.display())]
     #[diagnostic(code("file"))]
     Stays { path: PathBuf, source: io::Error },
 }
 
-/// Removes the running program and its folder.
+/// Removes the running program and its directory.
 pub fn remove_self() -> Result<(), CarriedError> {
     let own = env::current_exe().map_err(|source| CarriedError::Stays { path: "/proc/self/exe".into(), source })?;
     remove(&own)

@@ -1,7 +1,7 @@
 //! The agent as the first process of a guest.
 //!
-//! The guest contains only this program, the kernel and its modules. The program sets up only what measuring
-//! needs. If the guest shall do more than measure, it gets the host's files ([`GuestSettings::root`]).
+//! The guest contains only this program, the kernel and its modules. The program sets up only what measurements need.
+//! For any other use, the guest gets the host's files ([`GuestSettings::root`]).
 
 mod reboot;
 mod root;
@@ -36,12 +36,12 @@ use crate::{
     server::{AgentRights, Measuring, ServeError},
 };
 
-/// The image's list of modules: a file on each line, in loading order, with the module's parameters after a
-/// space. A `-` at the beginning means that the module may fail to load.
+/// The image's list of modules: one file per line, in loading order, with the module's parameters after a space. A
+/// leading `-` means that the module may fail to load.
 pub const MODULES: &str = "/etc/vtax/modules";
-/// The line on the console that reports that the agent's port is open.
+/// Line on the console which reports that the agent's port is open.
 pub const READY: &str = "vtax-agent: ready";
-/// How long the port may take to appear.
+/// Time limit for the port to appear.
 const PORT_SOON: Duration = Duration::from_secs(10);
 
 const MOUNTS: [(Pseudo, &str); 5] = [
@@ -52,14 +52,14 @@ const MOUNTS: [(Pseudo, &str); 5] = [
     (Pseudo::Tmpfs, "/tmp"),
 ];
 
-/// Why an agent can't set up a guest or serve in it.
+/// Reasons why an agent cannot set up a guest or serve in it.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SelfSetupError {
-    #[error("this is process {pid}, not the first process of a guest; use --port to serve beside other processes")]
+    #[error("this is process {pid}, not the first process of a guest; use --port to serve next to other processes")]
     #[diagnostic(code("not-a-guest"))]
     NotFirst { pid: u32 },
-    #[error("the list of kernel modules {} can't be read: {source}", path.display())]
+    #[error("cannot read the list of kernel modules {}: {source}", path.display())]
     #[diagnostic(code("file"))]
     NoList { path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -70,41 +70,40 @@ pub enum SelfSetupError {
     Port(#[from] PortError),
 }
 
-/// The settings in which guests differ.
+/// Settings that differ between guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuestSettings<'a> {
-    /// The list of modules, usually [`MODULES`].
+    /// List of modules, usually [`MODULES`].
     pub modules: &'a Path,
-    /// The 9p share whose files replace the image's own, if any. The share is read-only; what is written
-    /// stays in the guest's memory.
+    /// 9p share whose files replace the image's own, if any. The share is read-only; writes stay in the guest's memory.
     pub root: Option<&'a str>,
-    /// A 9p share with programs that the guest is lent, if any; it is mounted at [`LENT`].
+    /// 9p share with programs that are temporarily assigned to the guest, if any; mounted at [`LENT`].
     pub lent: Option<&'a str>,
-    /// How many files the agent, and the programs that it starts, may have open.
+    /// Limit on open files of the agent and of the programs that it starts.
     pub open_files: u64,
 }
 
-/// Sets the guest up, serves, and switches the guest off when a coordinator orders it. If an error makes it
-/// impossible to go on, it prints the error on the console and switches off, too. Process 1 doesn't return.
+/// Sets the guest up, serves, and powers the guest off when a coordinator requests it. On a fatal error, prints the
+/// error on the console and also powers off. Process 1 doesn't return.
 pub fn live(place: &GuestSettings<'_>) -> Result<Infallible, SelfSetupError> {
     match std::process::id() {
         1 => {}
         pid => return Err(SelfSetupError::NotFirst { pid }),
     }
     if let Err(error) = set_up(place).and_then(|()| serve(AgentRights::Init)) {
-        say(&format!("vtax-agent: {error}; the guest is switched off"));
+        say(&format!("vtax-agent: {error}; powering off the guest"));
     }
     // The last message may not be on the console yet.
     let _ = tcdrain(io::stderr());
     say(&format!("vtax-agent: {}", power::off()));
-    // If the first process ended, the kernel would panic. The machine couldn't be switched off, so it stays
-    // on and the console stays readable.
+    // If the first process ended, the kernel would panic. The machine could not be powered off, so it stays on and the
+    // console stays readable.
     loop {
         thread::park();
     }
 }
 
-/// Serves on the port of a guest, as its first process or beside its own init.
+/// Serves on the port of a guest, as its first process or next to its own init.
 pub fn serve(standing: AgentRights) -> Result<(), SelfSetupError> {
     let (reader, writer) = port::open(PORT, PORT_SOON)?;
     say(READY);
@@ -131,14 +130,14 @@ fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
     let loopback = "lo".parse()?;
     Rtnl::open()?.set_link(&loopback, &LinkChange { up: Some(true), ..LinkChange::default() })?;
     served::connect(say_of_agent);
-    // By default, no process may open an ICMP socket. A kernel without IPv4 has no such setting.
+    // By default, no process may open an ICMP socket. A kernel without IPv4 doesn't have this setting.
     let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0");
     reap_orphans()?;
-    // Process 1 may raise the hard limit, too. If that fails, a test with too many streams reports it.
+    // Process 1 may also raise the hard limit. If that fails, a test with too many streams reports it.
     let limit = Rlimit { current: Some(place.open_files), maximum: Some(place.open_files) };
     let _ = setrlimit(Resource::Nofile, limit);
     if let Err(error) = reboot::listen() {
-        say_of_agent(&format!("{error}; the guest can't be told to boot again"));
+        say_of_agent(&format!("{error}; the guest cannot reboot on request"));
     }
     if place.root.is_some() {
         state::run_boot_script(say_of_agent);
@@ -151,14 +150,14 @@ fn load_modules(list: &Path, say: impl Fn(&str)) -> Result<(), SelfSetupError> {
     let text = fs::read_to_string(list).map_err(unread)?;
     for (path, parameters, may_fail) in listed(&text) {
         match module::load(Path::new(path), parameters) {
-            Err(error) if may_fail => say(&format!("{error}; the guest goes on without it")),
+            Err(error) if may_fail => say(&format!("{error}; the guest continues without it")),
             loaded => drop(loaded?),
         }
     }
     Ok(())
 }
 
-/// The path, the parameters, and whether the module may fail to load, for each line of the list.
+/// Returns the path, the parameters, and whether the module may fail to load, for each line of the list.
 fn listed(text: &str) -> impl Iterator<Item = (&str, &str, bool)> {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).map(|line| {
         let module = line.strip_prefix('-');
@@ -171,7 +170,7 @@ fn say_of_agent(line: &str) {
     say(&format!("vtax-agent: {line}"));
 }
 
-/// The first process has the console as its standard error. If there is none, nobody can be told.
+/// The first process has the console as its standard error. Without one, the message is lost.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,9 +1,9 @@
-//! The agent: the process in each domain that measures, on the orders of vtax.
+//! The agent: the process in each domain that measures on behalf of vtax.
 //!
-//! [`server`] answers a coordinator, [`port`] and [`guest`] are how it is reached in a guest. The protocol and the
-//! coordinator's side are the crate `vtax-wire`.
+//! [`server`] answers a coordinator; [`port`] and [`guest`] make the agent reachable in a guest. The protocol and the
+//! coordinator's side are in the crate `vtax-wire`.
 //!
-//! This crate writes only frames to standard output: that *is* the control stream.
+//! This crate writes only frames to standard output, which *is* the control stream.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]

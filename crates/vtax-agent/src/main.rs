@@ -1,7 +1,7 @@
-//! The agent as a program. It serves the coordinator on its standard input and output, or in a guest.
+//! The agent program. It serves the coordinator on standard input and output, or in a guest.
 //!
-//! It stays small, because it is copied into every guest and started in every zone. It has few arguments and
-//! parses them without a library.
+//! It must stay small, because it is copied into every guest and started in every zone. It has few arguments and parses
+//! them without a library.
 
 #![forbid(unsafe_code)]
 
@@ -25,36 +25,36 @@ use vtax_sys::{layout, process::raise_open_files};
 use vtax_wire::{limits::FLOWS_MOST, protocol::version_line};
 
 const HELP: &str = "\
-The vtax agent: measures in the domain where it runs, on the orders of vtax.
+The vtax agent: measures on behalf of vtax in the domain where it runs.
 
 Usage: vtax-agent --stdio
        vtax-agent --port
        vtax-agent --guest [--modules FILE] [--root TAG] [--lent TAG]
 
-  --stdio         serve the coordinator on standard input and output, until they close
-  --carried       after --stdio: first remove this file, a copy that vtax has made
-  --port          serve one coordinator after another on the virtio-serial port of a
+  --stdio         serve the coordinator on standard input and output until they close
+  --carried       after --stdio: remove this file first, a copy made by vtax
+  --port          serve successive coordinators on the virtio-serial port of a
                   guest, org.vtax.agent.0
-  --guest         the same, as the first process of a guest: set the guest up first;
-                  this is the /init of vtax's own images
-  --modules FILE  after --guest: the list of kernel modules to load, in order
+  --guest         as --port, but as the first process of a guest, which sets it up;
+                  the /init of vtax's own images
+  --modules FILE  after --guest: list of kernel modules to load, in order
                   (default: /etc/vtax/modules)
-  --root TAG      after --guest: use the 9p share with this tag as root directory; the
-                  share doesn't change: what is written goes to the guest's memory
+  --root TAG      after --guest: use the 9p share with this tag as root directory;
+                  it is read-only, and writes go to the guest's memory
   --lent TAG      after --guest: mount the 9p share with this tag at /vtax/lent, read-only
   --version       print the version
   --help          print this
 
-vtax starts its agents itself, in zones and in the guests that it boots. On a remote
-host it uses ssh to start the agent in the PATH, or a copy of its own if there is none
-of its version. In other guests, start `vtax-agent --port` at boot.
+vtax starts its agents itself in zones and in guests that it boots. On a remote host
+it uses ssh to start the agent in the PATH, or its own copy if there is none of the
+same version. In other guests, start `vtax-agent --port` at boot.
 ";
 
-/// The exit status for wrong input from the user, the same as vtax's.
+/// Exit status for invalid usage, the same as vtax's.
 const WRONG_USAGE: u8 = 2;
-/// The exit status for failed infrastructure, the same as vtax's.
+/// Exit status for failed infrastructure, the same as vtax's.
 const FAILED: i32 = 69;
-/// Open files for the flows of all sessions, for what their threads wait with, and for the rest.
+/// Open files for the flows of all sessions, for the waiting of their threads, and for the rest.
 const OPEN_FILES: u64 = FLOWS_MOST as u64 + 2 * THREADS_MOST as u64 + 64;
 
 fn main() -> ExitCode {
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     // The kernel passes all unknown words of its command line to its first process.
     let words: Vec<_> = words.skip_while(|word| process::id() == 1 && !word.starts_with("--")).collect();
     if let ["--stdio" | "--port", ..] = words[..] {
-        // If this fails, the addresses remain random: figures are still valid, but those of two agents differ more.
+        // If this fails, the addresses remain random: figures are still valid, but differ more between two agents.
         let _ = layout::fix();
     }
     match words[..] {
@@ -87,11 +87,11 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Serves, and then ends the process even if sessions still run: nothing of the agent outlives its stream.
+/// Serves, then ends the process even if sessions are still running: nothing of the agent outlives its stream.
 fn serve() -> ! {
-    // If the limit can't be raised, a test with too many streams reports it.
+    // If the limit cannot be raised, a test with too many streams reports it.
     let _ = raise_open_files(OPEN_FILES);
-    let served = open_streams().map_err(|error| format!("no standard input and output: {error}"));
+    let served = open_streams().map_err(|error| format!("cannot open standard input and output: {error}"));
     let served = served.and_then(|(reader, writer)| {
         server::serve(reader, writer, Measuring::default(), AgentRights::Visitor).map_err(|error| error.to_string())
     });
@@ -123,7 +123,7 @@ fn fail(why: &str) -> ! {
     process::exit(FAILED)
 }
 
-/// Opens the streams as plain files. A frame is one write, and no line buffer searches it for newlines.
+/// Opens the streams as plain files, so that a frame is a single write without line buffering.
 fn open_streams() -> io::Result<(File, File)> {
     let reader = io::stdin().as_fd().try_clone_to_owned()?;
     let writer = io::stdout().as_fd().try_clone_to_owned()?;

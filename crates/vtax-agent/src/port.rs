@@ -1,11 +1,10 @@
-//! Serving one coordinator after another on a virtio-serial port.
+//! Service of successive coordinators on a virtio-serial port.
 //!
-//! A guest learns late that a coordinator has left, or never if the next one comes at once. So the beginning
-//! of a conversation ends the one before (see [`Conversations`]).
+//! A guest learns late that a coordinator has left, or never if the next one connects immediately. So the beginning of
+//! a conversation ends the previous one (see [`Conversations`]).
 //!
-//! One thread reads the port all the time and passes each conversation's bytes on; the calling thread serves
-//! them. It writes through a gate that is shut when the conversation is over, so that no late answer gets
-//! into the next one.
+//! One thread reads the port continuously and passes on the bytes of each conversation; the calling thread serves them.
+//! It writes through a gate that is shut when the conversation is over, so no late answer gets into the next one.
 
 mod device;
 
@@ -26,53 +25,53 @@ pub use device::{PortReader, PortWriter, open};
 
 use crate::server::{self, AgentRights, Parting, ServeError, TestEngine};
 
-/// The name of the port that vtax gives its guests.
+/// Name of the port that vtax gives its guests.
 pub const PORT: &str = "org.vtax.agent.0";
-/// How many bytes of a conversation may wait for the agent: many times the orders for any test. The port
-/// itself never waits, or the beginning of the next conversation would have to wait, too.
+/// Limit on the bytes of a conversation that wait for the agent: many times the orders of any test. The port itself
+/// never waits, because the beginning of the next conversation would have to wait, too.
 const WAITING_MOST: usize = 8 << 20;
 const PIECE: usize = 64 << 10;
 
-/// How long the beginning of an answer waits for room. A port that has just got a new coordinator has room, or it has lost its
-/// buffers.
+/// Time limit for the beginning of an answer to wait for room. A port with a new coordinator has room, unless it has
+/// lost its buffers.
 const ROOM_SOON: Duration = Duration::from_secs(2);
 
 /// The writing side of a port.
 pub trait Renew: Write {
-    /// Makes a port usable again that has lost its buffers. Its other end stays connected.
+    /// Makes a port usable again that has lost its buffers. The other side stays connected.
     fn renew(&mut self) -> io::Result<()>;
 }
 
-/// Why a port can't be opened or is lost.
+/// Reasons why a port cannot be opened or was lost.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PortError {
     #[error(
-        "there is no virtio-serial port {name} after {waited:?} (ports: {present}); does the machine have it, and is the module virtio_console loaded?"
+        "no virtio-serial port {name} after {waited:?} (ports: {present}); add it to the machine, and load the module virtio_console"
     )]
     #[diagnostic(code("no-agent-port"))]
     Missing { name: String, waited: std::time::Duration, present: String },
-    #[error("the virtio-serial port {name} ({device}) can't be opened: {source}{}", busy(source))]
+    #[error("cannot open the virtio-serial port {name} ({device}): {source}{}", busy(source))]
     #[diagnostic(code("agent-port-unusable"))]
     Unusable { name: String, device: String, source: io::Error },
-    #[error("the virtio-serial port can't be read any more: {0}")]
+    #[error("cannot read the virtio-serial port any more: {0}")]
     #[diagnostic(code("agent-port-unusable"))]
     Lost(#[from] io::Error),
 }
 
 fn busy(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::ResourceBusy => "; another process has it, perhaps another vtax-agent",
-        io::ErrorKind::PermissionDenied => "; the agent has to be started by root",
+        io::ErrorKind::ResourceBusy => "; it is in use by another process, perhaps another vtax-agent",
+        io::ErrorKind::PermissionDenied => "; start the agent as root",
         _ => "",
     }
 }
 
-/// Serves one coordinator after another, each with its own engine, until one orders to switch the machine
-/// off. It calls `complain` for conversations that failed, but not if a coordinator was only cut off.
+/// Serves successive coordinators, each with its own engine, until one requests a power-off. Calls `complain` for
+/// failed conversations, but not for a coordinator that was merely cut off.
 ///
-/// `reader` returns 0 bytes when nobody is connected at the other end. The next read then waits until
-/// somebody connects. `writer` may fail with `WouldBlock` after a moment.
+/// `reader` returns 0 bytes when nobody is connected on the other side. The next read then waits for a connection.
+/// `writer` may fail with `WouldBlock` after a short time.
 pub fn serve<E: TestEngine>(
     reader: impl Read + Send + 'static,
     mut writer: impl Renew,
@@ -97,7 +96,7 @@ pub fn serve<E: TestEngine>(
     Err(PortError::Lost(lost))
 }
 
-/// Whether the error only says that the coordinator has left. It may have been cut off in the middle of a frame.
+/// Returns whether the error only means that the coordinator has left, possibly cut off in the middle of a frame.
 fn is_departure(error: &ServeError) -> bool {
     match error {
         ServeError::Stream(FrameError::Io(error)) => error.kind() == io::ErrorKind::BrokenPipe,
@@ -112,10 +111,10 @@ struct Conversation {
     bytes: Pieces,
 }
 
-/// Reads the port.
+/// The reader of the port.
 struct Relay<R> {
     conversations: Conversations<R>,
-    /// The number of the conversation that is going on.
+    /// Number of the current conversation.
     current: Arc<AtomicU64>,
     introduce: SyncSender<Conversation>,
 }
@@ -130,8 +129,8 @@ impl<R: Read> Relay<R> {
         }
     }
 
-    /// Reads a conversation to its end, even if nobody takes its bytes any more. If far too many bytes wait,
-    /// it cuts the conversation off.
+    /// Reads a conversation to its end, even if nobody takes its bytes any more. Cuts it off if far too many bytes are
+    /// waiting.
     fn relay_one(&mut self) -> io::Result<()> {
         let (pieces, taken) = mpsc::channel();
         let waiting = Arc::<AtomicUsize>::default();
@@ -154,7 +153,7 @@ impl<R: Read> Relay<R> {
 struct Pieces {
     taken: Receiver<Vec<u8>>,
     piece: io::Cursor<Vec<u8>>,
-    /// How many bytes nobody has taken yet.
+    /// Number of bytes that nobody has taken yet.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -175,7 +174,7 @@ impl Read for Pieces {
     }
 }
 
-/// The writing side: shut when its conversation is over.
+/// The writing side, shut when its conversation is over.
 struct Gate<'a, W> {
     writer: &'a mut W,
     current: &'a AtomicU64,
@@ -194,7 +193,7 @@ enum Beginning {
 }
 
 impl Beginning {
-    /// There was no room. True if there should have been long ago.
+    /// Notes that there was no room. Returns true if there should have been room long ago.
     fn waits_too_long(&mut self) -> bool {
         match self {
             Beginning::Unwritten => *self = Beginning::Waits(Instant::now()),

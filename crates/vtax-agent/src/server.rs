@@ -1,8 +1,8 @@
 //! The agent's side of the control stream.
 //!
-//! One thread owns the table of sessions and writes to the stream. One thread reads calls, and each session
-//! measures on its own thread; these only send events to the owner. So no lock is needed, frames never mix,
-//! and the agent notices the end of the stream whatever the sessions do.
+//! One thread owns the table of sessions and writes to the stream. One thread reads calls, and each session measures on
+//! its own thread; these only send events to the owner. So no lock is needed, frames are never interleaved, and the
+//! agent notices the end of the stream whatever the sessions do.
 
 mod attach;
 mod desk;
@@ -28,51 +28,50 @@ use vtax_wire::{
     protocol::{Call, CallId, Greeting, Introduction, Opening},
 };
 
-/// How many events may wait for the owner. If there are more, the thread that sends the next one waits. So a
-/// flood of calls can't fill the agent's memory.
+/// Number of events that may wait for the owner. Beyond that, the sending thread waits, so a flood of calls cannot fill
+/// the agent's memory.
 const BACKLOG: usize = 64;
 
-/// Why an agent stopped, other than by the end of its stream.
+/// Reasons why an agent stopped, other than the end of its stream.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ServeError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Stream(#[from] FrameError),
-    #[error("the control stream ended before a coordinator said hello; the agent is started by vtax, not by hand")]
+    #[error("the control stream ended before a coordinator said hello; vtax starts its agents itself")]
     #[diagnostic(code("started-by-hand"))]
     Nobody,
     #[error("the coordinator is vtax {} (protocol {}), this agent is {} (protocol {}); install the same version of both", theirs.version, theirs.protocol, ours.version, ours.protocol)]
     #[diagnostic(code("agent-version"))]
     OtherVersion { ours: Greeting, theirs: Greeting },
-    #[error("no thread can be started to read the control stream: {0}")]
+    #[error("cannot start a thread to read the control stream: {0}")]
     #[diagnostic(code("too-many-threads"))]
     Thread(#[source] std::io::Error),
 }
 
-/// Whose the agent's machine is, and so what the agent may change on it.
+/// Ownership of the agent's machine, which decides what the agent may change on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentRights {
-    /// Somebody else's machine: the agent measures, and changes only settings that can be put back.
+    /// Somebody else's machine: the agent measures, and changes only settings that can be restored.
     Visitor,
-    /// A guest that exists for measuring: on order, the agent sets up its links and runs programs.
+    /// A guest that exists for measurements: on request, the agent sets up its links and runs programs.
     Guest,
-    /// A guest whose first process is the agent. The agent also switches it off.
+    /// A guest whose first process is the agent. The agent also powers it off.
     Init,
 }
 
-/// How a conversation ended, if nothing was wrong.
+/// The way in which a conversation ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parting {
-    /// The coordinator has gone, or ordered the agent to end.
+    /// The coordinator has left, or requested the agent's end.
     Over,
-    /// The machine shall be switched off.
+    /// Power off the machine.
     PowerOff,
 }
 
-/// Serves the coordinator at the other end of a stream until the stream ends. Then every session is
-/// cancelled, and has half a second to clean up. The caller must exit, which ends the sessions that still
-/// run.
+/// Serves the coordinator on the other side of a stream until the stream ends. Then every session is cancelled and has
+/// half a second to clean up. The caller must exit, which ends the sessions that are still running.
 pub fn serve(
     reader: impl Read + Send + 'static,
     mut writer: impl Write,
@@ -88,7 +87,8 @@ pub fn serve(
     Ok(SessionOwner::new(writer, engine, standing, events).run(&inbox)?)
 }
 
-/// Answers any greeting with our own versions, so that a coordinator of another version can name both. Then refuses it.
+/// Answers any greeting with our own versions, so that a coordinator of another version can report both, then refuses
+/// it.
 fn greet<R: Read>(reader: &mut BufReader<R>, writer: &mut impl Write) -> Result<(), ServeError> {
     frame::read_magic(reader)?.ok_or(ServeError::Nobody)?;
     let body = frame::read_frame(reader, HELLO_MOST)?.ok_or(ServeError::Nobody)?;
@@ -121,7 +121,7 @@ fn read_calls(reader: &mut impl Read, events: &SyncSender<OwnerEvent>) {
     let _ = events.send(OwnerEvent::StreamEnded(end));
 }
 
-/// The next event. A body that isn't a call but has an id can be answered; a body without an id ends the stream.
+/// Reads the next event. A body that isn't a call but has an id can be answered; a body without an id ends the stream.
 fn next_call(reader: &mut impl Read) -> Result<Option<OwnerEvent>, FrameError> {
     #[derive(serde::Deserialize)]
     struct OnlyId {

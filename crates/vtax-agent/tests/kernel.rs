@@ -1,4 +1,4 @@
-//! Sets up links as in a guest, in namespaces that end with the test. Needs root.
+//! Setup of links as in a guest, in namespaces that end with the test. Requires root.
 
 use std::{
     os::unix::net::UnixStream,
@@ -24,7 +24,7 @@ fn name(text: &str) -> IfName {
     text.parse().expect("a name")
 }
 
-/// An agent in a namespace, as if that were its guest.
+/// An agent in a namespace, which stands for its guest.
 struct Guest {
     namespace: NetNs,
     host: NetNs,
@@ -32,7 +32,7 @@ struct Guest {
     agent: Option<JoinHandle<()>>,
 }
 
-/// A veth connects them: `nic` in the guest, `tap` at the host.
+/// Returns a guest connected by a veth: `nic` in the guest, `tap` on the host.
 fn guest() -> Guest {
     let scratch = || NetNs::scratch().expect("these tests need root");
     let (namespace, host) = (scratch(), scratch());
@@ -79,7 +79,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // The agent reads a clone of its stream, so it must be told that the stream is closed.
+        // The agent reads a clone of its stream, so the stream must be shut down explicitly.
         if let Some(link) = self.link.take() {
             let _ = link.call(vtax_wire::protocol::Request::Shutdown).and_then(|reply| reply.wait(SOON));
         }

@@ -1,4 +1,4 @@
-//! The program itself, as a process that measures over loopback.
+//! The agent program, as a process that measures over loopback.
 
 use std::{
     fs,
@@ -28,8 +28,8 @@ use vtax_wire::{
 
 const SOON: Duration = Duration::from_secs(300);
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The most memory that an agent may hold, without its own code. The page cache decides how much of the code
-/// is resident, and a build for tests has many times as much code.
+/// Maximum memory of an agent, excluding its own code. The page cache decides how much of the code is resident, and a
+/// build for tests has many times as much code.
 const HELD_MOST_KB: u64 = 10 * 1024;
 const IDLE_MOST_KB: u64 = 2 * 1024;
 
@@ -67,12 +67,12 @@ fn order(spec: TestSpec) -> SampleOrder {
     SampleOrder { spec, initiator: setup(), responder: setup(), target: Station::Ip(LOOPBACK), turns: None }
 }
 
-/// The most memory that a process ever had, without the pages of its own file, in kB.
+/// Returns the maximum memory that a process ever had, excluding the pages of its own file, in kB.
 fn held(pid: u32) -> u64 {
     memory(pid, "VmHWM:") - memory(pid, "RssFile:")
 }
 
-/// A field of `/proc/PID/status` in kB.
+/// Returns a field of `/proc/PID/status` in kB.
 fn memory(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("in every status");
@@ -152,7 +152,7 @@ fn one_agent_can_be_both_ends() {
     assert!(report.transactions > 0);
 }
 
-/// A timer wakes an end up to 60 µs before a request is due. That was a part of what the path costs.
+/// A timer wakes an endpoint up to 60 µs before a request is due. That was once included in the path's cost.
 #[test]
 fn waiting_for_exact_moments_is_no_cost_of_the_path() {
     for engine in [Engine::Blocking, Engine::Epoll, Engine::IoUring] {
@@ -165,7 +165,7 @@ fn waiting_for_exact_moments_is_no_cost_of_the_path() {
     }
 }
 
-/// The mean of the times and the inverse of the rate were two figures: closing was in the one and not in the other.
+/// The mean of the times and the inverse of the rate once differed: closing was in one and not in the other.
 #[test]
 fn a_connections_time_lasts_until_it_is_closed() {
     for workload in [Workload::Crr { request: ByteSize(1), response: ByteSize(1) }, Workload::Cc] {
@@ -236,7 +236,7 @@ fn pairs_start_at_one_moment() {
         responder,
         order: order(TestSpec { warmup: Warmup::NONE, ..rr(200) }),
     });
-    // A busy machine wakes one of them late now and then.
+    // A busy machine occasionally wakes one of them late.
     let skews: Vec<_> = (0..10)
         .map(|_| {
             let parallel = measure_all(&pairs).expect("samples");
@@ -380,7 +380,7 @@ fn a_stranger_at_the_input_is_told_off_on_standard_error() {
     }
 }
 
-/// A stranger that doesn't even close the stream gets the same answer.
+/// An unauthenticated peer that doesn't even close the stream gets the same answer.
 #[test]
 fn a_stranger_who_waits_is_not_waited_for() {
     let mut raw = Raw::start();
@@ -403,7 +403,7 @@ fn the_command_line_is_explained() {
     assert_eq!(text(&version.stdout), format!("vtax-agent {VERSION} (protocol {PROTOCOL})\n"));
     let carried = run(&["--stdio", "--carried"]);
     assert_eq!(carried.status.code(), Some(69), "a program that nobody has carried removes itself");
-    assert!(text(&carried.stderr).contains("leave --carried to vtax"), "{}", text(&carried.stderr));
+    assert!(text(&carried.stderr).contains("omit --carried"), "{}", text(&carried.stderr));
     assert!(fs::exists(env!("CARGO_BIN_EXE_vtax-agent")).expect("readable"));
     let help = run(&["--help"]);
     assert!(help.status.success());

@@ -1,4 +1,4 @@
-//! The script that copies an agent to another host, run by a shell on this one.
+//! The script that copies an agent to another host, run by a shell on this host.
 
 use std::{
     ffi::OsString,
@@ -20,10 +20,10 @@ use vtax_wire::{
 const SOON: Duration = Duration::from_secs(300);
 const AGENT: &str = env!("CARGO_BIN_EXE_vtax-agent");
 
-/// What the script sees of a host: places, a PATH and a login.
+/// A host as seen by the script: places, a PATH and a login.
 struct Host {
     tree: TempDir,
-    /// The command that runs the script, which is its first argument, as a login shell does.
+    /// Command that runs the script, which is its first argument, as a login shell does.
     login: String,
 }
 
@@ -36,7 +36,7 @@ impl Host {
         Host { tree, login: "exec sh -c \"$1\"".to_owned() }
     }
 
-    /// A host whose login shell runs `first` before the script.
+    /// Returns a host whose login shell runs `first` before the script.
     fn that(first: &str) -> Host {
         Host { login: format!("{first}; exec sh -c \"$1\""), ..Host::new() }
     }
@@ -62,21 +62,21 @@ impl Host {
         self.connect().map(drop).expect_err("no agent")
     }
 
-    /// Puts a program into the host's PATH.
+    /// Adds a program to the host's PATH.
     fn install(&self, name: &str, script: &str) {
         let path = self.path("bin").join(name);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
     }
 
-    /// The files that copies have left in the first place.
+    /// Returns the files that copies have left in the first place.
     fn left(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path("run")).expect("there").flatten();
         entries.map(|entry| entry.path()).collect()
     }
 }
 
-/// Waits for something that another process is about to do.
+/// Waits for another process to do something.
 fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + SOON;
     while !is_so() {
@@ -85,7 +85,7 @@ fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The path of the file that a process runs, according to the kernel.
+/// Returns the path of the file that a process runs, according to the kernel.
 fn program_of(pid: u32) -> String {
     fs::read_link(format!("/proc/{pid}/exe")).expect("it runs").display().to_string()
 }
@@ -166,8 +166,8 @@ fn another_machine_is_named_before_anything_is_sent() {
     soon("the script removes its folder", || host.left().is_empty());
 }
 
-/// The unsuitable places come first: one can't be written to, and the mount of another forbids running files.
-/// The script removes what it tried there.
+/// The unsuitable places come first: one is not writable, and the mount of another forbids running files. The script
+/// removes the files that it tried there.
 #[test]
 fn a_place_that_wont_do_is_passed_over() {
     let host = Host::that("mount -t tmpfs -o noexec none \"$XDG_RUNTIME_DIR\" && mount -t tmpfs -o ro none /dev/shm");
@@ -194,8 +194,7 @@ fn no_place_at_all_is_told_place_by_place() {
     }
 }
 
-/// A login shell that cuts the copy short. It passes a part of its input on and then ends it, as a lost
-/// connection does.
+/// A login shell that cuts the copy short. It passes part of its input on and then ends it, like a lost connection.
 #[test]
 fn a_copy_that_is_cut_leaves_nothing() {
     let host = Host { login: "head -c 100000 | sh -c \"$1\"".into(), ..Host::new() };
@@ -205,7 +204,7 @@ fn a_copy_that_is_cut_leaves_nothing() {
     soon("the script removes its folder", || host.left().is_empty());
 }
 
-/// Only the script, waiting for a copy that doesn't come.
+/// Only the script, waiting for a copy that doesn't arrive.
 #[test]
 fn a_script_that_is_killed_in_the_copy_removes_its_folder() {
     let host = Host { login: "printf %s \"$1\" >\"$HOME/script\"; exit 1".into(), ..Host::new() };

@@ -1,7 +1,7 @@
-//! What `make fuzz` does: libFuzzer looks for inputs that reach code which none before them has reached.
+//! Fuzzing with libFuzzer for `make fuzz`, which searches for inputs that reach new code.
 //!
-//! The arguments after `--` are libFuzzer's, so `TEST-PROGRAM --exact TEST -- -runs=1000` tries a target. Without
-//! such arguments the targets do nothing.
+//! The arguments after `--` are libFuzzer's, so `TEST-PROGRAM --exact TEST -- -runs=1000` runs a target. Without such
+//! arguments the targets do nothing.
 
 use std::{
     cell::OnceCell,
@@ -12,14 +12,14 @@ use std::{
     process, ptr, slice, thread,
 };
 
-// Its C++ part is linked in.
+// Links its C++ part.
 use libfuzzer_sys as _;
 
 use crate::{LENGTH_MOST, inputs::Corpus};
 
-/// What makes libFuzzer choose the inputs that together reach what all of them reach.
+/// Option by which libFuzzer selects the inputs that together reach what all of them reach.
 const MERGE: &str = "-set_cover_merge=1";
-/// How the names of files with seeds begin; those of libFuzzer's files are hexadecimal numbers.
+/// Prefix of the names of seed files; the names of libFuzzer's files are hexadecimal numbers.
 const SEED: &str = "seed-";
 
 thread_local! {
@@ -27,8 +27,8 @@ thread_local! {
 }
 
 unsafe extern "C" {
-    /// libFuzzer (`FuzzerDriver.cpp`). It may change the pointers; it ends the process unless the arguments ask for
-    /// nothing.
+    /// Entry point of libFuzzer (`FuzzerDriver.cpp`). It may change the pointers; it ends the process unless the
+    /// arguments request nothing.
     fn LLVMFuzzerRunDriver(
         count: *mut c_int,
         arguments: *mut *mut *mut c_char,
@@ -36,7 +36,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The C++ part of the crate libfuzzer-sys has a `main`, which isn't linked in, and names this.
+/// The C++ part of the crate libfuzzer-sys has a `main`, which isn't linked in, and refers to this symbol.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 extern "C" fn rust_fuzzer_test_input(_: *const u8, _: usize) -> c_int {
@@ -44,10 +44,10 @@ extern "C" fn rust_fuzzer_test_input(_: *const u8, _: usize) -> c_int {
 }
 
 extern "C" fn one(bytes: *const u8, length: usize) -> c_int {
-    // SAFETY: libFuzzer gives so many bytes. There may be none, and then perhaps no place either.
+    // SAFETY: libFuzzer passes this number of bytes. It may be zero, possibly with a null pointer.
     let input = if length == 0 { &[] } else { unsafe { slice::from_raw_parts(bytes, length) } };
     let ended = panic::catch_unwind(|| TARGET.with(|target| target.get().map(|target| target(input))));
-    // libFuzzer keeps the input at a signal.
+    // libFuzzer saves the input at a signal.
     if ended.is_err() {
         process::abort();
     }
@@ -61,7 +61,7 @@ pub(crate) fn run(corpus: &Corpus, target: impl Fn(&[u8]) + 'static) {
     }
     TARGET.with(|cell| assert!(cell.set(Box::new(target)).is_ok(), "one target in a process"));
     let mut arguments = [vec![again()], defaults(corpus), wanted].concat();
-    // libFuzzer starts itself once more to merge, and names the folders then.
+    // To merge, libFuzzer starts itself once more and then names the directories.
     if arguments[1..].iter().all(|argument| argument.starts_with('-')) {
         let merges = arguments.iter().any(|argument| argument == MERGE);
         arguments.extend(folders(corpus, merges));
@@ -70,13 +70,13 @@ pub(crate) fn run(corpus: &Corpus, target: impl Fn(&[u8]) + 'static) {
     let mut pointers: Vec<*mut c_char> = arguments.iter().map(|text| text.as_ptr().cast_mut()).collect();
     pointers.push(ptr::null_mut());
     let (mut count, mut pointers) = (c_int::try_from(arguments.len()).expect("few"), pointers.as_mut_ptr());
-    // SAFETY: the arguments are texts that end with a zero and live until the end of this function, and a null
-    // pointer follows the last one.
+    // SAFETY: the arguments are zero-terminated texts that live until the end of this function, followed by a null
+    // pointer.
     let status = unsafe { LLVMFuzzerRunDriver(&raw mut count, &raw mut pointers, one) };
     process::exit(status);
 }
 
-/// The command by which libFuzzer starts this target once more; it appends its own arguments, for the shell.
+/// Returns the command by which libFuzzer starts this target once more; it appends its own arguments, for the shell.
 fn again() -> String {
     let program = env::current_exe().expect("this program");
     let current = thread::current();
@@ -94,13 +94,13 @@ fn defaults(corpus: &Corpus) -> Vec<String> {
     ]
 }
 
-/// What is found goes into the first one.
+/// Returns the directories; new inputs go into the first one.
 fn folders(corpus: &Corpus, merges: bool) -> Vec<String> {
     let (found, seeds) = (corpus.scratch("found"), corpus.scratch("seeds"));
     write(&corpus.seeds, &seeds);
     let mut folders = vec![found, seeds];
     if merges {
-        // The seeds are in the code, so that only what reaches more than they do is to be kept.
+        // The seeds are in the code, so only inputs that reach more than they do should be kept.
         let merged = corpus.scratch("merged");
         write(&corpus.seeds, &merged);
         folders.insert(0, merged);

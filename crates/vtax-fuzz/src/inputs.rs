@@ -1,17 +1,17 @@
-//! The inputs that a target begins with.
+//! The initial inputs of a target.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// The workspace.
+/// The workspace directory.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The inputs of a target.
+/// Initial inputs of a target.
 pub(crate) struct Corpus {
     pub(crate) name: String,
-    /// What the test itself has.
+    /// Seeds from the test itself.
     pub(crate) seeds: Vec<Vec<u8>>,
 }
 
@@ -20,19 +20,19 @@ impl Corpus {
         Corpus { name: name.to_owned(), seeds }
     }
 
-    /// The folder in the repository.
+    /// Returns the directory in the repository.
     pub(crate) fn folder(&self) -> PathBuf {
         Path::new(ROOT).join("tests/corpus").join(&self.name)
     }
 
-    /// Where inputs go that aren't in the repository.
+    /// Returns the directory for inputs that aren't in the repository.
     pub(crate) fn scratch(&self, what: &str) -> PathBuf {
         let folder = Path::new(ROOT).join("target/fuzz").join(what).join(&self.name);
         fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         folder
     }
 
-    /// The files of the folder in the order of their names. A target may have none.
+    /// Returns the files of the directory in the order of their names. A target may have none.
     #[cfg(not(fuzzing))]
     pub(crate) fn files(&self) -> Vec<Vec<u8>> {
         let Ok(entries) = fs::read_dir(self.folder()) else { return Vec::new() };

@@ -1,7 +1,7 @@
-//! Tries what reads foreign bytes with inputs that nobody thought of.
+//! Fuzzing of vtax's parsers of untrusted input.
 //!
-//! A target is an ordinary test beside the code that it tries. It calls [`fuzz`] with a name, inputs of the kind that
-//! the code reads, and what to do with one:
+//! A target is an ordinary test next to the code that it tests. It calls [`fuzz`] with a name, inputs of the kind that
+//! the code reads, and a function to run on each input:
 //!
 //! ```
 //! vtax_fuzz::fuzz_text("whole-numbers", &["7", "-12"], |text| {
@@ -11,12 +11,12 @@
 //! });
 //! ```
 //!
-//! `cargo test` tries every file of `tests/corpus/NAME`, then changed ones for [`SECONDS`]. `make fuzz` has
-//! libFuzzer do that for millions of inputs: it sees which code an input reaches and keeps those that reach more.
-//! What it has kept, reduced to a few small files, is the corpus.
+//! `cargo test` tries every file of `tests/corpus/NAME`, then mutated ones for [`SECONDS`]. `make fuzz` makes libFuzzer
+//! do that for millions of inputs: it traces the code that an input reaches and keeps inputs that reach more. The kept
+//! inputs, reduced to a few small files, are the corpus.
 //!
 //! An input fails if it makes the target panic, takes longer than [`SLOW`] or takes more memory than [`MEMORY_MOST`].
-//! The message says in which file it is.
+//! The message names the file with the input.
 
 // Only libFuzzer's interface needs it.
 #![cfg_attr(not(fuzzing), forbid(unsafe_code))]
@@ -37,20 +37,20 @@ use coverage as trial;
 
 use std::time::Duration;
 
-/// How long `cargo test` tries a target; `VTAX_FUZZ_SECONDS` says otherwise.
+/// Time for which `cargo test` tries a target; `VTAX_FUZZ_SECONDS` overrides it.
 pub const SECONDS: f64 = 1.6;
-/// How much processor time one input may take. The tests aren't optimised and the machine may be busy, so that is far
-/// more than any of them needs.
+/// Limit on the CPU time of one input. The tests aren't optimized and the machine may be busy, so that is far more than
+/// any input needs.
 pub const SLOW: Duration = Duration::from_secs(2);
-/// How much memory the process may take.
+/// Limit on the memory of the process.
 pub const MEMORY_MOST: u64 = 2 << 30;
-/// Longer inputs find nothing that shorter ones don't, and take longer.
+/// Limit on an input's length. Longer inputs find nothing that shorter ones don't, and take longer.
 pub const LENGTH_MOST: usize = 32 << 10;
 
-/// Tries a target: `seeds` and the corpus `name`, and inputs that are made of these.
+/// Tests a target with `seeds`, the corpus `name`, and mutations of these.
 ///
-/// The target says whether it has understood an input. It must understand the seeds: what is made of inputs that are
-/// refused at once finds nothing.
+/// The target returns whether it has understood an input. It must understand the seeds: mutations of inputs that are
+/// refused immediately find nothing.
 ///
 /// # Panics
 /// If an input fails, or if a seed is not understood.
@@ -65,10 +65,10 @@ pub fn fuzz<Seed: AsRef<[u8]>>(name: &str, seeds: &[Seed], target: impl Fn(&[u8]
     });
 }
 
-/// [`fuzz`] with texts. What is no text is not understood.
+/// Like [`fuzz`], with texts. Input that is not text counts as not understood.
 ///
 /// # Panics
-/// As [`fuzz`] does.
+/// As for [`fuzz`].
 pub fn fuzz_text<Seed: AsRef<[u8]>>(name: &str, seeds: &[Seed], target: impl Fn(&str) -> Option<()> + 'static) {
     fuzz(name, seeds, move |bytes| target(std::str::from_utf8(bytes).ok()?));
 }

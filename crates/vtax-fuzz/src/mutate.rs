@@ -1,11 +1,11 @@
-//! Changes inputs at random.
+//! Random mutation of inputs.
 
 use rand::{RngExt, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::LENGTH_MOST;
 
-/// Bytes and numbers at which code changes its mind.
+/// Bytes and numbers that are likely to change the behaviour of code.
 const TOKENS: [&[u8]; 34] = [
     b"0",
     b"1",
@@ -43,7 +43,7 @@ const TOKENS: [&[u8]; 34] = [
     b"\0\0\0\x80",
 ];
 
-/// One of `inputs` with a few changes.
+/// Returns one of `inputs` with a few changes.
 pub(crate) fn changed(inputs: &[Vec<u8>], random: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     let mut bytes = inputs.choose(random).cloned().unwrap_or_default();
     for _ in 0..1 << random.random_range(0..5) {
@@ -74,7 +74,7 @@ fn insert(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
     bytes.splice(at..at, piece.iter().copied());
 }
 
-/// Short ones are more frequent.
+/// Returns a random length. Short ones are more frequent.
 fn length(random: &mut Xoshiro256PlusPlus) -> usize {
     let most = 1 << random.random_range(0..8);
     random.random_range(1..=most)

@@ -1,4 +1,4 @@
-//! What `cargo test` does: the corpus, then changed inputs until the time is over.
+//! Fuzzing for `cargo test`: the corpus, then mutated inputs until the time is over.
 
 use std::{
     env, fs,
@@ -30,7 +30,7 @@ fn limit() -> Duration {
     Duration::from_secs_f64(wanted.unwrap_or(SECONDS))
 }
 
-/// Each run tries other inputs. One that fails is kept, so the seed needs no repeating.
+/// Each run tries other inputs. A failing input is saved, so the seed need not be reproducible.
 fn random_seed() -> [u8; 32] {
     let mut seed = [0; 32];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).expect("the kernel has randomness");
@@ -59,7 +59,7 @@ impl<F: Fn(&[u8])> Trial<'_, F> {
     }
 }
 
-/// Of this thread: what else the machine does doesn't count.
+/// Returns the CPU time of this thread, which excludes other activity of the machine.
 fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)

@@ -1,4 +1,4 @@
-//! Notices inputs that never end or that take all memory: such a target can't report them itself.
+//! Detection of inputs that never end or exhaust the memory, which the target itself cannot report.
 
 use std::{
     fs, process,
@@ -12,14 +12,14 @@ use std::{
 
 use crate::{MEMORY_MOST, inputs::Corpus, trial::keep};
 
-/// How long an input may take by the clock on the wall before the whole process is ended.
+/// Wall-clock time that an input may take before the whole process is ended.
 const ENDLESS: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The input that is being tried, and since when.
+/// The current input and its start time.
 type Current = Option<(Instant, Vec<u8>)>;
 
-/// A thread that looks at the input that is being tried.
+/// A thread that watches the current input.
 pub(crate) struct InputWatch {
     current: Arc<Mutex<Current>>,
     over: Arc<AtomicBool>,
@@ -71,7 +71,7 @@ fn fault(elapsed: Duration, memory: u64) -> Option<String> {
     }
 }
 
-/// How many bytes of memory this process has: the second number of statm (proc(5)), in pages.
+/// Returns the memory of this process in bytes: the second number of statm (proc(5)), in pages.
 fn memory() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);

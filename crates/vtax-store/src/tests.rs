@@ -348,7 +348,7 @@ fn a_place_that_is_a_file_is_named() {
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     let error = Store::open(&file).expect_err("no folder").to_string();
-    assert!(error.contains("/file is no directory"), "{error}");
+    assert!(error.contains("/file is not a directory"), "{error}");
 }
 
 #[test]

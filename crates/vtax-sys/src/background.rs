@@ -1,4 +1,4 @@
-//! Programs that go on beside the one that starts them, and say when they are ready.
+//! Background programs that outlive their starter and report when they are ready.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -6,17 +6,17 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What such a program prints first.
+/// First output of such a program.
 const READY: &str = "ready";
 
-/// Starts a program, and waits until it says that it is ready ([`say_ready`]). It outlives this one, and Ctrl-C in this
-/// terminal doesn't end it.
+/// Starts a program and waits until it reports that it is ready ([`say_ready`]). It outlives this process, and Ctrl-C
+/// in this terminal doesn't end it.
 ///
 /// # Errors
-/// Why it can't be started, or how it has ended instead and what it said.
+/// The reason why it cannot be started, or its exit status and output if it has ended instead.
 pub fn start(mut command: Command) -> Result<(), String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().map_err(|error| format!("can't be started ({error})"))?;
+    let mut child = command.spawn().map_err(|error| format!("cannot be started ({error})"))?;
     let mut line = String::new();
     let output = child.stdout.take().map(BufReader::new);
     let heard = output.is_some_and(|mut output| output.read_line(&mut line).is_ok());
@@ -25,14 +25,14 @@ pub fn start(mut command: Command) -> Result<(), String> {
     }
     let mut told = String::new();
     if let Some(mut errors) = child.stderr.take() {
-        // If this can't be read, the exit status below still says something.
+        // If this cannot be read, the exit status below is still informative.
         let _ = errors.read_to_string(&mut told);
     }
     let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
     Err(format!("did not start ({status}): {}", told.trim()))
 }
 
-/// Tells the program that started this one that it needn't wait any more. That may be gone already.
+/// Reports readiness to the program that started this one, which may already be gone.
 pub fn say_ready() {
     let _ = writeln!(std::io::stdout(), "{READY}");
 }
@@ -53,6 +53,6 @@ mod tests {
         let error = shell("echo no luck >&2; exit 3").expect_err("it has ended");
         assert_eq!(error, "did not start (exit status: 3): no luck");
         let error = start(Command::new("/no/such/program")).expect_err("there is none");
-        assert!(error.starts_with("can't be started (No such file"), "{error}");
+        assert!(error.starts_with("cannot be started (No such file"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel says of mounts, swap space and block devices, in `/proc` and `/sys`, and so who uses a device.
+//! Mounts, swap space and block devices as the kernel reports them in `/proc` and `/sys`, and the users of a device.
 
 use std::{
     fmt, fs, io,
@@ -11,24 +11,24 @@ use rustix::{
     io::Errno,
 };
 
-/// No file of these that is read is longer; a machine with thousands of mounts has some MB.
+/// Limit on the length of these files; a machine with thousands of mounts has some MB.
 const LONGEST: u64 = 16 << 20;
 
-/// The trees, which tests have elsewhere.
+/// The trees, which tests place elsewhere.
 #[derive(Debug, Clone)]
 pub struct KernelFiles {
-    /// What is at `/proc`.
+    /// Path of `/proc`.
     pub proc: PathBuf,
-    /// What is at `/sys`.
+    /// Path of `/sys`.
     pub sys: PathBuf,
 }
 
-/// The number of a device, as `/sys/dev/block` names it: `259:1`.
+/// Number of a device, as in `/sys/dev/block`: `259:1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceNumber {
-    /// The number of the driver.
+    /// Number of the driver.
     pub major: u32,
-    /// The number among those of the driver.
+    /// Number within the driver.
     pub minor: u32,
 }
 
@@ -43,58 +43,58 @@ pub struct MountLine {
     pub source: PathBuf,
 }
 
-/// What this machine does with a block device, so that nobody else should use it.
+/// Use of a block device by this machine, which excludes other uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlockUse {
-    /// This device is mounted here.
+    /// The device is mounted.
     Mounted {
-        /// It, or a part of it.
+        /// The device, or a part of it.
         device: String,
-        /// Where.
+        /// Mount point.
         at: PathBuf,
     },
-    /// The kernel swaps to this one.
+    /// The kernel swaps to this device.
     Swap {
         /// Path from `/proc/swaps`.
         path: PathBuf,
     },
-    /// Another device is made of this one.
+    /// Another device is built on this one.
     Held {
-        /// It, or a part of it.
+        /// The device, or a part of it.
         device: String,
         /// The other device.
         by: String,
     },
 }
 
-/// The directory of a block device in sysfs.
+/// Directory of a block device in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockDirectory(PathBuf);
 
 impl MountLine {
-    /// The lines of such a file, also of another machine. What is no such line is left out.
+    /// Parses such a file, also of another machine. Malformed lines are skipped.
     pub fn read_all(mountinfo: &str) -> Vec<MountLine> {
         mounts(mountinfo)
     }
 }
 
 impl KernelFiles {
-    /// Those of this machine.
+    /// Returns the trees of this machine.
     pub fn own() -> KernelFiles {
         KernelFiles { proc: "/proc".into(), sys: "/sys".into() }
     }
 
-    /// What this process sees mounted.
+    /// Returns the mounts that this process sees.
     pub fn mounts(&self) -> io::Result<Vec<MountLine>> {
         Ok(mounts(&read(&self.proc.join("self/mountinfo"))?))
     }
 
-    /// What the first process sees mounted: this one may be in a mount namespace of its own.
+    /// Returns the mounts that the first process sees: this process may be in its own mount namespace.
     fn mounts_of_all(&self) -> io::Result<Vec<MountLine>> {
         read(&self.proc.join("1/mountinfo")).map_or_else(|_| self.mounts(), |text| Ok(mounts(&text)))
     }
 
-    /// What uses a device, the disk that it is a partition of, or a partition of it; none if nothing does.
+    /// Returns the use of a device, of the disk that contains it, or of one of its partitions; none if they are unused.
     pub fn user(&self, device: &BlockDirectory) -> io::Result<Option<BlockUse>> {
         let mut near = vec![device.clone(), device.whole()];
         near.extend(device.partitions());
@@ -110,7 +110,7 @@ impl KernelFiles {
     fn user_of(&self, part: &BlockDirectory) -> io::Result<Option<BlockUse>> {
         let (device, number) = (part.name(), part.number());
         let is_it = |other: &Path| number.is_some() && DeviceNumber::at(other) == number;
-        // btrfs mounts have a number of their own, and the device only as their source.
+        // btrfs mounts have their own number, and the device only as their source.
         let is_mount =
             |mount: &MountLine| Some(mount.device) == number || mount.source.is_absolute() && is_it(&mount.source);
         if let Some(mount) = self.mounts_of_all()?.into_iter().find(is_mount) {
@@ -122,7 +122,7 @@ impl KernelFiles {
         Ok(part.holders().into_iter().next().map(|by| BlockUse::Held { device, by }))
     }
 
-    /// The files and devices that are swapped to. A kernel without swap has no such file.
+    /// Returns the swap files and devices. A kernel without swap has no such file.
     pub fn swaps(&self) -> io::Result<Vec<PathBuf>> {
         match read(&self.proc.join("swaps")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -130,12 +130,12 @@ impl KernelFiles {
         }
     }
 
-    /// The directory of a device; none if it is no block device of this machine.
+    /// Returns the directory of a device; none if it is not a block device of this machine.
     pub fn block(&self, number: DeviceNumber) -> Option<BlockDirectory> {
         fs::canonicalize(self.sys.join(format!("dev/block/{number}"))).ok().map(BlockDirectory)
     }
 
-    /// The loop devices that have a file behind them, each with its file.
+    /// Returns the loop devices that have a backing file, each with its file.
     pub fn loops(&self) -> Vec<(String, PathBuf)> {
         let entries = fs::read_dir(self.sys.join("block")).into_iter().flatten().flatten();
         let file = |entry: fs::DirEntry| {
@@ -146,8 +146,8 @@ impl KernelFiles {
     }
 }
 
-/// Opens a device exclusively (`O_EXCL` of open(2)). None if something in the kernel or another program has it for itself: a
-/// mount of any namespace, an array, a mapped device. As long as the file is open, none of these can get it.
+/// Opens a device exclusively (`O_EXCL` of open(2)). None if it is in exclusive use by the kernel or another program: a
+/// mount in any namespace, an array, a mapped device. While the file is open, none of these can take the device.
 pub fn claim(device: &Path) -> io::Result<Option<fs::File>> {
     let exclusive = (OFlags::EXCL | OFlags::NONBLOCK).bits().cast_signed();
     match fs::OpenOptions::new().read(true).custom_flags(exclusive).open(device) {
@@ -158,7 +158,7 @@ pub fn claim(device: &Path) -> io::Result<Option<fs::File>> {
 }
 
 impl BlockDirectory {
-    /// The kernel's name of the device.
+    /// Returns the kernel's name of the device.
     pub fn name(&self) -> String {
         self.0.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -168,7 +168,7 @@ impl BlockDirectory {
         self.0.join("partition").exists()
     }
 
-    /// The whole disk that it is a partition of, or itself.
+    /// Returns the whole disk that contains the partition, or the device itself.
     pub fn whole(&self) -> BlockDirectory {
         match (self.is_partition(), self.0.parent()) {
             (true, Some(whole)) => BlockDirectory(whole.to_owned()),
@@ -182,12 +182,12 @@ impl BlockDirectory {
         self.children("").into_iter().filter(is_partition).map(BlockDirectory).collect()
     }
 
-    /// The devices that are made of this one.
+    /// Returns the devices built on this one.
     pub fn holders(&self) -> Vec<String> {
         names(self.children("holders"))
     }
 
-    /// The devices that this one is made of.
+    /// Returns the devices that this one is built on.
     pub fn below(&self) -> Vec<BlockDirectory> {
         let resolved = |path: PathBuf| fs::canonicalize(path).ok().map(BlockDirectory);
         self.children("slaves").into_iter().filter_map(resolved).collect()
@@ -198,24 +198,24 @@ impl BlockDirectory {
         DeviceNumber::parse(&self.value("dev")?)
     }
 
-    /// What a file says, without the end of the line; none if there is none or it is empty.
+    /// Returns the contents of a file without the trailing newline; none if the file doesn't exist or is empty.
     pub fn value(&self, file: &str) -> Option<String> {
         let text = read(&self.0.join(file)).ok()?;
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// The number that a file says.
+    /// Returns the number in a file.
     pub fn number_in(&self, file: &str) -> Option<u64> {
         self.value(file)?.parse().ok()
     }
 
-    /// The name of what a link leads to.
+    /// Returns the name of a link's target.
     pub fn linked(&self, link: &str) -> Option<String> {
         Some(fs::read_link(self.0.join(link)).ok()?.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// How many entries a directory has.
+    /// Returns the number of entries of a directory.
     pub fn count(&self, folder: &str) -> usize {
         self.children(folder).len()
     }
@@ -233,18 +233,18 @@ fn names(paths: Vec<PathBuf>) -> Vec<String> {
 }
 
 impl DeviceNumber {
-    /// The number that the kernel gives as one.
+    /// Converts the kernel's single number.
     pub fn of(device: Dev) -> DeviceNumber {
         DeviceNumber { major: major(device), minor: minor(device) }
     }
 
-    /// The number of the block device at a path.
+    /// Returns the number of the block device at a path.
     pub fn at(path: &Path) -> Option<DeviceNumber> {
         let found = fs::metadata(path).ok()?;
         found.file_type().is_block_device().then(|| DeviceNumber::of(found.rdev()))
     }
 
-    /// Reads `259:1`.
+    /// Parses a number such as `259:1`.
     pub fn parse(text: &str) -> Option<DeviceNumber> {
         let (major, minor) = text.split_once(':')?;
         Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
@@ -264,7 +264,7 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Lines such as `36 35 98:0 /sub /mnt rw,noatime master:1 - ext4 /dev/sda1 rw` (proc_pid_mountinfo(5)).
+/// Parses lines such as `36 35 98:0 /sub /mnt rw,noatime master:1 - ext4 /dev/sda1 rw` (proc_pid_mountinfo(5)).
 fn mounts(text: &str) -> Vec<MountLine> {
     let line = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
@@ -284,13 +284,13 @@ fn mounts(text: &str) -> Vec<MountLine> {
     text.lines().filter_map(line).collect()
 }
 
-/// The first column below the heading (proc_swaps(5)).
+/// Returns the first column below the heading (proc_swaps(5)).
 fn swaps(text: &str) -> Vec<PathBuf> {
     let first = |line: &str| Some(unescaped(line.split_ascii_whitespace().next()?));
     text.lines().skip(1).filter_map(first).collect()
 }
 
-/// Spaces and the like are written as a backslash and three octal digits.
+/// Decodes spaces and similar characters, which are written as a backslash and three octal digits.
 fn unescaped(text: &str) -> PathBuf {
     use std::{ffi::OsString, os::unix::ffi::OsStringExt};
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());

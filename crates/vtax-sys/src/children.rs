@@ -1,9 +1,9 @@
 //! Child processes in a process that may also have to reap orphans.
 //!
-//! The first process of a machine must wait for every process whose parent is gone, or zombies fill the
-//! process table. But a thread that waits for *any* child takes the status of a child that another thread
-//! waits for (waitpid(2)). So a register lists the children that somebody waits for. The reaping thread looks
-//! at dead children without taking them (`WNOWAIT`), and leaves those in the register alone.
+//! The first process of a machine must wait for every process whose parent is gone, or zombies fill the process table.
+//! But a thread that waits for *any* child takes the status of a child for which another thread waits (waitpid(2)). So
+//! a register lists the children that somebody waits for. The reaping thread looks at dead children without taking them
+//! (`WNOWAIT`), and leaves those in the register alone.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -24,12 +24,12 @@ static CHANGED: Condvar = Condvar::new();
 
 struct Register {
     kept: BTreeSet<u32>,
-    /// How many children were ever started.
+    /// Number of children started so far.
     starts: u64,
 }
 
-/// A child whose owner waits for it, in a process group of its own. It takes signals that this process ignores.
-/// If the owner drops it before it has ended, the whole group is killed.
+/// A child whose owner waits for it, in its own process group. It takes signals that this process ignores. If the owner
+/// drops it before it has ended, the whole group is killed.
 #[derive(Debug)]
 pub struct Kept {
     child: Child,
@@ -51,7 +51,7 @@ impl Kept {
         Ok(Self { child, ended: false })
     }
 
-    /// Waits for the child's end, and removes it from the register. Processes that it has left in its group go on.
+    /// Waits for the child's end, and removes it from the register. Processes that it has left in its group continue.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait();
         self.ended = status.is_ok();
@@ -59,7 +59,7 @@ impl Kept {
     }
 
     fn kill_group(&self) {
-        // Nobody has waited for the child, so its pid is still its own. An error means that nothing is left to kill.
+        // Nobody has waited for the child, so its pid is still valid. An error means that nothing is left to kill.
         let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL);
     }
 }
@@ -90,7 +90,7 @@ impl Drop for Kept {
     }
 }
 
-/// From now on, reaps every child that isn't [`Kept`], on a thread of its own. For process 1 and for child subreapers.
+/// From now, reaps every child that isn't [`Kept`], on a separate thread. For process 1 and for child subreapers.
 ///
 /// A process that starts children by other means must not call this.
 pub fn reap_orphans() -> Result<()> {
@@ -102,8 +102,8 @@ pub fn reap_orphans() -> Result<()> {
     started.map(drop).map_err(|errno| SysError::os("start", "a thread that reaps orphans", errno))
 }
 
-/// Waits until a child ends, and reaps it. A kept child is left to its owner: the function waits until the
-/// owner has reaped it.
+/// Waits until a child ends, and reaps it. A kept child is left to its owner: the function waits until the owner has
+/// reaped it.
 fn reap_one() {
     let starts = register().starts;
     let Some(dead) = next_dead() else {
@@ -113,17 +113,17 @@ fn reap_one() {
     };
     let is_kept = |register: &mut Register| register.kept.contains(&dead.as_raw_nonzero().get().unsigned_abs());
     let register = CHANGED.wait_while(register(), is_kept).unwrap_or_else(PoisonError::into_inner);
-    // The register is still locked, so no later child can have this pid. If the child was kept, its owner has
-    // reaped it by now, and this call finds nothing.
+    // The register is still locked, so no later child can have this pid. If the child was kept, its owner has reaped it
+    // by now, and this call finds nothing.
     let _ = rustix::process::waitpid(Some(dead), rustix::process::WaitOptions::NOHANG);
     drop(register);
 }
 
-/// The pid of a child that has ended and stays a zombie. None if there are no children at all.
+/// Returns the pid of a child that has ended and stays a zombie. None if there are no children at all.
 fn next_dead() -> Option<Pid> {
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: the kernel fills in the structure that it gets; it gets no pointer to an id.
+        // SAFETY: the kernel fills in the structure; the call has no other pointer.
         let status = unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT) };
         match status {
             // SAFETY: zeros are a valid siginfo_t, and after a success the field for the pid is set.
@@ -134,7 +134,7 @@ fn next_dead() -> Option<Pid> {
     }
 }
 
-/// A thread that panicked while it had locked the register left nothing half done.
+/// A thread that panicked with the register locked left nothing half done.
 fn register() -> MutexGuard<'static, Register> {
     REGISTER.lock().unwrap_or_else(PoisonError::into_inner)
 }

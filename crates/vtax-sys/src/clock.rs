@@ -1,4 +1,4 @@
-//! The clock that stamps every sample, and other clocks.
+//! The clock that timestamps every sample, and other clocks.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -8,31 +8,30 @@ use crate::error::{Result, SysError};
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Nanoseconds of `CLOCK_MONOTONIC`. Without a system call where the clock source
-/// allows it (vDSO); see [`clocksource`]. The clock stops while the machine is
-/// suspended, and its rate is steered by NTP, but it never jumps.
+/// Returns nanoseconds of `CLOCK_MONOTONIC`. Needs no system call where the clock source allows it (vDSO); see
+/// [`clocksource`]. The clock stops while the machine is suspended, and its rate is steered by NTP, but it never jumps.
 #[inline]
 pub fn now_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_MONOTONIC))
 }
 
-/// Nanoseconds since 1970 (`CLOCK_REALTIME`), as the kernel's stamps of packets count them. It is set and
+/// Returns nanoseconds since 1970 (`CLOCK_REALTIME`), as used by the kernel's packet timestamps. The clock is set and
 /// steered: a difference of two readings is a duration only if nobody set the clock between them.
 #[inline]
 pub fn realtime_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_REALTIME))
 }
 
-/// As [`now_ns`], but this clock goes on while the machine is suspended (`CLOCK_BOOTTIME`). If the difference
-/// of the two clocks grows, the machine was suspended. A guest that its host has stopped for a while doesn't
-/// always see that here.
+/// Like [`now_ns`], but this clock continues while the machine is suspended (`CLOCK_BOOTTIME`). If the difference of
+/// the two clocks grows, the machine was suspended. A guest that its host has stopped for a while doesn't always see
+/// that here.
 #[inline]
 pub fn boottime_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_BOOTTIME))
 }
 
-/// Identifies the clock of [`now_ns`]: the kernel's boot id, and after a `/` the time namespace of this process, unless it
-/// is the first. Empty if the kernel doesn't show these files, as in some containers.
+/// Returns an identifier of the clock of [`now_ns`]: the kernel's boot id, followed by a `/` and the time namespace of
+/// this process unless that is the first. Empty if the kernel doesn't show these files, as in some containers.
 pub fn identity() -> String {
     /// The first time namespace (`PROC_TIME_INIT_INO`, include/linux/proc_ns.h).
     const FIRST: &str = "time:[4026531834]";
@@ -45,22 +44,22 @@ pub fn identity() -> String {
     }
 }
 
-/// The resolution that the kernel claims, usually 1 ns. The step that a reader
-/// sees is the cost of a reading, which has to be measured.
+/// Returns the resolution that the kernel claims, usually 1 ns. The step that a reader sees is the cost of a reading,
+/// which has to be measured.
 pub fn resolution() -> Duration {
     let resolution = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
     Duration::new(resolution.tv_sec as u64, resolution.tv_nsec as u32)
 }
 
-/// Steps of the time stamp counter in a millisecond, measured over 20 ms. None if the kernel doesn't use the
+/// Returns the steps of the timestamp counter per millisecond, measured over 20 ms. None if the kernel doesn't use the
 /// counter as its clock.
 #[cfg(target_arch = "x86_64")]
 pub fn tsc_khz() -> Option<u32> {
     const WINDOW: Duration = Duration::from_millis(20);
     let reading = || {
         let before = now_ns();
-        // SAFETY: every x86-64 has the counter. The kernel lets programs read it if it is the kernel's clock
-        // source, which is checked below.
+        // SAFETY: every x86-64 has the counter. The kernel lets programs read it if it is the kernel's clock source,
+        // which is checked below.
         let steps = unsafe { std::arch::x86_64::_rdtsc() };
         (now_ns() - before, before, steps)
     };
@@ -73,14 +72,14 @@ pub fn tsc_khz() -> Option<u32> {
     u32::try_from(u128::from(until.checked_sub(from)?) * 1_000_000 / u128::from(until_ns - from_ns)).ok()
 }
 
-/// Other machines have no such counter.
+/// Other architectures have no such counter.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn tsc_khz() -> Option<u32> {
     None
 }
 
-/// The kernel's clock source, such as `tsc`, `kvm-clock` or `hpet`. With `hpet`, `acpi_pm` and `xen`, a
-/// reading may cost a system call or more.
+/// Returns the kernel's clock source, e.g. `tsc`, `kvm-clock` or `hpet`. With `hpet`, `acpi_pm` and `xen`, a reading
+/// may cost a system call or more.
 pub fn clocksource() -> Result<String> {
     let name = fs::read_to_string(CLOCKSOURCE).map_err(|e| SysError::os("read", CLOCKSOURCE, e))?;
     Ok(name.trim().to_owned())
@@ -93,7 +92,7 @@ fn nanoseconds(time: libc::timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A clock that always exists and that this process may read.
+/// Reads a clock that always exists and that this process may read.
 #[inline]
 pub(crate) fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut now = MaybeUninit::uninit();

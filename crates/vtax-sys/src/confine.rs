@@ -1,8 +1,8 @@
-//! Programs without privilege: each has a user of its own, and no right that the user hasn't.
+//! Programs without privilege: each has its own user, and no rights beyond those of that user.
 //!
-//! Between fork and exec the child itself gives everything up, so the program never holds a right of ours. The
-//! user's number is computed from the child's process id. The kernel never gives an id to two living processes,
-//! so no two such programs have the same user, and nobody has to keep a list.
+//! Between fork and exec the child itself drops everything, so the program never holds a right of ours. The user's
+//! number is computed from the child's process id. The kernel never gives an id to two living processes, so no two such
+//! programs have the same user, and no list is needed.
 
 use std::ffi::CString;
 use std::fs;
@@ -21,23 +21,24 @@ use rustix::thread::{
     set_thread_res_gid, set_thread_res_uid,
 };
 
-/// How many users a range has: one for each process id, of which the kernel has at most this many (`PID_MAX_LIMIT`).
+/// Number of users in a range: one for each process id, of which the kernel has at most this many (`PID_MAX_LIMIT`).
 const USERS: u32 = 1 << 22;
-/// systemd's list of users says that nobody uses these numbers ("Users, Groups, UIDs and GIDs on systemd systems").
-/// Above them are those of files from elsewhere (0x7FFE0000).
+/// systemd documents these numbers as unused ("Users, Groups, UIDs and GIDs on systemd systems"). Above them are the
+/// owners of foreign files (0x7FFE0000).
 const UNUSED: Range<u32> = 0x7000_0000..0x7FC0_0000;
-/// More capabilities than the kernel has or will have: they are bits of a number of 64 bits.
+/// Upper bound on the kernel's capabilities: they are bits of a 64-bit number.
 const CAPABILITIES: u32 = 64;
 
-/// The range of numbers from which programs get their users.
+/// Range of numbers from which programs get their users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnUsers {
     first: u32,
 }
 
 impl OwnUsers {
-    /// The first range that no user or group of this machine is in (`/etc/passwd`, `/etc/subuid` and the same of groups),
-    /// and that this process's user namespace has. None in a namespace with few users, such as an ordinary user's own.
+    /// Returns the first range that contains no user or group of this machine (`/etc/passwd`, `/etc/subuid` and the
+    /// same for groups) and that is mapped in this process's user namespace. None in a namespace with few users, such
+    /// as that of an unprivileged user.
     pub fn find() -> Option<OwnUsers> {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let single = ["/etc/passwd", "/etc/group"].into_iter().flat_map(|path| entries(&read(path)));
@@ -47,44 +48,44 @@ impl OwnUsers {
         first_free(&taken, &maps)
     }
 
-    /// The user, and the group, of a program with this process id.
+    /// Returns the user, and the group, of a program with this process id.
     pub fn of(self, pid: u32) -> u32 {
         self.first + pid % USERS
     }
 
-    /// Whether the user is one that [`OwnUsers::find`] gives to programs, on this machine as it is now or was.
+    /// Returns whether [`OwnUsers::find`] may have given this user to a program, on this machine as it is or was.
     pub fn may_be(user: u32) -> bool {
         UNUSED.contains(&user)
     }
 }
 
-/// What a program gets, and nothing else.
+/// Everything that a program gets.
 #[derive(Debug)]
 pub struct Confinement {
-    /// It gets a user and a group from these. Otherwise it keeps ours, without their privilege.
+    /// Source of the program's user and group. If none, it keeps ours, without their privilege.
     pub users: Option<OwnUsers>,
-    /// More groups, if it gets a user of its own.
+    /// Supplementary groups, if it gets its own user.
     pub groups: Vec<u32>,
-    /// Its working directory, which becomes its user's own.
+    /// Working directory, which becomes owned by the program's user.
     pub directory: OwnedFd,
-    /// Files that become its user's own, such as nodes of devices.
+    /// Files that become owned by the program's user, such as device nodes.
     pub files: Vec<CString>,
     /// The open file `cgroup.procs` of the cgroup that it joins.
     pub cgroup: Option<OwnedFd>,
-    /// The most of each resource. If a limit can't be raised so far, it stays.
+    /// Resource limits. A limit that cannot be raised that far stays.
     pub limits: Vec<(Resource, u64)>,
-    /// Whether it may read all files, which takes one capability.
+    /// True if it may read all files, which takes one capability.
     pub reads_all_files: bool,
 }
 
 impl Confinement {
-    /// Makes the program start like that. Everything that needs privilege must be asked of the command before, such
-    /// as to enter a namespace, and [`die_with_parent`](crate::inherit::die_with_parent) after it: the kernel forgets
-    /// that when the user changes.
+    /// Applies the confinement to a command. Configure everything that requires privilege before, e.g. entering a
+    /// namespace, and call [`die_with_parent`](crate::inherit::die_with_parent) after it: the kernel forgets that
+    /// setting when the user changes.
     pub fn apply(self, command: &mut Command) {
         let groups: Vec<Gid> = self.groups.iter().map(|group| Gid::from_raw(*group)).collect();
-        // SAFETY: between fork and exec the hook only makes system calls, by rustix, which doesn't go through the C
-        // library; it takes no lock and allocates nothing.
+        // SAFETY: between fork and exec the hook only makes system calls through rustix, which bypasses the C library;
+        // it takes no lock and allocates nothing.
         unsafe { command.pre_exec(move || self.take_hold(&groups)) };
     }
 
@@ -120,7 +121,7 @@ impl Confinement {
 fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {
     let both = |most| Rlimit { current: Some(most), maximum: Some(most) };
     match rustix::process::setrlimit(resource, both(most)) {
-        // Raising a limit needs CAP_SYS_RESOURCE.
+        // Raising a limit requires CAP_SYS_RESOURCE.
         Err(Errno::PERM) => match rustix::process::getrlimit(resource).maximum {
             Some(hard) => rustix::process::setrlimit(resource, both(hard)),
             None => Ok(()),
@@ -129,14 +130,14 @@ fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {
     }
 }
 
-/// Otherwise a program of root would get its capabilities back when it is executed (capabilities(7)). What is kept must
-/// be inheritable before, since later nothing can become so.
+/// Drops the bounding set. Otherwise a root program would regain its capabilities when it is executed
+/// (capabilities(7)). Capabilities to keep must be made inheritable before, because later that is impossible.
 fn give_up_bounding_set(kept: CapabilitySet) -> rustix::io::Result<()> {
     let sets = capabilities(None)?;
     set_capabilities(None, CapabilitySets { inheritable: kept, ..sets })?;
     for bit in 0..CAPABILITIES {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
-            // The kernel has no more of them.
+            // The kernel has no more capabilities.
             Err(Errno::INVAL) => break,
             removed => removed?,
         }
@@ -153,22 +154,22 @@ fn become_user(user: u32, groups: &[Gid]) -> rustix::io::Result<()> {
 
 fn keep_only(kept: CapabilitySet) -> rustix::io::Result<()> {
     match clear_ambient_capability_set() {
-        // Before Linux 4.3 there were none.
+        // Ambient capabilities exist since Linux 4.3.
         Ok(()) | Err(Errno::INVAL) => {}
         Err(errno) => return Err(errno),
     }
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: kept })?;
-    // Only what is ambient outlasts the execution of a program.
+    // Only ambient capabilities survive exec.
     if kept.is_empty() { Ok(()) } else { configure_capability_in_ambient_set(kept, true) }
 }
 
-/// The numbers in a file such as `/etc/passwd`: the third field of each line.
+/// Returns the numbers in a file such as `/etc/passwd`: the third field of each line.
 fn entries(text: &str) -> Vec<Range<u64>> {
     let number = |line: &str| line.split(':').nth(2)?.parse::<u64>().ok();
     text.lines().filter_map(number).map(|number| number..number.saturating_add(1)).collect()
 }
 
-/// The ranges in a file such as `/etc/subuid`: `NAME:FIRST:COUNT` (subuid(5)).
+/// Returns the ranges in a file such as `/etc/subuid`: `NAME:FIRST:COUNT` (subuid(5)).
 fn ranges(text: &str) -> Vec<Range<u64>> {
     let range = |line: &str| {
         let mut fields = line.split(':').skip(1).map(|field| field.trim().parse::<u64>().ok());
@@ -178,7 +179,8 @@ fn ranges(text: &str) -> Vec<Range<u64>> {
     text.lines().filter_map(range).collect()
 }
 
-/// The numbers that a user namespace has: lines of its first, the first outside, and how many (user_namespaces(7)).
+/// Returns the numbers of a user namespace: lines with its first number, the first outside, and the count
+/// (user_namespaces(7)).
 fn mapped(text: &str) -> Vec<Range<u64>> {
     let range = |line: &str| {
         let mut fields = line.split_ascii_whitespace().map(|field| field.parse::<u64>().ok());

@@ -1,5 +1,4 @@
-//! Which CPUs this thread may use and is pinned to, and the CPU time of threads, of this process, of others
-//! and of the machine.
+//! CPU affinity of threads, and the CPU time of threads, of this process, of others and of the machine.
 
 mod account;
 mod affinity;
@@ -25,16 +24,15 @@ pub use machine::{MachineTimes, interrupts, machine_times};
 pub use others::OtherProgramsMeter;
 pub use task::{TaskTimes, kvm_exits, process_time, task_times};
 
-/// What sched_setaffinity(2) calls the thread that calls it.
+/// The value by which sched_setaffinity(2) denotes the calling thread.
 const CALLING: libc::pid_t = 0;
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// CPU time that was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTimes {
-    /// Time in the program itself. The kernel knows the *split* into user and system only from its timer
-    /// tick, unless it is built with precise accounting (`VIRT_CPU_ACCOUNTING_GEN`). So for short spans, only
-    /// `total` is exact.
+    /// Time in the program itself. The kernel knows the *split* into user and system only from its timer tick, unless
+    /// it is built with precise accounting (`VIRT_CPU_ACCOUNTING_GEN`). So for short spans, only `total` is exact.
     pub user: Duration,
     /// Time in the kernel for the program.
     pub system: Duration,
@@ -43,7 +41,7 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// The CPU time since `earlier`.
+    /// Returns the CPU time since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),
@@ -53,20 +51,20 @@ impl CpuTimes {
     }
 }
 
-/// The CPUs that the calling thread may run on: its mask, within the cpuset of
-/// its cgroup. A bandwidth limit (`cpu.max`) is not visible here.
+/// Returns the CPUs that the calling thread may run on: its mask, within the cpuset of its cgroup. A bandwidth limit
+/// (`cpu.max`) is not visible here.
 pub fn allowed_cpus() -> Result<CpuSet> {
     affinity::allowed(CALLING).map_err(|e| SysError::os("read", "the CPU mask of this thread", e))
 }
 
-/// The CPUs of this machine that are online, whether this process may use them or not.
+/// Returns the online CPUs of this machine, whether this process may use them or not.
 pub fn online_cpus() -> Result<CpuSet> {
     let text = fs::read_to_string(ONLINE).map_err(|e| SysError::os("read", ONLINE, e))?;
     text.trim().parse().map_err(|error| SysError::malformed("read", ONLINE, error))
 }
 
-/// Pins the calling thread to these CPUs and reads the mask back, because the
-/// kernel silently leaves out those that are offline or outside the cpuset.
+/// Pins the calling thread to these CPUs and reads the mask back, because the kernel silently omits those that are
+/// offline or outside the cpuset.
 ///
 /// # Errors
 /// If not *all* of them were granted. The thread may then be pinned to some.
@@ -77,12 +75,12 @@ pub fn pin_current_thread(cpus: &[u32]) -> Result<()> {
     if affinity::allowed(CALLING).map_err(fail)? == wanted {
         Ok(())
     } else {
-        // The error that sched_setaffinity(2) gives if none of them is online.
+        // The error that sched_setaffinity(2) returns if none of them is online.
         Err(fail(io::Error::from_raw_os_error(libc::EINVAL)))
     }
 }
 
-/// The CPUs that a thread may run on, as [`allowed_cpus`]. None if there is no such thread.
+/// Returns the CPUs that a thread may run on, like [`allowed_cpus`]. None if there is no such thread.
 pub fn thread_cpus(tid: Pid) -> Result<Option<CpuSet>> {
     match affinity::allowed(raw(tid)?) {
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(None),
@@ -90,18 +88,19 @@ pub fn thread_cpus(tid: Pid) -> Result<Option<CpuSet>> {
     }
 }
 
-/// Pins a thread to these CPUs. Read it back: the kernel silently leaves out those that are offline or outside the cpuset.
+/// Pins a thread to these CPUs. Read the mask back: the kernel silently omits CPUs that are offline or outside the
+/// cpuset.
 pub fn pin_thread(tid: Pid, cpus: &CpuSet) -> Result<()> {
     affinity::pin(raw(tid)?, cpus).map_err(|e| SysError::os("pin thread", format!("{tid} to CPU {cpus}"), e))
 }
 
-/// 0 would be the calling thread.
+/// Number 0 would mean the calling thread.
 fn raw(tid: Pid) -> Result<libc::pid_t> {
     let number = libc::pid_t::try_from(tid.0).ok().filter(|number| *number > 0);
-    number.ok_or_else(|| SysError::invalid("thread number", tid, "it is a whole number from 1"))
+    number.ok_or_else(|| SysError::invalid("thread number", tid, "use a whole number from 1"))
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 pub fn thread_times() -> CpuTimes {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the pointer is valid for a rusage.
@@ -116,7 +115,7 @@ pub fn thread_times() -> CpuTimes {
     }
 }
 
-/// CPU time of the calling thread in nanoseconds, with one system call.
+/// Returns the CPU time of the calling thread in nanoseconds, with one system call.
 pub fn thread_cpu_ns() -> u64 {
     let total = clock::to_duration(clock::read(libc::CLOCK_THREAD_CPUTIME_ID));
     u64::try_from(total.as_nanos()).unwrap_or(u64::MAX)

@@ -1,7 +1,7 @@
 //! Programs that must end by a deadline.
 //!
-//! The waiting thread sleeps until the program writes or ends. A look every few milliseconds would keep the
-//! CPUs from deep sleep, and so change what a measurement at the same time shows.
+//! The waiting thread sleeps until the program writes or ends. Polling every few milliseconds would keep the CPUs from
+//! deep idle states, and so change a simultaneous measurement.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,19 +14,20 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, ioctl_fionbio, write};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The most bytes of an output that are kept: the largest message of libvirt (`VIR_NET_MESSAGE_MAX`).
+/// Maximum number of bytes of an output that are kept: the largest message of libvirt (`VIR_NET_MESSAGE_MAX`).
 const KEPT_MOST: usize = 32 << 20;
 
-/// How long a killed program may take to end. One that waits for a device in the kernel ends when that answers.
+/// Time limit for a killed program to end. A program that waits for a device in the kernel ends when the device
+/// answers.
 const DYING: Duration = Duration::from_secs(5);
 
-/// The most that a busy program may take, in multiples of its limit.
+/// Time limit of a busy program, in multiples of its limit.
 const WORKING_MOST: u32 = 10;
 
 /// Deadline of a program, which excludes the time in which the program runs or waits for a CPU.
 ///
-/// A program that hangs does neither. A healthy one may take many times as long as usual on a machine that is busy or emulated,
-/// so it is given up to ten times its limit.
+/// A hung program does neither. A healthy one may take many times as long as usual on a busy or emulated machine, so it
+/// is given up to ten times its limit.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgramDeadline {
     pid: u32,
@@ -40,7 +41,7 @@ impl ProgramDeadline {
         ProgramDeadline { pid: program.id(), begun: Instant::now(), limit }
     }
 
-    /// Returns the time that is left. It may be extended once this has passed.
+    /// Returns the remaining time. It may be extended once this has passed.
     pub fn left(&self) -> Duration {
         let elapsed = self.begun.elapsed();
         if elapsed < self.limit {
@@ -48,25 +49,26 @@ impl ProgramDeadline {
         }
         let (worked, runnable) = worked(self.pid);
         let left = self.limit.saturating_add(worked).saturating_sub(elapsed);
-        // The kernel adds a wait for a CPU up only when it is over.
+        // The kernel adds a wait for a CPU only when the wait is over.
         let left = if runnable { left.max(self.limit / 10) } else { left };
         left.min(ProgramDeadline::most(self.limit).saturating_sub(elapsed))
     }
 
-    /// Returns the longest that a program with this limit may take.
+    /// Returns the maximum time that a program with this limit may take.
     pub fn most(limit: Duration) -> Duration {
         limit.saturating_mul(WORKING_MOST)
     }
 }
 
-/// Returns how long the busiest thread of a process has run or waited for a CPU (Documentation/scheduler/sched-stats.rst), and
-/// whether any of its threads does so now. A kernel that doesn't keep these figures reports zero.
+/// Returns how long the busiest thread of a process has run or waited for a CPU
+/// (Documentation/scheduler/sched-stats.rst), and whether any of its threads does so now. A kernel without these
+/// figures reports zero.
 fn worked(pid: u32) -> (Duration, bool) {
     let of_thread = |thread: fs::DirEntry| {
         let read = |name| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
         let (times, state) = (read("schedstat"), read("stat"));
         let sum: u64 = times.split_ascii_whitespace().take(2).filter_map(|time| time.parse::<u64>().ok()).sum();
-        // The state follows the name, which may have parentheses in it (proc_pid_stat(5)).
+        // The state follows the name, which may contain parentheses (proc_pid_stat(5)).
         (Duration::from_nanos(sum), state.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('R')))
     };
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -75,36 +77,37 @@ fn worked(pid: u32) -> (Duration, bool) {
         .fold((Duration::ZERO, false), |(worked, runnable), (time, runs)| (worked.max(time), runnable | runs))
 }
 
-/// Why a program gave no output.
+/// Reasons why a program returned no output.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum OutputError {
-    #[error("it can't be started ({0})")]
+    #[error("it cannot be started ({0})")]
     #[diagnostic(code("program-not-started"))]
     Start(#[source] io::Error),
     #[error("it did not end within {0:?}")]
     #[diagnostic(code("not-in-time"))]
     Late(Duration),
     #[error(
-        "it did not end within {limit:?} and can't be killed: process {pid} waits in the kernel for a device, and ends \
-         when that answers"
+        "it did not end within {limit:?} and cannot be killed: process {pid} waits in the kernel for a device, and \
+         ends when the device answers"
     )]
     #[diagnostic(code("program-stuck"))]
     Stuck { limit: Duration, pid: u32 },
-    #[error("it was ended: cancelled")]
+    #[error("it was cancelled")]
     #[diagnostic(code("cancelled"))]
     Cancelled,
-    #[error("it can't be watched ({0})")]
+    #[error("it cannot be watched ({0})")]
     #[diagnostic(code("kernel"))]
     Lost(#[source] io::Error),
 }
 
-/// Ends programs before their deadline, from another thread. Clones are the same switch, and nothing resets it.
+/// A switch that ends programs before their deadline, from another thread. Clones share the switch, and nothing resets
+/// it.
 #[derive(Debug, Clone)]
 pub struct ProgramCancel(Arc<OwnedFd>);
 
 impl ProgramCancel {
-    /// A switch that nobody has used yet.
+    /// Returns an unused switch.
     pub fn new() -> io::Result<ProgramCancel> {
         let switch = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(ProgramCancel(Arc::new(switch)))
@@ -112,25 +115,26 @@ impl ProgramCancel {
 
     /// Ends the programs that are watched with this switch, and those that are started later.
     pub fn cancel(&self) {
-        // It fails only if it has been used more often than a counter of 64 bits can tell.
+        // It fails only if it has been used more often than a 64-bit counter can count.
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// Starts a program. Returns its status and what it wrote to those of its outputs that are pipes.
+/// Starts a program. Returns its status and its output on those of its outputs that are pipes.
 ///
-/// A program that takes longer than `limit` is killed ([`ProgramDeadline`]). If the kernel can't end it, nobody waits for it any longer.
+/// A program that takes longer than `limit` is killed ([`ProgramDeadline`]). If the kernel cannot end it, it is no
+/// longer waited for.
 pub fn output_within(command: &mut Command, limit: Duration) -> Result<Output, OutputError> {
     finish_within(command.spawn().map_err(OutputError::Start)?, limit)
 }
 
-/// The same, until somebody cancels it.
+/// Like [`output_within`], until it is cancelled.
 pub fn output_unless(command: &mut Command, limit: Duration, cancel: &ProgramCancel) -> Result<Output, OutputError> {
     finish(command.spawn().map_err(OutputError::Start)?, limit, Some(cancel))
 }
 
-/// The same for a program that runs already. It doesn't wait for processes that the program leaves behind,
-/// even if they hold its pipes open.
+/// Like [`output_within`], for a program that is already running. Doesn't wait for processes that the program leaves
+/// behind, even if they hold its pipes open.
 pub fn finish_within(child: Child, limit: Duration) -> Result<Output, OutputError> {
     finish(child, limit, None)
 }
@@ -148,19 +152,19 @@ fn finish(mut child: Child, limit: Duration, cancel: Option<&ProgramCancel>) -> 
     }
 }
 
-/// How the watching of a program ended.
+/// Result of watching a program.
 enum Followed {
     /// The program has ended, with these outputs.
     End([Vec<u8>; 2]),
-    /// The deadline came first.
+    /// The deadline passed.
     Late,
-    /// Somebody cancelled it.
+    /// The program was cancelled.
     Cancelled,
 }
 
-/// What has happened to a program that is watched.
+/// Event of a watched program.
 enum Woken {
-    /// It has written, or a signal came.
+    /// It has written, or a signal arrived.
     Running,
     /// It has ended.
     Ended,
@@ -168,9 +172,9 @@ enum Woken {
     Cancelled,
 }
 
-/// Kills the program. True if it has ended, or if it can't be seen whether it has.
+/// Kills the program. Returns true if it has ended, or if that cannot be determined.
 fn killed(child: &mut Child) -> bool {
-    // It may have ended by itself just now.
+    // It may just have ended without the signal.
     let _ = child.kill();
     let Ok(end) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return true };
     let deadline = Instant::now() + DYING;
@@ -183,7 +187,7 @@ fn killed(child: &mut Child) -> bool {
     }
 }
 
-/// Takes what the program writes until its end.
+/// Collects the program's output until its end.
 fn follow(child: &mut Child, limit: Duration, cancel: Option<&ProgramCancel>) -> io::Result<Followed> {
     let deadline = ProgramDeadline::of(child, limit);
     // A pidfd is readable once the process has ended, pidfd_open(2).
@@ -204,7 +208,7 @@ fn follow(child: &mut Child, limit: Duration, cancel: Option<&ProgramCancel>) ->
     }
 }
 
-/// Waits until there is something to read, the process has ended, or nobody waits for it any longer.
+/// Waits until there is something to read, the process has ended, the time is up, or the wait was cancelled.
 fn wait(end: &OwnedFd, pipes: &[PipeReader], left: Duration, cancel: Option<&ProgramCancel>) -> io::Result<Woken> {
     let mut fds = vec![PollFd::new(end, PollFlags::IN)];
     fds.extend(cancel.map(|cancel| PollFd::new(&*cancel.0, PollFlags::IN)));
@@ -234,7 +238,7 @@ impl PipeReader {
         Ok(PipeReader { file: pipe.map(Into::into), bytes: Vec::new() })
     }
 
-    /// Reads what has arrived.
+    /// Reads the available output.
     fn take(&mut self) -> io::Result<()> {
         let mut buffer = [0; 16 << 10];
         while let Some(file) = &mut self.file {

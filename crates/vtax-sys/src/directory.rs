@@ -1,7 +1,7 @@
-//! Directories and files of this user alone. What is in one need not be doubted as what a stranger may have put there.
+//! Directories and files private to this user, whose contents can be trusted.
 //!
-//! A program that runs as root may be given another user's directory by HOME or an option. That user could put a symbolic link
-//! where a file is about to be written. So every directory of the way must be such that nobody else can change what is in it.
+//! A program that runs as root may be given another user's directory through HOME or an option. That user could put a
+//! symbolic link where a file is about to be written. So nobody else may be able to change any directory on the path.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -10,18 +10,19 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Result, SysError};
 
-/// Only its owner may read it.
+/// Mode of a file that only its owner may read.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE: u32 = 0o700;
-/// Directories above a private one may be looked through, whatever the umask.
+/// Directories above a private one are searchable, whatever the umask.
 const ABOVE: u32 = 0o755;
-/// As many symbolic links as the kernel follows (path_resolution(7)).
+/// The kernel's own limit on symbolic links (path_resolution(7)).
 const LINKS: usize = 40;
 
-/// Makes a directory that only this user can read and write, unless it is there. Those above it are made, too.
+/// Creates a directory that only this user can read and write, unless it exists. Parent directories are created as
+/// well.
 ///
 /// # Errors
-/// [`SysError::NotPrivate`] if something else is there, or if others can write it or change the way to it.
+/// [`SysError::NotPrivate`] if something else is there, or if others can write to it or change the path to it.
 pub fn make_private(path: &Path) -> Result<()> {
     let fail = |e| SysError::os("create", path.display(), e);
     let path = &std::path::absolute(path).map_err(fail)?;
@@ -36,10 +37,10 @@ pub fn make_private(path: &Path) -> Result<()> {
     }
 }
 
-/// Checks a directory that is only read, and that need not be there. It may belong to root as well.
+/// Checks a directory that is only read and may not exist. It may also belong to root.
 ///
 /// # Errors
-/// [`SysError::NotPrivate`] if others can write it or change the way to it.
+/// [`SysError::NotPrivate`] if others can write to it or change the path to it.
 pub fn check_readable(path: &Path) -> Result<()> {
     let path = &std::path::absolute(path).map_err(|e| SysError::os("find", path.display(), e))?;
     match fs::metadata(path) {
@@ -48,16 +49,16 @@ pub fn check_readable(path: &Path) -> Result<()> {
     }
 }
 
-/// Opens a file in a private directory without following a link, and lets only its owner read it, whatever the umask and
-/// whatever it was before. It is made if `options` say so.
+/// Opens a file in a private directory without following a link, and makes it readable only for its owner, whatever the
+/// umask and its previous mode. Creates it if `options` say so.
 pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.mode(PRIVATE_FILE).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     if found.uid() != own_uid() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
     }
     if found.mode() & 0o777 != PRIVATE_FILE {
         file.set_permissions(Permissions::from_mode(PRIVATE_FILE))?;
@@ -68,14 +69,14 @@ pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> 
 fn check(path: &Path) -> Result<()> {
     let found = look_at(path)?;
     match () {
-        () if !found.is_dir() => Err(not_private(path, "is no directory")),
-        () if found.uid() != own_uid() => Err(not_private(path, "belongs to somebody else")),
-        () if found.mode() & 0o022 != 0 => Err(not_private(path, "can be written by others")),
+        () if !found.is_dir() => Err(not_private(path, "is not a directory")),
+        () if found.uid() != own_uid() => Err(not_private(path, "belongs to another user")),
+        () if found.mode() & 0o022 != 0 => Err(not_private(path, "is writable by others")),
         () => Ok(()),
     }
 }
 
-/// Checks that nobody but this user and root decides where a path leads.
+/// Checks that only this user and root control where a path leads.
 fn check_way(path: &Path) -> Result<()> {
     let trusted = [own_uid(), 0, look_at(Path::new("/"))?.uid()];
     let mut left: Vec<PathBuf> = pieces(path);
@@ -88,13 +89,13 @@ fn check_way(path: &Path) -> Result<()> {
         let next = way.join(&piece);
         let found = look_at(&next)?;
         if !trusted.contains(&found.uid()) {
-            return Err(not_private(&next, "belongs to somebody else"));
+            return Err(not_private(&next, "belongs to another user"));
         }
         if found.is_symlink() {
             links += 1;
             let target = fs::read_link(&next).map_err(|e| SysError::os("look at", next.display(), e))?;
             if links > LINKS {
-                return Err(not_private(&next, "leads nowhere"));
+                return Err(not_private(&next, "has too many symbolic links"));
             }
             if target.is_absolute() {
                 way = PathBuf::from("/");
@@ -102,16 +103,16 @@ fn check_way(path: &Path) -> Result<()> {
             left.extend(pieces(&target));
             continue;
         }
-        // In a sticky directory each user can remove only what is theirs.
+        // In a sticky directory users can remove only their own files.
         if found.mode() & 0o002 != 0 && found.mode() & 0o1000 == 0 {
-            return Err(not_private(&next, "can be written by others"));
+            return Err(not_private(&next, "is writable by others"));
         }
         way = next;
     }
     Ok(())
 }
 
-/// The pieces of a path, the last one first.
+/// Returns the components of a path, the last one first.
 fn pieces(path: &Path) -> Vec<PathBuf> {
     let named = |piece: &Component<'_>| matches!(piece, Component::Normal(_) | Component::ParentDir);
     path.components().rev().filter(named).map(|piece| PathBuf::from(piece.as_os_str())).collect()
@@ -149,7 +150,7 @@ mod tests {
         make_private(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(refused(&path), "can be written by others");
+        assert_eq!(refused(&path), "is writable by others");
     }
 
     #[test]
@@ -158,7 +159,7 @@ mod tests {
         let [link, file] = ["link", "file"].map(|name| base.path().join(name));
         symlink(base.path(), &link).unwrap();
         fs::write(&file, "").unwrap();
-        assert_eq!([refused(&link), refused(&file)], ["is no directory"; 2]);
+        assert_eq!([refused(&link), refused(&file)], ["is not a directory"; 2]);
     }
 
     #[test]
@@ -169,12 +170,12 @@ mod tests {
         symlink(&home, &link).unwrap();
         make_private(&link.join("state/vtax")).unwrap();
         fs::set_permissions(&home, Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(refused(&link.join("state/vtax")), "can be written by others");
+        assert_eq!(refused(&link.join("state/vtax")), "is writable by others");
         fs::set_permissions(&home, Permissions::from_mode(0o1777)).unwrap();
         make_private(&home.join("vtax")).unwrap();
         // Only root can do that.
         if chown(&home, Some(12345), None).is_ok() {
-            assert_eq!(refused(&home.join("vtax")), "belongs to somebody else");
+            assert_eq!(refused(&home.join("vtax")), "belongs to another user");
             assert!(check_readable(&home.join("vtax")).is_err());
         }
         check_readable(&base.path().join("none")).unwrap();

@@ -1,5 +1,5 @@
-//! The one error of this crate. Each message says what was tried, on which object and why the kernel refused
-//! it, and what to do about it where that is known.
+//! The error type of this crate. Each message says what was tried on which object, why the kernel refused it, and where
+//! known, what to do about it.
 
 use std::fmt;
 use std::io;
@@ -11,10 +11,10 @@ use crate::pci::PciError;
 use crate::process::Pid;
 use crate::ring::NoRing;
 
-/// The result of this crate's functions.
+/// Result type of this crate's functions.
 pub type Result<T, E = SysError> = std::result::Result<T, E>;
 
-/// Why a request to the kernel was not carried out.
+/// Reasons why a request to the kernel was not carried out.
 ///
 /// The kernel's answer is a field named `errno`, not an error `source`, because
 /// the message already contains it.
@@ -31,7 +31,7 @@ pub enum SysError {
         detail: Option<String>,
         remedy: Option<&'static str>,
     },
-    /// As above, with the error number `EPERM` or `EACCES`.
+    /// Like [`SysError::Os`], with the error number `EPERM` or `EACCES`.
     #[error("{}{}", refusal(operation, object, errno, detail), after_all(*remedy))]
     #[diagnostic(code("no-privilege"))]
     NotPermitted {
@@ -54,7 +54,7 @@ pub enum SysError {
     #[error("{value:?} is not a valid {what}: {why}")]
     #[diagnostic(code("bad-value"))]
     Invalid { what: &'static str, value: String, why: &'static str },
-    #[error("there is no link {name} in this network namespace")]
+    #[error("link {name} does not exist in this network namespace")]
     #[diagnostic(code("no-such-link"))]
     NoSuchLink { name: String },
     #[error("this kernel has no link kind {kind}: use a kernel that has it built in, or install its module")]
@@ -66,7 +66,7 @@ pub enum SysError {
     #[error("{}; {remedy}", no_queue(link, file, why))]
     #[diagnostic(code("no-macvtap-queue"))]
     NoQueue { link: String, file: PathBuf, why: String, foreign: bool, remedy: &'static str },
-    #[error("{path} was left alone: it holds network namespace {found}, not {expected}")]
+    #[error("{path} was left unchanged: it holds network namespace {found}, not {expected}")]
     #[diagnostic(code("wrong-namespace"))]
     WrongNamespace { path: String, expected: NsId, found: NsId },
     #[error("{path} is not a network namespace")]
@@ -75,18 +75,16 @@ pub enum SysError {
     #[error("{}; {remedy}", no_user_namespace(step, errno, reason))]
     #[diagnostic(code("no-user-namespace"))]
     UserNamespaceRefused { step: &'static str, errno: io::Error, reason: &'static str, remedy: &'static str },
-    #[error("cannot change the user namespace: this process has {threads} threads; do it first")]
+    #[error("cannot change the user namespace: this process has {threads} threads; change it before starting threads")]
     #[diagnostic(code("defect"))]
     Threaded { threads: u64 },
     #[error("kernel setting {key} did not take {wrote:?}: it reads back as {read:?}")]
     #[diagnostic(code("setting-not-taken"))]
     SysctlNotTaken { key: String, wrote: String, read: String },
-    #[error("{path} {why}; use a directory that belongs to you and that nobody else can write")]
+    #[error("{path} {why}; use a directory that belongs to you and is not writable by others")]
     #[diagnostic(code("unsafe-directory"))]
     NotPrivate { path: PathBuf, why: &'static str },
-    #[error(
-        "the machine was neither switched off nor booted again: only process 1 may do that, and this is process {pid}"
-    )]
+    #[error("the machine was neither powered off nor rebooted: only process 1 may do that, and this is process {pid}")]
     #[diagnostic(code("not-first-process"))]
     NotFirst { pid: Pid },
     #[error(transparent)]
@@ -97,22 +95,22 @@ pub enum SysError {
     Pci(#[from] PciError),
 }
 
-/// A part of the kernel that may be left out when it is built.
+/// Optional parts of the kernel, which may be missing from its build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 pub enum Feature {
-    /// Bridges that know which port is in which VLAN.
+    /// Bridges with VLANs per port.
     #[strum(serialize = "VLAN filtering of bridges")]
     VlanFiltering,
     /// Rules for the frames that bridges forward.
     #[strum(serialize = "nftables for bridges")]
     BridgeFilter,
-    /// What a port receives can be sent through another link first.
-    #[strum(serialize = "redirection of what a link receives")]
+    /// Redirection of a port's received frames through another link.
+    #[strum(serialize = "redirection of received frames")]
     Redirection,
 }
 
 impl Feature {
-    /// The options with which a kernel has it.
+    /// Returns the build options that provide the feature.
     pub fn options(self) -> &'static str {
         match self {
             Self::VlanFiltering => "CONFIG_BRIDGE_VLAN_FILTERING",
@@ -127,7 +125,7 @@ impl Feature {
 }
 
 impl SysError {
-    /// The kernel's error number, if the kernel refused the request.
+    /// Returns the kernel's error number, if the kernel refused the request.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Os { errno, .. } | Self::NotPermitted { errno, .. } | Self::UserNamespaceRefused { errno, .. } => {
@@ -137,18 +135,18 @@ impl SysError {
         }
     }
 
-    /// True if the caller lacks the privilege: then the user should become root, or vtax should enter its own
+    /// Returns true if the caller lacks the privilege: then the user should become root, or vtax should enter its own
     /// user namespace.
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
 
-    /// True if what was asked for doesn't exist (ENOENT).
+    /// Returns true if the object doesn't exist (ENOENT).
     pub fn is_missing(&self) -> bool {
         self.errno() == Some(libc::ENOENT)
     }
 
-    /// What the user can do about it, where that is known.
+    /// Returns the remedy, where one is known.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Os { remedy, .. } | Self::NotPermitted { remedy, .. } => *remedy,
@@ -174,7 +172,7 @@ impl SysError {
         Self::refused(operation, object, errno, remedy)
     }
 
-    /// The error of a failed system call, with a remedy.
+    /// Returns the error of a failed system call, with a remedy.
     pub(crate) fn refused(
         operation: &'static str,
         object: impl fmt::Display,
@@ -188,7 +186,7 @@ impl SysError {
         }
     }
 
-    /// Adds the kernel's own words.
+    /// Adds the kernel's own text.
     pub(crate) fn with_detail(mut self, words: Option<String>) -> Self {
         if let Self::Os { detail, .. } | Self::NotPermitted { detail, .. } = &mut self {
             *detail = words;
@@ -196,7 +194,7 @@ impl SysError {
         self
     }
 
-    /// The error of a failed call without a remedy, such as one of another crate.
+    /// Returns the error of a failed call without a remedy, such as one of another crate.
     pub fn plain(operation: &'static str, object: impl fmt::Display, errno: io::Error) -> Self {
         Self::Os { operation, object: object.to_string(), errno, detail: None, remedy: None }
     }
@@ -210,14 +208,14 @@ impl SysError {
     }
 }
 
-/// What a user can do about an error number, where that holds for every call.
+/// Returns the remedy for an error number, where it is the same for every call.
 pub(crate) fn remedy_for(errno: &io::Error) -> Option<&'static str> {
     match errno.raw_os_error()? {
-        libc::EPERM | libc::EACCES => Some("run as root, or let vtax use a user namespace of its own"),
-        libc::EEXIST => Some("choose another name, or remove what is there"),
+        libc::EPERM | libc::EACCES => Some("run as root, or let vtax use its own user namespace"),
+        libc::EEXIST => Some("choose another name, or remove the existing object"),
         libc::EMFILE => Some("raise the limit on open files (ulimit -n)"),
         libc::EROFS => Some("if this is a container, run vtax on the host"),
-        libc::ENOSPC => Some("free some space, or raise the limit that is reached"),
+        libc::ENOSPC => Some("free some space, or raise the limit"),
         _ => None,
     }
 }
@@ -239,7 +237,7 @@ fn after_all(remedy: Option<&str>) -> String {
 }
 
 fn in_the_kernels_words(detail: &Option<String>) -> String {
-    detail.as_ref().map_or(String::new(), |detail| format!(" (the kernel says: {detail})"))
+    detail.as_ref().map_or(String::new(), |detail| format!(" (kernel message: {detail})"))
 }
 
 #[cfg(test)]
@@ -262,7 +260,7 @@ mod tests {
         assert!(error.is_permission());
     }
 
-    /// A message that contains its remedy twice lost both, and one that ends in other words kept it.
+    /// A message that contains its remedy twice lost both, and one with a different ending kept it.
     #[test]
     fn the_reason_and_the_remedy_make_the_message() {
         let errno = || io::Error::from_raw_os_error(libc::ENOENT);

@@ -1,4 +1,4 @@
-//! What a link's driver says about it, and what it can be told, by the ethtool ioctls (`linux/ethtool.h`).
+//! Driver information and driver settings of a link, through the ethtool ioctls (`linux/ethtool.h`).
 //!
 //! The ioctls are used because every kernel has them, and because reading needs no privilege. The newer netlink family
 //! calls the same functions of the driver.
@@ -17,14 +17,14 @@ use crate::netlink::{IfName, ioctl_request};
 
 pub use setting::DriverSetting;
 
-/// A structure that the kernel fills in, and of which it takes a changed copy. All of these have a fixed length.
+/// A fixed-length structure that the kernel fills in, and of which it accepts a changed copy.
 #[derive(Clone, Copy)]
 struct Command {
-    /// The number of the command that reads it.
+    /// Number of the command that reads it.
     number: u32,
-    /// The number of the command that sets it.
+    /// Number of the command that sets it.
     setter: Option<u32>,
-    /// Its length in words of 32 bits.
+    /// Length in 32-bit words.
     words: usize,
 }
 
@@ -39,14 +39,14 @@ const CHANNELS: Command = Command { number: 0x3c, setter: Some(0x3d), words: 9 }
 
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
 const SPEED_UNKNOWN: u32 = u32::MAX;
-/// `struct ethtool_link_settings` up to its masks, and the place of `link_mode_masks_nwords`.
+/// Words of `struct ethtool_link_settings` up to its masks, and the index of `link_mode_masks_nwords`.
 const LINK_WORDS: usize = 12;
 const LINK_MASK_WORDS_AT: usize = 14;
 
-/// A link that can be asked, and told what to do.
+/// A link whose driver can be queried and configured.
 #[derive(Debug)]
 pub struct Ethtool {
-    /// Any socket will do: it only tells the kernel in which network namespace the link is.
+    /// Any socket will do: it only identifies the link's network namespace.
     socket: Socket,
     link: IfName,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Driver {
 }
 
 impl Ethtool {
-    /// For a link in the calling thread's network namespace. Any thread can use it then.
+    /// Opens a link in the calling thread's network namespace. Any thread can use it then.
     pub fn open(link: &IfName) -> Result<Self> {
         let socket =
             Socket::new(Domain::IPV4, Type::DGRAM, None).map_err(|e| SysError::os("ask the driver of", link, e))?;
@@ -94,13 +94,13 @@ impl Ethtool {
         })
     }
 
-    /// In 10^6 bits a second. Some virtual links report an invented value.
+    /// Returns the speed in Mbit/s. Some virtual links report an invented value.
     pub(crate) fn speed_mbps(&self) -> Option<u32> {
         let mut words = vec![0; LINK_WORDS];
         words[0] = ETHTOOL_GLINKSETTINGS;
         // SAFETY: with no room for masks given, the kernel writes the structure only up to them.
         unsafe { self.call(&mut words) }.ok()?;
-        // It answers with the room that it wants for each of the three masks, negated.
+        // It answers with the required room for each of the three masks, negated.
         let room = bytes(&words)[LINK_MASK_WORDS_AT].cast_signed().checked_neg()?;
         let room = usize::try_from(room).ok().filter(|room| *room > 0)?;
         words = vec![0; LINK_WORDS + 3 * room];
@@ -108,13 +108,13 @@ impl Ethtool {
         let mut word = [0; 4];
         word[LINK_MASK_WORDS_AT % 4] = room as u8;
         words[LINK_MASK_WORDS_AT / 4] = u32::from_ne_bytes(word);
-        // SAFETY: there is room for the three masks that the kernel asked for. It writes nothing unless the
-        // given size is the one that it wants.
+        // SAFETY: there is room for the three masks of the size that the kernel requested. It writes nothing unless the
+        // given size is that one.
         unsafe { self.call(&mut words) }.ok()?;
         Some(words[1]).filter(|speed| *speed != 0 && *speed != SPEED_UNKNOWN)
     }
 
-    /// None if the driver has no such setting, or if the link is gone.
+    /// Reads a structure. None if the driver has no such setting, or if the link is gone.
     fn ask(&self, command: Command) -> Result<Option<Vec<u32>>> {
         let mut words = vec![0; command.words];
         words[0] = command.number;
@@ -131,31 +131,31 @@ impl Ethtool {
     }
 
     /// # Safety
-    /// The buffer begins with a command and is as long as all that the kernel will write for it.
+    /// The buffer must begin with a command and be as long as everything that the kernel will write for it.
     unsafe fn call(&self, buffer: &mut [u32]) -> io::Result<()> {
         let mut request = ioctl_request(self.link.as_str());
         request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
-        // SAFETY: the request is valid, its name ends with a zero because no `IfName` is longer
-        // than 15 bytes, and the caller answers for the length of the buffer.
+        // SAFETY: the request is valid, its name ends with a zero because no `IfName` is longer than 15 bytes, and the
+        // caller guarantees the length of the buffer.
         let status = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
         if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
 
-/// Whether an error says that the link or its driver has no such setting.
+/// Returns whether an error means that the link or its driver has no such setting.
 fn is_nothing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENODEV))
 }
 
 impl Driver {
-    /// `struct ethtool_drvinfo`: the command, then texts of 32 bytes each.
+    /// Parses `struct ethtool_drvinfo`: the command, then texts of 32 bytes each.
     fn parse(info: &[u8]) -> Self {
         let field = |index: usize| info.get(4 + index * 32..).and_then(|from| text(&from[..from.len().min(32)]));
         Self { name: field(0), version: field(1), firmware: field(2), bus: field(3) }
     }
 }
 
-/// A text up to its first zero. Drivers write "N/A" where they know nothing.
+/// Returns a text up to its first zero. Drivers write "N/A" for unknown values.
 fn text(bytes: &[u8]) -> Option<String> {
     let text = bytes.split(|byte| *byte == 0).next()?;
     let text = String::from_utf8_lossy(text).trim().to_owned();

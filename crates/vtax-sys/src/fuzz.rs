@@ -1,4 +1,4 @@
-//! Texts that name things of the kernel, from files, arguments and the journal.
+//! Fuzz targets for names of kernel objects, from files, arguments and the journal.
 
 use std::{
     fmt::{Debug, Display},
@@ -16,7 +16,7 @@ use crate::{
     sysctl::SysctlKey,
 };
 
-/// What is read and written is read again as the same.
+/// Checks that a parsed value survives being written and parsed again.
 #[track_caller]
 fn survives<T: FromStr + Display + PartialEq + Debug>(text: &str) -> Option<()> {
     let read = text.parse::<T>().ok()?;

@@ -1,8 +1,7 @@
-//! What a child program inherits: open files, and which signals it ignores.
+//! Open files and ignored signals that a child program inherits.
 //!
-//! All our files are closed when a program is executed (`CLOEXEC`). This keeps them out of programs that
-//! another thread starts at the same moment. So only the child itself, between fork and exec, marks a file as
-//! inheritable.
+//! All our files are closed when a program is executed (`CLOEXEC`). This keeps them out of programs that another thread
+//! starts at the same moment. So only the child itself, between fork and exec, marks a file as inheritable.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,11 +11,11 @@ use std::process::Command;
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal};
 
-/// Lets the program have these files, with the same descriptor numbers as here. They stay open here as long
-/// as the command exists.
+/// Passes these files to the program, with the same descriptor numbers as here. They stay open here as long as the
+/// command exists.
 ///
-/// They keep their numbers because any other number may be in use between fork and exec, for example by the
-/// pipe through which the standard library reports a failure.
+/// They keep their numbers because any other number may be in use between fork and exec, e.g. by the pipe through which
+/// the standard library reports a failure.
 pub fn inherit(command: &mut Command, files: Vec<OwnedFd>) {
     let hook = move || {
         for file in &files {
@@ -24,14 +23,12 @@ pub fn inherit(command: &mut Command, files: Vec<OwnedFd>) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the hook only makes the system call fcntl; it takes no lock
-    // and allocates nothing.
+    // SAFETY: between fork and exec the hook only makes the system call fcntl; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(hook) };
 }
 
-/// The program takes these signals as if a terminal's shell had started it. Without this, a program that we
-/// start inherits which signals are ignored, so a vtax that a script runs with `&` or `nohup` would start
-/// programs that nobody can interrupt.
+/// Resets the program's signals to a terminal shell's defaults. Otherwise it would inherit ignored signals: a vtax
+/// started by a script with `&` or `nohup` would start programs that cannot be interrupted.
 pub fn reset_signals(command: &mut Command) {
     let hook = || {
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
@@ -46,15 +43,15 @@ pub fn reset_signals(command: &mut Command) {
     unsafe { command.pre_exec(hook) };
 }
 
-/// The program is killed when the thread that starts it ends, however it ends. Call this last: the kernel forgets it
-/// when the program gets another user.
+/// Makes the kernel kill the program when the thread that starts it ends, for any reason. Call this last: the kernel
+/// forgets it when the program gets another user.
 pub fn die_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
     // SAFETY: between fork and exec the hook only makes the system calls prctl and getppid.
     unsafe { command.pre_exec(move || die_with(parent)) };
 }
 
-/// Asks the kernel to kill this process when its parent dies. If the parent died before that, the process ends now.
+/// Asks the kernel to kill this process when its parent dies. If the parent has already died, the process ends now.
 fn die_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }

@@ -1,30 +1,30 @@
-//! The Linux mechanisms that vtax uses. This is the only crate of the workspace with `unsafe` code.
-//! Everything is synchronous: a lab of a hundred zones is built by a few thousand small requests, one after
-//! the other, and a measuring thread must not share its CPU with an async runtime.
+//! The Linux interfaces that vtax uses. This is the only crate of the workspace with `unsafe` code. Everything is
+//! synchronous: a lab of a hundred zones is built by a few thousand small requests, one after the other, and a
+//! measuring thread must not share its CPU with an async runtime.
 //!
-//! No function decides policy: the caller gives names, addresses, ownership marks and the programs to run.
+//! No function decides policy: the caller provides names, addresses, ownership marks and the programs to run.
 //!
 //! | module | for |
 //! |---|---|
-//! | [`netns`] | network namespaces: make, pin, enter, start processes in them |
-//! | [`userns`] | getting by without root |
+//! | [`netns`] | network namespaces: create, pin, enter, start processes in them |
+//! | [`userns`] | working without root |
 //! | [`netlink`] | links, addresses, routes, virtual functions of NICs, virtual switches and their rules |
-//! | [`ethtool`] | what a link's driver can be told |
+//! | [`ethtool`] | driver settings of a link |
 //! | [`pci`] | PCI devices, their drivers and virtual functions |
-//! | [`clock`], [`cpu`], [`idle`], [`layout`] | time, pins, where CPU time went, keeping CPUs awake, addresses that don't differ |
-//! | [`sock`] | socket options that `socket2` lacks, segments, stamps, zero copy |
+//! | [`clock`], [`cpu`], [`idle`], [`layout`] | clocks, CPU affinity, CPU time, CPU idle states, address layout |
+//! | [`sock`] | socket options that `socket2` lacks, segments, timestamps, zero copy |
 //! | [`ring`] | io_uring |
-//! | [`sysctl`], [`tree`], [`process`], [`inherit`] | `/proc/sys`, files of `/proc` and `/sys`, limits, processes that are ours, what they inherit |
+//! | [`sysctl`], [`tree`], [`process`], [`inherit`] | `/proc/sys`, files of `/proc` and `/sys`, processes, limits |
 //! | [`confine`] | programs without privilege, with limits |
-//! | [`deadline`] | programs that must end in time |
-//! | [`directory`], [`lock`] | directories of this user alone; waiting for a lock, and who holds it |
-//! | [`record`] | files by which vtax knows what it has done |
+//! | [`deadline`] | programs with a time limit |
+//! | [`directory`], [`lock`] | directories private to this user; waiting for a lock, and its holder |
+//! | [`record`] | files in which vtax keeps its state |
 //! | [`token`] | the secret of a test, from the kernel's random numbers |
-//! | [`ssh`] | what sshd tells the programs of a session |
-//! | [`mount`], [`module`], [`children`], [`power`] | what the first process of a machine does |
+//! | [`ssh`] | session information that sshd gives to programs |
+//! | [`mount`], [`module`], [`children`], [`power`] | tasks of the first process of a machine |
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("vtax-sys speaks to the Linux kernel and to nothing else");
+compile_error!("vtax-sys supports only the Linux kernel");
 
 pub mod background;
 pub mod block;

@@ -1,6 +1,6 @@
-//! Waiting for a lock on a file (flock(2)), and which process holds it.
+//! Waiting for a lock on a file (flock(2)), and the process that holds it.
 //!
-//! Whoever waits for more than a moment is told for whom: a process that was suspended holds its locks for hours.
+//! A longer wait is reported with the holder: a suspended process holds its locks for hours.
 
 use std::fmt;
 use std::fs::{self, File, TryLockError};
@@ -14,23 +14,23 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::process::{Pid, ProcessId};
 
-/// A lock that is held for less isn't worth a word.
+/// Waits below this are not reported.
 const MOMENT: Duration = Duration::from_secs(1);
-/// How often a lock is tried within that moment.
+/// Interval at which a lock is tried during that time.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Tells that this process waits. Libraries print nothing, so the program says how.
+/// Callback that reports a wait. Libraries print nothing, so the program provides it.
 static TELL: OnceLock<fn(&LockWait)> = OnceLock::new();
 
-/// Sets what is called when this process has waited for a lock for a second. Only the first call counts.
+/// Sets the callback for a process that has waited for a lock for a second. Only the first call counts.
 pub fn tell_waits(tell: fn(&LockWait)) {
     let _ = TELL.set(tell);
 }
 
-/// Locks a file for this process alone. It waits as long as another process holds the lock.
+/// Locks a file for this process alone. Waits as long as another process holds the lock.
 ///
 /// # Errors
-/// Those of flock(2).
+/// The errors of flock(2).
 pub fn wait(file: &File, path: &Path) -> io::Result<()> {
     let told = Instant::now() + MOMENT;
     while Instant::now() < told {
@@ -46,13 +46,13 @@ pub fn wait(file: &File, path: &Path) -> io::Result<()> {
     file.lock()
 }
 
-/// What a process waits for: it displays as a line for the user.
+/// A wait for a lock, which displays as a line for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockWait {
-    /// The file whose lock is taken.
+    /// The locked file.
     pub path: PathBuf,
-    /// None if the kernel names no process that is there: one in another pid namespace has the lock, or one that was started
-    /// by a process that took it and has ended.
+    /// None if the kernel names no existing process: the holder is in another pid namespace, or was started by a
+    /// process that took the lock and has ended.
     pub holder: Option<LockHolder>,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for LockWait {
     }
 }
 
-/// The process that has a lock. The one that made the file may have ended long ago.
+/// The process that holds a lock. The process that created the file may have ended long ago.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct LockHolder {
@@ -80,20 +80,21 @@ pub struct LockHolder {
 }
 
 impl LockHolder {
-    /// As `/proc/locks` tells it. None if it doesn't, as for a process in another pid namespace.
+    /// Returns the holder according to `/proc/locks`. None if it isn't listed there, e.g. a process in another pid
+    /// namespace.
     pub fn of(path: &Path) -> Option<LockHolder> {
         let about = fs::metadata(path).ok()?;
         let locks = fs::read_to_string("/proc/locks").ok()?;
         let pid = locks.lines().find_map(|line| holder(line, about.dev(), about.ino()))?;
         let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-        // A word may be anything: one with a line break in it would look like a line of vtax's.
+        // A name may be anything: with a line break it would look like a line of vtax.
         let visible = |letter: char| if letter.is_control() { ' ' } else { letter };
         let words = words.map(|word| String::from_utf8_lossy(word).chars().map(visible).collect::<String>());
         Some(LockHolder { pid, command: words.collect::<Vec<_>>().join(" ") })
     }
 
-    /// How long the process has been running.
+    /// Returns how long the process has been running.
     fn running_for(&self) -> Option<Duration> {
         let started =
             ProcessId::of(Pid(self.pid)).ok()?.start_ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
@@ -101,7 +102,7 @@ impl LockHolder {
         Duration::try_from_secs_f64(now - started).ok()
     }
 
-    /// Whether a signal has stopped the process (state `T` of proc_pid_stat(5)).
+    /// Returns whether a signal has stopped the process (state `T` of proc_pid_stat(5)).
     fn is_suspended(&self) -> bool {
         let stat = fs::read(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         let after_name = stat.rsplit(|byte| *byte == b')').next().unwrap_or_default();
@@ -109,11 +110,11 @@ impl LockHolder {
     }
 }
 
-/// A line of proc_locks(5): `3: FLOCK  ADVISORY  WRITE 1862 fd:01:1443 0 EOF`.
+/// Parses a line of proc_locks(5): `3: FLOCK  ADVISORY  WRITE 1862 fd:01:1443 0 EOF`.
 fn holder(line: &str, device: u64, inode: u64) -> Option<u32> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let ["FLOCK", _, "WRITE", pid, file] = fields.get(1..6)? else { return None };
-    // As makedev(3) packs them.
+    // Packed like makedev(3).
     let major = (device >> 8 & 0xfff) | (device >> 32 & !0xfff);
     let minor = (device & 0xff) | (device >> 12 & !0xff);
     (*file == format!("{major:02x}:{minor:02x}:{inode}")).then(|| pid.parse().ok())?

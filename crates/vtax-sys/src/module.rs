@@ -1,7 +1,7 @@
-//! Loads kernel modules from files that the caller names.
+//! Loading of kernel modules from files that the caller names.
 //!
-//! This module doesn't search for modules. The code that makes the guest's image decides which modules are
-//! needed and in which order.
+//! This module doesn't search for kernel modules. The code that builds the guest's image decides which ones are needed
+//! and in which order.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -12,15 +12,15 @@ use crate::error::{Result, SysError, remedy_for};
 
 const OPERATION: &str = "load kernel module";
 
-/// Loads the module in this file, with parameters as modprobe(8) takes them (`napi_tx=0`). Returns false if
-/// the module was loaded already. When this returns, the kernel has probed the module's devices.
+/// Loads the kernel module in this file, with parameters in the format of modprobe(8) (`napi_tx=0`). Returns false if
+/// it was already loaded. When this returns, the kernel has probed the module's devices.
 ///
 /// # Errors
-/// The errors of finit_module(2). `ENOEXEC` and `EINVAL`: the module belongs to another kernel or is
-/// compressed. `ENOENT`: there is no such file, or no loaded module has a symbol that it needs.
+/// The errors of finit_module(2). `ENOEXEC` and `EINVAL`: the module belongs to another kernel or is compressed.
+/// `ENOENT`: there is no such file, or no loaded module has a symbol that it needs.
 pub fn load(path: &Path, parameters: &str) -> Result<bool> {
     let parameters = CString::new(parameters)
-        .map_err(|_| SysError::invalid("parameter of a kernel module", parameters, "it contains a zero"))?;
+        .map_err(|_| SysError::invalid("parameter of a kernel module", parameters, "it contains a zero byte"))?;
     let file = File::open(path).map_err(|errno| SysError::os(OPERATION, path.display(), errno))?;
     match rustix::system::finit_module(&file, &parameters, 0) {
         Ok(()) => Ok(true),
@@ -35,8 +35,8 @@ pub fn load(path: &Path, parameters: &str) -> Result<bool> {
 
 fn remedy(errno: &io::Error) -> Option<&'static str> {
     match errno.raw_os_error()? {
-        libc::ENOEXEC | libc::EINVAL => Some("take the uncompressed module that belongs to the running kernel"),
-        libc::ENOENT => Some("first load the modules that it needs (modules.dep)"),
+        libc::ENOEXEC | libc::EINVAL => Some("use the uncompressed module of the running kernel"),
+        libc::ENOENT => Some("first load the modules that it depends on (modules.dep)"),
         libc::EPERM => Some("only root may load modules, and only while kernel.modules_disabled is 0"),
         _ => remedy_for(errno),
     }

@@ -1,5 +1,5 @@
-//! The file systems that the kernel itself provides, for a machine that has nothing else, and how a guest
-//! uses the files of the machine on which it runs.
+//! File systems that the kernel itself provides, for a machine that has nothing else, and a guest's use of the files of
+//! its host.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -13,7 +13,7 @@ use strum::IntoStaticStr;
 
 use crate::error::{Result, SysError};
 
-/// The most files and directories on a small tmpfs.
+/// Maximum number of files and directories on a small tmpfs.
 const SMALL_FILES: u32 = 64;
 
 /// A file system without a device.
@@ -32,12 +32,12 @@ pub enum Pseudo {
 }
 
 impl Pseudo {
-    /// Every user may open a terminal, as `/dev/ptmx` allows on any system.
+    /// Mount options. Every user may open a terminal, as `/dev/ptmx` allows on any system.
     fn options(self) -> Option<&'static CStr> {
         (self == Self::Devpts).then_some(c"mode=620,ptmxmode=666")
     }
 
-    /// Programs may be run from a tmpfs only.
+    /// Mount flags. Programs may be run only from a tmpfs.
     fn flags(self) -> MountFlags {
         match self {
             Self::Proc | Self::Sysfs | Self::Cgroup2 => MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
@@ -47,21 +47,21 @@ impl Pseudo {
     }
 }
 
-/// Mounts the file system on `target`, and makes that directory if needed. One that the kernel has mounted
-/// there already (`CONFIG_DEVTMPFS_MOUNT`) stays.
+/// Mounts the file system on `target`, and creates that directory if needed. A file system that the kernel has already
+/// mounted there (`CONFIG_DEVTMPFS_MOUNT`) stays.
 pub fn mount(what: Pseudo, target: &Path) -> Result<()> {
     let name: &str = what.into();
     let fail = |errno| SysError::os("mount", format_args!("{name} on {}", target.display()), errno);
     fs::create_dir_all(target).map_err(fail)?;
     match rustix::mount::mount(name, target, name, what.flags(), what.options()) {
-        // EBUSY: the same file system is mounted there already, at its root (`do_add_mount`).
+        // EBUSY: the same file system is already mounted there, at its root (`do_add_mount`).
         Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
         Err(errno) => Err(fail(errno.into())),
     }
 }
 
-/// Mounts a file system in memory on the directory `target`, for files of one user. It takes no more than `most`
-/// bytes and has no devices or programs.
+/// Mounts an in-memory file system on the directory `target`, for files of one user. It takes no more than `most` bytes
+/// and has no devices or programs.
 pub fn small_tmpfs(target: &Path, most: u64) -> Result<()> {
     let options = CString::new(format!("mode=0700,size={most},nr_inodes={SMALL_FILES}")).expect("it has no zero");
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -69,7 +69,8 @@ pub fn small_tmpfs(target: &Path, most: u64) -> Result<()> {
         .map_err(|errno| SysError::os("mount", format_args!("tmpfs on {}", target.display()), errno))
 }
 
-/// Removes all mounts on a directory. Files that are in use stay until nobody uses them. False if there was none.
+/// Removes all mounts on a directory. Files in use stay until they are no longer used. Returns false if there was no
+/// mount.
 pub fn unmount_all(target: &Path) -> Result<bool> {
     let mut found = false;
     loop {
@@ -82,8 +83,8 @@ pub fn unmount_all(target: &Path) -> Result<bool> {
     }
 }
 
-/// Mounts the files that the host shares under `tag` (9p over virtio), read-only, and makes the directory if
-/// needed. The files must not change, because what was read stays in the cache.
+/// Mounts the files that the host shares under `tag` (9p over virtio), read-only, and creates the directory if needed.
+/// The files must not change, because file contents stay in the cache.
 ///
 /// # Errors
 /// `ENOENT` if no share has this tag. `ENODEV` if this kernel has no 9p, or its modules (`9pnet_virtio`,
@@ -103,8 +104,8 @@ pub fn nine_p(tag: &str, target: &Path) -> Result<()> {
     rustix::mount::mount(tag, target, "9p", MountFlags::RDONLY, options).map_err(|errno| fail(errno.into()))
 }
 
-/// Mounts `lower` on `target` so that it can be written to; what is written goes to `upper`. `work` is an
-/// empty directory on the same file system as `upper`. Directories are made if needed.
+/// Mounts `lower` on `target` as a writable overlay; writes go to `upper`. `work` is an empty directory on the same
+/// file system as `upper`. Directories are created if needed.
 ///
 /// # Errors
 /// `ENODEV` without the module overlay; `EINVAL` if the file system of `upper` doesn't support it, as 9p doesn't.
@@ -118,7 +119,7 @@ pub fn overlay(lower: &Path, upper: &Path, work: &Path, target: &Path) -> Result
     mounted.map_err(|errno| fail(errno.into()))
 }
 
-/// The options are one text, with commas and colons as separators.
+/// Returns the options as one text, with commas and colons as separators.
 fn overlay_options(lower: &Path, upper: &Path, work: &Path) -> Result<CString> {
     let mut options = Vec::new();
     for (key, path) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {
@@ -139,9 +140,9 @@ pub fn move_to(from: &Path, to: &Path) -> Result<()> {
     moved.map_err(|errno| SysError::os("move the mount", format_args!("{} to {}", from.display(), to.display()), errno))
 }
 
-/// Makes a directory the root and the working directory of this process and of those that it starts later.
+/// Sets the root directory and the working directory of this process and of those that it starts later.
 pub fn enter_root(path: &Path) -> Result<()> {
-    let fail = |errno: rustix::io::Errno| SysError::os("make the root directory of", path.display(), errno);
+    let fail = |errno: rustix::io::Errno| SysError::os("change the root directory to", path.display(), errno);
     rustix::process::chroot(path).map_err(fail)?;
     rustix::process::chdir("/").map_err(fail)
 }

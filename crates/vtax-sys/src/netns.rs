@@ -1,11 +1,11 @@
 //! Network namespaces: the hosts and zones of a local lab.
 //!
 //! A namespace lives as long as something refers to it: a process, an open file descriptor, or a mount.
-//! [`NetNs::scratch`] keeps one alive by a descriptor only, so it cannot outlive us; [`NetNs::create_at`]
-//! pins one to a path by a bind mount, as `ip netns add` does, so that it survives until it is removed.
+//! [`NetNs::scratch`] keeps one alive only through a descriptor, so it cannot outlive us; [`NetNs::create_at`] pins one
+//! to a path with a bind mount, like `ip netns add`, so that it survives until it is removed.
 //!
-//! A network namespace belongs to a *thread*. All work inside one is done on a scratch thread that ends
-//! afterwards, so the caller's thread stays in its own namespace.
+//! A network namespace belongs to a *thread*. All work inside one is done on a scratch thread that ends afterwards, so
+//! the caller's thread stays in its own namespace.
 
 mod id;
 
@@ -29,19 +29,19 @@ use crate::inherit::die_with_parent;
 use crate::process::{Pid, ProcessId};
 use crate::sock;
 
-/// The calling thread's namespace. Not `/proc/self`, which is the main thread's.
+/// The calling thread's namespace. `/proc/self` would be the main thread's.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// What happens to a child when its parent dies.
+/// Fate of a child when its parent dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlive {
-    /// The child goes on.
+    /// The child continues.
     Yes,
     /// The kernel kills the child (`PR_SET_PDEATHSIG`).
     ///
-    /// The "parent" here is the *thread* that called [`NetNs::spawn`], see prctl(2): the child is killed as
-    /// soon as that thread ends, even if the process goes on. So start such children from a thread that lives
-    /// as long as they should, and never from inside [`NetNs::run`]. A set-user-id program isn't killed.
+    /// The "parent" here is the *thread* that called [`NetNs::spawn`], see prctl(2): the child is killed as soon as
+    /// that thread ends, even if the process continues. So start such children from a thread that lives as long as they
+    /// should, and never from inside [`NetNs::run`]. A set-user-id program isn't killed.
     No,
 }
 
@@ -53,12 +53,12 @@ pub struct NetNs {
 }
 
 impl NetNs {
-    /// The namespace of the calling thread.
+    /// Returns the namespace of the calling thread.
     pub fn current() -> Result<Self> {
         Self::open(Path::new(OWN))
     }
 
-    /// The namespace that is pinned at `path`, or the one of `/proc/PID/ns/net`.
+    /// Opens the namespace pinned at `path`, or the one of `/proc/PID/ns/net`.
     ///
     /// # Errors
     /// [`SysError::NotANamespace`] for any other file, such as the empty file
@@ -73,7 +73,7 @@ impl NetNs {
         Ok(Self { file, id })
     }
 
-    /// A new namespace. It exists as long as this handle, and as any process or link that is put into it.
+    /// Creates a namespace. It exists as long as this handle, and as any process or link in it.
     pub fn scratch() -> Result<Self> {
         on_scratch_thread(|| {
             unshare_network().map_err(|e| SysError::os("create", "a network namespace", e))?;
@@ -81,9 +81,8 @@ impl NetNs {
         })?
     }
 
-    /// A new namespace, pinned at `path`, which must not exist yet and whose directory must. Nothing in it is up, not
-    /// even `lo`. `prepare` runs inside before the namespace is pinned, so whoever finds the namespace finds it
-    /// prepared.
+    /// Creates a namespace, pinned at `path`, which must not exist yet and whose directory must. No link in it is up,
+    /// not even `lo`. `prepare` runs inside before the namespace is pinned, so it is always found prepared.
     ///
     /// The file system of `path` need not be a shared mount: since Linux 3.18 removing the file, as
     /// [`NetNs::remove_at`] does, drops the mounts on it in *all* mount namespaces. Other processes see the
@@ -101,16 +100,16 @@ impl NetNs {
             Ok((Self::current()?, prepared))
         });
         made.and_then(|made| made).inspect_err(|_| {
-            // The first error is the one that matters; the file is ours.
+            // The first error is the relevant one; the file is ours.
             let _ = Self::remove_at(path, None);
         })
     }
 
-    /// Unpins the namespace at `path` and removes the file. The namespace itself disappears with its last
-    /// process, descriptor and mount. Returns false if there was nothing at `path`.
+    /// Unpins the namespace at `path` and removes the file. The namespace itself disappears with its last process,
+    /// descriptor and mount. Returns false if there was nothing at `path`.
     ///
-    /// With `expected`, only that namespace is removed. An empty file there is left from an interrupted
-    /// create or remove. It pins nothing and is removed as well.
+    /// With `expected`, only that namespace is removed. An empty file is the remainder of an interrupted creation or
+    /// removal. It pins nothing and is removed as well.
     ///
     /// # Errors
     /// [`SysError::WrongNamespace`] or [`SysError::NotANamespace`], and nothing
@@ -132,15 +131,15 @@ impl NetNs {
         Ok(true)
     }
 
-    /// Which namespace this is.
+    /// Returns the namespace's identity.
     pub fn id(&self) -> NsId {
         self.id
     }
 
-    /// A number that no other namespace gets until the machine is restarted, unlike [`NetNs::id`]. None before Linux
+    /// Returns a number that no other namespace gets until the machine reboots, unlike [`NetNs::id`]. None before Linux
     /// 5.14.
     pub fn cookie(&self) -> Result<Option<u64>> {
-        let fail = |e| SysError::os("ask the cookie of network namespace", self.id, e);
+        let fail = |e| SysError::os("read the cookie of network namespace", self.id, e);
         match self
             .run(|| Socket::new(Domain::IPV4, Type::DGRAM, None).and_then(|socket| sock::netns_cookie(&socket)))?
         {
@@ -149,10 +148,10 @@ impl NetNs {
         }
     }
 
-    /// Runs `work` on a thread of its own inside the namespace and returns its result. A panic in `work`
-    /// continues in the caller.
+    /// Runs `work` on a separate thread inside the namespace and returns its result. A panic in `work` continues in the
+    /// caller.
     ///
-    /// Sockets keep the namespace they were made in, so a socket made by `work` can be used by any thread
+    /// Sockets keep the namespace they were created in, so a socket created by `work` can be used by any thread
     /// afterwards. `/proc/net` is the main thread's view; `work` should read `/proc/thread-self/net`.
     ///
     /// # Errors
@@ -175,8 +174,8 @@ impl NetNs {
         command.spawn().map_err(|e| SysError::os("start program", program, e))
     }
 
-    /// Replaces this process by a program inside the namespace; returns only if that failed. The calling
-    /// thread may then already be in the namespace, so the caller should report and exit.
+    /// Replaces this process with a program inside the namespace; returns only if that failed. The calling thread may
+    /// then already be in the namespace, so the caller should report the error and exit.
     pub fn exec(&self, mut command: Command) -> SysError {
         let program = command.get_program().to_string_lossy().into_owned();
         match self.place(&mut command) {
@@ -185,14 +184,14 @@ impl NetNs {
         }
     }
 
-    /// The processes whose main thread is in this namespace.
+    /// Returns the processes whose main thread is in this namespace.
     ///
     /// A process that we may not inspect (ptrace(2), access mode checks) is not
     /// in the list, so without root it covers our own processes only.
     pub fn processes(&self) -> Result<Vec<ProcessId>> {
         let pids = crate::process::all_pids()?;
         let inside = pids.into_iter().filter(|pid| self.holds(*pid));
-        // Processes that have ended meanwhile are left out.
+        // Processes that have ended meanwhile are skipped.
         Ok(inside.filter_map(|pid| ProcessId::of(pid).ok()).collect())
     }
 
@@ -222,7 +221,7 @@ impl AsFd for NetNs {
     }
 }
 
-/// The namespace that is pinned at a path. None if the file is empty.
+/// Returns the namespace pinned at a path. None if the file is empty.
 fn pinned(path: &Path, metadata: &fs::Metadata) -> Result<Option<NsId>> {
     if !metadata.is_file() {
         return Err(SysError::NotANamespace { path: path.display().to_string() });

@@ -1,4 +1,4 @@
-//! What a link is: its driver, offloads and queues, and the interrupts of its device.
+//! Facts about a link: its driver, offloads and queues, and the interrupts of its device.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,11 @@ use crate::ethtool::Ethtool;
 use crate::netlink::IfName;
 use crate::pci::sysfs::{entries, number, text};
 
-/// Describes a link of the calling thread's network namespace, as far as the driver and the kernel report it.
-/// It never fails: unknown facts are absent, and so is everything about a link that doesn't exist.
+/// Describes a link of the calling thread's network namespace, as far as the driver and the kernel report it. Never
+/// fails: unknown facts are absent, and all of them for a link that doesn't exist.
 ///
-/// The device is found by the bus address that the driver gives, not by `/sys/class/net`. That directory
-/// shows the links of the namespace in which `/sys` was mounted, so a zone's `eth0` would be confused with
-/// the machine's.
+/// The device is found by the bus address that the driver reports, not through `/sys/class/net`. That directory shows
+/// the links of the namespace in which `/sys` was mounted, so a zone's `eth0` would be confused with the machine's.
 pub fn describe(link: &IfName) -> NicFacts {
     let Ok(ethtool) = Ethtool::open(link) else { return NicFacts::default() };
     let driver = ethtool.driver();
@@ -40,12 +39,12 @@ pub fn describe(link: &IfName) -> NicFacts {
 /// A device in sysfs.
 struct Device {
     root: PathBuf,
-    /// Its directory below `sys/bus`, on whatever bus.
+    /// Directory below `sys/bus`, on any bus.
     directory: PathBuf,
 }
 
 impl Device {
-    /// The device with this address on any bus, as `0000:3b:00.1` on `pci`.
+    /// Finds the device with this address on any bus, e.g. `0000:3b:00.1` on `pci`.
     fn find(root: &Path, address: &str) -> Option<Self> {
         if address.is_empty() || address.starts_with('.') || address.contains('/') {
             return None;
@@ -55,13 +54,13 @@ impl Device {
         Some(Self { root: root.to_owned(), directory })
     }
 
-    /// On a machine with one node, the file says -1.
+    /// Returns the NUMA node. On a machine with one node, the file has -1.
     fn numa_node(&self) -> Option<u32> {
         number(&self.directory.join("numa_node"))
     }
 
-    /// In ascending order. A device with message-signalled interrupts has a file for each of them. The number
-    /// in `irq` is then one of these, or isn't used.
+    /// Returns the interrupts in ascending order. A device with message-signalled interrupts has a file for each of
+    /// them. The number in `irq` is then one of these, or unused.
     fn irqs(&self) -> Vec<IrqFacts> {
         let signalled = entries(&self.directory.join("msi_irqs"));
         let mut numbers: Vec<u32> = signalled.filter_map(|(name, _)| name.parse().ok()).collect();

@@ -1,8 +1,8 @@
-//! PCI devices in sysfs: what they are, where they are and which driver they have. Also the changes that hand
-//! one over: another driver, virtual functions made or removed.
+//! PCI devices in sysfs: their identity, place and driver, and the changes that hand one over: binding another driver,
+//! creating or removing virtual functions.
 //!
-//! The firmware assigns bus numbers again at each boot, and a new card can change them. So a [`Device`] also
-//! knows its place: the root complex, and the device and function numbers at each level below.
+//! The firmware reassigns bus numbers at each boot, and a new card can change them. So a [`Device`] also records its
+//! place: the root complex, and the device and function numbers at each level below.
 
 mod address;
 mod behind;
@@ -21,7 +21,7 @@ pub use error::PciError;
 use crate::error::{Result, SysError};
 use sysfs::{entries, target_name, text};
 
-/// The machine's PCI devices, as `/sys` shows them.
+/// The machine's PCI devices, as shown by `/sys`.
 #[derive(Debug, Clone)]
 pub struct PciTree {
     sys: PathBuf,
@@ -29,17 +29,17 @@ pub struct PciTree {
 }
 
 impl PciTree {
-    /// The devices of this machine.
+    /// Returns the devices of this machine.
     pub fn live() -> Self {
         Self::at(Path::new("/sys"))
     }
 
-    /// The devices in a directory with the same structure as `/sys`.
+    /// Returns the devices in a directory with the same structure as `/sys`.
     pub fn at(sys: &Path) -> Self {
         Self { sys: sys.to_owned(), bus: sys.join("bus/pci") }
     }
 
-    /// All devices, including bridges, by address. Empty on a machine without PCI.
+    /// Returns all devices, including bridges, by address. Empty on a machine without PCI.
     pub fn devices(&self) -> Result<Vec<Device>> {
         let directory = self.bus.join("devices");
         let slots = self.slots();
@@ -52,7 +52,7 @@ impl PciTree {
         Ok(addresses.into_iter().filter_map(|address| self.read(address, &slots)).collect())
     }
 
-    /// The device with this address, if there is one.
+    /// Returns the device with this address, if there is one.
     pub fn device(&self, address: PciAddress) -> Result<Option<Device>> {
         let directory = self.directory(address);
         match directory.try_exists() {
@@ -62,7 +62,7 @@ impl PciTree {
         }
     }
 
-    /// The slots that the firmware or the board names, including empty ones, by name. Most machines name only
+    /// Returns the slots named by the firmware or the board, including empty ones, by name. Most machines name only
     /// some slots, many name none.
     pub fn slots(&self) -> Vec<PciSlot> {
         let buses = self.sys.join("class/pci_bus");
@@ -73,15 +73,15 @@ impl PciTree {
         slots
     }
 
-    /// The name of the device's network link, the first if it has several.
+    /// Returns the name of the device's network link, the first if it has several.
     ///
-    /// sysfs shows the links of the network namespace in which it was mounted. A link that was moved to
-    /// another one isn't found, whichever namespace the caller is in.
+    /// sysfs shows the links of the network namespace in which it was mounted. A link that was moved to another one
+    /// isn't found, whichever namespace the caller is in.
     pub fn netdev(&self, address: PciAddress) -> Option<String> {
         device::netdev(&self.directory(address))
     }
 
-    /// The driver that the device has now.
+    /// Returns the device's current driver.
     pub fn driver(&self, address: PciAddress) -> Option<String> {
         target_name(&self.directory(address).join("driver"))
     }
@@ -90,7 +90,7 @@ impl PciTree {
         self.bus.join("devices").join(address.to_string())
     }
 
-    /// None if the device disappears while it is read.
+    /// Reads a device. None if it disappears meanwhile.
     fn read(&self, address: PciAddress, slots: &[PciSlot]) -> Option<Device> {
         Device::read(address, &self.directory(address), slots)
     }

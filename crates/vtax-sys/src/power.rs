@@ -1,21 +1,20 @@
-//! Switches a machine off, or boots it again; its first process does that.
+//! Power-off and reboot of a machine, by its first process.
 
 use rustix::system::{RebootCommand, reboot};
 
 use crate::error::SysError;
 use crate::process::Pid;
 
-/// Switches the machine off, after everything that was written is on its disks (reboot(2)). Returns only if
-/// that failed.
+/// Powers the machine off, after all data was written to its disks (reboot(2)). Returns only if that failed.
 ///
 /// Only process 1 may call it. In a PID namespace, it ends the namespace and not the machine.
 pub fn off() -> SysError {
-    leave("switch off", RebootCommand::PowerOff)
+    leave("power off", RebootCommand::PowerOff)
 }
 
-/// Does the same, and the machine boots again.
+/// Reboots the machine, under the same conditions.
 pub fn restart() -> SysError {
-    leave("boot again", RebootCommand::Restart)
+    leave("reboot", RebootCommand::Restart)
 }
 
 fn leave(operation: &'static str, how: RebootCommand) -> SysError {

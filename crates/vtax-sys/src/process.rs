@@ -1,7 +1,7 @@
 //! Processes that vtax may end, and the limits of this process.
 //!
-//! A pid alone doesn't name a process: the kernel gives the number to another one later. A journal that is
-//! replayed after a reboot must not kill a stranger. So a process is named by its pid *and* its start time.
+//! A pid alone doesn't identify a process: the kernel reuses the number later. A journal that is replayed after a
+//! reboot must not kill an unrelated process. So a process is identified by its pid *and* its start time.
 
 mod pid;
 mod thread;
@@ -27,18 +27,18 @@ pub use rustix::process::Signal;
 pub use thread::ThreadId;
 use time_offset::TimeOffset;
 
-/// One process, for as long as the machine runs: its pid and when it started. Written as `PID@START`.
+/// One process, for as long as the machine runs: its pid and its start time. Written as `PID@START`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId {
-    /// The number, which the kernel uses again after the process is gone.
+    /// The number, which the kernel reuses after the process is gone.
     pub pid: Pid,
-    /// Clock ticks from boot to the start of the process, as the initial time namespace counts them: field 22 of
+    /// Clock ticks from boot to the start of the process, as counted by the initial time namespace: field 22 of
     /// `/proc/PID/stat` (proc_pid_stat(5)) without the offset of the reader's namespace (time_namespaces(7)).
     pub start_ticks: u64,
 }
 
 impl ProcessId {
-    /// The process that has this pid now.
+    /// Returns the process that currently has this pid.
     pub fn of(pid: Pid) -> Result<Self> {
         let (path, stat) = stat(pid)?;
         let shown =
@@ -46,7 +46,7 @@ impl ProcessId {
         Ok(Self { pid, start_ticks: TimeOffset::own().without(shown) })
     }
 
-    /// Whether it still runs, or is a zombie that its parent hasn't reaped.
+    /// Returns whether it is still running, or is a zombie that its parent hasn't reaped.
     pub fn exists(self) -> bool {
         let is_same = |now: Self| now.start_ticks.abs_diff(self.start_ticks) <= TimeOffset::own().error_ticks();
         Self::of(self.pid).is_ok_and(is_same)
@@ -68,8 +68,8 @@ impl ProcessId {
         }
     }
 
-    /// Waits until the process has ended; a zombie has ended, too. False if the time ran out before. Works
-    /// for any process, not only for children.
+    /// Waits until the process has ended, also as a zombie. Returns false if the time ran out before. Works for any
+    /// process, not only for children.
     pub fn wait_end(self, patience: Duration) -> Result<bool> {
         let Some(handle) = self.open()? else { return Ok(true) };
         let deadline = Instant::now() + patience;
@@ -82,7 +82,7 @@ impl ProcessId {
         }
     }
 
-    /// How the process ended, if it has ended and is a child of this process that nobody has reaped.
+    /// Returns the exit status if the process has ended and is an unreaped child of this process.
     pub fn ending(self) -> Option<ExitStatus> {
         let asked = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = rustix::process::waitid(WaitId::Pid(self.known()?), asked).ok()??;
@@ -105,7 +105,7 @@ impl ProcessId {
         i32::try_from(self.pid.0).ok().and_then(rustix::process::Pid::from_raw)
     }
 
-    /// A handle that stays with the process even if its pid is used again. The start time is compared *after*
+    /// Returns a handle that stays with the process even if its pid is reused. The start time is compared *after*
     /// opening, so the check holds for the handle.
     fn open(self) -> Result<Option<OwnedFd>> {
         let Some(pid) = self.raw() else { return Ok(None) };
@@ -131,12 +131,12 @@ impl FromStr for ProcessId {
             let (pid, start) = text.split_once('@')?;
             Some(Self { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })
         };
-        parse().ok_or_else(|| SysError::invalid("process identity", text, "it is written PID@START, two numbers"))
+        parse().ok_or_else(|| SysError::invalid("process identity", text, "use PID@START, two numbers"))
     }
 }
 
-/// Raises this process's limit on open files to `wanted`, or as near to it as the hard limit allows. It never
-/// lowers the limit. Returns the limit that holds now.
+/// Raises this process's limit on open files to `wanted`, or as near to it as the hard limit allows. Never lowers the
+/// limit. Returns the current limit.
 pub fn raise_open_files(wanted: u64) -> Result<u64> {
     let now = rustix::process::getrlimit(Resource::Nofile);
     let reachable = now.maximum.map_or(wanted, |hard| wanted.min(hard));
@@ -151,10 +151,10 @@ pub fn raise_open_files(wanted: u64) -> Result<u64> {
     Ok(reachable)
 }
 
-/// Bytes that a user without privilege may still write to the file system of `path`. These are the blocks
-/// that statvfs(3) calls available; it keeps some of the free ones for root.
+/// Returns the bytes that an unprivileged user may still write to the file system of `path`: the blocks that statvfs(3)
+/// calls available, which exclude those reserved for root.
 pub fn disk_free(path: &Path) -> Result<u64> {
-    let stat = rustix::fs::statvfs(path).map_err(|e| SysError::os("ask the free space at", path.display(), e))?;
+    let stat = rustix::fs::statvfs(path).map_err(|e| SysError::os("read the free space of", path.display(), e))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
@@ -164,7 +164,7 @@ pub fn kill_all(processes: &[ProcessId], patience: Duration) -> Result<()> {
     processes.iter().try_for_each(|process| process.wait_end(patience).map(drop))
 }
 
-/// The numbers of all processes that there are now.
+/// Returns the pids of all processes.
 pub fn all_pids() -> Result<Vec<Pid>> {
     let fail = |e: io::Error| SysError::os("list", "/proc", e);
     let mut pids = Vec::new();
@@ -183,7 +183,7 @@ fn readable(handle: &OwnedFd, deadline: Instant) -> rustix::io::Result<bool> {
     Ok(rustix::event::poll(&mut fds, Some(&timeout))? > 0)
 }
 
-/// Read as bytes: the program chooses its own name, which need not be UTF-8.
+/// Read as bytes, because the program chooses its own name, which need not be UTF-8.
 fn stat(pid: Pid) -> Result<(String, Vec<u8>)> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read(&path).map_err(|e| SysError::os("read", &path, e))?;
@@ -194,8 +194,8 @@ fn start_ticks(stat: &[u8]) -> Option<u64> {
     stat_field(stat, 22)?.parse().ok()
 }
 
-/// A field of proc_pid_stat(5) after the program's name. The name is field 2, is in parentheses, and may
-/// itself contain spaces and parentheses.
+/// Returns a field of proc_pid_stat(5) after the program's name. The name is field 2, is in parentheses, and may itself
+/// contain spaces and parentheses.
 pub(crate) fn stat_field(stat: &[u8], number: usize) -> Option<&str> {
     let behind_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     std::str::from_utf8(&stat[behind_name..]).ok()?.split_ascii_whitespace().nth(number.checked_sub(3)?)

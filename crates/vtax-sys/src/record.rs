@@ -1,9 +1,9 @@
-//! Files by which vtax knows what it has done and what is to be: journals, configurations, locks, numbers of processes.
+//! Files in which vtax keeps its state and configuration: journals, configurations, locks, process numbers.
 //!
-//! All of them are regular files of this program's own. What else has such a name (a FIFO, a device, a link, a directory)
-//! was put there by somebody else: opening a FIFO would wait forever, a device may have no end, and a link leads to another
-//! file. So each record is opened by this module: what it finds is looked at before and after it is opened, and no more than
-//! the record's bound is read, whatever size the file system reports.
+//! All of them are regular files written by this program. Anything else with such a name (a FIFO, a device, a link, a
+//! directory) was put there by somebody else: opening a FIFO would wait forever, a device may be endless, and a link
+//! leads to another file. So each record is opened by this module, which checks the file type before and after opening,
+//! and reads no more than the record's bound, whatever size the file system reports.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,17 +15,17 @@ use rustix::fs::OFlags;
 /// Bound on a record of one value, such as the number of a process.
 pub const SMALL: u64 = 64 << 10;
 
-/// Why a record could not be opened, read or written.
+/// Reasons why a record could not be opened, read or written.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum RecordError {
     #[error("cannot {operation} {}: {error}", path.display())]
     #[diagnostic(code("file"))]
     Io { operation: &'static str, path: PathBuf, error: io::Error },
-    #[error("{} is {found}, not a regular file of vtax's; move it away", path.display())]
+    #[error("{} is {found}, not a regular file; move it away", path.display())]
     #[diagnostic(code("damaged-record"))]
     NotAFile { path: PathBuf, found: &'static str },
-    #[error("{} has more than {most} bytes, which no such file of vtax's has; move it away", path.display())]
+    #[error("{} is too large for a file of vtax: more than {most} bytes; move it away", path.display())]
     #[diagnostic(code("damaged-record"))]
     TooLong { path: PathBuf, most: u64 },
     #[error("{}: {why}", path.display())]
@@ -44,14 +44,14 @@ impl RecordError {
     }
 }
 
-/// What a record is opened for.
+/// Purpose of opening a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordUse {
-    /// Only its content is wanted; nothing is locked for long.
+    /// Only to read it; nothing is locked for long.
     Read,
-    /// To read it, and to add to its end.
+    /// To read it, and to append to it.
     Append,
-    /// To lock it, and to read and replace what is in it.
+    /// To lock it, and to read and replace its contents.
     Lock,
 }
 
@@ -74,7 +74,7 @@ pub fn open(path: &Path, purpose: RecordUse) -> Result<Option<File>, RecordError
     }
 }
 
-/// Opens the file of a lock, which is made if it isn't there. The caller locks it.
+/// Opens the file of a lock, creating it if needed. The caller locks it.
 pub fn open_lock(path: &Path) -> Result<File, RecordError> {
     if let Some(file) = open(path, RecordUse::Lock)? {
         return Ok(file);
@@ -100,19 +100,19 @@ pub fn read_open(mut file: &File, path: &Path, most: u64) -> Result<Vec<u8>, Rec
     }
 }
 
-/// Reads a small record that is one word, such as the number of a process. None if there is no file of this name.
+/// Reads a small record that is one word, such as a process number. None if there is no file of this name.
 ///
 /// # Errors
 /// [`RecordError::Damaged`] if it isn't such a word.
 pub fn read_word<T: std::str::FromStr>(path: &Path) -> Result<Option<T>, RecordError> {
     let Some(bytes) = read(path, SMALL)? else { return Ok(None) };
     let word = str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse().ok());
-    let damaged = || RecordError::Damaged { path: path.to_owned(), why: "it isn't as vtax wrote it".to_owned() };
+    let damaged = || RecordError::Damaged { path: path.to_owned(), why: "not as written by vtax".to_owned() };
     word.map(Some).ok_or_else(damaged)
 }
 
-/// Begins a new version of a record beside it, to be renamed into its place. What a killed process has left of another one
-/// is removed. Only one process at a time may do so.
+/// Begins a new version of a record next to it, to be renamed into its place. A draft left by a killed process is
+/// removed. Only one process at a time may do so.
 pub fn draft(path: &Path) -> Result<(File, PathBuf), RecordError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = path.with_file_name(format!(".{name}.draft"));
@@ -124,19 +124,19 @@ pub fn draft(path: &Path) -> Result<(File, PathBuf), RecordError> {
     Ok((file.map_err(RecordError::io("create", &draft))?, draft))
 }
 
-/// Replaces a record as a whole: who reads it has the old or the new one, also after a kill. It isn't synced, so that a power
-/// cut may take it.
+/// Replaces a record as a whole: readers see the old or the new one, also after a kill. It isn't synced, so a power
+/// failure may lose it.
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), RecordError> {
     let (mut file, draft) = draft(path)?;
     let written = file.write_all(content).and_then(|()| fs::rename(&draft, path));
     written.map_err(|error| {
-        // The first error is the one to tell of.
+        // The first error is the one to report.
         let _ = fs::remove_file(&draft);
         RecordError::io("write", path)(error)
     })
 }
 
-/// `O_NOFOLLOW` and `O_NONBLOCK`, for what may have come to this place since it was looked at.
+/// Opens with `O_NOFOLLOW` and `O_NONBLOCK`, in case the file was replaced since it was checked.
 fn opened(path: &Path, options: &OpenOptions) -> Result<File, RecordError> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = options.clone().custom_flags(flags).open(path).map_err(RecordError::io("open", path))?;
@@ -170,7 +170,7 @@ mod tests {
     /// Puts something at a path.
     type Put = fn(&Path);
 
-    /// What is no record, by its kind.
+    /// Things that are not records, by kind.
     fn strange() -> Vec<(&'static str, Put)> {
         fn node(path: &Path, kind: NodeType, device: u64) {
             mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, device).expect("root may make it");
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// The file system says 0 bytes of a file in `/proc`, and 2 GiB of an empty one with a hole.
+    /// The file system reports 0 bytes for a file in `/proc`, and 2 GiB for an empty one with a hole.
     #[test]
     fn the_bound_holds_whatever_size_a_file_seems_to_have() {
         let base = tempfile::tempdir().expect("a directory");

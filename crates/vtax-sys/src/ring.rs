@@ -1,10 +1,10 @@
 //! io_uring(7): one system call for a whole transaction, or for the transactions of thousands of flows.
 //!
-//! The kernel reads and writes the buffers of a request after the call that submits it has returned. So
-//! [`Slots`] owns the buffers of all its flows, and hands them out only while the kernel does not use them.
+//! The kernel reads and writes the buffers of a request after the submitting call has returned. So [`Slots`] owns the
+//! buffers of all its flows, and hands them out only while the kernel does not use them.
 //!
-//! A ring belongs to the thread that made it. The kernel does the work of completions when that thread asks
-//! for them, and not while it does something else (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1).
+//! A ring belongs to the thread that made it. The kernel processes completions when that thread asks for them, and not
+//! while it does something else (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1).
 
 mod connections;
 mod refusal;
@@ -21,10 +21,10 @@ use io_uring::types::{SubmitArgs, Timespec};
 pub use refusal::NoRing;
 pub use slots::{Completion, Operation, Slots};
 
-/// The longest timeout that is given to the kernel.
+/// Longest timeout given to the kernel.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
-/// Whether this process can have an io_uring.
+/// Checks whether this process can have an io_uring.
 pub fn probe() -> Result<(), NoRing> {
     Uring::new(8, 16).map(drop)
 }
@@ -32,14 +32,14 @@ pub fn probe() -> Result<(), NoRing> {
 /// Send everything or fail: a short send would cancel the request that is linked to it.
 const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 
-/// A result is a signed integer, so a longer request makes no sense.
+/// Limits a request's length: a result is a signed integer.
 #[inline]
 fn length(bytes: usize) -> u32 {
     bytes.min(i32::MAX as usize) as u32
 }
 
-/// Whether `io_uring_enter` failed only for now: it was interrupted or timed out, or it lacks memory or room
-/// for completions.
+/// Returns whether `io_uring_enter` failed only temporarily: it was interrupted or timed out, or it lacks memory or
+/// room for completions.
 #[inline]
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
@@ -48,9 +48,9 @@ fn is_passing(error: &io::Error) -> bool {
 /// The queues, which only the thread that made them may use.
 struct Uring {
     ring: IoUring,
-    /// How often the kernel was entered.
+    /// Number of times the kernel was entered.
     enters: Cell<u64>,
-    /// The kernel takes requests only from the thread that made the ring.
+    /// The kernel accepts requests only from the thread that made the ring.
     _thread: PhantomData<*const ()>,
 }
 
@@ -63,7 +63,7 @@ impl Uring {
                 Ok(_) => return Err(NoRing::TooOld),
                 Err(error) => refused = Some(error),
             }
-            // EINVAL means that the kernel doesn't know the flags.
+            // EINVAL means that the kernel doesn't support the flags.
             if refused.as_ref().is_some_and(|error| error.raw_os_error() != Some(libc::EINVAL)) {
                 break;
             }
@@ -71,8 +71,8 @@ impl Uring {
         Err(refused.map_or(NoRing::Absent, |error| NoRing::of(&error)))
     }
 
-    /// Hands over what is queued and waits for `want` completions. `Ok` may also mean that requests were
-    /// handed over and the wait then timed out or was interrupted.
+    /// Submits the queue and waits for `want` completions. `Ok` may also mean that requests were submitted and the wait
+    /// then timed out or was interrupted.
     #[inline]
     fn enter(&self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
@@ -89,12 +89,12 @@ impl Uring {
     }
 }
 
-/// Whether the ring has a timeout for the wait itself (Linux 5.11) and never drops completions (5.5).
+/// Returns whether the ring has a timeout for the wait itself (Linux 5.11) and never drops completions (5.5).
 fn has_all(ring: &IoUring) -> bool {
     ring.params().is_feature_ext_arg() && ring.params().is_feature_nodrop()
 }
 
-/// When the kernel does the work of completions.
+/// Time at which the kernel processes completions.
 #[derive(Clone, Copy)]
 enum Mode {
     /// When this thread waits for completions: Linux 6.1.

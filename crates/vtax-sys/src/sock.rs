@@ -1,5 +1,5 @@
-//! Socket options that `socket2` and `rustix` lack, and the calls whose results come in control messages:
-//! segment sizes, stamps, completions.
+//! Socket options that `socket2` and `rustix` lack, and calls whose results come in control messages: segment sizes,
+//! timestamps, completions.
 
 mod bbr;
 mod congestion;
@@ -39,7 +39,7 @@ pub fn set_dont_fragment(socket: impl AsFd) -> Result<()> {
     set_int(socket, level, option, value).map_err(|e| SysError::os("set option", "MTU_DISCOVER of a socket", e))
 }
 
-/// The MTU in bytes that the kernel knows for the path of a *connected* socket, headers of IP included.
+/// Returns the MTU in bytes that the kernel knows for the path of a *connected* socket, including IP headers.
 ///
 /// # Errors
 /// `ENOTCONN` if it is not connected.
@@ -68,7 +68,7 @@ fn set_int(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: li
     set_bytes(socket, level, option, &value.to_ne_bytes())
 }
 
-/// Returns how many bytes the kernel filled in.
+/// Reads an option. Returns the number of bytes that the kernel filled in.
 fn get_bytes(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
     let mut length = value.len() as libc::socklen_t;
     // SAFETY: the buffer has the length that the kernel is given.
@@ -81,7 +81,7 @@ fn get_bytes(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: 
     Ok((length as usize).min(value.len()))
 }
 
-/// The number of the network namespace that a socket is in.
+/// Returns the number of a socket's network namespace.
 pub(crate) fn netns_cookie(socket: impl AsFd) -> io::Result<u64> {
     let mut cookie = [0; 8];
     get_bytes(socket, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, &mut cookie)?;
@@ -123,8 +123,8 @@ mod tests {
     /// The MTU is 65536, but the kernel never assumes more than the longest IPv4 packet (`IP_MAX_MTU`).
     pub(super) const LOOPBACK_MTU: u32 = 65535;
 
-    /// Loopback's MTU is 65536, but a datagram can't be longer than 65507 bytes anyway. So the test reads the
-    /// option back.
+    /// Loopback's MTU is 65536, but a datagram cannot be longer than 65507 bytes anyway. So the test reads the option
+    /// back.
     #[test]
     fn dont_fragment_is_set_for_both_families() {
         for (address, level, option) in [

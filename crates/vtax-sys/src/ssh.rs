@@ -1,12 +1,12 @@
-//! What sshd tells the programs of a session.
+//! Session information that sshd gives to programs.
 
 use std::net::IpAddr;
 
-/// The environment variable with the two ends of the session, ssh(1).
+/// Environment variable with the two ends of the session, ssh(1).
 pub const CONNECTION: &str = "SSH_CONNECTION";
 
-/// The server's address: the third word. The others are the client's address, its port and the server's port.
-/// A link-local address has its interface after a `%`.
+/// Returns the server's address, which is the third word. The others are the client's address, its port and the
+/// server's port. A link-local address has its interface after a `%`.
 pub fn server(connection: &str) -> Option<IpAddr> {
     let server = connection.split_whitespace().nth(2)?;
     server.split('%').next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! Where a user's programs keep what outlives them.
+//! The directory in which a user's programs keep their persistent state.
 
 use std::{
     env,
@@ -6,14 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folder that is named, by the caller or by `VTAX_STATE`. None if nobody names one.
+/// Returns the directory named by the caller or by `VTAX_STATE`. None if neither names one.
 pub fn named(by_caller: Option<&Path>) -> Option<PathBuf> {
     by_caller.map(Path::to_owned).or_else(|| variable("VTAX_STATE").map(PathBuf::from))
 }
 
-/// The folder of vtax, by the XDG Base Directory Specification. None if nobody names one and the user has no home.
+/// Returns vtax's directory according to the XDG Base Directory Specification. None if it isn't named and the user has
+/// no home directory.
 pub fn folder(by_caller: Option<&Path>) -> Option<PathBuf> {
-    // The specification says that a relative path is to be ignored.
+    // The specification says that relative paths must be ignored.
     let base = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let xdg = || base("XDG_STATE_HOME").map(|base| base.join("vtax"));
     let home = || base("HOME").map(|home| home.join(".local/state/vtax"));

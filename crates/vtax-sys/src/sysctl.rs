@@ -1,6 +1,5 @@
-//! Kernel settings under `/proc/sys`. Those below `net` exist once for each network namespace, and the
-//! *reading thread's* namespace decides which ones it sees. So they are always read and written inside a
-//! given namespace.
+//! Kernel settings under `/proc/sys`. Those below `net` exist once per network namespace, and the *reading thread's*
+//! namespace decides which ones it sees. So they are always read and written inside a given namespace.
 
 use std::fmt;
 use std::fs;
@@ -19,12 +18,12 @@ use crate::netns::NetNs;
 pub struct SysctlKey(String);
 
 impl SysctlKey {
-    /// As sysctl(8) writes it: `net.ipv4.ip_forward`.
+    /// Returns the name as in sysctl(8): `net.ipv4.ip_forward`.
     pub fn dotted(&self) -> String {
         swap_separators(&self.0)
     }
 
-    /// Its file below `/proc`.
+    /// Returns the path of its file below `/proc`.
     pub fn below_proc(&self) -> String {
         format!("sys/{}", self.0)
     }
@@ -50,11 +49,7 @@ impl FromStr for SysctlKey {
         if path.split('/').all(sound) {
             Ok(Self(path))
         } else {
-            Err(SysError::invalid(
-                "name of a kernel setting",
-                text,
-                "it is written with dots or slashes, as in net.ipv4.ip_forward",
-            ))
+            Err(SysError::invalid("name of a kernel setting", text, "use dots or slashes, e.g. net.ipv4.ip_forward"))
         }
     }
 }
@@ -67,7 +62,7 @@ pub fn read(namespace: &NetNs, key: &SysctlKey) -> Result<String> {
     namespace.run(|| read_here(key))?
 }
 
-/// Sets a value, reads it back, and returns the value from before.
+/// Sets a value, reads it back, and returns the previous value.
 ///
 /// # Errors
 /// [`SysError::SysctlNotTaken`] if it reads back a different value: the kernel silently limits some settings.
@@ -88,7 +83,7 @@ fn read_here(key: &SysctlKey) -> Result<String> {
     Ok(value.trim_end().to_owned())
 }
 
-/// The kernel returns a list with tabs between its numbers.
+/// Compares two values. The kernel returns a list with tabs between its numbers.
 fn same(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }

@@ -1,21 +1,21 @@
-//! The secret by which a responder tells the test's own flows from a stranger's.
+//! The secret by which a responder distinguishes the test's own flows from unauthenticated peers.
 
 use std::{fmt, str::FromStr};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Bytes of a token at the start of a flow.
+/// Length of a token in bytes, at the start of a flow.
 pub const TOKEN_LEN: usize = 16;
 
-/// 128 random bits that both ends of a test hold.
+/// 128 random bits shared by both endpoints of a test.
 ///
-/// It travels only on the control stream and at the start of each flow. `Debug` doesn't print it, so it can't
-/// reach a log by accident.
+/// It travels only on the control stream and at the start of each flow. `Debug` doesn't print it, so it cannot get into
+/// a log by accident.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token([u8; TOKEN_LEN]);
 
 impl Token {
-    /// A new token from the kernel's random number generator.
+    /// Returns a new token from the kernel's random number generator.
     pub fn random() -> Token {
         let mut bytes = [0; TOKEN_LEN];
         getrandom(&mut bytes, GetRandomFlags::empty())
@@ -28,13 +28,13 @@ impl Token {
         &self.0
     }
 
-    /// A seed for random numbers that differ from test to test. Whoever holds the token may know them.
+    /// Returns a seed for random numbers that differ from test to test. Holders of the token may know them.
     pub fn seed(&self) -> u64 {
         let (first, _) = self.0.split_first_chunk().expect("16 > 8");
         u64::from_le_bytes(*first)
     }
 
-    /// Whether `shown`, bytes that came over the wire, is this token.
+    /// Returns whether `shown`, bytes received from the network, is this token.
     pub fn is(&self, shown: &[u8]) -> bool {
         self.0 == *shown
     }
@@ -53,9 +53,9 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A text that isn't a token. The error doesn't repeat the text, which may be nearly one.
+/// A text that is not a token. The error doesn't repeat the text, which may be almost a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
-#[error("a token is 32 hexadecimal digits")]
+#[error("invalid token: 32 hexadecimal digits required")]
 #[diagnostic(code("bad-token"))]
 pub struct TokenError;
 

@@ -1,6 +1,7 @@
-//! Small text files of the kernel's trees, `/proc` and `/sys`, read and written by paths that can't leave the tree.
+//! Small text files of the kernel's trees, `/proc` and `/sys`, read and written through paths that cannot leave the
+//! tree.
 //!
-//! In sysfs most paths lead through symbolic links (`class/net/eth0` is one), so a path alone doesn't tell where it
+//! In sysfs most paths lead through symbolic links (`class/net/eth0` is one), so a path alone doesn't show where it
 //! leads. The kernel itself refuses one that leaves the tree (`RESOLVE_BENEATH` of openat2(2), since Linux 5.6).
 
 use std::fs::File;
@@ -15,7 +16,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
-/// No setting of the kernel is longer.
+/// Limit on the length of a kernel setting.
 const LONGEST: u64 = 64 << 10;
 /// The kernel gives up if something is renamed while it follows a path.
 const ATTEMPTS: usize = 20;
@@ -28,7 +29,7 @@ pub struct FileTree {
 }
 
 impl FileTree {
-    /// The tree below this directory.
+    /// Opens the tree below this directory.
     pub fn open(directory: &Path) -> Result<Self> {
         let name = directory.display().to_string();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -36,8 +37,8 @@ impl FileTree {
         Ok(Self { directory: opened, name })
     }
 
-    /// The `/sys` that shows the links of a network namespace. A process sees those of the namespace in which its own
-    /// `/sys` was mounted. This one is mounted nowhere, and is gone with this handle.
+    /// Returns the `/sys` that shows the links of a network namespace. A process sees those of the namespace in which
+    /// its own `/sys` was mounted. This one is mounted nowhere, and exists as long as this handle.
     pub fn sysfs_of(namespace: &NetNs) -> Result<Self> {
         let fail = |e: Errno| SysError::os("mount the sysfs of network namespace", namespace.id(), e);
         let mount = || {
@@ -50,23 +51,23 @@ impl FileTree {
         Ok(Self { directory, name: "/sys".to_owned() })
     }
 
-    /// The `/sys` that shows the links of this thread's own network namespace. It is the mounted one, unless that was
-    /// mounted in another namespace, as it is for a program that `nsenter --net` has started.
+    /// Returns the `/sys` that shows the links of this thread's own network namespace. It is the mounted one, unless
+    /// that was mounted in another namespace, e.g. for a program started by `nsenter --net`.
     pub fn own_sysfs() -> Result<Self> {
         let mounted = Self::open(Path::new("/sys"))?;
-        // Without the privilege to mount one, nobody can have changed the namespace of a program alone.
+        // Without the privilege to mount one, a program's network namespace cannot have changed without its `/sys`.
         let Ok(own) = NetNs::current().and_then(|namespace| Self::sysfs_of(&namespace)) else { return Ok(mounted) };
         // The kernel has one file system for each network namespace (`sysfs_get_tree`).
         let device = |tree: &Self| rustix::fs::fstat(&tree.directory).map(|stat| stat.st_dev).ok();
         Ok(if device(&own) == device(&mounted) { mounted } else { own })
     }
 
-    /// A path by which this process reaches the directory, as long as this handle is open.
+    /// Returns a path by which this process reaches the directory, as long as this handle is open.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
     }
 
-    /// A file's text, without the white space at its end. None if there is no such file.
+    /// Returns a file's text without trailing white space. None if there is no such file.
     pub fn read(&self, path: &str) -> Result<Option<String>> {
         let file = match self.at(path, OFlags::RDONLY) {
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
@@ -81,13 +82,13 @@ impl FileTree {
         }
     }
 
-    /// Writes a text to a file that exists, by one call, as the kernel's files want it.
+    /// Writes a text to an existing file in a single call, as the kernel's files require.
     pub fn write(&self, path: &str, text: &str) -> Result<()> {
         let file = self.at(path, OFlags::WRONLY | OFlags::TRUNC).map_err(|e| self.error("write", path, e.into()))?;
         File::from(file).write_all(text.as_bytes()).map_err(|e| self.error("write", path, e))
     }
 
-    /// Whether the kernel lets anybody write a file. None if there is no such file.
+    /// Returns whether the kernel allows a file to be written. None if there is no such file.
     pub fn is_writable(&self, path: &str) -> Result<Option<bool>> {
         let file = match self.at(path, OFlags::PATH) {
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
@@ -99,7 +100,7 @@ impl FileTree {
 
     fn at(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let open = || {
-            // openat2(2) refuses these beside O_PATH.
+            // openat2(2) refuses these together with O_PATH.
             let careful =
                 if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NOCTTY | OFlags::NONBLOCK };
             let flags = flags | OFlags::CLOEXEC | careful;

@@ -1,5 +1,5 @@
-//! Working without root. A process that enters its own user namespace is root there. It may make network
-//! namespaces, links and mounts, but only below its own network namespace. It can't reach the real NICs.
+//! Work without root. A process that enters its own user namespace is root there. It may create network namespaces,
+//! links and mounts, but only below its own network namespace. It cannot reach the real NICs.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,11 +17,11 @@ use crate::process::Pid;
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Moves this process into a new user, mount and network namespace in which it is root, with only its own
-/// user and group mapped. Mounts made from then on stay inside.
+/// Moves this process into a new user, mount and network namespace in which it is root, with only its own user and
+/// group mapped. Later mounts stay inside.
 ///
-/// Call it first: the kernel refuses it to a process with threads. After an error, the process may be only
-/// partly inside and have no privilege anywhere; report the error and exit.
+/// Call it first: the kernel refuses it to a process with threads. After an error, the process may be only partly
+/// inside and have no privilege anywhere; report the error and exit.
 ///
 /// # Errors
 /// [`SysError::Threaded`], or [`SysError::UserNamespaceRefused`] with the kernel setting that forbids it.
@@ -64,9 +64,9 @@ pub fn join(keeper: Pid) -> Result<()> {
     std::env::set_current_dir(&directory).map_err(|e| SysError::os("return to directory", directory.display(), e))
 }
 
-/// Whether this thread may make namespaces and links: it has `CAP_NET_ADMIN` and `CAP_SYS_ADMIN`. In a
-/// container with a user namespace that shares the host's network, the kernel may refuse links all the same;
-/// the error then says so.
+/// Returns whether this thread may create namespaces and links: it has `CAP_NET_ADMIN` and `CAP_SYS_ADMIN`. In a
+/// container with a user namespace that shares the host's network, the kernel may nevertheless refuse links; the error
+/// then says so.
 pub fn have_net_admin() -> bool {
     let wanted = (1 << CAP_NET_ADMIN) | (1 << CAP_SYS_ADMIN);
     fs::read_to_string("/proc/thread-self/status")
@@ -75,7 +75,7 @@ pub fn have_net_admin() -> bool {
         .is_some_and(|held| held & wanted == wanted)
 }
 
-/// Whether this process is in the first user namespace, so that root there is root of the machine (user_namespaces(7)).
+/// Returns whether this process is in the first user namespace, where root is root of the machine (user_namespaces(7)).
 pub fn is_initial() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
@@ -90,8 +90,8 @@ fn require_single_thread() -> Result<()> {
     if threads == 1 { Ok(()) } else { Err(SysError::Threaded { threads }) }
 }
 
-/// The keeper's namespace; none if we are in it already. setns(2) refuses to enter the user namespace in
-/// which the caller already is.
+/// Opens the keeper's namespace; none if we are already in it. setns(2) refuses to enter the caller's own user
+/// namespace.
 fn differing_namespace(keeper: Pid, name: &'static str) -> Result<Option<File>> {
     let open = |path: String| File::open(&path).map_err(|e| SysError::os("open namespace", &path, e));
     let id = |file: &File| {
@@ -113,7 +113,7 @@ fn refused(step: &'static str, errno: io::Error) -> SysError {
     SysError::UserNamespaceRefused { step, errno, reason, remedy }
 }
 
-/// The kernel settings that can forbid user namespaces; `None` where the kernel doesn't have the setting.
+/// Kernel settings that can forbid user namespaces; `None` where the kernel doesn't have the setting.
 #[derive(Debug, Default)]
 struct Limits {
     /// `user.max_user_namespaces`, user_namespaces(7).
@@ -151,7 +151,7 @@ impl Limits {
         }
         if self.apparmor_restrict.is_some_and(|level| level > 0) {
             return (
-                "AppArmor keeps privilege out of user namespaces (kernel.apparmor_restrict_unprivileged_userns)",
+                "AppArmor restricts unprivileged user namespaces (kernel.apparmor_restrict_unprivileged_userns)",
                 "run as root, or allow it: sysctl kernel.apparmor_restrict_unprivileged_userns=0",
             );
         }

@@ -1,4 +1,4 @@
-//! Tests with the running kernel, in namespaces that end with the test. They need root.
+//! Tests with the running kernel, in namespaces that end with the test. Requires root.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -34,7 +34,7 @@ fn link(rtnl: &mut Rtnl, link: &str) -> Link {
     rtnl.existing_link(&name(link)).unwrap()
 }
 
-/// Switches a link on and gives it an address.
+/// Sets a link up and adds an address.
 fn configure(ns: &NetNs, device: &str, address: &str) {
     let mut rtnl = Rtnl::open_in(ns).unwrap();
     rtnl.set_link(&name(device), &up()).unwrap();
@@ -42,7 +42,7 @@ fn configure(ns: &NetNs, device: &str, address: &str) {
     rtnl.add_address(index, address.parse().unwrap()).unwrap();
 }
 
-/// Two namespaces, `w0` in the first wired to `w1` in the second.
+/// Returns two namespaces, with `w0` in the first connected to `w1` in the second.
 fn wired() -> (NetNs, NetNs) {
     let (left, right) = (scratch(), scratch());
     let mut rtnl = Rtnl::open_in(&left).unwrap();
@@ -280,7 +280,7 @@ fn a_route_is_added_and_listed() {
     let find = |wanted| routes.iter().find(|route| route.dest == wanted).unwrap();
     assert_eq!((find(dest).via, find(dest).source), (Some(via), source));
     assert_eq!((find(direct).via, find(direct).link), (None, Some(index)));
-    // The network of the wire itself is there too.
+    // The network of the wire itself is also there.
     assert_eq!(find("192.0.2.0/30".parse().unwrap()).table, 254);
 }
 
@@ -353,8 +353,8 @@ fn links_that_are_not_there_are_told_apart_from_errors() {
     assert_eq!(rtnl.delete_link(&name("none")).unwrap_err().errno(), Some(libc::ENODEV));
 }
 
-/// The list has some 100 KiB, of which the kernel sends at most 32 at a time. It isn't longer, because
-/// removing the links holds the lock for which all rtnetlink requests wait.
+/// The list has some 100 KiB, of which the kernel sends at most 32 at a time. It isn't longer, because removing the
+/// links holds the lock for which all rtnetlink requests wait.
 #[test]
 fn a_list_of_many_links_is_complete() {
     let ns = scratch();
@@ -456,8 +456,8 @@ fn nothing_is_left_where_a_namespace_could_not_be_pinned() {
     assert_eq!(error.errno(), Some(libc::ENOENT));
 }
 
-/// A program with its own mounts has a copy of our pin. The copy must not keep the namespace alive, nor the
-/// wire that ends in it.
+/// A program with its own mounts has a copy of our pin. The copy must keep neither the namespace alive, nor the wire
+/// that ends in it.
 #[test]
 fn a_copy_of_the_pin_elsewhere_goes_with_the_file() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Programs without privilege. Needs root.
+//! Programs without privilege. Requires root.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -17,7 +17,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// What a program gets in a directory of its own.
+/// Returns the confinement of a program in its own directory.
 fn confinement(directory: &Path) -> Confinement {
     let users = OwnUsers::find();
     assert!(users.is_some(), "these tests need root of the machine");
@@ -43,7 +43,7 @@ fn printed(confinement: Confinement, script: &str) -> String {
     String::from_utf8(shell(confinement, script).stdout).unwrap()
 }
 
-/// The fields of `/proc/PID/status`.
+/// Returns the fields of `/proc/PID/status`.
 fn status(confinement: Confinement) -> HashMap<String, String> {
     let text = printed(confinement, "cat /proc/self/status");
     let field = |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));

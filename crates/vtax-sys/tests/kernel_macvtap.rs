@@ -1,5 +1,4 @@
-//! Macvtaps, in namespaces that end with the test. They need root of the machine, and a `/dev` that the
-//! kernel maintains.
+//! Macvtaps, in namespaces that end with the test. Requires root of the machine, and a `/dev` maintained by the kernel.
 
 use std::net::UdpSocket;
 use std::path::PathBuf;
@@ -18,7 +17,7 @@ fn name(text: &str) -> IfName {
 }
 
 fn mac(last: u8) -> MacAddr {
-    // It contains the pid, because several of these tests may run at the same time.
+    // It contains the pid, because several of these tests may run simultaneously.
     let [_, _, b, c] = std::process::id().to_be_bytes();
     MacAddr([0x02, 0x16, 0x3e, b, c, last])
 }
@@ -27,7 +26,7 @@ fn device(index: IfIndex) -> PathBuf {
     PathBuf::from(format!("/dev/tap{}", index.0))
 }
 
-/// A namespace with both ends of a wire, switched on.
+/// Returns a namespace with both ends of a wire, up.
 fn wired() -> (NetNs, Rtnl, IfIndex) {
     let ns = NetNs::scratch().expect("these tests need root");
     let mut rtnl = Rtnl::open_in(&ns).unwrap();
@@ -52,7 +51,7 @@ fn a_macvtap_gives_frames_to_the_one_who_opened_it() {
     assert_eq!((link.index, link.kind.as_deref(), link.mac), (index, Some("macvtap"), Some(mac(1))));
     rtnl.set_link(&name("vnet0"), &LinkChange { up: Some(true), ..LinkChange::default() }).unwrap();
     let mut queues = open_macvtap(&mut rtnl, &name("vnet0"), mac(1), 2).unwrap();
-    // Only one queue is left, so the frame must come there.
+    // Only one queue is left, so the frame must arrive there.
     queues.truncate(1);
 
     let far = rtnl.existing_link(&name("far")).unwrap().index;
@@ -96,7 +95,7 @@ fn of_two_with_one_address_each_has_a_file_of_its_own() {
 fn a_file_of_another_link_is_refused() {
     let ((_ns, mut rtnl, parent), (_other_ns, mut other, other_parent)) = (wired(), wired());
     let index = macvtap(parent, mac(3)).create(&mut rtnl).unwrap();
-    // A program that doesn't know of the first one would make it so.
+    // A program that is unaware of the first one would do the same.
     let kind = LinkKind::Macvtap { parent: other_parent };
     let link = NewLink { index: Some(index), mac: Some(mac(4)), ..NewLink::new(name("vnet0"), kind) };
     other.create_link(&link).unwrap();

@@ -1,4 +1,4 @@
-//! What links report about themselves, in namespaces that end with the test. Needs root.
+//! Facts that links report, in namespaces that end with the test. Requires root.
 
 use vtax_sys::netlink::{IfName, LinkKind, NewLink, Rtnl};
 use vtax_sys::netns::NetNs;

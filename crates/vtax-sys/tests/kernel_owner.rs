@@ -1,4 +1,4 @@
-//! Who owns the other end of a connection on loopback. Needs root, to start a program as somebody else.
+//! Owner of the other end of a connection on loopback. Requires root, to start a program as another user.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};

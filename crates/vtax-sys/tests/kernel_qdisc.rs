@@ -1,4 +1,4 @@
-//! Limits on the rate of links, in namespaces that end with the test. Needs root.
+//! Rate limits of links, in namespaces that end with the test. Requires root.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn name(text: &str) -> IfName {
     text.parse().unwrap()
 }
 
-/// Switches a link on and gives it an address.
+/// Sets a link up and adds an address.
 fn configure(ns: &NetNs, device: &str, address: &str) -> (Rtnl, IfIndex) {
     let mut rtnl = Rtnl::open_in(ns).unwrap();
     rtnl.set_link(&name(device), &LinkChange { up: Some(true), ..LinkChange::default() }).unwrap();
@@ -42,7 +42,7 @@ fn a_rate_is_set_read_back_and_changed() {
     let mut rtnl = Rtnl::open_in(&ns).unwrap();
     let lo = IfIndex(1);
     assert_ne!(rtnl.root_qdisc(lo).unwrap().map(|qdisc| qdisc.kind).as_deref(), Some("tbf"));
-    // The second rate doesn't fit a 32-bit field for bytes a second.
+    // The second rate doesn't fit a 32-bit field for bytes per second.
     for asked in [tbf(100_000_000, 100_000, 65_536), tbf(100_000_000_000, 25_000_000, 1_000_000), tbf(8_000, 70_000, 1)]
     {
         rtnl.set_tbf(lo, &asked).unwrap();
@@ -55,7 +55,7 @@ fn a_rate_is_set_read_back_and_changed() {
     probe_tbf().unwrap();
 }
 
-/// All packets are sent at once. The burst and the queue take the first ones, and the others are dropped.
+/// All packets are sent in one burst. The burst and the queue take the first ones, and the others are dropped.
 #[test]
 fn every_packet_arrives_or_is_counted_as_dropped() {
     const SENT: u64 = 500;

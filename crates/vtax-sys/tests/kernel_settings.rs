@@ -1,4 +1,4 @@
-//! Settings of links, in namespaces that end with the test. Needs root.
+//! Settings of links, in namespaces that end with the test. Requires root.
 
 use vtax_sys::ethtool::{DriverSetting, Ethtool};
 use vtax_sys::netlink::{IfName, LinkChange, LinkKind, NewLink, NewTap, Rtnl};
@@ -33,7 +33,8 @@ fn features_are_switched_off_and_on() {
     assert!(error.contains("no-such-feature") && error.contains("ethtool -k"), "{error}");
 }
 
-/// veth has channels, of which it takes as many as it has queues, and neither rings nor delays: only real NICs have those.
+/// veth has channels, of which it accepts as many as it has queues, and neither rings nor delays: only real NICs have
+/// those.
 #[test]
 fn channels_are_set_and_what_a_driver_lacks_is_refused() {
     let (ns, _rtnl) = veth();
@@ -48,7 +49,7 @@ fn channels_are_set_and_what_a_driver_lacks_is_refused() {
     }
 }
 
-/// The driver of taps has a delay of one kind, and takes at most 64 packets.
+/// The driver of taps has a delay of one kind, and accepts at most 64 packets.
 #[test]
 fn a_number_that_a_driver_keeps_is_read_back_and_its_others_stay() {
     let ns = NetNs::scratch().expect("these tests need root");
@@ -91,6 +92,6 @@ fn the_cookie_of_a_namespace_is_its_own() {
     assert!(cookie(&one).is_some() && cookie(&one) == cookie(&one) && cookie(&one) != cookie(&other));
     let old = cookie(&one);
     drop(one);
-    // The kernel gives this one the smallest free number, often that of the one that has gone.
+    // The kernel gives this one the smallest free number, often that of the previous one.
     assert!(cookie(&NetNs::scratch().unwrap()) != old);
 }

@@ -1,5 +1,5 @@
-//! Virtual switches with the running kernel, in namespaces that end with the test: real frames of guests, for which
-//! this test stands. Needs root and `/dev/net/tun`. The emulated server shows VLANs.
+//! Virtual switches with the running kernel, in namespaces that end with the test: real frames of guests, which the
+//! test emulates. Requires root and `/dev/net/tun`. The emulated server covers VLANs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ fn switch() -> Switch {
     Switch { ns, rtnl, wire, venus, mars }
 }
 
-/// A table for it, which restricts venus to one address.
+/// Creates a table for the switch, which restricts venus to one address.
 fn restricted(switch: &Switch) -> (Nft, SwitchName) {
     let (mut nft, vsw) = (Nft::open_in(&switch.ns).unwrap(), "admin-vsw".parse().unwrap());
     nft.create_mac_filter(&vsw, "vtax:planets").unwrap();
@@ -98,7 +98,7 @@ fn the_table_changes_while_the_switch_runs() {
     assert_eq!(frames, counted([2, 1]));
     assert_eq!(nft.owners(&vsw).unwrap(), BTreeSet::from([(port(), OTHER)]));
 
-    // Of changes that can't all be made, none is.
+    // If one of several changes cannot be made, none is.
     let changes = [MacChange::Allow(port(), MINE), MacChange::Forbid(port(), RANDOM)];
     assert!(nft.change_mac_filter(&vsw, &changes).unwrap_err().is_missing());
     assert_eq!(nft.owners(&vsw).unwrap().len(), 1);
@@ -156,7 +156,7 @@ fn limit() -> Tbf {
     Tbf { rate: BitRate::new(8_000_000).unwrap(), burst: ByteSize(5_000), queue: ByteSize(20_000) }
 }
 
-/// All frames are sent at once. The burst and the queue take the first ones, and the others are dropped.
+/// All frames are sent in one burst. The burst and the queue take the first ones, and the others are dropped.
 fn assert_limited(rtnl: &mut Rtnl, by: IfIndex, from: &Port, to: &Port) {
     const SENT: usize = 200;
     for _ in 0..SENT {
@@ -197,7 +197,7 @@ fn a_port_is_limited_in_both_directions() {
     probe_redirection().unwrap();
 }
 
-/// The limit is before the table: what a guest sends from foreign addresses uses up its own bandwidth.
+/// The limit is before the table: frames that a guest sends from foreign addresses use up its own bandwidth.
 #[test]
 fn a_limited_port_is_still_restricted() {
     let switch = switch();
@@ -238,7 +238,7 @@ fn an_uplink_comes_and_goes_and_large_frames_pass() {
     drop(ns);
 }
 
-/// A kernel either has them, or makes a bridge without them: then that is told and nothing is left.
+/// A kernel either has them, or makes a bridge without them: then that is reported and nothing is left.
 #[test]
 fn a_kernel_without_vlan_filtering_is_told() {
     let mut rtnl = Rtnl::open_in(&silent()).unwrap();

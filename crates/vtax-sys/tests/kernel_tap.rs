@@ -1,4 +1,4 @@
-//! Taps, in namespaces that end with the test. Needs root and `/dev/net/tun`.
+//! Taps, in namespaces that end with the test. Requires root and `/dev/net/tun`.
 
 use vtax_sys::netlink::{IfName, LinkChange, NewTap, Rtnl, probe_tap};
 use vtax_sys::netns::NetNs;

@@ -1,5 +1,5 @@
-//! A user without privilege gets his own lab. Run this as root; it gives its privilege up first. Each part is
-//! a separate process, because only a whole process can enter a user namespace, and it can never leave it.
+//! An unprivileged user creates a lab. Run this as root; it drops its privilege first. Each part is a separate process,
+//! because only a whole process can enter a user namespace, and it can never leave it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -10,9 +10,9 @@ use vtax_sys::netns::NetNs;
 use vtax_sys::process::Pid;
 use vtax_sys::userns;
 
-/// The variable that says which part this process plays.
+/// Variable that selects the part of this process.
 const ROLE: &str = "VTAX_SYS_TEST_ROLE";
-/// The variable with the keeper's pid, for the process that joins.
+/// Variable with the keeper's pid, for the process that joins.
 const KEEPER: &str = "VTAX_SYS_TEST_KEEPER";
 const NOBODY: u32 = 65534;
 
@@ -85,7 +85,7 @@ fn visitor() {
     assert_eq!(std::env::current_dir().unwrap().to_str(), Some("/proc"));
     let wire = Rtnl::open().unwrap().link(&name("w0")).unwrap();
     assert_eq!(wire.unwrap().kind.as_deref(), Some("veth"));
-    // It is no error to be there already.
+    // It is no error if it is already there.
     userns::join(keeper).unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! What the kernel reports about virtual functions and hardware addresses, on links that every machine can
-//! have. The emulated server shows the answers of a NIC with virtual functions.
+//! The kernel's report of virtual functions and hardware addresses, on links that every machine supports. The emulated
+//! server covers the answers of a NIC with virtual functions.
 
 use vtax_sys::netlink::{IfName, LinkChange, LinkKind, MacAddr, NewLink, Rtnl, VfChange};
 use vtax_sys::netns::NetNs;
@@ -28,7 +28,10 @@ fn a_link_without_virtual_functions_says_so() {
     let error = rtnl.set_vf(&name, 0, &change).unwrap_err();
     assert_eq!(error.errno(), Some(libc::EOPNOTSUPP), "{error}");
     let text = error.to_string();
-    assert!(text.contains("set the VLAN of VF 0 of link v0") && text.contains("driver can't"), "{text}");
+    assert!(
+        text.contains("set the VLAN of VF 0 of link v0") && text.contains("not supported by this driver"),
+        "{text}"
+    );
     let gone: IfName = "v9".parse().unwrap();
     assert!(rtnl.vfs(&gone).unwrap_err().to_string().contains("v9"));
 }

@@ -8,8 +8,8 @@ use vtax_sys::cpu::{MachineMeter, MachineSpan, thread_times};
 
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// Works and sleeps in turn, half a millisecond each, so ticks see little of it. Returns the CPU time that
-/// the scheduler counted.
+/// Alternately works and sleeps, half a millisecond each, so ticks see little of it. Returns the CPU time that the
+/// scheduler counted.
 fn spin_half(time: Duration) -> Duration {
     let (before, begun) = (thread_times(), Instant::now());
     while begun.elapsed() < time {
@@ -29,11 +29,11 @@ fn measure(time: Duration) -> (MachineSpan, Duration) {
     (meter.read().unwrap().since(&opened), used)
 }
 
-/// Other programs work on this machine too, so the only upper bound is the elapsed time.
+/// Other programs also work on this machine, so the only upper bound is the elapsed time.
 #[test]
 fn work_of_a_known_size_is_in_the_machines_account() {
     let (span, used) = measure(Duration::from_secs(2));
-    // 3 % of a CPU, and the time that the hypervisor took, which the thread's clock counts as work.
+    // 3 % of a CPU, and the steal time, which the thread's clock counts as work.
     let least = used.saturating_sub(span.wall.mul_f64(0.03) + span.times.steal);
     eprintln!("busy {:?}, spinner {used:?}, {span:?}", span.busy());
     assert!(span.busy() >= least, "{:?} for {used:?}: {span:?}", span.busy());

@@ -1,7 +1,7 @@
-//! Boots the machine again when its first process is told to, as `busybox reboot` and `kill -TERM 1` do it.
+//! Reboots the machine when its first process is asked to, e.g. by `busybox reboot` or `kill -TERM 1`.
 //!
-//! What runs is ended first. So the coordinator hears how its programs ended, and a conversation doesn't break off without
-//! a word: over a virtio-serial port nobody sees that the other side is gone.
+//! Running programs are ended first. So the coordinator learns how its programs ended, and the conversation doesn't
+//! break off silently: on a virtio-serial port, neither side sees that the other is gone.
 
 use std::{
     fs, io,
@@ -25,15 +25,15 @@ use super::{say_of_agent, state};
 
 static LEAVES: AtomicBool = AtomicBool::new(false);
 
-/// The program that asked may end by itself, with its own status.
+/// Time for the requesting program to end with its own status.
 const FAREWELL: Duration = Duration::from_millis(300);
-/// How long all others may take to end after SIGTERM.
+/// Time limit for all other programs to end after SIGTERM.
 const ENDING: Duration = Duration::from_secs(2);
 const KILLED: Duration = Duration::from_secs(1);
-/// How long the coordinator's last answers may take.
+/// Time limit for the coordinator's last answers.
 const ANSWERS: Duration = Duration::from_millis(300);
 
-/// Waits for the signals on a thread of its own.
+/// Waits for the signals on a separate thread.
 pub(super) fn listen() -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let wait = move || {
@@ -44,7 +44,7 @@ pub(super) fn listen() -> io::Result<()> {
     thread::Builder::new().name("reboot".into()).spawn(wait).map(drop)
 }
 
-/// A coordinator who comes now waits for the next boot.
+/// Makes a coordinator that connects now wait for the next boot.
 pub(super) fn hold() {
     while LEAVES.load(Ordering::SeqCst) {
         thread::park();
@@ -53,7 +53,8 @@ pub(super) fn hold() {
 
 fn leave() {
     LEAVES.store(true, Ordering::SeqCst);
-    // Whoever asked sees by this that it was heard. Where it can't be written, they wait in vain and are ended.
+    // This file shows that the request was received. If it cannot be written, the requesting program waits without
+    // success and is ended.
     let _ = fs::write(LEAVING, "");
     thread::sleep(FAREWELL);
     end_all();
@@ -65,18 +66,18 @@ fn leave() {
 fn end_all() {
     let others = others();
     for process in &others {
-        // One that has just ended needs no signal.
+        // A process that has just ended needs no signal.
         let _ = process.signal(Signal::TERM);
     }
     let until = Instant::now() + ENDING;
     for process in &others {
         let _ = process.wait_end(until.saturating_duration_since(Instant::now()));
     }
-    // What was started meanwhile is ended, too.
+    // Also ends processes that were started meanwhile.
     let _ = kill_all(&self::others(), KILLED);
 }
 
-/// All processes but this one and the kernel's threads, which have no program.
+/// Returns all processes except this one and the kernel's threads, which have no program.
 fn others() -> Vec<ProcessId> {
     let has_program = |pid: &Pid| fs::read_link(Path::new("/proc").join(pid.to_string()).join("exe")).is_ok();
     let pids = all_pids().unwrap_or_default().into_iter().filter(|pid| *pid != Pid::own() && has_program(pid));

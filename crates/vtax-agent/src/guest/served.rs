@@ -1,6 +1,6 @@
-//! Switches that this guest serves: a bridge connects its NIC at the host's switch with another of its links.
+//! Switches served by this guest: a bridge connects its NIC at the host's switch with another of its links.
 //!
-//! The kernel's command line names them, so that they are there again whenever the guest boots.
+//! They are named on the kernel's command line, so they exist again after each boot of the guest.
 
 use std::{
     fs, thread,
@@ -12,33 +12,33 @@ use vtax_sys::{
     netlink::{IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, NewLink, Rtnl},
 };
 
-/// The parameter: the bridge's name, the address of the NIC at the host's switch, the other link, and the MTU.
+/// Kernel parameter: the bridge's name, the address of the NIC at the host's switch, the other link, and the MTU.
 const PARAMETER: &str = "vtax.switch=";
-/// A driver makes its links within this time after it was loaded.
+/// Time limit for a driver to create its links after it was loaded.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PACE: Duration = Duration::from_millis(50);
 
-/// A switch as the command line has it.
+/// Switch as described on the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Served {
     bridge: IfName,
     near: MacAddr,
-    /// By its name or its address.
+    /// Name or address.
     far: String,
     mtu: u32,
 }
 
-/// Makes the bridges. What can't be made, `say` is told: the guest does the rest of its work all the same.
+/// Creates the bridges. Failures are reported to `say`; the guest continues with its other work.
 pub(super) fn connect(say: impl Fn(&str)) {
     let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     for parameter in line.split_ascii_whitespace().filter_map(|word| word.strip_prefix(PARAMETER)) {
         let Some(served) = read(parameter) else {
-            say(&format!("{PARAMETER}{parameter} isn't BRIDGE,ADDRESS,LINK,MTU"));
+            say(&format!("invalid {PARAMETER}{parameter}: use BRIDGE,ADDRESS,LINK,MTU"));
             continue;
         };
         match make(&served) {
-            Ok(()) => say(&format!("serves the switch {} by {}", served.bridge, served.far)),
-            Err(error) => say(&format!("the switch {} isn't served: {error}", served.bridge)),
+            Ok(()) => say(&format!("serving switch {} through {}", served.bridge, served.far)),
+            Err(error) => say(&format!("cannot serve switch {}: {error}", served.bridge)),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The disk on which a server keeps its state, and what the server does when it boots again.
+//! The disk on which a server keeps its state, and the server's boot script.
 //!
-//! All else that is written in a server is in its memory. A new disk is blank: the server's first boot makes a file
-//! system on it, by the host's mke2fs.
+//! All other writes in a server stay in its memory. A new disk is blank: the server's first boot creates a file system
+//! on it, with the host's mke2fs.
 
 use std::{
     fs::{self, File},
@@ -19,19 +19,19 @@ const SERIAL: &str = "vtax-state";
 const DISKS: &str = "/sys/block";
 const MAKERS: [&str; 2] = ["/sbin/mke2fs", "/usr/sbin/mke2fs"];
 const KIND: &str = "ext4";
-/// A file system has its superblock in the first bytes of a disk.
+/// Part of the disk that is blank if it has no file system: a superblock is in the first bytes.
 const BEGINNING: usize = 64 << 10;
 
-/// Mounts the disk, if the machine has one. Without it, the state is in memory and goes with the next boot: `say` gets a
-/// message.
+/// Mounts the disk, if the machine has one. Without it, the state is in memory and is lost at the next boot: `say` gets
+/// a message.
 pub(super) fn mount(say: impl Fn(&str)) {
     let Some(disk) = find(Path::new(DISKS)) else { return };
     if let Err(error) = mount_disk(&disk) {
-        say(&format!("{error}; what is kept in {STATE} is lost when this machine boots again"));
+        say(&format!("{error}; the contents of {STATE} are lost when this machine reboots"));
     }
 }
 
-/// Runs the script that the disk has for each boot but the first. Its output goes to the console.
+/// Runs the script on the disk at each boot but the first. Its output goes to the console.
 pub(super) fn run_boot_script(say: impl Fn(&str)) {
     if !Path::new(BOOT_SCRIPT).exists() {
         return;
@@ -39,19 +39,19 @@ pub(super) fn run_boot_script(say: impl Fn(&str)) {
     let ran = Kept::spawn(Command::new(BOOT_SCRIPT).stdin(Stdio::null()));
     match ran.map(Kept::wait) {
         Ok(Ok(status)) if status.success() => {}
-        Ok(Ok(status)) => say(&format!("{BOOT_SCRIPT} ended with {status}; the machine is up all the same")),
+        Ok(Ok(status)) => say(&format!("{BOOT_SCRIPT} ended with {status}; the machine is up nevertheless")),
         Ok(Err(error)) => say(&format!("{BOOT_SCRIPT}: {error}")),
         Err(error) => say(&error.to_string()),
     }
 }
 
-/// Writes all to the disk, before the machine boots again.
+/// Writes everything to the disk before the machine reboots.
 pub(super) fn close() {
-    // Without a disk nothing is mounted there. What can't be written is lost, and nobody is left who could be told.
+    // Without a disk nothing is mounted there. A failure can no longer be reported to anyone.
     let _ = rustix::mount::mount_remount(STATE, MountFlags::RDONLY, "");
 }
 
-/// The disk's device.
+/// Returns the disk's device.
 fn find(disks: &Path) -> Option<PathBuf> {
     let serial = |disk: &Path| fs::read_to_string(disk.join("serial")).unwrap_or_default();
     let disks = fs::read_dir(disks).ok()?.flatten();
@@ -61,13 +61,13 @@ fn find(disks: &Path) -> Option<PathBuf> {
 
 fn mount_disk(disk: &Path) -> Result<(), SysError> {
     let failed = |operation| move |errno| SysError::plain(operation, disk.display(), errno);
-    if is_blank(disk).map_err(failed("read the disk of state"))? {
-        make_file_system(disk).map_err(failed("make a file system on"))?;
+    if is_blank(disk).map_err(failed("read the state disk"))? {
+        make_file_system(disk).map_err(failed("create a file system on"))?;
     }
-    fs::create_dir_all(STATE).map_err(failed("make a directory for"))?;
+    fs::create_dir_all(STATE).map_err(failed("create a directory for"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
     let mounted = rustix::mount::mount(disk, STATE, KIND, flags, None);
-    mounted.map_err(|errno| failed("mount the disk of state")(errno.into()))
+    mounted.map_err(|errno| failed("mount the state disk")(errno.into()))
 }
 
 fn is_blank(disk: &Path) -> io::Result<bool> {
@@ -76,10 +76,10 @@ fn is_blank(disk: &Path) -> io::Result<bool> {
     Ok(bytes.iter().all(|byte| *byte == 0))
 }
 
-/// Without room that only root may use, and without writing tables that nobody has used yet.
+/// Creates a file system without space reserved for root and without writing unused tables.
 fn make_file_system(disk: &Path) -> io::Result<()> {
     let program = MAKERS.into_iter().find(|maker| Path::new(maker).exists());
-    let program = program.ok_or_else(|| io::Error::other("there is no mke2fs (Debian: e2fsprogs)"))?;
+    let program = program.ok_or_else(|| io::Error::other("mke2fs not found (Debian: e2fsprogs)"))?;
     let options = ["-q", "-t", KIND, "-m", "0", "-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1"];
     let made = Command::new(program).args(options).arg(disk).stdin(Stdio::null()).output()?;
     match made.status.success() {

@@ -1,18 +1,18 @@
-//! A virtio-serial port, as Linux implements it (`drivers/char/virtio_console.c`).
+//! A virtio-serial port, as implemented by Linux (`drivers/char/virtio_console.c`).
 //!
-//! - Reading gives 0 bytes, and goes on giving them, while nobody is connected at the host.
-//! - poll(2) reports a hang-up all that time, so it can't wait until somebody connects. But an
+//! - Reads return 0 bytes for as long as nobody is connected on the host.
+//! - poll(2) reports a hang-up all that time, so it cannot wait for a connection. But an
 //!   edge-triggered epoll(7) reports each event on the port.
 //! - Without `O_NONBLOCK`, a write to a full port loops in the kernel, on a CPU that is being measured. If
 //!   nobody is connected, it waits for the next coordinator, which would get the bytes for the last one. So
 //!   the port is opened with `O_NONBLOCK`.
-//! - Data and the event that somebody has connected come by two queues, and the kernel serves the data queue
-//!   first. So a coordinator's first bytes may be there while the port still reports that nobody is
-//!   connected. The agent believes this only when the port has reported it for a while.
-//! - QEMU keeps what it reads from its socket until the guest has opened the port, so nothing is lost.
-//! - QEMU (10.0) loses one of the port's 128 output buffers each time that a coordinator's end closes while an answer to it
-//!   is half sent. When all of them are lost, the port looks full for ever. Only a reset of the device brings them back, and
-//!   its driver does that when it is unbound and bound again.
+//! - Data and connection events use two queues, and the kernel serves the data queue first. So a coordinator's
+//!   first bytes may have arrived while the port still reports that nobody is connected. The agent believes
+//!   this only when the port has reported it for a while.
+//! - QEMU buffers what it reads from its socket until the guest has opened the port, so nothing is lost.
+//! - QEMU (10.0) loses one of the port's 128 output buffers each time a coordinator closes its side while an answer to it
+//!   is half sent. When all of them are lost, the port looks full for ever. Only a reset of the device restores them, which
+//!   its driver does when it is unbound and bound again.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -34,16 +34,16 @@ use rustix::{
 use super::{PortError, Renew};
 
 const PORTS: &str = "/sys/class/virtio-ports";
-/// The time between two looks for the port in sysfs, which reports no changes.
+/// Interval between two looks for the port in sysfs, which reports no changes.
 const PACE: Duration = Duration::from_millis(2);
-/// How long the port must report that nobody is connected before the agent believes it.
+/// Time for which the port must report that nobody is connected before the agent believes it.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long the port may take to appear again after a reset of its device.
+/// Time limit for the port to reappear after a reset of its device.
 const RENEWED: Duration = Duration::from_secs(10);
-/// How long one call waits for a full port.
+/// Time for which one call waits for a full port.
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Opens the port with this name for reading and writing. It waits until the port's device appears.
+/// Opens the port with this name for reading and writing. Waits until the port's device appears.
 pub fn open(name: &'static str, deadline: Duration) -> Result<(PortReader, PortWriter), PortError> {
     let file = open_file(name, deadline)?;
     let opened = Arc::new(Mutex::new(file.clone()));
@@ -51,7 +51,7 @@ pub fn open(name: &'static str, deadline: Duration) -> Result<(PortReader, PortW
     Ok((PortReader::new(opened, file)?, writer))
 }
 
-/// The port as it was opened last. The reader and the writer have it open, and the writer may open it anew.
+/// The port as it was opened last. The reader and the writer share it, and the writer may reopen it.
 type Opened = Arc<Mutex<Arc<File>>>;
 
 fn open_file(name: &str, deadline: Duration) -> Result<Arc<File>, PortError> {
@@ -77,15 +77,15 @@ fn try_open(name: &str) -> Result<Option<Arc<File>>, PortError> {
     opened.map(|file| Some(Arc::new(file))).map_err(unusable)
 }
 
-/// The device's name, such as `vport2p1`. A port gets its name some time after its directory.
+/// Returns the device's name, e.g. `vport2p1`. A port gets its name some time after its directory.
 fn device(ports: &Path, name: &str) -> Option<String> {
     let ports = fs::read_dir(ports).ok()?.flatten();
     let named = |path: &Path| fs::read_to_string(path.join("name")).is_ok_and(|found| found.trim_end() == name);
     ports.filter(|port| named(&port.path())).find_map(|port| port.file_name().into_string().ok())
 }
 
-/// Unbinds the device of a port from its driver and binds it again. The device may have no other port: that would be lost
-/// to the program that has it open.
+/// Unbinds the device of a port from its driver and binds it again. The device must not have another port, which would
+/// be lost to the program that has it open.
 fn reset(ports: &Path, name: &str) -> io::Result<()> {
     let device_of = |port: &str| fs::canonicalize(ports.join(port).join("device"));
     let port = device(ports, name).ok_or(io::ErrorKind::NotFound)?;
@@ -95,8 +95,8 @@ fn reset(ports: &Path, name: &str) -> io::Result<()> {
     let others: Vec<String> = others.collect();
     if !others.is_empty() {
         return Err(io::Error::other(format!(
-            "QEMU has lost the port's buffers, and only a reset of its device brings them back; that has other ports, too \
-             ({}); boot the guest again",
+            "QEMU has lost the port's buffers, and only a reset of its device restores them, but it has other ports \
+             ({}); reboot the guest",
             others.join(", ")
         )));
     }
@@ -118,12 +118,12 @@ fn missing(name: &str, waited: Duration) -> PortError {
     PortError::Missing { name: name.to_owned(), waited, present }
 }
 
-/// Since when the port reports that nobody is connected.
+/// Time since which the port reports that nobody is connected.
 #[derive(Debug, Default)]
 struct Absence(Option<Instant>);
 
 impl Absence {
-    /// How long it takes until that is certain; none if it is certain now.
+    /// Returns the time until that is certain; none if it is certain now.
     fn doubt(&mut self) -> Option<Duration> {
         let passed = self.0.get_or_insert_with(Instant::now).elapsed();
         GRACE.checked_sub(passed).filter(|left| !left.is_zero())
@@ -134,7 +134,8 @@ impl Absence {
     }
 }
 
-/// Reads 0 bytes when nobody is connected at the host any more. The next read waits until somebody connects.
+/// The reading side. Returns 0 bytes when nobody is connected on the host any more; the next read then waits for a
+/// connection.
 #[derive(Debug)]
 pub struct PortReader {
     opened: Opened,
@@ -142,7 +143,7 @@ pub struct PortReader {
     /// Reports each event on the port once.
     events: OwnedFd,
     absence: Absence,
-    /// Whether the reader has already returned 0 bytes for this.
+    /// True if the reader has already returned 0 bytes for this.
     told: bool,
 }
 
@@ -153,7 +154,7 @@ impl PortReader {
         Ok(PortReader { opened, file, events, absence: Absence::default(), told: false })
     }
 
-    /// The port is gone. If the writer opens it anew, the reader goes on with that.
+    /// Follows the writer to the reopened port after this one is gone.
     fn follow(&mut self, gone: io::Error) -> io::Result<()> {
         let until = Instant::now() + 2 * RENEWED;
         while Instant::now() < until {
@@ -210,8 +211,8 @@ impl Read for PortReader {
     }
 }
 
-/// Fails with `BrokenPipe` when nobody is connected at the host any more, and with `WouldBlock` if nothing
-/// could be written for a moment.
+/// The writing side. Fails with `BrokenPipe` when nobody is connected on the host any more, and with `WouldBlock` if
+/// nothing could be written for a short time.
 #[derive(Debug)]
 pub struct PortWriter {
     name: &'static str,
@@ -221,7 +222,7 @@ pub struct PortWriter {
 }
 
 impl PortWriter {
-    /// Waits a moment for room, and returns why nothing could be written.
+    /// Waits briefly for room, and returns why nothing could be written.
     fn wait(&mut self) -> io::Error {
         let mut port = [PollFd::new(&self.file, PollFlags::OUT)];
         match poll(&mut port, Some(&MOMENT)) {
@@ -259,7 +260,7 @@ impl Renew for PortWriter {
     fn renew(&mut self) -> io::Result<()> {
         let mut port = [PollFd::new(&self.file, PollFlags::OUT)];
         let polled = poll(&mut port, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        // A slow guest hears late that somebody has connected. Until then its port isn't full.
+        // A slow guest learns late that somebody has connected. Until then its port isn't full.
         if polled.is_err() || port[0].revents().intersects(PollFlags::HUP | PollFlags::OUT) {
             return Ok(());
         }
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(device(&tree.path().join("none"), "org.vtax.agent.0"), None);
     }
 
-    /// They would be lost to the programs that have them open.
+    /// Other ports would be lost to the programs that have them open.
     #[test]
     fn a_device_with_other_ports_isnt_reset() {
         let tree = tempfile::tempdir().expect("made");

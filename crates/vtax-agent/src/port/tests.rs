@@ -21,14 +21,14 @@ use crate::server::Measuring;
 
 const SOON: Duration = Duration::from_secs(300);
 
-/// Whether the guest sees that one coordinator leaves before the next one comes.
+/// True if the guest sees that one coordinator leaves before the next one connects.
 #[derive(Clone, Copy, PartialEq)]
 enum Ends {
     Seen,
     Missed,
 }
 
-/// A port and its QEMU in one. A process that connects to the socket is at the host's end.
+/// A port and its QEMU in one. A process that connects to the socket is on the host's side.
 struct Stand {
     listener: UnixListener,
     ends: Ends,
@@ -60,7 +60,7 @@ impl Read for Stand {
     }
 }
 
-/// Like the port's writer, it never waits for long.
+/// Like the port's writer, it never waits long.
 struct StandWriter(Arc<Mutex<Option<UnixStream>>>);
 
 impl Write for StandWriter {
@@ -109,7 +109,7 @@ impl Guest {
         AgentLink::connect_unix("guest stage", &self.socket(), SOON).expect("greeted")
     }
 
-    /// A coordinator that the test imitates; it has greeted.
+    /// A coordinator emulated by the test, after its greeting.
     fn raw(&self) -> UnixStream {
         let mut raw = UnixStream::connect(self.socket()).expect("connected");
         let opening = encode(&Opening::ours(), HELLO_MOST).expect("small");
@@ -122,7 +122,7 @@ fn call(id: u64, request: Request) -> Vec<u8> {
     encode(&Call { id: CallId(id), request }, REQUEST_MOST).expect("small")
 }
 
-/// A program that first writes its pid to a file, and then runs `does`.
+/// A program that first writes its pid to a file, then runs `does`.
 fn endless(pid_file: &Path, does: &str, window: Option<ByteSize>) -> Request {
     let script = format!("echo $$ >{0}.new; mv {0}.new {0}; exec {does}", pid_file.display());
     let argv = ["sh", "-c", &script].map(str::to_owned).to_vec();
@@ -165,7 +165,7 @@ fn a_coordinator_that_is_cut_off_is_no_hindrance_to_the_next() {
     }
 }
 
-/// Its answers fill the port and the socket, and the agent is about to write more.
+/// Answers fill the port and the socket, and the agent is about to write more.
 #[test]
 fn answers_that_nobody_has_read_dont_reach_the_next() {
     for ends in [Ends::Seen, Ends::Missed] {
@@ -174,7 +174,7 @@ fn answers_that_nobody_has_read_dont_reach_the_next() {
             let mut raw = guest.raw();
             raw.set_write_timeout(Some(Duration::from_millis(5))).expect("set");
             let flood = call(1, Request::Describe).repeat(64);
-            // Goes on until the agent is blocked, or stops reading.
+            // Continues until the agent is blocked or stops reading.
             for _ in 0..100 {
                 let _ = raw.write_all(&flood);
             }
@@ -183,7 +183,7 @@ fn answers_that_nobody_has_read_dont_reach_the_next() {
             guest.link().ping(SOON).expect("alive");
             start.elapsed()
         };
-        // A busy machine answers late now and then.
+        // A busy machine occasionally answers late.
         assert!((0..10).any(|_| answered() < Duration::from_secs(4)), "the greeting had to be said again");
     }
 }
@@ -223,7 +223,7 @@ fn an_order_to_switch_off_ends_the_agents_life() {
     guest.agent.join().expect("no panic").expect("a clean end");
 }
 
-/// Of QEMU's port: it has lost its buffers, and takes nothing until it is renewed.
+/// QEMU's port has lost its buffers and accepts nothing until it is renewed.
 #[test]
 fn a_port_that_takes_no_answer_to_a_new_coordinator_is_renewed() {
     struct Full(StandWriter, Arc<AtomicUsize>);
@@ -269,7 +269,7 @@ fn a_lost_port_is_an_error() {
     }
     let nobody = StandWriter(Arc::default());
     let lost = serve(Unplugged, nobody, Measuring::default, AgentRights::Guest, |_| {}).expect_err("no device");
-    assert!(lost.to_string().contains("can't be read any more"), "{lost}");
+    assert!(lost.to_string().contains("cannot read the virtio-serial port any more"), "{lost}");
 }
 
 #[test]

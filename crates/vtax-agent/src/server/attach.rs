@@ -1,4 +1,4 @@
-//! Sets up a link of the agent's guest.
+//! Setup of a link in the agent's guest.
 
 use std::{
     thread,
@@ -16,25 +16,26 @@ use vtax_sys::{
 };
 use vtax_wire::protocol::{Attached, Fault, FaultKind, LinkSetup};
 
-/// How long to wait until the link appears, and then until it has a carrier: e1000e takes a second after each
-/// change of its MTU.
+/// Time limit for the link to appear, and then for its carrier: e1000e takes a second after each change of its MTU.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time between two looks.
+/// Interval between two checks.
 const PACE: Duration = Duration::from_millis(2);
 /// "No such file or directory": a kernel without IPv6 has no setting for it.
 const NO_SETTING: i32 = 2;
 /// "File exists": the link has this address already.
 const IS_THERE: i32 = 17;
 
-/// A link that couldn't be set up.
+/// Failed setup of a link.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(super) enum AttachError {
     #[error(
-        "the guest has no link with the address {mac} after {PATIENCE:?} (it has {present}); does its kernel have the driver of this NIC, and is that loaded?"
+        "the guest has no link with the address {mac} after {PATIENCE:?} (it has {present}); load the driver of this NIC, or use a kernel that has it"
     )]
     #[diagnostic(code("no-guest-link"))]
     NoLink { mac: MacAddr, present: String },
-    #[error("{link} ({mac}) of the guest has no carrier after {PATIENCE:?}; is its tap up, and a port of its bridge?")]
+    #[error(
+        "{link} ({mac}) of the guest has no carrier after {PATIENCE:?}; check that its tap is up and a port of its bridge"
+    )]
     #[diagnostic(code("no-carrier"))]
     NoCarrier { link: IfName, mac: MacAddr },
     #[error("in the guest: {0}")]
@@ -51,7 +52,7 @@ impl From<AttachError> for Fault {
     }
 }
 
-/// Changes the settings that aren't right yet, and waits for the carrier.
+/// Changes the settings that differ, and waits for the carrier.
 pub(super) fn attach(wanted: &LinkSetup, cancel: &Cancel) -> Result<Attached, AttachError> {
     let mac: MacAddr = wanted.mac.parse()?;
     let mut kernel = Rtnl::open()?;
@@ -77,7 +78,8 @@ pub(super) fn carried(kernel: &mut Rtnl, link: &Link, mac: MacAddr, cancel: &Can
     Ok(Attached { name: link.name.to_string().into(), driver: nic::describe(&link.name).driver })
 }
 
-/// A bridge or a VLAN has the address of the NIC below it, so a link without a kind is taken first.
+/// Finds the link with this address. A bridge or a VLAN shares the address of the NIC below it, so a link without a
+/// kind is preferred.
 fn find(kernel: &mut Rtnl, mac: MacAddr) -> Result<Option<Link>, SysError> {
     let links = kernel.links()?.into_iter().filter(|link| link.mac == Some(mac));
     Ok(links.min_by_key(|link| link.kind.is_some()))
@@ -88,7 +90,7 @@ fn carrier(kernel: &mut Rtnl, link: IfIndex) -> Result<Option<()>, SysError> {
     Ok((link.running && link.lower_up).then_some(()))
 }
 
-/// Looks again and again, until there is a result or [`PATIENCE`] is over.
+/// Looks repeatedly until there is a result or [`PATIENCE`] is over.
 fn await_some<T>(
     cancel: &Cancel,
     mut look: impl FnMut() -> Result<Option<T>, SysError>,
@@ -106,7 +108,8 @@ fn await_some<T>(
     }
 }
 
-/// This must be done before the link is up: then the kernel sends its neighbours IPv6 messages at once.
+/// Allows or disables IPv6. To be called before the link is up, because the kernel then immediately sends IPv6 messages
+/// to the neighbours.
 fn allow_ipv6(link: &IfName, allowed: bool) -> Result<(), SysError> {
     let key: SysctlKey = format!("net/ipv6/conf/{link}/disable_ipv6").parse()?;
     let here = NetNs::current()?;
@@ -121,7 +124,7 @@ fn allow_ipv6(link: &IfName, allowed: bool) -> Result<(), SysError> {
     }
 }
 
-/// Changes only what differs: some drivers restart the NIC when its MTU is set, even to the same value.
+/// Changes only what differs: some drivers reset the NIC when its MTU is set, even to the same value.
 fn change(kernel: &mut Rtnl, link: &Link, mtu: u32) -> Result<(), SysError> {
     let change =
         LinkChange { mtu: (link.mtu != mtu).then_some(mtu), up: (!link.up).then_some(true), ..LinkChange::default() };

@@ -1,4 +1,4 @@
-//! The owner of the sessions. It takes one event at a time and answers calls.
+//! The owner of the sessions. It handles one event at a time and answers calls.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -38,12 +38,12 @@ use super::{
     write_whole,
 };
 
-/// How long cancelled sessions have to clean up (a half-sent file).
+/// Time for cancelled sessions to clean up (e.g. a half-sent file).
 const FAREWELL: Duration = Duration::from_millis(500);
-/// How long it may take to put settings back that were tried out. A driver that resets its link takes seconds.
+/// Time limit for restoring settings that were tried out. A driver that resets its link takes seconds.
 const PUT_BACK: Duration = Duration::from_secs(60);
 
-/// Why a call can't be done.
+/// Reasons why a call cannot be carried out.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 enum OrderError {
     #[error(transparent)]
@@ -52,15 +52,13 @@ enum OrderError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Limit(#[from] LimitError),
-    #[error("this agent doesn't serve in a guest, so it sets up no links and runs no programs")]
+    #[error("not an agent in a guest: it sets up no links and runs no programs")]
     #[diagnostic(code("not-a-guest"))]
     NotAGuest,
-    #[error("this agent isn't the first process of its machine, so it doesn't switch it off; ask its init to")]
+    #[error("this agent is not the first process of its machine, so it cannot power it off; use the machine's init")]
     #[diagnostic(code("not-first-process"))]
     NotInit,
-    #[error(
-        "this agent changes no settings: its user has no home, and VTAX_STATE doesn't name a folder for what it changes"
-    )]
+    #[error("this agent cannot change settings: its user has no home directory; set VTAX_STATE to a directory")]
     #[diagnostic(code("no-state-dir"))]
     NoTuning,
     #[error(transparent)]
@@ -69,16 +67,16 @@ enum OrderError {
     #[error("cannot read the load of other programs: {0}")]
     #[diagnostic(transparent)]
     Load(SysError),
-    #[error("no descriptor for the program's session: {0}")]
+    #[error("cannot open a descriptor for the program's session: {0}")]
     #[diagnostic(code("too-many-files"))]
     Descriptor(io::Error),
-    #[error("no thread can be started for the session: {0}")]
+    #[error("cannot start a thread for the session: {0}")]
     #[diagnostic(code("too-many-threads"))]
     Thread(io::Error),
     #[error("session {} {problem}", session.0)]
     #[diagnostic(code("defect"))]
     Session { session: SessionId, problem: &'static str },
-    #[error("the report can't be sent: {0}")]
+    #[error("cannot send the report: {0}")]
     #[diagnostic(code("report-too-large"))]
     Unsendable(FrameError),
 }
@@ -96,39 +94,40 @@ impl From<OrderError> for Fault {
     }
 }
 
-/// What the other threads tell the owner.
+/// Events from the other threads to the owner.
 pub(super) enum OwnerEvent {
-    /// The coordinator calls.
+    /// A call from the coordinator.
     Called(Box<Call>),
-    /// The coordinator has sent a call that the protocol doesn't have.
+    /// A call that the protocol doesn't have.
     Misread { id: CallId, error: FrameError },
-    /// The coordinator is gone, or has sent nonsense. The reader sends no more events.
+    /// The coordinator is gone, or has sent invalid data. The reader sends no more events.
     StreamEnded(Result<(), FrameError>),
-    /// A session has something to report, but hasn't ended.
+    /// A report of a session that is still running.
     News { session: SessionId, news: CallOutcome },
-    /// A session's last event.
+    /// The last event of a session.
     SessionEnded { session: SessionId, outcome: CallOutcome },
-    /// An order to tune was carried out.
+    /// A tuning order was carried out.
     Tuned { id: CallId, outcome: CallOutcome },
-    /// The thread that tunes sends no more events: what was tried out and not kept is undone, or the thread has panicked.
+    /// The tuning thread sends no more events: trial settings that weren't kept are reverted, or the thread has
+    /// panicked.
     TuningEnded,
 }
 
-/// The owner: its table of sessions, and what it needs to serve them.
+/// The owner, with its table of sessions and everything it needs to serve them.
 pub(super) struct SessionOwner<W> {
     writer: W,
     engine: Arc<dyn TestEngine>,
     standing: AgentRights,
     events: SyncSender<OwnerEvent>,
     sessions: BTreeMap<SessionId, Session>,
-    /// Started with the first order to tune.
+    /// Started with the first tuning order.
     tuning: Option<TuningThread>,
-    /// Addresses that links have for this conversation.
+    /// Addresses that are assigned to links for this conversation.
     loans: OpenLoans,
     others: OtherProgramsMeter,
 }
 
-/// A session that runs, or that has ended before anyone asked for its outcome.
+/// A session that is running, or that has ended before anyone asked for its outcome.
 struct Session {
     cancel: Cancel,
     load: Load,
@@ -137,7 +136,7 @@ struct Session {
     /// The call that is answered with the outcome.
     finish: Option<CallId>,
     line: Line,
-    /// Whether the coordinator has cancelled it, and so will not ask for the outcome.
+    /// True if the coordinator has cancelled the session, and so will not ask for the outcome.
     cancelled: bool,
     /// The outcome, if the session has ended.
     outcome: Option<CallOutcome>,
@@ -146,7 +145,7 @@ struct Session {
 /// The channel to a running session.
 enum Line {
     None,
-    /// Tells an initiator that hasn't been started when to start.
+    /// Sends the start time to an initiator that hasn't been started.
     Start(Sender<Schedule>),
     /// Passes orders to a program.
     Program(OrderSender),
@@ -171,7 +170,7 @@ impl<W: Write> SessionOwner<W> {
         SessionOwner { writer, engine: Arc::new(engine), standing, events, sessions, tuning, loans, others }
     }
 
-    /// Runs until the stream ends or can't be written to.
+    /// Runs until the stream ends or cannot be written to.
     pub(super) fn run(mut self, inbox: &Receiver<OwnerEvent>) -> Result<Parting, FrameError> {
         let end = self.take_events(inbox);
         self.farewell(inbox);
@@ -179,7 +178,7 @@ impl<W: Write> SessionOwner<W> {
     }
 
     fn take_events(&mut self, inbox: &Receiver<OwnerEvent>) -> Result<Parting, FrameError> {
-        // The owner has a sender itself, so the channel never closes.
+        // The owner itself has a sender, so the channel never closes.
         while let Ok(event) = inbox.recv() {
             match event {
                 OwnerEvent::Called(call) => {
@@ -207,11 +206,11 @@ impl<W: Write> SessionOwner<W> {
         }
     }
 
-    /// Whatever ends the conversation: what was lent is taken back, and the settings are put back that were tried out and
-    /// not kept.
+    /// Ends the conversation, for any reason: assigned addresses are released, and trial settings that weren't kept are
+    /// restored.
     fn farewell(&mut self, inbox: &Receiver<OwnerEvent>) {
         self.end_sessions(inbox);
-        // Nobody is left who could be told.
+        // Nobody is left to receive an error.
         let _ = self.loans.take_back();
     }
 
@@ -279,8 +278,8 @@ impl<W: Write> SessionOwner<W> {
                 self.cancel_all();
                 reply(Reply::Done)
             }
-            // The loop ends at a shutdown, and at an order to switch the machine off if the agent may do
-            // that. So neither comes here.
+            // The loop ends at a shutdown, and at a power-off order if the agent is allowed to carry it out. So neither
+            // gets here.
             Request::Ping | Request::Shutdown => reply(Reply::Done),
             Request::PowerOff => Err(OrderError::NotInit),
             Request::Clock => reply(Reply::Clock { now_ns: now_ns() }),
@@ -303,7 +302,7 @@ impl<W: Write> SessionOwner<W> {
     fn open(&mut self, id: CallId, session: SessionId, task: Task, line: Line) -> Obeyed {
         let load = self.admit(&task)?;
         let Entry::Vacant(place) = self.sessions.entry(session) else {
-            return Err(OrderError::Session { session, problem: "exists already" });
+            return Err(OrderError::Session { session, problem: "already exists" });
         };
         let is_test = matches!(task, Task::Respond(_) | Task::Initiate { .. });
         let cancel = Cancel::new();
@@ -332,7 +331,7 @@ impl<W: Write> SessionOwner<W> {
         Ok(load)
     }
 
-    /// Passes news on. An output belongs to the call that is answered at the program's end.
+    /// Passes news on. Output belongs to the call that is answered at the program's end.
     fn news(&mut self, session: SessionId, news: CallOutcome) -> Answered {
         let id = self.sessions.get_mut(&session).and_then(|session| match news {
             CallOutcome::Output(_) => session.finish,
@@ -366,35 +365,35 @@ impl<W: Write> SessionOwner<W> {
         if taken { Ok(None) } else { Err(LimitError::TuningOrders.into()) }
     }
 
-    /// Starts an initiator; the call is answered with the session's outcome. The coordinator knows from an
-    /// earlier answer that the session exists and is connected.
+    /// Starts an initiator; the call is answered with the session's outcome. The coordinator knows from an earlier
+    /// answer that the session exists and is connected.
     fn start(&mut self, id: CallId, session: SessionId, schedule: Schedule) -> Obeyed {
         let connected = self.sessions.get_mut(&session).filter(|session| session.ready.is_none());
         match connected.map(|session| mem::replace(&mut session.line, Line::None)) {
-            // If the session has ended instead, its outcome is kept or on its way.
+            // If the session has ended instead, its outcome is stored or on its way.
             Some(Line::Start(start)) => drop(start.send(schedule)),
-            _ => return Err(OrderError::Session { session, problem: "is not connected, so it can't start" }),
+            _ => return Err(OrderError::Session { session, problem: "cannot start: not connected" }),
         }
         self.finish(id, session)
     }
 
     fn finish(&mut self, id: CallId, session: SessionId) -> Obeyed {
         let Entry::Occupied(mut place) = self.sessions.entry(session) else {
-            return Err(OrderError::Session { session, problem: "doesn't exist, so it can't be finished" });
+            return Err(OrderError::Session { session, problem: "cannot be finished: it doesn't exist" });
         };
         if let Some(outcome) = place.get_mut().outcome.take() {
             place.remove();
             return Ok(Some(outcome));
         }
         if place.get().finish.is_some() {
-            return Err(OrderError::Session { session, problem: "already has a call that waits for it" });
+            return Err(OrderError::Session { session, problem: "already has a waiting call" });
         }
         place.get_mut().finish = Some(id);
         Ok(None)
     }
 
-    /// Answers the calls that wait for the outcome. If none waits, the outcome is kept until one does, unless
-    /// the session was cancelled.
+    /// Answers the calls that wait for the outcome. If none waits, the outcome is stored for the next one, unless the
+    /// session was cancelled.
     fn ended(&mut self, session: SessionId, outcome: CallOutcome) -> Answered {
         let Entry::Occupied(mut place) = self.sessions.entry(session) else {
             return Ok(());

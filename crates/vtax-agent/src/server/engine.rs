@@ -1,5 +1,5 @@
-//! The interface between the agent and the engine. It is small enough for a fake, so tests of the sessions
-//! need no socket.
+//! The interface between the agent and the engine. It is small enough for a fake, so tests of the sessions need no
+//! socket.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,12 +16,12 @@ use vtax_model::{
 use vtax_sys::token::Token;
 use vtax_tune::{TunedMachine, Tuner};
 
-/// Lets a responder serve until the test is done.
+/// Serves as a responder until the test is done.
 pub type ServeTest = Box<dyn FnOnce(&Cancel) -> Result<EndReport, Failed>>;
 /// Runs an initiator's test to its end.
 pub type RunTest = Box<dyn FnOnce(Schedule, &Cancel) -> Result<EndReport, Failed>>;
 
-/// What both ends of a test must know.
+/// Test settings that both endpoints must know.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the types say it")]
 pub struct TestPart {
@@ -30,9 +30,9 @@ pub struct TestPart {
     pub token: Token,
 }
 
-/// Runs the ends of tests.
+/// Runner of a test's endpoints.
 pub trait TestEngine: Send + Sync + 'static {
-    /// Makes the file that file tests from `directory` will send, unless it exists already.
+    /// Creates the file that file tests from `directory` will send, unless it already exists.
     fn prepare(&self, directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<(), EngineError>;
 
     /// Binds a responder, without serving yet. The initiator needs the target.
@@ -41,7 +41,7 @@ pub trait TestEngine: Send + Sync + 'static {
     /// Connects an initiator, without sending anything yet.
     fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<RunTest, EngineError>;
 
-    /// The machine, if its settings may be changed.
+    /// Returns the machine, if its settings may be changed.
     fn machine(&self) -> Option<Box<dyn TunedMachine>> {
         None
     }
@@ -53,7 +53,7 @@ pub struct Measuring {
     prepared: Mutex<Option<Prepared>>,
 }
 
-/// A file that is ready to be sent. It has no name; its space is free when this is dropped.
+/// A file that is ready to be sent. It has no name; its space is freed when this is dropped.
 struct Prepared {
     directory: PathBuf,
     file: Arc<SourceFile>,
@@ -93,7 +93,7 @@ impl TestEngine for Measuring {
         Ok(Box::new(move |schedule, cancel| initiator.run(schedule, source.as_deref(), cancel)))
     }
 
-    /// The machine's changes are where vtax itself keeps them there, so each finds those of the other.
+    /// Uses the same journal as vtax on that machine, so each sees the other's changes.
     fn machine(&self) -> Option<Box<dyn TunedMachine>> {
         Some(Box::new(Tuner::new(vtax_change::tuning_folder(None)?)))
     }

@@ -1,5 +1,5 @@
-//! Where the agent runs, according to the kernel. `/proc/sys` shows the settings of the reader's namespaces,
-//! so in a zone they are the zone's.
+//! Facts about the agent's environment, from the kernel. `/proc/sys` shows the settings of the reader's namespaces, so
+//! in a zone they are the zone's.
 
 use std::{env, fs};
 use vtax_model::foreign::ForeignText;
@@ -44,7 +44,7 @@ fn line(path: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// The addresses of one link after another, in the kernel's order.
+/// Returns the addresses of all links, link by link, in the kernel's order.
 fn addresses() -> SysResult<Vec<LinkAddress>> {
     let mut kernel = Rtnl::open()?;
     let links = kernel.links()?;

@@ -1,4 +1,4 @@
-//! What a coordinator, or somebody in its place, sends to an agent.
+//! Fuzz targets for input from a coordinator, or from somebody in its place.
 
 use std::{
     io::{self, BufReader, Cursor},
@@ -59,7 +59,7 @@ fn proposal() -> Proposal {
     Proposal { setting, now: "1".into() }
 }
 
-/// An order of each kind.
+/// One order of each kind.
 fn orders() -> Vec<Request> {
     let (spec, setup, token) = (spec(), EndSetup::new(Station::Ip(LOOPBACK)), "0".repeat(32).parse::<Token>());
     let token = token.expect("a token");
@@ -111,7 +111,7 @@ fn conversation(orders: &[Request]) -> Vec<u8> {
     bytes
 }
 
-/// The orders as the agent reads them, from a port too. What it would take on is within its limits.
+/// Orders as the agent reads them, also from a port. Accepted orders must be within its limits.
 #[test]
 fn fuzz_orders() {
     let seeds: Vec<Vec<u8>> = orders().into_iter().map(|order| conversation(&[order])).collect();
@@ -149,7 +149,7 @@ fn check(call: &Call) {
     }
 }
 
-/// An engine that measures nothing, at once.
+/// An engine that measures nothing and returns immediately.
 struct Idle;
 
 impl TestEngine for Idle {
@@ -193,7 +193,7 @@ impl TunedMachine for Untouched {
     fn expire(&mut self) {}
 }
 
-/// The whole agent on somebody else's machine, with its threads. It answers in frames of the protocol.
+/// The whole agent on somebody else's machine, with its threads. It must answer in frames of the protocol.
 #[test]
 fn fuzz_agents() {
     fuzz("agents", &[conversation(&orders())], |bytes| {

@@ -1,6 +1,6 @@
-//! Addresses that links of the agent's guest have for one conversation.
+//! Addresses that are temporarily assigned to links of the agent's guest, for one conversation.
 //!
-//! The agent takes them back itself, so that they are gone also if vtax is killed.
+//! The agent releases them itself, so that they are removed even if vtax is killed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,23 +16,23 @@ use vtax_wire::protocol::{AddressLoan, Attached};
 
 use super::attach::{self, AttachError};
 
-/// A link answers for its own addresses only. Otherwise each of two NICs on one switch would answer for the addresses of
-/// both, and the wrong one would get the packets (`arp_ignore`, ip-sysctl of the kernel).
+/// A link must answer only for its own addresses. Otherwise each of two NICs on one switch would answer for the
+/// addresses of both, and the wrong one would get the packets (`arp_ignore`, ip-sysctl of the kernel).
 const OWN_ONLY: &str = "1";
-/// "Cannot assign requested address": the link doesn't have it. "No such device": the link is gone.
+/// "Cannot assign requested address": the link doesn't have it. "No such device": the link no longer exists.
 const GONE: [i32; 2] = [99, 19];
 
-/// What can't be taken back.
+/// Failure to release assigned addresses.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[error("what was lent can't be taken back: {0}")]
+#[error("cannot release an assigned address: {0}")]
 #[diagnostic(code("kernel"))]
 pub(super) struct LoanError(#[from] SysError);
 
-/// What was changed for the conversation, the first change first.
+/// Changes made for the conversation, in order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OpenLoans(Arc<Mutex<Vec<LinkDebt>>>);
 
-/// What is to be put back.
+/// A setting or address to restore.
 #[derive(Debug)]
 enum LinkDebt {
     Address(IfIndex, IpNet),
@@ -40,7 +40,7 @@ enum LinkDebt {
     Setting(SysctlKey, String),
 }
 
-/// Makes the changes, each noted before the next one.
+/// Makes the changes, recording each before the next one.
 pub(super) fn lend(loan: &AddressLoan, loans: &OpenLoans, cancel: &Cancel) -> Result<Attached, AttachError> {
     let mac: MacAddr = loan.mac.parse()?;
     let mut kernel = Rtnl::open()?;
@@ -70,7 +70,7 @@ impl OpenLoans {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts everything back, the last change first. What can't be put back is tried no more.
+    /// Restores everything, the last change first. A failed step is not retried.
     pub(super) fn take_back(&self) -> Result<(), LoanError> {
         let debts = std::mem::take(&mut *self.debts());
         if debts.is_empty() {

@@ -1,7 +1,7 @@
 //! Orders from the coordinator to a running program.
 //!
-//! The session's thread waits for the program with poll(2), which can't watch a channel. So there is also a
-//! counter that poll can watch (eventfd(2)).
+//! The session's thread waits for the program with poll(2), which cannot watch a channel. So there is also a counter
+//! that poll can watch (eventfd(2)).
 
 use std::{
     io,
@@ -19,20 +19,20 @@ use vtax_wire::protocol::Signal;
 /// An order to a program's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProgramOrder {
-    /// The session may send so many more bytes of the outputs.
+    /// The session may send this number of additional output bytes.
     More(ByteSize),
     /// Send a signal to the process group.
     Signal(Signal),
 }
 
-/// The owner's end.
+/// The owner's side.
 #[derive(Debug)]
 pub(super) struct OrderSender {
     orders: Sender<ProgramOrder>,
     bell: Arc<OwnedFd>,
 }
 
-/// The session's end.
+/// The session's side.
 #[derive(Debug)]
 pub(super) struct OrderReceiver {
     orders: Receiver<ProgramOrder>,
@@ -46,7 +46,7 @@ pub(super) fn channel() -> io::Result<(OrderSender, OrderReceiver)> {
 }
 
 impl OrderSender {
-    /// Gives an order. A session that has ended takes none, and needs none.
+    /// Gives an order. A session that has ended accepts none, and needs none.
     pub(super) fn give(&self, order: ProgramOrder) {
         if self.orders.send(order).is_ok() {
             // This fails only if the counter is at its maximum, and then it is readable anyway.
@@ -56,7 +56,7 @@ impl OrderSender {
 }
 
 impl OrderReceiver {
-    /// The orders that have come. The counter is reset first, so that it reports whatever comes later.
+    /// Returns the orders received so far. The counter is reset first, so that it reports later ones.
     pub(super) fn orders(&self) -> impl Iterator<Item = ProgramOrder> {
         // This fails if the counter is 0; then there is nothing to reset.
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);

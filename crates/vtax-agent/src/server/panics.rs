@@ -1,9 +1,9 @@
-//! What happens if the agent panics while it works for a coordinator.
+//! Handling of panics while the agent works for a coordinator.
 //!
-//! A panic is a defect of one piece of work. It must neither end the others, nor leave the coordinator waiting, nor end a guest
-//! whose first process the agent is. The stack isn't unwound for that, because that would make the agent 0.67 MB
-//! larger (docs/decisions/41-panics-do-not-unwind.md). Instead, the thread reports what happened and then stops for good. What
-//! it holds is released when the process ends.
+//! A panic is a bug in one piece of work. It must not end the others, leave the coordinator waiting, or end a guest
+//! whose first process is the agent. Unwinding the stack would make the agent 0.67 MB larger
+//! (docs/decisions/41-panics-do-not-unwind.md). Instead, the thread reports the panic and then stops for good. Its
+//! resources are released when the process ends.
 
 use std::{
     mem,
@@ -17,13 +17,13 @@ use vtax_wire::protocol::{CallOutcome, Fault, FaultKind, Reply};
 
 type Report = Box<dyn FnOnce(CallOutcome) + Send>;
 
-/// What is being done, and by which thread.
+/// The work in progress, and the thread that does it.
 static WORK: Mutex<Vec<(ThreadId, Report)>> = Mutex::new(Vec::new());
 static HOOK: Once = Once::new();
 
-/// Does `work` and reports its outcome. If this thread panics meanwhile, it reports that and never returns.
+/// Runs `work` and reports its outcome. If this thread panics meanwhile, reports that and never returns.
 ///
-/// If a thread of a test's flows panics, all work that is being done has failed, because nobody knows whose thread it is. A
+/// If a thread of a test's flows panics, all work in progress has failed, because the thread's owner is unknown. A
 /// panic anywhere else ends the process.
 pub(super) fn guard(work: impl FnOnce() -> Result<Reply, Fault>, report: impl FnOnce(CallOutcome) + Send + 'static) {
     HOOK.call_once(|| {
@@ -77,7 +77,7 @@ fn work_being_done() -> MutexGuard<'static, Vec<(ThreadId, Report)>> {
 fn fault(panic: &PanicHookInfo<'_>) -> Fault {
     let said = panic.payload_as_str().unwrap_or("no message");
     let place = panic.location().map(|place| format!(" ({place})")).unwrap_or_default();
-    let why = format!("the agent panicked: {said}{place}; this is a defect of vtax, please report it");
+    let why = format!("the agent panicked: {said}{place}; this is a bug in vtax; please report it");
     Fault::new(FaultKind::Panicked, "defect", why)
 }
 
@@ -93,11 +93,11 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Tells a test that it runs in a process of its own.
+    /// Marks a test process that runs a single test separately.
     const CHILD: &str = "VTAX_TEST_CHILD";
 
-    /// Runs a test in a process of its own: a thread that stops in the hook would keep the test harness from ending, and a
-    /// panicking flow fails the sessions of other tests.
+    /// Runs a test in a separate process: a thread that stops in the hook would keep the test harness from ending, and
+    /// a panicking flow fails the sessions of other tests.
     pub(in super::super) fn alone(test: &str, body: impl FnOnce()) {
         if env::var_os(CHILD).is_some() {
             process::exit(catch_unwind(AssertUnwindSafe(body)).is_err().into());

@@ -1,4 +1,4 @@
-//! Runs a program in the agent's guest.
+//! Programs run in the agent's guest.
 
 use std::{
     env, io,
@@ -23,20 +23,20 @@ use vtax_wire::{
 
 use super::orders::{OrderReceiver, ProgramOrder};
 
-/// The PATH of programs if the agent has none, because the kernel gives its first process no PATH.
+/// PATH of programs if the agent has none, because the kernel gives its first process no PATH.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// The HOME that the kernel gives its first process. Programs get root's home directory instead, if the guest has it.
+/// HOME given by the kernel to its first process. Programs get root's home directory instead, if the guest has it.
 const NO_HOME: &str = "/";
 const HOME: &str = "/root";
-/// The most bytes of an output that are read and sent at a time.
+/// Maximum number of output bytes that are read and sent at a time.
 const PIECE: usize = 32 << 10;
-/// How often the session checks whether it was cancelled.
+/// Interval at which the session checks whether it was cancelled.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Why a program wasn't run, or not to its end.
+/// Reasons why a program wasn't run, or not to its end.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(super) enum ProgramError {
-    #[error("no program was named; give one, and its arguments")]
+    #[error("no program named; give a program and its arguments")]
     #[diagnostic(code("no-program-named"))]
     Unnamed,
     #[error("in the guest: {0}")]
@@ -45,7 +45,7 @@ pub(super) enum ProgramError {
     #[error("`{program}` was killed in the guest: it ran longer than {limit}")]
     #[diagnostic(code("not-in-time"))]
     TooLong { program: String, limit: Span },
-    #[error("`{program}` was killed in the guest, because it can't be watched: {source}")]
+    #[error("`{program}` was killed in the guest, because it cannot be watched: {source}")]
     #[diagnostic(code("kernel"))]
     Lost { program: String, source: io::Error },
     #[error("`{program}` was killed in the guest: cancelled")]
@@ -64,9 +64,8 @@ impl From<ProgramError> for Fault {
     }
 }
 
-/// Runs a program to its own end. Processes that it leaves in the background go on. They aren't waited for,
-/// although they may hold the outputs open. With a window, `send` gets the outputs; otherwise they are kept
-/// for the reply.
+/// Runs a program to its end. Processes that it leaves in the background continue; they aren't waited for, although
+/// they may hold the outputs open. With a window, `send` gets the outputs; otherwise they are collected for the reply.
 pub(super) fn run(
     program: ProgramSpec,
     orders: &OrderReceiver,
@@ -105,7 +104,7 @@ fn command(name: &str, arguments: &[String], has_input: bool) -> Command {
     command
 }
 
-/// A program that runs, and its pipes.
+/// A running program and its pipes.
 struct Running {
     group: Pid,
     /// A descriptor that is readable once the program has ended (pidfd_open(2)).
@@ -113,7 +112,7 @@ struct Running {
     ended: bool,
     input: Input,
     outlets: [Outlet; 2],
-    /// How many bytes of the outputs may be sent now; none if they are kept.
+    /// Number of output bytes that may be sent now; none if the outputs are collected.
     window: Option<u64>,
 }
 
@@ -128,8 +127,8 @@ impl Running {
         Ok(Running { group, end, ended: false, input, outlets: [stdout, stderr], window })
     }
 
-    /// Writes input, reads outputs and takes orders, after waiting for at most a tick. True when the program
-    /// has ended and everything that it wrote was taken.
+    /// Writes input, reads outputs and takes orders, after waiting for at most a tick. Returns true when the program
+    /// has ended and all its output was taken.
     fn step(&mut self, orders: &OrderReceiver, send: &mut impl FnMut(ProgramOutput)) -> io::Result<bool> {
         let has_ended = self.wait(orders)?;
         orders.orders().for_each(|order| self.obey(order));
@@ -151,7 +150,7 @@ impl Running {
         Ok(self.ended && self.outlets.iter().all(Outlet::is_empty))
     }
 
-    /// Waits until something happens, at most a tick. True if the program has just ended.
+    /// Waits until something happens, at most a tick. Returns true if the program has just ended.
     fn wait(&self, orders: &OrderReceiver) -> io::Result<bool> {
         let mut fds = vec![PollFd::new(orders, PollFlags::IN)];
         if self.window != Some(0) {
@@ -169,7 +168,7 @@ impl Running {
         Ok(!self.ended && fds.last().is_some_and(|end| end.revents().contains(PollFlags::IN)))
     }
 
-    /// Carries an order out. After the program's end, processes that it left running no longer count as its group.
+    /// Carries out an order. After the program's end, processes that it left running no longer count as its group.
     fn obey(&mut self, order: ProgramOrder) {
         match order {
             ProgramOrder::More(taken) => {
@@ -182,7 +181,8 @@ impl Running {
                     Signal::Term => rustix::process::Signal::TERM,
                     Signal::Kill => rustix::process::Signal::KILL,
                 };
-                // Nobody has waited for the program yet, so its pid is its own. An error means that it has just ended.
+                // Nobody has waited for the program yet, so its pid is still valid. An error means that it has just
+                // ended.
                 let _ = kill_process_group(self.group, signal);
             }
         }
@@ -195,7 +195,7 @@ fn nonblocking<P: From<OwnedFd>>(pipe: Option<impl Into<OwnedFd>>) -> io::Result
     Ok(pipe.map(P::from))
 }
 
-/// The input that the program still has to get.
+/// Input that the program still has to get.
 struct Input {
     pipe: Option<io::PipeWriter>,
     bytes: Vec<u8>,
@@ -227,7 +227,7 @@ struct Outlet {
     stream: Stream,
     /// None after the end of the output.
     pipe: Option<io::PipeReader>,
-    /// After the program's end: how many of its bytes are still in the pipe.
+    /// After the program's end: number of its bytes that are still in the pipe.
     left: Option<u64>,
     kept: Vec<u8>,
 }
@@ -237,7 +237,7 @@ impl Outlet {
         Outlet { stream, pipe, left: None, kept: Vec::new() }
     }
 
-    /// The bytes that are in the pipe now are the rest, even if another process goes on writing.
+    /// The bytes that are in the pipe now are the rest, even if another process continues writing.
     fn close(&mut self) -> io::Result<()> {
         self.left = self.pipe.as_ref().map(ioctl_fionread).transpose()?;
         Ok(())
@@ -247,7 +247,7 @@ impl Outlet {
         self.pipe.is_none() || self.left == Some(0)
     }
 
-    /// Reads what is there now: one piece, and no more than `room`.
+    /// Reads what is available now: one piece, and at most `room` bytes.
     fn take(&mut self, room: u64) -> io::Result<Option<Vec<u8>>> {
         let room = self.left.unwrap_or(u64::MAX).min(room).min(PIECE as u64);
         let Some(pipe) = self.pipe.as_mut().filter(|_| room > 0) else { return Ok(None) };
@@ -267,7 +267,7 @@ impl Outlet {
         Ok(None)
     }
 
-    /// Reads a piece, and keeps for the reply as much as is allowed.
+    /// Reads a piece, and collects as much of it for the reply as is allowed.
     fn keep(&mut self) -> io::Result<()> {
         if let Some(piece) = self.take(u64::MAX)? {
             let room = usize::try_from(OUTPUT_MOST.0).unwrap_or(usize::MAX) - self.kept.len();
@@ -281,7 +281,7 @@ impl Outlet {
     }
 }
 
-/// The status as a shell reports it.
+/// Returns the status as a shell reports it.
 fn status(status: ExitStatus) -> i32 {
     const KILLED: i32 = 128;
     status.code().or_else(|| status.signal().map(|signal| KILLED + signal)).unwrap_or(KILLED)
@@ -307,7 +307,7 @@ mod tests {
         ProgramSpec { session: SessionId(1), argv, stdin: Vec::new(), limit, window: None }
     }
 
-    /// Runs a program without orders; its outputs are kept.
+    /// Runs a program without orders and collects its outputs.
     fn run_alone(program: ProgramSpec, cancel: &Cancel) -> Result<Ran, ProgramError> {
         let (_sender, orders) = channel().expect("a bell");
         run(program, &orders, cancel, |output| panic!("{output:?} was sent"))
@@ -377,7 +377,7 @@ mod tests {
         });
         let writer = String::from_utf8(writer).expect("text");
         let writer = writer.lines().next().and_then(|line| line.parse().ok()).and_then(Pid::from_raw);
-        // Its pipe was closed, so it may have ended already.
+        // Its pipe was closed, so it may already have ended.
         let _ = rustix::process::kill_process(writer.expect("its number"), rustix::process::Signal::KILL);
     }
 
@@ -403,7 +403,7 @@ mod tests {
             let program = ProgramSpec { stdin: bytes.clone(), ..shell_program(script, SOON) };
             run_alone(program, &Cancel::new()).expect("it runs")
         };
-        // While it is given, what comes back is taken: neither side waits for the other.
+        // The program's output is read while its input is written, so neither side waits for the other.
         assert_eq!(with("tr -d '\\000-\\377' | wc -c").stdout.raw().trim(), "0");
         assert_eq!(with("cat | wc -c").stdout.raw().trim(), "300000");
         assert_eq!(

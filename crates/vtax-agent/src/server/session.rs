@@ -1,4 +1,4 @@
-//! Runs one end of one sample on its own thread.
+//! Runs one endpoint of one sample on its own thread.
 
 use std::{
     io,
@@ -32,7 +32,7 @@ pub(super) enum Task {
     Initiate {
         part: TestPart,
         target: Target,
-        /// Says when to start, once the session is connected. If it will never start, the sender is dropped.
+        /// Receives the start time once the session is connected. If it will never start, the sender is dropped.
         starts: Receiver<Schedule>,
     },
     Prepare {
@@ -48,7 +48,7 @@ pub(super) enum Task {
     },
 }
 
-/// Starts the session. Its last event is [`OwnerEvent::SessionEnded`], whatever happens.
+/// Starts the session. Its last event is always [`OwnerEvent::SessionEnded`].
 pub(super) fn start(
     session: SessionId,
     task: Task,

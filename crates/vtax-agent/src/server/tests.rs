@@ -367,7 +367,7 @@ fn full() -> Histogram {
     full
 }
 
-/// Figures that are as long as possible in text.
+/// Figures whose text is as long as possible.
 fn largest_report() -> EndReport {
     let rtt = IntervalRtt { p50: u64::MAX, p90: u64::MAX, p99: u64::MAX, max: u64::MAX };
     let long = -1.234_567_890_123_456_7e-300;

@@ -1,5 +1,5 @@
-//! Tunes the agent's machine, on a thread of its own: a change of a link may take seconds, and meanwhile the agent measures
-//! and answers.
+//! Tuning of the agent's machine, on a separate thread: a change of a link may take seconds, and meanwhile the agent
+//! measures and answers.
 
 use std::{
     io,
@@ -15,8 +15,8 @@ use vtax_wire::{
     protocol::{CallId, CallOutcome, Fault, FaultKind, Reply},
 };
 
-/// The orders to the thread that tunes. When this is dropped, what isn't kept is undone, and then
-/// [`OwnerEvent::TuningEnded`] comes.
+/// Orders to the tuning thread. When this is dropped, changes that aren't kept are reverted, and then
+/// [`OwnerEvent::TuningEnded`] follows.
 pub(super) struct TuningThread(SyncSender<(CallId, TuningOrder)>);
 
 impl TuningThread {
@@ -30,13 +30,13 @@ impl TuningThread {
         Ok(TuningThread(sender))
     }
 
-    /// False if too many orders wait already.
+    /// Returns false if too many orders are already waiting.
     pub(super) fn order(&self, id: CallId, order: TuningOrder) -> bool {
         !matches!(self.0.try_send((id, order)), Err(TrySendError::Full(_)))
     }
 }
 
-/// Takes one order at a time, until there will be none any more.
+/// Carries out orders one at a time until the sender is gone.
 fn obey_all(
     mut machine: Box<dyn TunedMachine>,
     orders: &Receiver<(CallId, TuningOrder)>,
@@ -55,7 +55,7 @@ fn obey_all(
     }
 }
 
-/// If the owner is gone, the process ends.
+/// Sends the outcome to the owner. If the owner is gone, the process ends.
 fn tell(owner: &SyncSender<OwnerEvent>, id: CallId, outcome: CallOutcome) {
     let stopped = matches!(&outcome, CallOutcome::Failed(fault) if fault.kind == FaultKind::Panicked);
     let _ = owner.send(OwnerEvent::Tuned { id, outcome });

@@ -361,7 +361,7 @@ fn a_directory_that_others_can_write_is_refused() {
     drop(machine.start());
     fs::set_permissions(machine.directory(), fs::Permissions::from_mode(0o777)).unwrap();
     let error = PastChanges::open(&machine.directory(), machine.host()).expect_err("anybody's").to_string();
-    assert!(error.contains("can be written by others"), "{error}");
+    assert!(error.contains("is writable by others"), "{error}");
 }
 
 #[test]

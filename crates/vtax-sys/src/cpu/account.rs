@@ -1,23 +1,22 @@
-//! How long the CPUs of this machine worked. It is the time in which they were not idle, did not wait for a
-//! disk, and were not taken away by the hypervisor.
+//! Time for which the CPUs of this machine worked: the time in which they were not idle, did not wait for a disk, and
+//! were not taken away by the hypervisor (steal time).
 //!
-//! The busy columns of `/proc/stat` can't be added up. The kernel counts a whole tick for whatever runs when
+//! The busy columns of `/proc/stat` cannot simply be added up. The kernel counts a whole tick for whatever runs when
 //! the tick comes. Work that begins with a wake-up and ends before the next tick is never counted
-//! (Documentation/admin-guide/cpu-load.rst). With request and response, a third to two fifths of the work is
-//! missed. Idle time is known exactly, from two accounts. Each has a weakness:
+//! (Documentation/admin-guide/cpu-load.rst). In request/response tests, a third to two fifths of the work is missed.
+//! Idle time is known exactly, from two accounts. Each has a weakness:
 //!
 //! - The kernel counts the idle time of `/proc/stat` in nanoseconds (`get_cpu_idle_time_us`, NO_HZ). It
-//!   leaves out the interrupts that an idle CPU serves, and includes an idle period that isn't over. But it
-//!   prints the sum in ticks of 10 ms.
+//!   excludes the interrupts served by an idle CPU, and includes an idle period that isn't over. But it prints
+//!   the sum in ticks of 10 ms.
 //! - `cpuidle/state*/time` is in µs, but the kernel updates it only when an idle period ends. If the CPU is
-//!   halted with interrupts on (HLT: haltpoll, ACPI C1), it includes their work. It leaves out the time to
+//!   halted with interrupts on (HLT: haltpoll, ACPI C1), it includes their work. It excludes the time to
 //!   enter and leave a state: 0.4 to 2.3 µs each time on a virtual machine with haltpoll. This time counts as
 //!   work in this account and as idle in the first.
 //!
-//! So the second account is used, but limited to what the first allows: its value, plus or minus what its
-//! ticks may hide. Over a second the result is the first, to within 1 %; over 20 ms it is the second. A
-//! machine without cpuidle, such as many guests, has only the first. Without NO_HZ (`nohz=off`), the first
-//! counts only whole ticks.
+//! So the second account is used, but limited to what the first allows: its value, plus or minus the error of its
+//! ticks. Over a second the result is the first, to within 1 %; over 20 ms it is the second. A machine without cpuidle,
+//! such as many guests, has only the first. Without NO_HZ (`nohz=off`), the first counts only whole ticks.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -30,10 +29,10 @@ use crate::error::Result;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// With more states than this over all CPUs, reading them costs too much: each takes half a µs.
+/// Limit on the number of states over all CPUs, above which reading them costs too much: each takes half a µs.
 const STATES_MOST: usize = 4096;
 
-/// Reads the machine's account at the beginning and the end of a span. It opens the files once.
+/// Reads the machine's account at the beginning and the end of a span, with the files opened once.
 #[derive(Debug)]
 pub struct MachineMeter {
     cpus: u32,
@@ -50,12 +49,12 @@ pub struct MachineReading {
     in_states: Option<Duration>,
 }
 
-/// How the time of all CPUs was used between two readings.
+/// Use of the time of all CPUs between two readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineSpan {
-    /// How many CPUs are online.
+    /// Number of online CPUs.
     pub cpus: u32,
-    /// The length of the span by the clock.
+    /// Length of the span by the clock.
     pub wall: Duration,
     /// Columns of `/proc/stat`. The busy ones are sampled at ticks, so they give shares of the work, not its time.
     pub times: MachineTimes,
@@ -79,14 +78,14 @@ impl MachineMeter {
         Ok(MachineReading { cpus: self.cpus, at, times: machine_times()?, in_states })
     }
 
-    /// None without cpuidle, or if a CPU has gone offline.
+    /// Returns the sum of the idle states. None without cpuidle, or if a CPU has gone offline.
     fn in_states(&self) -> Option<Duration> {
         let sum = self.states.iter().try_fold(0_u64, |sum, state| Some(sum.saturating_add(read_us(state)?)))?;
         (!self.states.is_empty()).then(|| Duration::from_micros(sum))
     }
 }
 
-/// The files with the times of one CPU's idle states; none if there are no such files.
+/// Opens the files with the times of one CPU's idle states; none if there are no such files.
 fn states(cpu: u32) -> Option<Vec<File>> {
     let entries = fs::read_dir(format!("{CPUS}/cpu{cpu}/cpuidle")).ok()?;
     let files: Vec<File> = entries.filter_map(|entry| File::open(entry.ok()?.path().join("time")).ok()).collect();
@@ -100,7 +99,7 @@ fn read_us(state: &File) -> Option<u64> {
 }
 
 impl MachineReading {
-    /// How the time since `earlier` was used.
+    /// Returns the use of the time since `earlier`.
     pub fn since(&self, earlier: &MachineReading) -> MachineSpan {
         let states = self.in_states.zip(earlier.in_states);
         MachineSpan {
@@ -113,13 +112,13 @@ impl MachineReading {
 }
 
 impl MachineSpan {
-    /// Time in which the CPUs worked for this machine and its guests: everything except idle time, waiting
-    /// for a disk, and what the hypervisor below gave to other machines.
+    /// Returns the time in which the CPUs worked for this machine and its guests: everything except idle time, waiting
+    /// for a disk, and steal time.
     pub fn busy(&self) -> Duration {
         self.all().saturating_sub(self.idle() + self.times.steal)
     }
 
-    /// Time with nothing to do, or with nothing to do but wait for a disk.
+    /// Returns the time with nothing to do, or with nothing to do but wait for a disk.
     pub fn idle(&self) -> Duration {
         let told = self.times.idle + self.times.iowait;
         // Each column loses less than a tick at the beginning and at the end.
@@ -145,7 +144,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Two CPUs, 300 ms of time.
+    /// Returns a span of 300 ms on two CPUs.
     fn span(idle: u64, in_states: Option<u64>) -> MachineSpan {
         let times = MachineTimes { user: ms(30), system: ms(40), idle: ms(idle), ..MachineTimes::default() };
         MachineSpan { cpus: 2, wall: ms(150), times, in_states: in_states.map(ms) }
@@ -160,9 +159,9 @@ mod tests {
 
     #[test]
     fn idle_states_are_believed_as_far_as_ticks_allow() {
-        // A third CPU that sleeps all the time has not updated its file yet.
+        // A third CPU that is idle all the time has not updated its file yet.
         assert_eq!(span(250, Some(100)).idle(), ms(230));
-        // Interrupts that a CPU served while it was halted.
+        // Interrupts served by a CPU while it was halted.
         assert_eq!(span(100, Some(180)).idle(), ms(120));
         assert_eq!(span(100, Some(95)).idle(), ms(95));
     }

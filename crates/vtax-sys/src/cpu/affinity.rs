@@ -1,4 +1,4 @@
-//! Which CPUs a thread may run on.
+//! CPU affinity of a thread.
 
 use std::io;
 
@@ -6,14 +6,14 @@ use vtax_model::cpus::CpuSet;
 
 const BITS: u32 = libc::c_ulong::BITS;
 
-/// The CPU mask of a thread; 0 is the calling thread. The C library's `cpu_set_t` ends at 1024 CPUs. The kernel refuses a buffer
-/// that is too short, so the buffer grows until the kernel accepts it.
+/// Returns the CPU mask of a thread; 0 is the calling thread. The C library's `cpu_set_t` ends at 1024 CPUs. The kernel
+/// refuses a buffer that is too short, so the buffer grows until the kernel accepts it.
 pub(super) fn allowed(thread: libc::pid_t) -> io::Result<CpuSet> {
     let mut words = 16;
     loop {
         let mut mask = vec![0 as libc::c_ulong; words];
-        // SAFETY: the buffer has the size that the kernel is given, and the kernel writes whole words. The C
-        // library's type is only a name for such an array.
+        // SAFETY: the buffer has the size that the kernel is given, and the kernel writes whole words. The C library's
+        // type is only a name for such an array.
         let status = unsafe { libc::sched_getaffinity(thread, size_of_val(mask.as_slice()), mask.as_mut_ptr().cast()) };
         if status == 0 {
             return Ok(from_mask(&mask));

@@ -1,4 +1,4 @@
-//! What `/proc` says of time on CPUs.
+//! Fuzz targets for the CPU times in `/proc`.
 
 use vtax_model::cpus::CpuSet;
 

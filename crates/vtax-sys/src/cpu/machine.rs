@@ -1,4 +1,4 @@
-//! How the time of all CPUs was used: the first line of `/proc/stat`.
+//! Use of the time of all CPUs, from the first line of `/proc/stat`.
 
 use std::fs;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use crate::error::{Result, SysError};
 
 const STAT: &str = "/proc/stat";
 
-/// Time of all CPUs together since boot, or over a span after
-/// [`MachineTimes::since`]. The parts don't overlap, so they can be added.
+/// Time of all CPUs together since boot, or over a span after [`MachineTimes::since`]. The parts don't overlap, so they
+/// can be added.
 ///
-/// Source: proc_stat(5). The kernel also counts `guest` in `user` and `guest_nice` in `nice`
-/// (`account_guest_time`), so both are subtracted here. Tools that don't subtract them count the time of a
-/// host's guests twice. Columns that an old kernel lacks are zero.
+/// Source: proc_stat(5). The kernel also counts `guest` in `user` and `guest_nice` in `nice` (`account_guest_time`), so
+/// both are subtracted here. Tools that don't subtract them count the time of a host's guests twice. Columns that an
+/// old kernel lacks are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MachineTimes {
     /// Programs, without guests.
@@ -21,15 +21,15 @@ pub struct MachineTimes {
     pub nice: Duration,
     /// The kernel, without interrupts.
     pub system: Duration,
-    /// Nothing to do.
+    /// Idle.
     pub idle: Duration,
-    /// Nothing to do but wait for a disk. The man page calls it unreliable.
+    /// Idle while waiting for a disk. The man page calls it unreliable.
     pub iowait: Duration,
     /// Hardware interrupts.
     pub irq: Duration,
     /// Software interrupts: most of the network stack's receive path.
     pub softirq: Duration,
-    /// Time for which a CPU had work, but the hypervisor below ran another machine on it.
+    /// Steal time: a CPU had work, but the hypervisor below ran another machine on it.
     pub steal: Duration,
     /// Virtual CPUs of our guests.
     pub guest: Duration,
@@ -37,16 +37,16 @@ pub struct MachineTimes {
     pub guest_nice: Duration,
 }
 
-/// Reads the account of the whole machine, in ticks of usually 10 ms. For the time for which the machine
-/// worked, see [`MachineMeter`](super::MachineMeter).
+/// Reads the account of the whole machine, in ticks of usually 10 ms. For the time in which the machine worked, see
+/// [`MachineMeter`](super::MachineMeter).
 pub fn machine_times() -> Result<MachineTimes> {
     let text = fs::read_to_string(STAT).map_err(|e| SysError::os("read", STAT, e))?;
     let hertz = rustix::param::clock_ticks_per_second();
     parse(&text, hertz).ok_or_else(|| SysError::malformed("read", STAT, "no line 'cpu' in it"))
 }
 
-/// Interrupts of all CPUs since boot, including those without a number. This is the first column of the line
-/// `intr`: the sum over `/proc/interrupts`, at a fraction of its cost.
+/// Returns the number of interrupts of all CPUs since boot, including those without a number. This is the first column
+/// of the line `intr`: the sum over `/proc/interrupts`, at a fraction of its cost.
 ///
 /// Source: proc_stat(5).
 pub fn interrupts() -> Result<u64> {
@@ -60,14 +60,14 @@ pub(super) fn parse_interrupts(text: &str) -> Option<u64> {
 }
 
 impl MachineTimes {
-    /// The time used since `earlier`. On some kernels `idle`, `iowait` and `steal` can go backwards; then
-    /// they count as zero.
+    /// Returns the time used since `earlier`. On some kernels `idle`, `iowait` and `steal` can go backwards; then they
+    /// count as zero.
     pub fn since(self, earlier: Self) -> Self {
         let (now, then) = (self.parts(), earlier.parts());
         Self::from_parts(std::array::from_fn(|i| now[i].saturating_sub(then[i])))
     }
 
-    /// In the order of `/proc/stat`.
+    /// Returns the parts in the order of `/proc/stat`.
     fn parts(self) -> [Duration; 10] {
         [
             self.user,
@@ -104,15 +104,15 @@ pub(super) fn parse(text: &str, ticks_per_second: u64) -> Option<MachineTimes> {
     let [user, nice, .., guest, guest_nice] = &mut ticks;
     *user = user.saturating_sub(*guest);
     *nice = nice.saturating_sub(*guest_nice);
-    // The sum must fit a Duration, too; no machine has such large values.
+    // The sum must also fit a Duration; no machine has such large values.
     let most = u64::MAX / 10;
     Some(MachineTimes::from_parts(ticks.map(|ticks| duration(ticks.min(most), ticks_per_second))))
 }
 
-/// `per_second` must not be zero.
+/// Converts ticks. `per_second` must not be zero.
 pub(super) fn duration(ticks: u64, per_second: u64) -> Duration {
     let nanos = u128::from(ticks % per_second) * 1_000_000_000 / u128::from(per_second);
-    // The rest is less than one second's ticks, so this is below 10^9.
+    // The remainder is less than one second's ticks, so this is below 10^9.
     Duration::new(ticks / per_second, nanos as u32)
 }
 

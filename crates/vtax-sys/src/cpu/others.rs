@@ -1,10 +1,11 @@
-//! The CPU time of programs that aren't ours.
+//! CPU time of programs that aren't ours.
 //!
-//! The machine's busy time less ours would also hold the interrupts of our own packets, which Linux charges to whatever
-//! runs, to nobody, or to a column of their own, depending on how it was built. The times of processes hold none but their
-//! own work. A process that has ended is in the times of the parent that waited for it (`cutime`, proc_pid_stat(5)), so a
-//! compiler that starts a thousand short ones is seen. Not seen are the kernel's own threads, processes of other PID
-//! namespaces than this one's descendants, and those whose parent ignores their end.
+//! The machine's busy time minus ours would also contain the interrupts of our own packets, which Linux charges to
+//! whatever is running, to nobody, or to a separate column, depending on its build. The times of processes contain only
+//! their own work. A process that has ended is in the times of the parent that waited for it (`cutime`,
+//! proc_pid_stat(5)), so a compiler that starts a thousand short ones is included. Not included are the kernel's own
+//! threads, processes of PID namespaces that aren't descendants of this one, and processes whose parent ignores their
+//! end.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -15,16 +16,16 @@ use crate::{
 };
 
 const PROC: &str = "/proc";
-/// The flag of kernel threads among a process's flags (`include/linux/sched.h`).
+/// Flag of kernel threads among a process's flags (`include/linux/sched.h`).
 const PF_KTHREAD: u32 = 0x0020_0000;
 
-/// Adds up the times of all processes except ours: this one, processes that the caller names, descendants of either, and processes
-/// that work in a given directory.
+/// Adds up the times of all processes except ours: this one, processes named by the caller, descendants of either, and
+/// processes that work in a given directory.
 #[derive(Debug)]
 pub struct OtherProgramsMeter {
     own: Pid,
     working_in: Option<PathBuf>,
-    /// Known as ours, also after their parent has ended.
+    /// Known to be ours, even after their parent has ended.
     ours: Vec<ProcessId>,
 }
 
@@ -33,22 +34,23 @@ pub struct OtherProgramsMeter {
 struct Process {
     id: ProcessId,
     parent: Pid,
-    /// Its own time and that of its children that have ended, in ticks.
+    /// Time of the process and of its children that have ended, in ticks.
     ticks: u64,
 }
 
 impl OtherProgramsMeter {
-    /// A meter for which processes are ours, too, if they work below this directory: guests outlive who started them.
+    /// Creates a meter that also counts processes working below this directory as ours: guests outlive the process that
+    /// started them.
     pub fn new(working_in: Option<PathBuf>) -> OtherProgramsMeter {
         OtherProgramsMeter { own: Pid(std::process::id()), working_in, ours: Vec::new() }
     }
 
-    /// Returns the CPU time of all others since they began; the processes of `named` are ours. Reads a file for each process, and
-    /// a link for most of them.
+    /// Returns the CPU time of all others since they began; the processes of `named` are ours. Reads a file for each
+    /// process, and a link for most of them.
     pub fn read(&mut self, named: &[Pid]) -> Result<Duration> {
         let entries = fs::read_dir(PROC).map_err(|e| SysError::os("read", PROC, e))?;
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
-        // One that has just ended is in its parent's time.
+        // A process that has just ended is in its parent's time.
         let all: Vec<Process> = pids.filter_map(Process::read).collect();
         self.learn(&all, named);
         let others = all.iter().filter(|process| !self.ours.contains(&process.id));
@@ -56,7 +58,7 @@ impl OtherProgramsMeter {
         Ok(duration(ticks, rustix::param::clock_ticks_per_second().max(1)))
     }
 
-    /// `all` are in the order of their numbers, as `/proc` lists them.
+    /// Updates the set of ours. `all` must be in numerical order, as listed in `/proc`.
     fn learn(&mut self, all: &[Process], named: &[Pid]) {
         let ours = all.iter().filter(|process| self.is_ours(process, all, named)).map(|process| process.id);
         self.ours = ours.collect();
@@ -66,7 +68,7 @@ impl OtherProgramsMeter {
         let parent = |process: &&Process| {
             all.binary_search_by_key(&process.parent.0, |one| one.id.pid.0).ok().and_then(|index| all.get(index))
         };
-        // The list isn't of one moment, so it may have a circle.
+        // The list isn't a consistent snapshot, so it may contain a cycle.
         let mut ancestry = std::iter::successors(Some(process), parent).take(all.len());
         let is_root = |process: &Process| process.id.pid == self.own || named.contains(&process.id.pid);
         self.ours.contains(&process.id) || ancestry.any(is_root) || self.works_here(process)
@@ -79,7 +81,7 @@ impl OtherProgramsMeter {
 }
 
 impl Process {
-    /// None if it has ended, or is a thread of the kernel.
+    /// Reads a process. None if it has ended, or is a kernel thread.
     fn read(pid: Pid) -> Option<Process> {
         Process::parse(pid, &fs::read(format!("{PROC}/{pid}/stat")).ok()?)
     }
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(ours(&meter), [10, 20, 21], "an agent that sshd has started");
     }
 
-    /// A shell that spends its time in the kernel, by children that end at once.
+    /// A shell that spends its time in the kernel, through children that end immediately.
     #[test]
     fn work_of_short_processes_in_the_kernel_is_seen_unless_it_is_ours() {
         const WORK: &str = "while :; do head -c 2000000 /dev/zero >/dev/null; done";
@@ -156,7 +158,7 @@ mod tests {
         });
         shell.kill().and_then(|()| shell.wait()).expect("ours");
         assert!(worked >= Duration::from_millis(400), "{worked:?}");
-        // The two meters read one after the other, on a machine that has other work.
+        // The two meters are read one after the other, on a machine with other work.
         assert!(
             all >= worked && all - others.min(all) >= worked / 2,
             "{all:?}, {others:?} of others, {worked:?} of ours"

@@ -1,4 +1,4 @@
-//! The CPU time of a thread of any process, from `/proc`, which everyone with the permission may read.
+//! CPU time of a thread of any process, from `/proc`, which everyone with the permission may read.
 //!
 //! A thread's own clock is finer, but the kernel lets only its own process read it.
 
@@ -20,16 +20,16 @@ pub struct TaskTimes {
     pub user: Duration,
     /// Time in the kernel on its behalf, in the same ticks.
     pub system: Duration,
-    /// Time in which it ran a guest's instructions by KVM, in the same ticks. 0 for a thread that emulates a
-    /// CPU itself.
+    /// Time in which it ran a guest's instructions through KVM, in the same ticks. 0 for a thread that emulates a CPU
+    /// itself.
     pub guest: Duration,
-    /// Time on a CPU in nanoseconds, from the scheduler's account. For a thread that is running, it may lag
-    /// by up to a tick. None if the kernel keeps no such account.
+    /// Time on a CPU in nanoseconds, from the scheduler's account. For a running thread, it may lag by up to a tick.
+    /// None if the kernel keeps no such account.
     pub run: Option<Duration>,
 }
 
 impl TaskTimes {
-    /// The time used since `earlier`.
+    /// Returns the time used since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),
@@ -39,13 +39,13 @@ impl TaskTimes {
         }
     }
 
-    /// The whole time: from the scheduler's account if there is one, or else in ticks.
+    /// Returns the whole time: from the scheduler's account if there is one, otherwise in ticks.
     pub fn busy(self) -> Duration {
         self.run.unwrap_or(self.user.saturating_add(self.system))
     }
 }
 
-/// CPU time of one thread of any process, by the thread's number in `/proc`.
+/// Returns the CPU time of one thread of any process, by the thread's number in `/proc`.
 pub fn task_times(tid: u32) -> Result<TaskTimes> {
     // A thread's own figures are in its directory below `task`. The directory above has those of its process.
     let folder = format!("/proc/{tid}/task/{tid}");
@@ -54,8 +54,8 @@ pub fn task_times(tid: u32) -> Result<TaskTimes> {
     Ok(TaskTimes { run, ..times })
 }
 
-/// CPU time of the threads that a process has now, as exactly as the kernel tells it. Between two readings, what threads
-/// used that have ended meanwhile is missing.
+/// Returns the CPU time of the threads that a process has now, as exactly as the kernel reports it. A difference of two
+/// readings excludes threads that have ended in between.
 pub fn process_time(pid: u32) -> Result<Duration> {
     let folder = format!("/proc/{pid}/task");
     let entries = fs::read_dir(&folder).map_err(|e| SysError::os("list", &folder, e))?;
@@ -66,14 +66,14 @@ pub fn process_time(pid: u32) -> Result<Duration> {
 
 fn stat_times(folder: &str) -> Result<TaskTimes> {
     let path = format!("{folder}/stat");
-    // Read as bytes: the program chooses its own name, which need not be UTF-8.
+    // Read as bytes, because the program chooses its own name, which need not be UTF-8.
     let stat = fs::read(&path).map_err(|e| SysError::os("read", &path, e))?;
     let hertz = rustix::param::clock_ticks_per_second();
     parse(&stat, hertz).ok_or_else(|| SysError::malformed("read", &path, "no times in fields 14 and 15"))
 }
 
-/// How often guests of this process have exited to the host since they were made. KVM counts this in debugfs,
-/// in one directory `PID-FD` for each guest. None if there are no such counters, or this process may not read
+/// Returns the number of exits of this process's guests to the host since they were created. KVM counts this in
+/// debugfs, in one directory `PID-FD` for each guest. None if there are no such counters, or this process may not read
 /// them.
 pub fn kvm_exits(pid: u32) -> Option<u64> {
     exits_below(Path::new(KVM), pid)
@@ -98,8 +98,8 @@ pub(super) fn parse(stat: &[u8], ticks_per_second: u64) -> Option<TaskTimes> {
     Some(TaskTimes { user: time(stat_field(stat, 14)?)?, system: time(stat_field(stat, 15)?)?, guest, run: None })
 }
 
-/// The first of the three figures is the time on a CPU (`proc_pid_schedstat`). The third is how often the
-/// thread got a CPU. A kernel that keeps no such account writes zeros for all.
+/// Parses the time on a CPU, the first of the three figures (`proc_pid_schedstat`). The third is how often the thread
+/// got a CPU. A kernel that keeps no such account writes zeros for all.
 pub(super) fn run(schedstat: &str) -> Option<Duration> {
     let mut figures = schedstat.split_ascii_whitespace().map(|figure| figure.parse::<u64>().ok());
     let (run, _, slices) = (figures.next()??, figures.next()??, figures.next()??);

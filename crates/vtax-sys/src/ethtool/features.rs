@@ -1,4 +1,4 @@
-//! The features of a link: offloads and the like, each of which is on or off (`ethtool -k`).
+//! Features of a link: offloads and the like, each of which is on or off (`ethtool -k`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,13 +16,13 @@ const ETH_GSTRING_LEN: usize = 32;
 /// A bit of the kernel's list of features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Feature {
-    /// Whether the feature is on or could be switched on.
+    /// True if the feature is on or could be enabled.
     possible: bool,
     on: bool,
 }
 
 impl Ethtool {
-    /// Whether each offload that affects speed, and that the link has or could have, is on.
+    /// Returns the state of each offload that affects speed and that the link has or could have.
     pub(crate) fn offloads(&self) -> BTreeMap<String, bool> {
         let read = || {
             let names = self.feature_names()?;
@@ -32,8 +32,8 @@ impl Ethtool {
         read().unwrap_or_default()
     }
 
-    /// Whether a feature is on, by the kernel's name of it (`rx-gro`, `tx-tcp-segmentation`). None if the link can't have
-    /// it, or is gone.
+    /// Returns whether a feature is on, by the kernel's name for it (`rx-gro`, `tx-tcp-segmentation`). None if the link
+    /// cannot have it, or is gone.
     pub fn feature(&self, name: &str) -> Result<Option<bool>> {
         match self.find_feature(name) {
             Ok(found) => Ok(found.filter(|(_, state)| state.possible).map(|(_, state)| state.on)),
@@ -42,16 +42,16 @@ impl Ethtool {
         }
     }
 
-    /// Switches a feature on or off. Read it back: the kernel changes only what the driver allows, and switches off
-    /// features that need this one.
+    /// Enables or disables a feature. Read it back: the kernel changes only what the driver allows, and disables
+    /// features that depend on this one.
     pub fn set_feature(&self, name: &str, on: bool) -> Result<()> {
         let fail = |e| SysError::os("change the features of", &self.link, e);
         let unknown =
-            || SysError::invalid("feature of a link", name, "ethtool -k lists them; the kernel has no such one");
+            || SysError::invalid("feature of a link", name, "the kernel has no such feature; ethtool -k lists them");
         let names = self.feature_names().map_err(fail)?;
         let index = names.iter().position(|other| other == name).ok_or_else(unknown)?;
         let mut words = change_of(index, names.len(), on);
-        // SAFETY: the second word says how many blocks of two words follow.
+        // SAFETY: the second word is the number of blocks of two words that follow.
         unsafe { self.call(&mut words) }.map_err(fail)
     }
 
@@ -62,7 +62,7 @@ impl Ethtool {
         Ok(index.map(|index| (index, states[index])))
     }
 
-    /// The names of the features by their bits. The list is the kernel's, so it is the same for all links.
+    /// Returns the names of the features by their bits. The list is the kernel's, so it is the same for all links.
     fn feature_names(&self) -> io::Result<Vec<String>> {
         let [mask_low, mask_high] = halves(1 << ETH_SS_FEATURES);
         let mut info = vec![ETHTOOL_GSSET_INFO, 0, mask_low, mask_high, 0];
@@ -71,8 +71,8 @@ impl Ethtool {
         let count = info[4] as usize;
         let mut words = vec![0; 3 + count * ETH_GSTRING_LEN / 4];
         words[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_FEATURES, info[4]]);
-        // SAFETY: there is room for as many strings as the kernel said, and for this set the
-        // number is a constant of the kernel (`netdev_features_strings`).
+        // SAFETY: there is room for as many strings as the kernel reported, and for this set the number is a constant
+        // of the kernel (`netdev_features_strings`).
         unsafe { self.call(&mut words) }?;
         Ok(bytes(&words[3..]).chunks_exact(ETH_GSTRING_LEN).map(|name| text(name).unwrap_or_default()).collect())
     }
@@ -81,7 +81,7 @@ impl Ethtool {
         let blocks = count.div_ceil(32);
         let mut words = vec![0; 2 + blocks * 4];
         words[..2].copy_from_slice(&[ETHTOOL_GFEATURES, blocks as u32]);
-        // SAFETY: the second word says for how many blocks of four words there is room.
+        // SAFETY: the second word is the number of blocks of four words for which there is room.
         unsafe { self.call(&mut words) }?;
         let bit = |word: u32, index: usize| word >> (index % 32) & 1 == 1;
         let feature = |index: usize| {
@@ -93,7 +93,7 @@ impl Ethtool {
     }
 }
 
-/// Parts of the names of features that can change how fast packets are or what they cost.
+/// Parts of the names of features that affect the speed or cost of packets.
 const BEARING_ON_SPEED: [&str; 7] = ["checksum", "segmentation", "scatter-gather", "gso", "gro", "lro", "rx-hashing"];
 /// Protocols that vtax doesn't measure.
 const OTHER_PROTOCOLS: [&str; 3] = ["fcoe", "sctp", "esp"];
@@ -107,8 +107,8 @@ fn select_offloads(names: &[String], states: &[Feature]) -> BTreeMap<String, boo
     known.map(|(name, state)| (name.clone(), state.on)).collect()
 }
 
-/// `struct ethtool_sfeatures` for the feature with this index of `count`. A block has the mask of the features that are to
-/// change, and their new states. The kernel wants all blocks.
+/// Builds `struct ethtool_sfeatures` for the feature with this index of `count`. A block has the mask of the features
+/// to change, and their new states. The kernel requires all blocks.
 fn change_of(index: usize, count: usize, on: bool) -> Vec<u32> {
     let (blocks, bit) = (count.div_ceil(32), 1 << (index % 32));
     let mut words = vec![0; 2 + blocks * 2];
@@ -119,7 +119,7 @@ fn change_of(index: usize, count: usize, on: bool) -> Vec<u32> {
     words
 }
 
-/// The two words in which a number of 64 bits is stored.
+/// Returns the two words in which a 64-bit number is stored.
 fn halves(number: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = number.to_ne_bytes();
     [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]

@@ -1,4 +1,4 @@
-//! The numbers that a driver can be told.
+//! Numeric driver settings.
 
 use std::io;
 
@@ -8,30 +8,30 @@ use strum::{Display, EnumIter};
 use super::{CHANNELS, COALESCING, Command, Ethtool, RINGS};
 use crate::error::{Result, SysError};
 
-/// A number that a driver can be told, by its name in ethtool(8).
+/// A numeric driver setting, by its name in ethtool(8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Display, EnumIter, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum DriverSetting {
-    /// Descriptors of each queue for receiving (`ethtool -G`). Most drivers restart the link for that.
+    /// Descriptors of each receive queue (`ethtool -G`). Most drivers reset the link for a change.
     RxRing,
-    /// Descriptors of each queue for sending.
+    /// Descriptors of each send queue.
     TxRing,
-    /// Microseconds that an interrupt is held back after a packet came (`ethtool -C`).
+    /// Microseconds by which an interrupt is delayed after a packet was received (`ethtool -C`).
     RxUsecs,
-    /// The packets that end the wait.
+    /// Number of received packets that end the delay.
     RxFrames,
-    /// Microseconds that an interrupt is held back after a packet went.
+    /// Microseconds by which an interrupt is delayed after a packet was sent.
     TxUsecs,
-    /// The packets that end the wait.
+    /// Number of sent packets that end the delay.
     TxFrames,
-    /// 1 if the driver chooses for receiving.
+    /// 1 if the driver adapts the receive delay.
     AdaptiveRx,
-    /// 1 if the driver chooses for sending.
+    /// 1 if the driver adapts the send delay.
     AdaptiveTx,
-    /// Queues that receive only (`ethtool -L`). Most drivers restart the link for that.
+    /// Receive-only queues (`ethtool -L`). Most drivers reset the link for a change.
     RxChannels,
-    /// Queues that send only.
+    /// Send-only queues.
     TxChannels,
     /// Queues for link interrupts and the like.
     OtherChannels,
@@ -40,7 +40,7 @@ pub enum DriverSetting {
 }
 
 impl DriverSetting {
-    /// The structure that has it, and which of its words it is.
+    /// Returns the structure with the setting, and the index of its word.
     fn place(self) -> (Command, usize) {
         match self {
             DriverSetting::RxRing => (RINGS, 5),
@@ -60,13 +60,13 @@ impl DriverSetting {
 }
 
 impl Ethtool {
-    /// The number now. None if the driver has no such setting, or if the link is gone.
+    /// Returns the current number. None if the driver has no such setting, or if the link is gone.
     pub fn setting(&self, setting: DriverSetting) -> Result<Option<u32>> {
         let (command, at) = setting.place();
         Ok(self.ask(command)?.map(|words| words[at]))
     }
 
-    /// Tells the driver another number. Read it back: some drivers round it. The others of its structure stay.
+    /// Sets the number. Read it back: some drivers round it. Other settings of its structure stay.
     pub fn set(&self, setting: DriverSetting, value: u32) -> Result<()> {
         let object = || format!("{setting} of {}", self.link);
         let unsupported = || SysError::os("set", object(), io::Error::from_raw_os_error(libc::EOPNOTSUPP));

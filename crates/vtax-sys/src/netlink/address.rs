@@ -14,10 +14,10 @@ use super::request::NetlinkRequest;
 use super::socket::{CHANGE, CREATE, Rtnl, Subject};
 use crate::error::Result;
 
-/// Length of `struct ifaddrmsg`, behind which the attributes begin.
+/// Length of `struct ifaddrmsg`, after which the attributes begin.
 const HEADER: usize = 8;
 
-/// An address that a link has.
+/// An address of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct InterfaceAddress {
@@ -26,13 +26,13 @@ pub struct InterfaceAddress {
 }
 
 impl Rtnl {
-    /// Gives a link an address; the kernel adds the route to its network when the link is up.
+    /// Adds an address to a link; the kernel adds the route to its network when the link is up.
     ///
-    /// An IPv6 address can be used at once, because it is added without duplicate address detection, which
-    /// takes a second or more.
+    /// An IPv6 address can be used immediately, because it is added without duplicate address detection, which takes a
+    /// second or more.
     ///
     /// # Errors
-    /// `EEXIST` if the link has it already.
+    /// `EEXIST` if the link already has it.
     pub fn add_address(&mut self, link: IfIndex, address: IpNet) -> Result<()> {
         let mut message = of_link(link, address);
         if address.addr().is_ipv6() {
@@ -43,7 +43,7 @@ impl Rtnl {
         self.change(&NetlinkRequest::new(libc::RTM_NEWADDR, &message), CREATE, subject)
     }
 
-    /// Takes an address from a link.
+    /// Removes an address from a link.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` if the link doesn't have it; `ENODEV` if there is no such link.
@@ -52,7 +52,7 @@ impl Rtnl {
         self.change(&NetlinkRequest::new(libc::RTM_DELADDR, &of_link(link, address)), CHANGE, subject)
     }
 
-    /// All addresses of all links of the namespace.
+    /// Returns all addresses of all links of the namespace.
     pub fn addresses(&mut self) -> Result<Vec<InterfaceAddress>> {
         let subject = Subject { operation: "list addresses", object: &"of this network namespace" };
         let all = NetlinkRequest::new(libc::RTM_GETADDR, &AddressMessage::default());
@@ -70,7 +70,7 @@ fn of_link(link: IfIndex, address: IpNet) -> AddressMessage {
 }
 
 impl InterfaceAddress {
-    /// None for a family other than IP.
+    /// Parses an address. None for a family other than IP.
     pub(super) fn parse(body: &[u8]) -> Result<Option<Self>, &'static str> {
         let malformed = "a malformed address";
         let header = AddressHeader::parse(body).map_err(|_| malformed)?;
@@ -93,7 +93,7 @@ pub(super) fn family(address: IpAddr) -> AddressFamily {
     }
 }
 
-/// An address in network byte order. Its length tells the family.
+/// Parses an address in network byte order. Its length determines the family.
 pub(super) fn ip(value: &[u8]) -> Option<IpAddr> {
     if let Ok(octets) = <[u8; 4]>::try_from(value) {
         return Some(octets.into());

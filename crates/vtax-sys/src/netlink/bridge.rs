@@ -1,4 +1,4 @@
-//! Bridges that know VLANs, as virtual switches do: which port takes part in which VLAN, and with which tags.
+//! VLAN-aware bridges, as used by virtual switches: the VLANs of each port, tagged or untagged.
 
 use netlink_packet_core::Emitable;
 use netlink_packet_route::AddressFamily;
@@ -27,15 +27,15 @@ const IFLA_BR_MCAST_SNOOPING: u16 = 23;
 const IFLA_BR_VLAN_DEFAULT_PVID: u16 = 39;
 const IFLA_BRIDGE_FLAGS: u16 = 0;
 const IFLA_BRIDGE_VLAN_INFO: u16 = 2;
-/// The bridge learns no addresses from frames to the addresses that it keeps for protocols of its own. It doesn't
-/// forward them, and rules don't see them before it learns.
+/// The bridge learns no addresses from frames to the addresses reserved for its own protocols. It doesn't forward them,
+/// and rules don't see them before it learns.
 const NO_LEARNING: BridgeBooleanOptionFlags = BridgeBooleanOptionFlags::NoLinkLocalLearn;
 const KIND: &str = "bridge";
 
-/// A bridge to make, switched off and without ports. It forwards a frame only within a VLAN, and no port takes part in
-/// one before it is told so: without that, all untagged frames would pass in VLAN 1.
+/// A bridge to create, down and without ports. It forwards a frame only within a VLAN, and a port has no VLAN until one
+/// is added: otherwise, all untagged frames would pass in VLAN 1.
 ///
-/// The filter is on from the beginning, because the request that makes the bridge asks for it.
+/// The filter is on from the beginning, because the request that creates the bridge enables it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewVlanBridge {
     /// Name of the new link, 1 to 15 bytes.
@@ -44,58 +44,58 @@ pub struct NewVlanBridge {
     pub mtu: u32,
     /// The hardware address; `None` for that of a port, which changes as ports come and go.
     pub mac: Option<MacAddr>,
-    /// Whether frames to a group go only to ports that have joined it. If not, they go to all ports.
+    /// True if frames to a group go only to ports that have joined it. Otherwise they go to all ports.
     pub multicast_snooping: bool,
 }
 
-/// How a bridge forwards, as it is now.
+/// Current forwarding settings of a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BridgeSettings {
-    /// Whether it forwards only within a VLAN.
+    /// True if it forwards only within a VLAN.
     pub vlan_filtering: bool,
-    /// The VLAN in which each new port takes part, without tags. None if it takes part in none.
+    /// Untagged VLAN of each new port. None if new ports have no VLAN.
     pub default_pvid: Option<Vlan>,
-    /// Whether frames to a group go only to ports that have joined it.
+    /// True if frames to a group go only to ports that have joined it.
     pub multicast_snooping: bool,
 }
 
-/// Who takes part in a VLAN.
+/// A member of a VLAN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VlanEnd {
     /// A port of a bridge.
     Port(IfIndex),
-    /// The bridge itself, by which its host sends and receives.
+    /// The bridge itself, through which its host sends and receives.
     Bridge(IfIndex),
 }
 
-/// How a port, or a bridge itself, takes part in a VLAN.
+/// Membership of a port, or of a bridge itself, in a VLAN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VlanMembership {
     /// VLAN ID, 1 to 4094.
     pub vlan: Vlan,
-    /// Whether untagged frames that it sends are in this VLAN. A port has at most one such VLAN: the last one that was
-    /// given.
+    /// True if untagged frames that it sends are in this VLAN. A port has at most one such VLAN: the last one that was
+    /// added.
     pub pvid: bool,
-    /// Whether frames of this VLAN get to it without a tag.
+    /// True if frames of this VLAN reach it without a tag.
     pub untagged: bool,
 }
 
-/// The VLANs of a port, or of a bridge itself.
+/// VLANs of a port, or of a bridge itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortVlans {
     /// The port, or the bridge.
     pub link: IfIndex,
-    /// In order of their numbers.
+    /// In numerical order.
     pub vlans: Vec<VlanMembership>,
 }
 
 impl VlanMembership {
-    /// Takes part with tags.
+    /// Returns a tagged membership.
     pub fn tagged(vlan: Vlan) -> Self {
         Self { vlan, pvid: false, untagged: false }
     }
 
-    /// Takes part without tags, in both directions.
+    /// Returns an untagged membership, in both directions.
     pub fn native(vlan: Vlan) -> Self {
         Self { vlan, pvid: true, untagged: true }
     }
@@ -118,7 +118,7 @@ impl NewVlanBridge {
             InfoBridge::MultiBoolOpt(BridgeBooleanOptions { value: NO_LEARNING, mask: NO_LEARNING }),
         ];
         let info = vec![LinkInfo::Kind(InfoKind::Bridge), LinkInfo::Data(InfoData::Bridge(data))];
-        // Only an MTU that changes an earlier one is kept when ports come (`br_change_mtu`).
+        // Only an MTU that changes an earlier one is kept when ports are added (`br_change_mtu`).
         let first_mtu = self.mtu.saturating_sub(1);
         let mut attributes = vec![LinkAttribute::IfName(self.name.as_str().into()), LinkAttribute::Mtu(first_mtu)];
         attributes.extend(self.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
@@ -128,16 +128,16 @@ impl NewVlanBridge {
 }
 
 impl Rtnl {
-    /// Makes a bridge with VLANs in the namespace of the connection.
+    /// Creates a VLAN-aware bridge in the namespace of the connection.
     ///
     /// # Errors
-    /// `EEXIST` if the name is taken; [`SysError::NoSuchKind`] if this kernel has no bridges;
-    /// [`SysError::NoFeature`] if its bridges don't know VLANs.
+    /// `EEXIST` if the name is taken; [`SysError::NoSuchKind`] if this kernel has no bridges; [`SysError::NoFeature`]
+    /// if its bridges don't support VLANs.
     pub fn create_vlan_bridge(&mut self, bridge: &NewVlanBridge) -> Result<IfIndex> {
         let subject = Subject { operation: "create", object: &format_args!("bridge {}", bridge.name) };
         let created = self.create(KIND, subject, IfIndex(0), bridge.attributes());
         created.map_err(|error| match error {
-            // The kernel refuses the filter as it refuses a bridge.
+            // The kernel refuses the filter in the same way as a bridge.
             SysError::NoSuchKind { .. } if probe_kind(KIND).is_ok() => {
                 SysError::NoFeature { feature: Feature::VlanFiltering }
             }
@@ -148,14 +148,14 @@ impl Rtnl {
         Ok(index)
     }
 
-    /// How a bridge forwards. None if there is no such link, or if it isn't a bridge.
+    /// Returns a bridge's forwarding settings. None if there is no such link, or if it isn't a bridge.
     pub fn bridge_settings(&mut self, bridge: IfIndex) -> Result<Option<BridgeSettings>> {
         let subject = Subject { operation: "read the settings of bridge", object: &format_args!("number {bridge}") };
         let request = NetlinkRequest::new(libc::RTM_GETLINK, &about(AddressFamily::Unspec, bridge));
         Ok(self.get(&request, subject, |body| Some(BridgeSettings::parse(body)))?.flatten())
     }
 
-    /// Makes a port, or a bridge itself, take part in VLANs, or changes how it does. Other VLANs of it stay.
+    /// Adds VLANs to a port or to a bridge itself, or changes its membership in them. Its other VLANs stay.
     ///
     /// # Errors
     /// [`SysError::NoFeature`] if this kernel's bridges don't know VLANs. `EOPNOTSUPP` if the link is neither a bridge
@@ -164,20 +164,20 @@ impl Rtnl {
         self.change_vlans(libc::RTM_SETLINK, "add VLANs to", end, vlans)
     }
 
-    /// Makes a port, or a bridge itself, take part in these VLANs no more.
+    /// Removes a port, or a bridge itself, from these VLANs.
     ///
     /// # Errors
-    /// As for [`Rtnl::add_vlans`]; a VLAN in which it has no part is none.
+    /// As for [`Rtnl::add_vlans`]; a VLAN without it as a member is not an error.
     pub fn remove_vlans(&mut self, end: VlanEnd, vlans: &[Vlan]) -> Result<()> {
         let vlans: Vec<_> = vlans.iter().copied().map(VlanMembership::tagged).collect();
         self.change_vlans(libc::RTM_DELLINK, "remove VLANs from", end, &vlans)
     }
 
-    /// The VLANs of a bridge and of each of its ports. A bridge without VLAN filtering has none.
+    /// Returns the VLANs of a bridge and of each of its ports. A bridge without VLAN filtering has none.
     pub fn bridge_vlans(&mut self, bridge: IfIndex) -> Result<Vec<PortVlans>> {
         let subject = Subject { operation: "read the VLANs of bridge", object: &format_args!("number {bridge}") };
         let mut all = about(AddressFamily::Bridge, IfIndex(0));
-        // A row of VLANs with equal settings is reported as one range.
+        // Consecutive VLANs with equal settings are reported as one range.
         all.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::BrvlanCompressed]));
         self.dump(&NetlinkRequest::new(libc::RTM_GETLINK, &all), subject, |body| {
             let (of, port) = PortVlans::parse(body).ok_or("a port without a link or with an impossible VLAN")?;
@@ -202,7 +202,8 @@ impl Rtnl {
         })
     }
 
-    /// Whether the link is what the request said. The kernel gives the same error if it isn't, and if it has no VLANs.
+    /// Returns whether the link is what the request said. The kernel gives the same error if it isn't, and if it has no
+    /// VLANs.
     fn is_on_bridge(&mut self, end: VlanEnd) -> Result<bool> {
         let bridge = match end {
             VlanEnd::Bridge(bridge) => Some(bridge),
@@ -213,11 +214,11 @@ impl Rtnl {
     }
 }
 
-/// Makes such a bridge in a temporary namespace, to find out whether this kernel has them. The kernel may load a module
-/// for it.
+/// Creates such a bridge in a temporary namespace, to check whether this kernel supports it. The kernel may load a
+/// module for it.
 ///
 /// # Errors
-/// [`SysError::NoFeature`] or [`SysError::NoSuchKind`] if it hasn't; on any other error, the privilege is missing.
+/// [`SysError::NoFeature`] or [`SysError::NoSuchKind`] if it doesn't; on any other error, the privilege is missing.
 pub fn probe_vlan_bridge() -> Result<()> {
     let bridge = NewVlanBridge { name: "probe".parse()?, mtu: 1500, mac: None, multicast_snooping: false };
     Rtnl::open_in(&NetNs::scratch()?)?.create_vlan_bridge(&bridge).map(drop)
@@ -246,14 +247,14 @@ impl BridgeSettings {
 }
 
 impl PortVlans {
-    /// A port and its bridge. None if the message names no link or an impossible VLAN; no port if a NIC with a switch
-    /// of its own reports that one.
+    /// Parses a port and its bridge. None if the message names no link or an impossible VLAN; no port if a NIC with its
+    /// own switch reports that one.
     pub(super) fn parse(body: &[u8]) -> Option<(Option<IfIndex>, Option<Self>)> {
         let header = LinkHeader::parse(body).ok()?;
         let attributes = body.get(HEADER..)?;
         let bridge = attribute(attributes, libc::IFLA_MASTER).and_then(number32).map(IfIndex);
         let vlans = attribute(attributes, libc::IFLA_AF_SPEC).unwrap_or_default();
-        // The bridge leaves this out (`br_fill_ifinfo`); drivers of NICs give it (`ndo_dflt_bridge_getlink`).
+        // The bridge omits this (`br_fill_ifinfo`); NIC drivers report it (`ndo_dflt_bridge_getlink`).
         if attribute(vlans, IFLA_BRIDGE_FLAGS).is_some() {
             return Some((bridge, None));
         }
@@ -261,7 +262,7 @@ impl PortVlans {
     }
 }
 
-/// VLANs one by one, whether the kernel reports ranges or not.
+/// Returns VLANs one by one, whether the kernel reports ranges or not.
 fn memberships(specification: &[u8]) -> Option<Vec<VlanMembership>> {
     let mut found = BTreeMap::new();
     let mut first = None;
@@ -310,7 +311,7 @@ mod tests {
         bytes.chunks(4).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + " ").collect()
     }
 
-    /// As `bridge vlan add vid 33 pvid untagged` and `vid 44` ask for it.
+    /// As requested by `bridge vlan add vid 33 pvid untagged` and `vid 44`.
     #[test]
     fn vlans_are_asked_for_as_the_kernel_reads_them() {
         let vlans = [VlanMembership::native(vlan(33)), VlanMembership::tagged(vlan(44))];

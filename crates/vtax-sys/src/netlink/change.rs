@@ -1,4 +1,4 @@
-//! Changing links.
+//! Changes to links.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -12,16 +12,16 @@ use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
-/// The longest alias that the kernel takes: `IFALIASZ` without its zero.
+/// Longest alias that the kernel accepts: `IFALIASZ` without its zero.
 const LONGEST_ALIAS: usize = 255;
 
-/// What to change on a link; `None` leaves it as it is.
+/// Changes to a link; `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct LinkChange<'a> {
     pub up: Option<bool>,
     pub arp: Option<bool>,
-    /// The hardware address. Some drivers accept it only while the link is off.
+    /// The hardware address. Some drivers accept it only while the link is down.
     pub mac: Option<MacAddr>,
     pub mtu: Option<u32>,
     pub tx_queue_length: Option<u32>,
@@ -30,8 +30,8 @@ pub struct LinkChange<'a> {
     /// A free text of at most 255 bytes; ownership marks are stored in it.
     pub alias: Option<String>,
     pub rename: Option<IfName>,
-    /// Moves the link to another namespace. The kernel switches it off and removes its addresses then. The
-    /// other changes of the same request are made there.
+    /// Moves the link to another namespace. The kernel sets it down and removes its addresses then. The other changes
+    /// of the same request are made there.
     pub into_ns: Option<&'a NetNs>,
 }
 
@@ -82,8 +82,8 @@ impl Rtnl {
     /// Changes a link, all in one request.
     ///
     /// # Errors
-    /// The kernel makes the changes one by one and stops at the first one that it refuses (`do_setlink`).
-    /// Those before it stay.
+    /// The kernel makes the changes one by one and stops at the first one that it refuses (`do_setlink`). Earlier ones
+    /// stay.
     pub fn set_link(&mut self, link: impl Into<LinkRef>, change: &LinkChange<'_>) -> Result<()> {
         change.check()?;
         let link = link.into();
@@ -93,8 +93,8 @@ impl Rtnl {
         self.change(&message.request(libc::RTM_SETLINK), CHANGE, subject)
     }
 
-    /// A request has only one attribute for a name. It names the link, or its new name if the request gives
-    /// the link by index.
+    /// Addresses the link by index if it is renamed. A request has only one attribute for a name. It names the link, or
+    /// its new name if the request gives the link by index.
     fn by_index_if_renamed(&mut self, link: &LinkRef, change: &LinkChange<'_>) -> Result<LinkRef> {
         match (link, &change.rename) {
             (LinkRef::Name(name), Some(_)) => Ok(self.existing_link(name)?.index.into()),

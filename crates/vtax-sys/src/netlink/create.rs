@@ -1,4 +1,4 @@
-//! Making links.
+//! Creation of links.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -18,9 +18,9 @@ use crate::netns::NetNs;
 /// The largest VXLAN network identifier: 24 bits, RFC 7348.
 const LARGEST_VNI: u32 = (1 << 24) - 1;
 
-/// A link to make. It has no addresses and is switched off.
+/// A link to create. It has no addresses and is down.
 ///
-/// The kernel takes no alias when it makes a link, so the caller must set the ownership mark with
+/// The kernel accepts no alias when it creates a link, so the caller must set the ownership mark with
 /// [`Rtnl::set_link`] right afterwards.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -33,8 +33,8 @@ pub struct NewLink<'a> {
     pub mac: Option<MacAddr>,
     /// The link's index; `None` for the kernel's choice, from 1 up. `EBUSY` if another link has it.
     pub index: Option<IfIndex>,
-    /// Makes the link in this namespace and not in that of the connection. The kernel does this in one step,
-    /// so the link is never visible here.
+    /// Creates the link in this namespace and not in that of the connection. The kernel does this in one step, so the
+    /// link is never visible here.
     pub into_ns: Option<&'a NetNs>,
 }
 
@@ -52,7 +52,7 @@ pub enum LinkKind<'a> {
         /// In bytes; `None` for 1500.
         peer_mtu: Option<u32>,
     },
-    /// A switch, without spanning tree, so that a port forwards at once.
+    /// A switch without spanning tree, so that a port forwards immediately.
     Bridge,
     /// A link with its own MAC address on a parent. In bridge mode, such links on one parent reach each
     /// other, but not the parent's own stack.
@@ -61,7 +61,7 @@ pub enum LinkKind<'a> {
     Macvtap { parent: IfIndex },
     /// A link with its own IP address on a parent whose MAC address it shares (mode l2).
     Ipvlan { parent: IfIndex },
-    /// An Ethernet link that is carried in UDP datagrams to one remote end.
+    /// An Ethernet link carried in UDP datagrams to one remote end.
     Vxlan {
         vni: u32,
         local: IpAddr,
@@ -70,7 +70,7 @@ pub enum LinkKind<'a> {
         port: u16,
         /// The link that carries the datagrams. The default MTU is its MTU minus 50 bytes (70 over IPv6).
         parent: Option<IfIndex>,
-        /// Whether it learns from received frames where addresses are.
+        /// True if it learns the locations of addresses from received frames.
         learning: bool,
     },
     /// A link that drops what is sent to it.
@@ -80,7 +80,7 @@ pub enum LinkKind<'a> {
 }
 
 impl<'a> NewLink<'a> {
-    /// A link with the kernel's default MTU and hardware address, in the namespace of the connection.
+    /// Returns a link with the kernel's default MTU and hardware address, in the namespace of the connection.
     pub fn new(name: IfName, kind: LinkKind<'a>) -> Self {
         Self { name, kind, mtu: None, mac: None, index: None, into_ns: None }
     }
@@ -101,7 +101,7 @@ impl<'a> NewLink<'a> {
 }
 
 impl LinkKind<'_> {
-    /// The name that the kernel and `ip -d link` use.
+    /// Returns the name used by the kernel and `ip -d link`.
     pub fn name(&self) -> &'static str {
         self.into()
     }
@@ -134,7 +134,7 @@ impl LinkKind<'_> {
                 IpAddr::V4(local) => InfoVxlan::Local(*local),
                 IpAddr::V6(local) => InfoVxlan::Local6(*local),
             },
-            // If the "group" is a unicast address, it is the one remote end.
+            // If the "group" is a unicast address, it is the only remote end.
             match remote {
                 IpAddr::V4(remote) => InfoVxlan::Group(*remote),
                 IpAddr::V6(remote) => InfoVxlan::Group6(*remote),
@@ -147,7 +147,7 @@ impl LinkKind<'_> {
     fn check(&self) -> Result<()> {
         match self {
             Self::Vxlan { vni, .. } if *vni > LARGEST_VNI => {
-                Err(SysError::invalid("VXLAN network identifier", vni, "it has 24 bits, so 16777215 is the largest"))
+                Err(SysError::invalid("VXLAN network identifier", vni, "it has 24 bits: at most 16777215"))
             }
             _ => Ok(()),
         }
@@ -155,11 +155,10 @@ impl LinkKind<'_> {
 }
 
 impl Rtnl {
-    /// Makes a link.
+    /// Creates a link.
     ///
     /// # Errors
-    /// `EEXIST` if the name, or a veth peer's, is taken;
-    /// [`SysError::NoSuchKind`] if this kernel has no such links.
+    /// `EEXIST` if the name, or a veth peer's, is taken; [`SysError::NoSuchKind`] if this kernel has no such links.
     pub fn create_link(&mut self, link: &NewLink<'_>) -> Result<()> {
         link.kind.check()?;
         let (kind, name) = (link.kind.name(), &link.name);
@@ -168,7 +167,7 @@ impl Rtnl {
         self.create(kind, subject, link.index.unwrap_or(IfIndex(0)), link.attributes())
     }
 
-    /// Index 0 lets the kernel choose.
+    /// Creates a link. Index 0 lets the kernel choose.
     pub(super) fn create(
         &mut self,
         kind: &str,

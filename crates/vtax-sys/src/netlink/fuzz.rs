@@ -1,4 +1,4 @@
-//! What the kernel, or whoever writes to the socket in its place, answers.
+//! Fuzz targets for answers of the kernel, or of a process that writes to the socket in its place.
 
 use std::net::Ipv4Addr;
 
@@ -81,7 +81,7 @@ fn bridge_port() -> LinkMessage {
     message
 }
 
-/// Every object of a datagram is read as each kind: the kinds are told apart by the request only.
+/// Every object of a datagram is parsed as each kind: only the request determines the kind.
 #[test]
 fn fuzz_netlink() {
     let status = [17_u32, 2, 7, 99, u32::MAX - 16, 36, 0, 0, 0].map(u32::to_ne_bytes).concat();

@@ -8,40 +8,40 @@ use super::request::{LinkRequest, text_attribute};
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 
-/// Length of `struct ifinfomsg`, behind which the attributes begin.
+/// Length of `struct ifinfomsg`, after which the attributes begin.
 pub(super) const HEADER: usize = 16;
 /// From `linux/if_link.h`.
 const IFLA_INFO_KIND: u16 = 1;
 
-/// A link as it is now.
+/// Current state of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Link {
     pub index: IfIndex,
     pub name: IfName,
-    /// The kind of a virtual link, such as `veth`; none for a NIC or `lo`.
+    /// Kind of a virtual link, such as `veth`; none for a NIC or `lo`.
     pub kind: Option<String>,
-    /// The size of the largest packet in bytes, without the Ethernet header.
+    /// Size of the largest packet in bytes, without the Ethernet header.
     pub mtu: u32,
     /// The largest MTU that the driver accepts, if it reports one.
     pub max_mtu: Option<u32>,
-    /// Whether the administrator has switched it on (`IFF_UP`).
+    /// True if the administrator has set it up (`IFF_UP`).
     pub up: bool,
-    /// Whether it is on and can carry packets (`IFF_RUNNING`).
+    /// True if it is up and can carry packets (`IFF_RUNNING`).
     pub running: bool,
-    /// Whether there is a carrier (`IFF_LOWER_UP`).
+    /// True if there is a carrier (`IFF_LOWER_UP`).
     pub lower_up: bool,
-    /// The bridge, bond or VRF of which the link is a port.
+    /// Bridge, bond or VRF of which the link is a port.
     pub master: Option<IfIndex>,
     /// The link below, or the other end of a veth. The index may belong to *another* namespace, see `parent_elsewhere`.
     pub parent: Option<IfIndex>,
-    /// Whether `parent` is in another namespace (`IFLA_LINK_NETNSID`).
+    /// True if `parent` is in another namespace (`IFLA_LINK_NETNSID`).
     pub parent_elsewhere: bool,
     /// A free text; ownership marks are stored in it.
     pub alias: Option<String>,
     /// The hardware address, for Ethernet.
     pub mac: Option<MacAddr>,
-    /// How many packets may wait to be sent, where the qdisc takes its limit from that (`txqueuelen`).
+    /// Limit on the packets waiting to be sent, if the qdisc takes its limit from it (`txqueuelen`).
     pub tx_queue_length: Option<u32>,
     pub tx_queues: Option<u32>,
     pub rx_queues: Option<u32>,
@@ -50,14 +50,14 @@ pub struct Link {
 }
 
 impl Rtnl {
-    /// All links of the namespace.
+    /// Returns all links of the namespace.
     pub fn links(&mut self) -> Result<Vec<Link>> {
         let subject = Subject { operation: "list links", object: &"of this network namespace" };
         let all = LinkRequest::default().request(libc::RTM_GETLINK);
         self.dump(&all, subject, |body| Link::parse(body).map(Some).ok_or("a link without a name or MTU"))
     }
 
-    /// The link with this name or index, if there is one.
+    /// Returns the link with this name or index, if there is one.
     pub fn link(&mut self, link: impl Into<LinkRef>) -> Result<Option<Link>> {
         let link = link.into();
         let subject = Subject { operation: "look up link", object: &link };
@@ -80,7 +80,7 @@ impl Rtnl {
     }
 }
 
-/// A message that names an existing link and requests nothing yet.
+/// Returns a message that names an existing link and requests nothing yet.
 pub(super) fn addressed_to(link: &LinkRef) -> LinkRequest {
     let mut message = LinkRequest::default();
     match link {
@@ -91,7 +91,7 @@ pub(super) fn addressed_to(link: &LinkRef) -> LinkRequest {
 }
 
 impl Link {
-    /// None if the message lacks what every link has: a name and an MTU.
+    /// Parses a link. None if the message lacks what every link has: a name and an MTU.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let header = LinkHeader::parse(body).ok()?;
         let attributes = body.get(HEADER..)?;

@@ -1,11 +1,10 @@
-//! Macvtaps: links with their own MAC address on another link, as macvlans are. A program such as QEMU reads
-//! and writes their frames.
+//! Macvtaps: links with their own MAC address on another link, like macvlans. A program such as QEMU reads and writes
+//! their frames.
 //!
-//! A macvtap's queues are opened at its own device file `/dev/tapN`, where N is the link's index
-//! (`macvtap_device_event`). The file exists once in the machine, but an index exists once in each network
-//! namespace. If two macvtaps in two namespaces have the same index, only the first gets its file, and a
-//! program that opens it for the second is connected to the wrong link. So vtax chooses the index, and asks
-//! each open queue to which link it belongs.
+//! A macvtap's queues are opened through its own device file `/dev/tapN`, where N is the link's index
+//! (`macvtap_device_event`). The file exists once per machine, but an index exists once per network namespace. If two
+//! macvtaps in two namespaces have the same index, only the first gets its file, and a program that opens it for the
+//! second is connected to the wrong link. So vtax chooses the index, and checks to which link each open queue belongs.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,14 +19,14 @@ use super::tun::{furnish, outcome};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
-/// Indices from here on are free: the kernel counts its own up from 1 and never gets so far.
+/// First of the indices that are free: the kernel counts its own up from 1 and never gets that far.
 const FIRST_INDEX: u32 = 1 << 30;
-/// How many indices are tried. The first is computed from the MAC address. A second one is needed only if a
+/// Number of indices that are tried. The first is computed from the MAC address. A second one is needed only if a
 /// link with this very address is just being deleted, or with a probability of one in 2^30.
 const ATTEMPTS: u32 = 16;
 
-/// A macvtap to make, switched off. In bridge mode, macvtaps and macvlans on one parent reach each other, but
-/// not the parent's own stack.
+/// A macvtap to create, down. In bridge mode, macvtaps and macvlans on one parent reach each other, but not the
+/// parent's own stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMacvtap {
     /// Name of the new link, 1 to 15 bytes.
@@ -41,11 +40,10 @@ pub struct NewMacvtap {
 }
 
 impl NewMacvtap {
-    /// Makes it in the namespace of the connection, with an index whose device file is its own.
-    ///
+    /// Creates it in the namespace of the connection, with an index whose device file is its own.
     /// # Errors
-    /// [`SysError::NoSuchKind`] if this kernel has no macvtaps. [`SysError::NoQueue`] if its file can't be
-    /// opened; the link is deleted then.
+    /// [`SysError::NoSuchKind`] if this kernel has no macvtaps. [`SysError::NoQueue`] if its file cannot be opened; the
+    /// link is then deleted.
     pub fn create(&self, rtnl: &mut Rtnl) -> Result<IfIndex> {
         let mut refusal = None;
         for index in (0..ATTEMPTS).map(|attempt| index(self.mac, attempt)) {
@@ -73,14 +71,14 @@ impl NewMacvtap {
         };
         rtnl.create_link(&link)?;
         open_queue(&self.name, self.mac, index, false).map(drop).inspect_err(|_| {
-            // Nobody else knows this link. The important error is why its file can't be used.
+            // Nobody else knows this link. The relevant error is why its file is unusable.
             let _ = rtnl.delete_link(index);
         })
     }
 }
 
-/// Opens queues of a macvtap. A virtio-net header precedes each packet. A queue stays open as long as its
-/// descriptor, which is closed when a program is executed.
+/// Opens queues of a macvtap. A virtio-net header precedes each packet. A queue stays open as long as its descriptor,
+/// which is closed when a program is executed.
 ///
 /// # Errors
 /// [`SysError::NoQueue`] if the file doesn't exist, may not be opened or belongs to another link; `EBUSY`
@@ -90,7 +88,7 @@ pub fn open_macvtap(rtnl: &mut Rtnl, name: &IfName, mac: MacAddr, queues: u32) -
     (0..queues).map(|_| open_queue(name, mac, index, queues > 1)).collect()
 }
 
-/// Makes a macvtap in a temporary namespace and opens it, to check whether that works.
+/// Creates a macvtap in a temporary namespace and opens it, to check whether that works.
 pub fn probe_macvtap() -> Result<()> {
     let scratch = NetNs::scratch()?;
     let mut rtnl = Rtnl::open_in(&scratch)?;
@@ -123,7 +121,7 @@ fn open_queue(name: &IfName, mac: MacAddr, index: IfIndex, multi_queue: bool) ->
     Ok(file.into())
 }
 
-/// The name and the address of the link to which a queue belongs.
+/// Returns the name and the address of the link to which a queue belongs.
 ///
 /// `TUNGETIFF` would only give the name, and links of two hosts may have the same name.
 fn owner(file: &File) -> io::Result<(Vec<u8>, MacAddr)> {
@@ -137,7 +135,7 @@ fn owner(file: &File) -> io::Result<(Vec<u8>, MacAddr)> {
     Ok((name.collect(), MacAddr([a, b, c, d, e, f])))
 }
 
-/// Whether the index or its file belongs to another link.
+/// Returns whether the index or its file belongs to another link.
 fn taken(error: &SysError) -> bool {
     matches!(error, SysError::NoQueue { foreign: true, .. }) || error.errno() == Some(libc::EBUSY)
 }
@@ -149,12 +147,12 @@ fn foreign(name: &IfName, index: IfIndex) -> SysError {
 
 fn refused(name: &IfName, file: &Path, errno: io::Error) -> SysError {
     let remedy = match errno.raw_os_error() {
-        Some(libc::ENOENT) => "use a /dev that the kernel maintains (devtmpfs); containers often have another one",
+        Some(libc::ENOENT) => "use a /dev maintained by the kernel (devtmpfs), which containers often lack",
         Some(libc::EACCES | libc::EPERM) => {
-            "run as root of the machine: a user namespace isn't enough for a file of the whole machine"
+            "run as root of the machine: a user namespace gives no access to its device files"
         }
         Some(libc::EBUSY) => "use fewer queues",
-        _ => "look at what the kernel says (dmesg)",
+        _ => "check the kernel log (dmesg)",
     };
     let (link, file, why) = (name.to_string(), file.to_owned(), errno.to_string());
     SysError::NoQueue { link, file, why, foreign: false, remedy }

@@ -1,4 +1,4 @@
-//! How links are identified: by name, index or hardware address.
+//! Identification of links: by name, index or hardware address.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,26 +10,26 @@ use crate::error::{Result, SysError};
 /// `IFNAMSIZ` without the zero at the end.
 const LONGEST: usize = 15;
 
-/// The name of a link: 1 to 15 bytes. It has no slash, colon or white space and isn't `.` or `..`, as the
-/// kernel demands (`dev_valid_name`). It has no percent sign either, which would make the kernel invent a
-/// name.
+/// Name of a link: 1 to 15 bytes. It has no slash, colon or white space and isn't `.` or `..`, as required by the
+/// kernel (`dev_valid_name`). It has no percent sign either, which would make the kernel generate a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IfName(String);
 
 impl IfName {
-    /// The name.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// A name that the kernel reports. Somebody else may have chosen bytes that we would refuse; they are shown as `?`.
+    /// Converts a name reported by the kernel. Somebody else may have chosen bytes that we would refuse; they are shown
+    /// as `?`.
     pub(super) fn reported(bytes: &[u8]) -> Self {
         let letters = bytes.iter().take_while(|byte| **byte != 0);
         Self(letters.map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' }).collect())
     }
 }
 
-/// An ioctl request about the link with this name. The name has at most 15 bytes, so a zero follows it.
+/// Returns an ioctl request for the link with this name. The name has at most 15 bytes, so a zero follows it.
 pub(crate) fn ioctl_request(name: &str) -> libc::ifreq {
     // SAFETY: the structure consists of integers, and of pointers that may be null.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -51,7 +51,7 @@ impl FromStr for IfName {
     fn from_str(text: &str) -> Result<Self> {
         let why = match text {
             "" => "it is empty",
-            "." | ".." => "the kernel keeps this name for directories",
+            "." | ".." => "this name is reserved for directories",
             _ if text.len() > LONGEST => "it is longer than 15 bytes",
             _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => "only visible ASCII characters are allowed",
             _ if text.contains(['/', ':', '%']) => "it contains a slash, colon or percent sign",
@@ -61,8 +61,8 @@ impl FromStr for IfName {
     }
 }
 
-/// The kernel's number of a link, unique within a network namespace. The kernel doesn't use a number again
-/// for a long time, so deleting a link by its number is safer than by its name.
+/// The kernel's number of a link, unique within a network namespace. The kernel doesn't reuse a number for a long time,
+/// so deleting a link by its number is safer than by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IfIndex(pub u32);
 
@@ -122,11 +122,7 @@ impl FromStr for MacAddr {
         };
         let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
         octets.and_then(|octets| octets.try_into().ok()).map(Self).ok_or_else(|| {
-            SysError::invalid(
-                "Ethernet address",
-                text,
-                "it is six pairs of hexadecimal digits with colons between them",
-            )
+            SysError::invalid("Ethernet address", text, "use six pairs of hexadecimal digits, separated by colons")
         })
     }
 }

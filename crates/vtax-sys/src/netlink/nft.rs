@@ -1,12 +1,12 @@
-//! Which MAC addresses guests may send from: one table of nftables for each virtual switch.
+//! MAC address filters for guests: one nftables table for each virtual switch.
 //!
 //! Each table has a set of pairs of port and address, and a set of ports. A frame whose pair isn't in the first set,
-//! but whose port is in the second one, is dropped, and counted at the port's element. So the number of guests doesn't
-//! change how many rules a frame passes, and a port that isn't listed, such as the uplink, isn't restricted.
+//! but whose port is in the second one, is dropped, and counted at the port's element. So the number of rules a frame
+//! passes doesn't depend on the number of guests, and a port that isn't listed, such as the uplink, isn't restricted.
 //!
-//! The frames are looked at when a port has received them, before the bridge learns their address. Frames to the
-//! addresses that bridges keep for their own protocols (01-80-C2-00-00-0X) don't pass there (`br_handle_frame`). They
-//! aren't forwarded either, and a [`NewVlanBridge`](super::NewVlanBridge) learns nothing from them.
+//! Frames are checked when a port has received them, before the bridge learns their address. Frames to the addresses
+//! that are reserved for the protocols of bridges (01-80-C2-00-00-0X) don't pass there (`br_handle_frame`). They aren't
+//! forwarded either, and a [`NewVlanBridge`](super::NewVlanBridge) learns nothing from them.
 
 mod change;
 mod message;
@@ -62,7 +62,7 @@ impl Nft {
         subject: Subject<'_>,
         parse: impl Fn(&[u8]) -> Result<Option<T>, &'static str>,
     ) -> Result<Vec<T>> {
-        // A kernel without nf_tables says that the request is invalid (`nfnetlink_rcv_msg`), which none of ours is.
+        // A kernel without nf_tables reports an invalid request (`nfnetlink_rcv_msg`), which none of ours is.
         self.channel.dump(request, subject, parse).map_err(|error| match error.errno() {
             Some(libc::EINVAL) => SysError::NoFeature { feature: Feature::BridgeFilter },
             _ => feature(error),
@@ -70,8 +70,8 @@ impl Nft {
     }
 }
 
-/// Makes a table in a temporary namespace, to find out whether this kernel has nftables for bridges. The kernel may
-/// load modules for it.
+/// Creates a table in a temporary namespace, to check whether this kernel has nftables for bridges. The kernel may load
+/// modules for it.
 ///
 /// # Errors
 /// [`SysError::NoFeature`] if it hasn't; on any other error, the privilege is missing.
@@ -79,7 +79,7 @@ pub fn probe_mac_filter() -> Result<()> {
     Nft::open_in(&NetNs::scratch()?)?.create_mac_filter(&"probe".parse()?, "probe")
 }
 
-/// A kernel without netfilter, nf_tables or its bridge family says one of these.
+/// Recognizes the errors of a kernel without netfilter, nf_tables or its bridge family.
 fn feature(error: SysError) -> SysError {
     match error.errno() {
         Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT) => {
@@ -89,7 +89,7 @@ fn feature(error: SysError) -> SysError {
     }
 }
 
-/// What the kernel may report.
+/// Example messages of the kernel.
 #[cfg(test)]
 pub(super) fn seeds(expected: super::reply::Expected) -> Vec<Vec<u8>> {
     let owner = MacChange::Allow("v0".parse().expect("a name"), super::MacAddr([2, 0, 0, 0, 0, 1]));

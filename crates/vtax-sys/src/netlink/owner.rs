@@ -1,4 +1,4 @@
-//! Who owns the socket at the other end of a TCP connection between two programs of this machine (sock_diag(7)).
+//! Owner of the socket at the other end of a TCP connection between two programs of this machine (sock_diag(7)).
 
 use std::net::{IpAddr, SocketAddrV4};
 
@@ -13,21 +13,21 @@ use super::request::NetlinkRequest;
 use super::socket::{Channel, Subject};
 use crate::error::{Result, SysError};
 
-/// Any socket with these addresses (`INET_DIAG_NOCOOKIE`).
+/// Matches any socket with these addresses (`INET_DIAG_NOCOOKIE`).
 const ANY_COOKIE: [u8; 8] = [0xff; 8];
 
-/// What the kernel says for a user whom this user namespace doesn't know (`overflowuid`). It can be anybody.
+/// User reported by the kernel for one that this user namespace doesn't map (`overflowuid`), so it can be anybody.
 const SOMEBODY: u32 = 65534;
 
-/// The number of a user.
+/// Number of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserId(pub u32);
 
-/// The user who made the socket at the other end of a connection within this machine: `own` is the address of our end,
-/// `peer` the other one. None if there is no such socket any more, or if the kernel doesn't know the user.
+/// Returns the user who created the socket at the other end of a connection within this machine: `own` is the address
+/// of our end, `peer` the other one. None if that socket no longer exists, or if the kernel doesn't know the user.
 ///
 /// # Errors
-/// The kernel refuses to tell.
+/// The kernel refuses to report it.
 pub fn owner_of_peer(own: SocketAddrV4, peer: SocketAddrV4) -> Result<Option<UserId>> {
     let mut channel =
         Channel::open(NETLINK_SOCK_DIAG).map_err(|e| SysError::os("open", "a socket for sock_diag", e))?;
@@ -40,7 +40,7 @@ pub fn owner_of_peer(own: SocketAddrV4, peer: SocketAddrV4) -> Result<Option<Use
     }
 }
 
-/// The connection as the other end sees it.
+/// Returns the connection as seen from the other end.
 fn theirs(own: SocketAddrV4, peer: SocketAddrV4) -> SocketId {
     SocketId {
         source_port: peer.port(),
@@ -63,10 +63,10 @@ fn request(socket: &SocketId) -> NetlinkRequest {
     NetlinkRequest::new(SOCK_DIAG_BY_FAMILY, &message)
 }
 
-/// The owner, if the answer is about this very connection while its program holds it.
+/// Returns the owner, if the answer is about this very connection while its program holds it.
 ///
-/// If there is no connection with these addresses, the kernel answers with a program that listens at the port
-/// (`inet_diag_find_one_icsk`). Of a connection that its program has closed it says user 0 and inode 0.
+/// If there is no connection with these addresses, the kernel answers with a program that listens on the port
+/// (`inet_diag_find_one_icsk`). For a connection closed by its program, it reports user 0 and inode 0.
 pub(super) fn owner(body: &[u8], socket: &SocketId) -> Option<UserId> {
     let found = InetResponseHeader::parse(body).ok()?;
     let same = SocketId { cookie: ANY_COOKIE, interface_id: 0, ..found.socket_id } == *socket;
@@ -74,7 +74,7 @@ pub(super) fn owner(body: &[u8], socket: &SocketId) -> Option<UserId> {
     (same && held && found.uid != SOMEBODY).then_some(UserId(found.uid))
 }
 
-/// An answer about a connection that user 7 holds, and the connection.
+/// An answer about a connection held by user 7, and the connection.
 #[cfg(test)]
 pub(super) fn seed() -> (InetResponseHeader, SocketId) {
     let address = |port| SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, port);

@@ -1,4 +1,4 @@
-//! Finds out which kinds of links this kernel has, by making one.
+//! Detection of the link kinds that this kernel supports, by creating one.
 //!
 //! A list of modules isn't enough: a driver may be built in, missing although it is listed, or not allowed to load.
 
@@ -10,15 +10,14 @@ use super::socket::{Rtnl, Subject};
 use crate::error::Result;
 use crate::netns::NetNs;
 
-/// Makes a link of this kind, such as `ipvlan`, in a temporary namespace. The kernel may load a module for it.
+/// Creates a link of this kind, such as `ipvlan`, in a temporary namespace. The kernel may load a module for it.
 ///
-/// A kind that needs a parent link gets a veth as its parent. So on a kernel without veth, the error for such
-/// a kind says that veth is missing.
+/// A kind that needs a parent link gets a veth as its parent. So on a kernel without veth, the error for such a kind is
+/// that veth is missing.
 ///
 /// # Errors
-/// [`SysError::NoSuchKind`](crate::SysError::NoSuchKind) if this kernel doesn't have the kind. Any other
-/// error says nothing about the kind: the privilege is missing, or the kind needs settings that we don't
-/// know.
+/// [`SysError::NoSuchKind`](crate::SysError::NoSuchKind) if this kernel doesn't have the kind. Any other error says
+/// nothing about the kind: the privilege is missing, or the kind needs settings unknown to us.
 pub fn probe_kind(kind: &str) -> Result<()> {
     let scratch = NetNs::scratch()?;
     let mut rtnl = Rtnl::open_in(&scratch)?;
@@ -39,7 +38,7 @@ pub fn probe_kind(kind: &str) -> Result<()> {
     rtnl.create(kind, subject, IfIndex(0), attributes)
 }
 
-/// A link that can be the parent of others.
+/// Creates a link that can be the parent of others.
 pub(super) fn parent(rtnl: &mut Rtnl) -> Result<IfIndex> {
     let kind = LinkKind::Veth { peer: "other".parse()?, peer_ns: None, peer_mtu: None };
     let name: IfName = "parent".parse()?;

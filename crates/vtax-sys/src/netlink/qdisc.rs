@@ -1,4 +1,4 @@
-//! Queueing disciplines at the root of a link: limits a link to a rate, and reads its counters.
+//! Root queueing disciplines: the rate limit of a link, and its counters.
 //!
 //! Each packet that a link sends passes its root qdisc, so the qdisc's drops are exactly the link's losses.
 
@@ -13,7 +13,7 @@ use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::Result;
 use crate::netns::NetNs;
 
-/// Length of `struct tcmsg`, behind which the attributes begin.
+/// Length of `struct tcmsg`, after which the attributes begin.
 pub(super) const HEADER: usize = 20;
 /// From `linux/rtnetlink.h`, `linux/pkt_sched.h` and `linux/gen_stats.h`.
 pub(super) const TCA_KIND: u16 = 1;
@@ -26,44 +26,44 @@ const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
 const TCA_TBF_BURST: u16 = 6;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
-/// Lengths of `struct tc_ratespec` and `struct tc_tbf_qopt`, and where the rate is in the first.
+/// Lengths of `struct tc_ratespec` and `struct tc_tbf_qopt`, and the offset of the rate in the first.
 const RATE_SPEC: usize = 12;
 const TBF_PARMS: usize = 2 * RATE_SPEC + 12;
 const RATE_AT: usize = 8;
-/// The time unit of the kernel's packet scheduler, 64 ns (`PSCHED_SHIFT`).
+/// Time unit of the kernel's packet scheduler, 64 ns (`PSCHED_SHIFT`).
 const TICK_NS: u128 = 64;
 
-/// The handle of our root qdisc, `1:`.
+/// Handle of our root qdisc, `1:`.
 const HANDLE: TcHandle = TcHandle { major: 1, minor: 0 };
 
-/// A token bucket (tc-tbf(8)). Packets leave at this rate on average. A packet that can't leave yet waits in
-/// a first-in-first-out queue of so many bytes; one that doesn't fit there is dropped.
+/// A token bucket (tc-tbf(8)). Packets leave at this rate on average. A packet that cannot leave yet waits in a
+/// first-in-first-out queue of limited size; one that doesn't fit there is dropped.
 ///
-/// Packets are counted as they leave the stack: with their Ethernet header, without what a physical wire
-/// adds. If a NIC would cut a packet into segments (GSO), each segment counts with its own headers. A packet
-/// longer than the burst is cut before that.
+/// Packets are counted as they leave the stack: with their Ethernet header, without the overhead of a physical wire. If
+/// a NIC would cut a packet into segments (GSO), each segment counts with its own headers. A packet longer than the
+/// burst is segmented before that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tbf {
-    /// The rate; the kernel counts in whole bytes.
+    /// The rate; the kernel counts whole bytes.
     pub rate: BitRate,
-    /// How many bytes may leave at once after a pause. A longer packet never gets through.
+    /// Number of bytes that may leave immediately after a pause. A longer packet never gets through.
     pub burst: ByteSize,
-    /// How many bytes may wait.
+    /// Number of bytes that may wait.
     pub queue: ByteSize,
 }
 
-/// A root qdisc as it is now.
+/// Current state of a root qdisc.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Qdisc {
-    /// For example `tbf` or `noqueue`.
+    /// Kind, e.g. `tbf` or `noqueue`.
     pub kind: String,
-    /// The settings of a `tbf`. The kernel stores the burst as a time, so it reads back rounded.
+    /// Settings of a `tbf`. The kernel stores the burst as a time, so it reads back rounded.
     pub tbf: Option<Tbf>,
-    /// Its counters since it was made.
+    /// Counters since it was created.
     pub stats: QdiscStats,
 }
 
-/// The counters of a qdisc.
+/// Counters of a qdisc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QdiscStats {
     /// Packets passed to the link; each segment counts.
@@ -72,13 +72,13 @@ pub struct QdiscStats {
     pub bytes: u64,
     /// Packets dropped. The kernel's counter has only 32 bits.
     pub drops: u32,
-    /// How often a packet had to wait for its time.
+    /// Number of times a packet had to wait.
     pub overlimits: u32,
 }
 
 impl Rtnl {
-    /// Makes a token bucket the root qdisc of a link. If the link already has one from here, this changes it:
-    /// waiting packets aren't lost, and the counters go on.
+    /// Makes a token bucket the root qdisc of a link. If the link already has one from here, this changes it: waiting
+    /// packets aren't lost, and the counters continue.
     ///
     /// # Errors
     /// `ENOENT` if this kernel has no `tbf`; `EINVAL` if the burst is 0.
@@ -92,7 +92,7 @@ impl Rtnl {
         self.change(&NetlinkRequest::new(libc::RTM_NEWQDISC, &message), flags, subject)
     }
 
-    /// Removes the token bucket of a link: it sends at its own speed again. What waits is lost.
+    /// Removes the token bucket of a link, which then sends at its own speed again. Waiting packets are lost.
     ///
     /// # Errors
     /// `EINVAL` or `ENOENT` if the link has none from here.
@@ -103,11 +103,11 @@ impl Rtnl {
         self.change(&NetlinkRequest::new(libc::RTM_DELQDISC, &message), CHANGE, subject)
     }
 
-    /// The root qdisc of a link. None if there is no such link, or if it has only the default one of a link
-    /// that is switched off.
+    /// Returns the root qdisc of a link. None if there is no such link, or if it has only the default one of a link
+    /// that is down.
     ///
-    /// Reads all qdiscs of the namespace. The kernel answers a request for a single one only to programs that
-    /// listen for changes (`qdisc_get_notify`).
+    /// Reads all qdiscs of the namespace. The kernel answers a request for a single one only to programs that listen
+    /// for changes (`qdisc_get_notify`).
     pub fn root_qdisc(&mut self, link: IfIndex) -> Result<Option<Qdisc>> {
         let subject = Subject { operation: "read the qdisc of", object: &format_args!("link number {link}") };
         let all = NetlinkRequest::new(libc::RTM_GETQDISC, &TcMessage::default());
@@ -119,8 +119,8 @@ impl Rtnl {
     }
 }
 
-/// Tries to limit a link's rate in a temporary namespace, to find out whether this kernel can. The kernel may
-/// load a module for it.
+/// Tries to limit a link's rate in a temporary namespace, to check whether this kernel can. The kernel may load a
+/// module for it.
 ///
 /// # Errors
 /// `ENOENT` if it has no `tbf`; on any other error, the privilege is missing.
@@ -131,14 +131,14 @@ pub fn probe_tbf() -> Result<()> {
 }
 
 impl Tbf {
-    /// Whether the kernel would report these settings for `asked`.
+    /// Returns whether the kernel would report these settings for `asked`.
     pub fn is(&self, asked: &Tbf) -> bool {
         let ticks = |tbf: &Tbf| ticks(bytes_per_second(tbf.rate), tbf.burst.0);
         let same_burst = ticks(self).abs_diff(ticks(asked)) <= 1;
         bytes_per_second(self.rate) == bytes_per_second(asked.rate) && same_burst && self.limit() == asked.limit()
     }
 
-    /// The attributes of `TCA_OPTIONS`.
+    /// Returns the attributes of `TCA_OPTIONS`.
     fn options(&self) -> Vec<u8> {
         let rate = bytes_per_second(self.rate);
         let burst = u32::try_from(self.burst.0).unwrap_or(u32::MAX);
@@ -218,12 +218,12 @@ fn is_root_of(body: &[u8], link: IfIndex) -> bool {
     header.is_ok_and(|header| header.index == link.0.cast_signed() && header.parent == TcHandle::ROOT)
 }
 
-/// The kernel doesn't accept a rate of 0.
+/// Returns the rate in bytes; the kernel doesn't accept a rate of 0.
 fn bytes_per_second(rate: BitRate) -> u64 {
     rate.bytes().max(1)
 }
 
-/// How long it takes to send so many bytes, in the scheduler's ticks.
+/// Returns the time to send a number of bytes, in the scheduler's ticks.
 fn ticks(bytes_per_second: u64, bytes: u64) -> u32 {
     let ticks = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second) / TICK_NS;
     u32::try_from(ticks).unwrap_or(u32::MAX)

@@ -1,8 +1,9 @@
-//! Sends what a port receives through another link first, so that this link's queueing discipline limits it.
+//! Redirection of a port's received frames through another link first, so that this link's queueing discipline limits
+//! them.
 //!
 //! A qdisc limits what a link *sends*. A guest's own sending is what its tap receives, so it takes a detour through an
-//! `ifb`, which has a qdisc too, and then goes on as if the tap had just received it. A limit by a policer would need no
-//! such link, but drops what comes at once instead of letting it wait.
+//! `ifb`, which also has a qdisc, and then continues as if the tap had just received it. A policer would need no such
+//! link, but drops bursts instead of queueing them.
 
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
@@ -25,52 +26,52 @@ const TCA_ACT_OPTIONS: u16 = 2;
 const TCA_MIRRED_PARMS: u16 = 2;
 const TC_ACT_STOLEN: u32 = 4;
 const TCA_EGRESS_REDIR: u32 = 1;
-/// The action that is carried out first.
+/// Action that is carried out first.
 const FIRST: u16 = 1;
-/// Length of `struct tc_u32_sel` without keys, and where `struct tc_mirred` has its numbers.
+/// Length of `struct tc_u32_sel` without keys, and the offset of the numbers in `struct tc_mirred`.
 const SELECTOR: usize = 16;
 const ACTION_AT: usize = 8;
 const WHAT_AT: usize = 20;
 const TARGET_AT: usize = 24;
 const MIRRED: usize = 28;
 
-/// The handle of the qdisc that sees what a link receives.
+/// Handle of the qdisc for received frames.
 const HANDLE: TcHandle = TcHandle { major: 0xffff, minor: 0 };
 /// Priority 1, every protocol (`ETH_P_ALL`, in network order).
 const EVERYTHING: u32 = 1 << 16 | (libc::ETH_P_ALL as u16).to_be() as u32;
 
 impl Rtnl {
     /// Sends every frame that a link receives through another link of the same namespace, and then on. That link must
-    /// be an `ifb`, and switched on.
+    /// be an `ifb`, and up.
     ///
     /// # Errors
-    /// `EEXIST` if something already looks at what the link receives;
-    /// [`SysError::NoFeature`] if this kernel can't do it.
+    /// `EEXIST` if something already processes what the link receives; [`SysError::NoFeature`] if this kernel doesn't
+    /// support it.
     pub fn redirect_received(&mut self, link: IfIndex, through: IfIndex) -> Result<()> {
         let subject =
-            Subject { operation: "redirect what is received by", object: &format_args!("link number {link}") };
+            Subject { operation: "redirect the received frames of", object: &format_args!("link number {link}") };
         let new = NLM_F_CREATE | NLM_F_EXCL;
         self.change(&NetlinkRequest::new(libc::RTM_NEWQDISC, &ingress(link)), new, subject).map_err(feature)?;
         let filter = NetlinkRequest::new(libc::RTM_NEWTFILTER, &everything(link, through));
         self.change(&filter, new, subject).map_err(|error| {
-            // The important error is why there can be no filter.
+            // The relevant error is why there can be no filter.
             let _ = self.stop_redirecting(link);
             feature(error)
         })
     }
 
-    /// Ends that: frames take the direct way again. To be done before the other link is deleted, because until then all
-    /// frames would be lost.
+    /// Ends the redirection: frames take the direct path again. Call this before deleting the other link, because
+    /// otherwise all frames would be lost meanwhile.
     ///
     /// # Errors
-    /// `ENOENT` or `EINVAL` if nothing looks at what the link receives.
+    /// `ENOENT` or `EINVAL` if the link has no redirection.
     pub fn stop_redirecting(&mut self, link: IfIndex) -> Result<()> {
         let object = format_args!("link number {link}");
-        let subject = Subject { operation: "stop redirecting what is received by", object: &object };
+        let subject = Subject { operation: "stop redirecting the received frames of", object: &object };
         self.change(&NetlinkRequest::new(libc::RTM_DELQDISC, &ingress(link)), CHANGE, subject)
     }
 
-    /// The link through which every frame goes that this one receives.
+    /// Returns the link through which every received frame of this one goes.
     pub fn redirected_to(&mut self, link: IfIndex) -> Result<Option<IfIndex>> {
         let subject = Subject { operation: "read the filters of", object: &format_args!("link number {link}") };
         let mut message = TcMessage::with_index(link.0.cast_signed());
@@ -81,10 +82,10 @@ impl Rtnl {
     }
 }
 
-/// Redirects a link in a temporary namespace, to find out whether this kernel can. The kernel may load modules for it.
+/// Redirects a link in a temporary namespace, to check whether this kernel can. The kernel may load modules for it.
 ///
 /// # Errors
-/// [`SysError::NoSuchKind`] or [`SysError::NoFeature`] if it can't; on any other error, the privilege is missing.
+/// [`SysError::NoSuchKind`] or [`SysError::NoFeature`] if it cannot; on any other error, the privilege is missing.
 pub fn probe_redirection() -> Result<()> {
     let (loopback, name) = (IfIndex(1), "probe".parse()?);
     let mut rtnl = Rtnl::open_in(&NetNs::scratch()?)?;
@@ -100,7 +101,7 @@ fn ingress(link: IfIndex) -> TcMessage {
     message
 }
 
-/// A filter without keys, which so takes every frame, also one too short for a key.
+/// Returns a filter without keys, which matches every frame, even one too short for a key.
 fn everything(link: IfIndex, through: IfIndex) -> TcMessage {
     let mut message = TcMessage::with_index(link.0.cast_signed());
     (message.header.parent, message.header.info) = (HANDLE, EVERYTHING);
@@ -121,7 +122,7 @@ fn mirred(through: IfIndex) -> DefaultNla {
     nested(FIRST, &[text_attribute(TCA_ACT_KIND, "mirred"), options])
 }
 
-/// Where a filter sends everything; none if it does something else.
+/// Returns the target of a filter that redirects everything; none if it does something else.
 pub(super) fn redirection(body: &[u8]) -> Option<IfIndex> {
     let attributes = body.get(HEADER..)?;
     let is = |attributes, kind, name: &str| attribute(attributes, kind).and_then(text).is_some_and(|text| text == name);
@@ -133,7 +134,7 @@ pub(super) fn redirection(body: &[u8]) -> Option<IfIndex> {
     redirects.then(|| number(TARGET_AT).map(IfIndex))?
 }
 
-/// The kernel says of a qdisc, a classifier and an action that it hasn't that there is no such file.
+/// Recognizes a missing qdisc, classifier or action, which the kernel reports as a missing file.
 fn feature(error: SysError) -> SysError {
     if error.is_missing() { SysError::NoFeature { feature: Feature::Redirection } } else { error }
 }
@@ -149,8 +150,8 @@ mod tests {
         assert_eq!(redirection(&emitted(&ingress(IfIndex(4)))), None);
     }
 
-    /// As tc(8) asks for `tc filter add parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress
-    /// redirect`, without the key.
+    /// The request of `tc filter add parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect`,
+    /// without the key.
     #[test]
     fn the_filter_has_no_key_and_one_action() {
         let bytes = emitted(&everything(IfIndex(4), IfIndex(9)));

@@ -1,4 +1,4 @@
-//! Parses the kernel's answers. It does no I/O, so tests can give it any input.
+//! Parser of the kernel's answers. It does no I/O, so tests can give it any input.
 
 use std::io;
 
@@ -14,17 +14,17 @@ const ALIGN: usize = 4;
 /// From `linux/netlink.h`: the attribute with the text of an extended acknowledgement.
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
-/// Which answers are ours.
+/// Identification of our answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) sequence: u32,
     pub(super) port: u32,
 }
 
-/// What one message means for the request.
+/// Meaning of one message for the request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NetlinkReply<'a> {
-    /// One object. `interrupted` says that its list changed meanwhile.
+    /// One object. `interrupted` means that its list changed meanwhile.
     Object { body: &'a [u8], interrupted: bool },
     /// The request was carried out, or the list is complete.
     Done { interrupted: bool },
@@ -60,12 +60,12 @@ pub(super) fn replies(datagram: &[u8], expected: Expected) -> impl Iterator<Item
     })
 }
 
-/// The value of the first attribute of this kind.
+/// Returns the value of the first attribute of this kind.
 pub(super) fn attribute(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     each_attribute(attributes).find_map(|(found, value)| (found == kind).then_some(value))
 }
 
-/// Type and value of each attribute, up to the first malformed one.
+/// Returns type and value of each attribute, up to the first malformed one.
 pub(super) fn each_attribute(attributes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     NlasIterator::new(attributes).map_while(move |nla| {
         let nla = nla.ok()?;
@@ -76,7 +76,7 @@ pub(super) fn each_attribute(attributes: &[u8]) -> impl Iterator<Item = (u16, &[
     })
 }
 
-/// A text attribute without the zero at its end; none if it is not UTF-8.
+/// Returns a text attribute without its trailing zero; none if it is not UTF-8.
 pub(super) fn text(value: &[u8]) -> Option<String> {
     let text = value.split(|byte| *byte == 0).next()?;
     String::from_utf8(text.to_vec()).ok()
@@ -136,8 +136,8 @@ fn status<'a>(
     Ok(NetlinkReply::Refused(KernelRefusal { errno: code.wrapping_neg(), detail }))
 }
 
-/// After the error number come the header of the refused request, its body unless that was left out
-/// (`NLM_F_CAPPED`), and the attributes.
+/// Returns the attributes after the error number, the header of the refused request, and its body unless that was
+/// omitted (`NLM_F_CAPPED`).
 fn acknowledgement(body: &[u8], flags: u16) -> Option<&[u8]> {
     if flags & NLM_F_ACK_TLVS == 0 {
         return None;

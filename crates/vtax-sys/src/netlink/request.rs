@@ -1,29 +1,29 @@
-//! A request in the form in which the kernel reads it.
+//! A request in the kernel's format.
 
 use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NLM_F_REQUEST, NetlinkHeader, Nla};
 use netlink_packet_route::link::LinkHeader;
 
-/// The kind of a message and its bytes.
+/// Kind of a message and its bytes.
 ///
-/// This replaces the library's own enum of all kinds. That would put the code for writing and copying every
-/// kind, also rules and neighbours, into the agent, which must be small.
+/// This replaces the library's own enum of all kinds, which would put the code for writing and copying every kind,
+/// including rules and neighbours, into the agent. The agent must be small.
 pub(super) struct NetlinkRequest {
     kind: u16,
     body: Vec<u8>,
 }
 
 impl NetlinkRequest {
-    /// `kind` is the `RTM_…` of rtnetlink(7).
+    /// Creates a request. `kind` is the `RTM_…` of rtnetlink(7).
     pub(super) fn new(kind: u16, message: &impl Emitable) -> Self {
         Self { kind, body: emitted(message) }
     }
 
-    /// A request of which the bytes behind the header are known.
+    /// Creates a request from the bytes after the header.
     pub(super) fn raw(kind: u16, body: Vec<u8>) -> Self {
         Self { kind, body }
     }
 
-    /// The request with its header.
+    /// Returns the request with its header.
     pub(super) fn bytes(&self, flags: u16, sequence: u32, port: u32) -> Vec<u8> {
         let mut header = NetlinkHeader::default();
         let start = header.buffer_len();
@@ -41,8 +41,8 @@ impl NetlinkRequest {
 
 /// A message about a link.
 ///
-/// The library's own has an enum of all attributes that a link can have. The agent, which must be small, would have the code
-/// for writing every one of them.
+/// The library's own has an enum of all attributes that a link can have. It would put the code for writing every one of
+/// them into the agent, which must be small.
 #[derive(Default)]
 pub(super) struct LinkRequest {
     pub(super) header: LinkHeader,
@@ -54,30 +54,30 @@ impl LinkRequest {
         self.attributes.extend(emitted(attribute));
     }
 
-    /// Adds a number of 32 bits.
+    /// Adds a 32-bit number.
     pub(super) fn push_number(&mut self, kind: u16, number: u32) {
         self.push(&DefaultNla::new(kind, number.to_ne_bytes().to_vec()));
     }
 
-    /// `kind` is the `RTM_…` of rtnetlink(7).
+    /// Converts the message. `kind` is the `RTM_…` of rtnetlink(7).
     pub(super) fn request(&self, kind: u16) -> NetlinkRequest {
         NetlinkRequest::raw(kind, [emitted(&self.header), self.attributes.clone()].concat())
     }
 }
 
-/// The bytes of a message, of an attribute or of a list of attributes.
+/// Returns the bytes of a message, of an attribute or of a list of attributes.
 pub(super) fn emitted(message: &impl Emitable) -> Vec<u8> {
     let mut bytes = vec![0; message.buffer_len()];
     message.emit(&mut bytes);
     bytes
 }
 
-/// An attribute that holds other attributes.
+/// Returns an attribute that holds other attributes.
 pub(super) fn nested(kind: u16, attributes: &[DefaultNla]) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, emitted(&attributes))
 }
 
-/// An attribute that holds a text, with the zero that the kernel wants at its end.
+/// Returns an attribute that holds a text, with the trailing zero that the kernel requires.
 pub(super) fn text_attribute(kind: u16, text: &str) -> DefaultNla {
     DefaultNla::new(kind, [text.as_bytes(), &[0]].concat())
 }

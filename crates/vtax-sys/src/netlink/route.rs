@@ -17,7 +17,7 @@ use super::request::NetlinkRequest;
 use super::socket::{CREATE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 
-/// Length of `struct rtmsg`, behind which the attributes begin.
+/// Length of `struct rtmsg`, after which the attributes begin.
 const HEADER: usize = 12;
 /// `lo` is the first link of every namespace (`LOOPBACK_IFINDEX`).
 const LOOPBACK: IfIndex = IfIndex(1);
@@ -29,16 +29,16 @@ const MALFORMED: &str = "a malformed route";
 pub struct NewRoute {
     pub dest: IpNet,
     pub next_hop: NextHop,
-    /// The source address for programs that don't choose one.
+    /// Source address for programs that don't choose one.
     pub source: Option<IpAddr>,
-    /// The TCP congestion control of all connections that use this route and don't choose their own.
+    /// TCP congestion control of all connections that use this route and don't choose their own.
     pub congestion: Option<CongestionControl>,
 }
 
-/// Where a route leads.
+/// Target of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextHop {
-    /// Through this router, which must be on a network to which we are connected.
+    /// Through this router, which must be on a directly connected network.
     Via(IpAddr),
     /// Directly on this link.
     Link(IfIndex),
@@ -49,7 +49,7 @@ pub enum NextHop {
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Route {
     pub dest: IpNet,
-    /// The next router, if there is one of the same family.
+    /// Next router, if there is one of the same family.
     pub via: Option<IpAddr>,
     /// The link. None for a multipath route or a route that drops packets.
     pub link: Option<IfIndex>,
@@ -62,23 +62,23 @@ impl Rtnl {
     /// Adds a route to the main table.
     ///
     /// # Errors
-    /// [`SysError::Invalid`] if IPv4 and IPv6 addresses are mixed; `EEXIST` if the route exists;
-    /// `ENETUNREACH` if the router is on none of our networks; `EINVAL` if this kernel has no such congestion
-    /// control.
+    /// [`SysError::Invalid`] if IPv4 and IPv6 addresses are mixed; `EEXIST` if the route exists; `ENETUNREACH` if the
+    /// router is on none of our networks; `EINVAL` if this kernel has no such congestion control.
     pub fn add_route(&mut self, route: &NewRoute) -> Result<()> {
         route.check()?;
         let subject = Subject { operation: "add route", object: &format_args!("to {}", route.dest) };
         self.change(&NetlinkRequest::new(libc::RTM_NEWROUTE, &route.message()), CREATE, subject)
     }
 
-    /// The routes to other machines, from *all* tables: VPNs and policy routing use other tables than the
-    /// main one, and their address ranges are in use as well. The kernel's own routes for our addresses,
-    /// broadcast and multicast are left out.
+    /// Returns the routes to other machines, from *all* tables: VPNs and policy routing use tables other than the main
+    /// one, and their address ranges are also in use. The kernel's own routes for our addresses, broadcast and
+    /// multicast are omitted.
     pub fn routes(&mut self) -> Result<Vec<Route>> {
         self.dump_routes(Route::parse)
     }
 
-    /// The links of all default routes, of both families and all tables, including every link of a multipath route.
+    /// Returns the links of all default routes, of both families and all tables, including every link of a multipath
+    /// route.
     pub fn default_route_links(&mut self) -> Result<BTreeSet<IfIndex>> {
         let found = self.dump_routes(|body, family| {
             let route = Route::parse(body, family)?.filter(|route| route.dest.prefix_len() == 0);
@@ -102,18 +102,17 @@ impl Rtnl {
         Ok(routes)
     }
 
-    /// The route that the kernel takes *now* for a packet to `to`, by all its rules and tables
-    /// (`RTM_GETROUTE`). None if there is no route, or if `from` is an IPv4 address that isn't ours. The
-    /// route to one of our own addresses is over `lo`.
+    /// Returns the route that the kernel takes *now* for a packet to `to`, according to all its rules and tables
+    /// (`RTM_GETROUTE`). None if there is no route, or if `from` is an IPv4 address that isn't ours. The route to one
+    /// of our own addresses is over `lo`.
     ///
-    /// `from` is the address to which the sender is bound. The answer's `source` is that address, or the one
-    /// that the kernel would choose. The request has no ports or other fields by which the kernel spreads
-    /// flows over a multipath route. `link` is the one to which the sender is bound; without it a link-local `to` is
-    /// ambiguous.
+    /// `from` is the address to which the sender is bound. The answer's `source` is that address, or the one that the
+    /// kernel would choose. The request has no ports or other fields by which the kernel spreads flows over a multipath
+    /// route. `link` is the one to which the sender is bound; without it a link-local `to` is ambiguous.
     ///
     /// # Errors
-    /// [`SysError::Invalid`] if IPv4 and IPv6 addresses are mixed; `EACCES` or `EINVAL` if a route forbids or
-    /// drops the packet.
+    /// [`SysError::Invalid`] if IPv4 and IPv6 addresses are mixed; `EACCES` or `EINVAL` if a route forbids or drops the
+    /// packet.
     pub fn route_to(&mut self, from: Option<IpAddr>, to: IpAddr, link: Option<IfIndex>) -> Result<Option<Route>> {
         one_family(to, from)?;
         let subject = Subject { operation: "look up the route", object: &format_args!("to {to}") };
@@ -126,8 +125,8 @@ impl Rtnl {
     }
 }
 
-/// The links of a multipath route. Each `struct rtnexthop` begins with its own length; the link's index
-/// starts at its fifth byte.
+/// Returns the links of a multipath route. Each `struct rtnexthop` begins with its own length; the link's index starts
+/// at its fifth byte.
 pub(super) fn next_hops(route: &[u8]) -> Vec<IfIndex> {
     let mut links = Vec::new();
     let mut rest = route.get(HEADER..).and_then(|attributes| attribute(attributes, libc::RTA_MULTIPATH)).unwrap_or(&[]);
@@ -139,7 +138,7 @@ pub(super) fn next_hops(route: &[u8]) -> Vec<IfIndex> {
     links
 }
 
-/// The request for the route of one packet. A kernel that checks refuses anything else in it
+/// Returns the request for the route of one packet. A strict kernel refuses anything else in it
 /// (`inet_rtm_valid_getroute_req`).
 fn lookup(from: Option<IpAddr>, to: IpAddr, link: Option<IfIndex>) -> RouteMessage {
     let length = IpNet::from(to).max_prefix_len();
@@ -159,7 +158,7 @@ fn one_family(dest: IpAddr, others: impl IntoIterator<Item = IpAddr>) -> Result<
     match others.into_iter().find(|other| other.is_ipv4() != dest.is_ipv4()) {
         None => Ok(()),
         Some(other) => {
-            Err(SysError::invalid("address in a route", other, "all addresses of a route are of one family"))
+            Err(SysError::invalid("address in a route", other, "all addresses of a route must be of one family"))
         }
     }
 }
@@ -202,7 +201,7 @@ impl NewRoute {
 }
 
 impl Route {
-    /// None for another family, and for one of the kernel's own routes.
+    /// Parses a route. None for another family, and for one of the kernel's own routes.
     pub(super) fn parse(body: &[u8], wanted: AddressFamily) -> Result<Option<Self>, &'static str> {
         let header = RouteHeader::parse(body).map_err(|_| MALFORMED)?;
         let own = [RouteType::Local, RouteType::Broadcast, RouteType::Anycast, RouteType::Multicast];
@@ -212,15 +211,15 @@ impl Route {
         Self::read(body).map(Some)
     }
 
-    /// The answer to a lookup. Packets to ourselves go over `lo`. For IPv6 the kernel reports the link that
-    /// has the address (`addrconf_f6i_alloc`), although it doesn't send over it (`ip6_rt_get_dev_rcu`).
+    /// Parses the answer to a lookup. Packets to ourselves go over `lo`. For IPv6 the kernel reports the link that has
+    /// the address (`addrconf_f6i_alloc`), although it doesn't send over it (`ip6_rt_get_dev_rcu`).
     pub(super) fn taken(body: &[u8]) -> Option<Self> {
         let route = Self::read(body).ok()?;
         let own = RouteHeader::parse(body).ok()?.kind == RouteType::Local;
         Some(Self { link: if own { Some(LOOPBACK) } else { route.link }, ..route })
     }
 
-    /// Reads any route to an IP address.
+    /// Parses any route to an IP address.
     fn read(body: &[u8]) -> Result<Self, &'static str> {
         let header = RouteHeader::parse(body).map_err(|_| MALFORMED)?;
         let attributes = &body[HEADER..];

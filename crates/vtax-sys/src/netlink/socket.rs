@@ -14,21 +14,21 @@ use super::request::NetlinkRequest;
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
-/// The kernel carries a request out before `send` returns, so its answer is there at once. This limit guards
-/// against an answer that never comes.
+/// Time limit for an answer. The kernel carries a request out before `send` returns, so its answer is available
+/// immediately. The limit guards against an answer that never comes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The kernel writes at most 32 KiB at a time (`netlink_dump`).
+/// Buffer size; the kernel writes at most 32 KiB at a time (`netlink_dump`).
 const BUFFER: usize = 64 * 1024;
 
-/// How often a list that changes meanwhile is read again.
+/// Number of attempts to read a list that changes meanwhile.
 const DUMP_ATTEMPTS: u32 = 16;
 
 pub(super) const CREATE: u16 = NLM_F_CREATE | NLM_F_EXCL;
 pub(super) const CHANGE: u16 = 0;
 
-/// A connection to the kernel's table of links, addresses and routes of *one*
-/// network namespace: the one that the opening thread was in.
+/// A connection to the kernel's table of links, addresses and routes of *one* network namespace: the one that the
+/// opening thread was in.
 #[derive(Debug)]
 pub struct Rtnl {
     channel: Channel,
@@ -101,7 +101,7 @@ impl Channel {
         self.collect(expected, subject, &mut |_| Ok(())).map(|_| ())
     }
 
-    /// Reads one object, which the request names. None if the kernel says that it doesn't exist (`ENODEV`).
+    /// Reads one object, which the request names. None if the kernel reports that it doesn't exist (`ENODEV`).
     pub(super) fn get<T>(
         &mut self,
         request: &NetlinkRequest,
@@ -141,8 +141,8 @@ impl Channel {
         Err(SysError::Unstable { operation: subject.operation, attempts: DUMP_ATTEMPTS })
     }
 
-    /// Sends several requests at once, of which the last asks for the only acknowledgement, and waits for it. The
-    /// kernel reports each refusal, whatever the request asked for, and before that acknowledgement.
+    /// Sends several requests together and waits for the only acknowledgement, which the last one requests. The kernel
+    /// reports each refusal in any case, and before that acknowledgement.
     pub(super) fn change_together(&mut self, requests: &[(NetlinkRequest, u16)], subject: Subject<'_>) -> Result<()> {
         let expected = self.expect_next();
         let all = requests.iter().map(|(request, flags)| request.bytes(*flags, expected.sequence, expected.port));
@@ -166,8 +166,8 @@ impl Channel {
         retry(|| self.socket.send_to(bytes, &kernel, 0)).map(drop).map_err(|e| subject.os(e))
     }
 
-    /// Reads answers until the last one. Returns whether the list changed meanwhile. If an object is
-    /// malformed, the rest of the list is still read, so that the next request doesn't find it.
+    /// Reads answers until the last one. Returns whether the list changed meanwhile. If an object is malformed, the
+    /// rest of the list is still read, so that the next request doesn't find it.
     fn collect(
         &mut self,
         expected: Expected,
@@ -241,9 +241,9 @@ impl Subject<'_> {
 fn connect(protocol: isize) -> io::Result<(Socket, u32)> {
     let mut socket = Socket::new(protocol)?;
     let address = socket.bind_auto()?;
-    // These options make errors carry the kernel's text and leave our request out. They also make the kernel
-    // refuse queries that an old kernel would partly ignore. Kernels before 4.12 and 4.20 lack them; their
-    // errors have no text, and nothing fails.
+    // These options make errors carry the kernel's text and omit our request. They also make the kernel refuse queries
+    // that an old kernel would partly ignore. Kernels before 4.12 and 4.20 lack them; their errors have no text, and
+    // nothing fails.
     for option in [socket.set_ext_ack(true), socket.set_cap_ack(true), socket.set_netlink_get_strict_chk(true)] {
         option.or_else(|e| match e.raw_os_error() {
             Some(libc::ENOPROTOOPT) => Ok(()),

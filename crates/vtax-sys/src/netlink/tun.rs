@@ -1,8 +1,8 @@
 //! Taps: links whose other end is a program, such as QEMU.
 //!
-//! rtnetlink can't make them (`tun_validate` refuses). So the ioctls of `/dev/net/tun` make them
-//! (`Documentation/networking/tuntap.rst`), on a thread in the namespace where they are needed. For
-//! everything else they are links like any other, and rtnetlink changes them.
+//! rtnetlink cannot create them (`tun_validate` refuses). So the ioctls of `/dev/net/tun` create them
+//! (`Documentation/networking/tuntap.rst`), on a thread in the namespace where they are needed. For everything else
+//! they are links like any other, and rtnetlink changes them.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -15,19 +15,19 @@ use crate::netns::NetNs;
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// A tap to make. It has no addresses, is switched off, and has no carrier until a program opens it.
+/// A tap to create. It has no addresses, is down, and has no carrier until a program opens it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTap {
     /// Name of the new link, 1 to 15 bytes.
     pub name: IfName,
-    /// Whether a program may open it several times, once for each queue. A program that opens it must use the
-    /// same setting (`IFF_MULTI_QUEUE`), or the kernel refuses.
+    /// True if a program may open it several times, once for each queue. A program that opens it must use the same
+    /// setting (`IFF_MULTI_QUEUE`), or the kernel refuses.
     pub multi_queue: bool,
 }
 
 impl NewTap {
-    /// Makes the tap in this namespace. It stays until it is deleted or the namespace is gone. A virtio-net
-    /// header precedes its packets (`IFF_VNET_HDR`); a program that opens the tap can switch that off.
+    /// Creates the tap in this namespace. It stays until it is deleted or the namespace is gone. A virtio-net header
+    /// precedes its packets (`IFF_VNET_HDR`); a program that opens the tap can disable that.
     ///
     /// # Errors
     /// `ENOENT` or `EACCES` if `/dev/net/tun` doesn't exist or may not be opened; `EBUSY` if the name is taken.
@@ -40,17 +40,17 @@ impl NewTap {
         })?
     }
 
-    /// The tap in the calling thread's namespace. It exists as long as this file is open.
+    /// Creates the tap in the calling thread's namespace. It exists as long as this file is open.
     fn attach(&self) -> Result<File> {
         queue("create tap", &self.name, libc::IFF_TUN_EXCL, self.multi_queue)
     }
 }
 
-/// Opens queues of a tap in this namespace, for a program that may not do that itself. The kernel makes the tap if it
-/// doesn't exist, as long as a queue is open. A virtio-net header precedes each packet.
+/// Opens queues of a tap in this namespace, for a program that may not do that itself. If the tap doesn't exist, the
+/// kernel creates it for as long as a queue is open. A virtio-net header precedes each packet.
 ///
 /// # Errors
-/// `EBUSY` if another program has the tap open, or if a tap with one queue was made for several, or the reverse
+/// `EBUSY` if another program has the tap open, or if a tap with one queue was created for several, or the reverse
 /// (`EINVAL`).
 pub fn open_tap(namespace: &NetNs, name: &IfName, queues: u32) -> Result<Vec<OwnedFd>> {
     namespace.run(|| (0..queues).map(|_| Ok(queue("open tap", name, 0, queues > 1)?.into())).collect())?
@@ -75,7 +75,7 @@ pub(super) fn furnish(queue: &File, name: &str, flags: libc::c_int, multi_queue:
     outcome(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })
 }
 
-/// Makes a tap in a temporary namespace, to check whether that works.
+/// Creates a tap in a temporary namespace, to check whether that works.
 pub fn probe_tap() -> Result<()> {
     let name: IfName = "probe".parse()?;
     NetNs::scratch()?.run(|| NewTap { name, multi_queue: true }.attach().map(drop))?

@@ -1,4 +1,5 @@
-//! Virtual functions, as the network link of their physical function shows them: how the NIC treats the frames of each.
+//! Virtual functions, as seen through the network link of their physical function: the NIC's handling of each one's
+//! frames.
 
 use netlink_packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkVfInfo, VfInfo, VfInfoMac, VfInfoRate, VfInfoSpoofCheck, VfInfoTrust, VfInfoVlan,
@@ -23,30 +24,30 @@ const IFLA_VF_TRUST: u16 = 9;
 
 const SET_RATE: &str = "set the rate of";
 
-/// How a NIC treats one of its virtual functions.
+/// Settings of a NIC for one of its virtual functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vf {
-    /// Its number, from 0.
+    /// Number, from 0.
     pub index: u32,
-    /// The MAC address that the NIC gives it; all zero if it may choose its own.
+    /// MAC address assigned by the NIC; all zero if it may choose its own.
     pub mac: MacAddr,
-    /// The VLAN into which the NIC puts its frames without its knowledge; 0 for none.
+    /// VLAN into which the NIC transparently puts its frames; 0 for none.
     pub vlan: u16,
     /// Priority of that VLAN's tags.
     pub qos: u8,
-    /// Whether the NIC drops frames with a foreign source address. None if the driver doesn't report it.
+    /// True if the NIC drops frames with a foreign source address. None if the driver doesn't report it.
     pub spoof_check: Option<bool>,
-    /// Whether it may change its address and receive frames that are not for it. None if the driver doesn't report it.
+    /// True if it may change its address and receive frames that are not for it. None if the driver doesn't report it.
     pub trust: Option<bool>,
-    /// The cable's state as the NIC reports it to the virtual function.
+    /// Link state that the NIC reports to the virtual function.
     pub link_state: Option<VfLinkState>,
-    /// The rate that the NIC guarantees, in Mbit/s; 0 for none.
+    /// Rate guaranteed by the NIC, in Mbit/s; 0 for none.
     pub min_rate: u32,
-    /// The highest rate at which it may send, in Mbit/s; 0 for no limit.
+    /// Maximum send rate, in Mbit/s; 0 for no limit.
     pub max_rate: u32,
 }
 
-/// The cable's state that a virtual function sees.
+/// Link state as seen by a virtual function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VfLinkState {
@@ -58,39 +59,39 @@ pub enum VfLinkState {
     Disable,
 }
 
-/// What to change on a virtual function; `None` leaves it as it is.
+/// Changes to a virtual function; `None` leaves a setting as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VfChange {
-    /// Its MAC address; all zero lets it choose its own again.
+    /// MAC address; all zero lets it choose its own again.
     pub mac: Option<MacAddr>,
     /// VLAN and priority; VLAN 0 for none.
     pub vlan: Option<(u16, u8)>,
-    /// Whether the NIC drops frames with a foreign source address.
+    /// True if the NIC drops frames with a foreign source address.
     pub spoof_check: Option<bool>,
-    /// Whether it may change its address and receive frames that are not for it.
+    /// True if it may change its address and receive frames that are not for it.
     pub trust: Option<bool>,
     /// Lowest and highest rate in Mbit/s; 0 for none.
     pub rate: Option<(u32, u32)>,
 }
 
 impl Rtnl {
-    /// The virtual functions of the physical function with this link, by number.
+    /// Returns the virtual functions of the physical function with this link, by number.
     pub fn vfs(&mut self, link: impl Into<LinkRef>) -> Result<Vec<Vf>> {
         let link = link.into();
         let subject = Subject { operation: "list virtual functions of", object: &link };
         let mut message = addressed_to(&link);
-        // Without this, counters would be most of the answer, whose nested lists hold at most 64 KiB.
+        // Without this, counters would make up most of the answer, whose nested lists hold at most 64 KiB.
         message.push(&LinkAttribute::ExtMask(vec![LinkExtentMask::Vf, LinkExtentMask::SkipStats]));
         let found = self.get(&message.request(libc::RTM_GETLINK), subject, Vf::parse_all)?;
         found.ok_or_else(|| SysError::NoSuchLink { name: link.to_string() })
     }
 
-    /// Changes how the NIC treats the frames of a virtual function. Each change is one request, so an error
-    /// names the change that failed. Earlier changes stay.
+    /// Changes the NIC's settings for a virtual function. Each change is one request, so an error names the change that
+    /// failed. Earlier changes stay.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: the driver can't do it. `EINVAL`: there is no such virtual function, or the driver
-    /// doesn't accept the value.
+    /// `EOPNOTSUPP`: the driver doesn't support it. `EINVAL`: there is no such virtual function, or the driver doesn't
+    /// accept the value.
     pub fn set_vf(&mut self, link: impl Into<LinkRef>, index: u32, change: &VfChange) -> Result<()> {
         let link = link.into();
         for (operation, info) in change.requests(index) {
@@ -104,7 +105,7 @@ impl Rtnl {
 }
 
 impl VfChange {
-    /// Trust is set first: some drivers refuse an address for a function that isn't trusted.
+    /// Returns the requests. Trust is set first: some drivers refuse an address for a function that isn't trusted.
     fn requests(&self, vf: u32) -> impl Iterator<Item = (&'static str, VfInfo)> {
         let Self { mac, vlan, spoof_check, trust, rate } = *self;
         let requests = [
@@ -124,11 +125,11 @@ impl VfChange {
 fn explain(mut error: SysError) -> SysError {
     if let SysError::Os { operation, errno, remedy, .. } = &mut error {
         *remedy = match errno.raw_os_error() {
-            // igb converts the rate into a share of the link's speed, which it doesn't know without a carrier.
+            // igb converts the rate into a share of the link's speed, which is unknown without a carrier.
             Some(libc::EINVAL) if *operation == SET_RATE => {
-                Some("switch the link of the physical function on, and ask for no more than its speed")
+                Some("set the link of the physical function up, and do not exceed its speed")
             }
-            Some(libc::EOPNOTSUPP) => Some("this driver can't: leave that setting out, or use another NIC"),
+            Some(libc::EOPNOTSUPP) => Some("not supported by this driver: omit the setting, or use another NIC"),
             Some(libc::EINVAL | libc::ERANGE) => {
                 Some("check that the NIC has this many VFs, and that its driver accepts this value")
             }
@@ -139,7 +140,7 @@ fn explain(mut error: SysError) -> SysError {
 }
 
 impl Vf {
-    /// The virtual functions in a message about a link; none if the message has no list of them.
+    /// Returns the virtual functions in a message about a link; none if the message has no list of them.
     pub(super) fn parse_all(body: &[u8]) -> Option<Vec<Self>> {
         let attributes = body.get(HEADER..)?;
         let Some(list) = attribute(attributes, libc::IFLA_VFINFO_LIST) else { return Some(Vec::new()) };
@@ -147,7 +148,7 @@ impl Vf {
         each.map(|(_, info)| Self::parse(info)).collect()
     }
 
-    /// Each attribute is a structure that begins with the number of the virtual function.
+    /// Parses a virtual function. Each attribute is a structure that begins with the function's number.
     fn parse(info: &[u8]) -> Option<Self> {
         let field = |kind, place: usize| attribute(info, kind).and_then(|value| number32(value.get(4 * place..)?));
         // If the driver doesn't report a value, it stays at the kernel's initial -1.
@@ -201,7 +202,7 @@ mod tests {
         }
     }
 
-    /// What the kernel would report after these changes.
+    /// Returns the kernel's report after these changes.
     fn report(vf: u32, change: &VfChange) -> LinkVfInfo {
         LinkVfInfo(change.requests(vf).map(|(_, info)| info).collect())
     }

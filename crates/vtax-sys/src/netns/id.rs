@@ -9,11 +9,11 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::error::{Result, SysError};
 
-/// Which namespace it is: the device and inode numbers of its file, as
-/// namespaces(7) says to compare them. Written as `DEVICE:INODE`.
+/// Identity of a network namespace: the device and inode numbers of its file, to be compared as described in
+/// namespaces(7). Written as `DEVICE:INODE`.
 ///
-/// When a namespace is gone, the kernel may give its number to a new one. So an identity proves something
-/// only about a namespace that is held open or pinned.
+/// When a namespace is gone, the kernel may give its number to a new one. So an identity is meaningful only for a
+/// namespace that is held open or pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct NsId {
     device: u64,
@@ -40,6 +40,6 @@ impl FromStr for NsId {
             let (device, inode) = text.split_once(':')?;
             Some(Self { device: device.parse().ok()?, inode: inode.parse().ok()? })
         };
-        parse().ok_or_else(|| SysError::invalid("namespace identity", text, "it is written DEVICE:INODE, two numbers"))
+        parse().ok_or_else(|| SysError::invalid("namespace identity", text, "use DEVICE:INODE, two numbers"))
     }
 }

@@ -1,4 +1,4 @@
-//! Where a device is on the PCI buses.
+//! Location of a device on the PCI buses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,11 +8,11 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::error::SysError;
 
-/// The address of a PCI function, written `0000:3b:00.1`. The bus number may differ at the next boot.
+/// Address of a PCI function, written `0000:3b:00.1`. The bus number may differ at the next boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct PciAddress {
-    /// Which group of 256 buses; more than 16 bits behind Intel's VMD.
+    /// Group of 256 buses; more than 16 bits behind Intel's VMD.
     pub domain: u32,
     pub bus: u8,
     pub device: u8,
@@ -22,7 +22,7 @@ pub struct PciAddress {
 /// A root complex, named by its first bus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Root {
-    /// Which group of 256 buses.
+    /// Group of 256 buses.
     pub domain: u32,
     /// Its first bus.
     pub bus: u8,
@@ -40,7 +40,7 @@ impl FromStr for PciAddress {
 
     fn from_str(text: &str) -> Result<Self, SysError> {
         parse(text).ok_or_else(|| {
-            SysError::invalid("PCI address", text, "it is domain:bus:device.function in hexadecimal, as 0000:3b:00.1")
+            SysError::invalid("PCI address", text, "use domain:bus:device.function in hexadecimal, e.g. 0000:3b:00.1")
         })
     }
 }
@@ -52,14 +52,14 @@ impl fmt::Display for Root {
 }
 
 impl Root {
-    /// Reads the name of a directory, such as `pci0000:80`.
+    /// Parses the name of a directory, such as `pci0000:80`.
     pub(super) fn of_directory(name: &str) -> Option<Self> {
         let (domain, bus) = name.strip_prefix("pci")?.split_once(':')?;
         Some(Self { domain: hex(domain, 4..=8)?, bus: byte(bus)? })
     }
 }
 
-/// The domain has four digits or more. All other parts have the width that the kernel prints.
+/// Parses an address. The domain has four digits or more. All other parts have the width that the kernel prints.
 fn parse(text: &str) -> Option<PciAddress> {
     let (domain, rest) = text.split_once(':')?;
     let (bus, rest) = rest.split_once(':')?;
@@ -73,7 +73,7 @@ fn parse(text: &str) -> Option<PciAddress> {
     (address.device < 32 && address.function < 8).then_some(address)
 }
 
-/// Accepts digits only; Rust's own parser would accept a sign.
+/// Parses hexadecimal digits only; Rust's own parser would accept a sign.
 fn hex(text: &str, length: std::ops::RangeInclusive<usize>) -> Option<u32> {
     let plain = length.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     plain.then(|| u32::from_str_radix(text, 16).ok())?
@@ -83,7 +83,7 @@ pub(super) fn byte(text: &str) -> Option<u8> {
     u8::try_from(hex(text, 2..=2)?).ok()
 }
 
-/// Reads the address of a bus, such as `0000:01`, or of a device on it, such as `0000:01:00`.
+/// Parses the address of a bus, such as `0000:01`, or of a device on it, such as `0000:01:00`.
 pub(super) fn place(text: &str) -> Option<(Root, Option<u8>)> {
     let mut parts = text.split(':');
     let bus = Root { domain: hex(parts.next()?, 4..=8)?, bus: byte(parts.next()?)? };

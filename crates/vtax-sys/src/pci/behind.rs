@@ -1,4 +1,4 @@
-//! Finds the PCI device below a link, a file system or a guest's share.
+//! Lookup of the PCI device below a link, a file system or a guest's share.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,17 +8,17 @@ use super::PciTree;
 use super::address::PciAddress;
 use super::sysfs::{entries, text};
 
-/// How many devices may be stacked. A file system on a crypt device on a RAID on partitions has 3.
+/// Limit on stacked devices. A file system on a crypt device on a RAID on partitions has 3.
 const DEEPEST: u32 = 16;
 
 impl PciTree {
-    /// The device of a link in the namespace in which `/sys` was mounted.
+    /// Returns the device of a link in the namespace in which `/sys` was mounted.
     pub fn behind_link(&self, name: &str) -> Option<PciAddress> {
         last_address(&self.sys.join("class/net").join(name).join("device"))
     }
 
-    /// The devices below a block device, given by its number. It looks through partitions, device mapper,
-    /// RAID and the paths of an NVMe disk.
+    /// Returns the devices below a block device, given by its number, looking through partitions, device mapper, RAID
+    /// and the paths of an NVMe disk.
     pub fn behind_block(&self, major: u32, minor: u32) -> BTreeSet<PciAddress> {
         let mut found = BTreeSet::new();
         let directory = fs::canonicalize(self.sys.join(format!("dev/block/{major}:{minor}")));
@@ -28,7 +28,7 @@ impl PciTree {
         found
     }
 
-    /// Whether there is a block device that stands on this device, and that programs can open.
+    /// Returns whether this device provides a block device that programs can open.
     pub fn has_block(&self, device: PciAddress) -> bool {
         let shown = |(_, path): &(String, PathBuf)| text(&path.join("hidden")).as_deref() != Some("1");
         entries(&self.sys.join("block")).filter(shown).filter_map(|(_, path)| fs::canonicalize(path).ok()).any(
@@ -40,13 +40,13 @@ impl PciTree {
         )
     }
 
-    /// The PCI devices of the virtio devices that this virtio driver has, such as `9pnet_virtio`.
+    /// Returns the PCI devices of the virtio devices of this virtio driver, such as `9pnet_virtio`.
     pub fn behind_virtio(&self, driver: &str) -> BTreeSet<PciAddress> {
         let bound = entries(&self.sys.join("bus/virtio/drivers").join(driver));
         bound.filter(|(name, _)| name.starts_with("virtio")).filter_map(|(_, path)| last_address(&path)).collect()
     }
 
-    /// The device of the virtio-serial port with this name, seen from inside a guest.
+    /// Returns the device of the virtio-serial port with this name, as seen inside a guest.
     pub fn behind_port(&self, name: &str) -> Option<PciAddress> {
         let mut ports = entries(&self.sys.join("class/virtio-ports"));
         let (_, path) = ports.find(|(_, path)| text(&path.join("name")).as_deref() == Some(name))?;
@@ -72,13 +72,13 @@ fn stacked(directory: &Path, deepest: u32, found: &mut BTreeSet<PciAddress>) {
     }
 }
 
-/// The devices below a block device that has no hardware of its own.
+/// Returns the devices below a block device that has no hardware of its own.
 fn below(directory: &Path) -> Vec<PathBuf> {
     // Slaves belong to the whole device, not to a partition.
     let partition = directory.join("partition").exists();
     let whole = if partition { directory.parent().unwrap_or(directory) } else { directory };
     let slaves = entries(&whole.join("slaves")).map(|(_, path)| path);
-    // A disk with several controllers is a device of its subsystem; links beside it point to the controllers.
+    // A disk with several controllers is a device of its subsystem; adjacent links point to the controllers.
     let subsystem = whole.parent().filter(|parent| parent.join("subsysnqn").exists());
     let controllers = subsystem.into_iter().flat_map(entries).filter(|(_, path)| path.is_symlink());
     let controllers = controllers.filter(|(name, _)| name.starts_with("nvme")).map(|(_, path)| path);

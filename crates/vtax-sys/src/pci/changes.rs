@@ -1,6 +1,6 @@
 //! Changes that hand a device over: drivers and virtual functions.
 //!
-//! A driver gets a device through its file `bind`, not through the bus's `drivers_probe`. That one reports
+//! A device is bound to a driver through the driver's file `bind`, not through the bus's `drivers_probe`, which reports
 //! success even if the driver refused (`really_probe` turns its error into "didn't match").
 
 use std::fs::OpenOptions;
@@ -16,12 +16,12 @@ use super::sysfs::{number, text};
 use super::{PciTree, Sriov};
 use crate::error::{Result, SysError, remedy_for};
 
-/// How often sysfs is read to see whether something has happened; it has no event for that.
+/// Interval at which sysfs is read to see whether something has happened; it has no event for that.
 const GLANCE: Duration = Duration::from_millis(5);
 
 impl PciTree {
-    /// Gives the device to this driver, and reserves it for this driver from now on (`driver_override`). With
-    /// `None` it has no driver, and the next one may be any.
+    /// Binds the device to this driver, and reserves it for this driver from now on (`driver_override`). With `None`
+    /// the device has no driver, and any may be next.
     ///
     /// It can block as long as a guest holds the device, so stop the guest first.
     ///
@@ -32,7 +32,7 @@ impl PciTree {
         self.rebind(device, driver, driver, patience)
     }
 
-    /// Puts a device back into its earlier state: this driver or none, and this `driver_override`.
+    /// Restores an earlier state of a device: this driver or none, and this `driver_override`.
     pub fn rebind(
         &self,
         device: PciAddress,
@@ -48,8 +48,8 @@ impl PciTree {
         let deadline = Instant::now() + patience;
         if self.driver(device).as_deref() != Some(driver) {
             self.loaded(device, driver)?;
-            // While the device is being bound, no other driver may take it. And this one may take it even if
-            // it doesn't know the device's number, as vfio-pci doesn't.
+            // While the device is being bound, no other driver may take it. And this driver may take it even if it
+            // doesn't know the device's number, which vfio-pci doesn't.
             self.set_override(device, Some(driver))?;
             self.unbind(device, patience)?;
             self.ask(device, driver, deadline, patience)?;
@@ -60,8 +60,8 @@ impl PciTree {
     /// Lets the loaded drivers probe the device, and returns the one that took it. A device that has a driver keeps it.
     ///
     /// # Errors
-    /// [`PciError::NobodyTook`]. [`PciError::AutoprobeOff`] for a virtual function whose physical function
-    /// keeps the kernel from probing: [`PciTree::bind`] and [`PciTree::rebind`] name a driver instead.
+    /// [`PciError::NobodyTook`]. [`PciError::AutoprobeOff`] for a virtual function whose physical function keeps the
+    /// kernel from probing: [`PciTree::bind`] and [`PciTree::rebind`] name a driver instead.
     pub fn probe(&self, device: PciAddress, patience: Duration) -> Result<String> {
         self.known(device)?;
         self.probed(device)?;
@@ -79,18 +79,18 @@ impl PciTree {
         found.ok_or_else(|| late().into())
     }
 
-    /// Waits until there is a block device on a device that a driver has just taken, and tells whether there is one: a driver
+    /// Waits for a block device on a device that a driver has just taken, and returns whether there is one: a driver
     /// looks for disks after it has taken the device.
     pub fn await_block(&self, device: PciAddress, patience: Duration) -> bool {
         until(Instant::now() + patience, || self.has_block(device).then_some(())).is_some()
     }
 
-    /// Makes virtual functions of `pf`, or removes them all (0). If it has this number already, nothing
-    /// changes. Removing a function can block until the guest that holds it releases it: stop guests first.
+    /// Creates virtual functions of `pf`, or removes them all (0). If it already has this number, nothing changes.
+    /// Removing a function can block until the guest that holds it releases it: stop guests first.
     ///
     /// # Errors
     /// [`PciError::NoSriov`], [`PciError::TooManyVfs`], [`PciError::VfsExist`], [`PciError::NoPfDriver`],
-    /// [`PciError::NoRoom`], [`PciError::VfsInUse`]. [`PciError::FewerVfs`]: those that were made stay.
+    /// [`PciError::NoRoom`], [`PciError::VfsInUse`]. [`PciError::FewerVfs`]: those that were created stay.
     pub fn set_numvfs(&self, pf: PciAddress, n: u32) -> Result<()> {
         let before = self.sriov(pf)?;
         if before.num == n {
@@ -105,8 +105,8 @@ impl PciTree {
         enabled(pf, n, number(&file).unwrap_or_default()).map_err(SysError::from)
     }
 
-    /// Whether the kernel probes drivers for virtual functions that `pf` makes from now on. Switch it off
-    /// before making functions for VFIO: then they never get a network link.
+    /// Sets whether the kernel probes drivers for new virtual functions of `pf`. Disable it before creating functions
+    /// for VFIO: then they never get a network link.
     ///
     /// # Errors
     /// [`PciError::NoSriov`]; `ENOENT` before Linux 4.12.
@@ -195,7 +195,7 @@ fn allowed(device: PciAddress, before: Sriov, asked: u32) -> Result<(), PciError
     }
 }
 
-/// What an error means when virtual functions are made or removed (`sriov_numvfs_store`).
+/// Translates an error of creating or removing virtual functions (`sriov_numvfs_store`).
 fn no_vfs(
     device: PciAddress,
     before: Sriov,
@@ -223,17 +223,17 @@ fn enabled(device: PciAddress, asked: u32, enabled: u32) -> Result<(), PciError>
 fn refused(device: PciAddress, driver: &str, errno: io::Error) -> PciError {
     let remedy = match errno.raw_os_error() {
         Some(libc::EINVAL) if driver == "vfio-pci" => {
-            "it takes only devices in an IOMMU group: boot with intel_iommu=on or amd_iommu=on, and switch the IOMMU on \
+            "it accepts only devices in an IOMMU group: boot with intel_iommu=on or amd_iommu=on, and enable the IOMMU \
              in the firmware"
         }
-        Some(libc::ENODEV) => "the driver doesn't know such a device, or doesn't find it working: look at dmesg",
-        Some(libc::EBUSY) => "another one of its IOMMU group is in use by the host: take the whole group",
-        _ => "look at dmesg",
+        Some(libc::ENODEV) => "the driver doesn't support this device, or the device doesn't work: check dmesg",
+        Some(libc::EBUSY) => "another device of its IOMMU group is in use by the host: assign the whole group",
+        _ => "check dmesg",
     };
     PciError::Refused { device, driver: driver.to_owned(), errno, remedy }
 }
 
-/// Whether the error is about the writing process, not about the device.
+/// Returns whether the error concerns the writing process, not the device.
 fn is_ours(errno: &io::Error) -> bool {
     matches!(errno.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
 }
@@ -247,7 +247,7 @@ fn kept(device: PciAddress, file: &'static str, wrote: &str, read: Option<String
     if read == wrote { Ok(()) } else { Err(PciError::NotKept { device, file, wrote: wrote.to_owned(), read }.into()) }
 }
 
-/// Writes in one call, because each call is a separate change, and makes no file where sysfs has none.
+/// Writes in one call, because each call is a separate change, and creates no file where sysfs has none.
 fn written(file: &Path, value: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(file)?;
     file.write_all(value.as_bytes())
@@ -255,8 +255,8 @@ fn written(file: &Path, value: &str) -> io::Result<()> {
 
 fn not_written(file: &Path, errno: io::Error) -> SysError {
     let remedy = match errno.raw_os_error() {
-        Some(libc::EROFS) => Some("/sys is read-only, as containers have it: run vtax on the host itself"),
-        Some(libc::EACCES | libc::EPERM) => Some("PCI devices are root's: run as root"),
+        Some(libc::EROFS) => Some("/sys is read-only, as in containers: run vtax on the host itself"),
+        Some(libc::EACCES | libc::EPERM) => Some("changing PCI devices requires root: run as root"),
         _ => remedy_for(&errno),
     };
     SysError::refused("write to", file.display(), errno, remedy)
@@ -292,9 +292,9 @@ mod tests {
             (9, libc::ERANGE, "at most 7"),
             (3, libc::EBUSY, "destroy those first"),
             (0, libc::EBUSY, "stop the guests"),
-            (3, libc::ENOENT, "igb doesn't know how"),
-            (3, libc::ENOSYS, "driver of its maker"),
-            (3, libc::EOPNOTSUPP, "driver of its maker"),
+            (3, libc::ENOENT, "igb doesn't support it"),
+            (3, libc::ENOSYS, "vendor's driver"),
+            (3, libc::EOPNOTSUPP, "vendor's driver"),
             (3, libc::ENOMEM, "pci=realloc"),
         ] {
             let text = told(asked, number).unwrap();

@@ -1,4 +1,4 @@
-//! Reads one device from its directory.
+//! Properties of a device, read from its directory.
 
 use std::fs;
 use std::path::Path;
@@ -8,93 +8,93 @@ use serde::{Deserialize, Serialize};
 use super::address::{PciAddress, Root, place};
 use super::sysfs::{entries, number, target_name, text};
 
-/// A PCI function as it is now.
+/// Current state of a PCI function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Device {
-    /// Its address at this boot.
+    /// Address at this boot.
     pub address: PciAddress,
-    /// The maker's number, assigned by the PCI-SIG.
+    /// Vendor number, assigned by the PCI-SIG.
     pub vendor: u16,
-    /// The maker's own number for this kind of device.
+    /// The vendor's own number for this kind of device.
     pub device: u16,
     /// Class, subclass and programming interface: `0x020000` for Ethernet.
     pub class: u32,
     pub driver: Option<String>,
-    /// The only driver that may take the device, if one is set (`driver_override`).
+    /// Only driver that may take the device, if one is set (`driver_override`).
     pub driver_override: Option<String>,
-    /// The IOMMU group. Its devices can only be assigned together. The number may differ at each boot.
+    /// IOMMU group. Its devices can only be assigned together. The number may differ at each boot.
     pub iommu_group: Option<u32>,
-    /// None if the machine has only one node, or doesn't report it.
+    /// NUMA node. None if the machine has only one node, or doesn't report it.
     pub numa_node: Option<u32>,
     pub root: Root,
-    /// Device and function at each level below the root complex, its own last. Unlike bus numbers, they are
-    /// the same at every boot.
+    /// Device and function at each level below the root complex, its own last. Unlike bus numbers, they are the same at
+    /// every boot.
     pub path: Vec<(u8, u8)>,
-    /// The slot that it is in, if the firmware or the board names slots. A virtual function is in the slot of
-    /// its physical function.
+    /// Slot that it is in, if the firmware or the board names slots. A virtual function is in the slot of its physical
+    /// function.
     pub slot: Option<String>,
-    /// Its network link, as [`PciTree::netdev`](super::PciTree::netdev) finds it.
+    /// Network link, as found by [`PciTree::netdev`](super::PciTree::netdev).
     pub netdev: Option<String>,
-    /// The physical function that a virtual function belongs to.
+    /// Physical function that a virtual function belongs to.
     pub physfn: Option<PciAddress>,
     pub virtfns: Vec<PciAddress>,
     pub sriov: Option<Sriov>,
     pub link: Option<PciLink>,
 }
 
-/// What a physical function reports about its virtual functions.
+/// SR-IOV properties of a physical function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sriov {
-    /// How many virtual functions it can have.
+    /// Maximum number of virtual functions.
     pub total: u32,
-    /// How many it has.
+    /// Current number of virtual functions.
     pub num: u32,
-    /// Whether the kernel probes drivers for new ones.
+    /// True if the kernel probes drivers for new ones.
     pub autoprobe: bool,
-    /// The device number of its virtual functions.
+    /// Device number of its virtual functions.
     pub vf_device: u16,
-    /// The distance from the physical function to its first virtual one, counted in functions. 0 if the
-    /// device reports it only once there are some.
+    /// Distance from the physical function to its first virtual one, counted in functions. 0 if the device reports it
+    /// only once there are some.
     pub offset: u32,
-    /// The distance from each virtual function to the next.
+    /// Distance from each virtual function to the next.
     pub stride: u32,
 }
 
 /// A PCI Express link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciLink {
-    /// In the kernel's words: `8.0 GT/s PCIe`.
+    /// In the kernel's notation: `8.0 GT/s PCIe`.
     pub speed: String,
     /// Lanes.
     pub width: u32,
 }
 
-/// A place for a card, with a name that is printed on the board.
+/// A slot for a card, with a name that is printed on the board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PciSlot {
     /// Name of the slot's directory in `/sys/bus/pci/slots`.
     pub name: String,
-    /// The root complex above it, if the bus is known.
+    /// Root complex above it, if the bus is known.
     pub root: Option<Root>,
-    /// The bus on which its card is.
+    /// Bus of its card.
     pub bus: Root,
-    /// The device number on that bus; none if the slot has all of them.
+    /// Device number on that bus; none if the slot has all of them.
     pub device: Option<u8>,
 }
 
 impl Device {
-    /// Whether it is a bridge between buses, or the root complex's own device.
+    /// Returns whether it is a bridge between buses, or the root complex's own device.
     pub fn is_bridge(&self) -> bool {
         self.class >> 16 == 0x06
     }
 
-    /// Whether it is a network controller of any kind.
+    /// Returns whether it is a network controller of any kind.
     pub fn is_nic(&self) -> bool {
         self.class >> 16 == 0x02
     }
 
-    /// None if the directory lacks what every device has.
+    /// Reads a device. None if the directory lacks what every device has.
     pub(super) fn read(address: PciAddress, directory: &Path, slots: &[PciSlot]) -> Option<Self> {
         let (root, path) = way(directory)?;
         let of = |name: &str| directory.join(name);
@@ -138,7 +138,7 @@ impl Sriov {
         })
     }
 
-    /// Where the virtual function with this index of the physical function `pf` is, or will be.
+    /// Returns the present or future address of the virtual function with this index of the physical function `pf`.
     pub fn virtfn(&self, pf: PciAddress, index: u32) -> Option<PciAddress> {
         if self.offset == 0 {
             return None;
@@ -152,7 +152,7 @@ impl Sriov {
 }
 
 impl PciLink {
-    /// None for a virtual function, and for a device that isn't PCI Express or whose link is unknown.
+    /// Reads a link. None for a virtual function, and for a device that isn't PCI Express or whose link is unknown.
     fn read(directory: &Path) -> Option<Self> {
         let speed = text(&directory.join("current_link_speed")).filter(|speed| !speed.starts_with("Unknown"))?;
         let width = number(&directory.join("current_link_width")).filter(|width| *width > 0)?;
@@ -173,12 +173,12 @@ impl PciSlot {
     }
 }
 
-/// An empty text is also no override.
+/// Returns the driver override. An empty text is not an override.
 pub(super) fn driver_override(directory: &Path) -> Option<String> {
     text(&directory.join("driver_override")).filter(|name| !name.is_empty() && name != "(null)")
 }
 
-/// The link of a virtio NIC belongs to the virtio device below the PCI device.
+/// Returns the network link. That of a virtio NIC belongs to the virtio device below the PCI device.
 pub(super) fn netdev(directory: &Path) -> Option<String> {
     let below = entries(directory).filter(|(name, _)| name.starts_with("virtio")).map(|(_, path)| path);
     let places = std::iter::once(directory.to_owned()).chain(below);
@@ -195,9 +195,9 @@ fn virtfns(directory: &Path) -> Vec<PciAddress> {
     found.into_iter().map(|(_, address)| address).collect()
 }
 
-/// Returns the root complex, and the device and function at each level, of a directory whose real path looks
-/// like `…/pci0000:00/0000:00:1c.0/0000:3b:00.1`. If a complex is itself behind a device of another one
-/// (Intel's VMD), the inner one counts.
+/// Returns the root complex, and the device and function at each level, of a directory whose real path looks like
+/// `…/pci0000:00/0000:00:1c.0/0000:3b:00.1`. If a complex is itself behind a device of another one (Intel's VMD), the
+/// inner one counts.
 fn way(directory: &Path) -> Option<(Root, Vec<(u8, u8)>)> {
     let real = fs::canonicalize(directory).ok()?;
     let (mut root, mut path) = (None, Vec::new());

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A file's text without the newline. None if it can't be read, which is so for many attributes when the
-/// hardware has no answer.
+/// Returns a file's text without the newline. None if it cannot be read, e.g. for attributes without an answer from the
+/// hardware.
 pub(crate) fn text(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// A number as the kernel writes it: decimal, or hexadecimal after `0x`.
+/// Parses a number in the kernel's notation: decimal, or hexadecimal after `0x`.
 pub(crate) fn number(path: &Path) -> Option<u32> {
     let text = text(path)?;
     match text.strip_prefix("0x") {
@@ -18,12 +18,12 @@ pub(crate) fn number(path: &Path) -> Option<u32> {
     }
 }
 
-/// The last part of a symbolic link's target, such as of `driver` and `iommu_group`.
+/// Returns the last component of a symbolic link's target, e.g. of `driver` and `iommu_group`.
 pub(crate) fn target_name(path: &Path) -> Option<String> {
     Some(fs::read_link(path).ok()?.file_name()?.to_str()?.to_owned())
 }
 
-/// Names and paths in a directory, in any order.
+/// Returns names and paths in a directory, in any order.
 pub(crate) fn entries(directory: &Path) -> impl Iterator<Item = (String, PathBuf)> + use<> {
     let found = fs::read_dir(directory).into_iter().flatten().flatten();
     found.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))

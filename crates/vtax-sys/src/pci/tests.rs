@@ -1,4 +1,4 @@
-//! An imitation of sysfs. A thread does what the kernel does when a file is written.
+//! A fake sysfs. A thread emulates the kernel's reaction when a file is written.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,8 +20,8 @@ const VIRTIO: &str = "devices/pci0000:00/0000:00:03.0";
 struct Made(TempDir);
 
 impl Made {
-    /// A root port with a NIC that has one virtual function, behind a second root complex; and a virtio NIC
-    /// at the first one.
+    /// Creates a root port with a NIC that has one virtual function, behind a second root complex; and a virtio NIC at
+    /// the first one.
     fn new() -> Self {
         let made = Self(TempDir::new().unwrap());
         for (directory, class) in
@@ -104,7 +104,7 @@ impl Made {
         fs::read_to_string(self.path(path)).unwrap().trim().to_owned()
     }
 
-    /// Runs `test` while a thread carries out what is written, as the kernel would.
+    /// Runs `test` while a thread emulates the kernel's reaction to writes.
     fn with_kernel<T>(&self, test: impl FnOnce(&PciTree) -> T) -> T {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -136,7 +136,7 @@ impl Made {
     }
 }
 
-/// Returns what was written to the file, once.
+/// Returns the text written to the file, once.
 fn taken(file: &Path) -> Option<String> {
     let text = fs::read_to_string(file).unwrap_or_default().trim().to_owned();
     let there = !text.is_empty();
@@ -226,7 +226,7 @@ fn without_its_driver_a_device_stays_as_it_was() {
     );
 }
 
-/// Without its thread, nothing happens in this imitation.
+/// Without its thread, nothing happens in this fake.
 #[test]
 fn drivers_that_do_not_move_are_noticed_in_time() {
     let made = Made::new();
@@ -252,7 +252,7 @@ fn a_device_that_is_not_there_is_named() {
         tree.set_numvfs(gone, 1).unwrap_err(),
         tree.set_autoprobe(gone, false).unwrap_err(),
     ] {
-        assert!(error.to_string().starts_with("there is no PCI device 0000:05:00.0"), "{error}");
+        assert!(error.to_string().starts_with("no PCI device 0000:05:00.0"), "{error}");
     }
 }
 

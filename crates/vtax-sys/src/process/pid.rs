@@ -1,4 +1,4 @@
-//! The number of a process.
+//! Process numbers.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Pid(pub u32);
 
 impl Pid {
-    /// This process.
+    /// Returns the pid of this process.
     pub fn own() -> Self {
         Self(std::process::id())
     }

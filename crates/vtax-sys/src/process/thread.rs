@@ -9,20 +9,20 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 use super::{Pid, ProcessId, start_ticks};
 use crate::error::{Result, SysError};
 
-/// One thread, for as long as the machine runs: its process, its number and when it started. Written as
-/// `PID@START/TID@START`. The kernel gives the number of a thread that has ended to another one, too.
+/// One thread, for as long as the machine runs: its process, its number and its start time. Written as
+/// `PID@START/TID@START`. The kernel also reuses thread numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct ThreadId {
     /// Owner of the thread, by PID and start time.
     pub process: ProcessId,
-    /// Its number in `/proc/PID/task`.
+    /// Number in `/proc/PID/task`.
     pub tid: Pid,
-    /// Clock ticks from boot to the start of the thread, as of [`ProcessId`].
+    /// Clock ticks from boot to the start of the thread, as in [`ProcessId`].
     pub start_ticks: u64,
 }
 
 impl ThreadId {
-    /// The thread of a process that has this number now. None if one of the two is gone.
+    /// Returns the thread of a process that currently has this number. None if one of the two is gone.
     pub fn of(process: ProcessId, tid: Pid) -> Result<Option<Self>> {
         let path = format!("/proc/{}/task/{tid}/stat", process.pid);
         let stat = match fs::read(&path) {
@@ -31,17 +31,17 @@ impl ThreadId {
         };
         let start_ticks =
             start_ticks(&stat).ok_or_else(|| SysError::malformed("read", &path, "no start time in field 22"))?;
-        // The process is compared afterwards, so what was read is of this process.
+        // The process is compared afterwards, so the data read belongs to this process.
         Ok(process.exists().then_some(Self { process, tid, start_ticks }))
     }
 
-    /// Whether it still runs.
+    /// Returns whether it is still running.
     pub fn exists(self) -> bool {
         Self::of(self.process, self.tid).is_ok_and(|now| now == Some(self))
     }
 }
 
-/// A thread that ends while its file is read gives `ESRCH`.
+/// Recognizes a missing thread. One that ends while its file is read gives `ESRCH`.
 fn is_gone(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
@@ -61,9 +61,7 @@ impl FromStr for ThreadId {
             let ProcessId { pid: tid, start_ticks } = thread.parse().ok()?;
             Some(Self { process: process.parse().ok()?, tid, start_ticks })
         };
-        parse().ok_or_else(|| {
-            SysError::invalid("thread identity", text, "it is written PID@START/TID@START, four numbers")
-        })
+        parse().ok_or_else(|| SysError::invalid("thread identity", text, "use PID@START/TID@START, four numbers"))
     }
 }
 

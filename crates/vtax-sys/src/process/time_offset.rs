@@ -1,18 +1,19 @@
-//! How far the boot time of this process's time namespace is from that of the machine.
+//! Offset between the boot time of this process's time namespace and that of the machine.
 
 use std::{fs, path::PathBuf, sync::OnceLock};
 
 /// Nanoseconds in a clock tick of proc(5): USER_HZ is 100 wherever Linux runs vtax.
 const TICK_NS: i128 = 10_000_000;
 
-/// What this time namespace adds to the boot time (`boottime` in `/proc/PID/timens_offsets`, time_namespaces(7)).
+/// Offset that this time namespace adds to the boot time (`boottime` in `/proc/PID/timens_offsets`,
+/// time_namespaces(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TimeOffset {
     ns: i128,
 }
 
 impl TimeOffset {
-    /// The offset of this process. The file is about the namespace of its children, which is another one only between
+    /// Returns the offset of this process. The file describes the namespace of its children, which differs only between
     /// unshare(2) and the next program.
     pub(super) fn own() -> TimeOffset {
         static OWN: OnceLock<TimeOffset> = OnceLock::new();
@@ -26,20 +27,21 @@ impl TimeOffset {
         TimeOffset { ns: offsets.and_then(|offsets| boottime(&offsets)).unwrap_or(0) }
     }
 
-    /// A start time as the machine counts it, that `/proc` shows with the offset. It may be a tick off, see
-    /// [`TimeOffset::error_ticks`].
+    /// Returns a start time as counted by the machine, given the one that `/proc` shows with the offset. It may be a
+    /// tick off, see [`TimeOffset::error_ticks`].
     pub(super) fn without(self, shown: u64) -> u64 {
         let ticks = i128::from(shown) - self.ns.div_euclid(TICK_NS);
         u64::try_from(ticks).unwrap_or(0)
     }
 
-    /// `/proc` rounds the sum of start and offset, so that a tick is lost if the offset has no whole number of ticks.
+    /// Returns the possible error: `/proc` rounds the sum of start and offset, so a tick is lost if the offset isn't a
+    /// whole number of ticks.
     pub(super) fn error_ticks(self) -> u64 {
         u64::from(self.ns.rem_euclid(TICK_NS) != 0)
     }
 }
 
-/// A line is `boottime`, seconds and nanoseconds.
+/// Parses a line with `boottime`, seconds and nanoseconds.
 fn boottime(offsets: &str) -> Option<i128> {
     let fields = offsets.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     let line = fields.into_iter().find(|fields| fields.first() == Some(&"boottime"))?;

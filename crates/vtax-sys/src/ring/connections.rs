@@ -13,8 +13,8 @@ impl Slots {
     /// Queues the connection of the slot's socket. It waits as long as the kernel tries, even on a non-blocking socket.
     ///
     /// # Errors
-    /// `ResourceBusy` while the slot's socket is being connected; `InvalidInput` if there is no
-    /// such slot; `NotConnected` if it has no socket; the kernel's, if it takes no more.
+    /// `ResourceBusy` while the slot's socket is being connected; `InvalidInput` if there is no such slot;
+    /// `NotConnected` if it has no socket; the kernel's error, if it accepts no more requests.
     pub fn submit_connect(&mut self, slot: usize, target: &SockAddr) -> io::Result<()> {
         self.check_socket(slot)?;
         if self.is_in_flight(slot, Operation::Connect) {
@@ -22,8 +22,8 @@ impl Slots {
         }
         let address = self.slots[slot].address.insert(Box::new(target.clone()));
         let request = opcode::Connect::new(Fixed(slot as u32), address.as_ptr().cast(), address.len());
-        // SAFETY: the address stays in its box until the request is complete, in the table of slots
-        // until no request is in flight.
+        // SAFETY: the address stays in its box until the request is complete, in the table of slots until no request is
+        // in flight.
         unsafe { self.submit(slot, Operation::Connect, request.build()) }
     }
 
@@ -39,7 +39,7 @@ impl Slots {
         unsafe { self.submit(slot, Operation::Accept, request.flags(libc::SOCK_CLOEXEC).build()) }
     }
 
-    /// The last connection that was accepted for the slot; returned only once.
+    /// Returns the last connection accepted for the slot, only once.
     pub fn take_accepted(&mut self, slot: usize) -> Option<OwnedFd> {
         self.slots.get_mut(slot)?.accepted.take()
     }

@@ -1,21 +1,21 @@
-//! Why there is no io_uring: many machines forbid it, in different ways.
+//! Reasons why io_uring is unavailable: many machines forbid it, in different ways.
 
 use std::fs;
 use std::io;
 
-/// Why this process can have no io_uring, and what to do about it.
+/// Reasons why this process cannot use io_uring, with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoRing {
-    /// `ENOSYS`. A seccomp filter may return it too.
+    /// `ENOSYS`. A seccomp filter may also return it.
     #[error("this kernel has no io_uring (CONFIG_IO_URING), or a filter hides it: choose another engine or kernel")]
     #[diagnostic(code("no-io-uring"))]
     Absent,
-    #[error("io_uring is switched off for everybody: set kernel.io_uring_disabled to 0, or choose another engine")]
+    #[error("io_uring is disabled for all users: set kernel.io_uring_disabled to 0, or choose another engine")]
     #[diagnostic(code("io-uring-forbidden"))]
     Disabled,
     #[error(
-        "io_uring is kept for root and the group kernel.io_uring_group: run as root, join that group, or set \
+        "io_uring is restricted to root and the group kernel.io_uring_group: run as root, join that group, or set \
          kernel.io_uring_disabled to 0"
     )]
     #[diagnostic(code("io-uring-forbidden"))]
@@ -28,11 +28,11 @@ pub enum NoRing {
     Filtered,
     /// `ENOMEM`; kernels before 5.12 count the queues as locked memory.
     #[error(
-        "there is no memory for io_uring's queues: raise the limit on locked memory (ulimit -l), or use fewer flows"
+        "not enough memory for io_uring's queues: raise the limit on locked memory (ulimit -l), or use fewer flows"
     )]
     #[diagnostic(code("out-of-memory"))]
     Memory,
-    #[error("the io_uring of this kernel is too old: Linux 5.11 is needed, or another engine")]
+    #[error("the io_uring of this kernel is too old: use Linux 5.11 or later, or another engine")]
     #[diagnostic(code("kernel-too-old"))]
     TooOld,
     /// `EMFILE`: more slots than the limit on open files, or no descriptor left for the ring itself.
@@ -65,7 +65,7 @@ impl NoRing {
     }
 }
 
-/// Whether the field `Seccomp` has mode 2, proc_pid_status(5).
+/// Returns whether the field `Seccomp` has mode 2, proc_pid_status(5).
 fn is_filtered(status: &str) -> bool {
     status.lines().filter_map(|line| line.strip_prefix("Seccomp:")).any(|mode| mode.trim() == "2")
 }
@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// Runs in a thread of its own, which keeps the filter until it ends.
+    /// Runs in a separate thread, which keeps the filter until it ends.
     #[test]
     fn a_seccomp_filter_is_found_out() {
         let refused = std::thread::spawn(|| {

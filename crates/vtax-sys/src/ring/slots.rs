@@ -18,47 +18,47 @@ use memory::Memory;
 
 use super::{NoRing, SEND_FLAGS, Uring, is_passing, length};
 
-/// The most requests handed over at once. When the queue is full, it is emptied.
+/// Maximum number of requests submitted together. When the queue is full, it is emptied.
 const SUBMISSIONS: u32 = 1024;
 
-/// How long dropping waits for the kernel to complete cancelled requests.
+/// Time for which dropping waits for the kernel to complete cancelled requests.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Bits of `user_data` that hold the operation; the number of the slot is above them.
+/// Bits of `user_data` with the operation; the slot number is above them.
 const TAG_BITS: u32 = 3;
 const CANCEL_TAG: u64 = 7;
 
-/// Flows on one ring, each in a slot with a send buffer and a receive buffer, which this table owns. A slot
-/// has at most one request of each [`Operation`] in flight.
+/// Flows on one ring, each in a slot with a send buffer and a receive buffer, which this table owns. A slot has at most
+/// one request of each [`Operation`] in flight.
 ///
-/// Requests are queued by the `submit_` functions and handed over by [`Slots::wait`], with one
-/// system call for all of them.
+/// Requests are queued by the `submit_` functions and submitted by [`Slots::wait`], with one system call for all of
+/// them.
 ///
-/// What a transaction calls is `#[inline]`: then it is compiled in the caller's crate, with that one's optimization.
-/// In the agent this crate is compiled for size.
+/// The functions that a transaction calls are `#[inline]`, so they are compiled in the caller's crate, with its
+/// optimization. In the agent this crate is compiled for size.
 ///
-/// A socket is attached before its slot is used. The ring then keeps it open even when the caller closes it.
-/// To end its connection, shut the socket down or detach it.
+/// A socket is attached before its slot is used. The ring then keeps it open even when the caller closes it. To end its
+/// connection, shut the socket down or detach it.
 pub struct Slots {
     uring: Uring,
     /// Freed only when no request is in flight.
     memory: ManuallyDrop<Memory>,
     pub(super) slots: Box<[RingSlot]>,
     in_flight: usize,
-    /// Whether the kernel, if asked, sends no completion for a request that succeeded: Linux 5.17.
+    /// True if the kernel can omit the completion of a request that succeeded: Linux 5.17.
     skips: bool,
 }
 
-/// What a request does for its slot.
+/// Operation of a request for its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Bytes of the send buffer were sent.
     Send = 0,
-    /// Bytes came into the receive buffer.
+    /// Bytes arrived in the receive buffer.
     Receive = 1,
     /// The timer has expired.
     Timer = 2,
-    /// A connection was accepted; [`Slots::take_accepted`] has it.
+    /// A connection was accepted; [`Slots::take_accepted`] returns it.
     Accept = 3,
     /// The slot's socket was connected.
     Connect = 4,
@@ -75,7 +75,7 @@ impl Operation {
 pub struct Completion {
     pub slot: usize,
     pub operation: Operation,
-    /// Bytes, possibly fewer than asked for. 0 of a receive is the end of the stream. The result is 0 for a
+    /// Number of bytes, possibly fewer than requested. 0 of a receive is the end of the stream. The result is 0 for a
     /// connection or a timer. `ECANCELED` if the request was cancelled.
     pub result: io::Result<usize>,
 }
@@ -84,27 +84,27 @@ pub struct Completion {
 pub(super) struct RingSlot {
     attached: bool,
     busy: [bool; Operation::ALL.len()],
-    /// Whether the send and the receive have one common completion.
+    /// True if the send and the receive have one common completion.
     paired: bool,
     /// The kernel reads this when it takes the timer's request.
     time: Timespec,
-    /// The address to which the socket connects. In a box, because the kernel reads it.
+    /// Address to which the socket connects. In a box, because the kernel reads it.
     pub(super) address: Option<Box<SockAddr>>,
     pub(super) accepted: Option<OwnedFd>,
 }
 
 impl Slots {
-    /// Makes `count` slots for the calling thread, with zeroed buffers of these lengths. Memory that is never
-    /// used costs nothing.
+    /// Creates `count` slots for the calling thread, with zeroed buffers of these lengths. Memory that is never used
+    /// costs nothing.
     ///
     /// # Errors
-    /// Why this process can have no io_uring; [`NoRing::Files`] if there are more slots than the process may
-    /// have open files.
+    /// The reason why this process cannot use io_uring; [`NoRing::Files`] if there are more slots than the process's
+    /// limit on open files.
     pub fn new(count: usize, send_length: usize, receive_length: usize) -> Result<Self, NoRing> {
         let slots = u32::try_from(count).map_err(|_| NoRing::Memory)?;
         let memory = Memory::new(count, send_length, receive_length).ok_or(NoRing::Memory)?;
-        // Room for each operation of each slot, and for its cancellation. If the kernel reduces the number,
-        // it stores what doesn't fit elsewhere, at some cost.
+        // Room for each operation of each slot, and for its cancellation. If the kernel reduces the number, it stores
+        // the excess elsewhere, at some cost.
         let uring = Uring::new(SUBMISSIONS, slots.saturating_mul(6).max(2 * SUBMISSIONS))?;
         if count > 0 {
             let empty = vec![-1; count];
@@ -115,49 +115,49 @@ impl Slots {
         Ok(Self { uring, memory: ManuallyDrop::new(memory), slots, in_flight: 0, skips })
     }
 
-    /// Completions that are still expected, over all slots.
+    /// Returns the number of completions still expected, over all slots.
     #[inline]
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Whether a request of this slot is in flight.
+    /// Returns whether a request of this slot is in flight.
     #[inline]
     pub fn is_busy(&self, slot: usize) -> bool {
         Operation::ALL.into_iter().any(|operation| self.is_in_flight(slot, operation))
     }
 
-    /// Whether this request of a slot is in flight.
+    /// Returns whether this request of a slot is in flight.
     #[inline]
     pub fn is_in_flight(&self, slot: usize, operation: Operation) -> bool {
         self.slots.get(slot).is_some_and(|slot| slot.busy[operation as usize])
     }
 
-    /// Whether an exchange of this slot is in flight whose two requests complete together. Then only the
-    /// receive's completion tells that the send is complete.
+    /// Returns whether an exchange of this slot is in flight whose two requests complete together. Then only the
+    /// receive's completion shows that the send is complete.
     #[inline]
     pub fn is_paired(&self, slot: usize) -> bool {
         self.slots.get(slot).is_some_and(|slot| slot.paired)
     }
 
-    /// How often the kernel was entered so far to hand over requests or to wait.
+    /// Returns the number of times the kernel was entered so far to submit requests or to wait.
     pub fn enters(&self) -> u64 {
         self.uring.enters.get()
     }
 
-    /// Puts a socket into a slot, in place of the one before.
+    /// Puts a socket into a slot, replacing the previous one.
     ///
     /// # Errors
-    /// `ResourceBusy` while a request of the slot is in flight, `InvalidInput` if there is no such slot, and
-    /// errors of the kernel.
+    /// `ResourceBusy` while a request of the slot is in flight, `InvalidInput` if there is no such slot, and errors of
+    /// the kernel.
     pub fn attach(&mut self, slot: usize, socket: impl AsFd) -> io::Result<()> {
         self.replace(slot, socket.as_fd().as_raw_fd())?;
         self.slots[slot].attached = true;
         Ok(())
     }
 
-    /// Removes the socket from a slot. It is closed if nothing else holds it; kernels before 6.1 close it a
-    /// little later.
+    /// Removes the socket from a slot. It is closed if nothing else holds it; kernels before 6.1 close it a little
+    /// later.
     pub fn detach(&mut self, slot: usize) -> io::Result<()> {
         self.replace(slot, -1)?;
         self.slots[slot].attached = false;
@@ -173,7 +173,7 @@ impl Slots {
         self.uring.ring.submitter().register_files_update(slot as u32, &[fd]).map(drop)
     }
 
-    /// The slot's send buffer. None while the kernel reads it, or if there is no such slot.
+    /// Returns the slot's send buffer. None while the kernel reads it, or if there is no such slot.
     #[inline]
     pub fn send_buffer(&mut self, slot: usize) -> Option<&mut [u8]> {
         self.at_rest(slot, Operation::Send)?;
@@ -181,8 +181,8 @@ impl Slots {
         Some(unsafe { slice::from_raw_parts_mut(self.memory.send(slot), self.memory.send_length) })
     }
 
-    /// The slot's receive buffer: received bytes as far as completions say, and older bytes behind them. None
-    /// while the kernel writes it, or if there is no such slot.
+    /// Returns the slot's receive buffer: received bytes as far as completions say, followed by older bytes. None while
+    /// the kernel writes it, or if there is no such slot.
     #[inline]
     pub fn receive_buffer(&self, slot: usize) -> Option<&[u8]> {
         self.at_rest(slot, Operation::Receive)?;
@@ -195,12 +195,12 @@ impl Slots {
         (!self.slots.get(slot)?.busy[operation as usize]).then_some(())
     }
 
-    /// Queues a send of this part of the slot's send buffer. If it `is_last`, the end of the connection follows,
-    /// and the kernel may hold back the last segment (`MSG_MORE`).
+    /// Queues a send of this part of the slot's send buffer. If it `is_last`, the end of the connection follows, and
+    /// the kernel may hold back the last segment (`MSG_MORE`).
     ///
     /// # Errors
-    /// `ResourceBusy` while the slot's last send is in flight; `InvalidInput` if there is no such slot or
-    /// part; `NotConnected` if the slot has no socket; an error of the kernel if it takes no more requests.
+    /// `ResourceBusy` while the slot's last send is in flight; `InvalidInput` if there is no such slot or part;
+    /// `NotConnected` if the slot has no socket; an error of the kernel if it accepts no more requests.
     #[inline]
     pub fn submit_send(&mut self, slot: usize, part: Range<usize>, is_last: bool) -> io::Result<()> {
         let request = self.send_request(slot, &part, is_last)?;
@@ -233,10 +233,9 @@ impl Slots {
         Ok(opcode::Recv::new(Fixed(slot as u32), start, length(part.len())).build())
     }
 
-    /// Queues a send, and a receive that begins when everything was sent. If that succeeds, one completion,
-    /// the receive's, stands for both, so waiting for one completion waits for the transaction. Before Linux
-    /// 5.17 each has its own. If the send fails or is short, both have a completion; the receive's is
-    /// `ECANCELED`.
+    /// Queues a send, and a receive that begins when everything was sent. If that succeeds, a single completion, the
+    /// receive's, covers both, so waiting for one completion waits for the transaction. Before Linux 5.17 each has its
+    /// own. If the send fails or is short, both have a completion; the receive's is `ECANCELED`.
     #[inline]
     pub fn submit_exchange(&mut self, slot: usize, request: Range<usize>, response: Range<usize>) -> io::Result<()> {
         let send = self.send_request(slot, &request, false)?;
@@ -260,9 +259,9 @@ impl Slots {
         Ok(())
     }
 
-    /// Queues a timer that ends at this moment of [`now_ns`](crate::clock::now_ns), or at once if it is past.
-    /// Cancelling a timer searches all of them. So for a deadline per request of thousands of flows, keep the
-    /// order of the deadlines yourself and give [`Slots::wait`] the next one.
+    /// Queues a timer that ends at this moment of [`now_ns`](crate::clock::now_ns), or immediately if it is past.
+    /// Cancelling a timer searches all of them. So for a deadline per request of thousands of flows, keep the order of
+    /// the deadlines yourself and give [`Slots::wait`] the next one.
     #[inline]
     pub fn submit_timer(&mut self, slot: usize, at_ns: u64) -> io::Result<()> {
         let place = self.slots.get_mut(slot).ok_or_else(no_such_slot)?;
@@ -276,9 +275,8 @@ impl Slots {
         unsafe { self.submit(slot, Operation::Timer, request.build()) }
     }
 
-    /// Queues the cancellation of the slot's requests in flight. Each of them still completes, with
-    /// `ECANCELED` or with what it has done. The kernel may miss a request that it is just retrying: cancel
-    /// that one again.
+    /// Queues the cancellation of the slot's requests in flight. Each of them still completes, with `ECANCELED` or with
+    /// its result. The kernel may miss a request that it is just retrying: cancel that one again.
     pub fn cancel(&mut self, slot: usize) -> io::Result<()> {
         let busy = self.slots.get(slot).ok_or_else(no_such_slot)?.busy;
         for operation in Operation::ALL.into_iter().filter(|operation| busy[*operation as usize]) {
@@ -289,12 +287,12 @@ impl Slots {
         Ok(())
     }
 
-    /// Hands over what is queued, waits until `least` requests are complete or the time is up, and adds all
-    /// completions to `done`. With `least` 0 it doesn't wait. It doesn't even enter the kernel if there is
-    /// nothing to hand over or to fetch, so it is suitable for spinning.
+    /// Submits the queue, waits until `least` requests are complete or the time is up, and adds all completions to
+    /// `done`. With `least` 0 it doesn't wait. It doesn't even enter the kernel if there is nothing to submit or to
+    /// fetch, so it is suitable for spinning.
     ///
-    /// Returns how many completions were added. There may be fewer than `least` after a signal or a
-    /// cancellation. Without a timeout, it never waits for more than are in flight.
+    /// Returns the number of completions added. There may be fewer than `least` after a signal or a cancellation.
+    /// Without a timeout, it never waits for more than are in flight.
     #[inline]
     pub fn wait(&mut self, least: usize, timeout: Option<Duration>, done: &mut Vec<Completion>) -> io::Result<usize> {
         let least = if timeout.is_none() { least.min(self.in_flight) } else { least };
@@ -331,7 +329,7 @@ impl Slots {
         Ok(done.len() - before)
     }
 
-    /// Whether there are requests to hand over, or completions that need a call to fetch them.
+    /// Returns whether there are requests to submit, or completions that need a call to fetch them.
     #[inline]
     fn has_work(&mut self) -> bool {
         let queue = self.uring.ring.submission();
@@ -354,7 +352,7 @@ impl Slots {
     }
 
     /// # Safety
-    /// What the request points to must stay in place until the request is complete.
+    /// The memory that the request points to must stay in place until the request is complete.
     #[inline]
     pub(super) unsafe fn submit(
         &mut self,
@@ -365,7 +363,7 @@ impl Slots {
         if self.slots[slot].busy[operation as usize] {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.push(&[request.user_data(tag(slot, operation as u64))])? };
         self.slots[slot].busy[operation as usize] = true;
         self.in_flight += 1;
@@ -373,14 +371,14 @@ impl Slots {
     }
 
     /// # Safety
-    /// What the requests point to must stay in place until they are complete.
+    /// The memory that the requests point to must stay in place until they are complete.
     #[inline]
     unsafe fn push(&mut self, requests: &[squeue::Entry]) -> io::Result<()> {
-        // Linked requests must be handed over together.
+        // Linked requests must be submitted together.
         if self.room() < requests.len() {
             self.uring.enter(0, None)?;
         }
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         let pushed = unsafe { self.uring.ring.submission().push_multiple(requests) };
         pushed.map_err(|_| io::ErrorKind::ResourceBusy.into())
     }
@@ -391,7 +389,7 @@ impl Slots {
         queue.capacity() - queue.len()
     }
 
-    /// False if the kernel still uses buffers when the time is up.
+    /// Waits for requests in flight. Returns false if the kernel still uses buffers when the time is up.
     fn settle(&mut self) -> bool {
         let deadline = Instant::now() + FAREWELL;
         let mut done = Vec::new();
@@ -408,8 +406,8 @@ impl Slots {
 }
 
 impl Drop for Slots {
-    /// Cancels what is in flight and waits until the kernel no longer uses the buffers. If it still does
-    /// after that time, they are never freed.
+    /// Cancels the requests in flight and waits until the kernel no longer uses the buffers. If it still does after
+    /// that time, they are never freed.
     fn drop(&mut self) {
         if self.settle() {
             // SAFETY: the memory isn't used after this.
@@ -435,7 +433,7 @@ fn tag(slot: usize, operation: u64) -> u64 {
     (slot as u64) << TAG_BITS | operation
 }
 
-/// The slot and the operation of a request; none for a cancellation.
+/// Returns the slot and the operation of a request; none for a cancellation.
 #[inline]
 fn read_tag(tag: u64) -> Option<(usize, Operation)> {
     let operation = *Operation::ALL.get((tag & ((1 << TAG_BITS) - 1)) as usize)?;

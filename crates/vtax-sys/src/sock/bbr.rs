@@ -1,18 +1,18 @@
-//! What the congestion control BBR reports about itself (`TCP_CC_INFO`). A stream is steady only after BBR's
-//! startup, and the congestion window alone doesn't show when that ends.
+//! State reported by the congestion control BBR (`TCP_CC_INFO`). A stream is steady only after BBR's startup, and the
+//! congestion window alone doesn't show when that ends.
 
 use std::os::fd::AsFd;
 
 use super::{congestion_control, get_bytes};
 use crate::error::{Result, SysError};
 
-/// A pacing gain of 2 in the kernel's format, with eight bits after the binary point (`BBR_UNIT`). The gain
-/// is 2.89 in the startup (`bbr_high_gain` of `net/ipv4/tcp_bbr.c`), 2.77 in the startup of versions 2 and 3,
-/// and at most 1.25 later.
+/// A pacing gain of 2 in the kernel's format, with eight bits after the binary point (`BBR_UNIT`). The gain is 2.89 in
+/// the startup (`bbr_high_gain` of `net/ipv4/tcp_bbr.c`), 2.77 in the startup of versions 2 and 3, and at most 1.25
+/// later.
 const STARTUP_GAIN: u32 = 2 << 8;
 
-/// Whether BBR is still in its startup on this TCP socket. In the startup it doubles its rate every round
-/// trip until that brings no more bandwidth. None if the socket uses another congestion control.
+/// Returns whether BBR is still in its startup on this TCP socket. In the startup it doubles its rate every round trip
+/// until that yields no more bandwidth. None if the socket uses another congestion control.
 pub fn bbr_starts_up(socket: impl AsFd) -> Result<Option<bool>> {
     let (operation, object) = ("read", "TCP_CC_INFO of a socket");
     let socket = socket.as_fd();
@@ -27,7 +27,7 @@ pub fn bbr_starts_up(socket: impl AsFd) -> Result<Option<bool>> {
     starts_up.map(Some).ok_or_else(|| SysError::malformed(operation, object, format!("{filled} bytes")))
 }
 
-/// Reads `struct tcp_bbr_info` of `linux/inet_diag.h`. The gain is 1 before the first sample of the bandwidth.
+/// Parses `struct tcp_bbr_info` of `linux/inet_diag.h`. The gain is 1 before the first sample of the bandwidth.
 fn starts_up(info: &[u8]) -> Option<bool> {
     let (words, _) = info.as_chunks::<4>().0.split_first_chunk::<5>()?;
     let [low, high, _, pacing_gain, _] = words.map(u32::from_ne_bytes);
@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(bbr_starts_up(&client).unwrap(), None);
     }
 
-    /// Needs BBR, which not every kernel has; the next test tries the parser on any kernel.
+    /// Requires BBR, which not every kernel has; the next test tries the parser on any kernel.
     #[test]
     fn a_fresh_connection_with_bbr_is_in_its_startup() {
         let (mut client, mut server) = tcp_pair();

@@ -1,4 +1,4 @@
-//! The congestion control of TCP sockets.
+//! Congestion control of TCP sockets.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -9,11 +9,11 @@ use vtax_model::options::CongestionControl;
 use super::set_congestion_control;
 use crate::error::SysError;
 
-/// A congestion control that sockets of this process can't have.
+/// A congestion control that is unavailable to sockets of this process.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[error(
     "congestion control `{name}`: {source}; this kernel has {available} (net.ipv4.tcp_available_congestion_control), \
-     users without privilege may choose {allowed} (net.ipv4.tcp_allowed_congestion_control)"
+     unprivileged users may choose {allowed} (net.ipv4.tcp_allowed_congestion_control)"
 )]
 #[diagnostic(code("no-congestion-control"))]
 #[expect(missing_docs, reason = "the message says it")]
@@ -24,8 +24,8 @@ pub struct NoCongestionControl {
     pub source: Box<SysError>,
 }
 
-/// Checks that this kernel has a congestion control and that this process may use it. The kernel loads a
-/// module for it, as it does for a test.
+/// Checks that this kernel has a congestion control and that this process may use it. The kernel loads a module for it,
+/// as it does for a test.
 ///
 /// # Errors
 /// [`NoCongestionControl`], with the names that the kernel offers.

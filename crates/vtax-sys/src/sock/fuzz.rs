@@ -1,4 +1,4 @@
-//! What the kernel writes beside a datagram, and what it says of TCP.
+//! Fuzz targets for the kernel's control messages and TCP information.
 
 use super::{
     message::{ExtendedError, entries},

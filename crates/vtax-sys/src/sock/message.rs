@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Bytes of `struct cmsghdr`: a length, a level and a type.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// Room for several control messages, at the alignment that they have.
+/// Room for several control messages, properly aligned.
 #[repr(C, align(8))]
 pub(super) struct ControlMessages {
     bytes: [u8; 256],
@@ -27,7 +27,7 @@ impl ControlMessages {
         Self { bytes: [0; 256], filled: 0 }
     }
 
-    /// The control messages of the last [`receive`].
+    /// Returns the control messages of the last [`receive`].
     #[inline]
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         entries(&self.bytes[..self.filled])
@@ -51,8 +51,8 @@ pub(super) fn receive(
     // glibc and musl have different types for this length.
     message.msg_controllen = control.bytes.len() as _;
     control.filled = 0;
-    // SAFETY: the message has one part, `buffer`, and room for control messages, both with their true
-    // lengths. All of them outlive the call.
+    // SAFETY: the message has one part, `buffer`, and room for control messages, both with their true lengths. All of
+    // them outlive the call.
     let received = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     if received < 0 {
         return Err(io::Error::last_os_error());
@@ -61,7 +61,7 @@ pub(super) fn receive(
     Ok(received as usize)
 }
 
-/// One entry of the socket's error queue, without its data. None when it is empty. Never blocks.
+/// Reads one entry of the socket's error queue, without its data. None when it is empty. Never blocks.
 pub(super) fn receive_error(socket: impl AsFd, control: &mut ControlMessages) -> io::Result<Option<()>> {
     match receive(socket, &mut [], control, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
         Ok(_) => Ok(Some(())),
@@ -70,7 +70,7 @@ pub(super) fn receive_error(socket: impl AsFd, control: &mut ControlMessages) ->
     }
 }
 
-/// The structure that the kernel puts before each entry of an error queue: `struct sock_extended_err` of
+/// Structure that the kernel puts before each entry of an error queue: `struct sock_extended_err` of
 /// `linux/errqueue.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExtendedError {
@@ -103,8 +103,8 @@ impl ExtendedError {
 pub(super) fn entries(mut rest: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     std::iter::from_fn(move || {
         let (length, _) = rest.split_first_chunk::<{ size_of::<usize>() }>()?;
-        // `CMSG_LEN`: header and data, without the padding after them. The kernel writes the length as a
-        // size_t, whatever type the C library uses.
+        // `CMSG_LEN`: header and data, without the padding after them. The kernel writes the length as a size_t,
+        // whatever type the C library uses.
         let length = usize::from_ne_bytes(*length);
         let (header, data) = rest.get(..length)?.split_at_checked(HEADER)?;
         let number = |at: usize| Some(libc::c_int::from_ne_bytes(header.get(at..at + 4)?.try_into().ok()?));

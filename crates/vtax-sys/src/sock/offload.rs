@@ -1,5 +1,5 @@
-//! Segmentation and coalescing of UDP datagrams: one call, and one pass through the stack, for up to 64 KiB
-//! of them (`UDP_SEGMENT`, Linux 4.18, and `UDP_GRO`, 5.0; udp(7)).
+//! Segmentation and coalescing of UDP datagrams: one call, and one pass through the stack, for up to 64 KiB of them
+//! (`UDP_SEGMENT`, Linux 4.18, and `UDP_GRO`, 5.0; udp(7)).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use super::message::{self, ControlMessages};
 use super::{set_bytes, set_int};
 use crate::error::{Result, SysError};
 
-/// What one call received: datagrams of `segment` bytes, one after the other. The last may be shorter.
+/// Result of one receive call: datagrams of `segment` bytes, one after the other. The last may be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segmented {
     /// Bytes in the buffer.
@@ -19,20 +19,20 @@ pub struct Segmented {
     pub segment: usize,
 }
 
-/// Makes the kernel or the network card cut what one call sends into datagrams of this many bytes. The last
-/// one may be shorter. 0 switches it off. The kernel allows at least 64 of them in a call
-/// (`UDP_MAX_SEGMENTS`), and no more than 65,507 bytes.
+/// Makes the kernel or the network card cut the data of one send into datagrams of this many bytes. The last one may be
+/// shorter. 0 disables it. The kernel allows at least 64 of them in a call (`UDP_MAX_SEGMENTS`), and no more than
+/// 65,507 bytes.
 ///
 /// # Errors
-/// `ENOPROTOOPT` before Linux 4.18. A *send* fails with `EINVAL` if a segment exceeds the path's
-/// MTU or there are too many, and with `EIO` if the device can't do checksums.
+/// `ENOPROTOOPT` before Linux 4.18. A *send* fails with `EINVAL` if a segment exceeds the path's MTU or there are too
+/// many, and with `EIO` if the device doesn't support checksums.
 pub fn set_udp_segment(socket: impl AsFd, bytes: u16) -> Result<()> {
     set_int(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
         .map_err(|e| SysError::os("set option", "UDP_SEGMENT of a socket", e))
 }
 
-/// Lets one call receive several datagrams of a flow that came together. Afterwards, only
-/// [`receive_segmented`] can tell where each one begins.
+/// Lets one call receive several datagrams of a flow that arrived together. Afterwards, only [`receive_segmented`] can
+/// tell where each one begins.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.0.
@@ -62,7 +62,7 @@ mod tests {
 
     const SEGMENT: usize = 1000;
 
-    /// Nine whole segments and a short one, each filled with its number.
+    /// Returns nine whole segments and a short one, each filled with its number.
     fn payload() -> Vec<u8> {
         (0..9 * SEGMENT + 500).map(|at| (at / SEGMENT) as u8).collect()
     }

@@ -1,5 +1,5 @@
-//! Socket options that a test can set. Where the kernel may reduce or ignore a value, it is read back,
-//! because the result must tell what was measured.
+//! Socket options that a test can set. Where the kernel may reduce or ignore a value, it is read back, because the
+//! result must state what was measured.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,15 +11,15 @@ use socket2::SockRef;
 use super::{family, get_bytes, set_bytes, set_int};
 use crate::error::{Result, SysError, remedy_for};
 
-/// `SK_MEMINFO_DROPS` of `linux/sock_diag.h`: the index of the drop counter in `SO_MEMINFO`.
+/// `SK_MEMINFO_DROPS` of `linux/sock_diag.h`: index of the drop counter in `SO_MEMINFO`.
 const MEMINFO_DROPS: usize = 8;
 
-/// Chooses the congestion control of a TCP socket (`TCP_CONGESTION`, tcp(7)). Connections inherit it from the
-/// listener that accepts them.
+/// Sets the congestion control of a TCP socket (`TCP_CONGESTION`, tcp(7)). Connections inherit it from the listener
+/// that accepts them.
 ///
 /// # Errors
-/// `ENOENT` if this kernel has no congestion control with this name; `EPERM` if users without privilege may
-/// not choose it (`net.ipv4.tcp_allowed_congestion_control`).
+/// `ENOENT` if this kernel has no congestion control with this name; `EPERM` if unprivileged users may not choose it
+/// (`net.ipv4.tcp_allowed_congestion_control`).
 pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<()> {
     sockopt::set_tcp_congestion(socket, name).map_err(|errno| {
         let errno = io::Error::from(errno);
@@ -27,20 +27,20 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<()> {
             Some(libc::ENOENT) => {
                 Some("choose one of net.ipv4.tcp_available_congestion_control, or load the module tcp_NAME")
             }
-            Some(libc::EPERM) => Some("run as root, or have it added to net.ipv4.tcp_allowed_congestion_control"),
+            Some(libc::EPERM) => Some("run as root, or add it to net.ipv4.tcp_allowed_congestion_control"),
             _ => remedy_for(&errno),
         };
         SysError::refused("set", format_args!("TCP congestion control {name}"), errno, remedy)
     })
 }
 
-/// The name of a TCP socket's congestion control.
+/// Returns the name of a TCP socket's congestion control.
 pub fn congestion_control(socket: impl AsFd) -> Result<String> {
     sockopt::tcp_congestion(socket).map_err(|e| SysError::os("read option", "TCP_CONGESTION of a socket", e))
 }
 
-/// Sets the differentiated services code point of all packets that the socket sends, for IPv4 and IPv6. It is
-/// the upper six bits of the byte; the lower two belong to congestion notification (RFC 2474).
+/// Sets the differentiated services code point of all packets that the socket sends, for IPv4 and IPv6. It is the upper
+/// six bits of the byte; the lower two belong to congestion notification (RFC 2474).
 pub fn set_dscp(socket: impl AsFd, dscp: u8) -> Result<()> {
     if dscp > 63 {
         return Err(SysError::invalid("DSCP", dscp, "it has six bits: 0 to 63"));
@@ -53,20 +53,18 @@ pub fn set_dscp(socket: impl AsFd, dscp: u8) -> Result<()> {
     set.map_err(|e| SysError::os("set option", "DSCP of a socket", e))
 }
 
-/// Limits the rate in bytes per second at which a socket's data is sent (`SO_MAX_PACING_RATE`); `None`
-/// removes the limit. TCP paces itself. For UDP the `fq` qdisc does it; without that one, the limit has no
-/// effect.
+/// Limits the rate in bytes per second at which a socket's data is sent (`SO_MAX_PACING_RATE`); `None` removes the
+/// limit. TCP paces itself. UDP is paced by the `fq` qdisc; without it, the limit has no effect.
 ///
-/// The kernel counts whole frames with TCP/IP headers for TCP, and the bytes that the qdisc sees for UDP. So
-/// the payload's rate is a little lower. A kernel before 4.20 takes only the lower 32 bits: read the limit
-/// back.
+/// The kernel counts whole frames with TCP/IP headers for TCP, and the bytes that the qdisc sees for UDP. So the
+/// payload's rate is a little lower. A kernel before 4.20 takes only the lower 32 bits: read the limit back.
 pub fn set_pacing_rate(socket: impl AsFd, rate: Option<u64>) -> Result<()> {
     let rate = rate.unwrap_or(u64::MAX).to_ne_bytes();
     set_bytes(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate)
         .map_err(|e| SysError::os("set option", "MAX_PACING_RATE of a socket", e))
 }
 
-/// The limit that [`set_pacing_rate`] set.
+/// Returns the limit set by [`set_pacing_rate`].
 pub fn pacing_rate(socket: impl AsFd) -> Result<Option<u64>> {
     let mut rate = [0; 8];
     let filled = get_bytes(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)
@@ -77,9 +75,8 @@ pub fn pacing_rate(socket: impl AsFd) -> Result<Option<u64>> {
     })
 }
 
-/// Lets a blocking call on the socket poll the queue of its network device before it sleeps, for this time in
-/// whole microseconds (`SO_BUSY_POLL`, socket(7)). A device without NAPI, such as loopback, has no queue to
-/// poll.
+/// Lets a blocking call on the socket poll the queue of its network device before it sleeps, for this time in whole
+/// microseconds (`SO_BUSY_POLL`, socket(7)). A device without NAPI, such as loopback, has no queue to poll.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_ADMIN`, for a time above `net.core.busy_poll`.
@@ -93,9 +90,9 @@ pub fn set_busy_poll(socket: impl AsFd, time: Duration) -> Result<()> {
         .map_err(|e| SysError::os("set option", "BUSY_POLL of a socket", e))
 }
 
-/// Asks for a send buffer of this many bytes, beyond `net.core.wmem_max` if the process may (`SO_SNDBUFFORCE`
-/// needs `CAP_NET_ADMIN`). Returns the granted size. This is half of what the kernel reports, because it
-/// doubles each request for its own structures (socket(7)).
+/// Requests a send buffer of this many bytes, beyond `net.core.wmem_max` if allowed (`SO_SNDBUFFORCE` requires
+/// `CAP_NET_ADMIN`). Returns the granted size. This is half of what the kernel reports, because it doubles each request
+/// for its own structures (socket(7)).
 pub fn set_send_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
     let socket = socket.as_fd();
     sockopt::set_socket_send_buffer_size_force(socket, bytes)
@@ -105,8 +102,8 @@ pub fn set_send_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
         .map_err(|e| SysError::os("set option", "SNDBUF of a socket", e))
 }
 
-/// As [`set_send_space`], for the receive buffer and `net.core.rmem_max`. Set it before connecting: the
-/// connection's window scale is fixed then and limits how much of the buffer TCP can announce.
+/// Like [`set_send_space`], for the receive buffer and `net.core.rmem_max`. Set it before connecting: the connection's
+/// window scale is fixed then and limits how much of the buffer TCP can announce.
 pub fn set_receive_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
     let socket = socket.as_fd();
     sockopt::set_socket_recv_buffer_size_force(socket, bytes)
@@ -116,20 +113,20 @@ pub fn set_receive_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
         .map_err(|e| SysError::os("set option", "RCVBUF of a socket", e))
 }
 
-/// Makes `bind` to an address with port 0 leave the port open until `connect` (`IP_BIND_ADDRESS_NO_PORT`,
-/// ip(7)). Then the port must be unique only together with the peer's address and port. Many connections from
-/// one address to several peers need this.
+/// Makes `bind` to an address with port 0 leave the port open until `connect` (`IP_BIND_ADDRESS_NO_PORT`, ip(7)). Then
+/// the port must be unique only together with the peer's address and port. Many connections from one address to several
+/// peers need this.
 pub fn set_bind_address_no_port(socket: impl AsFd) -> Result<()> {
     // The level is IPv4's for both families.
     set_int(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
         .map_err(|e| SysError::os("set option", "BIND_ADDRESS_NO_PORT of a socket", e))
 }
 
-/// How many packets this socket has dropped since it was made, because its receive buffer was full or a
-/// checksum was wrong (`SO_MEMINFO`, Linux 4.12). The counter wraps.
+/// Returns the number of packets that this socket has dropped since it was created, because its receive buffer was full
+/// or a checksum was wrong (`SO_MEMINFO`, Linux 4.12). The counter wraps.
 ///
-/// It is the figure in the column `drops` of `/proc/net/udp`. Unlike with `SO_RXQ_OVFL`, the socket need not
-/// receive a packet to learn it.
+/// It is the figure in the column `drops` of `/proc/net/udp`. Unlike with `SO_RXQ_OVFL`, the socket need not receive a
+/// packet to learn it.
 pub fn receive_drops(socket: impl AsFd) -> Result<u32> {
     let (operation, object) = ("read option", "MEMINFO of a socket");
     let mut info = [0; 64];
@@ -210,7 +207,7 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert_eq!(set_send_space(&socket, 65536).unwrap(), 65536);
         assert_eq!(set_receive_space(&socket, 65536).unwrap(), 65536);
-        // The kernel grants at least SOCK_MIN_SNDBUF, even if less is asked for.
+        // The kernel grants at least SOCK_MIN_SNDBUF, even if less is requested.
         assert!(set_send_space(&socket, 1).unwrap() > 1000);
     }
 

@@ -1,4 +1,4 @@
-//! What TCP knows about a connection: `struct tcp_info` of `linux/tcp.h`.
+//! TCP's information about a connection: `struct tcp_info` of `linux/tcp.h`.
 //!
 //! New kernels add fields only at the structure's end, and the kernel reports how many bytes it wrote. So
 //! fields are read by their offsets.
@@ -8,18 +8,18 @@ use std::os::fd::AsFd;
 use super::get_bytes;
 use crate::error::{Result, SysError};
 
-/// What TCP knows about one end of a connection.
+/// TCP's information about one end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Slow start threshold, in segments; `i32::MAX` while there is none.
     pub slow_start_threshold: u32,
     /// Congestion window, in segments.
     pub congestion_window: u32,
-    /// Segments sent again since the connection began.
+    /// Segments retransmitted since the connection began.
     pub retransmits: u32,
 }
 
-/// Asks the kernel about a TCP socket.
+/// Queries the kernel about a TCP socket.
 pub fn tcp_info(socket: impl AsFd) -> Result<TcpInfo> {
     let (operation, object) = ("read", "TCP_INFO of a socket");
     let mut buffer = [0_u8; 512];
@@ -30,7 +30,7 @@ pub fn tcp_info(socket: impl AsFd) -> Result<TcpInfo> {
 }
 
 impl TcpInfo {
-    /// None if the structure ends before `tcpi_total_retrans`, which Linux 2.6 already had.
+    /// Parses the structure. None if it ends before `tcpi_total_retrans`, which Linux 2.6 already had.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let number = |offset: usize| Some(u32::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?));
         Some(Self { slow_start_threshold: number(76)?, congestion_window: number(80)?, retransmits: number(100)? })

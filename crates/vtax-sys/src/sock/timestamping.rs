@@ -1,8 +1,8 @@
-//! When the kernel saw a packet (`SO_TIMESTAMPING`; Linux's Documentation/networking/timestamping.rst). This
-//! divides a round trip time into stages.
+//! Kernel timestamps of packets (`SO_TIMESTAMPING`; Linux's Documentation/networking/timestamping.rst), which divide a
+//! round trip time into stages.
 //!
-//! The stamps are in `CLOCK_REALTIME`; compare them with [`realtime_ns`](crate::clock::realtime_ns). Network
-//! cards can stamp too, but with their own clocks, which can't be compared with anything else on the path.
+//! The timestamps are in `CLOCK_REALTIME`; compare them with [`realtime_ns`](crate::clock::realtime_ns). Network cards
+//! also have timestamps, but with their own clocks, which aren't comparable with anything else on the path.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -27,25 +27,24 @@ const WANTED: libc::c_uint = libc::SOF_TIMESTAMPING_RX_SOFTWARE
     | libc::SOF_TIMESTAMPING_OPT_ID
     | libc::SOF_TIMESTAMPING_OPT_TSONLY;
 
-/// What was received, and when. The stamp is absent if nobody asked for stamps. It may also be absent on the
-/// first packets afterwards, because the kernel switches stamping on in the background.
+/// Result of a receive, with its time. The timestamp is absent if none was requested. It may also be absent on the
+/// first packets afterwards, because the kernel enables timestamping in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamped {
     /// Bytes in the buffer.
     pub bytes: usize,
-    /// When the stack took the packet from the driver, in nanoseconds of `CLOCK_REALTIME`. For TCP it is the
+    /// Time at which the stack took the packet from the driver, in nanoseconds of `CLOCK_REALTIME`. For TCP it is the
     /// packet with the last byte that was read.
     pub arrival: Option<u64>,
 }
 
-/// The time at which something that was sent reached a stage.
+/// Time at which a send reached a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentStamp {
-    /// Which send this is, modulo 2^32. For UDP it is the number of the datagram since stamping was switched
-    /// on, from 0. For TCP it is the position of the send's last byte, also from 0
-    /// (`SOF_TIMESTAMPING_OPT_ID_TCP`).
+    /// Number of the send, modulo 2^32. For UDP it is the number of the datagram since timestamping was enabled,
+    /// from zero. For TCP it is the position of the send's last byte, also from 0 (`SOF_TIMESTAMPING_OPT_ID_TCP`).
     pub id: u32,
-    /// Where in the kernel the packet was when it was stamped.
+    /// Place in the kernel where the packet was timestamped.
     pub stage: SentStage,
     /// Nanoseconds of `CLOCK_REALTIME`.
     pub ns: u64,
@@ -62,14 +61,13 @@ pub enum SentStage {
     Acked,
 }
 
-/// Asks for stamps on everything that a UDP or *connected* TCP socket sends and receives from now on.
+/// Requests timestamps for everything that a UDP or *connected* TCP socket sends and receives from now on.
 ///
-/// Then use [`receive_stamped`], and call [`sent_stamps`] often. Stamps of sends wait in the socket's error
-/// queue, use its receive buffer, and are dropped when that is full. While stamps wait, poll reports
-/// `POLLERR`.
+/// Then use [`receive_stamped`], and call [`sent_stamps`] often. Timestamps of sends wait in the socket's error queue,
+/// use its receive buffer, and are dropped when that is full. While timestamps wait, poll reports `POLLERR`.
 ///
-/// Before Linux 6.2, positions in TCP count from the bytes that were not yet acknowledged when this was
-/// called. So call it on a new connection.
+/// Before Linux 6.2, positions in TCP count from the bytes that were not yet acknowledged at this call. So call it on a
+/// new connection.
 pub fn enable_stamps(socket: impl AsFd) -> Result<()> {
     let socket = socket.as_fd();
     let set = |flags: libc::c_uint| set_bytes(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags.to_ne_bytes());
@@ -81,7 +79,7 @@ pub fn enable_stamps(socket: impl AsFd) -> Result<()> {
         .map_err(|e| SysError::os("set option", "TIMESTAMPING of a socket", e))
 }
 
-/// Receives with the stamps of the packet.
+/// Receives with the timestamps of the packet.
 #[inline]
 pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Stamped> {
     let mut control = ControlMessages::new();
@@ -89,8 +87,8 @@ pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -
     Ok(Stamped { bytes, arrival: stamp(&control) })
 }
 
-/// Adds all stamps of sends that wait in the socket's error queue, without blocking. Other entries are
-/// removed from the queue and ignored.
+/// Adds all timestamps of sends that wait in the socket's error queue, without blocking. Other entries are removed from
+/// the queue and ignored.
 pub fn sent_stamps(socket: impl AsFd, found: &mut Vec<SentStamp>) -> io::Result<()> {
     let socket = socket.as_fd();
     let mut control = ControlMessages::new();
@@ -101,7 +99,7 @@ pub fn sent_stamps(socket: impl AsFd, found: &mut Vec<SentStamp>) -> io::Result<
     Ok(())
 }
 
-/// Each entry has one stamp.
+/// Parses an entry, which has one timestamp.
 #[inline]
 fn sent_stamp(error: ExtendedError, ns: u64) -> Option<SentStamp> {
     let stage = match error.info {
@@ -113,7 +111,7 @@ fn sent_stamp(error: ExtendedError, ns: u64) -> Option<SentStamp> {
     Some(SentStamp { id: error.data, stage, ns })
 }
 
-/// The first of the three times of `struct scm_timestamping`. The second is no longer used; the third is the
+/// Returns the first of the three times of `struct scm_timestamping`. The second is no longer used; the third is the
 /// network card's.
 #[inline]
 fn stamp(control: &ControlMessages) -> Option<u64> {
@@ -121,7 +119,7 @@ fn stamp(control: &ControlMessages) -> Option<u64> {
     control.entries().find(is_stamp).and_then(|entry| read(entry.data))
 }
 
-/// Seconds and nanoseconds, each 64 bits on 64-bit machines. Both are zero if there is no stamp.
+/// Parses seconds and nanoseconds, each 64 bits on 64-bit machines. Both are zero if there is no timestamp.
 #[inline]
 pub(super) fn read(data: &[u8]) -> Option<u64> {
     let ([seconds, nanoseconds], _) = data.as_chunks::<8>().0.split_first_chunk::<2>()?;
@@ -151,7 +149,8 @@ mod tests {
         found
     }
 
-    /// The first packets may have no stamps, because the kernel switches stamping on in the background.
+    /// Sends until timestamps appear. The first packets may have none, because the kernel enables timestamping in the
+    /// background.
     fn send_until_stamped(mut send: impl FnMut(), mut receive: impl FnMut() -> Stamped) -> (u32, u64, Stamped, u64) {
         for id in 0..500 {
             let before = realtime_ns();

@@ -4,20 +4,20 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::error::SysError;
 
-/// The context identifier of a machine for itself (`VMADDR_CID_LOCAL`).
+/// Context identifier by which a machine addresses itself (`VMADDR_CID_LOCAL`).
 pub const CID_LOCAL: u32 = 1;
 
-/// Why this kernel can't use vsock, and what to do about it.
+/// Reasons why this kernel cannot use vsock, with the remedy.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoVsock {
     #[error(
-        "vsock can't be done here: this kernel has none (AF_VSOCK); load the module vsock, or vhost_vsock on a host"
+        "vsock is unavailable: not supported by this kernel (AF_VSOCK); load the module vsock, or vhost_vsock on a host"
     )]
     #[diagnostic(code("not-possible-here"))]
     Absent,
     #[error(
-        "vsock between two ends of one machine can't be done here: the kernel has no vsock_loopback; load it as root: \
+        "vsock between two endpoints on one machine is unavailable: the kernel has no vsock_loopback; load it as root: \
          modprobe vsock_loopback"
     )]
     #[diagnostic(code("not-possible-here"))]

@@ -1,9 +1,9 @@
-//! Sending without a copy: the network card reads the program's own pages
-//! (`MSG_ZEROCOPY`; Linux's Documentation/networking/msg_zerocopy.rst).
+//! Sending without a copy: the network card reads the program's own pages (`MSG_ZEROCOPY`; Linux's
+//! Documentation/networking/msg_zerocopy.rst).
 //!
-//! The program must not change these pages before the kernel reports on the socket's error queue that it no
-//! longer needs them. For TCP this is when the peer has acknowledged the bytes, because a segment may have to
-//! be sent again.
+//! The program must not change these pages before the kernel reports on the socket's error queue that it no longer
+//! needs them. For TCP this is when the peer has acknowledged the bytes, because a segment may have to be
+//! retransmitted.
 
 use std::io;
 use std::ops::Range;
@@ -22,14 +22,14 @@ use crate::error::{Result, SysError};
 const ORIGIN_ZEROCOPY: u8 = 5;
 const CODE_COPIED: u8 = 1;
 
-/// How long dropping a sender waits for sends that are still in flight.
+/// Time for which dropping a sender waits for sends that are still in flight.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// Sends from a buffer that never changes. The buffer exists as long as the kernel may read it. If the kernel
-/// still needs it a moment after the sender is dropped, it is never freed. So shut the connection down and
-/// let the peer read before you drop the sender.
+/// Sends from a buffer that never changes. The buffer exists as long as the kernel may read it. If the kernel still
+/// needs it shortly after the sender is dropped, it is never freed. So shut the connection down and let the peer read
+/// before you drop the sender.
 ///
-/// Nothing else may read the socket's error queue, and the socket must not have stamps switched on.
+/// Nothing else may read the socket's error queue, and timestamps must be disabled on the socket.
 #[derive(Debug)]
 pub struct ZeroCopySender<S: AsFd> {
     socket: S,
@@ -41,10 +41,10 @@ pub struct ZeroCopySender<S: AsFd> {
 /// Sends whose pages the kernel no longer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Completions {
-    /// How many sends.
+    /// Number of sends.
     pub done: u32,
-    /// How many of them the kernel copied all the same. On loopback and other virtual paths it copies all of
-    /// them, and also where the device can't gather. Such a send costs more than an ordinary copy.
+    /// Number of them that the kernel copied nevertheless. On loopback and other virtual paths it copies all of them,
+    /// and also where the device doesn't support gathering. Such a send costs more than an ordinary copy.
     pub copied: u32,
 }
 
@@ -64,12 +64,12 @@ impl<S: AsFd> ZeroCopySender<S> {
         Ok(Self { socket, buffer, in_flight: 0, copied: 0 })
     }
 
-    /// Sends this part of the buffer, and returns how much of it the kernel took.
+    /// Sends this part of the buffer, and returns the number of bytes that the kernel took.
     ///
     /// # Errors
-    /// `InvalidInput` if the part is empty or not within the buffer. `ENOBUFS` if sends in flight use all
-    /// that the limit on locked memory and `net.core.optmem_max` allow, and none of them is done: then
-    /// [`wait`](Self::wait) and send again. Other errors are those of send(2).
+    /// `InvalidInput` if the part is empty or not within the buffer. `ENOBUFS` if sends in flight use all that the
+    /// limit on locked memory and `net.core.optmem_max` allow, and none of them is done: then [`wait`](Self::wait) and
+    /// send again. Other errors are those of send(2).
     pub fn send(&mut self, part: Range<usize>) -> io::Result<usize> {
         let sent = self.try_send(part.clone());
         match sent {
@@ -82,8 +82,8 @@ impl<S: AsFd> ZeroCopySender<S> {
         // For an empty send, UDP reports a completion and TCP doesn't.
         let part = self.buffer.get(part).filter(|part| !part.is_empty()).ok_or(io::ErrorKind::InvalidInput)?;
         let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
-        // SAFETY: the part is readable. What the kernel reads after the call doesn't change: nobody who
-        // shares the buffer can change it, and `drop` keeps it if needed.
+        // SAFETY: the part is readable. The bytes that the kernel reads after the call don't change: nobody who shares
+        // the buffer can change it, and `drop` keeps it if needed.
         let sent = unsafe { libc::send(self.socket.as_fd().as_raw_fd(), part.as_ptr().cast(), part.len(), flags) };
         let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
         // The kernel reports each successful call once.
@@ -91,12 +91,12 @@ impl<S: AsFd> ZeroCopySender<S> {
         Ok(sent)
     }
 
-    /// Sends whose pages the kernel still needs.
+    /// Returns the number of sends whose pages the kernel still needs.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// How many completed sends the kernel copied all the same.
+    /// Returns the number of completed sends that the kernel copied nevertheless.
     pub fn copied(&self) -> u64 {
         self.copied
     }
@@ -116,7 +116,7 @@ impl<S: AsFd> ZeroCopySender<S> {
         Ok(all)
     }
 
-    /// As [`reap`](Self::reap), but waits up to this long for a completion.
+    /// Like [`reap`](Self::reap), but waits up to this long for a completion.
     pub fn wait(&mut self, patience: Duration) -> io::Result<Completions> {
         let deadline = Instant::now() + patience;
         loop {
@@ -129,13 +129,13 @@ impl<S: AsFd> ZeroCopySender<S> {
         }
     }
 
-    /// An error queue that isn't empty makes poll report POLLERR, which poll always reports.
+    /// Waits for an entry. A non-empty error queue makes poll report POLLERR, which it always reports.
     fn await_error(&self, left: Duration) -> io::Result<()> {
         let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
         match rustix::event::poll(&mut fds, Some(&timeout)) {
             Ok(_) if fds[0].revents().contains(PollFlags::HUP) => {
-                // The socket stays in this state, so sleep and don't spin.
+                // The socket stays in this state, so sleep instead of spinning.
                 std::thread::sleep(left.min(Duration::from_millis(1)));
                 Ok(())
             }
@@ -158,8 +158,8 @@ impl<S: AsFd> Drop for ZeroCopySender<S> {
     }
 }
 
-/// `info` and `data` are the first and the last call of a range. Calls are counted from the socket's first
-/// one, modulo 2^32.
+/// Returns the completions of a range. `info` and `data` are its first and last call. Calls are counted from the
+/// socket's first one, modulo 2^32.
 #[inline]
 fn completions(told: ExtendedError) -> Option<Completions> {
     if told.origin != ORIGIN_ZEROCOPY {

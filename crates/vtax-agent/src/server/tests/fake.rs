@@ -4,7 +4,7 @@ use std::sync::mpsc::Sender;
 
 use super::*;
 
-/// The size of its requests decides what a fake session does.
+/// The size of the requests decides what a fake session does.
 pub(super) struct Fake {
     /// Gets a message for each session that noticed its cancellation.
     pub(super) cancelled: Sender<()>,
@@ -15,7 +15,7 @@ pub(super) const WAITS: u64 = 2;
 pub(super) const PANICS: u64 = 3;
 
 impl Fake {
-    /// Makes an end that is bound or connected.
+    /// Returns an endpoint that is bound or connected.
     fn end(&self, part: &TestPart) -> Result<RunTest, EngineError> {
         let (fake, spec) = (Fake { cancelled: self.cancelled.clone() }, part.spec);
         match spec.workload {

@@ -1,4 +1,4 @@
-//! Programs that are run in a guest, and links that are set up there.
+//! Tests of programs run in a guest, and of links set up there.
 
 use std::{
     fs,
@@ -98,7 +98,7 @@ fn a_long_output_comes_whole_and_in_its_order() {
     assert!(text(&stdout).lines().enumerate().all(|(number, line)| line == number.to_string()));
 }
 
-/// A caller that takes nothing stops the program, but neither the agent nor other callers.
+/// A caller that takes no output stops the program, but neither the agent nor other callers.
 #[test]
 fn a_program_that_writes_forever_waits_for_its_follower_and_is_signalled() {
     let stage = stage_of(AgentRights::Guest);
@@ -148,12 +148,12 @@ fn wait_for(condition: impl Fn() -> bool) {
     }
 }
 
-/// A zombie counts as gone, too: only the first process of the machine can reap it.
+/// Returns whether a process is gone. A zombie counts, too: only the machine's first process can reap it.
 fn is_gone(pid: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z"))
 }
 
-/// A program that writes without end and has started another one.
+/// A program that writes endlessly and has started another one.
 struct Babble {
     directory: tempfile::TempDir,
 }
@@ -203,6 +203,6 @@ fn a_coordinator_that_vanishes_in_the_middle_takes_its_program_along() {
     let pids = babble.runs();
     stage.stream.shutdown(Shutdown::Both).expect("shut");
     wait_for(|| pids.iter().all(|pid| is_gone(pid)));
-    // Whether it was cut off in the middle of a frame is chance.
+    // A cut in the middle of a frame is possible.
     let _ = stage.agent.join().expect("no panic");
 }

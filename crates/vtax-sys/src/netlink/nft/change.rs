@@ -1,4 +1,4 @@
-//! Changes of who may send what, while the switch runs.
+//! Changes to the filter while the switch is running.
 
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE};
 
@@ -15,30 +15,30 @@ pub(super) const ELEMENTS_SET: u16 = 2;
 pub(super) const ELEMENTS: u16 = 3;
 pub(super) const ELEMENT_KEY: u16 = 1;
 
-/// All changes of one call are one message to the kernel, which the socket's buffer must hold.
+/// Limit on the changes of one call, which are one message to the kernel and must fit the socket's buffer.
 const MOST: usize = 1000;
 
-/// A change of what a port may send. It is in force when the call returns.
+/// A change to the filter, which is in force when the call returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MacChange {
-    /// Restricts a port: from now on only addresses that it owns pass, and others are counted.
+    /// Restricts a port: only addresses that it owns pass, and others are counted.
     Restrict(IfName),
-    /// Ends that. The port's counter is lost.
+    /// Ends the restriction of a port. The port's counter is lost.
     Free(IfName),
-    /// The port owns this address.
+    /// Adds an address to those that the port owns.
     Allow(IfName, MacAddr),
-    /// The port doesn't own it any more.
+    /// Removes an address from those that the port owns.
     Forbid(IfName, MacAddr),
 }
 
 impl Nft {
-    /// Makes all of these changes, or none. What is already so stays as it is.
+    /// Makes all of these changes, or none. Changes already in force are ignored.
     ///
     /// # Errors
-    /// `ENOENT` if the switch has no table, or if something to be taken away isn't there.
+    /// `ENOENT` if the switch has no table, or if something to be removed isn't there.
     pub fn change_mac_filter(&mut self, switch: &SwitchName, changes: &[MacChange]) -> Result<()> {
         if changes.len() > MOST {
-            let why = "at most 1000 are made at once: make several calls";
+            let why = "at most 1000 per call: use several calls";
             return Err(SysError::invalid("number of changes", changes.len(), why));
         }
         let table = switch.table();
@@ -63,12 +63,12 @@ impl MacChange {
     }
 }
 
-/// The attributes that say in which set elements are.
+/// Returns the attributes that name the set of elements.
 pub(super) fn of_set(table: &str, set: &str) -> [DefaultNla; 2] {
     [text_attribute(ELEMENTS_TABLE, table), text_attribute(ELEMENTS_SET, set)]
 }
 
-/// A name has at most 15 bytes.
+/// Returns the key of a port. A name has at most 15 bytes.
 fn port_key(port: &IfName) -> [u8; PORT_LENGTH] {
     let mut key = [0; PORT_LENGTH];
     key.iter_mut().zip(port.as_str().bytes()).for_each(|(to, from)| *to = from);
@@ -109,7 +109,7 @@ mod tests {
         );
     }
 
-    /// A name of 15 bytes has one zero behind it, as the kernel's `iifname` has.
+    /// A name of 15 bytes has one zero after it, as the kernel's `iifname` has.
     #[test]
     fn keys_are_as_the_kernel_loads_them() {
         let port = "abcdefghijklmno".parse().unwrap();

@@ -1,16 +1,16 @@
 //! Messages of nf_tables as the kernel reads them: `linux/netfilter/nf_tables.h`.
 //!
-//! The few messages that a table of MAC addresses needs are written here. The crates that know all of them either call
-//! a C library or bring twenty thousand generated lines.
+//! The few messages that a table of MAC addresses needs are written here. The crates for all of them either call a C
+//! library or bring twenty thousand generated lines.
 
 use netlink_packet_core::DefaultNla;
 
 use crate::netlink::request::{NetlinkRequest, emitted, nested, text_attribute};
 
-/// Length of `struct nfgenmsg`, behind which the attributes begin.
+/// Length of `struct nfgenmsg`, after which the attributes begin.
 pub(super) const HEADER: usize = 4;
 
-/// The value of `NFTA_LIST_ELEM`: one of a list of expressions or elements.
+/// Value of `NFTA_LIST_ELEM`: one of a list of expressions or elements.
 pub(super) const LIST_ELEM: u16 = 1;
 const EXPR_NAME: u16 = 1;
 const EXPR_DATA: u16 = 2;
@@ -28,27 +28,27 @@ const LOOKUP_SREG: u16 = 2;
 const IMMEDIATE_DREG: u16 = 1;
 const IMMEDIATE_DATA: u16 = 2;
 
-/// Registers of 16 bytes. Each follows the one before it, so a long key can begin in one and end in the next.
+/// Registers of 16 bytes. Each follows the previous one, so a long key can begin in one and end in the next.
 pub(super) const FIRST: u32 = libc::NFT_REG_1 as u32;
 pub(super) const SECOND: u32 = libc::NFT_REG_2 as u32;
-/// Where the source address is in an Ethernet header, and its length.
+/// Offset of the source address in an Ethernet header, and its length.
 const SOURCE_AT: u32 = 6;
 const SOURCE_LENGTH: u32 = 6;
 
-/// What a rule does with a frame.
+/// Verdict of a rule on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameVerdict {
     Drop = libc::NF_DROP as isize,
     Accept = libc::NF_ACCEPT as isize,
 }
 
-/// A request about tables of bridges. `message` is the `NFT_MSG_…`.
+/// Returns a request about tables of bridges. `message` is the `NFT_MSG_…`.
 pub(super) fn request(message: libc::c_int, attributes: &[DefaultNla]) -> NetlinkRequest {
     let kind = (libc::NFNL_SUBSYS_NFTABLES << 8 | message) as u16;
     NetlinkRequest::raw(kind, [&header(libc::NFPROTO_BRIDGE, 0)[..], &emitted(&attributes)].concat())
 }
 
-/// The message before the first change of a batch, or the one behind the last (`NFNL_MSG_BATCH_…`).
+/// Returns the message before the first change of a batch, or the one after the last (`NFNL_MSG_BATCH_…`).
 pub(super) fn batch(message: libc::c_int) -> NetlinkRequest {
     NetlinkRequest::raw(message as u16, header(libc::AF_UNSPEC, libc::NFNL_SUBSYS_NFTABLES).to_vec())
 }
@@ -58,7 +58,7 @@ fn header(family: libc::c_int, resource: libc::c_int) -> [u8; HEADER] {
     [family as u8, libc::NFNETLINK_V0 as u8, high, low]
 }
 
-/// The bytes of requests, in lines of words. Each request begins a line.
+/// Formats the bytes of requests in lines of words. Each request begins a line.
 #[cfg(test)]
 pub(super) fn lines(requests: &[(NetlinkRequest, u16)]) -> Vec<String> {
     let word = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -71,12 +71,12 @@ pub(super) fn lines(requests: &[(NetlinkRequest, u16)]) -> Vec<String> {
     requests.iter().flat_map(message).collect()
 }
 
-/// nf_tables has its numbers in network order.
+/// Returns a number attribute. nf_tables has its numbers in network order.
 pub(super) fn number(kind: u16, value: u32) -> DefaultNla {
     DefaultNla::new(kind, value.to_be_bytes().to_vec())
 }
 
-/// The key of an element.
+/// Returns the key of an element.
 pub(super) fn value(kind: u16, value: &[u8]) -> DefaultNla {
     nested(kind, &[DefaultNla::new(DATA_VALUE, value.to_vec())])
 }
@@ -85,7 +85,7 @@ pub(super) fn key_of(data: &[u8]) -> Option<&[u8]> {
     crate::netlink::reply::attribute(data, DATA_VALUE)
 }
 
-/// Loads the name of the port by which the frame came, with zeros up to 16 bytes.
+/// Loads the name of the port on which the frame arrived, with zeros up to 16 bytes.
 pub(super) fn load_port() -> DefaultNla {
     expression("meta", &[number(META_DREG, FIRST), number(META_KEY, libc::NFT_META_IIFNAME as u32)])
 }
@@ -97,7 +97,7 @@ pub(super) fn load_source() -> DefaultNla {
     expression("payload", &[&[number(PAYLOAD_DREG, SECOND), base][..], &place].concat())
 }
 
-/// Goes on only if the set has what is loaded.
+/// Continues only if the set contains what is loaded.
 pub(super) fn is_in(set: &str) -> DefaultNla {
     expression("lookup", &[text_attribute(LOOKUP_SET, set), number(LOOKUP_SREG, FIRST)])
 }
@@ -112,12 +112,12 @@ fn expression(name: &str, data: &[DefaultNla]) -> DefaultNla {
     nested(LIST_ELEM, &named(name, data))
 }
 
-/// The parts of an expression, wherever it stands.
+/// Returns the parts of an expression, at any level.
 pub(super) fn named(name: &str, data: &[DefaultNla]) -> [DefaultNla; 2] {
     [text_attribute(EXPR_NAME, name), nested(EXPR_DATA, data)]
 }
 
-/// The data of an expression with this name.
+/// Returns the data of an expression with this name.
 pub(super) fn data_of<'a>(expression: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let find = |kind| crate::netlink::reply::attribute(expression, kind);
     let found = find(EXPR_NAME).and_then(crate::netlink::reply::text)?;

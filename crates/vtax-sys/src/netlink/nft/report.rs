@@ -1,4 +1,4 @@
-//! Tables as the kernel reports them.
+//! Tables as reported by the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,29 +15,29 @@ const ELEMENT_EXPR: u16 = 7;
 const COUNTER_BYTES: u16 = 1;
 const COUNTER_PACKETS: u16 = 2;
 
-/// Reads the elements of a message.
+/// Parser of the elements of a message.
 type Elements<T> = fn(&[u8]) -> Option<Vec<T>>;
 
 /// A table of a switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MacFilter {
-    /// Switch whose ports the table restricts, as the table's name says.
+    /// Switch whose ports the table restricts, according to the table's name.
     pub switch: SwitchName,
-    /// Whose it is. None if it has no mark; then only its name is like those of ours.
+    /// Owner of the table. None if it has no mark; then only its name is like those of ours.
     pub mark: Option<String>,
 }
 
-/// What a port sent from addresses that it doesn't own.
+/// Frames that a port sent from addresses that it doesn't own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dropped {
-    /// How many frames.
+    /// Number of frames.
     pub frames: u64,
     /// Their bytes, without Ethernet headers.
     pub bytes: u64,
 }
 
 impl Nft {
-    /// The tables of switches in this namespace.
+    /// Returns the tables of switches in this namespace.
     pub fn mac_filters(&mut self) -> Result<Vec<MacFilter>> {
         let subject = Subject { operation: "list nftables tables", object: &"of bridges" };
         self.list(&request(libc::NFT_MSG_GETTABLE, &[]), subject, |body| {
@@ -45,7 +45,7 @@ impl Nft {
         })
     }
 
-    /// The ports that are restricted, and what of theirs was dropped since then.
+    /// Returns the restricted ports, and the frames of each that were dropped since then.
     ///
     /// # Errors
     /// `ENOENT` if the switch has no table.
@@ -53,7 +53,7 @@ impl Nft {
         Ok(self.elements(switch, PORTS, counters)?.into_iter().collect())
     }
 
-    /// Which ports own which addresses, whether they are restricted or not.
+    /// Returns the owners of addresses, whether their ports are restricted or not.
     ///
     /// # Errors
     /// `ENOENT` if the switch has no table.
@@ -71,7 +71,7 @@ impl Nft {
 }
 
 impl MacFilter {
-    /// Nothing in it if the table isn't ours; none if it has no name.
+    /// Parses a table. An empty result if the table isn't ours; none if it has no name.
     pub(in crate::netlink) fn parse(body: &[u8]) -> Option<Option<Self>> {
         let attributes = body.get(HEADER..)?;
         let name = attribute(attributes, TABLE_NAME).and_then(text)?;
@@ -90,12 +90,12 @@ impl Dropped {
     }
 }
 
-/// The pairs of a message; none if an element of it is malformed.
+/// Returns the pairs of a message; none if one of its elements is malformed.
 pub(in crate::netlink) fn owners(body: &[u8]) -> Option<Vec<(IfName, MacAddr)>> {
     elements(body, owner)
 }
 
-/// The ports of a message with their counters; none if an element of it is malformed.
+/// Returns the ports of a message with their counters; none if one of its elements is malformed.
 pub(in crate::netlink) fn counters(body: &[u8]) -> Option<Vec<(IfName, Dropped)>> {
     elements(body, Dropped::parse)
 }
@@ -111,7 +111,7 @@ fn elements<T>(body: &[u8], parse: fn(&[u8]) -> Option<T>) -> Option<Vec<T>> {
     each_attribute(list).filter(|(kind, _)| *kind == LIST_ELEM).map(|(_, element)| parse(element)).collect()
 }
 
-/// The comment among the data of other programs: type, length, bytes.
+/// Returns the comment among the data of other programs: type, length, bytes.
 fn comment(mut data: &[u8]) -> Option<String> {
     while let [kind, length, rest @ ..] = data {
         let (value, behind) = rest.split_at_checked(usize::from(*length))?;
@@ -127,7 +127,7 @@ fn number64(value: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(value.get(..8)?.try_into().ok()?))
 }
 
-/// A port with its counter, as the kernel reports it.
+/// A port with its counter, as reported by the kernel.
 #[cfg(test)]
 pub(super) fn counted() -> crate::netlink::request::NetlinkRequest {
     use super::message::{named, value};

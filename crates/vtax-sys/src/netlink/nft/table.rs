@@ -11,20 +11,20 @@ use crate::error::{Feature, Result, SysError};
 use crate::netlink::request::{NetlinkRequest, nested, text_attribute};
 use crate::netlink::socket::Subject;
 
-/// With this the names of our tables begin.
+/// Prefix of the names of our tables.
 const PREFIX: &str = "vtax-";
-/// The longest name of a switch.
+/// Longest name of a switch.
 const LONGEST: usize = 64;
-/// The longest mark: nft(8) reads it as a comment, which has at most 128 bytes with its zero.
+/// Longest mark: nft(8) reads it as a comment, which has at most 128 bytes with its zero.
 const LONGEST_MARK: usize = 127;
-/// The pairs of port and address, and the ports that are restricted to them.
+/// Sets of pairs of port and address, and of the ports that are restricted to them.
 pub(super) const OWNERS: &str = "owners";
 pub(super) const PORTS: &str = "ports";
-/// The chain of the rules.
+/// Chain with the rules.
 const CHAIN: &str = "prerouting";
-/// The length of a port's name with the zeros behind it (`IFNAMSIZ`).
+/// Length of a port's name with trailing zeros (`IFNAMSIZ`).
 pub(super) const PORT_LENGTH: usize = 16;
-/// An address takes two registers of four bytes.
+/// Length of a pair: an address takes two registers of four bytes.
 pub(super) const PAIR_LENGTH: usize = PORT_LENGTH + 8;
 
 pub(super) const TABLE_NAME: u16 = 1;
@@ -46,23 +46,23 @@ const SET_KEY_TYPE: u16 = 4;
 const SET_KEY_LEN: u16 = 5;
 const SET_ID: u16 = 10;
 const SET_EXPR: u16 = 17;
-/// How nft(8) calls the types of keys, so that it can print the sets: `ifname`, and `ifname . ether_addr`.
+/// Numbers of the key types in nft(8), so that it can print the sets: `ifname`, and `ifname . ether_addr`.
 const TYPE_IFNAME: u32 = 41;
 const TYPE_PAIR: u32 = TYPE_IFNAME << 6 | 9;
-/// How nft(8) calls a comment among the data that the kernel keeps for programs.
+/// Number of a comment in nft(8), among the data that the kernel stores for programs.
 pub(super) const USERDATA_COMMENT: u8 = 0;
 
-/// The name of a virtual switch: 1 to 64 letters, digits, `-`, `_` and `.`. nft(8) can print and read such names.
+/// Name of a virtual switch: 1 to 64 letters, digits, `-`, `_` and `.`. nft(8) can print and read such names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SwitchName(String);
 
 impl SwitchName {
-    /// The name of its table.
+    /// Returns the name of its table.
     pub fn table(&self) -> String {
         format!("{PREFIX}{}", self.0)
     }
 
-    /// The switch of a table; none if the table isn't ours.
+    /// Returns the switch of a table; none if the table isn't ours.
     pub(super) fn of_table(table: &str) -> Option<Self> {
         table.strip_prefix(PREFIX)?.parse().ok()
     }
@@ -90,24 +90,23 @@ impl FromStr for SwitchName {
 }
 
 impl Nft {
-    /// Makes the table of a switch, which restricts no port yet. The mark tells whose it is.
+    /// Creates the table of a switch, which restricts no port yet. The mark identifies its owner.
     ///
     /// # Errors
-    /// `EEXIST` if the switch has a table already;
-    /// [`SysError::NoFeature`] if this kernel has no nftables for bridges.
+    /// `EEXIST` if the switch already has a table; [`SysError::NoFeature`] if this kernel has no nftables for bridges.
     pub fn create_mac_filter(&mut self, switch: &SwitchName, mark: &str) -> Result<()> {
         if mark.len() > LONGEST_MARK || mark.contains('\0') {
             return Err(SysError::invalid("mark", mark, "it must have at most 127 bytes and no zero byte"));
         }
         let subject = Subject { operation: "create", object: &format_args!("nftables table {}", switch.table()) };
         self.transact(creation(&switch.table(), mark), subject).map_err(|error| match error.is_missing() {
-            // All that the table needs is in the request, so a part of the kernel is missing.
+            // The request contains everything that the table needs, so a part of the kernel is missing.
             true => SysError::NoFeature { feature: Feature::BridgeFilter },
             false => error,
         })
     }
 
-    /// Deletes the table of a switch, with all that is in it.
+    /// Deletes the table of a switch, with its contents.
     ///
     /// # Errors
     /// `ENOENT` if the switch has none.
@@ -119,7 +118,7 @@ impl Nft {
     }
 }
 
-/// All that makes a table. Its order is that in which the parts need each other.
+/// Returns the requests that create a table, in the order of their dependencies.
 pub(super) fn creation(table: &str, mark: &str) -> Vec<(NetlinkRequest, u16)> {
     let new = NLM_F_CREATE | NLM_F_EXCL;
     let attributes = [text_attribute(TABLE_NAME, table), DefaultNla::new(TABLE_USERDATA, comment(mark))];
@@ -136,7 +135,7 @@ pub(super) fn creation(table: &str, mark: &str) -> Vec<(NetlinkRequest, u16)> {
     changes
 }
 
-/// A set. The kernel wants a number for each new set of a batch.
+/// Returns a request for a set. The kernel requires a number for each new set of a batch.
 fn set(table: &str, name: &str, id: u32, key: u32, length: usize, more: &[DefaultNla]) -> NetlinkRequest {
     let named = [text_attribute(SET_TABLE, table), text_attribute(SET_NAME, name)];
     let numbers = [(SET_FLAGS, 0), (SET_KEY_TYPE, key), (SET_KEY_LEN, length as u32), (SET_ID, id)];

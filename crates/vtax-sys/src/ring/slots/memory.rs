@@ -3,8 +3,8 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// The buffers of all slots, one after the other. They are used only through pointers. A reference to all of
-/// them would also cover bytes that the kernel is writing.
+/// The buffers of all slots, one after the other. They are used only through pointers. A reference to all of them would
+/// also cover bytes that the kernel is writing.
 pub(super) struct Memory {
     start: NonNull<u8>,
     layout: Layout,
@@ -14,7 +14,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// None if the size exceeds the address space.
+    /// Allocates the buffers. None if the size exceeds the address space.
     pub(super) fn new(count: usize, send_length: usize, receive_length: usize) -> Option<Self> {
         const CACHE_LINE: usize = 64;
         let stride = send_length.checked_add(receive_length)?.checked_next_multiple_of(CACHE_LINE)?;
@@ -27,7 +27,7 @@ impl Memory {
         Some(Self { start, layout, stride, send_length, receive_length })
     }
 
-    /// `slot` must be below the number of slots.
+    /// Returns the slot's memory. `slot` must be below the number of slots.
     #[inline]
     pub(super) fn send(&self, slot: usize) -> *mut u8 {
         // SAFETY: the slot's memory is within the allocation.
@@ -36,7 +36,7 @@ impl Memory {
 
     #[inline]
     pub(super) fn receive(&self, slot: usize) -> *mut u8 {
-        // SAFETY: the receive buffer lies behind the send buffer in the slot's memory.
+        // SAFETY: the receive buffer follows the send buffer in the slot's memory.
         unsafe { self.send(slot).add(self.send_length) }
     }
 }

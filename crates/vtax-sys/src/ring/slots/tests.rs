@@ -151,7 +151,7 @@ fn cancelling_ends_all_of_a_slot_and_nothing_else() {
     assert_eq!(slots.in_flight(), 2);
 }
 
-/// The socket is released, too, so that the peer sees the end of the connection.
+/// The socket is also released, so the peer sees the end of the connection.
 #[test]
 fn dropping_with_requests_in_flight_gives_everything_back() {
     let (ours, mut theirs) = pairs(50);
@@ -196,7 +196,7 @@ fn an_exchange_is_one_completion_and_one_call() {
         assert_eq!(asking.submit_send(0, 0..4, false).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
         assert!(asking.is_paired(0));
         assert!(asking.send_buffer(0).is_none() && asking.receive_buffer(0).is_none());
-        // Hands the request over.
+        // Submits the request.
         assert_eq!(asking.wait(0, None, &mut Vec::new()).unwrap(), 0);
         let before = answering.enters();
         assert_eq!(wait_all(&mut answering).len(), 1);
@@ -224,7 +224,7 @@ fn an_exchange_whose_send_fails_has_two_completions() {
         let ends: Vec<_> = done.iter().map(|done| (done.operation, errno(done))).collect();
         assert_eq!(ends, [(Operation::Send, Some(libc::EPIPE)), (Operation::Receive, Some(libc::ECANCELED))]);
         assert!(!slots.is_busy(0));
-        // Nothing more comes.
+        // Nothing more arrives.
         assert_eq!(slots.wait(1, Some(Duration::from_millis(20)), &mut Vec::new()).unwrap(), 0);
     }
 }
