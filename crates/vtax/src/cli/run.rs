@@ -117,7 +117,7 @@ pub(super) fn not_shown(matches: &ArgMatches) -> Option<String> {
     if let Some((_, below)) = matches.subcommand() {
         return not_shown(below);
     }
-    // Only the verbs of results have this option.
+    // Only the commands that print results have this option.
     matches.try_get_one::<bool>("bars").ok().flatten()?;
     let format = FormatArgs::from_arg_matches(matches).ok()?.chosen();
     let (option, _) =
@@ -301,8 +301,8 @@ pub(crate) fn print_run(store: &Store, id: &str, options: &report::Options) -> R
     }
 }
 
-/// Prints a report. If it does not fit on the terminal, the answer, which has scrolled off the screen, is repeated at the
-/// end.
+/// Prints a report. If it does not fit on the terminal, the answer, which has scrolled off the screen, is repeated at
+/// the end.
 pub(super) fn print_report(document: &ResultDocument, options: &report::Options) -> Result<(), Stop> {
     let text = report::render(document, options);
     print_styled(&text)?;

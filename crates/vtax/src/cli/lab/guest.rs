@@ -49,8 +49,8 @@ pub(super) struct BootedGuest {
 }
 
 /// Waits for all guests simultaneously, at most `patience` or the default time, and gives each its MTU and address.
-/// `seen` is called for each that is up. None if the user asked to stop. If one does not come up, the others are killed,
-/// too.
+/// `seen` is called for each that is up. None if the user asked to stop. If one does not come up, the others are
+/// killed, too.
 pub(super) fn bring_up(
     lab: &Lab,
     patience: Option<Duration>,
@@ -157,8 +157,8 @@ pub(super) fn none(lab: &Lab, name: &Name) -> miette::Report {
     }
     let names: Vec<&str> = lab.guests().iter().map(|guest| guest.name.as_str()).collect();
     match names.is_empty() {
-        true => miette!(code = "no-such-guest", "the lab `{own}` has no guests, and no `{name}`"),
-        false => miette!(code = "no-such-guest", "the lab `{own}` has no guest `{name}`; there are {}", names.join(", ")),
+        true => miette!(code = "no-such-guest", "the lab `{own}` has no guest `{name}`, nor any other guest"),
+        false => miette!(code = "no-such-guest", "the lab `{own}` has no guest `{name}`, only {}", names.join(", ")),
     }
 }
 

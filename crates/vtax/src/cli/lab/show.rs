@@ -12,8 +12,8 @@ use crate::cli::lists::list;
 
 const MIB: u64 = 1 << 20;
 
-/// Returns tables of the labs, their guests with dependencies, virtual functions created by hand, and the files of runs,
-/// as far as there are any.
+/// Returns tables of the labs, their guests with dependencies, virtual functions created by hand, and the files of
+/// runs, as far as there are any.
 pub(super) fn labs(held: &[HoldingSummary]) -> String {
     let (functions, others): (Vec<&HoldingSummary>, Vec<&HoldingSummary>) =
         held.iter().partition(|held| held.functions().is_some());
@@ -96,7 +96,7 @@ fn guests_table(labs: &[&HoldingSummary]) -> String {
         Column::left("STATE"),
         Column::right("PID"),
         Column::right("MEMORY"),
-        Column::right("BESIDE"),
+        Column::right("OVERHEAD"),
         Column::right("VCPUS"),
         Column::left("CPUS"),
         Column::left("ACCEL"),
@@ -203,7 +203,7 @@ pub(in crate::cli) fn servers<'a>(servers: impl Iterator<Item = (&'a ServerSpec,
         Column::left("RUNS"),
         Column::right("PID"),
         Column::right("MEMORY"),
-        Column::right("BESIDE"),
+        Column::right("OVERHEAD"),
         Column::left("ACCEL"),
         Column::wrapped("SINCE"),
         Column::wrapped("MADE BY"),

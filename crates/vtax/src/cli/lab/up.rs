@@ -167,7 +167,7 @@ struct LabRecord<'a, T> {
 }
 
 impl BuiltLab {
-    /// Waits for the guests, and removes the lab if one does not come up or if the user asks to stop; None in that case.
+    /// Waits for the guests, and removes the lab if one does not come up or if the user asks to stop, which gives None.
     fn up(mut self, patience: Option<Span>) -> Result<Option<BuiltLab>, Stop> {
         let tell = |arrival: &BootedGuest| {
             let seconds = seconds(arrival.started, arrival.answered);
@@ -204,7 +204,7 @@ impl BuiltLab {
         };
         let [image, qemu, agent] = ["IMAGE s", "QEMU s", "AGENT s"].map(Column::right);
         let table = lists::list([Column::left("GUEST"), image, qemu, agent], self.guests.iter().map(row));
-        let meaning = "image: until its image was created; qemu: until QEMU was started; agent: until the agent answered";
+        let meaning = "time until its image was created (IMAGE), QEMU was started and the agent answered";
         let weaknesses = weaknesses(&self.ground.facts);
         format!("\n{table}{meaning}\n{}{weaknesses}", accelerator(&self.ground.facts))
     }

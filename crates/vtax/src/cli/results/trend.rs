@@ -169,7 +169,7 @@ fn refused(none: NoTrend, args: &TrendArgs) -> Stop {
         ),
         NoTrend::TooFew { given, needed } => miette!(
             code = "too-few-results",
-            "{study} has {given} complete results, and a change of level can be told from {needed} on: measure it more \
+            "{study} has {given} complete results, and detecting a level shift requires {needed}: measure it more \
              often, or compare two of them with `vtax results compare`. With --cell, fewer cells require fewer results"
         ),
     })

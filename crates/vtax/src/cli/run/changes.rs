@@ -31,8 +31,8 @@ pub(crate) struct ChangeArgs {
     /// Rounds: samples per cell [default: set by the study]
     #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     pub(super) samples: Option<u32>,
-    /// Difference to detect with 80 % power, e.g. 2%: take as many rounds as that requires. Their noise and duration are
-    /// known from the last run of the same study on this machine, else from the first rounds
+    /// Difference to detect with 80 % power, e.g. 2%: take as many rounds as that requires. Their noise and duration
+    /// are known from the last run of the same study on this machine, else from the first rounds
     #[arg(long, value_name = "PERCENT", conflicts_with_all = ["samples", "confidence"])]
     show: Option<Difference>,
     /// Time budget, e.g. 2m: take as many rounds as fit. With --show, no more than that requires
@@ -63,8 +63,8 @@ pub(crate) struct ChangeArgs {
     /// Domains that `assigned` and `sr-iov` attach [default: guest]
     #[arg(long, value_parser = one_of(&DOMAINS), value_name = "KIND")]
     guest: Option<DomainKind>,
-    /// Real cable to measure over, instead of a veth pair: the two NICs of this machine that it joins, each by link, PCI
-    /// address, MAC address or name in `vtax io list`. Give the option once per cable
+    /// Real cable to measure over, instead of a veth pair: the two NICs of this machine that it joins, each by link,
+    /// PCI address, MAC address or name in `vtax io list`. Give the option once per cable
     #[arg(long, value_name = "NIC,NIC")]
     pub(super) cable: Vec<Cable>,
     /// MTUs of the cells to run [default: all]
@@ -84,8 +84,8 @@ pub(crate) struct ChangeArgs {
     /// Measurement mode to run, in a study that uses both [default: both]
     #[arg(long, value_parser = one_of(&INSTRUMENTS), value_name = "INSTRUMENT")]
     instrument: Option<Instrument>,
-    /// CPU idle states: `poll` blocks them while a sample is measured, `system` leaves them as they are [default: set by
-    /// the measurement mode]
+    /// CPU idle states: `poll` blocks them while a sample is measured, `system` leaves them as they are [default: set
+    /// by the measurement mode]
     #[arg(long, value_name = "poll|system")]
     idle: Option<Idle>,
     /// TCP congestion control by name, or `system` for the machine's own [default: set by the measurement mode: cubic
