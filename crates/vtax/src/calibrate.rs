@@ -71,7 +71,8 @@ pub(crate) fn run(wanted: &CalibrationRequest, locations: &Locations) -> Result<
             "--duration applies to the noise floor, which --rounds 0 skips: omit --duration"
         )));
     }
-    let truths = chosen("reference case", &wanted.only, TRUTHS.iter().collect(), |truth| truth.name.to_owned()).or_input()?;
+    let truths =
+        chosen("reference case", &wanted.only, TRUTHS.iter().collect(), |truth| truth.name.to_owned()).or_input()?;
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let interrupt = Interrupt::catch(&progress::terminal()).or_infrastructure()?;
     let clock = clock::measure();

@@ -1,8 +1,8 @@
 //! Comparison of vtax's engine with other tools, over one wire, interleaved in one run.
 //!
-//! Each round measures with every tool once, in random order. The comparison uses the ratio of two figures of one round,
-//! because the machine's drift affects both. Where two tools define a figure differently, the report says so; a figure
-//! that can be converted is converted (half a round trip is doubled).
+//! Each round measures with every tool once, in random order. The comparison uses the ratio of two figures of one
+//! round, because the machine's drift affects both. Where two tools define a figure differently, the report says so; a
+//! figure that can be converted is converted (half a round trip is doubled).
 
 mod contest;
 mod report;

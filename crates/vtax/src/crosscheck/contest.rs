@@ -43,7 +43,7 @@ pub(crate) enum Length {
 }
 
 impl Contest {
-    /// Returns all contests; the last has `streams` flows. Short ones have no warm-up: tools that count cannot omit one.
+    /// Returns all contests; the last has `streams` flows. Short ones have no warm-up: tools that count cannot skip it.
     pub(crate) fn all(duration: Span, streams: u32) -> Vec<Contest> {
         let warmup = |usual| if duration.0 < SHORT { Span::from_millis(0) } else { usual };
         let rr = |transport| {

@@ -24,7 +24,7 @@ fn waits(delay: Span) -> Manners {
     Manners { delay: Some(delay), ..Manners::default() }
 }
 
-/// Measures a long delay. Both endpoints poll, and without the delay the initiator idles as long, so all paths are cold.
+/// Measures a long delay. Both endpoints poll. Without the delay, the initiator idles as long, so all paths are cold.
 pub(super) fn polling(rig: &Rig, delay: Span) -> miette::Result<Found> {
     const ROUNDS: usize = 7;
     let without = TestOptions { gap: Some(delay), ..TestOptions::default() };
