@@ -318,8 +318,8 @@ fn an_empty_store_lists_nothing() {
     assert!(Bench::new().printed(&["results", "list"]).contains("vtax demo"));
 }
 
-/// Every option with a value gets values that overflow, divide by zero or are infinite. The agent is missing, so nothing
-/// is measured.
+/// Every option with a value gets values that overflow, divide by zero or are infinite. The agent is missing, so
+/// nothing is measured.
 #[test]
 fn no_argument_makes_vtax_panic() {
     const VALUES: [&str; 14] = [

@@ -87,10 +87,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm add-vsw", &[("vtax ldm add-vsw net-dev=eno3 test-vsw primary", "create a switch with uplink eno3")]),
     ("ldm set-vsw", &[("vtax ldm set-vsw mtu=9000 admin-vsw", "use jumbo frames on the switch and its vnets")]),
     ("ldm remove-vsw", &[("vtax ldm remove-vsw spare-vsw", "remove the switch")]),
-    (
-        "ldm add-vnet",
-        &[("vtax ldm add-vnet pvid=33 vid=44 admin-net admin-vsw venus", "VLAN 33 untagged, 44 tagged")],
-    ),
+    ("ldm add-vnet", &[("vtax ldm add-vnet pvid=33 vid=44 admin-net admin-vsw venus", "VLAN 33 untagged, 44 tagged")]),
     ("ldm set-vnet", &[("vtax ldm set-vnet mac-addr=0:14:4f:f9:c4:13 admin-net mars", "change the MAC address")]),
     ("ldm add-vds", &[("vtax ldm add-vds primary-vds0 primary", "create a service that exports disks")]),
     ("ldm remove-vds", &[("vtax ldm remove-vds -f spare-vds", "remove the service and its exports")]),
@@ -117,10 +114,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("ldm start-reconf", &[("vtax ldm start-reconf primary", "delay changes of primary until reboot")]),
     ("ldm cancel-reconf", &[("vtax ldm cancel-reconf primary", "discard the pending changes")]),
     ("ldm apply-reconf", &[("vtax ldm apply-reconf", "apply the changes that need no reboot")]),
-    (
-        "ldm add-vcc",
-        &[("vtax ldm add-vcc port-range=6000-6100 other-console primary", "create a console service")],
-    ),
+    ("ldm add-vcc", &[("vtax ldm add-vcc port-range=6000-6100 other-console primary", "create a console service")]),
     ("ldm set-vcc", &[("vtax ldm set-vcc port-range=7000-7100 console", "change the ports")]),
     ("ldm remove-vcc", &[("vtax ldm remove-vcc console", "remove the service")]),
     (
@@ -303,20 +297,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "results trend",
         &[
-            (
-                "vtax results trend --study demo",
-                "find level shifts over the runs of a study",
-            ),
+            ("vtax results trend --study demo", "find level shifts over the runs of a study"),
             ("vtax results trend --study demo --cell 'bridge TCP RR' --html trend.html", "write a page of one cell"),
         ],
     ),
     (
         "results import",
         &[
-            (
-                "vtax results import before.json --method bridge",
-                "import the output of iperf3 -J as the row bridge",
-            ),
+            ("vtax results import before.json --method bridge", "import the output of iperf3 -J as the row bridge"),
             ("vtax results import published.toml", "import published figures (docs/history.md)"),
             ("vtax results import 1.txt 2.txt 3.txt --size 64", "three rounds of sockperf, which prints no size"),
         ],
@@ -345,10 +333,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax ui --port 8080", "use a fixed port, e.g. for an SSH tunnel"),
         ],
     ),
-    (
-        "completions",
-        &[("vtax completions bash", "save as ~/.local/share/bash-completion/completions/vtax")],
-    ),
+    ("completions", &[("vtax completions bash", "save as ~/.local/share/bash-completion/completions/vtax")]),
     ("man", &[("vtax man", "the page of vtax itself"), ("vtax man --dir man", "the pages of all commands")]),
     ("agent probe", &[("vtax agent probe ssh:vm1", "check that vtax can measure on vm1")]),
 ];

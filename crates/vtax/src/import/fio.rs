@@ -101,10 +101,8 @@ fn is_sender(options: &FioOptions<'_>) -> Result<(), String> {
     match (options.any(&["rw", "readwrite"]), options.get("pingpong")) {
         (_, Some(_)) => Err("with `pingpong` it isn't a stream: for round trips, use netperf or sockperf".to_owned()),
         (Some("write"), None) => Ok(()),
-        _ => Err(
-            "it is the receiver's output, but fio does not count reads of less than a block: import \
+        _ => Err("it is the receiver's output, but fio does not count reads of less than a block: import \
                   the sender's (rw=write)"
-                .to_owned(),
-        ),
+            .to_owned()),
     }
 }

@@ -40,9 +40,7 @@ fn test(options: &FioOptions<'_>) -> Result<DiskTest, String> {
         "randwrite" => ("random", "0".to_owned()),
         "randrw" => ("random", mixed(options)?),
         other => {
-            return Err(format!(
-                "unknown pattern `{other}`: only read, write, rw, and these with rand are supported"
-            ));
+            return Err(format!("unknown pattern `{other}`: only read, write, rw, and these with rand are supported"));
         }
     };
     let Some(range) = options.get("size") else {

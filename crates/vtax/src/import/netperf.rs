@@ -115,9 +115,7 @@ fn table(text: &str, kind: Kind) -> Measured {
     let of_other_unit = ["10^3bits", "10^9bits", "bytes/sec", "bytes/s", "bits/s"];
     let is_of_other_unit = !text.contains("10^6bits") && of_other_unit.iter().any(|unit| text.contains(unit));
     if !matches!(kind, Kind::Rr(_)) && is_of_other_unit {
-        return Err(
-            "its throughput is not in 10^6 bits/s: omit netperf's option -f".to_owned()
-        );
+        return Err("its throughput is not in 10^6 bits/s: omit netperf's option -f".to_owned());
     }
     match (kind, line(0), line(1)) {
         (Kind::Rr(transport), [_, _, request, response, seconds, rate, ..], _) => {
@@ -172,10 +170,8 @@ fn selected(text: &str, kind: Option<Kind>, size: Option<ByteSize>) -> Measured 
             let counts = Counts { seconds, bytes: bytes(arrived), lost, retransmits, ..Counts::default() };
             Ok((transport, Workload::Stream { message, direction }, counts))
         }
-        _ => {
-            Err("its THROUGHPUT_UNITS are not 10^6bits/s or Trans/s: add them to netperf's option -k, and omit -f"
-                .to_owned())
-        }
+        _ => Err("its THROUGHPUT_UNITS are not 10^6bits/s or Trans/s: add them to netperf's option -k, and omit -f"
+            .to_owned()),
     }
 }
 
