@@ -1,6 +1,6 @@
 //! Import of other programs' results, so that old data can be compared with new.
 //!
-//! Nothing is made up: what a file doesn't say is absent. Each file is one sample. A sample of vtax has the times of
+//! Nothing is invented: data missing in a file is absent. Each file is one sample. A sample of vtax has the times of
 //! all round trips; these have none, so there are no percentiles, and the mean round trip is the inverse of the rate.
 
 mod document;

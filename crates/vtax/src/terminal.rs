@@ -2,7 +2,7 @@
 //!
 //! Much of what vtax prints comes from elsewhere: from guests, remote hosts and files. A control character in it could
 //! move the cursor or hide what was printed before. So everything is printed here, as [`visible`] text; Clippy refuses
-//! `println!` and `eprintln!` in this program. The output of a command that a user runs in a domain is copied as it is.
+//! `println!` and `eprintln!` in this program. A command that a user runs in a domain has its output copied unchanged.
 
 use std::{
     env, fmt,

@@ -160,7 +160,7 @@ pub(crate) const TRUTHS: [Truth; 13] = [
     Truth {
         name: "stall-p999",
         made: "the same: 99.9 % of round trips were shorter than this",
-        // 2,000 requests a second for 2 s: 200 of 4,000 were due during the stall, evenly; the
+        // 2,000 requests/s for 2 s: 200 of 4,000 were due during the stall, evenly; the
         // fourth-longest of them waited 100 ms less 2 ms.
         find: |rig| stall(rig, 98.0, [93.0, 200.0], p999),
     },

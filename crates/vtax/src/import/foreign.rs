@@ -32,7 +32,7 @@ pub(super) struct ForeignTest {
     pub(super) machine: Option<[String; 2]>,
 }
 
-/// What was measured.
+/// The measured test.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ForeignMeasure {
     Net(NetMeasure),
@@ -55,7 +55,7 @@ pub(super) struct DiskMeasure {
     pub(super) report: DiskReport,
 }
 
-/// What was counted.
+/// The counts of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Counts {
     pub(super) seconds: f64,

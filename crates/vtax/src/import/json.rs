@@ -68,7 +68,7 @@ impl Json {
 impl Index<&str> for Json {
     type Output = Json;
 
-    /// Returns `Null` if there is no such key, so that a path of keys can be looked up in one expression.
+    /// Returns `Null` for a missing key, so that a path of keys can be looked up in one expression.
     fn index(&self, name: &str) -> &Json {
         self.get(name).unwrap_or(&Json::Null)
     }

@@ -1,7 +1,7 @@
 //! Tables of published figures, in the format of those of the built-in studies (docs/history.md).
 //!
-//! A table says which study its figures are of, and the study says what its cells are. A figure is a value and no more:
-//! each cell has one sample whose count and time give this value.
+//! A table names the study of its figures, and the study defines the cells. A figure is a single value: each cell has
+//! one sample whose count and time give this value.
 
 use std::path::PathBuf;
 

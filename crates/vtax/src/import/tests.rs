@@ -40,7 +40,7 @@ fn wanted() -> ImportAs {
 
 /// Imports files with these texts as a run.
 fn imported(texts: &[&str], wanted: &ImportAs) -> Result<(Run, tempfile::TempDir), ImportError> {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let files: Vec<PathBuf> = (0..texts.len()).map(|nth| dir.path().join(format!("{nth}.out"))).collect();
     files.iter().zip(texts).for_each(|(file, text)| fs::write(file, text).expect("kept"));
     imports(&files, wanted).map(|imports| (imports.runs.into_iter().next().expect("one"), dir))
@@ -48,7 +48,7 @@ fn imported(texts: &[&str], wanted: &ImportAs) -> Result<(Run, tempfile::TempDir
 
 /// Imports a table of published figures.
 fn table(text: &str, wanted: &ImportAs) -> Result<Imports, ImportError> {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("published.toml");
     fs::write(&file, text).expect("kept");
     imports(&[file], wanted)
@@ -131,7 +131,7 @@ fn files_of_one_test_are_its_rounds() {
     let turns: Vec<(usize, u32)> = run.samples.iter().map(|sample| (sample.cell, sample.round)).collect();
     assert_eq!(turns, [(0, 1), (1, 1), (0, 2)]);
     assert_eq!(run.header.study.title, "TCP stream, TCP RR by netperf");
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let mut writer = Store::open(dir.path()).expect("it opens").create_run(&run.header).expect("kept");
     writer.samples(&run.samples).expect("kept");
     writer.finish(run.state, run.wall_seconds).expect("kept");
@@ -205,7 +205,7 @@ fn what_cant_be_imported_says_why() {
     insta::assert_snapshot!(of(&sent.replace("\"tcp\"", "\"udp\"")), @"fio: it ran over udp, but only data sent over tcp can be imported");
     insta::assert_snapshot!(of(&sent.replace("2147483648", "21474836")), @"fio: it sent 21 MB, but fio counts bytes accepted by the socket, not bytes received: send at least 1000 MB");
     insta::assert_snapshot!(of(&sent.replace("\"64k\"", "\"64k,4k\"")), @"fio: its block size `64k,4k` is not supported: give --size");
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("once.out");
     fs::write(&file, stream).expect("kept");
     let twice = imports(&[file.clone(), file], &wanted()).map(drop).expect_err("refused").to_string();
@@ -271,7 +271,7 @@ fn a_table_that_cant_be_imported_says_why() {
 
 #[test]
 fn what_is_no_file_is_refused() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let told = |file: &Path| imports(&[file.to_owned()], &wanted()).map(drop).expect_err("refused").to_string();
     assert!(told(dir.path()).contains("not a regular file"));
     assert!(told(&dir.path().join("nothing")).contains("No such file"));
