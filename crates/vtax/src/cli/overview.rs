@@ -51,7 +51,12 @@ pub(super) fn in_place_of(error: &Error, program: &mut Command) -> Option<Error>
 mod tests {
     use std::ffi::OsString;
 
-    use super::{super::arguments, *};
+    use clap::CommandFactory;
+
+    use super::{
+        super::{CommandLine, arguments},
+        *,
+    };
 
     fn shown(words: &str) -> Error {
         arguments::read(words.split(' ').map(OsString::from)).expect_err("help")
@@ -69,9 +74,9 @@ mod tests {
     fn the_overview_names_every_command_in_the_order_of_the_long_help() {
         let named = TEXT.lines().skip(4).filter_map(|line| line.get(12..)?.split(' ').next());
         let named: Vec<&str> = named.collect();
-        let whole = arguments::whole();
-        let commands = whole.get_subcommands().filter(|command| !command.is_hide_set());
-        let commands: Vec<&str> = commands.map(Command::get_name).filter(|name| *name != "help").collect();
+        let program = CommandLine::command();
+        let commands = program.get_subcommands().filter(|command| !command.is_hide_set());
+        let commands: Vec<&str> = commands.map(Command::get_name).collect();
         assert_eq!(named, commands);
     }
 
