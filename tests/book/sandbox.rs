@@ -133,11 +133,12 @@ impl Outcome {
 
     /// Returns true if it was an incomplete command.
     pub(crate) fn lacks_something(&self) -> bool {
-        const LACKS: [&str; 4] = [
+        const LACKS: [&str; 5] = [
             "required arguments were not provided",
             "a value is required for",
             "requires a subcommand",
             "\nCommands:\n",
+            "\nStart here  ",
         ];
         let told = String::from_utf8_lossy(&self.0.stderr);
         self.0.status.code() == Some(2) && LACKS.iter().any(|words| told.contains(words))

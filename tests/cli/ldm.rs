@@ -1,4 +1,4 @@
-//! `vtax ldm` without bound domains: constraints and how they are shown. Requires no privilege.
+//! `vtax ldm` without bound domains: constraints and their output. No privileges are needed.
 
 use std::{
     env, fs,
@@ -12,7 +12,7 @@ const WEB: &str = include_str!("../../crates/vtax-run/src/libvirt/fixtures/kinds
 
 const ALL: &str = include_str!("../book/files/domains.json");
 
-/// A bench with a virsh that knows one domain, `zoo`.
+/// A bench with a fake virsh that knows one domain, `zoo`.
 struct Libvirt(Bench);
 
 impl Libvirt {
@@ -20,7 +20,7 @@ impl Libvirt {
         Libvirt::with(WEB)
     }
 
-    /// With another domain by the name `zoo`.
+    /// Returns a bench with another domain named `zoo`.
     fn with(xml: &str) -> Libvirt {
         let start = xml.find("<name>").expect("a name");
         let end = xml.find("</name>").expect("its end");
@@ -31,7 +31,7 @@ impl Libvirt {
             *'list --all --name') echo zoo ;;\n\
             *) exit 1 ;;\nesac\n";
         let folder = bench.path().join("bin");
-        fs::create_dir(&folder).expect("a folder");
+        fs::create_dir(&folder).expect("a directory");
         fs::write(folder.join("virsh"), script).expect("a file of the test");
         fs::set_permissions(folder.join("virsh"), fs::Permissions::from_mode(0o755)).expect("it is ours");
         Libvirt(bench)
@@ -56,7 +56,7 @@ impl Libvirt {
     }
 }
 
-/// The output of an import, and the stored result.
+/// Returns the output of an import, and the constraints stored by it.
 fn imported(xml: &str) -> (String, serde_json::Value) {
     let libvirt = Libvirt::with(xml);
     let told = printed(&libvirt.output("ldm import libvirt:zoo --as mars"));
@@ -66,7 +66,7 @@ fn imported(xml: &str) -> (String, serde_json::Value) {
 
 const BOOT: &str = include_str!("libvirt/boot-disk-is-block.xml");
 
-/// The second disk became the image, because the first is a block device.
+/// The second disk once became the image, because the first is a block device.
 #[test]
 fn the_image_is_what_libvirt_boots_or_none() {
     let image = |xml: &str| imported(xml).1["domains"]["mars"]["variables"]["image"].as_str().map(str::to_owned);
@@ -101,7 +101,7 @@ fn the_image_is_what_libvirt_boots_or_none() {
     assert_eq!(image(&unsorted), backup, "libvirt sorts them by name");
 }
 
-/// Their first 24 letters are the same.
+/// Their first 24 letters are identical.
 #[test]
 fn two_networks_never_become_one_switch() {
     let xml = include_str!("libvirt/long-networks.xml");
@@ -195,13 +195,13 @@ fn a_domain_of_libvirt_is_imported() {
     let vnet = &all["domains"]["mars"]["vnets"][0];
     assert_eq!((&vnet["switch"], &vnet["mac"]), (&"eno1-vsw".into(), &"52:54:00:00:00:01".into()));
     assert_eq!(all["switches"]["eno1-vsw"]["net_dev"], "eno1");
-    // Its own name is one too, and its addresses are taken now.
+    // Its own name is valid, too, and its addresses are taken now.
     assert!(libvirt.refused("ldm import libvirt:zoo", 2).contains("error[address-taken]"));
     assert!(libvirt.refused("ldm import libvirt:zoo --as mars", 2).contains("error[object-exists]"));
     assert_eq!(printed(&libvirt.output("ldm list-constraints --json")), json);
 }
 
-/// A link of the name `ldm` is `vtax ldm`, and says so of itself.
+/// A link named `ldm` acts as `vtax ldm`, and calls itself `ldm`.
 #[test]
 fn a_link_called_ldm_is_vtax_ldm() {
     let bench = Bench::new();
@@ -233,7 +233,7 @@ fn a_link_called_ldm_is_vtax_ldm() {
     }
 }
 
-/// The output of one host is read by another, as JSON and as XML.
+/// One host reads the JSON and XML output of another.
 #[test]
 fn what_domains_are_to_have_goes_from_host_to_host() {
     let first = Bench::new().with("all.json", ALL);
@@ -287,14 +287,14 @@ fn ldm(bench: &Bench) -> impl Fn(&str) -> String {
     |words: &str| bench.printed(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
 }
 
-/// CPUs and memory by a difference, and the vendor's other names of verbs.
+/// Changes of CPUs and memory by an amount, and the vendor's other names of subcommands.
 #[test]
 fn everyday_verbs_and_their_other_names_work() {
     let bench = Bench::new().with("domains.json", ALL);
     let ldm = ldm(&bench);
     let refused = |words: &str| bench.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
     for words in [
-        // add-vswitch would make the switch on this host, if root runs the test.
+        // add-vswitch would create the switch on this host if root runs the test.
         "init-system -i domains.json",
         "add-config c1",
         "add-domain d1",
@@ -356,7 +356,7 @@ fn a_part_of_a_list_can_be_changed() {
     assert_eq!(field("vid"), "22,33");
 }
 
-/// Scripts cut their fields.
+/// Scripts parse their fields.
 #[test]
 fn each_list_has_a_form_for_programs() {
     let bench = Bench::new();
@@ -384,7 +384,7 @@ fn each_list_has_a_form_for_programs() {
     }
 }
 
-/// Forms of the vendor's verbs beside the usual ones.
+/// Less common forms of the vendor's subcommands.
 #[test]
 fn further_forms_of_the_vendors_verbs_work() {
     let bench = Bench::new().with("domains.json", ALL);
@@ -408,11 +408,11 @@ fn further_forms_of_the_vendors_verbs_work() {
     for words in ["list-services -e -p", "list-bindings -e", "list-constraints -e d1", "list -o core d2"] {
         ldm(words);
     }
-    // Whoever wants no messages still wants to know of a backend that isn't there.
+    // A missing backend is reported even with --quiet.
     let told = bench.refused(&["--quiet", "ldm", "add-vdsdev", "nothing.img", "new@primary-vds0"]);
     assert!(told.contains("error[bad-backend]"), "{told}");
     ldm("add-vdsdev -q nothing.img new@primary-vds0");
-    // The switch isn't made on this host, because nobody looks at it yet.
+    // The switch is not created on this host, because nothing uses it yet.
     ldm("add-vsw -q net-dev=nolink0 later primary");
     assert_eq!(ldm("list-services -p primary"), ldm("list-services -p"));
     assert!(!ldm("list-services -p d1").contains("later"));
@@ -473,7 +473,7 @@ fn cores_are_named_by_their_numbers() {
     assert!(!ldm("list -o cpu -p mars").contains("CORE"));
 }
 
-/// A script must not believe that it has got what Linux doesn't have.
+/// A script must not assume that it got a feature that Linux lacks.
 #[test]
 fn what_has_no_meaning_is_refused_with_the_reason_and_nothing_is_changed() {
     let bench = Bench::new().with("domains.json", ALL);

@@ -1,5 +1,5 @@
-//! The command line as a user meets it: help, lists, and every kind of wrong input. No privilege
-//! is needed, and nothing here may change the machine.
+//! The command line from a user's view: help, lists, and every kind of invalid input. No privileges are needed, and no
+//! test may change the machine.
 
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the kernel tests use more of it")]
@@ -32,9 +32,14 @@ duration = "1s"
 
 #[test]
 fn help_is_worth_reading() {
-    for verb in
-        [&["--help"][..], &["run", "--help"], &["measure", "--help"], &["lab", "--help"], &["results", "--help"]]
-    {
+    for verb in [
+        &["-h"][..],
+        &["--help"],
+        &["run", "--help"],
+        &["measure", "--help"],
+        &["lab", "--help"],
+        &["results", "--help"],
+    ] {
         insta::assert_snapshot!(verb.join("_"), Bench::new().printed(verb));
     }
 }
@@ -46,7 +51,7 @@ fn the_studies_are_listed() {
     assert_eq!(json.as_array().map(Vec::len), Some(6));
 }
 
-/// To the letter as an article of 2014 shows it.
+/// The output is identical to that in an article of 2014.
 #[test]
 fn a_delayed_reconfiguration_says_what_it_is_and_is_seen_in_the_list() {
     let bench = Bench::new();
@@ -182,7 +187,7 @@ fn reading_results_makes_no_store() {
     assert!(bench.refused(&["results", "show"]).contains("there are no runs"));
 }
 
-/// 30 results of a study; from the 16th on the kernel is another one, and round trips take an eighth longer.
+/// Stores 30 results of a study; from the 16th, the kernel differs, and round trips take an eighth longer.
 fn history(bench: &Bench) {
     let store = vtax_store::Store::open(&bench.state()).expect("a store");
     for number in 0..30u32 {
@@ -215,7 +220,7 @@ const NETPERF: &str = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0
 16384  87380
 ";
 
-/// Its figures stand beside ours everywhere, and are told from ours everywhere.
+/// Its figures appear next to vtax's everywhere, and are distinguished from them everywhere.
 #[test]
 fn what_another_program_has_measured_is_a_result() {
     let bench = Bench::new().with("1.txt", NETPERF);
@@ -227,7 +232,7 @@ fn what_another_program_has_measured_is_a_result() {
     assert_eq!(list[0]["label"], "Mine");
     let listed = bench.printed(&["results", "list", "mine", "netperf"]);
     assert!(listed.contains("TCP RR 50.0 µs · Mine: TCP RR by netperf"), "{listed}");
-    assert!(bench.printed(&["results", "list", "mine", "iperf3"]).contains("No run has all of these words"));
+    assert!(bench.printed(&["results", "list", "mine", "iperf3"]).contains("No run with all of these words"));
     let shown = bench.printed(&["results", "show", ids[1], "--detail"]);
     assert!(shown.contains("bridge") && shown.contains("50.0") && shown.contains("Mine"), "{shown}");
     assert!(shown.contains("measured by netperf, not by vtax") && !shown.contains("PINNED"), "{shown}");
@@ -244,10 +249,10 @@ fn what_another_program_has_measured_is_a_result() {
     assert!(missing.contains("3.txt") && bench.landed() == 1, "{missing}");
     assert!(bench.refused(&["results", "import", "1.txt", "--mtu", "9"]).contains("--mtu"));
     bench.vtax(&["results", "rm", ids[0], ids[1]]);
-    assert!(bench.printed(&["results", "list"]).contains("Nothing has been measured yet"));
+    assert!(bench.printed(&["results", "list"]).contains("No results yet"));
 }
 
-/// They are compared as any result, without a verdict: one value has no interval.
+/// They are compared like any result, without a verdict: a single value has no interval.
 #[test]
 fn published_figures_stand_beside_one_s_own() {
     let table = include_str!("../../crates/vtax-model/data/published/sparc-t7-1.toml");
@@ -283,7 +288,7 @@ fn a_trend_is_told_and_wrong_questions_are_refused() {
     assert!(!csv.contains(['\r', '\\']), "no end of a line is printed as text: {csv}");
     bench.printed(&["results", "trend", "--study", "demo", "--html", "trend.html", "--svg", "charts"]);
     assert!(fs::read_to_string(bench.path().join("trend.html")).expect("a page").contains("6.8.0"));
-    assert_eq!(fs::read_dir(bench.path().join("charts")).expect("a folder").count(), 1);
+    assert_eq!(fs::read_dir(bench.path().join("charts")).expect("a directory").count(), 1);
     let refused = |arguments: &[&str]| bench.refused(&[&["results", "trend"][..], arguments].concat());
     insta::assert_snapshot!("trend_no_study", refused(&["--study", "dmeo"]));
     insta::assert_snapshot!("trend_no_cell", refused(&["--study", "demo", "--cell", "brigde"]));
@@ -298,7 +303,7 @@ fn a_trend_is_told_and_wrong_questions_are_refused() {
 fn a_refused_run_leaves_nothing() {
     let bench = Bench::new().with("mine.toml", &STUDY.replace("1500", "67"));
     bench.refused(&["run", "mine.toml"]);
-    let left: Vec<_> = fs::read_dir(bench.path()).expect("the folder").flatten().map(|e| e.file_name()).collect();
+    let left: Vec<_> = fs::read_dir(bench.path()).expect("the directory").flatten().map(|e| e.file_name()).collect();
     assert_eq!(left, ["mine.toml"]);
 }
 
@@ -313,8 +318,8 @@ fn an_empty_store_lists_nothing() {
     assert!(Bench::new().printed(&["results", "list"]).contains("vtax demo"));
 }
 
-/// Every option that takes a value gets the values that overflow, divide by zero or have no end. The agent is missing,
-/// so nothing is measured.
+/// Every option with a value gets values that overflow, divide by zero or are infinite. The agent is missing, so
+/// nothing is measured.
 #[test]
 fn no_argument_makes_vtax_panic() {
     const VALUES: [&str; 14] = [
@@ -353,7 +358,7 @@ fn no_argument_makes_vtax_panic() {
     }
 }
 
-/// A shell must be able to read it.
+/// The completions must be valid for the shell.
 #[test]
 fn completions_and_manual_pages_know_every_verb() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Wrong input of `vtax measure`, and of studies on endpoints: refused before anything runs.
+//! Invalid input of `vtax measure`, and of studies on endpoints: refused before anything runs.
 
 use super::{Bench, STUDY};
 
@@ -99,7 +99,7 @@ fn a_study_on_endpoints_is_refused_where_it_cannot_be_measured() {
         Bench::new().with("mine.toml", &text.replace(from, to)).refused(&["run", "mine.toml"])
     };
     let host = fs_hostname();
-    // The loopback link has 65,536, and no study asks for 1,500 on it by intent.
+    // The loopback link has an MTU of 65,536, and no study uses 1,500 on it intentionally.
     insta::assert_snapshot!("another_mtu", study("[plan]", "[plan]").replace(&host, "[host]"));
     insta::assert_snapshot!(
         "endpoint_of_no_row",

@@ -1,4 +1,4 @@
-//! State is private, whatever the umask and whatever somebody else has put there.
+//! State is private, regardless of the umask and of files created there by others.
 
 use std::{
     fs::{self, Permissions},
@@ -12,7 +12,7 @@ use super::Bench;
 const RESULT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/import/fixtures/iperf3-bom.json");
 const IMPORT: [&str; 5] = ["results", "import", RESULT, "--method", "native"];
 
-/// Each verb reads the state or writes to it.
+/// Commands that read or write the state.
 const VERBS: [&[&str]; 7] = [
     &IMPORT,
     &["results", "list"],
@@ -23,7 +23,7 @@ const VERBS: [&[&str]; 7] = [
     &["run", "--resume", "last"],
 ];
 
-/// Runs vtax with a umask of 0, with this home and no other state.
+/// Runs vtax with umask 0, with this home directory and no other state.
 fn at_home(bench: &Bench, home: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new("sh");
     command.args(["-c", "umask 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_vtax")]).args(arguments);
@@ -35,7 +35,7 @@ fn at_home(bench: &Bench, home: &Path, arguments: &[&str]) -> Output {
 }
 
 fn below(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
+    let entries = fs::read_dir(folder).expect("a directory").flatten().map(|entry| entry.path());
     entries
         .flat_map(|path| if path.is_dir() { [vec![path.clone()], below(&path)].concat() } else { vec![path] })
         .collect()
@@ -56,7 +56,7 @@ fn what_is_kept_is_private_whatever_the_umask() {
     for path in kept {
         assert_eq!(mode(&path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
     }
-    // One of an older vtax.
+    // As created by an older vtax.
     let database = state.join("results.db");
     fs::set_permissions(&database, Permissions::from_mode(0o644)).expect("ours");
     assert!(at_home(&bench, &home, &IMPORT).status.success());
@@ -89,13 +89,13 @@ fn every_verb_refuses_what_another_user_can_change() {
             let told = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success(), "{why}: {verb:?}");
             assert!(told.contains("unsafe-directory") && told.contains(why), "{verb:?}: {told}");
-            assert!(fs::read_dir(&state).expect("a folder").next().is_none(), "{verb:?} has written something");
+            assert!(fs::read_dir(&state).expect("a directory").next().is_none(), "{verb:?} has written something");
         }
     };
     fs::set_permissions(&home, Permissions::from_mode(0o777)).expect("ours");
     refused("is writable by others");
     fs::set_permissions(&home, Permissions::from_mode(0o755)).expect("ours");
-    // Only root can give a directory away.
+    // Only root can change a directory's owner.
     if chown(&home, Some(12345), None).is_ok() {
         refused("belongs to another user");
     }

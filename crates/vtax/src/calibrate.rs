@@ -1,8 +1,8 @@
-//! What vtax's figures are worth on this machine: the clock, the noise, and known truths.
+//! The accuracy of vtax's figures on this machine: the clock, the noise floor, and reference cases.
 //!
-//! The figures of a tool are worth something only if the tool has measured something known. So this command makes known
-//! truths: a wire that is shaped to a rate, a responder that waits, one that stalls, a wire that drops, a thread that
-//! works half of the time. It compares what our engine measures of them with what arithmetic says.
+//! A tool's figures can be trusted only if the tool measures known values correctly. So this command creates reference
+//! cases: a wire shaped to a rate, a responder that waits, one that stalls, a wire that drops, a thread that works half
+//! of the time. It compares vtax's measurements of them with the calculated values.
 
 mod clock;
 mod floors;
@@ -34,18 +34,18 @@ pub(crate) use report::render;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CalibrationRequest {
-    /// How many rounds the noise floor takes; with 0 it isn't measured
+    /// Rounds of the noise floor; 0: skip it
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(0..=1000))]
     rounds: u32,
-    /// Measured time of each sample of the noise floor [default: 300ms]
+    /// Measured time per sample of the noise floor [default: 300ms]
     #[arg(long)]
     duration: Option<Span>,
-    /// Check only truths whose name contains one of these texts, as tcp-100m or delay
-    #[arg(long, value_delimiter = ',', value_name = "TRUTH,…")]
+    /// Reference cases to check, by parts of their names, e.g. tcp-100m or delay [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "CASE,…")]
     only: Vec<String>,
 }
 
-/// Measured time of a sample of the noise floor, unless the user says otherwise.
+/// The default measured time of a sample of the noise floor.
 const SAMPLE: Span = Span(Duration::from_millis(300));
 
 /// The schema of the JSON form.
@@ -55,10 +55,10 @@ const SCHEMA: &str = "vtax.calibration/v1";
 pub(crate) struct Calibration {
     schema: &'static str,
     environment: Environment,
-    /// CPU of the end that sends or asks, and of the other; absent if there were too few to pin.
+    /// CPUs of the initiator and the responder; absent if there were too few to pin.
     cpus: Option<[u32; 2]>,
     clock: ClockRecord,
-    /// What others took of the machine while all this was measured.
+    /// The load by other programs and the hypervisor during the whole calibration.
     load: Disturbance,
     floors: Vec<SelfComparison>,
     truths: Vec<TruthRecord>,
@@ -71,7 +71,8 @@ pub(crate) fn run(wanted: &CalibrationRequest, locations: &Locations) -> Result<
             "--duration applies to the noise floor, which --rounds 0 skips: omit --duration"
         )));
     }
-    let truths = chosen("truth", &wanted.only, TRUTHS.iter().collect(), |truth| truth.name.to_owned()).or_input()?;
+    let truths =
+        chosen("reference case", &wanted.only, TRUTHS.iter().collect(), |truth| truth.name.to_owned()).or_input()?;
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let interrupt = Interrupt::catch(&progress::terminal()).or_infrastructure()?;
     let clock = clock::measure();
@@ -97,14 +98,14 @@ fn measure(
         if interrupt.asked() {
             return Err(miette!(code = "stopped", "stopped by the user"));
         }
-        tell!("truth: {}", truth.name);
+        tell!("reference: {}", truth.name);
         truths.push(truth.find(rig, &mut meter)?);
     }
     let floors = floors::measure(rig, wanted.rounds, wanted.duration.unwrap_or(SAMPLE), interrupt)?;
     Ok((meter.since(&begun)?, floors, truths))
 }
 
-/// Those whose names have one of the parts `only` in them; all if there are no parts.
+/// Returns those whose names contain one of the parts `only`; all if there are no parts.
 pub(crate) fn chosen<T>(
     what: &str,
     only: &[String],
@@ -114,14 +115,14 @@ pub(crate) fn chosen<T>(
     let names: Vec<String> = all.iter().map(&name).collect();
     if let Some(unknown) = only.iter().find(|part| !names.iter().any(|name| name.contains(*part))) {
         let names = names.join(", ");
-        return Err(miette!(code = "no-such-test", "--only {unknown}: no such {what}; there are {names}"));
+        return Err(miette!(code = "no-such-test", "--only {unknown}: no {what} has this name; there are {names}"));
     }
     all.retain(|one| only.is_empty() || only.iter().any(|part| name(one).contains(part)));
     Ok(all)
 }
 
 impl Calibration {
-    /// Whether every truth was found.
+    /// Returns true if every reference case passed.
     pub(crate) fn holds(&self) -> bool {
         self.truths.iter().all(TruthRecord::holds)
     }

@@ -1,13 +1,13 @@
-//! The name by which the program was called: called as `ldm`, by a symbolic link, it is `vtax ldm`.
+//! The name under which the program was called: called as `ldm`, through a symbolic link, it is `vtax ldm`.
 //!
-//! So scripts and fingers that know Oracle's `ldm` work as they are. What such a user reads says `ldm` too.
+//! Scripts written for Oracle's `ldm` work unchanged. Messages to such a user say `ldm`, too.
 
 use std::{borrow::Cow, env, ffi::OsString, path::Path};
 
 const PROGRAM: &str = "vtax";
 const LDM: &str = "ldm";
 
-/// The name for messages.
+/// Returns the name for messages.
 pub(crate) fn program() -> &'static str {
     env::args_os().next().map_or(PROGRAM, |called| name_of(&called))
 }
@@ -17,7 +17,7 @@ fn name_of(called: &OsString) -> &'static str {
     if is_ldm { LDM } else { PROGRAM }
 }
 
-/// The words of the command line, as they are for a program that is called vtax: `ldm list` is `vtax ldm list`.
+/// Returns the words of the command line as of a program that is called vtax: `ldm list` is `vtax ldm list`.
 pub(crate) fn words() -> Vec<OsString> {
     as_vtax(env::args_os())
 }
@@ -30,7 +30,7 @@ fn as_vtax(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     words
 }
 
-/// A text about commands, with those of `vtax ldm` as the user calls them.
+/// Returns a text with the commands of `vtax ldm` as the user calls them.
 pub(crate) fn as_called(text: &str) -> Cow<'_, str> {
     in_words_of(program(), text)
 }
@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn a_user_of_ldm_reads_of_ldm() {
-        let text = "bind it first (vtax ldm bind); vtax explain says more";
-        assert_eq!(in_words_of("ldm", text), "bind it first (ldm bind); vtax explain says more");
+        let text = "bind it first (vtax ldm bind); see vtax explain";
+        assert_eq!(in_words_of("ldm", text), "bind it first (ldm bind); see vtax explain");
         assert_eq!(in_words_of("vtax", text), text);
     }
 }

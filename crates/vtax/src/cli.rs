@@ -1,4 +1,4 @@
-//! The command line: parsing only, then one file a verb.
+//! The command line: its parser, and one module per command.
 
 mod agent;
 mod arguments;
@@ -19,6 +19,7 @@ mod lists;
 mod measure;
 mod methods;
 mod modes;
+mod overview;
 mod report;
 mod results;
 mod run;
@@ -48,15 +49,12 @@ use crate::{
 /// The program's name.
 const PROGRAM: &str = "vtax";
 
-/// Measures what virtualization costs a network, for every way to attach a zone or a guest, and what it costs a disk.
+/// Measure network and disk overhead of virtualization
 ///
-/// A zone is a network namespace: a network stack of its own on the same kernel. A guest is a virtual machine.
+/// A zone is a network namespace: a separate network stack on the same kernel. A guest is a virtual machine. vtax
+/// compares every method to attach a zone or a guest to the network, and a guest to a disk.
 ///
-/// Data goes to standard output, progress and warnings to standard error.
-///
-/// Exit codes: 0, done. 1, a study ran, but cells failed, or it did not reach what --confidence or --show asked
-/// for; or a comparison found what --fail-above asks for. 2, the input is wrong and nothing was changed. 69, the machine lacks something. 130, Ctrl-C stopped it,
-/// and what was measured is kept.
+/// Data goes to standard output, progress and warnings to standard error. Run `vtax demo` first.
 #[derive(Debug, Parser)]
 #[command(name = "vtax", version, max_term_width = 100)]
 pub(crate) struct CommandLine {
@@ -64,95 +62,96 @@ pub(crate) struct CommandLine {
     verb: Verb,
     #[command(flatten)]
     places: Places,
-    /// Run this command in an emulated server: QEMU imitates a whole machine with SR-IOV NICs, and cables join
-    /// the NICs in pairs. The server sees this machine's files. The command uses the server that is up (`vtax
-    /// server up`); if there is none, vtax boots one for this command
+    /// Run this command in an emulated server: QEMU emulates a whole machine with SR-IOV NICs, cabled in pairs. The
+    /// server sees this machine's files. The command uses the running server (`vtax server up`); if there is none, vtax
+    /// boots one for this command
     #[arg(long, global = true, value_name = "emulated[:nics=8,…]", help_heading = "Places")]
     server: Option<ServerSpec>,
-    /// Print nothing on standard error but errors
+    /// Print only errors on standard error
     #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Messages")]
     quiet: bool,
-    /// Print a line for each sample of a run on standard error, and no moving picture
+    /// Log each sample on standard error, no progress display
     #[arg(long, short, global = true, help_heading = "Messages")]
     verbose: bool,
-    /// Whether the verb prints JSON, and errors are JSON too.
+    /// True if the command prints JSON; errors are JSON too.
     #[arg(skip)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 struct Places {
-    /// Folder of the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or ~/.local/state/vtax]
+    /// Results directory [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or ~/.local/state/vtax]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Places")]
     state: Option<PathBuf>,
-    /// The vtax-agent program [default: $VTAX_AGENT, else beside vtax]
+    /// vtax-agent program [default: $VTAX_AGENT, else next to vtax]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Places")]
     agent: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show what each way to attach a zone costs on this machine, in some two minutes
+    // The order is that of the long help and of the overview.
+    /// Compare zone attachment methods on this machine (about 2 min)
     Demo(demo::DemoArgs),
-    /// Run a study, built-in or from a file, or go on with an earlier run
-    Run(Box<run::RunArgs>),
-    /// Run one test between two ends, as netperf does: this machine, ssh hosts, zones, guests; or of disks, as fio does
-    Measure(Box<measure::MeasureArgs>),
-    /// List the built-in studies and how long each takes
-    Studies(studies::StudiesArgs),
-    /// Check what the figures are worth on this machine: clock, noise floor, known truths
-    Calibrate(calibrate::CalibrateArgs),
-    /// Compare vtax's engine with iperf3, sockperf, qperf, netperf and neper, where they are installed
-    Crosscheck(crosscheck::CrosscheckArgs),
-    /// List the I/O methods: which work on this machine, and what the others lack
+    /// List I/O methods: which are available on this machine, and why others are not
     Methods(methods::MethodsArgs),
-    /// List the PCI devices and make virtual functions of NICs
+    /// List built-in studies and their run times
+    Studies(studies::StudiesArgs),
+    /// Run a study, built-in or from a file, or resume a run
+    Run(Box<run::RunArgs>),
+    /// Run a single network test between two endpoints (like netperf), or a disk test (with fio)
+    Measure(Box<measure::MeasureArgs>),
+    /// Check accuracy on this machine: clock, noise floor, reference cases
+    Calibrate(calibrate::CalibrateArgs),
+    /// Compare vtax's engine with iperf3, sockperf, qperf, netperf and neper, if installed
+    Crosscheck(crosscheck::CrosscheckArgs),
+    /// Manage stored results: list, show, compare, import, export, remove
+    #[command(subcommand)]
+    Results(results::ResultsVerb),
+    /// Create a report of one or more results: HTML page, charts, text or data
+    Report(report::ReportArgs),
+    /// Browse results and watch runs in a browser on this machine
+    Ui(ui::UiArgs),
+    /// Check, apply and verify network tuning
+    #[command(subcommand)]
+    Tune(tune::TuneVerb),
+    /// List PCI devices and manage virtual functions of NICs
     #[command(subcommand)]
     Io(io::IoVerb),
     /// Build, use and remove labs: hosts, wires, zones and guests from a file
     #[command(subcommand)]
     Lab(lab::LabVerb),
-    /// Keep logical domains, their virtual switches, disks and consoles, with the verbs of Oracle's ldm
+    /// Manage logical domains, their virtual switches, disks and consoles (Oracle ldm syntax)
     Ldm(ldm::LdmArgs),
-    /// Keep an emulated server up, for several commands with --server emulated
+    /// Manage a persistent emulated server, shared by commands with --server emulated
     #[command(subcommand)]
     Server(server::ServerVerb),
-    /// List, show, compare and export what was measured
-    #[command(subcommand)]
-    Results(results::ResultsVerb),
-    /// Report one result or several, as a page, as text or as data
-    Report(report::ReportArgs),
-    /// Show all results in a browser on this machine, and runs while they go on
-    Ui(ui::UiArgs),
-    /// Find settings of this host that cost its network speed
-    #[command(subcommand)]
-    Tune(tune::TuneVerb),
-    /// Talk to an agent on another host
+    /// Check the agent on another host
     #[command(subcommand)]
     Agent(agent::AgentVerb),
-    /// Print what a shell needs to complete the words of vtax
-    Completions(shell::CompletionsArgs),
-    /// Print the manual page, or write the pages of all verbs
-    Man(shell::ManArgs),
-    /// Explain the code of an error, or list all codes
+    /// Explain an error code, or list all codes
     Explain(explain::ExplainArgs),
-    /// Hold an ordinary user's labs (started by `vtax lab up`)
+    /// Generate shell completions
+    Completions(shell::CompletionsArgs),
+    /// Generate the manual page, or the pages of all commands
+    Man(shell::ManArgs),
+    /// Hold an unprivileged user's labs (started by `vtax lab up`)
     #[command(name = "lab-keeper", hide = true)]
     Keeper,
-    /// Revert settings that nobody confirms (started by `vtax tune apply --confirm-within`)
+    /// Revert settings unless they are confirmed (started by `vtax tune apply --confirm-within`)
     #[command(name = GUARD_VERB, hide = true)]
     TuningGuard {
-        /// The process of that vtax
+        /// Process of that vtax
         #[arg(value_name = "PID@START")]
         watched: ProcessId,
-        /// The folder of its journal
+        /// Directory of its journal
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-        /// How long it may take
+        /// Time limit
         #[arg(value_name = "MILLISECONDS")]
         within: u64,
     },
-    /// Do the job that a vtax outside of this emulated server has written to a file
+    /// Carry out the job that a vtax outside of this emulated server has written to a file
     #[command(name = JOB_VERB, hide = true)]
     Job {
         #[arg(value_name = "FILE")]
@@ -161,7 +160,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// How long the verb needs the server to which it is handed over. Verbs with results for the store are not.
+    /// Returns how long the command needs the server that carries it out; None for commands with results for the store.
     fn stay(&self) -> Result<Option<Stay>, Stop> {
         match self {
             Verb::Run(args) if args.is_dry() => Ok(Some(Stay::Command)),
@@ -169,21 +168,21 @@ impl Verb {
             Verb::Lab(verb) => Ok(Some(verb.stay())),
             Verb::Tune(verb) => verb.stay().map(Some),
             Verb::Ldm(args) => Ok(Some(args.stay())),
-            // Virtual functions are made to be there afterwards.
+            // Virtual functions are created to be used afterwards.
             Verb::Io(verb) if !matches!(verb, io::IoVerb::List(_)) => Ok(Some(Stay::Kept)),
             Verb::Results(_) | Verb::Report(_) | Verb::Ui(_) => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
-                "results of runs on an emulated server are kept here, with all others; leave --server out"
+                "results of runs on an emulated server are stored on this machine, with all others: omit --server"
             ))),
             Verb::Server(_) | Verb::Keeper | Verb::TuningGuard { .. } => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
-                "no server is made in a server; vtax server up [SPEC] says of which kind without --server"
+                "cannot create an emulated server in another one: omit --server and use vtax server up [SPEC]"
             ))),
             _ => Ok(Some(Stay::Command)),
         }
     }
 
-    /// Whether it hands standard input on.
+    /// Returns true if the command passes standard input on.
     fn has_input(&self) -> bool {
         match self {
             Verb::Lab(verb) => matches!(verb, lab::LabVerb::Exec { .. } | lab::LabVerb::Console { .. }),
@@ -193,7 +192,7 @@ impl Verb {
     }
 }
 
-/// Reads the command line, and ends the program where it can't be read.
+/// Reads the command line, and ends the program if it cannot be read.
 pub(crate) fn parse() -> CommandLine {
     let words = called_as::words();
     let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
@@ -210,7 +209,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         (false, false) => Voice::Usual,
     });
     let places = &Locations { state, agent };
-    // The vtax outside has handed its whole command line over.
+    // The vtax outside has handed over its whole command line.
     let server = server.filter(|_| !emulated::is_here());
     if let Some(spec) = server
         && let Some(stay) = verb.stay()?
@@ -245,7 +244,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
     }
 }
 
-/// Prints what a verb has found: as JSON, or the text that `told` makes of it.
+/// Prints the result of a command: as JSON, or the text that `told` makes of it.
 fn answer<T: Serialize>(json: bool, found: &T, told: impl FnOnce(&T) -> String) -> Result<Exit, Stop> {
     if json {
         print_json(found)?

@@ -1,8 +1,8 @@
-//! Our engine beside other tools, over one wire, interleaved in one run.
+//! Comparison of vtax's engine with other tools, over one wire, interleaved in one run.
 //!
-//! Each round measures with every tool once, in random order. Compared is the ratio of two figures of one round: a
-//! machine that drifts moves both. Where two tools mean different things by a figure, the report says so; a figure that
-//! can be converted is converted (half a round trip is doubled).
+//! Each round measures with every tool once, in random order. The comparison uses the ratio of two figures of one
+//! round, because the machine's drift affects both. Where two tools define a figure differently, the report says so; a
+//! figure that can be converted is converted (half a round trip is doubled).
 
 mod contest;
 mod report;
@@ -47,30 +47,29 @@ pub(crate) use report::render;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CrosscheckRequest {
-    /// How many rounds to take: in each, every tool measures every test once
+    /// Rounds; in each, every tool measures every test once
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Measured time of each figure: whole seconds, or 20ms to 999ms. For less than a second, tools are given a
-    /// number of transactions or bytes, no tool warms up, and tools that only take whole seconds are left out
+    /// Measured time per figure: whole seconds, or 20ms to 999ms. For less than a second, tools are given a number of
+    /// transactions or bytes, there is no warm-up, and tools that require whole seconds are omitted
     #[arg(long, default_value = "1s", value_parser = turn)]
     duration: Span,
-    /// What CPUs do while they have nothing to do: `poll` keeps them awake during the whole comparison, `system`
-    /// changes nothing
+    /// CPU idle states: `poll` blocks them during the whole comparison, `system` leaves them as they are
     #[arg(long, value_name = "poll|system", default_value = "system")]
     idle: Idle,
-    /// TCP's congestion control of all tools by its name, or `system` for the machine's own
+    /// TCP congestion control of all tools by name, or `system` for the machine's own
     #[arg(long, value_name = "NAME|system", default_value = "system")]
     congestion: Congestion,
-    /// How many flows the test with several flows has
+    /// Flows of the test with several flows
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=64))]
     streams: u32,
-    /// Run only tests whose name contains one of these texts, as tcp-rr or stream-16KiB
+    /// Tests to run, by parts of their names, e.g. tcp-rr or stream-16KiB [default: all]
     #[arg(long, value_delimiter = ',', value_name = "TEST,…")]
     only: Vec<String>,
-    /// Compare only with these tools
+    /// Tools to compare with [default: all that are installed]
     #[arg(long, value_delimiter = ',', value_name = "TOOL,…")]
     tools: Vec<String>,
-    /// Seed of the random order [default: random; the result has it]
+    /// Seed for the random order [default: random; recorded in the result]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
 }
@@ -80,16 +79,16 @@ fn turn(text: &str) -> Result<Span, String> {
     let short = (20..1000).contains(&span.0.as_millis());
     match short || span.0.subsec_nanos() == 0 && (1..=600).contains(&span.0.as_secs()) {
         true => Ok(span),
-        false => Err("other tools take whole seconds, or a number of transactions or bytes for less: \
-                      give 1s to 600s, or 20ms to 999ms"
+        false => Err("other tools require whole seconds, or a number of transactions or bytes for less: \
+                      use 1s to 600s, or 20ms to 999ms"
             .to_owned()),
     }
 }
 
-/// What is the same for our engine and for all other tools.
+/// The settings shared by vtax's engine and all other tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Held {
-    /// Whether CPUs may sleep.
+    /// CPU idle states.
     pub(crate) idle: Idle,
     /// TCP's congestion control; none for the machine's own.
     #[serde(rename = "congestion_control")]
@@ -109,10 +108,10 @@ pub(crate) struct Crosscheck {
     environment: Environment,
     #[serde(flatten)]
     held: Held,
-    /// Why CPUs could sleep although the user asked to keep them awake.
+    /// The reason why idle states could not be disabled as the user asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     idle_not_held: Option<String>,
-    /// CPU of the end that sends or asks, and of the other; absent if there were too few to pin.
+    /// CPUs of the initiator and the responder; absent if there were too few to pin.
     cpus: Option<[u32; 2]>,
     tools: Vec<ToolRecord>,
     contests: Vec<ContestRecord>,
@@ -133,16 +132,16 @@ struct ContestRecord {
     unit: &'static str,
     #[serde(flatten)]
     contest: Contest,
-    /// Our figures, round by round.
+    /// vtax's figures, round by round.
     ours: Vec<f64>,
-    /// What others took of the machine while our figures were measured: only then no other tool runs.
+    /// The load by others while vtax measured: only then, no other tool runs.
     load: Disturbance,
     others: Vec<Other>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<LeftOut>,
 }
 
-/// A tool that has the test, but can't run it for so short a time.
+/// A tool that has the test, but cannot run it for so short a time.
 #[derive(Debug, Clone, Serialize)]
 struct LeftOut {
     tool: &'static str,
@@ -152,9 +151,9 @@ struct LeftOut {
 #[derive(Debug, Serialize)]
 struct Other {
     tool: &'static str,
-    /// Its figures, round by round, in our unit and converted to our definition as far as possible.
+    /// Its figures, round by round, in vtax's unit and converted to vtax's definition as far as possible.
     figures: Vec<f64>,
-    /// Our figure divided by the tool's, paired by round.
+    /// vtax's figure divided by the tool's, paired by round.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<Ratio>,
     difference: &'static str,
@@ -220,7 +219,7 @@ impl CrosscheckRequest {
         if let Some(unknown) = self.tools.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(miette!(
                 code = "no-such-tool",
-                "--tools {unknown}: no such tool; there are {}",
+                "--tools {unknown}: unknown tool; there are {}",
                 known.join(", ")
             ));
         }
@@ -229,7 +228,7 @@ impl CrosscheckRequest {
     }
 }
 
-/// The tools that are installed, and a record of every tool.
+/// Returns the installed tools, and a record of every tool.
 fn survey(tools: &[&'static Tool]) -> (Vec<&'static Tool>, Vec<ToolRecord>) {
     let record = |tool: &&'static Tool| {
         let missing = tool.missing();
@@ -261,7 +260,7 @@ fn check_comparable(contests: &[Contest], tools: &[&'static Tool]) -> miette::Re
     ))
 }
 
-/// Keeps CPUs from sleeping for as long as the returned value lives, if the user asks for it; or tells why vtax may not.
+/// Disables idle states as long as the returned value lives, if the user asks for it; or returns why vtax may not.
 fn hold_idle(idle: Idle) -> (Option<IdleHold>, Option<String>) {
     match (idle == Idle::Poll).then(idle::hold).transpose() {
         Ok(hold) => (hold, None),
@@ -279,7 +278,7 @@ fn random_seed() -> miette::Result<u64> {
 fn set_congestion(rig: &Rig, name: CongestionControl) -> miette::Result<()> {
     let ends = [rig.endpoint(SUT, WIRE)?, rig.endpoint(PEER, WIRE)?];
     rig.lab.set_congestion(ends, name).with_context(|| {
-        format!("--congestion {name} (those that are loaded: /proc/sys/net/ipv4/tcp_available_congestion_control)")
+        format!("--congestion {name} (loaded ones: /proc/sys/net/ipv4/tcp_available_congestion_control)")
     })
 }
 
@@ -321,18 +320,18 @@ struct RunningContest<'a> {
 
 struct RunningTool {
     tool: &'static Tool,
-    /// The server, if it serves client after client.
+    /// The server, if it serves clients one after the other.
     server: Option<ToolProcess>,
-    /// The figure that is expected next. It tells how much the tool does in a short turn.
+    /// The figure expected next. It determines the amount of work for a short turn.
     expected: f64,
-    /// One entry a round, until it fails.
+    /// One entry per round, until it fails.
     figures: Vec<f64>,
     failed: Option<String>,
 }
 
 impl<'a> RunningContest<'a> {
     fn new(rig: &'a Rig, contest: &'a Contest, tools: &[&'static Tool]) -> miette::Result<RunningContest<'a>> {
-        // One sample of ours tells how much the others do in a short turn, until they have figures of their own.
+        // A sample of vtax's determines the others' amount of work in a short turn, until they have their own figures.
         let expected = if contest.is_short() { ours(rig, contest)?.0 } else { 1.0 };
         let start = |tool: &'static Tool| -> miette::Result<RunningTool> {
             let server = match tool.lifetime {
@@ -348,7 +347,7 @@ impl<'a> RunningContest<'a> {
         Ok(RunningContest { rig, contest, ours: Vec::new(), loads: Vec::new(), others, left_out })
     }
 
-    /// Measures with every tool and our engine once, in random order.
+    /// Measures with every tool and vtax's engine once, in random order.
     fn round(&mut self, rng: &mut Xoshiro256PlusPlus) -> miette::Result<()> {
         let mut order: Vec<Option<usize>> = (0..self.others.len()).map(Some).chain([None]).collect();
         order.shuffle(rng);
@@ -383,7 +382,7 @@ fn mean_load(loads: &[Disturbance]) -> Disturbance {
 }
 
 impl RunningTool {
-    /// Measures with the tool once. A tool that has failed isn't called again: its rounds would no longer pair with ours.
+    /// Measures with the tool once. A failed tool is not called again: its rounds would no longer pair with vtax's.
     fn turn(&mut self, rig: &Rig, contest: &Contest) {
         if self.failed.is_some() {
             return;
@@ -405,7 +404,7 @@ impl RunningTool {
         let text = ToolProcess::client(rig, self.tool, contest, contest.length(self.expected))?;
         self.tool
             .figure(contest, &text)
-            .map_err(|why| miette!(code = "tool-failed", "{} said something else: {why}", self.tool.name))
+            .map_err(|why| miette!(code = "tool-failed", "unexpected output of {}: {why}", self.tool.name))
     }
 
     fn record(self, contest: &Contest, ours: &[f64]) -> Other {
@@ -418,7 +417,7 @@ impl RunningTool {
     }
 }
 
-/// The figure of our engine, and what others took of the machine meanwhile.
+/// Returns the figure of vtax's engine, and the load by others meanwhile.
 fn ours(rig: &Rig, contest: &Contest) -> miette::Result<(f64, Disturbance)> {
     let mut meter = LoadMeter::open()?;
     let begun = meter.read()?;
@@ -431,7 +430,7 @@ fn mean(figures: &[f64]) -> Option<f64> {
 }
 
 impl Crosscheck {
-    /// Whether a tool failed in the middle.
+    /// Returns true if a tool failed in the middle.
     pub(crate) fn any_failed(&self) -> bool {
         self.contests.iter().flat_map(|contest| &contest.others).any(|other| other.failed.is_some())
     }

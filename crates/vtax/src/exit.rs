@@ -1,4 +1,4 @@
-//! How the program ends: one code for each kind of ending, so that scripts can tell them apart.
+//! Exit statuses: one for each kind of ending, so that scripts can distinguish them.
 
 use std::process::ExitCode;
 
@@ -6,17 +6,17 @@ pub(crate) use vtax_run::{Blamed, Coded, Stop};
 
 use crate::explain;
 
-/// An ending that is no error.
+/// An ending that is not an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Done,
     /// A study ran, but some of its cells failed.
     CellsFailed,
-    /// What was to be reached was not: a precision, a difference that a study can show, a run no worse than another.
+    /// A goal was not reached: a precision, a detectable difference, a run no worse than another.
     NotReached,
-    /// The user stopped it; what was measured is kept.
+    /// The user stopped it; stored samples are kept.
     Interrupted,
-    /// The status of the program that vtax was asked to run.
+    /// The exit status of the program that the user had vtax run.
     Child(u8),
 }
 
@@ -25,14 +25,14 @@ impl Exit {
         ExitCode::from(match self {
             Exit::Done => 0,
             Exit::CellsFailed | Exit::NotReached => 1,
-            // As a shell reports a program that SIGINT ended.
+            // The status that a shell reports for a program killed by SIGINT.
             Exit::Interrupted => 130,
             Exit::Child(code) => code,
         })
     }
 }
 
-/// Says what is wrong, and returns the status that says who can mend it.
+/// Reports an error, and returns the exit status that shows who can fix it.
 pub(crate) fn tell(stop: &Stop, json: bool) -> ExitCode {
     let (code, status) = (stop.code(), stop.status());
     explain::tell(code.as_deref().unwrap_or(explain::DEFECT), &stop.to_string(), status, json);

@@ -1,7 +1,7 @@
-//! Codes of errors, and what they mean.
+//! Error codes and their explanations.
 //!
 //! Each error that a user can cause has a code: a few words that stay the same when the message changes, so that
-//! scripts can rely on them. The texts are in `docs/errors/`, a section for each code.
+//! scripts can rely on them. The explanations are in `docs/errors/`, one section per code.
 
 use std::io::IsTerminal;
 
@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::{called_as, terminal::tell_always};
 
-/// The code of an error that no user can cause.
+/// The code of an error that is not the user's.
 pub(crate) const DEFECT: &str = "defect";
-/// The code of a command line that can't be read.
+/// The code of an invalid command line.
 pub(crate) const USAGE_CODE: &str = "usage";
 
 const TEXTS: [&str; 8] = [
@@ -45,7 +45,7 @@ impl Explanation {
         Explanation::all().into_iter().find(|explanation| explanation.code == code)
     }
 
-    /// Its first sentence.
+    /// Returns its first sentence.
     pub(crate) fn summary(&self) -> String {
         let first = self.text.split("\n\n").next().unwrap_or_default().replace('\n', " ");
         first.split_once(". ").map_or(first.clone(), |(sentence, _)| format!("{sentence}."))
@@ -69,7 +69,7 @@ struct ErrorFacts<'a> {
     explanation: Option<&'static str>,
 }
 
-/// Says on standard error what is wrong, as a line for people or as JSON.
+/// Reports an error on standard error, as a line for people or as JSON.
 pub(crate) fn tell(code: &str, message: &str, exit_code: u8, json: bool) {
     let message = &*called_as::as_called(message);
     if json {
@@ -78,16 +78,16 @@ pub(crate) fn tell(code: &str, message: &str, exit_code: u8, json: bool) {
         tell_always(format_args!("{}", serde_json::to_string_pretty(&document).unwrap_or_else(|_| message.to_owned())));
         return;
     }
-    // What is wrong with a command line quotes only the user's own words.
+    // An error in the command line quotes only the user's own words.
     let message = if code == USAGE_CODE { message.to_owned() } else { below_first_line(message) };
     tell_always(format_args!("{}: error[{code}]: {message}", called_as::program()));
     if std::io::stderr().is_terminal() {
-        tell!("vtax explain {code} says more");
+        tell!("see: vtax explain {code}");
     }
 }
 
-/// Further lines are indented. A file's name or what a file quotes may have lines too, and none of them must look like one of
-/// vtax's own.
+/// Indents further lines. A file's name or a quotation from a file may contain line breaks, and no such line must look
+/// like one of vtax's own.
 fn below_first_line(message: &str) -> String {
     message.replace('\n', "\n  ")
 }

@@ -1,6 +1,6 @@
-//! Results of other programs as results of ours, so that old data stands beside new.
+//! Import of other programs' results, so that old data can be compared with new.
 //!
-//! Nothing is made up: what a file doesn't say is absent. Each file is one sample. A sample of vtax has the times of
+//! Nothing is invented: data missing in a file is absent. Each file is one sample. A sample of vtax has the times of
 //! all round trips; these have none, so there are no percentiles, and the mean round trip is the inverse of the rate.
 
 mod document;
@@ -41,16 +41,16 @@ use document::{Refusal, decode, documents, other_form};
 use foreign::{Counts, ForeignMeasure, ForeignTest, NetMeasure};
 use imported::Imported;
 
-/// A file of iperf3 with an hour of intervals of a hundred streams has less.
+/// Larger than a file of iperf3 with an hour of intervals of a hundred streams.
 const LARGEST: u64 = 64 << 20;
-/// A loop over all sizes, a day long, has fewer. Each is compared with those before it.
+/// More than a loop over all sizes has in a day. Each is compared with those before it.
 const MOST_OUTPUTS: usize = 10_000;
 
-/// Where an output is.
+/// The place of an output.
 #[derive(Debug, Clone)]
 pub(crate) struct OutputPlace {
     file: PathBuf,
-    /// The line where it begins, if the file has several.
+    /// The line where it begins, if the file contains several.
     line: Option<usize>,
 }
 
@@ -61,21 +61,21 @@ impl fmt::Display for OutputPlace {
     }
 }
 
-/// What keeps files from being imported. Nothing has been stored then.
+/// The reason why files cannot be imported. Nothing has been stored then.
 #[derive(Debug, Diagnostic, thiserror::Error)]
 pub(crate) enum ImportError {
     #[error("{}: {source}", .file.display())]
     #[diagnostic(code("file"))]
     File { file: PathBuf, source: io::Error },
-    #[error("{}: it is no regular file of at most {} MiB", .file.display(), LARGEST >> 20)]
+    #[error("{}: not a regular file of at most {} MiB", .file.display(), LARGEST >> 20)]
     #[diagnostic(code("import-too-large"))]
     TooLarge { file: PathBuf },
-    #[error("{}: it has more than {MOST_OUTPUTS} outputs: import it in parts", .file.display())]
+    #[error("{}: more than {MOST_OUTPUTS} outputs: import it in parts", .file.display())]
     #[diagnostic(code("import-too-large"))]
     TooMany { file: PathBuf },
     #[error(
-        "{}: this is no output of iperf3 (-J), netperf, sockperf or fio (JSON) and no table of published figures that vtax \
-         knows; `vtax explain import-unknown` says which it knows",
+        "{}: not a known output of iperf3 (-J), netperf, sockperf or fio (JSON), nor a table of published figures; \
+         `vtax explain import-unknown` lists the known formats",
         .file.display()
     )]
     #[diagnostic(code("import-unknown"))]
@@ -83,46 +83,46 @@ pub(crate) enum ImportError {
     #[error("{place}: {program}: {why}")]
     #[diagnostic(code("import-refused"))]
     Refused { place: OutputPlace, program: &'static str, why: String },
-    #[error("{}: a file counts once, and this one is named twice", .file.display())]
+    #[error("{}: this file is named twice: name each once", .file.display())]
     #[diagnostic(code("import-refused"))]
     Twice { file: PathBuf },
     #[error(
-        "{place}: it is of {program}, and the first test of {first}: import the files of each program on their own"
+        "{place}: it is from {program}, but the first test is from {first}: import each program's files separately"
     )]
     #[diagnostic(code("import-refused"))]
     Mixed { place: OutputPlace, program: String, first: String },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Table(#[from] FileError),
-    #[error("{option}: {why}; leave it out")]
+    #[error("{option}: {why}; omit it")]
     #[diagnostic(code("option-not-for-this"))]
     Option { option: &'static str, why: &'static str },
 }
 
-/// What the user says of the files.
+/// The user's options for the files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ImportAs {
-    /// The row that outputs of programs stand for; native if it isn't said.
+    /// The row of programs' outputs; native by default.
     pub(crate) row: Option<Row>,
-    /// The MTU of outputs of programs; Ethernet's if it isn't said.
+    /// The MTU of programs' outputs; Ethernet's by default.
     pub(crate) mtu: Option<Mtu>,
-    /// The size of messages, where a program doesn't tell it.
+    /// The message size, if a program does not report it.
     pub(crate) size: Option<ByteSize>,
-    /// The study whose cells published figures are of, if it isn't the built-in one that their table names.
+    /// The study with the cells of published figures, unless it is the built-in one that their table names.
     pub(crate) study: Option<Study>,
     pub(crate) label: ForeignText,
 }
 
-/// What files are as results.
+/// The results from files.
 #[derive(Debug)]
 pub(crate) struct Imports {
-    /// One of all outputs of a program, or one for each machine of a table.
+    /// One for all outputs of a program, or one for each machine of a table.
     pub(crate) runs: Vec<Run>,
-    /// What of the files is not in them, and what a file has beyond one test, a sentence each.
+    /// A sentence for each part of the files that is not imported, and for each file with several tests.
     pub(crate) notes: Vec<String>,
 }
 
-/// The files as complete runs.
+/// Returns the files as complete runs.
 pub(crate) fn imports(files: &[PathBuf], wanted: &ImportAs) -> Result<Imports, ImportError> {
     if let Some((_, file)) = files.iter().enumerate().find(|(nth, file)| files[..*nth].contains(file)) {
         return Err(ImportError::Twice { file: file.clone() });
@@ -136,7 +136,7 @@ pub(crate) fn imports(files: &[PathBuf], wanted: &ImportAs) -> Result<Imports, I
     }
 }
 
-/// What files of one program have.
+/// The contents of the files of one program.
 #[derive(Debug, Default)]
 struct Outputs {
     tests: Vec<ForeignTest>,
@@ -146,7 +146,7 @@ struct Outputs {
 impl Outputs {
     fn of(files: &[PathBuf], wanted: &ImportAs) -> Result<Outputs, ImportError> {
         if wanted.study.is_some() {
-            let why = "it is for a table of published figures";
+            let why = "it applies to a table of published figures";
             return Err(ImportError::Option { option: "--study", why });
         }
         let mut outputs = Outputs::default();
@@ -154,12 +154,12 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Adds the tests of a file. If none of its outputs can be taken, the first says why.
+    /// Adds the tests of a file. If none of its outputs can be imported, the first one gives the reason.
     fn add(&mut self, file: &Path, size: Option<ByteSize>) -> Result<(), ImportError> {
         let text = text(file)?;
         let in_file = |line| OutputPlace { file: file.to_owned(), line };
         if published::is(&text) {
-            let why = "import each table of published figures on its own".to_owned();
+            let why = "import each table of published figures separately".to_owned();
             return Err(ImportError::Refused { place: in_file(None), program: published::NAME, why });
         }
         let documents = documents(&text);
@@ -189,7 +189,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Refuses a test that can't stand in one result with the first.
+    /// Refuses a test that cannot be in one result with the first.
     fn is_alike(&self, test: &ForeignTest, place: &OutputPlace) -> Result<(), ImportError> {
         let Some(first) = self.tests.first() else { return Ok(()) };
         let place = place.clone();
@@ -200,7 +200,7 @@ impl Outputs {
         let is_of_disk = test.measured.is_of_disk();
         if first.measured.is_of_disk() != is_of_disk {
             let [it, first] = if is_of_disk { ["a disk", "a network"] } else { ["a network", "a disk"] };
-            let why = format!("it is of {it}, and the first file of {first}: import each kind on its own");
+            let why = format!("it is of {it}, but the first file is of {first}: import each kind separately");
             return Err(ImportError::Refused { place, program: test.format, why });
         }
         Ok(())
@@ -216,7 +216,7 @@ fn no_output(file: &Path, text: &str) -> ImportError {
     }
 }
 
-/// Tests of one program as a run. Those of one test are its rounds, in their order.
+/// Returns the tests of one program as a run. Those of one test are its rounds, in their order.
 fn run(files: &[PathBuf], tests: &[ForeignTest], wanted: &ImportAs) -> Result<Run, ImportError> {
     wanted.check(tests.first().is_some_and(|test| test.measured.is_of_disk()))?;
     let cells = cells(tests, wanted);
@@ -234,7 +234,7 @@ fn run(files: &[PathBuf], tests: &[ForeignTest], wanted: &ImportAs) -> Result<Ru
 
 fn text(file: &Path) -> Result<String, ImportError> {
     let failed = |source| ImportError::File { file: file.to_owned(), source };
-    // A FIFO would make vtax wait for whoever writes to it.
+    // A FIFO would make vtax wait for its writer.
     let metadata = std::fs::metadata(file).map_err(failed)?;
     if !metadata.is_file() || metadata.len() > LARGEST {
         return Err(ImportError::TooLarge { file: file.to_owned() });
@@ -244,7 +244,7 @@ fn text(file: &Path) -> Result<String, ImportError> {
     Ok(decode(&bytes))
 }
 
-/// A cell for each different test.
+/// Returns a cell for each different test.
 fn cells(tests: &[ForeignTest], wanted: &ImportAs) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for test in tests {
@@ -277,7 +277,7 @@ fn figures(test: &ForeignTest) -> Figures {
     Figures { lost: lost.map(whole), retransmits: retransmits.map(whole), ..figures }
 }
 
-/// The counts as those of the end that counted. Nobody says anything of the other end, nor of what was lost.
+/// Returns the counts as those of the endpoint that counted. The other endpoint and losses are unknown.
 fn joined(net: &NetCell, counted: &EndReport) -> Figures {
     let (other, kind) = (EndReport::default(), net.workload.kind());
     let (initiator, responder) = kind.counting(counted, &other);
@@ -302,19 +302,19 @@ impl ImportAs {
         test.measured.test(self.mtu.unwrap_or(Mtu::ETHERNET))
     }
 
-    /// Refuses what no test of a disk has, and a row of the other kind.
+    /// Refuses options that no disk test has, and a row of the other kind.
     fn check(&self, is_of_disks: bool) -> Result<(), ImportError> {
         let wrong = |option, why| Err(ImportError::Option { option, why });
         match self.row {
             Some(Row::Disk(_)) if !is_of_disks => {
-                wrong("--method", "the row is one of disks, and the files are of a network")
+                wrong("--method", "the row is for disks, but the files are of a network")
             }
             _ if !is_of_disks => Ok(()),
             None | Some(Row::Disk(_)) if self.mtu.is_some() => {
-                wrong("--mtu", "the files are of disks, which have none")
+                wrong("--mtu", "the files are of disks, which have no MTU")
             }
             None | Some(Row::Disk(_)) if self.size.is_some() => {
-                wrong("--size", "the files are of disks, and say the size of their I/Os")
+                wrong("--size", "the files are of disks, and report the size of their I/Os")
             }
             None | Some(Row::Disk(_)) => Ok(()),
             Some(_) => wrong("--method", "the files are of disks, whose rows are native-disk, virtio-blk and so on"),
@@ -345,7 +345,7 @@ fn of_tests<'a>(
     }
 }
 
-/// `TCP RR, UDP stream by netperf`
+/// Returns the title, e.g. `TCP RR, UDP stream by netperf`.
 fn title(cells: &[Cell], program: &str) -> String {
     let mut tests: Vec<String> = cells.iter().map(|cell| format!("{} {}", cell.medium(), cell.kind())).collect();
     tests.dedup();

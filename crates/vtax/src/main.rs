@@ -1,9 +1,9 @@
-//! `vtax`: measures what virtualization costs a network, explains it, cuts it, proves the cut.
+//! `vtax`: measures the network and disk overhead of virtualization, explains it, reduces it and proves the reduction.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-// First, for its macro is used by the others.
+// First, because the others use its macro.
 #[macro_use]
 mod terminal;
 

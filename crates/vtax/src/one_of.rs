@@ -1,8 +1,8 @@
-//! Options of the command line whose value is one of a few words.
+//! Command-line options whose value is one of a few words.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-/// A word, its help, and the value for which it stands.
+/// A word, its help and its value.
 pub(crate) type Choice<T> = (&'static str, &'static str, T);
 
 pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(

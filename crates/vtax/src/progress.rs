@@ -1,6 +1,6 @@
-//! What the user sees of what happens: on a terminal a picture of the run that fills up, plain lines elsewhere.
+//! Progress for the user: on a terminal a live view of the run, plain lines elsewhere.
 //!
-//! Events come between samples, so nothing is drawn while a sample is taken: drawing would take CPU time from it.
+//! Events arrive between samples, so nothing is drawn during a sample: drawing would take CPU time from it.
 
 use std::{
     io::IsTerminal,
@@ -14,7 +14,7 @@ use vtax_run::{EventSink, EveryFewSeconds, LiveRun, RunEvent, RunEvents, SampleP
 
 use crate::terminal::{Size, Voice, painted, size, voice};
 
-/// All that is told goes to standard error.
+/// Returns the receiver of events that writes to standard error.
 pub(crate) fn terminal() -> RunEvents {
     match (voice(), std::io::stderr().is_terminal()) {
         (Voice::Quiet, _) => RunEvents::default(),
@@ -24,7 +24,7 @@ pub(crate) fn terminal() -> RunEvents {
     }
 }
 
-/// A line now and then, or for each sample.
+/// Occasional lines, or one for each sample.
 struct PlainLines(Option<EveryFewSeconds>);
 
 impl PlainLines {
@@ -47,26 +47,26 @@ impl EventSink for PlainLines {
     }
 }
 
-/// The run so far, drawn over what was drawn before.
+/// The run so far, drawn over the previous drawing.
 #[derive(Default)]
 struct TerminalPicture(Mutex<Picture>);
 
 #[derive(Default)]
 struct Picture {
     live: LiveRun,
-    /// From the first sample on.
+    /// Present from the first sample.
     drawn: Option<Drawn>,
 }
 
 struct Drawn {
     bar: ProgressBar,
     at: Instant,
-    /// How long it took to compute and draw.
+    /// The time it took to compute and draw.
     took: Duration,
 }
 
 impl Drawn {
-    /// Drawing takes at most this part of the time.
+    /// The maximum share of the time for drawing.
     const SHARE: u32 = 50;
     const APART: Duration = Duration::from_millis(200);
 
@@ -110,7 +110,7 @@ impl Picture {
     }
 }
 
-/// The first lines, as many as there is room for, each cut where the terminal ends.
+/// Returns as many of the first lines as there is room for, each cut at the terminal's width.
 fn fitting(text: StyledText, columns: usize, lines: usize) -> StyledText {
     let all = text.lines();
     let left_out = all.len().saturating_sub(lines);

@@ -1,4 +1,4 @@
-//! A command that an agent runs: its input and its output.
+//! The input and output of a command that an agent runs.
 
 use std::io::{self, IsTerminal, Read, Write};
 
@@ -8,10 +8,10 @@ use vtax_wire::{limits::INPUT_MOST, protocol::Stream};
 
 use crate::exit::{Blamed, Coded, Stop};
 
-/// After this time without input vtax tells the user what it waits for.
+/// After this time without input, vtax reports what it waits for.
 const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Writes what the command has written to the same stream here.
+/// Writes the command's output to the same stream here.
 pub(crate) fn show(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     let write = |out: &mut dyn Write| out.write_all(bytes).and_then(|()| out.flush());
     match stream {
@@ -20,14 +20,14 @@ pub(crate) fn show(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Reads standard input to its end, or nothing if it is a terminal. `whom` names the command in messages.
+/// Reads standard input to its end, or nothing from a terminal. `whom` names the command in messages.
 pub(crate) fn read_input_for(whom: &str) -> Result<Vec<u8>, Stop> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         return Ok(Vec::new());
     }
     if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&SOON)) == Ok(0) {
-        tell!("vtax: reading standard input to its end, for {whom}; </dev/null gives it none");
+        tell!("vtax: reading standard input to its end, for {whom}; use </dev/null for none");
     }
     let mut input = Vec::new();
     let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).coded("file", || "reading standard input");
@@ -38,6 +38,6 @@ pub(crate) fn read_input_for(whom: &str) -> Result<Vec<u8>, Stop> {
 
 fn fits(input: &[u8], whom: &str) -> miette::Result<()> {
     let too_much = input.len() as u64 > INPUT_MOST.0;
-    ensure!(!too_much, code = "input-too-large", "{whom} gets at most {INPUT_MOST} of standard input; hand it a file");
+    ensure!(!too_much, code = "input-too-large", "{whom} gets at most {INPUT_MOST} of standard input: use a file");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a time stamp and a recorded transaction cost.
+//! The cost of a timestamp and of recording a transaction.
 
 use std::hint::black_box;
 
@@ -9,11 +9,11 @@ use vtax_sys::clock::{clocksource, now_ns, resolution};
 /// The clock that stamps every transaction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ClockRecord {
-    /// What the kernel reads, as `tsc`.
+    /// The kernel's clock source, e.g. `tsc`.
     pub(crate) source: String,
-    /// ns, as the kernel claims.
+    /// ns, as reported by the kernel.
     pub(crate) resolution_ns: u64,
-    /// ns between two readings that differ, at least.
+    /// Minimum ns between two readings that differ.
     pub(crate) step_ns: u64,
     /// ns for one reading.
     pub(crate) reading_ns: f64,
@@ -21,7 +21,7 @@ pub(crate) struct ClockRecord {
     pub(crate) recording_ns: f64,
 }
 
-/// Readings in a batch: some milliseconds, shorter than the scheduler's slice.
+/// Readings in a batch: a few milliseconds, shorter than the scheduler's slice.
 const BATCH: u32 = 50_000;
 /// The fastest of several batches counts: whatever else ran in between only makes a batch slower.
 const BATCHES: u32 = 20;
@@ -36,7 +36,7 @@ pub(crate) fn measure() -> ClockRecord {
     }
 }
 
-/// The clock as a reader sees it: the smallest difference of two readings in a row.
+/// Returns the clock's resolution in practice: the smallest difference of two consecutive readings.
 fn step() -> u64 {
     let steps = (0..BATCH).filter_map(|_| {
         let first = now_ns();
@@ -46,13 +46,13 @@ fn step() -> u64 {
     steps.min().unwrap_or(0)
 }
 
-/// The values are spread as round-trip times are, so that the counters don't all stay in the cache.
+/// Measures with values spread like round-trip times, so that the counters do not all stay in the cache.
 fn recording() -> f64 {
     let mut histogram = Histogram::new();
     fastest(|| (0..BATCH).for_each(|n| histogram.record(40_000 + u64::from(n.wrapping_mul(2_654_435_761) % 60_000))))
 }
 
-/// ns for each of a batch's steps, in the fastest batch.
+/// Returns the ns per step of the fastest batch.
 fn fastest(mut batch: impl FnMut()) -> f64 {
     let times = (0..BATCHES).map(|_| {
         let begun = now_ns();

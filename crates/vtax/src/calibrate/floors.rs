@@ -1,4 +1,4 @@
-//! The noise floor: each test is compared with itself, which shows differences where there are none.
+//! The noise floor: each test is compared with itself, so any difference is noise.
 
 use rand::seq::SliceRandom;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use super::{
     truths::PLAIN,
 };
 
-/// A test against itself.
+/// The comparison of a test with itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct SelfComparison {
     pub(crate) transport: Transport,
@@ -25,13 +25,13 @@ pub(crate) struct SelfComparison {
     pub(crate) rounds: usize,
     /// The mean of all samples, µs or Mb/s.
     pub(crate) mean: f64,
-    /// The ratio of the two samples of each pair. Their order was drawn.
+    /// The ratio of the two samples of each pair, in random order.
     pub(crate) ratio: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
     /// The largest relative difference inside that interval.
     pub(crate) floor: f64,
-    /// The smallest relative difference that so many samples could show with 80 % power.
+    /// The smallest relative difference detectable with 80 % power, per number of samples.
     pub(crate) smallest_shown: Vec<ShownBySamples>,
 }
 
@@ -52,7 +52,7 @@ fn tests() -> [(Transport, Workload); 4] {
     [(Transport::Tcp, rr), (Transport::Udp, rr), (Transport::Tcp, stream(1 << 20)), (Transport::Udp, stream(1472))]
 }
 
-/// The noise floor of each test. Empty if no rounds are wanted.
+/// Returns the noise floor of each test; empty for zero rounds.
 pub(super) fn measure(
     rig: &Rig,
     rounds: u32,

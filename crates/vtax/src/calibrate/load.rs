@@ -1,4 +1,4 @@
-//! What other programs and the hypervisor took of the machine's CPUs while vtax measured.
+//! The CPU load by other programs and the hypervisor during measurements.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use vtax_sys::{
     cpu::{MachineMeter, MachineReading, MachineTimes, OtherProgramsMeter},
 };
 
-/// Reads the CPU times of the machine and of programs that are not vtax's.
+/// Reads the CPU times of the machine and of programs other than vtax's.
 pub(crate) struct LoadMeter {
     machine: MachineMeter,
     others: OtherProgramsMeter,
@@ -20,7 +20,7 @@ pub(crate) struct LoadReading {
 }
 
 impl LoadMeter {
-    /// A meter for which this process and all that it starts are vtax's.
+    /// Returns a meter that counts this process and all processes that it starts as vtax's.
     pub(crate) fn open() -> Result<LoadMeter, SysError> {
         Ok(LoadMeter { machine: MachineMeter::open()?, others: OtherProgramsMeter::new(None) })
     }
@@ -29,7 +29,7 @@ impl LoadMeter {
         Ok(LoadReading { others: self.others.read(&[])?, machine: self.machine.read()? })
     }
 
-    /// The load since an earlier reading.
+    /// Returns the load since an earlier reading.
     pub(crate) fn since(&mut self, opened: &LoadReading) -> Result<Disturbance, SysError> {
         let closed = self.read()?;
         let span = closed.machine.since(&opened.machine);

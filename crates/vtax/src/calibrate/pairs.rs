@@ -1,9 +1,9 @@
-//! Takes two samples in an order that is drawn, so that the drift of the machine isn't in the difference.
+//! Pairs of samples in random order, so that the machine's drift does not bias their difference.
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The random numbers of this calibration.
+/// The random number generator of a calibration.
 pub(super) fn dice() -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(vtax_sys::clock::now_ns())
 }

@@ -21,16 +21,16 @@ pub(crate) fn render(calibration: &Calibration) -> String {
 fn heading(calibration: &Calibration) -> String {
     let (environment, clock) = (&calibration.environment, &calibration.clock);
     let pins = match calibration.cpus {
-        Some([first, second]) => format!("who asks or sends on CPU {first}, the other end on CPU {second}"),
-        None => "NOT PINNED: there are not two CPUs; expect round-trip times to jump fourfold".to_owned(),
+        Some([first, second]) => format!("initiator on CPU {first}, responder on CPU {second}"),
+        None => "NOT PINNED: fewer than two CPUs; round-trip times may vary fourfold".to_owned(),
     };
     let caveat = environment.caveat().map(|caveat| format!("{caveat}\n")).unwrap_or_default();
     format!(
-        "What vtax's figures are worth on this machine\n\n\
+        "Accuracy of vtax on this machine\n\n\
          {caveat}\
          Linux {}, {}, governor {}\n{pins}\n\
-         clock      {}: {:.0} ns a reading, steps of {} ns (the kernel claims {} ns)\n\
-         recording  {:.1} ns a transaction\n\
+         clock      {}: {:.0} ns per reading, steps of {} ns (the kernel reports {} ns)\n\
+         recording  {:.1} ns per transaction\n\
          load       {}{}\n\n",
         environment.kernel,
         environment.cpu_model,
@@ -41,12 +41,12 @@ fn heading(calibration: &Calibration) -> String {
         clock.resolution_ns,
         clock.recording_ns,
         load(&calibration.load),
-        if calibration.load.is_much() { ": DISTURBED, calibrate again when the machine is idle" } else { "" }
+        if calibration.load.is_much() { ": BUSY HOST, calibrate again when the machine is idle" } else { "" }
     )
 }
 
 fn truths(truths: &[TruthRecord]) -> String {
-    let mut text = "Known truths\n".to_owned();
+    let mut text = "Reference cases\n".to_owned();
     let width = |words: fn(&TruthRecord) -> &str| truths.iter().map(|truth| words(truth).len()).max().unwrap_or(0);
     let (name, verdict) = (width(|truth| truth.name), width(|truth| truth.verdict.words()));
     let margin = " ".repeat(2 + name + 2 + verdict + 2);
@@ -56,7 +56,7 @@ fn truths(truths: &[TruthRecord]) -> String {
         let _ = writeln!(text, "  {:<name$}  {:<verdict$}  {}", truth.name, truth.verdict.words(), truth.made);
         let _ = writeln!(
             text,
-            "{margin}is {}, we say {}{} {} (accepted: {})",
+            "{margin}expected {}, measured {}{} {} (accepted: {})",
             number(truth.expected),
             number(truth.measured),
             interval.unwrap_or_default(),
@@ -70,7 +70,7 @@ fn truths(truths: &[TruthRecord]) -> String {
     text + "\n"
 }
 
-/// Four digits, and whole numbers whole.
+/// Formats a value with four digits; whole numbers without decimals.
 fn number(value: f64) -> String {
     match value {
         whole if whole.fract() == 0.0 => format!("{whole}"),
@@ -85,7 +85,7 @@ fn floors(floors: &[SelfComparison]) -> String {
     let samples = floors[0].smallest_shown.iter().map(|shown| format!("{:>9}", shown.samples)).collect::<String>();
     let _ = writeln!(
         text,
-        "  {:<12} {:>14}  {:<24} {:>9}   smallest difference that so many samples show",
+        "  {:<12} {:>14}  {:<24} {:>9}   detectable difference (80 % power) by number of samples",
         "", "mean", "one / other", "floor"
     );
     let _ = writeln!(text, "  {:<12} {:>14}  {:<24} {:>9} {samples}", "", "", "", "");

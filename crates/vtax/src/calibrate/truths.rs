@@ -1,4 +1,4 @@
-//! Known truths: each is made here, measured by our engine, and compared with what arithmetic says.
+//! Reference cases: each is created here, measured by vtax's engine, and compared with the calculated value.
 
 mod delays;
 mod lengths;
@@ -35,23 +35,23 @@ pub(super) fn wires() -> Vec<(&'static str, Option<Shape>)> {
     [(PLAIN, None)].into_iter().chain(shaped).chain([lossy]).collect()
 }
 
-/// Something that is known, and how it is measured.
+/// A reference case: a known value, and its measurement.
 pub(crate) struct Truth {
     pub(crate) name: &'static str,
     made: &'static str,
     find: fn(&Rig) -> miette::Result<Found>,
 }
 
-/// What arithmetic expects, what vtax measured, and how far they may be apart.
+/// The expected value, the measured value, and the accepted range.
 struct Found {
     unit: &'static str,
     expected: f64,
     measured: f64,
     /// The interval of the signed-rank test, if the figure comes from pairs of samples.
     interval: Option<[f64; 2]>,
-    /// The smallest and the largest figure that counts as the truth.
+    /// The smallest and the largest accepted figure.
     accepted: [f64; 2],
-    /// The share of the machine that other programs took, if the truth knows it better than the meter.
+    /// The share of the machine used by other programs, if the case knows it better than the meter.
     others: Option<f64>,
     detail: String,
 }
@@ -67,7 +67,7 @@ pub(crate) struct TruthRecord {
     pub(crate) interval: Option<[f64; 2]>,
     pub(crate) accepted: [f64; 2],
     pub(crate) verdict: TruthVerdict,
-    /// What other programs took of the machine meanwhile.
+    /// The load by other programs meanwhile.
     pub(crate) load: Disturbance,
     pub(crate) detail: String,
 }
@@ -76,7 +76,7 @@ impl Truth {
     pub(super) fn find(&self, rig: &Rig, meter: &mut LoadMeter) -> miette::Result<TruthRecord> {
         let Truth { name, made, .. } = *self;
         let begun = meter.read()?;
-        let found = (self.find)(rig).with_context(|| format!("the truth {name}"))?;
+        let found = (self.find)(rig).with_context(|| format!("the reference case {name}"))?;
         let load = meter.since(&begun)?;
         let other_programs = found.others.into_iter().chain(load.other_programs).reduce(f64::max);
         let load = Disturbance { other_programs, ..load };
@@ -87,7 +87,7 @@ impl Truth {
 }
 
 impl Found {
-    /// A figure of one sample.
+    /// Returns the result from a single sample.
     fn once(unit: &'static str, expected: f64, measured: f64, accepted: [f64; 2], detail: String) -> Found {
         Found { unit, expected, measured, interval: None, accepted, others: None, detail }
     }
@@ -99,7 +99,7 @@ impl Found {
         Ok(Found { interval, ..Found::once(unit, expected, value, accepted, String::new()) })
     }
 
-    /// The centre of a figure that was measured in pairs of samples, as a factor of what is expected.
+    /// Returns the centre of a figure from pairs of samples, as a factor of the expected value.
     fn in_proportion(unit: &'static str, expected: f64, tolerance: f64, factors: &[f64]) -> miette::Result<Found> {
         let figures: Vec<f64> = factors.iter().map(|factor| factor * expected).collect();
         Found::in_pairs(unit, expected, tolerance * expected, &figures)
@@ -144,12 +144,12 @@ pub(crate) const TRUTHS: [Truth; 13] = [
     },
     Truth {
         name: "length-150ms",
-        made: "a sample of 150 ms, which finds the round-trip time that one of 1.5 s finds",
+        made: "a sample of 150 ms, with the round-trip time of one of 1.5 s",
         find: lengths::short_and_long,
     },
     Truth {
         name: "spinner-50",
-        made: "a thread that works half of the time, which its own clock knows: CPU time in a sample's report",
+        made: "a thread that works half of the time, by its own clock: CPU time in a sample's report",
         find: spinner::half_the_time,
     },
     Truth {
@@ -159,30 +159,30 @@ pub(crate) const TRUTHS: [Truth; 13] = [
     },
     Truth {
         name: "stall-p999",
-        made: "the same: 99.9 of 100 round trips were shorter than this",
-        // 2,000 requests a second for 2 s: 200 of 4,000 were due during the stall, evenly; the
+        made: "the same: 99.9 % of round trips were shorter than this",
+        // 2,000 requests/s for 2 s: 200 of 4,000 were due during the stall, evenly; the
         // fourth-longest of them waited 100 ms less 2 ms.
         find: |rig| stall(rig, 98.0, [93.0, 200.0], p999),
     },
     Truth {
         name: "stall-closed-loop",
-        made: "the same in a closed loop, which hides it: 99.9 of 100 were shorter than this",
+        made: "the same in a closed loop, which hides it: 99.9 % were shorter than this",
         find: hidden_stall,
     },
     Truth {
         name: "loss",
-        made: "a wire of 10 Mb/s that is sent 50 Mb/s and drops the rest: datagrams lost",
+        made: "a wire of 10 Mb/s that receives 50 Mb/s and drops the rest: datagrams lost",
         find: loss,
     },
 ];
 
-/// An Ethernet header, which the shaper counts; no preamble, checksum or gap: there is no cable.
+/// An Ethernet header, which the shaper counts; no preamble, checksum or gap, as there is no cable.
 const ETHERNET: f64 = 14.0;
 const MTU: f64 = 1500.0;
 /// IPv4 and UDP headers; IPv4 and TCP headers with the timestamps option.
 const UDP_HEADERS: f64 = 28.0;
 const TCP_HEADERS: f64 = 52.0;
-/// How far the goodput may be from the truth, as a share of it.
+/// The accepted deviation of the goodput, as a share of the expected value.
 const GOODPUT_TOLERANCE: f64 = 0.01;
 
 fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> miette::Result<Found> {
@@ -191,7 +191,7 @@ fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> miette
         _ => (TCP_HEADERS, ByteSize(128 << 10)),
     };
     let workload = Workload::Stream { message, direction: Direction::Forward };
-    // Whatever the machine's default is, cubic fills a queue and keeps it full.
+    // Unlike other defaults, cubic fills a queue and keeps it full.
     let congestion = (transport == Transport::Tcp).then(|| "cubic".parse::<CongestionControl>()).transpose()?;
     let options =
         TestOptions { socket: SocketOptions { congestion, ..SocketOptions::default() }, ..TestOptions::default() };
@@ -205,7 +205,7 @@ fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> miette
 }
 
 fn rr(options: TestOptions, duration: Span) -> TestSpec {
-    // Room for a whole sequence number: in the open loop many datagrams are on their way.
+    // Room for a whole sequence number: in the open loop, many datagrams are in flight.
     let workload = Workload::Rr { request: ByteSize(8), response: ByteSize(8) };
     let warmup = Warmup::For(Span::from_millis(100));
     TestSpec { transport: Transport::Udp, workload, streams: 1, warmup, duration, slices: None, options }
@@ -229,7 +229,7 @@ fn stall(
     let responder = Manners { stall: Some(STALL), ..Manners::default() };
     let options = TestOptions { arrivals, responder, ..TestOptions::default() };
     let figures = rig.sample(&rr(options, STALLED), PLAIN)?;
-    let detail = format!("{} requests, 2,000 a second, due whether or not the responses came", figures.transactions);
+    let detail = format!("{} requests, 2,000/s, due whether or not responses have arrived", figures.transactions);
     Ok(Found::once("ms", expected, figure(&figures)?, accepted, detail))
 }
 
@@ -241,7 +241,7 @@ fn p999(figures: &Figures) -> miette::Result<f64> {
     Ok(rtt(figures)?.p999 as f64 / 1e6)
 }
 
-/// With one request in flight, only one of thousands meets the stall, and p99.9 doesn't show it.
+/// With one request in flight, only one of thousands meets the stall, and p99.9 does not show it.
 fn hidden_stall(rig: &Rig) -> miette::Result<Found> {
     let responder = Manners { stall: Some(STALL), ..Manners::default() };
     let figures = rig.sample(&rr(TestOptions { responder, ..TestOptions::default() }, STALLED), PLAIN)?;
@@ -250,7 +250,7 @@ fn hidden_stall(rig: &Rig) -> miette::Result<Found> {
     Ok(Found::once("ms", 0.0, p999(&figures)?, [0.0, 50.0], detail))
 }
 
-/// The datagrams that the shaper has dropped must be as many as those that our ends miss, over the whole flow.
+/// Checks that the shaper has dropped as many datagrams as the endpoints miss, over the whole flow.
 fn loss(rig: &Rig) -> miette::Result<Found> {
     let bitrate = BitRate::new(50_000_000);
     let workload = Workload::Stream { message: ByteSize(1000), direction: Direction::Forward };
@@ -263,7 +263,7 @@ fn loss(rig: &Rig) -> miette::Result<Found> {
     let dropped = f64::from(rig.lab.qdisc_drops(place)?.drops.wrapping_sub(before));
     let measured = sent.whole_flow as f64 - received.whole_flow as f64 - received.socket_drops as f64;
     let detail = format!(
-        "{} sent, {} arrived, {} found no room in the socket; the shaper says it dropped {dropped}",
+        "{} sent, {} arrived, {} dropped by the full socket; the shaper reports {dropped} dropped",
         sent.whole_flow, received.whole_flow, received.socket_drops
     );
     Ok(Found::once("datagrams", dropped, measured, [dropped, dropped], detail))

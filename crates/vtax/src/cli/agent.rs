@@ -9,15 +9,15 @@ use vtax_wire::{link::AgentLink, protocol::AgentFacts, ssh};
 use super::{Locations, answer};
 use crate::exit::{Blamed, Exit, Stop};
 
-/// How long each step of a login may take, and the agent for an answer.
+/// The time limit of each step of a login, and of an agent's answer.
 const LOGIN: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentVerb {
-    /// Start vtax-agent on another host by ssh, and say what it finds there
+    /// Start vtax-agent on another host over SSH, and report what it finds there
     Probe {
-        /// ssh:HOST or ssh:USER@HOST, as your ssh knows it. If vtax-agent of this version isn't in the PATH there,
-        /// vtax copies it over and removes it again
+        /// ssh:HOST or ssh:USER@HOST, as in your ssh configuration. If this version of vtax-agent isn't in the PATH
+        /// there, vtax copies it over and removes it afterwards
         #[arg(value_name = "ssh:HOST")]
         host: String,
         /// Print the facts as JSON
@@ -29,7 +29,7 @@ pub(crate) enum AgentVerb {
 #[derive(Serialize)]
 struct Probed {
     version: String,
-    /// Of a request over the control stream.
+    /// The round trip of a request over the control stream.
     answer_ms: f64,
     #[serde(flatten)]
     facts: AgentFacts,
@@ -39,7 +39,7 @@ pub(crate) fn agent(verb: AgentVerb, places: &Locations) -> Result<Exit, Stop> {
     let AgentVerb::Probe { host, json } = verb;
     let name = host.strip_prefix("ssh:");
     let name = name.ok_or_else(|| {
-        Stop::input(miette::miette!(code = "not-a-remote-host", "`{host}` is no remote host; write ssh:HOST"))
+        Stop::input(miette::miette!(code = "not-a-remote-host", "`{host}` is not a remote host: use ssh:HOST"))
     })?;
     ssh::check(name).or_input()?;
     let link = ssh::connect(name, &places.agent_program()?, LOGIN).or_infrastructure()?;

@@ -1,4 +1,4 @@
-//! How the command line is read, beside what clap does by itself.
+//! The parser of the command line: clap with vtax's additions.
 
 use std::{any::TypeId, ffi::OsString, path::PathBuf};
 
@@ -12,14 +12,15 @@ use super::{
     examples::with_examples,
     ldm::{refusal, tip, with_aliases, with_vendors_q},
     modes::with_modes,
+    overview,
     run::not_shown,
 };
 use crate::{called_as, explain, terminal::print};
 
-/// As clap ends, and as vtax does for input that is wrong.
+/// The exit status of clap, and of vtax for invalid input.
 const USAGE_EXIT: u8 = 2;
 
-/// The whole command line, with examples.
+/// Returns the command of the whole program, with examples.
 pub(super) fn whole() -> Command {
     command(CommandLine::command().mut_subcommand("ldm", |ldm| with_vendors_q(with_aliases(ldm))), "")
 }
@@ -29,10 +30,13 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatch
     let words: Vec<OsString> = words.into_iter().collect();
     let matches = command.try_get_matches_from_mut(&words);
     let matches = matches.map_err(|mut error| {
+        if let Some(overview) = overview::in_place_of(&error, &mut command) {
+            return overview;
+        }
         if let Some(refusal) = refused_by_ldm(&error, &words, &command) {
             return refusal;
         }
-        // clap advises to write `-- WORD`, which no verb of ours but exec takes, and that one has its usage line.
+        // clap advises `-- WORD`, which only exec takes, and that has its usage line.
         error.remove(ContextKind::Suggested);
         tip(&mut error, &whole());
         error
@@ -48,13 +52,13 @@ fn refused_by_ldm(error: &clap::Error, words: &[OsString], whole: &Command) -> O
     refusal(error, &words, whole.find_subcommand("ldm")?)
 }
 
-/// Says what clap couldn't read, or the help that was asked for, and ends the program.
+/// Reports clap's error, or prints the requested help, and ends the program.
 pub(super) fn end(error: &clap::Error, json: bool) -> ! {
     if !error.use_stderr() && called_as::program() == super::PROGRAM {
         error.exit();
     }
     if !error.use_stderr() {
-        // clap knows only one name of the program.
+        // clap knows only one name for the program.
         let told = print(&called_as::as_called(&error.render().to_string()));
         std::process::exit(told.map_or_else(|stop| stop.status(), |()| 0).into());
     }
@@ -64,13 +68,13 @@ pub(super) fn end(error: &clap::Error, json: bool) -> ! {
     std::process::exit(USAGE_EXIT.into())
 }
 
-/// Whether the verb was called with `--json`.
+/// Returns true if the command was called with `--json`.
 pub(super) fn asks_for_json(matches: &ArgMatches) -> bool {
     let asked = |matches: &ArgMatches| matches!(matches.try_get_one("json"), Ok(Some(true)));
     asked(matches) || matches.subcommand().is_some_and(|(_, below)| asks_for_json(below))
 }
 
-/// The command of these words, and all below it.
+/// Returns the command of these words with all its subcommands, completed by vtax.
 fn command(command: Command, words: &str) -> Command {
     let below = |sub: Command| {
         let words = format!("{words} {}", sub.get_name());
@@ -79,7 +83,7 @@ fn command(command: Command, words: &str) -> Command {
     with_modes(with_examples(command.mut_args(with_sign), words), words).mut_subcommands(below)
 }
 
-/// Lets an option's value begin with a minus, so that the option says what is wrong with `-5s`. Not for texts or paths.
+/// Lets an option's value begin with a minus, so that the option's own error explains `-5s`. Not for texts or paths.
 fn with_sign(argument: Arg) -> Arg {
     let parser = argument.get_value_parser().type_id();
     let is_text =
@@ -88,7 +92,7 @@ fn with_sign(argument: Arg) -> Arg {
     if is_option && !is_text { argument.allow_hyphen_values(true) } else { argument }
 }
 
-/// The words of every verb that does something.
+/// Returns the words of every command that has no subcommands.
 #[cfg(test)]
 pub(super) fn verbs() -> Vec<String> {
     fn below(command: &Command, words: &str) -> Vec<String> {

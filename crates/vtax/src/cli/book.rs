@@ -1,4 +1,4 @@
-//! Every command and every option that the book names is one that vtax takes. `tests/book` runs the commands.
+//! Checks that vtax accepts every command and option named in the book. `tests/book` runs the commands.
 
 #[path = "../../../../tests/book/page.rs"]
 mod page;
@@ -16,7 +16,7 @@ use vtax_run::study::minutes;
 use super::{arguments, examples::EXAMPLES};
 use page::Mention;
 
-/// Options that the pages name of other programs.
+/// Options of other programs named on the pages.
 const OF_OTHERS: [(&str, &[&str]); 9] = [
     ("iperf3", &["-J", "-R", "-P", "-P 0", "-O", "--bidir", "--json-stream", "-b"]),
     ("sockperf", &["-t", "-t 0.1", "--mps"]),
@@ -34,7 +34,7 @@ fn read(words: &[String]) -> Result<(), Error> {
     arguments::read(words.iter().map(OsString::from)).map(drop)
 }
 
-/// Why vtax doesn't take it. What is partial may lack something, but has nothing that is wrong.
+/// Returns the error with which vtax refuses it. A partial command may lack something, but must not be wrong.
 fn refused(mention: &Mention) -> Option<Error> {
     let error = read(&mention.words).err().filter(Error::use_stderr)?;
     (!mention.is_partial || !lacks_something(&error)).then_some(error)
@@ -75,7 +75,7 @@ fn every_example_of_the_help_is_a_whole_command() {
     assert_taken(&commands.collect::<Vec<_>>());
 }
 
-/// Whether a verb takes this option, whatever else the verb needs.
+/// Returns true if a command accepts this option, regardless of its other requirements.
 fn has_option(verb: &str, option: &Mention) -> bool {
     let words = ["vtax"].into_iter().chain(verb.split(' ')).map(str::to_owned).chain(option.words.clone());
     refused(&Mention { words: words.collect(), ..option.clone() }).is_none()
@@ -92,16 +92,16 @@ fn every_option_of_the_book_is_one_of_a_verb() {
     };
     let wrong = options.iter().filter(|option| !is_known(option));
     let wrong: Vec<String> = wrong.map(|option| format!("{}: {}", option.place, option.line())).collect();
-    assert!(wrong.is_empty(), "no verb has these: {wrong:#?}");
+    assert!(wrong.is_empty(), "no command has these: {wrong:#?}");
     let unused: Vec<_> = others.iter().filter(|option| !lines.contains(**option)).collect();
-    assert!(unused.is_empty(), "no page names these any more: {unused:?}");
+    assert!(unused.is_empty(), "no longer on any page: {unused:?}");
 }
 
 fn page_of(name: &str) -> String {
     page::pages().into_iter().find(|(known, _)| known == name).expect("a page").1
 }
 
-/// The text below the heading of this name, up to the next one.
+/// Returns the text below the heading of this name, up to the next one.
 fn section(page: &str, name: &str) -> String {
     let heading = format!("\n## `{name}`\n");
     let (_, after) = page.split_once(&heading).unwrap_or_else(|| panic!("no section {name}"));
@@ -122,7 +122,7 @@ fn every_method_has_a_section_with_a_picture() {
     }
 }
 
-/// A figure as pages write it: µs as µs or ms, Mb/s as Mb/s or Gb/s.
+/// Returns a figure in the two forms used on pages: µs or ms, Mb/s or Gb/s.
 fn written(value: f64) -> [String; 2] {
     let tenths = |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { value.to_string() };
     [tenths(value), tenths(value / 1e3)]
@@ -161,14 +161,14 @@ fn every_link_of_the_book_leads_somewhere() {
         let folder = top.join(&name).parent().expect("a folder").to_owned();
         for (file, heading) in page::links(&page) {
             let path = if file.is_empty() { top.join(&name) } else { folder.join(&file) };
-            assert!(path.exists(), "{name}: {file} isn't there");
+            assert!(path.exists(), "{name}: {file} does not exist");
             let known = || page::headings(&fs::read_to_string(&path).expect("text")).contains(&heading);
             assert!(heading.is_empty() || known(), "{name}: {file} has no heading {heading}");
         }
     }
 }
 
-/// The other programs of the pages are the reader's; the Makefile is ours.
+/// Other programs on the pages are the reader's; the Makefile is vtax's.
 #[test]
 fn every_target_of_make_in_the_book_is_one() {
     let makefile = include_str!("../../../../Makefile");

@@ -20,6 +20,6 @@ pub(crate) struct CalibrateArgs {
 pub(crate) fn calibrate(args: CalibrateArgs, places: &Locations) -> Result<Exit, Stop> {
     let found = calibrate::run(&args.request, places)?;
     answer(args.json, &found, calibrate::render)?;
-    // As a study some of whose cells failed. What couldn't be judged hasn't been shown to hold.
+    // As for a study with failed cells. An undetermined case has not been shown to pass.
     Ok(if found.holds() { Exit::Done } else { Exit::CellsFailed })
 }

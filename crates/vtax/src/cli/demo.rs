@@ -1,4 +1,4 @@
-//! `vtax demo`: the study that shows what vtax does.
+//! `vtax demo`: the introductory study.
 
 use clap::Args;
 
@@ -12,10 +12,10 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Rounds: samples of each cell [default: as the study says; `vtax run demo` has more options]
+    /// Rounds: samples per cell [default: set by the study; `vtax run demo` has more options]
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     samples: Option<u32>,
-    /// Seed of the random order of the samples [default: random; the result has it]
+    /// Seed for the random order of samples [default: random; recorded in the result]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]

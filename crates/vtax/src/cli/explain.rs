@@ -14,7 +14,7 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The code that an error shows in brackets; without it, all codes are listed
+    /// Code shown in brackets in an error [default: list all codes]
     code: Option<String>,
     /// Print the text as JSON
     #[arg(long)]
@@ -30,7 +30,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, Stop> {
 
 fn unknown(code: &str, all: &[Explanation]) -> Stop {
     let near = suggestion(code, all.iter().map(|explanation| explanation.code));
-    Stop::input(miette!(code = "unknown-code", "no error has the code `{code}`{near} (`vtax explain` lists all codes)"))
+    Stop::input(miette!(code = "unknown-code", "unknown error code `{code}`{near} (`vtax explain` lists all codes)"))
 }
 
 fn table(all: &[Explanation]) -> String {

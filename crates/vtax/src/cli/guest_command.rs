@@ -1,4 +1,4 @@
-//! A command in a guest that is up, by its agent: `vtax lab exec`, `vtax ldm exec`.
+//! Commands in a running guest, run by its agent: `vtax lab exec`, `vtax ldm exec`.
 
 use std::{ffi::OsString, io, thread};
 
@@ -22,20 +22,20 @@ use crate::{
     remote_command::{read_input_for, show},
 };
 
-/// The status of a program that a signal has ended, as a shell has it: SIGKILL, SIGPIPE.
+/// The exit status that a shell reports for a program killed by a signal: SIGKILL, SIGPIPE.
 const KILLED: i32 = 128 + 9;
 const UNREAD: i32 = 128 + 13;
 
 /// A guest whose agent runs a command.
 pub(super) struct CommandGuest<'a> {
-    /// What it is, with its name, for messages: `guest web`.
+    /// Its kind and name, for messages: `guest web`.
     pub(super) whom: String,
     pub(super) qemu: &'a Qemu,
-    /// When a program that is installed now gets into vtax's own image: `the next … takes it along`.
+    /// When a program that is installed now gets into vtax's own image: `the next … includes it`.
     pub(super) renewal: String,
 }
 
-/// No signal is caught any more when this is dropped.
+/// Stops catching signals when dropped.
 pub(super) struct EndOfSignals(pub(super) Handle);
 
 impl Drop for EndOfSignals {
@@ -44,14 +44,14 @@ impl Drop for EndOfSignals {
     }
 }
 
-/// The words of a command, for the control protocol is text. `place` is what it runs in.
+/// Returns the words of a command as text, for the control protocol. `place` names where it runs.
 pub(super) fn words(command: &[OsString], place: &str) -> Result<Vec<String>, Stop> {
     command.iter().map(|text| word(text.clone(), place)).collect::<miette::Result<_>>().or_input()
 }
 
 impl CommandGuest<'_> {
-    /// Runs a command, shows what it writes, and ends as it does. A second Ctrl-C kills the command. `connect` is called
-    /// when standard input has been read.
+    /// Runs a command, prints its output, and returns its exit status. A second Ctrl-C kills the command. `connect` is
+    /// called when standard input has been read.
     pub(super) fn exec(
         &self,
         command: &[String],
@@ -72,12 +72,12 @@ impl CommandGuest<'_> {
             (Err(Failed::Signals(error)), None) => return Err(Stop::infrastructure(error)),
         };
         if let Some(line) = self.killed_for_memory(&before).filter(|_| status == KILLED) {
-            tell!("vtax: the {} ran out of memory: {line}", self.whom);
+            tell!("vtax: {} ran out of memory: {line}", self.whom);
         }
         Ok(Exit::Child(u8::try_from(status).unwrap_or(u8::MAX)))
     }
 
-    /// What the guest's kernel has said on its console since, if it has killed a program for its memory.
+    /// Returns the new line on the guest's console that reports a process killed for lack of memory.
     fn killed_for_memory(&self, before: &[ForeignText]) -> Option<ForeignText> {
         let lines = self.qemu.last_words().console.into_iter();
         lines.rev().find(|line| line.raw().contains("Out of memory: Killed process") && !before.contains(line))
@@ -88,11 +88,11 @@ impl CommandGuest<'_> {
         Stop::input(match self.qemu.launch().boot {
             Boot::Kernel { .. } => miette!(
                 code = "no-such-program",
-                "the {whom} has no program `{program}`: in its image there is only vtax's agent, as /init; install a busybox \
-                 that is linked statically (Debian: busybox-static), and {renewal}"
+                "{whom} has no program `{program}`: its image contains only vtax's agent, as /init; install a \
+                 statically linked busybox (Debian: busybox-static), and {renewal}"
             ),
             Boot::Disk { .. } => {
-                miette!(code = "no-such-program", "the {whom} has no program `{program}`: {error}")
+                miette!(code = "no-such-program", "{whom} has no program `{program}`: {error}")
             }
         })
     }
@@ -105,7 +105,7 @@ enum Failed {
     Signals(miette::Report),
 }
 
-/// Runs a program of the guest, or of busybox. `failure` is why its output couldn't be shown to the end.
+/// Runs a program of the guest, or of busybox. `failure` is set if its output could not be written to the end.
 fn run(
     link: &AgentLink,
     command: &[String],
@@ -136,7 +136,7 @@ fn attend(link: &AgentLink, command: &[String], input: &[u8], failure: &mut Opti
             let shown = if failure.is_none() { show(stream, bytes) } else { Ok(()) };
             if let Err(error) = shown {
                 *failure = Some(error);
-                // An agent that is gone has taken the command along.
+                // If the agent exited, so did the command.
                 let _ = link.cancel(session);
             }
         });
@@ -144,7 +144,7 @@ fn attend(link: &AgentLink, command: &[String], input: &[u8], failure: &mut Opti
     })
 }
 
-/// The first signal goes to the command, the second kills it. If it can't be reached, the third ends vtax.
+/// Passes the first signal to the command; the second kills it. If it cannot be reached, the third ends vtax.
 fn pass_on(signals: &mut Signals, link: &AgentLink, session: SessionId) {
     for (count, number) in signals.forever().enumerate() {
         let signal = match (count, number) {
@@ -153,7 +153,7 @@ fn pass_on(signals: &mut Signals, link: &AgentLink, session: SessionId) {
             (1, _) => Signal::Kill,
             _ => return drop(emulate_default_handler(number)),
         };
-        // Who follows the command learns it if the agent is gone.
+        // If the agent exited, the thread that follows the command notices.
         let _ = link.signal(session, signal);
     }
 }

@@ -1,4 +1,4 @@
-//! A command that is handed over to an emulated server.
+//! Commands handed over to an emulated server.
 
 use std::ffi::OsString;
 
@@ -13,12 +13,12 @@ use crate::{
     remote_command::{read_input_for, show},
 };
 
-/// Has the command line of this process carried out in the server. A vtax in a server doesn't look at `--server`.
+/// Has this process's command line carried out in the server. A vtax in a server ignores `--server`.
 pub(super) fn carry_out(spec: ServerSpec, stay: Stay, places: &Locations, has_input: bool) -> Result<Exit, Stop> {
     run(spec, stay, places, ServerCommand::of_vtax(called_as::words().into_iter().skip(1)), has_input)
 }
 
-/// Runs any command in the server that is up.
+/// Runs any command in the running server.
 pub(super) fn exec(command: Vec<OsString>, places: &Locations) -> Result<Exit, Stop> {
     run(ServerSpec::default(), Stay::Found, places, ServerCommand::of(command), true)
 }
@@ -34,7 +34,7 @@ fn run(
     let input = if has_input { read_input_for("a command in the emulated server")? } else { Vec::new() };
     let request = ServerRequest { spec, stay, exact: false, locations, kernel: None, events: &progress::terminal() };
     let ended = request.carry_out(&command, &input, |stream, bytes| {
-        // If nobody reads any more, the program in the server goes on all the same.
+        // The program in the server continues even if nobody reads its output.
         let _ = show(stream, bytes);
     })?;
     Ok(ended.map_or(Exit::Interrupted, |status| Exit::Child(u8::try_from(status).unwrap_or(u8::MAX))))

@@ -17,40 +17,40 @@ use crate::exit::{Blamed, Exit, Stop};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IoVerb {
-    /// List root complexes, slots, and physical and virtual functions, with the domains that have them
+    /// List root complexes, slots, and physical and virtual functions, with the domains that use them
     ///
-    /// TYPE: BUS is a root complex, PCIE a slot or endpoint, PF a physical function that can have virtual
-    /// functions, VF a virtual function. STATUS: IOV, a guest can have what is below; OCC, occupied; EMP, empty;
-    /// INV, of no use. DOMAIN: primary is this machine itself, LAB/DOMAIN a domain of a lab.
+    /// TYPE: BUS is a root complex, PCIE a slot or endpoint, PF a physical function that supports virtual functions,
+    /// VF a virtual function. STATUS: IOV, the devices below can be assigned to guests; OCC, occupied; EMP, empty; INV,
+    /// unusable. DOMAIN: primary is this machine itself, LAB/DOMAIN a domain of a lab.
     ///
-    /// Names are those of the board's slots and ports. Unlike bus numbers, they stay when the machine boots again.
+    /// Names are those of the board's slots and ports. Unlike bus numbers, they persist across reboots.
     List(ListArgs),
-    /// Make virtual functions of a physical function, and keep them
+    /// Create virtual functions of a physical function, and keep them
     ///
-    /// The kernel binds a driver to each, unless sriov_drivers_autoprobe is off. A lab with the method sr-iov
-    /// makes functions of its own. It also uses functions that were made here, as long as nobody else uses them.
+    /// The kernel binds a driver to each, unless sriov_drivers_autoprobe is off. A lab with the method sr-iov creates
+    /// its own functions. It also uses functions created with this command, unless they are in use.
     #[command(name = "create-vf")]
     Create(CreateArgs),
-    /// Remove all virtual functions of a physical function; Linux only removes all of them together
+    /// Remove all virtual functions of a physical function (Linux cannot remove single ones)
     ///
-    /// The physical function is then as it was before create-vf. If somebody uses one of the functions, vtax
-    /// removes none.
+    /// The physical function is restored to its state before create-vf. If any of the functions is in use, vtax removes
+    /// none.
     #[command(name = "destroy-vf")]
     Destroy(DestroyArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Show driver, IOMMU group, NUMA node, links and settings of each, and why it must stay
+    /// Show driver, IOMMU group, NUMA node, links and settings of each, and why it cannot be assigned
     #[arg(short, long)]
     long: bool,
-    /// Show what the physical functions can do
+    /// Show the capabilities of physical functions
     #[arg(short, long, conflicts_with = "long")]
     details: bool,
-    /// Print everything as JSON
+    /// Print all details as JSON
     #[arg(long)]
     json: bool,
-    /// List only this device and what is below it: its name, PCI address, link or MAC address
+    /// Device to list with those below it: name, PCI address, link or MAC address [default: all]
     name: Option<String>,
 }
 
@@ -88,6 +88,6 @@ fn no_pf(entries: &[&IoEntry], args: &ListArgs) -> Result<(), Stop> {
     let of = args.name.as_ref().map_or("this machine".to_owned(), |name| format!("`{name}`"));
     Err(Stop::infrastructure(miette!(
         code = "no-sriov",
-        "{of} has no function that can have virtual ones; SR-IOV may be switched off in the firmware"
+        "{of} has no function that supports virtual functions; SR-IOV may be disabled in the firmware"
     )))
 }

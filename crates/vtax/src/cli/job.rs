@@ -1,4 +1,4 @@
-//! `vtax job`, which a vtax outside of an emulated server calls in that server.
+//! `vtax job`, called in an emulated server by the vtax outside.
 
 use std::path::Path;
 

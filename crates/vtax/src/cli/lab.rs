@@ -24,15 +24,15 @@ use vtax_run::{labs, server::Stay};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabVerb {
-    /// Build a lab, boot its guests and keep both
+    /// Build a lab, boot its guests and keep both running
     Up(up::UpArgs),
     /// Remove a lab
     Down {
-        /// The lab's name, or the file that it was made from
+        /// Lab: its name, or the file that it was built from
         #[arg(value_name = "LAB|FILE")]
         lab: String,
     },
-    /// List the labs and their guests: who made them, and whether that process still runs
+    /// List labs and their guests, with the process that created them and its state
     List {
         /// Print the list as JSON
         #[arg(long)]
@@ -40,36 +40,36 @@ pub(crate) enum LabVerb {
     },
     /// Run a command in a host, zone or guest of a lab
     ///
-    /// In a guest and in an emulated server, the command gets standard input only if that is no terminal: vtax
-    /// reads it to its end first, and takes at most 512 KiB.
+    /// In a guest and in an emulated server, the command gets standard input unless it is a terminal: vtax reads it to
+    /// its end first, at most 512 KiB.
     Exec {
-        /// The lab's name, or the file that it was made from
+        /// Lab: its name, or the file that it was built from
         #[arg(value_name = "LAB|FILE")]
         lab: String,
-        /// A host, zone or guest of the lab
+        /// Host, zone or guest of the lab
         domain: Name,
-        /// The command and its arguments
+        /// Command and its arguments
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Connect the terminal to the console of a guest; Ctrl-] leaves it
+    /// Connect the terminal to a guest's console (press Ctrl-] to leave)
     Console {
-        /// The lab's name, or the file that it was made from
+        /// Lab: its name, or the file that it was built from
         #[arg(value_name = "LAB|FILE")]
         lab: String,
-        /// A guest of the lab
+        /// Guest of the lab
         guest: Name,
     },
-    /// Remove labs whose vtax was killed, and nothing else
+    /// Remove only labs whose vtax was killed
     Clean {
-        /// Remove only this lab: its name, or the file that it was made from
+        /// Lab to remove: its name, or the file that it was built from [default: all]
         #[arg(value_name = "LAB|FILE")]
         lab: Option<String>,
     },
 }
 
 impl LabVerb {
-    /// How long the verb needs the emulated server that carries it out.
+    /// Returns how long the command needs the emulated server that carries it out.
     pub(super) fn stay(&self) -> Stay {
         match self {
             LabVerb::Up(args) if args.is_dry() => Stay::Command,
@@ -90,7 +90,7 @@ pub(crate) fn lab(verb: LabVerb, places: &Locations) -> Result<Exit, Stop> {
     }
 }
 
-/// What holds an ordinary user's labs; see `vtax_lab::world`.
+/// Holds an unprivileged user's labs; see `vtax_lab::world`.
 pub(crate) fn keeper() -> Result<Exit, Stop> {
     vtax_lab::keeper_main().or_infrastructure()?;
     Ok(Exit::Done)
@@ -142,12 +142,12 @@ pub(super) fn find<'lab>(lab: &'lab Lab, domain: &Name) -> miette::Result<&'lab 
     let Some(found) = found else {
         let mut names: Vec<&str> = lab.endpoints().iter().map(|endpoint| endpoint.name.as_str()).collect();
         names.dedup();
-        bail!(code = "no-such-domain", "the lab has no host, zone or guest `{domain}`; it has {}", names.join(", "));
+        bail!(code = "no-such-domain", "no host, zone or guest `{domain}` in the lab; there are {}", names.join(", "));
     };
     Ok(found)
 }
 
-/// The status that a shell would give.
+/// Returns the exit status that a shell would report.
 fn child_code(status: std::process::ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
@@ -177,7 +177,7 @@ fn show_clean(lab: Option<&str>) -> Result<Exit, Stop> {
 
 fn cleaned(report: &CleanReport) -> String {
     let removed = report.removed.iter().map(|name| format!("removed {name}\n"));
-    let left = report.left.iter().map(|lab| format!("left {} alone: it is {}\n", lab.name, show::state(&lab.state)));
+    let left = report.left.iter().map(|lab| format!("skipped {}: it is {}\n", lab.name, show::state(&lab.state)));
     let told: String = removed.chain(left).collect();
-    if told.is_empty() { "There is nothing to remove.\n".to_owned() } else { told }
+    if told.is_empty() { "Nothing to remove.\n".to_owned() } else { told }
 }

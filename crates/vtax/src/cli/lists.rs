@@ -1,15 +1,15 @@
-//! The tables of lists, as wide as the terminal.
+//! Tables for lists, as wide as the terminal.
 
 use vtax_report::{Column, Group, Options, Table, TableRow, View};
 
 use super::run::terminal_width;
 
-/// A table with these rows; an empty text if there are none.
+/// Returns a table with these rows; an empty text if there are none.
 pub(super) fn list<const N: usize>(columns: [Column; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     laid_out(columns, rows, None, terminal_width())
 }
 
-/// The same with a remark below.
+/// Returns the table with a remark below it.
 pub(super) fn list_with_remark<const N: usize>(
     columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -18,7 +18,7 @@ pub(super) fn list_with_remark<const N: usize>(
     laid_out(columns, rows, Some(remark).filter(|remark| !remark.is_empty()), terminal_width())
 }
 
-/// On a terminal, wrapped columns and the remark are broken between words; elsewhere a row is one line.
+/// Wraps columns and the remark between words on a terminal; elsewhere a row is one line.
 fn laid_out<const N: usize>(
     columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,

@@ -34,7 +34,7 @@ use crate::{
 };
 use values::{ARRIVALS, AddressOnLink, Engines, Gap, SENDING};
 
-/// The plan of `--quick`, where nothing else is said.
+/// The plan of `--quick`, unless other options change it.
 const QUICK_SAMPLES: u32 = 3;
 const QUICK_DURATION: Span = Span::from_millis(200);
 const DURATION: Span = Span::from_millis(1000);
@@ -44,9 +44,9 @@ const STEADY: Warmup = Warmup::UntilSteady { most: Warmup::MOST };
 pub(crate) struct MeasureArgs {
     #[command(flatten)]
     ends: MeasuredEnds,
-    /// Measure the logical domain of --to by these of its NICs: vnets by their names, and vf0, vf1, … for its virtual
-    /// functions. They take turns in one run, and each is compared with the first
-    #[arg(long, value_name = "NIC,…", value_delimiter = ',', help_heading = "Ends")]
+    /// NICs of the logical domain of --to to measure: names of vnets, and vf0, vf1, … for its virtual functions. They
+    /// are interleaved in one run, and each is compared with the first
+    #[arg(long, value_name = "NIC,…", value_delimiter = ',', help_heading = "Endpoints")]
     nic: Vec<Name>,
     #[command(flatten)]
     disks: disks::DiskArgs,
@@ -66,46 +66,44 @@ pub(crate) struct MeasureArgs {
     pub(super) form: run::Form,
 }
 
-/// Between whom.
+/// The endpoints.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Ends")]
+#[command(next_help_heading = "Endpoints")]
 pub(super) struct MeasuredEnds {
-    /// The end that answers or receives: local, ssh:HOST, libvirt:NAME (a virtual machine that libvirt runs),
-    /// zone:NAME or zone:LAB/NAME (a zone, host or guest of a lab that is up), ldm:DOMAIN or ldm:DOMAIN/NIC (a logical
-    /// domain that runs, by one of its virtual NICs). `vtax measure` takes the option several times, and as many pairs
-    /// measure at the same time
+    /// Responder: local, ssh:HOST, libvirt:NAME (a running virtual machine of libvirt), zone:NAME or zone:LAB/NAME (a
+    /// zone, host or guest of a running lab), ldm:DOMAIN or ldm:DOMAIN/NIC (a running logical domain, over one of its
+    /// virtual NICs). `vtax measure` accepts the option several times, to measure that many pairs simultaneously
     #[arg(long, value_name = "END", default_value = "local")]
     to: Vec<Control>,
-    /// The end that connects, asks or sends [default: local; with --to zone:NAME the other end of its wire; with
-    /// --to ldm:DOMAIN the host of the domain]
+    /// Initiator: connects, and sends requests or streams [default: local; with --to zone:NAME the other end of its
+    /// wire; with --to ldm:DOMAIN the host of the domain]
     #[arg(long, value_name = "END")]
     from: Vec<Control>,
-    /// The address that --to measures on; one for each --to [default: the address that ssh connected to; that of
-    /// the zone; or that by which this machine reaches the other end]. A link-local one names the link of --from, as
-    /// fe80::1%eth0
+    /// Address of the responder, one for each --to [default: the address that ssh connected to; the zone's address; or
+    /// the address used to reach the other endpoint]. A link-local address names the link of --from, e.g. fe80::1%eth0
     #[arg(long, value_name = "ADDRESS")]
     to_address: Vec<AddressOnLink>,
-    /// The address that --from measures on; one for each --from [default: as for --to-address]
+    /// Address of the initiator, one for each --from [default: as for --to-address]
     #[arg(long, value_name = "ADDRESS")]
     from_address: Vec<AddressOnLink>,
-    /// Bind the sockets of --to to this network device of its machine, as eth1; one for each --to. Without --to-address,
-    /// vtax measures on the device's first address
+    /// Network device on the responder's machine to bind its sockets to, e.g. eth1, one for each --to. Without
+    /// --to-address, vtax uses the device's first address
     #[arg(long, value_name = "DEVICE")]
     to_device: Vec<DeviceName>,
-    /// The same for --from, as iperf3's --bind-dev
+    /// Network device for the sockets of the initiator, like iperf3's --bind-dev
     #[arg(long, value_name = "DEVICE", visible_alias = "bind-device")]
     from_device: Vec<DeviceName>,
-    /// vsock: the context identifier by which --from reaches --to; one for each --to. Two ends on one machine need none
+    /// vsock: context identifier of the responder, one for each --to. Not needed if both endpoints are on one machine
     #[arg(long, value_name = "CID", value_parser = whole::<u32>)]
     to_cid: Vec<u32>,
-    /// The host of a lab that has the logical domains of ldm:DOMAIN, also those of --disk, as for `vtax ldm --in`
+    /// Host of a lab with the logical domains of ldm:DOMAIN, also for --disk; as for `vtax ldm --in`
     #[arg(long = "in", value_name = "LAB/HOST")]
     within: Option<LabHost>,
     #[command(flatten)]
     pub(super) pinned: run::Pinned,
 }
 
-/// What is sent.
+/// The test.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Test")]
 struct What {
@@ -113,134 +111,133 @@ struct What {
     test: Vec<Test>,
     #[command(flatten)]
     sizes: Sizes,
-    /// How many flows run at the same time; with several numbers the test is run with each
+    /// Simultaneous flows; with several numbers, the test is run with each
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = whole::<u32>)]
     streams: Vec<u32>,
-    /// How many threads share the flows [default: one a flow with the engine blocking, else one a CPU]
+    /// Threads that share the flows [default: one per flow with the blocking engine, else one per CPU]
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     threads: Option<u32>,
-    /// How the ends wait for their sockets: blocking, epoll, busy-poll, io-uring, several of them, or all.
-    /// Several take turns in one run and are compared
+    /// Socket I/O engine: blocking, epoll, busy-poll, io-uring, several of them, or all. Several are interleaved in one
+    /// run and compared
     #[arg(long, value_name = "ENGINE,…", default_value = "blocking")]
     engine: Engines,
-    /// What the CPUs of both machines do while they have nothing to do: poll keeps them awake while a sample is
-    /// measured, system changes nothing
+    /// CPU idle states of both machines: poll blocks them while a sample is measured, system leaves them as they are
     #[arg(long, value_name = "poll|system", default_value = "system")]
     idle: Idle,
 }
 
-/// How large it is.
+/// Message sizes.
 #[derive(Debug, Args)]
 struct Sizes {
-    /// rr, crr: bytes of each request [default: 1; UDP with several in flight: 8]
+    /// rr, crr: bytes per request [default: 1; UDP with several in flight: 8]
     #[arg(long, value_name = "SIZE")]
     request: Option<ByteSize>,
-    /// rr, crr: bytes of each response [default: 1; UDP with several in flight: 8]
+    /// rr, crr: bytes per response [default: 1; UDP with several in flight: 8]
     #[arg(long, value_name = "SIZE")]
     response: Option<ByteSize>,
-    /// Streams: bytes of each send call [default: 128KiB; UDP: what the path's MTU carries]
+    /// Streams: bytes per send call [default: 128KiB; UDP: as large as the path's MTU allows]
     #[arg(long, value_name = "SIZE")]
     message: Option<ByteSize>,
-    /// Run the test once with each of these sizes, in place of --request, --response and --message
+    /// Message sizes to run the test with, instead of --request, --response and --message
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', conflicts_with_all = ["request", "response", "message"])]
     sizes: Vec<ByteSize>,
 }
 
-/// How much is sent, and when.
+/// The load.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 struct Load {
-    /// rr: how many requests of each flow are in flight
+    /// rr: requests in flight per flow
     #[arg(long, value_name = "N", default_value = "1")]
     burst: Burst,
-    /// rr: send so many requests a second over all flows, as 500 or 10k, whether or not the responses came. The
-    /// time of a request counts from the moment when it was due
+    /// rr: total requests/s over all flows, e.g. 500 or 10k, sent whether or not responses have arrived (open loop). A
+    /// request's round-trip time counts from the moment when it was due
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<RequestRate>,
-    /// How the requests of --rate are spread
+    /// Arrival process of the requests of --rate
     #[arg(long, value_parser = one_of(&ARRIVALS), default_value = "poisson", requires = "rate")]
     arrivals: ArrivalProcess,
-    /// rr: how long each flow idles before each request, so that the path is cold. With several times, as
-    /// 0,1ms,10ms, the test is run with each
+    /// rr: idle time of each flow before each request, so that the path is cold. With several times, e.g. 0,1ms,10ms,
+    /// the test is run with each
     #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "0")]
     gap: Vec<Gap>,
-    /// Streams: each flow sends at this rate, as 100M
+    /// Streams: send rate of each flow, e.g. 100M
     #[arg(long, value_name = "RATE")]
     bitrate: Option<BitRate>,
-    /// TCP streams: how bytes get to the kernel
+    /// TCP streams: method of passing bytes to the kernel
     #[arg(long, value_parser = one_of(&SENDING), default_value = "copy")]
     send: Sending,
-    /// UDP streams: datagrams that one send call hands over (UDP_SEGMENT), 2 to 64
+    /// UDP streams: datagrams per send call (UDP_SEGMENT), 2 to 64
     #[arg(long, value_name = "N")]
     gso: Option<Segments>,
-    /// UDP streams: take several datagrams with one receive call (UDP_GRO)
+    /// UDP streams: receive several datagrams per call (UDP_GRO)
     #[arg(long)]
     gro: bool,
 }
 
-/// What is set on the sockets of both ends.
+/// Options of the sockets at both endpoints.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sockets")]
 struct Sockets {
-    /// TCP_NODELAY: send small messages at once [default: on for transactions, off for streams]
+    /// TCP_NODELAY: send small messages immediately [default: on for transactions, off for streams]
     #[arg(long, value_parser = on_or_off())]
     nodelay: Option<bool>,
-    /// SO_SNDBUF: bytes that may wait in a socket to be sent [default: the kernel's]
+    /// SO_SNDBUF: send buffer of a socket [default: the kernel's]
     #[arg(long, value_name = "SIZE")]
     send_buffer: Option<ByteSize>,
-    /// SO_RCVBUF: bytes that may wait in a socket to be read [default: the kernel's]
+    /// SO_RCVBUF: receive buffer of a socket [default: the kernel's]
     #[arg(long, value_name = "SIZE")]
     receive_buffer: Option<ByteSize>,
-    /// TCP_CONGESTION: the congestion control, as cubic [default: the kernel's]
+    /// TCP_CONGESTION: congestion control, e.g. cubic [default: the kernel's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<CongestionControl>,
-    /// The DSCP of each packet, as ef or 46
+    /// DSCP of each packet, e.g. ef or 46
     #[arg(long)]
     dscp: Option<Dscp>,
-    /// SO_MAX_PACING_RATE: the rate at which a socket sends at most, as 1G
+    /// SO_MAX_PACING_RATE: maximum send rate of a socket, e.g. 1G
     #[arg(long, value_name = "RATE")]
     pacing: Option<BitRate>,
-    /// SO_BUSY_POLL: how long a receive call polls the device before it sleeps, as 50us
+    /// SO_BUSY_POLL: time that a receive call polls the device before it sleeps, e.g. 50us
     #[arg(long, value_name = "TIME")]
     busy_poll: Option<Span>,
 }
 
-/// What else is recorded.
+/// Additional records.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Series and stages")]
 struct View {
-    /// Also record a figure for each interval of this length, as 100ms
+    /// Also record a figure per interval of this length, e.g. 100ms
     #[arg(long, value_name = "TIME")]
     interval: Option<Span>,
-    /// rr: split the round trip into stages by the kernel's time stamps (SO_TIMESTAMPING). This takes more system
-    /// calls, so the round trip is longer
+    /// rr: split the round trip into stages by the kernel's timestamps (SO_TIMESTAMPING). This takes more system calls,
+    /// so the round trip is longer
     #[arg(long)]
     stages: bool,
 }
 
-/// How often and how long.
+/// The sampling plan.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 struct Sampling {
-    /// How many samples to take of each test [default: 5; of several engines as many as can show a difference]
+    /// Samples per test [default: 5; with several engines, enough to detect a difference]
     #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     samples: Option<u32>,
-    /// Measured time of each sample [default: 1s; of disks 5s]
+    /// Measured time per sample [default: 1s; disks: 5s]
     #[arg(long)]
     duration: Option<Span>,
-    /// Traffic before the measured time: a time, as 10ms; or `steady`, which waits until the figures are steady;
-    /// or `steady:5s`, which waits 5 s at most [default: steady; of disks 1s]
+    /// Warm-up before the measured time: a time, e.g. 10ms; `steady`: until the figures are steady; or `steady:5s`: the
+    /// same, but at most 5 s [default: steady; disks: 1s]
     #[arg(long)]
     warmup: Option<Warmup>,
-    /// Take 3 samples of 200 ms; of disks, of 1 s
+    /// Take 3 samples of 200 ms (disks: 1 s)
     #[arg(long)]
     quick: bool,
-    /// Seed of the random order of the samples [default: random; the result has it]
+    /// Seed for the random order of samples [default: random; recorded in the result]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]
     precision: run::Precision,
-    /// Folder of Unix sockets at both ends
+    /// Directory for Unix sockets at both endpoints
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
 }
@@ -256,7 +253,7 @@ impl MeasureArgs {
             None => Work::Measure(Box::new(self.asked()?)),
         };
         let (directory, pins) = (self.sampling.dir.clone(), self.ends.pinned.pin.clone());
-        // It builds no guests: those that it measures in have booted.
+        // It builds no guests; those that it measures are already running.
         let (label, command) = (self.labelled.label(), run::words());
         let conditions = Conditions { directory, pins, kernel: None, server_cables: false, label, command };
         Ok(Job { work, conditions })
@@ -285,7 +282,7 @@ impl MeasureArgs {
         })
     }
 
-    /// The end that answers, once by each NIC that is named.
+    /// Returns the responder, once for each NIC given.
     fn compared(&self, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Stop> {
         if self.nic.is_empty() {
             return Ok(endpoints);
@@ -294,7 +291,7 @@ impl MeasureArgs {
         let [Endpoint { control: Control::Domain(DomainEnd { nic: None, .. }), address: None, .. }] = &to[..] else {
             return Err(Stop::input(miette!(
                 code = "option-not-for-this",
-                "--nic names NICs of one logical domain: give --to once, as --to ldm:DOMAIN, and no --to-address"
+                "--nic requires a single logical domain: give --to ldm:DOMAIN once, and omit --to-address"
             )));
         };
         let by_nic = distinct("nic", &self.nic)?.into_iter().map(|nic| {
@@ -350,7 +347,7 @@ impl MeasuredEnds {
             device: self.to_device.get(nth).cloned(),
             ..Endpoint::new(End::Responder, control.clone())
         });
-        // An address or a device is one of an end that was named.
+        // An address or a device belongs to an endpoint that was named.
         let links = self.links()?;
         let is_named = !self.from_address.is_empty() || links.iter().any(Option::is_some);
         let named = if self.from.is_empty() && is_named { &[Control::Local] } else { &self.from[..] };
@@ -362,11 +359,11 @@ impl MeasuredEnds {
         self.on_host(to.chain(from).collect())
     }
 
-    /// Returns the link of each --from: that of its option, or that of a link-local address at either end.
+    /// Returns the link of each --from: from its option, or from a link-local address of either endpoint.
     fn links(&self) -> Result<Vec<Option<DeviceName>>, Stop> {
         let ends = self.from.len().max(1);
         let link = |nth: usize| {
-            // One --from serves all of --to.
+            // A single --from applies to all of --to.
             let to = if ends == 1 { &self.to_address[..] } else { self.to_address.get(nth..=nth).unwrap_or_default() };
             let addresses = self.from_address.get(nth).into_iter().chain(to);
             let named = addresses.filter_map(|address| address.link.as_ref()).chain(self.from_device.get(nth));
@@ -377,7 +374,7 @@ impl MeasuredEnds {
                 [link] => Ok(Some(link.clone())),
                 [one, other, ..] => Err(Stop::input(miette!(
                     code = "named-twice",
-                    "an end is bound to one link, and both {one} and {other} are named; name one (--from-device, or after the % \
+                    "both {one} and {other} are given as an endpoint's link: give one (--from-device, or after the % \
                      of an address)"
                 ))),
             }
@@ -385,7 +382,7 @@ impl MeasuredEnds {
         (0..ends).map(link).collect()
     }
 
-    /// The domains that name no host are those of `--in`.
+    /// Assigns the domains without a host to that of `--in`.
     fn on_host(&self, mut endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Stop> {
         let Some(host) = &self.within else { return Ok(endpoints) };
         let mut named = false;
@@ -396,12 +393,12 @@ impl MeasuredEnds {
             true => Ok(endpoints),
             false => Err(Stop::input(miette!(
                 code = "option-not-for-this",
-                "--in {host}: no end is a logical domain of it; name one as --to ldm:DOMAIN, or leave --in out"
+                "--in {host}: no endpoint is a logical domain of that host: give --to ldm:DOMAIN, or omit --in"
             ))),
         }
     }
 
-    /// The same for another path.
+    /// Returns the same options for another path.
     pub(super) fn on_host_too(&self, path: &OtherPath) -> OtherPath {
         let mut path = path.clone();
         for control in path.from.iter_mut().chain([&mut path.to]) {
@@ -413,7 +410,7 @@ impl MeasuredEnds {
     }
 }
 
-/// Refuses what ssh would take for an option.
+/// Refuses names that ssh would interpret as an option.
 pub(super) fn check_ssh<'a>(mut controls: impl Iterator<Item = &'a Control>) -> Result<(), Stop> {
     controls.try_for_each(|control| match control {
         Control::Ssh(host) => ssh::check(host).or_input(),
@@ -426,7 +423,7 @@ fn check_count(ends: &str, option: &str, wanted: usize, given: usize) -> Result<
         true => Ok(()),
         false => Err(Stop::input(miette!(
             code = "option-count",
-            "--{option} is given {given} times for {wanted} --{ends}; give one for each"
+            "--{option} is given {given} times for {wanted} --{ends}: give one for each"
         ))),
     }
 }
@@ -436,7 +433,7 @@ fn check_pairs(from: usize, to: usize) -> Result<(), Stop> {
         true => Ok(()),
         false => Err(Stop::input(miette!(
             code = "ends-not-paired",
-            "{from} --from and {to} --to don't pair off; give as many of one as of the other, or one that serves all"
+            "{from} --from and {to} --to do not pair off: give the same number of each, or a single one for all"
         ))),
     }
 }
@@ -462,7 +459,7 @@ impl Sampling {
 fn distinct<T: PartialEq + Clone>(option: &str, values: &[T]) -> Result<Vec<T>, Stop> {
     let twice = values.iter().enumerate().any(|(nth, value)| values[..nth].contains(value));
     match twice {
-        true => Err(Stop::input(miette!(code = "named-twice", "--{option} has a value twice; name each once"))),
+        true => Err(Stop::input(miette!(code = "named-twice", "--{option} has a duplicate value: give each once"))),
         false => Ok(values.to_vec()),
     }
 }

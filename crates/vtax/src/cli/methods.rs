@@ -30,18 +30,18 @@ struct MethodRecord {
     /// The backends of `paravirtual`, the models of `emulated`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     kinds: Vec<VariantRecord>,
-    /// The ways of `paravirtual` to connect its tap to the wire.
+    /// The methods of `paravirtual` to connect its tap to the wire.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     vnets: Vec<VariantRecord>,
-    /// What runs the instructions of guests.
+    /// The accelerator of guests.
     #[serde(skip_serializing_if = "Option::is_none")]
     accel: Option<Accelerator>,
-    /// Why that isn't KVM.
+    /// The reason why it isn't KVM.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_kvm: Option<String>,
 }
 
-/// One way to make the NICs of a method.
+/// A variant of a method's NICs.
 #[derive(Serialize)]
 struct VariantRecord {
     #[serde(flatten)]
@@ -130,7 +130,7 @@ impl Answer {
         if self.available { "yes" } else { "no" }
     }
 
-    /// Why not, and what mends it.
+    /// Returns the reason and the fix.
     fn text(&self) -> String {
         let text = |Unsupported { why, remedy }: &Unsupported| format!("{why}\n{remedy}");
         self.lacking.as_ref().map(text).unwrap_or_default()
@@ -140,17 +140,17 @@ impl Answer {
 fn table(records: &[MethodRecord], remark: String) -> String {
     let mut rows: Vec<[String; 3]> = Vec::new();
     for (nth, record) in records.iter().enumerate() {
-        // What is lacking for several methods is said once: it may be as long as $PATH.
+        // A reason shared by several methods is printed once: it may be as long as $PATH.
         let earlier =
             records[..nth].iter().find(|earlier| !earlier.answer.available && earlier.answer == record.answer);
-        let answer = earlier.map_or(record.answer.text(), |earlier| format!("as {}", earlier.method));
+        let answer = earlier.map_or(record.answer.text(), |earlier| format!("same as for {}", earlier.method));
         let text = format!("{}\n{answer}", record.summary);
         rows.push([record.method.to_string(), record.answer.here().to_owned(), text.trim_end().to_owned()]);
         let differs = |variant: &&VariantRecord| variant.answer != record.answer;
-        // Either all kinds are shown, or none if they don't differ from the method.
+        // Either all kinds are shown, or none if they do not differ from the method.
         let kinds = record.kinds.iter().filter(|_| record.kinds.iter().any(|kind| differs(&kind)));
         rows.extend(kinds.chain(record.vnets.iter().filter(differs)).map(VariantRecord::row));
     }
-    let what = Column::wrapped("WHAT IT IS; IF IT IS NOT HERE, WHY, AND WHAT MENDS IT");
+    let what = Column::wrapped("DESCRIPTION, OR REASON AND FIX");
     lists::list_with_remark([Column::left("METHOD"), Column::left("HERE"), what], rows, remark)
 }

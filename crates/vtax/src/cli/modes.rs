@@ -1,22 +1,22 @@
-//! Options that switch a verb to another mode, in which only some of its options apply.
+//! Options that put a command into a mode in which only some of its options apply.
 //!
-//! In its usual mode a verb uses each of its options or refuses it with a reason. With an option of [`MODES`], it uses
-//! only the options listed there; clap refuses all others before anything is changed. An option added to the verb later
-//! is refused, too, until it is listed here.
+//! In its usual mode, a command uses each of its options or refuses it with a reason. With an option of [`MODES`], it
+//! uses only the options listed there; clap refuses all others before anything is changed. An option added to the
+//! command later is refused, too, until it is listed here.
 
 use clap::{Arg, Command, Id};
 
-/// A mode of a verb.
+/// A mode of a command.
 pub(super) struct Mode {
-    /// The words of the verb.
+    /// The words of the command.
     pub(super) verb: &'static str,
-    /// The option that chooses the mode, by its id.
+    /// The id of the option that chooses the mode.
     pub(super) option: &'static str,
-    /// The options that the mode uses, by their ids, in groups.
+    /// The ids of the options that the mode uses, in groups.
     pub(super) uses: &'static [&'static [&'static str]],
 }
 
-/// The options of a result's form.
+/// The options for the form of a result.
 const FORM: [&str; 7] = ["detail", "explain", "bars", "json", "markdown", "csv", "format"];
 
 pub(super) const MODES: [Mode; 9] = [
@@ -34,7 +34,7 @@ pub(super) const MODES: [Mode; 9] = [
             &FORM,
         ],
     },
-    // A page always has its legend and all details.
+    // A page always includes its legend and all details.
     Mode {
         verb: "report",
         option: "html",
@@ -49,7 +49,7 @@ pub(super) const MODES: [Mode; 9] = [
 /// The options that choose a trend.
 const TREND: [&str; 5] = ["study", "cell", "metric", "machine", "all_machines"];
 
-/// Returns the command of `verb`, which refuses the options that its modes do not use.
+/// Returns the command `verb`, which refuses the options that its modes do not use.
 pub(super) fn with_modes(command: Command, verb: &str) -> Command {
     let modes = MODES.iter().filter(|mode| mode.verb == verb);
     modes.fold(command, |command, mode| {

@@ -13,21 +13,21 @@ use vtax_store::Store;
 use super::{Locations, results::show, run::OutputOptions};
 use crate::exit::{Blamed, Coded, Exit, Stop};
 
-/// Pixels of a PNG for each of the chart.
+/// Pixels of a PNG per pixel of the chart.
 const PNG_SCALE: f32 = 2.0;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The runs: ids, beginnings of ids, or `last`
+    /// Runs: ids, prefixes of ids, or `last`
     #[arg(value_name = "ID", default_value = "last")]
     ids: Vec<String>,
-    /// Write one HTML file that opens from disk and needs no network
+    /// Self-contained HTML page to write
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write each chart as an SVG file into this folder
+    /// Directory for the charts as SVG files
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Write each chart as a PNG file into this folder
+    /// Directory for the charts as PNG files
     #[arg(long, value_name = "DIR")]
     png: Option<PathBuf>,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub(super) fn write(option: &str, file: &Path, bytes: &[u8]) -> Result<(), Stop>
     fs::write(file, bytes).coded("file", || format!("{option}: writing {}", file.display())).or_input()
 }
 
-/// Writes each chart of a run as files of their own, which have the run's id and the chart's title as names.
+/// Writes each chart of a run to separate files, named after the run's id and the chart's title.
 fn pictures(args: &ReportArgs, document: &ResultDocument) -> Result<(), Stop> {
     let plotter = Plotter::new().or_infrastructure()?;
     let charts = report::charts(document);
@@ -81,11 +81,11 @@ pub(super) fn charts_counted(count: usize) -> String {
 }
 
 pub(super) fn made(folder: &Path) -> Result<&Path, Stop> {
-    fs::create_dir_all(folder).coded("file", || format!("making the folder {}", folder.display())).or_input()?;
+    fs::create_dir_all(folder).coded("file", || format!("creating the directory {}", folder.display())).or_input()?;
     Ok(folder)
 }
 
-/// The text without characters that mean something to a shell or in a path.
+/// Returns the text without characters that have a meaning in a shell or a path.
 pub(super) fn file_name(text: &str) -> String {
     let safe = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     let name: String = text.chars().map(safe).collect();

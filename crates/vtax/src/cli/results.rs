@@ -27,9 +27,9 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResultsVerb {
-    /// List the runs, newest first
+    /// List runs, newest first
     List {
-        /// Only runs with all of these words in their id, label or title
+        /// Words that the id, label or title of a run must contain [default: list all runs]
         words: Vec<String>,
         /// Print the list as JSON
         #[arg(long)]
@@ -37,52 +37,52 @@ pub(crate) enum ResultsVerb {
     },
     /// Print a run's tables
     Show {
-        /// The run: its id, the beginning of its id, or `last`
+        /// Run: its id, a prefix of its id, or `last`
         #[arg(default_value = "last")]
         id: String,
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// Remove runs with all of their samples
+    /// Remove runs with all their samples
     Rm {
-        /// The runs: ids, or beginnings of ids
+        /// Runs: ids, or prefixes of ids
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// Remove runs without a sample, and on demand old ones
+    /// Remove runs without samples, and optionally old runs
     Prune {
-        /// Also remove all but the newest N runs of each study
+        /// Number of newest runs to keep of each study; older ones are removed [default: keep all]
         #[arg(long, value_name = "N", value_parser = whole::<usize>)]
         keep: Option<usize>,
-        /// Only name the runs
+        /// List the runs without removing them
         #[arg(long)]
         dry_run: bool,
     },
     /// Compare two runs, cell by cell
     Compare {
-        /// The earlier run: its id, the beginning of its id, or `last`
+        /// Earlier run: its id, a prefix of its id, or `last`
         before: String,
-        /// The later run, named likewise
+        /// Later run, likewise
         after: String,
-        /// Exit with status 1 if the later run is shown to be worse in a cell, and by more than this, as 5%
+        /// Exit with status 1 if the later run is shown to be worse in a cell by more than this, e.g. 5%
         #[arg(long, value_name = "PERCENT")]
         fail_above: Option<Difference>,
         #[command(flatten)]
         format: FormatArgs,
     },
-    /// Follow a study through its results: where a level changed, and what changed with it
+    /// Find level shifts over a study's results, and other changes at the same time
     Trend(TrendArgs),
-    /// Keep what iperf3 (-J), netperf, sockperf or fio has measured, or published figures, as results beside those of vtax
+    /// Import output of iperf3 (-J), netperf, sockperf or fio, or published figures, as results
     Import(ImportArgs),
-    /// Print the whole result, every sample and histogram: vtax.result/v1
+    /// Print the whole result with all samples and histograms (vtax.result/v1)
     Export {
-        /// The run: its id, the beginning of its id, or `last`
+        /// Run: its id, a prefix of its id, or `last`
         #[arg(default_value = "last")]
         id: String,
-        /// As JSON
+        /// Print JSON (default)
         #[arg(long, conflicts_with = "csv")]
         json: bool,
-        /// As CSV, one line a cell
+        /// Print CSV, one line per cell
         #[arg(long)]
         csv: bool,
     },
@@ -133,7 +133,7 @@ fn passed(comparison: &report::RunComparison, limit: Difference) -> Exit {
 
 pub(super) fn show(dir: &Path, id: &str, options: &report::Options) -> Result<(), Stop> {
     match options.format {
-        // It is printed while it is read.
+        // The result is printed while it is read.
         Format::Json => print_run(&Store::read(dir)?, id, options),
         Format::Table | Format::Markdown | Format::Csv => {
             print_report(&Store::reading(dir, |store| store.document(id))?, options)
@@ -151,7 +151,7 @@ fn compare(dir: &Path, before: &str, after: &str) -> Result<report::RunCompariso
     if first.id == second.id {
         return Err(Stop::input(miette!(
             code = "same-run",
-            "`{before}` and `{after}` are the same run, {}: give two runs; `vtax results list` names them all",
+            "`{before}` and `{after}` are the same run, {}: give two runs; `vtax results list` lists all",
             first.id
         )));
     }
@@ -159,7 +159,7 @@ fn compare(dir: &Path, before: &str, after: &str) -> Result<report::RunCompariso
     match comparison.nothing_in_common() {
         Some(why) => {
             let (one, other) = (&first.id, &second.id);
-            Err(Stop::input(miette!(code = "not-comparable", "{one} and {other} can't be compared: {why}")))
+            Err(Stop::input(miette!(code = "not-comparable", "cannot compare {one} with {other}: {why}")))
         }
         None => Ok(comparison),
     }
@@ -170,8 +170,8 @@ fn list(dir: &Path, words: &str, json: bool) -> Result<Exit, Stop> {
     let is_empty = runs.is_empty();
     runs.retain(|run| run.has_words(words));
     answer(json, &runs, |runs| match runs.is_empty() {
-        true if is_empty => "Nothing has been measured yet; `vtax demo` is a good start.\n".to_owned(),
-        true => format!("No run has all of these words in its id, label or title: {words}\n"),
+        true if is_empty => "No results yet; start with `vtax demo`.\n".to_owned(),
+        true => format!("No run with all of these words in its id, label or title: {words}\n"),
         false => table(runs),
     })
 }

@@ -29,14 +29,14 @@ use crate::{
 use changes::ChangeArgs;
 pub(super) use changes::{INSTRUMENTS, Precision};
 
-/// How a result is printed.
+/// The form of a result and its published figures.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OutputOptions {
-    /// Show the published figures of a classic study beside ours, also where ours are missing [default: only if a
-    /// row that is compared with the baseline has both]
+    /// Show a classic study's published figures next to the measured ones, even where those are missing [default: only
+    /// if a row that is compared with the baseline has both]
     #[arg(long, overrides_with = "no_published")]
     published: bool,
-    /// Leave the published figures out
+    /// Omit the published figures
     #[arg(long, overrides_with = "published")]
     no_published: bool,
     #[command(flatten)]
@@ -46,32 +46,32 @@ pub(crate) struct OutputOptions {
 /// The form of a result.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Form {
-    /// Also print every MTU, percentiles, losses, retransmits, CPU, the machine and the noise floor
+    /// Also print all MTUs, percentiles, losses, retransmits, CPU time, the machine and the noise floor
     #[arg(long)]
     detail: bool,
-    /// Also print what the words and figures mean
+    /// Also print a legend of terms and figures
     #[arg(long)]
     explain: bool,
-    /// Also draw the tax of each row, its interval and the noise floor as a line of characters
+    /// Also draw each row's tax, its interval and the noise floor as a line of characters
     #[arg(long)]
     bars: bool,
     #[command(flatten)]
     format: FormatArgs,
 }
 
-/// How data is printed: each form by its own option, or by `--format`.
+/// The options of the output format: one per form, or `--format`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct FormatArgs {
-    /// Print the document for programs, as --format json
+    /// Print JSON for programs, like --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Print the tables in Markdown, as --format markdown
+    /// Print Markdown tables, like --format markdown
     #[arg(long = "md", conflicts_with_all = ["format", "json"])]
     markdown: bool,
-    /// Print a line for each cell, as --format csv
+    /// Print one line per cell, like --format csv
     #[arg(long, conflicts_with_all = ["format", "json", "markdown"])]
     csv: bool,
-    /// The form of what is printed
+    /// Output format
     #[arg(long, value_parser = one_of(&FORMATS), default_value = "table")]
     format: Format,
 }
@@ -80,8 +80,8 @@ pub(super) struct FormatArgs {
 const FORMATS: [Choice<Format>; 4] = [
     ("table", "Tables for a terminal", Format::Table),
     ("markdown", "The same tables in Markdown", Format::Markdown),
-    ("csv", "One line a cell", Format::Csv),
-    ("json", "The document for programs; docs/formats.md has its schema", Format::Json),
+    ("csv", "One line per cell", Format::Csv),
+    ("json", "JSON for programs; schema in docs/formats.md", Format::Json),
 ];
 
 impl OutputOptions {
@@ -117,7 +117,7 @@ pub(super) fn not_shown(matches: &ArgMatches) -> Option<String> {
     if let Some((_, below)) = matches.subcommand() {
         return not_shown(below);
     }
-    // Only the verbs of results have this option.
+    // Only the commands that print results have this option.
     matches.try_get_one::<bool>("bars").ok().flatten()?;
     let format = FormatArgs::from_arg_matches(matches).ok()?.chosen();
     let (option, _) =
@@ -133,7 +133,7 @@ impl FormatArgs {
     }
 }
 
-/// Columns of the terminal, within what reads well; none if standard output is no terminal.
+/// Returns the columns of the terminal, within readable limits; none unless standard output is a terminal.
 pub(super) fn terminal_width() -> Option<usize> {
     let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_col));
     columns.ok().filter(|columns| *columns > 0).map(|columns| columns.clamp(60, 140))
@@ -141,58 +141,58 @@ pub(super) fn terminal_width() -> Option<usize> {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// A built-in study (`vtax studies`) or a study file
+    /// Built-in study (`vtax studies`) or study file
     #[arg(required_unless_present = "resume")]
     study: Option<String>,
-    /// Go on with a run that was stopped or killed. ID is its id, the beginning of its id, or `last`. With
-    /// --samples N a complete run goes on too, until it has N rounds in all
+    /// Stopped or killed run to resume: its id, a prefix of its id, or `last`. --samples N also extends a complete run,
+    /// to N rounds in all
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
     #[command(flatten)]
     changes: ChangeArgs,
-    /// Measure between the endpoints of this file and build no lab. The file has `[[endpoint]]` tables; see
-    /// docs/studies.md. Rows without endpoints are left out
+    /// File of endpoints to measure between, without building a lab. It consists of `[[endpoint]]` tables; see
+    /// docs/studies.md. Rows without endpoints are omitted
     #[arg(long, value_name = "FILE")]
     endpoints: Option<String>,
     #[command(flatten)]
     pinned: Pinned,
-    /// The kernel that guests boot, a bzImage [default: the host's own, else what `make` unpacked]
+    /// Kernel for guests, a bzImage [default: the host's own, else the one that `make` unpacked]
     #[arg(long, value_name = "FILE", conflicts_with = "endpoints")]
     kernel: Option<PathBuf>,
-    /// Folder for the files of file tests and for Unix sockets, at both ends; on a disk
+    /// Directory on a disk for the files of file tests and for Unix sockets, at both endpoints
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
     #[command(flatten)]
     labelled: Labelled,
-    /// Build, measure and keep nothing. Print what would be measured and in which order, how long it takes, what it could
-    /// show, which rows can't run on this machine, and the lab
+    /// Print the plan without running it: the samples and their order, the run time, the detectable differences, the
+    /// rows unavailable on this machine, and the lab
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     pub(super) output: OutputOptions,
 }
 
-/// A command line of `vtax run` alone.
+/// The command line of `vtax run` alone.
 #[derive(Parser)]
 struct RunLine {
     #[command(flatten)]
     args: RunArgs,
 }
 
-/// Where the ends run.
+/// CPU pinning.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Pinned {
-    /// CPUs of both ends. `auto` chooses CPUs near the NIC, away from the busiest interrupts, and others for
-    /// each end. `none` pins nothing. Of a list, as 0,1,2,3, two ends on one machine get a half each. 0,1:2,3 is
-    /// a list for each end
+    /// CPUs of both endpoints. `auto` chooses different CPUs for each endpoint, near the NIC and away from the busiest
+    /// interrupts. `none` pins nothing. Two endpoints on one machine split a list, e.g. 0,1,2,3. 0,1:2,3 is one list
+    /// per endpoint
     #[arg(long, value_name = "auto|none|CPU,…", default_value_t)]
     pub(crate) pin: Pins,
 }
 
-/// What the user calls a run.
+/// The user's name for a run.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Labelled {
-    /// What to call the result, as "before tuning". Lists and reports show it before the title
+    /// Label of the result, e.g. "before tuning". Lists and reports show it before the title
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
 }
@@ -233,13 +233,13 @@ pub(crate) fn run(args: RunArgs, places: &Locations, server: Option<ServerSpec>)
     carry_out(&args.job(server_cables)?, || output.options(), places, server)
 }
 
-/// The command line of this vtax, for the record of the run.
+/// Returns the command line of this vtax, for the record of the run.
 pub(super) fn words() -> Vec<String> {
     let given = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     std::iter::once("vtax".to_owned()).chain(given).collect()
 }
 
-/// Runs a built-in study with nothing changed but the number of rounds and their order.
+/// Runs a built-in study with no changes except the number of rounds and their order.
 pub(crate) fn run_study(
     study: &str,
     samples: Option<u32>,
@@ -256,7 +256,7 @@ pub(crate) fn run_study(
     carry_out(&args.job(false)?, || output.options(), places, server)
 }
 
-/// Does a job, and prints what it has found. `options` is asked then: the terminal may have got another size.
+/// Carries out a job, and prints its result. `options` is evaluated then: the terminal may have been resized.
 pub(super) fn carry_out(
     job: &Job,
     options: impl FnOnce() -> report::Options,
@@ -270,7 +270,7 @@ pub(super) fn carry_out(
     ended(finished.ran)
 }
 
-/// Keeps what a complete run has found in a few words, so that a list need not read its samples.
+/// Stores a summary of a complete run, so that a list need not read its samples.
 pub(super) fn keep_brief(store: &Store, run: &RunReadings) -> Result<(), Stop> {
     match run.state {
         RunState::Complete => Ok(store.keep_brief(&run.header.id, &report::in_brief(&analyse_readings(run)))?),
@@ -278,22 +278,22 @@ pub(super) fn keep_brief(store: &Store, run: &RunReadings) -> Result<(), Stop> {
     }
 }
 
-/// Tells where the result is, how long the run took, and what it did not reach.
+/// Reports where the result is, how long the run took, and which goals it missed.
 fn epilogue(FinishedJob { ran: RanJob { run, shortfalls, .. }, state_dir, .. }: &FinishedJob) {
     let (id, count, wall) = (&run.header.id, run.samples.len(), run.wall_seconds);
     let measured: f64 = run.samples.iter().map(|sample| sample.seconds).sum();
     match measured > 0.0 {
         true => tell!("{count} samples, {measured:.1} s measured in {wall:.1} s ({:.2} x)", wall / measured),
-        false => tell!("no sample could be taken in {wall:.1} s"),
+        false => tell!("no samples taken in {wall:.1} s"),
     }
-    tell!("kept as {id} in {}", state_dir.display());
+    tell!("saved as {id} in {}", state_dir.display());
     if run.state != RunState::Complete {
-        tell!("go on with: vtax run --resume {id}");
+        tell!("resume with: vtax run --resume {id}");
     }
     shortfalls.iter().for_each(|shortfall| tell!("warning: {shortfall}"));
 }
 
-/// Prints a run in the form that was asked for.
+/// Prints a run in the requested form.
 pub(crate) fn print_run(store: &Store, id: &str, options: &report::Options) -> Result<(), Stop> {
     match options.format {
         Format::Json => print_written(|out| store.export(id, out)),
@@ -301,8 +301,8 @@ pub(crate) fn print_run(store: &Store, id: &str, options: &report::Options) -> R
     }
 }
 
-/// Prints a report. If a terminal has no room for all of it, the answer, which has gone from the screen, stands at the end
-/// too.
+/// Prints a report. If it does not fit on the terminal, the answer, which has scrolled off the screen, is repeated at
+/// the end.
 pub(super) fn print_report(document: &ResultDocument, options: &report::Options) -> Result<(), Stop> {
     let text = report::render(document, options);
     print_styled(&text)?;
@@ -313,7 +313,7 @@ pub(super) fn print_report(document: &ResultDocument, options: &report::Options)
     }
 }
 
-/// A built-in study by its name, else a file.
+/// Returns a built-in study by its name, else a file.
 pub(crate) fn read_study(study: &str) -> Result<Study, Stop> {
     match Study::built_in(study) {
         Some(study) => Ok(study),

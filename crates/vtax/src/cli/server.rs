@@ -20,29 +20,29 @@ use crate::{
 pub(crate) enum ServerVerb {
     /// Boot an emulated server and keep it
     Up {
-        /// How many NICs it has, how many virtual functions each NIC has from the start, its NVMe and its
-        /// virtio disks (1 GiB each), NUMA nodes, sockets, CPUs and memory
+        /// NICs, initial virtual functions per NIC, NVMe and virtio disks (1 GiB each), NUMA nodes, sockets, CPUs and
+        /// memory of the server
         #[arg(
             value_name = "emulated[:nics=8,vfs=0,nvmes=2,disks=0,nodes=2,sockets=1,cpus=1,memory=4GiB]",
             default_value_t
         )]
         spec: ServerSpec,
-        /// The kernel that it boots: a bzImage, or the folder of an unpacked package [default: as for guests]
+        /// Kernel to boot: a bzImage, or the directory of an unpacked package [default: as for guests]
         #[arg(long, value_name = "FILE")]
         kernel: Option<PathBuf>,
     },
-    /// Run a command in the server. It sees this machine's files; what it writes is lost with the server, and at its next
-    /// boot, but for what its vtax keeps
+    /// Run a command in the server. It sees this machine's files; what it writes is lost when the server is removed or
+    /// rebooted, except for the state of its vtax
     Exec {
-        /// The command and its arguments
+        /// Command and its arguments
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Boot the server again: what its vtax keeps stays, such as what logical domains are to have
+    /// Reboot the server; the state of its vtax is kept, e.g. the constraints of logical domains
     Reboot,
-    /// Remove the server and all that is in it
+    /// Remove the server and everything in it
     Down,
-    /// List the emulated servers and who made them
+    /// List the emulated servers and their creators
     List {
         /// Print the list as JSON
         #[arg(long)]
@@ -83,7 +83,7 @@ fn down() -> Result<Exit, Stop> {
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let name = server::KEPT.parse().expect("it is a name");
     if !list(&world).or_infrastructure()?.iter().any(|held| held.name == name) {
-        let none = "no emulated server is kept; vtax server list shows those that are up";
+        let none = "there is no persistent emulated server; vtax server list shows all";
         return Err(Stop::input(miette!(code = "no-server-up", "{none}")));
     }
     LiveHolding::open(&world, &name).and_then(LiveHolding::down).or_infrastructure()?;

@@ -1,4 +1,4 @@
-//! `vtax completions` and `vtax man`: the command line as other programs read it.
+//! `vtax completions` and `vtax man`: the command line for other programs.
 
 use std::{fs, path::PathBuf};
 
@@ -13,14 +13,14 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell that is to complete the words
+    /// Shell
     #[arg(value_enum)]
     shell: Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Write the pages of all verbs into this folder, as vtax-run.1
+    /// Directory for the pages of all commands, e.g. vtax-run.1
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

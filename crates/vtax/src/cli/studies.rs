@@ -12,7 +12,7 @@ use crate::exit::{Exit, Stop};
 
 #[derive(Debug, Args)]
 pub(crate) struct StudiesArgs {
-    /// Print the studies as JSON, with every cell
+    /// Print the studies as JSON, including every cell
     #[arg(long)]
     json: bool,
 }
@@ -34,14 +34,14 @@ fn table(studies: &[Study]) -> String {
         Column::left("--quick"),
         Column::wrapped("QUESTION"),
     ];
-    let remark = "Time: of all samples, if every row can run here; nobody knows how long files take before they are sent. \
-                  `vtax run STUDY --dry-run` tells more, `vtax run STUDY` runs it. Write your own after the example in \
+    let remark = "TIME: for all samples, if every row can run here; unknown for file tests until a file has been sent. \
+                  `vtax run STUDY --dry-run` shows details, `vtax run STUDY` runs it. For custom studies, see \
                   docs/studies.md.";
     lists::list_with_remark(columns, studies.iter().map(row), remark.to_owned())
 }
 
-/// How long the samples take; nobody knows it of files before they are sent.
+/// Returns how long the samples take; unknown for files until they have been sent.
 fn time(study: &Study, quick: bool) -> String {
     let seconds = study.nominal_seconds(quick).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.map_or("not known".to_owned(), minutes)
+    seconds.map_or("unknown".to_owned(), minutes)
 }

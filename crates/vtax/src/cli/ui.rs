@@ -11,24 +11,24 @@ use crate::{
     whole_number::whole,
 };
 
-/// The lowest priority: a run that is measured at the same time comes first.
+/// The lowest priority, so that a run at the same time is not slowed down.
 const LAST: i32 = 19;
 
 #[derive(Debug, Args)]
 pub(crate) struct UiArgs {
-    /// The port of 127.0.0.1; with 0 any free one
+    /// Port on 127.0.0.1; 0: any free port
     #[arg(long, value_name = "PORT", default_value = "0", value_parser = whole::<u16>)]
     port: u16,
 }
 
 pub(crate) fn ui(args: &UiArgs, places: &Locations) -> Result<Exit, Stop> {
     let ui = Ui::bind(places.state_dir()?, args.port).map_err(Stop::input)?;
-    // Without it the pages only take more from a run.
+    // If this fails, the pages only take more CPU time from a run.
     let _ = nice(LAST);
     print(&format!("{}\n", ui.address()))?;
     tell!(
-        "Open this address in a browser on this machine. It has a key in it: whoever knows it can read the results. \
-           Ctrl-C ends this."
+        "Open this address in a browser on this machine. It contains a key: anyone who knows it can read the results. \
+           Press Ctrl-C to stop."
     );
     ui.serve().map_err(Stop::infrastructure)?;
     Ok(Exit::Done)

@@ -1,4 +1,4 @@
-//! What is compared: one test at settings that every tool can be given.
+//! The subject of a comparison: a test at settings that every tool supports.
 
 use std::{fmt, fs, time::Duration};
 
@@ -10,7 +10,7 @@ use vtax_model::{
     workload::{Direction, TestSpec, Transport, Warmup, Workload, WorkloadSizes},
 };
 
-/// A test that our engine and others run over the same wire.
+/// A test that vtax's engine and others run over the same wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Contest {
     pub(crate) transport: Transport,
@@ -21,29 +21,29 @@ pub(crate) struct Contest {
     pub(crate) warmup: Span,
 }
 
-/// sockperf's least message, which its own header fills.
+/// sockperf's smallest message, which its own header fills.
 const RR_BYTES: ByteSize = ByteSize(14);
 /// The usual sizes of writes, from one packet's to the largest that a tool is called with.
 const TCP_MESSAGES: [u64; 4] = [1500, 16 << 10, 128 << 10, 1 << 20];
-/// The smallest and the largest datagram that people flood with at MTU 1500.
+/// The usual smallest and largest datagrams of floods at MTU 1500.
 const UDP_MESSAGES: [u64; 2] = [64, 1472];
-/// iperf3 leaves out whole seconds at the start; congestion control needs that long to find its rate.
+/// iperf3 omits whole seconds at the start; congestion control needs that long to find its rate.
 const STREAM_WARMUP: Span = Span::from_millis(1000);
-/// What sockperf leaves out at the start.
+/// The time that sockperf omits at the start.
 const RR_WARMUP: Span = Span::from_millis(400);
-/// A turn shorter than this is told to the other tools as a number of transactions or bytes.
+/// A turn shorter than this is given to the other tools as a number of transactions or bytes.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// How long another tool is told to measure.
+/// The length of another tool's measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
     Seconds(u64),
-    /// So many transactions or bytes that they take about the time of the contest.
+    /// A number of transactions or bytes that takes about the time of the contest.
     Count(u64),
 }
 
 impl Contest {
-    /// All contests; the last has `streams` flows. Short ones have no warm-up: tools that count can't leave one out.
+    /// Returns all contests; the last has `streams` flows. Short ones have no warm-up: tools that count cannot skip it.
     pub(crate) fn all(duration: Span, streams: u32) -> Vec<Contest> {
         let warmup = |usual| if duration.0 < SHORT { Span::from_millis(0) } else { usual };
         let rr = |transport| {
@@ -61,17 +61,17 @@ impl Contest {
         contests
     }
 
-    /// What is compared: mean round trips, or goodputs at the receiver.
+    /// Returns the metric: mean round trips, or goodputs at the receiver.
     pub(crate) fn metric(&self) -> Metric {
         Metric::of(self.workload.kind())
     }
 
-    /// The unit of its figures.
+    /// Returns the unit of its figures.
     pub(crate) fn unit(&self) -> &'static str {
         self.metric().unit(self.workload.kind())
     }
 
-    /// Bytes of a message: the request's, the response's, or what a call hands over.
+    /// Returns the bytes of a message: of the request, the response, or a send call.
     pub(crate) fn message(&self) -> u64 {
         match self.workload.sizes() {
             WorkloadSizes::Exchange { request: size, .. } | WorkloadSizes::Messages(size) => size.0,
@@ -83,17 +83,17 @@ impl Contest {
         self.workload.kind().is_round_trips()
     }
 
-    /// The time in whole seconds, at least one, for tools that take nothing else.
+    /// Returns the time in whole seconds, at least one, for tools that require that.
     pub(crate) fn seconds(&self) -> u64 {
         self.duration.0.as_secs().max(1)
     }
 
-    /// Whether the contest is too short for tools that take only whole seconds.
+    /// Returns true if the contest is too short for tools that require whole seconds.
     pub(crate) fn is_short(&self) -> bool {
         self.duration.0 < SHORT
     }
 
-    /// What another tool is told, if `figure` is what it will measure.
+    /// Returns the length for another tool, if it will measure `figure`.
     pub(crate) fn length(&self, figure: f64) -> Length {
         let seconds = self.duration.0.as_secs_f64();
         match (self.is_short(), self.is_rr()) {
@@ -107,7 +107,7 @@ impl Contest {
         self.transport == Transport::Udp && !self.is_rr()
     }
 
-    /// The test as our engine is told to run it.
+    /// Returns the test for vtax's engine.
     pub(crate) fn spec(&self) -> TestSpec {
         let Contest { transport, workload, streams, duration, warmup } = *self;
         let receive_buffer = if self.is_udp_stream() { default_receive_buffer() } else { None };
@@ -117,14 +117,14 @@ impl Contest {
     }
 }
 
-/// What a socket has that nobody asks another buffer for, as the other tools don't; vtax asks for 8 MiB. The kernel doubles
-/// what it is asked for, socket(7). None leaves vtax its own.
+/// Returns the default receive buffer of a socket, which the other tools use; vtax requests 8 MiB. The kernel doubles a
+/// requested size, socket(7). With None, vtax uses its own.
 fn default_receive_buffer() -> Option<ByteSize> {
     let doubled: u64 = fs::read_to_string("/proc/sys/net/core/rmem_default").ok()?.trim().parse().ok()?;
     Some(ByteSize(doubled / 2))
 }
 
-/// As it is chosen with `--only`: `tcp-rr-14`, `tcp-stream-128KiB`, `tcp-stream-128KiB-x2`.
+/// The form chosen with `--only`: `tcp-rr-14`, `tcp-stream-128KiB`, `tcp-stream-128KiB-x2`.
 impl fmt::Display for Contest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = ByteSize(self.message()).to_string().replace(' ', "");

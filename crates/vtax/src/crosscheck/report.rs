@@ -1,4 +1,4 @@
-//! The comparison as a table, with a sentence on each difference of definition.
+//! The comparison as a table, with a note on each difference of definition.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ pub(crate) fn render(crosscheck: &Crosscheck) -> String {
     for contest in &crosscheck.contests {
         text += &block(contest, &mut notes);
     }
-    text += "Ratios are ours / theirs, from the pairs of figures of each round, with their 95 % interval.\n";
+    text += "Ratios are vtax / tool, from the pairs of figures of each round, with 95 % confidence intervals.\n";
     for (number, note) in notes.iter().enumerate() {
         let _ = writeln!(text, "[{}] {note}", number + 1);
     }
@@ -24,7 +24,7 @@ pub(crate) fn render(crosscheck: &Crosscheck) -> String {
 fn heading(crosscheck: &Crosscheck) -> String {
     let caveat = crosscheck.environment.caveat().map(|caveat| format!("{caveat}\n")).unwrap_or_default();
     let mut text = format!(
-        "Our engine beside other tools: {} rounds of {} a tool, seed {}\n{}Linux {}, {}\n",
+        "vtax compared with other tools: {} rounds of {} per tool, seed {}\n{}Linux {}, {}\n",
         crosscheck.rounds,
         crosscheck.duration,
         crosscheck.seed,
@@ -34,15 +34,15 @@ fn heading(crosscheck: &Crosscheck) -> String {
     );
     text += &match crosscheck.cpus {
         Some([first, second]) => {
-            format!("all tools pinned: who asks or sends to CPU {first}, the other end to CPU {second}\n")
+            format!("all tools pinned: initiator on CPU {first}, responder on CPU {second}\n")
         }
-        None => "NOT PINNED: there are not two CPUs; expect round-trip times to jump fourfold\n".to_owned(),
+        None => "NOT PINNED: fewer than two CPUs; round-trip times may vary fourfold\n".to_owned(),
     };
     text += &held(crosscheck);
     for tool in &crosscheck.tools {
         let _ = match (&tool.version, &tool.missing[..]) {
             (Some(version), _) => writeln!(text, "{:<9} {version}", tool.name),
-            (None, []) => writeln!(text, "{:<9} (tells no version)", tool.name),
+            (None, []) => writeln!(text, "{:<9} (version unknown)", tool.name),
             (None, missing) => writeln!(text, "{:<9} not installed: no {} in the PATH", tool.name, missing.join(", ")),
         };
     }
@@ -51,9 +51,9 @@ fn heading(crosscheck: &Crosscheck) -> String {
 
 fn held(crosscheck: &Crosscheck) -> String {
     let idle = match (&crosscheck.idle_not_held, crosscheck.held.idle) {
-        (Some(why), _) => format!("IDLE NOT HELD OFF: {why}"),
-        (None, Idle::Poll) => "all CPUs kept from sleeping during the whole comparison".to_owned(),
-        (None, Idle::System) => "CPUs sleep as the machine has it".to_owned(),
+        (Some(why), _) => format!("CPU IDLE STATES NOT OFF: {why}"),
+        (None, Idle::Poll) => "CPU idle states off during the whole comparison".to_owned(),
+        (None, Idle::System) => "CPU idle states as set on the host".to_owned(),
     };
     let congestion = match crosscheck.held.congestion {
         Some(name) => format!("TCP {name} for all tools"),
@@ -70,7 +70,7 @@ fn block(contest: &ContestRecord, notes: &mut Vec<String>) -> String {
         Preference::LowerIsBetter => "lower is better",
     };
     let mut text = format!("{} ({what}, {}, {better})\n", contest.name, contest.unit);
-    let disturbed = if contest.load.is_much() { ": DISTURBED, compare again when the machine is idle" } else { "" };
+    let disturbed = if contest.load.is_much() { ": BUSY HOST, compare again when the machine is idle" } else { "" };
     let _ = writeln!(text, "  load: {}{disturbed}", load(&contest.load));
     let _ = writeln!(text, "  {:<9} {:>9}", "vtax", figure(&contest.ours));
     for other in &contest.others {
@@ -84,7 +84,7 @@ fn block(contest: &ContestRecord, notes: &mut Vec<String>) -> String {
         );
     }
     for LeftOut { tool, why } in &contest.left_out {
-        let _ = writeln!(text, "  {tool:<9} {:>9}  left out: {why}", "-");
+        let _ = writeln!(text, "  {tool:<9} {:>9}  omitted: {why}", "-");
     }
     text + "\n"
 }
@@ -101,7 +101,7 @@ fn ratio(ratio: Ratio) -> String {
     format!("{:.3} [{:.3}, {:.3}]", ratio.ratio, ratio.low, ratio.high)
 }
 
-/// The number of the note that tells the tool's difference.
+/// Returns the number of the note on the tool's difference.
 fn note(other: &Other, notes: &mut Vec<String>) -> usize {
     let text = format!("{}: {}", other.tool, other.difference);
     match notes.iter().position(|note| *note == text) {
@@ -149,7 +149,7 @@ mod tests {
         };
         let tool =
             |name, version: Option<&str>, missing| ToolRecord { name, version: version.map(str::to_owned), missing };
-        let left_out = LeftOut { tool: "neper", why: "it measures whole seconds" };
+        let left_out = LeftOut { tool: "neper", why: "it measures whole seconds only" };
         let crosscheck = Crosscheck {
             schema: SCHEMA,
             rounds: 2,

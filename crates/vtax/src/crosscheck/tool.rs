@@ -1,4 +1,4 @@
-//! Another tool: how it is called, how its answer is read, and what it means by it.
+//! Other tools: their command lines, the parsers of their output, and their definitions.
 
 use std::{env, net::Ipv4Addr, path::PathBuf, process::Command};
 
@@ -10,21 +10,21 @@ use super::{
 /// A measuring tool that may be installed. All of it is data and pure functions.
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
-    /// The programs that must be in the PATH. The first one tells the version.
+    /// The programs that must be in the PATH. The first one reports the version.
     pub(crate) programs: &'static [&'static str],
-    /// The argument that makes it tell the version.
+    /// The argument with which it reports the version.
     pub(crate) version: &'static str,
-    /// Whether it has this test.
+    /// Returns true if it has this test.
     pub(crate) has: fn(&Contest) -> bool,
-    /// Why it can't measure for less than a second. None if it can be told a number of transactions or bytes.
+    /// The reason why it cannot measure for less than a second. None if it accepts a number of transactions or bytes.
     pub(crate) whole_seconds: fn(&Contest) -> Option<&'static str>,
-    /// How its server is started, and how long it lives.
+    /// The command of its server, and how long that lives.
     pub(crate) server: fn(&Contest, Ipv4Addr) -> ToolCommand,
     pub(crate) lifetime: ServerLifetime,
     pub(crate) client: fn(&Contest, Ipv4Addr, Length) -> ToolCommand,
     /// The figure in the contest's unit: whole round trips, goodput at the receiver.
     pub(crate) read: fn(&Contest, &str) -> Result<f64, String>,
-    /// How its definition differs from ours, and what was done about it.
+    /// The difference between its definition and vtax's, and its treatment.
     pub(crate) difference: fn(&Contest) -> &'static str,
 }
 
@@ -33,7 +33,7 @@ pub(crate) type ToolCommand = Vec<String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerLifetime {
-    /// It serves client after client.
+    /// It serves clients one after the other.
     Contest,
     /// It ends with its client.
     Client,
@@ -43,29 +43,29 @@ pub(crate) const TOOLS: [&Tool; 5] =
     [&tools::iperf3::TOOL, &tools::sockperf::TOOL, &tools::qperf::TOOL, &tools::netperf::TOOL, &tools::neper::TOOL];
 
 impl Tool {
-    /// Why it can't take part in this contest although it has the test.
+    /// Returns the reason why it cannot take part in this contest although it has the test.
     pub(crate) fn left_out(&self, contest: &Contest) -> Option<&'static str> {
         if contest.is_short() && (self.has)(contest) { (self.whole_seconds)(contest) } else { None }
     }
 
-    /// The figure in its answer. What isn't a number above 0 can't be compared.
+    /// Returns the figure in its output, which must be a number above 0 to be comparable.
     pub(crate) fn figure(&self, contest: &Contest, text: &str) -> Result<f64, String> {
         let figure = (self.read)(contest, text)?;
         let good = figure.is_finite() && figure > 0.0;
-        good.then_some(figure).ok_or_else(|| format!("by what it said the figure is {figure}"))
+        good.then_some(figure).ok_or_else(|| format!("its output gives a figure of {figure}"))
     }
 
-    /// Whether it is called for the contest.
+    /// Returns true if it is called for the contest.
     pub(crate) fn takes(&self, contest: &Contest) -> bool {
         (self.has)(contest) && self.left_out(contest).is_none()
     }
 
-    /// The programs that are not in the PATH.
+    /// Returns the programs that are not in the PATH.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         self.programs.iter().copied().filter(|program| find(program).is_none()).collect()
     }
 
-    /// The first line of its answer that has a number.
+    /// Returns the first line of its output that contains a number.
     pub(crate) fn version(&self) -> Option<String> {
         let output = Command::new(self.programs[0]).arg(self.version).output().ok()?;
         let text = [output.stdout, output.stderr].concat();
@@ -84,9 +84,9 @@ pub(crate) fn call(words: &[&str]) -> ToolCommand {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// The number directly behind the first `key`.
+/// Returns the number directly after the first `key`.
 pub(crate) fn number_after(text: &str, key: &str) -> Result<f64, String> {
-    let rest = text.split_once(key).ok_or_else(|| format!("no `{key}` in what it said"))?.1.trim_start();
+    let rest = text.split_once(key).ok_or_else(|| format!("no `{key}` in its output"))?.1.trim_start();
     let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
     let number = rest[..end].parse::<f64>().map_err(|_| format!("no number after `{key}`"))?;
     (number > 0.0).then_some(number).ok_or_else(|| format!("`{key}` is 0"))
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// More than all datagrams lost made the figure negative; so many digits made it infinite.
+    /// A loss above 100 % made the figure negative; too many digits made it infinite.
     #[test]
     fn a_figure_that_cant_be_is_refused() {
         let udp = |contest: &Contest| contest.to_string() == "udp-stream-64";
@@ -163,7 +163,7 @@ mod tests {
         assert!(tools::qperf::TOOL.figure(&contest, &digits).is_err());
     }
 
-    /// Every tool's reading of every answer.
+    /// Every tool's parser on every output.
     #[test]
     fn fuzz_tools() {
         let seeds = [

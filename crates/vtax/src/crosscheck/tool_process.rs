@@ -1,4 +1,4 @@
-//! Servers and clients of other tools, on the rig and the CPUs of our own agents.
+//! Servers and clients of other tools, on the rig and the CPUs of vtax's own agents.
 
 use std::{
     process::{Child, Command, Stdio},
@@ -19,12 +19,12 @@ use crate::exit::Coded;
 /// The wire of all tests.
 pub(super) const WIRE: &str = "wire";
 
-/// No tool says when it listens; this is how long vtax waits for it.
+/// The time that vtax waits for a server, since no tool reports when it listens.
 const SERVER_START: Duration = Duration::from_millis(300);
-/// What a client may take beyond the time that it measures.
+/// The time that a client may take in addition to its measured time.
 const MARGIN: Duration = Duration::from_secs(15);
 
-/// A process of another tool. It is ended when this is dropped.
+/// A process of another tool. It is killed when this is dropped.
 pub(super) struct ToolProcess(Child);
 
 impl ToolProcess {
@@ -35,12 +35,12 @@ impl ToolProcess {
         let mut server = ToolProcess(rig.lab.spawn(peer, command)?);
         thread::sleep(SERVER_START);
         match server.0.try_wait().coded("tool-failed", || tool.name)? {
-            Some(status) => bail!(code = "tool-failed", "the server of {} ended at once: {status}", tool.name),
+            Some(status) => bail!(code = "tool-failed", "the server of {} exited immediately: {status}", tool.name),
             None => Ok(server),
         }
     }
 
-    /// Runs a client at the end that asks, and returns what it prints. A client that takes far too long is ended.
+    /// Runs a client at the initiator, and returns its output. A client that takes far too long is killed.
     pub(super) fn client(rig: &Rig, tool: &Tool, contest: &Contest, length: Length) -> miette::Result<String> {
         let peer = rig.endpoint(PEER, WIRE)?.address;
         let mut command = pinned(rig, (tool.client)(contest, peer, length), 0);
@@ -75,7 +75,7 @@ fn pinned(rig: &Rig, call: ToolCommand, side: usize) -> Command {
 
 impl Drop for ToolProcess {
     fn drop(&mut self) {
-        // The process may have ended by itself, which the contest has noticed then.
+        // The process may have exited, which the contest has noticed then.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! One file a tool.
+//! The known tools, one file each.
 
 pub(crate) mod iperf3;
 pub(crate) mod neper;

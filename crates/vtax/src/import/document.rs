@@ -1,7 +1,7 @@
-//! The outputs of programs that a file has.
+//! The outputs of programs in a file.
 //!
-//! A file is rarely one output and nothing else: warnings go before the JSON, a loop with `>>` appends one run to the next,
-//! PowerShell writes UTF-16. What is of no known program is skipped.
+//! A file rarely consists of a single output: warnings precede the JSON, a loop with `>>` appends one run to the next,
+//! PowerShell writes UTF-16. Text that is not of a known program is skipped.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::{fio, foreign::ForeignTest, iperf3, json::Json, netperf, sockperf};
 /// The output of one test.
 #[derive(Debug)]
 pub(super) struct Document<'a> {
-    /// Where it begins in the file, from 1.
+    /// The line in the file where it begins, from 1.
     pub(super) line: usize,
     pub(super) body: Body<'a>,
 }
@@ -33,7 +33,7 @@ pub(super) enum Body<'a> {
     },
 }
 
-/// Why an output can't be taken.
+/// The reason why an output cannot be imported.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) program: &'static str,
@@ -41,7 +41,7 @@ pub(super) struct Refusal {
 }
 
 impl Document<'_> {
-    /// Reads it. The size of messages is `size` where the program doesn't tell it.
+    /// Reads it. The message size is `size` if the program does not report it.
     pub(super) fn read(&self, size: Option<ByteSize>) -> Result<ForeignTest, Refusal> {
         let (program, test) = match &self.body {
             Body::Iperf3(json) => (iperf3::NAME, iperf3::read(json)),
@@ -60,12 +60,12 @@ pub(super) fn decode(bytes: &[u8]) -> String {
     let text = match bytes {
         [0xff, 0xfe, rest @ ..] => utf_16(rest, u16::from_le_bytes),
         [0xfe, 0xff, rest @ ..] => utf_16(rest, u16::from_be_bytes),
-        // Without a byte order mark: what programs print begins with ASCII.
+        // Without a byte order mark: outputs of programs begin with ASCII.
         [first, 0, second, 0, ..] if *first > 0 && *second > 0 => utf_16(bytes, u16::from_le_bytes),
         [0, first, 0, second, ..] if *first > 0 && *second > 0 => utf_16(bytes, u16::from_be_bytes),
         _ => String::from_utf8_lossy(bytes).into_owned(),
     };
-    // Files put one after the other have a mark each.
+    // Concatenated files have a mark each.
     text.replace('\u{feff}', "")
 }
 
@@ -78,7 +78,7 @@ fn utf_16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
 /// Returns the outputs that a text has, in their order.
 pub(super) fn documents(text: &str) -> Vec<Document<'_>> {
     let mut reader = Reader { text, counted: 0, line: 1, found: Vec::new() };
-    // Where the text that is no JSON begins, and from where on JSON is looked for.
+    // The start of the text that is not JSON, and the position from which JSON is searched for.
     let (mut plain, mut at) = (0, 0);
     while let Some(begin) = opening(text, at) {
         let rest = &text[begin..];
@@ -104,23 +104,23 @@ pub(super) fn documents(text: &str) -> Vec<Document<'_>> {
     reader.found
 }
 
-/// Returns why a text without any output that can be read is none, where that is known.
+/// Returns the reason why a text contains no readable output, if it is known.
 pub(super) fn other_form(text: &str) -> Option<(&'static str, String)> {
     let is_iperf3 = ["Connecting to host ", "Accepted connection from ", "Server listening on "];
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if text.contains("[ ID] Interval") && has(&is_iperf3) {
-        let why = "these are its tables, and only its JSON is read: run iperf3 with -J";
+        let why = "these are its tables, but only its JSON is supported: run iperf3 with -J";
         return Some((iperf3::NAME, why.to_owned()));
     }
     let of_fio = has(&["(groupid="]) && text.lines().any(|line| line.starts_with("fio-"));
     of_fio.then(|| {
-        let why =
-            "these are its tables, and only its JSON is read: run fio with --output-format=json+ --lat_percentiles=1";
+        let why = "these are its tables, but only its JSON is supported: run fio with --output-format=json+ \
+                   --lat_percentiles=1";
         (fio::NAME, why.to_owned())
     })
 }
 
-/// Returns where the next line begins that opens a JSON document.
+/// Returns the start of the next line that opens a JSON document.
 fn opening(text: &str, at: usize) -> Option<usize> {
     let mut begin = at;
     for line in text[at..].split_inclusive('\n') {
@@ -133,7 +133,7 @@ fn opening(text: &str, at: usize) -> Option<usize> {
     None
 }
 
-/// Returns the program that JSON is of that cannot be read.
+/// Returns the program that printed unreadable JSON.
 fn program(text: &str) -> Option<&'static str> {
     [("\"iperf 3", iperf3::NAME), ("\"fio version\"", fio::NAME)]
         .into_iter()
@@ -141,7 +141,7 @@ fn program(text: &str) -> Option<&'static str> {
         .map(|(_, program)| program)
 }
 
-/// Returns what is wrong with JSON that begins in a line of the file, from which serde_json counts on.
+/// Returns the error of JSON that begins at a line of the file, from which serde_json counts.
 fn broken(error: &serde_json::Error, line: usize) -> String {
     let why = error.to_string();
     let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why);
@@ -153,7 +153,7 @@ fn broken(error: &serde_json::Error, line: usize) -> String {
 
 struct Reader<'a> {
     text: &'a str,
-    /// Up to where lines are counted, and the line there.
+    /// The position up to which lines are counted, and the line there.
     counted: usize,
     line: usize,
     found: Vec<Document<'a>>,
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         self.found.push(Document { line, body });
     }
 
-    /// Puts together what `iperf3 --json-stream` prints line by line.
+    /// Assembles the lines that `iperf3 --json-stream` prints.
     fn event(&mut self, line: usize, event: &str, data: &Json) {
         let entry = (event.to_owned(), data.clone());
         match (event, self.found.last_mut()) {
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// With `--json-stream-full-output` the events of a test are followed by its JSON.
+    /// Handles `--json-stream-full-output`, where the events of a test are followed by its JSON.
     fn drop_streamed(&mut self, whole: &Json) {
         let Some(cookie) = whole["start"]["cookie"].as_str() else { return };
         self.found.pop_if(|before| match &before.body {
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Finds the tables of a part of the text that is no JSON.
+    /// Finds the tables in a part of the text that is not JSON.
     fn tables(&mut self, begin: usize, end: usize) {
         let text = &self.text[begin..end];
         let mut starts = vec![0];

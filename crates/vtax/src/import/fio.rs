@@ -18,14 +18,14 @@ pub(super) use option::FioOptions;
 
 pub(super) const NAME: &str = "fio";
 
-/// fio counts what the socket took. Some MB of it may not have arrived when its time ends: less than a hundredth of this.
+/// fio counts bytes accepted by the socket. A few MB of them may not have arrived at the end: less than 1 % of this.
 const LEAST_BYTES: f64 = 1e9;
 
 pub(super) fn is(json: &Json) -> bool {
     json["fio version"].as_str().is_some()
 }
 
-/// Reads a document, which `text` has as it was printed.
+/// Reads a document; `text` is the document as it was printed.
 pub(super) fn read(result: &Json, text: &str, size: Option<ByteSize>) -> Result<ForeignTest, String> {
     let job = only_job(result)?;
     if let Some(error) = job["error"].as_f64().filter(|error| *error != 0.0) {
@@ -41,7 +41,7 @@ pub(super) fn read(result: &Json, text: &str, size: Option<ByteSize>) -> Result<
     Ok(ForeignTest {
         format: NAME,
         program: result["fio version"].as_str().unwrap_or("fio").to_owned(),
-        // fio's time is when it ended.
+        // fio reports the time when it ended.
         begun: ended.and_then(|ended| Timestamp::from_second((ended - measured.seconds()) as i64).ok()),
         measured,
         machine: None,
@@ -52,12 +52,12 @@ fn only_job(result: &Json) -> Result<&Json, String> {
     match result["jobs"].as_list() {
         Some([job]) => Ok(job),
         Some(jobs) => Err(format!(
-            "it has {} jobs, and only the output of a single job is imported, or of equal jobs with numjobs= and \
+            "it has {} jobs, but only the output of a single job can be imported, or of equal jobs with numjobs= and \
              group_reporting=1",
             jobs.len()
         )),
         None if result.get("client_stats").is_some() => {
-            Err("it is of fio's client and server mode, and only what a single fio prints is imported".to_owned())
+            Err("it is of fio's client and server mode, but only the output of a single fio can be imported".to_owned())
         }
         None => Err("it has no jobs: it is cut off".to_owned()),
     }
@@ -68,19 +68,19 @@ fn sent(job: &Json, options: &FioOptions<'_>, size: Option<ByteSize>) -> Result<
     is_sender(options)?;
     let message = match (size, options.any(&["bs", "blocksize"])) {
         (Some(size), _) => size,
-        // fio's own.
+        // fio's default.
         (None, None) => ByteSize(4096),
         (None, Some(text)) => {
-            options.size(text).ok_or(format!("its block size `{text}` isn't one that vtax reads: give --size"))?
+            options.size(text).ok_or(format!("its block size `{text}` is not supported: give --size"))?
         }
     };
     let streams = options.get("numjobs").unwrap_or("1");
-    let streams = streams.parse::<u32>().map_err(|_| format!("its numjobs `{streams}` is no number"))?;
+    let streams = streams.parse::<u32>().map_err(|_| format!("its numjobs `{streams}` is not a number"))?;
     let written = |name: &str| job["write"][name].as_f64().ok_or(format!("it has no figure \"write.{name}\""));
     let (bytes, milliseconds) = (written("io_bytes")?, written("runtime")?);
     if bytes < LEAST_BYTES {
         return Err(format!(
-            "it sent {:.0} MB, and fio counts what the socket took, not what arrived: that is near enough from 1000 MB on",
+            "it sent {:.0} MB, but fio counts bytes accepted by the socket, not bytes received: send at least 1000 MB",
             bytes / 1e6
         ));
     }
@@ -92,19 +92,17 @@ fn sent(job: &Json, options: &FioOptions<'_>, size: Option<ByteSize>) -> Result<
     })
 }
 
-/// Refuses what is no stream over TCP, and what fio doesn't count right.
+/// Refuses anything but a stream over TCP, and outputs that fio counts wrongly.
 fn is_sender(options: &FioOptions<'_>) -> Result<(), String> {
     match options.any(&["protocol", "proto"]) {
         None | Some("tcp") => {}
-        Some(other) => return Err(format!("it ran over {other}, and only what it sends over tcp is imported")),
+        Some(other) => return Err(format!("it ran over {other}, but only data sent over tcp can be imported")),
     }
     match (options.any(&["rw", "readwrite"]), options.get("pingpong")) {
-        (_, Some(_)) => Err("with `pingpong` it is no stream; measure round trips with netperf or sockperf".to_owned()),
+        (_, Some(_)) => Err("with `pingpong` it isn't a stream: for round trips, use netperf or sockperf".to_owned()),
         (Some("write"), None) => Ok(()),
-        _ => Err(
-            "it is the receiver's output, and fio leaves reads that got less than a block out of its count: import \
+        _ => Err("it is the receiver's output, but fio does not count reads of less than a block: import \
                   the sender's (rw=write)"
-                .to_owned(),
-        ),
+            .to_owned()),
     }
 }

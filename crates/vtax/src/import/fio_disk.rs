@@ -5,10 +5,10 @@ use vtax_model::disk::DiskTest;
 
 use super::{fio::FioOptions, foreign::DiskMeasure, json::Json};
 
-/// fio's own engine on Linux.
+/// fio's default engine on Linux.
 const USUAL_ENGINE: &str = "psync";
 
-/// By how much the share of reads may differ from what was asked for: with [`ENOUGH`] I/Os chance alone stays well below.
+/// The accepted deviation of the share of reads: with [`ENOUGH`] I/Os, chance alone stays well below.
 const OTHER_MIX: f64 = 0.05;
 const ENOUGH: f64 = 2_000.0;
 
@@ -25,12 +25,12 @@ pub(super) fn measure(text: &str, job: &Json, options: &FioOptions<'_>) -> Resul
     Ok(DiskMeasure { test, report })
 }
 
-/// The options of fio as our test.
+/// Returns fio's options as a test of vtax.
 fn test(options: &FioOptions<'_>) -> Result<DiskTest, String> {
     let or = |name: &str, usual: &'static str| options.get(name).unwrap_or(usual).to_owned();
     let size = |name: &str, text: &str| match options.size(text) {
         Some(size) => Ok(size),
-        None => Err(format!("its {name} `{text}` isn't one that vtax reads: one number, as 4k")),
+        None => Err(format!("its {name} `{text}` is not supported: only a single number, e.g. 4k")),
     };
     let (access, reads) = match options.any(&["rw", "readwrite"]).unwrap_or("read") {
         "read" => ("sequential", "100".to_owned()),
@@ -40,13 +40,11 @@ fn test(options: &FioOptions<'_>) -> Result<DiskTest, String> {
         "randwrite" => ("random", "0".to_owned()),
         "randrw" => ("random", mixed(options)?),
         other => {
-            return Err(format!(
-                "its pattern `{other}` is none that vtax knows: read, write, rw, and the same with rand"
-            ));
+            return Err(format!("unknown pattern `{other}`: only read, write, rw, and these with rand are supported"));
         }
     };
     let Some(range) = options.get("size") else {
-        return Err("it doesn't say how much of the disk it used: give fio size=".to_owned());
+        return Err("it does not report the range of the disk: give fio size=".to_owned());
     };
     let block = options.any(&["bs", "blocksize"]).unwrap_or("4k");
     let (block, range) = (size("block size", block)?, size("size", range)?);
@@ -63,38 +61,38 @@ fn test(options: &FioOptions<'_>) -> Result<DiskTest, String> {
     };
     text(&block.0.to_string(), &each.to_string()).parse::<DiskTest>().map_err(|error| {
         let shown = text(&block.to_string(), &vtax_model::units::ByteSize(each).to_string());
-        format!("as vtax says it, it is {shown}, and {error}")
+        format!("its test is {shown}: {error}")
     })
 }
 
-/// The share of reads of a mixed pattern.
+/// Returns the share of reads of a mixed pattern.
 fn mixed(options: &FioOptions<'_>) -> Result<String, String> {
     match (options.get("rwmixread"), options.get("rwmixwrite")) {
         (Some(reads), _) => Ok(reads.to_owned()),
         (None, None) => Ok("50".to_owned()),
         (None, Some(writes)) => match writes.parse::<u32>().ok().filter(|writes| *writes <= 100) {
             Some(writes) => Ok((100 - writes).to_string()),
-            None => Err(format!("its rwmixwrite `{writes}` is no share")),
+            None => Err(format!("its rwmixwrite `{writes}` is not a percentage")),
         },
     }
 }
 
-/// Whether the figures are those of the test that the options tell. fio prints the options of only one of the jobs that
-/// `group_reporting` puts together.
+/// Checks that the figures match the test of the options. fio prints the options of only one of the jobs that
+/// `group_reporting` combines.
 fn is_of_test(job: &Json, test: &DiskTest) -> Result<(), String> {
     let figure = |direction: &str, name: &str| job[direction][name].as_f64().unwrap_or(0.0);
-    let grouped = "different jobs were put together (group_reporting): run each on its own";
+    let grouped = "different jobs were combined (group_reporting): run each separately";
     let [reads, writes, trims] = ["read", "write", "trim"].map(|direction| figure(direction, "total_ios"));
     let share = f64::from(test.reads.get()) / 100.0;
     for (ios, share, direction) in [(reads, share, "reads"), (writes, 1.0 - share, "writes"), (trims, 0.0, "trims")] {
         if share == 0.0 && ios > 0.0 {
-            return Err(format!("its job makes no {direction}, and it has {ios}: {grouped}"));
+            return Err(format!("its job makes no {direction}, but it has {ios}: {grouped}"));
         }
     }
     let all = reads + writes;
     if all >= ENOUGH && (reads / all - share).abs() > OTHER_MIX {
         let (found, share) = (reads / all * 1e2, share * 1e2);
-        return Err(format!("{found:.0} % of its I/Os are reads, and its job makes {share:.0} %: {grouped}"));
+        return Err(format!("{found:.0} % of its I/Os are reads, but its job makes {share:.0} %: {grouped}"));
     }
     for direction in ["read", "write"] {
         is_of_block(figure(direction, "io_bytes"), figure(direction, "total_ios"), test)?;
@@ -102,19 +100,19 @@ fn is_of_test(job: &Json, test: &DiskTest) -> Result<(), String> {
     let (all, one) = (figure_of(job, "job_runtime"), figure("read", "runtime").max(figure("write", "runtime")));
     let (ran, jobs) = (all / one, f64::from(test.jobs.get()));
     if one >= LONG_ENOUGH && ran > jobs + 0.5 {
-        return Err(format!("{ran:.0} jobs ran at a time, and it tells the options of {jobs}: {grouped}"));
+        return Err(format!("{ran:.0} jobs ran simultaneously, but the options are of {jobs}: {grouped}"));
     }
     Ok(())
 }
 
-/// The milliseconds from which on the number of jobs is plain from the time that they ran together.
+/// The minimum milliseconds for the number of jobs to follow from their total time.
 const LONG_ENOUGH: f64 = 100.0;
 
 fn figure_of(job: &Json, name: &str) -> f64 {
     job[name].as_f64().unwrap_or(0.0)
 }
 
-/// Refuses I/Os of other sizes than the block. Those that were in flight as the ramp ended are counted by their bytes only.
+/// Refuses I/Os of sizes other than the block. Those in flight at the end of the ramp are counted by their bytes only.
 fn is_of_block(bytes: f64, ios: f64, test: &DiskTest) -> Result<(), String> {
     const NEAR: f64 = 0.01;
     let block = test.block.get().0 as f64;
@@ -123,8 +121,8 @@ fn is_of_block(bytes: f64, ios: f64, test: &DiskTest) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "its I/Os have {:.0} bytes on average, and its block size is {block}: only I/Os of one size are imported, by one \
-         kind of job",
+        "its I/Os have {:.0} bytes on average, but its block size is {block}: only I/Os of one size, by one kind of \
+         job, can be imported",
         bytes / ios
     ))
 }

@@ -1,4 +1,4 @@
-//! A test that another program has run, and what came of it.
+//! A test that another program has run, and its result.
 
 use std::fmt;
 
@@ -13,33 +13,33 @@ use vtax_model::{
 
 /// Longer than any test takes, and no overflow.
 const LONGEST_SECONDS: f64 = 1e7;
-/// Beyond what a wire of any year carries in that time, and exact in a figure of JSON.
+/// More than any wire carries in that time, and exact as a number in JSON.
 const MOST: f64 = 9e15;
 /// The largest message.
 const LARGEST_MESSAGE: f64 = (1_u64 << 40) as f64;
 
-/// What a file says of a test.
+/// A file's data on a test.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ForeignTest {
     /// The name of its format.
     pub(super) format: &'static str,
-    /// The program, with its version if the file tells.
+    /// The program, with its version if the file reports it.
     pub(super) program: String,
     pub(super) measured: ForeignMeasure,
-    /// When it was begun, if the file tells.
+    /// The time when it was started, if the file reports it.
     pub(super) begun: Option<Timestamp>,
-    /// The machine's name and its kernel, if the file tells.
+    /// The machine's name and its kernel, if the file reports them.
     pub(super) machine: Option<[String; 2]>,
 }
 
-/// What was measured.
+/// The measured test.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ForeignMeasure {
     Net(NetMeasure),
     Disk(Box<DiskMeasure>),
 }
 
-/// A test of a network, and what came of it.
+/// A network test, and its result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct NetMeasure {
     pub(super) transport: Transport,
@@ -48,21 +48,21 @@ pub(super) struct NetMeasure {
     pub(super) counts: Counts,
 }
 
-/// A test of a disk, and what came of it.
+/// A disk test, and its result.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct DiskMeasure {
     pub(super) test: DiskTest,
     pub(super) report: DiskReport,
 }
 
-/// What was counted.
+/// The counts of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Counts {
     pub(super) seconds: f64,
     pub(super) transactions: f64,
     /// Payload that arrived.
     pub(super) bytes: f64,
-    /// Absent where the file does not have it.
+    /// Absent if the file does not report it.
     pub(super) lost: Option<f64>,
     pub(super) retransmits: Option<f64>,
 }
@@ -71,10 +71,10 @@ impl ForeignMeasure {
     pub(super) fn check(&self) -> Result<(), String> {
         match self {
             ForeignMeasure::Net(NetMeasure { streams, .. }) if *streams == 0 || *streams > 100_000 => {
-                Err(format!("{streams} streams can't be"))
+                Err(format!("{streams} streams are not possible"))
             }
             ForeignMeasure::Net(net) => net.counts.check(),
-            // Whoever reads it refuses what can't be.
+            // The reader refuses impossible values.
             ForeignMeasure::Disk(_) => Ok(()),
         }
     }
@@ -90,7 +90,7 @@ impl ForeignMeasure {
         }
     }
 
-    /// As the test of a cell. The figures of networks are of `mtu`.
+    /// Returns it as the test of a cell. `mtu` applies to networks.
     pub(super) fn test(&self, mtu: Mtu) -> CellTest {
         match self {
             ForeignMeasure::Net(NetMeasure { transport, workload, streams, .. }) => {
@@ -119,11 +119,11 @@ impl fmt::Display for ForeignMeasure {
     }
 }
 
-/// A message's size as a file tells it.
+/// Returns a message's size as a file reports it.
 pub(super) fn message_size(bytes: f64) -> Result<ByteSize, String> {
     match (0.0..=LARGEST_MESSAGE).contains(&bytes) {
         true => Ok(ByteSize(bytes as u64)),
-        false => Err(format!("it says that a message has {bytes} bytes, and none has")),
+        false => Err(format!("its message size of {bytes} bytes is not possible")),
     }
 }
 
@@ -131,14 +131,14 @@ impl Counts {
     pub(super) fn check(&self) -> Result<(), String> {
         let Counts { seconds, transactions, bytes, lost, retransmits } = *self;
         if !(seconds > 0.0 && seconds <= LONGEST_SECONDS) {
-            return Err(format!("it says that the test took {seconds} seconds, and no test does"));
+            return Err(format!("its duration of {seconds} s is not possible"));
         }
         let counts = [transactions, bytes, lost.unwrap_or(0.0), retransmits.unwrap_or(0.0)];
         if counts.iter().any(|count| !(0.0..=MOST).contains(count)) {
-            return Err("it has a count that can't be: one that is negative, or larger than any".to_owned());
+            return Err("it has an impossible count: negative, or too large".to_owned());
         }
         match transactions < 1.0 && bytes < 1.0 {
-            true => Err("nothing came through, so there is nothing to import".to_owned()),
+            true => Err("nothing was received, so there is nothing to import".to_owned()),
             false => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! The record of a result that vtax didn't measure.
+//! The record of an imported result.
 
 use std::{fs, path::PathBuf, time::SystemTime};
 
@@ -10,12 +10,12 @@ use vtax_model::{
     study::Study,
 };
 
-/// What is known of a result from elsewhere.
+/// The known facts of an imported result.
 pub(super) struct Imported<'a> {
     pub(super) files: &'a [PathBuf],
-    /// Who has measured.
+    /// The program or person that measured.
     pub(super) program: String,
-    /// When, if the files tell.
+    /// The time, if the files report it.
     pub(super) begun: Option<Timestamp>,
     pub(super) study: Study,
     pub(super) environment: Environment,
@@ -27,7 +27,7 @@ impl Imported<'_> {
         let begun = self.begun.or_else(|| self.changed()).unwrap_or_else(Timestamp::now);
         let stamp = begun.to_zoned(TimeZone::UTC).strftime("%Y%m%d-%H%M%S").to_string();
         let mut random = [0; 2];
-        // Without it the id is the same as that of another import of the same second, which the store refuses.
+        // Without it, imports within the same second would have the same id, which the store refuses.
         let _ = getrandom(&mut random, GetRandomFlags::empty());
         RunHeader {
             steps: Vec::new(),
@@ -57,7 +57,7 @@ impl Imported<'_> {
         }
     }
 
-    /// When the first file was changed last.
+    /// Returns the time of the first file's last change.
     fn changed(&self) -> Option<Timestamp> {
         let changed: SystemTime = fs::metadata(self.files.first()?).and_then(|metadata| metadata.modified()).ok()?;
         Timestamp::try_from(changed).ok()

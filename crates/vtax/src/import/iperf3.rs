@@ -1,7 +1,7 @@
 //! iperf3's JSON (`-J`). <https://software.es.net/iperf/invoking.html>
 //!
-//! What arrived is known at the end that received. The client gets it from the server when the test ends; the server prints its
-//! own counts and 0 for what only the client knows.
+//! The receiver knows the amount received. The client gets it from the server when the test ends; the server prints its
+//! own counts, and 0 for those that only the client knows.
 
 use jiff::Timestamp;
 use vtax_model::workload::{Direction, Transport, Workload};
@@ -13,7 +13,7 @@ use super::{
 
 pub(super) const NAME: &str = "iperf3";
 
-/// Bytes may be counted a few packets later than packets are.
+/// Bytes may be counted a few packets later than packets.
 const NEAR: f64 = 0.01;
 
 pub(super) fn is(json: &Json) -> bool {
@@ -30,8 +30,8 @@ pub(super) fn read(result: &Json) -> Result<ForeignTest, String> {
     let transport = match test["protocol"].as_str() {
         Some("TCP") => Transport::Tcp,
         Some("UDP") => Transport::Udp,
-        Some(other) => return Err(format!("a test over {other} is none that vtax knows")),
-        None => return Err("it doesn't say over which protocol".to_owned()),
+        Some(other) => return Err(format!("tests over {other} are not supported")),
+        None => return Err("it does not report the protocol".to_owned()),
     };
     not_limited(transport, test)?;
     let of =
@@ -45,13 +45,13 @@ pub(super) fn read(result: &Json) -> Result<ForeignTest, String> {
     };
     if of.is_server && direction != Direction::Forward {
         return Err(
-            "this is the server's output, which does not have what the client received (-R, --bidir): import the \
+            "this is the server's output, which lacks the amount received by the client (-R, --bidir): import the \
                     client's"
                 .to_owned(),
         );
     }
     if direction == Direction::Both && ways.len() < 2 {
-        return Err("it has the sums of one direction only, and the test ran in both (--bidir)".to_owned());
+        return Err("it has the sums of one direction only, but the test ran in both (--bidir)".to_owned());
     }
     let ways = ways.iter().map(|way| of.arrived(way)).collect::<Result<Vec<Counts>, String>>()?;
     let counts = ways.into_iter().reduce(Counts::with).unwrap_or_default();
@@ -68,7 +68,7 @@ pub(super) fn read(result: &Json) -> Result<ForeignTest, String> {
             counts,
         }),
         begun: seconds.and_then(|seconds| Timestamp::from_second(seconds as i64).ok()),
-        // As `uname -a` has it.
+        // The format of `uname -a`.
         machine: match words[..] {
             ["Linux", host, kernel, ..] => Some([host.to_owned(), kernel.to_owned()]),
             _ => None,
@@ -80,11 +80,11 @@ fn is_set(flag: &Json) -> bool {
     flag.as_f64().is_some_and(|value| value != 0.0)
 }
 
-/// Refuses a stream over TCP that was told to be slower than the path. Over UDP each is.
+/// Refuses a stream over TCP with a limited rate. Over UDP, each has one.
 fn not_limited(transport: Transport, test: &Json) -> Result<(), String> {
     match test["target_bitrate"].as_f64().filter(|rate| *rate > 0.0 && transport == Transport::Tcp) {
         Some(rate) => {
-            Err(format!("it was limited to {} Mb/s (-b), so it does not say what the path carries", rate / 1e6))
+            Err(format!("it was limited to {} Mb/s (-b), so it does not show the path's capacity", rate / 1e6))
         }
         None => Ok(()),
     }
@@ -98,7 +98,7 @@ struct Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    /// The directions, that of the client's data first. Versions 3.7 to 3.11 have those of `--bidir` under the same names.
+    /// Returns the directions, the client's first. Versions 3.7 to 3.11 use the same names for both of `--bidir`.
     fn all(end: &'a Json) -> Vec<Way<'a>> {
         let way = |names: [&str; 3], nth: usize| {
             let [sum, sent, received] = names.map(|name| end.all(name).nth(nth).unwrap_or(&Json::Null));
@@ -115,7 +115,7 @@ impl<'a> Way<'a> {
     }
 }
 
-/// The end whose output it is.
+/// The endpoint whose output it is.
 struct EndOfTest {
     transport: Transport,
     /// Bytes of a datagram, over UDP.
@@ -124,22 +124,22 @@ struct EndOfTest {
 }
 
 impl EndOfTest {
-    /// What the receiver got one way.
+    /// Returns the receiver's counts of one direction.
     fn arrived(&self, way: &Way<'_>) -> Result<Counts, String> {
         let of = |sum: &Json, name: &str| sum[name].as_f64();
-        let none = "it doesn't say how many bytes arrived: an old iperf3, or a test that was broken off";
+        let none = "it does not report the bytes received: iperf3 is too old, or the test was interrupted";
         if self.transport != Transport::Udp {
             let (bytes, seconds) = of(way.received, "bytes").zip(of(way.received, "seconds")).ok_or(none)?;
-            // A receiver has no retransmits, and the server doesn't ask the client.
+            // A receiver has no retransmits, and the server does not ask the client for them.
             let retransmits = of(way.sent, "retransmits").filter(|_| !self.is_server);
             return Ok(Counts { seconds, bytes, retransmits, ..Counts::default() });
         }
-        // Before 3.7 there is only one sum, of what was sent.
+        // Before 3.7, there is only one sum, of the data sent.
         let told = if of(way.received, "packets").is_some() { way.received } else { way.sum };
         let (lost, packets) = of(told, "lost_packets").zip(of(told, "packets")).ok_or(none)?;
         let seconds = of(told, "seconds").ok_or(none)?;
         let counted = (packets - lost) * self.block;
-        // The receiver's own sum has the bytes that arrived. Its packets are also those that are still to come.
+        // The receiver's own sum has the bytes received. Its packets include those still in flight.
         let bytes = match of(way.received, "bytes") {
             Some(bytes) if bytes > 0.0 && bytes <= counted * (1.0 + NEAR) => bytes,
             _ => counted,
@@ -149,7 +149,7 @@ impl EndOfTest {
 }
 
 impl Counts {
-    /// The counts of both directions together.
+    /// Returns the counts of both directions together.
     fn with(self, other: Counts) -> Counts {
         let sum = |one: Option<f64>, two: Option<f64>| one.zip(two).map(|(one, two)| one + two);
         Counts {

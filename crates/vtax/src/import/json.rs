@@ -1,7 +1,7 @@
 //! JSON as other programs print it.
 //!
-//! An object keeps a key that is there twice, which serde_json's own value does not: iperf3 before 3.12 prints the sums
-//! of both directions of `--bidir` under the same names, and fio each `filename=` of a job file.
+//! An object keeps duplicate keys, which serde_json's own value does not: iperf3 before 3.12 prints the sums of both
+//! directions of `--bidir` under the same names, and fio each `filename=` of a job file.
 
 use std::{fmt, ops::Index};
 
@@ -38,7 +38,7 @@ impl Json {
         self.entries().iter().filter(move |(own, _)| own == name).map(|(_, value)| value)
     }
 
-    /// Returns the last value of a key, as a reader does that knows of no second one.
+    /// Returns the last value of a key, like a reader that does not expect duplicates.
     pub(super) fn get(&self, name: &str) -> Option<&Json> {
         self.all(name).last()
     }
@@ -68,7 +68,7 @@ impl Json {
 impl Index<&str> for Json {
     type Output = Json;
 
-    /// `Null` where there is no such key, so that a path of keys can be looked up at once.
+    /// Returns `Null` for a missing key, so that a path of keys can be looked up in one expression.
     fn index(&self, name: &str) -> &Json {
         self.get(name).unwrap_or(&Json::Null)
     }

@@ -19,11 +19,11 @@ const BANNERS: [(&str, Kind); 6] = [
     ("TCP STREAM TEST", Kind::TcpStream(Direction::Forward)),
     ("TCP MAERTS TEST", Kind::TcpStream(Direction::Reverse)),
     ("UDP UNIDIRECTIONAL SEND TEST", Kind::UdpStream),
-    // As 2.6 and 2.7 have it.
+    // In 2.6 and 2.7.
     ("UDP STREAM TEST", Kind::UdpStream),
 ];
 
-/// Round trips follow one another if they take this part of the time. Rates are printed with two digits after the point.
+/// The share of the time from which round trips were consecutive. Rates are printed with two decimals.
 const ONE_IN_FLIGHT: f64 = 1.05;
 
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ enum Kind {
 
 type Measured = Result<(Transport, Workload, Counts), String>;
 
-/// The line in which a test begins to print.
+/// Returns true for the first line of a test's output.
 pub(super) fn is_banner(line: &str) -> bool {
     [" TEST from ", " TEST to "].iter().any(|words| line.contains(words))
 }
@@ -61,7 +61,7 @@ pub(super) fn read(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, St
         Some(kind) if !is_selected => table(text, kind?)?,
         kind => selected(text, kind.and_then(Result::ok), size)?,
     };
-    // It tells neither its version nor when the test was.
+    // It reports neither its version nor the time of the test.
     let (format, program, begun, machine) = (NAME, NAME.to_owned(), None, None);
     let measured = ForeignMeasure::Net(NetMeasure { transport, workload, streams: 1, counts });
     Ok(ForeignTest { format, program, measured, begun, machine })
@@ -71,17 +71,20 @@ fn kind(banner: &str) -> Result<Kind, String> {
     BANNERS.iter().find(|(words, _)| banner.contains(words)).map(|(_, kind)| *kind).ok_or_else(|| {
         let end = [" TEST from ", " TEST to "].iter().filter_map(|words| banner.find(words)).min().unwrap_or(0);
         let test = banner[..end].trim_start_matches("MIGRATED ");
-        format!("its test `{test}` is not imported: only TCP_STREAM, TCP_MAERTS, UDP_STREAM, TCP_RR and UDP_RR are")
+        format!(
+            "its test `{test}` cannot be imported: only TCP_STREAM, TCP_MAERTS, UDP_STREAM, TCP_RR and UDP_RR are \
+             supported"
+        )
     })
 }
 
-/// Refuses what netperf's option -b changes. The banner ends with ` : nodelay : first burst 16 : interval`.
+/// Refuses tests changed by netperf's option -b. The banner ends with ` : nodelay : first burst 16 : interval`.
 fn as_fast_as_it_can(banner: &str) -> Result<(), String> {
     let mut options = banner.split(" : ").skip(1).map(str::trim);
     options.try_for_each(|option| match option.strip_prefix("first burst ").map(|burst| burst.trim().parse::<u32>()) {
         Some(Ok(0)) => Ok(()),
         Some(Ok(burst)) => Err(several_in_flight(f64::from(burst) + 1.0)),
-        Some(Err(_)) => Err(format!("its banner has `{option}`, which is no number of requests")),
+        Some(Err(_)) => Err(format!("its banner has `{option}`, which is not a number of requests")),
         None if option.starts_with("interval") => Err(paced()),
         None => Ok(()),
     })
@@ -89,16 +92,16 @@ fn as_fast_as_it_can(banner: &str) -> Result<(), String> {
 
 fn several_in_flight(requests: f64) -> String {
     format!(
-        "{requests:.0} requests were in flight at a time (-b), so the inverse of its rate is no round trip: run netperf \
-         without a burst"
+        "{requests:.0} requests were in flight at a time (-b), so the inverse of its rate is not a round trip: run \
+         netperf without a burst"
     )
 }
 
 fn paced() -> String {
-    "it was told to pause between bursts (-w), so its rate does not say what the path carries".to_owned()
+    "it paused between bursts (-w), so its rate does not show the path's capacity".to_owned()
 }
 
-/// The lines that are only numbers.
+/// Returns the lines that consist of numbers.
 fn numbers(text: &str) -> Vec<Vec<f64>> {
     let line = |line: &str| line.split_whitespace().map(|word| word.parse().ok()).collect::<Option<Vec<f64>>>();
     text.lines().filter_map(line).filter(|line| !line.is_empty()).collect()
@@ -106,15 +109,13 @@ fn numbers(text: &str) -> Vec<Vec<f64>> {
 
 fn table(text: &str, kind: Kind) -> Measured {
     let lines = numbers(text);
-    let short = "its table is cut off, or has other columns than netperf's own (those of its options -o and -O): use -k, or \
+    let short = "its table is cut off, or has custom columns (netperf's options -o and -O): use -k, or \
                  none of them";
     let line = |nth: usize| lines.get(nth).map(Vec::as_slice).unwrap_or_default();
     let of_other_unit = ["10^3bits", "10^9bits", "bytes/sec", "bytes/s", "bits/s"];
     let is_of_other_unit = !text.contains("10^6bits") && of_other_unit.iter().any(|unit| text.contains(unit));
     if !matches!(kind, Kind::Rr(_)) && is_of_other_unit {
-        return Err(
-            "its throughput is in another unit than 10^6 bits a second: leave netperf's option -f out".to_owned()
-        );
+        return Err("its throughput is not in 10^6 bits/s: omit netperf's option -f".to_owned());
     }
     match (kind, line(0), line(1)) {
         (Kind::Rr(transport), [_, _, request, response, seconds, rate, ..], _) => {
@@ -140,7 +141,7 @@ fn round_trips(transactions: f64, seconds: f64, both: f64) -> Counts {
     Counts { seconds, transactions, bytes: transactions * both, ..Counts::default() }
 }
 
-/// Lines `NAME=value`, below the banner of a classic test or without one.
+/// Reads lines `NAME=value`, below the banner of a classic test or without one.
 fn selected(text: &str, kind: Option<Kind>, size: Option<ByteSize>) -> Measured {
     let all = Selected::of(text);
     let transport = all.transport(kind)?;
@@ -169,14 +170,12 @@ fn selected(text: &str, kind: Option<Kind>, size: Option<ByteSize>) -> Measured 
             let counts = Counts { seconds, bytes: bytes(arrived), lost, retransmits, ..Counts::default() };
             Ok((transport, Workload::Stream { message, direction }, counts))
         }
-        _ => {
-            Err("its THROUGHPUT_UNITS aren't 10^6bits/s or Trans/s: add them to netperf's option -k, and leave -f out"
-                .to_owned())
-        }
+        _ => Err("its THROUGHPUT_UNITS are not 10^6bits/s or Trans/s: add them to netperf's option -k, and omit -f"
+            .to_owned()),
     }
 }
 
-/// What `-k` has selected.
+/// The outputs selected with `-k`.
 struct Selected<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Selected<'a> {
@@ -222,7 +221,7 @@ impl<'a> Selected<'a> {
         }
     }
 
-    /// Whether each request waited for the response to the one before, as far as the lines tell.
+    /// Checks that each request waited for the previous response, as far as the lines show.
     fn is_one_in_flight(&self, rate: f64) -> Result<(), String> {
         let burst = self.number("BURST_SIZE").map(|burst| burst + 1.0);
         let by_latency = self.number("RT_LATENCY").map(|latency| latency * rate / 1e6);

@@ -1,7 +1,7 @@
-//! Tables of published figures, in the form in which vtax has those of its own studies (docs/history.md).
+//! Tables of published figures, in the format of those of the built-in studies (docs/history.md).
 //!
-//! A table says which study its figures are of, and the study says what its cells are. A figure is a value and no more:
-//! each cell has one sample whose count and time give this value.
+//! A table names the study of its figures, and the study defines the cells. A figure is a single value: each cell has
+//! one sample whose count and time give this value.
 
 use std::path::PathBuf;
 
@@ -19,15 +19,15 @@ use super::{ImportAs, ImportError, Imported, Imports, OutputPlace, joined, plan}
 
 pub(super) const NAME: &str = "published figures";
 
-/// Figures that can be: a nanosecond in µs, and beyond any wire in Mb/s.
+/// Possible figures: from a nanosecond in µs, up to more than any wire in Mb/s.
 const POSSIBLE: std::ops::RangeInclusive<f64> = 1e-3..=1e9;
 
-/// What no other file begins a line with.
+/// Returns true if a line begins as in no other kind of file.
 pub(super) fn is(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("testbed ") || line.starts_with("testbed="))
 }
 
-/// A run for each machine of the table.
+/// Returns a run for each machine of the table.
 pub(super) fn imports(file: &PathBuf, text: &str, wanted: &ImportAs) -> Result<Imports, ImportError> {
     not_for_tables(wanted)?;
     let name = file.display().to_string();
@@ -39,7 +39,7 @@ pub(super) fn imports(file: &PathBuf, text: &str, wanted: &ImportAs) -> Result<I
     let run = |system| run(files, &published, &study, system, wanted).transpose();
     let runs: Vec<Run> = published.systems().iter().filter_map(run).collect::<Result<_, String>>().map_err(refused)?;
     if runs.is_empty() {
-        return Err(refused(format!("none of its figures is of a cell of the study {}", study.id)));
+        return Err(refused(format!("none of its figures belongs to a cell of the study {}", study.id)));
     }
     let note = |row| format!("{}: the study {} has no cell for the figures of {row}", name, study.id);
     Ok(Imports { runs, notes: published.rows_without_cell(&study.cells).into_iter().map(note).collect() })
@@ -50,7 +50,7 @@ fn not_for_tables(wanted: &ImportAs) -> Result<(), ImportError> {
         [("--method", wanted.row.is_some()), ("--mtu", wanted.mtu.is_some()), ("--size", wanted.size.is_some())];
     match given.into_iter().find(|(_, given)| *given) {
         Some((option, _)) => {
-            Err(ImportError::Option { option, why: "a table of published figures says itself what they are of" })
+            Err(ImportError::Option { option, why: "a table of published figures contains this itself" })
         }
         None => Ok(()),
     }
@@ -60,14 +60,14 @@ fn study(published: &Published, wanted: &ImportAs) -> Result<Study, String> {
     wanted.study.clone().or_else(|| Study::built_in(&published.id)).ok_or_else(|| {
         let known = Study::BUILT_IN.map(|(id, _)| id).join(", ");
         format!(
-            "its id is `{}`, and no built-in study has that ({known}): name the study that has its rows and tests, as \
+            "its id `{}` is not that of a built-in study ({known}): name the study with its rows and tests, e.g. \
              --study mine.toml",
             published.id
         )
     })
 }
 
-/// The figures of one machine. None if none of them is of a cell.
+/// Returns the figures of one machine; None if none of them belongs to a cell.
 fn run(
     files: &[PathBuf],
     published: &Published,
@@ -108,12 +108,12 @@ fn run(
     Ok(Some(Run { header, state: RunState::Complete, wall_seconds: 0.0, samples, failures }))
 }
 
-/// Counts that give the figure exactly: of a million round trips, of a second of a stream, of a file.
+/// Returns counts that give the figure exactly: of a million round trips, of a second of a stream, of a file.
 fn report(cell: &Cell, figure: &PublishedFigure) -> Result<EndReport, String> {
     const ROUND_TRIPS: u64 = 1_000_000;
     let value = figure.value;
     if !POSSIBLE.contains(&value) {
-        return Err(format!("{value} can't be a figure of {} {}", cell.row, cell.kind()));
+        return Err(format!("{value} is not a possible figure of {} {}", cell.row, cell.kind()));
     }
     Ok(match cell.net().and_then(|net| net.workload.file()) {
         Some(size) => {

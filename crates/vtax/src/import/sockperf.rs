@@ -10,10 +10,10 @@ use crate::crosscheck::number_after;
 
 pub(super) const NAME: &str = "sockperf";
 
-/// In ping-pong the time of all round trips is that of the test.
+/// The share of the test's time that consecutive round trips take at least.
 const ALMOST: std::ops::Range<f64> = 0.7..1.5;
 
-/// The line with its version, with which its output begins.
+/// Returns true for the line with its version, with which its output begins.
 pub(super) fn is_first_line(line: &str) -> bool {
     line.contains("sockperf: ") && line.contains("== version #")
 }
@@ -26,11 +26,11 @@ pub(super) fn is(text: &str) -> bool {
 pub(super) fn read(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, String> {
     let version = text.split_once("== version #").and_then(|(_, rest)| rest.split([' ', '\n']).next());
     if text.contains("Message Rate is") || text.contains("messages sent in") {
-        return Err("it sent without waiting for answers (throughput), and only ping-pong is imported".to_owned());
+        return Err("it sent without waiting for answers (throughput), but only ping-pong can be imported".to_owned());
     }
     let valid = text.split_once("[Valid Duration]").ok_or("it has no line [Valid Duration]: it is cut off")?.1;
     if text.contains("statistics for Server No: 1") {
-        return Err("it talked to several servers, and only ping-pong with one is imported".to_owned());
+        return Err("it talked to several servers, but only ping-pong with one can be imported".to_owned());
     }
     let (seconds, transactions) = (number_after(valid, "RunTime=")?, number_after(valid, "ReceivedMessages=")?);
     let half = || number_after(text, "avg-latency=").or_else(|_| number_after(text, "avg-lat="));
@@ -39,11 +39,11 @@ pub(super) fn read(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, St
     let transport = match (text.contains("# TCP"), text.contains("# UDP")) {
         (true, false) => Transport::Tcp,
         (false, true) => Transport::Udp,
-        _ => return Err("it doesn't say over which protocol".to_owned()),
+        _ => return Err("it does not report the protocol".to_owned()),
     };
     let dropped = text.split_once("# dropped messages = ").and_then(|(_, rest)| rest.split(';').next()?.parse().ok());
     let lost = dropped.filter(|_| transport == Transport::Udp);
-    let size = size.ok_or("it doesn't say how large the messages were: give --size (14 if you gave sockperf no -m)")?;
+    let size = size.ok_or("it does not report the message size: give --size (14 if you gave sockperf no -m)")?;
     let bytes = transactions * 2.0 * size.0 as f64;
     Ok(ForeignTest {
         format: NAME,
@@ -59,20 +59,20 @@ pub(super) fn read(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, St
     })
 }
 
-/// Refuses a test whose rate is not the inverse of its round trip. sockperf doesn't say which test it was, nor its options.
+/// Refuses a test whose rate is not the inverse of its round trip. sockperf reports neither the test nor its options.
 fn follow_one_another(share: f64) -> Result<(), String> {
     if ALMOST.contains(&share) {
         return Ok(());
     }
     Err(match share < ALMOST.start {
         true => format!(
-            "its round trips took {:.0} % of the time: it was limited (--mps), or its messages got no answer, and only \
-             ping-pong as fast as it can is imported",
+            "its round trips took {:.0} % of the time: it was limited (--mps), or its messages got no answer, but only \
+             ping-pong at full speed can be imported",
             share * 1e2
         ),
         false => format!(
-            "{share:.1} messages were under way at a time (under-load, or ping-pong with --burst), and only ping-pong with \
-             one is imported"
+            "{share:.1} messages were in flight at a time (under-load, or ping-pong with --burst), but only ping-pong \
+             with one can be imported"
         ),
     })
 }

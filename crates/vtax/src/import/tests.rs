@@ -15,7 +15,7 @@ use vtax_store::Store;
 use super::*;
 use fixture::{FIXTURES, fixture};
 
-/// Returns the outputs that a fixture has, and why what is not taken is not.
+/// Returns the outputs of a fixture, with the reasons of those refused.
 fn found(text: &str) -> Vec<Result<ForeignTest, Refusal>> {
     let text = decode(text.as_bytes());
     documents(&text).iter().map(|document| document.read(Some(ByteSize(64)))).collect()
@@ -26,7 +26,7 @@ fn test(name: &str) -> ForeignTest {
     found.unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"))
 }
 
-/// What a file says of a network.
+/// Returns a file's data on a network.
 fn net(name: &str) -> NetMeasure {
     match test(name).measured {
         ForeignMeasure::Net(net) => net,
@@ -38,17 +38,17 @@ fn wanted() -> ImportAs {
     ImportAs { row: Some("bridge".parse().expect("a row")), ..ImportAs::default() }
 }
 
-/// The files with these texts as a run.
+/// Imports files with these texts as a run.
 fn imported(texts: &[&str], wanted: &ImportAs) -> Result<(Run, tempfile::TempDir), ImportError> {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let files: Vec<PathBuf> = (0..texts.len()).map(|nth| dir.path().join(format!("{nth}.out"))).collect();
     files.iter().zip(texts).for_each(|(file, text)| fs::write(file, text).expect("kept"));
     imports(&files, wanted).map(|imports| (imports.runs.into_iter().next().expect("one"), dir))
 }
 
-/// What becomes of a table of published figures.
+/// Imports a table of published figures.
 fn table(text: &str, wanted: &ImportAs) -> Result<Imports, ImportError> {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("published.toml");
     fs::write(&file, text).expect("kept");
     imports(&[file], wanted)
@@ -59,7 +59,7 @@ fn document(run: &Run) -> ResultDocument {
     document
 }
 
-/// The kind of test, its figure by what it is judged by, and what was lost.
+/// Returns the kind of test, its main figure, and its losses.
 fn figure(name: &str) -> (TestKind, f64, Option<u64>) {
     figure_of(&test(name))
 }
@@ -87,9 +87,9 @@ fn each_program_s_figure_is_the_one_that_it_printed() {
     near("netperf-udp-stream", TestKind::Stream, 529.92, Some(50_000));
     near("netperf-tcp-rr", TestKind::Rr, 50.0, None);
     near("netperf-omni", TestKind::Rr, 40.0, None);
-    // What the sender's socket took in 866 ms.
+    // Bytes accepted by the sender's socket in 866 ms.
     near("fio-net-send", TestKind::Stream, 2_147_483_648.0 * 8.0 / 0.866e6, None);
-    // Twice its latency, which is half a round trip, but for the time between one and the next.
+    // Twice its latency, which is half a round trip, except for the time between one and the next.
     near("sockperf-udp", TestKind::Rr, 0.55e6 / 23905.0, Some(0));
 }
 
@@ -131,7 +131,7 @@ fn files_of_one_test_are_its_rounds() {
     let turns: Vec<(usize, u32)> = run.samples.iter().map(|sample| (sample.cell, sample.round)).collect();
     assert_eq!(turns, [(0, 1), (1, 1), (0, 2)]);
     assert_eq!(run.header.study.title, "TCP stream, TCP RR by netperf");
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let mut writer = Store::open(dir.path()).expect("it opens").create_run(&run.header).expect("kept");
     writer.samples(&run.samples).expect("kept");
     writer.finish(run.state, run.wall_seconds).expect("kept");
@@ -140,7 +140,7 @@ fn files_of_one_test_are_its_rounds() {
     assert_eq!(stored.imported, run.header.imported);
 }
 
-/// Nothing is made up: no percentile, no CPU time, no machine that the file doesn't name.
+/// Nothing is invented: no percentile, no CPU time, no machine that the file does not name.
 #[test]
 fn what_no_file_tells_is_absent() {
     let (run, _dir) = imported(&[fixture("netperf-tcp-rr")], &wanted()).expect("importable");
@@ -174,44 +174,44 @@ fn what_cant_be_imported_says_why() {
         let told = told(&[text]);
         told.split_once(".out: ").map_or(told.clone(), |(_, why)| why.to_owned())
     };
-    insta::assert_snapshot!(of("hello"), @"this is no output of iperf3 (-J), netperf, sockperf or fio (JSON) and no table of published figures that vtax knows; `vtax explain import-unknown` says which it knows");
-    insta::assert_snapshot!(of(fixture("sockperf-udp")), @"sockperf: it doesn't say how large the messages were: give --size (14 if you gave sockperf no -m)");
-    insta::assert_snapshot!(of(fixture("sockperf-load")), @"sockperf: its round trips took 0 % of the time: it was limited (--mps), or its messages got no answer, and only ping-pong as fast as it can is imported");
+    insta::assert_snapshot!(of("hello"), @"not a known output of iperf3 (-J), netperf, sockperf or fio (JSON), nor a table of published figures; `vtax explain import-unknown` lists the known formats");
+    insta::assert_snapshot!(of(fixture("sockperf-udp")), @"sockperf: it does not report the message size: give --size (14 if you gave sockperf no -m)");
+    insta::assert_snapshot!(of(fixture("sockperf-load")), @"sockperf: its round trips took 0 % of the time: it was limited (--mps), or its messages got no answer, but only ping-pong at full speed can be imported");
     let tcp = fixture("iperf3-tcp");
     insta::assert_snapshot!(of(&tcp.replacen("\"intervals\"", "\"error\": \"unable to connect\", \"intervals\"", 1)), @"iperf3: the test failed: unable to connect");
-    insta::assert_snapshot!(of(&tcp.replace("\"TCP\"", "\"SCTP\"")), @"iperf3: a test over SCTP is none that vtax knows");
-    insta::assert_snapshot!(of(&tcp.replace("sum_received", "sum_gone")), @"iperf3: it doesn't say how many bytes arrived: an old iperf3, or a test that was broken off");
+    insta::assert_snapshot!(of(&tcp.replace("\"TCP\"", "\"SCTP\"")), @"iperf3: tests over SCTP are not supported");
+    insta::assert_snapshot!(of(&tcp.replace("sum_received", "sum_gone")), @"iperf3: it does not report the bytes received: iperf3 is too old, or the test was interrupted");
     insta::assert_snapshot!(of(&tcp[..tcp.len() / 2]), @"iperf3: its JSON is cut off (EOF while parsing an object)");
     let stream = fixture("netperf-tcp-stream");
-    insta::assert_snapshot!(of(&stream.replace("10^6bits", "10^9bits")), @"netperf: its throughput is in another unit than 10^6 bits a second: leave netperf's option -f out");
-    insta::assert_snapshot!(of(&stream.replace("9412.35", "-1")), @"netperf: it has a count that can't be: one that is negative, or larger than any");
-    insta::assert_snapshot!(of(&stream.replace("10.00", "0.00")), @"netperf: it says that the test took 0 seconds, and no test does");
-    insta::assert_snapshot!(of(&stream.replace("9412.35", "0.00")), @"netperf: nothing came through, so there is nothing to import");
-    insta::assert_snapshot!(of(stream.split_once(" 87380").expect("a table").0), @"netperf: its table is cut off, or has other columns than netperf's own (those of its options -o and -O): use -k, or none of them");
+    insta::assert_snapshot!(of(&stream.replace("10^6bits", "10^9bits")), @"netperf: its throughput is not in 10^6 bits/s: omit netperf's option -f");
+    insta::assert_snapshot!(of(&stream.replace("9412.35", "-1")), @"netperf: it has an impossible count: negative, or too large");
+    insta::assert_snapshot!(of(&stream.replace("10.00", "0.00")), @"netperf: its duration of 0 s is not possible");
+    insta::assert_snapshot!(of(&stream.replace("9412.35", "0.00")), @"netperf: nothing was received, so there is nothing to import");
+    insta::assert_snapshot!(of(stream.split_once(" 87380").expect("a table").0), @"netperf: its table is cut off, or has custom columns (netperf's options -o and -O): use -k, or none of them");
     let omni = fixture("netperf-omni");
     let large = omni.lines().map(|line| if line.starts_with("REQUEST_SIZE=") { "REQUEST_SIZE=1e30" } else { line });
-    insta::assert_snapshot!(of(&large.collect::<Vec<_>>().join("\n")), @"netperf: it says that a message has 1000000000000000000000000000000 bytes, and none has");
+    insta::assert_snapshot!(of(&large.collect::<Vec<_>>().join("\n")), @"netperf: its message size of 1000000000000000000000000000000 bytes is not possible");
     insta::assert_snapshot!(of(fixture("fio-disk")), @"fio: it has no bins of response times: run fio with --output-format=json+ --lat_percentiles=1");
     let disk = fixture("fio-disk-bins");
-    insta::assert_snapshot!(of(&disk.replace("\"randrw\"", "\"trim\"")), @"fio: its pattern `trim` is none that vtax knows: read, write, rw, and the same with rand");
-    insta::assert_snapshot!(of(&disk.replace("\"libaio\"", "\"sync\"")), @"fio: as vtax says it, it is random:reads=60,block=4 KiB,depth=4,jobs=2,targets=1,range=4 MiB,engine=sync,direct=on, and unknown engine for disks `sync`; did you mean `psync`? (there are io_uring, libaio, psync)");
-    insta::assert_snapshot!(of(&disk.replace("\"size\"", "\"io_size\"")), @"fio: it doesn't say how much of the disk it used: give fio size=");
-    insta::assert_snapshot!(of(&disk.replace("\"bs\" : \"4k\"", "\"bs\" : \"4k,8k\"")), @"fio: its block size `4k,8k` isn't one that vtax reads: one number, as 4k");
-    insta::assert_snapshot!(told(&[disk, fixture("fio-net-send")]).rsplit_once('/').map_or("", |(_, told)| told), @"1.out: fio: it is of a network, and the first file of a disk: import each kind on its own");
-    insta::assert_snapshot!(of(disk), @"--method: the files are of disks, whose rows are native-disk, virtio-blk and so on; leave it out");
-    insta::assert_snapshot!(told(&[disk, tcp]).rsplit_once('/').map_or("", |(_, told)| told), @"1.out: it is of iperf 3.12, and the first test of fio-3.33: import the files of each program on their own");
-    insta::assert_snapshot!(of(fixture("fio-net-receive")), @"fio: it is the receiver's output, and fio leaves reads that got less than a block out of its count: import the sender's (rw=write)");
+    insta::assert_snapshot!(of(&disk.replace("\"randrw\"", "\"trim\"")), @"fio: unknown pattern `trim`: only read, write, rw, and these with rand are supported");
+    insta::assert_snapshot!(of(&disk.replace("\"libaio\"", "\"sync\"")), @"fio: its test is random:reads=60,block=4 KiB,depth=4,jobs=2,targets=1,range=4 MiB,engine=sync,direct=on: unknown engine for disks `sync`; did you mean `psync`? (there are io_uring, libaio, psync)");
+    insta::assert_snapshot!(of(&disk.replace("\"size\"", "\"io_size\"")), @"fio: it does not report the range of the disk: give fio size=");
+    insta::assert_snapshot!(of(&disk.replace("\"bs\" : \"4k\"", "\"bs\" : \"4k,8k\"")), @"fio: its block size `4k,8k` is not supported: only a single number, e.g. 4k");
+    insta::assert_snapshot!(told(&[disk, fixture("fio-net-send")]).rsplit_once('/').map_or("", |(_, told)| told), @"1.out: fio: it is of a network, but the first file is of a disk: import each kind separately");
+    insta::assert_snapshot!(of(disk), @"--method: the files are of disks, whose rows are native-disk, virtio-blk and so on; omit it");
+    insta::assert_snapshot!(told(&[disk, tcp]).rsplit_once('/').map_or("", |(_, told)| told), @"1.out: it is from iperf 3.12, but the first test is from fio-3.33: import each program's files separately");
+    insta::assert_snapshot!(of(fixture("fio-net-receive")), @"fio: it is the receiver's output, but fio does not count reads of less than a block: import the sender's (rw=write)");
     let sent = fixture("fio-net-send");
-    insta::assert_snapshot!(of(&sent.replace("\"tcp\"", "\"udp\"")), @"fio: it ran over udp, and only what it sends over tcp is imported");
-    insta::assert_snapshot!(of(&sent.replace("2147483648", "21474836")), @"fio: it sent 21 MB, and fio counts what the socket took, not what arrived: that is near enough from 1000 MB on");
-    insta::assert_snapshot!(of(&sent.replace("\"64k\"", "\"64k,4k\"")), @"fio: its block size `64k,4k` isn't one that vtax reads: give --size");
-    let dir = tempfile::tempdir().expect("a folder");
+    insta::assert_snapshot!(of(&sent.replace("\"tcp\"", "\"udp\"")), @"fio: it ran over udp, but only data sent over tcp can be imported");
+    insta::assert_snapshot!(of(&sent.replace("2147483648", "21474836")), @"fio: it sent 21 MB, but fio counts bytes accepted by the socket, not bytes received: send at least 1000 MB");
+    insta::assert_snapshot!(of(&sent.replace("\"64k\"", "\"64k,4k\"")), @"fio: its block size `64k,4k` is not supported: give --size");
+    let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("once.out");
     fs::write(&file, stream).expect("kept");
     let twice = imports(&[file.clone(), file], &wanted()).map(drop).expect_err("refused").to_string();
-    assert!(twice.ends_with("a file counts once, and this one is named twice"), "{twice}");
+    assert!(twice.ends_with("this file is named twice: name each once"), "{twice}");
     let mixed = told(&[stream, tcp]);
-    assert!(mixed.contains("1.out: it is of iperf 3.12, and the first test of netperf"), "{mixed}");
+    assert!(mixed.contains("1.out: it is from iperf 3.12, but the first test is from netperf"), "{mixed}");
 }
 
 /// The table of sparc-t7-1 has one machine and 16 figures, that of ovm3-tuning three machines.
@@ -256,12 +256,12 @@ fn a_table_that_cant_be_imported_says_why() {
         told.rsplit_once('/').map_or(told.clone(), |(_, told)| told.to_owned())
     };
     let told = |text: &str| refused(text, &ImportAs::default());
-    insta::assert_snapshot!(told(&T7_1.replace("id = \"sparc-t7-1\"", "id = \"mine\"")), @"published.toml: published figures: its id is `mine`, and no built-in study has that (demo, sparc-t7-1, ip-instances, ovm3-tuning, vdisk, vmdq): name the study that has its rows and tests, as --study mine.toml");
-    insta::assert_snapshot!(told(&T7_1.replacen("= 58", "= -58", 1)), @"published.toml: published figures: -58 can't be a figure of native RR");
+    insta::assert_snapshot!(told(&T7_1.replace("id = \"sparc-t7-1\"", "id = \"mine\"")), @"published.toml: published figures: its id `mine` is not that of a built-in study (demo, sparc-t7-1, ip-instances, ovm3-tuning, vdisk, vmdq): name the study with its rows and tests, e.g. --study mine.toml");
+    insta::assert_snapshot!(told(&T7_1.replacen("= 58", "= -58", 1)), @"published.toml: published figures: -58 is not a possible figure of native RR");
     insta::assert_snapshot!(told(&T7_1.replacen("\nrtt =", "\nsmall_untuned =", 1)), @"published.toml:12: `small_untuned` is no known key here (known: transport, method, path, rtt, latency, bandwidth, gbps, mtu, system, real, user, sys)");
-    insta::assert_snapshot!(told(&T7_1.replace("9000 = ", "1501 = ").replace("1500 = ", "1502 = ")), @"published.toml: published figures: none of its figures is of a cell of the study sparc-t7-1");
+    insta::assert_snapshot!(told(&T7_1.replace("9000 = ", "1501 = ").replace("1500 = ", "1502 = ")), @"published.toml: published figures: none of its figures belongs to a cell of the study sparc-t7-1");
     insta::assert_snapshot!(told(&IP_INSTANCES.replacen("sys = 5.3", "", 1)), @"published.toml: published figures: the file of shared-to-shared has no times `user` and `sys`");
-    insta::assert_snapshot!(refused(T7_1, &wanted()), @"--method: a table of published figures says itself what they are of; leave it out");
+    insta::assert_snapshot!(refused(T7_1, &wanted()), @"--method: a table of published figures contains this itself; omit it");
     let study = Study::built_in("sparc-t7-1");
     let mine = ImportAs { study, ..ImportAs::default() };
     let Imports { notes, .. } =
@@ -271,19 +271,19 @@ fn a_table_that_cant_be_imported_says_why() {
 
 #[test]
 fn what_is_no_file_is_refused() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let told = |file: &Path| imports(&[file.to_owned()], &wanted()).map(drop).expect_err("refused").to_string();
-    assert!(told(dir.path()).contains("no regular file"));
+    assert!(told(dir.path()).contains("not a regular file"));
     assert!(told(&dir.path().join("nothing")).contains("No such file"));
     let fifo = dir.path().join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).expect("a FIFO");
-    assert!(told(&fifo).contains("no regular file"), "nobody is waited for");
+    assert!(told(&fifo).contains("not a regular file"), "nobody is waited for");
     let large = dir.path().join("large");
     File::create(&large).and_then(|file| file.set_len(LARGEST + 1)).expect("a sparse file");
     assert!(told(&large).contains("at most 64 MiB"));
 }
 
-/// Names are text whatever is in them, and no figure is taken that can't be one.
+/// Any name is valid text, and impossible figures are refused.
 #[test]
 fn fuzz_imports() {
     let seeds: Vec<Vec<u8>> = FIXTURES.iter().map(|(_, text)| text.as_bytes().to_vec()).collect();

@@ -1,4 +1,4 @@
-//! Responders that wait for a known time.
+//! Responders that wait for a known delay.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use vtax_stats::{Centre, Confidence};
 use super::{Found, PLAIN, rr, rtt};
 use crate::calibrate::pairs::{dice, shuffled};
 
-/// How far off the figure of a long delay may be, as a share of the delay.
+/// The accepted deviation for a long delay, as a share of the delay.
 const TOLERANCE: f64 = 0.02;
-/// How far off the figure of a short delay may be, in µs: a tenth of the shortest delay that is made.
+/// The accepted deviation for a short delay, in µs: a tenth of the shortest delay.
 const TOLERANCE_US: f64 = 0.5;
 
 fn waits(delay: Span) -> Manners {
     Manners { delay: Some(delay), ..Manners::default() }
 }
 
-/// Measures a long delay. Both ends poll, and without the delay the initiator idles as long, so all paths are cold.
+/// Measures a long delay. Both endpoints poll. Without the delay, the initiator idles as long, so all paths are cold.
 pub(super) fn polling(rig: &Rig, delay: Span) -> miette::Result<Found> {
     const ROUNDS: usize = 7;
     let without = TestOptions { gap: Some(delay), ..TestOptions::default() };
@@ -38,10 +38,10 @@ pub(super) fn polling(rig: &Rig, delay: Span) -> miette::Result<Found> {
     let rises = (0..ROUNDS).map(rise).collect::<miette::Result<Vec<f64>>>()?;
     let expected = delay.0.as_secs_f64() * 1e6;
     let found = Found::in_pairs("µs", expected, TOLERANCE * expected, &rises)?;
-    Ok(Found { detail: format!("rise of p50 in {ROUNDS} pairs of samples, both ends polling"), ..found })
+    Ok(Found { detail: format!("rise of p50 in {ROUNDS} pairs of samples, both endpoints polling"), ..found })
 }
 
-/// Measures a delay as short as a virtual NIC's cost, as such a cost is measured: in slices that take turns, by p50.
+/// Measures a delay as short as a virtual NIC's cost, in the same way as such a cost: in interleaved slices, by p50.
 pub(super) fn in_turns(rig: &Rig, delay: Span) -> miette::Result<Found> {
     const ROUNDS: u32 = 25;
     const SLICES: Sliced = Sliced { passes: 8, span: Span::from_millis(0) };
@@ -50,7 +50,7 @@ pub(super) fn in_turns(rig: &Rig, delay: Span) -> miette::Result<Found> {
         let warmup = Warmup::For(Span::from_millis(10));
         TestSpec { warmup, slices: Some(SLICES), ..rr(options, Span::from_millis(5)) }
     };
-    // Reading the clock takes some hundredths of a µs, so the other responder reads it, too.
+    // Reading the clock takes a few hundredths of a µs, so the other responder reads it, too.
     let specs = [spec(waits(Span(Duration::ZERO))), spec(waits(delay))];
     let (transport, test) = (specs[0].transport, specs[0].workload.kind());
     let block = Block {
@@ -71,35 +71,35 @@ pub(super) fn in_turns(rig: &Rig, delay: Span) -> miette::Result<Found> {
     let (idle, cpus) = (idle_words(rounds.iter().flatten()), cpu_words(rig));
     let mean = Centre::of(&means, Confidence::P95)?;
     let detail = format!(
-        "rise of p50 in {ROUNDS} pairs of {} slices of 5 ms that take turns, {idle}, {cpus}; the mean rises by {:.2} \
+        "rise of p50 in {ROUNDS} pairs of {} interleaved slices of 5 ms, {idle}, {cpus}; the mean rises by {:.2} \
          [{:.2}, {:.2}] µs",
         SLICES.passes, mean.value, mean.low, mean.high
     );
     Ok(Found { detail, ..found })
 }
 
-/// The median round trip in µs.
+/// Returns the median round trip in µs.
 pub(super) fn p50(figures: &Figures) -> miette::Result<f64> {
     Ok(rtt(figures)?.p50 as f64 / 1e3)
 }
 
-/// The CPUs of the ends for tests that look for small differences, in words.
+/// Describes the CPUs of the endpoints for tests of small differences.
 pub(super) fn cpu_words(rig: &Rig) -> String {
     match rig.cpus_for_path() {
-        Some([first, second]) if first == second => format!("both ends on CPU {first}"),
-        Some([first, second]) => format!("the ends on CPUs {first} and {second}"),
-        None => "the ends NOT PINNED".to_owned(),
+        Some([first, second]) if first == second => format!("both endpoints on CPU {first}"),
+        Some([first, second]) => format!("endpoints on CPUs {first} and {second}"),
+        None => "endpoints NOT PINNED".to_owned(),
     }
 }
 
-/// Whether CPUs were kept from sleeping, in words.
+/// Describes the CPU idle states.
 pub(super) fn idle_words<'a>(mut figures: impl Iterator<Item = &'a Figures>) -> String {
     let why = |figures: &Figures| {
         let ends = [&figures.ends.initiator, &figures.ends.responder];
         ends.into_iter().find_map(|end| end.idle_not_held.clone())
     };
     match figures.find_map(why) {
-        None => "idle held off".to_owned(),
-        Some(why) => format!("idle NOT held off ({why})"),
+        None => "CPU idle states off".to_owned(),
+        Some(why) => format!("CPU idle states NOT off ({why})"),
     }
 }

@@ -1,4 +1,4 @@
-//! Samples of different length of the same path.
+//! Samples of different lengths on the same path.
 
 use vtax_model::{
     options::{Idle, TestOptions},
@@ -20,7 +20,7 @@ const ROUNDS: usize = 15;
 const SPANS: [Span; 2] = [Span::from_millis(150), Span::from_millis(1_500)];
 const TOLERANCE: f64 = 0.03;
 
-/// Idle states are held off, and the figure is p50: rare events are in the mean of long samples only.
+/// Compares p50 with idle states disabled: rare events affect the mean of long samples only.
 pub(super) fn short_and_long(rig: &Rig) -> miette::Result<Found> {
     let options = TestOptions { idle: Idle::Poll, ..TestOptions::default() };
     let mut dice = dice();

@@ -15,14 +15,14 @@ use vtax_sys::cpu::{pin_current_thread, thread_times};
 use super::{Found, PLAIN, rr};
 use crate::calibrate::pairs::{dice, shuffled};
 
-/// Many short samples: other programs work in bursts, which are then in few of the pairs.
+/// Many short samples: other programs work in bursts, which then affect few of the pairs.
 const ROUNDS: usize = 15;
 const SAMPLE: Span = Span::from_millis(300);
 const TOLERANCE: f64 = 0.03;
-/// Most turns begin and end between two ticks, and no whole number of periods makes a tick.
+/// Most periods begin and end between two ticks, and a tick is not a multiple of the period.
 const PERIOD: Duration = Duration::from_micros(1_100);
 
-/// The CPU time that a sample of a request each 20 ms reports beside the spinner, less that of one without it.
+/// Measures the CPU time that a sample with a request every 20 ms reports with the spinner, less that without it.
 pub(super) fn half_the_time(rig: &Rig) -> miette::Result<Found> {
     let cpu = rig.cpus().map(|[_, second]| second);
     let quiet = TestOptions { gap: Some(Span::from_millis(20)), ..TestOptions::default() };
@@ -38,14 +38,14 @@ pub(super) fn half_the_time(rig: &Rig) -> miette::Result<Found> {
         factors.push((with.busy_cpus() - without.busy_cpus()) / share);
         others.push(without.busy_cpus() / f64::from(without.cpu.initiator.machine.cpus.max(1)));
     }
-    let found = Found::in_proportion("ms a second", median(&burnt) * 1e3, TOLERANCE, &factors)?;
+    let found = Found::in_proportion("ms/s", median(&burnt) * 1e3, TOLERANCE, &factors)?;
     let detail = format!("{ROUNDS} pairs of samples of {SAMPLE}, with and without it, in random order");
-    // Work in the kernel too, which the meter of the load can't tell from the path's own: here there is no such.
+    // Includes work in the kernel, which the load meter cannot distinguish from the path's own; here there is none.
     let others = Some(median(&others));
     Ok(Found { detail, others, ..found })
 }
 
-/// What `measure` returns while the spinner works, and the share of a CPU that the spinner has had by its own clock.
+/// Returns the result of `measure` while the spinner works, and the spinner's share of a CPU by its own clock.
 fn beside_spinner<T>(cpu: Option<u32>, measure: impl FnOnce() -> miette::Result<T>) -> miette::Result<(T, f64)> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -68,7 +68,7 @@ fn spin(is_over: &AtomicBool, cpu: Option<u32>) -> miette::Result<f64> {
         let turn = Instant::now();
         while turn.elapsed() < PERIOD / 2 {}
         let over = Instant::now();
-        // A late turn isn't made up for.
+        // A late period is not made up for.
         next = if next + PERIOD > over { next + PERIOD } else { over + PERIOD / 2 };
         thread::sleep(next - over);
     }

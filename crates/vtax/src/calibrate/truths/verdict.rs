@@ -1,4 +1,4 @@
-//! Whether vtax found a truth, and whether that can be said at all.
+//! The verdict on a reference case, if the samples permit one.
 
 use serde::Serialize;
 use vtax_model::result::Disturbance;
@@ -8,13 +8,13 @@ use super::{Found, TruthRecord};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TruthVerdict {
-    /// The figure is within the accepted range, and known well enough to say so.
+    /// The figure is within the accepted range, and precise enough.
     Holds,
-    /// The figure is outside of the accepted range, and known well enough to say so.
+    /// The figure is outside the accepted range, and precise enough.
     DoesNotHold,
-    /// Neither can be said, or the figure is wrong, and others took so much of the machine that they may be why.
+    /// The figure is imprecise or wrong, and the load by others may be the cause.
     TooBusy,
-    /// Neither can be said: the samples differ too much from each other.
+    /// The figure is imprecise: the samples differ too much from each other.
     TooNoisy,
 }
 
@@ -22,10 +22,10 @@ impl TruthVerdict {
     pub(super) fn of(found: &Found, load: &Disturbance) -> TruthVerdict {
         let Found { measured, interval, accepted: [least, most], .. } = *found;
         let is_within = (least..=most).contains(&measured);
-        // An exact count is right or wrong, however busy the machine is.
+        // An exact count is right or wrong, regardless of the load.
         let is_exact = least == most;
         let is_known = interval.is_none_or(|[low, high]| match is_within {
-            // If the interval is wider than the accepted range, the figure is within it only by luck.
+            // If the interval is wider than the accepted range, the figure is within it only by chance.
             true => high - low <= most - least,
             false => high < least || low > most,
         });
@@ -38,12 +38,12 @@ impl TruthVerdict {
         }
     }
 
-    /// The verdict in words: in capitals unless the truth holds.
+    /// Returns the verdict in words: in capitals unless the case passed.
     pub(crate) fn words(self) -> &'static str {
         match self {
-            TruthVerdict::Holds => "holds",
-            TruthVerdict::DoesNotHold => "DOES NOT HOLD",
-            TruthVerdict::TooBusy | TruthVerdict::TooNoisy => "NOT JUDGED",
+            TruthVerdict::Holds => "passed",
+            TruthVerdict::DoesNotHold => "FAILED",
+            TruthVerdict::TooBusy | TruthVerdict::TooNoisy => "UNDETERMINED",
         }
     }
 }
@@ -53,17 +53,17 @@ impl TruthRecord {
         self.verdict == TruthVerdict::Holds
     }
 
-    /// Why nothing can be said, and what to do.
+    /// Returns the reason why there is no verdict, and what to do.
     pub(crate) fn why_not_judged(&self) -> Option<String> {
         match self.verdict {
             TruthVerdict::Holds | TruthVerdict::DoesNotHold => None,
             TruthVerdict::TooBusy => {
                 let load = vtax_report::load(&self.load);
-                Some(format!("the machine was too busy to judge: {load}; calibrate again when it is idle"))
+                Some(format!("the machine was too busy: {load}; calibrate again when it is idle"))
             }
             TruthVerdict::TooNoisy => {
-                let what = "the samples differ too much from each other to judge";
-                Some(format!("{what}; calibrate again when the machine has less to do"))
+                let what = "the samples differ too much from each other";
+                Some(format!("{what}; calibrate again when the machine is less busy"))
             }
         }
     }

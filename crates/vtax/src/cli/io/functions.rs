@@ -25,39 +25,39 @@ use crate::{
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     pub(in crate::cli) choice: VfChoice,
-    /// The physical function: its name, PCI address, link or MAC address
+    /// Physical function: name, PCI address, link or MAC address
     pub(in crate::cli) pf: String,
 }
 
-/// How many virtual functions are made, and what they are like.
+/// The number of virtual functions to create, and their settings.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct VfChoice {
-    /// How many to make; `max` for as many as there can be
+    /// Number of functions; `max`: as many as the device supports
     #[arg(short, long, value_name = "N|max", default_value = "1")]
     number: VfCount,
-    /// The MAC address, if only one is made
+    /// MAC address, for a single function
     #[arg(long)]
     mac: Option<Mac>,
-    /// The VLAN of each: the NIC adds its tag to what the function sends, and removes it from what it gets
+    /// VLAN of each: the NIC adds its tag to frames that the function sends, and removes it from those it receives
     #[arg(long, value_parser = vlan)]
     vlan: Option<Vlan>,
-    /// Whether each may take another MAC address, and get frames that aren't for it
+    /// Allow each to change its MAC address and to receive frames addressed to others
     #[arg(long, value_parser = on_or_off())]
     trust: Option<bool>,
-    /// Whether the NIC drops frames that a function sends from another MAC address
+    /// Drop frames that a function sends from another MAC address
     #[arg(long, value_parser = on_or_off())]
     spoof_check: Option<bool>,
-    /// The rate at which each may send at most, in whole Mbit/s, as 100M
+    /// Maximum send rate of each, in whole Mbit/s, e.g. 100M
     #[arg(long)]
     rate: Option<BitRate>,
-    /// The MTU of the link of each
+    /// MTU of each function's link
     #[arg(long)]
     mtu: Option<Mtu>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DestroyArgs {
-    /// The physical function, or its only virtual one: its name, PCI address, link or MAC address
+    /// Physical function, or its only virtual one: name, PCI address, link or MAC address
     pub(in crate::cli) pf: String,
 }
 
@@ -75,7 +75,7 @@ impl std::str::FromStr for VfCount {
         match (text, text.parse()) {
             ("max", _) => Ok(VfCount::Max),
             (_, Ok(number @ 1..)) => Ok(VfCount::Of(number)),
-            _ => Err("write a number, 1 or more, or max"),
+            _ => Err("use a number from 1, or max"),
         }
     }
 }
@@ -111,14 +111,14 @@ pub(in crate::cli) fn create(args: &CreateArgs) -> Result<Exit, Stop> {
     tell(device)
 }
 
-/// Prints the new functions as `ldm` prints them.
+/// Prints the new functions in the format of `ldm`.
 fn tell(device: PciAddress) -> Result<Exit, Stop> {
     let facts = PciFacts::gather().or_infrastructure()?;
     let functions = facts.devices.iter().filter(|function| function.physfn == Some(device));
     for function in functions {
         print(&format!("Created new vf: {}\n", function.name))?;
         if function.driver.is_none() {
-            tell!("warning: no driver has {}; vfio-pci can take it, or load that of its maker", function.name);
+            tell!("warning: {} has no driver: load its vendor's, or bind vfio-pci", function.name);
         }
     }
     Ok(Exit::Done)
@@ -138,10 +138,10 @@ pub(in crate::cli) fn destroy_record(device: PciAddress) -> Result<Exit, Stop> {
     destroy(&DestroyArgs { pf: device.to_string() })
 }
 
-/// An ordinary user can't change links of the machine, in whatever namespace.
+/// Refuses unprivileged users, who cannot change the machine's links in any namespace.
 fn look() -> Result<(IoList, World), Stop> {
     if !userns::have_net_admin() {
-        let error = miette!(code = "no-privilege", "PCI devices are root's: run this as root");
+        let error = miette!(code = "no-privilege", "PCI devices require root: run this as root");
         return Err(Stop::infrastructure(error));
     }
     let facts = PciFacts::gather().or_infrastructure()?;

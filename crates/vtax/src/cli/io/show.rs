@@ -1,4 +1,4 @@
-//! How devices are shown.
+//! Tables of devices.
 
 use vtax_lab::{
     facts::{Netdev, PciDevice, PciFacts},
@@ -6,7 +6,7 @@ use vtax_lab::{
 };
 use vtax_sys::netlink::Vf;
 
-/// A line for each, as `ldm list-io` has it; if `long`, with what there is to say of it below.
+/// Returns a line for each, in the format of `ldm list-io`; if `long`, with its details below.
 pub(super) fn entries(entries: &[&IoEntry], list: &IoList, long: bool) -> String {
     let width = |of: &dyn Fn(&IoEntry) -> usize, least: usize| {
         entries.iter().map(|entry| of(entry)).chain([least]).max().unwrap_or(least)
@@ -29,7 +29,7 @@ pub(super) fn entries(entries: &[&IoEntry], list: &IoList, long: bool) -> String
     text
 }
 
-/// What the physical functions can do, as far as they tell.
+/// Returns the capabilities of physical functions, as far as they are reported.
 pub(super) fn capabilities(entries: &[&IoEntry], list: &IoList) -> String {
     let functions = entries.iter().filter_map(|entry| entry.function.as_ref());
     functions.map(|function| capability(function, list)).collect()
@@ -37,12 +37,12 @@ pub(super) fn capabilities(entries: &[&IoEntry], list: &IoList) -> String {
 
 fn capability(function: &PciDevice, list: &IoList) -> String {
     let Some(sriov) = &function.sriov else { return String::new() };
-    let probed = if sriov.autoprobe { "drivers take new ones" } else { "no driver takes new ones" };
+    let probed = if sriov.autoprobe { "drivers bind to new ones" } else { "no driver binds to new ones" };
     let vf = list.facts().devices.iter().filter(|it| it.physfn == Some(function.device)).find_map(|it| it.vf.as_ref());
     let mtu = function.netdev.as_ref().and_then(|netdev| netdev.max_mtu);
     let mut lines = vec![
         format!("virtual functions: at most {}, now {} ({probed})", sriov.total, sriov.num),
-        format!("largest MTU: {}", mtu.map_or("its driver doesn't tell".to_owned(), |mtu| format!("{mtu} bytes"))),
+        format!("largest MTU: {}", mtu.map_or("not reported by its driver".to_owned(), |mtu| format!("{mtu} bytes"))),
     ];
     lines.push(match vf {
         Some(vf) => {
@@ -54,9 +54,9 @@ fn capability(function: &PciDevice, list: &IoList) -> String {
                 vf.link_state.map(|_| "link state"),
             ];
             let told: Vec<&str> = told.into_iter().flatten().collect();
-            format!("settings that its driver tells of each: {}", told.join(", "))
+            format!("settings of each that its driver reports: {}", told.join(", "))
         }
-        None => "settings of each: its driver tells once there is one (vtax io create-vf)".to_owned(),
+        None => "settings of each: reported by its driver once there is one (vtax io create-vf)".to_owned(),
     });
     lines.iter().fold(format!("{}\n", function.name), |text, line| format!("{text}    {line}\n"))
 }
@@ -70,23 +70,23 @@ fn details(entry: &IoEntry, facts: &PciFacts) -> Vec<String> {
     lines.extend(function.netdev.as_ref().map(netdev));
     lines.extend(function.vf.as_ref().map(kept_to));
     lines.extend(entry.depends_on.as_ref().map(|owner| format!("depends on {owner}, which has the physical function")));
-    lines.extend(function.kept.as_ref().map(|why| format!("must stay: {why}")));
+    lines.extend(function.kept.as_ref().map(|why| format!("cannot be assigned: {why}")));
     lines
 }
 
-/// Whether a guest can have what is below it, and all of that.
+/// Returns the reasons why the devices below it, or all of them together, cannot be assigned to a guest.
 fn complex(entry: &IoEntry, facts: &PciFacts) -> Vec<String> {
-    let lent = facts.vfio.as_ref().err().map(|error| format!("no guest can have what is below: {error}"));
+    let lent = facts.vfio.as_ref().err().map(|error| format!("devices below cannot be assigned to guests: {error}"));
     let kept: Vec<&str> =
         facts.below(&entry.name).filter(|it| it.kept.is_some()).map(|device| device.name.as_str()).collect();
-    let whole = (!kept.is_empty()).then(|| format!("can't be given away whole: {} must stay", kept.join(", ")));
+    let whole = (!kept.is_empty()).then(|| format!("cannot be assigned whole: the host needs {}", kept.join(", ")));
     lent.into_iter().chain(whole).collect()
 }
 
 fn hardware(function: &PciDevice) -> String {
     let driver = match (&function.driver, &function.driver_override) {
         (Some(driver), _) => format!("driver {driver}"),
-        (None, Some(only)) => format!("no driver (only {only} may take it)"),
+        (None, Some(only)) => format!("no driver (only {only} may bind to it)"),
         (None, None) => "no driver".to_owned(),
     };
     let words = [
@@ -100,7 +100,7 @@ fn hardware(function: &PciDevice) -> String {
     words.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The base class, by the list of the PCI-SIG; some have none.
+/// Returns the base class, from the PCI-SIG's list; some have none.
 fn class(class: u32) -> &'static str {
     match class >> 16 {
         0x01 => " storage",
@@ -128,7 +128,7 @@ fn netdev(netdev: &Netdev) -> String {
     words.join(", ")
 }
 
-/// What its physical function keeps it to.
+/// Returns the settings that its physical function enforces.
 fn kept_to(vf: &Vf) -> String {
     let on = |on: bool| if on { "on" } else { "off" };
     let own = vf.mac.0 == [0; 6];

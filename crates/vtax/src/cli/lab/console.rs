@@ -24,13 +24,13 @@ use crate::{
 
 /// Ctrl-], as in telnet and virsh.
 const ESCAPE: u8 = 0x1d;
-/// How long a console that gets no more input must be silent until it is left.
+/// The silence after which a console without further input is left.
 const SILENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const BUFFER: usize = 4096;
-/// How long QEMU may take to say who is at the console; it may be busy with another monitor.
+/// The time limit for QEMU to report who is attached to the console; it may be busy with another monitor.
 const MONITOR: Duration = Duration::from_secs(2);
 
-/// Shows what the guest said last, and joins its console to the terminal or to standard input and output.
+/// Prints the guest's last output, and connects its console to the terminal or to standard input and output.
 pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
     let mut qemu = guest::running(lab, guest)?;
     let _lock = take_lock(&mut qemu, guest).or_infrastructure()?;
@@ -44,27 +44,27 @@ pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
     }
     let end = attend(&stream, guest).coded("file", || "copying the console").or_infrastructure()?;
     match end {
-        End::Escape => tell!("the console of `{}` was left; the guest goes on", guest.name),
-        End::Guest => tell!("the guest `{}` has ended", guest.name),
+        End::Escape => tell!("left the console of `{}`; the guest keeps running", guest.name),
+        End::Guest => tell!("guest `{}` exited", guest.name),
         End::Input => {}
     }
     Ok(Exit::Done)
 }
 
-/// The only place at a guest's console: QEMU takes one client at a time, and a second would wait without a word.
+/// Takes the lock of a guest's console: QEMU accepts one client at a time, and a second would wait silently.
 fn take_lock(qemu: &mut Qemu, guest: &PlannedGuest) -> miette::Result<LockFile> {
     let name = &guest.name;
     let lock = LockFile::take(&guest.launch.directory.join("console.lock"))?.map_err(|holder| {
         miette!(
-            code = "console-in-use", "another `vtax lab console` is attached to the console of `{name}`: {holder}; leave that one by Ctrl-], or end it"
+            code = "console-in-use", "another `vtax lab console` is attached to the console of `{name}`: {holder}; leave it with Ctrl-], or stop it"
         )
     })?;
-    // A monitor that is busy doesn't tell; then whoever is there is waited for.
+    // A busy monitor does not answer; then vtax waits for the other client.
     if qemu.monitor(MONITOR).and_then(|mut monitor| monitor.is_console_taken()).unwrap_or(false) {
         let socket = guest.launch.console_socket();
         bail!(
             code = "console-in-use",
-            "another program is attached to the console of `{name}`, at {}; end that first",
+            "another program is attached to the console of `{name}`, at {}; stop it first",
             socket.display()
         );
     }
@@ -81,17 +81,17 @@ enum End {
 fn attend(stream: &UnixStream, guest: &PlannedGuest) -> io::Result<End> {
     let terminal = io::stdin().is_terminal();
     if terminal {
-        tell!("this is the console of `{}`; Ctrl-] leaves it", guest.name);
+        tell!("console of `{}`; press Ctrl-] to leave", guest.name);
     }
     if matches!(guest.launch.boot, Boot::Kernel { .. }) && guest.launch.server.is_none() {
-        tell!("vtax's own image has no shell here: it shows what the kernel and the agent say; see vtax lab exec");
+        tell!("vtax's own image has no shell: the console shows kernel and agent messages; see vtax lab exec");
     }
-    // Given back before anything else is said.
+    // Restored before any further output.
     let _raw = terminal.then(Raw::enter).transpose()?;
     Copy { stream, input: io::stdin(), escape: terminal, listening: true }.until_end()
 }
 
-/// The terminal passes every key on, until this is dropped.
+/// A terminal that passes every key on until this is dropped.
 struct Raw {
     before: Termios,
 }
@@ -108,7 +108,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // Of a terminal that is gone, nothing needs to be restored.
+        // If the terminal is gone, there is nothing to restore.
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
     }
 }
@@ -116,9 +116,9 @@ impl Drop for Raw {
 struct Copy<'a, I> {
     stream: &'a UnixStream,
     input: I,
-    /// Whether [`ESCAPE`] ends it.
+    /// True if [`ESCAPE`] ends it.
     escape: bool,
-    /// Whether there may be more input.
+    /// True if there may be more input.
     listening: bool,
 }
 
@@ -134,7 +134,7 @@ impl<I: AsFd> Copy<'_, I> {
         }
     }
 
-    /// Whether there is output of the guest, and input for it; nothing if neither will come.
+    /// Waits for output of the guest and input for it, and returns which there is; None if neither will come.
     fn wait(&self) -> io::Result<Option<[bool; 2]>> {
         let mut ends = [PollFd::new(self.stream, PollFlags::IN), PollFd::new(&self.input, PollFlags::IN)];
         let asked = if self.listening { &mut ends[..] } else { &mut ends[..1] };
@@ -150,7 +150,7 @@ impl<I: AsFd> Copy<'_, I> {
     fn show(&mut self) -> io::Result<Option<End>> {
         let mut buffer = [0; BUFFER];
         let length = match self.stream.read(&mut buffer) {
-            // QEMU was killed with input of ours unread.
+            // QEMU was killed before it read all input.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
             read => read?,
         };
@@ -160,7 +160,7 @@ impl<I: AsFd> Copy<'_, I> {
         Ok((length == 0).then_some(End::Guest))
     }
 
-    /// Past the buffer of standard input, which poll(2) doesn't see.
+    /// Passes input on, bypassing the buffer of standard input, which poll(2) does not see.
     fn pass_on(&mut self) -> io::Result<Option<End>> {
         let mut buffer = [0; BUFFER];
         let length = rustix::io::read(&self.input, &mut buffer)?;
@@ -176,7 +176,7 @@ impl<I: AsFd> Copy<'_, I> {
 mod tests {
     use super::*;
 
-    /// What the guest gets of this input, and why the console is left.
+    /// Returns the input that reaches the guest, and the reason why the console is left.
     fn typed(input: &[u8], escape: bool) -> (Vec<u8>, End) {
         let (ours, mut guest) = UnixStream::pair().expect("a pair");
         let (reader, mut writer) = io::pipe().expect("a pipe");

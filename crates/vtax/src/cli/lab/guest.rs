@@ -1,4 +1,4 @@
-//! The guests of a lab that is up, by their agents.
+//! Guests of a running lab, through their agents.
 
 use std::{
     ffi::OsString,
@@ -32,25 +32,25 @@ use crate::{
     progress,
 };
 
-/// Runs a command in a guest, and ends as it does.
+/// Runs a command in a guest, and returns its exit status.
 pub(super) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsString]) -> Result<Exit, Stop> {
     let command = words(command, "guest")?;
     let qemu = running(lab, guest)?;
-    let (whom, renewal) = (format!("guest `{}`", guest.name), "the next `vtax lab up` takes it along".to_owned());
+    let (whom, renewal) = (format!("guest `{}`", guest.name), "the next `vtax lab up` includes it".to_owned());
     CommandGuest { whom, qemu: &qemu, renewal }.exec(&command, || connect(&qemu).or_infrastructure())
 }
 
 pub(super) struct BootedGuest {
     pub(super) guest: Name,
-    /// When its QEMU was started, by `CLOCK_BOOTTIME`, to a clock tick.
+    /// The time when its QEMU was started, by `CLOCK_BOOTTIME`, to a clock tick.
     pub(super) started: u64,
-    /// When its agent answered.
+    /// The time when its agent answered.
     pub(super) answered: u64,
 }
 
-/// Waits for all guests at once, at most `patience` or as long as is usual, and gives each its MTU and its address.
-/// `seen` is called for each that is up. None if the user asked to stop. If one doesn't come up, the others are ended
-/// too.
+/// Waits for all guests simultaneously, at most `patience` or the default time, and gives each its MTU and address.
+/// `seen` is called for each that is up. None if the user asked to stop. If one does not come up, the others are
+/// killed, too.
 pub(super) fn bring_up(
     lab: &Lab,
     patience: Option<Duration>,
@@ -74,12 +74,12 @@ fn wait(
         let (tell, told) = channel();
         for (index, (guest, qemu)) in lab.guests().iter().zip(qemus).enumerate() {
             let (tell, qemu) = (tell.clone(), Qemu::attach(qemu.launch().clone(), qemu.process()));
-            // Once one guest has failed, nobody receives.
+            // After one guest has failed, nobody receives.
             let wait = move || drop(tell.send((index, arrive(qemu, guest, mtu, patience))));
             start_in(scope, "guest", wait).inspect_err(|_| end(qemus))?;
         }
         drop(tell);
-        // The guests must be killed within the scope: it ends when all threads have ended, and they wait for guests.
+        // The guests must be killed within the scope: it ends when all threads have ended, and those wait for guests.
         collect(&told, seen).inspect_err(|_| end(qemus))
     })
 }
@@ -98,12 +98,12 @@ fn collect(
     Ok(arrived.into_iter().map(|(_, arrival)| arrival).collect())
 }
 
-/// Kills the guests. The monitors can't be used, for the threads that wait are connected to them.
+/// Kills the guests. The monitors cannot be used because the waiting threads are connected to them.
 fn end(guests: &[Qemu]) {
     guests.iter().for_each(|guest| drop(guest.process().signal(Signal::KILL)));
 }
 
-/// Ends the guests when the user asks to stop.
+/// Kills the guests when the user asks to stop.
 struct StopOnSignal {
     asked: Arc<AtomicBool>,
     _end: EndOfSignals,
@@ -118,7 +118,7 @@ impl StopOnSignal {
         start("signals", move || {
             if signals.forever().next().is_some() {
                 asked.store(true, Ordering::Relaxed);
-                tell!("vtax: stopping: the lab is removed again");
+                tell!("vtax: stopping: removing the lab");
                 end(&guests);
             }
         })?;
@@ -145,7 +145,7 @@ pub(super) fn find<'lab>(lab: &'lab Lab, name: &Name) -> Option<&'lab PlannedGue
     lab.guests().iter().find(|guest| guest.name == *name)
 }
 
-/// The error that a lab has no such guest, or that the name is the name of a domain without a console.
+/// Returns the error for a name that is not a guest of the lab, or that is of a domain without a console.
 pub(super) fn none(lab: &Lab, name: &Name) -> miette::Report {
     let own = &lab.blueprint().lab;
     if let Some(domain) = lab.endpoints().iter().find(|endpoint| endpoint.name == *name) {
@@ -158,7 +158,7 @@ pub(super) fn none(lab: &Lab, name: &Name) -> miette::Report {
     let names: Vec<&str> = lab.guests().iter().map(|guest| guest.name.as_str()).collect();
     match names.is_empty() {
         true => miette!(code = "no-such-guest", "the lab `{own}` has no guest `{name}`, nor any other guest"),
-        false => miette!(code = "no-such-guest", "the lab `{own}` has no guest `{name}`; it has {}", names.join(", ")),
+        false => miette!(code = "no-such-guest", "the lab `{own}` has no guest `{name}`, only {}", names.join(", ")),
     }
 }
 

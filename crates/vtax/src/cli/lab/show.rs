@@ -12,8 +12,8 @@ use crate::cli::lists::list;
 
 const MIB: u64 = 1 << 20;
 
-/// The labs, their guests with ties, virtual functions that were made by hand, and the files of runs, as far as there are
-/// any.
+/// Returns tables of the labs, their guests with dependencies, virtual functions created by hand, and the files of
+/// runs, as far as there are any.
 pub(super) fn labs(held: &[HoldingSummary]) -> String {
     let (functions, others): (Vec<&HoldingSummary>, Vec<&HoldingSummary>) =
         held.iter().partition(|held| held.functions().is_some());
@@ -54,7 +54,7 @@ fn or_dash(known: Option<impl Display>) -> String {
     known.map_or("-".to_owned(), |known| known.to_string())
 }
 
-/// The command without the folder of the program, which `--json` has.
+/// Returns the command without the directory of the program, which `--json` includes.
 fn maker(owner: &Owner) -> String {
     let (program, words) = owner.command.split_once(' ').unwrap_or((&owner.command, ""));
     let program = program.rsplit('/').next().unwrap_or(program);
@@ -96,7 +96,7 @@ fn guests_table(labs: &[&HoldingSummary]) -> String {
         Column::left("STATE"),
         Column::right("PID"),
         Column::right("MEMORY"),
-        Column::right("BESIDE"),
+        Column::right("OVERHEAD"),
         Column::right("VCPUS"),
         Column::left("CPUS"),
         Column::left("ACCEL"),
@@ -104,7 +104,7 @@ fn guests_table(labs: &[&HoldingSummary]) -> String {
     let table = list(columns, guests(labs).map(row));
     match table.is_empty() {
         true => table,
-        false => table + "beside: the host's memory that QEMU takes beside the guest's\n",
+        false => table + "overhead: host memory used by QEMU in addition to the guest's\n",
     }
 }
 
@@ -133,7 +133,7 @@ pub(super) fn ties(ties: &Ties) -> [String; 2] {
     [or_dash((!on.is_empty()).then(|| on.join(", "))), ties.migration.to_string()]
 }
 
-/// What `vtax io create-vf` made.
+/// Returns a table of the virtual functions from `vtax io create-vf`.
 fn functions_table(records: &[&HoldingSummary]) -> String {
     let row = |record: &&HoldingSummary| {
         let made = record.functions()?;
@@ -157,7 +157,7 @@ fn functions_table(records: &[&HoldingSummary]) -> String {
     list(columns, records.iter().filter_map(row))
 }
 
-/// The files that runs have made to measure them as disks.
+/// Returns a table of the files that runs have created to measure them as disks.
 fn files_table(records: &[&HoldingSummary]) -> String {
     let row = |record: &&HoldingSummary| {
         let made = record.files()?;
@@ -179,7 +179,7 @@ fn files_table(records: &[&HoldingSummary]) -> String {
     list(columns, records.iter().filter_map(row))
 }
 
-/// The labs that are emulated servers, with what kind they are.
+/// Returns a table of the labs that are emulated servers, with their specifications.
 pub(in crate::cli) fn servers<'a>(servers: impl Iterator<Item = (&'a ServerSpec, &'a HoldingSummary)>) -> String {
     let row = |(spec, lab): (&ServerSpec, &HoldingSummary)| {
         let guest = lab.guests().first()?;
@@ -203,7 +203,7 @@ pub(in crate::cli) fn servers<'a>(servers: impl Iterator<Item = (&'a ServerSpec,
         Column::left("RUNS"),
         Column::right("PID"),
         Column::right("MEMORY"),
-        Column::right("BESIDE"),
+        Column::right("OVERHEAD"),
         Column::left("ACCEL"),
         Column::wrapped("SINCE"),
         Column::wrapped("MADE BY"),

@@ -36,20 +36,20 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpArgs {
-    /// A lab file, a study file or a built-in study
+    /// Lab file, study file or built-in study
     #[arg(value_name = "FILE")]
     what: String,
-    /// The kernel for guests that name none of their own: a bzImage, or the folder of an unpacked package
-    /// [default: $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
+    /// Kernel for guests that do not name one: a bzImage, or the directory of an unpacked package [default:
+    /// $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// How long to wait until the guests' agents answer [default: 180s; 900s for guests with a disk image under TCG]
+    /// Time limit for the guests' agents to answer [default: 180s; 900s for guests with a disk image under TCG]
     #[arg(long, value_name = "TIME")]
     wait: Option<Span>,
-    /// Print every step, with QEMU's arguments, and do nothing
+    /// Print the steps, with QEMU's arguments, without running them
     #[arg(long)]
     dry_run: bool,
-    /// Print what was built, or with --dry-run the plan, as JSON
+    /// Print the lab, or with --dry-run the plan, as JSON
     #[arg(long)]
     json: bool,
 }
@@ -83,7 +83,7 @@ pub(super) fn up(args: &UpArgs, places: &Locations) -> Result<Exit, Stop> {
     answer(args.json, &record, |_| built.told(option))
 }
 
-/// What each guest depends on, and whether it could move.
+/// Returns a table of what each guest depends on, and whether it could be migrated.
 fn told_ties(ties: &[GuestTies]) -> String {
     let row = |GuestTies { guest, ties }: &GuestTies| {
         let [on, migration] = show::ties(ties);
@@ -95,9 +95,9 @@ fn told_ties(ties: &[GuestTies]) -> String {
 
 struct LabSite {
     facts: Facts,
-    /// How long the survey took. Most of it is the image that guests boot.
+    /// The duration of the survey, most of which is for the image that guests boot.
     looked: Duration,
-    /// Whether the user has named a kernel for guests that isn't there.
+    /// Returns true if the user has named a kernel for guests that does not exist.
     names_no_kernel: bool,
 }
 
@@ -121,7 +121,7 @@ impl LabSite {
     fn build(mut self, world: &World, topology: &Topology) -> Result<BuiltLab, Stop> {
         let (mut begun, mut ties) = (None, Vec::new());
         let lab = labs::build_planned(world, topology, Lifetime::Kept, || {
-            // What guests need doesn't change because a range of addresses was taken.
+            // The guests' requirements do not change if a range of addresses was taken.
             if begun.replace(boottime_ns()).is_some() {
                 let guests = self.facts.guests.take();
                 self.facts = Facts { guests, ..Facts::gather(world).or_infrastructure()? };
@@ -137,7 +137,7 @@ impl LabSite {
 struct BuiltLab {
     lab: Lab,
     ties: Vec<GuestTies>,
-    /// When its building began, by `CLOCK_BOOTTIME`.
+    /// The time when the build began, by `CLOCK_BOOTTIME`.
     begun: u64,
     guests: Vec<GuestTimes>,
     ground: LabSite,
@@ -147,15 +147,15 @@ struct BuiltLab {
 #[derive(Debug, Serialize)]
 struct GuestTimes {
     guest: Name,
-    /// The image of the guests was made, and whether KVM works was found out.
+    /// Until the guests' image was created, and KVM was tried.
     image: f64,
-    /// The guest's QEMU was started.
+    /// Until the guest's QEMU was started.
     qemu: f64,
-    /// The guest's agent answered.
+    /// Until the guest's agent answered.
     agent: f64,
 }
 
-/// What was built or would be built, for programs.
+/// The lab that was or would be built, for programs.
 #[derive(Serialize)]
 struct LabRecord<'a, T> {
     #[serde(flatten)]
@@ -167,7 +167,7 @@ struct LabRecord<'a, T> {
 }
 
 impl BuiltLab {
-    /// Waits for the guests, and removes the lab if one doesn't come up or if the user asks to stop, which gives None.
+    /// Waits for the guests, and removes the lab if one does not come up or if the user asks to stop, which gives None.
     fn up(mut self, patience: Option<Span>) -> Result<Option<BuiltLab>, Stop> {
         let tell = |arrival: &BootedGuest| {
             let seconds = seconds(arrival.started, arrival.answered);
@@ -188,7 +188,7 @@ impl BuiltLab {
         Ok(Some(self))
     }
 
-    /// `option` is what the user adds to a command so that it reaches the lab.
+    /// `option` is the option with which a command reaches the lab.
     fn told(&self, option: &str) -> String {
         let columns = ["DOMAIN", "HOST", "METHOD", "WIRE", "ADDRESS"].map(Column::left);
         let domains = lists::list(columns, self.lab.endpoints().iter().map(endpoint_row));
@@ -204,7 +204,7 @@ impl BuiltLab {
         };
         let [image, qemu, agent] = ["IMAGE s", "QEMU s", "AGENT s"].map(Column::right);
         let table = lists::list([Column::left("GUEST"), image, qemu, agent], self.guests.iter().map(row));
-        let meaning = "image: until there was what it boots; qemu: until that was started; agent: until it answered";
+        let meaning = "time until its image was created (IMAGE), QEMU was started and the agent answered";
         let weaknesses = weaknesses(&self.ground.facts);
         format!("\n{table}{meaning}\n{}{weaknesses}", accelerator(&self.ground.facts))
     }
@@ -216,8 +216,8 @@ fn seconds(from: u64, to: u64) -> f64 {
 
 fn abandon(lab: Lab, error: miette::Report) -> miette::Report {
     match lab.down() {
-        Ok(()) => error.context("a guest did not come up, and the lab was removed again"),
-        Err(left) => miette!(code = "not-removed", "{error:#}; and the lab could not be removed: {left}"),
+        Ok(()) => error.context("a guest did not come up; the lab was removed"),
+        Err(left) => miette!(code = "not-removed", "{error:#}; the lab could not be removed: {left}"),
     }
 }
 
@@ -232,7 +232,7 @@ fn endpoint_row(endpoint: &LabEndpoint) -> [String; 5] {
     ]
 }
 
-/// What runs the guests, and why it is no better, in a line; nothing if there are none.
+/// Returns a line with the accelerator of the guests and the reason for it; nothing without guests.
 pub(in crate::cli) fn accelerator(facts: &Facts) -> String {
     match facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok()) {
         Some(qemu) => format!("{}\n", told_of(qemu)),
@@ -240,7 +240,7 @@ pub(in crate::cli) fn accelerator(facts: &Facts) -> String {
     }
 }
 
-/// What this machine can't do to keep its guests apart from itself, each in a line.
+/// Returns a line for each isolation of guests from the host that this machine lacks.
 fn weaknesses(facts: &Facts) -> String {
     let qemu = facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok());
     let list = qemu.map(|qemu| home::weaknesses(&qemu.program)).unwrap_or_default();
@@ -253,7 +253,7 @@ fn told_of(qemu: &QemuFacts) -> String {
         (Accelerator::Kvm, _) => format!("guests run under KVM (QEMU {version})"),
         (Accelerator::Tcg, why) => {
             let why = why.as_deref().unwrap_or("KVM was not tried");
-            format!("guests run under TCG (QEMU {version}), which translates their instructions and is slow: {why}")
+            format!("guests run under TCG (QEMU {version}), a slow software emulation: {why}")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a lab is to be made of, as the command line names it.
+//! The definition of a lab that the command line names.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ impl LabRequest {
         }
     }
 
-    /// Of a study, the lab that it would use here.
+    /// Returns the lab that a study would use here.
     pub(super) fn topology(self, facts: &Facts) -> Topology {
         let study = match self {
             LabRequest::Lab(topology) => return topology,
@@ -49,13 +49,13 @@ impl LabRequest {
         };
         let unavailable = study::unavailable(&study, facts);
         for row in &unavailable {
-            tell!("left out: {}: {}", row.method, row.unsupported);
+            tell!("skipped: {}: {}", row.method, row.unsupported);
         }
         let rows = study::available(&study, &unavailable);
         study::topology(&study, &rows)
     }
 
-    /// What this machine must have for its guests; nothing if it has none.
+    /// Returns the requirements of its guests on this machine; nothing without guests.
     pub(super) fn needs(&self, kernel: Option<&Path>, places: &Locations) -> Result<Option<GuestNeeds>, Stop> {
         let guests = match self {
             LabRequest::Lab(topology) => !topology.guests.is_empty(),
@@ -72,7 +72,7 @@ impl LabRequest {
     }
 }
 
-/// The name of a lab, given as that or by its file.
+/// Returns the name of a lab, given as a name or a file.
 pub(super) fn lab_name(lab: &str) -> Result<Name, Stop> {
     match Path::new(lab).is_file() {
         true => Ok(LabRequest::read(lab)?.name().clone()),

@@ -19,31 +19,31 @@ const QUICK_WARMUP: Span = Span::from_millis(300);
 const DURATION: Span = Span::from_millis(5000);
 const WARMUP: Span = Span::from_millis(1000);
 
-/// Which disks, and with what load.
+/// The disks and their load.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Disks")]
 pub(super) struct DiskArgs {
-    /// Measure this disk by fio, and no network: the path of a block device or of a file, ldm:DOMAIN/DISK (a virtual disk, in
-    /// the logical domain that has it) or zone:NAME/PATH (from a zone of a lab). A file that isn't there is made, and removed
-    /// at the end. Several, separated by commas, are measured at the same time. If the option is given several
-    /// times, the disks take turns in one run, and each is compared with the first
+    /// Disk to measure with fio, instead of a network: the path of a block device or a file, ldm:DOMAIN/DISK (a
+    /// virtual disk, from within its logical domain) or zone:NAME/PATH (from within a zone of a lab). A missing file is
+    /// created, and removed at the end. Several disks, separated by commas, are measured simultaneously. If the option
+    /// is repeated, the disks are interleaved in one run, and each is compared with the first
     #[arg(long, value_name = "DISK,…")]
     disk: Vec<DiskSet>,
-    /// What is done with the disks of --disk: random or sequential, then what isn't as usual, as
-    /// random:reads=60,block=8KiB,jobs=4,depth=16. Usual are reads=100 (per cent; all else is writes), block=4KiB, depth=1
-    /// (I/Os that each job has in flight), jobs=1 (threads), range=1GiB (of each disk, from its beginning), engine=io_uring
-    /// (or libaio, psync), direct=on (O_DIRECT) and verify=off (on: the range is written with checksums, then read and
-    /// compared). If the option is given several times, the tests are run in turn [default: random]
+    /// Test of --disk: random or sequential, and parameters, e.g. random:reads=60,block=8KiB,jobs=4,depth=16. The
+    /// defaults are reads=100 (percent; the rest are writes), block=4KiB, depth=1 (I/Os in flight per job), jobs=1
+    /// (threads), range=1GiB (of each disk, from its start), engine=io_uring (or libaio, psync), direct=on (O_DIRECT)
+    /// and verify=off (on: the range is written with checksums, then read and compared). If the option is repeated,
+    /// the tests are run in turn [default: random]
     #[arg(long, value_name = "TEST", requires = "disk")]
     disk_test: Vec<DiskTest>,
-    /// What is on the disks of --disk may be overwritten. Without it, a disk or a file that isn't empty is refused, and so is
-    /// each disk of a domain, since vtax can't see what is on it
+    /// Allow the data on the disks of --disk to be overwritten. Without it, a disk or file that isn't empty is refused,
+    /// and so is every disk of a domain, since vtax cannot see its contents
     #[arg(long, requires = "disk")]
     destroy_data: bool,
 }
 
 impl DiskArgs {
-    /// What is to be measured, if disks are.
+    /// Returns the job, if disks are to be measured.
     pub(super) fn asked(&self, sampling: &Sampling, within: Option<&LabHost>) -> Result<Option<DiskRequest>, Stop> {
         if self.disk.is_empty() {
             return Ok(None);
@@ -53,7 +53,7 @@ impl DiskArgs {
         if !matches!(warmup, Warmup::For(_)) {
             return Err(Stop::input(miette!(
                 code = "option-not-for-this",
-                "--warmup {warmup}: fio can't tell when a disk is steady; give a time, as --warmup 5s"
+                "--warmup {warmup}: fio cannot detect when a disk is steady: give a time, e.g. --warmup 5s"
             )));
         }
         let usual = [DiskTest::default()];
@@ -76,7 +76,7 @@ impl DiskArgs {
         }))
     }
 
-    /// The domains that name no host are those of `--in`.
+    /// Assigns the domains without a host to that of `--in`.
     fn on_host(&self, within: Option<&LabHost>) -> Result<Vec<DiskSet>, Stop> {
         let (mut rows, mut named) = (self.disk.clone(), false);
         let Some(host) = within else { return Ok(rows) };
@@ -87,7 +87,7 @@ impl DiskArgs {
             true => Ok(rows),
             false => Err(Stop::input(miette!(
                 code = "option-not-for-this",
-                "--in {host}: no disk is one of a logical domain of it; name one as --disk ldm:DOMAIN/DISK, or leave --in out"
+                "--in {host}: no disk is of a logical domain of that host: give --disk ldm:DOMAIN/DISK, or omit --in"
             ))),
         }
     }

@@ -1,4 +1,4 @@
-//! What the options of `vtax measure` take.
+//! Values of the options of `vtax measure`.
 
 use std::{net::IpAddr, str::FromStr};
 
@@ -14,7 +14,7 @@ use crate::one_of::Choice;
 pub(crate) fn tests_help() -> String {
     let transports = Transport::ALL.map(|transport| transport.to_string().to_ascii_lowercase()).join(", ");
     format!(
-        "A transport and a test, as tcp-rr. Transports: {transports}. Tests: rr (request, response), crr (connect, \
+        "Transport and test, e.g. tcp-rr. Transports: {transports}. Tests: rr (request, response), crr (connect, \
          request, response), cc (connect, close), stream, maerts (stream from the responder), bidirectional"
     )
 }
@@ -51,17 +51,17 @@ impl FromStr for Gap {
 }
 
 pub(crate) const ARRIVALS: [Choice<ArrivalProcess>; 2] = [
-    ("poisson", "As independent users come: exponential gaps", ArrivalProcess::Poisson),
-    ("fixed", "Evenly", ArrivalProcess::Fixed),
+    ("poisson", "Exponential gaps, like requests of independent users", ArrivalProcess::Poisson),
+    ("fixed", "Constant gaps", ArrivalProcess::Fixed),
 ];
 
 pub(crate) const SENDING: [Choice<Sending>; 3] = [
-    ("copy", "send(2) copies them", Sending::Copy),
-    ("zerocopy", "MSG_ZEROCOPY lends the pages", Sending::ZeroCopy),
+    ("copy", "send(2) copies them to the kernel", Sending::Copy),
+    ("zerocopy", "MSG_ZEROCOPY passes their pages without a copy", Sending::ZeroCopy),
     ("sendfile", "sendfile(2) from the page cache", Sending::SendFile),
 ];
 
-/// An address, of which a link-local one may have its link: `fe80::1%eth0`.
+/// An address; a link-local one may include its link: `fe80::1%eth0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AddressOnLink {
     pub(super) address: IpAddr,
@@ -78,7 +78,7 @@ impl FromStr for AddressOnLink {
         let link = link.map(str::parse::<DeviceName>).transpose().map_err(|error| error.to_string())?;
         match address {
             IpAddr::V6(own) if own.is_unicast_link_local() => {}
-            _ if link.is_some() => return Err("only a link-local address (fe80::…) has a link after a %".to_owned()),
+            _ if link.is_some() => return Err("only a link-local address (fe80::…) can have a link after %".to_owned()),
             _ => {}
         }
         Ok(AddressOnLink { address, link })

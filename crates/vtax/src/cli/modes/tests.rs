@@ -1,4 +1,4 @@
-//! Each option of a verb, together with each option that gives the verb a mode.
+//! Each option of a command, combined with each option that puts the command into a mode.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use super::{
     *,
 };
 
-/// A value of each option and argument of the verbs that have modes, other than its default.
+/// A value other than the default for each option and argument of the commands with modes.
 const VALUES: &[(&str, &str)] = &[
     ("arrivals", "fixed"),
     ("baseline", "bridge"),
@@ -97,10 +97,10 @@ const VALUES: &[(&str, &str)] = &[
 
 fn value(id: &str) -> &'static str {
     let found = VALUES.iter().find(|(of, _)| *of == id);
-    found.unwrap_or_else(|| panic!("{id} is new: give it a value here, and say in MODES which modes use it")).1
+    found.unwrap_or_else(|| panic!("{id} is new: give it a value here, and list it in the MODES that use it")).1
 }
 
-/// An argument as a user gives it, with a value that isn't its default.
+/// Returns an argument as a user gives it, with a value that isn't its default.
 fn given(argument: &Arg) -> Vec<String> {
     let id = argument.get_id().as_str();
     let value = argument.get_action().takes_values().then(|| value(id).to_owned());
@@ -109,11 +109,11 @@ fn given(argument: &Arg) -> Vec<String> {
 
 fn verb(words: &str) -> Command {
     words.split(' ').fold(arguments::whole(), |command, word| {
-        command.find_subcommand(word).unwrap_or_else(|| panic!("{words} is not a verb")).clone()
+        command.find_subcommand(word).unwrap_or_else(|| panic!("{words} is not a command")).clone()
     })
 }
 
-/// The options without which clap doesn't take an option.
+/// Returns the options that clap requires with an option.
 fn companions(mode: &Mode, id: &str) -> &'static [&'static str] {
     match (mode.verb, id) {
         (_, "confidence") => &["--width", "5"],
@@ -129,9 +129,9 @@ fn read(words: &[String]) -> Result<CommandLine, clap::Error> {
     CommandLine::from_arg_matches(&matches)
 }
 
-/// What the verb's work is given in this mode, where that is one value.
+/// Returns the parameters of the command's work in this mode, if they are one value.
 fn handed(line: CommandLine) -> Option<String> {
-    let refused = "the mode takes it";
+    let refused = "the mode accepts it";
     match line.verb {
         Verb::Run(args) => {
             let options = args.output.options();
@@ -155,7 +155,7 @@ fn each_option_is_used_or_refused_in_each_mode() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Why an option is neither used nor refused.
+/// Returns the reason why an option is neither used nor refused.
 fn neither(mode: &Mode, chosen: &[String], argument: &Arg) -> Option<String> {
     let id = argument.get_id().as_str();
     let owned = |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
@@ -166,7 +166,7 @@ fn neither(mode: &Mode, chosen: &[String], argument: &Arg) -> Option<String> {
     match (read(&with), mode.uses(id)) {
         (Ok(line), true) => {
             let without = read(&words).ok().and_then(handed);
-            if without.is_some() && without == handed(line) { wrong("changes nothing of what is done") } else { None }
+            if without.is_some() && without == handed(line) { wrong("has no effect") } else { None }
         }
         (Ok(_), false) => wrong("is ignored: have the mode use it, or refuse it"),
         (Err(error), true) => wrong(&error.to_string()),

@@ -17,20 +17,19 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// What the program printed: files of the same test are the rounds of one result. Or a table of published figures
+    /// Output of a program, or a table of published figures; files of the same test are the rounds of one result
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The row that a program's output stands for, as bridge, sr-iov or virtio-blk [default: native, or
-    /// native-disk]
+    /// Row of a program's output, e.g. bridge, sr-iov or virtio-blk [default: native, or native-disk]
     #[arg(long, value_name = "ROW")]
     method: Option<Row>,
-    /// The MTU of the wire, which no program tells [default: 1500]
+    /// MTU of the wire, which no program reports [default: 1500]
     #[arg(long, value_name = "BYTES")]
     mtu: Option<Mtu>,
-    /// The size of the messages, for files that don't tell it
+    /// Message size, for files that do not report it
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
-    /// The study that has the rows and tests of a table of published figures [default: the built-in one that it names]
+    /// Study with the rows and tests of a table of published figures [default: the built-in study that it names]
     #[arg(long, value_name = "STUDY")]
     study: Option<String>,
     #[command(flatten)]
@@ -49,7 +48,7 @@ pub(super) fn import(dir: &Path, args: &ImportArgs) -> Result<(), Stop> {
         writer.finish(run.state, run.wall_seconds)?;
         let Ok(readings) = run.readings();
         keep_brief(&store, &readings)?;
-        tell!("kept as {} in {}: {}", run.header.id, dir.display(), run.header.study.title);
+        tell!("saved as {} in {}: {}", run.header.id, dir.display(), run.header.study.title);
     }
     notes.iter().for_each(|note| tell!("note: {note}"));
     Ok(())

@@ -19,45 +19,45 @@ use crate::{
     terminal::print_styled,
 };
 
-/// How many names an error lists.
+/// The number of names that an error lists.
 const NAMED: usize = 12;
-/// How many results a trend follows at most: the newest. The places of changes are searched among all pairs of them.
+/// The maximum number of results in a trend, the newest ones. Level shifts are searched for among all pairs of them.
 const MOST: usize = 500;
-/// How many samples they have together at most, all of which are read.
+/// The maximum number of their samples, all of which are read.
 const MOST_SAMPLES: usize = 250_000;
 
 const METRICS: [Choice<TrendMetric>; 2] = [
     (
         "figure",
-        "What the test is judged by: round trip, bandwidth, time of a file, or response time of a disk",
+        "The test's main figure: round trip, bandwidth, time of a file, or response time of a disk",
         TrendMetric::Figure,
     ),
-    ("cpu", "The CPU time of both ends' threads, or of fio's", TrendMetric::Cpu),
+    ("cpu", "CPU time of both endpoints' threads, or of fio's", TrendMetric::Cpu),
 ];
 
 #[derive(Debug, Args)]
 pub(crate) struct TrendArgs {
-    /// The study: its id, as `vtax results list` has it at the beginning of each run's id
+    /// Id of the study, with which each run's id begins (`vtax results list`)
     #[arg(long, value_name = "ID")]
     study: String,
-    /// Only cells with all of these words in their names, as "bridge TCP RR"
+    /// Words that the names of cells must contain, e.g. "bridge TCP RR" [default: all cells]
     #[arg(long, value_name = "WORDS")]
     cell: Option<String>,
-    /// The figure that is followed
+    /// Figure to follow
     #[arg(long, value_parser = one_of(&METRICS), default_value = "figure")]
     metric: TrendMetric,
-    /// The machine, by its host name [default: that of the newest result]
+    /// Host name of the machine [default: that of the newest result]
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
-    /// Follow the study through the results of all machines
+    /// Include the results of all machines
     #[arg(long, conflicts_with = "machine")]
     all_machines: bool,
     #[command(flatten)]
     format: FormatArgs,
-    /// Write one HTML file with charts
+    /// HTML page with charts to write
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write each chart as an SVG file into this folder
+    /// Directory for the charts as SVG files
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 }
@@ -85,7 +85,7 @@ fn followed(dir: &Path, args: &TrendArgs) -> Result<RunTrend, Stop> {
     report::trend(&runs, &options).map_err(|none| refused(none, args))
 }
 
-/// The newest complete results of a study, the oldest first.
+/// Returns the newest complete results of a study, the oldest first.
 fn newest(dir: &Path, args: &TrendArgs) -> Result<Vec<TrendInput>, Stop> {
     let (all, study) = (Store::reading(dir, Store::list)?, args.study.as_str());
     let mut runs: Vec<&RunSummary> =
@@ -97,14 +97,14 @@ fn newest(dir: &Path, args: &TrendArgs) -> Result<Vec<TrendInput>, Stop> {
     runs.sort_by(|one, other| other.started.cmp(&one.started));
     let followed = most(&runs);
     if let older @ 1.. = runs.len() - followed {
-        tell!("{older} older results are left out: a trend follows {MOST} results with {MOST_SAMPLES} samples at most");
+        tell!("{older} older results omitted: a trend covers at most {MOST} results with {MOST_SAMPLES} samples");
     }
     let ids: Vec<String> = runs[..followed].iter().rev().map(|run| run.id.clone()).collect();
     let taken = |run| TrendInput::of(analyse_readings(&run), args.metric);
     Ok(Store::reading(dir, |store| store.each(&ids, taken))?)
 }
 
-/// How many of these runs, the newest first, are followed; one at least.
+/// Returns how many of these runs, the newest first, are included; at least one.
 fn most(runs: &[&RunSummary]) -> usize {
     let mut samples = 0;
     let fits = |run: &&&RunSummary| {
@@ -122,7 +122,7 @@ fn no_result(all: &[RunSummary], study: &str) -> Stop {
         if known.is_empty() { "there are no runs".into() } else { format!("there are runs of {}", list(&known)) };
     Stop::input(miette!(
         code = "no-runs",
-        "--study: \"{study}\" has no complete run; {known}. `vtax results list` names them all"
+        "--study: \"{study}\" has no complete run; {known}. `vtax results list` lists all"
     ))
 }
 
@@ -132,7 +132,7 @@ fn list(names: &[impl AsRef<str>]) -> String {
     if more > 0 { format!("{} and {more} more", named.join("; ")) } else { named.join("; ") }
 }
 
-/// Those of the machine that is asked for. An emulated server is a machine of its own.
+/// Returns the results of the requested machine. An emulated server counts as a separate machine.
 fn of_machine(runs: Vec<TrendInput>, args: &TrendArgs) -> Result<Vec<TrendInput>, Stop> {
     if args.all_machines {
         return Ok(runs);
@@ -145,7 +145,7 @@ fn of_machine(runs: Vec<TrendInput>, args: &TrendArgs) -> Result<Vec<TrendInput>
         let asked = args.machine.as_deref().unwrap_or_default();
         return Err(Stop::input(miette!(
             code = "no-runs",
-            "--machine: no complete run of {} is of the machine \"{asked}\"; there are runs of {}",
+            "--machine: no complete run of {} on the machine \"{asked}\"; there are runs on {}",
             args.study,
             list(&names)
         )));
@@ -153,7 +153,7 @@ fn of_machine(runs: Vec<TrendInput>, args: &TrendArgs) -> Result<Vec<TrendInput>
     let (kept, others): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| run.machine() == wanted);
     if !others.is_empty() {
         let (count, name) = (others.len(), wanted.0);
-        tell!("{count} results of other machines than {name} are left out: --all-machines, or --machine NAME");
+        tell!("{count} results of machines other than {name} omitted: use --all-machines, or --machine NAME");
     }
     Ok(kept)
 }
@@ -163,14 +163,14 @@ fn refused(none: NoTrend, args: &TrendArgs) -> Stop {
     Stop::input(match none {
         NoTrend::NoCell(names) => miette!(
             code = "no-such-cell",
-            "--cell: no cell of {study} has all of these words in its name: \"{}\". The cells are: {}",
+            "--cell: no cell of {study} has all of these words in its name: \"{}\"; there are {}",
             args.cell.as_deref().unwrap_or_default(),
             list(&names)
         ),
         NoTrend::TooFew { given, needed } => miette!(
             code = "too-few-results",
-            "{study} has {given} complete results, and a change of level can be told from {needed} on: measure it more \
-             often, or compare two of them with `vtax results compare`. --cell needs fewer for fewer cells"
+            "{study} has {given} complete results, and detecting a level shift requires {needed}: measure it more \
+             often, or compare two of them with `vtax results compare`. With --cell, fewer cells require fewer results"
         ),
     })
 }

@@ -25,78 +25,77 @@ use crate::{
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ChangeArgs {
-    /// Short samples and few rounds: minutes, not hours
+    /// Take short samples and few rounds: minutes, not hours
     #[arg(long)]
     quick: bool,
-    /// Rounds: samples of each cell [default: as the study says]
+    /// Rounds: samples per cell [default: set by the study]
     #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     pub(super) samples: Option<u32>,
-    /// Take as many rounds as it takes to show a difference of this size, as 2%, in four of five such runs. How noisy
-    /// rounds are and how long they take is known from the last run of the same study on this machine, else from the
-    /// first rounds
+    /// Difference to detect with 80 % power, e.g. 2%: take as many rounds as that requires. Their noise and duration
+    /// are known from the last run of the same study on this machine, else from the first rounds
     #[arg(long, value_name = "PERCENT", conflicts_with_all = ["samples", "confidence"])]
     show: Option<Difference>,
-    /// Take as many rounds as fit into this time, as 2m. With --show, no more than that takes
+    /// Time budget, e.g. 2m: take as many rounds as fit. With --show, no more than that requires
     #[arg(long, value_name = "TIME", conflicts_with_all = ["samples", "confidence"])]
     budget: Option<Span>,
-    /// Measured time of each sample, as 30s or 200ms [default: as the study says]
+    /// Measured time per sample, e.g. 30s or 200ms [default: set by the study]
     #[arg(long)]
     duration: Option<Span>,
-    /// Traffic before the measured time: a time, as 10ms; or `steady`, which waits until the figures are
-    /// steady; or `steady:5s`, which waits 5 s at most [default: as the study says]
+    /// Warm-up before the measured time: a time, e.g. 10ms; `steady`: until the figures are steady; or `steady:5s`: the
+    /// same, but at most 5 s [default: set by the study]
     #[arg(long)]
     warmup: Option<Warmup>,
-    /// Attach a zone or guest by the method at both ends of the wire, not only at the host `sut`
+    /// Attach a zone or guest with the method at both ends of the wire, not only at the host `sut`
     #[arg(long)]
     both: bool,
-    /// Compare the other rows with this one [default: as the study says]
+    /// Row to compare the others with [default: set by the study]
     #[arg(long, value_name = "ROW")]
     baseline: Option<Row>,
-    /// Run only these rows and the baseline. A method stands for all of its rows
+    /// Rows to run in addition to the baseline; a method stands for all of its rows [default: all]
     #[arg(long, value_delimiter = ',', value_name = "METHOD,…")]
     methods: Vec<Row>,
-    /// Leave out the rows that change settings of this machine while they are measured
+    /// Skip rows that change settings of this machine while they are measured
     #[arg(long)]
     no_steps: bool,
-    /// How many pairs of a client and a guest measure at the same time, in a study that has several (vmdq has 8)
+    /// Pairs of a client and a guest that measure simultaneously, in a study with several (vmdq has 8)
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     guests: Option<u32>,
-    /// Whether `assigned` and `sr-iov` attach guests or zones [default: guests]
+    /// Domains that `assigned` and `sr-iov` attach [default: guest]
     #[arg(long, value_parser = one_of(&DOMAINS), value_name = "KIND")]
     guest: Option<DomainKind>,
-    /// Measure over a real cable and not over a veth pair. Name the two NICs of this machine that the cable joins,
-    /// by link, PCI address, MAC address or name in `vtax io list`. Give the option once for each cable
+    /// Real cable to measure over, instead of a veth pair: the two NICs of this machine that it joins, each by link,
+    /// PCI address, MAC address or name in `vtax io list`. Give the option once per cable
     #[arg(long, value_name = "NIC,NIC")]
     pub(super) cable: Vec<Cable>,
-    /// Run only the cells with these MTUs
+    /// MTUs of the cells to run [default: all]
     #[arg(long, value_delimiter = ',', value_name = "MTU,…")]
     mtu: Vec<Mtu>,
-    /// A study of disks: use this disk of this machine, a block device or a file, in place of a file that is made for the run.
-    /// Several, separated by commas, are used at the same time
+    /// Disk studies: disk of this machine to use, a block device or a file, instead of a file created for the run.
+    /// Several, separated by commas, are used simultaneously
     #[arg(long, value_name = "PATH,…")]
     disk: Option<DiskSet>,
-    /// A study of disks: the NVMe disk whose controller the row assigned-nvme gives to its guest; several as for --disk. The
-    /// host can't use it meanwhile
+    /// Disk studies: NVMe disk whose controller the row assigned-nvme assigns to its guest; several as for --disk. The
+    /// host cannot use it meanwhile
     #[arg(long, value_name = "PATH,…")]
     nvme: Option<DiskSet>,
-    /// What is on the disks of --disk and --nvme may be overwritten. Without it, what isn't empty is refused
+    /// Allow the data on the disks of --disk and --nvme to be overwritten. Without it, disks with data are refused
     #[arg(long)]
     destroy_data: bool,
-    /// Run only one part of a study that measures by both instruments [default: both parts]
+    /// Measurement mode to run, in a study that uses both [default: both]
     #[arg(long, value_parser = one_of(&INSTRUMENTS), value_name = "INSTRUMENT")]
     instrument: Option<Instrument>,
-    /// What CPUs do while they have nothing to do: `poll` keeps them awake while a sample is measured, `system`
-    /// changes nothing [default: as the instrument has it]
+    /// CPU idle states: `poll` blocks them while a sample is measured, `system` leaves them as they are [default: set
+    /// by the measurement mode]
     #[arg(long, value_name = "poll|system")]
     idle: Option<Idle>,
-    /// TCP's congestion control by its name, or `system` for the machine's own [default: as the instrument
-    /// has it: cubic for the path's own cost]
+    /// TCP congestion control by name, or `system` for the machine's own [default: set by the measurement mode: cubic
+    /// under controlled conditions]
     #[arg(long, value_name = "NAME|system")]
     congestion: Option<Congestion>,
-    /// Size of the file of file tests, as 1000MiB
+    /// Size of the file for file tests, e.g. 1000MiB
     #[arg(long)]
     size: Option<ByteSize>,
-    /// Seed of the random order of the samples [default: random; the result has it]
+    /// Seed for the random order of samples [default: random; recorded in the result]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub(super) seed: Option<u64>,
     #[command(flatten)]
@@ -106,31 +105,31 @@ pub(crate) struct ChangeArgs {
 pub(crate) const INSTRUMENTS: [Choice<Instrument>; 2] = [
     (
         "path",
-        "The path's own cost: CPUs don't sleep, TCP uses cubic, rows take turns within milliseconds",
+        "Controlled conditions: no CPU idle states, TCP cubic, rows interleaved within milliseconds",
         Instrument::Path,
     ),
-    ("system", "As the machine runs, which is what an application sees", Instrument::System),
+    ("system", "Host settings, as an application sees them", Instrument::System),
 ];
 
-/// What methods attach that can attach both.
+/// The domains of methods that can attach both kinds.
 const DOMAINS: [Choice<DomainKind>; 2] = [
     ("guest", "Virtual machines", DomainKind::Guest),
-    ("zone", "Processes in a network stack of their own", DomainKind::Zone),
+    ("zone", "Processes in a separate network stack", DomainKind::Zone),
 ];
 
-/// netperf's rule for stopping.
+/// netperf's stopping rule.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Precision {
-    /// Stop when each cell's mean is known with this confidence, in per cent, as netperf's -I does
+    /// Confidence level in percent at which each cell's mean must be known before the run stops, like netperf's -I
     #[arg(long, value_name = "PERCENT", requires = "width")]
     confidence: Option<Confidence>,
-    /// With --confidence: the full width of the interval that is precise enough, in per cent of the mean
+    /// With --confidence: full width of the interval to reach, in percent of the mean
     #[arg(long, value_name = "PERCENT", requires = "confidence")]
     width: Option<Width>,
-    /// With --confidence: take at least this many rounds
+    /// With --confidence: minimum number of rounds
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<usize>, requires = "confidence")]
     min: usize,
-    /// With --confidence: take at most this many rounds
+    /// With --confidence: maximum number of rounds
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = whole::<usize>, requires = "confidence")]
     max: usize,
 }
@@ -177,7 +176,7 @@ impl Precision {
             let max = self.max;
             return Err(Stop::input(miette!(
                 code = "bad-precision",
-                "--max {max}: give at most {MOST_ROUNDS} rounds; longer samples gain more than further rounds"
+                "--max {max}: at most {MOST_ROUNDS} rounds are possible; longer samples gain more than further rounds"
             )));
         }
         let precision = self.confidence.zip(self.width);

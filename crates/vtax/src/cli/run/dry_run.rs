@@ -23,7 +23,7 @@ pub(super) fn dry_run(args: RunArgs, places: &Locations) -> Result<Exit, Stop> {
     let options = args.output.options();
     let file = args.study.clone().unwrap_or_default();
     if options.format == Format::Csv {
-        let why = "--format csv: a dry run has no figures for lines of CSV; use --format json";
+        let why = "--format csv: a dry run has no figures: use --format json";
         return Err(Stop::input(miette!(code = "option-not-for-this", "{why}")));
     }
     let server_cables = args.changes.cable.is_empty();
@@ -39,7 +39,7 @@ pub(super) fn dry_run(args: RunArgs, places: &Locations) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// The lab in two lines.
+/// Returns the lab's description in two lines.
 fn told(plan: &Plan, study: &str) -> String {
     let blueprint = &plan.blueprint;
     let counts = [
@@ -55,7 +55,7 @@ fn told(plan: &Plan, study: &str) -> String {
     };
     let counts: Vec<String> = counts.iter().filter_map(count).collect();
     let (counts, steps) = (counts.join(", "), plan.steps.len());
-    format!("{counts} in {steps} steps; `vtax lab up {study} --dry-run` prints each step of the whole study's lab")
+    format!("{counts} in {steps} steps; `vtax lab up {study} --dry-run` prints all steps for the whole study")
 }
 
 /// The dry run for programs.
@@ -74,9 +74,9 @@ struct DryRunRecord<'a> {
     samples: usize,
     #[serde(flatten)]
     forecast: &'a Forecast,
-    /// The earlier run that the forecast is from.
+    /// The earlier run on which the forecast is based.
     known_from: Option<&'a str>,
-    /// What a run would say before it begins.
+    /// The messages that a run would print before it begins.
     told: &'a [String],
     unavailable: &'a [UnavailableRow],
     cells: &'a [Cell],
@@ -87,12 +87,12 @@ struct DryRunRecord<'a> {
 #[derive(Serialize)]
 struct InstrumentRecord<'a> {
     instrument: Instrument,
-    /// At most, if `stopping` may end the run before.
+    /// The maximum, if `stopping` may end the run earlier.
     rounds: u32,
     plan: &'a SamplingPlan,
 }
 
-/// A sample of the first round: the index of its cell, and which arm of the baseline it is.
+/// A sample of the first round: the index of its cell, and its arm of the baseline.
 #[derive(Serialize)]
 struct TurnRecord {
     cell: usize,

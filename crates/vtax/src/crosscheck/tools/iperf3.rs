@@ -22,14 +22,14 @@ pub(crate) const TOOL: Tool = Tool {
     read,
     difference: |contest| match (contest.transport, contest.streams) {
         (Transport::Udp, _) => {
-            "counts what was sent and the share that was lost; goodput at the receiver is computed from both. It has no warm-up that works for UDP (-O counts the omitted datagrams as lost), so its figure includes its first packets."
+            "reports the sent amount and the share lost; goodput at the receiver is computed from both. Its warm-up does not work for UDP (-O counts the omitted datagrams as lost), so its figure includes its first packets."
         }
         _ if contest.is_short() => {
-            "same definition: payload at the receiver, from the first byte on (-n); TCP's slow start is in both figures."
+            "same definition: payload at the receiver, from the first byte (-n); both figures include TCP's slow start."
         }
-        (_, 1) => "same definition: payload at the receiver, the first second left out (-O 1).",
+        (_, 1) => "same definition: payload at the receiver, without the first second (-O 1).",
         _ => {
-            "same definition; before version 3.16 all its streams share one thread, ours have one each, pinned to the same CPU."
+            "same definition; before version 3.16 all its streams share one thread, vtax's have one each, pinned to the same CPU."
         }
     },
 };

@@ -1,4 +1,4 @@
-//! neper: round trips, a program a test. <https://github.com/google/neper>
+//! neper: round trips, one program per test. <https://github.com/google/neper>
 
 use vtax_model::workload::Transport;
 
@@ -34,7 +34,7 @@ fn program(contest: &Contest) -> &'static str {
     }
 }
 
-/// Both ends are told the sizes, flows and threads.
+/// Adds the sizes, flows and threads, which both ends need.
 fn with_sizes(contest: &Contest, mut words: ToolCommand) -> ToolCommand {
     let (message, streams) = (contest.message().to_string(), contest.streams.to_string());
     words.extend(call(&["-Q", &message, "-R", &message, "-F", &streams, "-T", &streams]));

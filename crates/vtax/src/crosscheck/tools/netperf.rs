@@ -27,10 +27,10 @@ pub(crate) const TOOL: Tool = Tool {
     read,
     difference: |contest| match (contest.is_rr(), contest.is_udp_stream()) {
         (true, _) => {
-            "same definition: the inverse of the rate is the mean round trip; it has no warm-up. Its UDP_RR stops for good at the first datagram that is lost."
+            "same definition: the inverse of the rate is the mean round trip; it has no warm-up. Its UDP_RR stops at the first lost datagram."
         }
         (_, true) => "the receiver's figure; it has no warm-up.",
-        _ => "the receiver's figure; it has no warm-up, so TCP's slow start is in it.",
+        _ => "the receiver's figure; it has no warm-up, so it includes TCP's slow start.",
     },
 };
 
@@ -59,7 +59,7 @@ fn client(contest: &Contest, address: Ipv4Addr, length: Length) -> ToolCommand {
 fn read(contest: &Contest, text: &str) -> Result<f64, String> {
     match contest.is_rr() {
         true => Ok(1e6 / number_after(text, "TRANSACTION_RATE=")?),
-        // In 10^6 bits a second unless -f says otherwise.
+        // In 10^6 bits/s unless -f changes the unit.
         false => number_after(text, "REMOTE_RECV_THROUGHPUT="),
     }
 }

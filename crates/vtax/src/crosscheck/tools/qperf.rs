@@ -16,7 +16,7 @@ pub(crate) const TOOL: Tool = Tool {
     programs: &["qperf"],
     version: "--version",
     has: |contest| contest.streams == 1,
-    whole_seconds: |_| Some("it measures whole seconds; its number of messages (-n) is for RDMA only"),
+    whole_seconds: |_| Some("it measures whole seconds only; its number of messages (-n) is for RDMA"),
     server: |_, _| call(&["qperf", "-lp", PORT]),
     lifetime: ServerLifetime::Contest,
     client: |contest, address, _| client(contest, address),
@@ -24,7 +24,7 @@ pub(crate) const TOOL: Tool = Tool {
     difference: |contest| match (contest.is_rr(), contest.is_udp_stream()) {
         (true, _) => "prints half a round trip, doubled here; it has no warm-up.",
         (_, true) => "same definition for the receiver's figure; it has no warm-up.",
-        _ => "same definition for the receiver's figure; it has no warm-up, so TCP's slow start is in it.",
+        _ => "same definition for the receiver's figure; it has no warm-up, so it includes TCP's slow start.",
     },
 };
 

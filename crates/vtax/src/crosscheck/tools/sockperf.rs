@@ -17,7 +17,7 @@ pub(crate) const TOOL: Tool = Tool {
     version: "--version",
     has: Contest::is_rr,
     whole_seconds: |_| {
-        Some("it sleeps for two seconds before each test, leaves out the first 400 ms and measures whole seconds")
+        Some("it sleeps for two seconds before each test, omits the first 400 ms and measures whole seconds only")
     },
     server: |contest, address| {
         with_transport(contest, call(&["sockperf", "server", "-i", &address.to_string(), "-p", PORT]))
@@ -26,7 +26,7 @@ pub(crate) const TOOL: Tool = Tool {
     client: |contest, address, _| client(contest, address),
     // Half a round trip, as it prints by default.
     read: |_, text| Ok(2.0 * number_after(text, "avg-latency=")?),
-    difference: |_| "prints half a round trip, doubled here; its confidence interval is over packets of one run, which is no interval of what the next run gives.",
+    difference: |_| "prints half a round trip, doubled here; its confidence interval covers the packets of one run and does not predict the next run.",
 };
 
 fn client(contest: &Contest, address: Ipv4Addr) -> ToolCommand {

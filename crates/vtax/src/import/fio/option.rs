@@ -1,17 +1,17 @@
-//! The options of a job: those of its own, and the global ones.
+//! The options of a job: its own and the global ones.
 //!
-//! An option is part of the cell, or changes nothing of what is measured, or is refused by its name. So one that fio gets
-//! in future is refused, too.
+//! An option is part of the cell, or does not affect the measurement, or is refused by its name. So a future option of
+//! fio is refused, too.
 
 use vtax_model::units::ByteSize;
 
 use super::Json;
 
-/// Options that the cell has, or that are looked at by themselves.
+/// Options that are part of the cell, or that are checked individually.
 const OF_THE_CELL: &str = "bs blocksize buffered direct filename iodepth ioengine kb_base nrfiles numjobs pingpong proto \
                            protocol readwrite rw rwmixread rwmixwrite size unified_rw_reporting";
 
-/// How long it ran, where its files are and how they were made, on which CPUs it ran, what it printed.
+/// Options of the duration, the files' location and creation, the CPUs and the output.
 const WITHOUT_EFFECT: &str = "allow_file_create allow_mounted_write allrandrepeat block_error_percentiles bwavgtime \
     clat_percentiles clocksource cpumask cpus_allowed cpus_allowed_policy create_fsync create_on_open create_serialize \
     description directory disable_bw disable_bw_measurement disable_clat disable_slat disk_util end_fsync error_dump \
@@ -25,7 +25,7 @@ const WITHOUT_EFFECT: &str = "allow_file_create allow_mounted_write allrandrepea
     steadystate_duration steadystate_ramp_time stonewall thread time_based timeout ttl unique_filename unit_base unlink \
     unlink_each_loop wait_for wait_for_previous write_bw_log write_hist_log write_iops_log write_lat_log";
 
-/// Values that say what fio does anyway.
+/// Values that are fio's defaults.
 const USUAL: [(&str, &str); 8] = [
     ("file_service_type", "roundrobin"),
     ("io_submit_mode", "inline"),
@@ -57,17 +57,17 @@ impl<'a> FioOptions<'a> {
         names.iter().find_map(|name| self.get(name))
     }
 
-    /// Returns how many files the job has. Each `filename=` adds to those before it.
+    /// Returns the number of the job's files. Each `filename=` adds to those before it.
     pub(in super::super) fn targets(&self) -> Result<usize, String> {
         let names = self.global.all("filename").chain(self.own.all("filename")).filter_map(Json::as_str);
         match (names.map(files).sum::<usize>(), self.get("nrfiles")) {
             (0, None) => Ok(1),
-            (0, Some(count)) => count.parse::<usize>().map_err(|_| format!("its nrfiles `{count}` is no number")),
+            (0, Some(count)) => count.parse::<usize>().map_err(|_| format!("its nrfiles `{count}` is not a number")),
             (named, _) => Ok(named),
         }
     }
 
-    /// Returns a size as fio reads it, such as `64k`. With `kb_base=1024`, its own, k is 1,024 and Ki 1,000.
+    /// Returns a size as fio reads it, such as `64k`. With `kb_base=1024`, the default, k is 1,024 and Ki 1,000.
     pub(in super::super) fn size(&self, text: &str) -> Option<ByteSize> {
         let (base, other) = if self.get("kb_base") == Some("1000") { (1000_u64, 1024) } else { (1024, 1000) };
         let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -88,14 +88,14 @@ impl<'a> FioOptions<'a> {
             Some((name, value)) => {
                 let set = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
                 Err(format!(
-                    "it ran with `{set}`, and vtax has no such test: only runs without that option are imported"
+                    "it ran with `{set}`, which vtax does not support: only runs without that option can be imported"
                 ))
             }
             None => Ok(()),
         }
     }
 
-    /// With `both` there are reads and writes as well as their sum.
+    /// Accepts `both`, with which there are reads and writes as well as their sum.
     fn check_reporting(&self) -> Result<(), String> {
         match self.get("unified_rw_reporting") {
             None | Some("none" | "0" | "both" | "2") => Ok(()),
@@ -108,12 +108,12 @@ impl<'a> FioOptions<'a> {
 
 fn is_allowed(name: &str, value: &str) -> bool {
     let is_in = |names: &str| names.split_whitespace().any(|known| known == name);
-    // 0 turns everything off but this, of which 0 makes a random test sequential.
+    // 0 disables any other option; of this one, it makes a random test sequential.
     let is_off = ["0", "none", "no", "off", "false"].contains(&value) && name != "percentage_random";
     is_in(OF_THE_CELL) || is_in(WITHOUT_EFFECT) || is_off || USUAL.contains(&(name, value))
 }
 
-/// Returns how many names a list has. A colon that belongs to a name has a backslash before it.
+/// Returns the number of names in a list. A colon that belongs to a name has a backslash before it.
 fn files(names: &str) -> usize {
     names.replace("\\:", "").split(':').filter(|name| !name.is_empty()).count()
 }

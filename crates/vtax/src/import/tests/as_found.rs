@@ -1,16 +1,16 @@
-//! Files as people have them: outputs of the other end, of old versions, with text around them, of options that change the
-//! test. Each is taken as what it is, or refused with the true reason.
+//! Files from practice: outputs of the other endpoint, of old versions, with text around them, with options that change
+//! the test. Each is imported correctly, or refused with the true reason.
 
 use super::*;
 
-/// Whether a file has one test of this kind with this figure and these losses.
+/// Asserts that a file has one test of this kind with this figure and these losses.
 fn has(name: &str, kind: TestKind, value: f64, lost: Option<u64>) {
     let (found, figure, was_lost) = figure(name);
     assert_eq!((found, was_lost), (kind, lost), "{name}");
     assert!((figure / value - 1.0).abs() < 1e-3, "{name}: {figure} {value}");
 }
 
-/// Why a text is refused, without the file's name.
+/// Returns the reason why a text is refused, without the file's name.
 fn refused(text: &str) -> String {
     let wanted = ImportAs { size: Some(ByteSize(64)), ..ImportAs::default() };
     let told = imported(&[text], &wanted).map(|(run, _)| run.header.study.title).expect_err("refused").to_string();
@@ -34,18 +34,18 @@ fn iperf3_both_directions_under_one_name_are_both_counted() {
     let text = fixture("iperf3-old-bidir-tcp");
     let one = text.replacen("\"reverse\": 0}", "\"reverse\": 0, \"bidir\": 1}", 1).replace("\"retransmits\": 3}", "}");
     let (second, _) = one.rsplit_once(",\"sum_sent\"").expect("a second one");
-    insta::assert_snapshot!(refused(&format!("{second}}}}}")), @"iperf3: it has the sums of one direction only, and the test ran in both (--bidir)");
+    insta::assert_snapshot!(refused(&format!("{second}}}}}")), @"iperf3: it has the sums of one direction only, but the test ran in both (--bidir)");
 }
 
 #[test]
 fn iperf3_server_knows_only_what_arrived_there() {
     for name in ["iperf3-server-bidir-tcp", "iperf3-server-udp-reverse", "iperf3-server-tcp-reverse"] {
         insta::allow_duplicates! {
-            insta::assert_snapshot!(refused(fixture(name)), @"iperf3: this is the server's output, which does not have what the client received (-R, --bidir): import the client's");
+            insta::assert_snapshot!(refused(fixture(name)), @"iperf3: this is the server's output, which lacks the amount received by the client (-R, --bidir): import the client's");
         }
     }
     has("iperf3-server-udp-no-bytes", TestKind::Stream, 41.7024, Some(1440));
-    // Of a test that ran forwards it has all but the sender's retransmits.
+    // For a test in the forward direction, it has everything but the sender's retransmits.
     let forward = fixture("iperf3-tcp").replace("connecting_to", "accepted_connection");
     let test = found(&forward).remove(0).expect("importable");
     assert!(
@@ -63,22 +63,22 @@ fn iperf3_tcp_below_the_path_s_rate_is_refused() {
     let text = fixture("iperf3-tcp");
     let limited = text.replace("\"target_bitrate\":\t0", "\"target_bitrate\":\t20000000");
     assert_ne!(text, limited);
-    insta::assert_snapshot!(refused(&limited), @"iperf3: it was limited to 20 Mb/s (-b), so it does not say what the path carries");
+    insta::assert_snapshot!(refused(&limited), @"iperf3: it was limited to 20 Mb/s (-b), so it does not show the path's capacity");
 }
 
 #[test]
 fn netperf_round_trips_of_which_several_are_under_way_are_refused() {
     let burst = fixture("netperf-burst-table");
-    insta::assert_snapshot!(refused(burst), @"netperf: 17 requests were in flight at a time (-b), so the inverse of its rate is no round trip: run netperf without a burst");
+    insta::assert_snapshot!(refused(burst), @"netperf: 17 requests were in flight at a time (-b), so the inverse of its rate is not a round trip: run netperf without a burst");
     let none = found(&burst.replace("first burst 16", "first burst 0")).remove(0).expect("importable");
     assert!((figure_of(&none).1 - 1e6 / 38_000.0).abs() < 1e-6);
     let omni = fixture("netperf-omni");
-    insta::assert_snapshot!(refused(&format!("{omni}\nBURST_SIZE=16\n")), @"netperf: 17 requests were in flight at a time (-b), so the inverse of its rate is no round trip: run netperf without a burst");
-    // 25,000 round trips a second of 680 us.
-    insta::assert_snapshot!(refused(&format!("{omni}\nRT_LATENCY=680\n")), @"netperf: 17 requests were in flight at a time (-b), so the inverse of its rate is no round trip: run netperf without a burst");
+    insta::assert_snapshot!(refused(&format!("{omni}\nBURST_SIZE=16\n")), @"netperf: 17 requests were in flight at a time (-b), so the inverse of its rate is not a round trip: run netperf without a burst");
+    // 25,000 round trips/s of 680 us.
+    insta::assert_snapshot!(refused(&format!("{omni}\nRT_LATENCY=680\n")), @"netperf: 17 requests were in flight at a time (-b), so the inverse of its rate is not a round trip: run netperf without a burst");
     assert!(found(&format!("{omni}\nRT_LATENCY=40.0\nBURST_SIZE=0\n")).remove(0).is_ok());
-    insta::assert_snapshot!(refused(&burst.replace("first burst 16", "interval")), @"netperf: it was told to pause between bursts (-w), so its rate does not say what the path carries");
-    insta::assert_snapshot!(refused(&format!("{omni}\nLOCAL_INTERVAL_USECS=1000\n")), @"netperf: it was told to pause between bursts (-w), so its rate does not say what the path carries");
+    insta::assert_snapshot!(refused(&burst.replace("first burst 16", "interval")), @"netperf: it paused between bursts (-w), so its rate does not show the path's capacity");
+    insta::assert_snapshot!(refused(&format!("{omni}\nLOCAL_INTERVAL_USECS=1000\n")), @"netperf: it paused between bursts (-w), so its rate does not show the path's capacity");
 }
 
 #[test]
@@ -159,29 +159,29 @@ fn iperf3_events_are_one_document() {
         "with the full output after it"
     );
     assert_eq!(notes(format!("{stream}{}", stream.replace("\"cookie\":\"", "\"cookie\":\"2")).as_bytes()).0, 2);
-    insta::assert_snapshot!(refused(&event("start")), @"iperf3: it doesn't say how many bytes arrived: an old iperf3, or a test that was broken off");
+    insta::assert_snapshot!(refused(&event("start")), @"iperf3: it does not report the bytes received: iperf3 is too old, or the test was interrupted");
 }
 
 #[test]
 fn forms_of_netperf_and_sockperf_are_known_or_named() {
     has("netperf-udp-stream-2.7", TestKind::Stream, 554.426, Some(183_940));
     has("netperf-classic-k", TestKind::Stream, 5224.5, None);
-    insta::assert_snapshot!(refused(fixture("sockperf-mps-low")), @"sockperf: its round trips took 2 % of the time: it was limited (--mps), or its messages got no answer, and only ping-pong as fast as it can is imported");
+    insta::assert_snapshot!(refused(fixture("sockperf-mps-low")), @"sockperf: its round trips took 2 % of the time: it was limited (--mps), or its messages got no answer, but only ping-pong at full speed can be imported");
     let load = fixture("sockperf-udp").replace("SentMessages", "Sent").replace("avg-latency=", "avg-latency=9");
-    assert!(refused(&load).contains("messages were under way at a time"), "{}", refused(&load));
-    insta::assert_snapshot!(refused("sockperf: == version #3.7-no.git ==\nsockperf: Total of 3246125 messages sent in 1.100 sec\n\nsockperf: Summary: Message Rate is 2950941 [msg/sec]\n"), @"sockperf: it sent without waiting for answers (throughput), and only ping-pong is imported");
+    assert!(refused(&load).contains("messages were in flight at a time"), "{}", refused(&load));
+    insta::assert_snapshot!(refused("sockperf: == version #3.7-no.git ==\nsockperf: Total of 3246125 messages sent in 1.100 sec\n\nsockperf: Summary: Message Rate is 2950941 [msg/sec]\n"), @"sockperf: it sent without waiting for answers (throughput), but only ping-pong can be imported");
     let crr = fixture("netperf-tcp-rr").replace("TCP REQUEST/RESPONSE TEST", "TCP Connect/Request/Response TEST");
-    insta::assert_snapshot!(refused(&crr), @"netperf: its test `TCP Connect/Request/Response` is not imported: only TCP_STREAM, TCP_MAERTS, UDP_STREAM, TCP_RR and UDP_RR are");
-    insta::assert_snapshot!(refused("Connecting to host 192.0.2.2, port 5201\n[ ID] Interval           Transfer     Bitrate\n"), @"iperf3: these are its tables, and only its JSON is read: run iperf3 with -J");
-    insta::assert_snapshot!(refused("fio-3.33\nStarting 1 process\n\nj: (groupid=0, jobs=1): err= 0: pid=1\n"), @"fio: these are its tables, and only its JSON is read: run fio with --output-format=json+ --lat_percentiles=1");
+    insta::assert_snapshot!(refused(&crr), @"netperf: its test `TCP Connect/Request/Response` cannot be imported: only TCP_STREAM, TCP_MAERTS, UDP_STREAM, TCP_RR and UDP_RR are supported");
+    insta::assert_snapshot!(refused("Connecting to host 192.0.2.2, port 5201\n[ ID] Interval           Transfer     Bitrate\n"), @"iperf3: these are its tables, but only its JSON is supported: run iperf3 with -J");
+    insta::assert_snapshot!(refused("fio-3.33\nStarting 1 process\n\nj: (groupid=0, jobs=1): err= 0: pid=1\n"), @"fio: these are its tables, but only its JSON is supported: run fio with --output-format=json+ --lat_percentiles=1");
 }
 
 #[test]
 fn fio_options_that_change_the_test_are_refused_or_in_the_cell() {
     let of = |name: &str| refused(fixture(name));
-    insta::assert_snapshot!(of("fio-two-jobs-grouped"), @"fio: its job makes no reads, and it has 3000: different jobs were put together (group_reporting): run each on its own");
-    insta::assert_snapshot!(of("fio-bssplit"), @"fio: it ran with `bssplit=4k/50:64k/50`, and vtax has no such test: only runs without that option are imported");
-    insta::assert_snapshot!(of("fio-rate"), @"fio: it ran with `rate_iops=500`, and vtax has no such test: only runs without that option are imported");
+    insta::assert_snapshot!(of("fio-two-jobs-grouped"), @"fio: its job makes no reads, but it has 3000: different jobs were combined (group_reporting): run each separately");
+    insta::assert_snapshot!(of("fio-bssplit"), @"fio: it ran with `bssplit=4k/50:64k/50`, which vtax does not support: only runs without that option can be imported");
+    insta::assert_snapshot!(of("fio-rate"), @"fio: it ran with `rate_iops=500`, which vtax does not support: only runs without that option can be imported");
     insta::assert_snapshot!(of("fio-unified"), @"fio: it ran with `unified_rw_reporting=1`, which adds reads and writes up: run fio without that option");
     let usual = fixture("fio-rate").replace(", \"rate_iops\": \"500\"", "");
     let with = |options: &str| usual.replace("\"bs\": \"4k\"", &format!("\"bs\": \"4k\", {options}"));
@@ -210,11 +210,11 @@ fn fio_options_that_change_the_test_are_refused_or_in_the_cell() {
     for option in nothing {
         assert!(found(&with(option)).remove(0).is_ok(), "{option}");
     }
-    // Without the option: 20,582 bytes an I/O.
+    // Without the option: 20,582 bytes per I/O.
     let split = fixture("fio-bssplit").replace(", \"bssplit\": \"4k/50:64k/50\"", "");
-    insta::assert_snapshot!(refused(&split), @"fio: its I/Os have 20582 bytes on average, and its block size is 4096: only I/Os of one size are imported, by one kind of job");
+    insta::assert_snapshot!(refused(&split), @"fio: its I/Os have 20582 bytes on average, but its block size is 4096: only I/Os of one size, by one kind of job, can be imported");
     let two = usual.replace("\"job_runtime\": 1000", "\"job_runtime\": 2000");
-    insta::assert_snapshot!(refused(&two), @"fio: 2 jobs ran at a time, and it tells the options of 1: different jobs were put together (group_reporting): run each on its own");
+    insta::assert_snapshot!(refused(&two), @"fio: 2 jobs ran simultaneously, but the options are of 1: different jobs were combined (group_reporting): run each separately");
 }
 
 #[test]
