@@ -183,7 +183,7 @@ fn charts_answer_the_mouse_and_are_there_without_scripts() {
         plain.picture("result-without-scripts").await;
         let source = plain.source().await;
         assert_eq!(json!(source.matches("<svg").count()), charts);
-        assert!(source.contains("Against native"), "the answer");
+        assert!(source.contains("Compared with native"), "the answer");
         plain.close().await;
     });
 }
@@ -225,7 +225,7 @@ fn a_run_that_goes_on_changes_its_page_and_becomes_its_report() {
         plain.close().await;
         writer.samples(last).expect("kept");
         writer.finish(RunState::Complete, 60.0).expect("kept");
-        window.wait_for("return document.querySelector('.answer')?.textContent.includes('Against native')").await;
+        window.wait_for("return document.querySelector('.answer')?.textContent.includes('Compared with native')").await;
         assert_eq!(window.complaints().await, Vec::<String>::new());
         window.close().await;
         assert!(served.state().exists());

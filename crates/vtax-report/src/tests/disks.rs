@@ -117,9 +117,9 @@ fn the_hosts_cpu_time_is_split() {
     }
     let document = analyse(&run);
     let text = render(&document, &Options { detail: true, width: 120, ..TERMINAL });
-    let section = text.split_once("CPU, from the host\n").expect("a section").1;
+    let section = text.split_once("Host CPU time\n").expect("a section").1;
     snapshot("disks_host_cpu", section.split_once("\n\nFor a guest's disk").expect("its words").0.to_owned());
-    let chart = charts(&document).into_iter().find(|chart| chart.heading().title == "The host's CPU time");
+    let chart = charts(&document).into_iter().find(|chart| chart.heading().title == "Host CPU time");
     let Some(Chart::Stacked(stacked)) = chart else { panic!("there is one") };
     assert_eq!(stacked.parts.first().map(String::as_str), Some("fio"));
 }

@@ -100,8 +100,9 @@ fn a_real_machine_has_no_caveat() {
 #[test]
 fn published_figures_are_beside_ours_where_both_are_known() {
     let whole = |rows: &[&str]| analyse(&vtax_synthetic::whole("sparc-t7-1", rows));
-    let shows =
-        |document: &ResultDocument, published| render(document, &Options { published, ..TERMINAL }).contains("its tax");
+    let shows = |document: &ResultDocument, published| {
+        render(document, &Options { published, ..TERMINAL }).contains("published tax")
+    };
     let both = whole(&["native", "sr-iov"]);
     assert!(shows(&both, None) && shows(&both, Some(true)) && !shows(&both, Some(false)));
     // Of the baseline alone there is no tax to hold against another.

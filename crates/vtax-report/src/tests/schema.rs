@@ -109,5 +109,5 @@ fn strangers_and_raised_cpu_times_are_told_and_fit_the_schema() {
     assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
     let text = render(&document, &TERMINAL);
     assert!(text.contains("STRANGERS: ") && text.contains("(124)"), "{text}");
-    assert!(text.contains("CPU AT LEAST: in 1 sample ") && !text.contains("CPU BY TICKS"), "{text}");
+    assert!(text.contains("CPU LOWER BOUND: in 1 sample ") && !text.contains("CPU BY TICKS"), "{text}");
 }

@@ -83,10 +83,10 @@ fn what_changed_elsewhere_is_not_told_as_a_cause() {
     let mut documents = changed();
     (15..18).for_each(|number| documents[number].environment.kernel = "6.1.0".into());
     let text = shown(&of(&documents), 999);
-    assert!(text.contains("Between results 15 and 16 nothing that vtax knows of changed on the machine."), "{text}");
+    assert!(text.contains("Between results 15 and 16, no known property of the machine changed."), "{text}");
     (16..18).for_each(|number| documents[number].environment.kernel = "6.8.0".into());
     let text = shown(&of(&documents), 999);
-    let next = "changed on the machine, but between results 16 and 17 did: kernel from 6.1.0 to 6.8.0.";
+    let next = "of the machine changed, but between results 16 and 17 one did: kernel from 6.1.0 to 6.8.0.";
     assert!(text.contains(next), "{text}");
 }
 
@@ -117,7 +117,7 @@ fn results_that_wander_are_warned_of() {
     let wander = |number: usize| 1.0 + 0.02 * (number as f64 / 4.0).sin();
     let documents: Vec<_> = (0..40).map(|number| result(number, "6.1", [5e4 * wander(number), 6e4])).collect();
     let text = shown(&of(&documents), 999);
-    assert!(text.contains("RESEMBLING: in 1 of 2 cells"), "{text}");
+    assert!(text.contains("AUTOCORRELATED: in 1 of 2 cells"), "{text}");
 }
 
 #[test]
