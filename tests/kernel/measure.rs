@@ -105,8 +105,8 @@ fn the_loopback_of_ipv6() {
 /// Links of the host have such addresses, too, so the test has a network namespace of its own.
 #[test]
 fn a_link_local_address_is_measured_on_its_link() {
-    const LINKS: &str = "ip link set lo up; ip link add near type veth peer name far; ip link set near up; ip link set \
-                         far up; ip addr add fe80::77/64 dev near nodad; exec \"$0\" \"$@\"";
+    const LINKS: &str = "ip link set lo up; ip link add near type veth peer name far; ip link set near up; ip link set far up; \
+                         ip addr add fe80::77/64 dev near nodad; exec \"$0\" \"$@\"";
     let bench = Bench::new();
     let inside = |arguments: &[&str]| {
         let vtax = bench.command(&[&["measure", "--json"], &SHORT[..], arguments].concat());

@@ -189,7 +189,7 @@ fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
     if let Some(rule) = &document.plan.stopping {
         let (confidence, width) = (rule.confidence().percent(), rule.width());
         text = format!(
-            "{} to {} rounds of {}, until every {confidence} % interval is {width} wide at most (precision, not a verdict)",
+            "{} to {} rounds of {}, until every {confidence} % interval is {width} wide (precision, not a verdict)",
             rule.min(),
             rule.max(),
             sampling.duration

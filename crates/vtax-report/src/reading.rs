@@ -107,7 +107,7 @@ fn of_transactions(document: &ResultDocument) -> Vec<String> {
     let texts = [
         rr.then(|| format!("RTT: mean round-trip time, never halved: {}.", origin(document))),
         connections.then(|| {
-            "CRR: mean time to connect, send a request, receive its response and close. CC: mean time to connect and close."
+            "CRR: mean time to connect, send a request, get its response and close. CC: mean time to connect and close."
                 .to_owned()
         }),
         has(TestKind::is_stream).then(|| "Bandwidth: payload received (goodput).".to_owned()),
