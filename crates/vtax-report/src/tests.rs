@@ -3,6 +3,7 @@
 mod brief;
 mod disks;
 mod emulated;
+mod glossary;
 mod guests;
 mod instruments;
 mod measured;
