@@ -18,12 +18,16 @@ fn terms(line: &str) -> Vec<String> {
 
 #[test]
 fn the_glossary_has_every_term_of_the_legend() {
-    let defined: BTreeSet<String> =
-        GLOSSARY.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).map(str::to_lowercase).collect();
+    let defined: BTreeSet<String> = GLOSSARY
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        .map(str::to_lowercase)
+        .collect();
     let mut used = BTreeSet::new();
     for document in DOCUMENTS.iter() {
         let text = render(document, &Options { explain: true, width: 10_000, ..TERMINAL });
-        let legend = text.lines().skip_while(|line| *line != "Legend").skip(2).take_while(|line| line.starts_with("- "));
+        let legend =
+            text.lines().skip_while(|line| *line != "Legend").skip(2).take_while(|line| line.starts_with("- "));
         used.extend(legend.flat_map(terms));
     }
     assert!(used.contains("tax") && used.contains("rtt"), "{used:?}");
