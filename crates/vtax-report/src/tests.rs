@@ -1,4 +1,4 @@
-//! Reports of synthetic runs, held still; documents against their schema.
+//! Snapshots of reports of synthetic runs, and checks of documents against their schema.
 
 mod brief;
 mod disks;
@@ -35,7 +35,7 @@ fn render(document: &ResultDocument, options: &Options) -> String {
     super::render(document, options).plain()
 }
 
-/// What is exported of a run.
+/// Returns the export of a run.
 fn json_of(run: &Run) -> String {
     json_with(analyse(run), run)
 }
@@ -51,7 +51,7 @@ fn snapshot(name: &str, text: String) {
     });
 }
 
-/// A study of every kind that a report tells apart.
+/// A study of every kind that a report distinguishes.
 static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
     let runs = [built_in("demo"), built_in("sparc-t7-1"), built_in("ip-instances"), with_failures(), many_streams()];
     let killed = (0..4).map(|rounds| killed_after(built_in("demo"), rounds));
@@ -63,7 +63,7 @@ static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
 
 static DOCUMENTS: LazyLock<Vec<ResultDocument>> = LazyLock::new(|| RUNS.iter().map(analyse).collect());
 
-/// macvlan fails now and then, vxlan always.
+/// macvlan fails occasionally, vxlan always.
 fn with_failures() -> Run {
     let mut run = built_in("demo");
     let cells = run.header.study.cells.clone();
@@ -259,7 +259,7 @@ fn another_day() -> ResultDocument {
     analyse(&run)
 }
 
-/// Makes a sample take `times` as long.
+/// Multiplies the time of a sample.
 fn take(sample: &mut Sample, times: f64) {
     sample.figures.seconds *= times;
     if let Some(mean) = sample.figures.rtt_ns.as_mut().and_then(|rtt| rtt.by_rate.as_mut()) {
@@ -338,7 +338,7 @@ fn small() -> Run {
     run
 }
 
-/// What a store or an emulated server says of a run is shown in every form.
+/// A caveat or warning about a run from a store or an emulated server appears in every format.
 #[test]
 fn fuzz_shown_runs() {
     let seed = serde_json::to_string(&small()).expect("a run");

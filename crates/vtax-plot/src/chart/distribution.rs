@@ -99,7 +99,7 @@ impl Distribution {
     }
 }
 
-/// How many nines: 90 % has one, 99 % two.
+/// Number of nines: 90 % has one, 99 % two.
 fn nines(percentile: f64) -> Option<f64> {
     let rest = 1.0 - percentile / 100.0;
     // Beyond nine nines a float has no digits left.
@@ -121,7 +121,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
     all[first..=last.max(first)].to_vec()
 }
 
-/// The number without the digits that the multiplication adds.
+/// Removes the digits that the multiplication adds.
 fn rounded(step: f64, power: i32) -> f64 {
     format!("{step}e{power}").parse().unwrap_or(step)
 }

@@ -48,7 +48,7 @@ fn two_runs_that_were_made_alike_cause_no_misgivings() {
     assert_eq!(compare(&first, &second).nothing_in_common(), None);
 }
 
-/// A complete run was compared with a stopped and disturbed one, and neither was said.
+/// A complete run was compared with a stopped and disturbed one, and neither was reported.
 #[test]
 fn a_run_that_is_not_whole_or_was_disturbed_is_told() {
     let whole = analyse(&small("demo-1"));

@@ -7,7 +7,7 @@ use vtax_model::{
 
 use super::*;
 
-/// Guests without and with vhost beside native, by one accelerator.
+/// Guests without and with vhost next to native, by one accelerator.
 fn with_guests(accel: Accelerator) -> Run {
     let mut run = of_text(
         r#"

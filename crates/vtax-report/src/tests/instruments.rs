@@ -1,4 +1,4 @@
-//! The path's own cost beside the machine as it runs, and figures that are too noisy to tell.
+//! Controlled conditions next to host settings, and figures that are too noisy to tell.
 
 use vtax_model::{
     cell::{Cell, Instrument},
@@ -10,7 +10,7 @@ use vtax_model::{
 
 use super::*;
 
-/// The demo's round trips by both instruments, and its streams by the path's.
+/// The demo's round trips in both measurement modes, and its streams under controlled conditions.
 fn both() -> Run {
     let mut study = study("demo");
     let mut of_path: Vec<Cell> = study.cells.clone();
@@ -54,7 +54,7 @@ fn the_path_s_own_cost_beside_the_machine_as_it_runs() {
     assert!(detail.contains("TCP RTT (path)") && detail.contains("TCP RTT (system)"), "{detail}");
 }
 
-/// An ordinary user may not keep CPUs awake. The run goes on, and the figures must not be called what they aren't.
+/// An unprivileged user cannot disable idle states. The run continues, and the figures must not be mislabelled.
 #[test]
 fn idle_states_that_were_not_held_off_are_told() {
     let mut run = both();
@@ -70,7 +70,7 @@ fn idle_states_that_were_not_held_off_are_told() {
     assert!(text.contains("both endpoints on CPU 3"), "{text}");
 }
 
-/// `sparc-t7-1` is answered as its source has it; what the path costs is a further block.
+/// `sparc-t7-1` is answered in the mode of its source; controlled conditions are a further block.
 #[test]
 fn the_instrument_that_answers_has_the_answer_and_the_first_tables() {
     let mut run = both();
@@ -88,7 +88,7 @@ fn the_instrument_that_answers_has_the_answer_and_the_first_tables() {
     assert!(render(&document, &Options { width: 1000, detail: true, ..TERMINAL }).contains(plan));
 }
 
-/// Figures of two instruments answer two questions.
+/// Figures of two measurement modes answer two questions.
 #[test]
 fn no_table_has_figures_of_two_instruments() {
     let text = render(&analyse(&both()), &Options { width: 1000, ..TERMINAL });
@@ -139,7 +139,7 @@ fn nothing_impossible_is_printed() {
     }
 }
 
-/// The answer comes before any table, and the dearest row first.
+/// The answer precedes all tables, with the row of the highest cost first.
 #[test]
 fn the_answer_is_first() {
     let document = analyse(&built_in("demo"));
@@ -155,7 +155,7 @@ fn the_answer_is_first() {
     }
 }
 
-/// A study with 24 rows of which nothing could be told printed 24 such lines.
+/// A study with 24 rows that were all too noisy printed 24 such lines.
 #[test]
 fn rows_of_which_nothing_can_be_told_share_a_line() {
     let mut document = analyse(&built_in("demo"));
@@ -169,7 +169,7 @@ fn rows_of_which_nothing_can_be_told_share_a_line() {
     assert_eq!(lines, ["- bridge, macvlan: too noisy to tell"]);
 }
 
-/// It printed 127 lines at 100 columns, and of the figures one in five.
+/// It printed 127 lines at 100 columns, of which one in five had figures.
 #[test]
 fn the_demo_is_short_and_fits_into_80_columns() {
     let document = analyse(&built_in("demo"));
@@ -177,7 +177,7 @@ fn the_demo_is_short_and_fits_into_80_columns() {
     assert!(lines(80) <= 75 && lines(100) <= 50, "{} and {} lines", lines(80), lines(100));
 }
 
-/// Costs whose intervals overlap at all MTUs are told once.
+/// Costs whose intervals overlap at all MTUs are reported once.
 #[test]
 fn an_mtu_that_says_the_same_is_left_to_detail() {
     let document = analyse(&built_in("demo"));
@@ -205,7 +205,7 @@ fn an_mtu_that_says_the_same_is_left_to_detail() {
     assert!(short.contains("that don't overlap: see the tables") && short.contains("TCP, MTU 9000"), "{short}");
 }
 
-/// Only the instrument that answers the question has sentences: those of the other would repeat its tables.
+/// Only the mode that answers the question has sentences: those of the other would repeat its tables.
 #[test]
 fn what_is_said_twice_is_left_to_detail() {
     let document = analyse(&both());
@@ -217,7 +217,7 @@ fn what_is_said_twice_is_left_to_detail() {
     assert!(short.contains("with 95 % intervals (controlled conditions):"), "{short}");
 }
 
-/// The legend stood below each report.
+/// The legend was printed below each report.
 #[test]
 fn words_are_explained_on_demand() {
     let document = analyse(&both());

@@ -1,4 +1,4 @@
-//! The studies of guests beside what was published: several at a time, and paths between them.
+//! Studies of guests next to published figures: several concurrent guests, and paths between them.
 
 use vtax_model::{
     foreign::ForeignText,

@@ -1,4 +1,4 @@
-//! What is exported, held against `docs/vtax.result.v1.schema.json`.
+//! Check of exports against `docs/vtax.result.v1.schema.json`.
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ fn broken_documents_are_refused() {
     refused("a share above one", &|d| d["cells"][0]["summary"]["lost_share"] = json!(1.5));
 }
 
-/// Whoever scanned the port, and CPU figures that are lower bounds.
+/// Unauthenticated peers, and CPU figures that are lower bounds.
 #[test]
 fn strangers_and_raised_cpu_times_are_told_and_fit_the_schema() {
     let mut run = built_in("demo");
