@@ -163,7 +163,7 @@ impl Drawn<'_> {
         let baseline = self.document.baseline;
         let beside = if has_published { " next to the published figure" } else { "" };
         match relative {
-            false => Heading::new(self.title(&[name]), format!("The mean of each row with its 95 % interval{beside}.")),
+            false => Heading::new(self.title(&[name]), format!("Mean of each row with its 95 % interval{beside}.")),
             true => Heading::new(
                 self.title(&[&format!("{name} against {baseline}")]),
                 format!(
