@@ -298,7 +298,7 @@ pub(crate) fn said(tax: &TaxRecord) -> String {
     match tax.verdict {
         Verdict::Slower | Verdict::Faster => format!("{}{noise}", figures()),
         Verdict::NotConfirmed => format!("{} not significant after Holm", figures()),
-        Verdict::NoneLarger => format!("no difference shown, ≤ {} worse", at_most(tax)),
+        Verdict::NoneLarger => format!("≤ {} worse", at_most(tax)),
         Verdict::NoneShown => "no difference shown".into(),
         Verdict::TooNoisy => "too noisy to tell".into(),
     }

@@ -142,7 +142,7 @@ pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink])
 fn compared(first: &ResultDocument, others: &[ResultDocument]) -> Vec<Article> {
     let article = |other: &ResultDocument| {
         let comparison = compare(first, other);
-        let id = format!("{} compared with {}", other.id, first.id);
+        let id = format!("{} against {}", other.id, first.id);
         comparison.nothing_in_common().is_none().then(|| Article { id, view: comparison.view(), charts: Vec::new() })
     };
     others.iter().filter_map(article).collect()
